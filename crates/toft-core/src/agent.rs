@@ -1,0 +1,74 @@
+//! Agents: whoever can hold a lease.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    id::{AgentId, Mint},
+    time::Timestamp,
+};
+
+/// A coding agent, a runner's slot, or a person.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Agent {
+    /// Stable id.
+    pub id: AgentId,
+    /// Readable and unique in its space, e.g. `blue-heron`.
+    pub name: String,
+    /// What it may be asked to do.
+    pub role: Role,
+    /// Capability tags it offers; a task may require some.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub capabilities: Vec<String>,
+    /// What runs it: `claude`, `codex`, a command.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runtime: Option<String>,
+    /// The machine it was last seen on.
+    pub host: String,
+    /// Stored intent. Whether it is working is derived from its leases.
+    pub state: AgentState,
+    /// Last sign of life.
+    pub seen: Timestamp,
+    /// First registered.
+    pub created: Timestamp,
+}
+
+/// What an agent is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Takes tasks.
+    #[default]
+    Worker,
+    /// Hands out work and watches over others.
+    Coordinator,
+    /// A person.
+    Human,
+}
+
+/// What an agent was told; only `active` ones may claim.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AgentState {
+    /// May claim.
+    #[default]
+    Active,
+    /// Keeps what it holds and takes nothing new.
+    Draining,
+    /// Said goodbye.
+    Gone,
+}
+
+/// A readable name such as `blue-heron-x4`.
+pub fn readable_name(mint: &mut Mint) -> String {
+    const COLOURS: [&str; 16] = [
+        "amber", "blue", "coral", "dusky", "fawn", "green", "hazel", "indigo", "jade", "lilac", "mossy", "olive",
+        "plum", "red", "sandy", "teal",
+    ];
+    const ANIMALS: [&str; 16] = [
+        "badger", "crane", "dove", "elk", "finch", "fox", "heron", "ibex", "jay", "lynx", "marten", "newt", "otter",
+        "pika", "robin", "stoat",
+    ];
+    let n = mint.number() as usize;
+    let word = mint.word();
+    format!("{}-{}-{}", COLOURS[n % 16], ANIMALS[(n >> 8) % 16], &word[..3])
+}

@@ -1,0 +1,17 @@
+//! Workflows, their tasks, and the plans they come from.
+
+mod plan;
+mod requeue;
+mod settle;
+mod task;
+mod template;
+mod workflow;
+
+pub use plan::{Plan, PlanTask, check_names};
+pub(crate) use requeue::{place_in_queue, refresh_room, requeue};
+pub(crate) use settle::{free, retry_at, settle};
+pub use task::{
+    Attempt, AttemptResult, Dependency, DependencyKind, Evidence, Outcome, Task, TaskState, TaskStatus,
+};
+pub use template::{Template, Variable};
+pub use workflow::{Source, Workflow, WorkflowStatus};

@@ -1,0 +1,106 @@
+//! Plans: what a person or an agent writes down to make a workflow.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::refusal::Refusal;
+
+/// How some work is cut into tasks. The shape of a plan file in TOML, YAML or JSON.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    /// What it is about.
+    pub title: String,
+    /// How the work is cut up, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<String>,
+    /// 0 is most urgent; 2 when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<u8>,
+    /// At most so many tasks held at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_parallel: Option<u32>,
+    /// Attempts may cost at most so much together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<f64>,
+    /// The tasks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tasks: Vec<PlanTask>,
+}
+
+/// One task of a plan. Other tasks are named by their name in the plan, or by id.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlanTask {
+    /// Short name, unique in the plan.
+    pub name: String,
+    /// What is to be done.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub brief: String,
+    /// Starts only when these are done.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub needs: Vec<String>,
+    /// Wants to know how these ended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub informed_by: Vec<String>,
+    /// Starts only if these fail for good; skipped otherwise.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub on_failure_of: Vec<String>,
+    /// Waits for every task of a lower group.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parallel_group: Option<u32>,
+    /// 0 is most urgent; the workflow's when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<u8>,
+    /// Plain labels.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub labels: Vec<String>,
+    /// Capability tags its holder must offer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub requires: Vec<String>,
+    /// Paths it expects to touch.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<String>,
+    /// How it will be done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<String>,
+    /// Fails for good after so many attempts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_attempts: Option<u32>,
+    /// The repository to work in, by id or name; needed once a workflow spans several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repository: Option<String>,
+}
+
+impl Plan {
+    /// A plan with a single task of the same name.
+    pub fn single(title: &str) -> Self {
+        Self {
+            title: title.to_owned(),
+            tasks: vec![PlanTask { name: title.to_owned(), ..PlanTask::default() }],
+            ..Self::default()
+        }
+    }
+}
+
+/// Checks what a plan can be checked for by itself: names, priorities, cycles among its own tasks.
+pub fn check_names(tasks: &[PlanTask]) -> Result<(), Refusal> {
+    let invalid = |field: &str, problem: String| Refusal::Invalid { field: field.into(), problem };
+    let mut index = BTreeMap::new();
+    for (position, task) in tasks.iter().enumerate() {
+        if task.name.trim().is_empty() {
+            return Err(invalid("tasks.name", format!("task {} has no name", position + 1)));
+        }
+        if task.priority.is_some_and(|priority| priority > 4) {
+            return Err(invalid("tasks.priority", format!("`{}` has a priority over 4", task.name)));
+        }
+        if task.max_attempts == Some(0) {
+            return Err(invalid("tasks.max_attempts", format!("`{}` may never be tried", task.name)));
+        }
+        if index.insert(task.name.as_str(), position).is_some() {
+            return Err(invalid("tasks.name", format!("two tasks are called `{}`", task.name)));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,49 @@
+//! Keeps the queue in step with what it is derived from.
+
+use super::{TaskStatus, Workflow};
+use crate::{
+    change::Write,
+    flow::Task,
+    ready,
+    refusal::Verdict,
+    store::{LeasesOf, TaskQuery},
+    verbs::Work,
+};
+
+/// Puts a task where it queues now, or takes it out of the queue.
+pub(crate) fn place_in_queue(work: &mut Work<'_>, task: &Task, workflow: &Workflow) -> Verdict<()> {
+    let gates = match task.state.status {
+        TaskStatus::Waiting => work.tx.gates(&task.id)?,
+        _ => Vec::new(),
+    };
+    let write = match ready::entry(task, workflow, &gates, work.now.wall) {
+        Some(entry) => Write::Queue(entry),
+        None => Write::DropQueue(task.id.clone()),
+    };
+    Ok(work.tx.derive(&[write])?)
+}
+
+/// Puts every open task of a workflow where it queues now. For changes to the workflow itself.
+pub(crate) fn requeue(work: &mut Work<'_>, workflow: &Workflow) -> Verdict<()> {
+    let query = TaskQuery {
+        workflow: Some(workflow.id.clone()),
+        statuses: vec![TaskStatus::Pending, TaskStatus::Waiting],
+        ..TaskQuery::default()
+    };
+    for task in work.tx.tasks(&query)? {
+        place_in_queue(work, &task, workflow)?;
+    }
+    Ok(())
+}
+
+/// Opens or shuts a limited workflow's lane after a task was taken or given back.
+pub(crate) fn refresh_room(work: &mut Work<'_>, workflow: &mut Workflow) -> Verdict<()> {
+    let Some(limit) = workflow.max_parallel else { return Ok(()) };
+    let held = work.tx.leases(&LeasesOf::Workflow(workflow.id.clone()))?.len();
+    let full = held >= limit as usize;
+    if full != workflow.full {
+        workflow.full = full;
+        work.tx.derive(&[Write::Workflow(workflow.clone())])?;
+    }
+    Ok(())
+}

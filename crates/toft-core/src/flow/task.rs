@@ -1,0 +1,283 @@
+//! A task, the attempts at it, and what it depends on.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    id::{AgentId, LeaseId, RepositoryId, TaskId, WorkflowId},
+    lease::Fence,
+    repository::Place,
+    time::Timestamp,
+};
+
+/// The unit an agent leases.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Task {
+    /// Stable id.
+    pub id: TaskId,
+    /// Its workflow.
+    pub workflow: WorkflowId,
+    /// Short name, unique in its workflow.
+    pub name: String,
+    /// What is to be done.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub brief: String,
+    /// Position in its plan.
+    pub order: u32,
+    /// 0 is most urgent.
+    pub priority: u8,
+    /// Plain labels; `discovered:blocker` goes first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub labels: Vec<String>,
+    /// Capability tags its holder must offer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub requires: Vec<String>,
+    /// Paths it expects to touch.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<String>,
+    /// Tasks of one group may run together; a higher group waits for every lower one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parallel_group: Option<u32>,
+    /// How it will be done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<String>,
+    /// Fails for good after so many attempts.
+    pub max_attempts: u32,
+    /// Where it is to be worked.
+    pub place: Place,
+    /// When it was made.
+    pub created: Timestamp,
+    /// What changes while it is worked.
+    #[serde(flatten)]
+    pub state: TaskState,
+}
+
+impl Task {
+    /// The repository it is to be worked in.
+    pub fn repository(&self) -> Option<&RepositoryId> {
+        self.place.repository.as_ref()
+    }
+}
+
+/// The part of a task that changes while it is worked, kept apart so that a claim rewrites little.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TaskState {
+    /// How far it is.
+    pub status: TaskStatus,
+    /// Attempts that failed or were lost.
+    pub attempt: u32,
+    /// Number of its newest lease; 0 before the first.
+    pub fence: u64,
+    /// Derived: dependencies that still hold it back.
+    pub open_blockers: u32,
+    /// Derived: how many tasks wait for it.
+    pub unblocks: u32,
+    /// Not offered before this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_before: Option<Timestamp>,
+    /// How it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<Outcome>,
+    /// When it last changed.
+    pub updated: Timestamp,
+}
+
+/// How far a task is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TaskStatus {
+    /// Nobody holds it.
+    Pending,
+    /// Held; no sign of work yet.
+    Leased,
+    /// Held and worked on.
+    Running,
+    /// Waits for a gate; nobody holds it.
+    Waiting,
+    /// Finished, with evidence.
+    Done,
+    /// Attempts are used up; a person must decide.
+    Failed,
+    /// Not needed.
+    Skipped,
+    /// Its workflow was given up.
+    Cancelled,
+}
+
+impl TaskStatus {
+    /// Every status, in the order of life.
+    pub const ALL: [Self; 8] = [
+        Self::Pending,
+        Self::Leased,
+        Self::Running,
+        Self::Waiting,
+        Self::Done,
+        Self::Failed,
+        Self::Skipped,
+        Self::Cancelled,
+    ];
+
+    /// Can it still move by itself?
+    pub fn open(self) -> bool {
+        matches!(self, Self::Pending | Self::Leased | Self::Running | Self::Waiting)
+    }
+
+    /// Does someone hold it?
+    pub fn held(self) -> bool {
+        matches!(self, Self::Leased | Self::Running)
+    }
+
+    /// Does it let go of what `blocks` on it?
+    pub fn releases(self) -> bool {
+        matches!(self, Self::Done | Self::Skipped)
+    }
+
+    /// The word users see.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Leased => "leased",
+            Self::Running => "running",
+            Self::Waiting => "waiting",
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Skipped => "skipped",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    /// The status called `word`.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| status.as_str() == word)
+    }
+}
+
+/// How a task ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// In words.
+    pub summary: String,
+    /// What shows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evidence: Option<Evidence>,
+}
+
+/// What shows that a task is done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Evidence {
+    /// A commit or change id.
+    Commit(String),
+    /// A diff or other artefact, by name.
+    Artifact(String),
+    /// Nothing had to change, and why.
+    NoChange(String),
+}
+
+/// One hold on a task, from lease to end. Kept for ever.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Attempt {
+    /// At which task.
+    pub task: TaskId,
+    /// Number of its lease.
+    pub fence: u64,
+    /// Id of its lease.
+    pub lease: LeaseId,
+    /// Who held it.
+    pub agent: AgentId,
+    /// Where it was claimed from.
+    pub place: Place,
+    /// When it was claimed.
+    pub started: Timestamp,
+    /// When it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<Timestamp>,
+    /// How it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<AttemptResult>,
+    /// In words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// What it cost, if anyone said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<f64>,
+}
+
+impl Attempt {
+    /// The fence its holder must name.
+    pub fn fence(&self) -> Fence {
+        Fence { number: self.fence, id: self.lease.clone() }
+    }
+}
+
+/// How an attempt ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AttemptResult {
+    /// The task is done.
+    Done,
+    /// It did not work.
+    Failed,
+    /// Given back.
+    Released,
+    /// Given back with a note for the next holder.
+    Handoff,
+    /// Given back until a gate opens.
+    Waiting,
+    /// Nobody renewed the lease in time.
+    Expired,
+    /// The holder's process ended.
+    ProcessGone,
+    /// Taken away by a person.
+    Revoked,
+}
+
+/// One task depends on another.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Dependency {
+    /// The one that depends.
+    pub task: TaskId,
+    /// On this one.
+    pub on: TaskId,
+    /// How.
+    pub kind: DependencyKind,
+}
+
+/// How one task depends on another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DependencyKind {
+    /// Starts only when that one is done or skipped.
+    Blocks,
+    /// Wants to know how that one ended.
+    Informs,
+    /// Starts only if that one fails for good; skipped if it does not.
+    OnFailure,
+}
+
+impl DependencyKind {
+    /// Every kind.
+    pub const ALL: [Self; 3] = [Self::Blocks, Self::Informs, Self::OnFailure];
+
+    /// Does a dependency of this kind on a task with this status hold back?
+    pub fn holds_back(self, on: TaskStatus) -> bool {
+        match self {
+            Self::Blocks => !on.releases(),
+            Self::Informs => false,
+            Self::OnFailure => on != TaskStatus::Failed,
+        }
+    }
+
+    /// The word users see.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Blocks => "blocks",
+            Self::Informs => "informs",
+            Self::OnFailure => "on_failure",
+        }
+    }
+
+    /// The kind called `word`.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == word)
+    }
+}

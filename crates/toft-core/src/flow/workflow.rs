@@ -1,0 +1,168 @@
+//! A workflow: one run of some work.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    id::{RepositoryId, WorkflowId},
+    repository::Place,
+    time::Timestamp,
+};
+
+/// One run of some work: one or more tasks with dependencies.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Workflow {
+    /// Stable id.
+    pub id: WorkflowId,
+    /// What it is about.
+    pub title: String,
+    /// Where it comes from.
+    pub source: Source,
+    /// How far it is.
+    pub status: WorkflowStatus,
+    /// Why it is as it is, when someone said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// 0 is most urgent; tasks inherit it.
+    pub priority: u8,
+    /// How the work is cut up, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan_summary: Option<String>,
+    /// At most so many tasks held at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_parallel: Option<u32>,
+    /// Attempts may cost at most so much together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<f64>,
+    /// What attempts have cost so far.
+    #[serde(default)]
+    pub spent: f64,
+    /// Derived: as many tasks are held as may be.
+    #[serde(default)]
+    pub full: bool,
+    /// `name@version` of the template it was made from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template: Option<String>,
+    /// Every repository its tasks work in.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub repositories: Vec<RepositoryId>,
+    /// How many tasks it has.
+    pub tasks: u32,
+    /// Where it was made.
+    pub place: Place,
+    /// When it was made.
+    pub created: Timestamp,
+    /// When it last changed.
+    pub updated: Timestamp,
+}
+
+impl Workflow {
+    /// Does it limit what may run at once? Then its tasks queue in a lane of their own, which shuts when it is full.
+    pub fn limited(&self) -> bool {
+        self.max_parallel.is_some() || self.budget.is_some()
+    }
+
+    /// Has its budget been used up?
+    pub fn overspent(&self) -> bool {
+        self.budget.is_some_and(|budget| self.spent >= budget)
+    }
+
+    /// May another of its tasks start?
+    pub fn has_room(&self) -> bool {
+        self.status == WorkflowStatus::Running && !self.full && !self.overspent()
+    }
+}
+
+/// Where a workflow comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub enum Source {
+    /// Words somebody typed.
+    Prompt {
+        /// Those words.
+        text: String,
+    },
+    /// A plan file.
+    Plan {
+        /// Its name.
+        file: String,
+    },
+    /// A template.
+    Template {
+        /// `name@version`.
+        name: String,
+    },
+    /// Another system.
+    External {
+        /// What that system calls it.
+        reference: String,
+    },
+}
+
+/// How far a workflow is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WorkflowStatus {
+    /// Has no tasks yet.
+    Planning,
+    /// Has tasks, is not started.
+    Ready,
+    /// Its tasks are offered.
+    Running,
+    /// Its tasks are not offered for now.
+    Paused,
+    /// Every task is done or skipped.
+    Completed,
+    /// Nothing can go on, for a task failed for good.
+    Failed,
+    /// Given up.
+    Abandoned,
+}
+
+impl WorkflowStatus {
+    /// Every status, in the order of life.
+    pub const ALL: [Self; 7] = [
+        Self::Planning,
+        Self::Ready,
+        Self::Running,
+        Self::Paused,
+        Self::Completed,
+        Self::Failed,
+        Self::Abandoned,
+    ];
+
+    /// Is it over? A failed one can be taken up again.
+    pub fn finished(self) -> bool {
+        matches!(self, Self::Completed | Self::Abandoned)
+    }
+
+    /// May a workflow go from here to `next`?
+    pub fn may_become(self, next: Self) -> bool {
+        use WorkflowStatus::{Abandoned, Completed, Failed, Paused, Planning, Ready, Running};
+        match next {
+            Planning => false,
+            Ready => self == Planning,
+            Running => matches!(self, Ready | Paused | Failed),
+            Paused => self == Running,
+            Completed | Failed => self == Running,
+            Abandoned => !self.finished(),
+        }
+    }
+
+    /// The word users see.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Planning => "planning",
+            Self::Ready => "ready",
+            Self::Running => "running",
+            Self::Paused => "paused",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Abandoned => "abandoned",
+        }
+    }
+
+    /// The status called `word`.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| status.as_str() == word)
+    }
+}

@@ -1,0 +1,92 @@
+//! Gates: what a waiting task waits for besides other tasks.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    id::{GateId, TaskId},
+    repository::Place,
+    time::Timestamp,
+};
+
+/// Something that must open before a waiting task goes on. It outlives the agent that asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gate {
+    /// Stable id.
+    pub id: GateId,
+    /// Who waits.
+    pub task: TaskId,
+    /// For what.
+    #[serde(flatten)]
+    pub kind: GateKind,
+    /// Name of the agent that set it up.
+    pub asked_by: String,
+    /// Where it was set up.
+    pub place: Place,
+    /// When it was set up.
+    pub created: Timestamp,
+    /// How and when it opened.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub opened: Option<Opened>,
+}
+
+/// What a gate waits for. Waiting for another task is a dependency, not a gate.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub enum GateKind {
+    /// A person's answer.
+    Human {
+        /// What is asked.
+        question: String,
+    },
+    /// A moment; opens by itself.
+    Timer {
+        /// The moment.
+        until: Timestamp,
+    },
+    /// A command to succeed; whoever runs it reports with the same verb a person answers with.
+    Command {
+        /// The command line.
+        command: String,
+    },
+}
+
+/// How a gate opened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Opened {
+    /// When.
+    pub at: Timestamp,
+    /// By whom.
+    pub by: String,
+    /// The answer.
+    pub answer: String,
+}
+
+impl Gate {
+    /// Does it still hold the task back?
+    pub fn closed(&self, now: Timestamp) -> bool {
+        self.opened.is_none()
+            && match self.kind {
+                GateKind::Timer { until } => now < until,
+                GateKind::Human { .. } | GateKind::Command { .. } => true,
+            }
+    }
+
+    /// When it opens by itself, if it does.
+    pub fn opens_at(&self) -> Option<Timestamp> {
+        match self.kind {
+            _ if self.opened.is_some() => Some(Timestamp(0)),
+            GateKind::Timer { until } => Some(until),
+            GateKind::Human { .. } | GateKind::Command { .. } => None,
+        }
+    }
+}
+
+impl std::fmt::Display for Gate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.kind {
+            GateKind::Human { question } => write!(f, "an answer to \"{question}\" ({})", self.id),
+            GateKind::Timer { until } => write!(f, "{until}"),
+            GateKind::Command { command } => write!(f, "`{command}` to succeed ({})", self.id),
+        }
+    }
+}

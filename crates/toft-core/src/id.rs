@@ -1,0 +1,135 @@
+//! Typed ids: a prefix that says what it names, then twelve characters of `0-9a-z`.
+//!
+//! Owns how ids look and how new ones are made. Randomness is passed in through [`Mint`].
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+const ALPHABET: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
+const LENGTH: u32 = 12;
+
+/// Makes new ids from bytes someone else provides, so that tests can repeat themselves.
+pub struct Mint {
+    fill: Box<dyn FnMut(&mut [u8; 16]) + Send>,
+}
+
+impl Mint {
+    /// A mint that draws its bytes from `fill`.
+    pub fn new(fill: impl FnMut(&mut [u8; 16]) + Send + 'static) -> Self {
+        Self { fill: Box::new(fill) }
+    }
+
+    /// Sixty-four bits of whatever the source gives.
+    pub fn number(&mut self) -> u64 {
+        let mut bytes = [0; 16];
+        (self.fill)(&mut bytes);
+        u64::from_le_bytes(bytes[..8].try_into().unwrap_or_default())
+    }
+
+    /// Twelve characters of `0-9a-z`.
+    pub fn word(&mut self) -> String {
+        let mut bytes = [0; 16];
+        (self.fill)(&mut bytes);
+        let mut value = u128::from_le_bytes(bytes);
+        (0..LENGTH)
+            .map(|_| {
+                let digit = (value % 36) as usize;
+                value /= 36;
+                ALPHABET[digit] as char
+            })
+            .collect()
+    }
+}
+
+impl fmt::Debug for Mint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Mint")
+    }
+}
+
+macro_rules! ids {
+    ($($(#[$doc:meta])* $name:ident $prefix:literal;)*) => {
+        $(
+            $(#[$doc])*
+            #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+            #[serde(transparent)]
+            pub struct $name(String);
+
+            impl $name {
+                /// What every id of this kind starts with.
+                pub const PREFIX: &'static str = $prefix;
+
+                /// A new id.
+                pub fn mint(mint: &mut Mint) -> Self {
+                    Self(format!("{}{}", $prefix, mint.word()))
+                }
+
+                /// An id that a store or a user already knows; it is not checked.
+                pub fn known(text: impl Into<String>) -> Self {
+                    Self(text.into())
+                }
+
+                /// The id as text.
+                pub fn as_str(&self) -> &str {
+                    &self.0
+                }
+            }
+
+            impl fmt::Display for $name {
+                fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                    f.pad(&self.0)
+                }
+            }
+
+            impl fmt::Debug for $name {
+                fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                    f.write_str(&self.0)
+                }
+            }
+        )*
+    };
+}
+
+ids! {
+    /// One project, known by its VCS common directory.
+    RepositoryId "rp_";
+    /// One run of some work.
+    WorkflowId "wf_";
+    /// The unit an agent leases.
+    TaskId "tk_";
+    /// The random half of a fence.
+    LeaseId "ls_";
+    /// A durable note of progress.
+    CheckpointId "cp_";
+    /// Someone who can hold a lease.
+    AgentId "ag_";
+    /// A line in an inbox.
+    MessageId "msg_";
+    /// Something a task waits for.
+    GateId "gt_";
+    /// A named pattern of tasks.
+    TemplateId "tmpl_";
+    /// One operation: replaying it changes nothing.
+    OpId "op_";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn minted_ids_have_prefix_and_twelve_characters() {
+        let mut n = 0u128;
+        let mut mint = Mint::new(move |bytes| {
+            n = n.wrapping_add(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c834);
+            *bytes = n.to_le_bytes();
+        });
+        let a = TaskId::mint(&mut mint);
+        let b = TaskId::mint(&mut mint);
+        assert_ne!(a, b);
+        assert!(a.as_str().starts_with("tk_"));
+        assert_eq!(a.as_str().len(), 15);
+        assert!(a.as_str()[3..].bytes().all(|c| ALPHABET.contains(&c)));
+    }
+}

@@ -1,0 +1,22 @@
+//! What is true in toft: entities, rules and verbs. No I/O, no clock of its own, no SQL.
+//!
+//! Start at [`verbs`]: each is a request with its rules. [`ready`] is the one rule for what can start,
+//! [`lease`] decides whether a hold stands, [`change`] is the only way anything is mutated, and
+//! [`store`] is what an engine must answer.
+
+pub mod agent;
+pub mod change;
+pub mod checkpoint;
+pub mod flow;
+pub mod gate;
+pub mod id;
+pub mod lease;
+pub mod message;
+pub mod ready;
+pub mod refusal;
+pub mod repository;
+pub mod store;
+#[cfg(feature = "testing")]
+pub mod testing;
+pub mod time;
+pub mod verbs;

@@ -1,0 +1,285 @@
+//! Ready, the one rule: what can start now, in which order, and why anything else cannot.
+//!
+//! [`reasons`] judges one task from its facts. [`entry`] is the same judgement turned into a place in the
+//! queue, stored so that reading the head is one range scan; a property test holds the two together.
+
+use std::{collections::VecDeque, fmt};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    change::QueueEntry,
+    flow::{Dependency, DependencyKind, Task, TaskStatus, Workflow, WorkflowStatus},
+    gate::Gate,
+    id::TaskId,
+    repository::Scope,
+    store::{Result, StoreTx},
+    time::Timestamp,
+};
+
+/// The label that puts a task before all others.
+pub const DISCOVERED_BLOCKER: &str = "discovered:blocker";
+
+/// Why a task cannot start now.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "why")]
+pub enum Reason {
+    /// It is held, or over.
+    Status {
+        /// How far it is.
+        status: TaskStatus,
+    },
+    /// Its workflow is not running.
+    Workflow {
+        /// How far that is.
+        status: WorkflowStatus,
+    },
+    /// Its workflow holds as many tasks as it may.
+    ParallelLimit {
+        /// So many.
+        limit: u32,
+    },
+    /// Its workflow spent its budget.
+    Budget {
+        /// How much it may spend.
+        budget: f64,
+        /// How much it spent.
+        spent: f64,
+    },
+    /// A dependency holds it back.
+    Blocked {
+        /// Which.
+        on: TaskId,
+        /// How.
+        kind: DependencyKind,
+        /// How far that one is; absent if it cannot be found.
+        status: Option<TaskStatus>,
+    },
+    /// A gate is closed.
+    Gate {
+        /// What it waits for.
+        waits_for: String,
+    },
+    /// Its time has not come.
+    NotBefore {
+        /// When it comes.
+        at: Timestamp,
+    },
+    /// Every attempt was used.
+    AttemptsUsed {
+        /// So many.
+        attempts: u32,
+    },
+    /// The agent lacks a capability.
+    MissingCapability {
+        /// Which.
+        tags: Vec<String>,
+    },
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Status { status } => write!(f, "it is {}", status.as_str()),
+            Self::Workflow { status } => write!(f, "its workflow is {}", status.as_str()),
+            Self::ParallelLimit { limit } => write!(f, "its workflow runs {limit} at once, the most it may"),
+            Self::Budget { budget, spent } => write!(f, "its workflow spent {spent} of {budget}"),
+            Self::Blocked { on, kind: DependencyKind::OnFailure, status } => {
+                write!(f, "starts only if {on} fails ({})", word(*status))
+            }
+            Self::Blocked { on, status, .. } => write!(f, "needs {on} ({})", word(*status)),
+            Self::Gate { waits_for } => write!(f, "waits for {waits_for}"),
+            Self::NotBefore { at } => write!(f, "not before {at}"),
+            Self::AttemptsUsed { attempts } => write!(f, "all {attempts} attempts are used"),
+            Self::MissingCapability { tags } => write!(f, "needs an agent that can {}", tags.join(", ")),
+        }
+    }
+}
+
+fn word(status: Option<TaskStatus>) -> &'static str {
+    status.map_or("not found", TaskStatus::as_str)
+}
+
+/// Everything that keeps a task from starting; empty means ready.
+pub fn reasons(
+    task: &Task,
+    workflow: &Workflow,
+    dependencies: &[(Dependency, Option<TaskStatus>)],
+    gates: &[Gate],
+    now: Timestamp,
+) -> Vec<Reason> {
+    let mut reasons = Vec::new();
+    if !matches!(task.state.status, TaskStatus::Pending | TaskStatus::Waiting) {
+        return vec![Reason::Status { status: task.state.status }];
+    }
+    if workflow.status != WorkflowStatus::Running {
+        reasons.push(Reason::Workflow { status: workflow.status });
+    }
+    if let Some(limit) = workflow.max_parallel.filter(|_| workflow.full) {
+        reasons.push(Reason::ParallelLimit { limit });
+    }
+    if let Some(budget) = workflow.budget.filter(|_| workflow.overspent()) {
+        reasons.push(Reason::Budget { budget, spent: workflow.spent });
+    }
+    for (dependency, status) in dependencies {
+        let holds = match status {
+            Some(status) => dependency.kind.holds_back(*status),
+            None => dependency.kind != DependencyKind::Informs,
+        };
+        if holds {
+            reasons.push(Reason::Blocked { on: dependency.on.clone(), kind: dependency.kind, status: *status });
+        }
+    }
+    for gate in gates.iter().filter(|gate| gate.closed(now)) {
+        reasons.push(Reason::Gate { waits_for: gate.to_string() });
+    }
+    if let Some(at) = task.state.not_before.filter(|at| *at > now) {
+        reasons.push(Reason::NotBefore { at });
+    }
+    if task.state.attempt >= task.max_attempts {
+        reasons.push(Reason::AttemptsUsed { attempts: task.max_attempts });
+    }
+    reasons
+}
+
+/// The order of ready work: discovered blockers, priority, how many wait for it, age, plan order, id.
+pub fn rank(task: &Task) -> String {
+    let boost = u8::from(!task.labels.iter().any(|label| label == DISCOVERED_BLOCKER));
+    format!(
+        "{boost}{}{:08x}{:011x}{:06x}{}",
+        task.priority,
+        u32::MAX - task.state.unblocks,
+        task.created.0.max(0),
+        task.order,
+        task.id
+    )
+}
+
+/// Where a task queues: the lane and rank derived from its facts, or nowhere.
+pub fn entry(task: &Task, workflow: &Workflow, gates: &[Gate], now: Timestamp) -> Option<QueueEntry> {
+    if workflow.status != WorkflowStatus::Running
+        || !matches!(task.state.status, TaskStatus::Pending | TaskStatus::Waiting)
+        || task.state.open_blockers > 0
+        || task.state.attempt >= task.max_attempts
+    {
+        return None;
+    }
+    let mut opens = task.state.not_before.unwrap_or_default();
+    for gate in gates {
+        opens = opens.max(gate.opens_at()?);
+    }
+    let (lane, rank) = if opens > now {
+        (later_lane(task), later_rank(opens, task.id.as_str()))
+    } else {
+        (lane(task, workflow), rank(task))
+    };
+    Some(QueueEntry { task: task.id.clone(), lane, rank })
+}
+
+fn home(repository: Option<&str>) -> String {
+    repository.unwrap_or("-").to_owned()
+}
+
+fn lane(task: &Task, workflow: &Workflow) -> String {
+    let home = home(task.repository().map(|id| id.as_str()));
+    if workflow.limited() { format!("{home}/{}", workflow.id) } else { home }
+}
+
+fn later_lane(task: &Task) -> String {
+    format!("{}~", home(task.repository().map(|id| id.as_str())))
+}
+
+fn later_rank(at: Timestamp, rest: &str) -> String {
+    format!("{:011x}{rest}", at.0.max(0))
+}
+
+/// Walks the queue in the order of [`rank`], over every open lane in scope.
+pub struct Queue {
+    lanes: Vec<Lane>,
+    page: usize,
+}
+
+struct Lane {
+    name: String,
+    heads: VecDeque<(String, Task)>,
+    last: String,
+    drained: bool,
+}
+
+impl Queue {
+    /// The queue as `scope` sees it. Pages of `page` are read from each lane as they are needed.
+    pub fn open(tx: &mut dyn StoreTx, scope: &Scope, now: Timestamp, page: usize) -> Result<Self> {
+        let homes = homes(tx, scope)?;
+        let mut names = homes.clone();
+        for workflow in tx.open_lanes(scope)? {
+            names.extend(homes.iter().map(|home| format!("{home}/{}", workflow.id)));
+        }
+        let mut lanes: Vec<_> = names
+            .into_iter()
+            .map(|name| Lane { name, heads: VecDeque::new(), last: String::new(), drained: false })
+            .collect();
+        let mut due: Vec<(String, Task)> = Vec::new();
+        for home in homes {
+            for task in due_in(tx, &home, now)? {
+                due.push((rank(&task), task));
+            }
+        }
+        if !due.is_empty() {
+            due.sort_by(|a, b| a.0.cmp(&b.0));
+            lanes.push(Lane { name: String::new(), heads: due.into(), last: String::new(), drained: true });
+        }
+        Ok(Self { lanes, page })
+    }
+
+    /// The next task, and its place in the order.
+    pub fn next(&mut self, tx: &mut dyn StoreTx) -> Result<Option<(String, Task)>> {
+        for lane in &mut self.lanes {
+            if lane.heads.is_empty() && !lane.drained {
+                let page = tx.queued(&lane.name, &lane.last, None, self.page)?;
+                lane.drained = page.len() < self.page;
+                lane.last = page.last().map(|(entry, _)| entry.rank.clone()).unwrap_or_default();
+                lane.heads = page.into_iter().map(|(entry, task)| (entry.rank, task)).collect();
+            }
+        }
+        let best = self
+            .lanes
+            .iter_mut()
+            .filter(|lane| !lane.heads.is_empty())
+            .min_by(|a, b| a.heads[0].0.cmp(&b.heads[0].0));
+        Ok(best.and_then(|lane| lane.heads.pop_front()))
+    }
+}
+
+/// How many timers that ran out one look takes in.
+const DUE_AT_ONCE: usize = 256;
+
+/// Tasks whose timer ran out and which still queue as later.
+pub(crate) fn due_in(tx: &mut dyn StoreTx, home: &str, now: Timestamp) -> Result<Vec<Task>> {
+    let upto = later_rank(Timestamp(now.0 + 1), "");
+    let due = tx.queued(&format!("{home}~"), "", Some(&upto), DUE_AT_ONCE)?;
+    Ok(due.into_iter().map(|(_, task)| task).collect())
+}
+
+/// When the next timer in scope ends.
+pub(crate) fn next_timer(tx: &mut dyn StoreTx, scope: &Scope) -> Result<Option<Timestamp>> {
+    let mut next: Option<Timestamp> = None;
+    for home in homes(tx, scope)? {
+        for (entry, _) in tx.queued(&format!("{home}~"), "", None, 1)? {
+            let at = i64::from_str_radix(&entry.rank[..11], 16).map(Timestamp).unwrap_or_default();
+            next = Some(next.map_or(at, |known| known.min(at)));
+        }
+    }
+    Ok(next)
+}
+
+/// The repositories in scope, as lanes name them.
+pub(crate) fn homes(tx: &mut dyn StoreTx, scope: &Scope) -> Result<Vec<String>> {
+    Ok(match &scope.repository {
+        Some(repository) => vec![home(Some(repository.as_str()))],
+        None => {
+            let mut homes = vec![home(None)];
+            homes.extend(tx.repositories()?.into_iter().map(|repository| home(Some(repository.id.as_str()))));
+            homes
+        }
+    })
+}

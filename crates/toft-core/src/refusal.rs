@@ -1,0 +1,174 @@
+//! Refusals: outcomes that say no, and why, so that a caller can act.
+
+use serde::Serialize;
+use thiserror::Error;
+
+use crate::{
+    flow::TaskStatus,
+    id::{CheckpointId, TaskId},
+    lease::Fence,
+    ready::Reason,
+    store::StoreError,
+    time::Timestamp,
+};
+
+/// Why a verb did nothing. One enum for all verbs: each surface maps every variant once.
+#[derive(Clone, Debug, Error, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "code")]
+pub enum Refusal {
+    /// No such thing.
+    #[error("no {what} matches `{text}`")]
+    NotFound {
+        /// What was looked for.
+        what: &'static str,
+        /// What was typed.
+        text: String,
+    },
+    /// Several things.
+    #[error("`{text}` could be {}", candidates.join(", "))]
+    Ambiguous {
+        /// What was typed.
+        text: String,
+        /// What it could mean.
+        candidates: Vec<String>,
+    },
+    /// Someone holds the task.
+    #[error("{task} is held by {agent} until {until} (active {silent_s} s ago)")]
+    LeaseHeld {
+        /// Which task.
+        task: TaskId,
+        /// Who.
+        agent: String,
+        /// Until when, unless renewed.
+        until: Timestamp,
+        /// Seconds since the holder was last heard of.
+        silent_s: u64,
+    },
+    /// The fence is not the one of the live lease.
+    #[error("your hold on {task} (fence {yours}) is over; {}", .holder.as_ref().map_or("nobody holds it now".to_owned(), |agent| format!("{agent} holds it now")))]
+    FenceStale {
+        /// Which task.
+        task: TaskId,
+        /// What the caller named.
+        yours: Fence,
+        /// Who holds it now.
+        holder: Option<String>,
+    },
+    /// The caller does not hold the task.
+    #[error("{agent} does not hold {task} ({})", status.as_str())]
+    NotHolder {
+        /// Which task.
+        task: TaskId,
+        /// Who asked.
+        agent: String,
+        /// How far the task is.
+        status: TaskStatus,
+    },
+    /// `@` was said by someone who holds nothing.
+    #[error("{agent} holds nothing")]
+    HoldsNothing {
+        /// Who.
+        agent: String,
+    },
+    /// The task cannot start.
+    #[error("{task} is not ready: {}", reasons.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    NotReady {
+        /// Which task.
+        task: TaskId,
+        /// Why.
+        reasons: Vec<Reason>,
+    },
+    /// No task can start.
+    #[error("nothing is ready{}", .next.map_or(String::new(), |at| format!("; the next timer ends at {at}")))]
+    NothingReady {
+        /// When the next timer ends.
+        next: Option<Timestamp>,
+    },
+    /// The thing is in another state.
+    #[error("{id} is {state}; {wanted}")]
+    WrongState {
+        /// Which.
+        id: String,
+        /// What it is.
+        state: String,
+        /// What it would have to be.
+        wanted: String,
+    },
+    /// `done` without anything to show for it.
+    #[error("done needs evidence: a commit, an artefact, or the reason why nothing had to change")]
+    NeedsEvidence,
+    /// Another checkpoint was written meanwhile.
+    #[error("{task} has a newer checkpoint than the one you built on")]
+    ParentMoved {
+        /// On which task.
+        task: TaskId,
+        /// The newest.
+        newest: Option<CheckpointId>,
+    },
+    /// The graph would bite its own tail.
+    #[error("these would wait for each other: {}", path.join(" -> "))]
+    Cycle {
+        /// The tasks on the way.
+        path: Vec<String>,
+    },
+    /// The agent was told to take nothing new.
+    #[error("{agent} is {state} and takes nothing new")]
+    AgentPaused {
+        /// Who.
+        agent: String,
+        /// Draining or gone.
+        state: String,
+    },
+    /// A name that is taken.
+    #[error("{what} `{name}` exists already")]
+    Exists {
+        /// What.
+        what: &'static str,
+        /// The name.
+        name: String,
+    },
+    /// A field says something that cannot be.
+    #[error("{field}: {problem}")]
+    Invalid {
+        /// Which field.
+        field: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// A template needs more.
+    #[error("the template needs a value for {}", names.join(", "))]
+    MissingVariables {
+        /// Which.
+        names: Vec<String>,
+    },
+    /// A template knows nothing of these.
+    #[error("the template has no variable {}; it has {}", unknown.join(", "), known.join(", "))]
+    UnknownVariables {
+        /// Which.
+        unknown: Vec<String>,
+        /// What it has.
+        known: Vec<String>,
+    },
+    /// The operation id belongs to another verb.
+    #[error("operation {op} was a `{verb}`; use a new id for another operation")]
+    OpReused {
+        /// The id.
+        op: String,
+        /// What it was used for.
+        verb: String,
+    },
+}
+
+/// Why a verb stopped: it refused, or the store failed.
+#[derive(Debug, Error)]
+pub enum Stop {
+    /// A rule said no.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The store could not.
+    #[error(transparent)]
+    Failed(#[from] StoreError),
+}
+
+/// What a verb gives back.
+pub type Verdict<T> = Result<T, Stop>;

@@ -1,0 +1,233 @@
+//! What a store must answer and put down: facts, not rules.
+//!
+//! Every engine passes the same conformance suite; the memory store in [`crate::testing`] is the definition.
+
+use thiserror::Error;
+
+use crate::{
+    agent::Agent,
+    change::{Change, Event, QueueEntry, Receipt, Write},
+    checkpoint::Checkpoint,
+    flow::{Attempt, Dependency, Task, TaskStatus, Template, Workflow, WorkflowStatus},
+    gate::Gate,
+    id::{AgentId, MessageId, OpId, RepositoryId, TaskId, WorkflowId},
+    lease::{Holder, Lease},
+    message::{Letter, Message},
+    repository::{Repository, Scope, Worktree},
+    time::{Now, Tick},
+};
+
+/// Shorthand for what a store answers.
+pub type Result<T> = std::result::Result<T, StoreError>;
+
+/// Where facts are kept.
+pub trait Store: Send + Sync {
+    /// Opens a transaction. One that writes sees the newest state and excludes other writers until it ends.
+    fn begin(&self, access: Access) -> Result<Box<dyn StoreTx + '_>>;
+
+    /// A number that moves whenever another connection commits; lets a waiter look cheaply.
+    fn pulse(&self) -> Result<u64>;
+}
+
+/// What a transaction is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Reading: one consistent view, nothing is written.
+    Read,
+    /// Writing.
+    Write,
+}
+
+/// One transaction. Dropped without [`StoreTx::commit`], nothing happened.
+pub trait StoreTx {
+    /// The store's clock.
+    fn now(&mut self) -> Result<Now>;
+    /// What this operation answered, if it ran before.
+    fn receipt(&mut self, op: &OpId) -> Result<Option<Receipt>>;
+    /// Ids of any kind that start with `prefix`, in order.
+    fn ids(&mut self, prefix: &str, limit: usize) -> Result<Vec<String>>;
+
+    /// Every repository, by id.
+    fn repositories(&mut self) -> Result<Vec<Repository>>;
+    /// A repository's worktrees, by name.
+    fn worktrees(&mut self, repository: &RepositoryId) -> Result<Vec<Worktree>>;
+
+    /// A workflow.
+    fn workflow(&mut self, id: &WorkflowId) -> Result<Option<Workflow>>;
+    /// Workflows, newest first.
+    fn workflows(&mut self, query: &WorkflowQuery) -> Result<Vec<Workflow>>;
+    /// How many tasks of a workflow have each status.
+    fn progress(&mut self, workflow: &WorkflowId) -> Result<Vec<(TaskStatus, u64)>>;
+    /// Does any task of the workflow have one of these statuses?
+    fn has_task(&mut self, workflow: &WorkflowId, statuses: &[TaskStatus]) -> Result<bool>;
+    /// Is any pending task of the workflow without open blockers?
+    fn has_unblocked(&mut self, workflow: &WorkflowId) -> Result<bool>;
+
+    /// A task.
+    fn task(&mut self, id: &TaskId) -> Result<Option<Task>>;
+    /// Tasks: of one workflow in plan order, else newest first.
+    fn tasks(&mut self, query: &TaskQuery) -> Result<Vec<Task>>;
+    /// What a task depends on, with its target's status, by target.
+    fn dependencies(&mut self, task: &TaskId) -> Result<Vec<(Dependency, Option<TaskStatus>)>>;
+    /// What depends on a task, by dependent.
+    fn dependents(&mut self, on: &TaskId) -> Result<Vec<Dependency>>;
+
+    /// The lease on a task.
+    fn lease(&mut self, task: &TaskId) -> Result<Option<Lease>>;
+    /// Leases, by task.
+    fn leases(&mut self, of: &LeasesOf) -> Result<Vec<Lease>>;
+    /// Leases due for a look: of this epoch and past their `check_at`, or of another epoch.
+    fn overdue(&mut self, tick: &Tick, limit: usize) -> Result<Vec<Lease>>;
+    /// The distinct processes on `host` that hold leases. Cost follows the processes, not the leases.
+    fn holders(&mut self, host: &str) -> Result<Vec<Holder>>;
+    /// Attempts at a task, oldest first.
+    fn attempts(&mut self, task: &TaskId) -> Result<Vec<Attempt>>;
+
+    /// Checkpoints of a task, newest first.
+    fn checkpoints(&mut self, task: &TaskId, limit: usize) -> Result<Vec<Checkpoint>>;
+    /// The value under a key of a task.
+    fn state(&mut self, task: &TaskId, key: &str) -> Result<Option<serde_json::Value>>;
+    /// Every key of a task with its value, by key.
+    fn states(&mut self, task: &TaskId) -> Result<Vec<(String, serde_json::Value)>>;
+
+    /// An agent.
+    fn agent(&mut self, id: &AgentId) -> Result<Option<Agent>>;
+    /// The agent with this name.
+    fn agent_named(&mut self, name: &str) -> Result<Option<Agent>>;
+    /// Every agent, by name.
+    fn agents(&mut self) -> Result<Vec<Agent>>;
+
+    /// A message.
+    fn message(&mut self, id: &MessageId) -> Result<Option<Message>>;
+    /// Letters in an inbox: urgent first, then oldest first.
+    fn inbox(&mut self, recipient: &str, unread_only: bool, limit: usize) -> Result<Vec<Letter>>;
+    /// Gates of a task, oldest first.
+    fn gates(&mut self, task: &TaskId) -> Result<Vec<Gate>>;
+    /// Gates nobody opened, oldest first.
+    fn unopened_gates(&mut self, scope: &Scope, limit: usize) -> Result<Vec<Gate>>;
+    /// A version of a template; the newest without one.
+    fn template(&mut self, name: &str, version: Option<u32>) -> Result<Option<Template>>;
+    /// The newest version of every template, by name.
+    fn templates(&mut self) -> Result<Vec<Template>>;
+
+    /// Limited workflows in scope that have room: each has a lane of its own.
+    fn open_lanes(&mut self, scope: &Scope) -> Result<Vec<Workflow>>;
+    /// Who queues in a lane after `after` and up to `upto`, in order.
+    fn queued(&mut self, lane: &str, after: &str, upto: Option<&str>, limit: usize) -> Result<Vec<(QueueEntry, Task)>>;
+
+    /// Where a task queues.
+    fn queue_entry(&mut self, task: &TaskId) -> Result<Option<QueueEntry>>;
+
+    /// Events after a cursor, oldest first.
+    fn events(&mut self, query: &EventQuery) -> Result<Vec<Event>>;
+
+    /// Appends the change's event and puts its rows down.
+    fn apply(&mut self, change: &Change) -> Result<()>;
+    /// Puts down rows that follow from others and are no news by themselves.
+    fn derive(&mut self, writes: &[Write]) -> Result<()>;
+    /// Makes it so, durably.
+    fn commit(self: Box<Self>) -> Result<()>;
+}
+
+/// Which workflows.
+#[derive(Clone, Debug, Default)]
+pub struct WorkflowQuery {
+    /// From where.
+    pub scope: Scope,
+    /// With one of these statuses; any when empty.
+    pub statuses: Vec<WorkflowStatus>,
+    /// At most so many; all when 0.
+    pub limit: usize,
+}
+
+/// Which tasks.
+#[derive(Clone, Debug, Default)]
+pub struct TaskQuery {
+    /// Of this workflow.
+    pub workflow: Option<WorkflowId>,
+    /// From where.
+    pub scope: Scope,
+    /// With one of these statuses; any when empty.
+    pub statuses: Vec<TaskStatus>,
+    /// At most so many; all when 0.
+    pub limit: usize,
+}
+
+/// Which leases.
+#[derive(Clone, Debug)]
+pub enum LeasesOf {
+    /// An agent's.
+    Agent(AgentId),
+    /// A workflow's.
+    Workflow(WorkflowId),
+    /// A process's.
+    Holder(Holder),
+    /// A repository's; every one when absent.
+    Repository(Option<RepositoryId>),
+}
+
+/// Which events.
+#[derive(Clone, Debug, Default)]
+pub struct EventQuery {
+    /// After this one.
+    pub after: u64,
+    /// About this entity.
+    pub entity: Option<String>,
+    /// From where.
+    pub scope: Scope,
+    /// Instead of the first after the cursor, the last ones; still oldest first.
+    pub newest: bool,
+    /// At most so many.
+    pub limit: usize,
+}
+
+/// A store could not do what it was asked.
+#[derive(Debug, Error)]
+pub enum StoreError {
+    /// The disk, the file or the server failed.
+    #[error("the store failed to {doing}: {cause}")]
+    Failed {
+        /// What it was doing.
+        doing: String,
+        /// What it said.
+        cause: String,
+    },
+    /// Other writers did not make room in time.
+    #[error("the store is busy: waited {waited_ms} ms for other writers")]
+    Busy {
+        /// For how long.
+        waited_ms: u64,
+    },
+    /// A row says something this toft cannot read.
+    #[error("{table} row `{id}` cannot be read: {cause}")]
+    Unreadable {
+        /// Whose row.
+        table: &'static str,
+        /// Which one.
+        id: String,
+        /// Why.
+        cause: String,
+    },
+    /// Written by a newer toft.
+    #[error("the store has schema {found}, and this toft knows schemas up to {known}")]
+    Newer {
+        /// What the store has.
+        found: i64,
+        /// What this toft knows.
+        known: i64,
+    },
+    /// The place cannot hold a store.
+    #[error("{path} cannot hold a store: {reason}")]
+    Unsuitable {
+        /// Where.
+        path: String,
+        /// Why.
+        reason: String,
+    },
+    /// There is none.
+    #[error("there is no store at {path}")]
+    Missing {
+        /// Where.
+        path: String,
+    },
+}

@@ -1,0 +1,207 @@
+//! A stage to play verbs on: any store, a manual clock, processes that live and die on cue.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use super::{ManualClock, MemoryStore};
+use crate::{
+    flow::{Plan, PlanTask, Source},
+    id::{AgentId, LeaseId, Mint, OpId, RepositoryId, TaskId, WorkflowId},
+    lease::{Fence, Holder, Lease, Liveness, Processes},
+    refusal::Verdict,
+    repository::{Place, Repository, Scope, Worktree},
+    store::Store,
+    time::{Now, Tick, Timestamp},
+    verbs::{self, Caller, Policy, Verb, claim::Claimed, perform},
+};
+
+/// Processes of host `here`; whatever is not listed is dead, other hosts are elsewhere.
+#[derive(Clone, Debug, Default)]
+pub struct FixedProcesses {
+    alive: Arc<Mutex<BTreeSet<u32>>>,
+}
+
+impl FixedProcesses {
+    /// Only these run.
+    pub fn alive(pids: &[u32]) -> Self {
+        Self { alive: Arc::new(Mutex::new(pids.iter().copied().collect())) }
+    }
+
+    /// One ends.
+    pub fn kill(&self, pid: u32) {
+        self.alive.lock().unwrap_or_else(PoisonError::into_inner).remove(&pid);
+    }
+}
+
+impl Processes for FixedProcesses {
+    fn host(&self) -> &str {
+        "here"
+    }
+
+    fn liveness(&self, holder: &Holder) -> Liveness {
+        if holder.host != "here" {
+            Liveness::Elsewhere
+        } else if self.alive.lock().unwrap_or_else(PoisonError::into_inner).contains(&holder.pid) {
+            Liveness::Alive
+        } else {
+            Liveness::Dead
+        }
+    }
+}
+
+/// A mint that repeats itself for the same seed.
+pub fn seeded_mint(seed: u64) -> Mint {
+    let mut state = u128::from(seed) << 64 | 0x9e37_79b9_7f4a_7c15;
+    Mint::new(move |bytes| {
+        state = state.wrapping_mul(0x2360_ed05_1fc6_5da4_4385_df64_9fcc_f645).wrapping_add(0x5851_f42d_4c95_7f2d);
+        let mixed = state ^ (state >> 61);
+        *bytes = mixed.rotate_left((state >> 122) as u32).to_le_bytes();
+    })
+}
+
+/// Milliseconds after the stage's beginning.
+pub fn now_at(ms: i64) -> Now {
+    Now { wall: Timestamp(1_800_000_000_000 + ms), tick: Tick { epoch: "boot-1".into(), ms } }
+}
+
+/// A lease taken at the beginning: ten seconds to live, capped at sixty.
+pub fn lease(pid: Option<u32>) -> Lease {
+    Lease {
+        task: TaskId::known("tk_1"),
+        workflow: WorkflowId::known("wf_1"),
+        repository: None,
+        agent: AgentId::known("ag_1"),
+        fence: Fence { number: 1, id: LeaseId::known("ls_1") },
+        acquired: now_at(0).wall,
+        ttl: Duration::from_secs(10),
+        cap: Duration::from_secs(60),
+        renewed: now_at(0).wall,
+        renewed_tick: now_at(0).tick,
+        check_at: 0,
+        holder: pid.map(|pid| Holder { host: "here".into(), boot: "boot-1".into(), pid, started: 1 }),
+    }
+}
+
+/// A store with a clock and a seeded mint, on which verbs are performed.
+pub struct Stage {
+    /// The store.
+    pub store: Arc<dyn Store>,
+    /// Its clock.
+    pub clock: ManualClock,
+    /// Processes on this host.
+    pub processes: FixedProcesses,
+    /// What configuration decides.
+    pub policy: Policy,
+    /// Where verbs are performed.
+    pub place: Place,
+    mint: Mutex<Mint>,
+}
+
+impl Stage {
+    /// A stage on a new memory store.
+    pub fn memory() -> Self {
+        let clock = ManualClock::default();
+        Self::on(Arc::new(MemoryStore::new(clock.clone())), clock)
+    }
+
+    /// A stage on any store that follows `clock`.
+    pub fn on(store: Arc<dyn Store>, clock: ManualClock) -> Self {
+        let stage = Self {
+            store,
+            clock,
+            processes: FixedProcesses::alive(&[1, 2, 3, 4, 5]),
+            policy: Policy { ttl: Duration::from_secs(10), cap: Duration::from_secs(60), ..Policy::default() },
+            place: Place { repository: Some(RepositoryId::known("rp_stage")), worktree: Some("main".into()) },
+            mint: Mutex::new(seeded_mint(7)),
+        };
+        let repository = RepositoryId::known("rp_stage");
+        let visit = verbs::visit::Request {
+            repository: Repository {
+                id: repository.clone(),
+                name: "stage".into(),
+                vcs: "git".into(),
+                common_dir: "/stage/.git".into(),
+                created: Timestamp(0),
+            },
+            worktree: Worktree { repository, name: "main".into(), path: "/stage".into(), seen: Timestamp(0) },
+        };
+        stage.perform("setup", visit).expect("a new store takes its first repository");
+        stage
+    }
+
+    /// This repository.
+    pub fn scope(&self) -> Scope {
+        Scope { repository: self.place.repository.clone(), worktree: None }
+    }
+
+    /// Performs a verb as `actor`.
+    pub fn perform<V: Verb>(&self, actor: &str, verb: V) -> Verdict<V::Outcome> {
+        self.perform_as_op(actor, verb, None)
+    }
+
+    /// Performs a verb under an operation id.
+    pub fn perform_as_op<V: Verb>(&self, actor: &str, verb: V, op: Option<OpId>) -> Verdict<V::Outcome> {
+        let mut mint = self.mint.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut caller = Caller {
+            actor,
+            place: self.place.clone(),
+            mint: &mut mint,
+            processes: &self.processes,
+            policy: &self.policy,
+            op,
+        };
+        perform(self.store.as_ref(), &mut caller, verb)
+    }
+
+    /// A running workflow of tasks, each `name` or `name<-needed,needed`.
+    pub fn flow(&self, title: &str, tasks: &[&str]) -> verbs::flow::Outcome {
+        self.flow_with(Plan { title: title.into(), tasks: plan_tasks(tasks), ..Plan::default() })
+    }
+
+    /// A running workflow from a plan.
+    pub fn flow_with(&self, plan: Plan) -> verbs::flow::Outcome {
+        let source = Source::Prompt { text: plan.title.clone() };
+        self.perform("planner", verbs::flow::New { plan, source, hold: false }).expect("the plan is sound")
+    }
+
+    /// Claims the best task as `actor`, without a process.
+    pub fn claim(&self, actor: &str) -> Verdict<Claimed> {
+        self.claim_with(actor, verbs::claim::Request { scope: self.scope(), ..Default::default() })
+    }
+
+    /// Claims as `actor`.
+    pub fn claim_with(&self, actor: &str, request: verbs::claim::Request) -> Verdict<Claimed> {
+        Ok(self.perform(actor, request)?.claims.remove(0))
+    }
+
+    /// Claims the best task as `actor`, watched through process `pid`.
+    pub fn claim_by_process(&self, actor: &str, pid: u32) -> Verdict<Claimed> {
+        let holder = Some(Holder { host: "here".into(), boot: "boot-1".into(), pid, started: 1 });
+        self.claim_with(actor, verbs::claim::Request { scope: self.scope(), holder, ..Default::default() })
+    }
+
+    /// Names of what is ready, in order.
+    pub fn ready(&self) -> Vec<String> {
+        let request = verbs::ready::Request { scope: self.scope(), limit: 10_000, ..Default::default() };
+        let outcome = self.perform("looker", request).expect("looking never fails");
+        outcome.ready.into_iter().map(|task| task.name).collect()
+    }
+}
+
+/// Tasks written as `name` or `name<-needed,needed`.
+pub fn plan_tasks(tasks: &[&str]) -> Vec<PlanTask> {
+    tasks
+        .iter()
+        .map(|text| {
+            let (name, needs) = text.split_once("<-").unwrap_or((text, ""));
+            PlanTask {
+                name: name.into(),
+                needs: needs.split(',').filter(|name| !name.is_empty()).map(Into::into).collect(),
+                ..PlanTask::default()
+            }
+        })
+        .collect()
+}

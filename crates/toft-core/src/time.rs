@@ -1,0 +1,141 @@
+//! Wall-clock timestamps for people, and a lease clock that a laptop's sleep or a clock jump cannot move.
+//!
+//! Nothing here reads a clock: the store says what time it is ([`Now`]), and rules compare.
+
+use std::{fmt, str::FromStr, time::Duration};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// Milliseconds since 1970, shown as RFC 3339 in UTC.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Timestamp(pub i64);
+
+impl Timestamp {
+    /// This much later.
+    pub fn plus(self, span: Duration) -> Self {
+        Self(self.0.saturating_add(millis(span)))
+    }
+
+    /// How long after `earlier`; nothing if it is not.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_millis(self.0.saturating_sub(earlier.0).max(0) as u64)
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match jiff::Timestamp::from_millisecond(self.0) {
+            Ok(at) => write!(f, "{at:.3}"),
+            Err(_) => write!(f, "{}ms", self.0),
+        }
+    }
+}
+
+impl fmt::Debug for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl Serialize for Timestamp {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Timestamp {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        jiff::Timestamp::from_str(&text)
+            .map(|at| Self(at.as_millisecond()))
+            .map_err(de::Error::custom)
+    }
+}
+
+/// What the store's clock says: the wall for people, and a tick for leases.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Now {
+    /// Wall-clock time.
+    pub wall: Timestamp,
+    /// The lease clock.
+    pub tick: Tick,
+}
+
+/// A point on a clock that only moves forward while the machine runs.
+///
+/// Ticks of one epoch (a boot, or a database server) compare exactly; across epochs only the wall is left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tick {
+    /// Which clock: the machine's boot id, or the database's own.
+    pub epoch: String,
+    /// Milliseconds on that clock.
+    pub ms: i64,
+}
+
+impl Now {
+    /// Time passed since a tick that was taken when the wall said `wall`.
+    pub fn since(&self, tick: &Tick, wall: Timestamp) -> Duration {
+        if tick.epoch == self.tick.epoch {
+            Duration::from_millis(self.tick.ms.saturating_sub(tick.ms).max(0) as u64)
+        } else {
+            self.wall.since(wall)
+        }
+    }
+}
+
+/// A duration as whole milliseconds.
+pub fn millis(span: Duration) -> i64 {
+    i64::try_from(span.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// Reads `90s`, `30m`, `2h`, `1d`, `250ms`, or a bare number of seconds.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    let text = text.trim();
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let (number, unit) = text.split_at(digits);
+    let number: u64 = number
+        .parse()
+        .map_err(|_| format!("`{text}` is not a duration; write 90s, 30m, 2h or 1d"))?;
+    let factor = match unit {
+        "ms" => 1,
+        "" | "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        _ => return Err(format!("`{unit}` is not a unit of time; write 90s, 30m, 2h or 1d")),
+    };
+    number
+        .checked_mul(factor)
+        .filter(|ms| *ms <= 3_650 * 86_400_000)
+        .map(Duration::from_millis)
+        .ok_or_else(|| format!("`{text}` is longer than ten years"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timestamps_read_back_what_they_print() {
+        let at = Timestamp(1_763_172_000_123);
+        let text = serde_json::to_string(&at).unwrap();
+        assert_eq!(text, "\"2025-11-15T02:00:00.123Z\"");
+        assert_eq!(serde_json::from_str::<Timestamp>(&text).unwrap(), at);
+    }
+
+    #[test]
+    fn durations_take_the_usual_units() {
+        assert_eq!(parse_duration("90s"), Ok(Duration::from_secs(90)));
+        assert_eq!(parse_duration("2h"), Ok(Duration::from_secs(7_200)));
+        assert_eq!(parse_duration("7"), Ok(Duration::from_secs(7)));
+        assert!(parse_duration("soon").is_err());
+        assert!(parse_duration("99999999999d").is_err());
+    }
+
+    #[test]
+    fn a_clock_jump_does_not_age_a_tick_of_the_same_epoch() {
+        let tick = Tick { epoch: "boot".into(), ms: 1_000 };
+        let now = Now { wall: Timestamp(86_400_000), tick: Tick { epoch: "boot".into(), ms: 1_500 } };
+        assert_eq!(now.since(&tick, Timestamp(0)), Duration::from_millis(500));
+    }
+}

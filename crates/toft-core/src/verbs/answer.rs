@@ -1,0 +1,86 @@
+//! Answer: open a gate a task waits for.
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::{Verb, Work, find};
+use crate::{
+    change::Write,
+    flow::{Task, TaskStatus, place_in_queue},
+    gate::{Gate, GateKind, Opened},
+    id::{GateId, TaskId},
+    refusal::{Refusal, Verdict},
+    repository::Scope,
+    store::Access,
+};
+
+/// Answer what a waiting task asked; it goes back into the queue with the answer as its newest event.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The gate, or the task that waits, by id or prefix.
+    pub id: String,
+    /// The answer.
+    pub answer: String,
+}
+
+/// What was answered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// The gate, open now.
+    pub gate: Gate,
+    /// The task as it is now.
+    pub task: Task,
+}
+
+impl Verb for Request {
+    type Outcome = Outcome;
+    const NAME: &'static str = "answer";
+    const ACCESS: Access = Access::Write;
+
+    fn run(self, work: &mut Work<'_>) -> Verdict<Outcome> {
+        let (mut gate, mut task) = self.find(work)?;
+        gate.opened =
+            Some(Opened { at: work.now.wall, by: work.actor.to_owned(), answer: self.answer.clone() });
+        let mut writes = vec![Write::Gate(gate.clone())];
+        let others = work.tx.gates(&task.id)?;
+        let now = work.now.wall;
+        if task.state.status == TaskStatus::Waiting
+            && !others.iter().any(|other| other.id != gate.id && other.closed(now))
+        {
+            task.state.status = TaskStatus::Pending;
+            task.state.updated = now;
+            writes.push(Write::TaskState(task.id.clone(), task.state.clone()));
+        }
+        work.did(
+            task.id.as_str(),
+            "task.answered",
+            json!({ "gate": gate.id, "answer": self.answer }),
+            writes,
+        )?;
+        let workflow = work.require_workflow(&task.workflow)?;
+        place_in_queue(work, &task, &workflow)?;
+        Ok(Outcome { gate, task })
+    }
+}
+
+impl Request {
+    fn find(&self, work: &mut Work<'_>) -> Verdict<(Gate, Task)> {
+        let none = || Refusal::NotFound { what: "open question", text: self.id.clone() };
+        let gate = if self.id.starts_with(GateId::PREFIX) {
+            let open = work.tx.unopened_gates(&Scope::default(), 10_000)?;
+            let mut matching: Vec<_> = open.into_iter().filter(|gate| gate.id.as_str().starts_with(&self.id)).collect();
+            if matching.len() > 1 {
+                let candidates = matching.iter().map(|gate| gate.id.to_string()).collect();
+                return Err(Refusal::Ambiguous { text: self.id.clone(), candidates }.into());
+            }
+            matching.pop()
+        } else {
+            let task: TaskId = find::task(work, &self.id)?.id;
+            let gates = work.tx.gates(&task)?;
+            gates.into_iter().find(|gate| gate.opened.is_none() && !matches!(gate.kind, GateKind::Timer { .. }))
+        };
+        let gate = gate.ok_or_else(none)?;
+        let task = work.tx.task(&gate.task)?.ok_or_else(none)?;
+        Ok((gate, task))
+    }
+}

@@ -1,0 +1,239 @@
+//! Claim: take ready work under a lease. One winner, decided in one transaction.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::{Verb, Work, find, sweep};
+use crate::{
+    agent::{Agent, AgentState},
+    change::Write,
+    checkpoint::Checkpoint,
+    flow::{Attempt, Task, TaskStatus, Workflow, place_in_queue, refresh_room},
+    id::{LeaseId, WorkflowId},
+    lease::{Fence, Holder, Lease, Standing},
+    ready::{self, Queue, Reason},
+    refusal::{Refusal, Verdict},
+    repository::Scope,
+    store::Access,
+    time::Timestamp,
+};
+
+/// How many candidates are read from a lane at a time.
+const PAGE: usize = 8;
+
+/// Take work: a certain task, the best of a certain workflow, or the best there is.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    /// A task or workflow, by id or prefix.
+    pub id: Option<String>,
+    /// Take up to so many; 0 means one.
+    pub count: usize,
+    /// Only tasks with all of these labels.
+    pub labels: Vec<String>,
+    /// From where.
+    pub scope: Scope,
+    /// Another time to live than the usual.
+    pub ttl: Option<Duration>,
+    /// Another cap for a living but silent process than the usual.
+    pub cap: Option<Duration>,
+    /// The process whose life the lease follows.
+    pub holder: Option<Holder>,
+}
+
+/// What was taken.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// At least one.
+    pub claims: Vec<Claimed>,
+}
+
+/// One task, taken.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Claimed {
+    /// The task.
+    pub task: Task,
+    /// The hold on it.
+    pub lease: Hold,
+    /// Title of its workflow.
+    pub workflow_title: String,
+    /// The newest checkpoint of an earlier holder: go on from there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resume: Option<Checkpoint>,
+}
+
+/// What a holder must know of its lease.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Hold {
+    /// Rises with every lease of the task.
+    pub fence: u64,
+    /// Random; both are named on every write.
+    pub id: LeaseId,
+    /// When it ends unless renewed.
+    pub expires: Timestamp,
+}
+
+impl Hold {
+    /// The two as one.
+    pub fn fence(&self) -> Fence {
+        Fence { number: self.fence, id: self.id.clone() }
+    }
+}
+
+impl Verb for Request {
+    type Outcome = Outcome;
+    const NAME: &'static str = "claim";
+    const ACCESS: Access = Access::Write;
+
+    fn run(self, work: &mut Work<'_>) -> Verdict<Outcome> {
+        let me = work.me()?;
+        if me.state != AgentState::Active {
+            let state = if me.state == AgentState::Draining { "draining" } else { "gone" };
+            return Err(Refusal::AgentPaused { agent: me.name, state: state.into() }.into());
+        }
+        let claims = match self.id.as_deref() {
+            Some(text) if text.starts_with(WorkflowId::PREFIX) => {
+                let workflow = find::workflow(work, text)?;
+                self.best(work, &me, Some(workflow))?
+            }
+            Some(text) => vec![self.named(work, &me, text)?],
+            None => self.best(work, &me, None)?,
+        };
+        if claims.is_empty() {
+            let next = ready::next_timer(work.tx, &self.scope)?;
+            return Err(Refusal::NothingReady { next }.into());
+        }
+        Ok(Outcome { claims })
+    }
+}
+
+impl Request {
+    fn named(&self, work: &mut Work<'_>, me: &Agent, text: &str) -> Verdict<Claimed> {
+        let mut task = find::task(work, text)?;
+        if let Some(lease) = work.tx.lease(&task.id)? {
+            match lease.standing(&work.now, work.processes) {
+                Standing::Live => return Err(work.held(&lease)?),
+                Standing::Lost(why) => {
+                    work.swept += 1;
+                    sweep::take_back(work, &lease, why)?;
+                }
+            }
+            task = find::task(work, task.id.as_str())?;
+        }
+        let workflow = work.require_workflow(&task.workflow)?;
+        let dependencies = work.tx.dependencies(&task.id)?;
+        let gates = work.tx.gates(&task.id)?;
+        let mut reasons = ready::reasons(&task, &workflow, &dependencies, &gates, work.now.wall);
+        if let Some(tags) = missing(&task, me) {
+            reasons.push(Reason::MissingCapability { tags });
+        }
+        if !reasons.is_empty() {
+            return Err(Refusal::NotReady { task: task.id, reasons }.into());
+        }
+        self.take(work, me, task, workflow)
+    }
+
+    /// The best ready tasks. Holds that are overdue are taken back first; if that leaves nothing, every process is asked after.
+    fn best(&self, work: &mut Work<'_>, me: &Agent, only: Option<Workflow>) -> Verdict<Vec<Claimed>> {
+        sweep::sweep(work, false)?;
+        self.promote_due(work)?;
+        let claims = self.from_queue(work, me, only.as_ref())?;
+        if claims.is_empty() && sweep::sweep(work, true)? > 0 {
+            return self.from_queue(work, me, only.as_ref());
+        }
+        Ok(claims)
+    }
+
+    /// Moves tasks whose timer ran out to where they queue by rank.
+    fn promote_due(&self, work: &mut Work<'_>) -> Verdict<()> {
+        for home in ready::homes(work.tx, &self.scope)? {
+            for task in ready::due_in(work.tx, &home, work.now.wall)? {
+                let workflow = work.require_workflow(&task.workflow)?;
+                place_in_queue(work, &task, &workflow)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn from_queue(&self, work: &mut Work<'_>, me: &Agent, only: Option<&Workflow>) -> Verdict<Vec<Claimed>> {
+        let wanted = self.count.max(1);
+        let page = if wanted == 1 && self.labels.is_empty() && only.is_none() { 1 } else { PAGE.max(wanted) };
+        let mut queue = Queue::open(work.tx, &self.scope, work.now.wall, page)?;
+        let mut claims = Vec::new();
+        while claims.len() < wanted {
+            let Some((_, task)) = queue.next(work.tx)? else { break };
+            let fits = only.is_none_or(|workflow| workflow.id == task.workflow)
+                && self.labels.iter().all(|label| task.labels.contains(label))
+                && self.scope.covers(&task.place)
+                && missing(&task, me).is_none();
+            if !fits {
+                continue;
+            }
+            let workflow = work.require_workflow(&task.workflow)?;
+            if workflow.has_room() {
+                claims.push(self.take(work, me, task, workflow)?);
+            }
+        }
+        Ok(claims)
+    }
+
+    fn take(&self, work: &mut Work<'_>, me: &Agent, mut task: Task, mut workflow: Workflow) -> Verdict<Claimed> {
+        let resume = match task.state.fence {
+            0 => None,
+            _ => work.tx.checkpoints(&task.id, 1)?.pop(),
+        };
+        task.state.status = TaskStatus::Leased;
+        task.state.fence += 1;
+        task.state.not_before = None;
+        task.state.updated = work.now.wall;
+        let fence = Fence { number: task.state.fence, id: LeaseId::mint(work.mint) };
+        let ttl = self.ttl.unwrap_or(work.policy.ttl);
+        let mut lease = Lease {
+            task: task.id.clone(),
+            workflow: task.workflow.clone(),
+            repository: task.place.repository.clone(),
+            agent: me.id.clone(),
+            fence: fence.clone(),
+            acquired: work.now.wall,
+            ttl,
+            cap: self.cap.unwrap_or(work.policy.cap).max(ttl),
+            renewed: work.now.wall,
+            renewed_tick: work.now.tick.clone(),
+            check_at: 0,
+            holder: self.holder.clone(),
+        };
+        lease.check_at = lease.next_check(&work.now);
+        let attempt = Attempt {
+            task: task.id.clone(),
+            fence: fence.number,
+            lease: fence.id.clone(),
+            agent: me.id.clone(),
+            place: work.place.clone(),
+            started: work.now.wall,
+            ended: None,
+            result: None,
+            reason: None,
+            cost: None,
+        };
+        let hold = Hold { fence: fence.number, id: fence.id.clone(), expires: lease.expires() };
+        work.did(
+            task.id.as_str(),
+            "claim",
+            json!({ "fence": fence }),
+            vec![
+                Write::TaskState(task.id.clone(), task.state.clone()),
+                Write::DropQueue(task.id.clone()),
+                Write::Lease(lease),
+                Write::Attempt(attempt),
+            ],
+        )?;
+        refresh_room(work, &mut workflow)?;
+        Ok(Claimed { task, lease: hold, workflow_title: workflow.title, resume })
+    }
+}
+
+fn missing(task: &Task, me: &Agent) -> Option<Vec<String>> {
+    let tags: Vec<_> = task.requires.iter().filter(|tag| !me.capabilities.contains(tag)).cloned().collect();
+    (!tags.is_empty()).then_some(tags)
+}

@@ -1,0 +1,107 @@
+//! Finding things by what a user types: a whole id, any unique prefix of one, or `@` for what I hold.
+
+use super::Work;
+use crate::{
+    agent::Agent,
+    flow::{Task, Workflow},
+    id::{AgentId, TaskId, WorkflowId},
+    refusal::{Refusal, Verdict},
+    store::LeasesOf,
+};
+
+/// How many candidates an ambiguous prefix names.
+const NAMED: usize = 5;
+
+fn unique(work: &mut Work<'_>, what: &'static str, kind: &str, text: &str) -> Verdict<String> {
+    let prefix = if text.starts_with(kind) { text.to_owned() } else { format!("{kind}{text}") };
+    let mut candidates = work.tx.ids(&prefix, NAMED + 1)?;
+    match candidates.len() {
+        _ if candidates.first() == Some(&prefix) => Ok(prefix),
+        0 => Err(Refusal::NotFound { what, text: text.to_owned() }.into()),
+        1 => Ok(candidates.remove(0)),
+        _ => {
+            candidates.truncate(NAMED);
+            Err(Refusal::Ambiguous { text: text.to_owned(), candidates }.into())
+        }
+    }
+}
+
+/// The task that `text` names.
+pub(crate) fn task(work: &mut Work<'_>, text: &str) -> Verdict<Task> {
+    let id = if text == "@" { mine(work)? } else { TaskId::known(unique(work, "task", TaskId::PREFIX, text)?) };
+    match work.tx.task(&id)? {
+        Some(task) => Ok(task),
+        None => Err(Refusal::NotFound { what: "task", text: text.to_owned() }.into()),
+    }
+}
+
+/// The one task the caller holds.
+fn mine(work: &mut Work<'_>) -> Verdict<TaskId> {
+    let leases = match work.tx.agent_named(work.actor)? {
+        Some(me) => work.tx.leases(&LeasesOf::Agent(me.id))?,
+        None => Vec::new(),
+    };
+    match leases.as_slice() {
+        [] => Err(Refusal::HoldsNothing { agent: work.actor.to_owned() }.into()),
+        [one] => Ok(one.task.clone()),
+        many => Err(Refusal::Ambiguous {
+            text: "@".to_owned(),
+            candidates: many.iter().map(|lease| lease.task.to_string()).collect(),
+        }
+        .into()),
+    }
+}
+
+/// The workflow that `text` names.
+pub(crate) fn workflow(work: &mut Work<'_>, text: &str) -> Verdict<Workflow> {
+    let id = WorkflowId::known(unique(work, "workflow", WorkflowId::PREFIX, text)?);
+    work.require_workflow(&id)
+}
+
+/// The agent that `text` names, by name or id.
+pub(crate) fn agent(work: &mut Work<'_>, text: &str) -> Verdict<Agent> {
+    if let Some(agent) = work.tx.agent_named(text)? {
+        return Ok(agent);
+    }
+    let found = if text.starts_with(AgentId::PREFIX) {
+        let id = AgentId::known(unique(work, "agent", AgentId::PREFIX, text)?);
+        work.tx.agent(&id)?
+    } else {
+        None
+    };
+    found.ok_or_else(|| Refusal::NotFound { what: "agent", text: text.to_owned() }.into())
+}
+
+/// What a user's text names.
+pub enum Found {
+    /// A task.
+    Task(Task),
+    /// A workflow.
+    Workflow(Workflow),
+    /// An agent.
+    Agent(Agent),
+}
+
+/// Whatever `text` names: by prefix of its kind, else a task, else a workflow, else an agent.
+pub(crate) fn anything(work: &mut Work<'_>, text: &str) -> Verdict<Found> {
+    if text.starts_with(WorkflowId::PREFIX) {
+        return Ok(Found::Workflow(workflow(work, text)?));
+    }
+    if text.starts_with(AgentId::PREFIX) {
+        return Ok(Found::Agent(agent(work, text)?));
+    }
+    match task(work, text) {
+        Ok(task) => Ok(Found::Task(task)),
+        Err(crate::refusal::Stop::Refused(Refusal::NotFound { .. })) => match workflow(work, text) {
+            Ok(workflow) => Ok(Found::Workflow(workflow)),
+            Err(crate::refusal::Stop::Refused(Refusal::NotFound { .. })) => match work.tx.agent_named(text)? {
+                Some(agent) => Ok(Found::Agent(agent)),
+                None => {
+                    Err(Refusal::NotFound { what: "task, workflow or agent", text: text.to_owned() }.into())
+                }
+            },
+            Err(stop) => Err(stop),
+        },
+        Err(stop) => Err(stop),
+    }
+}

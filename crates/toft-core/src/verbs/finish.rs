@@ -1,0 +1,241 @@
+//! Finish: end my hold on a task as done, failed, released, handed off, or waiting for a gate.
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::{Verb, Work, find, save};
+use crate::{
+    change::Write,
+    checkpoint::CheckpointKind,
+    flow::{
+        AttemptResult, Dependency, DependencyKind, Evidence, Outcome as TaskOutcome, Task, TaskStatus, WorkflowStatus,
+        free, place_in_queue, retry_at, settle,
+    },
+    gate::{Gate, GateKind},
+    id::{GateId, TaskId, WorkflowId},
+    lease::Fence,
+    message::{Address, HUMAN, MessageKind},
+    refusal::{Refusal, Verdict},
+    store::Access,
+};
+
+/// End my hold on a task.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    /// The task, by id or prefix; `@` when absent.
+    pub id: Option<String>,
+    /// The hold it is ended under; my own when absent.
+    pub fence: Option<Fence>,
+    /// How it ends.
+    pub how: How,
+    /// In words.
+    pub message: String,
+    /// What it cost.
+    pub cost: Option<f64>,
+}
+
+/// How a hold ends.
+#[derive(Clone, Debug, Default)]
+pub enum How {
+    /// Done; must show something.
+    Done(Evidence),
+    /// It did not work; tried again later, until its attempts are used up.
+    Failed,
+    /// Given back as it is.
+    #[default]
+    Release,
+    /// Given back with the message as a checkpoint for the next holder.
+    Handoff,
+    /// Given back until something happens.
+    Waiting(WaitFor),
+}
+
+/// What a task waits for.
+#[derive(Clone, Debug)]
+pub enum WaitFor {
+    /// A person's answer to the message.
+    Human,
+    /// Some time.
+    Timer(std::time::Duration),
+    /// A command to succeed.
+    Command(String),
+    /// Another task, by id or prefix: from now on a dependency.
+    Task(String),
+}
+
+/// What became of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// The task as it is now.
+    pub task: Task,
+    /// Its workflow.
+    pub workflow: WorkflowId,
+    /// What that is now.
+    pub workflow_status: WorkflowStatus,
+    /// Tasks that waited for it and wait for nothing else now.
+    pub unblocked: Vec<TaskId>,
+    /// The gate it waits for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gate: Option<GateId>,
+}
+
+impl Verb for Request {
+    type Outcome = Outcome;
+    const NAME: &'static str = "finish";
+    const ACCESS: Access = Access::Write;
+
+    fn run(self, work: &mut Work<'_>) -> Verdict<Outcome> {
+        let mut task = find::task(work, self.id.as_deref().unwrap_or("@"))?;
+        let lease = work.require_hold(&task.id, self.fence.as_ref())?;
+        if let How::Done(Evidence::Commit(text) | Evidence::Artifact(text) | Evidence::NoChange(text)) = &self.how
+            && text.trim().is_empty()
+        {
+            return Err(Refusal::NeedsEvidence.into());
+        }
+        if matches!(self.how, How::Handoff) {
+            let note = save::Request {
+                id: Some(task.id.to_string()),
+                fence: Some(lease.fence.clone()),
+                message: Some(self.message.clone()),
+                kind: CheckpointKind::Handoff,
+                ..save::Request::default()
+            };
+            note.run(work)?;
+        }
+        let (result, verb) = self.judge(work, &mut task);
+        task.state.updated = work.now.wall;
+        let reason = (!self.message.is_empty()).then(|| self.message.clone());
+        let mut writes = free(work, &lease, result, reason, self.cost)?;
+        writes.push(Write::TaskState(task.id.clone(), task.state.clone()));
+        let gate = self.gate(work, &mut task, &mut writes)?;
+        work.did(
+            task.id.as_str(),
+            verb,
+            json!({ "fence": lease.fence, "message": self.message, "status": task.state.status, "gate": gate }),
+            writes,
+        )?;
+        self.ask_human(work, &task)?;
+        self.spend(work, &task)?;
+        if task.state.status.open() {
+            let workflow = work.require_workflow(&task.workflow)?;
+            place_in_queue(work, &task, &workflow)?;
+        }
+        settle(work, &task)?;
+        let workflow = work.require_workflow(&task.workflow)?;
+        let unblocked = if task.state.status.releases() { unblocked(work, &task)? } else { Vec::new() };
+        Ok(Outcome { task, workflow: workflow.id, workflow_status: workflow.status, unblocked, gate })
+    }
+}
+
+impl Request {
+    fn judge(&self, work: &Work<'_>, task: &mut Task) -> (AttemptResult, &'static str) {
+        let outcome =
+            |evidence: Option<&Evidence>| TaskOutcome { summary: self.message.clone(), evidence: evidence.cloned() };
+        match &self.how {
+            How::Done(evidence) => {
+                task.state.status = TaskStatus::Done;
+                task.state.outcome = Some(outcome(Some(evidence)));
+                (AttemptResult::Done, "task.done")
+            }
+            How::Failed => {
+                task.state.attempt += 1;
+                task.state.outcome = Some(outcome(None));
+                if task.state.attempt >= task.max_attempts {
+                    task.state.status = TaskStatus::Failed;
+                } else {
+                    task.state.status = TaskStatus::Pending;
+                    task.state.not_before = Some(retry_at(work, task.state.attempt));
+                }
+                (AttemptResult::Failed, "task.failed")
+            }
+            How::Release => {
+                task.state.status = TaskStatus::Pending;
+                (AttemptResult::Released, "task.released")
+            }
+            How::Handoff => {
+                task.state.status = TaskStatus::Pending;
+                (AttemptResult::Handoff, "task.handoff")
+            }
+            How::Waiting(_) => {
+                task.state.status = TaskStatus::Waiting;
+                (AttemptResult::Waiting, "task.waiting")
+            }
+        }
+    }
+
+    fn gate(&self, work: &mut Work<'_>, task: &mut Task, writes: &mut Vec<Write>) -> Verdict<Option<GateId>> {
+        let How::Waiting(wait) = &self.how else { return Ok(None) };
+        let kind = match wait {
+            WaitFor::Human => GateKind::Human { question: self.message.clone() },
+            WaitFor::Timer(span) => GateKind::Timer { until: work.now.wall.plus(*span) },
+            WaitFor::Command(command) => GateKind::Command { command: command.clone() },
+            WaitFor::Task(text) => {
+                let on = find::task(work, text)?;
+                self.wait_for_task(work, task, on, writes)?;
+                return Ok(None);
+            }
+        };
+        let gate = Gate {
+            id: GateId::mint(work.mint),
+            task: task.id.clone(),
+            kind,
+            asked_by: work.actor.to_owned(),
+            place: work.place.clone(),
+            created: work.now.wall,
+            opened: None,
+        };
+        let id = gate.id.clone();
+        writes.push(Write::Gate(gate));
+        Ok(Some(id))
+    }
+
+    /// Waiting for a task is depending on it: the task is pending again, behind one more blocker.
+    fn wait_for_task(&self, work: &mut Work<'_>, task: &mut Task, mut on: Task, writes: &mut Vec<Write>) -> Verdict<()> {
+        super::replan::refuse_cycle(work, &on.id, &task.id)?;
+        task.state.status = TaskStatus::Pending;
+        let known = work.tx.dependencies(&task.id)?;
+        if !known.iter().any(|(dependency, _)| dependency.on == on.id && dependency.kind == DependencyKind::Blocks) {
+            writes.push(Write::Dependency(Dependency {
+                task: task.id.clone(),
+                on: on.id.clone(),
+                kind: DependencyKind::Blocks,
+            }));
+            on.state.unblocks += 1;
+            writes.push(Write::TaskState(on.id.clone(), on.state.clone()));
+            task.state.open_blockers += u32::from(!on.state.status.releases());
+        }
+        writes.push(Write::TaskState(task.id.clone(), task.state.clone()));
+        let workflow = work.require_workflow(&on.workflow)?;
+        place_in_queue(work, &on, &workflow)
+    }
+
+    fn ask_human(&self, work: &mut Work<'_>, task: &Task) -> Verdict<()> {
+        if matches!(self.how, How::Waiting(WaitFor::Human)) {
+            super::send::deliver(work, &Address::Human, MessageKind::Question, 1, &self.message, Some(&task.id), &[HUMAN.into()])?;
+        }
+        Ok(())
+    }
+
+    fn spend(&self, work: &mut Work<'_>, task: &Task) -> Verdict<()> {
+        if let Some(cost) = self.cost.filter(|cost| *cost > 0.0) {
+            let mut workflow = work.require_workflow(&task.workflow)?;
+            workflow.spent += cost;
+            work.tx.derive(&[Write::Workflow(workflow)])?;
+        }
+        Ok(())
+    }
+}
+
+fn unblocked(work: &mut Work<'_>, task: &Task) -> Verdict<Vec<TaskId>> {
+    let mut unblocked = Vec::new();
+    for dependency in work.tx.dependents(&task.id)? {
+        if let Some(waiting) = work.tx.task(&dependency.task)?
+            && dependency.kind == DependencyKind::Blocks
+            && waiting.state.status == TaskStatus::Pending
+            && waiting.state.open_blockers == 0
+        {
+            unblocked.push(waiting.id);
+        }
+    }
+    Ok(unblocked)
+}

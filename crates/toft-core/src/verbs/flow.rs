@@ -1,0 +1,333 @@
+//! Flow: make workflows, start, pause, resume and abandon them.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::{Verb, Work, find, replan};
+use crate::{
+    change::Write,
+    flow::{
+        AttemptResult, Plan, Source, Task, TaskStatus, Workflow, WorkflowStatus, check_names, free, requeue, settle,
+    },
+    id::WorkflowId,
+    refusal::{Refusal, Verdict},
+    repository::Scope,
+    store::{Access, LeasesOf, TaskQuery, WorkflowQuery},
+};
+
+/// Make a workflow from a plan.
+#[derive(Clone, Debug)]
+pub struct New {
+    /// The plan.
+    pub plan: Plan,
+    /// Where it comes from.
+    pub source: Source,
+    /// Do not start it yet.
+    pub hold: bool,
+}
+
+/// Make a workflow from a template.
+#[derive(Clone, Debug)]
+pub struct From {
+    /// `name`, or `name@version`.
+    pub template: String,
+    /// Values for its variables.
+    pub values: BTreeMap<String, String>,
+    /// Do not start it yet.
+    pub hold: bool,
+}
+
+/// A workflow with its tasks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// The workflow.
+    pub workflow: Workflow,
+    /// Its tasks, in plan order.
+    pub tasks: Vec<Task>,
+}
+
+impl Verb for New {
+    type Outcome = Outcome;
+    const NAME: &'static str = "flow.new";
+    const ACCESS: Access = Access::Write;
+
+    fn run(self, work: &mut Work<'_>) -> Verdict<Outcome> {
+        make(work, &self.plan, self.source, None, self.hold)
+    }
+}
+
+impl Verb for From {
+    type Outcome = Outcome;
+    const NAME: &'static str = "flow.from";
+    const ACCESS: Access = Access::Write;
+
+    fn run(self, work: &mut Work<'_>) -> Verdict<Outcome> {
+        let template = super::template::load(work, &self.template)?;
+        let name = format!("{}@{}", template.name, template.version);
+        let plan = template.fill(&self.values)?;
+        make(work, &plan, Source::Template { name: name.clone() }, Some(name), self.hold)
+    }
+}
+
+fn make(work: &mut Work<'_>, plan: &Plan, source: Source, template: Option<String>, hold: bool) -> Verdict<Outcome> {
+    let invalid = |field: &str, problem: &str| Refusal::Invalid { field: field.into(), problem: problem.into() };
+    if plan.title.trim().is_empty() {
+        return Err(invalid("title", "a workflow needs a title").into());
+    }
+    if plan.priority.is_some_and(|priority| priority > 4) {
+        return Err(invalid("priority", "priorities go from 0 to 4").into());
+    }
+    if plan.max_parallel == Some(0) {
+        return Err(invalid("max_parallel", "0 would let nothing run").into());
+    }
+    check_names(&plan.tasks)?;
+    let status = match (plan.tasks.is_empty(), hold) {
+        (true, _) => WorkflowStatus::Planning,
+        (false, true) => WorkflowStatus::Ready,
+        (false, false) => WorkflowStatus::Running,
+    };
+    let mut workflow = Workflow {
+        id: WorkflowId::mint(work.mint),
+        title: plan.title.clone(),
+        source,
+        status,
+        reason: None,
+        priority: plan.priority.unwrap_or(2),
+        plan_summary: plan.summary.clone(),
+        max_parallel: plan.max_parallel,
+        budget: plan.budget,
+        spent: 0.0,
+        full: false,
+        template,
+        repositories: work.place.repository.clone().into_iter().collect(),
+        tasks: 0,
+        place: work.place.clone(),
+        created: work.now.wall,
+        updated: work.now.wall,
+    };
+    work.me()?;
+    work.did(
+        workflow.id.as_str(),
+        "flow.new",
+        json!({ "title": workflow.title, "tasks": plan.tasks.len(), "status": workflow.status }),
+        vec![Write::Workflow(workflow.clone())],
+    )?;
+    let tasks = replan::insert(work, &mut workflow, &plan.tasks, &[])?;
+    work.tx.derive(&[Write::Workflow(workflow.clone())])?;
+    requeue(work, &workflow)?;
+    Ok(Outcome { workflow, tasks })
+}
+
+/// Move a workflow to another status.
+#[derive(Clone, Debug)]
+pub struct Move {
+    /// The workflow, by id or prefix.
+    pub id: String,
+    /// Where to.
+    pub to: Step,
+    /// Why.
+    pub reason: Option<String>,
+}
+
+/// What can be done to a workflow as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Offer its tasks.
+    Start,
+    /// Offer nothing new; what is held goes on.
+    Pause,
+    /// Offer its tasks again.
+    Resume,
+    /// Give it up: holds are revoked, open tasks cancelled.
+    Abandon,
+}
+
+impl Step {
+    fn target(self) -> (WorkflowStatus, &'static str) {
+        match self {
+            Self::Start => (WorkflowStatus::Running, "flow.started"),
+            Self::Pause => (WorkflowStatus::Paused, "flow.paused"),
+            Self::Resume => (WorkflowStatus::Running, "flow.resumed"),
+            Self::Abandon => (WorkflowStatus::Abandoned, "flow.abandoned"),
+        }
+    }
+}
+
+impl Verb for Move {
+    type Outcome = Workflow;
+    const NAME: &'static str = "flow.move";
+    const ACCESS: Access = Access::Write;
+
+    fn run(self, work: &mut Work<'_>) -> Verdict<Workflow> {
+        let mut workflow = find::workflow(work, &self.id)?;
+        let (target, verb) = self.to.target();
+        if workflow.status == target {
+            return Ok(workflow);
+        }
+        let starts = workflow.status == WorkflowStatus::Ready;
+        let fits = match self.to {
+            Step::Start => starts,
+            Step::Resume => !starts,
+            Step::Pause | Step::Abandon => true,
+        };
+        if !fits || !workflow.status.may_become(target) {
+            return Err(Refusal::WrongState {
+                id: workflow.id.to_string(),
+                state: workflow.status.as_str().into(),
+                wanted: match self.to {
+                    Step::Start => "only a ready workflow can be started".into(),
+                    Step::Pause => "only a running workflow can be paused".into(),
+                    Step::Resume => "only a paused or failed workflow can be resumed".into(),
+                    Step::Abandon => "it is over".into(),
+                },
+            }
+            .into());
+        }
+        work.me()?;
+        workflow.status = target;
+        workflow.reason.clone_from(&self.reason);
+        workflow.updated = work.now.wall;
+        work.did(
+            workflow.id.as_str(),
+            verb,
+            json!({ "reason": self.reason }),
+            vec![Write::Workflow(workflow.clone())],
+        )?;
+        if self.to == Step::Abandon {
+            cancel_open(work, &workflow)?;
+        }
+        requeue(work, &workflow)?;
+        Ok(workflow)
+    }
+}
+
+fn cancel_open(work: &mut Work<'_>, workflow: &Workflow) -> Verdict<()> {
+    for lease in work.tx.leases(&LeasesOf::Workflow(workflow.id.clone()))? {
+        let writes = free(work, &lease, AttemptResult::Revoked, Some("workflow abandoned".into()), None)?;
+        let agent = work.agent_name(&lease.agent)?;
+        work.did(lease.task.as_str(), "lease.revoked", json!({ "agent": agent, "fence": lease.fence }), writes)?;
+    }
+    let query = TaskQuery { workflow: Some(workflow.id.clone()), ..TaskQuery::default() };
+    for mut task in work.tx.tasks(&query)? {
+        if task.state.status.open() {
+            task.state.status = TaskStatus::Cancelled;
+            task.state.updated = work.now.wall;
+            work.tx.derive(&[
+                Write::TaskState(task.id.clone(), task.state.clone()),
+                Write::DropQueue(task.id.clone()),
+            ])?;
+            settle(work, &task)?;
+        }
+    }
+    Ok(())
+}
+
+/// Show a workflow with its tasks.
+#[derive(Clone, Debug)]
+pub struct Show {
+    /// By id or prefix.
+    pub id: String,
+    /// At most so many tasks; all when 0.
+    pub limit: usize,
+}
+
+/// A workflow with its tasks and how many of them are how far.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Shown {
+    /// The workflow.
+    pub workflow: Workflow,
+    /// How many tasks have each status.
+    pub progress: BTreeMap<String, u64>,
+    /// Its tasks in plan order, each with the names of what it needs.
+    pub tasks: Vec<ShownTask>,
+}
+
+/// A task as its workflow shows it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ShownTask {
+    /// The task.
+    #[serde(flatten)]
+    pub task: Task,
+    /// Who holds it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holder: Option<String>,
+    /// What it waits for.
+    pub needs: Vec<String>,
+}
+
+impl Verb for Show {
+    type Outcome = Shown;
+    const NAME: &'static str = "flow.show";
+    const ACCESS: Access = Access::Read;
+
+    fn run(self, work: &mut Work<'_>) -> Verdict<Shown> {
+        let workflow = find::workflow(work, &self.id)?;
+        let progress = progress(work, &workflow.id)?;
+        let query =
+            TaskQuery { workflow: Some(workflow.id.clone()), limit: self.limit, ..TaskQuery::default() };
+        let mut tasks = Vec::new();
+        for task in work.tx.tasks(&query)? {
+            let holder = match work.tx.lease(&task.id)? {
+                Some(lease) => Some(work.agent_name(&lease.agent)?),
+                None => None,
+            };
+            let mut needs = Vec::new();
+            for (dependency, _) in work.tx.dependencies(&task.id)? {
+                needs.push(work.tx.task(&dependency.on)?.map_or(dependency.on.to_string(), |task| task.name));
+            }
+            tasks.push(ShownTask { task, holder, needs });
+        }
+        Ok(Shown { workflow, progress, tasks })
+    }
+}
+
+pub(super) fn progress(work: &mut Work<'_>, id: &WorkflowId) -> Verdict<BTreeMap<String, u64>> {
+    let counts = work.tx.progress(id)?;
+    Ok(counts.into_iter().map(|(status, count)| (status.as_str().to_owned(), count)).collect())
+}
+
+/// List workflows, newest first.
+#[derive(Clone, Debug, Default)]
+pub struct List {
+    /// From where.
+    pub scope: Scope,
+    /// Those that are over, too.
+    pub all: bool,
+    /// Only with this status.
+    pub status: Option<WorkflowStatus>,
+    /// At most so many.
+    pub limit: usize,
+}
+
+/// Workflows with how many of their tasks are how far.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Listed {
+    /// The workflow.
+    #[serde(flatten)]
+    pub workflow: Workflow,
+    /// How many tasks have each status.
+    pub progress: BTreeMap<String, u64>,
+}
+
+impl Verb for List {
+    type Outcome = Vec<Listed>;
+    const NAME: &'static str = "flow.list";
+    const ACCESS: Access = Access::Read;
+
+    fn run(self, work: &mut Work<'_>) -> Verdict<Vec<Listed>> {
+        let statuses = match self.status {
+            Some(status) => vec![status],
+            None if self.all => Vec::new(),
+            None => WorkflowStatus::ALL.into_iter().filter(|status| !status.finished()).collect(),
+        };
+        let query = WorkflowQuery { scope: self.scope, statuses, limit: self.limit };
+        let mut listed = Vec::new();
+        for workflow in work.tx.workflows(&query)? {
+            let progress = progress(work, &workflow.id)?;
+            listed.push(Listed { workflow, progress });
+        }
+        Ok(listed)
+    }
+}

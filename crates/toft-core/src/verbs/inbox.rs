@@ -1,0 +1,76 @@
+//! Inbox: read what was sent to me, once.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Verb, Work};
+use crate::{
+    change::Write,
+    id::MessageId,
+    message::{Delivery, DeliveryState, HUMAN, Letter},
+    refusal::{Refusal, Verdict},
+    store::Access,
+};
+
+/// Letters for me; unread ones are marked as read.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    /// The inbox of the person in charge instead of the agent's.
+    pub human: bool,
+    /// Read ones, too.
+    pub all: bool,
+    /// Look without marking anything.
+    pub peek: bool,
+    /// Confirm this message.
+    pub ack: Option<MessageId>,
+    /// At most so many.
+    pub limit: usize,
+}
+
+/// Letters, urgent first, then oldest first.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// The letters.
+    pub letters: Vec<Letter>,
+}
+
+impl Verb for Request {
+    type Outcome = Outcome;
+    const NAME: &'static str = "inbox";
+    const ACCESS: Access = Access::Write;
+
+    fn run(self, work: &mut Work<'_>) -> Verdict<Outcome> {
+        let recipient = if self.human { HUMAN.to_owned() } else { work.me()?.id.to_string() };
+        let now = work.now.wall;
+        if let Some(id) = &self.ack {
+            let letters = work.tx.inbox(&recipient, false, usize::MAX)?;
+            let Some(letter) = letters.into_iter().find(|letter| letter.message.id == *id) else {
+                return Err(Refusal::NotFound { what: "message", text: id.to_string() }.into());
+            };
+            mark(work, &recipient, &letter, DeliveryState::Acked)?;
+            return Ok(Outcome { letters: vec![Letter { state: DeliveryState::Acked, ..letter }] });
+        }
+        let mut letters = work.tx.inbox(&recipient, !self.all, self.limit)?;
+        letters.retain(|letter| letter.message.expires.is_none_or(|expires| expires > now));
+        if !self.peek {
+            for letter in letters.iter().filter(|letter| letter.state == DeliveryState::Queued) {
+                mark(work, &recipient, letter, DeliveryState::Read)?;
+            }
+        }
+        Ok(Outcome { letters })
+    }
+}
+
+fn mark(work: &mut Work<'_>, recipient: &str, letter: &Letter, state: DeliveryState) -> Verdict<()> {
+    let delivery = Delivery {
+        message: letter.message.id.clone(),
+        recipient: recipient.to_owned(),
+        state,
+        rank: format!("{}{:011x}{}", letter.message.priority, letter.message.created.0.max(0), letter.message.id),
+    };
+    work.did(
+        letter.message.id.as_str(),
+        if state == DeliveryState::Acked { "message.acked" } else { "message.read" },
+        serde_json::json!({}),
+        vec![Write::Delivery(delivery)],
+    )
+}

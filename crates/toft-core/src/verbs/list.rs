@@ -1,0 +1,97 @@
+//! List: tasks by what they are.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Verb, Work, find};
+use crate::{
+    flow::{Task, TaskStatus},
+    refusal::Verdict,
+    repository::Scope,
+    store::{Access, TaskQuery},
+};
+
+/// Tasks, newest first; of one workflow in plan order.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    /// From where.
+    pub scope: Scope,
+    /// Of this workflow, by id or prefix.
+    pub workflow: Option<String>,
+    /// Only with this status.
+    pub status: Option<TaskStatus>,
+    /// Those that are over, too.
+    pub all: bool,
+    /// Only with all of these labels.
+    pub labels: Vec<String>,
+    /// Only with this text in name or brief.
+    pub search: Option<String>,
+    /// At most so many.
+    pub limit: usize,
+}
+
+/// Tasks, and whether there are more.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// The tasks, each with its holder.
+    pub tasks: Vec<Listed>,
+    /// There are more.
+    pub more: bool,
+}
+
+/// A task with its holder.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Listed {
+    /// The task.
+    #[serde(flatten)]
+    pub task: Task,
+    /// Who holds it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holder: Option<String>,
+}
+
+impl Verb for Request {
+    type Outcome = Outcome;
+    const NAME: &'static str = "list";
+    const ACCESS: Access = Access::Read;
+
+    fn run(self, work: &mut Work<'_>) -> Verdict<Outcome> {
+        let workflow = match &self.workflow {
+            Some(text) => Some(find::workflow(work, text)?.id),
+            None => None,
+        };
+        let statuses = match self.status {
+            Some(status) => vec![status],
+            None if self.all => Vec::new(),
+            None => TaskStatus::ALL
+                .into_iter()
+                .filter(|status| status.open() || *status == TaskStatus::Failed)
+                .collect(),
+        };
+        let filtered = !self.labels.is_empty() || self.search.is_some();
+        let query = TaskQuery {
+            workflow,
+            scope: self.scope.clone(),
+            statuses,
+            limit: if filtered { 0 } else { self.limit + 1 },
+        };
+        let mut tasks: Vec<_> = work.tx.tasks(&query)?;
+        let needle = self.search.as_deref().map(str::to_lowercase);
+        tasks.retain(|task| {
+            self.labels.iter().all(|label| task.labels.contains(label))
+                && needle.as_ref().is_none_or(|needle| {
+                    task.name.to_lowercase().contains(needle) || task.brief.to_lowercase().contains(needle)
+                })
+        });
+        let more = tasks.len() > self.limit;
+        tasks.truncate(self.limit);
+        let mut listed = Vec::with_capacity(tasks.len());
+        for task in tasks {
+            let holder = match work.tx.lease(&task.id)? {
+                Some(lease) => Some(work.agent_name(&lease.agent)?),
+                None => None,
+            };
+            listed.push(Listed { task, holder });
+        }
+        Ok(Outcome { tasks: listed, more })
+    }
+}

@@ -1,0 +1,46 @@
+//! Log: what happened.
+
+use super::{Verb, Work, find};
+use crate::{
+    change::Event,
+    refusal::Verdict,
+    repository::Scope,
+    store::{Access, EventQuery},
+};
+
+/// History: the newest events, or those after a cursor; always oldest first.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    /// About this, by id, prefix or name.
+    pub id: Option<String>,
+    /// From where.
+    pub scope: Scope,
+    /// After this event; the newest ones when absent.
+    pub after: Option<u64>,
+    /// At most so many.
+    pub limit: usize,
+}
+
+impl Verb for Request {
+    type Outcome = Vec<Event>;
+    const NAME: &'static str = "log";
+    const ACCESS: Access = Access::Read;
+
+    fn run(self, work: &mut Work<'_>) -> Verdict<Vec<Event>> {
+        let entity = match &self.id {
+            Some(text) => Some(match find::anything(work, text)? {
+                find::Found::Task(task) => task.id.to_string(),
+                find::Found::Workflow(workflow) => workflow.id.to_string(),
+                find::Found::Agent(agent) => agent.id.to_string(),
+            }),
+            None => None,
+        };
+        Ok(work.tx.events(&EventQuery {
+            after: self.after.unwrap_or(0),
+            entity,
+            scope: self.scope,
+            newest: self.after.is_none(),
+            limit: self.limit,
+        })?)
+    }
+}

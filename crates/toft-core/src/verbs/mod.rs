@@ -1,0 +1,313 @@
+//! Verbs: everything that can be asked of toft, one file each.
+//!
+//! A verb is its request. [`perform`] opens the transaction, runs it, and commits; the verb asks the
+//! transaction for facts, applies the rules, and puts [`Change`]s down. A refusal leaves no trace.
+
+pub mod agent;
+pub mod answer;
+pub mod audit;
+pub mod claim;
+pub mod find;
+pub mod finish;
+pub mod flow;
+pub mod inbox;
+pub mod list;
+pub mod log;
+pub mod ready;
+pub mod renew;
+pub mod replan;
+pub mod save;
+pub mod send;
+pub mod show;
+pub mod status;
+pub mod sweep;
+pub mod template;
+pub mod visit;
+
+use std::time::Duration;
+
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+use crate::{
+    agent::{Agent, AgentState, Role},
+    change::{Change, Event, Receipt, Write},
+    flow::Workflow,
+    id::{AgentId, Mint, OpId, TaskId, WorkflowId},
+    lease::{Fence, Lease, Processes, Standing},
+    refusal::{Refusal, Stop, Verdict},
+    repository::Place,
+    store::{Access, LeasesOf, Store, StoreTx},
+    time::Now,
+};
+
+/// A request that can be run.
+pub trait Verb {
+    /// What it gives back.
+    type Outcome: Serialize + DeserializeOwned;
+    /// Its name in history.
+    const NAME: &'static str;
+    /// Whether it writes.
+    const ACCESS: Access;
+    /// Runs it inside a transaction.
+    fn run(self, work: &mut Work<'_>) -> Verdict<Self::Outcome>;
+}
+
+/// Who asks, from where, and what the rules may rely on.
+pub struct Caller<'a> {
+    /// The agent's name.
+    pub actor: &'a str,
+    /// The checkout it speaks from.
+    pub place: Place,
+    /// New ids.
+    pub mint: &'a mut Mint,
+    /// Processes on this machine.
+    pub processes: &'a dyn Processes,
+    /// What configuration decides.
+    pub policy: &'a Policy,
+    /// An operation id the caller may repeat; a repeated one answers as before and changes nothing.
+    pub op: Option<OpId>,
+}
+
+/// Numbers that configuration may change.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    /// How long a lease lasts.
+    pub ttl: Duration,
+    /// How long a living but silent process keeps one.
+    pub cap: Duration,
+    /// How long a failed task rests before its second attempt; doubles after that.
+    pub backoff: Duration,
+    /// The longest such rest.
+    pub backoff_max: Duration,
+    /// How often a task is tried.
+    pub max_attempts: u32,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            ttl: Duration::from_secs(30 * 60),
+            cap: Duration::from_secs(4 * 3600),
+            backoff: Duration::from_secs(10),
+            backoff_max: Duration::from_secs(600),
+            max_attempts: 3,
+        }
+    }
+}
+
+/// Runs one verb in one transaction. If it refuses after it took lost holds back, that alone is done again and kept.
+pub fn perform<V: Verb>(store: &dyn Store, caller: &mut Caller<'_>, verb: V) -> Verdict<V::Outcome> {
+    let mut tx = store.begin(V::ACCESS)?;
+    let op = caller.op.take();
+    if let Some(op) = &op
+        && let Some(receipt) = tx.receipt(op)?
+    {
+        return repeated::<V>(receipt);
+    }
+    let now = tx.now()?;
+    let mut work = Work {
+        tx: tx.as_mut(),
+        actor: caller.actor,
+        place: caller.place.clone(),
+        mint: caller.mint,
+        processes: caller.processes,
+        policy: caller.policy,
+        op: op.clone(),
+        parts: 0,
+        swept: 0,
+        me: None,
+        now,
+    };
+    let outcome = match verb.run(&mut work) {
+        Err(Stop::Refused(refusal)) if work.swept > 0 => {
+            drop(tx);
+            perform(store, caller, sweep::Request)?;
+            return Err(refusal.into());
+        }
+        result => result?,
+    };
+    if V::ACCESS == Access::Write {
+        if let Some(op) = op {
+            let outcome = serde_json::to_value(&outcome).map_err(|error| unserialisable(&error))?;
+            let receipt = Receipt { op, verb: V::NAME.to_owned(), outcome, at: work.now.wall };
+            work.tx.derive(&[Write::Receipt(receipt)])?;
+        }
+        tx.commit()?;
+    }
+    Ok(outcome)
+}
+
+fn repeated<V: Verb>(receipt: Receipt) -> Verdict<V::Outcome> {
+    if receipt.verb != V::NAME {
+        return Err(Refusal::OpReused { op: receipt.op.to_string(), verb: receipt.verb }.into());
+    }
+    serde_json::from_value(receipt.outcome).map_err(|error| {
+        crate::store::StoreError::Unreadable {
+            table: "receipts",
+            id: receipt.op.to_string(),
+            cause: error.to_string(),
+        }
+        .into()
+    })
+}
+
+fn unserialisable(error: &serde_json::Error) -> crate::store::StoreError {
+    crate::store::StoreError::Failed { doing: "write an outcome".into(), cause: error.to_string() }
+}
+
+/// A verb at work: the transaction, the clock, and whoever asked.
+pub struct Work<'a> {
+    /// Facts, and where changes go.
+    pub tx: &'a mut dyn StoreTx,
+    /// The store's clock when the transaction began.
+    pub now: Now,
+    pub(crate) actor: &'a str,
+    pub(crate) place: Place,
+    pub(crate) mint: &'a mut Mint,
+    pub(crate) processes: &'a dyn Processes,
+    pub(crate) policy: &'a Policy,
+    op: Option<OpId>,
+    parts: u32,
+    swept: usize,
+    me: Option<Agent>,
+}
+
+impl Work<'_> {
+    /// Puts down what the caller did.
+    pub(crate) fn did(&mut self, entity: &str, verb: &str, detail: Value, writes: Vec<Write>) -> Verdict<()> {
+        let actor = self.actor.to_owned();
+        self.put(actor, entity, verb, detail, writes)
+    }
+
+    /// Puts down what happened by itself: nobody asked for it, a rule did.
+    pub(crate) fn by_itself(&mut self, entity: &str, verb: &str, detail: Value, writes: Vec<Write>) -> Verdict<()> {
+        self.put("toft".to_owned(), entity, verb, detail, writes)
+    }
+
+    fn put(&mut self, actor: String, entity: &str, verb: &str, detail: Value, writes: Vec<Write>) -> Verdict<()> {
+        let op = match &self.op {
+            Some(op) => op.clone(),
+            None => self.op.insert(op_now(self.mint, &self.now)).clone(),
+        };
+        let event = Event {
+            seq: 0,
+            at: self.now.wall,
+            actor,
+            place: self.place.clone(),
+            entity: entity.to_owned(),
+            verb: verb.to_owned(),
+            detail,
+            op,
+            part: self.parts,
+        };
+        self.parts += 1;
+        Ok(self.tx.apply(&Change { event, writes })?)
+    }
+
+    /// The agent that asks, registered on first sight and marked as seen. What it holds is renewed.
+    pub(crate) fn me(&mut self) -> Verdict<Agent> {
+        if let Some(me) = &self.me {
+            return Ok(me.clone());
+        }
+        let me = match self.tx.agent_named(self.actor)? {
+            Some(agent) => self.greet(agent)?,
+            None => {
+                let agent = self.new_agent(self.actor.to_owned(), Role::Worker);
+                self.did(
+                    agent.id.as_str(),
+                    "agent.registered",
+                    serde_json::json!({ "name": agent.name }),
+                    vec![Write::Agent(agent.clone())],
+                )?;
+                agent
+            }
+        };
+        self.me = Some(me.clone());
+        Ok(me)
+    }
+
+    fn greet(&mut self, mut agent: Agent) -> Verdict<Agent> {
+        const NEWS: Duration = Duration::from_secs(30);
+        if self.now.wall.since(agent.seen) >= NEWS || agent.host != self.processes.host() {
+            agent.seen = self.now.wall;
+            agent.host = self.processes.host().to_owned();
+            self.tx.derive(&[Write::Agent(agent.clone())])?;
+        }
+        for lease in self.tx.leases(&LeasesOf::Agent(agent.id.clone()))? {
+            let silent = self.now.since(&lease.renewed_tick, lease.renewed);
+            if silent >= lease.ttl / 3 && lease.standing(&self.now, self.processes) == Standing::Live {
+                let renewed = lease.renew(&self.now, None);
+                self.tx.derive(&[Write::Lease(renewed)])?;
+            }
+        }
+        Ok(agent)
+    }
+
+    pub(crate) fn new_agent(&mut self, name: String, role: Role) -> Agent {
+        Agent {
+            id: AgentId::mint(self.mint),
+            name,
+            role,
+            capabilities: Vec::new(),
+            runtime: None,
+            host: self.processes.host().to_owned(),
+            state: AgentState::Active,
+            seen: self.now.wall,
+            created: self.now.wall,
+        }
+    }
+
+    /// The name of an agent, or its id if it has none any more.
+    pub(crate) fn agent_name(&mut self, id: &AgentId) -> Verdict<String> {
+        Ok(self.tx.agent(id)?.map_or_else(|| id.to_string(), |agent| agent.name))
+    }
+
+    pub(crate) fn require_workflow(&mut self, id: &WorkflowId) -> Verdict<Workflow> {
+        match self.tx.workflow(id)? {
+            Some(workflow) => Ok(workflow),
+            None => Err(Refusal::NotFound { what: "workflow", text: id.to_string() }.into()),
+        }
+    }
+
+    /// The caller's live lease on a task. With a fence, that fence must be the live one; without, the agent must hold it.
+    pub(crate) fn require_hold(&mut self, task: &TaskId, fence: Option<&Fence>) -> Verdict<Lease> {
+        let lease = self.tx.lease(task)?;
+        match (lease, fence) {
+            (Some(lease), Some(fence)) if lease.fence == *fence => Ok(lease),
+            (lease, Some(fence)) => {
+                let holder = match lease {
+                    Some(lease) => Some(self.agent_name(&lease.agent)?),
+                    None => None,
+                };
+                Err(Refusal::FenceStale { task: task.clone(), yours: fence.clone(), holder }.into())
+            }
+            (Some(lease), None) => {
+                if self.tx.agent_named(self.actor)?.is_some_and(|agent| agent.id == lease.agent) {
+                    Ok(lease)
+                } else {
+                    Err(self.held(&lease)?)
+                }
+            }
+            (None, None) => {
+                let status = self.tx.task(task)?.map_or(crate::flow::TaskStatus::Pending, |task| task.state.status);
+                Err(Refusal::NotHolder { task: task.clone(), agent: self.actor.to_owned(), status }.into())
+            }
+        }
+    }
+
+    pub(crate) fn held(&mut self, lease: &Lease) -> Verdict<Stop> {
+        Ok(Refusal::LeaseHeld {
+            task: lease.task.clone(),
+            agent: self.agent_name(&lease.agent)?,
+            until: lease.expires(),
+            silent_s: self.now.since(&lease.renewed_tick, lease.renewed).as_secs(),
+        }
+        .into())
+    }
+}
+
+/// An operation id that sorts by time, so that its index grows at one end.
+fn op_now(mint: &mut Mint, now: &Now) -> OpId {
+    OpId::known(format!("op_{:09x}{}", now.wall.0.max(0) >> 4, mint.word()))
+}

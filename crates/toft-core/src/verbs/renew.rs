@@ -1,0 +1,71 @@
+//! Renew: keep what I hold. Many at once, one transaction.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Verb, Work};
+use crate::{
+    change::Write,
+    id::TaskId,
+    lease::Fence,
+    refusal::{Refusal, Verdict},
+    store::{Access, LeasesOf},
+    time::Timestamp,
+};
+
+/// Renew these leases; everything the caller holds when none is named.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    /// Which, each with its fence.
+    pub holds: Vec<(TaskId, Fence)>,
+    /// Another time to live from now on.
+    pub ttl: Option<Duration>,
+}
+
+/// Each lease that was renewed, or why not.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Renewed until when.
+    pub renewed: Vec<(TaskId, Timestamp)>,
+    /// No longer held.
+    pub lost: Vec<TaskId>,
+}
+
+impl Verb for Request {
+    type Outcome = Outcome;
+    const NAME: &'static str = "renew";
+    const ACCESS: Access = Access::Write;
+
+    fn run(self, work: &mut Work<'_>) -> Verdict<Outcome> {
+        let me = work.me()?;
+        let mut outcome = Outcome { renewed: Vec::new(), lost: Vec::new() };
+        let mut leases = Vec::new();
+        if self.holds.is_empty() {
+            leases = work.tx.leases(&LeasesOf::Agent(me.id))?;
+        } else {
+            for (task, fence) in &self.holds {
+                match work.tx.lease(task)? {
+                    Some(lease) if lease.fence == *fence => leases.push(lease),
+                    _ => outcome.lost.push(task.clone()),
+                }
+            }
+        }
+        if leases.is_empty() {
+            return match self.holds.into_iter().next() {
+                Some((task, fence)) => Err(work.require_hold(&task, Some(&fence)).err().unwrap_or_else(|| {
+                    Refusal::FenceStale { task, yours: fence, holder: None }.into()
+                })),
+                None => Err(Refusal::HoldsNothing { agent: me.name }.into()),
+            };
+        }
+        let mut writes = Vec::with_capacity(leases.len());
+        for lease in leases {
+            let lease = lease.renew(&work.now, self.ttl);
+            outcome.renewed.push((lease.task.clone(), lease.expires()));
+            writes.push(Write::Lease(lease));
+        }
+        work.tx.derive(&writes)?;
+        Ok(outcome)
+    }
+}

@@ -1,0 +1,507 @@
+//! Replan: add tasks to a workflow, replace what is still open, retry or skip what failed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::{Verb, Work, find};
+use crate::{
+    change::Write,
+    flow::{
+        Dependency, DependencyKind, PlanTask, Task, TaskState, TaskStatus, Workflow, WorkflowStatus, check_names,
+        place_in_queue, requeue, settle,
+    },
+    id::{RepositoryId, TaskId},
+    refusal::{Refusal, Verdict},
+    store::{Access, TaskQuery},
+};
+
+/// Add tasks to a workflow.
+#[derive(Clone, Debug)]
+pub struct Add {
+    /// The workflow, by id or prefix.
+    pub workflow: String,
+    /// What to add.
+    pub tasks: Vec<PlanTask>,
+}
+
+/// Replace everything that is still open by a new plan. Tasks keep their identity by name; held and done ones stay as they are.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The workflow, by id or prefix.
+    pub workflow: String,
+    /// The new plan.
+    pub tasks: Vec<PlanTask>,
+}
+
+/// What a new plan did.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// The workflow it was done to.
+    pub workflow: String,
+    /// Names of tasks that are new.
+    pub added: Vec<String>,
+    /// Names of tasks that were changed.
+    pub changed: Vec<String>,
+    /// Names of tasks that are held or done, and stay.
+    pub kept: Vec<String>,
+    /// Names of open tasks the new plan does not have.
+    pub skipped: Vec<String>,
+}
+
+impl Verb for Add {
+    type Outcome = Outcome;
+    const NAME: &'static str = "flow.add";
+    const ACCESS: Access = Access::Write;
+
+    fn run(self, work: &mut Work<'_>) -> Verdict<Outcome> {
+        check_names(&self.tasks)?;
+        let mut workflow = open_workflow(work, &self.workflow)?;
+        let existing = tasks_of(work, &workflow)?;
+        if let Some(task) = self.tasks.iter().find(|task| existing.iter().any(|known| known.name == task.name)) {
+            return Err(Refusal::Exists { what: "task", name: task.name.clone() }.into());
+        }
+        work.me()?;
+        let added: Vec<_> = self.tasks.iter().map(|task| task.name.clone()).collect();
+        work.did(workflow.id.as_str(), "flow.added", json!({ "tasks": added }), vec![])?;
+        insert(work, &mut workflow, &self.tasks, &existing)?;
+        save_plan(work, &mut workflow)?;
+        Ok(Outcome { workflow: workflow.id.to_string(), added, ..Outcome::default() })
+    }
+}
+
+impl Verb for Request {
+    type Outcome = Outcome;
+    const NAME: &'static str = "flow.replan";
+    const ACCESS: Access = Access::Write;
+
+    fn run(self, work: &mut Work<'_>) -> Verdict<Outcome> {
+        check_names(&self.tasks)?;
+        let mut workflow = open_workflow(work, &self.workflow)?;
+        let mut existing = tasks_of(work, &workflow)?;
+        let mut outcome = Outcome { workflow: workflow.id.to_string(), ..Outcome::default() };
+        work.me()?;
+        let planned: BTreeMap<_, _> = self.tasks.iter().map(|task| (task.name.as_str(), task)).collect();
+        let mut skipped = Vec::new();
+        let mut changed = Vec::new();
+        for task in &mut existing {
+            let movable =
+                matches!(task.state.status, TaskStatus::Pending | TaskStatus::Waiting | TaskStatus::Failed);
+            match planned.get(task.name.as_str()) {
+                Some(_) if !movable => outcome.kept.push(task.name.clone()),
+                Some(plan) => {
+                    outcome.changed.push(task.name.clone());
+                    rewrite(work, task, plan, workflow.priority)?;
+                    changed.push(task.clone());
+                }
+                None if movable => {
+                    outcome.skipped.push(task.name.clone());
+                    skipped.push(task.clone());
+                }
+                None => {}
+            }
+        }
+        let new: Vec<_> =
+            self.tasks.iter().filter(|task| !existing.iter().any(|known| known.name == task.name)).cloned().collect();
+        outcome.added = new.iter().map(|task| task.name.clone()).collect();
+        let detail = serde_json::to_value(&outcome).unwrap_or_default();
+        work.did(workflow.id.as_str(), "flow.replanned", detail, vec![])?;
+        insert(work, &mut workflow, &new, &existing)?;
+        let known = tasks_of(work, &workflow)?;
+        for task in changed {
+            if let Some(plan) = planned.get(task.name.as_str()) {
+                redirect(work, &task, plan, &known)?;
+            }
+        }
+        if workflow.status == WorkflowStatus::Failed {
+            workflow.status = WorkflowStatus::Running;
+        }
+        save_plan(work, &mut workflow)?;
+        for task in skipped {
+            skip(work, task, "not in the new plan")?;
+        }
+        Ok(outcome)
+    }
+}
+
+/// Try a failed task again, or do without it.
+#[derive(Clone, Debug)]
+pub struct Decide {
+    /// The task, by id or prefix.
+    pub task: String,
+    /// Try it again, with all its attempts; otherwise it is skipped.
+    pub retry: bool,
+    /// Why.
+    pub reason: String,
+}
+
+impl Verb for Decide {
+    type Outcome = Task;
+    const NAME: &'static str = "flow.decide";
+    const ACCESS: Access = Access::Write;
+
+    fn run(self, work: &mut Work<'_>) -> Verdict<Task> {
+        let mut task = find::task(work, &self.task)?;
+        let fits = if self.retry {
+            task.state.status == TaskStatus::Failed
+        } else {
+            matches!(task.state.status, TaskStatus::Failed | TaskStatus::Pending | TaskStatus::Waiting)
+        };
+        if !fits {
+            return Err(Refusal::WrongState {
+                id: task.id.to_string(),
+                state: task.state.status.as_str().into(),
+                wanted: if self.retry { "only a failed task can be tried again" } else { "it cannot be skipped" }.into(),
+            }
+            .into());
+        }
+        let mut workflow = open_workflow(work, task.workflow.as_str())?;
+        work.me()?;
+        if workflow.status == WorkflowStatus::Failed {
+            workflow.status = WorkflowStatus::Running;
+            workflow.updated = work.now.wall;
+            work.tx.derive(&[Write::Workflow(workflow.clone())])?;
+            requeue(work, &workflow)?;
+        }
+        if self.retry {
+            task.state.status = TaskStatus::Pending;
+            task.state.attempt = 0;
+            task.state.not_before = None;
+            task.state.updated = work.now.wall;
+            work.did(
+                task.id.as_str(),
+                "task.retried",
+                json!({ "reason": self.reason }),
+                vec![Write::TaskState(task.id.clone(), task.state.clone())],
+            )?;
+            recount_dependents(work, &task.id)?;
+            place_in_queue(work, &task, &workflow)?;
+        } else {
+            task = skip(work, task, &self.reason)?;
+        }
+        Ok(task)
+    }
+}
+
+fn open_workflow(work: &mut Work<'_>, text: &str) -> Verdict<Workflow> {
+    let workflow = find::workflow(work, text)?;
+    if workflow.status.finished() {
+        return Err(Refusal::WrongState {
+            id: workflow.id.to_string(),
+            state: workflow.status.as_str().into(),
+            wanted: "its plan can no longer change".into(),
+        }
+        .into());
+    }
+    Ok(workflow)
+}
+
+fn tasks_of(work: &mut Work<'_>, workflow: &Workflow) -> Verdict<Vec<Task>> {
+    Ok(work.tx.tasks(&TaskQuery { workflow: Some(workflow.id.clone()), ..TaskQuery::default() })?)
+}
+
+fn save_plan(work: &mut Work<'_>, workflow: &mut Workflow) -> Verdict<()> {
+    if workflow.status == WorkflowStatus::Planning && workflow.tasks > 0 {
+        workflow.status = WorkflowStatus::Ready;
+    }
+    workflow.updated = work.now.wall;
+    work.tx.derive(&[Write::Workflow(workflow.clone())])?;
+    requeue(work, workflow)
+}
+
+fn skip(work: &mut Work<'_>, mut task: Task, reason: &str) -> Verdict<Task> {
+    task.state.status = TaskStatus::Skipped;
+    task.state.updated = work.now.wall;
+    work.did(
+        task.id.as_str(),
+        "task.skipped",
+        json!({ "reason": reason }),
+        vec![Write::TaskState(task.id.clone(), task.state.clone()), Write::DropQueue(task.id.clone())],
+    )?;
+    settle(work, &task)?;
+    Ok(task)
+}
+
+/// Writes planned tasks as new tasks of a workflow. Blockers are counted; the caller queues them.
+pub(super) fn insert(
+    work: &mut Work<'_>,
+    workflow: &mut Workflow,
+    planned: &[PlanTask],
+    existing: &[Task],
+) -> Verdict<Vec<Task>> {
+    let first = existing.iter().map(|task| task.order + 1).max().unwrap_or(0);
+    let mut tasks = Vec::with_capacity(planned.len());
+    for (position, plan) in planned.iter().enumerate() {
+        let mut task = Task {
+            id: TaskId::mint(work.mint),
+            workflow: workflow.id.clone(),
+            name: plan.name.clone(),
+            brief: plan.brief.clone(),
+            order: first + position as u32,
+            priority: plan.priority.unwrap_or(workflow.priority),
+            labels: plan.labels.clone(),
+            requires: plan.requires.clone(),
+            paths: plan.paths.clone(),
+            parallel_group: plan.parallel_group,
+            plan: plan.plan.clone(),
+            max_attempts: plan.max_attempts.unwrap_or(work.policy.max_attempts),
+            place: work.place.clone(),
+            created: work.now.wall,
+            state: TaskState {
+                status: TaskStatus::Pending,
+                attempt: 0,
+                fence: 0,
+                open_blockers: 0,
+                unblocks: 0,
+                not_before: None,
+                outcome: None,
+                updated: work.now.wall,
+            },
+        };
+        if let Some(text) = &plan.repository {
+            let repository = find_repository(work, text)?;
+            if work.place.repository.as_ref() != Some(&repository) {
+                task.place.worktree = None;
+            }
+            if !workflow.repositories.contains(&repository) {
+                workflow.repositories.push(repository.clone());
+            }
+            task.place.repository = Some(repository);
+        }
+        tasks.push(task);
+    }
+    if workflow.repositories.len() > 1
+        && let Some(plan) = planned.iter().find(|plan| plan.repository.is_none())
+    {
+        return Err(Refusal::Invalid {
+            field: "tasks.repository".into(),
+            problem: format!("`{}` must name its repository, since the workflow spans several", plan.name),
+        }
+        .into());
+    }
+    let edges = edges(work, planned, &tasks, existing)?;
+    refuse_loop(&tasks, &edges)?;
+    let statuses: BTreeMap<_, _> =
+        existing.iter().chain(&tasks).map(|task| (task.id.clone(), task.state.status)).collect();
+    let mut blockers: BTreeMap<TaskId, u32> = BTreeMap::new();
+    let mut gained: BTreeMap<TaskId, u32> = BTreeMap::new();
+    for edge in &edges {
+        let status = match statuses.get(&edge.on) {
+            Some(status) => Some(*status),
+            None => work.tx.task(&edge.on)?.map(|task| task.state.status),
+        };
+        if status.is_none_or(|status| edge.kind.holds_back(status)) && edge.kind != DependencyKind::Informs {
+            *blockers.entry(edge.task.clone()).or_default() += 1;
+        }
+        if edge.kind == DependencyKind::Blocks {
+            *gained.entry(edge.on.clone()).or_default() += 1;
+        }
+    }
+    let mut writes = Vec::with_capacity(tasks.len() + edges.len());
+    for task in &mut tasks {
+        task.state.open_blockers = blockers.get(&task.id).copied().unwrap_or(0);
+        task.state.unblocks = gained.remove(&task.id).unwrap_or(0);
+        writes.push(Write::Task(task.clone()));
+    }
+    writes.extend(edges.into_iter().map(Write::Dependency));
+    work.tx.derive(&writes)?;
+    for (id, count) in gained {
+        add_waiters(work, &id, i64::from(count))?;
+    }
+    workflow.tasks += tasks.len() as u32;
+    Ok(tasks)
+}
+
+/// The dependencies a plan names, by name in the plan or the workflow, or by id.
+fn edges(work: &mut Work<'_>, planned: &[PlanTask], tasks: &[Task], existing: &[Task]) -> Verdict<Vec<Dependency>> {
+    let names: BTreeMap<&str, &TaskId> =
+        existing.iter().chain(tasks).map(|task| (task.name.as_str(), &task.id)).collect();
+    let mut edges = BTreeSet::new();
+    for (plan, task) in planned.iter().zip(tasks) {
+        for (kind, list) in [
+            (DependencyKind::Blocks, &plan.needs),
+            (DependencyKind::Informs, &plan.informed_by),
+            (DependencyKind::OnFailure, &plan.on_failure_of),
+        ] {
+            for text in list {
+                let on = match names.get(text.as_str()) {
+                    Some(id) => (*id).clone(),
+                    None if text.starts_with(TaskId::PREFIX) => find::task(work, text)?.id,
+                    None => {
+                        return Err(Refusal::Invalid {
+                            field: "tasks.needs".into(),
+                            problem: format!("`{}` needs `{text}`, which the plan does not have", plan.name),
+                        }
+                        .into());
+                    }
+                };
+                edges.insert(Dependency { task: task.id.clone(), on, kind });
+            }
+        }
+    }
+    let mut groups: BTreeMap<u32, Vec<&TaskId>> = BTreeMap::new();
+    for task in existing.iter().chain(tasks) {
+        if let Some(group) = task.parallel_group {
+            groups.entry(group).or_default().push(&task.id);
+        }
+    }
+    for task in tasks {
+        let lower = task.parallel_group.and_then(|group| groups.range(..group).next_back());
+        for on in lower.into_iter().flat_map(|(_, ids)| ids) {
+            edges.insert(Dependency { task: task.id.clone(), on: (*on).clone(), kind: DependencyKind::Blocks });
+        }
+    }
+    Ok(edges.into_iter().collect())
+}
+
+/// New tasks can only wait for each other in a loop among themselves: nothing older depends on them.
+fn refuse_loop(tasks: &[Task], edges: &[Dependency]) -> Result<(), Refusal> {
+    let mut waits: BTreeMap<&TaskId, Vec<&TaskId>> = tasks.iter().map(|task| (&task.id, Vec::new())).collect();
+    let mut waiters: BTreeMap<&TaskId, Vec<&TaskId>> = BTreeMap::new();
+    for edge in edges.iter().filter(|edge| edge.kind != DependencyKind::Informs && waits.contains_key(&edge.on)) {
+        waiters.entry(&edge.on).or_default().push(&edge.task);
+    }
+    for edge in edges.iter().filter(|edge| edge.kind != DependencyKind::Informs) {
+        if waiters.contains_key(&edge.on) {
+            waits.entry(&edge.task).or_default().push(&edge.on);
+        }
+    }
+    let mut left: BTreeMap<&TaskId, usize> = waits.iter().map(|(id, on)| (*id, on.len())).collect();
+    let mut free: Vec<&TaskId> = left.iter().filter(|(_, count)| **count == 0).map(|(id, _)| *id).collect();
+    while let Some(id) = free.pop() {
+        left.remove(id);
+        for waiter in waiters.get(id).into_iter().flatten() {
+            if let Some(count) = left.get_mut(*waiter) {
+                *count -= 1;
+                if *count == 0 {
+                    free.push(waiter);
+                }
+            }
+        }
+    }
+    let Some(start) = left.keys().next().copied() else { return Ok(()) };
+    let name = |id: &TaskId| tasks.iter().find(|task| task.id == *id).map_or(id.to_string(), |task| task.name.clone());
+    let mut path = vec![start];
+    while let Some(next) = waits[path[path.len() - 1]].iter().find(|id| left.contains_key(*id)) {
+        let seen = path.iter().position(|id| id == next);
+        path.push(next);
+        if let Some(position) = seen {
+            path.drain(..position);
+            break;
+        }
+    }
+    Err(Refusal::Cycle { path: path.into_iter().map(name).collect() })
+}
+
+/// Refuses an edge `task -> on` when `on` already waits for `task`, directly or not.
+pub(super) fn refuse_cycle(work: &mut Work<'_>, on: &TaskId, task: &TaskId) -> Verdict<()> {
+    let mut seen = BTreeSet::from([on.clone()]);
+    let mut look = vec![on.clone()];
+    while let Some(id) = look.pop() {
+        if id == *task {
+            return Err(Refusal::Cycle { path: vec![task.to_string(), on.to_string(), task.to_string()] }.into());
+        }
+        for (dependency, _) in work.tx.dependencies(&id)? {
+            if dependency.kind != DependencyKind::Informs && seen.insert(dependency.on.clone()) {
+                look.push(dependency.on);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn rewrite(work: &mut Work<'_>, task: &mut Task, plan: &PlanTask, priority: u8) -> Verdict<()> {
+    task.brief.clone_from(&plan.brief);
+    task.priority = plan.priority.unwrap_or(priority);
+    task.labels.clone_from(&plan.labels);
+    task.requires.clone_from(&plan.requires);
+    task.paths.clone_from(&plan.paths);
+    task.plan.clone_from(&plan.plan);
+    task.parallel_group = plan.parallel_group;
+    task.max_attempts = plan.max_attempts.unwrap_or(task.max_attempts);
+    if task.state.status == TaskStatus::Failed {
+        task.state.status = TaskStatus::Pending;
+        task.state.attempt = 0;
+        task.state.not_before = None;
+    }
+    task.state.updated = work.now.wall;
+    Ok(work.tx.derive(&[Write::Task(task.clone())])?)
+}
+
+/// Gives an existing task the dependencies its new plan names.
+fn redirect(work: &mut Work<'_>, task: &Task, plan: &PlanTask, known: &[Task]) -> Verdict<()> {
+    let others: Vec<_> = known.iter().filter(|other| other.id != task.id).cloned().collect();
+    let wanted = edges(work, std::slice::from_ref(plan), std::slice::from_ref(task), &others)?;
+    let had: Vec<_> = work.tx.dependencies(&task.id)?.into_iter().map(|(dependency, _)| dependency).collect();
+    for edge in had.iter().filter(|edge| !wanted.contains(edge)) {
+        work.tx.derive(&[Write::DropDependency(edge.clone())])?;
+        if edge.kind == DependencyKind::Blocks {
+            add_waiters(work, &edge.on, -1)?;
+        }
+    }
+    for edge in wanted.iter().filter(|edge| !had.contains(edge)) {
+        if edge.kind != DependencyKind::Informs {
+            refuse_cycle(work, &edge.on, &task.id)?;
+        }
+        work.tx.derive(&[Write::Dependency(edge.clone())])?;
+        if edge.kind == DependencyKind::Blocks {
+            add_waiters(work, &edge.on, 1)?;
+        }
+    }
+    recount(work, &task.id)?;
+    recount_dependents(work, &task.id)
+}
+
+fn add_waiters(work: &mut Work<'_>, id: &TaskId, count: i64) -> Verdict<()> {
+    let Some(mut task) = work.tx.task(id)? else { return Ok(()) };
+    task.state.unblocks = u32::try_from(i64::from(task.state.unblocks) + count).unwrap_or(0);
+    work.tx.derive(&[Write::TaskState(task.id.clone(), task.state.clone())])?;
+    let workflow = work.require_workflow(&task.workflow)?;
+    place_in_queue(work, &task, &workflow)
+}
+
+/// Counts a task's open blockers anew from its dependencies.
+fn recount(work: &mut Work<'_>, id: &TaskId) -> Verdict<()> {
+    let Some(mut task) = work.tx.task(id)? else { return Ok(()) };
+    let dependencies = work.tx.dependencies(id)?;
+    let open = dependencies
+        .iter()
+        .filter(|(dependency, status)| {
+            dependency.kind != DependencyKind::Informs
+                && status.is_none_or(|status| dependency.kind.holds_back(status))
+        })
+        .count() as u32;
+    if open != task.state.open_blockers {
+        task.state.open_blockers = open;
+        work.tx.derive(&[Write::TaskState(task.id.clone(), task.state.clone())])?;
+        let workflow = work.require_workflow(&task.workflow)?;
+        place_in_queue(work, &task, &workflow)?;
+    }
+    Ok(())
+}
+
+fn recount_dependents(work: &mut Work<'_>, id: &TaskId) -> Verdict<()> {
+    for dependency in work.tx.dependents(id)? {
+        recount(work, &dependency.task)?;
+    }
+    Ok(())
+}
+
+fn find_repository(work: &mut Work<'_>, text: &str) -> Verdict<RepositoryId> {
+    let matching: Vec<_> = work
+        .tx
+        .repositories()?
+        .into_iter()
+        .filter(|repository| repository.name == text || repository.id.as_str().starts_with(text))
+        .collect();
+    match matching.as_slice() {
+        [] => Err(Refusal::NotFound { what: "repository", text: text.to_owned() }.into()),
+        [one] => Ok(one.id.clone()),
+        many => Err(Refusal::Ambiguous {
+            text: text.to_owned(),
+            candidates: many.iter().map(|repository| repository.id.to_string()).collect(),
+        }
+        .into()),
+    }
+}

@@ -1,0 +1,158 @@
+//! Save: write a checkpoint or a step's value under the fence, and renew.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{Verb, Work, find};
+use crate::{
+    change::Write,
+    checkpoint::{Checkpoint, CheckpointKind, Detail},
+    flow::{Task, TaskStatus},
+    id::{CheckpointId, TaskId},
+    lease::Fence,
+    refusal::{Refusal, Verdict},
+    store::Access,
+    time::Timestamp,
+};
+
+/// Note progress on a task I hold. Without a message or a value it only renews.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    /// The task, by id or prefix; `@` when absent.
+    pub id: Option<String>,
+    /// The hold it is written under; my own when absent.
+    pub fence: Option<Fence>,
+    /// What a successor must know.
+    pub message: Option<String>,
+    /// What the message notes.
+    pub kind: CheckpointKind,
+    /// Anything structured.
+    pub detail: Option<Detail>,
+    /// Files it speaks of.
+    pub files: Vec<String>,
+    /// Commit it speaks of.
+    pub commit: Option<String>,
+    /// Only if this is still the newest checkpoint.
+    pub parent: Option<CheckpointId>,
+    /// A value to keep under a key. Writing the same again changes nothing.
+    pub state: Option<(String, Value)>,
+    /// Another time to live from now on.
+    pub ttl: Option<Duration>,
+}
+
+/// What was written.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// On which task.
+    pub task: TaskId,
+    /// The checkpoint, if there was a message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<Checkpoint>,
+    /// The key, if there was a value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// Whether the value was new.
+    #[serde(default)]
+    pub changed: bool,
+    /// When the lease ends unless renewed.
+    pub expires: Timestamp,
+}
+
+impl Verb for Request {
+    type Outcome = Outcome;
+    const NAME: &'static str = "save";
+    const ACCESS: Access = Access::Write;
+
+    fn run(self, work: &mut Work<'_>) -> Verdict<Outcome> {
+        let mut task = find::task(work, self.id.as_deref().unwrap_or("@"))?;
+        let lease = work.require_hold(&task.id, self.fence.as_ref())?.renew(&work.now, self.ttl);
+        let expires = lease.expires();
+        work.tx.derive(&[Write::Lease(lease.clone())])?;
+        work.me()?;
+        if self.message.is_some() || self.state.is_some() {
+            start(work, &mut task)?;
+        }
+        let key = self.state.as_ref().map(|(key, _)| key.clone());
+        let changed = match &self.state {
+            Some((key, value)) => put_state(work, &task.id, key, value)?,
+            None => false,
+        };
+        let checkpoint = match &self.message {
+            Some(summary) => Some(self.checkpoint(work, &task, lease.fence.number, lease.agent.clone(), summary)?),
+            None => None,
+        };
+        Ok(Outcome { task: task.id, checkpoint, key, changed, expires })
+    }
+}
+
+impl Request {
+    fn checkpoint(
+        &self,
+        work: &mut Work<'_>,
+        task: &Task,
+        fence: u64,
+        agent: crate::id::AgentId,
+        summary: &str,
+    ) -> Verdict<Checkpoint> {
+        let newest = work.tx.checkpoints(&task.id, 1)?.pop();
+        if let Some(parent) = &self.parent
+            && newest.as_ref().map(|checkpoint| &checkpoint.id) != Some(parent)
+        {
+            return Err(Refusal::ParentMoved {
+                task: task.id.clone(),
+                newest: newest.map(|checkpoint| checkpoint.id),
+            }
+            .into());
+        }
+        let checkpoint = Checkpoint {
+            id: CheckpointId::mint(work.mint),
+            task: task.id.clone(),
+            fence,
+            seq: newest.as_ref().map_or(0, |checkpoint| checkpoint.seq) + 1,
+            kind: self.kind,
+            summary: summary.to_owned(),
+            detail: self.detail.clone(),
+            files: self.files.clone(),
+            commit: self.commit.clone(),
+            parent: newest.map(|checkpoint| checkpoint.id),
+            agent,
+            place: work.place.clone(),
+            created: work.now.wall,
+        };
+        work.did(
+            task.id.as_str(),
+            "save",
+            json!({ "checkpoint": checkpoint.id, "kind": checkpoint.kind, "summary": checkpoint.summary }),
+            vec![Write::Checkpoint(checkpoint.clone())],
+        )?;
+        Ok(checkpoint)
+    }
+}
+
+fn put_state(work: &mut Work<'_>, task: &TaskId, key: &str, value: &Value) -> Verdict<bool> {
+    if key.is_empty() {
+        return Err(Refusal::Invalid { field: "key".into(), problem: "a key needs a name".into() }.into());
+    }
+    if work.tx.state(task, key)?.as_ref() == Some(value) {
+        return Ok(false);
+    }
+    work.did(
+        task.as_str(),
+        "state",
+        json!({ "key": key }),
+        vec![Write::State(task.clone(), key.to_owned(), value.clone())],
+    )?;
+    Ok(true)
+}
+
+/// The first sign of work turns a leased task into a running one.
+pub(super) fn start(work: &mut Work<'_>, task: &mut Task) -> Verdict<()> {
+    if task.state.status == TaskStatus::Leased {
+        task.state.status = TaskStatus::Running;
+        task.state.updated = work.now.wall;
+        work.tx.derive(&[Write::TaskState(task.id.clone(), task.state.clone())])?;
+    }
+    Ok(())
+}

@@ -1,0 +1,166 @@
+//! Send: a message to an agent, a role, a task's holder, a workflow, or the person in charge.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::{Verb, Work, find};
+use crate::{
+    agent::{AgentState, Role},
+    change::Write,
+    id::{MessageId, TaskId, WorkflowId},
+    lease::Fence,
+    message::{Address, Delivery, DeliveryState, HUMAN, Message, MessageKind},
+    refusal::{Refusal, Verdict},
+    store::{Access, LeasesOf},
+};
+
+/// Send a message.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    /// `human`, `role:worker`, a task (its holder), a workflow (everyone on it), or an agent's name or id.
+    pub to: String,
+    /// What it says.
+    pub body: String,
+    /// What it is.
+    pub kind: MessageKind,
+    /// 0 is most urgent; 2 when absent.
+    pub priority: Option<u8>,
+    /// The message this one answers.
+    pub reply_to: Option<MessageId>,
+    /// Speak as the holder of this task.
+    pub task: Option<String>,
+    /// The hold to speak under; my own when absent.
+    pub fence: Option<Fence>,
+    /// The recipient is to confirm.
+    pub needs_ack: bool,
+    /// Pointless after this long.
+    pub expires: Option<Duration>,
+}
+
+impl Verb for Request {
+    type Outcome = Message;
+    const NAME: &'static str = "send";
+    const ACCESS: Access = Access::Write;
+
+    fn run(self, work: &mut Work<'_>) -> Verdict<Message> {
+        if self.body.trim().is_empty() {
+            return Err(Refusal::Invalid { field: "text".into(), problem: "the message is empty".into() }.into());
+        }
+        let task = match &self.task {
+            Some(text) => {
+                let task = find::task(work, text)?;
+                work.require_hold(&task.id, self.fence.as_ref())?;
+                Some(task.id)
+            }
+            None => None,
+        };
+        let (address, recipients) = recipients(work, &self.to)?;
+        let mut message = draft(work, &address, self.kind, self.priority.unwrap_or(2).min(4), &self.body, task.as_ref())?;
+        if let Some(id) = &self.reply_to {
+            let Some(first) = work.tx.message(id)? else {
+                return Err(Refusal::NotFound { what: "message", text: id.to_string() }.into());
+            };
+            message.thread = first.thread;
+        }
+        message.needs_ack = self.needs_ack;
+        message.expires = self.expires.map(|span| work.now.wall.plus(span));
+        post(work, message, &recipients)
+    }
+}
+
+fn draft(
+    work: &mut Work<'_>,
+    to: &Address,
+    kind: MessageKind,
+    priority: u8,
+    body: &str,
+    task: Option<&TaskId>,
+) -> Verdict<Message> {
+    let id = MessageId::mint(work.mint);
+    Ok(Message {
+        thread: id.clone(),
+        id,
+        from: work.me()?.id,
+        to: to.clone(),
+        kind,
+        priority,
+        body: body.to_owned(),
+        task: task.cloned(),
+        needs_ack: false,
+        expires: None,
+        created: work.now.wall,
+    })
+}
+
+/// Puts a message into inboxes.
+pub(super) fn deliver(
+    work: &mut Work<'_>,
+    to: &Address,
+    kind: MessageKind,
+    priority: u8,
+    body: &str,
+    task: Option<&TaskId>,
+    recipients: &[String],
+) -> Verdict<Message> {
+    let message = draft(work, to, kind, priority, body, task)?;
+    post(work, message, recipients)
+}
+
+fn post(work: &mut Work<'_>, message: Message, recipients: &[String]) -> Verdict<Message> {
+    let mut writes = vec![Write::Message(message.clone())];
+    for recipient in recipients {
+        writes.push(Write::Delivery(Delivery {
+            message: message.id.clone(),
+            recipient: recipient.clone(),
+            state: DeliveryState::Queued,
+            rank: format!("{}{:011x}{}", message.priority, message.created.0.max(0), message.id),
+        }));
+    }
+    work.did(
+        message.id.as_str(),
+        "message.sent",
+        json!({ "to": message.to, "kind": message.kind, "recipients": recipients.len() }),
+        writes,
+    )?;
+    Ok(message)
+}
+
+fn recipients(work: &mut Work<'_>, to: &str) -> Verdict<(Address, Vec<String>)> {
+    if to == HUMAN {
+        return Ok((Address::Human, vec![HUMAN.to_owned()]));
+    }
+    if let Some(word) = to.strip_prefix("role:") {
+        let role = match word {
+            "worker" => Role::Worker,
+            "coordinator" => Role::Coordinator,
+            "human" => return Ok((Address::Human, vec![HUMAN.to_owned()])),
+            _ => return Err(Refusal::NotFound { what: "role", text: word.to_owned() }.into()),
+        };
+        let agents = work.tx.agents()?;
+        let ids = agents.into_iter().filter(|agent| agent.role == role && agent.state != AgentState::Gone);
+        return Ok((Address::Role(role), ids.map(|agent| agent.id.to_string()).collect()));
+    }
+    if to.starts_with(TaskId::PREFIX) {
+        let task = find::task(work, to)?;
+        let Some(lease) = work.tx.lease(&task.id)? else {
+            return Err(Refusal::WrongState {
+                id: task.id.to_string(),
+                state: task.state.status.as_str().into(),
+                wanted: "nobody holds it, so nobody would read it".into(),
+            }
+            .into());
+        };
+        return Ok((Address::Holder(task.id), vec![lease.agent.to_string()]));
+    }
+    if to.starts_with(WorkflowId::PREFIX) {
+        let workflow = find::workflow(work, to)?;
+        let leases = work.tx.leases(&LeasesOf::Workflow(workflow.id.clone()))?;
+        let mut ids: Vec<_> = leases.into_iter().map(|lease| lease.agent.to_string()).collect();
+        ids.sort();
+        ids.dedup();
+        return Ok((Address::Workflow(workflow.id), ids));
+    }
+    let agent = find::agent(work, to)?;
+    Ok((Address::Agent(agent.id.clone()), vec![agent.id.to_string()]))
+}

@@ -1,0 +1,176 @@
+//! Show: one thing, whole.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Verb, Work, find, flow};
+use crate::{
+    agent::Agent,
+    change::Event,
+    checkpoint::Checkpoint,
+    flow::{Attempt, Dependency, Task, TaskStatus},
+    gate::Gate,
+    id::{AgentId, TaskId},
+    ready::Reason,
+    refusal::{Refusal, Verdict},
+    store::{Access, EventQuery, LeasesOf},
+    time::Timestamp,
+};
+
+/// Show whatever `id` names.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    /// A task, workflow or agent, by id, prefix or name; `@` is what I hold.
+    pub id: String,
+    /// Also say why a task cannot start.
+    pub why: bool,
+    /// Only the value under this key of the task.
+    pub state: Option<String>,
+    /// How many checkpoints and events to show.
+    pub limit: usize,
+}
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub enum Outcome {
+    /// A task.
+    Task(Box<ShownTask>),
+    /// A workflow.
+    Workflow(Box<flow::Shown>),
+    /// An agent.
+    Agent(Box<ShownAgent>),
+    /// A value of a task.
+    State {
+        /// Of which task.
+        task: TaskId,
+        /// Under which key.
+        key: String,
+        /// The value.
+        value: Value,
+    },
+}
+
+/// A task with everything that belongs to it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ShownTask {
+    /// The task.
+    pub task: Task,
+    /// Title of its workflow.
+    pub workflow_title: String,
+    /// Who holds it, and until when.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holder: Option<HolderView>,
+    /// What it depends on, and how far that is.
+    pub needs: Vec<(Dependency, Option<TaskStatus>)>,
+    /// What depends on it.
+    pub needed_by: Vec<Dependency>,
+    /// What it waits for.
+    pub gates: Vec<Gate>,
+    /// Why it cannot start, if that was asked and it cannot.
+    pub why: Vec<Reason>,
+    /// Holds on it, oldest first.
+    pub attempts: Vec<AttemptView>,
+    /// Newest first.
+    pub checkpoints: Vec<Checkpoint>,
+    /// Its values, by key.
+    pub state: Vec<(String, Value)>,
+    /// Its history, oldest first.
+    pub events: Vec<Event>,
+}
+
+/// Who holds a task.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HolderView {
+    /// By name.
+    pub agent: String,
+    /// Number of the lease.
+    pub fence: u64,
+    /// When it ends unless renewed.
+    pub until: Timestamp,
+}
+
+/// An attempt with its agent's name.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AttemptView {
+    /// The attempt.
+    #[serde(flatten)]
+    pub attempt: Attempt,
+    /// Who made it.
+    pub agent_name: String,
+}
+
+/// An agent with what it holds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ShownAgent {
+    /// The agent.
+    pub agent: Agent,
+    /// What it holds.
+    pub holds: Vec<TaskId>,
+}
+
+impl Verb for Request {
+    type Outcome = Outcome;
+    const NAME: &'static str = "show";
+    const ACCESS: Access = Access::Read;
+
+    fn run(self, work: &mut Work<'_>) -> Verdict<Outcome> {
+        if let Some(key) = &self.state {
+            let task = find::task(work, &self.id)?;
+            return match work.tx.state(&task.id, key)? {
+                Some(value) => Ok(Outcome::State { task: task.id, key: key.clone(), value }),
+                None => Err(Refusal::NotFound { what: "state key", text: key.clone() }.into()),
+            };
+        }
+        Ok(match find::anything(work, &self.id)? {
+            find::Found::Task(task) => Outcome::Task(Box::new(self.task(work, task)?)),
+            find::Found::Workflow(workflow) => {
+                let shown = flow::Show { id: workflow.id.to_string(), limit: self.limit }.run(work)?;
+                Outcome::Workflow(Box::new(shown))
+            }
+            find::Found::Agent(agent) => {
+                let leases = work.tx.leases(&LeasesOf::Agent(agent.id.clone()))?;
+                let holds = leases.into_iter().map(|lease| lease.task).collect();
+                Outcome::Agent(Box::new(ShownAgent { agent, holds }))
+            }
+        })
+    }
+}
+
+impl Request {
+    fn task(&self, work: &mut Work<'_>, task: Task) -> Verdict<ShownTask> {
+        let id = task.id.clone();
+        let holder = match work.tx.lease(&id)? {
+            Some(lease) => Some(HolderView {
+                agent: work.agent_name(&lease.agent)?,
+                fence: lease.fence.number,
+                until: lease.expires(),
+            }),
+            None => None,
+        };
+        let mut attempts = Vec::new();
+        for attempt in work.tx.attempts(&id)? {
+            let agent: &AgentId = &attempt.agent;
+            attempts.push(AttemptView { agent_name: work.agent_name(agent)?, attempt });
+        }
+        let why = if self.why { super::ready::why(work, &task)? } else { Vec::new() };
+        Ok(ShownTask {
+            workflow_title: work.require_workflow(&task.workflow)?.title,
+            holder,
+            needs: work.tx.dependencies(&id)?,
+            needed_by: work.tx.dependents(&id)?,
+            gates: work.tx.gates(&id)?,
+            why,
+            attempts,
+            checkpoints: work.tx.checkpoints(&id, self.limit)?,
+            state: work.tx.states(&id)?,
+            events: work.tx.events(&EventQuery {
+                entity: Some(id.to_string()),
+                newest: true,
+                limit: self.limit,
+                ..EventQuery::default()
+            })?,
+            task,
+        })
+    }
+}

@@ -1,0 +1,192 @@
+//! Status: who is on what, and what needs a person.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Verb, Work, flow, sweep};
+use crate::{
+    flow::{Task, TaskStatus},
+    gate::GateKind,
+    id::TaskId,
+    message::{HUMAN, MessageKind},
+    refusal::Verdict,
+    repository::Scope,
+    store::{Access, LeasesOf, TaskQuery},
+    time::Timestamp,
+};
+
+/// An overview.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    /// From where.
+    pub scope: Scope,
+    /// At most so many rows of each kind.
+    pub limit: usize,
+}
+
+/// Who is on what, what needs a person, how far everything is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Every live hold in scope.
+    pub working: Vec<Working>,
+    /// There are more holds.
+    pub more: bool,
+    /// What only a person can move on.
+    pub needs_you: Vec<NeedsYou>,
+    /// Workflows that are not over.
+    pub workflows: Vec<flow::Listed>,
+}
+
+/// One hold.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Working {
+    /// Who.
+    pub agent: String,
+    /// On what.
+    pub task: Task,
+    /// Worktree it was claimed from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worktree: Option<String>,
+    /// Until when, unless renewed.
+    pub until: Timestamp,
+    /// Seconds since the holder was last heard of.
+    pub silent_s: u64,
+    /// The hold no longer stands; the next claim takes it back.
+    pub lost: bool,
+    /// What the holder last said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+/// Something only a person can move on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub enum NeedsYou {
+    /// A question a task waits for.
+    Question {
+        /// What to answer.
+        gate: String,
+        /// Which task waits.
+        task: TaskId,
+        /// Who asked.
+        from: String,
+        /// What.
+        text: String,
+        /// How many tasks wait behind it.
+        behind: u32,
+    },
+    /// A task that failed for good.
+    Failed {
+        /// Which.
+        task: TaskId,
+        /// Its name.
+        name: String,
+        /// What was said.
+        text: String,
+        /// How many tasks wait behind it.
+        behind: u32,
+    },
+    /// A message.
+    Message {
+        /// Which.
+        id: String,
+        /// From whom.
+        from: String,
+        /// What it says.
+        text: String,
+    },
+}
+
+impl NeedsYou {
+    fn behind(&self) -> u32 {
+        match self {
+            Self::Question { behind, .. } | Self::Failed { behind, .. } => *behind + 1,
+            Self::Message { .. } => 0,
+        }
+    }
+}
+
+impl Verb for Request {
+    type Outcome = Outcome;
+    const NAME: &'static str = "status";
+    const ACCESS: Access = Access::Read;
+
+    fn run(self, work: &mut Work<'_>) -> Verdict<Outcome> {
+        let (working, more) = self.working(work)?;
+        let needs_you = self.needs_you(work)?;
+        let list = flow::List { scope: self.scope, limit: self.limit, ..flow::List::default() };
+        Ok(Outcome { working, more, needs_you, workflows: list.run(work)? })
+    }
+}
+
+impl Request {
+    fn working(&self, work: &mut Work<'_>) -> Verdict<(Vec<Working>, bool)> {
+        let lost: Vec<_> = sweep::lost(work, true)?.0.into_iter().map(|(lease, _)| lease.task).collect();
+        let leases = work.tx.leases(&LeasesOf::Repository(self.scope.repository.clone()))?;
+        let mut working = Vec::new();
+        let mut more = false;
+        for lease in leases {
+            let Some(task) = work.tx.task(&lease.task)? else { continue };
+            let attempts = work.tx.attempts(&task.id)?;
+            let worktree = attempts.last().and_then(|attempt| attempt.place.worktree.clone());
+            if self.scope.worktree.is_some() && self.scope.worktree != worktree {
+                continue;
+            }
+            if working.len() == self.limit {
+                more = true;
+                break;
+            }
+            working.push(Working {
+                agent: work.agent_name(&lease.agent)?,
+                worktree,
+                until: lease.expires(),
+                silent_s: work.now.since(&lease.renewed_tick, lease.renewed).as_secs(),
+                lost: lost.contains(&task.id),
+                note: work.tx.checkpoints(&task.id, 1)?.pop().map(|checkpoint| checkpoint.summary),
+                task,
+            });
+        }
+        Ok((working, more))
+    }
+
+    /// Sorted by how much waits behind each.
+    fn needs_you(&self, work: &mut Work<'_>) -> Verdict<Vec<NeedsYou>> {
+        let mut needs = Vec::new();
+        for gate in work.tx.unopened_gates(&self.scope, self.limit)? {
+            let text = match &gate.kind {
+                GateKind::Human { question } => question.clone(),
+                GateKind::Command { command } => format!("run `{command}`"),
+                GateKind::Timer { .. } => continue,
+            };
+            let behind = work.tx.task(&gate.task)?.map_or(0, |task| task.state.unblocks);
+            needs.push(NeedsYou::Question {
+                gate: gate.id.to_string(),
+                task: gate.task,
+                from: gate.asked_by,
+                text,
+                behind,
+            });
+        }
+        let failed = TaskQuery {
+            scope: self.scope.clone(),
+            statuses: vec![TaskStatus::Failed],
+            limit: self.limit,
+            ..TaskQuery::default()
+        };
+        for task in work.tx.tasks(&failed)? {
+            let text = task.state.outcome.map_or_else(|| "its holders were lost".to_owned(), |outcome| outcome.summary);
+            needs.push(NeedsYou::Failed { task: task.id, name: task.name, text, behind: task.state.unblocks });
+        }
+        for letter in work.tx.inbox(HUMAN, true, self.limit)? {
+            let asked = letter.message.kind == MessageKind::Question && letter.message.task.is_some();
+            if !asked {
+                needs.push(NeedsYou::Message {
+                    id: letter.message.id.to_string(),
+                    from: letter.from_name,
+                    text: letter.message.body,
+                });
+            }
+        }
+        needs.sort_by_key(|need| std::cmp::Reverse(need.behind()));
+        Ok(needs)
+    }
+}

@@ -1,0 +1,95 @@
+//! Takes back holds that no longer stand. Run by whoever looks next, so no daemon is needed.
+
+use serde_json::json;
+
+use super::{Verb, Work};
+use crate::{
+    change::Write,
+    flow::{AttemptResult, Task, TaskState, TaskStatus, free, place_in_queue, settle},
+    lease::{Lease, Liveness, Lost, Standing},
+    refusal::Verdict,
+    store::{Access, LeasesOf},
+};
+
+/// Take every lost hold back, and nothing else.
+#[derive(Clone, Copy, Debug)]
+pub struct Request;
+
+impl Verb for Request {
+    type Outcome = usize;
+    const NAME: &'static str = "sweep";
+    const ACCESS: Access = Access::Write;
+
+    fn run(self, work: &mut Work<'_>) -> Verdict<usize> {
+        sweep(work, true)
+    }
+}
+
+/// How many leases one look examines.
+const AT_ONCE: usize = 64;
+
+/// Every lease that is lost now: due for a look, or held by a process on this host that ended.
+pub(super) fn lost(work: &mut Work<'_>, thorough: bool) -> Verdict<(Vec<(Lease, Lost)>, Vec<Lease>)> {
+    let mut suspects = work.tx.overdue(&work.now.tick, AT_ONCE)?;
+    if thorough {
+        for holder in work.tx.holders(work.processes.host())? {
+            if work.processes.liveness(&holder) == Liveness::Dead {
+                suspects.extend(work.tx.leases(&LeasesOf::Holder(holder))?);
+            }
+        }
+        suspects.sort_by(|a, b| a.task.cmp(&b.task));
+        suspects.dedup_by(|a, b| a.task == b.task);
+    }
+    let (mut lost, mut live) = (Vec::new(), Vec::new());
+    for lease in suspects {
+        match lease.standing(&work.now, work.processes) {
+            Standing::Lost(why) => lost.push((lease, why)),
+            Standing::Live => live.push(lease),
+        }
+    }
+    Ok((lost, live))
+}
+
+/// Takes back what is lost. A thorough sweep also asks after every process on this host.
+pub(super) fn sweep(work: &mut Work<'_>, thorough: bool) -> Verdict<usize> {
+    let (lost, live) = lost(work, thorough)?;
+    for mut lease in live {
+        lease.check_at = lease.next_check(&work.now);
+        work.tx.derive(&[Write::Lease(lease)])?;
+    }
+    let count = lost.len();
+    work.swept += count;
+    for (lease, why) in lost {
+        take_back(work, &lease, why)?;
+    }
+    Ok(count)
+}
+
+/// Takes one lost lease back: the task is tried again, or fails for good and asks a person.
+pub(super) fn take_back(work: &mut Work<'_>, lease: &Lease, why: Lost) -> Verdict<()> {
+    let result = match why {
+        Lost::Expired => AttemptResult::Expired,
+        Lost::ProcessGone => AttemptResult::ProcessGone,
+    };
+    let mut writes = free(work, lease, result, None, None)?;
+    let Some(mut task) = work.tx.task(&lease.task)? else { return Ok(()) };
+    task.state = after_loss(&task, work.now.wall);
+    writes.push(Write::TaskState(task.id.clone(), task.state.clone()));
+    let agent = work.agent_name(&lease.agent)?;
+    work.by_itself(
+        task.id.as_str(),
+        "lease.lost",
+        json!({ "why": why, "agent": agent, "fence": lease.fence, "attempt": task.state.attempt, "status": task.state.status }),
+        writes,
+    )?;
+    let workflow = work.require_workflow(&task.workflow)?;
+    place_in_queue(work, &task, &workflow)?;
+    settle(work, &task)
+}
+
+/// A task's state once its hold is lost.
+pub(super) fn after_loss(task: &Task, now: crate::time::Timestamp) -> TaskState {
+    let attempt = task.state.attempt + 1;
+    let status = if attempt >= task.max_attempts { TaskStatus::Failed } else { TaskStatus::Pending };
+    TaskState { attempt, status, updated: now, ..task.state.clone() }
+}

@@ -1,0 +1,119 @@
+//! Templates: keep, list and load them.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+
+use super::{Verb, Work};
+use crate::{
+    change::Write,
+    flow::{Plan, Template, Variable, check_names},
+    id::TemplateId,
+    refusal::{Refusal, Verdict},
+    store::Access,
+};
+
+/// How many templates may stand on one another.
+const DEPTH: usize = 8;
+
+/// Keep a template. The same text again changes nothing; another text is a new version.
+#[derive(Clone, Debug)]
+pub struct Put {
+    /// What users call it.
+    pub name: String,
+    /// The template it starts from.
+    pub extends: Option<String>,
+    /// What can be filled in.
+    pub variables: BTreeMap<String, Variable>,
+    /// The pattern.
+    pub plan: Plan,
+}
+
+impl Verb for Put {
+    type Outcome = Template;
+    const NAME: &'static str = "template.put";
+    const ACCESS: Access = Access::Write;
+
+    fn run(self, work: &mut Work<'_>) -> Verdict<Template> {
+        if self.name.is_empty() || self.name.contains('@') {
+            return Err(Refusal::Invalid {
+                field: "name".into(),
+                problem: "a template's name is one word without `@`".into(),
+            }
+            .into());
+        }
+        check_names(&self.plan.tasks)?;
+        let newest = work.tx.template(&self.name, None)?;
+        if let Some(known) = &newest
+            && known.extends == self.extends
+            && known.variables == self.variables
+            && known.plan == self.plan
+        {
+            return Ok(known.clone());
+        }
+        let template = Template {
+            id: TemplateId::mint(work.mint),
+            name: self.name,
+            version: newest.map_or(1, |known| known.version + 1),
+            extends: self.extends,
+            variables: self.variables,
+            plan: self.plan,
+            created: work.now.wall,
+        };
+        work.did(
+            template.id.as_str(),
+            "template.put",
+            json!({ "name": template.name, "version": template.version }),
+            vec![Write::Template(template.clone())],
+        )?;
+        load(work, &template.name)?;
+        Ok(template)
+    }
+}
+
+/// Every template, newest versions.
+#[derive(Clone, Debug, Default)]
+pub struct List;
+
+impl Verb for List {
+    type Outcome = Vec<Template>;
+    const NAME: &'static str = "template.list";
+    const ACCESS: Access = Access::Read;
+
+    fn run(self, work: &mut Work<'_>) -> Verdict<Vec<Template>> {
+        Ok(work.tx.templates()?)
+    }
+}
+
+/// A template on top of everything it extends.
+pub(super) fn load(work: &mut Work<'_>, text: &str) -> Verdict<Template> {
+    let mut chain = vec![one(work, text)?];
+    while let Some(base) = chain[chain.len() - 1].extends.clone() {
+        if chain.len() == DEPTH || chain.iter().any(|known| known.name == base) {
+            let mut path: Vec<_> = chain.iter().map(|template| template.name.clone()).collect();
+            path.push(base);
+            return Err(Refusal::Cycle { path }.into());
+        }
+        chain.push(one(work, &base)?);
+    }
+    let mut loaded = None;
+    for template in chain.into_iter().rev() {
+        loaded = Some(match loaded {
+            None => template,
+            Some(base) => template.over(base),
+        });
+    }
+    loaded.ok_or_else(|| Refusal::NotFound { what: "template", text: text.to_owned() }.into())
+}
+
+fn one(work: &mut Work<'_>, text: &str) -> Verdict<Template> {
+    let (name, version) = match text.split_once('@') {
+        Some((name, version)) => (name, version.parse().ok().map(Some)),
+        None => (text, Some(None)),
+    };
+    let found = match version {
+        Some(version) => work.tx.template(name, version)?,
+        None => None,
+    };
+    found.ok_or_else(|| Refusal::NotFound { what: "template", text: text.to_owned() }.into())
+}

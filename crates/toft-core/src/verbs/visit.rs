@@ -1,0 +1,70 @@
+//! Visit: make a repository and a worktree known to the store.
+
+use serde_json::json;
+
+use super::{Verb, Work};
+use crate::{
+    change::Write,
+    refusal::Verdict,
+    repository::{Repository, Worktree},
+    store::Access,
+};
+
+/// This checkout, as the VCS describes it now.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The repository.
+    pub repository: Repository,
+    /// The worktree.
+    pub worktree: Worktree,
+}
+
+/// Whether anything was new.
+pub type Outcome = bool;
+
+impl Verb for Request {
+    type Outcome = Outcome;
+    const NAME: &'static str = "visit";
+    const ACCESS: Access = Access::Write;
+
+    fn run(mut self, work: &mut Work<'_>) -> Verdict<bool> {
+        let known = work.tx.repositories()?.into_iter().find(|known| known.id == self.repository.id);
+        let worktrees = work.tx.worktrees(&self.repository.id)?;
+        let seen = worktrees.iter().find(|known| known.name == self.worktree.name);
+        self.repository.created = known.as_ref().map_or(work.now.wall, |known| known.created);
+        self.worktree.seen = seen.map_or(work.now.wall, |known| known.seen);
+        if known.as_ref() == Some(&self.repository) && seen == Some(&self.worktree) {
+            return Ok(false);
+        }
+        self.worktree.seen = work.now.wall;
+        let id = self.repository.id.clone();
+        let detail =
+            json!({ "name": self.repository.name, "worktree": self.worktree.name, "path": self.worktree.path });
+        work.did(
+            id.as_str(),
+            "repository.seen",
+            detail,
+            vec![Write::Repository(self.repository), Write::Worktree(self.worktree)],
+        )?;
+        Ok(true)
+    }
+}
+
+/// Every repository the store knows, with its worktrees.
+#[derive(Clone, Debug, Default)]
+pub struct List;
+
+impl Verb for List {
+    type Outcome = Vec<(Repository, Vec<Worktree>)>;
+    const NAME: &'static str = "repositories";
+    const ACCESS: Access = Access::Read;
+
+    fn run(self, work: &mut Work<'_>) -> Verdict<Self::Outcome> {
+        let mut listed = Vec::new();
+        for repository in work.tx.repositories()? {
+            let worktrees = work.tx.worktrees(&repository.id)?;
+            listed.push((repository, worktrees));
+        }
+        Ok(listed)
+    }
+}
