@@ -67,8 +67,10 @@ pub enum Write {
     Dependency(Dependency),
     /// No longer a dependency.
     DropDependency(Dependency),
-    /// A lease, new or renewed.
+    /// A new lease; the task must have none.
     Lease(Lease),
+    /// The same lease, renewed or examined.
+    RenewLease(Lease),
     /// The task's lease is over.
     DropLease(TaskId),
     /// An attempt, begun or ended.

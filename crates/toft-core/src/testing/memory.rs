@@ -119,7 +119,17 @@ impl MemoryTx<'_> {
             }
             Write::Dependency(row) => drop(t.dependencies.insert(row)),
             Write::DropDependency(row) => drop(t.dependencies.remove(&row)),
-            Write::Lease(row) => drop(t.leases.insert(row.task.clone(), row)),
+            Write::Lease(row) => {
+                if t.leases.contains_key(&row.task) {
+                    return Err(StoreError::Failed { doing: "lease".into(), cause: format!("{} is leased", row.task) });
+                }
+                t.leases.insert(row.task.clone(), row);
+            }
+            Write::RenewLease(row) => {
+                if let Some(known) = t.leases.get_mut(&row.task).filter(|known| known.fence == row.fence) {
+                    *known = row;
+                }
+            }
             Write::DropLease(id) => drop(t.leases.remove(&id)),
             Write::Attempt(row) => drop(t.attempts.insert((row.task.clone(), row.fence), row)),
             Write::Checkpoint(row) => drop(t.checkpoints.insert(row.id.clone(), row)),

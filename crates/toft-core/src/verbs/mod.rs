@@ -238,7 +238,7 @@ impl Work<'_> {
             let silent = self.now.since(&lease.renewed_tick, lease.renewed);
             if silent >= lease.ttl / 3 && lease.standing(&self.now, self.processes) == Standing::Live {
                 let renewed = lease.renew(&self.now, None);
-                self.tx.derive(&[Write::Lease(renewed)])?;
+                self.tx.derive(&[Write::RenewLease(renewed)])?;
             }
         }
         Ok(agent)

@@ -63,7 +63,7 @@ impl Verb for Request {
         for lease in leases {
             let lease = lease.renew(&work.now, self.ttl);
             outcome.renewed.push((lease.task.clone(), lease.expires()));
-            writes.push(Write::Lease(lease));
+            writes.push(Write::RenewLease(lease));
         }
         work.tx.derive(&writes)?;
         Ok(outcome)

@@ -69,7 +69,7 @@ impl Verb for Request {
         let mut task = find::task(work, self.id.as_deref().unwrap_or("@"))?;
         let lease = work.require_hold(&task.id, self.fence.as_ref())?.renew(&work.now, self.ttl);
         let expires = lease.expires();
-        work.tx.derive(&[Write::Lease(lease.clone())])?;
+        work.tx.derive(&[Write::RenewLease(lease.clone())])?;
         work.me()?;
         if self.message.is_some() || self.state.is_some() {
             start(work, &mut task)?;

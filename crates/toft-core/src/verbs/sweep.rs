@@ -55,7 +55,7 @@ pub(super) fn sweep(work: &mut Work<'_>, thorough: bool) -> Verdict<usize> {
     let (lost, live) = lost(work, thorough)?;
     for mut lease in live {
         lease.check_at = lease.next_check(&work.now);
-        work.tx.derive(&[Write::Lease(lease)])?;
+        work.tx.derive(&[Write::RenewLease(lease)])?;
     }
     let count = lost.len();
     work.swept += count;

@@ -1,0 +1,133 @@
+//! Migrations: numbered, named, each applied once. A store from a newer toft is refused.
+//!
+//! An upgrade first writes a verified copy beside the store, then runs in one transaction, so that an
+//! interruption leaves the old schema and other processes never see half of one.
+
+use std::path::Path;
+
+use rusqlite::Connection;
+use toft_core::store::{Result, StoreError};
+
+use super::failed;
+
+/// Number, name, text.
+type Migration = (i64, &'static str, &'static str);
+
+const MIGRATIONS: &[Migration] = &[(1, "foundation", include_str!("migrations/0001_foundation.sql"))];
+
+/// The schema this toft writes.
+pub const SCHEMA_VERSION: i64 = MIGRATIONS[MIGRATIONS.len() - 1].0;
+
+/// Marks a file as toft's ("toft" in ASCII).
+const APPLICATION_ID: i64 = 0x746f_6674;
+
+/// What a file says about itself.
+pub(super) fn version(connection: &Connection) -> Result<i64> {
+    let pragma = |name: &str| -> Result<i64> {
+        connection.query_row(&format!("PRAGMA {name}"), [], |row| row.get(0)).map_err(failed("read the schema version"))
+    };
+    let version = pragma("user_version")?;
+    if version > 0 && pragma("application_id")? != APPLICATION_ID {
+        return Err(StoreError::Unsuitable {
+            path: connection.path().unwrap_or_default().to_owned(),
+            reason: "it is another program's database".into(),
+        });
+    }
+    Ok(version)
+}
+
+/// Brings a file to the newest schema.
+pub(super) fn migrate(connection: &mut Connection, path: &Path) -> Result<()> {
+    migrate_with(connection, path, MIGRATIONS)
+}
+
+fn migrate_with(connection: &mut Connection, path: &Path, migrations: &[Migration]) -> Result<()> {
+    let newest = migrations.last().map_or(0, |(number, ..)| *number);
+    let found = version(connection)?;
+    if found > newest {
+        return Err(StoreError::Newer { found, known: newest });
+    }
+    if found == newest {
+        return Ok(());
+    }
+    if found > 0 {
+        copy_aside(connection, path, found)?;
+    }
+    let doing = failed("upgrade the schema");
+    let tx = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).map_err(&doing)?;
+    let found = version(&tx)?;
+    for (number, _, text) in migrations.iter().filter(|(number, ..)| *number > found) {
+        tx.execute_batch(text).map_err(&doing)?;
+        tx.pragma_update(None, "user_version", number).map_err(&doing)?;
+    }
+    tx.pragma_update(None, "application_id", APPLICATION_ID).map_err(&doing)?;
+    tx.commit().map_err(&doing)
+}
+
+/// A verified copy of the store as it was, kept beside it.
+fn copy_aside(connection: &Connection, path: &Path, version: i64) -> Result<()> {
+    let copy = path.with_extension(format!("before-upgrade-from-{version}.db"));
+    if !copy.exists() {
+        super::open::copy_to(connection, &copy)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NEXT: &[Migration] = &[MIGRATIONS[0], (2, "notes", "CREATE TABLE notes (id TEXT PRIMARY KEY)")];
+    const BROKEN: &[Migration] =
+        &[MIGRATIONS[0], (2, "broken", "CREATE TABLE notes (id TEXT); INSERT INTO nowhere VALUES (1)")];
+
+    fn fresh(dir: &Path) -> (Connection, std::path::PathBuf) {
+        let path = dir.join("toft.db");
+        let mut connection = Connection::open(&path).unwrap();
+        migrate(&mut connection, &path).unwrap();
+        connection.execute("INSERT INTO repositories VALUES ('rp_1', '{}')", []).unwrap();
+        (connection, path)
+    }
+
+    #[test]
+    fn an_upgrade_keeps_every_row_and_a_copy_of_the_old_store() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut connection, path) = fresh(dir.path());
+        migrate_with(&mut connection, &path, NEXT).unwrap();
+        assert_eq!(version(&connection).unwrap(), 2);
+        let copy = Connection::open(path.with_extension("before-upgrade-from-1.db")).unwrap();
+        assert_eq!(version(&copy).unwrap(), 1);
+        for store in [&connection, &copy] {
+            let rows: i64 = store.query_row("SELECT count(*) FROM repositories", [], |row| row.get(0)).unwrap();
+            assert_eq!(rows, 1);
+        }
+    }
+
+    #[test]
+    fn an_interrupted_upgrade_leaves_the_old_schema_and_can_be_repeated() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut connection, path) = fresh(dir.path());
+        assert!(migrate_with(&mut connection, &path, BROKEN).is_err());
+        assert_eq!(version(&connection).unwrap(), 1);
+        migrate_with(&mut connection, &path, NEXT).unwrap();
+        assert_eq!(version(&connection).unwrap(), 2);
+    }
+
+    #[test]
+    fn a_newer_schema_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut connection, path) = fresh(dir.path());
+        connection.pragma_update(None, "user_version", 99).unwrap();
+        let error = migrate(&mut connection, &path).unwrap_err();
+        assert!(matches!(error, StoreError::Newer { found: 99, known: SCHEMA_VERSION }));
+    }
+
+    #[test]
+    fn another_programs_database_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("other.db");
+        let mut connection = Connection::open(&path).unwrap();
+        connection.pragma_update(None, "user_version", 1).unwrap();
+        assert!(matches!(migrate(&mut connection, &path), Err(StoreError::Unsuitable { .. })));
+    }
+}

@@ -1,0 +1,184 @@
+-- Columns for what is asked, JSON (`body`) for what is told.
+-- What changes while work goes on (task_states, leases, queue) is narrow and apart from what does not.
+
+CREATE TABLE repositories (
+    id   TEXT PRIMARY KEY,
+    body TEXT NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE worktrees (
+    repository TEXT NOT NULL,
+    name       TEXT NOT NULL,
+    body       TEXT NOT NULL,
+    PRIMARY KEY (repository, name)
+) WITHOUT ROWID;
+
+CREATE TABLE workflows (
+    id         TEXT PRIMARY KEY,
+    repository TEXT,
+    worktree   TEXT,
+    status     TEXT NOT NULL,
+    lane_open  INTEGER NOT NULL,
+    created    INTEGER NOT NULL,
+    body       TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX workflows_by_time ON workflows (created DESC, id DESC);
+-- Lanes a claim must look into: few, however many workflows there are.
+CREATE INDEX workflows_open_lanes ON workflows (id) WHERE lane_open = 1;
+
+CREATE TABLE tasks (
+    id         TEXT PRIMARY KEY,
+    workflow   TEXT NOT NULL REFERENCES workflows (id),
+    ord        INTEGER NOT NULL,
+    repository TEXT,
+    worktree   TEXT,
+    created    INTEGER NOT NULL,
+    body       TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX tasks_by_plan ON tasks (workflow, ord, id);
+CREATE INDEX tasks_by_time ON tasks (created DESC, id DESC);
+
+CREATE TABLE task_states (
+    id            TEXT PRIMARY KEY REFERENCES tasks (id),
+    workflow      TEXT NOT NULL,
+    status        TEXT NOT NULL,
+    attempt       INTEGER NOT NULL,
+    fence         INTEGER NOT NULL,
+    open_blockers INTEGER NOT NULL,
+    unblocks      INTEGER NOT NULL,
+    not_before    INTEGER,
+    outcome       TEXT,
+    updated       INTEGER NOT NULL
+) WITHOUT ROWID;
+-- Answers progress, "is anything left" and "can anything move" without touching a row.
+CREATE INDEX task_states_by_workflow ON task_states (workflow, status, open_blockers);
+CREATE INDEX task_states_failed ON task_states (id) WHERE status = 'failed';
+
+CREATE TABLE dependencies (
+    task   TEXT NOT NULL REFERENCES tasks (id),
+    target TEXT NOT NULL,
+    kind   TEXT NOT NULL,
+    PRIMARY KEY (task, target, kind)
+) WITHOUT ROWID;
+CREATE INDEX dependencies_by_target ON dependencies (target, task, kind);
+
+-- Live leases only, one for each task; ended ones are attempts.
+CREATE TABLE leases (
+    task       TEXT PRIMARY KEY REFERENCES tasks (id),
+    workflow   TEXT NOT NULL,
+    repository TEXT,
+    agent      TEXT NOT NULL,
+    fence      INTEGER NOT NULL,
+    lease      TEXT NOT NULL,
+    acquired   INTEGER NOT NULL,
+    ttl        INTEGER NOT NULL,
+    cap        INTEGER NOT NULL,
+    renewed    INTEGER NOT NULL,
+    epoch      TEXT NOT NULL,
+    tick       INTEGER NOT NULL,
+    check_at   INTEGER NOT NULL,
+    holder     TEXT
+) WITHOUT ROWID;
+CREATE INDEX leases_by_agent ON leases (agent);
+CREATE INDEX leases_by_workflow ON leases (workflow);
+CREATE INDEX leases_by_holder ON leases (holder) WHERE holder IS NOT NULL;
+-- Who is due for a look. A renewal moves neither column, so heartbeats leave this index alone.
+CREATE INDEX leases_by_check ON leases (epoch, check_at);
+
+CREATE TABLE attempts (
+    task       TEXT NOT NULL REFERENCES tasks (id),
+    fence      INTEGER NOT NULL,
+    lease      TEXT NOT NULL,
+    agent      TEXT NOT NULL,
+    repository TEXT,
+    worktree   TEXT,
+    started    INTEGER NOT NULL,
+    ended      INTEGER,
+    result     TEXT,
+    reason     TEXT,
+    cost       REAL,
+    PRIMARY KEY (task, fence)
+) WITHOUT ROWID;
+
+CREATE TABLE checkpoints (
+    task TEXT NOT NULL REFERENCES tasks (id),
+    seq  INTEGER NOT NULL,
+    body TEXT NOT NULL,
+    PRIMARY KEY (task, seq)
+) WITHOUT ROWID;
+
+CREATE TABLE states (
+    task  TEXT NOT NULL REFERENCES tasks (id),
+    key   TEXT NOT NULL,
+    value TEXT NOT NULL,
+    PRIMARY KEY (task, key)
+) WITHOUT ROWID;
+
+CREATE TABLE agents (
+    id   TEXT PRIMARY KEY,
+    name TEXT NOT NULL UNIQUE,
+    body TEXT NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE messages (
+    id   TEXT PRIMARY KEY,
+    body TEXT NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE deliveries (
+    recipient TEXT NOT NULL,
+    rank      TEXT NOT NULL,
+    message   TEXT NOT NULL REFERENCES messages (id),
+    state     TEXT NOT NULL,
+    PRIMARY KEY (recipient, rank)
+) WITHOUT ROWID;
+CREATE INDEX deliveries_unread ON deliveries (recipient, rank) WHERE state = 'queued';
+
+CREATE TABLE gates (
+    id         TEXT PRIMARY KEY,
+    task       TEXT NOT NULL REFERENCES tasks (id),
+    repository TEXT,
+    worktree   TEXT,
+    created    INTEGER NOT NULL,
+    unopened   INTEGER NOT NULL,
+    body       TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX gates_by_task ON gates (task, created, id);
+CREATE INDEX gates_unopened ON gates (created, id) WHERE unopened = 1;
+
+CREATE TABLE templates (
+    name    TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    body    TEXT NOT NULL,
+    PRIMARY KEY (name, version)
+) WITHOUT ROWID;
+
+-- Where each ready task stands. Lane and rank are computed in toft-core; here they are only compared.
+CREATE TABLE queue (
+    task TEXT PRIMARY KEY REFERENCES tasks (id),
+    lane TEXT NOT NULL,
+    rank TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE UNIQUE INDEX queue_by_rank ON queue (lane, rank);
+
+CREATE TABLE events (
+    seq        INTEGER PRIMARY KEY,
+    at         INTEGER NOT NULL,
+    actor      TEXT NOT NULL,
+    repository TEXT,
+    worktree   TEXT,
+    entity     TEXT NOT NULL,
+    verb       TEXT NOT NULL,
+    detail     TEXT NOT NULL,
+    op         TEXT NOT NULL,
+    part       INTEGER NOT NULL
+);
+CREATE UNIQUE INDEX events_by_op ON events (op, part);
+CREATE INDEX events_by_entity ON events (entity, seq);
+
+CREATE TABLE receipts (
+    op      TEXT PRIMARY KEY,
+    verb    TEXT NOT NULL,
+    outcome TEXT NOT NULL,
+    at      INTEGER NOT NULL
+) WITHOUT ROWID;

@@ -1,0 +1,1 @@
+SELECT body FROM agents WHERE id = ?1

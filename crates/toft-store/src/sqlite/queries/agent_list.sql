@@ -1,0 +1,1 @@
+SELECT body FROM agents ORDER BY name

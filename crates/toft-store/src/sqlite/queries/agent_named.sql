@@ -1,0 +1,1 @@
+SELECT body FROM agents WHERE name = ?1

@@ -1,0 +1,1 @@
+SELECT body FROM checkpoints WHERE task = ?1 ORDER BY seq DESC LIMIT ?2

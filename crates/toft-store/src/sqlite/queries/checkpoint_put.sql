@@ -1,0 +1,2 @@
+INSERT INTO checkpoints (task, seq, body)
+VALUES (?1, ?2, ?3)

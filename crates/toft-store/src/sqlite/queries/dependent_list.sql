@@ -1,0 +1,1 @@
+SELECT task, target, kind FROM dependencies WHERE target = ?1 ORDER BY task, kind

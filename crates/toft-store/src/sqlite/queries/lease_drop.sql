@@ -1,0 +1,1 @@
+DELETE FROM leases WHERE task = ?1

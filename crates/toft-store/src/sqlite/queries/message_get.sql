@@ -1,0 +1,1 @@
+SELECT body FROM messages WHERE id = ?1

@@ -1,0 +1,1 @@
+SELECT task, lane, rank FROM queue WHERE task = ?1

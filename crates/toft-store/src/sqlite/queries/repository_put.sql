@@ -1,0 +1,4 @@
+INSERT INTO repositories (id, body)
+VALUES (?1, ?2)
+ON CONFLICT (id) DO UPDATE SET
+    body = excluded.body

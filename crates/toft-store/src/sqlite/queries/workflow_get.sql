@@ -1,0 +1,1 @@
+SELECT body FROM workflows WHERE id = ?1

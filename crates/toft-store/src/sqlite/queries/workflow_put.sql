@@ -1,0 +1,6 @@
+INSERT INTO workflows (id, repository, worktree, status, lane_open, created, body)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+ON CONFLICT (id) DO UPDATE SET
+    status = excluded.status,
+    lane_open = excluded.lane_open,
+    body = excluded.body

@@ -1,0 +1,1 @@
+SELECT body FROM worktrees WHERE repository = ?1 ORDER BY name

@@ -1,0 +1,359 @@
+//! Answers questions inside one transaction.
+
+use std::sync::{
+    MutexGuard,
+    atomic::{AtomicU64, Ordering},
+};
+
+use rusqlite::{Connection, ToSql, params};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use toft_core::{
+    agent::Agent,
+    change::{Change, Event, QueueEntry, Receipt, Write},
+    checkpoint::Checkpoint,
+    flow::{Attempt, Dependency, Task, TaskStatus, Template, Workflow},
+    gate::Gate,
+    id::{AgentId, MessageId, OpId, RepositoryId, TaskId, WorkflowId},
+    lease::{Holder, Lease},
+    message::{Letter, Message},
+    repository::{Repository, Scope, Worktree},
+    store::{Access, EventQuery, LeasesOf, Result, StoreTx, TaskQuery, WorkflowQuery},
+    time::{Now, Tick},
+};
+
+use super::{
+    failed,
+    rows::{self, Cells},
+    sql,
+    turn::Turn,
+    write,
+};
+use crate::clock::Clock;
+
+pub(super) struct SqliteTx<'a> {
+    connection: MutexGuard<'a, Connection>,
+    clock: &'a dyn Clock,
+    commits: &'a AtomicU64,
+    open: bool,
+    /// Held until the transaction is over; last, so that it is let go last.
+    _turn: Option<Turn<'a>>,
+}
+
+impl<'a> SqliteTx<'a> {
+    pub(super) fn begin(
+        connection: MutexGuard<'a, Connection>,
+        turn: Option<Option<Turn<'a>>>,
+        access: Access,
+        clock: &'a dyn Clock,
+        commits: &'a AtomicU64,
+    ) -> Result<Self> {
+        let begin = match access {
+            Access::Read => "BEGIN DEFERRED",
+            Access::Write => "BEGIN IMMEDIATE",
+        };
+        run(&connection, begin)?;
+        Ok(Self { connection, clock, commits, open: true, _turn: turn.flatten() })
+    }
+
+    fn list<T>(
+        &self,
+        table: &'static str,
+        sql: &str,
+        values: &[&dyn ToSql],
+        read: impl Fn(&mut Cells<'_, '_>) -> Result<T>,
+    ) -> Result<Vec<T>> {
+        let doing = failed("read rows");
+        let mut statement = self.connection.prepare_cached(sql).map_err(&doing)?;
+        let mut found = statement.query(values).map_err(&doing)?;
+        let mut rows = Vec::new();
+        while let Some(row) = found.next().map_err(&doing)? {
+            rows.push(read(&mut Cells::of(table, row))?);
+        }
+        Ok(rows)
+    }
+
+    fn one<T>(
+        &self,
+        table: &'static str,
+        sql: &str,
+        values: &[&dyn ToSql],
+        read: impl Fn(&mut Cells<'_, '_>) -> Result<T>,
+    ) -> Result<Option<T>> {
+        Ok(self.list(table, sql, values, read)?.pop())
+    }
+
+    fn body<T: DeserializeOwned>(&self, table: &'static str, sql: &str, values: &[&dyn ToSql]) -> Result<Option<T>> {
+        self.one(table, sql, values, |cells| cells.json())
+    }
+
+    fn bodies<T: DeserializeOwned>(&self, table: &'static str, sql: &str, values: &[&dyn ToSql]) -> Result<Vec<T>> {
+        self.list(table, sql, values, |cells| cells.json())
+    }
+}
+
+impl Drop for SqliteTx<'_> {
+    fn drop(&mut self) {
+        if self.open && !self.connection.is_autocommit() {
+            // Rolling back can only fail if SQLite already has.
+            let _ = run(&self.connection, "ROLLBACK");
+        }
+    }
+}
+
+fn run(connection: &Connection, sql: &'static str) -> Result<()> {
+    connection.prepare_cached(sql).and_then(|mut statement| statement.execute([])).map(drop).map_err(failed(sql))
+}
+
+/// SQLite takes a negative limit for none.
+fn limit(limit: usize) -> i64 {
+    if limit == 0 { -1 } else { i64::try_from(limit).unwrap_or(-1) }
+}
+
+fn repository(scope: &Scope) -> Option<&str> {
+    scope.repository.as_ref().map(|id| id.as_str())
+}
+
+/// Words between spaces, so that one `instr` finds a whole word.
+fn words<'a>(words: impl Iterator<Item = &'a str>) -> String {
+    words.fold(String::new(), |text, word| if text.is_empty() { format!(" {word} ") } else { format!("{text}{word} ") })
+}
+
+impl StoreTx for SqliteTx<'_> {
+    fn now(&mut self) -> Result<Now> {
+        Ok(self.clock.now())
+    }
+
+    fn receipt(&mut self, op: &OpId) -> Result<Option<Receipt>> {
+        self.one("receipts", sql!("receipt_get"), params![op.as_str()], rows::receipt)
+    }
+
+    fn ids(&mut self, prefix: &str, limit: usize) -> Result<Vec<String>> {
+        let upto = format!("{prefix}\u{7f}");
+        self.list("ids", sql!("id_search"), params![prefix, upto, limit as i64], |cells| cells.get())
+    }
+
+    fn repositories(&mut self) -> Result<Vec<Repository>> {
+        self.bodies("repositories", sql!("repository_list"), params![])
+    }
+
+    fn worktrees(&mut self, repository: &RepositoryId) -> Result<Vec<Worktree>> {
+        self.bodies("worktrees", sql!("worktree_list"), params![repository.as_str()])
+    }
+
+    fn workflow(&mut self, id: &WorkflowId) -> Result<Option<Workflow>> {
+        self.body("workflows", sql!("workflow_get"), params![id.as_str()])
+    }
+
+    fn workflows(&mut self, query: &WorkflowQuery) -> Result<Vec<Workflow>> {
+        let statuses = words(query.statuses.iter().map(|status| status.as_str()));
+        self.bodies(
+            "workflows",
+            sql!("workflow_list"),
+            params![repository(&query.scope), query.scope.worktree, statuses, limit(query.limit)],
+        )
+    }
+
+    fn progress(&mut self, workflow: &WorkflowId) -> Result<Vec<(TaskStatus, u64)>> {
+        let mut counts =
+            self.list("task_states", sql!("workflow_progress"), params![workflow.as_str()], rows::progress)?;
+        counts.sort();
+        Ok(counts)
+    }
+
+    fn has_task(&mut self, workflow: &WorkflowId, statuses: &[TaskStatus]) -> Result<bool> {
+        for status in statuses {
+            let found = self.one(
+                "task_states",
+                sql!("workflow_has_task"),
+                params![workflow.as_str(), status.as_str()],
+                |cells| cells.get(),
+            )?;
+            if found == Some(true) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn has_unblocked(&mut self, workflow: &WorkflowId) -> Result<bool> {
+        let found =
+            self.one("task_states", sql!("workflow_has_unblocked"), params![workflow.as_str()], |cells| cells.get())?;
+        Ok(found == Some(true))
+    }
+
+    fn task(&mut self, id: &TaskId) -> Result<Option<Task>> {
+        self.one("tasks", sql!("task_get"), params![id.as_str()], rows::task)
+    }
+
+    fn tasks(&mut self, query: &TaskQuery) -> Result<Vec<Task>> {
+        let statuses = words(query.statuses.iter().map(|status| status.as_str()));
+        let (repository, worktree) = (repository(&query.scope), &query.scope.worktree);
+        let limit = limit(query.limit);
+        match &query.workflow {
+            Some(workflow) => self.list(
+                "tasks",
+                sql!("task_list_of_workflow"),
+                params![workflow.as_str(), repository, worktree, statuses, limit],
+                rows::task,
+            ),
+            None if query.statuses == [TaskStatus::Failed] => {
+                self.list("tasks", sql!("task_list_failed"), params![repository, worktree, limit], rows::task)
+            }
+            None => {
+                self.list("tasks", sql!("task_list_recent"), params![repository, worktree, statuses, limit], rows::task)
+            }
+        }
+    }
+
+    fn dependencies(&mut self, task: &TaskId) -> Result<Vec<(Dependency, Option<TaskStatus>)>> {
+        let mut found =
+            self.list("dependencies", sql!("dependency_list"), params![task.as_str()], rows::dependency_with_status)?;
+        found.sort();
+        Ok(found)
+    }
+
+    fn dependents(&mut self, on: &TaskId) -> Result<Vec<Dependency>> {
+        let mut found = self.list("dependencies", sql!("dependent_list"), params![on.as_str()], rows::dependency)?;
+        found.sort();
+        Ok(found)
+    }
+
+    fn lease(&mut self, task: &TaskId) -> Result<Option<Lease>> {
+        self.one("leases", sql!("lease_get"), params![task.as_str()], rows::lease)
+    }
+
+    fn leases(&mut self, of: &LeasesOf) -> Result<Vec<Lease>> {
+        match of {
+            LeasesOf::Agent(id) => self.list("leases", sql!("lease_of_agent"), params![id.as_str()], rows::lease),
+            LeasesOf::Workflow(id) => self.list("leases", sql!("lease_of_workflow"), params![id.as_str()], rows::lease),
+            LeasesOf::Holder(holder) => {
+                self.list("leases", sql!("lease_of_holder"), params![rows::holder_word(holder)], rows::lease)
+            }
+            LeasesOf::Repository(id) => self.list(
+                "leases",
+                sql!("lease_of_repository"),
+                params![id.as_ref().map(|id| id.as_str())],
+                rows::lease,
+            ),
+        }
+    }
+
+    fn overdue(&mut self, tick: &Tick, limit: usize) -> Result<Vec<Lease>> {
+        self.list("leases", sql!("lease_overdue"), params![tick.epoch, tick.ms, limit as i64], rows::lease)
+    }
+
+    fn holders(&mut self, host: &str) -> Result<Vec<Holder>> {
+        let (from, upto) = (format!("{host}|"), format!("{host}}}"));
+        let words: Vec<String> =
+            self.list("leases", sql!("lease_holders"), params![from, upto], |cells| cells.get())?;
+        let mut holders: Vec<_> = words.iter().filter_map(|word| rows::holder(word)).collect();
+        holders.sort();
+        Ok(holders)
+    }
+
+    fn attempts(&mut self, task: &TaskId) -> Result<Vec<Attempt>> {
+        self.list("attempts", sql!("attempt_list"), params![task.as_str()], rows::attempt)
+    }
+
+    fn checkpoints(&mut self, task: &TaskId, limit: usize) -> Result<Vec<Checkpoint>> {
+        self.bodies("checkpoints", sql!("checkpoint_list"), params![task.as_str(), self::limit(limit)])
+    }
+
+    fn state(&mut self, task: &TaskId, key: &str) -> Result<Option<Value>> {
+        self.body("states", sql!("state_get"), params![task.as_str(), key])
+    }
+
+    fn states(&mut self, task: &TaskId) -> Result<Vec<(String, Value)>> {
+        self.list("states", sql!("state_list"), params![task.as_str()], |cells| Ok((cells.get()?, cells.json()?)))
+    }
+
+    fn agent(&mut self, id: &AgentId) -> Result<Option<Agent>> {
+        self.body("agents", sql!("agent_get"), params![id.as_str()])
+    }
+
+    fn agent_named(&mut self, name: &str) -> Result<Option<Agent>> {
+        self.body("agents", sql!("agent_named"), params![name])
+    }
+
+    fn agents(&mut self) -> Result<Vec<Agent>> {
+        self.bodies("agents", sql!("agent_list"), params![])
+    }
+
+    fn message(&mut self, id: &MessageId) -> Result<Option<Message>> {
+        self.body("messages", sql!("message_get"), params![id.as_str()])
+    }
+
+    fn inbox(&mut self, recipient: &str, unread_only: bool, limit: usize) -> Result<Vec<Letter>> {
+        let sql = if unread_only { sql!("delivery_unread") } else { sql!("delivery_inbox") };
+        self.list("deliveries", sql, params![recipient, self::limit(limit)], rows::letter)
+    }
+
+    fn gates(&mut self, task: &TaskId) -> Result<Vec<Gate>> {
+        self.bodies("gates", sql!("gate_list"), params![task.as_str()])
+    }
+
+    fn unopened_gates(&mut self, scope: &Scope, limit: usize) -> Result<Vec<Gate>> {
+        self.bodies("gates", sql!("gate_unopened"), params![repository(scope), scope.worktree, self::limit(limit)])
+    }
+
+    fn template(&mut self, name: &str, version: Option<u32>) -> Result<Option<Template>> {
+        match version {
+            Some(version) => self.body("templates", sql!("template_get"), params![name, version]),
+            None => self.body("templates", sql!("template_newest"), params![name]),
+        }
+    }
+
+    fn templates(&mut self) -> Result<Vec<Template>> {
+        self.bodies("templates", sql!("template_list"), params![])
+    }
+
+    fn open_lanes(&mut self, scope: &Scope) -> Result<Vec<Workflow>> {
+        let mut lanes: Vec<Workflow> = self.bodies("workflows", sql!("workflow_open_lanes"), params![])?;
+        lanes.retain(|row| scope.repository.as_ref().is_none_or(|id| row.repositories.contains(id)));
+        Ok(lanes)
+    }
+
+    fn queued(&mut self, lane: &str, after: &str, upto: Option<&str>, limit: usize) -> Result<Vec<(QueueEntry, Task)>> {
+        self.list("queue", sql!("queue_list"), params![lane, after, upto.unwrap_or("~"), self::limit(limit)], rows::queued)
+    }
+
+    fn queue_entry(&mut self, task: &TaskId) -> Result<Option<QueueEntry>> {
+        self.one("queue", sql!("queue_get"), params![task.as_str()], rows::queue_entry)
+    }
+
+    fn events(&mut self, query: &EventQuery) -> Result<Vec<Event>> {
+        let (after, limit) = (query.after as i64, limit(query.limit));
+        let scope = [&repository(&query.scope) as &dyn ToSql, &query.scope.worktree];
+        let mut values: Vec<&dyn ToSql> = vec![&after, scope[0], scope[1], &limit];
+        let sql = match (&query.entity, query.newest) {
+            (None, false) => sql!("event_list"),
+            (None, true) => sql!("event_list_newest"),
+            (Some(_), false) => sql!("event_of_entity"),
+            (Some(_), true) => sql!("event_of_entity_newest"),
+        };
+        if let Some(entity) = &query.entity {
+            values.push(entity);
+        }
+        let mut events = self.list("events", sql, &values, rows::event)?;
+        if query.newest {
+            events.reverse();
+        }
+        Ok(events)
+    }
+
+    fn apply(&mut self, change: &Change) -> Result<()> {
+        write::apply(&self.connection, change)
+    }
+
+    fn derive(&mut self, writes: &[Write]) -> Result<()> {
+        writes.iter().try_for_each(|write| write::put(&self.connection, write))
+    }
+
+    fn commit(mut self: Box<Self>) -> Result<()> {
+        run(&self.connection, "COMMIT")?;
+        self.open = false;
+        self.commits.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+}
