@@ -7,6 +7,7 @@ use super::{
 };
 use crate::{
     change::Write,
+    id::TaskId,
     lease::Lease,
     refusal::Verdict,
     time::Timestamp,
@@ -33,46 +34,37 @@ pub(crate) fn free(
     Ok(writes)
 }
 
-/// Carries through what a task's new status means for everything that hangs on it. The status is already written.
-pub(crate) fn settle(work: &mut Work<'_>, task: &Task) -> Verdict<()> {
-    let mut ended = vec![task.clone()];
+/// Carries through what a task's new status means for everything that hangs on it. The status is already
+/// written; `from` is what it was before.
+pub(crate) fn settle(work: &mut Work<'_>, task: &Task, from: TaskStatus) -> Verdict<()> {
+    let mut moved = vec![(task.clone(), from)];
+    if let Some(skipped) = skip_if_pointless(work, task)? {
+        moved.push((skipped, task.state.status));
+    }
     let mut touched = vec![task.workflow.clone()];
-    while let Some(task) = ended.pop() {
+    while let Some((task, from)) = moved.pop() {
         for dependency in work.tx.dependents(&task.id)? {
             let Some(mut waiting) = work.tx.task(&dependency.task)? else { continue };
             if !waiting.state.status.open() {
                 continue;
             }
-            let released = match dependency.kind {
-                DependencyKind::Informs => false,
-                DependencyKind::Blocks => task.state.status.releases(),
-                DependencyKind::OnFailure => task.state.status == TaskStatus::Failed,
-            };
-            if released {
+            if dependency.kind.holds_back(from) && !dependency.kind.holds_back(task.state.status) {
                 waiting.state.open_blockers = waiting.state.open_blockers.saturating_sub(1);
                 work.tx.derive(&[Write::TaskState(waiting.id.clone(), waiting.state.clone())])?;
                 if waiting.state.open_blockers == 0 {
                     let workflow = work.require_workflow(&waiting.workflow)?;
                     place_in_queue(work, &waiting, &workflow)?;
                 }
-            } else if dependency.kind == DependencyKind::OnFailure
-                && !task.state.status.open()
-                && !waiting.state.status.held()
-            {
-                waiting.state =
-                    TaskState { status: TaskStatus::Skipped, updated: work.now.wall, ..waiting.state };
-                let reason = format!("{} did not fail", task.id);
-                work.by_itself(
-                    waiting.id.as_str(),
-                    "task.skipped",
-                    json!({ "reason": reason }),
-                    vec![
-                        Write::TaskState(waiting.id.clone(), waiting.state.clone()),
-                        Write::DropQueue(waiting.id.clone()),
-                    ],
-                )?;
-                touched.push(waiting.workflow.clone());
-                ended.push(waiting);
+            }
+            let never_failed = from != TaskStatus::Failed && task.state.status == TaskStatus::Skipped;
+            let skipped = if dependency.kind == DependencyKind::OnFailure && never_failed {
+                skip(work, &waiting, &task.id)?
+            } else {
+                skip_if_pointless(work, &waiting)?
+            };
+            if let Some(skipped) = skipped {
+                touched.push(skipped.workflow.clone());
+                moved.push((skipped, waiting.state.status));
             }
         }
     }
@@ -84,6 +76,36 @@ pub(crate) fn settle(work: &mut Work<'_>, task: &Task) -> Verdict<()> {
         conclude(work, workflow)?;
     }
     Ok(())
+}
+
+/// Skips a task that only makes sense if another fails, once that other has ended well.
+fn skip_if_pointless(work: &mut Work<'_>, task: &Task) -> Verdict<Option<Task>> {
+    if task.state.open_blockers == 0 {
+        return Ok(None);
+    }
+    let ended_well = work.tx.dependencies(&task.id)?.into_iter().find(|(dependency, status)| {
+        dependency.kind == DependencyKind::OnFailure
+            && matches!(status, Some(TaskStatus::Done | TaskStatus::Cancelled))
+    });
+    match ended_well {
+        Some((dependency, _)) => skip(work, task, &dependency.on),
+        None => Ok(None),
+    }
+}
+
+fn skip(work: &mut Work<'_>, task: &Task, because: &TaskId) -> Verdict<Option<Task>> {
+    if !matches!(task.state.status, TaskStatus::Pending | TaskStatus::Waiting) {
+        return Ok(None);
+    }
+    let state = TaskState { status: TaskStatus::Skipped, updated: work.now.wall, ..task.state.clone() };
+    let task = Task { state, ..task.clone() };
+    work.by_itself(
+        task.id.as_str(),
+        "task.skipped",
+        json!({ "reason": format!("{because} did not fail") }),
+        vec![Write::TaskState(task.id.clone(), task.state.clone()), Write::DropQueue(task.id.clone())],
+    )?;
+    Ok(Some(task))
 }
 
 /// Ends a running workflow when its last task has ended, or when nothing can move because one failed.

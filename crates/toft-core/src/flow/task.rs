@@ -259,11 +259,14 @@ impl DependencyKind {
     pub const ALL: [Self; 3] = [Self::Blocks, Self::Informs, Self::OnFailure];
 
     /// Does a dependency of this kind on a task with this status hold back?
+    ///
+    /// A failed task that was then skipped has failed all the same; one that was skipped without failing takes
+    /// what depends on its failure along.
     pub fn holds_back(self, on: TaskStatus) -> bool {
         match self {
             Self::Blocks => !on.releases(),
             Self::Informs => false,
-            Self::OnFailure => on != TaskStatus::Failed,
+            Self::OnFailure => !matches!(on, TaskStatus::Failed | TaskStatus::Skipped),
         }
     }
 

@@ -134,7 +134,12 @@ impl MemoryTx<'_> {
             Write::Attempt(row) => drop(t.attempts.insert((row.task.clone(), row.fence), row)),
             Write::Checkpoint(row) => drop(t.checkpoints.insert(row.id.clone(), row)),
             Write::State(task, key, value) => drop(t.states.insert((task, key), value)),
-            Write::Agent(row) => drop(t.agents.insert(row.id.clone(), row)),
+            Write::Agent(row) => {
+                if t.agents.values().any(|known| known.name == row.name && known.id != row.id) {
+                    return Err(StoreError::Failed { doing: "name an agent".into(), cause: "the name is taken".into() });
+                }
+                t.agents.insert(row.id.clone(), row);
+            }
             Write::Message(row) => drop(t.messages.insert(row.id.clone(), row)),
             Write::Delivery(row) => {
                 drop(t.deliveries.insert((row.recipient.clone(), row.message.clone()), row));

@@ -102,6 +102,7 @@ impl Verb for Request {
             };
             note.run(work)?;
         }
+        let from = task.state.status;
         let (result, verb) = self.judge(work, &mut task);
         task.state.updated = work.now.wall;
         let reason = (!self.message.is_empty()).then(|| self.message.clone());
@@ -120,7 +121,7 @@ impl Verb for Request {
             let workflow = work.require_workflow(&task.workflow)?;
             place_in_queue(work, &task, &workflow)?;
         }
-        settle(work, &task)?;
+        settle(work, &task, from)?;
         let workflow = work.require_workflow(&task.workflow)?;
         let unblocked = if task.state.status.releases() { unblocked(work, &task)? } else { Vec::new() };
         Ok(Outcome { task, workflow: workflow.id, workflow_status: workflow.status, unblocked, gate })

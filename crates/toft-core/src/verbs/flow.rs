@@ -212,13 +212,14 @@ fn cancel_open(work: &mut Work<'_>, workflow: &Workflow) -> Verdict<()> {
     let query = TaskQuery { workflow: Some(workflow.id.clone()), ..TaskQuery::default() };
     for mut task in work.tx.tasks(&query)? {
         if task.state.status.open() {
+            let from = task.state.status;
             task.state.status = TaskStatus::Cancelled;
             task.state.updated = work.now.wall;
             work.tx.derive(&[
                 Write::TaskState(task.id.clone(), task.state.clone()),
                 Write::DropQueue(task.id.clone()),
             ])?;
-            settle(work, &task)?;
+            settle(work, &task, from)?;
         }
     }
     Ok(())

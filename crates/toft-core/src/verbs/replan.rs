@@ -211,6 +211,7 @@ fn save_plan(work: &mut Work<'_>, workflow: &mut Workflow) -> Verdict<()> {
 }
 
 fn skip(work: &mut Work<'_>, mut task: Task, reason: &str) -> Verdict<Task> {
+    let from = task.state.status;
     task.state.status = TaskStatus::Skipped;
     task.state.updated = work.now.wall;
     work.did(
@@ -219,7 +220,7 @@ fn skip(work: &mut Work<'_>, mut task: Task, reason: &str) -> Verdict<Task> {
         json!({ "reason": reason }),
         vec![Write::TaskState(task.id.clone(), task.state.clone()), Write::DropQueue(task.id.clone())],
     )?;
-    settle(work, &task)?;
+    settle(work, &task, from)?;
     Ok(task)
 }
 

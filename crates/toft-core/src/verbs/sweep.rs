@@ -73,6 +73,7 @@ pub(super) fn take_back(work: &mut Work<'_>, lease: &Lease, why: Lost) -> Verdic
     };
     let mut writes = free(work, lease, result, None, None)?;
     let Some(mut task) = work.tx.task(&lease.task)? else { return Ok(()) };
+    let from = task.state.status;
     task.state = after_loss(&task, work.now.wall);
     writes.push(Write::TaskState(task.id.clone(), task.state.clone()));
     let agent = work.agent_name(&lease.agent)?;
@@ -84,7 +85,7 @@ pub(super) fn take_back(work: &mut Work<'_>, lease: &Lease, why: Lost) -> Verdic
     )?;
     let workflow = work.require_workflow(&task.workflow)?;
     place_in_queue(work, &task, &workflow)?;
-    settle(work, &task)
+    settle(work, &task, from)
 }
 
 /// A task's state once its hold is lost.

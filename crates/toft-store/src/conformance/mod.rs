@@ -1,1 +1,116 @@
-//! x
+//! The conformance suite: one test per rule, the same for every engine.
+//!
+//! `store_conformance!(name, open)` makes a module of tests. `open` gives a [`Pair`]: two handles on one
+//! new store, so that what one writes is read through the other.
+
+#![expect(missing_docs, reason = "a rule's name says what it is")]
+
+mod agents;
+mod events;
+mod fields;
+mod leases;
+mod play;
+mod queue;
+mod tasks;
+mod transactions;
+
+use std::sync::Arc;
+
+use toft_core::{
+    change::{Change, Event, Write},
+    id::OpId,
+    repository::Place,
+    store::{Access, Result, Store, StoreTx},
+    testing::ManualClock,
+    time::Timestamp,
+};
+
+pub use self::{agents::*, events::*, fields::*, leases::*, play::*, queue::*, tasks::*, transactions::*};
+
+/// Two handles on one new store; the same handle twice where an engine has only one.
+pub struct Pair {
+    /// Writes.
+    pub writer: Arc<dyn Store>,
+    /// Reads.
+    pub reader: Arc<dyn Store>,
+    /// The clock both follow.
+    pub clock: ManualClock,
+    /// Kept until the test is over: a temporary directory, a schema.
+    pub keep: Box<dyn std::any::Any>,
+}
+
+impl Pair {
+    fn write(&self, writes: &[Write]) {
+        let mut tx = self.writer.begin(Access::Write).expect("a writer begins");
+        tx.derive(writes).expect("rows are put down");
+        tx.commit().expect("a writer commits");
+    }
+
+    fn read<T>(&self, ask: impl FnOnce(&mut dyn StoreTx) -> Result<T>) -> T {
+        let mut tx = self.reader.begin(Access::Read).expect("a reader begins");
+        ask(tx.as_mut()).expect("an answer")
+    }
+}
+
+fn change(op: &str, part: u32, entity: &str, writes: Vec<Write>) -> Change {
+    let event = Event {
+        seq: 0,
+        at: Timestamp(1_800_000_000_000),
+        actor: "tester".into(),
+        place: Place { repository: None, worktree: Some("main".into()) },
+        entity: entity.into(),
+        verb: "tested".into(),
+        detail: serde_json::json!({ "n": part }),
+        op: OpId::known(op),
+        part,
+    };
+    Change { event, writes }
+}
+
+/// Makes the suite for one engine.
+#[macro_export]
+macro_rules! store_conformance {
+    ($name:ident, $open:expr) => {
+        $crate::store_conformance! { @rules $name, $open,
+            every_field_of_every_row_comes_back
+            every_field_of_a_row_that_changes_is_overwritten
+            a_transaction_that_is_dropped_leaves_nothing
+            a_reader_sees_what_was_committed_and_nothing_else
+            a_writer_sees_its_own_rows_before_it_commits
+            a_commit_moves_the_pulse
+            writers_take_turns_and_lose_no_update
+            a_task_has_at_most_one_lease
+            a_renewal_names_its_lease
+            leases_are_found_by_agent_workflow_process_and_repository
+            leases_due_for_a_look_are_found
+            a_host_lists_each_of_its_processes_once
+            a_lane_is_read_in_the_order_of_rank
+            a_task_queues_once
+            open_lanes_are_those_of_limited_workflows_with_room
+            events_are_numbered_without_gaps
+            an_operation_is_recorded_once
+            events_are_found_by_entity_place_and_cursor
+            tasks_are_listed_by_workflow_status_and_place
+            workflows_are_listed_newest_first
+            progress_counts_tasks_by_status
+            dependencies_come_with_their_targets_status
+            ids_are_found_by_prefix
+            checkpoints_come_newest_first
+            an_agents_name_is_unique
+            an_inbox_is_read_urgent_first_then_oldest_first
+            gates_nobody_opened_are_found
+            templates_come_in_their_newest_version
+            random_play_answers_as_the_memory_store_does
+        }
+    };
+    (@rules $name:ident, $open:expr, $($rule:ident)*) => {
+        mod $name {
+            $(
+                #[test]
+                fn $rule() {
+                    $crate::conformance::$rule(&$open);
+                }
+            )*
+        }
+    };
+}

@@ -1,0 +1,87 @@
+//! Agents, inboxes, gates, templates.
+
+use toft_core::{
+    change::Write,
+    flow::{Plan, Template},
+    gate::{Gate, Opened},
+    id::TemplateId,
+    message::{Delivery, DeliveryState},
+    repository::Scope,
+    store::Access,
+};
+
+use super::{
+    Pair,
+    fields::{agent, at, base, gate, message},
+};
+
+pub fn an_agents_name_is_unique(pair: &Pair) {
+    pair.write(&[Write::Agent(agent("ag_1", "blue")), Write::Agent(agent("ag_2", "amber"))]);
+    let names: Vec<_> = pair.read(|tx| tx.agents()).into_iter().map(|agent| agent.name).collect();
+    assert_eq!(names, ["amber", "blue"]);
+    assert_eq!(pair.read(|tx| tx.agent_named("blue")), Some(agent("ag_1", "blue")));
+    let mut tx = pair.writer.begin(Access::Write).unwrap();
+    assert!(tx.derive(&[Write::Agent(agent("ag_3", "blue"))]).is_err());
+}
+
+pub fn an_inbox_is_read_urgent_first_then_oldest_first(pair: &Pair) {
+    pair.write(&base());
+    for (id, priority, created, state) in [
+        ("msg_late", 2, 20, DeliveryState::Queued),
+        ("msg_early", 2, 10, DeliveryState::Queued),
+        ("msg_urgent", 0, 30, DeliveryState::Queued),
+        ("msg_read", 0, 1, DeliveryState::Read),
+    ] {
+        let message = message(id, priority, created);
+        let rank = format!("{priority}{created:05}");
+        let delivery = Delivery { message: message.id.clone(), recipient: "ag_1".into(), state, rank };
+        pair.write(&[Write::Message(message), Write::Delivery(delivery)]);
+    }
+    let inbox = |who: &str, unread, limit| {
+        let rows = pair.read(|tx| tx.inbox(who, unread, limit));
+        rows.into_iter().map(|letter| letter.message.id.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(inbox("ag_1", true, 0), ["msg_urgent", "msg_early", "msg_late"]);
+    assert_eq!(inbox("ag_1", false, 2), ["msg_read", "msg_urgent"]);
+    assert!(inbox("ag_2", false, 0).is_empty());
+}
+
+pub fn gates_nobody_opened_are_found(pair: &Pair) {
+    pair.write(&base());
+    let open = Opened { at: at(1), by: "boss".into(), answer: "yes".into() };
+    pair.write(&[
+        Write::Gate(Gate { created: at(2), ..gate("gt_b", "tk_1") }),
+        Write::Gate(Gate { created: at(1), ..gate("gt_a", "tk_1") }),
+    ]);
+    let unopened = || {
+        let rows = pair.read(|tx| tx.unopened_gates(&Scope::default(), 9));
+        rows.into_iter().map(|gate| gate.id.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(unopened(), ["gt_a", "gt_b"]);
+    pair.write(&[Write::Gate(Gate { created: at(1), opened: Some(open), ..gate("gt_a", "tk_1") })]);
+    assert_eq!(unopened(), ["gt_b"]);
+    let scope = Scope { repository: Some(toft_core::id::RepositoryId::known("rp_z")), worktree: None };
+    assert!(pair.read(|tx| tx.unopened_gates(&scope, 9)).is_empty());
+}
+
+pub fn templates_come_in_their_newest_version(pair: &Pair) {
+    let version = |name: &str, version| Template {
+        id: TemplateId::known(format!("tmpl_{name}{version}")),
+        name: name.into(),
+        version,
+        extends: None,
+        variables: Default::default(),
+        plan: Plan::single("t"),
+        created: at(0),
+    };
+    pair.write(&[
+        Write::Template(version("ship", 1)),
+        Write::Template(version("ship", 10)),
+        Write::Template(version("ship", 2)),
+        Write::Template(version("fix", 1)),
+    ]);
+    assert_eq!(pair.read(|tx| tx.template("ship", None)), Some(version("ship", 10)));
+    assert_eq!(pair.read(|tx| tx.template("ship", Some(2))), Some(version("ship", 2)));
+    assert_eq!(pair.read(|tx| tx.template("ship", Some(3))), None);
+    assert_eq!(pair.read(|tx| tx.templates()), [version("fix", 1), version("ship", 10)]);
+}

@@ -1,0 +1,60 @@
+//! History: gapless, in order, each operation once.
+
+use toft_core::{
+    id::RepositoryId,
+    repository::{Place, Scope},
+    store::{Access, EventQuery},
+};
+
+use super::{Pair, change};
+
+fn append(pair: &Pair, changes: &[toft_core::change::Change]) {
+    let mut tx = pair.writer.begin(Access::Write).unwrap();
+    for change in changes {
+        tx.apply(change).unwrap();
+    }
+    tx.commit().unwrap();
+}
+
+fn seqs(pair: &Pair, query: EventQuery) -> Vec<u64> {
+    pair.read(|tx| tx.events(&query)).into_iter().map(|event| event.seq).collect()
+}
+
+pub fn events_are_numbered_without_gaps(pair: &Pair) {
+    append(pair, &[change("op_a", 0, "x", vec![]), change("op_a", 1, "x", vec![])]);
+    let mut dropped = pair.writer.begin(Access::Write).unwrap();
+    dropped.apply(&change("op_lost", 0, "x", vec![])).unwrap();
+    drop(dropped);
+    append(pair, &[change("op_b", 0, "x", vec![])]);
+    assert_eq!(seqs(pair, EventQuery { limit: 9, ..EventQuery::default() }), [1, 2, 3]);
+    let first = pair.read(|tx| tx.events(&EventQuery { limit: 1, ..EventQuery::default() })).remove(0);
+    let mut expected = change("op_a", 0, "x", vec![]).event;
+    expected.seq = 1;
+    assert_eq!(first, expected);
+}
+
+pub fn an_operation_is_recorded_once(pair: &Pair) {
+    append(pair, &[change("op_a", 0, "x", vec![])]);
+    let mut tx = pair.writer.begin(Access::Write).unwrap();
+    assert!(tx.apply(&change("op_a", 0, "y", vec![])).is_err());
+}
+
+pub fn events_are_found_by_entity_place_and_cursor(pair: &Pair) {
+    let mut elsewhere = change("op_c", 0, "x", vec![]);
+    elsewhere.event.place = Place { repository: Some(RepositoryId::known("rp_b")), worktree: None };
+    append(pair, &[change("op_a", 0, "x", vec![]), change("op_b", 0, "y", vec![]), elsewhere]);
+    append(pair, &[change("op_d", 0, "x", vec![])]);
+    let query = |entity: Option<&str>, newest, after, limit| EventQuery {
+        entity: entity.map(Into::into),
+        newest,
+        after,
+        limit,
+        ..EventQuery::default()
+    };
+    assert_eq!(seqs(pair, query(Some("x"), false, 0, 9)), [1, 3, 4]);
+    assert_eq!(seqs(pair, query(Some("x"), true, 0, 2)), [3, 4]);
+    assert_eq!(seqs(pair, query(None, false, 2, 9)), [3, 4]);
+    assert_eq!(seqs(pair, query(None, true, 0, 1)), [4]);
+    let scope = Scope { repository: Some(RepositoryId::known("rp_b")), worktree: None };
+    assert_eq!(seqs(pair, EventQuery { scope, limit: 9, ..EventQuery::default() }), [3]);
+}

@@ -1,0 +1,61 @@
+//! Transactions: all or nothing, seen when committed, one writer at a time.
+
+use std::thread;
+
+use toft_core::{
+    change::Write,
+    id::{TaskId, WorkflowId},
+    store::Access,
+};
+
+use super::{
+    Pair,
+    fields::{base, workflow},
+};
+
+pub fn a_transaction_that_is_dropped_leaves_nothing(pair: &Pair) {
+    let mut tx = pair.writer.begin(Access::Write).unwrap();
+    tx.derive(&base()).unwrap();
+    drop(tx);
+    assert!(pair.read(|tx| tx.ids("", 9)).is_empty());
+    pair.write(&base());
+    assert_eq!(pair.read(|tx| tx.ids("tk_", 9)).len(), 1);
+}
+
+pub fn a_reader_sees_what_was_committed_and_nothing_else(pair: &Pair) {
+    pair.write(&base());
+    assert!(pair.read(|tx| tx.task(&TaskId::known("tk_1"))).is_some());
+    assert!(pair.read(|tx| tx.task(&TaskId::known("tk_2"))).is_none());
+}
+
+pub fn a_writer_sees_its_own_rows_before_it_commits(pair: &Pair) {
+    let mut tx = pair.writer.begin(Access::Write).unwrap();
+    tx.derive(&base()).unwrap();
+    assert!(tx.task(&TaskId::known("tk_1")).unwrap().is_some());
+}
+
+pub fn a_commit_moves_the_pulse(pair: &Pair) {
+    let before = pair.reader.pulse().unwrap();
+    assert_eq!(pair.reader.pulse().unwrap(), before);
+    pair.write(&base());
+    assert_ne!(pair.reader.pulse().unwrap(), before);
+}
+
+pub fn writers_take_turns_and_lose_no_update(pair: &Pair) {
+    const EACH: u32 = 40;
+    pair.write(&[Write::Workflow(workflow("wf_1"))]);
+    let add = |store: &dyn toft_core::store::Store| {
+        let mut tx = store.begin(Access::Write).unwrap();
+        let mut row = tx.workflow(&WorkflowId::known("wf_1")).unwrap().unwrap();
+        row.tasks += 1;
+        tx.derive(&[Write::Workflow(row)]).unwrap();
+        tx.commit().unwrap();
+    };
+    thread::scope(|scope| {
+        for store in [&pair.writer, &pair.reader, &pair.writer, &pair.reader] {
+            scope.spawn(move || (0..EACH).for_each(|_| add(store.as_ref())));
+        }
+    });
+    let row = pair.read(|tx| tx.workflow(&WorkflowId::known("wf_1"))).unwrap();
+    assert_eq!(row.tasks, workflow("wf_1").tasks + 4 * EACH);
+}
