@@ -1,0 +1,54 @@
+//! Git: the main worktree, linked worktrees, submodules, bare repositories.
+
+use std::{fs, path::Path};
+
+use crate::{Checkout, FindError, Vcs, follow, read};
+
+pub(crate) fn at(dir: &Path) -> Result<Option<Checkout>, FindError> {
+    let link = dir.join(".git");
+    let found = |common_dir: std::path::PathBuf, worktree: String| Checkout {
+        vcs: Vcs::Git,
+        root: dir.to_owned(),
+        common_dir,
+        worktree,
+    };
+    if is_git_dir(&link) {
+        return Ok(Some(found(link, "main".into())));
+    }
+    if link.is_file() {
+        let text = read(&link)?.unwrap_or_default();
+        let Some(target) = text.strip_prefix("gitdir: ") else { return Ok(None) };
+        let git_dir = follow(&link, dir, target)?;
+        let common = git_dir.join("commondir");
+        return Ok(Some(match read(&common)? {
+            Some(text) => {
+                let name = git_dir.file_name().map(|name| name.to_string_lossy().into_owned());
+                found(follow(&common, &git_dir, &text)?, name.unwrap_or_else(|| "worktree".into()))
+            }
+            None => found(git_dir, "main".into()),
+        }));
+    }
+    if is_git_dir(dir) {
+        let name = if dir.ends_with(".git") { "main" } else { "bare" };
+        return Ok(Some(found(dir.to_owned(), name.into())));
+    }
+    Ok(None)
+}
+
+fn is_git_dir(dir: &Path) -> bool {
+    dir.join("HEAD").is_file() && dir.join("objects").is_dir() && dir.join("refs").is_dir()
+}
+
+/// Refuses a directory that git knows as a worktree of its own, though only the checkout around it is left.
+pub(crate) fn refuse_emptied(checkout: &Checkout, start: &Path) -> Result<(), FindError> {
+    let Ok(entries) = fs::read_dir(checkout.common_dir.join("worktrees")) else { return Ok(()) };
+    for entry in entries.flatten() {
+        let Some(link) = read(&entry.path().join("gitdir"))? else { continue };
+        let Some(path) = Path::new(&link).parent() else { continue };
+        if start.starts_with(path) && path != checkout.root && path.starts_with(&checkout.root) {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            return Err(FindError::Emptied { name, path: path.to_owned() });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,162 @@
+//! Which repository and worktree a directory belongs to, for git, Jujutsu, Mercurial, Sapling, and none.
+//!
+//! Reads the files each VCS keeps and starts no process, so that every command can afford it. Start at
+//! [`find`].
+
+mod git;
+mod hg;
+mod jj;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use thiserror::Error;
+
+/// The directory that marks a repository without a VCS.
+pub const PLAIN_DIR: &str = ".toft";
+/// In [`PLAIN_DIR`] or beside a store: holds the repository's id.
+pub const ID_FILE: &str = "repository";
+
+/// A kind of version control.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Vcs {
+    /// Git.
+    Git,
+    /// Jujutsu.
+    Jj,
+    /// Mercurial.
+    Hg,
+    /// Sapling.
+    Sl,
+    /// None: a directory marked by `toft init --no-vcs`.
+    None,
+}
+
+impl Vcs {
+    /// The word users see.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Git => "git",
+            Self::Jj => "jj",
+            Self::Hg => "hg",
+            Self::Sl => "sl",
+            Self::None => "none",
+        }
+    }
+}
+
+/// One checkout of one repository.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checkout {
+    /// Under which VCS.
+    pub vcs: Vcs,
+    /// Top of the checkout; of a bare repository, the repository itself.
+    pub root: PathBuf,
+    /// What all checkouts of the repository share.
+    pub common_dir: PathBuf,
+    /// The VCS's own name for this checkout; `main` for the main one.
+    pub worktree: String,
+}
+
+impl Checkout {
+    /// Where toft keeps what belongs to the repository: never inside a worktree's files.
+    pub fn state_dir(&self) -> PathBuf {
+        match self.vcs {
+            Vcs::None => self.common_dir.clone(),
+            _ => self.common_dir.join("toft"),
+        }
+    }
+
+    /// What people call the repository.
+    pub fn name(&self) -> String {
+        let dir = match self.common_dir.file_name().and_then(|name| name.to_str()) {
+            Some(".git" | ".hg" | ".sl" | PLAIN_DIR) => self.common_dir.parent(),
+            Some("repo") => self.common_dir.parent().and_then(Path::parent),
+            _ => Some(self.common_dir.as_path()),
+        };
+        let name = dir.and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
+        name.map(|name| name.trim_end_matches(".git").to_owned()).unwrap_or_else(|| "repository".into())
+    }
+}
+
+/// A directory that claims to be a checkout and is not.
+#[derive(Debug, Error)]
+pub enum FindError {
+    /// A worktree whose own link to its repository is gone, inside another checkout.
+    #[error("{path} is the worktree `{name}`, and its .git file is gone", path = path.display())]
+    Emptied {
+        /// The worktree's name.
+        name: String,
+        /// Where it was.
+        path: PathBuf,
+    },
+    /// A link that leads nowhere.
+    #[error("{link} points to {target}, which is not there", link = link.display(), target = target.display())]
+    Dangling {
+        /// The file with the link.
+        link: PathBuf,
+        /// Where it points.
+        target: PathBuf,
+    },
+    /// A file that could not be read.
+    #[error("could not read {path}: {cause}", path = path.display())]
+    Unreadable {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        cause: std::io::Error,
+    },
+}
+
+/// The checkout that `start` is in: the nearest one, going up. Symbolic links are resolved first.
+pub fn find(start: &Path) -> Result<Option<Checkout>, FindError> {
+    let start = fs::canonicalize(start).map_err(|cause| FindError::Unreadable { path: start.to_owned(), cause })?;
+    for dir in start.ancestors() {
+        if let Some(checkout) = at(dir)? {
+            if checkout.vcs == Vcs::Git && dir != start {
+                git::refuse_emptied(&checkout, &start)?;
+            }
+            return Ok(Some(checkout));
+        }
+    }
+    Ok(None)
+}
+
+fn at(dir: &Path) -> Result<Option<Checkout>, FindError> {
+    if let Some(found) = jj::at(dir)? {
+        return Ok(Some(found));
+    }
+    if let Some(found) = git::at(dir)? {
+        return Ok(Some(found));
+    }
+    for (vcs, name) in [(Vcs::Hg, ".hg"), (Vcs::Sl, ".sl")] {
+        if let Some(found) = hg::at(dir, vcs, name)? {
+            return Ok(Some(found));
+        }
+    }
+    let marked = dir.join(PLAIN_DIR);
+    Ok(marked.join(ID_FILE).is_file().then(|| Checkout {
+        vcs: Vcs::None,
+        root: dir.to_owned(),
+        common_dir: marked,
+        worktree: "main".into(),
+    }))
+}
+
+/// The text of a small file, without its last line break; nothing if it is not there.
+fn read(path: &Path) -> Result<Option<String>, FindError> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text.trim_end_matches(['\n', '\r']).to_owned())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => Ok(None),
+        Err(cause) => Err(FindError::Unreadable { path: path.to_owned(), cause }),
+    }
+}
+
+/// The directory that the text of `link` names, relative to `base`.
+fn follow(link: &Path, base: &Path, text: &str) -> Result<PathBuf, FindError> {
+    let target = base.join(text);
+    fs::canonicalize(&target).map_err(|_| FindError::Dangling { link: link.to_owned(), target })
+}

@@ -1,0 +1,189 @@
+//! Configuration: built-in, then the user's, the repository's, this clone's, then what the caller says.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use serde::Deserialize;
+use toft_core::{time::parse_duration, verbs::Policy};
+
+use crate::error::Error;
+
+/// What a caller may decide. What is left out is found as the command line finds it.
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    /// Which store; found from `dir` when absent.
+    pub store: Option<Store>,
+    /// Where to look from; the current directory when absent.
+    pub dir: Option<PathBuf>,
+    /// Who asks; `TOFT_AGENT`, configuration or the user's name when absent.
+    pub agent: Option<String>,
+    /// How long a lease lasts.
+    pub lease_ttl: Option<Duration>,
+    /// How long a living but silent process keeps one.
+    pub lease_cap: Option<Duration>,
+}
+
+/// Which store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Store {
+    /// The repository's own, shared by all its worktrees.
+    Repo,
+    /// One for this worktree alone.
+    Worktree,
+    /// The user's, for work across repositories.
+    Global,
+    /// A file that exists.
+    Path(PathBuf),
+    /// A file that is made if it does not exist.
+    NewPath(PathBuf),
+}
+
+impl Store {
+    /// A file that exists.
+    pub fn path(path: impl Into<PathBuf>) -> Self {
+        Self::Path(path.into())
+    }
+
+    /// A file that is made if it does not exist.
+    pub fn new_path(path: impl Into<PathBuf>) -> Self {
+        Self::NewPath(path.into())
+    }
+
+    /// Reads `repo`, `worktree`, `global` or a path; `~` is the home directory.
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        Ok(match text {
+            "repo" => Self::Repo,
+            "worktree" => Self::Worktree,
+            "global" => Self::Global,
+            _ if text.contains("://") => return Err(Error::UnknownStore { text: text.to_owned() }),
+            _ => Self::Path(expand_home(text)),
+        })
+    }
+}
+
+/// A configuration file. What travels in a repository may set less: see [`Layer::from_tree`].
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct File {
+    store: Option<String>,
+    agent: Option<String>,
+    lease: Lease,
+    retry: Retry,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Lease {
+    ttl: Option<String>,
+    cap: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Retry {
+    backoff: Option<String>,
+    backoff_max: Option<String>,
+    max_attempts: Option<u32>,
+}
+
+/// What all layers together say, and which files were read.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Settings {
+    pub(crate) store: Option<(Store, String)>,
+    pub(crate) agent: Option<String>,
+    pub(crate) policy: Policy,
+    pub(crate) files: Vec<PathBuf>,
+}
+
+impl Settings {
+    /// Reads every layer; later ones win. `tree` is the checkout's root, `state` the directory beside its store.
+    pub(crate) fn load(tree: Option<&Path>, state: Option<&Path>) -> Result<Self, Error> {
+        let mut settings = Self::default();
+        settings.read(&config_home().join("config.toml"), true)?;
+        if let Some(tree) = tree {
+            settings.read(&tree.join(".toft").join("config.toml"), false)?;
+        }
+        if let Some(state) = state {
+            settings.read(&state.join("config.toml"), true)?;
+        }
+        settings.read_environment()?;
+        Ok(settings)
+    }
+
+    /// A file that travels in a repository is not `trusted`: it may say how work is done, not where or as whom.
+    fn read(&mut self, path: &Path, trusted: bool) -> Result<(), Error> {
+        let text = match fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(cause) => return Err(Error::Io { doing: "read", path: path.to_owned(), cause }),
+        };
+        let wrong = |problem: String| Error::Config { path: path.display().to_string(), problem };
+        let file: File = toml::from_str(&text).map_err(|error| wrong(error.message().to_owned()))?;
+        if trusted {
+            if let Some(store) = &file.store {
+                self.store = Some((Store::parse(store)?, path.display().to_string()));
+            }
+            self.agent = file.agent.clone().or(self.agent.take());
+        } else if file.store.is_some() || file.agent.is_some() {
+            return Err(wrong("a configuration file inside the tree may not name a store or an agent".into()));
+        }
+        let span = |text: &Option<String>, into: &mut Duration| -> Result<(), Error> {
+            if let Some(text) = text {
+                *into = parse_duration(text).map_err(wrong)?;
+            }
+            Ok(())
+        };
+        span(&file.lease.ttl, &mut self.policy.ttl)?;
+        span(&file.lease.cap, &mut self.policy.cap)?;
+        span(&file.retry.backoff, &mut self.policy.backoff)?;
+        span(&file.retry.backoff_max, &mut self.policy.backoff_max)?;
+        self.policy.max_attempts = file.retry.max_attempts.unwrap_or(self.policy.max_attempts).max(1);
+        self.files.push(path.to_owned());
+        Ok(())
+    }
+
+    fn read_environment(&mut self) -> Result<(), Error> {
+        for (name, into) in [
+            ("TOFT_LEASE_TTL", &mut self.policy.ttl),
+            ("TOFT_LEASE_CAP", &mut self.policy.cap),
+            ("TOFT_RETRY_BACKOFF", &mut self.policy.backoff),
+        ] {
+            if let Some(text) = variable(name) {
+                *into = parse_duration(&text).map_err(|problem| Error::Config { path: name.into(), problem })?;
+            }
+        }
+        if let Some(agent) = variable("TOFT_AGENT") {
+            self.agent = Some(agent);
+        }
+        Ok(())
+    }
+}
+
+/// An environment variable; an empty one counts as unset.
+pub(crate) fn variable(name: &str) -> Option<String> {
+    env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+pub(crate) fn home() -> PathBuf {
+    variable("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from)
+}
+
+fn config_home() -> PathBuf {
+    variable("XDG_CONFIG_HOME").map_or_else(|| home().join(".config"), PathBuf::from).join("toft")
+}
+
+/// Where state that belongs to no repository is kept.
+pub(crate) fn state_home() -> PathBuf {
+    variable("XDG_STATE_HOME").map_or_else(|| home().join(".local").join("state"), PathBuf::from).join("toft")
+}
+
+fn expand_home(text: &str) -> PathBuf {
+    match text.strip_prefix('~') {
+        Some("") => home(),
+        Some(rest) if rest.starts_with('/') => home().join(&rest[1..]),
+        _ => PathBuf::from(text),
+    }
+}

@@ -1,0 +1,139 @@
+//! Doctor: prove on this machine that everything is really on.
+
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use serde::{Deserialize, Serialize};
+use toft_core::{
+    lease::{Liveness, Processes},
+    store::{Access, Store as _, StoreError},
+    verbs::audit,
+};
+use toft_store::{SqliteStore, sqlite::SCHEMA_VERSION};
+
+use crate::{error::Error, session::Toft};
+
+/// One thing that was tried.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Check {
+    /// What.
+    pub what: String,
+    /// How it went.
+    pub health: Health,
+    /// What was seen.
+    pub seen: String,
+}
+
+/// How a check went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Health {
+    /// As it should.
+    Ok,
+    /// Works, but someone should know.
+    Warn,
+    /// Does not work.
+    Fail,
+}
+
+/// Tries everything toft relies on, with the real store. Nothing it does is kept.
+pub fn examine(toft: &Toft) -> Vec<Check> {
+    vec![
+        check("sqlite", || Ok(format!("{}, schema {SCHEMA_VERSION}", SqliteStore::engine()))),
+        check("file", || integrity(toft)),
+        permissions(toft),
+        check("write", || write_and_forget(toft)),
+        check("shared", || two_connections(toft)),
+        check("invariants", || invariants(toft)),
+        check("processes", || processes(toft)),
+    ]
+}
+
+fn check(what: &str, run: impl FnOnce() -> Result<String, Error>) -> Check {
+    let (health, seen) = match run() {
+        Ok(seen) => (Health::Ok, seen),
+        Err(error) => (Health::Fail, error.to_string()),
+    };
+    Check { what: what.into(), health, seen }
+}
+
+fn failed(doing: &str, cause: String) -> Error {
+    StoreError::Failed { doing: doing.into(), cause }.into()
+}
+
+fn integrity(toft: &Toft) -> Result<String, Error> {
+    let found = toft.store().check()?;
+    if found.is_empty() { Ok("SQLite finds nothing wrong".into()) } else { Err(failed("check the file", found.join("; "))) }
+}
+
+/// Only the owner should read a store: it holds prompts and notes.
+fn permissions(toft: &Toft) -> Check {
+    let (health, seen) = match mode(toft.store().path()) {
+        Some(mode) if mode & 0o077 != 0 => (Health::Warn, format!("others can read the store (mode {mode:o})")),
+        Some(mode) => (Health::Ok, format!("mode {mode:o}")),
+        None => (Health::Ok, "not told on this system".into()),
+    };
+    Check { what: "private".into(), health, seen }
+}
+
+#[cfg(unix)]
+fn mode(path: &Path) -> Option<u32> {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::metadata(path).ok().map(|meta| meta.permissions().mode() & 0o777)
+}
+
+#[cfg(not(unix))]
+fn mode(_path: &Path) -> Option<u32> {
+    None
+}
+
+/// Takes the write lock in turn, and lets go without a trace.
+fn write_and_forget(toft: &Toft) -> Result<String, Error> {
+    let start = Instant::now();
+    drop(toft.store().begin(Access::Write)?);
+    Ok(format!("the write lock came after {:.1} ms", start.elapsed().as_secs_f64() * 1e3))
+}
+
+/// A second connection must see the same store while the first holds the write lock.
+fn two_connections(toft: &Toft) -> Result<String, Error> {
+    let other = SqliteStore::open(toft.store().path())?;
+    let held = toft.store().begin(Access::Write)?;
+    let ids = other.begin(Access::Read)?.ids("", 1)?;
+    drop(held);
+    let mine = toft.store().begin(Access::Read)?.ids("", 1)?;
+    if ids == mine {
+        Ok("a second connection reads while the first writes".into())
+    } else {
+        Err(failed("compare two connections", "they see different stores".into()))
+    }
+}
+
+fn invariants(toft: &Toft) -> Result<String, Error> {
+    let outcome = toft.perform(audit::Request { events: 10_000 })?;
+    if outcome.broken.is_empty() {
+        Ok(format!("hold for {} open tasks", outcome.tasks))
+    } else {
+        Err(failed("audit the invariants", outcome.broken.join("; ")))
+    }
+}
+
+/// Whether this machine can tell a living process from a dead one: leases rely on it.
+fn processes(toft: &Toft) -> Result<String, Error> {
+    let machine = toft.machine();
+    let me = machine.this_process().ok_or_else(|| failed("look at this process", "it cannot be seen".into()))?;
+    let gone = toft_core::lease::Holder { started: me.started.wrapping_add(1), ..me.clone() };
+    match (machine.liveness(&me), machine.liveness(&gone)) {
+        (Liveness::Alive, Liveness::Dead) => {
+            Ok(format!("leases follow processes on host {}; a lease lasts {}", machine.host(), span(toft)))
+        }
+        (Liveness::Alive, _) => Ok("processes are known by id only; leases end by time".into()),
+        _ => Err(failed("look at this process", "it counts as dead".into())),
+    }
+}
+
+fn span(toft: &Toft) -> String {
+    let ttl: Duration = toft.located().policy.ttl;
+    format!("{} s", ttl.as_secs())
+}

@@ -1,0 +1,80 @@
+//! What can go wrong before and around a verb.
+
+use std::path::PathBuf;
+
+use thiserror::Error as ThisError;
+use toft_core::{
+    refusal::{Refusal, Stop},
+    store::StoreError,
+};
+
+/// Why something was not done.
+#[derive(Debug, ThisError)]
+pub enum Error {
+    /// A rule said no; nothing changed.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The store could not.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The directory claims to be a checkout and is not.
+    #[error(transparent)]
+    Checkout(#[from] toft_vcs::FindError),
+    /// Not in a repository, and no store was named.
+    #[error("{dir} is not inside a repository")]
+    NoRepository {
+        /// Where it was asked.
+        dir: PathBuf,
+    },
+    /// A repository without a store.
+    #[error("there is no toft store for this repository yet (looked for {path})")]
+    NotInitialised {
+        /// Where it would be.
+        path: PathBuf,
+    },
+    /// A store this build cannot open.
+    #[error("`{text}` is not a store this toft can open")]
+    UnknownStore {
+        /// What was named.
+        text: String,
+    },
+    /// Configuration that cannot be read.
+    #[error("{path}: {problem}")]
+    Config {
+        /// The file, or the variable.
+        path: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// A plan or template that cannot be read.
+    #[error("{path}: {problem}")]
+    PlanFile {
+        /// The file.
+        path: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// A file that could not be read or written.
+    #[error("could not {doing} {path}: {cause}", path = path.display())]
+    Io {
+        /// Read, write, make.
+        doing: &'static str,
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        cause: std::io::Error,
+    },
+}
+
+impl From<Stop> for Error {
+    fn from(stop: Stop) -> Self {
+        match stop {
+            Stop::Refused(refusal) => Self::Refused(refusal),
+            Stop::Failed(error) => Self::Store(error),
+        }
+    }
+}
+
+pub(crate) fn io<'a>(doing: &'static str, path: &'a std::path::Path) -> impl Fn(std::io::Error) -> Error + 'a {
+    move |cause| Error::Io { doing, path: path.to_owned(), cause }
+}

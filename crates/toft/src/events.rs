@@ -1,0 +1,88 @@
+//! History as an iterator that can wait.
+
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
+
+use toft_core::{change::Event, repository::Scope, verbs::log};
+
+use crate::{error::Error, session::Toft};
+
+/// How many events are read at a time.
+const PAGE: usize = 256;
+
+/// Events in order, from a cursor on. By default it never ends: it waits for the next one.
+///
+/// ```
+/// # use toft::{Config, Store, Toft, flow::Plan};
+/// # use std::time::Duration;
+/// # fn main() -> Result<(), toft::Error> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let config = Config { store: Some(Store::new_path(dir.path().join("demo.db"))), ..Config::default() };
+/// # let toft = Toft::with(config)?;
+/// toft.start_flow(&Plan::single("Sweep the yard"))?;
+/// for event in toft.events(0).patience(Duration::from_millis(100)) {
+///     let event = event?;
+///     println!("{} {} {}", event.seq, event.actor, event.verb);
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub struct Events<'a> {
+    toft: &'a Toft,
+    scope: Scope,
+    cursor: u64,
+    read: VecDeque<Event>,
+    patience: Option<Duration>,
+}
+
+impl<'a> Events<'a> {
+    pub(crate) fn new(toft: &'a Toft, after: u64) -> Self {
+        Self { toft, scope: Scope::default(), cursor: after, read: VecDeque::new(), patience: None }
+    }
+
+    /// Ends when nothing happened for this long.
+    #[must_use]
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.patience = Some(patience);
+        self
+    }
+
+    /// Only events from here.
+    #[must_use]
+    pub fn scope(mut self, scope: Scope) -> Self {
+        self.scope = scope;
+        self
+    }
+
+    fn fill(&mut self) -> Result<(), Error> {
+        let until = self.patience.map(|patience| Instant::now() + patience);
+        loop {
+            let pulse = toft_core::store::Store::pulse(self.toft.store())?;
+            let request =
+                log::Request { id: None, scope: self.scope.clone(), after: Some(self.cursor), limit: PAGE };
+            self.read = self.toft.perform(request)?.into();
+            if !self.read.is_empty() || until.is_some_and(|until| Instant::now() >= until) {
+                return Ok(());
+            }
+            let soon = Instant::now() + Duration::from_secs(1);
+            self.toft.wait_for_change(pulse, until.map_or(soon, |until| until.min(soon)))?;
+        }
+    }
+}
+
+impl Iterator for Events<'_> {
+    type Item = Result<Event, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.read.is_empty()
+            && let Err(error) = self.fill()
+        {
+            return Some(Err(error));
+        }
+        let event = self.read.pop_front()?;
+        self.cursor = event.seq;
+        Some(Ok(event))
+    }
+}

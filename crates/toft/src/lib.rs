@@ -1,0 +1,50 @@
+//! toft as a library: the same store, the same rules, the same verbs as the command line.
+//!
+//! A worker registers, claims what is ready, and finishes it. Its lease follows its process: if the process
+//! dies, the task is free for the next worker at once.
+//!
+//! ```
+//! use toft::{Config, Query, Store, Toft, flow::Plan};
+//!
+//! # fn main() -> Result<(), toft::Error> {
+//! # let dir = tempfile::tempdir().unwrap();
+//! # let path = dir.path().join("demo.db");
+//! let toft = Toft::with(Config { store: Some(Store::new_path(path)), ..Config::default() })?;
+//! toft.start_flow(&Plan::single("Sweep the yard"))?;
+//!
+//! let me = toft.agent("builder-7").register()?;
+//! while let Some(job) = me.claim(Query::ready())? {
+//!     job.save("half of it is swept")?;
+//!     job.done("swept").no_change("a yard is not under version control").commit()?;
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Inside a repository, [`Toft::open`] finds the store exactly as the command line does. Everything the
+//! command line can ask is a request in [`verbs`], run with [`Toft::perform`].
+
+mod blobs;
+mod config;
+pub mod doctor;
+mod error;
+mod events;
+mod locate;
+mod machine;
+pub mod plan_file;
+mod registry;
+mod session;
+mod worker;
+
+pub use config::{Config, Store};
+pub use error::Error;
+pub use events::Events;
+pub use locate::{Located, Source, init, locate};
+pub use machine::Machine;
+pub use registry::registered_stores;
+pub use session::Toft;
+pub use toft_core::{
+    agent, change, checkpoint, flow, gate, id, lease, message, ready, refusal, repository, store, time, verbs,
+};
+pub use toft_vcs as vcs;
+pub use worker::{AgentBuilder, Finish, Job, Query, Worker};

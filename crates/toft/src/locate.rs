@@ -1,0 +1,176 @@
+//! Where is the store? The first that answers wins: flag, environment, configuration, repository.
+
+use std::{
+    fs,
+    io::Write as _,
+    path::{Path, PathBuf},
+};
+
+use toft_core::id::{Mint, RepositoryId};
+use toft_store::SqliteStore;
+use toft_vcs::{Checkout, ID_FILE, PLAIN_DIR, Vcs};
+
+use crate::{
+    config::{Config, Settings, Store, state_home, variable},
+    error::{Error, io},
+    registry,
+};
+
+/// What was found, and why.
+#[derive(Clone, Debug)]
+pub struct Located {
+    /// The store's file.
+    pub store: PathBuf,
+    /// Why this one.
+    pub source: Source,
+    /// Whether it may be made when it is missing.
+    pub(crate) create: bool,
+    /// The checkout it was asked from, if any.
+    pub checkout: Option<Checkout>,
+    /// The repository's id, if it has one yet.
+    pub repository: Option<RepositoryId>,
+    /// Who asks.
+    pub agent: String,
+    /// Configuration files that were read.
+    pub files: Vec<PathBuf>,
+    pub(crate) policy: toft_core::verbs::Policy,
+}
+
+/// Why a store was chosen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The caller named it (`--store`).
+    Flag,
+    /// `TOFT_STORE` named it.
+    Environment,
+    /// A configuration file named it.
+    File(String),
+    /// It is the repository's own.
+    Repository,
+}
+
+impl std::fmt::Display for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Flag => f.write_str("named by --store"),
+            Self::Environment => f.write_str("named by TOFT_STORE"),
+            Self::File(path) => write!(f, "named in {path}"),
+            Self::Repository => f.write_str("the repository's own, shared by all its worktrees"),
+        }
+    }
+}
+
+/// Finds the store, the checkout and the agent. Opens and makes nothing.
+pub fn locate(config: &Config) -> Result<Located, Error> {
+    let dir = match &config.dir {
+        Some(dir) => dir.clone(),
+        None => std::env::current_dir().map_err(io("find", Path::new("the current directory")))?,
+    };
+    let checkout = toft_vcs::find(&dir)?;
+    let state = checkout.as_ref().map(Checkout::state_dir);
+    let settings = Settings::load(checkout.as_ref().map(|checkout| checkout.root.as_path()), state.as_deref())?;
+    let (store, source) = if let Some(store) = &config.store {
+        (store.clone(), Source::Flag)
+    } else if let Some(text) = variable("TOFT_STORE") {
+        (Store::parse(&text)?, Source::Environment)
+    } else if let Some((store, file)) = settings.store {
+        (store, Source::File(file))
+    } else {
+        (Store::Repo, Source::Repository)
+    };
+    let repository = match &state {
+        Some(state) => read_id(state)?,
+        None => None,
+    };
+    let mut policy = settings.policy;
+    policy.ttl = config.lease_ttl.unwrap_or(policy.ttl);
+    policy.cap = config.lease_cap.unwrap_or(policy.cap).max(policy.ttl);
+    Ok(Located {
+        store: file_of(&store, checkout.as_ref(), &dir)?,
+        source,
+        create: matches!(store, Store::NewPath(_)),
+        checkout,
+        repository,
+        agent: config.agent.clone().or(settings.agent).unwrap_or_else(user_name),
+        files: settings.files,
+        policy,
+    })
+}
+
+fn file_of(store: &Store, checkout: Option<&Checkout>, dir: &Path) -> Result<PathBuf, Error> {
+    let state = || match checkout {
+        Some(checkout) => Ok(checkout.state_dir()),
+        None => Err(Error::NoRepository { dir: dir.to_owned() }),
+    };
+    Ok(match store {
+        Store::Repo => state()?.join("toft.db"),
+        Store::Worktree => {
+            let name = checkout.map_or("main", |checkout| checkout.worktree.as_str());
+            state()?.join("worktrees").join(name).join("toft.db")
+        }
+        Store::Global => state_home().join("toft.db"),
+        Store::Path(path) | Store::NewPath(path) => dir.join(path),
+    })
+}
+
+fn user_name() -> String {
+    variable("USER").or_else(|| variable("LOGNAME")).unwrap_or_else(|| "agent".into())
+}
+
+fn read_id(state: &Path) -> Result<Option<RepositoryId>, Error> {
+    let path = state.join(ID_FILE);
+    match fs::read_to_string(&path) {
+        Ok(text) => Ok(Some(RepositoryId::known(text.trim()))),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(cause) => Err(Error::Io { doing: "read", path, cause }),
+    }
+}
+
+/// Makes the store and the repository's id, once. Running it again changes nothing.
+pub fn init(config: &Config, no_vcs: bool, mint: &mut Mint) -> Result<(Located, bool), Error> {
+    if no_vcs {
+        let dir = config.dir.clone().unwrap_or_else(|| PathBuf::from("."));
+        mark_plain(&dir, mint)?;
+    }
+    let mut located = locate(config)?;
+    if let Some(checkout) = &located.checkout {
+        let state = checkout.state_dir();
+        located.repository = Some(make_id(&state, mint)?);
+    }
+    let new = !located.store.exists();
+    SqliteStore::create(&located.store)?;
+    registry::remember(&located.store)?;
+    Ok((located, new))
+}
+
+/// Marks a directory as a repository without a VCS, unless it is in one.
+fn mark_plain(dir: &Path, mint: &mut Mint) -> Result<(), Error> {
+    let found = toft_vcs::find(dir)?;
+    match found {
+        Some(checkout) if checkout.vcs != Vcs::None => Err(Error::Config {
+            path: "--no-vcs".into(),
+            problem: format!("{} is a {} repository; leave the flag out", checkout.root.display(), checkout.vcs.as_str()),
+        }),
+        Some(_) => Ok(()),
+        None => make_id(&dir.join(PLAIN_DIR), mint).map(drop),
+    }
+}
+
+/// The repository's id, made if there is none. Two that make it at once agree on the first.
+fn make_id(state: &Path, mint: &mut Mint) -> Result<RepositoryId, Error> {
+    fs::create_dir_all(state).map_err(io("make", state))?;
+    let path = state.join(ID_FILE);
+    let draft = state.join(format!("{ID_FILE}.{}", mint.word()));
+    let id = RepositoryId::mint(mint);
+    let mut file = fs::File::create(&draft).map_err(io("write", &draft))?;
+    writeln!(file, "{id}").and_then(|()| file.sync_all()).map_err(io("write", &draft))?;
+    let linked = fs::hard_link(&draft, &path);
+    fs::remove_file(&draft).map_err(io("tidy", &draft))?;
+    match linked {
+        Ok(()) => Ok(id),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+            read_id(state)?.ok_or_else(|| io("read", &path)(error))
+        }
+        Err(cause) => Err(io("write", &path)(cause)),
+    }
+}

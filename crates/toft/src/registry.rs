@@ -1,0 +1,48 @@
+//! The stores this user has made, so that one question can be put to all of them.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    config::state_home,
+    error::{Error, io},
+};
+
+fn dir() -> PathBuf {
+    state_home().join("stores")
+}
+
+/// Remembers a store. One small file each, so that two processes never rewrite each other's list.
+pub(crate) fn remember(store: &Path) -> Result<(), Error> {
+    let store = fs::canonicalize(store).map_err(io("find", store))?;
+    let text = store.to_string_lossy();
+    let dir = dir();
+    let entry = dir.join(&blake3::hash(text.as_bytes()).to_hex()[..16]);
+    if entry.exists() {
+        return Ok(());
+    }
+    fs::create_dir_all(&dir).map_err(io("make", &dir))?;
+    fs::write(&entry, text.as_bytes()).map_err(io("write", &entry))
+}
+
+/// Every registered store that still exists.
+pub fn registered_stores() -> Result<Vec<PathBuf>, Error> {
+    let dir = dir();
+    let entries = match fs::read_dir(&dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(cause) => return Err(io("read", &dir)(cause)),
+    };
+    let mut stores = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(io("read", &dir))?.path();
+        let store = PathBuf::from(fs::read_to_string(&path).map_err(io("read", &path))?);
+        if store.exists() {
+            stores.push(store);
+        }
+    }
+    stores.sort();
+    Ok(stores)
+}

@@ -1,0 +1,284 @@
+//! An open toft: a store, and whoever asks from wherever they are.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+use toft_core::{
+    checkpoint::Detail,
+    flow::{Plan, Source},
+    id::{Mint, OpId},
+    refusal::Refusal,
+    repository::{Place, Repository, Scope, Worktree},
+    store::{Access, Store as _},
+    time::Timestamp,
+    verbs::{self, Caller, Verb, claim, flow, perform, visit},
+};
+use toft_store::SqliteStore;
+
+use crate::{
+    blobs,
+    config::Config,
+    error::Error,
+    events::Events,
+    locate::{Located, locate},
+    machine::Machine,
+    worker::AgentBuilder,
+};
+
+/// How often a waiter looks whether anything changed: soon at first, then less and less.
+const FIRST_LOOK: Duration = Duration::from_millis(2);
+const LAST_LOOK: Duration = Duration::from_millis(50);
+/// A waiter looks for lost holds and timers at least this often, though nobody wrote.
+const LOOK_ANYWAY: Duration = Duration::from_secs(1);
+
+/// An open store, and who asks from where. Cheap to share between threads; one transaction at a time.
+pub struct Toft {
+    store: SqliteStore,
+    located: Located,
+    machine: Machine,
+    mint: Mutex<Mint>,
+    visited: AtomicBool,
+}
+
+impl Toft {
+    /// Opens the store that the command line would use in `dir`.
+    pub fn open(dir: impl Into<PathBuf>) -> Result<Self, Error> {
+        Self::with(Config { dir: Some(dir.into()), ..Config::default() })
+    }
+
+    /// Opens the store that `config` describes.
+    pub fn with(config: Config) -> Result<Self, Error> {
+        Self::at(locate(&config)?)
+    }
+
+    /// Opens a store that was located.
+    pub fn at(located: Located) -> Result<Self, Error> {
+        let store = if located.create {
+            SqliteStore::create(&located.store)?
+        } else if !located.store.exists() {
+            return Err(Error::NotInitialised { path: located.store });
+        } else {
+            SqliteStore::open(&located.store)?
+        };
+        Ok(Self {
+            store,
+            located,
+            machine: Machine::this(),
+            mint: Mutex::new(random_mint()),
+            visited: AtomicBool::new(false),
+        })
+    }
+
+    /// Where everything is.
+    pub fn located(&self) -> &Located {
+        &self.located
+    }
+
+    /// The store itself.
+    pub fn store(&self) -> &SqliteStore {
+        &self.store
+    }
+
+    /// This machine.
+    pub fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// This repository with all its worktrees; the whole store outside of any.
+    pub fn scope(&self) -> Scope {
+        Scope { repository: self.located.repository.clone(), worktree: None }
+    }
+
+    /// This worktree only.
+    pub fn here(&self) -> Scope {
+        Scope { worktree: self.place().worktree, ..self.scope() }
+    }
+
+    fn place(&self) -> Place {
+        Place {
+            repository: self.located.repository.clone(),
+            worktree: self.located.checkout.as_ref().map(|checkout| checkout.worktree.clone()),
+        }
+    }
+
+    /// Runs a verb as the agent this toft was opened for.
+    pub fn perform<V: Verb>(&self, verb: V) -> Result<V::Outcome, Error> {
+        self.perform_as(&self.located.agent, None, verb)
+    }
+
+    /// Runs a verb as `actor`. With an operation id, running it again answers as before and changes nothing.
+    pub fn perform_as<V: Verb>(&self, actor: &str, op: Option<OpId>, verb: V) -> Result<V::Outcome, Error> {
+        if V::ACCESS == Access::Write {
+            self.visit()?;
+        }
+        self.run(actor, op, verb)
+    }
+
+    fn run<V: Verb>(&self, actor: &str, op: Option<OpId>, verb: V) -> Result<V::Outcome, Error> {
+        let mut mint = self.mint.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut caller = Caller {
+            actor,
+            place: self.place(),
+            mint: &mut mint,
+            processes: &self.machine,
+            policy: &self.located.policy,
+            op,
+        };
+        Ok(perform(&self.store, &mut caller, verb)?)
+    }
+
+    /// Makes this checkout known to the store before the first write from it.
+    fn visit(&self) -> Result<(), Error> {
+        let (Some(checkout), Some(id)) = (&self.located.checkout, &self.located.repository) else { return Ok(()) };
+        if self.visited.swap(true, Ordering::Relaxed) {
+            return Ok(());
+        }
+        let path = checkout.root.display().to_string();
+        let known = self.store.begin(Access::Read)?.worktrees(id)?;
+        if known.iter().any(|worktree| worktree.name == checkout.worktree && worktree.path == path) {
+            return Ok(());
+        }
+        let request = visit::Request {
+            repository: Repository {
+                id: id.clone(),
+                name: checkout.name(),
+                vcs: checkout.vcs.as_str().into(),
+                common_dir: checkout.common_dir.display().to_string(),
+                created: Timestamp::default(),
+            },
+            worktree: Worktree {
+                repository: id.clone(),
+                name: checkout.worktree.clone(),
+                path,
+                seen: Timestamp::default(),
+            },
+        };
+        self.run(&self.located.agent, None, request).map(drop)
+    }
+
+    /// An agent to claim as.
+    pub fn agent(&self, name: impl Into<String>) -> AgentBuilder<'_> {
+        AgentBuilder::new(self, name.into())
+    }
+
+    /// Makes a workflow from a plan and starts it.
+    pub fn start_flow(&self, plan: &Plan) -> Result<flow::Outcome, Error> {
+        let source = Source::Prompt { text: plan.title.clone() };
+        self.perform(flow::New { plan: plan.clone(), source, hold: false })
+    }
+
+    /// Claims as `actor`, and waits up to `patience` for something to become ready.
+    pub fn claim_waiting(
+        &self,
+        actor: &str,
+        request: &claim::Request,
+        patience: Duration,
+    ) -> Result<claim::Outcome, Error> {
+        let until = Instant::now() + patience;
+        loop {
+            let pulse = self.store.pulse()?;
+            let refused = match self.perform_as(actor, None, request.clone()) {
+                Err(Error::Refused(
+                    refusal @ (Refusal::NothingReady { .. } | Refusal::LeaseHeld { .. } | Refusal::NotReady { .. }),
+                )) => refusal,
+                other => return other,
+            };
+            if !self.wait_until_promising(request, pulse, until)? {
+                return Err(refused.into());
+            }
+        }
+    }
+
+    /// Waits until claiming is worth another try; false when the time is up. Only looks, so waiters disturb nobody.
+    fn wait_until_promising(&self, request: &claim::Request, mut pulse: u64, until: Instant) -> Result<bool, Error> {
+        while Instant::now() < until {
+            pulse = self.wait_for_change(pulse, until.min(Instant::now() + LOOK_ANYWAY))?;
+            let promising = match &request.id {
+                Some(_) => true,
+                None => {
+                    let look = verbs::ready::Request {
+                        scope: request.scope.clone(),
+                        labels: request.labels.clone(),
+                        limit: 1,
+                        explain: false,
+                    };
+                    !self.perform(look)?.ready.is_empty()
+                }
+            };
+            if promising {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Waits until somebody commits or the time is up; gives the new pulse.
+    pub(crate) fn wait_for_change(&self, pulse: u64, until: Instant) -> Result<u64, Error> {
+        let mut pause = FIRST_LOOK;
+        loop {
+            let now = self.store.pulse()?;
+            if now != pulse || Instant::now() >= until {
+                return Ok(now);
+            }
+            thread::sleep(pause.min(until.saturating_duration_since(Instant::now())));
+            pause = (pause * 2).min(LAST_LOOK);
+        }
+    }
+
+    /// Calls `look` until it answers, after each change and at least every second, up to `patience`.
+    pub fn wait_for<T>(
+        &self,
+        patience: Duration,
+        mut look: impl FnMut() -> Result<Option<T>, Error>,
+    ) -> Result<Option<T>, Error> {
+        let until = Instant::now() + patience;
+        let mut pulse = self.store.pulse()?;
+        loop {
+            if let Some(found) = look()? {
+                return Ok(Some(found));
+            }
+            if Instant::now() >= until {
+                return Ok(None);
+            }
+            pulse = self.wait_for_change(pulse, until.min(Instant::now() + LOOK_ANYWAY))?;
+        }
+    }
+
+    /// History from `after` on, waiting for what comes.
+    pub fn events(&self, after: u64) -> Events<'_> {
+        Events::new(self, after)
+    }
+
+    /// A value as a checkpoint keeps it; a large one is written beside the store.
+    pub fn detail(&self, value: Value) -> Result<Detail, Error> {
+        blobs::keep(self.store.path(), value)
+    }
+
+    /// The value that a checkpoint's detail stands for.
+    pub fn load_detail(&self, detail: &Detail) -> Result<Value, Error> {
+        blobs::load(self.store.path(), detail)
+    }
+
+    /// A consistent, verified copy of the store.
+    pub fn backup(&self, target: &Path) -> Result<(), Error> {
+        Ok(self.store.backup(target)?)
+    }
+}
+
+/// Ids from the system's randomness.
+pub(crate) fn random_mint() -> Mint {
+    Mint::new(|bytes| {
+        if getrandom::fill(bytes).is_err() {
+            // Without randomness two processes could make the same id; better to stop here.
+            std::process::abort();
+        }
+    })
+}
