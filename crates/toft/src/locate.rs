@@ -14,6 +14,7 @@ use crate::{
     config::{Config, Settings, Store, state_home, variable},
     error::{Error, io},
     registry,
+    session::random_mint,
 };
 
 /// What was found, and why.
@@ -127,7 +128,8 @@ fn read_id(state: &Path) -> Result<Option<RepositoryId>, Error> {
 }
 
 /// Makes the store and the repository's id, once. Running it again changes nothing.
-pub fn init(config: &Config, no_vcs: bool, mint: &mut Mint) -> Result<(Located, bool), Error> {
+pub fn init(config: &Config, no_vcs: bool) -> Result<(Located, bool), Error> {
+    let mint = &mut random_mint();
     if no_vcs {
         let dir = config.dir.clone().unwrap_or_else(|| PathBuf::from("."));
         mark_plain(&dir, mint)?;

@@ -1,0 +1,107 @@
+//! Agents and their messages.
+
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use toft::time::parse_duration;
+
+use super::work::Hold;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum AgentCommand {
+    /// Make an agent known
+    Register(Register),
+    /// Every agent, and what it holds
+    #[command(alias = "ls")]
+    List,
+    /// Send a message
+    #[command(alias = "message")]
+    Send(Send),
+    /// Read what was sent to me
+    Inbox(Inbox),
+    /// Take nothing new; what is held goes on
+    Pause {
+        /// The agent; whoever asks when left out
+        agent: Option<String>,
+    },
+    /// Claim again
+    Resume {
+        /// The agent; whoever asks when left out
+        agent: Option<String>,
+    },
+    /// Answer what a waiting task asked
+    Answer {
+        /// The question (gt_…) or the task that waits
+        id: String,
+        /// The answer
+        text: String,
+    },
+}
+
+/// Make an agent known.
+#[derive(Args, Debug)]
+pub(crate) struct Register {
+    /// Its name; a readable one is made up when left out
+    pub(crate) name: Option<String>,
+    /// worker, coordinator, human
+    #[arg(long)]
+    pub(crate) role: Option<String>,
+    /// Something it can do
+    #[arg(long = "can", value_name = "TAG")]
+    pub(crate) capabilities: Vec<String>,
+    /// What runs it
+    #[arg(long)]
+    pub(crate) runtime: Option<String>,
+}
+
+/// Send a message.
+#[derive(Args, Debug)]
+pub(crate) struct Send {
+    /// human, an agent, role:worker, a task (its holder), a workflow (everyone on it)
+    pub(crate) to: String,
+    /// What it says
+    pub(crate) text: String,
+    /// assignment, status, question, answer, broadcast
+    #[arg(long, default_value = "status")]
+    pub(crate) kind: String,
+    /// 0 (most urgent) to 4
+    #[arg(short, long)]
+    pub(crate) priority: Option<u8>,
+    /// The message this one answers
+    #[arg(long, value_name = "MESSAGE")]
+    pub(crate) reply_to: Option<String>,
+    /// Speak as the holder of this task
+    #[arg(long, value_name = "TASK")]
+    pub(crate) task: Option<String>,
+    /// The recipient is to confirm
+    #[arg(long)]
+    pub(crate) needs_ack: bool,
+    /// Pointless after this long
+    #[arg(long, value_name = "DUR", value_parser = parse_duration)]
+    pub(crate) expires: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) hold: Hold,
+}
+
+/// Read what was sent to me.
+#[derive(Args, Debug)]
+pub(crate) struct Inbox {
+    /// What was sent to the person in charge
+    #[arg(long)]
+    pub(crate) human: bool,
+    /// Read messages, too
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Look without marking anything as read
+    #[arg(long)]
+    pub(crate) peek: bool,
+    /// Confirm this message
+    #[arg(long, value_name = "MESSAGE")]
+    pub(crate) ack: Option<String>,
+    /// Wait for a message
+    #[arg(long, value_name = "DUR", num_args = 0..=1, require_equals = true, default_missing_value = "30s", value_parser = parse_duration)]
+    pub(crate) wait: Option<Duration>,
+    /// At most so many
+    #[arg(long, default_value_t = 20)]
+    pub(crate) limit: usize,
+}

@@ -1,0 +1,179 @@
+//! Workflows and templates.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::Reach;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum FlowCommand {
+    /// Make a workflow from words, with one task or those you name
+    #[command(alias = "create")]
+    New(NewFlow),
+    /// Make a workflow from a plan file (.toml, .yaml, .json)
+    Apply(Apply),
+    /// Make a workflow from a template
+    From(FromTemplate),
+    /// A workflow with its tasks
+    Show {
+        /// The workflow
+        id: String,
+        /// At most so many tasks
+        #[arg(long, default_value_t = 50)]
+        limit: usize,
+    },
+    /// Workflows, newest first
+    #[command(alias = "ls")]
+    List {
+        /// Those that are over, too
+        #[arg(long)]
+        all: bool,
+        /// Only with this status
+        #[arg(long)]
+        status: Option<String>,
+        /// At most so many rows
+        #[arg(long, default_value_t = 20)]
+        limit: usize,
+        #[command(flatten)]
+        reach: Reach,
+    },
+    /// Offer its tasks
+    Start(One),
+    /// Offer nothing new; what is held goes on
+    Pause(One),
+    /// Offer its tasks again
+    Resume(One),
+    /// Give it up: holds are revoked, open tasks cancelled
+    Abandon(One),
+    /// Add a task
+    Add {
+        /// The workflow
+        workflow: String,
+        /// The task's name
+        name: String,
+        #[command(flatten)]
+        task: TaskFields,
+    },
+    /// Replace what is still open by a new plan file
+    Replan {
+        /// The workflow
+        workflow: String,
+        /// The plan
+        file: PathBuf,
+    },
+    /// Try a failed task again
+    Retry {
+        /// The task
+        task: String,
+        /// Why
+        #[arg(short, long, default_value = "")]
+        message: String,
+    },
+    /// Do without a task
+    Skip {
+        /// The task
+        task: String,
+        /// Why
+        #[arg(short, long, default_value = "")]
+        message: String,
+    },
+    /// Templates
+    #[command(subcommand)]
+    Template(TemplateCommand),
+}
+
+/// Make a workflow from words.
+#[derive(Args, Debug)]
+pub(crate) struct NewFlow {
+    /// What it is about
+    pub(crate) title: String,
+    /// A task; without any, the title is the only one
+    #[arg(long = "task", value_name = "NAME")]
+    pub(crate) tasks: Vec<String>,
+    /// At most so many tasks held at once
+    #[arg(long, value_name = "N")]
+    pub(crate) max_parallel: Option<u32>,
+    /// Attempts may cost at most so much together
+    #[arg(long)]
+    pub(crate) budget: Option<f64>,
+    /// Do not start it yet; without tasks, leave it to be planned
+    #[arg(long)]
+    pub(crate) hold: bool,
+    #[command(flatten)]
+    pub(crate) task: TaskFields,
+}
+
+/// What a task can be given.
+#[derive(Args, Debug)]
+pub(crate) struct TaskFields {
+    /// What is to be done
+    #[arg(short = 'd', long)]
+    pub(crate) brief: Option<String>,
+    /// 0 (most urgent) to 4
+    #[arg(short, long)]
+    pub(crate) priority: Option<u8>,
+    /// A label
+    #[arg(short, long = "label", value_name = "LABEL")]
+    pub(crate) labels: Vec<String>,
+    /// A task that must be done first, by name or id
+    #[arg(long, value_name = "TASK")]
+    pub(crate) needs: Vec<String>,
+    /// A capability its holder must have
+    #[arg(long, value_name = "TAG")]
+    pub(crate) requires: Vec<String>,
+    /// How often it is tried
+    #[arg(long, value_name = "N")]
+    pub(crate) max_attempts: Option<u32>,
+}
+
+/// Make a workflow from a plan file.
+#[derive(Args, Debug)]
+pub(crate) struct Apply {
+    /// The plan
+    pub(crate) file: PathBuf,
+    /// Do not start it yet
+    #[arg(long)]
+    pub(crate) hold: bool,
+}
+
+/// Make a workflow from a template.
+#[derive(Args, Debug)]
+pub(crate) struct FromTemplate {
+    /// name, or name@version
+    pub(crate) template: String,
+    /// A variable's value
+    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = pair)]
+    pub(crate) values: Vec<(String, String)>,
+    /// Do not start it yet
+    #[arg(long)]
+    pub(crate) hold: bool,
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    text.split_once('=')
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .ok_or_else(|| format!("`{text}` has no `=`; write name=value"))
+}
+
+/// One workflow, and why.
+#[derive(Args, Debug)]
+pub(crate) struct One {
+    /// The workflow
+    pub(crate) id: String,
+    /// Why
+    #[arg(short, long)]
+    pub(crate) message: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TemplateCommand {
+    /// Keep a template file; a changed one is a new version
+    Put {
+        /// The template (.toml, .yaml, .json)
+        file: PathBuf,
+    },
+    /// Every template
+    #[command(alias = "ls")]
+    List,
+}

@@ -1,0 +1,143 @@
+//! What can be typed.
+
+mod agent;
+mod flow;
+mod work;
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+pub(crate) use self::{
+    agent::{AgentCommand, Inbox, Register, Send},
+    flow::{Apply, FlowCommand, FromTemplate, NewFlow, One, TaskFields, TemplateCommand},
+    work::{Claim, Finish, List, Log, Ready, Save, Show, Status},
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  toft init                                   set up this repository
+  toft flow new \"Pin the orders schema\"       write work down and start it
+  toft claim                                  take the best ready task under a lease
+  toft save -m \"schema drafted\"               checkpoint, and renew the lease
+  toft finish -m \"pinned\" --evidence 9d3f2c1  done, with the commit that shows it
+
+Exit codes: 0 ok, 1 failed, 2 usage, 3 not found or ambiguous, 4 not allowed, 5 conflict,
+6 nothing to do, 7 busy or timed out: retry, 8 needs doctor.";
+
+/// State and coordination for fleets of coding agents.
+///
+/// Every worktree of a repository shares one store. An agent claims a task under a lease, saves checkpoints,
+/// and finishes it with evidence; if it dies, the task is free again.
+#[derive(Debug, Parser)]
+#[command(name = "toft", version, after_help = EXAMPLES, propagate_version = false, disable_help_subcommand = true)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Flags every command takes.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Global")]
+pub(crate) struct Global {
+    /// Run as if started in DIR
+    #[arg(short = 'C', value_name = "DIR", global = true)]
+    pub(crate) dir: Option<PathBuf>,
+    /// The store: repo, worktree, global, or a path
+    #[arg(long, value_name = "STORE", global = true)]
+    pub(crate) store: Option<String>,
+    /// Who asks
+    #[arg(long = "as", value_name = "AGENT", global = true)]
+    pub(crate) agent: Option<String>,
+    /// JSON on stdout; with FIELDS, only those of each row
+    #[arg(long, value_name = "FIELDS", num_args = 0..=1, require_equals = true, default_missing_value = "", global = true)]
+    pub(crate) json: Option<String>,
+    /// Print ids only
+    #[arg(short, long, global = true)]
+    pub(crate) quiet: bool,
+    /// Colours in text
+    #[arg(long, value_name = "WHEN", default_value = "auto", global = true)]
+    pub(crate) color: Color,
+    /// Operation id: running the same one again changes nothing
+    #[arg(long, value_name = "ID", global = true, hide = true)]
+    pub(crate) op: Option<String>,
+}
+
+/// When to colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Color {
+    /// On a terminal.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// Which rows a command reads.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct Reach {
+    /// Only this worktree
+    #[arg(long, conflicts_with = "all_repos")]
+    pub(crate) here: bool,
+    /// Every repository of every registered store
+    #[arg(long)]
+    pub(crate) all_repos: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Set up here: make the store
+    Init {
+        /// For a directory without version control
+        #[arg(long)]
+        no_vcs: bool,
+        /// Never ask (toft init asks nothing yet; scripts may say so)
+        #[arg(long, hide = true)]
+        no_input: bool,
+    },
+    /// Which store, repository, worktree and agent, and why
+    Where,
+    /// Prove that everything is really on
+    Doctor,
+    /// What can start now
+    #[command(alias = "todo")]
+    Ready(Ready),
+    /// Take a task under a lease
+    #[command(aliases = ["take", "next", "start"])]
+    Claim(Claim),
+    /// Checkpoint, and renew the lease
+    #[command(aliases = ["checkpoint", "heartbeat", "renew"])]
+    Save(Save),
+    /// End a hold: done, failed, release, handoff, waiting
+    #[command(aliases = ["done", "close", "complete"])]
+    Finish(Finish),
+    /// Anything, by any unique prefix
+    #[command(aliases = ["get", "view"])]
+    Show(Show),
+    /// Query tasks
+    #[command(alias = "ls")]
+    List(List),
+    /// Who is on what, and what needs you
+    #[command(alias = "st")]
+    Status(Status),
+    /// What happened
+    #[command(aliases = ["events", "history"])]
+    Log(Log),
+    /// Workflows and templates
+    #[command(subcommand, aliases = ["workflow", "flows"])]
+    Flow(FlowCommand),
+    /// Make a workflow of one task (as flow new)
+    #[command(hide = true, alias = "create")]
+    New(NewFlow),
+    /// Agents and their messages
+    #[command(subcommand, alias = "agents")]
+    Agent(AgentCommand),
+    /// Write a verified copy of the store
+    Backup {
+        /// Where to; must not exist
+        file: PathBuf,
+    },
+}

@@ -1,0 +1,201 @@
+//! The daily verbs.
+
+use std::time::Duration;
+
+use clap::Args;
+use toft::{lease::Fence, time::parse_duration};
+
+use super::Reach;
+
+/// What can start now.
+#[derive(Args, Debug)]
+pub(crate) struct Ready {
+    /// Only with this label
+    #[arg(short, long = "label", value_name = "LABEL")]
+    pub(crate) labels: Vec<String>,
+    /// Also say why open tasks cannot start
+    #[arg(long)]
+    pub(crate) explain: bool,
+    /// At most so many rows
+    #[arg(long, default_value_t = 20)]
+    pub(crate) limit: usize,
+    #[command(flatten)]
+    pub(crate) reach: Reach,
+}
+
+/// Take a task.
+#[derive(Args, Debug)]
+pub(crate) struct Claim {
+    /// A task or workflow; the best ready task when left out
+    pub(crate) id: Option<String>,
+    /// Only with this label
+    #[arg(short, long = "label", value_name = "LABEL")]
+    pub(crate) labels: Vec<String>,
+    /// Take up to N tasks at once
+    #[arg(long, value_name = "N")]
+    pub(crate) count: Option<usize>,
+    /// How long the lease lasts unless renewed
+    #[arg(long, value_name = "DUR", value_parser = parse_duration)]
+    pub(crate) ttl: Option<Duration>,
+    /// How long a living but silent process keeps it
+    #[arg(long, value_name = "DUR", value_parser = parse_duration)]
+    pub(crate) cap: Option<Duration>,
+    /// The lease follows this process: freed when it dies
+    #[arg(long, value_name = "PID", env = "TOFT_PID")]
+    pub(crate) pid: Option<u32>,
+    /// Wait for something to become ready
+    #[arg(long, value_name = "DUR", num_args = 0..=1, require_equals = true, default_missing_value = "30s", value_parser = parse_duration)]
+    pub(crate) wait: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) reach: Reach,
+}
+
+/// Checkpoint, and renew.
+#[derive(Args, Debug)]
+pub(crate) struct Save {
+    /// The task; what I hold when left out
+    pub(crate) id: Option<String>,
+    /// What a successor must know; without it the lease is only renewed
+    #[arg(short, long)]
+    pub(crate) message: Option<String>,
+    /// plan, replan, progress, decision, error, recovery, handoff, complete
+    #[arg(long, default_value = "progress")]
+    pub(crate) kind: String,
+    /// Anything structured, as JSON
+    #[arg(long, value_name = "JSON")]
+    pub(crate) detail: Option<String>,
+    /// A file it speaks of
+    #[arg(long = "file", value_name = "PATH")]
+    pub(crate) files: Vec<String>,
+    /// The commit it speaks of
+    #[arg(long)]
+    pub(crate) commit: Option<String>,
+    /// Only if this is still the newest checkpoint
+    #[arg(long, value_name = "CHECKPOINT")]
+    pub(crate) parent: Option<String>,
+    /// Keep a value under this key; the same again changes nothing
+    #[arg(long, requires = "value")]
+    pub(crate) key: Option<String>,
+    /// The value: JSON, or plain text
+    #[arg(long, requires = "key")]
+    pub(crate) value: Option<String>,
+    /// How long the lease lasts from now on
+    #[arg(long, value_name = "DUR", value_parser = parse_duration)]
+    pub(crate) ttl: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) hold: Hold,
+}
+
+/// Which hold a write is made under.
+#[derive(Args, Debug)]
+pub(crate) struct Hold {
+    /// The fence the claim printed; my own hold when left out
+    #[arg(long, value_name = "FENCE", env = "TOFT_FENCE")]
+    pub(crate) fence: Option<Fence>,
+}
+
+/// End a hold.
+#[derive(Args, Debug)]
+pub(crate) struct Finish {
+    /// [ID] [done|failed|release|handoff|waiting]
+    #[arg(value_name = "ID|OUTCOME", num_args = 0..=2)]
+    pub(crate) words: Vec<String>,
+    /// In words
+    #[arg(short, long, default_value = "")]
+    pub(crate) message: String,
+    /// The commit that shows it
+    #[arg(long, value_name = "COMMIT")]
+    pub(crate) evidence: Option<String>,
+    /// A diff or other artefact that shows it
+    #[arg(long, value_name = "NAME", conflicts_with = "evidence")]
+    pub(crate) artifact: Option<String>,
+    /// Why nothing had to change
+    #[arg(long, value_name = "REASON", conflicts_with_all = ["evidence", "artifact"])]
+    pub(crate) no_change: Option<String>,
+    /// What it cost
+    #[arg(long)]
+    pub(crate) cost: Option<f64>,
+    /// Waiting: until this much time has passed
+    #[arg(long = "for", value_name = "DUR", value_parser = parse_duration)]
+    pub(crate) for_time: Option<Duration>,
+    /// Waiting: until this task is done
+    #[arg(long, value_name = "TASK", conflicts_with = "for_time")]
+    pub(crate) on: Option<String>,
+    /// Waiting: until this command succeeds, as reported by agent answer
+    #[arg(long, value_name = "COMMAND", conflicts_with_all = ["for_time", "on"])]
+    pub(crate) command: Option<String>,
+    #[command(flatten)]
+    pub(crate) hold: Hold,
+}
+
+/// One thing, whole.
+#[derive(Args, Debug)]
+pub(crate) struct Show {
+    /// A task, workflow or agent; @ is what I hold
+    #[arg(default_value = "@")]
+    pub(crate) id: String,
+    /// Say why a task cannot start
+    #[arg(long)]
+    pub(crate) why: bool,
+    /// Only the value under this key
+    #[arg(long, value_name = "KEY")]
+    pub(crate) state: Option<String>,
+    /// At most so many checkpoints, events or tasks
+    #[arg(long, default_value_t = 10)]
+    pub(crate) limit: usize,
+}
+
+/// Tasks.
+#[derive(Args, Debug)]
+pub(crate) struct List {
+    /// Of this workflow
+    pub(crate) workflow: Option<String>,
+    /// Those that are over, too
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Only with this status
+    #[arg(long)]
+    pub(crate) status: Option<String>,
+    /// Only with this label
+    #[arg(short, long = "label", value_name = "LABEL")]
+    pub(crate) labels: Vec<String>,
+    /// Only with this text in name or brief
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) search: Option<String>,
+    /// At most so many rows
+    #[arg(long, default_value_t = 20)]
+    pub(crate) limit: usize,
+    #[command(flatten)]
+    pub(crate) reach: Reach,
+}
+
+/// An overview.
+#[derive(Args, Debug)]
+pub(crate) struct Status {
+    /// At most so many rows of each kind
+    #[arg(long, default_value_t = 20)]
+    pub(crate) limit: usize,
+    #[command(flatten)]
+    pub(crate) reach: Reach,
+}
+
+/// History.
+#[derive(Args, Debug)]
+pub(crate) struct Log {
+    /// About this task, workflow or agent
+    pub(crate) id: Option<String>,
+    /// After this event
+    #[arg(long, value_name = "SEQ")]
+    pub(crate) after: Option<u64>,
+    /// Go on printing what happens
+    #[arg(short, long, conflicts_with = "id")]
+    pub(crate) follow: bool,
+    /// With --follow: stop when nothing happened for this long
+    #[arg(long, value_name = "DUR", value_parser = parse_duration, requires = "follow")]
+    pub(crate) timeout: Option<Duration>,
+    /// At most so many
+    #[arg(long, default_value_t = 20)]
+    pub(crate) limit: usize,
+    #[command(flatten)]
+    pub(crate) reach: Reach,
+}

@@ -1,0 +1,83 @@
+//! Agents and their messages.
+
+use toft::{
+    agent::{AgentState, Role},
+    id::MessageId,
+    message::MessageKind,
+    verbs::{agent, answer, inbox, send},
+};
+
+use super::{App, Done, word};
+use crate::{
+    args::{AgentCommand, Inbox, Register, Send},
+    render,
+};
+
+pub(super) fn run(app: &App<'_>, command: &AgentCommand) -> Done {
+    match command {
+        AgentCommand::Register(args) => register(app, args),
+        AgentCommand::List => app.show(&render::AgentList(app.perform(&app.open()?, agent::List)?)),
+        AgentCommand::Send(args) => send(app, args),
+        AgentCommand::Inbox(args) => inbox(app, args),
+        AgentCommand::Pause { agent } => tell(app, agent.as_ref(), AgentState::Draining),
+        AgentCommand::Resume { agent } => tell(app, agent.as_ref(), AgentState::Active),
+        AgentCommand::Answer { id, text } => {
+            let request = answer::Request { id: id.clone(), answer: text.clone() };
+            app.show(&render::Answered(app.perform(&app.open()?, request)?))
+        }
+    }
+}
+
+fn register(app: &App<'_>, args: &Register) -> Done {
+    let role = match &args.role {
+        Some(text) => Some(word::<Role>("role", text)?),
+        None => None,
+    };
+    let request = agent::Register {
+        name: args.name.clone(),
+        role,
+        capabilities: args.capabilities.clone(),
+        runtime: args.runtime.clone(),
+    };
+    app.show(&render::AgentView(app.perform(&app.open()?, request)?))
+}
+
+fn tell(app: &App<'_>, agent: Option<&String>, state: AgentState) -> Done {
+    let request = agent::Tell { agent: agent.cloned(), state };
+    app.show(&render::AgentView(app.perform(&app.open()?, request)?))
+}
+
+fn send(app: &App<'_>, args: &Send) -> Done {
+    let request = send::Request {
+        to: args.to.clone(),
+        body: args.text.clone(),
+        kind: word::<MessageKind>("kind", &args.kind)?,
+        priority: args.priority,
+        reply_to: args.reply_to.as_deref().map(MessageId::known),
+        task: args.task.clone(),
+        fence: args.hold.fence.clone(),
+        needs_ack: args.needs_ack,
+        expires: args.expires,
+    };
+    app.show(&render::Sent(app.perform(&app.open()?, request)?))
+}
+
+fn inbox(app: &App<'_>, args: &Inbox) -> Done {
+    let toft = app.open()?;
+    let request = inbox::Request {
+        human: args.human,
+        all: args.all,
+        peek: args.peek,
+        ack: args.ack.as_deref().map(MessageId::known),
+        limit: args.limit,
+    };
+    let letters = match args.wait {
+        Some(patience) => {
+            let peek = || inbox::Request { peek: true, ..request.clone() };
+            let arrived = toft.wait_for(patience, || Ok((!toft.perform(peek())?.letters.is_empty()).then_some(())))?;
+            if arrived.is_some() { app.perform(&toft, request)?.letters } else { Vec::new() }
+        }
+        None => app.perform(&toft, request)?.letters,
+    };
+    app.show(&render::Inbox(letters))
+}

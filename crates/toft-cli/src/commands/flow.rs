@@ -1,0 +1,116 @@
+//! Workflows and templates.
+
+use toft::{
+    flow::{Plan, PlanTask, Source, WorkflowStatus},
+    plan_file::{load_plan, load_template},
+    verbs::{flow, replan, template},
+};
+
+use super::{App, Done, word};
+use crate::{
+    args::{Apply, FlowCommand, FromTemplate, NewFlow, TemplateCommand},
+    render::{FlowList, FlowMade, FlowMoved, FlowShown, Replanned, TaskDecided, TemplateKept, TemplateList},
+};
+
+pub(super) fn run(app: &App<'_>, command: &FlowCommand) -> Done {
+    match command {
+        FlowCommand::New(args) => new(app, args),
+        FlowCommand::Apply(args) => apply(app, args),
+        FlowCommand::From(args) => from(app, args),
+        FlowCommand::Show { id, limit } => {
+            let shown = app.perform(&app.open()?, flow::Show { id: id.clone(), limit: *limit })?;
+            app.show(&FlowShown(shown))
+        }
+        FlowCommand::List { all, status, limit, reach } => {
+            let status = match status {
+                Some(text) => Some(word::<WorkflowStatus>("status", text)?),
+                None => None,
+            };
+            let mut rows = Vec::new();
+            for (toft, scope) in app.reach(*reach)? {
+                rows.extend(app.perform(&toft, flow::List { scope, all: *all, status, limit: limit + 1 })?);
+            }
+            let more = rows.len() > *limit;
+            rows.truncate(*limit);
+            app.show(&FlowList { rows, more })
+        }
+        FlowCommand::Start(one) => step(app, one, flow::Step::Start),
+        FlowCommand::Pause(one) => step(app, one, flow::Step::Pause),
+        FlowCommand::Resume(one) => step(app, one, flow::Step::Resume),
+        FlowCommand::Abandon(one) => step(app, one, flow::Step::Abandon),
+        FlowCommand::Add { workflow, name, task } => {
+            let tasks = vec![planned(name, task)];
+            let outcome = app.perform(&app.open()?, replan::Add { workflow: workflow.clone(), tasks })?;
+            app.show(&Replanned(outcome))
+        }
+        FlowCommand::Replan { workflow, file } => {
+            let tasks = load_plan(file)?.tasks;
+            let outcome = app.perform(&app.open()?, replan::Request { workflow: workflow.clone(), tasks })?;
+            app.show(&Replanned(outcome))
+        }
+        FlowCommand::Retry { task, message } => decide(app, task, true, message),
+        FlowCommand::Skip { task, message } => decide(app, task, false, message),
+        FlowCommand::Template(TemplateCommand::Put { file }) => {
+            let template = app.perform(&app.open()?, load_template(file)?)?;
+            app.show(&TemplateKept(template))
+        }
+        FlowCommand::Template(TemplateCommand::List) => {
+            app.show(&TemplateList(app.perform(&app.open()?, template::List)?))
+        }
+    }
+}
+
+pub(super) fn new(app: &App<'_>, args: &NewFlow) -> Done {
+    let names: Vec<&String> = match (args.tasks.is_empty(), args.hold) {
+        (true, true) => Vec::new(),
+        (true, false) => vec![&args.title],
+        (false, _) => args.tasks.iter().collect(),
+    };
+    let plan = Plan {
+        title: args.title.clone(),
+        priority: args.task.priority,
+        max_parallel: args.max_parallel,
+        budget: args.budget,
+        tasks: names.into_iter().map(|name| planned(name, &args.task)).collect(),
+        summary: None,
+    };
+    let source = Source::Prompt { text: args.title.clone() };
+    let made = app.perform(&app.open()?, flow::New { plan, source, hold: args.hold })?;
+    app.show(&FlowMade(made))
+}
+
+fn planned(name: &str, fields: &crate::args::TaskFields) -> PlanTask {
+    PlanTask {
+        name: name.to_owned(),
+        brief: fields.brief.clone().unwrap_or_default(),
+        needs: fields.needs.clone(),
+        priority: fields.priority,
+        labels: fields.labels.clone(),
+        requires: fields.requires.clone(),
+        max_attempts: fields.max_attempts,
+        ..PlanTask::default()
+    }
+}
+
+fn apply(app: &App<'_>, args: &Apply) -> Done {
+    let plan = load_plan(&args.file)?;
+    let source = Source::Plan { file: args.file.display().to_string() };
+    let made = app.perform(&app.open()?, flow::New { plan, source, hold: args.hold })?;
+    app.show(&FlowMade(made))
+}
+
+fn from(app: &App<'_>, args: &FromTemplate) -> Done {
+    let values = args.values.iter().cloned().collect();
+    let request = flow::From { template: args.template.clone(), values, hold: args.hold };
+    app.show(&FlowMade(app.perform(&app.open()?, request)?))
+}
+
+fn step(app: &App<'_>, one: &crate::args::One, to: flow::Step) -> Done {
+    let request = flow::Move { id: one.id.clone(), to, reason: one.message.clone() };
+    app.show(&FlowMoved(app.perform(&app.open()?, request)?))
+}
+
+fn decide(app: &App<'_>, task: &str, retry: bool, message: &str) -> Done {
+    let request = replan::Decide { task: task.to_owned(), retry, reason: message.to_owned() };
+    app.show(&TaskDecided(app.perform(&app.open()?, request)?))
+}

@@ -1,0 +1,100 @@
+//! Commands: arguments become requests, requests are performed, outcomes become views.
+
+mod agent;
+mod flow;
+mod place;
+mod work;
+
+use std::process::ExitCode;
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use toft::{Config, Store, Toft, id::OpId, repository::Scope, verbs::Verb};
+
+use crate::{
+    args::{Cli, Command, Global, Reach},
+    exit::Failure,
+    render::{Output, View},
+};
+
+/// What a command gives back: it printed, or says why not.
+type Done = Result<ExitCode, Failure>;
+
+pub(crate) fn run(cli: &Cli, output: &Output) -> Done {
+    let app = App { global: &cli.global, output };
+    match &cli.command {
+        Command::Init { no_vcs, no_input: _ } => place::init(&app, *no_vcs),
+        Command::Where => place::locate(&app),
+        Command::Doctor => place::doctor(&app),
+        Command::Backup { file } => place::backup(&app, file),
+        Command::Ready(args) => work::ready(&app, args),
+        Command::Claim(args) => work::claim(&app, args),
+        Command::Save(args) => work::save(&app, args),
+        Command::Finish(args) => work::finish(&app, args),
+        Command::Show(args) => work::show(&app, args),
+        Command::List(args) => work::list(&app, args),
+        Command::Status(args) => work::status(&app, args),
+        Command::Log(args) => work::log(&app, args),
+        Command::Flow(command) => flow::run(&app, command),
+        Command::New(args) => flow::new(&app, args),
+        Command::Agent(command) => agent::run(&app, command),
+    }
+}
+
+/// Global flags, and where to print.
+struct App<'a> {
+    global: &'a Global,
+    output: &'a Output,
+}
+
+impl App<'_> {
+    fn config(&self) -> Result<Config, Failure> {
+        let store = match self.global.store.as_deref().filter(|text| !text.is_empty()) {
+            Some(text) => Some(Store::parse(text)?),
+            None => None,
+        };
+        Ok(Config { store, dir: self.global.dir.clone(), agent: self.global.agent.clone(), ..Config::default() })
+    }
+
+    fn open(&self) -> Result<Toft, Failure> {
+        Ok(Toft::with(self.config()?)?)
+    }
+
+    /// The stores and scopes a reading command looks into.
+    fn reach(&self, reach: Reach) -> Result<Vec<(Toft, Scope)>, Failure> {
+        if !reach.all_repos {
+            let toft = self.open()?;
+            let scope = if reach.here { toft.here() } else { toft.scope() };
+            return Ok(vec![(toft, scope)]);
+        }
+        let mut tofts = Vec::new();
+        for path in toft::registered_stores()? {
+            let config = Config { store: Some(Store::Path(path)), ..self.config()? };
+            tofts.push((Toft::with(config)?, Scope::default()));
+        }
+        Ok(tofts)
+    }
+
+    fn op(&self) -> Option<OpId> {
+        self.global.op.as_deref().map(OpId::known)
+    }
+
+    /// Performs a verb as whoever asks, once for each operation id.
+    fn perform<V: Verb>(&self, toft: &Toft, verb: V) -> Result<V::Outcome, Failure> {
+        Ok(toft.perform_as(&toft.located().agent, self.op(), verb)?)
+    }
+
+    fn show(&self, view: &dyn View) -> Done {
+        self.output.show(view);
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Reads a word as one of an enum's, naming the field when it is none of them.
+fn word<T: DeserializeOwned>(field: &str, text: &str) -> Result<T, Failure> {
+    serde_json::from_value(Value::String(text.to_owned())).map_err(|error| {
+        let known = error.to_string();
+        let known = known.split_once("expected ").map_or(known.as_str(), |(_, words)| words).to_owned();
+        Failure::invalid(format!("{field}: `{text}` is not known"), &format!("use {known}"))
+    })
+}

@@ -1,0 +1,32 @@
+//! init, where, doctor, backup.
+
+use std::path::Path;
+
+use toft::doctor::{Health, examine};
+
+use super::{App, Done};
+use crate::{
+    exit::Failure,
+    render::{BackedUp, Examined, Initialised, Place},
+};
+
+pub(super) fn init(app: &App<'_>, no_vcs: bool) -> Done {
+    let (located, new) = toft::init(&app.config()?, no_vcs)?;
+    app.show(&Initialised { located, new })
+}
+
+pub(super) fn locate(app: &App<'_>) -> Done {
+    app.show(&Place(toft::locate(&app.config()?)?))
+}
+
+pub(super) fn doctor(app: &App<'_>) -> Done {
+    let checks = examine(&app.open()?);
+    let failed = checks.iter().filter(|check| check.health == Health::Fail).count();
+    let shown = app.show(&Examined(checks));
+    if failed > 0 { Err(Failure::unhealthy(failed)) } else { shown }
+}
+
+pub(super) fn backup(app: &App<'_>, file: &Path) -> Done {
+    app.open()?.backup(file)?;
+    app.show(&BackedUp(file.to_owned()))
+}

@@ -1,0 +1,234 @@
+//! The daily verbs.
+
+use serde_json::Value;
+use toft::{
+    checkpoint::CheckpointKind,
+    flow::{Evidence, TaskStatus},
+    id::CheckpointId,
+    ready::rank,
+    repository::Scope,
+    verbs::{
+        claim,
+        finish::{self, How, WaitFor},
+        list, log, ready, save, show, status,
+    },
+};
+
+use super::{App, Done, word};
+use crate::{
+    args,
+    exit::Failure,
+    render::{
+        AgentList, Claims, EventLine, Finished, FlowShown, History, Ready, Saved, Shown, StateValue, StatusView, TaskList,
+    },
+};
+
+pub(super) fn ready(app: &App<'_>, args: &args::Ready) -> Done {
+    let mut all = ready::Outcome { ready: Vec::new(), more: false, not_ready: Vec::new() };
+    for (toft, scope) in app.reach(args.reach)? {
+        let request =
+            ready::Request { scope, labels: args.labels.clone(), limit: args.limit, explain: args.explain };
+        let outcome = app.perform(&toft, request)?;
+        all.more |= outcome.more;
+        all.ready.extend(outcome.ready);
+        all.not_ready.extend(outcome.not_ready);
+    }
+    if args.reach.all_repos {
+        all.ready.sort_by_cached_key(rank);
+        all.more |= all.ready.len() > args.limit;
+        all.ready.truncate(args.limit);
+    }
+    app.show(&Ready(all))
+}
+
+pub(super) fn claim(app: &App<'_>, args: &args::Claim) -> Done {
+    let toft = app.open()?;
+    let holder = match args.pid {
+        Some(pid) => Some(toft.machine().holder(pid).ok_or_else(|| {
+            Failure::invalid(format!("--pid: no process {pid} runs here"), "name the process that does the work")
+        })?),
+        None => None,
+    };
+    let scope = match (args.reach.here, args.reach.all_repos) {
+        (true, _) => toft.here(),
+        (_, true) => Scope::default(),
+        _ => toft.scope(),
+    };
+    let request = claim::Request {
+        id: args.id.clone(),
+        count: args.count.unwrap_or(1),
+        labels: args.labels.clone(),
+        scope,
+        ttl: args.ttl,
+        cap: args.cap,
+        holder,
+    };
+    let outcome = match args.wait {
+        Some(patience) => toft.claim_waiting(&toft.located().agent, &request, patience)?,
+        None => app.perform(&toft, request)?,
+    };
+    app.show(&Claims { outcome, many: args.count.is_some() })
+}
+
+pub(super) fn save(app: &App<'_>, args: &args::Save) -> Done {
+    let toft = app.open()?;
+    let kind: CheckpointKind = word("kind", &args.kind)?;
+    let detail = match &args.detail {
+        Some(text) => {
+            let value = serde_json::from_str(text).map_err(|error| {
+                Failure::invalid(format!("--detail is not JSON: {error}"), "quote it, as in --detail '{\"step\":2}'")
+            })?;
+            Some(toft.detail(value)?)
+        }
+        None => None,
+    };
+    let state = args.key.clone().zip(args.value.as_deref().map(value));
+    let request = save::Request {
+        id: args.id.clone(),
+        fence: args.hold.fence.clone(),
+        message: args.message.clone(),
+        kind,
+        detail,
+        files: args.files.clone(),
+        commit: args.commit.clone(),
+        parent: args.parent.as_deref().map(CheckpointId::known),
+        state,
+        ttl: args.ttl,
+    };
+    app.show(&Saved(app.perform(&toft, request)?))
+}
+
+/// JSON, or else the text itself.
+fn value(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
+}
+
+pub(super) fn finish(app: &App<'_>, args: &args::Finish) -> Done {
+    let (id, outcome) = match args.words.as_slice() {
+        [] => (None, "done"),
+        [word] if is_outcome(word) => (None, word.as_str()),
+        [id] => (Some(id.clone()), "done"),
+        [id, word] if is_outcome(word) => (Some(id.clone()), word.as_str()),
+        [word, id] if is_outcome(word) => (Some(id.clone()), word.as_str()),
+        [_, other, ..] => {
+            return Err(Failure::invalid(
+                format!("`{other}` is not an outcome"),
+                "use done, failed, release, handoff or waiting",
+            ));
+        }
+    };
+    let how = match outcome {
+        "failed" => How::Failed,
+        "release" => How::Release,
+        "handoff" => How::Handoff,
+        "waiting" => How::Waiting(wait_for(args)),
+        _ => How::Done(evidence(args)),
+    };
+    let toft = app.open()?;
+    let request =
+        finish::Request { id, fence: args.hold.fence.clone(), how, message: args.message.clone(), cost: args.cost };
+    app.show(&Finished(app.perform(&toft, request)?))
+}
+
+fn is_outcome(word: &str) -> bool {
+    matches!(word, "done" | "failed" | "release" | "handoff" | "waiting")
+}
+
+fn wait_for(args: &args::Finish) -> WaitFor {
+    match (args.for_time, &args.on, &args.command) {
+        (Some(span), ..) => WaitFor::Timer(span),
+        (_, Some(task), _) => WaitFor::Task(task.clone()),
+        (_, _, Some(command)) => WaitFor::Command(command.clone()),
+        _ => WaitFor::Human,
+    }
+}
+
+fn evidence(args: &args::Finish) -> Evidence {
+    match (&args.evidence, &args.artifact, &args.no_change) {
+        (_, Some(name), _) => Evidence::Artifact(name.clone()),
+        (_, _, Some(reason)) => Evidence::NoChange(reason.clone()),
+        (commit, ..) => Evidence::Commit(commit.clone().unwrap_or_default()),
+    }
+}
+
+pub(super) fn show(app: &App<'_>, args: &args::Show) -> Done {
+    let toft = app.open()?;
+    let request =
+        show::Request { id: args.id.clone(), why: args.why, state: args.state.clone(), limit: args.limit };
+    match app.perform(&toft, request)? {
+        show::Outcome::Task(mut shown) => {
+            for checkpoint in &mut shown.checkpoints {
+                if let Some(detail) = &checkpoint.detail {
+                    checkpoint.detail = Some(toft::checkpoint::Detail::Inline(toft.load_detail(detail)?));
+                }
+            }
+            app.show(&Shown(shown))
+        }
+        show::Outcome::Workflow(shown) => app.show(&FlowShown(*shown)),
+        show::Outcome::Agent(shown) => {
+            let silent_s = 0;
+            let listed = toft::verbs::agent::Listed { agent: shown.agent, holds: shown.holds, silent_s };
+            app.show(&AgentList(vec![listed]))
+        }
+        show::Outcome::State { task, key, value } => {
+            let outcome = serde_json::json!({ "task": task, "key": key, "value": value });
+            app.show(&StateValue { outcome, value })
+        }
+    }
+}
+
+pub(super) fn list(app: &App<'_>, args: &args::List) -> Done {
+    let status = match &args.status {
+        Some(text) => Some(word::<TaskStatus>("status", text)?),
+        None => None,
+    };
+    let (mut tasks, mut more) = (Vec::new(), false);
+    for (toft, scope) in app.reach(args.reach)? {
+        let request = list::Request {
+            scope,
+            workflow: args.workflow.clone(),
+            status,
+            all: args.all,
+            labels: args.labels.clone(),
+            search: args.search.clone(),
+            limit: args.limit,
+        };
+        let outcome = app.perform(&toft, request)?;
+        more |= outcome.more;
+        tasks.extend(outcome.tasks);
+    }
+    app.show(&TaskList { tasks, more })
+}
+
+pub(super) fn status(app: &App<'_>, args: &args::Status) -> Done {
+    let mut outcomes = Vec::new();
+    for (toft, scope) in app.reach(args.reach)? {
+        outcomes.push(app.perform(&toft, status::Request { scope, limit: args.limit })?);
+    }
+    app.show(&StatusView { outcomes })
+}
+
+pub(super) fn log(app: &App<'_>, args: &args::Log) -> Done {
+    let mut events = Vec::new();
+    for (toft, scope) in app.reach(args.reach)? {
+        let request =
+            log::Request { id: args.id.clone(), scope: scope.clone(), after: args.after, limit: args.limit };
+        let found = app.perform(&toft, request)?;
+        if !args.follow {
+            events.extend(found);
+            continue;
+        }
+        let cursor = found.last().map_or(args.after.unwrap_or(0), |event| event.seq);
+        for event in found {
+            app.show(&EventLine(event))?;
+        }
+        let mut stream = toft.events(cursor).scope(scope);
+        if let Some(patience) = args.timeout {
+            stream = stream.patience(patience);
+        }
+        for event in stream {
+            app.show(&EventLine(event?))?;
+        }
+    }
+    if args.follow { Ok(std::process::ExitCode::SUCCESS) } else { app.show(&History(events)) }
+}

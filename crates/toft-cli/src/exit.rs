@@ -1,0 +1,166 @@
+//! Every way to fail: its code, its exit status, and the next step. Never a complete destructive command.
+
+use std::process::ExitCode;
+
+use serde_json::{Value, json};
+use toft::{Error, refusal::Refusal, store::StoreError, time::Timestamp};
+
+/// Why a command did not do what was asked.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    status: u8,
+    pub(crate) code: &'static str,
+    pub(crate) message: String,
+    pub(crate) help: Option<String>,
+    pub(crate) retryable: bool,
+    pub(crate) facts: Value,
+}
+
+const FAILED: u8 = 1;
+const USAGE: u8 = 2;
+const NOT_FOUND: u8 = 3;
+const NOT_ALLOWED: u8 = 4;
+const CONFLICT: u8 = 5;
+const NOTHING: u8 = 6;
+const RETRY: u8 = 7;
+const DOCTOR: u8 = 8;
+
+impl Failure {
+    fn new(status: u8, code: &'static str, message: impl Into<String>, help: &str) -> Self {
+        let help = (!help.is_empty()).then(|| help.to_owned());
+        Self { status, code, message: message.into(), help, retryable: status == RETRY, facts: Value::Null }
+    }
+
+    /// A value that cannot be.
+    pub(crate) fn invalid(message: impl Into<String>, help: &str) -> Self {
+        Self::new(USAGE, "usage", message, help)
+    }
+
+    /// The doctor found something.
+    pub(crate) fn unhealthy(count: usize) -> Self {
+        Self::new(DOCTOR, "unhealthy", format!("{count} checks failed"), "each failed line above says what was seen")
+    }
+
+    /// What clap says, in one line, with its best suggestion.
+    pub(crate) fn usage(error: &clap::Error) -> Self {
+        use clap::error::{ContextKind, ContextValue};
+        let text = error.render().to_string();
+        let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+        let message = lines.next().unwrap_or("unreadable arguments").trim_start_matches("error: ").to_owned();
+        let suggested = [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg, ContextKind::SuggestedValue]
+            .into_iter()
+            .find_map(|kind| match error.get(kind) {
+                Some(ContextValue::String(word)) => Some(word.clone()),
+                Some(ContextValue::Strings(words)) => words.first().cloned(),
+                _ => None,
+            });
+        let missing = lines.clone().find(|line| line.starts_with('<')).map(str::to_owned);
+        let usage = lines.clone().find(|line| line.starts_with("Usage:")).map(str::to_owned);
+        let message = match missing {
+            Some(missing) if message.ends_with(':') => format!("{message} {missing}"),
+            _ => message,
+        };
+        let help = match (suggested, usage) {
+            (Some(word), _) => format!("did you mean `{word}`?"),
+            (None, Some(usage)) => usage,
+            (None, None) => "toft --help".to_owned(),
+        };
+        Self::new(USAGE, "usage", message, &help)
+    }
+
+    pub(crate) fn code(&self) -> ExitCode {
+        ExitCode::from(self.status)
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        json!({
+            "code": self.code,
+            "message": self.message,
+            "help": self.help,
+            "retryable": self.retryable,
+            "facts": self.facts,
+        })
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let message = error.to_string();
+        match error {
+            Error::Refused(refusal) => refused(refusal, message),
+            Error::Store(error) => store(&error, message),
+            Error::Checkout(_) => {
+                Self::new(DOCTOR, "checkout_broken", message, "go to a checkout that is whole, or name one with -C")
+            }
+            Error::NoRepository { .. } => Self::new(
+                NOT_FOUND,
+                "no_repository",
+                message,
+                "go into a repository, or add --store global, or toft init --no-vcs for a plain directory",
+            ),
+            Error::NotInitialised { .. } => Self::new(NOT_FOUND, "not_initialised", message, "toft init"),
+            Error::UnknownStore { .. } => {
+                Self::new(USAGE, "unknown_store", message, "a store is repo, worktree, global, or the path of a file")
+            }
+            Error::Config { .. } => Self::new(USAGE, "config", message, "mend that value; toft where lists the files"),
+            Error::PlanFile { .. } => Self::new(USAGE, "plan_file", message, "docs/guides/plans.md shows the shape"),
+            Error::Io { .. } => Self::new(FAILED, "io", message, ""),
+        }
+    }
+}
+
+fn refused(refusal: Refusal, mut message: String) -> Failure {
+    let facts = serde_json::to_value(&refusal).unwrap_or_default();
+    let (status, code, help) = match &refusal {
+        Refusal::NotFound { .. } => (NOT_FOUND, "not_found", "toft list · toft flow list · toft agent list".into()),
+        Refusal::Ambiguous { .. } => (NOT_FOUND, "ambiguous", "give more characters of the id".into()),
+        Refusal::LeaseHeld { task, agent, until, silent_s } => {
+            message = format!("{task} is held by {agent} until {} (active {silent_s} s ago)", clock(*until));
+            let help = format!("toft ready · toft agent send {agent} \"…\" · toft claim {task} --wait");
+            (CONFLICT, "lease_held", help)
+        }
+        Refusal::FenceStale { .. } => {
+            (CONFLICT, "fence_stale", "stop working on it: your writes change nothing now · toft ready".into())
+        }
+        Refusal::NotHolder { task, .. } => (CONFLICT, "not_holder", format!("toft claim {task} · toft show {task}")),
+        Refusal::HoldsNothing { .. } => (CONFLICT, "holds_nothing", "toft claim · or name the task".into()),
+        Refusal::NotReady { task, .. } => {
+            (CONFLICT, "not_ready", format!("toft show {task} --why · toft claim {task} --wait"))
+        }
+        Refusal::NothingReady { .. } => {
+            (NOTHING, "nothing_ready", "toft ready --explain · toft claim --wait · toft status".into())
+        }
+        Refusal::WrongState { id, .. } => (CONFLICT, "wrong_state", format!("toft show {id}")),
+        Refusal::NeedsEvidence => {
+            (USAGE, "needs_evidence", "add --evidence COMMIT, --artifact NAME or --no-change REASON".into())
+        }
+        Refusal::ParentMoved { task, .. } => {
+            (CONFLICT, "parent_moved", format!("toft show {task}, build on the newest checkpoint, save again"))
+        }
+        Refusal::Cycle { .. } => (CONFLICT, "cycle", "leave one of these dependencies out".into()),
+        Refusal::AgentPaused { agent, .. } => (NOT_ALLOWED, "agent_paused", format!("toft agent resume {agent}")),
+        Refusal::Exists { .. } => (CONFLICT, "exists", "choose another name".into()),
+        Refusal::Invalid { .. } => (USAGE, "invalid", String::new()),
+        Refusal::MissingVariables { .. } => (USAGE, "missing_variables", "add --set NAME=VALUE for each".into()),
+        Refusal::UnknownVariables { .. } => (USAGE, "unknown_variables", "toft flow template list".into()),
+        Refusal::OpReused { .. } => (USAGE, "op_reused", String::new()),
+    };
+    Failure { facts, ..Failure::new(status, code, message, &help) }
+}
+
+fn store(error: &StoreError, message: String) -> Failure {
+    match error {
+        StoreError::Failed { .. } => {
+            Failure::new(FAILED, "store_failed", message, "nothing was changed; free space or check the disk, then try again")
+        }
+        StoreError::Busy { .. } => Failure::new(RETRY, "busy", message, "try again"),
+        StoreError::Unreadable { .. } => Failure::new(DOCTOR, "unreadable", message, "toft doctor"),
+        StoreError::Newer { .. } => Failure::new(DOCTOR, "newer_store", message, "use the newer toft that wrote it"),
+        StoreError::Unsuitable { .. } => Failure::new(DOCTOR, "unsuitable", message, "toft where shows why it was chosen"),
+        StoreError::Missing { .. } => Failure::new(NOT_FOUND, "no_store", message, "toft init · toft where"),
+    }
+}
+
+fn clock(at: Timestamp) -> String {
+    crate::render::clock(at)
+}

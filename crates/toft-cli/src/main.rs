@@ -1,0 +1,46 @@
+//! The `toft` command: arguments become requests, outcomes become text or JSON.
+//!
+//! `args/` is what can be typed, `commands/` calls the library, `render/` is the only place that prints,
+//! `exit.rs` maps every refusal to a code and a next step.
+
+mod args;
+mod commands;
+mod exit;
+mod render;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use crate::{args::Cli, exit::Failure, render::Output};
+
+fn main() -> ExitCode {
+    let words: Vec<_> = std::env::args_os().collect();
+    let cli = match Cli::try_parse_from(&words) {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error, &words),
+    };
+    let output = Output::new(&cli.global);
+    match commands::run(&cli, &output) {
+        Ok(code) => code,
+        Err(failure) => {
+            output.failure(&failure);
+            failure.code()
+        }
+    }
+}
+
+/// Help and version go to stdout; a mistake is one line with its remedy.
+fn usage(error: &clap::Error, words: &[std::ffi::OsString]) -> ExitCode {
+    use clap::error::ErrorKind;
+    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        return match error.print() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(_) => ExitCode::FAILURE,
+        };
+    }
+    let json = words.iter().any(|word| word.to_string_lossy().starts_with("--json"));
+    let failure = Failure::usage(error);
+    Output::plain(json).failure(&failure);
+    failure.code()
+}

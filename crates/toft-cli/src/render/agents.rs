@@ -1,0 +1,123 @@
+//! Agents and messages.
+
+use serde_json::Value;
+use toft::{
+    agent::{Agent, AgentState},
+    message::{Letter, Message},
+    verbs::agent::Listed,
+};
+
+use super::{
+    View, data,
+    page::{Ink, Page, clean},
+};
+
+pub(crate) struct AgentView(pub(crate) Agent);
+
+impl View for AgentView {
+    fn kind(&self) -> &'static str {
+        "agent"
+    }
+
+    fn json(&self) -> Value {
+        data(&self.0)
+    }
+
+    fn ids(&self) -> Vec<String> {
+        vec![self.0.name.clone()]
+    }
+
+    fn text(&self, page: &mut Page) {
+        let Agent { id, name, role, capabilities, state, .. } = &self.0;
+        let can = if capabilities.is_empty() { String::new() } else { format!(", can {}", clean(&capabilities.join(", "))) };
+        let role = data(role).as_str().unwrap_or_default().to_owned();
+        page.line(format!("{} ({id}) is {}, {role}{can}", clean(name), word(*state)));
+    }
+}
+
+fn word(state: AgentState) -> &'static str {
+    match state {
+        AgentState::Active => "active",
+        AgentState::Draining => "draining: it takes nothing new",
+        AgentState::Gone => "gone",
+    }
+}
+
+pub(crate) struct AgentList(pub(crate) Vec<Listed>);
+
+impl View for AgentList {
+    fn kind(&self) -> &'static str {
+        "agents"
+    }
+
+    fn json(&self) -> Value {
+        data(&self.0)
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.0.iter().map(|row| row.agent.name.clone()).collect()
+    }
+
+    fn text(&self, page: &mut Page) {
+        for Listed { agent, holds, silent_s } in &self.0 {
+            let holds: Vec<_> = holds.iter().map(ToString::to_string).collect();
+            let doing = match (holds.is_empty(), agent.state) {
+                (_, AgentState::Gone) => "gone".to_owned(),
+                (true, AgentState::Draining) => "paused".to_owned(),
+                (true, AgentState::Active) => "idle".to_owned(),
+                (false, _) => format!("on {}", holds.join(", ")),
+            };
+            page.line(format!("{}  {doing}  {}", page.ink(Ink::Id, &clean(&agent.name)), page.ink(Ink::Faint, &format!("seen {silent_s} s ago"))));
+        }
+        if self.0.is_empty() {
+            page.line("No agents yet. Claiming registers one.");
+        }
+    }
+}
+
+pub(crate) struct Sent(pub(crate) Message);
+
+impl View for Sent {
+    fn kind(&self) -> &'static str {
+        "message"
+    }
+
+    fn json(&self) -> Value {
+        data(&self.0)
+    }
+
+    fn ids(&self) -> Vec<String> {
+        vec![self.0.id.to_string()]
+    }
+
+    fn text(&self, page: &mut Page) {
+        page.line(format!("Sent {}", self.0.id));
+    }
+}
+
+pub(crate) struct Inbox(pub(crate) Vec<Letter>);
+
+impl View for Inbox {
+    fn kind(&self) -> &'static str {
+        "messages"
+    }
+
+    fn json(&self) -> Value {
+        data(&self.0)
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.0.iter().map(|letter| letter.message.id.to_string()).collect()
+    }
+
+    fn text(&self, page: &mut Page) {
+        for letter in &self.0 {
+            let ack = if letter.message.needs_ack { " (wants an ack)" } else { "" };
+            page.line(format!("{}  {}{ack}:", page.ink(Ink::Id, letter.message.id.as_str()), clean(&letter.from_name)));
+            page.block("  ", &letter.message.body);
+        }
+        if self.0.is_empty() {
+            page.line("No new messages.");
+        }
+    }
+}

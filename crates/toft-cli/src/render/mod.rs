@@ -1,0 +1,133 @@
+//! The only place that prints. Facts come in as a [`View`]; out goes text for people and agents, or JSON.
+
+mod agents;
+mod flows;
+mod history;
+mod page;
+mod place;
+mod tasks;
+
+use std::io::{IsTerminal as _, Write as _};
+
+use serde_json::{Value, json};
+
+pub(crate) use self::{
+    agents::{AgentList, AgentView, Inbox, Sent},
+    flows::{FlowList, FlowMade, FlowMoved, FlowShown, Replanned, TemplateKept, TemplateList},
+    history::{EventLine, History},
+    page::{Page, clock},
+    place::{BackedUp, Examined, Initialised, Place},
+    tasks::{Answered, Claims, Finished, Ready, Saved, Shown, StateValue, StatusView, TaskDecided, TaskList},
+};
+use crate::{
+    args::{Color, Global},
+    exit::Failure,
+};
+
+/// Something that can be shown.
+pub(crate) trait View {
+    /// What it is, in JSON.
+    fn kind(&self) -> &'static str;
+    /// The data.
+    fn json(&self) -> Value;
+    /// For lists: whether rows were left out.
+    fn more(&self) -> Option<bool> {
+        None
+    }
+    /// What `-q` prints.
+    fn ids(&self) -> Vec<String>;
+    /// For people.
+    fn text(&self, page: &mut Page);
+}
+
+/// Where and how to print.
+pub(crate) struct Output {
+    json: Option<String>,
+    quiet: bool,
+    terminal: bool,
+    color: bool,
+}
+
+impl Output {
+    pub(crate) fn new(global: &Global) -> Self {
+        let terminal = std::io::stdout().is_terminal();
+        let color = match global.color {
+            Color::Always => true,
+            Color::Never => false,
+            Color::Auto => terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
+        };
+        Self { json: global.json.clone(), quiet: global.quiet, terminal, color }
+    }
+
+    /// For when the arguments could not be read.
+    pub(crate) fn plain(json: bool) -> Self {
+        Self { json: json.then(String::new), quiet: false, terminal: false, color: false }
+    }
+
+    /// Prints a view.
+    pub(crate) fn show(&self, view: &dyn View) {
+        if self.json.is_some() {
+            self.print(&self.envelope(view).to_string());
+        } else if self.quiet {
+            view.ids().iter().for_each(|id| self.print(id));
+        } else {
+            let mut page = Page::new(self.terminal, self.color);
+            view.text(&mut page);
+            if !page.text().is_empty() {
+                self.print(page.text().trim_end_matches('\n'));
+            }
+        }
+    }
+
+    fn envelope(&self, view: &dyn View) -> Value {
+        let mut envelope = json!({ "toft": 1, "kind": view.kind(), "data": self.select(view.json()) });
+        if let Some(more) = view.more() {
+            envelope["page"] = json!({ "more": more });
+        }
+        envelope
+    }
+
+    /// Keeps only the fields that were asked for, of each row.
+    fn select(&self, data: Value) -> Value {
+        let fields: Vec<&str> =
+            self.json.iter().flat_map(|fields| fields.split(',')).filter(|field| !field.is_empty()).collect();
+        if fields.is_empty() {
+            return data;
+        }
+        match data {
+            Value::Array(rows) => rows.into_iter().map(|row| self.select(row)).collect(),
+            Value::Object(mut row) => {
+                row.retain(|name, _| fields.contains(&name.as_str()));
+                Value::Object(row)
+            }
+            other => other,
+        }
+    }
+
+    /// Prints why nothing was done: as JSON on stdout if that was asked for, else on stderr.
+    pub(crate) fn failure(&self, failure: &Failure) {
+        if self.json.is_some() {
+            self.print(&json!({ "toft": 1, "error": failure.json() }).to_string());
+            return;
+        }
+        let mut text = format!("error[{}]: {}\n", failure.code, page::clean(&failure.message));
+        if let Some(help) = &failure.help {
+            text.push_str(&format!("  help: {}\n", page::clean(help)));
+        }
+        // Nobody is left to tell if stderr is gone.
+        let _ = std::io::stderr().write_all(text.as_bytes());
+    }
+
+    fn print(&self, text: &str) {
+        let mut out = std::io::stdout().lock();
+        if writeln!(out, "{text}").is_err() {
+            // The reader went away; there is nobody to print for.
+            std::process::exit(0);
+        }
+    }
+}
+
+/// A value as JSON; every outcome can be.
+pub(crate) fn data(value: &impl serde::Serialize) -> Value {
+    serde_json::to_value(value).unwrap_or_default()
+}

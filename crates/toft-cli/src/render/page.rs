@@ -1,0 +1,132 @@
+//! Lines of text: columns, colours, and text from outside made harmless.
+
+use std::fmt::Write as _;
+
+use toft::{flow::TaskStatus, time::Timestamp};
+
+/// Text being put together.
+pub(crate) struct Page {
+    text: String,
+    terminal: bool,
+    color: bool,
+}
+
+/// What a piece of text is, for colouring.
+#[derive(Clone, Copy)]
+pub(crate) enum Ink {
+    /// An id.
+    Id,
+    /// Good news.
+    Good,
+    /// Work under way.
+    Busy,
+    /// Needs a look.
+    Bad,
+    /// Of little weight.
+    Faint,
+    /// A heading.
+    Head,
+}
+
+impl Page {
+    pub(crate) fn new(terminal: bool, color: bool) -> Self {
+        Self { text: String::new(), terminal, color }
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    pub(crate) fn line(&mut self, line: impl AsRef<str>) {
+        self.text.push_str(line.as_ref().trim_end());
+        self.text.push('\n');
+    }
+
+    pub(crate) fn ink(&self, ink: Ink, text: &str) -> String {
+        if !self.color {
+            return text.to_owned();
+        }
+        let code = match ink {
+            Ink::Id => "36",
+            Ink::Good => "32",
+            Ink::Busy => "33",
+            Ink::Bad => "31",
+            Ink::Faint => "2",
+            Ink::Head => "1",
+        };
+        format!("\u{1b}[{code}m{text}\u{1b}[0m")
+    }
+
+    pub(crate) fn status(&self, status: TaskStatus) -> String {
+        let ink = match status {
+            TaskStatus::Done | TaskStatus::Skipped => Ink::Good,
+            TaskStatus::Leased | TaskStatus::Running => Ink::Busy,
+            TaskStatus::Failed => Ink::Bad,
+            TaskStatus::Pending | TaskStatus::Waiting | TaskStatus::Cancelled => Ink::Faint,
+        };
+        self.ink(ink, &format!("{:9}", status.as_str()))
+    }
+
+    /// A moment: the local time of day on a terminal, the whole in UTC elsewhere.
+    pub(crate) fn moment(&self, at: Timestamp) -> String {
+        if self.terminal { clock(at) } else { at.to_string() }
+    }
+
+    /// The lines of a longer text, indented.
+    pub(crate) fn block(&mut self, indent: &str, text: &str) {
+        for line in text.lines() {
+            self.line(format!("{indent}{}", clean(line)));
+        }
+    }
+}
+
+/// The local time of day.
+pub(crate) fn clock(at: Timestamp) -> String {
+    match jiff::Timestamp::from_millisecond(at.0) {
+        Ok(at) => at.to_zoned(jiff::tz::TimeZone::system()).strftime("%H:%M:%S").to_string(),
+        Err(_) => at.to_string(),
+    }
+}
+
+/// Text from outside on one line: control and direction characters are shown, never sent to a terminal.
+pub(crate) fn clean(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' => out.push('⏎'),
+            '\t' => out.push(' '),
+            c if c.is_control() || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}') =>
+            {
+                let _ = write!(out, "\\u{{{:x}}}", c as u32);
+            }
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// At most `width` characters of a text.
+pub(crate) fn short(text: &str, width: usize) -> String {
+    let text = clean(text);
+    if text.chars().count() <= width {
+        return text;
+    }
+    let cut: String = text.chars().take(width.saturating_sub(1)).collect();
+    format!("{cut}…")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_are_shown_and_never_sent() {
+        assert_eq!(clean("a\u{1b}[2Jb\u{202e}c\nd\u{7}"), "a\\u{1b}[2Jb\\u{202e}c⏎d\\u{7}");
+    }
+
+    #[test]
+    fn long_text_is_cut_between_characters() {
+        assert_eq!(short("ääääää", 4), "äää…");
+        assert_eq!(short("ok", 4), "ok");
+    }
+}

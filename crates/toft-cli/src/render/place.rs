@@ -1,0 +1,141 @@
+//! Where things are, and whether they work.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use toft::{
+    Located,
+    doctor::{Check, Health},
+};
+
+use super::{
+    View, data,
+    page::{Ink, Page, clean},
+};
+
+fn located(located: &Located) -> Value {
+    let checkout = located.checkout.as_ref();
+    json!({
+        "store": located.store,
+        "exists": located.store.exists(),
+        "because": located.source.to_string(),
+        "vcs": checkout.map(|checkout| checkout.vcs.as_str()),
+        "root": checkout.map(|checkout| &checkout.root),
+        "common_dir": checkout.map(|checkout| &checkout.common_dir),
+        "worktree": checkout.map(|checkout| &checkout.worktree),
+        "repository": located.repository,
+        "agent": located.agent,
+        "config": located.files,
+    })
+}
+
+pub(crate) struct Place(pub(crate) Located);
+
+impl View for Place {
+    fn kind(&self) -> &'static str {
+        "where"
+    }
+
+    fn json(&self) -> Value {
+        located(&self.0)
+    }
+
+    fn ids(&self) -> Vec<String> {
+        vec![self.0.store.display().to_string()]
+    }
+
+    fn text(&self, page: &mut Page) {
+        let missing = if self.0.store.exists() { "" } else { "  (not made yet: toft init)" };
+        let mut row = |name: &str, value: String| page.line(format!("{name:11} {}", clean(&value)));
+        row("store", format!("{}{missing}", self.0.store.display()));
+        row("because", self.0.source.to_string());
+        if let Some(checkout) = &self.0.checkout {
+            let id = self.0.repository.as_ref().map(|id| format!(" {id}")).unwrap_or_default();
+            row("repository", format!("{}{id} ({})", checkout.name(), checkout.vcs.as_str()));
+            row("shared", checkout.common_dir.display().to_string());
+            row("worktree", format!("{} at {}", checkout.worktree, checkout.root.display()));
+        }
+        row("agent", self.0.agent.clone());
+        for file in &self.0.files {
+            row("config", file.display().to_string());
+        }
+    }
+}
+
+pub(crate) struct Initialised {
+    pub(crate) located: Located,
+    pub(crate) new: bool,
+}
+
+impl View for Initialised {
+    fn kind(&self) -> &'static str {
+        "init"
+    }
+
+    fn json(&self) -> Value {
+        let mut value = located(&self.located);
+        value["new"] = self.new.into();
+        value
+    }
+
+    fn ids(&self) -> Vec<String> {
+        vec![self.located.store.display().to_string()]
+    }
+
+    fn text(&self, page: &mut Page) {
+        let store = clean(&self.located.store.display().to_string());
+        if self.new {
+            page.line(format!("Made the store {store}"));
+            page.line("Next: toft flow new \"…\" writes work down, toft claim takes it.");
+        } else {
+            page.line(format!("The store {store} is there already; nothing changed."));
+        }
+    }
+}
+
+pub(crate) struct Examined(pub(crate) Vec<Check>);
+
+impl View for Examined {
+    fn kind(&self) -> &'static str {
+        "doctor"
+    }
+
+    fn json(&self) -> Value {
+        data(&self.0)
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.0.iter().filter(|check| check.health == Health::Fail).map(|check| check.what.clone()).collect()
+    }
+
+    fn text(&self, page: &mut Page) {
+        for check in &self.0 {
+            let health = match check.health {
+                Health::Ok => page.ink(Ink::Good, "ok  "),
+                Health::Warn => page.ink(Ink::Busy, "warn"),
+                Health::Fail => page.ink(Ink::Bad, "FAIL"),
+            };
+            page.line(format!("{health}  {:11} {}", check.what, clean(&check.seen)));
+        }
+    }
+}
+
+pub(crate) struct BackedUp(pub(crate) PathBuf);
+
+impl View for BackedUp {
+    fn kind(&self) -> &'static str {
+        "backup"
+    }
+
+    fn json(&self) -> Value {
+        json!({ "file": self.0 })
+    }
+
+    fn ids(&self) -> Vec<String> {
+        vec![self.0.display().to_string()]
+    }
+
+    fn text(&self, page: &mut Page) {
+        page.line(format!("Copied and verified: {}", clean(&self.0.display().to_string())));
+    }
+}

@@ -1,0 +1,419 @@
+//! Tasks: ready, claimed, saved, finished, shown, listed; and the overview.
+
+use serde_json::{Value, json};
+use toft::{
+    flow::{Task, WorkflowStatus},
+    verbs::{answer, claim, finish, list, ready, save, show, status},
+};
+
+use super::{
+    View, data,
+    page::{Ink, Page, clean, short},
+};
+
+/// `name [label]` of a task, as lists show it.
+fn title(task: &Task) -> String {
+    let labels = if task.labels.is_empty() { String::new() } else { format!(" [{}]", clean(&task.labels.join(", "))) };
+    format!("{}{labels}", short(&task.name, 70))
+}
+
+fn worktree(task: &Task) -> String {
+    task.place.worktree.as_deref().map(|name| format!("  ({})", clean(name))).unwrap_or_default()
+}
+
+fn cut(page: &mut Page, more: bool, shown: usize) {
+    if more {
+        page.line(page.ink(Ink::Faint, &format!("… {shown} shown; add --limit for more")));
+    }
+}
+
+pub(crate) struct Ready(pub(crate) ready::Outcome);
+
+impl View for Ready {
+    fn kind(&self) -> &'static str {
+        "ready"
+    }
+
+    fn json(&self) -> Value {
+        if self.0.not_ready.is_empty() { data(&self.0.ready) } else { json!({ "ready": self.0.ready, "not_ready": self.0.not_ready }) }
+    }
+
+    fn more(&self) -> Option<bool> {
+        Some(self.0.more)
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.0.ready.iter().map(|task| task.id.to_string()).collect()
+    }
+
+    fn text(&self, page: &mut Page) {
+        for task in &self.0.ready {
+            let id = page.ink(Ink::Id, task.id.as_str());
+            page.line(format!("{id}  P{}  {}{}", task.priority, title(task), page.ink(Ink::Faint, &worktree(task))));
+        }
+        if self.0.ready.is_empty() {
+            page.line("Nothing is ready.");
+        }
+        cut(page, self.0.more, self.0.ready.len());
+        for row in &self.0.not_ready {
+            let id = page.ink(Ink::Id, row.task.id.as_str());
+            let reasons: Vec<_> = row.reasons.iter().map(ToString::to_string).collect();
+            page.line(format!("{id}  not ready: {}  {}", title(&row.task), page.ink(Ink::Faint, &clean(&reasons.join("; ")))));
+        }
+    }
+}
+
+/// What was claimed; several only when several were asked for.
+pub(crate) struct Claims {
+    pub(crate) outcome: claim::Outcome,
+    pub(crate) many: bool,
+}
+
+impl Claims {
+    fn one(claimed: &claim::Claimed) -> Value {
+        let mut row = data(claimed);
+        row["issue"] = Value::Null;
+        row["workspace"] = Value::Null;
+        row
+    }
+}
+
+impl View for Claims {
+    fn kind(&self) -> &'static str {
+        "claim"
+    }
+
+    fn json(&self) -> Value {
+        let rows: Vec<_> = self.outcome.claims.iter().map(Self::one).collect();
+        match rows.as_slice() {
+            [one] if !self.many => one.clone(),
+            _ => rows.into(),
+        }
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.outcome.claims.iter().map(|claimed| claimed.task.id.to_string()).collect()
+    }
+
+    fn text(&self, page: &mut Page) {
+        for claim::Claimed { task, lease, workflow_title, resume } in &self.outcome.claims {
+            let id = page.ink(Ink::Id, task.id.as_str());
+            page.line(format!(
+                "Claimed {id} \"{}\" until {} (fence {})",
+                short(&task.name, 70),
+                page.moment(lease.expires),
+                lease.fence()
+            ));
+            if *workflow_title != task.name {
+                page.line(format!("  in {} {}", task.workflow, short(workflow_title, 70)));
+            }
+            page.block("  ", &task.brief);
+            if let Some(checkpoint) = resume {
+                page.line(format!("  go on from: {}", clean(&checkpoint.summary)));
+            }
+        }
+    }
+}
+
+pub(crate) struct Saved(pub(crate) save::Outcome);
+
+impl View for Saved {
+    fn kind(&self) -> &'static str {
+        "save"
+    }
+
+    fn json(&self) -> Value {
+        data(&self.0)
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.0.checkpoint.iter().map(|checkpoint| checkpoint.id.to_string()).collect()
+    }
+
+    fn text(&self, page: &mut Page) {
+        let until = page.moment(self.0.expires);
+        let what = match (&self.0.checkpoint, &self.0.key) {
+            (Some(checkpoint), _) => format!("Saved {} (number {}) on", checkpoint.id, checkpoint.seq),
+            (None, Some(key)) if self.0.changed => format!("Kept `{}` of", clean(key)),
+            (None, Some(key)) => format!("`{}` is as it was in", clean(key)),
+            (None, None) => "Renewed".to_owned(),
+        };
+        page.line(format!("{what} {}; the lease lasts until {until}", self.0.task));
+    }
+}
+
+pub(crate) struct Finished(pub(crate) finish::Outcome);
+
+impl View for Finished {
+    fn kind(&self) -> &'static str {
+        "finish"
+    }
+
+    fn json(&self) -> Value {
+        data(&self.0)
+    }
+
+    fn ids(&self) -> Vec<String> {
+        vec![self.0.task.id.to_string()]
+    }
+
+    fn text(&self, page: &mut Page) {
+        let task = &self.0.task;
+        page.line(format!("{} \"{}\" is {}", task.id, short(&task.name, 70), task.state.status.as_str()));
+        if let Some(at) = task.state.not_before.filter(|_| task.state.status.open()) {
+            page.line(format!(
+                "  tried again after {} (attempt {} of {})",
+                page.moment(at),
+                task.state.attempt + 1,
+                task.max_attempts
+            ));
+        }
+        if let Some(gate) = &self.0.gate {
+            page.line(format!("  waits for {gate}: toft agent answer {gate} \"…\""));
+        }
+        if !self.0.unblocked.is_empty() {
+            let ids: Vec<_> = self.0.unblocked.iter().map(ToString::to_string).collect();
+            page.line(format!("  unblocked {}", ids.join(", ")));
+        }
+        if self.0.workflow_status != WorkflowStatus::Running {
+            page.line(format!("  {} is {}", self.0.workflow, self.0.workflow_status.as_str()));
+        }
+    }
+}
+
+pub(crate) struct Answered(pub(crate) answer::Outcome);
+
+impl View for Answered {
+    fn kind(&self) -> &'static str {
+        "answer"
+    }
+
+    fn json(&self) -> Value {
+        data(&self.0)
+    }
+
+    fn ids(&self) -> Vec<String> {
+        vec![self.0.task.id.to_string()]
+    }
+
+    fn text(&self, page: &mut Page) {
+        let task = &self.0.task;
+        page.line(format!("Answered {}; {} \"{}\" is {}", self.0.gate.id, task.id, short(&task.name, 70), task.state.status.as_str()));
+    }
+}
+
+pub(crate) struct TaskDecided(pub(crate) Task);
+
+impl View for TaskDecided {
+    fn kind(&self) -> &'static str {
+        "task"
+    }
+
+    fn json(&self) -> Value {
+        data(&self.0)
+    }
+
+    fn ids(&self) -> Vec<String> {
+        vec![self.0.id.to_string()]
+    }
+
+    fn text(&self, page: &mut Page) {
+        page.line(format!("{} \"{}\" is {}", self.0.id, short(&self.0.name, 70), self.0.state.status.as_str()));
+    }
+}
+
+pub(crate) struct TaskList {
+    pub(crate) tasks: Vec<list::Listed>,
+    pub(crate) more: bool,
+}
+
+impl View for TaskList {
+    fn kind(&self) -> &'static str {
+        "tasks"
+    }
+
+    fn json(&self) -> Value {
+        data(&self.tasks)
+    }
+
+    fn more(&self) -> Option<bool> {
+        Some(self.more)
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.tasks.iter().map(|row| row.task.id.to_string()).collect()
+    }
+
+    fn text(&self, page: &mut Page) {
+        for list::Listed { task, holder } in &self.tasks {
+            let id = page.ink(Ink::Id, task.id.as_str());
+            let holder = holder.as_deref().map(|name| format!("  {}", clean(name))).unwrap_or_default();
+            page.line(format!(
+                "{id}  {}  P{}  {}{holder}{}",
+                page.status(task.state.status),
+                task.priority,
+                title(task),
+                page.ink(Ink::Faint, &worktree(task))
+            ));
+        }
+        if self.tasks.is_empty() {
+            page.line("No tasks.");
+        }
+        cut(page, self.more, self.tasks.len());
+    }
+}
+
+/// A value by itself: plain text for a string, JSON for the rest.
+pub(crate) struct StateValue {
+    pub(crate) outcome: Value,
+    pub(crate) value: Value,
+}
+
+impl View for StateValue {
+    fn kind(&self) -> &'static str {
+        "state"
+    }
+
+    fn json(&self) -> Value {
+        self.outcome.clone()
+    }
+
+    fn ids(&self) -> Vec<String> {
+        vec![]
+    }
+
+    fn text(&self, page: &mut Page) {
+        match &self.value {
+            Value::String(text) => page.block("", text),
+            other => page.line(other.to_string()),
+        }
+    }
+}
+
+pub(crate) struct Shown(pub(crate) Box<show::ShownTask>);
+
+impl View for Shown {
+    fn kind(&self) -> &'static str {
+        "task"
+    }
+
+    fn json(&self) -> Value {
+        data(&self.0)
+    }
+
+    fn ids(&self) -> Vec<String> {
+        vec![self.0.task.id.to_string()]
+    }
+
+    fn text(&self, page: &mut Page) {
+        let show::ShownTask { task, workflow_title, .. } = &*self.0;
+        let id = page.ink(Ink::Id, task.id.as_str());
+        page.line(format!("{id}  {}P{}  {}{}", page.status(task.state.status), task.priority, title(task), worktree(task)));
+        page.line(format!("  in {} {}", task.workflow, short(workflow_title, 70)));
+        page.block("  ", &task.brief);
+        if let Some(holder) = &self.0.holder {
+            page.line(format!("  held by {} until {} (fence {})", clean(&holder.agent), page.moment(holder.until), holder.fence));
+        }
+        if let Some(outcome) = &task.state.outcome {
+            page.line(format!("  outcome: {}", clean(&outcome.summary)));
+        }
+        for (dependency, status) in &self.0.needs {
+            let status = status.map_or("not found", |status| status.as_str());
+            page.line(format!("  {} {} ({status})", dependency.kind.as_str(), dependency.on));
+        }
+        for dependency in &self.0.needed_by {
+            page.line(format!("  needed by {}", dependency.task));
+        }
+        for gate in self.0.gates.iter().filter(|gate| gate.opened.is_none()) {
+            page.line(format!("  waits for {}", clean(&gate.to_string())));
+        }
+        for reason in &self.0.why {
+            page.line(format!("  not ready: {}", clean(&reason.to_string())));
+        }
+        self.history(page);
+    }
+}
+
+impl Shown {
+    fn history(&self, page: &mut Page) {
+        for view in &self.0.attempts {
+            let attempt = &view.attempt;
+            let result = attempt.result.map_or("under way".to_owned(), |result| data(&result).as_str().unwrap_or_default().to_owned());
+            let reason = attempt.reason.as_deref().map(|text| format!(": {}", short(text, 70))).unwrap_or_default();
+            page.line(format!("  attempt {} by {}: {result}{reason}", attempt.fence, clean(&view.agent_name)));
+        }
+        for checkpoint in &self.0.checkpoints {
+            page.line(format!("  checkpoint {}: {}", checkpoint.seq, clean(&checkpoint.summary)));
+        }
+        for (key, value) in &self.0.state {
+            page.line(format!("  {} = {}", clean(key), short(&value.to_string(), 70)));
+        }
+        for event in &self.0.events {
+            page.line(page.ink(Ink::Faint, &format!("  {} {} {}", page.moment(event.at), clean(&event.actor), event.verb)));
+        }
+    }
+}
+
+pub(crate) struct StatusView {
+    pub(crate) outcomes: Vec<status::Outcome>,
+}
+
+impl View for StatusView {
+    fn kind(&self) -> &'static str {
+        "status"
+    }
+
+    fn json(&self) -> Value {
+        match self.outcomes.as_slice() {
+            [one] => data(one),
+            many => data(&many),
+        }
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.outcomes.iter().flat_map(|outcome| &outcome.working).map(|row| row.task.id.to_string()).collect()
+    }
+
+    fn text(&self, page: &mut Page) {
+        for outcome in &self.outcomes {
+            needs_you(page, &outcome.needs_you);
+            working(page, outcome);
+            for listed in &outcome.workflows {
+                super::flows::line(page, listed);
+            }
+        }
+        if page.text().is_empty() {
+            page.line("Nothing is going on. toft flow new \"…\" writes work down.");
+        }
+    }
+}
+
+fn needs_you(page: &mut Page, needs: &[status::NeedsYou]) {
+    use status::NeedsYou;
+    if !needs.is_empty() {
+        page.line(page.ink(Ink::Head, "Needs you"));
+    }
+    for need in needs {
+        page.line(match need {
+            NeedsYou::Question { gate, task, from, text, .. } => {
+                format!("  {gate}  {} asks on {task}: {}", clean(from), short(text, 100))
+            }
+            NeedsYou::Failed { task, name, text, .. } => format!("  {task}  failed for good: {} ({})", short(name, 50), short(text, 70)),
+            NeedsYou::Message { id, from, text } => format!("  {id}  {}: {}", clean(from), short(text, 100)),
+        });
+    }
+}
+
+fn working(page: &mut Page, outcome: &status::Outcome) {
+    if !outcome.working.is_empty() {
+        page.line(page.ink(Ink::Head, "Working"));
+    }
+    for row in &outcome.working {
+        let worktree = row.worktree.as_deref().map(|name| format!(" in {}", clean(name))).unwrap_or_default();
+        let state = if row.lost { "lost, free to claim".to_owned() } else { format!("until {}", page.moment(row.until)) };
+        let note = row.note.as_deref().map(|note| format!(": {}", short(note, 70))).unwrap_or_default();
+        let id = page.ink(Ink::Id, row.task.id.as_str());
+        page.line(format!("  {id}  {}  {}{worktree} ({state}){note}", short(&row.task.name, 50), clean(&row.agent)));
+    }
+    cut(page, outcome.more, outcome.working.len());
+}
