@@ -64,6 +64,11 @@ impl Lease {
         }
     }
 
+    /// Is it due for a look?
+    pub fn due(&self, now: &Now) -> bool {
+        self.renewed_tick.epoch != now.tick.epoch || self.check_at <= now.tick.ms
+    }
+
     /// The same lease, renewed now.
     pub fn renew(mut self, now: &Now, ttl: Option<Duration>) -> Self {
         self.ttl = ttl.unwrap_or(self.ttl);

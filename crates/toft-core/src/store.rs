@@ -11,7 +11,7 @@ use crate::{
     flow::{Attempt, Dependency, Task, TaskStatus, Template, Workflow, WorkflowStatus},
     gate::Gate,
     id::{AgentId, MessageId, OpId, RepositoryId, TaskId, WorkflowId},
-    lease::{Holder, Lease},
+    lease::Lease,
     message::{Letter, Message},
     repository::{Repository, Scope, Worktree},
     time::{Now, Tick},
@@ -78,8 +78,6 @@ pub trait StoreTx {
     fn leases(&mut self, of: &LeasesOf) -> Result<Vec<Lease>>;
     /// Leases due for a look: of this epoch and past their `check_at`, or of another epoch.
     fn overdue(&mut self, tick: &Tick, limit: usize) -> Result<Vec<Lease>>;
-    /// The distinct processes on `host` that hold leases. Cost follows the processes, not the leases.
-    fn holders(&mut self, host: &str) -> Result<Vec<Holder>>;
     /// Attempts at a task, oldest first.
     fn attempts(&mut self, task: &TaskId) -> Result<Vec<Attempt>>;
 
@@ -160,8 +158,6 @@ pub enum LeasesOf {
     Agent(AgentId),
     /// A workflow's.
     Workflow(WorkflowId),
-    /// A process's.
-    Holder(Holder),
     /// A repository's; every one when absent.
     Repository(Option<RepositoryId>),
 }

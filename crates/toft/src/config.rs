@@ -24,6 +24,8 @@ pub struct Config {
     pub lease_ttl: Option<Duration>,
     /// How long a living but silent process keeps one.
     pub lease_cap: Option<Duration>,
+    /// This process does one thing and ends, as a command does.
+    pub brief: bool,
 }
 
 /// Which store.

@@ -26,6 +26,7 @@ pub struct Located {
     pub source: Source,
     /// Whether it may be made when it is missing.
     pub(crate) create: bool,
+    pub(crate) brief: bool,
     /// The checkout it was asked from, if any.
     pub checkout: Option<Checkout>,
     /// The repository's id, if it has one yet.
@@ -90,6 +91,7 @@ pub fn locate(config: &Config) -> Result<Located, Error> {
         store: file_of(&store, checkout.as_ref(), &dir)?,
         source,
         create: matches!(store, Store::NewPath(_)),
+        brief: config.brief,
         checkout,
         repository,
         agent: config.agent.clone().or(settings.agent).unwrap_or_else(user_name),

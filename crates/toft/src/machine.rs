@@ -1,6 +1,6 @@
 //! This machine: its name, its boot, and which of its processes live.
 
-use std::fs;
+use std::{fs, sync::OnceLock};
 
 use toft_core::lease::{Holder, Liveness, Processes};
 use toft_store::clock::boot_id;
@@ -12,12 +12,13 @@ use crate::config::variable;
 pub struct Machine {
     host: String,
     boot: String,
+    this_process: OnceLock<Option<Holder>>,
 }
 
 impl Machine {
     /// This machine. `TOFT_HOST` gives it another name.
     pub fn this() -> Self {
-        Self { host: variable("TOFT_HOST").unwrap_or_else(host_name), boot: boot_id() }
+        Self { host: variable("TOFT_HOST").unwrap_or_else(host_name), boot: boot_id(), this_process: OnceLock::new() }
     }
 
     /// The process with this id, as a lease's holder; nothing if it does not run.
@@ -28,7 +29,7 @@ impl Machine {
 
     /// This very process.
     pub fn this_process(&self) -> Option<Holder> {
-        self.holder(std::process::id())
+        self.this_process.get_or_init(|| self.holder(std::process::id())).clone()
     }
 }
 

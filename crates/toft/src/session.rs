@@ -65,6 +65,8 @@ impl Toft {
             SqliteStore::create(&located.store)?
         } else if !located.store.exists() {
             return Err(Error::NotInitialised { path: located.store });
+        } else if located.brief {
+            SqliteStore::open_briefly(&located.store)?
         } else {
             SqliteStore::open(&located.store)?
         };

@@ -1,12 +1,14 @@
 //! What can be typed.
 
 mod agent;
+mod commands;
 mod flow;
 mod work;
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, ValueEnum};
+use commands::commands;
 
 pub(crate) use self::{
     agent::{AgentCommand, Inbox, Register, Send},
@@ -87,57 +89,53 @@ pub(crate) struct Reach {
     pub(crate) all_repos: bool,
 }
 
-#[derive(Debug, Subcommand)]
-pub(crate) enum Command {
-    /// Set up here: make the store
-    Init {
-        /// For a directory without version control
-        #[arg(long)]
-        no_vcs: bool,
-        /// Never ask (toft init asks nothing yet; scripts may say so)
-        #[arg(long, hide = true)]
-        no_input: bool,
-    },
-    /// Which store, repository, worktree and agent, and why
-    Where,
-    /// Prove that everything is really on
-    Doctor,
-    /// What can start now
-    #[command(alias = "todo")]
-    Ready(Ready),
-    /// Take a task under a lease
-    #[command(aliases = ["take", "next", "start"])]
-    Claim(Claim),
-    /// Checkpoint, and renew the lease
-    #[command(aliases = ["checkpoint", "heartbeat", "renew"])]
-    Save(Save),
-    /// End a hold: done, failed, release, handoff, waiting
-    #[command(aliases = ["done", "close", "complete"])]
-    Finish(Finish),
-    /// Anything, by any unique prefix
-    #[command(aliases = ["get", "view"])]
-    Show(Show),
-    /// Query tasks
-    #[command(alias = "ls")]
-    List(List),
-    /// Who is on what, and what needs you
-    #[command(alias = "st")]
-    Status(Status),
-    /// What happened
-    #[command(aliases = ["events", "history"])]
-    Log(Log),
-    /// Workflows and templates
-    #[command(subcommand, aliases = ["workflow", "flows"])]
-    Flow(FlowCommand),
-    /// Make a workflow of one task (as flow new)
-    #[command(hide = true, alias = "create")]
-    New(NewFlow),
-    /// Agents and their messages
-    #[command(subcommand, alias = "agents")]
-    Agent(AgentCommand),
-    /// Write a verified copy of the store
-    Backup {
-        /// Where to; must not exist
-        file: PathBuf,
-    },
+commands! {
+    Init(Init) "init" [] "Set up here: make the store";
+    Where(Nothing) "where" [] "Which store, repository, worktree and agent, and why";
+    Doctor(Nothing) "doctor" [] "Prove that everything is really on";
+    Ready(Ready) "ready" ["todo"] "What can start now";
+    Claim(Claim) "claim" ["take", "next", "start"] "Take a task under a lease";
+    Save(Save) "save" ["checkpoint", "heartbeat", "renew"] "Checkpoint, and renew the lease";
+    Finish(Finish) "finish" ["done", "close", "complete"] "End a hold: done, failed, release, handoff, waiting";
+    Show(Show) "show" ["get", "view"] "Anything, by any unique prefix";
+    List(List) "list" ["ls"] "Query tasks";
+    Status(Status) "status" ["st"] "Who is on what, and what needs you";
+    Log(Log) "log" ["events", "history"] "What happened";
+    Flow(Flow) "flow" ["workflow", "flows"] "Workflows and templates";
+    Agent(Agent) "agent" ["agents"] "Agents and their messages";
+    Backup(Backup) "backup" [] "Write a verified copy of the store";
+    New(NewFlow) "new" ["create"] "Make a workflow of one task, as flow new";
+}
+
+/// Set up here.
+#[derive(Args, Debug)]
+pub(crate) struct Init {
+    /// For a directory without version control
+    #[arg(long)]
+    pub(crate) no_vcs: bool,
+}
+
+/// No flags of its own.
+#[derive(Args, Debug)]
+pub(crate) struct Nothing {}
+
+/// Workflows and templates.
+#[derive(Args, Debug)]
+pub(crate) struct Flow {
+    #[command(subcommand)]
+    pub(crate) command: FlowCommand,
+}
+
+/// Agents and their messages.
+#[derive(Args, Debug)]
+pub(crate) struct Agent {
+    #[command(subcommand)]
+    pub(crate) command: AgentCommand,
+}
+
+/// Copy the store.
+#[derive(Args, Debug)]
+pub(crate) struct Backup {
+    /// Where to; must not exist
+    pub(crate) file: PathBuf,
 }

@@ -16,14 +16,14 @@ use crate::{
 pub(super) fn run(app: &App<'_>, command: &AgentCommand) -> Done {
     match command {
         AgentCommand::Register(args) => register(app, args),
-        AgentCommand::List => app.show(&render::AgentList(app.perform(&app.open()?, agent::List)?)),
+        AgentCommand::List => app.show(&render::AgentList(app.perform(app.open()?, agent::List)?)),
         AgentCommand::Send(args) => send(app, args),
         AgentCommand::Inbox(args) => inbox(app, args),
         AgentCommand::Pause { agent } => tell(app, agent.as_ref(), AgentState::Draining),
         AgentCommand::Resume { agent } => tell(app, agent.as_ref(), AgentState::Active),
         AgentCommand::Answer { id, text } => {
             let request = answer::Request { id: id.clone(), answer: text.clone() };
-            app.show(&render::Answered(app.perform(&app.open()?, request)?))
+            app.show(&render::Answered(app.perform(app.open()?, request)?))
         }
     }
 }
@@ -39,12 +39,12 @@ fn register(app: &App<'_>, args: &Register) -> Done {
         capabilities: args.capabilities.clone(),
         runtime: args.runtime.clone(),
     };
-    app.show(&render::AgentView(app.perform(&app.open()?, request)?))
+    app.show(&render::AgentView(app.perform(app.open()?, request)?))
 }
 
 fn tell(app: &App<'_>, agent: Option<&String>, state: AgentState) -> Done {
     let request = agent::Tell { agent: agent.cloned(), state };
-    app.show(&render::AgentView(app.perform(&app.open()?, request)?))
+    app.show(&render::AgentView(app.perform(app.open()?, request)?))
 }
 
 fn send(app: &App<'_>, args: &Send) -> Done {
@@ -59,7 +59,7 @@ fn send(app: &App<'_>, args: &Send) -> Done {
         needs_ack: args.needs_ack,
         expires: args.expires,
     };
-    app.show(&render::Sent(app.perform(&app.open()?, request)?))
+    app.show(&render::Sent(app.perform(app.open()?, request)?))
 }
 
 fn inbox(app: &App<'_>, args: &Inbox) -> Done {
@@ -75,9 +75,9 @@ fn inbox(app: &App<'_>, args: &Inbox) -> Done {
         Some(patience) => {
             let peek = || inbox::Request { peek: true, ..request.clone() };
             let arrived = toft.wait_for(patience, || Ok((!toft.perform(peek())?.letters.is_empty()).then_some(())))?;
-            if arrived.is_some() { app.perform(&toft, request)?.letters } else { Vec::new() }
+            if arrived.is_some() { app.perform(toft, request)?.letters } else { Vec::new() }
         }
-        None => app.perform(&toft, request)?.letters,
+        None => app.perform(toft, request)?.letters,
     };
     app.show(&render::Inbox(letters))
 }

@@ -18,7 +18,7 @@ pub(super) fn run(app: &App<'_>, command: &FlowCommand) -> Done {
         FlowCommand::Apply(args) => apply(app, args),
         FlowCommand::From(args) => from(app, args),
         FlowCommand::Show { id, limit } => {
-            let shown = app.perform(&app.open()?, flow::Show { id: id.clone(), limit: *limit })?;
+            let shown = app.perform(app.open()?, flow::Show { id: id.clone(), limit: *limit })?;
             app.show(&FlowShown(shown))
         }
         FlowCommand::List { all, status, limit, reach } => {
@@ -28,7 +28,7 @@ pub(super) fn run(app: &App<'_>, command: &FlowCommand) -> Done {
             };
             let mut rows = Vec::new();
             for (toft, scope) in app.reach(*reach)? {
-                rows.extend(app.perform(&toft, flow::List { scope, all: *all, status, limit: limit + 1 })?);
+                rows.extend(app.perform(toft, flow::List { scope, all: *all, status, limit: limit + 1 })?);
             }
             let more = rows.len() > *limit;
             rows.truncate(*limit);
@@ -40,22 +40,22 @@ pub(super) fn run(app: &App<'_>, command: &FlowCommand) -> Done {
         FlowCommand::Abandon(one) => step(app, one, flow::Step::Abandon),
         FlowCommand::Add { workflow, name, task } => {
             let tasks = vec![planned(name, task)];
-            let outcome = app.perform(&app.open()?, replan::Add { workflow: workflow.clone(), tasks })?;
+            let outcome = app.perform(app.open()?, replan::Add { workflow: workflow.clone(), tasks })?;
             app.show(&Replanned(outcome))
         }
         FlowCommand::Replan { workflow, file } => {
             let tasks = load_plan(file)?.tasks;
-            let outcome = app.perform(&app.open()?, replan::Request { workflow: workflow.clone(), tasks })?;
+            let outcome = app.perform(app.open()?, replan::Request { workflow: workflow.clone(), tasks })?;
             app.show(&Replanned(outcome))
         }
         FlowCommand::Retry { task, message } => decide(app, task, true, message),
         FlowCommand::Skip { task, message } => decide(app, task, false, message),
         FlowCommand::Template(TemplateCommand::Put { file }) => {
-            let template = app.perform(&app.open()?, load_template(file)?)?;
+            let template = app.perform(app.open()?, load_template(file)?)?;
             app.show(&TemplateKept(template))
         }
         FlowCommand::Template(TemplateCommand::List) => {
-            app.show(&TemplateList(app.perform(&app.open()?, template::List)?))
+            app.show(&TemplateList(app.perform(app.open()?, template::List)?))
         }
     }
 }
@@ -75,7 +75,7 @@ pub(super) fn new(app: &App<'_>, args: &NewFlow) -> Done {
         summary: None,
     };
     let source = Source::Prompt { text: args.title.clone() };
-    let made = app.perform(&app.open()?, flow::New { plan, source, hold: args.hold })?;
+    let made = app.perform(app.open()?, flow::New { plan, source, hold: args.hold })?;
     app.show(&FlowMade(made))
 }
 
@@ -95,22 +95,22 @@ fn planned(name: &str, fields: &crate::args::TaskFields) -> PlanTask {
 fn apply(app: &App<'_>, args: &Apply) -> Done {
     let plan = load_plan(&args.file)?;
     let source = Source::Plan { file: args.file.display().to_string() };
-    let made = app.perform(&app.open()?, flow::New { plan, source, hold: args.hold })?;
+    let made = app.perform(app.open()?, flow::New { plan, source, hold: args.hold })?;
     app.show(&FlowMade(made))
 }
 
 fn from(app: &App<'_>, args: &FromTemplate) -> Done {
     let values = args.values.iter().cloned().collect();
     let request = flow::From { template: args.template.clone(), values, hold: args.hold };
-    app.show(&FlowMade(app.perform(&app.open()?, request)?))
+    app.show(&FlowMade(app.perform(app.open()?, request)?))
 }
 
 fn step(app: &App<'_>, one: &crate::args::One, to: flow::Step) -> Done {
     let request = flow::Move { id: one.id.clone(), to, reason: one.message.clone() };
-    app.show(&FlowMoved(app.perform(&app.open()?, request)?))
+    app.show(&FlowMoved(app.perform(app.open()?, request)?))
 }
 
 fn decide(app: &App<'_>, task: &str, retry: bool, message: &str) -> Done {
     let request = replan::Decide { task: task.to_owned(), retry, reason: message.to_owned() };
-    app.show(&TaskDecided(app.perform(&app.open()?, request)?))
+    app.show(&TaskDecided(app.perform(app.open()?, request)?))
 }

@@ -23,10 +23,10 @@ type Done = Result<ExitCode, Failure>;
 pub(crate) fn run(cli: &Cli, output: &Output) -> Done {
     let app = App { global: &cli.global, output };
     match &cli.command {
-        Command::Init { no_vcs, no_input: _ } => place::init(&app, *no_vcs),
-        Command::Where => place::locate(&app),
-        Command::Doctor => place::doctor(&app),
-        Command::Backup { file } => place::backup(&app, file),
+        Command::Init(args) => place::init(&app, args.no_vcs),
+        Command::Where(_) => place::locate(&app),
+        Command::Doctor(_) => place::doctor(&app),
+        Command::Backup(args) => place::backup(&app, &args.file),
         Command::Ready(args) => work::ready(&app, args),
         Command::Claim(args) => work::claim(&app, args),
         Command::Save(args) => work::save(&app, args),
@@ -35,9 +35,9 @@ pub(crate) fn run(cli: &Cli, output: &Output) -> Done {
         Command::List(args) => work::list(&app, args),
         Command::Status(args) => work::status(&app, args),
         Command::Log(args) => work::log(&app, args),
-        Command::Flow(command) => flow::run(&app, command),
+        Command::Flow(args) => flow::run(&app, &args.command),
         Command::New(args) => flow::new(&app, args),
-        Command::Agent(command) => agent::run(&app, command),
+        Command::Agent(args) => agent::run(&app, &args.command),
     }
 }
 
@@ -53,15 +53,16 @@ impl App<'_> {
             Some(text) => Some(Store::parse(text)?),
             None => None,
         };
-        Ok(Config { store, dir: self.global.dir.clone(), agent: self.global.agent.clone(), ..Config::default() })
+        let Global { dir, agent, .. } = self.global;
+        Ok(Config { store, dir: dir.clone(), agent: agent.clone(), brief: true, ..Config::default() })
     }
 
-    fn open(&self) -> Result<Toft, Failure> {
-        Ok(Toft::with(self.config()?)?)
+    fn open(&self) -> Result<&'static Toft, Failure> {
+        open(self.config()?)
     }
 
     /// The stores and scopes a reading command looks into.
-    fn reach(&self, reach: Reach) -> Result<Vec<(Toft, Scope)>, Failure> {
+    fn reach(&self, reach: Reach) -> Result<Vec<(&'static Toft, Scope)>, Failure> {
         if !reach.all_repos {
             let toft = self.open()?;
             let scope = if reach.here { toft.here() } else { toft.scope() };
@@ -70,7 +71,7 @@ impl App<'_> {
         let mut tofts = Vec::new();
         for path in toft::registered_stores()? {
             let config = Config { store: Some(Store::Path(path)), ..self.config()? };
-            tofts.push((Toft::with(config)?, Scope::default()));
+            tofts.push((open(config)?, Scope::default()));
         }
         Ok(tofts)
     }
@@ -88,6 +89,11 @@ impl App<'_> {
         self.output.show(view);
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Opens a store for the rest of the process, which is short: the system closes files faster than we could.
+fn open(config: Config) -> Result<&'static Toft, Failure> {
+    Ok(Box::leak(Box::new(Toft::with(config)?)))
 }
 
 /// Reads a word as one of an enum's, naming the field when it is none of them.

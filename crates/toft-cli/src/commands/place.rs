@@ -20,7 +20,7 @@ pub(super) fn locate(app: &App<'_>) -> Done {
 }
 
 pub(super) fn doctor(app: &App<'_>) -> Done {
-    let checks = examine(&app.open()?);
+    let checks = examine(app.open()?);
     let failed = checks.iter().filter(|check| check.health == Health::Fail).count();
     let shown = app.show(&Examined(checks));
     if failed > 0 { Err(Failure::unhealthy(failed)) } else { shown }

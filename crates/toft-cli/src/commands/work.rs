@@ -28,7 +28,7 @@ pub(super) fn ready(app: &App<'_>, args: &args::Ready) -> Done {
     for (toft, scope) in app.reach(args.reach)? {
         let request =
             ready::Request { scope, labels: args.labels.clone(), limit: args.limit, explain: args.explain };
-        let outcome = app.perform(&toft, request)?;
+        let outcome = app.perform(toft, request)?;
         all.more |= outcome.more;
         all.ready.extend(outcome.ready);
         all.not_ready.extend(outcome.not_ready);
@@ -65,7 +65,7 @@ pub(super) fn claim(app: &App<'_>, args: &args::Claim) -> Done {
     };
     let outcome = match args.wait {
         Some(patience) => toft.claim_waiting(&toft.located().agent, &request, patience)?,
-        None => app.perform(&toft, request)?,
+        None => app.perform(toft, request)?,
     };
     app.show(&Claims { outcome, many: args.count.is_some() })
 }
@@ -95,7 +95,7 @@ pub(super) fn save(app: &App<'_>, args: &args::Save) -> Done {
         state,
         ttl: args.ttl,
     };
-    app.show(&Saved(app.perform(&toft, request)?))
+    app.show(&Saved(app.perform(toft, request)?))
 }
 
 /// JSON, or else the text itself.
@@ -127,7 +127,7 @@ pub(super) fn finish(app: &App<'_>, args: &args::Finish) -> Done {
     let toft = app.open()?;
     let request =
         finish::Request { id, fence: args.hold.fence.clone(), how, message: args.message.clone(), cost: args.cost };
-    app.show(&Finished(app.perform(&toft, request)?))
+    app.show(&Finished(app.perform(toft, request)?))
 }
 
 fn is_outcome(word: &str) -> bool {
@@ -155,7 +155,7 @@ pub(super) fn show(app: &App<'_>, args: &args::Show) -> Done {
     let toft = app.open()?;
     let request =
         show::Request { id: args.id.clone(), why: args.why, state: args.state.clone(), limit: args.limit };
-    match app.perform(&toft, request)? {
+    match app.perform(toft, request)? {
         show::Outcome::Task(mut shown) => {
             for checkpoint in &mut shown.checkpoints {
                 if let Some(detail) = &checkpoint.detail {
@@ -193,7 +193,7 @@ pub(super) fn list(app: &App<'_>, args: &args::List) -> Done {
             search: args.search.clone(),
             limit: args.limit,
         };
-        let outcome = app.perform(&toft, request)?;
+        let outcome = app.perform(toft, request)?;
         more |= outcome.more;
         tasks.extend(outcome.tasks);
     }
@@ -203,7 +203,7 @@ pub(super) fn list(app: &App<'_>, args: &args::List) -> Done {
 pub(super) fn status(app: &App<'_>, args: &args::Status) -> Done {
     let mut outcomes = Vec::new();
     for (toft, scope) in app.reach(args.reach)? {
-        outcomes.push(app.perform(&toft, status::Request { scope, limit: args.limit })?);
+        outcomes.push(app.perform(toft, status::Request { scope, limit: args.limit })?);
     }
     app.show(&StatusView { outcomes })
 }
@@ -213,7 +213,7 @@ pub(super) fn log(app: &App<'_>, args: &args::Log) -> Done {
     for (toft, scope) in app.reach(args.reach)? {
         let request =
             log::Request { id: args.id.clone(), scope: scope.clone(), after: args.after, limit: args.limit };
-        let found = app.perform(&toft, request)?;
+        let found = app.perform(toft, request)?;
         if !args.follow {
             events.extend(found);
             continue;

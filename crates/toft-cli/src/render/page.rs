@@ -69,7 +69,7 @@ impl Page {
 
     /// A moment: the local time of day on a terminal, the whole in UTC elsewhere.
     pub(crate) fn moment(&self, at: Timestamp) -> String {
-        if self.terminal { clock(at) } else { at.to_string() }
+        if self.terminal { clock(at) } else { Timestamp(at.0 - at.0 % 1_000).to_string().replace(".000Z", "Z") }
     }
 
     /// The lines of a longer text, indented.

@@ -19,7 +19,7 @@ use crate::{
     flow::{Attempt, Dependency, Task, TaskStatus, Template, Workflow},
     gate::Gate,
     id::{AgentId, CheckpointId, MessageId, OpId, RepositoryId, TaskId, WorkflowId},
-    lease::{Holder, Lease},
+    lease::Lease,
     message::{Delivery, DeliveryState, Letter, Message},
     repository::{Repository, Scope, Worktree},
     store::{Access, EventQuery, LeasesOf, Result, Store, StoreError, StoreTx, TaskQuery, WorkflowQuery},
@@ -151,7 +151,12 @@ impl MemoryTx<'_> {
             Write::Template(row) => drop(t.templates.insert((row.name.clone(), row.version), row)),
             Write::Queue(row) => drop(t.queue.insert(row.task.clone(), row)),
             Write::DropQueue(id) => drop(t.queue.remove(&id)),
-            Write::Receipt(row) => drop(t.receipts.insert(row.op.clone(), row)),
+            Write::Receipt(row) => {
+                if t.receipts.contains_key(&row.op) {
+                    return Err(StoreError::Failed { doing: "answer".into(), cause: "it was answered before".into() });
+                }
+                t.receipts.insert(row.op.clone(), row);
+            }
         }
         Ok(())
     }
@@ -275,7 +280,6 @@ impl StoreTx for MemoryTx<'_> {
         let fits = |lease: &&Lease| match of {
             LeasesOf::Agent(id) => lease.agent == *id,
             LeasesOf::Workflow(id) => lease.workflow == *id,
-            LeasesOf::Holder(holder) => lease.holder.as_ref() == Some(holder),
             LeasesOf::Repository(None) => true,
             LeasesOf::Repository(id) => lease.repository == *id,
         };
@@ -287,11 +291,6 @@ impl StoreTx for MemoryTx<'_> {
         let mut rows: Vec<_> = self.tables.leases.values().filter(due).cloned().collect();
         rows.sort_by(|a, b| (a.check_at, &a.task).cmp(&(b.check_at, &b.task)));
         Ok(limited(rows.into_iter(), limit))
-    }
-
-    fn holders(&mut self, host: &str) -> Result<Vec<Holder>> {
-        let holders: BTreeSet<_> = self.tables.leases.values().filter_map(|lease| lease.holder.clone()).collect();
-        Ok(holders.into_iter().filter(|holder| holder.host == host).collect())
     }
 
     fn attempts(&mut self, task: &TaskId) -> Result<Vec<Attempt>> {
@@ -428,9 +427,6 @@ impl StoreTx for MemoryTx<'_> {
     fn apply(&mut self, change: &Change) -> Result<()> {
         self.derive(&change.writes)?;
         let event = Event { seq: self.tables.events.len() as u64 + 1, ..change.event.clone() };
-        if self.tables.events.iter().any(|known| known.op == event.op && known.part == event.part) {
-            return Err(StoreError::Failed { doing: "append an event".into(), cause: "its operation ran before".into() });
-        }
         self.tables.events.push(event);
         Ok(())
     }

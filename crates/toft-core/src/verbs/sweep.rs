@@ -1,12 +1,14 @@
 //! Takes back holds that no longer stand. Run by whoever looks next, so no daemon is needed.
 
+use std::{cell::RefCell, collections::BTreeMap};
+
 use serde_json::json;
 
 use super::{Verb, Work};
 use crate::{
     change::Write,
     flow::{AttemptResult, Task, TaskState, TaskStatus, free, place_in_queue, settle},
-    lease::{Lease, Liveness, Lost, Standing},
+    lease::{Holder, Lease, Liveness, Lost, Processes, Standing},
     refusal::Verdict,
     store::{Access, LeasesOf},
 };
@@ -25,35 +27,49 @@ impl Verb for Request {
     }
 }
 
+/// Asks after each process once, however many leases it holds.
+struct Remembered<'a> {
+    processes: &'a dyn Processes,
+    known: RefCell<BTreeMap<Holder, Liveness>>,
+}
+
+impl Processes for Remembered<'_> {
+    fn host(&self) -> &str {
+        self.processes.host()
+    }
+
+    fn liveness(&self, holder: &Holder) -> Liveness {
+        let mut known = self.known.borrow_mut();
+        *known.entry(holder.clone()).or_insert_with(|| self.processes.liveness(holder))
+    }
+}
+
 /// How many leases one look examines.
 const AT_ONCE: usize = 64;
 
-/// Every lease that is lost now: due for a look, or held by a process on this host that ended.
+/// Every lease that is lost now, and those that were due for a look and stand. A thorough look asks after all.
 pub(super) fn lost(work: &mut Work<'_>, thorough: bool) -> Verdict<(Vec<(Lease, Lost)>, Vec<Lease>)> {
-    let mut suspects = work.tx.overdue(&work.now.tick, AT_ONCE)?;
-    if thorough {
-        for holder in work.tx.holders(work.processes.host())? {
-            if work.processes.liveness(&holder) == Liveness::Dead {
-                suspects.extend(work.tx.leases(&LeasesOf::Holder(holder))?);
-            }
-        }
-        suspects.sort_by(|a, b| a.task.cmp(&b.task));
-        suspects.dedup_by(|a, b| a.task == b.task);
-    }
-    let (mut lost, mut live) = (Vec::new(), Vec::new());
+    let suspects = if thorough {
+        work.tx.leases(&LeasesOf::Repository(None))?
+    } else {
+        work.tx.overdue(&work.now.tick, AT_ONCE)?
+    };
+    let processes = Remembered { processes: work.processes, known: RefCell::default() };
+    let (mut lost, mut due) = (Vec::new(), Vec::new());
     for lease in suspects {
-        match lease.standing(&work.now, work.processes) {
+        match lease.standing(&work.now, &processes) {
             Standing::Lost(why) => lost.push((lease, why)),
-            Standing::Live => live.push(lease),
+            Standing::Live if lease.due(&work.now) => due.push(lease),
+            Standing::Live => {}
         }
     }
-    Ok((lost, live))
+    Ok((lost, due))
 }
 
-/// Takes back what is lost. A thorough sweep also asks after every process on this host.
+/// Takes back what is lost.
 pub(super) fn sweep(work: &mut Work<'_>, thorough: bool) -> Verdict<usize> {
-    let (lost, live) = lost(work, thorough)?;
-    for mut lease in live {
+    let (lost, due) = lost(work, thorough)?;
+    for mut lease in due {
         lease.check_at = lease.next_check(&work.now);
         work.tx.derive(&[Write::RenewLease(lease)])?;
     }

@@ -1,9 +1,11 @@
 //! History: gapless, in order, each operation once.
 
 use toft_core::{
-    id::RepositoryId,
+    change::{Receipt, Write},
+    id::{OpId, RepositoryId},
     repository::{Place, Scope},
     store::{Access, EventQuery},
+    time::Timestamp,
 };
 
 use super::{Pair, change};
@@ -33,10 +35,21 @@ pub fn events_are_numbered_without_gaps(pair: &Pair) {
     assert_eq!(first, expected);
 }
 
-pub fn an_operation_is_recorded_once(pair: &Pair) {
-    append(pair, &[change("op_a", 0, "x", vec![])]);
+pub fn an_operation_is_answered_once(pair: &Pair) {
+    let receipt = |outcome: u32| {
+        Write::Receipt(Receipt {
+            op: OpId::known("op_a"),
+            verb: "claim".into(),
+            outcome: outcome.into(),
+            at: Timestamp(1_800_000_000_000),
+        })
+    };
+    pair.write(&[receipt(1)]);
     let mut tx = pair.writer.begin(Access::Write).unwrap();
-    assert!(tx.apply(&change("op_a", 0, "y", vec![])).is_err());
+    assert!(tx.derive(&[receipt(2)]).is_err());
+    drop(tx);
+    let kept = pair.read(|tx| tx.receipt(&OpId::known("op_a"))).unwrap();
+    assert_eq!(kept.outcome, serde_json::json!(1));
 }
 
 pub fn events_are_found_by_entity_place_and_cursor(pair: &Pair) {

@@ -3,7 +3,7 @@
 use toft_core::{
     change::Write,
     id::{AgentId, LeaseId, RepositoryId, TaskId, WorkflowId},
-    lease::{Fence, Holder, Lease},
+    lease::{Fence, Lease},
     store::{Access, LeasesOf},
     time::Tick,
 };
@@ -46,7 +46,7 @@ pub fn a_renewal_names_its_lease(pair: &Pair) {
     assert_eq!(pair.read(|tx| tx.lease(&TaskId::known("tk_1"))), None);
 }
 
-pub fn leases_are_found_by_agent_workflow_process_and_repository(pair: &Pair) {
+pub fn leases_are_found_by_agent_workflow_and_repository(pair: &Pair) {
     held(pair, &["tk_2"]);
     let other = Lease {
         agent: AgentId::known("ag_2"),
@@ -57,10 +57,8 @@ pub fn leases_are_found_by_agent_workflow_process_and_repository(pair: &Pair) {
     };
     pair.write(&[Write::Lease(lease("tk_1")), Write::Lease(other.clone())]);
     let one = [lease("tk_1")];
-    let holder = lease("tk_1").holder.unwrap();
     assert_eq!(pair.read(|tx| tx.leases(&LeasesOf::Agent(AgentId::known("ag_1")))), one);
     assert_eq!(pair.read(|tx| tx.leases(&LeasesOf::Workflow(WorkflowId::known("wf_1")))), one);
-    assert_eq!(pair.read(|tx| tx.leases(&LeasesOf::Holder(holder))), one);
     assert_eq!(pair.read(|tx| tx.leases(&LeasesOf::Repository(Some(RepositoryId::known("rp_a"))))), one);
     assert_eq!(pair.read(|tx| tx.leases(&LeasesOf::Repository(None))), [lease("tk_1"), other]);
 }
@@ -80,18 +78,4 @@ pub fn leases_due_for_a_look_are_found(pair: &Pair) {
     assert_eq!(due(80, 9), ["tk_1", "tk_3"]);
     assert_eq!(due(500, 9), ["tk_1", "tk_2", "tk_3"]);
     assert_eq!(due(500, 1), ["tk_1"]);
-}
-
-pub fn a_host_lists_each_of_its_processes_once(pair: &Pair) {
-    held(pair, &["tk_2", "tk_3", "tk_4"]);
-    let process = |pid, host: &str| Some(Holder { host: host.into(), boot: "boot-1".into(), pid, started: 99 });
-    pair.write(&[
-        Write::Lease(lease("tk_1")),
-        Write::Lease(Lease { holder: process(42, "here"), ..lease("tk_2") }),
-        Write::Lease(Lease { holder: process(7, "here"), ..lease("tk_3") }),
-        Write::Lease(Lease { holder: process(9, "hereabouts"), ..lease("tk_4") }),
-    ]);
-    let pids: Vec<_> = pair.read(|tx| tx.holders("here")).into_iter().map(|holder| holder.pid).collect();
-    assert_eq!(pids, [7, 42]);
-    assert!(pair.read(|tx| tx.holders("elsewhere")).is_empty());
 }

@@ -81,14 +81,13 @@ macro_rules! store_conformance {
             writers_take_turns_and_lose_no_update
             a_task_has_at_most_one_lease
             a_renewal_names_its_lease
-            leases_are_found_by_agent_workflow_process_and_repository
+            leases_are_found_by_agent_workflow_and_repository
             leases_due_for_a_look_are_found
-            a_host_lists_each_of_its_processes_once
             a_lane_is_read_in_the_order_of_rank
             a_task_queues_once
             open_lanes_are_those_of_limited_workflows_with_room
             events_are_numbered_without_gaps
-            an_operation_is_recorded_once
+            an_operation_is_answered_once
             events_are_found_by_entity_place_and_cursor
             tasks_are_listed_by_workflow_status_and_place
             workflows_are_listed_newest_first

@@ -1,13 +1,15 @@
 //! SQLite: one file, many processes, no daemon.
 //!
 //! `open.rs` checks the file and sets the connection up, `turn.rs` makes writers wait in order,
-//! `tx.rs` answers questions, `write.rs` puts rows down, `rows.rs` translates between the two.
+//! `wal.rs` keeps the log short, `tx.rs` answers questions, `write.rs` puts rows down, `rows.rs` translates
+//! between the two.
 
 mod migrate;
 mod open;
 mod rows;
 mod turn;
 mod tx;
+mod wal;
 mod write;
 
 pub use migrate::SCHEMA_VERSION;

@@ -15,7 +15,7 @@ use toft_core::{
     flow::{Attempt, Dependency, Task, TaskStatus, Template, Workflow},
     gate::Gate,
     id::{AgentId, MessageId, OpId, RepositoryId, TaskId, WorkflowId},
-    lease::{Holder, Lease},
+    lease::Lease,
     message::{Letter, Message},
     repository::{Repository, Scope, Worktree},
     store::{Access, EventQuery, LeasesOf, Result, StoreTx, TaskQuery, WorkflowQuery},
@@ -27,6 +27,7 @@ use super::{
     rows::{self, Cells},
     sql,
     turn::Turn,
+    wal::Wal,
     write,
 };
 use crate::clock::Clock;
@@ -34,6 +35,7 @@ use crate::clock::Clock;
 pub(super) struct SqliteTx<'a> {
     connection: MutexGuard<'a, Connection>,
     clock: &'a dyn Clock,
+    wal: &'a Wal,
     commits: &'a AtomicU64,
     open: bool,
     /// Held until the transaction is over; last, so that it is let go last.
@@ -46,6 +48,7 @@ impl<'a> SqliteTx<'a> {
         turn: Option<Option<Turn<'a>>>,
         access: Access,
         clock: &'a dyn Clock,
+        wal: &'a Wal,
         commits: &'a AtomicU64,
     ) -> Result<Self> {
         let begin = match access {
@@ -53,7 +56,7 @@ impl<'a> SqliteTx<'a> {
             Access::Write => "BEGIN IMMEDIATE",
         };
         run(&connection, begin)?;
-        Ok(Self { connection, clock, commits, open: true, _turn: turn.flatten() })
+        Ok(Self { connection, clock, wal, commits, open: true, _turn: turn.flatten() })
     }
 
     fn list<T>(
@@ -227,9 +230,6 @@ impl StoreTx for SqliteTx<'_> {
         match of {
             LeasesOf::Agent(id) => self.list("leases", sql!("lease_of_agent"), params![id.as_str()], rows::lease),
             LeasesOf::Workflow(id) => self.list("leases", sql!("lease_of_workflow"), params![id.as_str()], rows::lease),
-            LeasesOf::Holder(holder) => {
-                self.list("leases", sql!("lease_of_holder"), params![rows::holder_word(holder)], rows::lease)
-            }
             LeasesOf::Repository(id) => self.list(
                 "leases",
                 sql!("lease_of_repository"),
@@ -241,15 +241,6 @@ impl StoreTx for SqliteTx<'_> {
 
     fn overdue(&mut self, tick: &Tick, limit: usize) -> Result<Vec<Lease>> {
         self.list("leases", sql!("lease_overdue"), params![tick.epoch, tick.ms, limit as i64], rows::lease)
-    }
-
-    fn holders(&mut self, host: &str) -> Result<Vec<Holder>> {
-        let (from, upto) = (format!("{host}|"), format!("{host}}}"));
-        let words: Vec<String> =
-            self.list("leases", sql!("lease_holders"), params![from, upto], |cells| cells.get())?;
-        let mut holders: Vec<_> = words.iter().filter_map(|word| rows::holder(word)).collect();
-        holders.sort();
-        Ok(holders)
     }
 
     fn attempts(&mut self, task: &TaskId) -> Result<Vec<Attempt>> {
@@ -353,6 +344,7 @@ impl StoreTx for SqliteTx<'_> {
     fn commit(mut self: Box<Self>) -> Result<()> {
         run(&self.connection, "COMMIT")?;
         self.open = false;
+        self.wal.after_commit(&self.connection);
         self.commits.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }

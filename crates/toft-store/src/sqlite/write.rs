@@ -223,10 +223,7 @@ fn renew_lease(connection: &Connection, row: &Lease) -> Result<usize> {
         renewed_tick.epoch,
         check_at
     ];
-    match execute(connection, sql!("lease_renew"), values)? {
-        0 => execute(connection, sql!("lease_reset"), values),
-        rows => Ok(rows),
-    }
+    execute(connection, sql!("lease_renew"), values)
 }
 
 fn attempt(connection: &Connection, row: &Attempt) -> Result<usize> {

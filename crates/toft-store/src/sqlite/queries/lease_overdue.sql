@@ -1,7 +1,5 @@
-SELECT task, workflow, repository, agent, fence, lease, acquired, ttl, cap, renewed, epoch, tick, check_at, holder FROM leases WHERE epoch = ?1 AND check_at <= ?2
-UNION ALL
-SELECT task, workflow, repository, agent, fence, lease, acquired, ttl, cap, renewed, epoch, tick, check_at, holder FROM leases WHERE epoch < ?1
-UNION ALL
-SELECT task, workflow, repository, agent, fence, lease, acquired, ttl, cap, renewed, epoch, tick, check_at, holder FROM leases WHERE epoch > ?1
+SELECT task, workflow, repository, agent, fence, lease, acquired, ttl, cap, renewed, epoch, tick, check_at, holder
+FROM leases
+WHERE epoch <> ?1 OR check_at <= ?2
 ORDER BY check_at, task
 LIMIT ?3

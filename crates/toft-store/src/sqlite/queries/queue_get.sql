@@ -1,1 +1,1 @@
-SELECT task, lane, rank FROM queue WHERE task = ?1
+SELECT id, lane, rank FROM task_states WHERE id = ?1 AND lane IS NOT NULL

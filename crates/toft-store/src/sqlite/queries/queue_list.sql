@@ -1,7 +1,6 @@
-SELECT q.lane, q.rank, t.id, t.workflow, t.ord, t.repository, t.worktree, t.created, t.body, s.status, s.attempt, s.fence, s.open_blockers, s.unblocks, s.not_before, s.outcome, s.updated
-FROM queue q
-JOIN tasks t ON t.id = q.task
-JOIN task_states s ON s.id = q.task
-WHERE q.lane = ?1 AND q.rank > ?2 AND q.rank < ?3
-ORDER BY q.rank
+SELECT s.lane, s.rank, t.id, t.workflow, t.ord, t.repository, t.worktree, t.created, t.body, s.status, s.attempt, s.fence, s.open_blockers, s.unblocks, s.not_before, s.outcome, s.updated
+FROM task_states s INDEXED BY task_states_queue
+JOIN tasks t ON t.id = s.id
+WHERE s.lane = ?1 AND s.rank > ?2 AND s.rank < ?3
+ORDER BY s.rank
 LIMIT ?4

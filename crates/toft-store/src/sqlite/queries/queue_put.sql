@@ -1,5 +1,1 @@
-INSERT INTO queue (task, lane, rank)
-VALUES (?1, ?2, ?3)
-ON CONFLICT (task) DO UPDATE SET
-    lane = excluded.lane,
-    rank = excluded.rank
+UPDATE task_states SET lane = ?2, rank = ?3 WHERE id = ?1

@@ -1,1 +1,1 @@
-SELECT EXISTS (SELECT 1 FROM task_states WHERE workflow = ?1 AND status = ?2)
+SELECT EXISTS (SELECT 1 FROM progress WHERE workflow = ?1 AND status = ?2 AND count > 0)

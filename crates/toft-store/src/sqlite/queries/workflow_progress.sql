@@ -1,1 +1,1 @@
-SELECT status, count(*) FROM task_states WHERE workflow = ?1 GROUP BY status
+SELECT status, count FROM progress WHERE workflow = ?1 AND count > 0

@@ -1,0 +1,51 @@
+//! The table of commands. Each one's flags are put together only when it is the one that was typed: building
+//! them all would take longer than answering most commands.
+
+/// Makes the `Command` enum from rows of `Variant(Args) "name" [hidden aliases] "what it does"`.
+macro_rules! commands {
+    ($($variant:ident($args:ty) $name:literal [$($alias:literal),*] $about:literal;)*) => {
+        /// What was typed.
+        #[derive(Debug)]
+        pub(crate) enum Command {
+            $(#[doc = $about] $variant($args),)*
+        }
+
+        impl clap::Subcommand for Command {
+            fn augment_subcommands(command: clap::Command) -> clap::Command {
+                command$(.subcommand(
+                    clap::Command::new($name)
+                        .about($about)
+                        .aliases([$($alias,)*] as [&str; 0 $(+ { let _ = $alias; 1 })*])
+                        .hide($name == "new")
+                        .defer(<$args as clap::Args>::augment_args),
+                ))*
+            }
+
+            fn augment_subcommands_for_update(command: clap::Command) -> clap::Command {
+                Self::augment_subcommands(command)
+            }
+
+            fn has_subcommand(name: &str) -> bool {
+                [$($name),*].contains(&name)
+            }
+        }
+
+        impl clap::FromArgMatches for Command {
+            fn from_arg_matches(matches: &clap::ArgMatches) -> Result<Self, clap::Error> {
+                match matches.subcommand() {
+                    $(Some(($name, matches)) => {
+                        <$args as clap::FromArgMatches>::from_arg_matches(matches).map(Self::$variant)
+                    })*
+                    _ => Err(clap::Error::new(clap::error::ErrorKind::MissingSubcommand)),
+                }
+            }
+
+            fn update_from_arg_matches(&mut self, matches: &clap::ArgMatches) -> Result<(), clap::Error> {
+                *self = Self::from_arg_matches(matches)?;
+                Ok(())
+            }
+        }
+    };
+}
+
+pub(super) use commands;

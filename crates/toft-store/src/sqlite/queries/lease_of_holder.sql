@@ -1,4 +1,0 @@
-SELECT task, workflow, repository, agent, fence, lease, acquired, ttl, cap, renewed, epoch, tick, check_at, holder
-FROM leases
-WHERE holder = ?1
-ORDER BY task

@@ -1,4 +1,0 @@
--- For a lease that was examined, or renewed under another epoch: these move the index, a plain renewal does not.
-UPDATE leases
-SET ttl = ?3, cap = ?4, renewed = ?5, tick = ?6, epoch = ?7, check_at = ?8
-WHERE task = ?1 AND lease = ?2
