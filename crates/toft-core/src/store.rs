@@ -76,8 +76,9 @@ pub trait StoreTx {
     fn lease(&mut self, task: &TaskId) -> Result<Option<Lease>>;
     /// Leases, by task.
     fn leases(&mut self, of: &LeasesOf) -> Result<Vec<Lease>>;
-    /// Leases due for a look: of this epoch and past their `check_at`, or of another epoch.
-    fn overdue(&mut self, tick: &Tick, limit: usize) -> Result<Vec<Lease>>;
+    /// Leases due for a look: of this epoch and past their `check_at`, or of another epoch; with a host, also
+    /// every lease that follows a process of that host.
+    fn overdue(&mut self, tick: &Tick, host: Option<&str>, limit: usize) -> Result<Vec<Lease>>;
     /// Attempts at a task, oldest first.
     fn attempts(&mut self, task: &TaskId) -> Result<Vec<Attempt>>;
 

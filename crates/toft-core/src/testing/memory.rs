@@ -286,8 +286,11 @@ impl StoreTx for MemoryTx<'_> {
         Ok(self.tables.leases.values().filter(fits).cloned().collect())
     }
 
-    fn overdue(&mut self, tick: &Tick, limit: usize) -> Result<Vec<Lease>> {
-        let due = |lease: &&Lease| lease.renewed_tick.epoch != tick.epoch || lease.check_at <= tick.ms;
+    fn overdue(&mut self, tick: &Tick, host: Option<&str>, limit: usize) -> Result<Vec<Lease>> {
+        let local = |lease: &Lease| lease.holder.as_ref().is_some_and(|holder| Some(holder.host.as_str()) == host);
+        let due = |lease: &&Lease| {
+            lease.renewed_tick.epoch != tick.epoch || lease.check_at <= tick.ms || local(lease)
+        };
         let mut rows: Vec<_> = self.tables.leases.values().filter(due).cloned().collect();
         rows.sort_by(|a, b| (a.check_at, &a.task).cmp(&(b.check_at, &b.task)));
         Ok(limited(rows.into_iter(), limit))

@@ -10,7 +10,7 @@ use crate::{
     flow::{AttemptResult, Task, TaskState, TaskStatus, free, place_in_queue, settle},
     lease::{Holder, Lease, Liveness, Lost, Processes, Standing},
     refusal::Verdict,
-    store::{Access, LeasesOf},
+    store::Access,
 };
 
 /// Take every lost hold back, and nothing else.
@@ -47,13 +47,11 @@ impl Processes for Remembered<'_> {
 /// How many leases one look examines.
 const AT_ONCE: usize = 64;
 
-/// Every lease that is lost now, and those that were due for a look and stand. A thorough look asks after all.
+/// Every lease that is lost now, and those that were due for a look and stand. A thorough look also
+/// asks after every process on this host.
 pub(super) fn lost(work: &mut Work<'_>, thorough: bool) -> Verdict<(Vec<(Lease, Lost)>, Vec<Lease>)> {
-    let suspects = if thorough {
-        work.tx.leases(&LeasesOf::Repository(None))?
-    } else {
-        work.tx.overdue(&work.now.tick, AT_ONCE)?
-    };
+    let (host, limit) = if thorough { (Some(work.processes.host()), 0) } else { (None, AT_ONCE) };
+    let suspects = work.tx.overdue(&work.now.tick, host, limit)?;
     let processes = Remembered { processes: work.processes, known: RefCell::default() };
     let (mut lost, mut due) = (Vec::new(), Vec::new());
     for lease in suspects {

@@ -69,13 +69,15 @@ pub fn leases_due_for_a_look_are_found(pair: &Pair) {
     let rebooted =
         Lease { renewed_tick: Tick { epoch: "boot-0".into(), ms: 70 }, check_at: 900, ..lease("tk_3") };
     pair.write(&[Write::Lease(lease("tk_1")), Write::Lease(later), Write::Lease(rebooted)]);
-    let due = |ms, limit| {
+    let due = |ms, host, limit| {
         let tick = Tick { epoch: "boot-1".into(), ms };
-        let leases = pair.read(|tx| tx.overdue(&tick, limit));
+        let leases = pair.read(|tx| tx.overdue(&tick, host, limit));
         leases.into_iter().map(|lease| lease.task.to_string()).collect::<Vec<_>>()
     };
-    assert_eq!(due(79, 9), ["tk_3"]);
-    assert_eq!(due(80, 9), ["tk_1", "tk_3"]);
-    assert_eq!(due(500, 9), ["tk_1", "tk_2", "tk_3"]);
-    assert_eq!(due(500, 1), ["tk_1"]);
+    assert_eq!(due(79, None, 9), ["tk_3"]);
+    assert_eq!(due(80, None, 9), ["tk_1", "tk_3"]);
+    assert_eq!(due(500, None, 9), ["tk_1", "tk_2", "tk_3"]);
+    assert_eq!(due(500, None, 1), ["tk_1"]);
+    assert_eq!(due(0, Some("here"), 0), ["tk_1", "tk_2", "tk_3"]);
+    assert_eq!(due(0, Some("her"), 0), ["tk_3"]);
 }

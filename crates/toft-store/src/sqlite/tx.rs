@@ -239,8 +239,11 @@ impl StoreTx for SqliteTx<'_> {
         }
     }
 
-    fn overdue(&mut self, tick: &Tick, limit: usize) -> Result<Vec<Lease>> {
-        self.list("leases", sql!("lease_overdue"), params![tick.epoch, tick.ms, limit as i64], rows::lease)
+    fn overdue(&mut self, tick: &Tick, host: Option<&str>, limit: usize) -> Result<Vec<Lease>> {
+        // A holder's word starts with its host and `|`, and `}` is what comes after that.
+        let (from, upto) = (host.map(|host| format!("{host}|")), host.map(|host| format!("{host}}}")));
+        let values = params![tick.epoch, tick.ms, self::limit(limit), from, upto];
+        self.list("leases", sql!("lease_overdue"), values, rows::lease)
     }
 
     fn attempts(&mut self, task: &TaskId) -> Result<Vec<Attempt>> {
