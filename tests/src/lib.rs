@@ -1,0 +1,171 @@
+//! What the stories share: a home of their own, real repositories, and the installed binary.
+
+#![expect(clippy::unwrap_used, reason = "a story that cannot be told should stop")]
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// The binary under test: `TOFT_BIN`, else the one built beside the tests.
+pub fn toft_bin() -> PathBuf {
+    if let Some(path) = std::env::var_os("TOFT_BIN") {
+        return path.into();
+    }
+    let me = std::env::current_exe().unwrap();
+    let path = me.ancestors().nth(2).unwrap().join("toft");
+    assert!(path.exists(), "{} is not built; run `cargo build -p toft-cli` or `cargo xtask check`", path.display());
+    path
+}
+
+/// Full size, as `cargo xtask long` runs it; otherwise the size for CI.
+pub fn sized(ci: usize, long: usize) -> usize {
+    if std::env::var_os("TOFT_LONG").is_some() { long } else { ci }
+}
+
+/// A user's home: nothing of the real one is seen or touched.
+pub struct Home {
+    dir: TempDir,
+    env: BTreeMap<String, String>,
+}
+
+impl Home {
+    /// An empty home, outside of any repository.
+    #[expect(clippy::new_without_default, reason = "making a directory is not a default")]
+    pub fn new() -> Self {
+        Self::within(&std::env::temp_dir())
+    }
+
+    /// An empty home below `base`.
+    pub fn within(base: &Path) -> Self {
+        let dir = tempfile::tempdir_in(base).unwrap();
+        let home = dir.path().join("home");
+        fs::create_dir(&home).unwrap();
+        let env = [
+            ("HOME", home.display().to_string()),
+            ("PATH", std::env::var("PATH").unwrap()),
+            ("USER", "ana".into()),
+            ("TZ", "UTC".into()),
+            ("GIT_AUTHOR_NAME", "Ana".into()),
+            ("GIT_AUTHOR_EMAIL", "ana@example.org".into()),
+            ("GIT_COMMITTER_NAME", "Ana".into()),
+            ("GIT_COMMITTER_EMAIL", "ana@example.org".into()),
+            ("GIT_CONFIG_NOSYSTEM", "1".into()),
+            ("HGUSER", "ana".into()),
+        ];
+        Self { dir, env: env.into_iter().map(|(name, value)| (name.into(), value)).collect() }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// A command in this home.
+    pub fn command(&self, dir: &Path, program: impl AsRef<std::ffi::OsStr>, args: &[&str]) -> Command {
+        let mut command = Command::new(program);
+        command.args(args).current_dir(dir).env_clear().envs(&self.env).stdin(Stdio::null());
+        command
+    }
+
+    /// Runs another program; it must succeed.
+    pub fn run(&self, dir: &Path, program: &str, args: &[&str]) -> String {
+        let output = self.command(dir, program, args).output().unwrap();
+        assert!(output.status.success(), "{program} {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Runs toft with more environment.
+    pub fn toft_with(&self, dir: &Path, env: &[(&str, &str)], args: &[&str]) -> Said {
+        let output = self.command(dir, toft_bin(), args).envs(env.iter().copied()).output().unwrap();
+        Said::from(args, output)
+    }
+
+    /// Runs toft.
+    pub fn toft(&self, dir: &Path, args: &[&str]) -> Said {
+        self.toft_with(dir, &[], args)
+    }
+
+    /// A git repository with one commit and a store.
+    pub fn repo(&self, name: &str) -> PathBuf {
+        let dir = self.git(name);
+        self.toft(&dir, &["init"]).ok();
+        dir
+    }
+
+    /// A git repository with one commit.
+    pub fn git(&self, name: &str) -> PathBuf {
+        let dir = self.path().join(name);
+        fs::create_dir(&dir).unwrap();
+        self.run(&dir, "git", &["init", "-q", "-b", "main"]);
+        self.run(&dir, "git", &["commit", "-q", "--allow-empty", "-m", "first"]);
+        dir
+    }
+}
+
+/// What toft said.
+#[derive(Debug)]
+pub struct Said {
+    /// What it was asked.
+    pub args: Vec<String>,
+    /// Its exit code.
+    pub code: i32,
+    /// Its stdout.
+    pub out: String,
+    /// Its stderr.
+    pub err: String,
+}
+
+impl Said {
+    fn from(args: &[&str], output: Output) -> Self {
+        Self {
+            args: args.iter().map(ToString::to_string).collect(),
+            code: output.status.code().unwrap_or(-1),
+            out: String::from_utf8_lossy(&output.stdout).into_owned(),
+            err: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
+    /// It must have succeeded; gives its stdout.
+    pub fn ok(self) -> String {
+        assert_eq!(self.code, 0, "{self:?}");
+        self.out
+    }
+
+    /// It must have failed with this code; gives its stderr.
+    pub fn fails(self, code: i32) -> String {
+        assert_eq!(self.code, code, "{self:?}");
+        self.err
+    }
+
+    /// The data of its JSON.
+    pub fn data(self) -> Value {
+        assert_eq!(self.code, 0, "{self:?}");
+        let mut value: Value = serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"));
+        assert_eq!(value["toft"], 1);
+        value["data"].take()
+    }
+}
+
+/// Every file below a directory with its content: to see that nothing changed.
+pub fn snapshot(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut files = BTreeMap::new();
+    let mut look = vec![dir.to_owned()];
+    while let Some(dir) = look.pop() {
+        for entry in fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() && !path.is_symlink() {
+                look.push(path);
+            } else {
+                let content = fs::read(&path).unwrap_or_default();
+                files.insert(path, content);
+            }
+        }
+    }
+    files
+}

@@ -1,0 +1,172 @@
+//! A holder that was stopped, lost or moved changes nothing; a living one keeps what it holds.
+
+use std::{
+    path::Path,
+    process::{Child, Command},
+    thread::sleep,
+    time::Duration,
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use toft_stories::Home;
+
+/// A process to hold a lease; ended when dropped.
+struct Holder(Child);
+
+impl Holder {
+    fn start() -> Self {
+        Self(Command::new("sleep").arg("600").spawn().unwrap())
+    }
+
+    fn pid(&self) -> String {
+        self.0.id().to_string()
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.0.id() as i32), signal).unwrap();
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn one_task(home: &Home) -> std::path::PathBuf {
+    let repo = home.repo("api");
+    home.toft(&repo, &["flow", "new", "only"]).ok();
+    repo
+}
+
+/// Every verb a holder has, tried under an old fence; each must be refused with 5 and change nothing.
+fn refuses_every_verb(home: &Home, repo: &Path, task: &str, fence: &str) {
+    let before = home.toft(repo, &["log", "--json", "--limit", "1000"]).data();
+    let env = [("TOFT_FENCE", fence), ("TOFT_AGENT", "old")];
+    for args in [
+        &["save", task, "-m", "late"][..],
+        &["save", task],
+        &["save", task, "--key", "k", "--value", "1"],
+        &["finish", task, "-m", "late", "--evidence", "abc"],
+        &["finish", task, "failed", "-m", "late"],
+        &["finish", task, "release"],
+        &["finish", task, "handoff", "-m", "late"],
+        &["finish", task, "waiting", "-m", "late?"],
+        &["agent", "send", "human", "late", "--task", task],
+    ] {
+        assert!(home.toft_with(repo, &env, args).fails(5).contains("fence"), "{args:?}");
+    }
+    assert_eq!(home.toft(repo, &["log", "--json", "--limit", "1000"]).data(), before);
+}
+
+fn fence_of(claim: &serde_json::Value) -> (String, String) {
+    let lease = &claim["lease"];
+    let fence = format!("{}.{}", lease["fence"], lease["id"].as_str().unwrap());
+    (claim["task"]["id"].as_str().unwrap().to_owned(), fence)
+}
+
+#[test]
+fn a_holder_stopped_past_its_cap_is_refused_when_it_wakes() {
+    let home = Home::new();
+    let repo = one_task(&home);
+    let holder = Holder::start();
+    let claim = ["claim", "--as", "old", "--ttl", "500ms", "--cap", "1s", "--pid", &holder.pid(), "--json"];
+    let (task, fence) = fence_of(&home.toft(&repo, &claim).data());
+    holder.signal(Signal::SIGSTOP);
+    sleep(Duration::from_millis(1_200));
+    home.toft(&repo, &["claim", &task, "--as", "new"]).ok();
+    home.toft(&repo, &["finish", &task, "--as", "new", "-m", "done", "--evidence", "abc"]).ok();
+    holder.signal(Signal::SIGCONT);
+    refuses_every_verb(&home, &repo, &task, &fence);
+}
+
+#[test]
+fn a_holder_of_another_host_loses_its_lease_by_time_alone() {
+    let home = Home::new();
+    let repo = one_task(&home);
+    let holder = Holder::start();
+    let claim = ["claim", "--as", "old", "--ttl", "500ms", "--pid", &holder.pid(), "--json"];
+    let (task, fence) = fence_of(&home.toft_with(&repo, &[("TOFT_HOST", "far-away")], &claim).data());
+    home.toft(&repo, &["claim", "--as", "new"]).fails(6);
+    sleep(Duration::from_millis(700));
+    home.toft(&repo, &["claim", "--as", "new"]).ok();
+    refuses_every_verb(&home, &repo, &task, &fence);
+}
+
+#[test]
+fn a_living_holder_on_this_host_keeps_its_lease_past_its_time() {
+    let home = Home::new();
+    let repo = one_task(&home);
+    let holder = Holder::start();
+    let claim = ["claim", "--as", "old", "--ttl", "300ms", "--cap", "1h", "--pid", &holder.pid(), "--json"];
+    let (task, fence) = fence_of(&home.toft(&repo, &claim).data());
+    sleep(Duration::from_millis(700));
+    home.toft(&repo, &["claim", "--as", "new"]).fails(6);
+    home.toft(&repo, &["claim", &task, "--as", "new"]).fails(5);
+    assert_eq!(home.toft(&repo, &["ready", "--json"]).data(), serde_json::json!([]));
+    home.toft_with(&repo, &[("TOFT_FENCE", &fence)], &["save", &task, "-m", "still here", "--as", "old"]).ok();
+}
+
+#[test]
+fn a_killed_holder_frees_its_task_at_the_next_look() {
+    let home = Home::new();
+    let repo = one_task(&home);
+    let holder = Holder::start();
+    let claim = ["claim", "--as", "old", "--ttl", "1h", "--pid", &holder.pid(), "--json"];
+    let (task, fence) = fence_of(&home.toft(&repo, &claim).data());
+    home.toft(&repo, &["claim", "--as", "new"]).fails(6);
+    drop(holder);
+    assert_eq!(home.toft(&repo, &["ready", "--json"]).data()[0]["id"], task.as_str());
+    home.toft(&repo, &["claim", "--as", "new"]).ok();
+    refuses_every_verb(&home, &repo, &task, &fence);
+}
+
+#[test]
+fn a_task_that_kills_its_worker_is_parked_and_asks_a_human() {
+    let home = Home::new();
+    let repo = one_task(&home);
+    for _ in 0..3 {
+        let holder = Holder::start();
+        home.toft(&repo, &["claim", "--as", "victim", "--pid", &holder.pid()]).ok();
+    }
+    home.toft(&repo, &["claim"]).fails(6);
+    let status = home.toft(&repo, &["status"]).ok();
+    assert!(status.contains("Needs you") && status.contains("failed for good"), "{status}");
+    let task = home.toft(&repo, &["list", "-q"]).ok();
+    home.toft(&repo, &["flow", "retry", task.trim(), "-m", "fixed"]).ok();
+    home.toft(&repo, &["claim"]).ok();
+}
+
+#[test]
+fn a_question_is_answered_after_its_asker_is_gone() {
+    let home = Home::new();
+    let repo = one_task(&home);
+    let holder = Holder::start();
+    home.toft(&repo, &["claim", "--as", "asker", "--pid", &holder.pid()]).ok();
+    home.toft(&repo, &["finish", "waiting", "-m", "blue or red?", "--as", "asker"]).ok();
+    drop(holder);
+    assert!(home.toft(&repo, &["status"]).ok().contains("blue or red?"));
+    home.toft(&repo, &["claim"]).fails(6);
+    let task = home.toft(&repo, &["list", "-q"]).ok();
+    home.toft(&repo, &["agent", "answer", task.trim(), "red"]).ok();
+    home.toft(&repo, &["claim", "--as", "next"]).ok();
+    assert!(home.toft(&repo, &["show", "--as", "next"]).ok().contains("task.answered"));
+}
+
+#[test]
+fn a_waiting_claim_is_served_when_work_arrives() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    let waiter = home.command(&repo, toft_stories::toft_bin(), &["claim", "--wait=20s", "--json"]).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    sleep(Duration::from_millis(300));
+    let start = std::time::Instant::now();
+    home.toft(&repo, &["flow", "new", "late work"]).ok();
+    let output = waiter.wait_with_output().unwrap();
+    assert!(output.status.success());
+    assert!(start.elapsed() < Duration::from_secs(2), "served after {:?}", start.elapsed());
+    home.toft(&repo, &["claim", "--wait=200ms"]).fails(6);
+}
