@@ -40,16 +40,46 @@ pub fn claim(connection: &Connection, lane: &str, n: u64) -> rusqlite::Result<Op
         return Ok(None);
     };
     let now = 1_800_000_000_000i64;
-    connection
-        .prepare_cached(sql!("task_state_set"))?
-        .execute(params![task, "leased", 0, 1, 0, 0, None::<i64>, None::<String>, now])?;
+    connection.prepare_cached(sql!("task_state_set"))?.execute(params![
+        task,
+        "leased",
+        0,
+        1,
+        0,
+        0,
+        None::<i64>,
+        None::<String>,
+        now
+    ])?;
     connection.prepare_cached(sql!("queue_drop"))?.execute([&task])?;
     connection.prepare_cached(sql!("lease_put"))?.execute(params![
-        task, "wf_bench", lane, "ag_bench", 1, "ls_000000000000", now, 1_800_000, 14_400_000, now,
-        "00000000-0000-0000-0000-000000000000", now, now, "000000000000|00000000-0000-0000-0000-000000000000|0000000001|1"
+        task,
+        "wf_bench",
+        lane,
+        "ag_bench",
+        1,
+        "ls_000000000000",
+        now,
+        1_800_000,
+        14_400_000,
+        now,
+        "00000000-0000-0000-0000-000000000000",
+        now,
+        now,
+        "000000000000|00000000-0000-0000-0000-000000000000|0000000001|1"
     ])?;
     connection.prepare_cached(sql!("attempt_put"))?.execute(params![
-        task, 1, "ls_000000000000", "ag_bench", lane, "main", now, None::<i64>, None::<String>, None::<String>, None::<f64>
+        task,
+        1,
+        "ls_000000000000",
+        "ag_bench",
+        lane,
+        "main",
+        now,
+        None::<i64>,
+        None::<String>,
+        None::<String>,
+        None::<f64>
     ])?;
     event(connection, &task, "claim", n, lane)?;
     connection.prepare_cached("COMMIT")?.execute([])?;
@@ -62,12 +92,30 @@ pub fn finish(connection: &Connection, task: &str, lane: &str, n: u64) -> rusqli
     let now = 1_800_000_000_000i64;
     connection.prepare_cached(sql!("lease_drop"))?.execute([task])?;
     connection.prepare_cached(sql!("attempt_put"))?.execute(params![
-        task, 1, "ls_000000000000", "ag_bench", lane, "main", now, now, "done", "m", None::<f64>
+        task,
+        1,
+        "ls_000000000000",
+        "ag_bench",
+        lane,
+        "main",
+        now,
+        now,
+        "done",
+        "m",
+        None::<f64>
     ])?;
     let outcome = r#"{"summary":"m","evidence":{"commit":"c"}}"#;
-    connection
-        .prepare_cached(sql!("task_state_set"))?
-        .execute(params![task, "done", 0, 1, 0, 0, None::<i64>, outcome, now])?;
+    connection.prepare_cached(sql!("task_state_set"))?.execute(params![
+        task,
+        "done",
+        0,
+        1,
+        0,
+        0,
+        None::<i64>,
+        outcome,
+        now
+    ])?;
     event(connection, task, "task.done", n, lane)?;
     connection.prepare_cached("COMMIT")?.execute([])?;
     Ok(())
@@ -75,7 +123,15 @@ pub fn finish(connection: &Connection, task: &str, lane: &str, n: u64) -> rusqli
 
 fn event(connection: &Connection, task: &str, verb: &str, n: u64, lane: &str) -> rusqlite::Result<()> {
     connection.prepare_cached(sql!("event_append"))?.execute(params![
-        1_800_000_000_000i64, "bench", lane, "main", task, verb, r#"{"fence":"1.ls_000000000000"}"#, format!("op_{}_{n:012}", std::process::id()), 0
+        1_800_000_000_000i64,
+        "bench",
+        lane,
+        "main",
+        task,
+        verb,
+        r#"{"fence":"1.ls_000000000000"}"#,
+        format!("op_{}_{n:012}", std::process::id()),
+        0
     ])?;
     Ok(())
 }

@@ -1,6 +1,9 @@
 //! Quick look.
 #![expect(clippy::print_stdout, reason = "its output is its result")]
-use std::{path::Path, time::{Duration, Instant}};
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
 use toft::Query;
 use toft_bench::{bare, fill, timing};
 
@@ -26,19 +29,41 @@ fn main() {
         }
         bar += t.elapsed();
     }
-    println!("library {:?}/cycle bare {:?}/cycle ratio {:.2}", lib / n as u32, bar / n as u32, bar.as_secs_f64() / lib.as_secs_f64());
-    drop(connection); drop(toft);
+    println!(
+        "library {:?}/cycle bare {:?}/cycle ratio {:.2}",
+        lib / n as u32,
+        bar / n as u32,
+        bar.as_secs_f64() / lib.as_secs_f64()
+    );
+    drop(connection);
+    drop(toft);
     let bin = Path::new("target/release/toft");
     let bare_bin = Path::new("target/release/bare");
     let p = path.to_str().unwrap();
-    let (a, b) = timing::side_by_side(200, || timing::process(bin, &["--store", p, "claim"]), || timing::process(bare_bin, &["claim", p, "-"]));
+    let (a, b) = timing::side_by_side(
+        200,
+        || timing::process(bin, &["--store", p, "claim"]),
+        || timing::process(bare_bin, &["claim", p, "-"]),
+    );
     println!("claim lone: toft {a:?} bare {b:?} ratio {:.2}", a.as_secs_f64() / b.as_secs_f64());
-    let (a, b) = timing::side_by_side(300, || timing::process(bin, &["--store", p, "ready"]), || timing::process(bare_bin, &["ready", p, "-"]));
+    let (a, b) = timing::side_by_side(
+        300,
+        || timing::process(bin, &["--store", p, "ready"]),
+        || timing::process(bare_bin, &["ready", p, "-"]),
+    );
     println!("ready lone: toft {a:?} bare {b:?} ratio {:.2}", a.as_secs_f64() / b.as_secs_f64());
     let keep = bare::open(&path, 1_000).unwrap();
     bare::ready(&keep, "-", 1).unwrap();
-    let (a, b) = timing::side_by_side(200, || timing::process(bin, &["--store", p, "claim"]), || timing::process(bare_bin, &["claim", p, "-"]));
+    let (a, b) = timing::side_by_side(
+        200,
+        || timing::process(bin, &["--store", p, "claim"]),
+        || timing::process(bare_bin, &["claim", p, "-"]),
+    );
     println!("claim held: toft {a:?} bare {b:?} ratio {:.2}", a.as_secs_f64() / b.as_secs_f64());
-    let (a, b) = timing::side_by_side(300, || timing::process(bin, &["--store", p, "ready"]), || timing::process(bare_bin, &["ready", p, "-"]));
+    let (a, b) = timing::side_by_side(
+        300,
+        || timing::process(bin, &["--store", p, "ready"]),
+        || timing::process(bare_bin, &["ready", p, "-"]),
+    );
     println!("ready held: toft {a:?} bare {b:?} ratio {:.2}", a.as_secs_f64() / b.as_secs_f64());
 }

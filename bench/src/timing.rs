@@ -35,7 +35,11 @@ pub fn process(program: &Path, args: &[&str]) -> Duration {
 }
 
 /// Medians of two things timed alternately.
-pub fn side_by_side(rounds: usize, mut a: impl FnMut() -> Duration, mut b: impl FnMut() -> Duration) -> (Duration, Duration) {
+pub fn side_by_side(
+    rounds: usize,
+    mut a: impl FnMut() -> Duration,
+    mut b: impl FnMut() -> Duration,
+) -> (Duration, Duration) {
     let (mut times_a, mut times_b) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
         times_a.push(a());

@@ -161,7 +161,11 @@ fn a_question_is_answered_after_its_asker_is_gone() {
 fn a_waiting_claim_is_served_when_work_arrives() {
     let home = Home::new();
     let repo = home.repo("api");
-    let waiter = home.command(&repo, toft_stories::toft_bin(), &["claim", "--wait=20s", "--json"]).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let waiter = home
+        .command(&repo, toft_stories::toft_bin(), &["claim", "--wait=20s", "--json"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
     sleep(Duration::from_millis(300));
     let start = std::time::Instant::now();
     home.toft(&repo, &["flow", "new", "late work"]).ok();

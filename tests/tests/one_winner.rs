@@ -87,7 +87,19 @@ fn storm(workers: usize, cycles: usize, longest_wait: Duration) {
                         let save = ["save", &task, "--fence", &fence, "-m", "half", "--as", &agent, "--json"];
                         let (_, begin, end) = timed(&save);
                         mine.push(Op { verb: "save", task: task.clone(), fence: number, start: begin, end });
-                        let finish = ["finish", &task, "--fence", &fence, "-m", "m", "--evidence", "c", "--as", &agent, "--json"];
+                        let finish = [
+                            "finish",
+                            &task,
+                            "--fence",
+                            &fence,
+                            "-m",
+                            "m",
+                            "--evidence",
+                            "c",
+                            "--as",
+                            &agent,
+                            "--json",
+                        ];
                         let (_, begin, end) = timed(&finish);
                         mine.push(Op { verb: "task.done", task, fence: number, start: begin, end });
                         let mine = mine.into_iter().map(|op| (repo.clone(), op));

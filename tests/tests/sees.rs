@@ -217,8 +217,7 @@ fn a_store_on_a_file_system_without_sound_shared_memory_is_refused() {
         fs::create_dir(&dir).unwrap();
         dir
     });
-    let options =
-        format!("lowerdir={},upperdir={},workdir={}", lower.display(), upper.display(), work.display());
+    let options = format!("lowerdir={},upperdir={},workdir={}", lower.display(), upper.display(), work.display());
     let mount = home
         .command(home.path(), "mount", &["-t", "overlay", "overlay", "-o", &options, merged.to_str().unwrap()])
         .output()

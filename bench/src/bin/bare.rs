@@ -1,8 +1,9 @@
 //! The bare program as a process: `bare ready|claim DB LANE`, `bare worker DB LANE SECONDS`.
 
-#![expect(clippy::print_stdout, reason = "its output is its result")]
-
-use std::{path::Path, time::{Duration, Instant}};
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use toft_bench::bare;
 

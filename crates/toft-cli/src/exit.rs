@@ -87,7 +87,7 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let message = error.to_string();
         match error {
-            Error::Refused(refusal) => refused(refusal, message),
+            Error::Refused(refusal) => refused(&refusal, message),
             Error::Store(error) => store(&error, message),
             Error::Checkout(_) => {
                 Self::new(DOCTOR, "checkout_broken", message, "go to a checkout that is whole, or name one with -C")
@@ -109,9 +109,9 @@ impl From<Error> for Failure {
     }
 }
 
-fn refused(refusal: Refusal, mut message: String) -> Failure {
-    let facts = serde_json::to_value(&refusal).unwrap_or_default();
-    let (status, code, help) = match &refusal {
+fn refused(refusal: &Refusal, mut message: String) -> Failure {
+    let facts = serde_json::to_value(refusal).unwrap_or_default();
+    let (status, code, help) = match refusal {
         Refusal::NotFound { .. } => (NOT_FOUND, "not_found", "toft list · toft flow list · toft agent list".into()),
         Refusal::Ambiguous { .. } => (NOT_FOUND, "ambiguous", "give more characters of the id".into()),
         Refusal::LeaseHeld { task, agent, until, silent_s } => {
@@ -150,13 +150,18 @@ fn refused(refusal: Refusal, mut message: String) -> Failure {
 
 fn store(error: &StoreError, message: String) -> Failure {
     match error {
-        StoreError::Failed { .. } => {
-            Failure::new(FAILED, "store_failed", message, "nothing was changed; free space or check the disk, then try again")
-        }
+        StoreError::Failed { .. } => Failure::new(
+            FAILED,
+            "store_failed",
+            message,
+            "nothing was changed; free space or check the disk, then try again",
+        ),
         StoreError::Busy { .. } => Failure::new(RETRY, "busy", message, "try again"),
         StoreError::Unreadable { .. } => Failure::new(DOCTOR, "unreadable", message, "toft doctor"),
         StoreError::Newer { .. } => Failure::new(DOCTOR, "newer_store", message, "use the newer toft that wrote it"),
-        StoreError::Unsuitable { .. } => Failure::new(DOCTOR, "unsuitable", message, "toft where shows why it was chosen"),
+        StoreError::Unsuitable { .. } => {
+            Failure::new(DOCTOR, "unsuitable", message, "toft where shows why it was chosen")
+        }
         StoreError::Missing { .. } => Failure::new(NOT_FOUND, "no_store", message, "toft init · toft where"),
     }
 }

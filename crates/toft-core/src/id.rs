@@ -11,8 +11,11 @@ const LENGTH: u32 = 12;
 
 /// Makes new ids from bytes someone else provides, so that tests can repeat themselves.
 pub struct Mint {
-    fill: Box<dyn FnMut(&mut [u8; 16]) + Send>,
+    fill: Fill,
 }
+
+/// Fills sixteen bytes.
+type Fill = Box<dyn FnMut(&mut [u8; 16]) + Send>;
 
 impl Mint {
     /// A mint that draws its bytes from `fill`.

@@ -130,9 +130,7 @@ impl FromStr for Fence {
 
     fn from_str(text: &str) -> Result<Self, String> {
         text.split_once('.')
-            .and_then(|(number, id)| {
-                Some(Self { number: number.parse().ok()?, id: LeaseId::known(id) })
-            })
+            .and_then(|(number, id)| Some(Self { number: number.parse().ok()?, id: LeaseId::known(id) }))
             .ok_or_else(|| format!("`{text}` is not a fence; it looks like 3.ls_4f9k2m1x8q0z"))
     }
 }
@@ -205,10 +203,7 @@ mod tests {
     #[test]
     fn a_dead_process_loses_its_lease_at_once() {
         let lease = lease(Some(7));
-        assert_eq!(
-            lease.standing(&now_at(1), &FixedProcesses::alive(&[])),
-            Standing::Lost(Lost::ProcessGone)
-        );
+        assert_eq!(lease.standing(&now_at(1), &FixedProcesses::alive(&[])), Standing::Lost(Lost::ProcessGone));
     }
 
     #[test]

@@ -241,11 +241,8 @@ impl Queue {
                 lane.heads = page.into_iter().map(|(entry, task)| (entry.rank, task)).collect();
             }
         }
-        let best = self
-            .lanes
-            .iter_mut()
-            .filter(|lane| !lane.heads.is_empty())
-            .min_by(|a, b| a.heads[0].0.cmp(&b.heads[0].0));
+        let best =
+            self.lanes.iter_mut().filter(|lane| !lane.heads.is_empty()).min_by(|a, b| a.heads[0].0.cmp(&b.heads[0].0));
         Ok(best.and_then(|lane| lane.heads.pop_front()))
     }
 }

@@ -46,9 +46,7 @@ impl Serialize for Timestamp {
 impl<'de> Deserialize<'de> for Timestamp {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        jiff::Timestamp::from_str(&text)
-            .map(|at| Self(at.as_millisecond()))
-            .map_err(de::Error::custom)
+        jiff::Timestamp::from_str(&text).map(|at| Self(at.as_millisecond())).map_err(de::Error::custom)
     }
 }
 
@@ -93,9 +91,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let text = text.trim();
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (number, unit) = text.split_at(digits);
-    let number: u64 = number
-        .parse()
-        .map_err(|_| format!("`{text}` is not a duration; write 90s, 30m, 2h or 1d"))?;
+    let number: u64 = number.parse().map_err(|_| format!("`{text}` is not a duration; write 90s, 30m, 2h or 1d"))?;
     let factor = match unit {
         "ms" => 1,
         "" | "s" => 1_000,

@@ -1,5 +1,7 @@
 //! No sequence of verbs breaks an invariant: random operations on the memory store, audited after each.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -42,9 +44,15 @@ fn a_stale_fence_changes_nothing() {
     let before = history(&stage);
     let id = Some(old.task.id.to_string());
     let fence = Some(old.lease.fence());
-    let saved = save::Request { id: id.clone(), fence: fence.clone(), message: Some("late".into()), ..Default::default() };
+    let saved =
+        save::Request { id: id.clone(), fence: fence.clone(), message: Some("late".into()), ..Default::default() };
     assert!(fence_is_stale(&stage.perform("slow", saved).unwrap_err()));
-    let stated = save::Request { id: id.clone(), fence: fence.clone(), state: Some(("k".into(), 1.into())), ..Default::default() };
+    let stated = save::Request {
+        id: id.clone(),
+        fence: fence.clone(),
+        state: Some(("k".into(), 1.into())),
+        ..Default::default()
+    };
     assert!(fence_is_stale(&stage.perform("slow", stated).unwrap_err()));
     let finished = finish::Request { id: id.clone(), fence: fence.clone(), ..Default::default() };
     assert!(fence_is_stale(&stage.perform("slow", finished).unwrap_err()));
@@ -61,7 +69,12 @@ fn the_same_number_with_another_lease_id_is_stale() {
     stage.flow("one", &["only"]);
     let held = stage.claim("a").unwrap();
     let forged = Fence { number: held.lease.fence, id: toft_core::id::LeaseId::known("ls_restored0000") };
-    let request = save::Request { id: Some(held.task.id.to_string()), fence: Some(forged), message: Some("x".into()), ..Default::default() };
+    let request = save::Request {
+        id: Some(held.task.id.to_string()),
+        fence: Some(forged),
+        message: Some("x".into()),
+        ..Default::default()
+    };
     assert!(fence_is_stale(&stage.perform("a", request).unwrap_err()));
 }
 
@@ -143,7 +156,12 @@ fn a_question_survives_the_agent_that_asked_it() {
     let held = stage.claim_by_process("asker", 1).unwrap();
     let how = finish::How::Waiting(finish::WaitFor::Human);
     let id = held.task.id.to_string();
-    stage.perform("asker", finish::Request { id: Some(id.clone()), how, message: "blue or red?".into(), ..Default::default() }).unwrap();
+    stage
+        .perform(
+            "asker",
+            finish::Request { id: Some(id.clone()), how, message: "blue or red?".into(), ..Default::default() },
+        )
+        .unwrap();
     stage.processes.kill(1);
     stage.clock.advance(Duration::from_secs(100_000));
     let status = stage.perform("boss", verbs::status::Request { scope: stage.scope(), limit: 10 }).unwrap();
@@ -156,7 +174,11 @@ fn a_question_survives_the_agent_that_asked_it() {
 #[test]
 fn tasks_that_wait_for_each_other_are_refused() {
     let stage = Stage::memory();
-    let plan = Plan { title: "loop".into(), tasks: toft_core::testing::plan_tasks(&["a<-c", "b<-a", "c<-b"]), ..Plan::default() };
+    let plan = Plan {
+        title: "loop".into(),
+        tasks: toft_core::testing::plan_tasks(&["a<-c", "b<-a", "c<-b"]),
+        ..Plan::default()
+    };
     let source = toft_core::flow::Source::Prompt { text: "loop".into() };
     let stop = stage.perform("p", flow::New { plan, source, hold: false }).unwrap_err();
     assert!(matches!(stop, Stop::Refused(toft_core::refusal::Refusal::Cycle { path }) if path.len() == 4));
@@ -170,7 +192,11 @@ fn tasks_that_wait_for_each_other_are_refused() {
 #[test]
 fn ready_order_is_blockers_priority_unblocking_age_then_plan() {
     let stage = Stage::memory();
-    let mut plan = Plan { title: "order".into(), tasks: toft_core::testing::plan_tasks(&["plain", "hub", "x<-hub", "urgent", "found"]), ..Plan::default() };
+    let mut plan = Plan {
+        title: "order".into(),
+        tasks: toft_core::testing::plan_tasks(&["plain", "hub", "x<-hub", "urgent", "found"]),
+        ..Plan::default()
+    };
     plan.tasks[3].priority = Some(0);
     plan.tasks[4].labels = vec!["discovered:blocker".into()];
     plan.tasks[4].priority = Some(4);
@@ -183,7 +209,12 @@ fn ready_order_is_blockers_priority_unblocking_age_then_plan() {
 #[test]
 fn a_workflow_never_exceeds_its_parallel_limit() {
     let stage = Stage::memory();
-    let plan = Plan { title: "narrow".into(), max_parallel: Some(2), tasks: toft_core::testing::plan_tasks(&["a", "b", "c"]), ..Plan::default() };
+    let plan = Plan {
+        title: "narrow".into(),
+        max_parallel: Some(2),
+        tasks: toft_core::testing::plan_tasks(&["a", "b", "c"]),
+        ..Plan::default()
+    };
     stage.flow_with(plan);
     let first = stage.claim("one").unwrap();
     stage.claim("two").unwrap();

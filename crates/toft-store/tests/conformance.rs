@@ -1,5 +1,7 @@
 //! The conformance suite on memory, on a SQLite file, and on SQLite with two connections.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::sync::Arc;
 
 use toft_core::testing::{ManualClock, MemoryStore};

@@ -65,7 +65,11 @@ fn failed(doing: &str, cause: String) -> Error {
 
 fn integrity(toft: &Toft) -> Result<String, Error> {
     let found = toft.store().check()?;
-    if found.is_empty() { Ok("SQLite finds nothing wrong".into()) } else { Err(failed("check the file", found.join("; "))) }
+    if found.is_empty() {
+        Ok("SQLite finds nothing wrong".into())
+    } else {
+        Err(failed("check the file", found.join("; ")))
+    }
 }
 
 /// Only the owner should read a store: it holds prompts and notes.

@@ -60,8 +60,7 @@ impl<'a> Events<'a> {
         let until = self.patience.map(|patience| Instant::now() + patience);
         loop {
             let pulse = toft_core::store::Store::pulse(self.toft.store())?;
-            let request =
-                log::Request { id: None, scope: self.scope.clone(), after: Some(self.cursor), limit: PAGE };
+            let request = log::Request { id: None, scope: self.scope.clone(), after: Some(self.cursor), limit: PAGE };
             self.read = self.toft.perform(request)?.into();
             if !self.read.is_empty() || until.is_some_and(|until| Instant::now() >= until) {
                 return Ok(());

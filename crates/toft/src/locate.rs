@@ -153,7 +153,11 @@ fn mark_plain(dir: &Path, mint: &mut Mint) -> Result<(), Error> {
     match found {
         Some(checkout) if checkout.vcs != Vcs::None => Err(Error::Config {
             path: "--no-vcs".into(),
-            problem: format!("{} is a {} repository; leave the flag out", checkout.root.display(), checkout.vcs.as_str()),
+            problem: format!(
+                "{} is a {} repository; leave the flag out",
+                checkout.root.display(),
+                checkout.vcs.as_str()
+            ),
         }),
         Some(_) => Ok(()),
         None => make_id(&dir.join(PLAIN_DIR), mint).map(drop),

@@ -55,6 +55,7 @@ impl Toft {
     }
 
     /// Opens the store that `config` describes.
+    #[expect(clippy::needless_pass_by_value, reason = "callers build it in place")]
     pub fn with(config: Config) -> Result<Self, Error> {
         Self::at(locate(&config)?)
     }

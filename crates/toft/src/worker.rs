@@ -179,9 +179,14 @@ impl<'a> Job<'a> {
 
     /// Notes progress.
     pub fn save(&self, message: impl Into<String>) -> Result<Checkpoint, Error> {
-        let saved =
-            self.toft.perform_as(&self.agent, None, save::Request { message: Some(message.into()), ..self.saving() })?;
-        saved.checkpoint.ok_or_else(|| Refusal::NotFound { what: "checkpoint", text: self.task().id.to_string() }.into())
+        let saved = self.toft.perform_as(
+            &self.agent,
+            None,
+            save::Request { message: Some(message.into()), ..self.saving() },
+        )?;
+        saved
+            .checkpoint
+            .ok_or_else(|| Refusal::NotFound { what: "checkpoint", text: self.task().id.to_string() }.into())
     }
 
     /// Keeps a value under a key; the same again changes nothing.
@@ -192,11 +197,8 @@ impl<'a> Job<'a> {
 
     /// The value under a key, whoever wrote it.
     pub fn get(&self, key: impl Into<String>) -> Result<Option<Value>, Error> {
-        let request = show::Request {
-            id: self.task().id.to_string(),
-            state: Some(key.into()),
-            ..show::Request::default()
-        };
+        let request =
+            show::Request { id: self.task().id.to_string(), state: Some(key.into()), ..show::Request::default() };
         match self.toft.perform_as(&self.agent, None, request) {
             Ok(show::Outcome::State { value, .. }) => Ok(Some(value)),
             Ok(_) | Err(Error::Refused(Refusal::NotFound { .. })) => Ok(None),

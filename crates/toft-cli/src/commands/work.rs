@@ -19,15 +19,15 @@ use crate::{
     args,
     exit::Failure,
     render::{
-        AgentList, Claims, EventLine, Finished, FlowShown, History, Ready, Saved, Shown, StateValue, StatusView, TaskList,
+        AgentList, Claims, EventLine, Finished, FlowShown, History, Ready, Saved, Shown, StateValue, StatusView,
+        TaskList,
     },
 };
 
 pub(super) fn ready(app: &App<'_>, args: &args::Ready) -> Done {
     let mut all = ready::Outcome { ready: Vec::new(), more: false, not_ready: Vec::new() };
     for (toft, scope) in app.reach(args.reach)? {
-        let request =
-            ready::Request { scope, labels: args.labels.clone(), limit: args.limit, explain: args.explain };
+        let request = ready::Request { scope, labels: args.labels.clone(), limit: args.limit, explain: args.explain };
         let outcome = app.perform(toft, request)?;
         all.more |= outcome.more;
         all.ready.extend(outcome.ready);
@@ -153,8 +153,7 @@ fn evidence(args: &args::Finish) -> Evidence {
 
 pub(super) fn show(app: &App<'_>, args: &args::Show) -> Done {
     let toft = app.open()?;
-    let request =
-        show::Request { id: args.id.clone(), why: args.why, state: args.state.clone(), limit: args.limit };
+    let request = show::Request { id: args.id.clone(), why: args.why, state: args.state.clone(), limit: args.limit };
     match app.perform(toft, request)? {
         show::Outcome::Task(mut shown) => {
             for checkpoint in &mut shown.checkpoints {
@@ -211,8 +210,7 @@ pub(super) fn status(app: &App<'_>, args: &args::Status) -> Done {
 pub(super) fn log(app: &App<'_>, args: &args::Log) -> Done {
     let mut events = Vec::new();
     for (toft, scope) in app.reach(args.reach)? {
-        let request =
-            log::Request { id: args.id.clone(), scope: scope.clone(), after: args.after, limit: args.limit };
+        let request = log::Request { id: args.id.clone(), scope: scope.clone(), after: args.after, limit: args.limit };
         let found = app.perform(toft, request)?;
         if !args.follow {
             events.extend(found);

@@ -29,7 +29,8 @@ impl View for AgentView {
 
     fn text(&self, page: &mut Page) {
         let Agent { id, name, role, capabilities, state, .. } = &self.0;
-        let can = if capabilities.is_empty() { String::new() } else { format!(", can {}", clean(&capabilities.join(", "))) };
+        let can =
+            if capabilities.is_empty() { String::new() } else { format!(", can {}", clean(&capabilities.join(", "))) };
         let role = data(role).as_str().unwrap_or_default().to_owned();
         page.line(format!("{} ({id}) is {}, {role}{can}", clean(name), word(*state)));
     }
@@ -67,7 +68,11 @@ impl View for AgentList {
                 (true, AgentState::Active) => "idle".to_owned(),
                 (false, _) => format!("on {}", holds.join(", ")),
             };
-            page.line(format!("{}  {doing}  {}", page.ink(Ink::Id, &clean(&agent.name)), page.ink(Ink::Faint, &format!("seen {silent_s} s ago"))));
+            page.line(format!(
+                "{}  {doing}  {}",
+                page.ink(Ink::Id, &clean(&agent.name)),
+                page.ink(Ink::Faint, &format!("seen {silent_s} s ago"))
+            ));
         }
         if self.0.is_empty() {
             page.line("No agents yet. Claiming registers one.");

@@ -116,7 +116,8 @@ impl View for FlowShown {
         }
         for row in tasks {
             let holder = row.holder.as_deref().map(|name| format!("  {}", clean(name))).unwrap_or_default();
-            let needs = if row.needs.is_empty() { String::new() } else { format!("  after {}", clean(&row.needs.join(", "))) };
+            let needs =
+                if row.needs.is_empty() { String::new() } else { format!("  after {}", clean(&row.needs.join(", "))) };
             page.line(format!(
                 "  {}  {}  {}{holder}{}",
                 page.ink(Ink::Id, row.task.id.as_str()),
@@ -230,8 +231,15 @@ impl View for TemplateList {
     fn text(&self, page: &mut Page) {
         for template in &self.0 {
             let variables: Vec<_> = template.variables.keys().cloned().collect();
-            let variables = if variables.is_empty() { String::new() } else { format!("  sets {}", variables.join(", ")) };
-            page.line(format!("{}@{}  {}{}", clean(&template.name), template.version, short(&template.plan.title, 60), clean(&variables)));
+            let variables =
+                if variables.is_empty() { String::new() } else { format!("  sets {}", variables.join(", ")) };
+            page.line(format!(
+                "{}@{}  {}{}",
+                clean(&template.name),
+                template.version,
+                short(&template.plan.title, 60),
+                clean(&variables)
+            ));
         }
         if self.0.is_empty() {
             page.line("No templates. toft flow template put FILE keeps one.");

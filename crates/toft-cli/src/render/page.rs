@@ -95,7 +95,8 @@ pub(crate) fn clean(text: &str) -> String {
         match c {
             '\n' => out.push('⏎'),
             '\t' => out.push(' '),
-            c if c.is_control() || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}') =>
+            c if c.is_control()
+                || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}') =>
             {
                 let _ = write!(out, "\\u{{{:x}}}", c as u32);
             }

@@ -35,7 +35,11 @@ impl View for Ready {
     }
 
     fn json(&self) -> Value {
-        if self.0.not_ready.is_empty() { data(&self.0.ready) } else { json!({ "ready": self.0.ready, "not_ready": self.0.not_ready }) }
+        if self.0.not_ready.is_empty() {
+            data(&self.0.ready)
+        } else {
+            json!({ "ready": self.0.ready, "not_ready": self.0.not_ready })
+        }
     }
 
     fn more(&self) -> Option<bool> {
@@ -58,7 +62,11 @@ impl View for Ready {
         for row in &self.0.not_ready {
             let id = page.ink(Ink::Id, row.task.id.as_str());
             let reasons: Vec<_> = row.reasons.iter().map(ToString::to_string).collect();
-            page.line(format!("{id}  not ready: {}  {}", title(&row.task), page.ink(Ink::Faint, &clean(&reasons.join("; ")))));
+            page.line(format!(
+                "{id}  not ready: {}  {}",
+                title(&row.task),
+                page.ink(Ink::Faint, &clean(&reasons.join("; ")))
+            ));
         }
     }
 }
@@ -198,7 +206,13 @@ impl View for Answered {
 
     fn text(&self, page: &mut Page) {
         let task = &self.0.task;
-        page.line(format!("Answered {}; {} \"{}\" is {}", self.0.gate.id, task.id, short(&task.name, 70), task.state.status.as_str()));
+        page.line(format!(
+            "Answered {}; {} \"{}\" is {}",
+            self.0.gate.id,
+            task.id,
+            short(&task.name, 70),
+            task.state.status.as_str()
+        ));
     }
 }
 
@@ -308,11 +322,22 @@ impl View for Shown {
     fn text(&self, page: &mut Page) {
         let show::ShownTask { task, workflow_title, .. } = &*self.0;
         let id = page.ink(Ink::Id, task.id.as_str());
-        page.line(format!("{id}  {}P{}  {}{}", page.status(task.state.status), task.priority, title(task), worktree(task)));
+        page.line(format!(
+            "{id}  {}P{}  {}{}",
+            page.status(task.state.status),
+            task.priority,
+            title(task),
+            worktree(task)
+        ));
         page.line(format!("  in {} {}", task.workflow, short(workflow_title, 70)));
         page.block("  ", &task.brief);
         if let Some(holder) = &self.0.holder {
-            page.line(format!("  held by {} until {} (fence {})", clean(&holder.agent), page.moment(holder.until), holder.fence));
+            page.line(format!(
+                "  held by {} until {} (fence {})",
+                clean(&holder.agent),
+                page.moment(holder.until),
+                holder.fence
+            ));
         }
         if let Some(outcome) = &task.state.outcome {
             page.line(format!("  outcome: {}", clean(&outcome.summary)));
@@ -338,7 +363,9 @@ impl Shown {
     fn history(&self, page: &mut Page) {
         for view in &self.0.attempts {
             let attempt = &view.attempt;
-            let result = attempt.result.map_or("under way".to_owned(), |result| data(&result).as_str().unwrap_or_default().to_owned());
+            let result = attempt
+                .result
+                .map_or("under way".to_owned(), |result| data(&result).as_str().unwrap_or_default().to_owned());
             let reason = attempt.reason.as_deref().map(|text| format!(": {}", short(text, 70))).unwrap_or_default();
             page.line(format!("  attempt {} by {}: {result}{reason}", attempt.fence, clean(&view.agent_name)));
         }
@@ -349,7 +376,9 @@ impl Shown {
             page.line(format!("  {} = {}", clean(key), short(&value.to_string(), 70)));
         }
         for event in &self.0.events {
-            page.line(page.ink(Ink::Faint, &format!("  {} {} {}", page.moment(event.at), clean(&event.actor), event.verb)));
+            page.line(
+                page.ink(Ink::Faint, &format!("  {} {} {}", page.moment(event.at), clean(&event.actor), event.verb)),
+            );
         }
     }
 }
@@ -398,7 +427,9 @@ fn needs_you(page: &mut Page, needs: &[status::NeedsYou]) {
             NeedsYou::Question { gate, task, from, text, .. } => {
                 format!("  {gate}  {} asks on {task}: {}", clean(from), short(text, 100))
             }
-            NeedsYou::Failed { task, name, text, .. } => format!("  {task}  failed for good: {} ({})", short(name, 50), short(text, 70)),
+            NeedsYou::Failed { task, name, text, .. } => {
+                format!("  {task}  failed for good: {} ({})", short(name, 50), short(text, 70))
+            }
             NeedsYou::Message { id, from, text } => format!("  {id}  {}: {}", clean(from), short(text, 100)),
         });
     }
@@ -410,7 +441,8 @@ fn working(page: &mut Page, outcome: &status::Outcome) {
     }
     for row in &outcome.working {
         let worktree = row.worktree.as_deref().map(|name| format!(" in {}", clean(name))).unwrap_or_default();
-        let state = if row.lost { "lost, free to claim".to_owned() } else { format!("until {}", page.moment(row.until)) };
+        let state =
+            if row.lost { "lost, free to claim".to_owned() } else { format!("until {}", page.moment(row.until)) };
         let note = row.note.as_deref().map(|note| format!(": {}", short(note, 70))).unwrap_or_default();
         let id = page.ink(Ink::Id, row.task.id.as_str());
         page.line(format!("  {id}  {}  {}{worktree} ({state}){note}", short(&row.task.name, 50), clean(&row.agent)));

@@ -10,8 +10,6 @@ mod workflow;
 pub use plan::{Plan, PlanTask, check_names};
 pub(crate) use requeue::{place_in_queue, refresh_room, requeue};
 pub(crate) use settle::{free, retry_at, settle};
-pub use task::{
-    Attempt, AttemptResult, Dependency, DependencyKind, Evidence, Outcome, Task, TaskState, TaskStatus,
-};
+pub use task::{Attempt, AttemptResult, Dependency, DependencyKind, Evidence, Outcome, Task, TaskState, TaskStatus};
 pub use template::{Template, Variable};
 pub use workflow::{Source, Workflow, WorkflowStatus};

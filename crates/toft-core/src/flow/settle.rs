@@ -5,14 +5,7 @@ use serde_json::json;
 use super::{
     AttemptResult, DependencyKind, Task, TaskState, TaskStatus, Workflow, WorkflowStatus, place_in_queue, refresh_room,
 };
-use crate::{
-    change::Write,
-    id::TaskId,
-    lease::Lease,
-    refusal::Verdict,
-    time::Timestamp,
-    verbs::Work,
-};
+use crate::{change::Write, id::TaskId, lease::Lease, refusal::Verdict, time::Timestamp, verbs::Work};
 
 /// Writes that end a hold: the lease goes, its attempt is closed.
 pub(crate) fn free(
@@ -84,8 +77,7 @@ fn skip_if_pointless(work: &mut Work<'_>, task: &Task) -> Verdict<Option<Task>> 
         return Ok(None);
     }
     let ended_well = work.tx.dependencies(&task.id)?.into_iter().find(|(dependency, status)| {
-        dependency.kind == DependencyKind::OnFailure
-            && matches!(status, Some(TaskStatus::Done | TaskStatus::Cancelled))
+        dependency.kind == DependencyKind::OnFailure && matches!(status, Some(TaskStatus::Done | TaskStatus::Cancelled))
     });
     match ended_well {
         Some((dependency, _)) => skip(work, task, &dependency.on),

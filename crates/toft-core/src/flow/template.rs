@@ -77,10 +77,7 @@ impl Template {
         }
         let unknown: Vec<_> = given.keys().filter(|name| !self.variables.contains_key(*name)).cloned().collect();
         if !unknown.is_empty() {
-            return Err(Refusal::UnknownVariables {
-                unknown,
-                known: self.variables.keys().cloned().collect(),
-            });
+            return Err(Refusal::UnknownVariables { unknown, known: self.variables.keys().cloned().collect() });
         }
         let mut fill = |text: &str| substitute(text, &values, &mut missing);
         let mut plan = self.plan.clone();

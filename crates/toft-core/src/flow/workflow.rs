@@ -120,15 +120,8 @@ pub enum WorkflowStatus {
 
 impl WorkflowStatus {
     /// Every status, in the order of life.
-    pub const ALL: [Self; 7] = [
-        Self::Planning,
-        Self::Ready,
-        Self::Running,
-        Self::Paused,
-        Self::Completed,
-        Self::Failed,
-        Self::Abandoned,
-    ];
+    pub const ALL: [Self; 7] =
+        [Self::Planning, Self::Ready, Self::Running, Self::Paused, Self::Completed, Self::Failed, Self::Abandoned];
 
     /// Is it over? A failed one can be taken up again.
     pub fn finished(self) -> bool {

@@ -136,7 +136,10 @@ impl MemoryTx<'_> {
             Write::State(task, key, value) => drop(t.states.insert((task, key), value)),
             Write::Agent(row) => {
                 if t.agents.values().any(|known| known.name == row.name && known.id != row.id) {
-                    return Err(StoreError::Failed { doing: "name an agent".into(), cause: "the name is taken".into() });
+                    return Err(StoreError::Failed {
+                        doing: "name an agent".into(),
+                        cause: "the name is taken".into(),
+                    });
                 }
                 t.agents.insert(row.id.clone(), row);
             }
@@ -220,18 +223,12 @@ impl StoreTx for MemoryTx<'_> {
     }
 
     fn has_task(&mut self, workflow: &WorkflowId, statuses: &[TaskStatus]) -> Result<bool> {
-        Ok(self
-            .tables
-            .tasks
-            .values()
-            .any(|task| task.workflow == *workflow && statuses.contains(&task.state.status)))
+        Ok(self.tables.tasks.values().any(|task| task.workflow == *workflow && statuses.contains(&task.state.status)))
     }
 
     fn has_unblocked(&mut self, workflow: &WorkflowId) -> Result<bool> {
         Ok(self.tables.tasks.values().any(|task| {
-            task.workflow == *workflow
-                && task.state.status == TaskStatus::Pending
-                && task.state.open_blockers == 0
+            task.workflow == *workflow && task.state.status == TaskStatus::Pending && task.state.open_blockers == 0
         }))
     }
 
@@ -288,9 +285,7 @@ impl StoreTx for MemoryTx<'_> {
 
     fn overdue(&mut self, tick: &Tick, host: Option<&str>, limit: usize) -> Result<Vec<Lease>> {
         let local = |lease: &Lease| lease.holder.as_ref().is_some_and(|holder| Some(holder.host.as_str()) == host);
-        let due = |lease: &&Lease| {
-            lease.renewed_tick.epoch != tick.epoch || lease.check_at <= tick.ms || local(lease)
-        };
+        let due = |lease: &&Lease| lease.renewed_tick.epoch != tick.epoch || lease.check_at <= tick.ms || local(lease);
         let mut rows: Vec<_> = self.tables.leases.values().filter(due).cloned().collect();
         rows.sort_by(|a, b| (a.check_at, &a.task).cmp(&(b.check_at, &b.task)));
         Ok(limited(rows.into_iter(), limit))
@@ -357,13 +352,8 @@ impl StoreTx for MemoryTx<'_> {
     }
 
     fn unopened_gates(&mut self, scope: &Scope, limit: usize) -> Result<Vec<Gate>> {
-        let mut rows: Vec<_> = self
-            .tables
-            .gates
-            .iter()
-            .filter(|row| row.opened.is_none() && scope.covers(&row.place))
-            .cloned()
-            .collect();
+        let mut rows: Vec<_> =
+            self.tables.gates.iter().filter(|row| row.opened.is_none() && scope.covers(&row.place)).cloned().collect();
         rows.sort_by(|a, b| (a.created, &a.id).cmp(&(b.created, &b.id)));
         Ok(limited(rows.into_iter(), limit))
     }
@@ -383,9 +373,7 @@ impl StoreTx for MemoryTx<'_> {
 
     fn open_lanes(&mut self, scope: &Scope) -> Result<Vec<Workflow>> {
         let fits = |row: &&Workflow| {
-            row.limited()
-                && row.has_room()
-                && scope.repository.as_ref().is_none_or(|id| row.repositories.contains(id))
+            row.limited() && row.has_room() && scope.repository.as_ref().is_none_or(|id| row.repositories.contains(id))
         };
         Ok(self.tables.workflows.values().filter(fits).cloned().collect())
     }

@@ -78,7 +78,7 @@ impl Play {
 
     fn make_flow(&mut self, [_, who, which, how, more, last]: Bytes) -> String {
         let tasks = 1 + usize::from(who % 5);
-        let limit = |byte: u8| (byte % 3 != 0).then(|| u32::from(byte % 3));
+        let limit = |byte: u8| (!byte.is_multiple_of(3)).then(|| u32::from(byte % 3));
         let mut plan = Plan {
             title: format!("flow {which}"),
             max_parallel: limit(which),
@@ -108,15 +108,16 @@ impl Play {
     }
 
     fn claim(&mut self, agent: &str, which: u8, how: u8) -> String {
-        let holder = (how % 2 == 0).then(|| Holder {
-            host: if how % 16 == 0 { "there".into() } else { "here".into() },
+        let holder = how.is_multiple_of(2).then(|| Holder {
+            host: if how.is_multiple_of(16) { "there".into() } else { "here".into() },
             boot: "boot-1".into(),
             pid: 1 + u32::from(how % 5),
             started: 1,
         });
         let count = usize::from(which % 3);
-        let claimed =
-            self.stage.perform(agent, claim::Request { count, holder, scope: self.stage.scope(), ..Default::default() });
+        let claimed = self
+            .stage
+            .perform(agent, claim::Request { count, holder, scope: self.stage.scope(), ..Default::default() });
         self.remember(&claimed);
         said(claimed)
     }
@@ -147,7 +148,7 @@ impl Play {
     fn save(&mut self, agent: &str, which: u8, how: u8) -> String {
         self.with_task(which, |play, id| {
             let fence = play.fence(&id, how);
-            if how % 5 == 0 {
+            if how.is_multiple_of(5) {
                 let request = send::Request {
                     to: "human".into(),
                     body: "hello".into(),

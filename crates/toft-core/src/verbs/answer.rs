@@ -39,8 +39,7 @@ impl Verb for Request {
 
     fn run(self, work: &mut Work<'_>) -> Verdict<Outcome> {
         let (mut gate, mut task) = self.find(work)?;
-        gate.opened =
-            Some(Opened { at: work.now.wall, by: work.actor.to_owned(), answer: self.answer.clone() });
+        gate.opened = Some(Opened { at: work.now.wall, by: work.actor.to_owned(), answer: self.answer.clone() });
         let mut writes = vec![Write::Gate(gate.clone())];
         let others = work.tx.gates(&task.id)?;
         let now = work.now.wall;
@@ -51,12 +50,7 @@ impl Verb for Request {
             task.state.updated = now;
             writes.push(Write::TaskState(task.id.clone(), task.state.clone()));
         }
-        work.did(
-            task.id.as_str(),
-            "task.answered",
-            json!({ "gate": gate.id, "answer": self.answer }),
-            writes,
-        )?;
+        work.did(task.id.as_str(), "task.answered", json!({ "gate": gate.id, "answer": self.answer }), writes)?;
         let workflow = work.require_workflow(&task.workflow)?;
         place_in_queue(work, &task, &workflow)?;
         Ok(Outcome { gate, task })

@@ -46,8 +46,7 @@ impl Verb for Request {
             }
         }
         rooms(work, &mut broken)?;
-        let events =
-            work.tx.events(&EventQuery { newest: true, limit: self.events, ..EventQuery::default() })?;
+        let events = work.tx.events(&EventQuery { newest: true, limit: self.events, ..EventQuery::default() })?;
         for pair in events.windows(2) {
             if pair[1].seq != pair[0].seq + 1 {
                 broken.push(format!("events jump from {} to {}", pair[0].seq, pair[1].seq));
@@ -93,15 +92,13 @@ fn derived_facts(work: &mut Work<'_>, task: &Task, broken: &mut Vec<String>) -> 
         .dependencies(&task.id)?
         .iter()
         .filter(|(dependency, status)| {
-            dependency.kind != DependencyKind::Informs
-                && status.is_none_or(|status| dependency.kind.holds_back(status))
+            dependency.kind != DependencyKind::Informs && status.is_none_or(|status| dependency.kind.holds_back(status))
         })
         .count();
     if blockers != task.state.open_blockers as usize {
         broken.push(format!("{} has {blockers} blockers and counts {}", task.id, task.state.open_blockers));
     }
-    let waiters =
-        work.tx.dependents(&task.id)?.iter().filter(|row| row.kind == DependencyKind::Blocks).count();
+    let waiters = work.tx.dependents(&task.id)?.iter().filter(|row| row.kind == DependencyKind::Blocks).count();
     if waiters != task.state.unblocks as usize {
         broken.push(format!("{} has {waiters} dependents and counts {}", task.id, task.state.unblocks));
     }

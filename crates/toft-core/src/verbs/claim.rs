@@ -95,7 +95,7 @@ impl Verb for Request {
         let claims = match self.id.as_deref() {
             Some(text) if text.starts_with(WorkflowId::PREFIX) => {
                 let workflow = find::workflow(work, text)?;
-                self.best(work, &me, Some(workflow))?
+                self.best(work, &me, Some(&workflow))?
             }
             Some(text) => vec![self.named(work, &me, text)?],
             None => self.best(work, &me, None)?,
@@ -135,12 +135,12 @@ impl Request {
     }
 
     /// The best ready tasks. Holds that are overdue are taken back first; if that leaves nothing, every process is asked after.
-    fn best(&self, work: &mut Work<'_>, me: &Agent, only: Option<Workflow>) -> Verdict<Vec<Claimed>> {
+    fn best(&self, work: &mut Work<'_>, me: &Agent, only: Option<&Workflow>) -> Verdict<Vec<Claimed>> {
         sweep::sweep(work, false)?;
         self.promote_due(work)?;
-        let claims = self.from_queue(work, me, only.as_ref())?;
+        let claims = self.take_best(work, me, only)?;
         if claims.is_empty() && sweep::sweep(work, true)? > 0 {
-            return self.from_queue(work, me, only.as_ref());
+            return self.take_best(work, me, only);
         }
         Ok(claims)
     }
@@ -156,7 +156,7 @@ impl Request {
         Ok(())
     }
 
-    fn from_queue(&self, work: &mut Work<'_>, me: &Agent, only: Option<&Workflow>) -> Verdict<Vec<Claimed>> {
+    fn take_best(&self, work: &mut Work<'_>, me: &Agent, only: Option<&Workflow>) -> Verdict<Vec<Claimed>> {
         let wanted = self.count.max(1);
         let page = if wanted == 1 && self.labels.is_empty() && only.is_none() { 1 } else { PAGE.max(wanted) };
         let mut queue = Queue::open(work.tx, &self.scope, work.now.wall, page)?;

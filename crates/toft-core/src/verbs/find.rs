@@ -96,9 +96,7 @@ pub(crate) fn anything(work: &mut Work<'_>, text: &str) -> Verdict<Found> {
             Ok(workflow) => Ok(Found::Workflow(workflow)),
             Err(crate::refusal::Stop::Refused(Refusal::NotFound { .. })) => match work.tx.agent_named(text)? {
                 Some(agent) => Ok(Found::Agent(agent)),
-                None => {
-                    Err(Refusal::NotFound { what: "task, workflow or agent", text: text.to_owned() }.into())
-                }
+                None => Err(Refusal::NotFound { what: "task, workflow or agent", text: text.to_owned() }.into()),
             },
             Err(stop) => Err(stop),
         },

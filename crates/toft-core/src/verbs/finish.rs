@@ -191,7 +191,13 @@ impl Request {
     }
 
     /// Waiting for a task is depending on it: the task is pending again, behind one more blocker.
-    fn wait_for_task(&self, work: &mut Work<'_>, task: &mut Task, mut on: Task, writes: &mut Vec<Write>) -> Verdict<()> {
+    fn wait_for_task(
+        &self,
+        work: &mut Work<'_>,
+        task: &mut Task,
+        mut on: Task,
+        writes: &mut Vec<Write>,
+    ) -> Verdict<()> {
         super::replan::refuse_cycle(work, &on.id, &task.id)?;
         task.state.status = TaskStatus::Pending;
         let known = work.tx.dependencies(&task.id)?;
@@ -212,7 +218,15 @@ impl Request {
 
     fn ask_human(&self, work: &mut Work<'_>, task: &Task) -> Verdict<()> {
         if matches!(self.how, How::Waiting(WaitFor::Human)) {
-            super::send::deliver(work, &Address::Human, MessageKind::Question, 1, &self.message, Some(&task.id), &[HUMAN.into()])?;
+            super::send::deliver(
+                work,
+                &Address::Human,
+                MessageKind::Question,
+                1,
+                &self.message,
+                Some(&task.id),
+                &[HUMAN.into()],
+            )?;
         }
         Ok(())
     }

@@ -215,10 +215,8 @@ fn cancel_open(work: &mut Work<'_>, workflow: &Workflow) -> Verdict<()> {
             let from = task.state.status;
             task.state.status = TaskStatus::Cancelled;
             task.state.updated = work.now.wall;
-            work.tx.derive(&[
-                Write::TaskState(task.id.clone(), task.state.clone()),
-                Write::DropQueue(task.id.clone()),
-            ])?;
+            work.tx
+                .derive(&[Write::TaskState(task.id.clone(), task.state.clone()), Write::DropQueue(task.id.clone())])?;
             settle(work, &task, from)?;
         }
     }
@@ -266,8 +264,7 @@ impl Verb for Show {
     fn run(self, work: &mut Work<'_>) -> Verdict<Shown> {
         let workflow = find::workflow(work, &self.id)?;
         let progress = progress(work, &workflow.id)?;
-        let query =
-            TaskQuery { workflow: Some(workflow.id.clone()), limit: self.limit, ..TaskQuery::default() };
+        let query = TaskQuery { workflow: Some(workflow.id.clone()), limit: self.limit, ..TaskQuery::default() };
         let mut tasks = Vec::new();
         for task in work.tx.tasks(&query)? {
             let holder = match work.tx.lease(&task.id)? {

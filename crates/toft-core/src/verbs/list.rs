@@ -62,10 +62,9 @@ impl Verb for Request {
         let statuses = match self.status {
             Some(status) => vec![status],
             None if self.all => Vec::new(),
-            None => TaskStatus::ALL
-                .into_iter()
-                .filter(|status| status.open() || *status == TaskStatus::Failed)
-                .collect(),
+            None => {
+                TaskStatus::ALL.into_iter().filter(|status| status.open() || *status == TaskStatus::Failed).collect()
+            }
         };
         let filtered = !self.labels.is_empty() || self.search.is_some();
         let query = TaskQuery {

@@ -143,12 +143,8 @@ fn repeated<V: Verb>(receipt: Receipt) -> Verdict<V::Outcome> {
         return Err(Refusal::OpReused { op: receipt.op.to_string(), verb: receipt.verb }.into());
     }
     serde_json::from_value(receipt.outcome).map_err(|error| {
-        crate::store::StoreError::Unreadable {
-            table: "receipts",
-            id: receipt.op.to_string(),
-            cause: error.to_string(),
-        }
-        .into()
+        crate::store::StoreError::Unreadable { table: "receipts", id: receipt.op.to_string(), cause: error.to_string() }
+            .into()
     })
 }
 

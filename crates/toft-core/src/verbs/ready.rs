@@ -87,7 +87,7 @@ impl Request {
     /// Tasks whose hold is lost and which the next claim would take back; worst first.
     fn freed(&self, work: &mut Work<'_>) -> Verdict<Vec<(String, Task)>> {
         let mut freed = Vec::new();
-        for (lease, _) in sweep::lost(work, true)?.0 {
+        for (lease, _) in sweep::look(work, true)?.lost {
             if let Some(task) = free_task(work, &lease.task)? {
                 freed.push((ready::rank(&task), task));
             }

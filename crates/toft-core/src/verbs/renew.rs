@@ -53,9 +53,10 @@ impl Verb for Request {
         }
         if leases.is_empty() {
             return match self.holds.into_iter().next() {
-                Some((task, fence)) => Err(work.require_hold(&task, Some(&fence)).err().unwrap_or_else(|| {
-                    Refusal::FenceStale { task, yours: fence, holder: None }.into()
-                })),
+                Some((task, fence)) => Err(work
+                    .require_hold(&task, Some(&fence))
+                    .err()
+                    .unwrap_or_else(|| Refusal::FenceStale { task, yours: fence, holder: None }.into())),
                 None => Err(Refusal::HoldsNothing { agent: me.name }.into()),
             };
         }

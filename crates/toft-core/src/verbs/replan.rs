@@ -86,8 +86,7 @@ impl Verb for Request {
         let mut skipped = Vec::new();
         let mut changed = Vec::new();
         for task in &mut existing {
-            let movable =
-                matches!(task.state.status, TaskStatus::Pending | TaskStatus::Waiting | TaskStatus::Failed);
+            let movable = matches!(task.state.status, TaskStatus::Pending | TaskStatus::Waiting | TaskStatus::Failed);
             match planned.get(task.name.as_str()) {
                 Some(_) if !movable => outcome.kept.push(task.name.clone()),
                 Some(plan) => {
@@ -152,7 +151,8 @@ impl Verb for Decide {
             return Err(Refusal::WrongState {
                 id: task.id.to_string(),
                 state: task.state.status.as_str().into(),
-                wanted: if self.retry { "only a failed task can be tried again" } else { "it cannot be skipped" }.into(),
+                wanted: if self.retry { "only a failed task can be tried again" } else { "it cannot be skipped" }
+                    .into(),
             }
             .into());
         }
@@ -469,8 +469,7 @@ fn recount(work: &mut Work<'_>, id: &TaskId) -> Verdict<()> {
     let open = dependencies
         .iter()
         .filter(|(dependency, status)| {
-            dependency.kind != DependencyKind::Informs
-                && status.is_none_or(|status| dependency.kind.holds_back(status))
+            dependency.kind != DependencyKind::Informs && status.is_none_or(|status| dependency.kind.holds_back(status))
         })
         .count() as u32;
     if open != task.state.open_blockers {

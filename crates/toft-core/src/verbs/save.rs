@@ -100,11 +100,9 @@ impl Request {
         if let Some(parent) = &self.parent
             && newest.as_ref().map(|checkpoint| &checkpoint.id) != Some(parent)
         {
-            return Err(Refusal::ParentMoved {
-                task: task.id.clone(),
-                newest: newest.map(|checkpoint| checkpoint.id),
-            }
-            .into());
+            return Err(
+                Refusal::ParentMoved { task: task.id.clone(), newest: newest.map(|checkpoint| checkpoint.id) }.into()
+            );
         }
         let checkpoint = Checkpoint {
             id: CheckpointId::mint(work.mint),

@@ -56,7 +56,8 @@ impl Verb for Request {
             None => None,
         };
         let (address, recipients) = recipients(work, &self.to)?;
-        let mut message = draft(work, &address, self.kind, self.priority.unwrap_or(2).min(4), &self.body, task.as_ref())?;
+        let mut message =
+            draft(work, &address, self.kind, self.priority.unwrap_or(2).min(4), &self.body, task.as_ref())?;
         if let Some(id) = &self.reply_to {
             let Some(first) = work.tx.message(id)? else {
                 return Err(Refusal::NotFound { what: "message", text: id.to_string() }.into());

@@ -120,7 +120,7 @@ impl Verb for Request {
 
 impl Request {
     fn working(&self, work: &mut Work<'_>) -> Verdict<(Vec<Working>, bool)> {
-        let lost: Vec<_> = sweep::lost(work, true)?.0.into_iter().map(|(lease, _)| lease.task).collect();
+        let lost: Vec<_> = sweep::look(work, true)?.lost.into_iter().map(|(lease, _)| lease.task).collect();
         let leases = work.tx.leases(&LeasesOf::Repository(self.scope.repository.clone()))?;
         let mut working = Vec::new();
         let mut more = false;

@@ -47,9 +47,17 @@ impl Processes for Remembered<'_> {
 /// How many leases one look examines.
 const AT_ONCE: usize = 64;
 
+/// What one look found.
+pub(super) struct Look {
+    /// No longer stand.
+    pub(super) lost: Vec<(Lease, Lost)>,
+    /// Were due for a look, and stand.
+    due: Vec<Lease>,
+}
+
 /// Every lease that is lost now, and those that were due for a look and stand. A thorough look also
 /// asks after every process on this host.
-pub(super) fn lost(work: &mut Work<'_>, thorough: bool) -> Verdict<(Vec<(Lease, Lost)>, Vec<Lease>)> {
+pub(super) fn look(work: &mut Work<'_>, thorough: bool) -> Verdict<Look> {
     let (host, limit) = if thorough { (Some(work.processes.host()), 0) } else { (None, AT_ONCE) };
     let suspects = work.tx.overdue(&work.now.tick, host, limit)?;
     let processes = Remembered { processes: work.processes, known: RefCell::default() };
@@ -61,12 +69,12 @@ pub(super) fn lost(work: &mut Work<'_>, thorough: bool) -> Verdict<(Vec<(Lease, 
             Standing::Live => {}
         }
     }
-    Ok((lost, due))
+    Ok(Look { lost, due })
 }
 
 /// Takes back what is lost.
 pub(super) fn sweep(work: &mut Work<'_>, thorough: bool) -> Verdict<usize> {
-    let (lost, due) = lost(work, thorough)?;
+    let Look { lost, due } = look(work, thorough)?;
     for mut lease in due {
         lease.check_at = lease.next_check(&work.now);
         work.tx.derive(&[Write::RenewLease(lease)])?;

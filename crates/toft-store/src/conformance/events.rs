@@ -18,8 +18,8 @@ fn append(pair: &Pair, changes: &[toft_core::change::Change]) {
     tx.commit().unwrap();
 }
 
-fn seqs(pair: &Pair, query: EventQuery) -> Vec<u64> {
-    pair.read(|tx| tx.events(&query)).into_iter().map(|event| event.seq).collect()
+fn seqs(pair: &Pair, query: &EventQuery) -> Vec<u64> {
+    pair.read(|tx| tx.events(query)).into_iter().map(|event| event.seq).collect()
 }
 
 pub fn events_are_numbered_without_gaps(pair: &Pair) {
@@ -28,7 +28,7 @@ pub fn events_are_numbered_without_gaps(pair: &Pair) {
     dropped.apply(&change("op_lost", 0, "x", vec![])).unwrap();
     drop(dropped);
     append(pair, &[change("op_b", 0, "x", vec![])]);
-    assert_eq!(seqs(pair, EventQuery { limit: 9, ..EventQuery::default() }), [1, 2, 3]);
+    assert_eq!(seqs(pair, &EventQuery { limit: 9, ..EventQuery::default() }), [1, 2, 3]);
     let first = pair.read(|tx| tx.events(&EventQuery { limit: 1, ..EventQuery::default() })).remove(0);
     let mut expected = change("op_a", 0, "x", vec![]).event;
     expected.seq = 1;
@@ -64,10 +64,10 @@ pub fn events_are_found_by_entity_place_and_cursor(pair: &Pair) {
         limit,
         ..EventQuery::default()
     };
-    assert_eq!(seqs(pair, query(Some("x"), false, 0, 9)), [1, 3, 4]);
-    assert_eq!(seqs(pair, query(Some("x"), true, 0, 2)), [3, 4]);
-    assert_eq!(seqs(pair, query(None, false, 2, 9)), [3, 4]);
-    assert_eq!(seqs(pair, query(None, true, 0, 1)), [4]);
+    assert_eq!(seqs(pair, &query(Some("x"), false, 0, 9)), [1, 3, 4]);
+    assert_eq!(seqs(pair, &query(Some("x"), true, 0, 2)), [3, 4]);
+    assert_eq!(seqs(pair, &query(None, false, 2, 9)), [3, 4]);
+    assert_eq!(seqs(pair, &query(None, true, 0, 1)), [4]);
     let scope = Scope { repository: Some(RepositoryId::known("rp_b")), worktree: None };
-    assert_eq!(seqs(pair, EventQuery { scope, limit: 9, ..EventQuery::default() }), [3]);
+    assert_eq!(seqs(pair, &EventQuery { scope, limit: 9, ..EventQuery::default() }), [3]);
 }

@@ -11,9 +11,7 @@ use toft_core::{
         TaskStatus, Template, Variable, Workflow, WorkflowStatus,
     },
     gate::{Gate, GateKind, Opened},
-    id::{
-        AgentId, CheckpointId, GateId, LeaseId, MessageId, OpId, RepositoryId, TaskId, TemplateId, WorkflowId,
-    },
+    id::{AgentId, CheckpointId, GateId, LeaseId, MessageId, OpId, RepositoryId, TaskId, TemplateId, WorkflowId},
     lease::{Fence, Holder, Lease},
     message::{Address, Delivery, DeliveryState, Message, MessageKind},
     repository::{Place, Repository, Worktree},
@@ -216,11 +214,7 @@ fn template() -> Template {
 }
 
 pub(super) fn base() -> Vec<Write> {
-    vec![
-        Write::Workflow(workflow("wf_1")),
-        Write::Task(task("tk_1", "wf_1")),
-        Write::Agent(agent("ag_1", "blue")),
-    ]
+    vec![Write::Workflow(workflow("wf_1")), Write::Task(task("tk_1", "wf_1")), Write::Agent(agent("ag_1", "blue"))]
 }
 
 /// Each row is built without a default value, so a column that is not written or not read shows.
@@ -270,7 +264,7 @@ pub fn every_field_of_every_row_comes_back(pair: &Pair) {
     ]);
     pair.write(&writes);
 
-    assert_eq!(pair.read(|tx| tx.repositories()), [repository.clone()]);
+    assert_eq!(pair.read(|tx| tx.repositories()), std::slice::from_ref(&repository));
     assert_eq!(pair.read(|tx| tx.worktrees(&repository.id)), [worktree]);
     assert_eq!(pair.read(|tx| tx.workflow(&WorkflowId::known("wf_1"))), Some(workflow("wf_1")));
     assert_eq!(pair.read(|tx| tx.task(&id)), Some(task("tk_1", "wf_1")));

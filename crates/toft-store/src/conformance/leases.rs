@@ -66,8 +66,7 @@ pub fn leases_are_found_by_agent_workflow_and_repository(pair: &Pair) {
 pub fn leases_due_for_a_look_are_found(pair: &Pair) {
     held(pair, &["tk_2", "tk_3"]);
     let later = Lease { check_at: 500, ..lease("tk_2") };
-    let rebooted =
-        Lease { renewed_tick: Tick { epoch: "boot-0".into(), ms: 70 }, check_at: 900, ..lease("tk_3") };
+    let rebooted = Lease { renewed_tick: Tick { epoch: "boot-0".into(), ms: 70 }, check_at: 900, ..lease("tk_3") };
     pair.write(&[Write::Lease(lease("tk_1")), Write::Lease(later), Write::Lease(rebooted)]);
     let due = |ms, host, limit| {
         let tick = Tick { epoch: "boot-1".into(), ms };

@@ -89,6 +89,22 @@ mod tests {
         (connection, path)
     }
 
+    /// `TOFT_BLESS=1` writes the snapshot anew; its diff is what a reviewer reads.
+    #[test]
+    fn the_schema_snapshot_is_the_sum_of_the_migrations() {
+        let dir = tempfile::tempdir().unwrap();
+        let (connection, _) = fresh(dir.path());
+        let mut statement =
+            connection.prepare("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name").unwrap();
+        let parts = statement.query_map([], |row| row.get::<_, String>(0)).unwrap();
+        let schema = parts.map(|part| part.unwrap() + ";\n").collect::<Vec<_>>().join("\n");
+        let snapshot = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/sqlite/schema.sql");
+        if std::env::var_os("TOFT_BLESS").is_some() {
+            std::fs::write(&snapshot, &schema).unwrap();
+        }
+        assert_eq!(std::fs::read_to_string(&snapshot).unwrap_or_default(), schema);
+    }
+
     #[test]
     fn an_upgrade_keeps_every_row_and_a_copy_of_the_old_store() {
         let dir = tempfile::tempdir().unwrap();

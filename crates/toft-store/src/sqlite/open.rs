@@ -27,7 +27,6 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 /// Older ones can corrupt a WAL when many processes write.
 const OLDEST_SQLITE: i32 = 3_051_003;
 
-
 /// A store in one SQLite file.
 pub struct SqliteStore {
     path: PathBuf,
@@ -144,7 +143,10 @@ fn connect(path: &Path, stay: Stay) -> Result<Connection> {
     if rusqlite::version_number() < OLDEST_SQLITE {
         return Err(StoreError::Unsuitable {
             path: path.display().to_string(),
-            reason: format!("SQLite {} can corrupt a WAL under load; 3.51.3 is the oldest that is sound", rusqlite::version()),
+            reason: format!(
+                "SQLite {} can corrupt a WAL under load; 3.51.3 is the oldest that is sound",
+                rusqlite::version()
+            ),
         });
     }
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -245,10 +247,9 @@ pub(super) fn copy_to(connection: &Connection, target: &Path) -> Result<()> {
     }
     create_file(target)?;
     connection.execute("VACUUM INTO ?1", [target.to_string_lossy()]).map_err(&doing)?;
-    fs::File::open(target).and_then(|file| file.sync_all()).map_err(|error| StoreError::Failed {
-        doing: "copy the store".into(),
-        cause: error.to_string(),
-    })?;
+    fs::File::open(target)
+        .and_then(|file| file.sync_all())
+        .map_err(|error| StoreError::Failed { doing: "copy the store".into(), cause: error.to_string() })?;
     let copy = Connection::open_with_flags(target, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(&doing)?;
     let found = check(&copy)?;
     if found.is_empty() {

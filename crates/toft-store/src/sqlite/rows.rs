@@ -105,7 +105,8 @@ pub(super) fn task(cells: &mut Cells<'_, '_>) -> Result<Task> {
     let order = cells.get()?;
     let place = cells.place()?;
     let created = cells.time()?;
-    let TaskBody { name, brief, priority, labels, requires, paths, parallel_group, plan, max_attempts } = cells.json()?;
+    let TaskBody { name, brief, priority, labels, requires, paths, parallel_group, plan, max_attempts } =
+        cells.json()?;
     let state = TaskState {
         status: cells.word(TaskStatus::from_word)?,
         attempt: cells.get()?,
@@ -244,7 +245,8 @@ pub(super) fn receipt(cells: &mut Cells<'_, '_>) -> Result<Receipt> {
 
 pub(super) fn letter(cells: &mut Cells<'_, '_>) -> Result<Letter> {
     let message: Message = cells.json()?;
-    let state = serde_json::from_value(Value::String(cells.get()?)).map_err(|error| cells.unreadable(error.to_string()))?;
+    let state =
+        serde_json::from_value(Value::String(cells.get()?)).map_err(|error| cells.unreadable(error.to_string()))?;
     let from: Option<Agent> = cells.optional_json()?;
     let from_name = from.map_or_else(|| message.from.to_string(), |agent| agent.name);
     Ok(Letter { message, from_name, state })

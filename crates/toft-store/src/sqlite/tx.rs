@@ -309,7 +309,12 @@ impl StoreTx for SqliteTx<'_> {
     }
 
     fn queued(&mut self, lane: &str, after: &str, upto: Option<&str>, limit: usize) -> Result<Vec<(QueueEntry, Task)>> {
-        self.list("queue", sql!("queue_list"), params![lane, after, upto.unwrap_or("~"), self::limit(limit)], rows::queued)
+        self.list(
+            "queue",
+            sql!("queue_list"),
+            params![lane, after, upto.unwrap_or("~"), self::limit(limit)],
+            rows::queued,
+        )
     }
 
     fn queue_entry(&mut self, task: &TaskId) -> Result<Option<QueueEntry>> {

@@ -175,20 +175,8 @@ fn dependency(connection: &Connection, sql: &str, row: &Dependency) -> Result<us
 }
 
 fn lease(connection: &Connection, row: &Lease) -> Result<usize> {
-    let Lease {
-        task,
-        workflow,
-        repository,
-        agent,
-        fence,
-        acquired,
-        ttl,
-        cap,
-        renewed,
-        renewed_tick,
-        check_at,
-        holder,
-    } = row;
+    let Lease { task, workflow, repository, agent, fence, acquired, ttl, cap, renewed, renewed_tick, check_at, holder } =
+        row;
     execute(
         connection,
         sql!("lease_put"),

@@ -1,0 +1,197 @@
+CREATE TABLE agents (
+    id   TEXT PRIMARY KEY,
+    name TEXT NOT NULL UNIQUE,
+    body TEXT NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE attempts (
+    task       TEXT NOT NULL REFERENCES tasks (id),
+    fence      INTEGER NOT NULL,
+    lease      TEXT NOT NULL,
+    agent      TEXT NOT NULL,
+    repository TEXT,
+    worktree   TEXT,
+    started    INTEGER NOT NULL,
+    ended      INTEGER,
+    result     TEXT,
+    reason     TEXT,
+    cost       REAL,
+    PRIMARY KEY (task, fence)
+) WITHOUT ROWID;
+
+CREATE TABLE checkpoints (
+    task TEXT NOT NULL REFERENCES tasks (id),
+    seq  INTEGER NOT NULL,
+    body TEXT NOT NULL,
+    PRIMARY KEY (task, seq)
+) WITHOUT ROWID;
+
+CREATE TABLE deliveries (
+    recipient TEXT NOT NULL,
+    rank      TEXT NOT NULL,
+    message   TEXT NOT NULL REFERENCES messages (id),
+    state     TEXT NOT NULL,
+    PRIMARY KEY (recipient, rank)
+) WITHOUT ROWID;
+
+CREATE INDEX deliveries_unread ON deliveries (recipient, rank) WHERE state = 'queued';
+
+CREATE TABLE dependencies (
+    task   TEXT NOT NULL REFERENCES tasks (id),
+    target TEXT NOT NULL,
+    kind   TEXT NOT NULL,
+    PRIMARY KEY (task, target, kind)
+) WITHOUT ROWID;
+
+CREATE INDEX dependencies_by_target ON dependencies (target, task, kind);
+
+CREATE TABLE events (
+    seq        INTEGER PRIMARY KEY,
+    at         INTEGER NOT NULL,
+    actor      TEXT NOT NULL,
+    repository TEXT,
+    worktree   TEXT,
+    entity     TEXT NOT NULL,
+    verb       TEXT NOT NULL,
+    detail     TEXT NOT NULL,
+    op         TEXT NOT NULL,
+    part       INTEGER NOT NULL
+);
+
+CREATE INDEX events_by_entity ON events (entity, seq);
+
+CREATE TABLE gates (
+    id         TEXT PRIMARY KEY,
+    task       TEXT NOT NULL REFERENCES tasks (id),
+    repository TEXT,
+    worktree   TEXT,
+    created    INTEGER NOT NULL,
+    unopened   INTEGER NOT NULL,
+    body       TEXT NOT NULL
+) WITHOUT ROWID;
+
+CREATE INDEX gates_by_task ON gates (task, created, id);
+
+CREATE INDEX gates_unopened ON gates (created, id) WHERE unopened = 1;
+
+CREATE TABLE leases (
+    task       TEXT PRIMARY KEY REFERENCES tasks (id),
+    workflow   TEXT NOT NULL,
+    repository TEXT,
+    agent      TEXT NOT NULL,
+    fence      INTEGER NOT NULL,
+    lease      TEXT NOT NULL,
+    acquired   INTEGER NOT NULL,
+    ttl        INTEGER NOT NULL,
+    cap        INTEGER NOT NULL,
+    renewed    INTEGER NOT NULL,
+    epoch      TEXT NOT NULL,
+    tick       INTEGER NOT NULL,
+    check_at   INTEGER NOT NULL,
+    holder     TEXT
+) WITHOUT ROWID;
+
+CREATE INDEX leases_by_agent ON leases (agent);
+
+CREATE TABLE messages (
+    id   TEXT PRIMARY KEY,
+    body TEXT NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE progress (
+    workflow TEXT NOT NULL,
+    status   TEXT NOT NULL,
+    count    INTEGER NOT NULL,
+    PRIMARY KEY (workflow, status)
+) WITHOUT ROWID;
+
+CREATE TRIGGER progress_insert AFTER INSERT ON task_states BEGIN
+    INSERT INTO progress VALUES (new.workflow, new.status, 1)
+    ON CONFLICT DO UPDATE SET count = count + 1;
+END;
+
+CREATE TRIGGER progress_update AFTER UPDATE OF status ON task_states WHEN old.status <> new.status BEGIN
+    UPDATE progress SET count = count - 1 WHERE workflow = old.workflow AND status = old.status;
+    INSERT INTO progress VALUES (new.workflow, new.status, 1)
+    ON CONFLICT DO UPDATE SET count = count + 1;
+END;
+
+CREATE TABLE receipts (
+    op      TEXT PRIMARY KEY,
+    verb    TEXT NOT NULL,
+    outcome TEXT NOT NULL,
+    at      INTEGER NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE repositories (
+    id   TEXT PRIMARY KEY,
+    body TEXT NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE states (
+    task  TEXT NOT NULL REFERENCES tasks (id),
+    key   TEXT NOT NULL,
+    value TEXT NOT NULL,
+    PRIMARY KEY (task, key)
+) WITHOUT ROWID;
+
+CREATE TABLE task_states (
+    id            TEXT PRIMARY KEY REFERENCES tasks (id),
+    workflow      TEXT NOT NULL,
+    status        TEXT NOT NULL,
+    attempt       INTEGER NOT NULL,
+    fence         INTEGER NOT NULL,
+    open_blockers INTEGER NOT NULL,
+    unblocks      INTEGER NOT NULL,
+    not_before    INTEGER,
+    outcome       TEXT,
+    updated       INTEGER NOT NULL,
+    lane          TEXT,
+    rank          TEXT
+) WITHOUT ROWID;
+
+CREATE INDEX task_states_failed ON task_states (id) WHERE status = 'failed';
+
+CREATE UNIQUE INDEX task_states_queue ON task_states (lane, rank) WHERE lane IS NOT NULL;
+
+CREATE TABLE tasks (
+    id         TEXT PRIMARY KEY,
+    workflow   TEXT NOT NULL REFERENCES workflows (id),
+    ord        INTEGER NOT NULL,
+    repository TEXT,
+    worktree   TEXT,
+    created    INTEGER NOT NULL,
+    body       TEXT NOT NULL
+) WITHOUT ROWID;
+
+CREATE INDEX tasks_by_plan ON tasks (workflow, ord, id);
+
+CREATE INDEX tasks_by_time ON tasks (created DESC, id DESC);
+
+CREATE TABLE templates (
+    name    TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    body    TEXT NOT NULL,
+    PRIMARY KEY (name, version)
+) WITHOUT ROWID;
+
+CREATE TABLE workflows (
+    id         TEXT PRIMARY KEY,
+    repository TEXT,
+    worktree   TEXT,
+    status     TEXT NOT NULL,
+    lane_open  INTEGER NOT NULL,
+    created    INTEGER NOT NULL,
+    body       TEXT NOT NULL
+) WITHOUT ROWID;
+
+CREATE INDEX workflows_by_time ON workflows (created DESC, id DESC);
+
+CREATE INDEX workflows_open_lanes ON workflows (id) WHERE lane_open = 1;
+
+CREATE TABLE worktrees (
+    repository TEXT NOT NULL,
+    name       TEXT NOT NULL,
+    body       TEXT NOT NULL,
+    PRIMARY KEY (repository, name)
+) WITHOUT ROWID;

@@ -1,0 +1,105 @@
+//! The project's own chores. `cargo xtask check` is what CI runs.
+
+#![expect(clippy::print_stderr, reason = "progress is for whoever waits")]
+
+mod promises;
+mod tidy;
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, ExitCode},
+    time::Instant,
+};
+
+use anyhow::{Context, Result, bail};
+
+const HELP: &str = "\
+cargo xtask check     fmt, clippy, tests, doc tests, deny, tidy
+cargo xtask tidy      layering, queries, promises, prose
+cargo xtask stories   install the binary and tell the whole-product stories, at the size for CI
+cargo xtask long      the same stories at full size
+cargo xtask bench     measure beside the bare engine; `cargo xtask bench long` for a million tasks";
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let done = match words.as_slice() {
+        ["check"] => check(),
+        ["tidy"] => tidy::run(&root()),
+        ["stories"] => stories(false),
+        ["long"] => stories(true),
+        ["bench", rest @ ..] => bench(rest),
+        _ => Err(anyhow::anyhow!("{HELP}")),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The workspace's root.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn check() -> Result<()> {
+    cargo(&["fmt", "--all", "--check"], &[])?;
+    cargo(&["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"], &[])?;
+    let tests = ["nextest", "run", "--workspace", "--all-features", "--exclude", "toft-stories"];
+    cargo(&tests, &[])?;
+    cargo(&["test", "--workspace", "--doc", "--all-features"], &[])?;
+    cargo(&["deny", "--offline", "check", "bans", "licenses", "sources"], &[])?;
+    step("tidy", || tidy::run(&root()))
+}
+
+/// Installs the binary as a user would and tells every story with it.
+fn stories(long: bool) -> Result<()> {
+    let bin = install()?;
+    let mut env = vec![("TOFT_BIN", bin.as_str())];
+    let mut args = vec!["nextest", "run", "--package", "toft-stories", "--no-fail-fast"];
+    if long {
+        env.push(("TOFT_LONG", "1"));
+        args.extend(["--no-capture", "--test-threads", "1"]);
+    }
+    cargo(&args, &env)
+}
+
+fn install() -> Result<String> {
+    let to = root().join("target").join("installed");
+    let path = root().join("crates").join("toft-cli");
+    let (to, path) = (to.display().to_string(), path.display().to_string());
+    cargo(&["install", "--locked", "--quiet", "--force", "--path", &path, "--root", &to], &[])?;
+    let bin = Path::new(&to).join("bin").join("toft");
+    let bin = bin.canonicalize().with_context(|| format!("{} was not installed", bin.display()))?;
+    Ok(bin.display().to_string())
+}
+
+fn bench(rest: &[&str]) -> Result<()> {
+    let bin = install()?;
+    cargo(&["build", "--release", "--package", "toft-bench"], &[])?;
+    let mut args = vec!["run", "--release", "--quiet", "--package", "toft-bench", "--bin", "toft-bench", "--"];
+    args.extend(rest);
+    cargo(&args, &[("TOFT_BIN", &bin)])
+}
+
+fn cargo(args: &[&str], env: &[(&str, &str)]) -> Result<()> {
+    step(&format!("cargo {}", args.join(" ")), || {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let status = Command::new(cargo).args(args).envs(env.iter().copied()).current_dir(root()).status()?;
+        if !status.success() {
+            bail!("cargo {} failed", args.join(" "));
+        }
+        Ok(())
+    })
+}
+
+fn step(name: &str, run: impl FnOnce() -> Result<()>) -> Result<()> {
+    eprintln!("== {name}");
+    let start = Instant::now();
+    run()?;
+    eprintln!("== {name}: {:.1?}", start.elapsed());
+    Ok(())
+}

@@ -1,0 +1,118 @@
+//! Tidy: what the compiler cannot see. Who may depend on whom, which queries exist, which promises have tests.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result, bail};
+
+use crate::promises;
+
+/// Which of our crates each may depend on. Siblings never meet.
+const LAYERS: [(&str, &[&str]); 5] = [
+    ("toft-core", &[]),
+    ("toft-store", &["toft-core"]),
+    ("toft-vcs", &[]),
+    ("toft", &["toft-core", "toft-store", "toft-vcs"]),
+    ("toft-cli", &["toft"]),
+];
+
+/// What the core never does: I/O, a clock of its own, SQL.
+const NOT_IN_CORE: [&str; 7] =
+    ["std::fs", "std::net", "std::process", "std::env", "SystemTime", "Instant::now", "rusqlite"];
+
+/// A file longer than this tells more than one story.
+const LONGEST: usize = 600;
+
+pub(crate) fn run(root: &Path) -> Result<()> {
+    let mut wrong = Vec::new();
+    layering(root, &mut wrong)?;
+    let sources = sources(root)?;
+    for (path, text) in &sources {
+        prose(path, text, &mut wrong);
+    }
+    queries(root, &sources, &mut wrong)?;
+    promises::check(root, &sources, &mut wrong)?;
+    if wrong.is_empty() { Ok(()) } else { bail!("{}", wrong.join("\n")) }
+}
+
+fn layering(root: &Path, wrong: &mut Vec<String>) -> Result<()> {
+    let allowed: BTreeMap<_, _> = LAYERS.into_iter().collect();
+    for entry in fs::read_dir(root.join("crates"))? {
+        let manifest = entry?.path().join("Cargo.toml");
+        let text = fs::read_to_string(&manifest).with_context(|| manifest.display().to_string())?;
+        let table: toml::Table = text.parse()?;
+        let name = table["package"]["name"].as_str().unwrap_or_default().to_owned();
+        let Some(allowed) = allowed.get(name.as_str()) else {
+            wrong.push(format!("{name}: not in the table of layers in xtask/src/tidy.rs"));
+            continue;
+        };
+        for on in table.get("dependencies").and_then(toml::Value::as_table).into_iter().flat_map(toml::Table::keys) {
+            if on.starts_with("toft") && !allowed.contains(&on.as_str()) {
+                wrong.push(format!("{name} depends on {on}: the direction is core <- store, vcs <- toft <- cli"));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn prose(path: &Path, text: &str, wrong: &mut Vec<String>) {
+    let shown = path.display().to_string();
+    let lines = text.lines().count();
+    if lines > LONGEST {
+        wrong.push(format!("{shown}: {lines} lines; split it where a second noun begins"));
+    }
+    for word in [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("unimpl", "emented!")] {
+        if text.contains(word) {
+            wrong.push(format!("{shown}: says {word}"));
+        }
+    }
+    if shown.contains("toft-core/src") && !shown.contains("/testing/") {
+        for word in NOT_IN_CORE {
+            if text.contains(word) {
+                wrong.push(format!("{shown}: the core does not use {word}"));
+            }
+        }
+    }
+    if shown.contains("toft-cli/src") && !shown.contains("/render/") && text.contains("std::io::stdout") {
+        wrong.push(format!("{shown}: only render/ prints"));
+    }
+}
+
+/// Every query is used, and every query that is used exists.
+fn queries(root: &Path, sources: &BTreeMap<PathBuf, String>, wrong: &mut Vec<String>) -> Result<()> {
+    let dir = root.join("crates/toft-store/src/sqlite/queries");
+    let mut files = BTreeSet::new();
+    for entry in fs::read_dir(&dir)? {
+        let path = entry?.path();
+        files.extend(path.file_stem().map(|name| name.to_string_lossy().into_owned()));
+    }
+    let mut used = BTreeSet::new();
+    for (_, text) in sources.iter().filter(|(path, _)| path.to_string_lossy().contains("toft-store/src/sqlite")) {
+        for part in text.split("sql!(\"").skip(1) {
+            used.extend(part.split_once('"').map(|(name, _)| name.to_owned()));
+        }
+    }
+    wrong.extend(files.difference(&used).map(|name| format!("query {name}.sql is never used")));
+    Ok(())
+}
+
+/// Every Rust file of the project, by path from the root.
+fn sources(root: &Path) -> Result<BTreeMap<PathBuf, String>> {
+    let mut sources = BTreeMap::new();
+    let mut look: Vec<PathBuf> = ["crates", "tests", "bench", "xtask"].iter().map(|dir| root.join(dir)).collect();
+    while let Some(dir) = look.pop() {
+        for entry in fs::read_dir(&dir)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                look.push(path);
+            } else if path.extension().is_some_and(|ending| ending == "rs") {
+                let text = fs::read_to_string(&path)?;
+                sources.insert(path.strip_prefix(root)?.to_owned(), text);
+            }
+        }
+    }
+    Ok(sources)
+}
