@@ -1,0 +1,297 @@
+//! The commands as an agent uses them: plans, templates, messages, JSON, guesses and mistakes.
+
+use std::{fs, path::Path};
+
+use serde_json::json;
+use toft_stories::{Home, snapshot};
+
+fn write(dir: &Path, name: &str, text: &str) -> String {
+    let path = dir.join(name);
+    fs::write(&path, text).unwrap();
+    path.display().to_string()
+}
+
+#[test]
+fn a_plan_runs_in_the_order_of_its_dependencies() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    let plans = [
+        ("plan.toml", "title = \"p\"\n[[tasks]]\nname = \"a\"\n[[tasks]]\nname = \"b\"\nneeds = [\"a\"]\n"),
+        ("plan.yaml", "title: p\ntasks:\n  - name: a\n  - name: b\n    needs: [a]\n"),
+        ("plan.json", r#"{"title":"p","tasks":[{"name":"a"},{"name":"b","needs":["a"]}]}"#),
+    ];
+    for (name, text) in plans {
+        home.toft(&repo, &["flow", "apply", &write(home.path(), name, text)]).ok();
+        for task in ["a", "b"] {
+            let claim = home.toft(&repo, &["claim", "--json"]).data();
+            assert_eq!(claim["task"]["name"], task, "{name}");
+            assert_eq!((&claim["issue"], &claim["workspace"]), (&json!(null), &json!(null)));
+            home.toft(&repo, &["claim"]).fails(6);
+            home.toft(&repo, &["finish", "-m", "ok", "--evidence", "abc"]).ok();
+        }
+    }
+    let done = home.toft(&repo, &["flow", "list", "--all", "--json=status"]).data();
+    assert_eq!(done, json!([{ "status": "completed" }, { "status": "completed" }, { "status": "completed" }]));
+    let typo = write(home.path(), "typo.toml", "title = \"p\"\ntaks = []\n");
+    assert!(home.toft(&repo, &["flow", "apply", &typo]).fails(2).contains("taks"));
+    let cycle = write(
+        home.path(),
+        "c.json",
+        r#"{"title":"p","tasks":[{"name":"a","needs":["b"]},{"name":"b","needs":["a"]}]}"#,
+    );
+    assert!(home.toft(&repo, &["flow", "apply", &cycle]).fails(5).contains("a -> b"));
+}
+
+#[test]
+fn explain_says_why_each_open_task_cannot_start() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    let plan = write(
+        home.path(),
+        "p.json",
+        r#"{"title":"p","max_parallel":1,"tasks":[{"name":"a"},{"name":"b"},{"name":"c","needs":["a"]},{"name":"d","requires":["gpu"]}]}"#,
+    );
+    home.toft(&repo, &["flow", "apply", &plan]).ok();
+    home.toft(&repo, &["claim"]).ok();
+    let said = home.toft(&repo, &["ready", "--explain"]).ok();
+    assert!(said.contains("Nothing is ready."), "{said}");
+    assert!(said.contains("b  its workflow runs 1 at once, the most it may"), "{said}");
+    assert!(said.contains("needs tk_") && said.contains("(leased)"), "{said}");
+    let d = home.toft(&repo, &["list", "--search", "d", "-q"]).ok();
+    home.toft(&repo, &["finish", "--no-change", "x"]).ok();
+    assert!(home.toft(&repo, &["claim", d.trim()]).fails(5).contains("needs an agent that can gpu"));
+    home.toft(&repo, &["agent", "register", "gina", "--can", "gpu"]).ok();
+    home.toft(&repo, &["claim", d.trim(), "--as", "gina"]).ok();
+}
+
+#[test]
+fn a_template_is_filled_versioned_and_extended() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    let base = "name = \"fix\"\ntitle = \"Fix {{what}}\"\n[variables.what]\n[[tasks]]\nname = \"mend\"\nbrief = \"Mend {{what}}.\"\n";
+    home.toft(&repo, &["flow", "template", "put", &write(home.path(), "fix.toml", base)]).ok();
+    assert!(home.toft(&repo, &["flow", "from", "fix"]).fails(2).contains("what"));
+    assert!(home.toft(&repo, &["flow", "from", "fix", "--set", "wat=x"]).fails(2).contains("wat"));
+    let made = home.toft(&repo, &["flow", "from", "fix", "--set", "what=login", "--json"]).data();
+    assert_eq!(made["workflow"]["title"], "Fix login");
+    assert_eq!(made["tasks"][0]["brief"], "Mend login.");
+    assert_eq!(made["workflow"]["template"], "fix@1");
+    assert!(
+        home.toft(&repo, &["flow", "template", "put", &write(home.path(), "fix.toml", base)]).ok().contains("fix@1")
+    );
+    let deep = "name = \"deep\"\nextends = \"fix\"\ntitle = \"Fix {{what}} well\"\n[[tasks]]\nname = \"review\"\nneeds = [\"mend\"]\n";
+    home.toft(&repo, &["flow", "template", "put", &write(home.path(), "deep.toml", deep)]).ok();
+    let made = home.toft(&repo, &["flow", "from", "deep", "--set", "what=it", "--json"]).data();
+    assert_eq!(made["tasks"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn a_workflow_is_held_started_paused_replanned_and_abandoned() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    let wf = home.toft(&repo, &["flow", "new", "p", "--task", "a", "--task", "b", "--hold", "-q"]).ok();
+    let wf = wf.trim();
+    home.toft(&repo, &["claim"]).fails(6);
+    home.toft(&repo, &["flow", "start", wf]).ok();
+    home.toft(&repo, &["flow", "start", &wf[..7]]).ok();
+    home.toft(&repo, &["claim", wf]).ok();
+    home.toft(&repo, &["flow", "pause", wf, "-m", "wait"]).ok();
+    home.toft(&repo, &["claim"]).fails(6);
+    home.toft(&repo, &["save", "-m", "held work goes on"]).ok();
+    home.toft(&repo, &["flow", "resume", wf]).ok();
+    home.toft(&repo, &["flow", "add", wf, "c", "--needs", "b"]).ok();
+    let plan = write(home.path(), "new.json", r#"{"title":"x","tasks":[{"name":"a"},{"name":"d"}]}"#);
+    let replan = home.toft(&repo, &["flow", "replan", wf, &plan, "--json"]).data();
+    assert_eq!(replan["kept"], json!(["a"]));
+    assert_eq!(replan["added"], json!(["d"]));
+    assert_eq!(replan["skipped"], json!(["b", "c"]));
+    home.toft(&repo, &["flow", "abandon", wf, "-m", "no longer wanted"]).ok();
+    assert!(home.toft(&repo, &["save", "-m", "late"]).fails(5).contains("holds nothing"));
+    home.toft(&repo, &["flow", "resume", wf]).fails(5);
+    let open = home.toft(&repo, &["flow", "new", "to plan", "--hold", "--json"]).data();
+    assert_eq!(open["workflow"]["status"], "planning");
+}
+
+#[test]
+fn step_values_make_any_workflow_resumable() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    home.toft(&repo, &["flow", "new", "steps"]).ok();
+    home.toft(&repo, &["claim"]).ok();
+    let put = ["save", "--key", "step-1", "--value", r#"{"rows":12}"#, "--json"];
+    assert_eq!(home.toft(&repo, &put).data()["changed"], true);
+    let before = home.toft(&repo, &["log", "--json"]).data();
+    assert_eq!(home.toft(&repo, &put).data()["changed"], false);
+    assert_eq!(home.toft(&repo, &["log", "--json"]).data(), before);
+    assert_eq!(home.toft(&repo, &["show", "--state", "step-1"]).ok(), "{\"rows\":12}\n");
+    home.toft(&repo, &["show", "--state", "step-2"]).fails(3);
+    let large = format!("[{}]", vec!["\"some words to fill the row\""; 2_000].join(","));
+    home.toft(&repo, &["save", "-m", "large", "--detail", &large]).ok();
+    let shown = home.toft(&repo, &["show", "--json"]).data();
+    assert_eq!(shown["checkpoints"][0]["detail"].as_array().unwrap().len(), 2_000);
+    let task = shown["task"]["id"].as_str().unwrap().to_owned();
+    home.toft(&repo, &["finish", "handoff", "-m", "the rest is easy"]).ok();
+    let claim = home.toft(&repo, &["claim", "--as", "next", "--json"]).data();
+    assert_eq!((&claim["task"]["id"], &claim["resume"]["summary"]), (&json!(task), &json!("the rest is easy")));
+}
+
+#[test]
+fn the_same_operation_twice_answers_the_same_and_happens_once() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    home.toft(&repo, &["flow", "new", "two", "--task", "a", "--task", "b"]).ok();
+    let once = home.toft(&repo, &["claim", "--op", "op_mine", "--json"]).data();
+    let twice = home.toft(&repo, &["claim", "--op", "op_mine", "--json"]).data();
+    assert_eq!(once, twice);
+    assert_eq!(home.toft(&repo, &["ready", "--json"]).data().as_array().unwrap().len(), 1);
+    home.toft(&repo, &["save", "--op", "op_mine"]).fails(2);
+}
+
+#[test]
+fn messages_reach_agents_holders_and_people() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    home.toft(&repo, &["flow", "new", "talk"]).ok();
+    let task = home.toft(&repo, &["claim", "--as", "blue", "-q"]).ok();
+    home.toft(&repo, &["agent", "send", "blue", "low", "-p", "4", "--as", "ana"]).ok();
+    home.toft(&repo, &["agent", "send", task.trim(), "to the holder", "-p", "0", "--as", "ana"]).ok();
+    home.toft(&repo, &["agent", "send", "nobody", "x"]).fails(3);
+    let inbox = home.toft(&repo, &["agent", "inbox", "--as", "blue", "--json"]).data();
+    let bodies: Vec<_> = inbox.as_array().unwrap().iter().map(|letter| letter["body"].as_str().unwrap()).collect();
+    assert_eq!(bodies, ["to the holder", "low"]);
+    assert!(home.toft(&repo, &["agent", "inbox", "--as", "blue"]).ok().contains("No new messages"));
+    home.toft(&repo, &["agent", "send", "human", "look at this", "--as", "blue"]).ok();
+    assert!(home.toft(&repo, &["status"]).ok().contains("look at this"));
+    home.toft(&repo, &["agent", "inbox", "--human"]).ok();
+    assert!(!home.toft(&repo, &["status"]).ok().contains("look at this"));
+    home.toft(&repo, &["agent", "pause", "blue"]).ok();
+    home.toft(&repo, &["claim", "--as", "blue"]).fails(4);
+    home.toft(&repo, &["agent", "resume", "blue"]).ok();
+}
+
+#[test]
+fn what_agents_guess_works_and_mistakes_are_one_line_with_the_remedy() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    home.toft(&repo, &["create", "guess"]).ok();
+    home.toft(&repo, &["next"]).ok();
+    home.toft(&repo, &["checkpoint", "-m", "n"]).ok();
+    home.toft(&repo, &["get", "@"]).ok();
+    home.toft(&repo, &["done", "-m", "d", "--evidence", "e"]).ok();
+    home.toft(&repo, &["ls"]).ok();
+    for (args, remedy) in [
+        (&["clam"][..], "claim"),
+        (&["ready", "--limt", "3"], "--limit"),
+        (&["flow", "show"], "<ID>"),
+        (&["claim", "--ttl", "soon"], "30m"),
+        (&["finish", "x", "maybe"], "done, failed, release, handoff or waiting"),
+        (&["save", "--kind", "poem", "-m", "x"], "progress"),
+    ] {
+        let error = home.toft(&repo, args).fails(2);
+        assert!(error.contains(remedy) && error.lines().count() <= 2, "{args:?}: {error}");
+    }
+    let error = home.toft(&repo, &["claim", "--json"]);
+    assert_eq!(error.code, 6);
+    let error: serde_json::Value = serde_json::from_str(&error.out).unwrap();
+    assert_eq!(error["error"]["code"], "nothing_ready");
+    assert_eq!(error["error"]["retryable"], false);
+    let help = home.toft(&repo, &["--help"]).ok();
+    assert!(help.contains("Examples:") && help.contains("Exit codes:"), "{help}");
+}
+
+#[test]
+fn a_log_can_be_followed_and_read_from_a_cursor() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    home.toft(&repo, &["flow", "new", "one"]).ok();
+    let mut follower = home.command(&repo, toft_stories::toft_bin(), &["log", "--follow", "--timeout", "2s", "-q"]);
+    let follower = follower.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    home.toft(&repo, &["claim"]).ok();
+    let output = follower.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "1\n2\n3\n4\n");
+    let rest = home.toft(&repo, &["log", "--after", "3", "--json"]).data();
+    assert_eq!(rest[0]["verb"], "claim");
+}
+
+#[test]
+fn a_backup_is_a_whole_store() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    home.toft(&repo, &["flow", "new", "kept"]).ok();
+    let copy = home.path().join("copy.db");
+    home.toft(&repo, &["backup", copy.to_str().unwrap()]).ok();
+    home.toft(&repo, &["backup", copy.to_str().unwrap()]).fails(8);
+    let ready = home.toft(&repo, &["ready", "--store", copy.to_str().unwrap(), "--json"]).data();
+    assert_eq!(ready[0]["name"], "kept");
+}
+
+#[test]
+fn working_leaves_the_users_repository_as_it_was() {
+    let home = Home::new();
+    let repo = home.git("api");
+    fs::write(repo.join("staged.txt"), "staged").unwrap();
+    home.run(&repo, "git", &["add", "staged.txt"]);
+    fs::write(repo.join("untracked.txt"), "untracked").unwrap();
+    let users = || {
+        let mut files = snapshot(&repo);
+        files.retain(|path, _| !path.starts_with(repo.join(".git/toft")));
+        files
+    };
+    let before = users();
+    home.toft(&repo, &["init"]).ok();
+    home.toft(&repo, &["flow", "new", "x"]).ok();
+    home.toft(&repo, &["claim"]).ok();
+    home.toft(&repo, &["save", "-m", "y"]).ok();
+    home.toft(&repo, &["finish", "--evidence", "z"]).ok();
+    home.toft(&repo, &["doctor"]).ok();
+    assert_eq!(users(), before);
+}
+
+#[test]
+fn hostile_text_never_reaches_a_terminal_raw() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    let evil = "boo\u{1b}[2J\u{1b}]0;owned\u{7}\u{202e}txt";
+    home.toft(&repo, &["flow", "new", evil, "-d", evil]).ok();
+    home.toft(&repo, &["claim"]).ok();
+    home.toft(&repo, &["save", "-m", evil]).ok();
+    home.toft(&repo, &["agent", "send", "human", evil]).ok();
+    for args in
+        [&["ready"][..], &["status"], &["show"], &["list"], &["log"], &["flow", "list"], &["agent", "inbox", "--human"]]
+    {
+        let said = home.toft(&repo, args).ok();
+        assert!(
+            !said.contains('\u{1b}') && !said.contains('\u{7}') && !said.contains('\u{202e}'),
+            "{args:?}: {said:?}"
+        );
+    }
+}
+
+#[test]
+fn no_hint_is_a_destructive_command() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    home.toft(&repo, &["flow", "new", "one", "--task", "a", "--task", "b"]).ok();
+    home.toft(&repo, &["claim"]).ok();
+    let mut said = String::new();
+    for args in [
+        &["claim", "nope"][..],
+        &["claim", "@"],
+        &["finish"],
+        &["finish", "--as", "other"],
+        &["show", "tk_"],
+        &["flow", "start", "wf_zzz"],
+        &["save", "--fence", "9.ls_x", "-m", "x"],
+        &["agent", "answer", "gt_x", "y"],
+        &["ready", "--store", "/nowhere/x.db"],
+        &["ready", "--store", "https://x"],
+        &["backup", "/dev/null"],
+    ] {
+        let answer = home.toft(&repo, args);
+        assert_ne!(answer.code, 0, "{args:?}");
+        said += &answer.err;
+    }
+    for word in ["abandon", "rm ", "delete", "--force", "reset", "clean", "skip", "remove", "drop"] {
+        assert!(!said.contains(word), "a hint says `{word}`: {said}");
+    }
+}

@@ -1,0 +1,74 @@
+//! The README's transcript runs and says what it says.
+
+use std::path::Path;
+
+use toft_stories::{Home, toft_bin};
+
+/// A command of a transcript, the exit code it gives, and the lines it prints.
+struct Step {
+    command: String,
+    code: i32,
+    lines: Vec<String>,
+}
+
+fn steps(text: &str) -> Vec<Step> {
+    let mut steps: Vec<Step> = Vec::new();
+    let mut inside = false;
+    for line in text.lines() {
+        match line.strip_prefix("```") {
+            Some(kind) => inside = kind == "console",
+            None if !inside => {}
+            None => {
+                if let Some(command) = line.strip_prefix("$ ") {
+                    steps.push(Step { command: command.into(), code: 0, lines: vec![] });
+                } else if let (Some(code), Some(step)) = (line.strip_prefix("? "), steps.last_mut()) {
+                    step.code = code.parse().unwrap();
+                } else if let Some(step) = steps.last_mut() {
+                    step.lines.push(line.into());
+                }
+            }
+        }
+    }
+    steps
+}
+
+/// `[..]` stands for anything within a line.
+fn matches(pattern: &str, line: &str) -> bool {
+    let mut rest = line;
+    let mut parts = pattern.split("[..]");
+    let first = parts.next().unwrap_or_default();
+    let Some(after) = rest.strip_prefix(first) else { return false };
+    rest = after;
+    let parts: Vec<_> = parts.collect();
+    for (n, part) in parts.iter().enumerate() {
+        if n + 1 == parts.len() {
+            return rest.ends_with(part);
+        }
+        let Some(at) = rest.find(part) else { return false };
+        rest = &rest[at + part.len()..];
+    }
+    rest.is_empty()
+}
+
+#[test]
+fn the_sixty_second_start_really_runs() {
+    let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md")).unwrap();
+    let home = Home::new();
+    let repo = home.git("work");
+    let bin = toft_bin();
+    let path = format!("{}:{}", bin.parent().unwrap().display(), std::env::var("PATH").unwrap());
+    let steps = steps(&text);
+    assert!(steps.len() > 8, "the README has a transcript");
+    for Step { command, code, lines } in steps {
+        let output =
+            home.command(&repo, "sh", &["-c", &format!("{command} 2>&1")]).env("PATH", &path).output().unwrap();
+        let out = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{command}: {out}");
+        let printed: Vec<_> = out.lines().collect();
+        let cwd = repo.canonicalize().unwrap().display().to_string();
+        let expected: Vec<_> = lines.iter().map(|line| line.replace("[CWD]", &cwd)).collect();
+        let same = printed.len() == expected.len()
+            && expected.iter().zip(&printed).all(|(pattern, line)| matches(pattern, line));
+        assert!(same, "{command}\n--- README\n{}\n--- printed\n{out}", expected.join("\n"));
+    }
+}
