@@ -1,23 +1,31 @@
-//! Fills a store with ready tasks.
+//! A repository with a store full of ready tasks.
 
-use std::path::Path;
+use std::{path::Path, process::Command};
 
 use toft::{
-    Config, Error, Store, Toft,
+    Config, Error, Toft,
     flow::{Plan, PlanTask},
 };
 
-/// A store at `path` with `count` ready tasks in workflows of up to 1,000, made through the library.
-pub fn fill(path: &Path, count: usize) -> Result<Toft, Error> {
-    let toft = open(path)?;
+/// A git repository at `dir` with `count` ready tasks in workflows of up to 1,000, made through the library.
+pub fn fill(dir: &Path, count: usize) -> Result<Toft, Error> {
+    std::fs::create_dir_all(dir).expect("a directory can be made");
+    let git = Command::new("git").args(["init", "-q"]).current_dir(dir).status();
+    assert!(git.is_ok_and(|status| status.success()), "git init");
+    let config = Config { dir: Some(dir.to_owned()), agent: Some("bench".into()), ..Config::default() };
+    let (toft, _) = Toft::init(&config, false)?;
     add(&toft, count)?;
     Ok(toft)
 }
 
-/// Opens or makes the store at `path`, outside of any repository.
-pub fn open(path: &Path) -> Result<Toft, Error> {
-    let dir = path.parent().map(Path::to_owned);
-    Toft::with(Config { store: Some(Store::new_path(path)), dir, agent: Some("bench".into()), ..Config::default() })
+/// Opens the store of the repository at `dir`.
+pub fn open(dir: &Path, agent: &str) -> Result<Toft, Error> {
+    Toft::with(Config { dir: Some(dir.to_owned()), agent: Some(agent.into()), ..Config::default() })
+}
+
+/// The lane of the repository's queue.
+pub fn lane(toft: &Toft) -> String {
+    toft.scope().repository.map(|id| id.to_string()).unwrap_or_default()
 }
 
 /// Adds `count` ready tasks.

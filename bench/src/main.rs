@@ -1,69 +1,102 @@
-//! Quick look.
-#![expect(clippy::print_stdout, reason = "its output is its result")]
+//! Prints the table of measurements: toft beside the bare engine, in one run, as ratios.
+
+mod fair;
+mod scale;
+
 use std::{
-    path::Path,
+    path::{Path, PathBuf},
     time::{Duration, Instant},
 };
+
 use toft::Query;
 use toft_bench::{bare, fill, timing};
 
 fn main() {
-    let dir = tempfile::tempdir_in(".").unwrap();
-    let n = 3000;
-    let path = dir.path().join("a.db");
-    let toft = fill::fill(&path, n * 4 + 4000).unwrap();
-    let me = toft.agent("bench").register().unwrap();
-    let connection = bare::open(&path, 1_000).unwrap();
-    let (mut lib, mut bar) = (Duration::ZERO, Duration::ZERO);
-    for round in 0..10u64 {
-        let t = Instant::now();
-        for _ in 0..n / 10 {
-            let job = me.claim(Query::ready()).unwrap().unwrap();
-            job.done("m").evidence("c").commit().unwrap();
-        }
-        lib += t.elapsed();
-        let t = Instant::now();
-        for i in 0..(n / 10) as u64 {
-            let task = bare::claim(&connection, "-", round * 100_000 + i * 2).unwrap().unwrap();
-            bare::finish(&connection, &task, "-", round * 100_000 + i * 2 + 1).unwrap();
-        }
-        bar += t.elapsed();
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["worker", dir, name, seconds] => return fair::worker(Path::new(dir), name, seconds.parse().expect("seconds")),
+        [] | ["long"] | ["quick"] => {}
+        other => panic!("toft-bench [quick|long], not {other:?}"),
     }
-    println!(
-        "library {:?}/cycle bare {:?}/cycle ratio {:.2}",
-        lib / n as u32,
-        bar / n as u32,
-        bar.as_secs_f64() / lib.as_secs_f64()
+    let long = words == ["long"];
+    println!("| what | toft | bare | ratio | aim |\n| --- | --- | --- | --- | --- |");
+    cycles();
+    processes();
+    if words == ["quick"] {
+        return;
+    }
+    scale::run(
+        if long { &[1_000, 100_000, 1_000_000] } else { &[1_000, 100_000] },
+        if long { 1_000_000 } else { 20_000 },
     );
-    drop(connection);
+    fair::run(&[50, 150], if long { 10 } else { 4 });
+}
+
+/// The installed binary under test.
+fn toft_bin() -> PathBuf {
+    std::env::var_os("TOFT_BIN").map_or_else(|| beside("toft"), PathBuf::from)
+}
+
+/// A program built beside this one.
+fn beside(name: &str) -> PathBuf {
+    std::env::current_exe().expect("this program has a path").with_file_name(name)
+}
+
+fn row(what: &str, toft: Duration, bare: Duration, ratio: f64, aim: &str) {
+    println!("| {what} | {toft:.2?} | {bare:.2?} | {ratio:.2} | {aim} |");
+}
+
+/// Claim and finish through the library, beside the same rows written bare, in turn on one file.
+fn cycles() {
+    const ROUNDS: u64 = 20;
+    const EACH: u64 = 100;
+    let dir = tempfile::tempdir().expect("a directory");
+    let toft = fill::fill(&dir.path().join("r"), (ROUNDS * EACH * 2) as usize + 1_000).expect("a full store");
+    let me = toft.agent("bench").register().expect("an agent");
+    let connection = bare::open(toft.store().path(), 1_000).expect("a connection");
+    let lane = fill::lane(&toft);
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for round in 0..ROUNDS {
+        let start = Instant::now();
+        for _ in 0..EACH {
+            let job = me.claim(Query::ready()).expect("a claim").expect("a job");
+            job.done("m").evidence("c").commit().expect("a finish");
+        }
+        ours.push(start.elapsed() / EACH as u32);
+        let start = Instant::now();
+        for n in 0..EACH {
+            let n = (round * EACH + n) * 2;
+            let task = bare::claim(&connection, &lane, n).expect("a claim").expect("a task");
+            bare::finish(&connection, &task, &lane, n + 1).expect("a finish");
+        }
+        theirs.push(start.elapsed() / EACH as u32);
+    }
+    let (ours, theirs) = (timing::median(ours), timing::median(theirs));
+    row("library: claim + finish, rate", ours, theirs, theirs.as_secs_f64() / ours.as_secs_f64(), "≥ 0.8");
+}
+
+/// Whole processes, alone and while another keeps the store open.
+fn processes() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let repo = dir.path().join("r");
+    let toft = fill::fill(&repo, 3_000).expect("a full store");
+    let lane = fill::lane(&toft);
+    let store = toft.store().path().display().to_string();
     drop(toft);
-    let bin = Path::new("target/release/toft");
-    let bare_bin = Path::new("target/release/bare");
-    let p = path.to_str().unwrap();
-    let (a, b) = timing::side_by_side(
-        200,
-        || timing::process(bin, &["--store", p, "claim"]),
-        || timing::process(bare_bin, &["claim", p, "-"]),
-    );
-    println!("claim lone: toft {a:?} bare {b:?} ratio {:.2}", a.as_secs_f64() / b.as_secs_f64());
-    let (a, b) = timing::side_by_side(
-        300,
-        || timing::process(bin, &["--store", p, "ready"]),
-        || timing::process(bare_bin, &["ready", p, "-"]),
-    );
-    println!("ready lone: toft {a:?} bare {b:?} ratio {:.2}", a.as_secs_f64() / b.as_secs_f64());
-    let keep = bare::open(&path, 1_000).unwrap();
-    bare::ready(&keep, "-", 1).unwrap();
-    let (a, b) = timing::side_by_side(
-        200,
-        || timing::process(bin, &["--store", p, "claim"]),
-        || timing::process(bare_bin, &["claim", p, "-"]),
-    );
-    println!("claim held: toft {a:?} bare {b:?} ratio {:.2}", a.as_secs_f64() / b.as_secs_f64());
-    let (a, b) = timing::side_by_side(
-        300,
-        || timing::process(bin, &["--store", p, "ready"]),
-        || timing::process(bare_bin, &["ready", p, "-"]),
-    );
-    println!("ready held: toft {a:?} bare {b:?} ratio {:.2}", a.as_secs_f64() / b.as_secs_f64());
+    let (bin, bare_bin, at) = (toft_bin(), beside("bare"), repo.display().to_string());
+    let both = |what: &str, verb: &str, aim: &str| {
+        let (ours, theirs) = timing::side_by_side(
+            300,
+            || timing::process(&bin, &["-C", &at, verb]),
+            || timing::process(&bare_bin, &[verb, &store, &lane]),
+        );
+        row(what, ours, theirs, ours.as_secs_f64() / theirs.as_secs_f64(), aim);
+    };
+    both("process: `toft ready`, alone", "ready", "≤ 1.5");
+    both("process: `toft claim`, alone", "claim", "≤ 2");
+    let keep = bare::open(Path::new(&store), 1_000).expect("a connection");
+    bare::ready(&keep, &lane, 1).expect("an answer");
+    both("process: `toft ready`, store held open", "ready", "≤ 1.5");
+    both("process: `toft claim`, store held open", "claim", "≤ 2");
 }

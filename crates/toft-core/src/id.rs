@@ -7,7 +7,9 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 const ALPHABET: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
-const LENGTH: u32 = 12;
+
+/// How many characters follow a prefix.
+pub const WORD: usize = 12;
 
 /// Makes new ids from bytes someone else provides, so that tests can repeat themselves.
 pub struct Mint {
@@ -35,7 +37,7 @@ impl Mint {
         let mut bytes = [0; 16];
         (self.fill)(&mut bytes);
         let mut value = u128::from_le_bytes(bytes);
-        (0..LENGTH)
+        (0..WORD)
             .map(|_| {
                 let digit = (value % 36) as usize;
                 value /= 36;

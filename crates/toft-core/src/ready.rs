@@ -207,28 +207,22 @@ struct Lane {
 }
 
 impl Queue {
-    /// The queue as `scope` sees it. Pages of `page` are read from each lane as they are needed.
-    pub fn open(tx: &mut dyn StoreTx, scope: &Scope, now: Timestamp, page: usize) -> Result<Self> {
+    /// The queue as `scope` sees it, without timers. Pages of `page` are read from each lane as they are needed.
+    pub fn open(tx: &mut dyn StoreTx, scope: &Scope, page: usize) -> Result<Self> {
         let homes = homes(tx, scope)?;
         let mut names = homes.clone();
         for workflow in tx.open_lanes(scope)? {
             names.extend(homes.iter().map(|home| format!("{home}/{}", workflow.id)));
         }
-        let mut lanes: Vec<_> = names
-            .into_iter()
-            .map(|name| Lane { name, heads: VecDeque::new(), last: String::new(), drained: false })
-            .collect();
-        let mut due: Vec<(String, Task)> = Vec::new();
-        for home in homes {
-            for task in due_in(tx, &home, now)? {
-                due.push((rank(&task), task));
-            }
-        }
-        if !due.is_empty() {
-            due.sort_by(|a, b| a.0.cmp(&b.0));
-            lanes.push(Lane { name: String::new(), heads: due.into(), last: String::new(), drained: true });
-        }
-        Ok(Self { lanes, page })
+        let lane = |name| Lane { name, heads: VecDeque::new(), last: String::new(), drained: false };
+        Ok(Self { lanes: names.into_iter().map(lane).collect(), page })
+    }
+
+    /// Lets tasks that stand in no lane take part, each at its rank.
+    pub fn join(&mut self, tasks: Vec<Task>) {
+        let mut heads: Vec<_> = tasks.into_iter().map(|task| (rank(&task), task)).collect();
+        heads.sort_by(|a, b| a.0.cmp(&b.0));
+        self.lanes.push(Lane { name: String::new(), heads: heads.into(), last: String::new(), drained: true });
     }
 
     /// The next task, and its place in the order.
@@ -251,10 +245,14 @@ impl Queue {
 const DUE_AT_ONCE: usize = 256;
 
 /// Tasks whose timer ran out and which still queue as later.
-pub(crate) fn due_in(tx: &mut dyn StoreTx, home: &str, now: Timestamp) -> Result<Vec<Task>> {
+pub(crate) fn due(tx: &mut dyn StoreTx, scope: &Scope, now: Timestamp) -> Result<Vec<Task>> {
     let upto = later_rank(Timestamp(now.0 + 1), "");
-    let due = tx.queued(&format!("{home}~"), "", Some(&upto), DUE_AT_ONCE)?;
-    Ok(due.into_iter().map(|(_, task)| task).collect())
+    let mut due = Vec::new();
+    for home in homes(tx, scope)? {
+        let found = tx.queued(&format!("{home}~"), "", Some(&upto), DUE_AT_ONCE)?;
+        due.extend(found.into_iter().map(|(_, task)| task));
+    }
+    Ok(due)
 }
 
 /// When the next timer in scope ends.
@@ -270,7 +268,7 @@ pub(crate) fn next_timer(tx: &mut dyn StoreTx, scope: &Scope) -> Result<Option<T
 }
 
 /// The repositories in scope, as lanes name them.
-pub(crate) fn homes(tx: &mut dyn StoreTx, scope: &Scope) -> Result<Vec<String>> {
+fn homes(tx: &mut dyn StoreTx, scope: &Scope) -> Result<Vec<String>> {
     Ok(match &scope.repository {
         Some(repository) => vec![home(Some(repository.as_str()))],
         None => {

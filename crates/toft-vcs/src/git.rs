@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use crate::{Checkout, FindError, Vcs, follow, read};
+use crate::{Checkout, FindError, MAIN, Vcs, follow, read};
 
 pub(crate) fn at(dir: &Path) -> Result<Option<Checkout>, FindError> {
     let link = dir.join(".git");
@@ -13,7 +13,7 @@ pub(crate) fn at(dir: &Path) -> Result<Option<Checkout>, FindError> {
         worktree,
     };
     if is_git_dir(&link) {
-        return Ok(Some(found(link, "main".into())));
+        return Ok(Some(found(link, MAIN.into())));
     }
     if link.is_file() {
         let text = read(&link)?.unwrap_or_default();
@@ -23,13 +23,14 @@ pub(crate) fn at(dir: &Path) -> Result<Option<Checkout>, FindError> {
         return Ok(Some(match read(&common)? {
             Some(text) => {
                 let name = git_dir.file_name().map(|name| name.to_string_lossy().into_owned());
-                found(follow(&common, &git_dir, &text)?, name.unwrap_or_else(|| "worktree".into()))
+                let name = name.filter(|name| name != MAIN).unwrap_or_else(|| "main-linked".into());
+                found(follow(&common, &git_dir, &text)?, name)
             }
-            None => found(git_dir, "main".into()),
+            None => found(git_dir, MAIN.into()),
         }));
     }
     if is_git_dir(dir) {
-        let name = if dir.ends_with(".git") { "main" } else { "bare" };
+        let name = if dir.ends_with(".git") { MAIN } else { "bare" };
         return Ok(Some(found(dir.to_owned(), name.into())));
     }
     Ok(None)

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::{Checkout, FindError, Vcs, follow, read};
+use crate::{Checkout, FindError, MAIN, Vcs, follow, read};
 
 pub(crate) fn at(dir: &Path, vcs: Vcs, name: &str) -> Result<Option<Checkout>, FindError> {
     let own = dir.join(name);
@@ -16,7 +16,7 @@ pub(crate) fn at(dir: &Path, vcs: Vcs, name: &str) -> Result<Option<Checkout>, F
             let name = dir.file_name().map(|name| name.to_string_lossy().into_owned());
             (follow(&link, &own, &text)?, name.unwrap_or_else(|| "share".into()))
         }
-        None => (own, "main".into()),
+        None => (own, MAIN.into()),
     };
     Ok(Some(Checkout { vcs, root: dir.to_owned(), common_dir, worktree }))
 }

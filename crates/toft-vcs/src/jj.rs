@@ -2,13 +2,13 @@
 
 use std::{fs, path::Path};
 
-use crate::{Checkout, FindError, Vcs, follow, read};
+use crate::{Checkout, FindError, MAIN, Vcs, follow, read};
 
 pub(crate) fn at(dir: &Path) -> Result<Option<Checkout>, FindError> {
     let own = dir.join(".jj");
     let link = own.join("repo");
     let (repo, worktree) = if link.is_dir() {
-        (link, "main".into())
+        (link, MAIN.into())
     } else if let Some(text) = read(&link)? {
         (follow(&link, &own, &text)?, workspace_name(&own, dir))
     } else {

@@ -19,6 +19,9 @@ pub const PLAIN_DIR: &str = ".toft";
 /// In [`PLAIN_DIR`] or beside a store: holds the repository's id.
 pub const ID_FILE: &str = "repository";
 
+/// The name of a repository's main checkout.
+pub const MAIN: &str = "main";
+
 /// A kind of version control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Vcs {
@@ -141,7 +144,7 @@ fn at(dir: &Path) -> Result<Option<Checkout>, FindError> {
         vcs: Vcs::None,
         root: dir.to_owned(),
         common_dir: marked,
-        worktree: "main".into(),
+        worktree: MAIN.into(),
     }))
 }
 

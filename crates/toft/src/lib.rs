@@ -39,7 +39,7 @@ mod worker;
 pub use config::{Config, Store};
 pub use error::Error;
 pub use events::Events;
-pub use locate::{Located, Source, init, locate};
+pub use locate::{Located, Source, locate};
 pub use machine::Machine;
 pub use registry::registered_stores;
 pub use session::Toft;

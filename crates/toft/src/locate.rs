@@ -8,7 +8,7 @@ use std::{
 
 use toft_core::id::{Mint, RepositoryId};
 use toft_store::SqliteStore;
-use toft_vcs::{Checkout, ID_FILE, PLAIN_DIR, Vcs};
+use toft_vcs::{Checkout, ID_FILE, MAIN, PLAIN_DIR, Vcs};
 
 use crate::{
     config::{Config, Settings, Store, state_home, variable},
@@ -108,7 +108,7 @@ fn file_of(store: &Store, checkout: Option<&Checkout>, dir: &Path) -> Result<Pat
     Ok(match store {
         Store::Repo => state()?.join("toft.db"),
         Store::Worktree => {
-            let name = checkout.map_or("main", |checkout| checkout.worktree.as_str());
+            let name = checkout.map_or(MAIN, |checkout| checkout.worktree.as_str());
             state()?.join("worktrees").join(name).join("toft.db")
         }
         Store::Global => state_home().join("toft.db"),
@@ -130,7 +130,7 @@ fn read_id(state: &Path) -> Result<Option<RepositoryId>, Error> {
 }
 
 /// Makes the store and the repository's id, once. Running it again changes nothing.
-pub fn init(config: &Config, no_vcs: bool) -> Result<(Located, bool), Error> {
+pub(crate) fn init(config: &Config, no_vcs: bool) -> Result<(Located, bool), Error> {
     let mint = &mut random_mint();
     if no_vcs {
         let dir = config.dir.clone().unwrap_or_else(|| PathBuf::from("."));

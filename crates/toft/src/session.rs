@@ -14,7 +14,7 @@ use serde_json::Value;
 use toft_core::{
     checkpoint::Detail,
     flow::{Plan, Source},
-    id::{Mint, OpId},
+    id::{Mint, OpId, RepositoryId},
     refusal::Refusal,
     repository::{Place, Repository, Scope, Worktree},
     store::{Access, Store as _},
@@ -22,13 +22,14 @@ use toft_core::{
     verbs::{self, Caller, Verb, claim, flow, perform, visit},
 };
 use toft_store::SqliteStore;
+use toft_vcs::{Checkout, MAIN};
 
 use crate::{
     blobs,
     config::Config,
     error::Error,
     events::Events,
-    locate::{Located, locate},
+    locate::{Located, init, locate},
     machine::Machine,
     worker::AgentBuilder,
 };
@@ -78,6 +79,16 @@ impl Toft {
             mint: Mutex::new(random_mint()),
             visited: AtomicBool::new(false),
         })
+    }
+
+    /// Makes the store and the repository's id, once, and opens it. Running it again changes nothing.
+    pub fn init(config: &Config, no_vcs: bool) -> Result<(Self, bool), Error> {
+        let (located, new) = init(config, no_vcs)?;
+        let toft = Self::at(located)?;
+        if let (Some(checkout), Some(id)) = (&toft.located.checkout, &toft.located.repository) {
+            toft.visit_now(checkout, id)?;
+        }
+        Ok((toft, new))
     }
 
     /// Where everything is.
@@ -138,12 +149,17 @@ impl Toft {
         Ok(perform(&self.store, &mut caller, verb)?)
     }
 
-    /// Makes this checkout known to the store before the first write from it.
+    /// Makes this checkout known to the store before the first write from it. `init` did that for the main one.
     fn visit(&self) -> Result<(), Error> {
         let (Some(checkout), Some(id)) = (&self.located.checkout, &self.located.repository) else { return Ok(()) };
-        if self.visited.swap(true, Ordering::Relaxed) {
+        if checkout.worktree == MAIN || self.visited.swap(true, Ordering::Relaxed) {
             return Ok(());
         }
+        self.visit_now(checkout, id)
+    }
+
+    /// Makes this checkout known to the store, unless it is.
+    fn visit_now(&self, checkout: &Checkout, id: &RepositoryId) -> Result<(), Error> {
         let path = checkout.root.display().to_string();
         let known = self.store.begin(Access::Read)?.worktrees(id)?;
         if known.iter().any(|worktree| worktree.name == checkout.worktree && worktree.path == path) {

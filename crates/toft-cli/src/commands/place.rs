@@ -11,8 +11,8 @@ use crate::{
 };
 
 pub(super) fn init(app: &App<'_>, no_vcs: bool) -> Done {
-    let (located, new) = toft::init(&app.config()?, no_vcs)?;
-    app.show(&Initialised { located, new })
+    let (toft, new) = toft::Toft::init(&app.config()?, no_vcs)?;
+    app.show(&Initialised { located: toft.located().clone(), new })
 }
 
 pub(super) fn locate(app: &App<'_>) -> Done {

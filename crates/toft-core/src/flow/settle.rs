@@ -5,7 +5,14 @@ use serde_json::json;
 use super::{
     AttemptResult, DependencyKind, Task, TaskState, TaskStatus, Workflow, WorkflowStatus, place_in_queue, refresh_room,
 };
-use crate::{change::Write, id::TaskId, lease::Lease, refusal::Verdict, time::Timestamp, verbs::Work};
+use crate::{
+    change::Write,
+    id::{TaskId, WorkflowId},
+    lease::Lease,
+    refusal::Verdict,
+    time::Timestamp,
+    verbs::Work,
+};
 
 /// Writes that end a hold: the lease goes, its attempt is closed.
 pub(crate) fn free(
@@ -28,13 +35,13 @@ pub(crate) fn free(
 }
 
 /// Carries through what a task's new status means for everything that hangs on it. The status is already
-/// written; `from` is what it was before.
-pub(crate) fn settle(work: &mut Work<'_>, task: &Task, from: TaskStatus) -> Verdict<()> {
+/// written; `from` is what it was before. Gives the task's workflow as it is then.
+pub(crate) fn settle(work: &mut Work<'_>, task: &Task, from: TaskStatus) -> Verdict<Workflow> {
     let mut moved = vec![(task.clone(), from)];
     if let Some(skipped) = skip_if_pointless(work, task)? {
         moved.push((skipped, task.state.status));
     }
-    let mut touched = vec![task.workflow.clone()];
+    let mut touched = Vec::new();
     while let Some((task, from)) = moved.pop() {
         for dependency in work.tx.dependents(&task.id)? {
             let Some(mut waiting) = work.tx.task(&dependency.task)? else { continue };
@@ -63,12 +70,10 @@ pub(crate) fn settle(work: &mut Work<'_>, task: &Task, from: TaskStatus) -> Verd
     }
     touched.sort();
     touched.dedup();
-    for id in touched {
-        let mut workflow = work.require_workflow(&id)?;
-        refresh_room(work, &mut workflow)?;
-        conclude(work, workflow)?;
+    for id in touched.into_iter().filter(|id| *id != task.workflow) {
+        conclude(work, &id)?;
     }
-    Ok(())
+    conclude(work, &task.workflow)
 }
 
 /// Skips a task that only makes sense if another fails, once that other has ended well.
@@ -101,23 +106,25 @@ fn skip(work: &mut Work<'_>, task: &Task, because: &TaskId) -> Verdict<Option<Ta
 }
 
 /// Ends a running workflow when its last task has ended, or when nothing can move because one failed.
-fn conclude(work: &mut Work<'_>, mut workflow: Workflow) -> Verdict<()> {
+fn conclude(work: &mut Work<'_>, id: &WorkflowId) -> Verdict<Workflow> {
     use TaskStatus::{Failed, Leased, Pending, Running, Waiting};
+    let mut workflow = work.require_workflow(id)?;
+    refresh_room(work, &mut workflow)?;
     if workflow.status != WorkflowStatus::Running {
-        return Ok(());
+        return Ok(workflow);
     }
-    let id = workflow.id.clone();
-    let open = work.tx.has_task(&id, &[Leased, Running, Waiting, Pending])?;
-    let failed = (!open || !work.tx.has_task(&id, &[Leased, Running, Waiting])?) && work.tx.has_task(&id, &[Failed])?;
+    let open = work.tx.has_task(id, &[Leased, Running, Waiting, Pending])?;
+    let failed = (!open || !work.tx.has_task(id, &[Leased, Running, Waiting])?) && work.tx.has_task(id, &[Failed])?;
     let (status, verb) = match (open, failed) {
         (false, false) => (WorkflowStatus::Completed, "flow.completed"),
         (false, true) => (WorkflowStatus::Failed, "flow.failed"),
-        (true, true) if !work.tx.has_unblocked(&id)? => (WorkflowStatus::Failed, "flow.failed"),
-        (true, _) => return Ok(()),
+        (true, true) if !work.tx.has_unblocked(id)? => (WorkflowStatus::Failed, "flow.failed"),
+        (true, _) => return Ok(workflow),
     };
     workflow.status = status;
     workflow.updated = work.now.wall;
-    work.by_itself(id.as_str(), verb, json!({ "title": workflow.title }), vec![Write::Workflow(workflow)])
+    work.by_itself(id.as_str(), verb, json!({ "title": workflow.title }), vec![Write::Workflow(workflow.clone())])?;
+    Ok(workflow)
 }
 
 /// When a task that failed `attempts` times may be tried again.

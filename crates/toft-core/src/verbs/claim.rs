@@ -147,11 +147,9 @@ impl Request {
 
     /// Moves tasks whose timer ran out to where they queue by rank.
     fn promote_due(&self, work: &mut Work<'_>) -> Verdict<()> {
-        for home in ready::homes(work.tx, &self.scope)? {
-            for task in ready::due_in(work.tx, &home, work.now.wall)? {
-                let workflow = work.require_workflow(&task.workflow)?;
-                place_in_queue(work, &task, &workflow)?;
-            }
+        for task in ready::due(work.tx, &self.scope, work.now.wall)? {
+            let workflow = work.require_workflow(&task.workflow)?;
+            place_in_queue(work, &task, &workflow)?;
         }
         Ok(())
     }
@@ -159,7 +157,7 @@ impl Request {
     fn take_best(&self, work: &mut Work<'_>, me: &Agent, only: Option<&Workflow>) -> Verdict<Vec<Claimed>> {
         let wanted = self.count.max(1);
         let page = if wanted == 1 && self.labels.is_empty() && only.is_none() { 1 } else { PAGE.max(wanted) };
-        let mut queue = Queue::open(work.tx, &self.scope, work.now.wall, page)?;
+        let mut queue = Queue::open(work.tx, &self.scope, page)?;
         let mut claims = Vec::new();
         while claims.len() < wanted {
             let Some((_, task)) = queue.next(work.tx)? else { break };

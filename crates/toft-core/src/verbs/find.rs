@@ -4,7 +4,7 @@ use super::Work;
 use crate::{
     agent::Agent,
     flow::{Task, Workflow},
-    id::{AgentId, TaskId, WorkflowId},
+    id::{AgentId, TaskId, WORD, WorkflowId},
     refusal::{Refusal, Verdict},
     store::LeasesOf,
 };
@@ -14,6 +14,9 @@ const NAMED: usize = 5;
 
 fn unique(work: &mut Work<'_>, what: &'static str, kind: &str, text: &str) -> Verdict<String> {
     let prefix = if text.starts_with(kind) { text.to_owned() } else { format!("{kind}{text}") };
+    if prefix.len() == kind.len() + WORD {
+        return Ok(prefix);
+    }
     let mut candidates = work.tx.ids(&prefix, NAMED + 1)?;
     match candidates.len() {
         _ if candidates.first() == Some(&prefix) => Ok(prefix),

@@ -121,9 +121,9 @@ impl Verb for Request {
             let workflow = work.require_workflow(&task.workflow)?;
             place_in_queue(work, &task, &workflow)?;
         }
-        settle(work, &task, from)?;
-        let workflow = work.require_workflow(&task.workflow)?;
-        let unblocked = if task.state.status.releases() { unblocked(work, &task)? } else { Vec::new() };
+        let workflow = settle(work, &task, from)?;
+        let frees = task.state.status.releases() && task.state.unblocks > 0;
+        let unblocked = if frees { unblocked(work, &task)? } else { Vec::new() };
         Ok(Outcome { task, workflow: workflow.id, workflow_status: workflow.status, unblocked, gate })
     }
 }

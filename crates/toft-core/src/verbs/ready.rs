@@ -51,23 +51,12 @@ impl Verb for Request {
     const ACCESS: Access = Access::Read;
 
     fn run(self, work: &mut Work<'_>) -> Verdict<Outcome> {
-        let mut freed = self.freed(work)?;
-        let mut queue = Queue::open(work.tx, &self.scope, work.now.wall, self.limit.clamp(1, 64) + 1)?;
+        let mut queue = Queue::open(work.tx, &self.scope, self.limit.clamp(1, 64) + 1)?;
+        queue.join(ready::due(work.tx, &self.scope, work.now.wall)?);
+        queue.join(freed(work)?);
         let mut ready = Vec::new();
-        let mut head = queue.next(work.tx)?;
         while ready.len() <= self.limit {
-            let take_freed = match (&head, freed.last()) {
-                (Some((rank, _)), Some((other, _))) => other < rank,
-                (None, Some(_)) => true,
-                (_, None) => false,
-            };
-            let task = if take_freed {
-                freed.pop().map(|(_, task)| task)
-            } else {
-                let next = queue.next(work.tx)?;
-                std::mem::replace(&mut head, next).map(|(_, task)| task)
-            };
-            let Some(task) = task else { break };
+            let Some((_, task)) = queue.next(work.tx)? else { break };
             if self.fits(&task) {
                 ready.push(task);
             }
@@ -82,18 +71,6 @@ impl Verb for Request {
 impl Request {
     fn fits(&self, task: &Task) -> bool {
         self.scope.covers(&task.place) && self.labels.iter().all(|label| task.labels.contains(label))
-    }
-
-    /// Tasks whose hold is lost and which the next claim would take back; worst first.
-    fn freed(&self, work: &mut Work<'_>) -> Verdict<Vec<(String, Task)>> {
-        let mut freed = Vec::new();
-        for (lease, _) in sweep::look(work, true)?.lost {
-            if let Some(task) = free_task(work, &lease.task)? {
-                freed.push((ready::rank(&task), task));
-            }
-        }
-        freed.sort_by(|a, b| b.0.cmp(&a.0));
-        Ok(freed)
     }
 
     fn explain(&self, work: &mut Work<'_>) -> Verdict<Vec<NotReady>> {
@@ -114,6 +91,15 @@ impl Request {
         }
         Ok(not_ready)
     }
+}
+
+/// Tasks whose hold is lost and which the next claim would take back.
+fn freed(work: &mut Work<'_>) -> Verdict<Vec<Task>> {
+    let mut freed = Vec::new();
+    for (lease, _) in sweep::look(work, true)?.lost {
+        freed.extend(free_task(work, &lease.task)?);
+    }
+    Ok(freed)
 }
 
 /// The task as it would be once its lost hold is taken back, if it could start then.

@@ -107,7 +107,7 @@ pub(super) fn take_back(work: &mut Work<'_>, lease: &Lease, why: Lost) -> Verdic
     )?;
     let workflow = work.require_workflow(&task.workflow)?;
     place_in_queue(work, &task, &workflow)?;
-    settle(work, &task, from)
+    settle(work, &task, from).map(drop)
 }
 
 /// A task's state once its hold is lost.
