@@ -1,0 +1,60 @@
+//! The library as an embedder uses it.
+
+use std::{thread, time::Duration};
+
+use toft::{Config, Error, Query, Store, Toft, flow::Plan, refusal::Refusal};
+
+fn open(dir: &tempfile::TempDir) -> Toft {
+    let store = Some(Store::new_path(dir.path().join("demo.db")));
+    Toft::with(Config { store, dir: Some(dir.path().to_owned()), ..Config::default() }).unwrap()
+}
+
+#[test]
+fn a_worker_claims_until_nothing_is_left() {
+    let dir = tempfile::tempdir().unwrap();
+    let toft = open(&dir);
+    for n in 0..3 {
+        toft.start_flow(&Plan::single(&format!("job {n}"))).unwrap();
+    }
+    let me = toft.agent("builder-7").can("rust").register().unwrap();
+    let mut done = Vec::new();
+    while let Some(job) = me.claim(Query::ready()).unwrap() {
+        assert!(job.put("step", 1.into()).unwrap());
+        assert!(!job.put("step", 1.into()).unwrap());
+        assert_eq!(job.get("step").unwrap(), Some(1.into()));
+        assert_eq!(job.get("other").unwrap(), None);
+        done.push(job.task().name.clone());
+        job.done("built").evidence("abc").commit().unwrap();
+    }
+    assert_eq!(done, ["job 0", "job 1", "job 2"]);
+}
+
+#[test]
+fn done_without_evidence_is_refused_and_the_job_is_still_held() {
+    let dir = tempfile::tempdir().unwrap();
+    let toft = open(&dir);
+    toft.start_flow(&Plan::single("job")).unwrap();
+    let me = toft.agent("builder").register().unwrap();
+    let job = me.claim(Query::ready()).unwrap().unwrap();
+    let task = job.task().id.to_string();
+    assert!(matches!(job.done("built").commit(), Err(Error::Refused(Refusal::NeedsEvidence))));
+    assert!(matches!(me.claim(Query::task(task)), Err(Error::Refused(Refusal::LeaseHeld { .. }))));
+}
+
+#[test]
+fn a_waiting_claim_and_a_waiting_iterator_see_what_another_thread_does() {
+    let dir = tempfile::tempdir().unwrap();
+    let (waiting, writing) = (open(&dir), open(&dir));
+    thread::scope(|scope| {
+        let claimed = scope.spawn(|| {
+            let me = waiting.agent("waiter").register().unwrap();
+            me.claim(Query::ready().wait(Duration::from_secs(20))).unwrap().map(|job| job.task().name.clone())
+        });
+        thread::sleep(Duration::from_millis(50));
+        writing.start_flow(&Plan::single("late")).unwrap();
+        assert_eq!(claimed.join().unwrap().as_deref(), Some("late"));
+    });
+    let verbs: Vec<_> =
+        writing.events(0).patience(Duration::from_millis(50)).map(|event| event.unwrap().verb).collect();
+    assert_eq!(verbs, ["agent.registered", "agent.registered", "flow.new", "claim"]);
+}
