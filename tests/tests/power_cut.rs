@@ -87,7 +87,7 @@ fn no_acknowledged_write_is_lost_to_a_power_cut() {
     fs::create_dir(&repo).unwrap();
     outside.toft(&repo, &["init", "--no-vcs"]).ok();
     run("sync", &[]);
-    let cuts = sized(3, 50);
+    let cuts = sized(6, 50);
     let mut acknowledged = 0;
     for cut in 0..cuts {
         let mut args = vec!["flow".to_owned(), "new".into(), format!("cut {cut}")];

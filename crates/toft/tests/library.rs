@@ -6,7 +6,7 @@ use toft::{Config, Error, Query, Store, Toft, flow::Plan, refusal::Refusal};
 
 fn open(dir: &tempfile::TempDir) -> Toft {
     let store = Some(Store::new_path(dir.path().join("demo.db")));
-    Toft::with(Config { store, dir: Some(dir.path().to_owned()), ..Config::default() }).unwrap()
+    Toft::with(Config { store, dir: Some(dir.path().to_owned()), ..Config::default() }).expect("a new store")
 }
 
 #[test]

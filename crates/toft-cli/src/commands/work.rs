@@ -164,11 +164,7 @@ pub(super) fn show(app: &App<'_>, args: &args::Show) -> Done {
             app.show(&Shown(shown))
         }
         show::Outcome::Workflow(shown) => app.show(&FlowShown(*shown)),
-        show::Outcome::Agent(shown) => {
-            let silent_s = 0;
-            let listed = toft::verbs::agent::Listed { agent: shown.agent, holds: shown.holds, silent_s };
-            app.show(&AgentList(vec![listed]))
-        }
+        show::Outcome::Agent(shown) => app.show(&AgentList(vec![*shown])),
         show::Outcome::State { task, key, value } => {
             let outcome = serde_json::json!({ "task": task, "key": key, "value": value });
             app.show(&StateValue { outcome, value })

@@ -126,13 +126,18 @@ impl Verb for List {
     fn run(self, work: &mut Work<'_>) -> Verdict<Vec<Listed>> {
         let mut listed = Vec::new();
         for agent in work.tx.agents()? {
-            let leases = work.tx.leases(&LeasesOf::Agent(agent.id.clone()))?;
-            listed.push(Listed {
-                silent_s: work.now.wall.since(agent.seen).as_secs(),
-                holds: leases.into_iter().map(|lease| lease.task).collect(),
-                agent,
-            });
+            listed.push(self::listed(work, agent)?);
         }
         Ok(listed)
     }
+}
+
+/// An agent with what it holds.
+pub(super) fn listed(work: &mut Work<'_>, agent: Agent) -> Verdict<Listed> {
+    let leases = work.tx.leases(&LeasesOf::Agent(agent.id.clone()))?;
+    Ok(Listed {
+        silent_s: work.now.wall.since(agent.seen).as_secs(),
+        holds: leases.into_iter().map(|lease| lease.task).collect(),
+        agent,
+    })
 }

@@ -3,9 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Verb, Work, find, flow};
+use super::{Verb, Work, agent, find, flow};
 use crate::{
-    agent::Agent,
     change::Event,
     checkpoint::Checkpoint,
     flow::{Attempt, Dependency, Task, TaskStatus},
@@ -13,7 +12,7 @@ use crate::{
     id::{AgentId, TaskId},
     ready::Reason,
     refusal::{Refusal, Verdict},
-    store::{Access, EventQuery, LeasesOf},
+    store::{Access, EventQuery},
     time::Timestamp,
 };
 
@@ -39,7 +38,7 @@ pub enum Outcome {
     /// A workflow.
     Workflow(Box<flow::Shown>),
     /// An agent.
-    Agent(Box<ShownAgent>),
+    Agent(Box<agent::Listed>),
     /// A value of a task.
     State {
         /// Of which task.
@@ -100,15 +99,6 @@ pub struct AttemptView {
     pub agent_name: String,
 }
 
-/// An agent with what it holds.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ShownAgent {
-    /// The agent.
-    pub agent: Agent,
-    /// What it holds.
-    pub holds: Vec<TaskId>,
-}
-
 impl Verb for Request {
     type Outcome = Outcome;
     const NAME: &'static str = "show";
@@ -128,11 +118,7 @@ impl Verb for Request {
                 let shown = flow::Show { id: workflow.id.to_string(), limit: self.limit }.run(work)?;
                 Outcome::Workflow(Box::new(shown))
             }
-            find::Found::Agent(agent) => {
-                let leases = work.tx.leases(&LeasesOf::Agent(agent.id.clone()))?;
-                let holds = leases.into_iter().map(|lease| lease.task).collect();
-                Outcome::Agent(Box::new(ShownAgent { agent, holds }))
-            }
+            find::Found::Agent(found) => Outcome::Agent(Box::new(agent::listed(work, found)?)),
         })
     }
 }
