@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    id::{AgentId, Mint},
+    id::{AgentId, Mint, TaskId, WorkflowId},
+    refusal::Refusal,
     time::Timestamp,
 };
 
@@ -56,6 +57,23 @@ pub enum AgentState {
     Draining,
     /// Said goodbye.
     Gone,
+}
+
+/// Refuses a name that could not be typed, shown or told from an id.
+pub fn check_name(name: &str) -> Result<(), Refusal> {
+    let plain = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let sound = !name.is_empty()
+        && name.chars().count() <= 64
+        && name.chars().all(plain)
+        && name.starts_with(char::is_alphanumeric)
+        && !["toft", "human"].contains(&name)
+        && ![TaskId::PREFIX, WorkflowId::PREFIX, AgentId::PREFIX].iter().any(|prefix| name.starts_with(prefix));
+    if sound {
+        return Ok(());
+    }
+    let shown: String = name.chars().take(64).collect();
+    let problem = format!("`{shown}` cannot be an agent's name; use one word such as blue-heron");
+    Err(Refusal::Invalid { field: "name".into(), problem })
 }
 
 /// A readable name such as `blue-heron-x4`.

@@ -113,6 +113,8 @@ pub struct QueueEntry {
 pub struct Receipt {
     /// The operation.
     pub op: OpId,
+    /// Who asked.
+    pub actor: String,
     /// Its verb.
     pub verb: String,
     /// Its outcome.

@@ -71,6 +71,11 @@ impl Gate {
             }
     }
 
+    /// Does it wait for somebody to open it?
+    pub fn asks(&self) -> bool {
+        self.opened.is_none() && !matches!(self.kind, GateKind::Timer { .. })
+    }
+
     /// When it opens by itself, if it does.
     pub fn opens_at(&self) -> Option<Timestamp> {
         match self.kind {

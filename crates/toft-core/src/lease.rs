@@ -73,8 +73,13 @@ impl Lease {
     pub fn renew(mut self, now: &Now, ttl: Option<Duration>) -> Self {
         self.ttl = ttl.unwrap_or(self.ttl);
         self.cap = self.cap.max(self.ttl);
+        let rebooted = self.renewed_tick.epoch != now.tick.epoch;
         self.renewed = now.wall;
         self.renewed_tick = now.tick.clone();
+        // Usually the next look stays where it was; it moves only if it would come too late.
+        if rebooted || self.check_at > now.tick.ms.saturating_add(millis(self.ttl)) {
+            self.check_at = self.next_check(now);
+        }
         self
     }
 
@@ -204,6 +209,17 @@ mod tests {
     fn a_dead_process_loses_its_lease_at_once() {
         let lease = lease(Some(7));
         assert_eq!(lease.standing(&now_at(1), &FixedProcesses::alive(&[])), Standing::Lost(Lost::ProcessGone));
+    }
+
+    #[test]
+    fn a_renewal_after_a_reboot_or_for_less_time_moves_the_next_look() {
+        let far = Lease { check_at: 2_592_000_000, ..lease(None) };
+        let mut rebooted = now_at(5);
+        rebooted.tick = Tick { epoch: "boot-2".into(), ms: 5 };
+        assert_eq!(far.clone().renew(&rebooted, None).check_at, 10_005);
+        assert_eq!(far.renew(&now_at(0), Some(Duration::from_secs(2))).check_at, 2_000);
+        let near = Lease { check_at: 9_000, ..lease(None) };
+        assert_eq!(near.renew(&now_at(5_000), None).check_at, 9_000);
     }
 
     #[test]

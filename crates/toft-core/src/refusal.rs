@@ -39,6 +39,8 @@ pub enum Refusal {
         task: TaskId,
         /// Who.
         agent: String,
+        /// Whoever asks is the holder.
+        yours: bool,
         /// Until when, unless renewed.
         until: Timestamp,
         /// Seconds since the holder was last heard of.
@@ -79,10 +81,16 @@ pub enum Refusal {
         reasons: Vec<Reason>,
     },
     /// No task can start.
-    #[error("nothing is ready{}", .next.map_or(String::new(), |at| format!("; the next timer ends at {at}")))]
+    #[error(
+        "nothing is ready{}{}",
+        if .lacking.is_empty() { String::new() } else { format!(" for you: what is needs an agent that can {}", .lacking.join(", ")) },
+        .next.map_or(String::new(), |at| format!("; the next timer ends at {at}"))
+    )]
     NothingReady {
         /// When the next timer ends.
         next: Option<Timestamp>,
+        /// Capabilities that ready tasks want and the agent lacks.
+        lacking: Vec<String>,
     },
     /// The thing is in another state.
     #[error("{id} is {state}; {wanted}")]
@@ -149,13 +157,15 @@ pub enum Refusal {
         /// What it has.
         known: Vec<String>,
     },
-    /// The operation id belongs to another verb.
-    #[error("operation {op} was a `{verb}`; use a new id for another operation")]
+    /// The operation id belongs to another verb or agent.
+    #[error("operation {op} was a `{verb}` of {actor}; use a new id for another operation")]
     OpReused {
         /// The id.
         op: String,
         /// What it was used for.
         verb: String,
+        /// By whom.
+        actor: String,
     },
 }
 

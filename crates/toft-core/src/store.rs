@@ -10,7 +10,7 @@ use crate::{
     checkpoint::Checkpoint,
     flow::{Attempt, Dependency, Task, TaskStatus, Template, Workflow, WorkflowStatus},
     gate::Gate,
-    id::{AgentId, MessageId, OpId, RepositoryId, TaskId, WorkflowId},
+    id::{AgentId, GateId, MessageId, OpId, RepositoryId, TaskId, WorkflowId},
     lease::Lease,
     message::{Letter, Message},
     repository::{Repository, Scope, Worktree},
@@ -102,7 +102,9 @@ pub trait StoreTx {
     fn inbox(&mut self, recipient: &str, unread_only: bool, limit: usize) -> Result<Vec<Letter>>;
     /// Gates of a task, oldest first.
     fn gates(&mut self, task: &TaskId) -> Result<Vec<Gate>>;
-    /// Gates nobody opened, oldest first.
+    /// A gate.
+    fn gate(&mut self, id: &GateId) -> Result<Option<Gate>>;
+    /// Gates that wait for somebody to open them, oldest first.
     fn unopened_gates(&mut self, scope: &Scope, limit: usize) -> Result<Vec<Gate>>;
     /// A version of a template; the newest without one.
     fn template(&mut self, name: &str, version: Option<u32>) -> Result<Option<Template>>;

@@ -134,6 +134,8 @@ fn replaying_an_operation_answers_as_before_and_changes_nothing() {
     let twice = stage.perform_as_op("a", request(), op.clone()).unwrap();
     assert_eq!(once, twice);
     assert_eq!(history(&stage), before);
+    let stranger = stage.perform_as_op("b", request(), op.clone()).unwrap_err();
+    assert!(matches!(stranger, Stop::Refused(toft_core::refusal::Refusal::OpReused { .. })));
     let other = stage.perform_as_op("a", renew::Request::default(), op).unwrap_err();
     assert!(matches!(other, Stop::Refused(toft_core::refusal::Refusal::OpReused { .. })));
 }

@@ -13,7 +13,7 @@ use std::{
 use serde_json::Value;
 use toft_core::{
     checkpoint::Detail,
-    flow::{Plan, Source},
+    flow::{Plan, Source as FlowSource},
     id::{Mint, OpId, RepositoryId},
     refusal::Refusal,
     repository::{Place, Repository, Scope, Worktree},
@@ -29,7 +29,7 @@ use crate::{
     config::Config,
     error::Error,
     events::Events,
-    locate::{Located, init, locate},
+    locate::{Located, Source, init, locate},
     machine::Machine,
     worker::AgentBuilder,
 };
@@ -149,10 +149,12 @@ impl Toft {
         Ok(perform(&self.store, &mut caller, verb)?)
     }
 
-    /// Makes this checkout known to the store before the first write from it. `init` did that for the main one.
+    /// Makes this checkout known to the store before the first write from it. `init` did that for the main
+    /// one of the repository's own store.
     fn visit(&self) -> Result<(), Error> {
         let (Some(checkout), Some(id)) = (&self.located.checkout, &self.located.repository) else { return Ok(()) };
-        if checkout.worktree == MAIN || self.visited.swap(true, Ordering::Relaxed) {
+        let known = checkout.worktree == MAIN && self.located.source == Source::Repository;
+        if known || self.visited.swap(true, Ordering::Relaxed) {
             return Ok(());
         }
         self.visit_now(checkout, id)
@@ -190,7 +192,7 @@ impl Toft {
 
     /// Makes a workflow from a plan and starts it.
     pub fn start_flow(&self, plan: &Plan) -> Result<flow::Outcome, Error> {
-        let source = Source::Prompt { text: plan.title.clone() };
+        let source = FlowSource::Prompt { text: plan.title.clone() };
         self.perform(flow::New { plan: plan.clone(), source, hold: false })
     }
 
@@ -198,26 +200,33 @@ impl Toft {
     pub fn claim_waiting(
         &self,
         actor: &str,
+        op: Option<&OpId>,
         request: &claim::Request,
         patience: Duration,
     ) -> Result<claim::Outcome, Error> {
         let until = Instant::now() + patience;
         loop {
             let pulse = self.store.pulse()?;
-            let refused = match self.perform_as(actor, None, request.clone()) {
+            let refused = match self.perform_as(actor, op.cloned(), request.clone()) {
                 Err(Error::Refused(
                     refusal @ (Refusal::NothingReady { .. } | Refusal::LeaseHeld { .. } | Refusal::NotReady { .. }),
                 )) => refusal,
                 other => return other,
             };
-            if !self.wait_until_promising(request, pulse, until)? {
+            if !self.wait_until_promising(actor, request, pulse, until)? {
                 return Err(refused.into());
             }
         }
     }
 
     /// Waits until claiming is worth another try; false when the time is up. Only looks, so waiters disturb nobody.
-    fn wait_until_promising(&self, request: &claim::Request, mut pulse: u64, until: Instant) -> Result<bool, Error> {
+    fn wait_until_promising(
+        &self,
+        actor: &str,
+        request: &claim::Request,
+        mut pulse: u64,
+        until: Instant,
+    ) -> Result<bool, Error> {
         while Instant::now() < until {
             pulse = self.wait_for_change(pulse, until.min(Instant::now() + LOOK_ANYWAY))?;
             let promising = match &request.id {
@@ -228,8 +237,9 @@ impl Toft {
                         labels: request.labels.clone(),
                         limit: 1,
                         explain: false,
+                        mine: true,
                     };
-                    !self.perform(look)?.ready.is_empty()
+                    !self.run(actor, None, look)?.ready.is_empty()
                 }
             };
             if promising {

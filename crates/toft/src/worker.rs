@@ -132,7 +132,7 @@ impl<'a> Worker<'a> {
             holder: self.toft.machine().this_process(),
         };
         let claimed = match query.wait {
-            Some(patience) => self.toft.claim_waiting(&self.agent.name, &request, patience),
+            Some(patience) => self.toft.claim_waiting(&self.agent.name, None, &request, patience),
             None => self.toft.perform_as(&self.agent.name, None, request),
         };
         match claimed {

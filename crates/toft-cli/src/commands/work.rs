@@ -64,7 +64,7 @@ pub(super) fn claim(app: &App<'_>, args: &args::Claim) -> Done {
         holder,
     };
     let outcome = match args.wait {
-        Some(patience) => toft.claim_waiting(&toft.located().agent, &request, patience)?,
+        Some(patience) => toft.claim_waiting(&toft.located().agent, app.op().as_ref(), &request, patience)?,
         None => app.perform(toft, request)?,
     };
     app.show(&Claims { outcome, many: args.count.is_some() })

@@ -9,7 +9,7 @@ mod workflow;
 
 pub use plan::{Plan, PlanTask, check_names};
 pub(crate) use requeue::{place_in_queue, refresh_room, requeue};
-pub(crate) use settle::{free, retry_at, settle};
+pub(crate) use settle::{conclude, free, retry_at, settle, skip_pointless};
 pub use task::{Attempt, AttemptResult, Dependency, DependencyKind, Evidence, Outcome, Task, TaskState, TaskStatus};
 pub use template::{Template, Variable};
 pub use workflow::{Source, Workflow, WorkflowStatus};

@@ -43,12 +43,21 @@ pub(crate) fn settle(work: &mut Work<'_>, task: &Task, from: TaskStatus) -> Verd
     }
     let mut touched = Vec::new();
     while let Some((task, from)) = moved.pop() {
+        let status = task.state.status;
+        if status.open() {
+            continue;
+        }
         for dependency in work.tx.dependents(&task.id)? {
-            let Some(mut waiting) = work.tx.task(&dependency.task)? else { continue };
-            if !waiting.state.status.open() {
+            let kind = dependency.kind;
+            let released = kind.holds_back(from) && !kind.holds_back(status);
+            let pointless = kind == DependencyKind::OnFailure && ended_well(status, from);
+            if !released && !pointless {
                 continue;
             }
-            if dependency.kind.holds_back(from) && !dependency.kind.holds_back(task.state.status) {
+            let Some(mut waiting) = work.tx.task(&dependency.task)?.filter(|task| task.state.status.open()) else {
+                continue;
+            };
+            if released {
                 waiting.state.open_blockers = waiting.state.open_blockers.saturating_sub(1);
                 work.tx.derive(&[Write::TaskState(waiting.id.clone(), waiting.state.clone())])?;
                 if waiting.state.open_blockers == 0 {
@@ -56,13 +65,7 @@ pub(crate) fn settle(work: &mut Work<'_>, task: &Task, from: TaskStatus) -> Verd
                     place_in_queue(work, &waiting, &workflow)?;
                 }
             }
-            let never_failed = from != TaskStatus::Failed && task.state.status == TaskStatus::Skipped;
-            let skipped = if dependency.kind == DependencyKind::OnFailure && never_failed {
-                skip(work, &waiting, &task.id)?
-            } else {
-                skip_if_pointless(work, &waiting)?
-            };
-            if let Some(skipped) = skipped {
+            if pointless && let Some(skipped) = skip(work, &waiting, &task.id)? {
                 touched.push(skipped.workflow.clone());
                 moved.push((skipped, waiting.state.status));
             }
@@ -74,6 +77,31 @@ pub(crate) fn settle(work: &mut Work<'_>, task: &Task, from: TaskStatus) -> Verd
         conclude(work, &id)?;
     }
     conclude(work, &task.workflow)
+}
+
+/// Did a task that was `from` before end without having failed?
+fn ended_well(status: TaskStatus, from: TaskStatus) -> bool {
+    match status {
+        TaskStatus::Done | TaskStatus::Cancelled => true,
+        TaskStatus::Skipped => from != TaskStatus::Failed,
+        _ => false,
+    }
+}
+
+/// Skips those of these tasks that only make sense if another fails, which has already ended otherwise.
+pub(crate) fn skip_pointless(work: &mut Work<'_>, tasks: &[TaskId]) -> Verdict<()> {
+    for id in tasks {
+        let ended = work.tx.dependencies(id)?.into_iter().find(|(dependency, status)| {
+            dependency.kind == DependencyKind::OnFailure
+                && status.is_some_and(|status| ended_well(status, TaskStatus::Pending))
+        });
+        if let (Some((dependency, _)), Some(task)) = (ended, work.tx.task(id)?)
+            && let Some(skipped) = skip(work, &task, &dependency.on)?
+        {
+            settle(work, &skipped, task.state.status)?;
+        }
+    }
+    Ok(())
 }
 
 /// Skips a task that only makes sense if another fails, once that other has ended well.
@@ -106,7 +134,7 @@ fn skip(work: &mut Work<'_>, task: &Task, because: &TaskId) -> Verdict<Option<Ta
 }
 
 /// Ends a running workflow when its last task has ended, or when nothing can move because one failed.
-fn conclude(work: &mut Work<'_>, id: &WorkflowId) -> Verdict<Workflow> {
+pub(crate) fn conclude(work: &mut Work<'_>, id: &WorkflowId) -> Verdict<Workflow> {
     use TaskStatus::{Failed, Leased, Pending, Running, Waiting};
     let mut workflow = work.require_workflow(id)?;
     refresh_room(work, &mut workflow)?;

@@ -18,7 +18,7 @@ use crate::{
     checkpoint::Checkpoint,
     flow::{Attempt, Dependency, Task, TaskStatus, Template, Workflow},
     gate::Gate,
-    id::{AgentId, CheckpointId, MessageId, OpId, RepositoryId, TaskId, WorkflowId},
+    id::{AgentId, CheckpointId, GateId, MessageId, OpId, RepositoryId, TaskId, WorkflowId},
     lease::Lease,
     message::{Delivery, DeliveryState, Letter, Message},
     repository::{Repository, Scope, Worktree},
@@ -182,6 +182,7 @@ impl StoreTx for MemoryTx<'_> {
             .map(ToString::to_string)
             .chain(t.workflows.keys().map(ToString::to_string))
             .chain(t.agents.keys().map(ToString::to_string))
+            .chain(t.gates.iter().map(|gate| gate.id.to_string()))
             .filter(|id| id.starts_with(prefix))
             .collect();
         ids.sort();
@@ -351,9 +352,13 @@ impl StoreTx for MemoryTx<'_> {
         Ok(rows)
     }
 
+    fn gate(&mut self, id: &GateId) -> Result<Option<Gate>> {
+        Ok(self.tables.gates.iter().find(|gate| gate.id == *id).cloned())
+    }
+
     fn unopened_gates(&mut self, scope: &Scope, limit: usize) -> Result<Vec<Gate>> {
         let mut rows: Vec<_> =
-            self.tables.gates.iter().filter(|row| row.opened.is_none() && scope.covers(&row.place)).cloned().collect();
+            self.tables.gates.iter().filter(|row| row.asks() && scope.covers(&row.place)).cloned().collect();
         rows.sort_by(|a, b| (a.created, &a.id).cmp(&(b.created, &b.id)));
         Ok(limited(rows.into_iter(), limit))
     }

@@ -88,7 +88,8 @@ impl Play {
         for position in 0..tasks {
             let dice = usize::from(more).wrapping_mul(position + 3).wrapping_add(usize::from(last) * 7);
             let needs = if position > 0 && dice % 2 == 0 { vec![format!("t{}", dice % position)] } else { vec![] };
-            let on_failure_of = if position > 1 && dice % 7 == 0 { vec!["t0".into()] } else { vec![] };
+            let on_failure_of =
+                if position > 1 && dice % 3 == 0 { vec![format!("t{}", dice % position)] } else { vec![] };
             plan.tasks.push(PlanTask {
                 name: format!("t{position}"),
                 priority: Some((dice % 5) as u8),

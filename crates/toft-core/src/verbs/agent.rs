@@ -5,10 +5,10 @@ use serde_json::json;
 
 use super::{Verb, Work, find};
 use crate::{
-    agent::{Agent, AgentState, Role, readable_name},
+    agent::{Agent, AgentState, Role, check_name, readable_name},
     change::Write,
     id::TaskId,
-    refusal::{Refusal, Verdict},
+    refusal::Verdict,
     store::{Access, LeasesOf},
 };
 
@@ -35,13 +35,7 @@ impl Verb for Register {
             Some(name) => name,
             None => readable_name(work.mint),
         };
-        if name.is_empty() || name == "toft" || name == "human" || name.contains(char::is_whitespace) {
-            return Err(Refusal::Invalid {
-                field: "name".into(),
-                problem: format!("`{name}` cannot be an agent's name; use one word such as blue-heron"),
-            }
-            .into());
-        }
+        check_name(&name)?;
         let known = work.tx.agent_named(&name)?;
         let before = known.clone();
         let mut agent = match known {

@@ -7,10 +7,9 @@ use super::{Verb, Work, find};
 use crate::{
     change::Write,
     flow::{Task, TaskStatus, place_in_queue},
-    gate::{Gate, GateKind, Opened},
+    gate::{Gate, Opened},
     id::{GateId, TaskId},
     refusal::{Refusal, Verdict},
-    repository::Scope,
     store::Access,
 };
 
@@ -38,6 +37,9 @@ impl Verb for Request {
     const ACCESS: Access = Access::Write;
 
     fn run(self, work: &mut Work<'_>) -> Verdict<Outcome> {
+        if self.answer.trim().is_empty() {
+            return Err(Refusal::Invalid { field: "text".into(), problem: "the answer is empty".into() }.into());
+        }
         let (mut gate, mut task) = self.find(work)?;
         gate.opened = Some(Opened { at: work.now.wall, by: work.actor.to_owned(), answer: self.answer.clone() });
         let mut writes = vec![Write::Gate(gate.clone())];
@@ -61,17 +63,11 @@ impl Request {
     fn find(&self, work: &mut Work<'_>) -> Verdict<(Gate, Task)> {
         let none = || Refusal::NotFound { what: "open question", text: self.id.clone() };
         let gate = if self.id.starts_with(GateId::PREFIX) {
-            let open = work.tx.unopened_gates(&Scope::default(), 10_000)?;
-            let mut matching: Vec<_> = open.into_iter().filter(|gate| gate.id.as_str().starts_with(&self.id)).collect();
-            if matching.len() > 1 {
-                let candidates = matching.iter().map(|gate| gate.id.to_string()).collect();
-                return Err(Refusal::Ambiguous { text: self.id.clone(), candidates }.into());
-            }
-            matching.pop()
+            let id = GateId::known(find::unique(work, "question", GateId::PREFIX, &self.id)?);
+            work.tx.gate(&id)?.filter(Gate::asks)
         } else {
             let task: TaskId = find::task(work, &self.id)?.id;
-            let gates = work.tx.gates(&task)?;
-            gates.into_iter().find(|gate| gate.opened.is_none() && !matches!(gate.kind, GateKind::Timer { .. }))
+            work.tx.gates(&task)?.into_iter().find(Gate::asks)
         };
         let gate = gate.ok_or_else(none)?;
         let task = work.tx.task(&gate.task)?.ok_or_else(none)?;

@@ -1,6 +1,6 @@
 //! Claim: take ready work under a lease. One winner, decided in one transaction.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -11,6 +11,7 @@ use crate::{
     change::Write,
     checkpoint::Checkpoint,
     flow::{Attempt, Task, TaskStatus, Workflow, place_in_queue, refresh_room},
+    gate::Gate,
     id::{LeaseId, WorkflowId},
     lease::{Fence, Holder, Lease, Standing},
     ready::{self, Queue, Reason},
@@ -61,6 +62,9 @@ pub struct Claimed {
     /// The newest checkpoint of an earlier holder: go on from there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resume: Option<Checkpoint>,
+    /// What earlier holders asked, and what they were answered.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub answers: Vec<Gate>,
 }
 
 /// What a holder must know of its lease.
@@ -70,6 +74,8 @@ pub struct Hold {
     pub fence: u64,
     /// Random; both are named on every write.
     pub id: LeaseId,
+    /// The two as one: what `--fence` and `TOFT_FENCE` take.
+    pub token: Fence,
     /// When it ends unless renewed.
     pub expires: Timestamp,
 }
@@ -77,7 +83,7 @@ pub struct Hold {
 impl Hold {
     /// The two as one.
     pub fn fence(&self) -> Fence {
-        Fence { number: self.fence, id: self.id.clone() }
+        self.token.clone()
     }
 }
 
@@ -87,22 +93,28 @@ impl Verb for Request {
     const ACCESS: Access = Access::Write;
 
     fn run(self, work: &mut Work<'_>) -> Verdict<Outcome> {
+        if self.ttl == Some(Duration::ZERO) {
+            return Err(
+                Refusal::Invalid { field: "ttl".into(), problem: "a lease needs some time to live".into() }.into()
+            );
+        }
         let me = work.me()?;
         if me.state != AgentState::Active {
             let state = if me.state == AgentState::Draining { "draining" } else { "gone" };
             return Err(Refusal::AgentPaused { agent: me.name, state: state.into() }.into());
         }
+        let mut lacking = BTreeSet::new();
         let claims = match self.id.as_deref() {
             Some(text) if text.starts_with(WorkflowId::PREFIX) => {
                 let workflow = find::workflow(work, text)?;
-                self.best(work, &me, Some(&workflow))?
+                self.best(work, &me, Some(&workflow), &mut lacking)?
             }
             Some(text) => vec![self.named(work, &me, text)?],
-            None => self.best(work, &me, None)?,
+            None => self.best(work, &me, None, &mut lacking)?,
         };
         if claims.is_empty() {
             let next = ready::next_timer(work.tx, &self.scope)?;
-            return Err(Refusal::NothingReady { next }.into());
+            return Err(Refusal::NothingReady { next, lacking: lacking.into_iter().collect() }.into());
         }
         Ok(Outcome { claims })
     }
@@ -135,12 +147,18 @@ impl Request {
     }
 
     /// The best ready tasks. Holds that are overdue are taken back first; if that leaves nothing, every process is asked after.
-    fn best(&self, work: &mut Work<'_>, me: &Agent, only: Option<&Workflow>) -> Verdict<Vec<Claimed>> {
+    fn best(
+        &self,
+        work: &mut Work<'_>,
+        me: &Agent,
+        only: Option<&Workflow>,
+        lacking: &mut BTreeSet<String>,
+    ) -> Verdict<Vec<Claimed>> {
         sweep::sweep(work, false)?;
         self.promote_due(work)?;
-        let claims = self.take_best(work, me, only)?;
+        let claims = self.take_best(work, me, only, lacking)?;
         if claims.is_empty() && sweep::sweep(work, true)? > 0 {
-            return self.take_best(work, me, only);
+            return self.take_best(work, me, only, lacking);
         }
         Ok(claims)
     }
@@ -154,7 +172,13 @@ impl Request {
         Ok(())
     }
 
-    fn take_best(&self, work: &mut Work<'_>, me: &Agent, only: Option<&Workflow>) -> Verdict<Vec<Claimed>> {
+    fn take_best(
+        &self,
+        work: &mut Work<'_>,
+        me: &Agent,
+        only: Option<&Workflow>,
+        lacking: &mut BTreeSet<String>,
+    ) -> Verdict<Vec<Claimed>> {
         let wanted = self.count.max(1);
         let page = if wanted == 1 && self.labels.is_empty() && only.is_none() { 1 } else { PAGE.max(wanted) };
         let mut queue = Queue::open(work.tx, &self.scope, page)?;
@@ -163,9 +187,12 @@ impl Request {
             let Some((_, task)) = queue.next(work.tx)? else { break };
             let fits = only.is_none_or(|workflow| workflow.id == task.workflow)
                 && self.labels.iter().all(|label| task.labels.contains(label))
-                && self.scope.covers(&task.place)
-                && missing(&task, me).is_none();
+                && self.scope.covers(&task.place);
             if !fits {
+                continue;
+            }
+            if let Some(tags) = missing(&task, me) {
+                lacking.extend(tags);
                 continue;
             }
             let workflow = work.require_workflow(&task.workflow)?;
@@ -177,9 +204,9 @@ impl Request {
     }
 
     fn take(&self, work: &mut Work<'_>, me: &Agent, mut task: Task, mut workflow: Workflow) -> Verdict<Claimed> {
-        let resume = match task.state.fence {
-            0 => None,
-            _ => work.tx.checkpoints(&task.id, 1)?.pop(),
+        let (resume, answers) = match task.state.fence {
+            0 => (None, Vec::new()),
+            _ => (work.tx.checkpoints(&task.id, 1)?.pop(), answered(work, &task)?),
         };
         task.state.status = TaskStatus::Leased;
         task.state.fence += 1;
@@ -214,7 +241,7 @@ impl Request {
             reason: None,
             cost: None,
         };
-        let hold = Hold { fence: fence.number, id: fence.id.clone(), expires: lease.expires() };
+        let hold = Hold { fence: fence.number, id: fence.id.clone(), token: fence.clone(), expires: lease.expires() };
         work.did(
             task.id.as_str(),
             "claim",
@@ -227,8 +254,12 @@ impl Request {
             ],
         )?;
         refresh_room(work, &mut workflow)?;
-        Ok(Claimed { task, lease: hold, workflow_title: workflow.title, resume })
+        Ok(Claimed { task, lease: hold, workflow_title: workflow.title, resume, answers })
     }
+}
+
+fn answered(work: &mut Work<'_>, task: &Task) -> Verdict<Vec<Gate>> {
+    Ok(work.tx.gates(&task.id)?.into_iter().filter(|gate| gate.opened.is_some()).collect())
 }
 
 fn missing(task: &Task, me: &Agent) -> Option<Vec<String>> {

@@ -12,7 +12,7 @@ use crate::{
 /// How many candidates an ambiguous prefix names.
 const NAMED: usize = 5;
 
-fn unique(work: &mut Work<'_>, what: &'static str, kind: &str, text: &str) -> Verdict<String> {
+pub(super) fn unique(work: &mut Work<'_>, what: &'static str, kind: &str, text: &str) -> Verdict<String> {
     let prefix = if text.starts_with(kind) { text.to_owned() } else { format!("{kind}{text}") };
     if prefix.len() == kind.len() + WORD {
         return Ok(prefix);

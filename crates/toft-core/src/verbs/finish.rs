@@ -76,7 +76,7 @@ pub struct Outcome {
     pub unblocked: Vec<TaskId>,
     /// The gate it waits for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gate: Option<GateId>,
+    pub gate: Option<Gate>,
 }
 
 impl Verb for Request {
@@ -92,6 +92,7 @@ impl Verb for Request {
         {
             return Err(Refusal::NeedsEvidence.into());
         }
+        self.check()?;
         if matches!(self.how, How::Handoff) {
             let note = save::Request {
                 id: Some(task.id.to_string()),
@@ -112,7 +113,7 @@ impl Verb for Request {
         work.did(
             task.id.as_str(),
             verb,
-            json!({ "fence": lease.fence, "message": self.message, "status": task.state.status, "gate": gate }),
+            json!({ "fence": lease.fence, "message": self.message, "status": task.state.status, "gate": gate.as_ref().map(|gate| &gate.id) }),
             writes,
         )?;
         self.ask_human(work, &task)?;
@@ -129,6 +130,18 @@ impl Verb for Request {
 }
 
 impl Request {
+    fn check(&self) -> Result<(), Refusal> {
+        let invalid = |field: &str, problem: &str| Refusal::Invalid { field: field.into(), problem: problem.into() };
+        if self.cost.is_some_and(|cost| !cost.is_finite() || cost < 0.0) {
+            return Err(invalid("cost", "a cost is a number from 0 up"));
+        }
+        let speaks = matches!(self.how, How::Handoff | How::Waiting(WaitFor::Human));
+        if speaks && self.message.trim().is_empty() {
+            return Err(invalid("message", "say with -m what the next one must know, or what you ask"));
+        }
+        Ok(())
+    }
+
     fn judge(&self, work: &Work<'_>, task: &mut Task) -> (AttemptResult, &'static str) {
         let outcome =
             |evidence: Option<&Evidence>| TaskOutcome { summary: self.message.clone(), evidence: evidence.cloned() };
@@ -164,7 +177,7 @@ impl Request {
         }
     }
 
-    fn gate(&self, work: &mut Work<'_>, task: &mut Task, writes: &mut Vec<Write>) -> Verdict<Option<GateId>> {
+    fn gate(&self, work: &mut Work<'_>, task: &mut Task, writes: &mut Vec<Write>) -> Verdict<Option<Gate>> {
         let How::Waiting(wait) = &self.how else { return Ok(None) };
         let kind = match wait {
             WaitFor::Human => GateKind::Human { question: self.message.clone() },
@@ -185,9 +198,8 @@ impl Request {
             created: work.now.wall,
             opened: None,
         };
-        let id = gate.id.clone();
-        writes.push(Write::Gate(gate));
-        Ok(Some(id))
+        writes.push(Write::Gate(gate.clone()));
+        Ok(Some(gate))
     }
 
     /// Waiting for a task is depending on it: the task is pending again, behind one more blocker.

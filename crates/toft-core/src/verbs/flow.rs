@@ -5,13 +5,15 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Verb, Work, find, replan};
+use super::{Verb, Work, find, replan, send};
 use crate::{
     change::Write,
     flow::{
-        AttemptResult, Plan, Source, Task, TaskStatus, Workflow, WorkflowStatus, check_names, free, requeue, settle,
+        AttemptResult, Plan, Source, Task, TaskStatus, Workflow, WorkflowStatus, check_names, conclude, free,
+        refresh_room, requeue, settle, skip_pointless,
     },
     id::WorkflowId,
+    message::{Address, MessageKind},
     refusal::{Refusal, Verdict},
     repository::Scope,
     store::{Access, LeasesOf, TaskQuery, WorkflowQuery},
@@ -79,9 +81,7 @@ fn make(work: &mut Work<'_>, plan: &Plan, source: Source, template: Option<Strin
     if plan.priority.is_some_and(|priority| priority > 4) {
         return Err(invalid("priority", "priorities go from 0 to 4").into());
     }
-    if plan.max_parallel == Some(0) {
-        return Err(invalid("max_parallel", "0 would let nothing run").into());
-    }
+    check_limits(plan.max_parallel, plan.budget)?;
     check_names(&plan.tasks)?;
     let status = match (plan.tasks.is_empty(), hold) {
         (true, _) => WorkflowStatus::Planning,
@@ -117,6 +117,8 @@ fn make(work: &mut Work<'_>, plan: &Plan, source: Source, template: Option<Strin
     let tasks = replan::insert(work, &mut workflow, &plan.tasks, &[])?;
     work.tx.derive(&[Write::Workflow(workflow.clone())])?;
     requeue(work, &workflow)?;
+    let ids: Vec<_> = tasks.iter().map(|task| task.id.clone()).collect();
+    skip_pointless(work, &ids)?;
     Ok(Outcome { workflow, tasks })
 }
 
@@ -177,7 +179,9 @@ impl Verb for Move {
                 id: workflow.id.to_string(),
                 state: workflow.status.as_str().into(),
                 wanted: match self.to {
-                    Step::Start => "only a ready workflow can be started".into(),
+                    Step::Start => {
+                        "only one with tasks that was held back can be started (flow add, flow resume)".into()
+                    }
                     Step::Pause => "only a running workflow can be paused".into(),
                     Step::Resume => "only a paused or failed workflow can be resumed".into(),
                     Step::Abandon => "it is over".into(),
@@ -199,8 +203,54 @@ impl Verb for Move {
             cancel_open(work, &workflow)?;
         }
         requeue(work, &workflow)?;
+        conclude(work, &workflow.id)
+    }
+}
+
+/// Change what a workflow may do at once, or spend.
+#[derive(Clone, Debug)]
+pub struct Limit {
+    /// The workflow, by id or prefix.
+    pub id: String,
+    /// At most so many tasks held at once.
+    pub max_parallel: Option<u32>,
+    /// Attempts may cost at most so much together.
+    pub budget: Option<f64>,
+}
+
+impl Verb for Limit {
+    type Outcome = Workflow;
+    const NAME: &'static str = "flow.limit";
+    const ACCESS: Access = Access::Write;
+
+    fn run(self, work: &mut Work<'_>) -> Verdict<Workflow> {
+        let mut workflow = find::workflow(work, &self.id)?;
+        check_limits(self.max_parallel, self.budget)?;
+        work.me()?;
+        workflow.max_parallel = self.max_parallel.or(workflow.max_parallel);
+        workflow.budget = self.budget.or(workflow.budget);
+        workflow.updated = work.now.wall;
+        work.did(
+            workflow.id.as_str(),
+            "flow.limited",
+            json!({ "max_parallel": workflow.max_parallel, "budget": workflow.budget }),
+            vec![Write::Workflow(workflow.clone())],
+        )?;
+        refresh_room(work, &mut workflow)?;
+        requeue(work, &workflow)?;
         Ok(workflow)
     }
+}
+
+fn check_limits(max_parallel: Option<u32>, budget: Option<f64>) -> Result<(), Refusal> {
+    let invalid = |field: &str, problem: &str| Refusal::Invalid { field: field.into(), problem: problem.into() };
+    if max_parallel == Some(0) {
+        return Err(invalid("max_parallel", "0 would let nothing run"));
+    }
+    if budget.is_some_and(|budget| !budget.is_finite() || budget <= 0.0) {
+        return Err(invalid("budget", "a budget is a number above 0"));
+    }
+    Ok(())
 }
 
 fn cancel_open(work: &mut Work<'_>, workflow: &Workflow) -> Verdict<()> {
@@ -208,17 +258,25 @@ fn cancel_open(work: &mut Work<'_>, workflow: &Workflow) -> Verdict<()> {
         let writes = free(work, &lease, AttemptResult::Revoked, Some("workflow abandoned".into()), None)?;
         let agent = work.agent_name(&lease.agent)?;
         work.did(lease.task.as_str(), "lease.revoked", json!({ "agent": agent, "fence": lease.fence }), writes)?;
+        let body =
+            format!("Your hold on {} is over: {} \"{}\" was abandoned.", lease.task, workflow.id, workflow.title);
+        let (to, inbox) = (Address::Agent(lease.agent.clone()), lease.agent.to_string());
+        send::deliver(work, &to, MessageKind::Status, 0, &body, None, &[inbox])?;
     }
     let query = TaskQuery { workflow: Some(workflow.id.clone()), ..TaskQuery::default() };
+    let mut cancelled = Vec::new();
     for mut task in work.tx.tasks(&query)? {
-        if task.state.status.open() {
-            let from = task.state.status;
+        let from = task.state.status;
+        if from.open() {
             task.state.status = TaskStatus::Cancelled;
             task.state.updated = work.now.wall;
-            work.tx
-                .derive(&[Write::TaskState(task.id.clone(), task.state.clone()), Write::DropQueue(task.id.clone())])?;
-            settle(work, &task, from)?;
+            let writes = vec![Write::TaskState(task.id.clone(), task.state.clone()), Write::DropQueue(task.id.clone())];
+            work.did(task.id.as_str(), "task.cancelled", json!({ "workflow": workflow.id }), writes)?;
+            cancelled.push((task, from));
         }
+    }
+    for (task, from) in cancelled {
+        settle(work, &task, from)?;
     }
     Ok(())
 }

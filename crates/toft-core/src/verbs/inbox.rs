@@ -18,8 +18,6 @@ pub struct Request {
     pub human: bool,
     /// Read ones, too.
     pub all: bool,
-    /// Look without marking anything.
-    pub peek: bool,
     /// Confirm this message.
     pub ack: Option<MessageId>,
     /// At most so many.
@@ -49,13 +47,48 @@ impl Verb for Request {
             mark(work, &recipient, &letter, DeliveryState::Acked)?;
             return Ok(Outcome { letters: vec![Letter { state: DeliveryState::Acked, ..letter }] });
         }
+        let expired = |letter: &Letter| letter.message.expires.is_some_and(|expires| expires <= now);
         let mut letters = work.tx.inbox(&recipient, !self.all, self.limit)?;
-        letters.retain(|letter| letter.message.expires.is_none_or(|expires| expires > now));
-        if !self.peek {
-            for letter in letters.iter().filter(|letter| letter.state == DeliveryState::Queued) {
+        while !self.all && letters.iter().any(expired) {
+            for letter in letters.iter().filter(|letter| expired(letter)) {
                 mark(work, &recipient, letter, DeliveryState::Read)?;
             }
+            letters = work.tx.inbox(&recipient, true, self.limit)?;
         }
+        letters.retain(|letter| !expired(letter));
+        for letter in letters.iter().filter(|letter| letter.state == DeliveryState::Queued) {
+            mark(work, &recipient, letter, DeliveryState::Read)?;
+        }
+        Ok(Outcome { letters })
+    }
+}
+
+/// Unread letters, looked at without marking anything.
+#[derive(Clone, Debug, Default)]
+pub struct Peek {
+    /// The inbox of the person in charge instead of the agent's.
+    pub human: bool,
+    /// At most so many.
+    pub limit: usize,
+}
+
+impl Verb for Peek {
+    type Outcome = Outcome;
+    const NAME: &'static str = "peek";
+    const ACCESS: Access = Access::Read;
+
+    fn run(self, work: &mut Work<'_>) -> Verdict<Outcome> {
+        let recipient = if self.human {
+            Some(HUMAN.to_owned())
+        } else {
+            work.tx.agent_named(work.actor)?.map(|me| me.id.to_string())
+        };
+        let now = work.now.wall;
+        let mut letters = match recipient {
+            Some(recipient) => work.tx.inbox(&recipient, true, self.limit)?,
+            None => Vec::new(),
+        };
+        letters.retain(|letter| letter.message.expires.is_none_or(|expires| expires > now));
         Ok(Outcome { letters })
     }
 }

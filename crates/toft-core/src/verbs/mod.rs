@@ -30,7 +30,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::{
-    agent::{Agent, AgentState, Role},
+    agent::{Agent, AgentState, Role, check_name},
     change::{Change, Event, Receipt, Write},
     flow::Workflow,
     id::{AgentId, Mint, OpId, TaskId, WorkflowId},
@@ -103,7 +103,7 @@ pub fn perform<V: Verb>(store: &dyn Store, caller: &mut Caller<'_>, verb: V) -> 
     if let Some(op) = &op
         && let Some(receipt) = tx.receipt(op)?
     {
-        return repeated::<V>(receipt);
+        return repeated::<V>(receipt, caller.actor);
     }
     let now = tx.now()?;
     let mut work = Work {
@@ -130,7 +130,8 @@ pub fn perform<V: Verb>(store: &dyn Store, caller: &mut Caller<'_>, verb: V) -> 
     if V::ACCESS == Access::Write {
         if let Some(op) = op {
             let outcome = serde_json::to_value(&outcome).map_err(|error| unserialisable(&error))?;
-            let receipt = Receipt { op, verb: V::NAME.to_owned(), outcome, at: work.now.wall };
+            let actor = work.actor.to_owned();
+            let receipt = Receipt { op, actor, verb: V::NAME.to_owned(), outcome, at: work.now.wall };
             work.tx.derive(&[Write::Receipt(receipt)])?;
         }
         tx.commit()?;
@@ -138,9 +139,10 @@ pub fn perform<V: Verb>(store: &dyn Store, caller: &mut Caller<'_>, verb: V) -> 
     Ok(outcome)
 }
 
-fn repeated<V: Verb>(receipt: Receipt) -> Verdict<V::Outcome> {
-    if receipt.verb != V::NAME {
-        return Err(Refusal::OpReused { op: receipt.op.to_string(), verb: receipt.verb }.into());
+fn repeated<V: Verb>(receipt: Receipt, actor: &str) -> Verdict<V::Outcome> {
+    if receipt.verb != V::NAME || receipt.actor != actor {
+        let Receipt { op, verb, actor, .. } = receipt;
+        return Err(Refusal::OpReused { op: op.to_string(), verb, actor }.into());
     }
     serde_json::from_value(receipt.outcome).map_err(|error| {
         crate::store::StoreError::Unreadable { table: "receipts", id: receipt.op.to_string(), cause: error.to_string() }
@@ -209,6 +211,7 @@ impl Work<'_> {
         let me = match self.tx.agent_named(self.actor)? {
             Some(agent) => self.greet(agent)?,
             None => {
+                check_name(self.actor)?;
                 let agent = self.new_agent(self.actor.to_owned(), Role::Worker);
                 self.did(
                     agent.id.as_str(),
@@ -293,9 +296,11 @@ impl Work<'_> {
     }
 
     pub(crate) fn held(&mut self, lease: &Lease) -> Verdict<Stop> {
+        let agent = self.agent_name(&lease.agent)?;
         Ok(Refusal::LeaseHeld {
             task: lease.task.clone(),
-            agent: self.agent_name(&lease.agent)?,
+            yours: agent == self.actor,
+            agent,
             until: lease.expires(),
             silent_s: self.now.since(&lease.renewed_tick, lease.renewed).as_secs(),
         }

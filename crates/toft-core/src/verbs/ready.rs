@@ -22,6 +22,8 @@ pub struct Request {
     pub limit: usize,
     /// Also say why open tasks cannot start.
     pub explain: bool,
+    /// Only what the caller's capabilities allow.
+    pub mine: bool,
 }
 
 /// What can start, and what cannot.
@@ -52,12 +54,14 @@ impl Verb for Request {
 
     fn run(self, work: &mut Work<'_>) -> Verdict<Outcome> {
         let mut queue = Queue::open(work.tx, &self.scope, self.limit.clamp(1, 64) + 1)?;
-        queue.join(ready::due(work.tx, &self.scope, work.now.wall)?);
+        queue.join(self.due(work)?);
+        let me = if self.mine { work.tx.agent_named(work.actor)? } else { None };
+        let can = me.map(|me| me.capabilities).unwrap_or_default();
         queue.join(freed(work)?);
         let mut ready = Vec::new();
         while ready.len() <= self.limit {
             let Some((_, task)) = queue.next(work.tx)? else { break };
-            if self.fits(&task) {
+            if self.fits(&task) && (!self.mine || task.requires.iter().all(|tag| can.contains(tag))) {
                 ready.push(task);
             }
         }
@@ -71,6 +75,17 @@ impl Verb for Request {
 impl Request {
     fn fits(&self, task: &Task) -> bool {
         self.scope.covers(&task.place) && self.labels.iter().all(|label| task.labels.contains(label))
+    }
+
+    /// Tasks whose timer ran out, of workflows that have room.
+    fn due(&self, work: &mut Work<'_>) -> Verdict<Vec<Task>> {
+        let mut due = Vec::new();
+        for task in ready::due(work.tx, &self.scope, work.now.wall)? {
+            if work.require_workflow(&task.workflow)?.has_room() {
+                due.push(task);
+            }
+        }
+        Ok(due)
     }
 
     fn explain(&self, work: &mut Work<'_>) -> Verdict<Vec<NotReady>> {

@@ -10,7 +10,7 @@ use crate::{
     change::Write,
     flow::{
         Dependency, DependencyKind, PlanTask, Task, TaskState, TaskStatus, Workflow, WorkflowStatus, check_names,
-        place_in_queue, requeue, settle,
+        place_in_queue, requeue, settle, skip_pointless,
     },
     id::{RepositoryId, TaskId},
     refusal::{Refusal, Verdict},
@@ -65,8 +65,9 @@ impl Verb for Add {
         work.me()?;
         let added: Vec<_> = self.tasks.iter().map(|task| task.name.clone()).collect();
         work.did(workflow.id.as_str(), "flow.added", json!({ "tasks": added }), vec![])?;
-        insert(work, &mut workflow, &self.tasks, &existing)?;
+        let new = insert(work, &mut workflow, &self.tasks, &existing)?;
         save_plan(work, &mut workflow)?;
+        skip_pointless(work, &ids(&new))?;
         Ok(Outcome { workflow: workflow.id.to_string(), added, ..Outcome::default() })
     }
 }
@@ -106,20 +107,30 @@ impl Verb for Request {
         outcome.added = new.iter().map(|task| task.name.clone()).collect();
         let detail = serde_json::to_value(&outcome).unwrap_or_default();
         work.did(workflow.id.as_str(), "flow.replanned", detail, vec![])?;
-        insert(work, &mut workflow, &new, &existing)?;
+        let new = insert(work, &mut workflow, &new, &existing)?;
         let known = tasks_of(work, &workflow)?;
-        for task in changed {
+        let mut wanted = Vec::new();
+        for task in &changed {
             if let Some(plan) = planned.get(task.name.as_str()) {
-                redirect(work, &task, plan, &known)?;
+                wanted.push((task, drop_obsolete(work, task, plan, &known)?));
             }
+        }
+        for (task, edges) in wanted {
+            add_missing(work, task, edges)?;
         }
         if workflow.status == WorkflowStatus::Failed {
             workflow.status = WorkflowStatus::Running;
         }
         save_plan(work, &mut workflow)?;
         for task in skipped {
-            skip(work, task, "not in the new plan")?;
+            // Skipping one may have skipped another.
+            let now = work.tx.task(&task.id)?.filter(|now| now.state.status == task.state.status);
+            if let Some(task) = now {
+                skip(work, task, "not in the new plan")?;
+            }
         }
+        skip_pointless(work, &ids(&changed))?;
+        skip_pointless(work, &ids(&new))?;
         Ok(outcome)
     }
 }
@@ -421,27 +432,34 @@ fn rewrite(work: &mut Work<'_>, task: &mut Task, plan: &PlanTask, priority: u8) 
     task.plan.clone_from(&plan.plan);
     task.parallel_group = plan.parallel_group;
     task.max_attempts = plan.max_attempts.unwrap_or(task.max_attempts);
+    task.state.attempt = 0;
     if task.state.status == TaskStatus::Failed {
         task.state.status = TaskStatus::Pending;
-        task.state.attempt = 0;
         task.state.not_before = None;
     }
     task.state.updated = work.now.wall;
     Ok(work.tx.derive(&[Write::Task(task.clone())])?)
 }
 
-/// Gives an existing task the dependencies its new plan names.
-fn redirect(work: &mut Work<'_>, task: &Task, plan: &PlanTask, known: &[Task]) -> Verdict<()> {
+/// Takes from an existing task the dependencies its new plan does not name; gives those it does.
+fn drop_obsolete(work: &mut Work<'_>, task: &Task, plan: &PlanTask, known: &[Task]) -> Verdict<Vec<Dependency>> {
     let others: Vec<_> = known.iter().filter(|other| other.id != task.id).cloned().collect();
     let wanted = edges(work, std::slice::from_ref(plan), std::slice::from_ref(task), &others)?;
-    let had: Vec<_> = work.tx.dependencies(&task.id)?.into_iter().map(|(dependency, _)| dependency).collect();
-    for edge in had.iter().filter(|edge| !wanted.contains(edge)) {
-        work.tx.derive(&[Write::DropDependency(edge.clone())])?;
-        if edge.kind == DependencyKind::Blocks {
-            add_waiters(work, &edge.on, -1)?;
+    for (edge, _) in work.tx.dependencies(&task.id)? {
+        if !wanted.contains(&edge) {
+            work.tx.derive(&[Write::DropDependency(edge.clone())])?;
+            if edge.kind == DependencyKind::Blocks {
+                add_waiters(work, &edge.on, -1)?;
+            }
         }
     }
-    for edge in wanted.iter().filter(|edge| !had.contains(edge)) {
+    Ok(wanted)
+}
+
+/// Gives an existing task the dependencies of its new plan that it does not have, once nobody has obsolete ones.
+fn add_missing(work: &mut Work<'_>, task: &Task, wanted: Vec<Dependency>) -> Verdict<()> {
+    let had: Vec<_> = work.tx.dependencies(&task.id)?.into_iter().map(|(dependency, _)| dependency).collect();
+    for edge in wanted.into_iter().filter(|edge| !had.contains(edge)) {
         if edge.kind != DependencyKind::Informs {
             refuse_cycle(work, &edge.on, &task.id)?;
         }
@@ -452,6 +470,10 @@ fn redirect(work: &mut Work<'_>, task: &Task, plan: &PlanTask, known: &[Task]) -
     }
     recount(work, &task.id)?;
     recount_dependents(work, &task.id)
+}
+
+fn ids(tasks: &[Task]) -> Vec<TaskId> {
+    tasks.iter().map(|task| task.id.clone()).collect()
 }
 
 fn add_waiters(work: &mut Work<'_>, id: &TaskId, count: i64) -> Verdict<()> {

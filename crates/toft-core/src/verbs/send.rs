@@ -47,6 +47,11 @@ impl Verb for Request {
         if self.body.trim().is_empty() {
             return Err(Refusal::Invalid { field: "text".into(), problem: "the message is empty".into() }.into());
         }
+        if self.priority.is_some_and(|priority| priority > 4) {
+            return Err(
+                Refusal::Invalid { field: "priority".into(), problem: "priorities go from 0 to 4".into() }.into()
+            );
+        }
         let task = match &self.task {
             Some(text) => {
                 let task = find::task(work, text)?;
@@ -56,8 +61,7 @@ impl Verb for Request {
             None => None,
         };
         let (address, recipients) = recipients(work, &self.to)?;
-        let mut message =
-            draft(work, &address, self.kind, self.priority.unwrap_or(2).min(4), &self.body, task.as_ref())?;
+        let mut message = draft(work, &address, self.kind, self.priority.unwrap_or(2), &self.body, task.as_ref())?;
         if let Some(id) = &self.reply_to {
             let Some(first) = work.tx.message(id)? else {
                 return Err(Refusal::NotFound { what: "message", text: id.to_string() }.into());

@@ -66,8 +66,9 @@ pub struct ShownTask {
     pub needed_by: Vec<Dependency>,
     /// What it waits for.
     pub gates: Vec<Gate>,
-    /// Why it cannot start, if that was asked and it cannot.
-    pub why: Vec<Reason>,
+    /// Why it cannot start, if that was asked; empty if it can.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<Vec<Reason>>,
     /// Holds on it, oldest first.
     pub attempts: Vec<AttemptView>,
     /// Newest first.
@@ -139,7 +140,7 @@ impl Request {
             let agent: &AgentId = &attempt.agent;
             attempts.push(AttemptView { agent_name: work.agent_name(agent)?, attempt });
         }
-        let why = if self.why { super::ready::why(work, &task)? } else { Vec::new() };
+        let why = if self.why { Some(super::ready::why(work, &task)?) } else { None };
         Ok(ShownTask {
             workflow_title: work.require_workflow(&task.workflow)?.title,
             holder,

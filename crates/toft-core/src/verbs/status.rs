@@ -85,6 +85,17 @@ pub enum NeedsYou {
         /// How many tasks wait behind it.
         behind: u32,
     },
+    /// A workflow that spent its budget.
+    Budget {
+        /// Which.
+        workflow: String,
+        /// Its title.
+        title: String,
+        /// What it may spend.
+        budget: f64,
+        /// What it spent.
+        spent: f64,
+    },
     /// A message.
     Message {
         /// Which.
@@ -100,6 +111,7 @@ impl NeedsYou {
     fn behind(&self) -> u32 {
         match self {
             Self::Question { behind, .. } | Self::Failed { behind, .. } => *behind + 1,
+            Self::Budget { .. } => 1,
             Self::Message { .. } => 0,
         }
     }
@@ -112,9 +124,10 @@ impl Verb for Request {
 
     fn run(self, work: &mut Work<'_>) -> Verdict<Outcome> {
         let (working, more) = self.working(work)?;
-        let needs_you = self.needs_you(work)?;
-        let list = flow::List { scope: self.scope, limit: self.limit, ..flow::List::default() };
-        Ok(Outcome { working, more, needs_you, workflows: list.run(work)? })
+        let list = flow::List { scope: self.scope.clone(), limit: self.limit, ..flow::List::default() };
+        let workflows = list.run(work)?;
+        let needs_you = self.needs_you(work, &workflows)?;
+        Ok(Outcome { working, more, needs_you, workflows })
     }
 }
 
@@ -149,15 +162,26 @@ impl Request {
     }
 
     /// Sorted by how much waits behind each.
-    fn needs_you(&self, work: &mut Work<'_>) -> Verdict<Vec<NeedsYou>> {
+    fn needs_you(&self, work: &mut Work<'_>, workflows: &[flow::Listed]) -> Verdict<Vec<NeedsYou>> {
         let mut needs = Vec::new();
+        for flow::Listed { workflow, .. } in workflows.iter().filter(|listed| listed.workflow.overspent()) {
+            needs.push(NeedsYou::Budget {
+                workflow: workflow.id.to_string(),
+                title: workflow.title.clone(),
+                budget: workflow.budget.unwrap_or_default(),
+                spent: workflow.spent,
+            });
+        }
         for gate in work.tx.unopened_gates(&self.scope, self.limit)? {
             let text = match &gate.kind {
                 GateKind::Human { question } => question.clone(),
                 GateKind::Command { command } => format!("run `{command}`"),
                 GateKind::Timer { .. } => continue,
             };
-            let behind = work.tx.task(&gate.task)?.map_or(0, |task| task.state.unblocks);
+            let Some(task) = work.tx.task(&gate.task)?.filter(|task| task.state.status == TaskStatus::Waiting) else {
+                continue;
+            };
+            let behind = task.state.unblocks;
             needs.push(NeedsYou::Question {
                 gate: gate.id.to_string(),
                 task: gate.task,

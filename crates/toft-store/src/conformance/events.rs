@@ -39,6 +39,7 @@ pub fn an_operation_is_answered_once(pair: &Pair) {
     let receipt = |outcome: u32| {
         Write::Receipt(Receipt {
             op: OpId::known("op_a"),
+            actor: "blue".into(),
             verb: "claim".into(),
             outcome: outcome.into(),
             at: Timestamp(1_800_000_000_000),

@@ -233,6 +233,7 @@ pub fn every_field_of_every_row_comes_back(pair: &Pair) {
     let entry = QueueEntry { task: id.clone(), lane: "rp_a".into(), rank: "02f".into() };
     let receipt = Receipt {
         op: OpId::known("op_1"),
+        actor: "blue".into(),
         verb: "claim".into(),
         outcome: serde_json::json!({ "claims": [] }),
         at: at(22),

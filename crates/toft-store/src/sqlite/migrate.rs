@@ -27,13 +27,20 @@ pub(super) fn version(connection: &Connection) -> Result<i64> {
         connection.query_row(&format!("PRAGMA {name}"), [], |row| row.get(0)).map_err(failed("read the schema version"))
     };
     let version = pragma("user_version")?;
-    if version > 0 && pragma("application_id")? != APPLICATION_ID {
+    let foreign = if version > 0 { pragma("application_id")? != APPLICATION_ID } else { !empty(connection)? };
+    if foreign {
         return Err(StoreError::Unsuitable {
             path: connection.path().unwrap_or_default().to_owned(),
             reason: "it is another program's database".into(),
         });
     }
     Ok(version)
+}
+
+fn empty(connection: &Connection) -> Result<bool> {
+    connection
+        .query_row("SELECT NOT EXISTS (SELECT 1 FROM sqlite_schema)", [], |row| row.get(0))
+        .map_err(failed("read the schema"))
 }
 
 /// Brings a file to the newest schema.
@@ -67,10 +74,13 @@ fn migrate_with(connection: &mut Connection, path: &Path, migrations: &[Migratio
 /// A verified copy of the store as it was, kept beside it.
 fn copy_aside(connection: &Connection, path: &Path, version: i64) -> Result<()> {
     let copy = path.with_extension(format!("before-upgrade-from-{version}.db"));
-    if !copy.exists() {
-        super::open::copy_to(connection, &copy)?;
+    if copy.exists() {
+        return Ok(());
     }
-    Ok(())
+    let draft = path.with_extension(format!("copying-{}", std::process::id()));
+    super::open::copy_to(connection, &draft)?;
+    std::fs::rename(&draft, &copy)
+        .map_err(|error| StoreError::Failed { doing: "keep a copy of the store".into(), cause: error.to_string() })
 }
 
 #[cfg(test)]
@@ -143,6 +153,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("other.db");
         let mut connection = Connection::open(&path).unwrap();
+        connection.execute_batch("CREATE TABLE theirs (id)").unwrap();
+        assert!(matches!(migrate(&mut connection, &path), Err(StoreError::Unsuitable { .. })));
         connection.pragma_update(None, "user_version", 1).unwrap();
         assert!(matches!(migrate(&mut connection, &path), Err(StoreError::Unsuitable { .. })));
     }

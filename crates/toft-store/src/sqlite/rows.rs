@@ -240,7 +240,13 @@ pub(super) fn event(cells: &mut Cells<'_, '_>) -> Result<Event> {
 }
 
 pub(super) fn receipt(cells: &mut Cells<'_, '_>) -> Result<Receipt> {
-    Ok(Receipt { op: cells.id(OpId::known)?, verb: cells.get()?, outcome: cells.json()?, at: cells.time()? })
+    Ok(Receipt {
+        op: cells.id(OpId::known)?,
+        actor: cells.get()?,
+        verb: cells.get()?,
+        outcome: cells.json()?,
+        at: cells.time()?,
+    })
 }
 
 pub(super) fn letter(cells: &mut Cells<'_, '_>) -> Result<Letter> {

@@ -118,6 +118,7 @@ END;
 
 CREATE TABLE receipts (
     op      TEXT PRIMARY KEY,
+    actor   TEXT NOT NULL,
     verb    TEXT NOT NULL,
     outcome TEXT NOT NULL,
     at      INTEGER NOT NULL

@@ -3,8 +3,9 @@
 //! SQLite lets whoever asks at the right moment write; with 150 processes one commits thousands of times
 //! while another commits once. So a writer first draws a number from a small file and locks the byte with
 //! that number; it waits for the byte of the number before its own. A process that dies lets go of its byte,
-//! so nothing is ever left to clean up. The queue only orders: SQLite's own lock still protects the data,
-//! so a writer that waited too long behind a stopped process goes ahead and relies on that.
+//! so nothing is ever left to clean up. The queue only orders: SQLite's own lock still protects the data, so a
+//! writer that waited too long behind a stopped process goes ahead, and notes that those before it are passed over,
+//! so that the next ones need not find out for themselves.
 
 use std::{fs::File, path::Path};
 
@@ -40,7 +41,7 @@ mod ticket {
         fs::File,
         os::unix::fs::FileExt,
         sync::mpsc::{RecvTimeoutError, channel},
-        time::Duration,
+        time::{Duration, Instant},
     };
 
     use nix::{
@@ -51,8 +52,12 @@ mod ticket {
 
     use super::TurnQueue;
 
-    /// Where the next number stands, and after it the number now served.
-    const COUNTERS: u64 = 0;
+    /// Where the last number drawn stands,
+    const DRAWN: u64 = 0;
+    /// the number now served,
+    const SERVED: u64 = 8;
+    /// and the number below which nobody is waited for.
+    const FLOOR: u64 = 16;
     /// Byte whose lock guards drawing a number.
     const DRAWING: i64 = 0;
     /// Byte of number 0; far above the counters.
@@ -71,23 +76,25 @@ mod ticket {
         /// Waits for a turn. Never fails: without the queue, SQLite's own lock decides.
         pub(crate) fn wait(&self) -> Option<Turn<'_>> {
             let turn = Turn { file: &self.file, number: draw(&self.file).ok()? };
-            turn.wait_for_others();
-            let _ = self.file.write_at(&turn.number.to_le_bytes(), COUNTERS + 8);
+            if !turn.wait_for_others() {
+                write_counter(&self.file, FLOOR, turn.number);
+            }
+            write_counter(&self.file, SERVED, turn.number);
             Some(turn)
         }
     }
 
     impl Turn<'_> {
-        fn wait_for_others(&self) {
-            let everyone_before = self.number;
-            if self.free(NUMBERS, everyone_before) {
-                return;
+        /// False if nobody was served for too long.
+        fn wait_for_others(&self) -> bool {
+            let floor = read_counter(self.file, FLOOR).min(self.number);
+            let (first, count) = (NUMBERS + floor, self.number - floor);
+            if count == 0 || self.free(first, count) {
+                return true;
             }
-            self.wait_until_free(NUMBERS + self.number - 1, 1);
-            // The one before may have died while others still wait before it.
-            if !self.free(NUMBERS, everyone_before) {
-                self.wait_until_free(NUMBERS, everyone_before);
-            }
+            // One before may have died while others still wait before it, so ask for all of them afterwards.
+            self.wait_until_free(NUMBERS + self.number - 1, 1)
+                && (self.free(first, count) || self.wait_until_free(first, count))
         }
 
         fn free(&self, start: i64, count: i64) -> bool {
@@ -99,22 +106,23 @@ mod ticket {
         }
 
         /// Blocks in a thread of its own, so that waiting can be given up when nothing moves.
-        fn wait_until_free(&self, start: i64, count: i64) {
-            let Ok(file) = self.file.try_clone() else { return };
+        fn wait_until_free(&self, start: i64, count: i64) -> bool {
+            let Ok(file) = self.file.try_clone() else { return false };
             let (done, arrived) = channel();
             std::thread::spawn(move || {
                 let _ = lock(&file, start, count, true);
                 let _ = unlock(&file, start, count);
                 let _ = done.send(());
             });
-            let mut served = served(self.file);
+            let mut served = read_counter(self.file, SERVED);
             while arrived.recv_timeout(STALLED) == Err(RecvTimeoutError::Timeout) {
-                let now = self::served(self.file);
+                let now = read_counter(self.file, SERVED);
                 if now == served {
-                    return;
+                    return false;
                 }
                 served = now;
             }
+            true
         }
     }
 
@@ -124,20 +132,25 @@ mod ticket {
         }
     }
 
-    /// Takes the next number and its byte.
+    /// Takes the next number and its byte. Drawing takes microseconds, so who holds it up is stopped.
     fn draw(file: &File) -> nix::Result<i64> {
-        lock(file, DRAWING, 1, true)?;
-        let number = read_counter(file, COUNTERS) + 1;
-        let drawn = file
-            .write_at(&number.to_le_bytes(), COUNTERS)
-            .map_err(|_| Errno::EIO)
-            .and_then(|_| lock(file, NUMBERS + number, 1, false));
+        let until = Instant::now() + STALLED;
+        while let Err(error) = lock(file, DRAWING, 1, false) {
+            if Instant::now() >= until {
+                return Err(error);
+            }
+            std::thread::sleep(Duration::from_micros(50));
+        }
+        let number = read_counter(file, DRAWN) + 1;
+        write_counter(file, DRAWN, number);
+        let drawn = lock(file, NUMBERS + number, 1, false);
         unlock(file, DRAWING, 1)?;
         drawn.map(|()| number)
     }
 
-    fn served(file: &File) -> i64 {
-        read_counter(file, COUNTERS + 8)
+    /// Only order hangs on a counter: one that cannot be written leaves the queue out of order, and nothing else.
+    fn write_counter(file: &File, at: u64, number: i64) {
+        let _ = file.write_at(&number.to_le_bytes(), at);
     }
 
     /// A counter; whatever is no sound number counts as 0.
@@ -179,9 +192,15 @@ pub(super) use whole_file::Turn;
 /// Elsewhere the whole file is locked: one at a time, in the order the system chooses.
 #[cfg(not(target_os = "linux"))]
 mod whole_file {
-    use std::fs::File;
+    use std::{
+        fs::File,
+        time::{Duration, Instant},
+    };
 
     use super::TurnQueue;
+
+    /// Behind one that is stopped, a writer goes ahead after this and relies on SQLite's own lock.
+    const STALLED: Duration = Duration::from_secs(10);
 
     #[derive(Debug)]
     pub(crate) struct Turn<'a> {
@@ -190,7 +209,14 @@ mod whole_file {
 
     impl TurnQueue {
         pub(crate) fn wait(&self) -> Option<Turn<'_>> {
-            self.file.lock().ok().map(|()| Turn { file: &self.file })
+            let until = Instant::now() + STALLED;
+            while self.file.try_lock().is_err() {
+                if Instant::now() >= until {
+                    return None;
+                }
+                std::thread::sleep(Duration::from_micros(200));
+            }
+            Some(Turn { file: &self.file })
         }
     }
 
@@ -198,5 +224,45 @@ mod whole_file {
         fn drop(&mut self) {
             let _ = self.file.unlock();
         }
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::TurnQueue;
+
+    #[test]
+    fn behind_a_stopped_writer_one_waits_once_and_the_next_ones_pass_it_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("toft.db");
+        let [stopped, first, second] = [(); 3].map(|()| TurnQueue::open(&path).unwrap());
+        let _never_served = stopped.wait();
+        let start = Instant::now();
+        drop(first.wait());
+        assert!(start.elapsed() >= Duration::from_secs(2), "it was waited for");
+        let start = Instant::now();
+        drop(second.wait());
+        assert!(start.elapsed() < Duration::from_millis(500), "and then passed over");
+    }
+
+    #[test]
+    fn one_is_served_after_the_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("toft.db");
+        let [a, b] = [(); 2].map(|()| TurnQueue::open(&path).unwrap());
+        let turn = a.wait();
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| {
+                let start = Instant::now();
+                drop(b.wait());
+                start.elapsed()
+            });
+            std::thread::sleep(Duration::from_millis(200));
+            drop(turn);
+            let waited = waiting.join().unwrap();
+            assert!(waited >= Duration::from_millis(100) && waited < Duration::from_secs(1), "{waited:?}");
+        });
     }
 }

@@ -14,7 +14,7 @@ use toft_core::{
     checkpoint::Checkpoint,
     flow::{Attempt, Dependency, Task, TaskStatus, Template, Workflow},
     gate::Gate,
-    id::{AgentId, MessageId, OpId, RepositoryId, TaskId, WorkflowId},
+    id::{AgentId, GateId, MessageId, OpId, RepositoryId, TaskId, WorkflowId},
     lease::Lease,
     message::{Letter, Message},
     repository::{Repository, Scope, Worktree},
@@ -285,6 +285,10 @@ impl StoreTx for SqliteTx<'_> {
 
     fn gates(&mut self, task: &TaskId) -> Result<Vec<Gate>> {
         self.bodies("gates", sql!("gate_list"), params![task.as_str()])
+    }
+
+    fn gate(&mut self, id: &GateId) -> Result<Option<Gate>> {
+        self.body("gates", sql!("gate_get"), params![id.as_str()])
     }
 
     fn unopened_gates(&mut self, scope: &Scope, limit: usize) -> Result<Vec<Gate>> {

@@ -81,8 +81,8 @@ pub(super) fn put(connection: &Connection, write: &Write) -> Result<()> {
             execute(connection, sql!("queue_put"), params![task.as_str(), lane, rank])
         }
         Write::DropQueue(task) => execute(connection, sql!("queue_drop"), params![task.as_str()]),
-        Write::Receipt(Receipt { op, verb, outcome, at }) => {
-            execute(connection, sql!("receipt_put"), params![op.as_str(), verb, json(outcome)?, at.0])
+        Write::Receipt(Receipt { op, actor, verb, outcome, at }) => {
+            execute(connection, sql!("receipt_put"), params![op.as_str(), actor, verb, json(outcome)?, at.0])
         }
     }
     .map(drop)
@@ -255,7 +255,7 @@ fn gate(connection: &Connection, row: &Gate) -> Result<usize> {
             repository(&row.place),
             row.place.worktree,
             row.created.0,
-            row.opened.is_none(),
+            row.asks(),
             json(row)?
         ],
     )

@@ -186,6 +186,7 @@ CREATE INDEX events_by_entity ON events (entity, seq);
 
 CREATE TABLE receipts (
     op      TEXT PRIMARY KEY,
+    actor   TEXT NOT NULL,
     verb    TEXT NOT NULL,
     outcome TEXT NOT NULL,
     at      INTEGER NOT NULL

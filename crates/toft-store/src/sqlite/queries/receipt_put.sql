@@ -1,2 +1,2 @@
-INSERT INTO receipts (op, verb, outcome, at)
-VALUES (?1, ?2, ?3, ?4)
+INSERT INTO receipts (op, actor, verb, outcome, at)
+VALUES (?1, ?2, ?3, ?4, ?5)

@@ -1,0 +1,1 @@
+SELECT body FROM gates WHERE id = ?1
