@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
-use toft::{Error, refusal::Refusal, store::StoreError, time::Timestamp};
+use toft::{Error, flow::TaskStatus, id::TaskId, ready::Reason, refusal::Refusal, store::StoreError, time::Timestamp};
 
 /// Why a command did not do what was asked.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ impl Failure {
                 Some(ContextValue::Strings(words)) => words.first().cloned(),
                 _ => None,
             });
-        let missing = lines.clone().find(|line| line.starts_with('<')).map(str::to_owned);
+        let missing = lines.clone().find(|line| line.starts_with(['<', '-'])).map(str::to_owned);
         let usage = lines.clone().find(|line| line.starts_with("Usage:")).map(str::to_owned);
         let message = match missing {
             Some(missing) if message.ends_with(':') => format!("{message} {missing}"),
@@ -112,9 +112,14 @@ impl From<Error> for Failure {
 fn refused(refusal: &Refusal, mut message: String) -> Failure {
     let facts = serde_json::to_value(refusal).unwrap_or_default();
     let (status, code, help) = match refusal {
-        Refusal::NotFound { .. } => (NOT_FOUND, "not_found", "toft list · toft flow list · toft agent list".into()),
+        Refusal::NotFound { what, .. } => (NOT_FOUND, "not_found", look_up(what).into()),
+        Refusal::Ambiguous { text, .. } if text == "@" => (NOT_FOUND, "ambiguous", "name one of them".into()),
         Refusal::Ambiguous { .. } => (NOT_FOUND, "ambiguous", "give more characters of the id".into()),
-        Refusal::LeaseHeld { task, agent, until, silent_s } => {
+        Refusal::LeaseHeld { task, yours: true, until, .. } => {
+            message = format!("you hold {task} already, until {}", clock(*until));
+            (CONFLICT, "lease_held", format!("toft save {task} -m \"…\" · toft finish {task}"))
+        }
+        Refusal::LeaseHeld { task, agent, until, silent_s, .. } => {
             message = format!("{task} is held by {agent} until {} (active {silent_s} s ago)", clock(*until));
             let help = format!("toft ready · toft agent send {agent} \"…\" · toft claim {task} --wait");
             (CONFLICT, "lease_held", help)
@@ -122,11 +127,17 @@ fn refused(refusal: &Refusal, mut message: String) -> Failure {
         Refusal::FenceStale { .. } => {
             (CONFLICT, "fence_stale", "stop working on it: your writes change nothing now · toft ready".into())
         }
+        Refusal::NotHolder { task, status, .. } if !status.open() => {
+            (CONFLICT, "not_holder", format!("toft show {task}"))
+        }
         Refusal::NotHolder { task, .. } => (CONFLICT, "not_holder", format!("toft claim {task} · toft show {task}")),
         Refusal::HoldsNothing { .. } => (CONFLICT, "holds_nothing", "toft claim · or name the task".into()),
-        Refusal::NotReady { task, .. } => {
-            (CONFLICT, "not_ready", format!("toft show {task} --why · toft claim {task} --wait"))
-        }
+        Refusal::NotReady { task, reasons } => (CONFLICT, "not_ready", unready(task, reasons)),
+        Refusal::NothingReady { lacking, .. } if !lacking.is_empty() => (
+            NOTHING,
+            "nothing_ready",
+            format!("toft agent register NAME --can {}, then --as NAME", lacking.join(" --can ")),
+        ),
         Refusal::NothingReady { .. } => {
             (NOTHING, "nothing_ready", "toft ready --explain · toft claim --wait · toft status".into())
         }
@@ -146,6 +157,38 @@ fn refused(refusal: &Refusal, mut message: String) -> Failure {
         Refusal::OpReused { .. } => (USAGE, "op_reused", String::new()),
     };
     Failure { facts, ..Failure::new(status, code, message, &help) }
+}
+
+/// Where what was not found could be looked up.
+fn look_up(what: &str) -> &'static str {
+    match what {
+        "workflow" => "toft flow list --all",
+        "template" => "toft flow template list",
+        "agent" | "role" => "toft agent list",
+        "question" | "open question" => "toft status",
+        "message" => "toft agent inbox --all",
+        "state key" => "toft show TASK",
+        "repository" => "toft where",
+        _ => "toft list --all · toft flow list · toft agent list",
+    }
+}
+
+/// What helps a task that cannot start: waiting, if that can help at all.
+fn unready(task: &TaskId, reasons: &[Reason]) -> String {
+    let ended = |wanted: TaskStatus| reasons.contains(&Reason::Status { status: wanted });
+    let lacks = reasons.iter().find_map(|reason| match reason {
+        Reason::MissingCapability { tags } => Some(tags.join(" --can ")),
+        _ => None,
+    });
+    if let Some(tags) = lacks {
+        format!("toft agent register NAME --can {tags}, then --as NAME")
+    } else if ended(TaskStatus::Failed) {
+        format!("toft flow retry {task}")
+    } else if [TaskStatus::Done, TaskStatus::Skipped, TaskStatus::Cancelled].into_iter().any(ended) {
+        format!("toft show {task} · toft ready")
+    } else {
+        format!("toft show {task} --why · toft claim {task} --wait")
+    }
 }
 
 fn store(error: &StoreError, message: String) -> Failure {

@@ -33,11 +33,13 @@ fn main() -> ExitCode {
 /// Help and version go to stdout; a mistake is one line with its remedy.
 fn usage(error: &clap::Error, words: &[std::ffi::OsString]) -> ExitCode {
     use clap::error::ErrorKind;
-    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
-        return match error.print() {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(_) => ExitCode::FAILURE,
-        };
+    let code = match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Some(ExitCode::SUCCESS),
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => Some(ExitCode::from(2)),
+        _ => None,
+    };
+    if let Some(code) = code {
+        return if error.print().is_ok() { code } else { ExitCode::FAILURE };
     }
     let json = words.iter().any(|word| word.to_string_lossy().starts_with("--json"));
     let failure = Failure::usage(error);

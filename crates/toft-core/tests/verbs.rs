@@ -239,3 +239,119 @@ fn history(stage: &Stage) -> usize {
     let mut tx = stage.store.begin(Access::Read).unwrap();
     tx.events(&EventQuery { limit: usize::MAX, ..EventQuery::default() }).unwrap().len()
 }
+
+fn task_named(stage: &Stage, name: &str) -> toft_core::flow::Task {
+    let mut tx = stage.store.begin(Access::Read).unwrap();
+    let tasks = tx.tasks(&Default::default()).unwrap();
+    tasks.into_iter().find(|task| task.name == name).unwrap()
+}
+
+fn finish_as(stage: &Stage, agent: &str, how: finish::How) {
+    stage.perform(agent, finish::Request { how, message: "m".into(), ..Default::default() }).unwrap();
+}
+
+#[test]
+fn replanning_away_a_chain_releases_each_dependent_once() {
+    let stage = Stage::memory();
+    let mut plan = Plan {
+        title: "p".into(),
+        tasks: toft_core::testing::plan_tasks(&["t1", "t2", "t3<-t2,t4", "t4"]),
+        ..Plan::default()
+    };
+    plan.tasks[1].on_failure_of = vec!["t1".into()];
+    let made = stage.flow_with(plan);
+    let tasks = toft_core::testing::plan_tasks(&["t3<-t4", "t4"]);
+    let workflow = made.workflow.id.to_string();
+    stage.perform("boss", verbs::replan::Request { workflow, tasks }).unwrap();
+    assert_eq!(stage.ready(), ["t4"]);
+    assert_eq!(task_named(&stage, "t3").state.open_blockers, 1);
+}
+
+#[test]
+fn a_workflow_whose_last_task_ended_while_paused_completes_when_it_resumes() {
+    let stage = Stage::memory();
+    let made = stage.flow("p", &["only"]);
+    stage.claim("a").unwrap();
+    let id = made.workflow.id.to_string();
+    stage.perform("boss", flow::Move { id: id.clone(), to: flow::Step::Pause, reason: None }).unwrap();
+    finish_as(&stage, "a", finish::How::Done(Evidence::Commit("c".into())));
+    let resumed = stage.perform("boss", flow::Move { id, to: flow::Step::Resume, reason: None }).unwrap();
+    assert_eq!(resumed.status.as_str(), "completed");
+}
+
+#[test]
+fn a_task_for_a_failure_that_can_no_longer_happen_is_skipped_at_once() {
+    let stage = Stage::memory();
+    let made = stage.flow("p", &["build", "other"]);
+    stage.claim("a").unwrap();
+    finish_as(&stage, "a", finish::How::Done(Evidence::Commit("c".into())));
+    let mut tasks = toft_core::testing::plan_tasks(&["mourn"]);
+    tasks[0].on_failure_of = vec!["build".into()];
+    let workflow = made.workflow.id.to_string();
+    stage.perform("boss", verbs::replan::Add { workflow, tasks }).unwrap();
+    assert_eq!(task_named(&stage, "mourn").state.status.as_str(), "skipped");
+}
+
+#[test]
+fn replanning_with_fewer_attempts_than_were_used_gives_a_fresh_start() {
+    let stage = Stage::memory();
+    let made = stage.flow("p", &["only"]);
+    for _ in 0..2 {
+        stage.claim("a").unwrap();
+        finish_as(&stage, "a", finish::How::Failed);
+        stage.clock.advance(Duration::from_secs(3_600));
+    }
+    let mut tasks = toft_core::testing::plan_tasks(&["only"]);
+    tasks[0].max_attempts = Some(2);
+    let workflow = made.workflow.id.to_string();
+    stage.perform("boss", verbs::replan::Request { workflow, tasks }).unwrap();
+    assert_eq!(stage.ready(), ["only"]);
+}
+
+#[test]
+fn a_turned_around_dependency_is_no_cycle() {
+    let stage = Stage::memory();
+    let made = stage.flow("p", &["a<-b", "b"]);
+    let tasks = toft_core::testing::plan_tasks(&["b<-a", "a"]);
+    let workflow = made.workflow.id.to_string();
+    stage.perform("boss", verbs::replan::Request { workflow, tasks }).unwrap();
+    assert_eq!(stage.ready(), ["a"]);
+}
+
+#[test]
+fn a_due_retry_of_a_full_workflow_is_not_offered() {
+    let stage = Stage::memory();
+    let tasks = toft_core::testing::plan_tasks(&["a", "b"]);
+    stage.flow_with(Plan { title: "p".into(), max_parallel: Some(1), tasks, ..Plan::default() });
+    stage.claim("x").unwrap();
+    finish_as(&stage, "x", finish::How::Failed);
+    stage.claim_by_process("y", 1).unwrap();
+    stage.clock.advance(Duration::from_secs(30));
+    assert!(stage.ready().is_empty());
+    assert!(stage.claim("z").is_err());
+}
+
+#[test]
+fn an_abandoned_workflow_releases_nothing_that_waited_for_it() {
+    let stage = Stage::memory();
+    let mut plan = Plan { title: "p".into(), tasks: toft_core::testing::plan_tasks(&["t1", "t2"]), ..Plan::default() };
+    plan.tasks[1].on_failure_of = vec!["t1".into()];
+    let made = stage.flow_with(plan);
+    let t2 = task_named(&stage, "t2").id;
+    stage.flow("q", &[&format!("outside<-{t2}")]);
+    let id = made.workflow.id.to_string();
+    stage.perform("boss", flow::Move { id, to: flow::Step::Abandon, reason: None }).unwrap();
+    assert_eq!(task_named(&stage, "t2").state.status.as_str(), "cancelled");
+    assert!(stage.ready().is_empty());
+}
+
+#[test]
+fn an_answer_reaches_whoever_takes_the_task_next() {
+    let stage = Stage::memory();
+    stage.flow("p", &["only"]);
+    let held = stage.claim("asker").unwrap();
+    finish_as(&stage, "asker", finish::How::Waiting(finish::WaitFor::Human));
+    stage.perform("boss", answer::Request { id: held.task.id.to_string(), answer: "red".into() }).unwrap();
+    let next = stage.claim("next").unwrap();
+    assert_eq!(next.answers[0].opened.as_ref().unwrap().answer, "red");
+}

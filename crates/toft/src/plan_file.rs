@@ -43,7 +43,7 @@ fn load<T: DeserializeOwned>(path: &Path) -> Result<T, Error> {
     let wrong = |problem: String| Error::PlanFile { path: path.display().to_string(), problem };
     let text = fs::read_to_string(path).map_err(io("read", path))?;
     match path.extension().and_then(|ending| ending.to_str()) {
-        Some("toml") => toml::from_str(&text).map_err(|error| wrong(error.to_string())),
+        Some("toml") => toml::from_str(&text).map_err(|error| wrong(error.message().to_owned())),
         Some("yaml" | "yml") => serde_yaml_ng::from_str(&text).map_err(|error| wrong(error.to_string())),
         Some("json") => serde_json::from_str(&text).map_err(|error| wrong(error.to_string())),
         _ => Err(wrong("a plan's name ends in .toml, .yaml or .json".into())),

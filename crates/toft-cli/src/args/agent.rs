@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use toft::time::parse_duration;
 
-use super::work::Hold;
+use super::{positive, work::Hold};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AgentCommand {
@@ -29,7 +29,7 @@ pub(crate) enum AgentCommand {
         /// The agent; whoever asks when left out
         agent: Option<String>,
     },
-    /// Answer what a waiting task asked
+    /// Answer what a waiting task asked, or say that its command succeeded
     Answer {
         /// The question (gt_…) or the task that waits
         id: String,
@@ -90,7 +90,7 @@ pub(crate) struct Inbox {
     #[arg(long)]
     pub(crate) human: bool,
     /// Read messages, too
-    #[arg(long)]
+    #[arg(long, conflicts_with = "peek")]
     pub(crate) all: bool,
     /// Look without marking anything as read
     #[arg(long)]
@@ -102,6 +102,6 @@ pub(crate) struct Inbox {
     #[arg(long, value_name = "DUR", num_args = 0..=1, require_equals = true, default_missing_value = "30s", value_parser = parse_duration)]
     pub(crate) wait: Option<Duration>,
     /// At most so many
-    #[arg(long, default_value_t = 20)]
+    #[arg(long, default_value = "20", value_parser = positive)]
     pub(crate) limit: usize,
 }

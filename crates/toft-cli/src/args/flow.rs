@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::Reach;
+use super::{Reach, positive};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum FlowCommand {
@@ -20,7 +20,7 @@ pub(crate) enum FlowCommand {
         /// The workflow
         id: String,
         /// At most so many tasks
-        #[arg(long, default_value_t = 50)]
+        #[arg(long, default_value = "50", value_parser = positive)]
         limit: usize,
     },
     /// Workflows, newest first
@@ -33,7 +33,7 @@ pub(crate) enum FlowCommand {
         #[arg(long)]
         status: Option<String>,
         /// At most so many rows
-        #[arg(long, default_value_t = 20)]
+        #[arg(long, default_value = "20", value_parser = positive)]
         limit: usize,
         #[command(flatten)]
         reach: Reach,
@@ -46,6 +46,17 @@ pub(crate) enum FlowCommand {
     Resume(One),
     /// Give it up: holds are revoked, open tasks cancelled
     Abandon(One),
+    /// Change what it may do at once, or spend
+    Limit {
+        /// The workflow
+        id: String,
+        /// At most so many tasks held at once
+        #[arg(long, value_name = "N", required_unless_present = "budget")]
+        max_parallel: Option<u32>,
+        /// Attempts may cost at most so much together
+        #[arg(long)]
+        budget: Option<f64>,
+    },
     /// Add a task
     Add {
         /// The workflow

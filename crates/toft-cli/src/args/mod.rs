@@ -32,7 +32,7 @@ Exit codes: 0 ok, 1 failed, 2 usage, 3 not found or ambiguous, 4 not allowed, 5 
 /// Every worktree of a repository shares one store. An agent claims a task under a lease, saves checkpoints,
 /// and finishes it with evidence; if it dies, the task is free again.
 #[derive(Debug, Parser)]
-#[command(name = "toft", version, after_help = EXAMPLES, propagate_version = false, disable_help_subcommand = true)]
+#[command(name = "toft", version, after_help = EXAMPLES, propagate_version = false, disable_help_subcommand = false)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) global: Global,
@@ -50,8 +50,8 @@ pub(crate) struct Global {
     /// The store: repo, worktree, global, or a path
     #[arg(long, value_name = "STORE", global = true)]
     pub(crate) store: Option<String>,
-    /// Who asks
-    #[arg(long = "as", value_name = "AGENT", global = true)]
+    /// Who asks; TOFT_AGENT or the user's name when left out
+    #[arg(long = "as", alias = "agent", value_name = "AGENT", global = true)]
     pub(crate) agent: Option<String>,
     /// JSON on stdout; with FIELDS, only those of each row
     #[arg(long, value_name = "FIELDS", num_args = 0..=1, require_equals = true, default_missing_value = "", global = true)]
@@ -98,13 +98,13 @@ commands! {
     Save(Save) "save" ["checkpoint", "heartbeat", "renew"] "Checkpoint, and renew the lease";
     Finish(Finish) "finish" ["done", "close", "complete"] "End a hold: done, failed, release, handoff, waiting";
     Show(Show) "show" ["get", "view"] "Anything, by any unique prefix";
-    List(List) "list" ["ls"] "Query tasks";
+    List(List) "list" ["ls", "tasks"] "Query tasks";
     Status(Status) "status" ["st"] "Who is on what, and what needs you";
     Log(Log) "log" ["events", "history"] "What happened";
     Flow(Flow) "flow" ["workflow", "flows"] "Workflows and templates";
     Agent(Agent) "agent" ["agents"] "Agents and their messages";
     Backup(Backup) "backup" [] "Write a verified copy of the store";
-    New(NewFlow) "new" ["create"] "Make a workflow of one task, as flow new";
+    New(NewFlow) "new" ["create", "add"] "Make a workflow of one task, as flow new";
 }
 
 /// Set up here.
@@ -115,9 +115,13 @@ pub(crate) struct Init {
     pub(crate) no_vcs: bool,
 }
 
-/// No flags of its own.
 #[derive(Args, Debug)]
 pub(crate) struct Nothing {}
+
+/// A number above 0.
+pub(crate) fn positive(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|number| *number > 0).ok_or_else(|| format!("`{text}` is not a number above 0"))
+}
 
 /// Workflows and templates.
 #[derive(Args, Debug)]

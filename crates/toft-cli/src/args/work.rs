@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use toft::{lease::Fence, time::parse_duration};
 
-use super::Reach;
+use super::{Reach, positive};
 
 /// What can start now.
 #[derive(Args, Debug)]
@@ -17,7 +17,7 @@ pub(crate) struct Ready {
     #[arg(long)]
     pub(crate) explain: bool,
     /// At most so many rows
-    #[arg(long, default_value_t = 20)]
+    #[arg(long, default_value = "20", value_parser = positive)]
     pub(crate) limit: usize,
     #[command(flatten)]
     pub(crate) reach: Reach,
@@ -32,7 +32,7 @@ pub(crate) struct Claim {
     #[arg(short, long = "label", value_name = "LABEL")]
     pub(crate) labels: Vec<String>,
     /// Take up to N tasks at once
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = positive)]
     pub(crate) count: Option<usize>,
     /// How long the lease lasts unless renewed
     #[arg(long, value_name = "DUR", value_parser = parse_duration)]
@@ -46,8 +46,9 @@ pub(crate) struct Claim {
     /// Wait for something to become ready
     #[arg(long, value_name = "DUR", num_args = 0..=1, require_equals = true, default_missing_value = "30s", value_parser = parse_duration)]
     pub(crate) wait: Option<Duration>,
-    #[command(flatten)]
-    pub(crate) reach: Reach,
+    /// Only tasks of this worktree
+    #[arg(long)]
+    pub(crate) here: bool,
 }
 
 /// Checkpoint, and renew.
@@ -141,7 +142,7 @@ pub(crate) struct Show {
     #[arg(long, value_name = "KEY")]
     pub(crate) state: Option<String>,
     /// At most so many checkpoints, events or tasks
-    #[arg(long, default_value_t = 10)]
+    #[arg(long, default_value = "10", value_parser = positive)]
     pub(crate) limit: usize,
 }
 
@@ -163,7 +164,7 @@ pub(crate) struct List {
     #[arg(long, value_name = "TEXT")]
     pub(crate) search: Option<String>,
     /// At most so many rows
-    #[arg(long, default_value_t = 20)]
+    #[arg(long, default_value = "20", value_parser = positive)]
     pub(crate) limit: usize,
     #[command(flatten)]
     pub(crate) reach: Reach,
@@ -173,7 +174,7 @@ pub(crate) struct List {
 #[derive(Args, Debug)]
 pub(crate) struct Status {
     /// At most so many rows of each kind
-    #[arg(long, default_value_t = 20)]
+    #[arg(long, default_value = "20", value_parser = positive)]
     pub(crate) limit: usize,
     #[command(flatten)]
     pub(crate) reach: Reach,
@@ -194,7 +195,7 @@ pub(crate) struct Log {
     #[arg(long, value_name = "DUR", value_parser = parse_duration, requires = "follow")]
     pub(crate) timeout: Option<Duration>,
     /// At most so many
-    #[arg(long, default_value_t = 20)]
+    #[arg(long, default_value = "20", value_parser = positive)]
     pub(crate) limit: usize,
     #[command(flatten)]
     pub(crate) reach: Reach,

@@ -64,20 +64,15 @@ fn send(app: &App<'_>, args: &Send) -> Done {
 
 fn inbox(app: &App<'_>, args: &Inbox) -> Done {
     let toft = app.open()?;
-    let request = inbox::Request {
-        human: args.human,
-        all: args.all,
-        peek: args.peek,
-        ack: args.ack.as_deref().map(MessageId::known),
-        limit: args.limit,
-    };
-    let letters = match args.wait {
-        Some(patience) => {
-            let peek = || inbox::Request { peek: true, ..request.clone() };
-            let arrived = toft.wait_for(patience, || Ok((!toft.perform(peek())?.letters.is_empty()).then_some(())))?;
-            if arrived.is_some() { app.perform(toft, request)?.letters } else { Vec::new() }
-        }
-        None => app.perform(toft, request)?.letters,
+    let peek = inbox::Peek { human: args.human, limit: args.limit };
+    if let Some(patience) = args.wait {
+        toft.wait_for(patience, || Ok((!toft.perform(peek.clone())?.letters.is_empty()).then_some(())))?;
+    }
+    let letters = if args.peek {
+        app.perform(toft, peek)?.letters
+    } else {
+        let ack = args.ack.as_deref().map(MessageId::known);
+        app.perform(toft, inbox::Request { human: args.human, all: args.all, ack, limit: args.limit })?.letters
     };
     app.show(&render::Inbox(letters))
 }

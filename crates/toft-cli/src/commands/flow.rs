@@ -38,6 +38,10 @@ pub(super) fn run(app: &App<'_>, command: &FlowCommand) -> Done {
         FlowCommand::Pause(one) => step(app, one, flow::Step::Pause),
         FlowCommand::Resume(one) => step(app, one, flow::Step::Resume),
         FlowCommand::Abandon(one) => step(app, one, flow::Step::Abandon),
+        FlowCommand::Limit { id, max_parallel, budget } => {
+            let request = flow::Limit { id: id.clone(), max_parallel: *max_parallel, budget: *budget };
+            app.show(&FlowMoved(app.perform(app.open()?, request)?))
+        }
         FlowCommand::Add { workflow, name, task } => {
             let tasks = vec![planned(name, task)];
             let outcome = app.perform(app.open()?, replan::Add { workflow: workflow.clone(), tasks })?;

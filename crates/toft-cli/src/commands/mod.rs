@@ -86,7 +86,7 @@ impl App<'_> {
     }
 
     fn show(&self, view: &dyn View) -> Done {
-        self.output.show(view);
+        self.output.show(view)?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -27,6 +27,12 @@ pub(super) fn doctor(app: &App<'_>) -> Done {
 }
 
 pub(super) fn backup(app: &App<'_>, file: &Path) -> Done {
+    if file.exists() {
+        return Err(Failure::invalid(format!("{} is there already", file.display()), "name a file that is not"));
+    }
+    if file.parent().is_some_and(|dir| !dir.as_os_str().is_empty() && !dir.is_dir()) {
+        return Err(Failure::invalid(format!("{} has no directory to go to", file.display()), "make it first"));
+    }
     app.open()?.backup(file)?;
     app.show(&BackedUp(file.to_owned()))
 }

@@ -6,7 +6,6 @@ use toft::{
     flow::{Evidence, TaskStatus},
     id::CheckpointId,
     ready::rank,
-    repository::Scope,
     verbs::{
         claim,
         finish::{self, How, WaitFor},
@@ -27,7 +26,13 @@ use crate::{
 pub(super) fn ready(app: &App<'_>, args: &args::Ready) -> Done {
     let mut all = ready::Outcome { ready: Vec::new(), more: false, not_ready: Vec::new() };
     for (toft, scope) in app.reach(args.reach)? {
-        let request = ready::Request { scope, labels: args.labels.clone(), limit: args.limit, explain: args.explain };
+        let request = ready::Request {
+            scope,
+            labels: args.labels.clone(),
+            limit: args.limit,
+            explain: args.explain,
+            mine: false,
+        };
         let outcome = app.perform(toft, request)?;
         all.more |= outcome.more;
         all.ready.extend(outcome.ready);
@@ -49,11 +54,7 @@ pub(super) fn claim(app: &App<'_>, args: &args::Claim) -> Done {
         })?),
         None => None,
     };
-    let scope = match (args.reach.here, args.reach.all_repos) {
-        (true, _) => toft.here(),
-        (_, true) => Scope::default(),
-        _ => toft.scope(),
-    };
+    let scope = if args.here { toft.here() } else { toft.scope() };
     let request = claim::Request {
         id: args.id.clone(),
         count: args.count.unwrap_or(1),
@@ -117,6 +118,9 @@ pub(super) fn finish(app: &App<'_>, args: &args::Finish) -> Done {
             ));
         }
     };
+    if let Some(flag) = misplaced(outcome, args) {
+        return Err(Failure::invalid(format!("{flag} does not go with {outcome}"), "leave one of the two out"));
+    }
     let how = match outcome {
         "failed" => How::Failed,
         "release" => How::Release,
@@ -132,6 +136,19 @@ pub(super) fn finish(app: &App<'_>, args: &args::Finish) -> Done {
 
 fn is_outcome(word: &str) -> bool {
     matches!(word, "done" | "failed" | "release" | "handoff" | "waiting")
+}
+
+/// A flag that belongs to another outcome.
+fn misplaced(outcome: &str, args: &args::Finish) -> Option<&'static str> {
+    let flags = [
+        ("--evidence", "done", args.evidence.is_some()),
+        ("--artifact", "done", args.artifact.is_some()),
+        ("--no-change", "done", args.no_change.is_some()),
+        ("--for", "waiting", args.for_time.is_some()),
+        ("--on", "waiting", args.on.is_some()),
+        ("--command", "waiting", args.command.is_some()),
+    ];
+    flags.into_iter().find(|(_, goes_with, given)| *given && *goes_with != outcome).map(|(flag, ..)| flag)
 }
 
 fn wait_for(args: &args::Finish) -> WaitFor {

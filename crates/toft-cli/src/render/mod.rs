@@ -7,7 +7,10 @@ mod page;
 mod place;
 mod tasks;
 
-use std::io::{IsTerminal as _, Write as _};
+use std::{
+    collections::BTreeSet,
+    io::{IsTerminal as _, Write as _},
+};
 
 use serde_json::{Value, json};
 
@@ -64,10 +67,12 @@ impl Output {
         Self { json: json.then(String::new), quiet: false, terminal: false, color: false }
     }
 
-    /// Prints a view.
-    pub(crate) fn show(&self, view: &dyn View) {
+    /// Prints a view. Refuses fields that nothing has.
+    pub(crate) fn show(&self, view: &dyn View) -> Result<(), Failure> {
         if self.json.is_some() {
-            self.print(&self.envelope(view).to_string());
+            let data = view.json();
+            self.check_fields(&data)?;
+            self.print(&self.envelope(view, data).to_string());
         } else if self.quiet {
             view.ids().iter().for_each(|id| self.print(id));
         } else {
@@ -77,10 +82,32 @@ impl Output {
                 self.print(page.text().trim_end_matches('\n'));
             }
         }
+        Ok(())
     }
 
-    fn envelope(&self, view: &dyn View) -> Value {
-        let mut envelope = json!({ "toft": 1, "kind": view.kind(), "data": self.select(view.json()) });
+    fn fields(&self) -> Vec<&str> {
+        self.json.iter().flat_map(|fields| fields.split(',')).filter(|field| !field.is_empty()).collect()
+    }
+
+    fn check_fields(&self, data: &Value) -> Result<(), Failure> {
+        let rows = match data {
+            Value::Array(rows) => rows.as_slice(),
+            other => std::slice::from_ref(other),
+        };
+        let known: BTreeSet<&str> =
+            rows.iter().filter_map(Value::as_object).flat_map(|row| row.keys().map(String::as_str)).collect();
+        match self.fields().into_iter().find(|field| !known.is_empty() && !known.contains(field)) {
+            Some(field) => {
+                let known: Vec<_> = known.into_iter().collect();
+                let help = format!("use some of {}", known.join(","));
+                Err(Failure::invalid(format!("--json: there is no field `{field}`"), &help))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn envelope(&self, view: &dyn View, data: Value) -> Value {
+        let mut envelope = json!({ "toft": 1, "kind": view.kind(), "data": self.select(data) });
         if let Some(more) = view.more() {
             envelope["page"] = json!({ "more": more });
         }
@@ -89,8 +116,7 @@ impl Output {
 
     /// Keeps only the fields that were asked for, of each row.
     fn select(&self, data: Value) -> Value {
-        let fields: Vec<&str> =
-            self.json.iter().flat_map(|fields| fields.split(',')).filter(|field| !field.is_empty()).collect();
+        let fields = self.fields();
         if fields.is_empty() {
             return data;
         }

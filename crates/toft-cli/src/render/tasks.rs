@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 use toft::{
-    flow::{Task, WorkflowStatus},
+    flow::{DependencyKind, Task, TaskStatus, WorkflowStatus},
+    gate::{Gate, GateKind},
     verbs::{answer, claim, finish, list, ready, save, show, status},
 };
 
@@ -19,6 +20,18 @@ fn title(task: &Task) -> String {
 
 fn worktree(task: &Task) -> String {
     task.place.worktree.as_deref().map(|name| format!("  ({})", clean(name))).unwrap_or_default()
+}
+
+/// What was asked and answered.
+fn answer(page: &mut Page, gate: &Gate) {
+    if let Some(opened) = &gate.opened {
+        let asked = match &gate.kind {
+            GateKind::Human { question } => question.as_str(),
+            GateKind::Command { command } => command.as_str(),
+            GateKind::Timer { .. } => return,
+        };
+        page.line(format!("  {} answered \"{}\": {}", clean(&opened.by), short(asked, 70), clean(&opened.answer)));
+    }
 }
 
 fn cut(page: &mut Page, more: bool, shown: usize) {
@@ -53,7 +66,17 @@ impl View for Ready {
     fn text(&self, page: &mut Page) {
         for task in &self.0.ready {
             let id = page.ink(Ink::Id, task.id.as_str());
-            page.line(format!("{id}  P{}  {}{}", task.priority, title(task), page.ink(Ink::Faint, &worktree(task))));
+            let needs = if task.requires.is_empty() {
+                String::new()
+            } else {
+                format!("  needs an agent that can {}", clean(&task.requires.join(", ")))
+            };
+            page.line(format!(
+                "{id}  P{}  {}{}",
+                task.priority,
+                title(task),
+                page.ink(Ink::Faint, &format!("{}{needs}", worktree(task)))
+            ));
         }
         if self.0.ready.is_empty() {
             page.line("Nothing is ready.");
@@ -104,7 +127,7 @@ impl View for Claims {
     }
 
     fn text(&self, page: &mut Page) {
-        for claim::Claimed { task, lease, workflow_title, resume } in &self.outcome.claims {
+        for claim::Claimed { task, lease, workflow_title, resume, answers } in &self.outcome.claims {
             let id = page.ink(Ink::Id, task.id.as_str());
             page.line(format!(
                 "Claimed {id} \"{}\" until {} (fence {})",
@@ -119,6 +142,7 @@ impl View for Claims {
             if let Some(checkpoint) = resume {
                 page.line(format!("  go on from: {}", clean(&checkpoint.summary)));
             }
+            answers.iter().for_each(|gate| answer(page, gate));
         }
     }
 }
@@ -176,8 +200,17 @@ impl View for Finished {
                 task.max_attempts
             ));
         }
-        if let Some(gate) = &self.0.gate {
-            page.line(format!("  waits for {gate}: toft agent answer {gate} \"…\""));
+        match &self.0.gate {
+            Some(Gate { kind: GateKind::Timer { until }, .. }) => {
+                page.line(format!("  waits until {}", page.moment(*until)));
+            }
+            Some(gate) => page.line(format!("  waits for {0}: toft agent answer {0} \"…\"", gate.id)),
+            None => {}
+        }
+        if task.state.status == TaskStatus::Failed {
+            page.line(format!("  its attempts are used up: toft flow retry {0} · toft flow skip {0}", task.id));
+        } else if task.state.open_blockers > 0 {
+            page.line(format!("  behind other tasks: toft show {} --why", task.id));
         }
         if !self.0.unblocked.is_empty() {
             let ids: Vec<_> = self.0.unblocked.iter().map(ToString::to_string).collect();
@@ -344,16 +377,31 @@ impl View for Shown {
         }
         for (dependency, status) in &self.0.needs {
             let status = status.map_or("not found", |status| status.as_str());
-            page.line(format!("  {} {} ({status})", dependency.kind.as_str(), dependency.on));
+            let how = match dependency.kind {
+                DependencyKind::Blocks => "needs",
+                DependencyKind::Informs => "informed by",
+                DependencyKind::OnFailure => "only if it fails:",
+            };
+            page.line(format!("  {how} {} ({status})", dependency.on));
         }
         for dependency in &self.0.needed_by {
             page.line(format!("  needed by {}", dependency.task));
         }
-        for gate in self.0.gates.iter().filter(|gate| gate.opened.is_none()) {
-            page.line(format!("  waits for {}", clean(&gate.to_string())));
+        if let Some(at) = task.state.not_before.filter(|_| task.state.status == TaskStatus::Pending) {
+            page.line(format!("  not before {}", page.moment(at)));
         }
-        for reason in &self.0.why {
+        for gate in &self.0.gates {
+            if gate.opened.is_some() {
+                answer(page, gate);
+            } else if task.state.status == TaskStatus::Waiting {
+                page.line(format!("  waits for {}", clean(&gate.to_string())));
+            }
+        }
+        for reason in self.0.why.iter().flatten() {
             page.line(format!("  not ready: {}", clean(&reason.to_string())));
+        }
+        if self.0.why.as_ref().is_some_and(Vec::is_empty) {
+            page.line("  it can start now");
         }
         self.history(page);
     }
@@ -429,6 +477,12 @@ fn needs_you(page: &mut Page, needs: &[status::NeedsYou]) {
             }
             NeedsYou::Failed { task, name, text, .. } => {
                 format!("  {task}  failed for good: {} ({})", short(name, 50), short(text, 70))
+            }
+            NeedsYou::Budget { workflow, title, budget, spent } => {
+                format!(
+                    "  {workflow}  {} spent {spent} of {budget}: toft flow limit {workflow} --budget N",
+                    short(title, 50)
+                )
             }
             NeedsYou::Message { id, from, text } => format!("  {id}  {}: {}", clean(from), short(text, 100)),
         });
