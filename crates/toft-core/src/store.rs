@@ -58,8 +58,6 @@ pub trait StoreTx {
     fn workflows(&mut self, query: &WorkflowQuery) -> Result<Vec<Workflow>>;
     /// How many tasks of a workflow have each status.
     fn progress(&mut self, workflow: &WorkflowId) -> Result<Vec<(TaskStatus, u64)>>;
-    /// Does any task of the workflow have one of these statuses?
-    fn has_task(&mut self, workflow: &WorkflowId, statuses: &[TaskStatus]) -> Result<bool>;
     /// Is any pending task of the workflow without open blockers?
     fn has_unblocked(&mut self, workflow: &WorkflowId) -> Result<bool>;
 

@@ -141,8 +141,10 @@ pub(crate) fn conclude(work: &mut Work<'_>, id: &WorkflowId) -> Verdict<Workflow
     if workflow.status != WorkflowStatus::Running {
         return Ok(workflow);
     }
-    let open = work.tx.has_task(id, &[Leased, Running, Waiting, Pending])?;
-    let failed = (!open || !work.tx.has_task(id, &[Leased, Running, Waiting])?) && work.tx.has_task(id, &[Failed])?;
+    let counts = work.tx.progress(id)?;
+    let any = |statuses: &[TaskStatus]| counts.iter().any(|(status, count)| *count > 0 && statuses.contains(status));
+    let open = any(&[Leased, Running, Waiting, Pending]);
+    let failed = !any(&[Leased, Running, Waiting]) && any(&[Failed]);
     let (status, verb) = match (open, failed) {
         (false, false) => (WorkflowStatus::Completed, "flow.completed"),
         (false, true) => (WorkflowStatus::Failed, "flow.failed"),

@@ -223,10 +223,6 @@ impl StoreTx for MemoryTx<'_> {
         Ok(counts.into_iter().collect())
     }
 
-    fn has_task(&mut self, workflow: &WorkflowId, statuses: &[TaskStatus]) -> Result<bool> {
-        Ok(self.tables.tasks.values().any(|task| task.workflow == *workflow && statuses.contains(&task.state.status)))
-    }
-
     fn has_unblocked(&mut self, workflow: &WorkflowId) -> Result<bool> {
         Ok(self.tables.tasks.values().any(|task| {
             task.workflow == *workflow && task.state.status == TaskStatus::Pending && task.state.open_blockers == 0

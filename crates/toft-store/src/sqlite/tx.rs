@@ -164,21 +164,6 @@ impl StoreTx for SqliteTx<'_> {
         Ok(counts)
     }
 
-    fn has_task(&mut self, workflow: &WorkflowId, statuses: &[TaskStatus]) -> Result<bool> {
-        for status in statuses {
-            let found = self.one(
-                "task_states",
-                sql!("workflow_has_task"),
-                params![workflow.as_str(), status.as_str()],
-                |cells| cells.get(),
-            )?;
-            if found == Some(true) {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
     fn has_unblocked(&mut self, workflow: &WorkflowId) -> Result<bool> {
         let found =
             self.one("task_states", sql!("workflow_has_unblocked"), params![workflow.as_str()], |cells| cells.get())?;

@@ -1,1 +1,0 @@
-SELECT EXISTS (SELECT 1 FROM progress WHERE workflow = ?1 AND status = ?2 AND count > 0)
