@@ -122,11 +122,7 @@ pub fn reasons(
         reasons.push(Reason::Budget { budget, spent: workflow.spent });
     }
     for (dependency, status) in dependencies {
-        let holds = match status {
-            Some(status) => dependency.kind.holds_back(*status),
-            None => dependency.kind != DependencyKind::Informs,
-        };
-        if holds {
+        if dependency.holds_back(*status) {
             reasons.push(Reason::Blocked { on: dependency.on.clone(), kind: dependency.kind, status: *status });
         }
     }

@@ -56,6 +56,11 @@ impl Task {
     pub fn repository(&self) -> Option<&RepositoryId> {
         self.place.repository.as_ref()
     }
+
+    /// Capability tags it requires and `offered` lacks.
+    pub fn lacking(&self, offered: &[String]) -> Vec<String> {
+        self.requires.iter().filter(|tag| !offered.contains(tag)).cloned().collect()
+    }
 }
 
 /// The part of a task that changes while it is worked, kept apart so that a claim rewrites little.
@@ -240,6 +245,16 @@ pub struct Dependency {
     pub on: TaskId,
     /// How.
     pub kind: DependencyKind,
+}
+
+impl Dependency {
+    /// Does it hold its task back while its target has this status? A target that cannot be found does, visibly.
+    pub fn holds_back(&self, target: Option<TaskStatus>) -> bool {
+        match target {
+            Some(status) => self.kind.holds_back(status),
+            None => self.kind != DependencyKind::Informs,
+        }
+    }
 }
 
 /// How one task depends on another.

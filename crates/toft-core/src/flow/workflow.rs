@@ -61,6 +61,11 @@ impl Workflow {
         self.max_parallel.is_some() || self.budget.is_some()
     }
 
+    /// Is its own lane open?
+    pub fn lane_open(&self) -> bool {
+        self.limited() && self.has_room()
+    }
+
     /// Has its budget been used up?
     pub fn overspent(&self) -> bool {
         self.budget.is_some_and(|budget| self.spent >= budget)

@@ -374,7 +374,7 @@ impl StoreTx for MemoryTx<'_> {
 
     fn open_lanes(&mut self, scope: &Scope) -> Result<Vec<Workflow>> {
         let fits = |row: &&Workflow| {
-            row.limited() && row.has_room() && scope.repository.as_ref().is_none_or(|id| row.repositories.contains(id))
+            row.lane_open() && scope.repository.as_ref().is_none_or(|id| row.repositories.contains(id))
         };
         Ok(self.tables.workflows.values().filter(fits).cloned().collect())
     }

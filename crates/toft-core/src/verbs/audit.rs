@@ -87,14 +87,8 @@ fn one_hold(work: &mut Work<'_>, task: &Task, broken: &mut Vec<String>) -> Verdi
 
 /// What is stored as derived equals what it is derived from.
 fn derived_facts(work: &mut Work<'_>, task: &Task, broken: &mut Vec<String>) -> Verdict<()> {
-    let blockers = work
-        .tx
-        .dependencies(&task.id)?
-        .iter()
-        .filter(|(dependency, status)| {
-            dependency.kind != DependencyKind::Informs && status.is_none_or(|status| dependency.kind.holds_back(status))
-        })
-        .count();
+    let blockers =
+        work.tx.dependencies(&task.id)?.iter().filter(|(dependency, status)| dependency.holds_back(*status)).count();
     if blockers != task.state.open_blockers as usize {
         broken.push(format!("{} has {blockers} blockers and counts {}", task.id, task.state.open_blockers));
     }

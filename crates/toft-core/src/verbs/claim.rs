@@ -137,7 +137,8 @@ impl Request {
         let dependencies = work.tx.dependencies(&task.id)?;
         let gates = work.tx.gates(&task.id)?;
         let mut reasons = ready::reasons(&task, &workflow, &dependencies, &gates, work.now.wall);
-        if let Some(tags) = missing(&task, me) {
+        let tags = task.lacking(&me.capabilities);
+        if !tags.is_empty() {
             reasons.push(Reason::MissingCapability { tags });
         }
         if !reasons.is_empty() {
@@ -191,7 +192,8 @@ impl Request {
             if !fits {
                 continue;
             }
-            if let Some(tags) = missing(&task, me) {
+            let tags = task.lacking(&me.capabilities);
+            if !tags.is_empty() {
                 lacking.extend(tags);
                 continue;
             }
@@ -260,9 +262,4 @@ impl Request {
 
 fn answered(work: &mut Work<'_>, task: &Task) -> Verdict<Vec<Gate>> {
     Ok(work.tx.gates(&task.id)?.into_iter().filter(|gate| gate.opened.is_some()).collect())
-}
-
-fn missing(task: &Task, me: &Agent) -> Option<Vec<String>> {
-    let tags: Vec<_> = task.requires.iter().filter(|tag| !me.capabilities.contains(tag)).cloned().collect();
-    (!tags.is_empty()).then_some(tags)
 }

@@ -61,7 +61,7 @@ impl Verb for Request {
         let mut ready = Vec::new();
         while ready.len() <= self.limit {
             let Some((_, task)) = queue.next(work.tx)? else { break };
-            if self.fits(&task) && (!self.mine || task.requires.iter().all(|tag| can.contains(tag))) {
+            if self.fits(&task) && (!self.mine || task.lacking(&can).is_empty()) {
                 ready.push(task);
             }
         }

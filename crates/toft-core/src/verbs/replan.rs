@@ -303,7 +303,7 @@ pub(super) fn insert(
             Some(status) => Some(*status),
             None => work.tx.task(&edge.on)?.map(|task| task.state.status),
         };
-        if status.is_none_or(|status| edge.kind.holds_back(status)) && edge.kind != DependencyKind::Informs {
+        if edge.holds_back(status) {
             *blockers.entry(edge.task.clone()).or_default() += 1;
         }
         if edge.kind == DependencyKind::Blocks {
@@ -488,12 +488,7 @@ fn add_waiters(work: &mut Work<'_>, id: &TaskId, count: i64) -> Verdict<()> {
 fn recount(work: &mut Work<'_>, id: &TaskId) -> Verdict<()> {
     let Some(mut task) = work.tx.task(id)? else { return Ok(()) };
     let dependencies = work.tx.dependencies(id)?;
-    let open = dependencies
-        .iter()
-        .filter(|(dependency, status)| {
-            dependency.kind != DependencyKind::Informs && status.is_none_or(|status| dependency.kind.holds_back(status))
-        })
-        .count() as u32;
+    let open = dependencies.iter().filter(|(dependency, status)| dependency.holds_back(*status)).count() as u32;
     if open != task.state.open_blockers {
         task.state.open_blockers = open;
         work.tx.derive(&[Write::TaskState(task.id.clone(), task.state.clone())])?;

@@ -89,7 +89,6 @@ pub(super) fn put(connection: &Connection, write: &Write) -> Result<()> {
 }
 
 fn workflow(connection: &Connection, row: &Workflow) -> Result<usize> {
-    let lane_open = row.limited() && row.has_room();
     execute(
         connection,
         sql!("workflow_put"),
@@ -98,7 +97,7 @@ fn workflow(connection: &Connection, row: &Workflow) -> Result<usize> {
             repository(&row.place),
             row.place.worktree,
             row.status.as_str(),
-            lane_open,
+            row.lane_open(),
             row.created.0,
             json(row)?
         ],
