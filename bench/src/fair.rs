@@ -36,7 +36,7 @@ pub(crate) fn run(sizes: &[usize], seconds: u64) {
         let dir = tempfile::tempdir().expect("a directory");
         let repo = dir.path().join("r");
         let toft = fill::fill(&repo, 8_000 * seconds as usize).expect("a full store");
-        let (store, lane) = (toft.store().path().display().to_string(), fill::lane(&toft));
+        let (store, lane) = (toft.located().store.to_string(), fill::lane(&toft));
         drop(toft);
         let me = std::env::current_exe().expect("this program has a path");
         let (at, seconds) = (repo.display().to_string(), seconds.to_string());

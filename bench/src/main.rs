@@ -54,7 +54,7 @@ fn cycles() {
     let dir = tempfile::tempdir().expect("a directory");
     let toft = fill::fill(&dir.path().join("r"), (ROUNDS * EACH * 2) as usize + 1_000).expect("a full store");
     let me = toft.agent("bench").register().expect("an agent");
-    let connection = bare::open(toft.store().path(), 1_000).expect("a connection");
+    let connection = bare::open(toft.located().store.file().expect("a file"), 1_000).expect("a connection");
     let lane = fill::lane(&toft);
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
@@ -82,7 +82,7 @@ fn processes() {
     let repo = dir.path().join("r");
     let toft = fill::fill(&repo, 3_000).expect("a full store");
     let lane = fill::lane(&toft);
-    let store = toft.store().path().display().to_string();
+    let store = toft.located().store.to_string();
     drop(toft);
     let (bin, bare_bin, at) = (toft_bin(), beside("bare"), repo.display().to_string());
     let both = |what: &str, verb: &str, aim: &str| {

@@ -26,6 +26,19 @@ pub fn sized(ci: usize, long: usize) -> usize {
     if std::env::var_os("TOFT_LONG").is_some() { long } else { ci }
 }
 
+/// The server these stories are told on, if not on files: `cargo xtask stories` tells some of them again with
+/// `TOFT_STORY_SERVER` set to a PostgreSQL, and to a PgBouncer before it.
+pub fn story_server() -> Option<String> {
+    std::env::var("TOFT_STORY_SERVER").ok()
+}
+
+/// A URL for a store of its own on a server.
+pub fn new_store_on(server: &str) -> String {
+    let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos();
+    let sign = if server.contains('?') { '&' } else { '?' };
+    format!("{server}{sign}schema=s{}_{now}", std::process::id())
+}
+
 /// A user's home: nothing of the real one is seen or touched.
 pub struct Home {
     dir: TempDir,
@@ -56,7 +69,21 @@ impl Home {
             ("GIT_CONFIG_NOSYSTEM", "1".into()),
             ("HGUSER", "ana".into()),
         ];
-        Self { dir, env: env.into_iter().map(|(name, value)| (name.into(), value)).collect() }
+        let mut home = Self { dir, env: env.into_iter().map(|(name, value)| (name.into(), value)).collect() };
+        if let Some(server) = story_server() {
+            home.use_store(&new_store_on(&server));
+        }
+        home
+    }
+
+    /// From now on every command uses this store.
+    pub fn use_store(&mut self, store: &str) {
+        self.env.insert("TOFT_STORE".into(), store.into());
+    }
+
+    /// Whether the repositories share a store on a server.
+    pub fn on_server(&self) -> bool {
+        self.env.contains_key("TOFT_STORE")
     }
 
     /// Where it is.

@@ -112,7 +112,11 @@ fn storm(workers: usize, cycles: usize, longest_wait: Duration) {
     let total = start.elapsed();
     let ops = ops.into_inner().unwrap();
     assert_eq!(ops.len(), workers * cycles * 3);
-    for (repo, _) in places.iter().step_by(2) {
+    if home.on_server() {
+        check(&home, home.path(), ops.iter().map(|(_, op)| op));
+        home.toft(home.path(), &["doctor"]).ok();
+    }
+    for (repo, _) in places.iter().step_by(2).filter(|_| !home.on_server()) {
         check(&home, repo, ops.iter().filter(|(of, _)| of == repo).map(|(_, op)| op));
         home.toft(repo, &["doctor"]).ok();
         let log = fs::metadata(repo.join(".git/toft/toft.db-wal")).map_or(0, |log| log.len());
@@ -125,7 +129,9 @@ fn storm(workers: usize, cycles: usize, longest_wait: Duration) {
         "{workers} processes x {cycles} cycles: {} operations in {total:.1?}, whole command median {median:.1?}, longest {longest:.1?}",
         ops.len()
     );
-    assert!(longest < longest_wait, "{longest:?}");
+    // On a server every command makes a connection first, with this machine's two cores at both ends.
+    let allowed = if home.on_server() { longest_wait * 3 } else { longest_wait };
+    assert!(longest < allowed, "{longest:?}");
 }
 
 /// Compares what processes saw with the store's history: each operation once, each task one winner, holds never overlap.
@@ -208,11 +214,10 @@ fn a_poller_beside_writers_is_never_turned_away() {
             }
             looks
         });
-        for writer in writers {
-            writer.join().unwrap();
-        }
+        let ended: Vec<_> = writers.into_iter().map(thread::ScopedJoinHandle::join).collect();
         *done.lock().unwrap() = true;
         assert!(poller.join().unwrap() > 0);
+        assert!(ended.iter().all(Result::is_ok));
     });
     let status: Value = home.toft(&repo, &["flow", "list", "--json"]).data();
     assert_eq!(status[0]["progress"]["done"], 100);

@@ -3,6 +3,7 @@
 #![expect(clippy::print_stderr, reason = "progress is for whoever waits")]
 
 mod promises;
+mod servers;
 mod tidy;
 
 use std::{
@@ -12,6 +13,8 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
+
+use crate::servers::Servers;
 
 const HELP: &str = "\
 cargo xtask check     fmt, clippy, tests, doc tests, deny, tidy
@@ -48,23 +51,38 @@ fn root() -> PathBuf {
 fn check() -> Result<()> {
     cargo(&["fmt", "--all", "--check"], &[])?;
     cargo(&["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"], &[])?;
+    let servers = Servers::start()?;
     let tests = ["nextest", "run", "--workspace", "--all-features", "--exclude", "toft-stories"];
-    cargo(&tests, &[])?;
+    cargo(&tests, &servers.env())?;
+    drop(servers);
     cargo(&["test", "--workspace", "--doc", "--all-features"], &[])?;
     cargo(&["deny", "--offline", "check", "bans", "licenses", "sources"], &[])?;
     step("tidy", || tidy::run(&root()))
 }
 
+/// Stories that are told on files, on PostgreSQL, and on PostgreSQL behind a pooler.
+const EVERYWHERE: &str = "binary(one_winner) | binary(fenced)";
+
 /// Installs the binary as a user would and tells every story with it.
 fn stories(long: bool) -> Result<()> {
     let bin = install()?;
+    let servers = Servers::start()?;
     let mut env = vec![("TOFT_BIN", bin.as_str())];
     let mut args = vec!["nextest", "run", "--package", "toft-stories", "--no-fail-fast"];
     if long {
         env.push(("TOFT_LONG", "1"));
         args.extend(["--no-capture", "--test-threads", "1"]);
     }
-    cargo(&args, &env)
+    let mut all = env.clone();
+    all.extend(servers.env());
+    cargo(&args, &all)?;
+    args.extend(["-E", EVERYWHERE]);
+    for (_, url) in servers.env() {
+        let mut there = env.clone();
+        there.push(("TOFT_STORY_SERVER", url));
+        cargo(&args, &there)?;
+    }
+    Ok(())
 }
 
 fn install() -> Result<String> {

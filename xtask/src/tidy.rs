@@ -81,22 +81,43 @@ fn prose(path: &Path, text: &str, wrong: &mut Vec<String>) {
     }
 }
 
-/// Every query is used, and every query that is used exists.
+/// Both engines have a file for every query in the list, and no others but those only one of them uses. Migrations
+/// have the same numbers and names.
 fn queries(root: &Path, sources: &BTreeMap<PathBuf, String>, wrong: &mut Vec<String>) -> Result<()> {
-    let dir = root.join("crates/toft-store/src/sqlite/queries");
-    let mut files = BTreeSet::new();
-    for entry in fs::read_dir(&dir)? {
-        let path = entry?.path();
-        files.extend(path.file_stem().map(|name| name.to_string_lossy().into_owned()));
-    }
-    let mut used = BTreeSet::new();
-    for (_, text) in sources.iter().filter(|(path, _)| path.to_string_lossy().contains("toft-store/src/sqlite")) {
-        for part in text.split("sql!(\"").skip(1) {
-            used.extend(part.split_once('"').map(|(name, _)| name.to_owned()));
+    let store = root.join("crates/toft-store/src");
+    let text = fs::read_to_string(store.join("query.rs"))?;
+    let listed: BTreeSet<String> = text
+        .split_once("queries! {\n")
+        .map_or("", |(_, list)| list)
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty() && *line != "}")
+        .map(str::to_owned)
+        .collect();
+    for engine in ["sqlite", "postgres"] {
+        let dir = format!("toft-store/src/{engine}/");
+        let mut own = BTreeSet::new();
+        for (_, text) in sources.iter().filter(|(path, _)| path.to_string_lossy().contains(&dir)) {
+            for part in text.split("sql!(\"").skip(1) {
+                own.extend(part.split_once('"').map(|(name, _)| name.to_owned()));
+            }
         }
+        let expected: BTreeSet<_> = listed.union(&own).cloned().collect();
+        let files = stems(&store.join(engine).join("queries"))?;
+        wrong.extend(files.difference(&expected).map(|name| format!("{engine}/queries/{name}.sql is never used")));
+        wrong.extend(expected.difference(&files).map(|name| format!("{engine}/queries/{name}.sql is missing")));
     }
-    wrong.extend(files.difference(&used).map(|name| format!("query {name}.sql is never used")));
+    let (here, there) = (stems(&store.join("sqlite/migrations"))?, stems(&store.join("postgres/migrations"))?);
+    wrong.extend(here.symmetric_difference(&there).map(|name| format!("migration {name} is not in both engines")));
     Ok(())
+}
+
+fn stems(dir: &Path) -> Result<BTreeSet<String>> {
+    let mut names = BTreeSet::new();
+    for entry in fs::read_dir(dir)? {
+        names.extend(entry?.path().file_stem().map(|name| name.to_string_lossy().into_owned()));
+    }
+    Ok(names)
 }
 
 /// Every Rust file of the project, by path from the root.

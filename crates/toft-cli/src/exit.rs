@@ -99,9 +99,15 @@ impl From<Error> for Failure {
                 "go into a repository, or add --store global, or toft init --no-vcs for a plain directory",
             ),
             Error::NotInitialised { .. } => Self::new(NOT_FOUND, "not_initialised", message, "toft init"),
-            Error::UnknownStore { .. } => {
-                Self::new(USAGE, "unknown_store", message, "a store is repo, worktree, global, or the path of a file")
+            Error::OnServer { .. } => {
+                Self::new(USAGE, "on_server", message, "docs/guides/operating.md says how it is done on a server")
             }
+            Error::UnknownStore { .. } => Self::new(
+                USAGE,
+                "unknown_store",
+                message,
+                "a store is repo, worktree, global, the path of a file, or postgres://…",
+            ),
             Error::Config { .. } => Self::new(USAGE, "config", message, "mend that value; toft where lists the files"),
             Error::PlanFile { .. } => Self::new(USAGE, "plan_file", message, "docs/guides/plans.md shows the shape"),
             Error::Io { .. } => Self::new(FAILED, "io", message, ""),
@@ -200,6 +206,19 @@ fn store(error: &StoreError, message: String) -> Failure {
             "nothing was changed; free space or check the disk, then try again",
         ),
         StoreError::Busy { .. } => Failure::new(RETRY, "busy", message, "try again"),
+        StoreError::Conflict => Failure::new(RETRY, "busy", message, "try again"),
+        StoreError::OutcomeUnknown { .. } => Failure::new(
+            RETRY,
+            "outcome_unknown",
+            message,
+            "toft log shows whether it was done; a command repeated with the same --op is done once",
+        ),
+        StoreError::Unreachable { .. } => Failure::new(
+            RETRY,
+            "unreachable",
+            message,
+            "toft where shows which server and why; try again when it answers",
+        ),
         StoreError::Unreadable { .. } => Failure::new(DOCTOR, "unreadable", message, "toft doctor"),
         StoreError::Newer { .. } => Failure::new(DOCTOR, "newer_store", message, "use the newer toft that wrote it"),
         StoreError::Unsuitable { .. } => {

@@ -16,6 +16,7 @@ pub mod ready;
 pub mod refusal;
 pub mod repository;
 pub mod store;
+pub mod tables;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod time;

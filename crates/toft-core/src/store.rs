@@ -22,7 +22,7 @@ pub type Result<T> = std::result::Result<T, StoreError>;
 
 /// Where facts are kept.
 pub trait Store: Send + Sync {
-    /// Opens a transaction. One that writes sees the newest state and excludes other writers until it ends.
+    /// Opens a transaction. Those that write take effect one after the other, each on the newest state.
     fn begin(&self, access: Access) -> Result<Box<dyn StoreTx + '_>>;
 
     /// A number that moves whenever another connection commits; lets a waiter look cheaply.
@@ -38,8 +38,40 @@ pub enum Access {
     Write,
 }
 
+/// What a verb is about to ask, so that a store far away can answer in one journey. Only a hint.
+#[derive(Clone, Copy, Debug)]
+pub enum Ahead<'a> {
+    /// Nothing in particular.
+    Unknown,
+    /// Who asks, and the best tasks in scope.
+    Claim {
+        /// The agent's name.
+        actor: &'a str,
+        /// From where.
+        scope: &'a Scope,
+        /// How many of the queue are read at a time.
+        page: usize,
+    },
+    /// One task that is held, and what hangs on it.
+    Hold {
+        /// Its whole id.
+        task: &'a str,
+    },
+}
+
 /// One transaction. Dropped without [`StoreTx::commit`], nothing happened.
+///
+/// A store may let writers overlap and find out at the end that what one of them read has changed since: then
+/// [`StoreTx::commit`] and [`StoreTx::confirm`] say [`StoreError::Conflict`], and the verb runs again.
 pub trait StoreTx {
+    /// What will be asked next.
+    fn foresee(&mut self, _ahead: Ahead<'_>) -> Result<()> {
+        Ok(())
+    }
+    /// Everything that was read was true at one moment.
+    fn confirm(&mut self) -> Result<()> {
+        Ok(())
+    }
     /// The store's clock.
     fn now(&mut self) -> Result<Now>;
     /// What this operation answered, if it ran before.
@@ -194,6 +226,23 @@ pub enum StoreError {
     Busy {
         /// For how long.
         waited_ms: u64,
+    },
+    /// Somebody changed what this transaction had read; nothing of it was kept, and it may run again.
+    #[error("another writer was faster")]
+    Conflict,
+    /// The connection was lost while committing, and whether it was done cannot be found out now.
+    #[error("the connection was lost while committing, and nobody could be asked since whether {op} was done")]
+    OutcomeUnknown {
+        /// The operation; repeated with the same id it is done at most once.
+        op: String,
+    },
+    /// The server does not answer.
+    #[error("{server} cannot be reached: {cause}")]
+    Unreachable {
+        /// Which.
+        server: String,
+        /// Why.
+        cause: String,
     },
     /// A row says something this toft cannot read.
     #[error("{table} row `{id}` cannot be read: {cause}")]

@@ -1,10 +1,18 @@
 //! Stores for toft. Rules live in `toft-core`; here rows are selected and put down.
 //!
-//! [`sqlite`] is the engine for one machine. Every engine passes the `conformance` suite.
+//! [`sqlite`] is the engine for one machine, `postgres` the one for fleets. Every engine passes the `conformance` suite.
 
 pub mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+#[cfg(feature = "postgres")]
+pub mod postgres;
+mod query;
+mod rows;
 pub mod sqlite;
+mod value;
+mod write;
 
+#[cfg(feature = "postgres")]
+pub use postgres::PostgresStore;
 pub use sqlite::SqliteStore;

@@ -1,33 +1,58 @@
-//! The conformance suite on memory, on a SQLite file, and on SQLite with two connections.
+//! The conformance suite on memory, on a SQLite file, on SQLite with two connections, on PostgreSQL, and on
+//! PostgreSQL behind a pooler.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::print_stderr, reason = "whoever skips a test is told")]
 
 use std::sync::Arc;
 
 use toft_core::testing::{ManualClock, MemoryStore};
-use toft_store::{SqliteStore, conformance::Pair, store_conformance};
+use toft_store::{PostgresStore, SqliteStore, conformance::Pair, store_conformance};
 
-fn memory() -> Pair {
+fn memory() -> Option<Pair> {
     let clock = ManualClock::default();
     let store = Arc::new(MemoryStore::new(clock.clone()));
-    Pair { writer: store.clone(), reader: store, clock, keep: Box::new(()) }
+    Some(Pair { writer: store.clone(), reader: store, clock, keep: Box::new(()) })
 }
 
-fn sqlite_file() -> Pair {
+fn sqlite_file() -> Option<Pair> {
     let dir = tempfile::tempdir().unwrap();
     let clock = ManualClock::default();
     let path = dir.path().join("toft.db");
     let store = Arc::new(SqliteStore::create_with(&path, Arc::new(clock.clone())).unwrap());
-    Pair { writer: store.clone(), reader: store, clock, keep: Box::new(dir) }
+    Some(Pair { writer: store.clone(), reader: store, clock, keep: Box::new(dir) })
 }
 
-fn sqlite_two_connections() -> Pair {
-    let pair = sqlite_file();
+fn sqlite_two_connections() -> Option<Pair> {
+    let pair = sqlite_file()?;
     let path = pair.keep.downcast_ref::<tempfile::TempDir>().unwrap().path().join("toft.db");
     let reader = Arc::new(SqliteStore::open_with(&path, Arc::new(pair.clock.clone())).unwrap());
-    Pair { reader, ..pair }
+    Some(Pair { reader, ..pair })
+}
+
+/// A schema of its own on the server that `cargo xtask` started, and two connections to it.
+fn postgres(server: Option<String>) -> Option<Pair> {
+    let server = server?;
+    let clock = ManualClock::default();
+    let schema = format!("c{}_{}", std::process::id(), std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos());
+    let url = format!("{server}?schema={schema}");
+    let open = || Arc::new(PostgresStore::create_with(&url, Arc::new(clock.clone())).unwrap());
+    let (writer, reader) = (open(), open());
+    Some(Pair { writer, reader, clock, keep: Box::new(()) })
+}
+
+/// The server to test against; without one the test is skipped on a developer's machine, and fails in CI.
+fn server(name: &str) -> Option<String> {
+    let server = std::env::var(name).ok();
+    if server.is_none() {
+        assert!(std::env::var_os("TOFT_TEST_ALL").is_none(), "{name} is not set, and CI tests everything");
+        eprintln!("skipped: no PostgreSQL; `cargo xtask check` starts one where it is installed");
+    }
+    server
 }
 
 store_conformance!(memory_store, crate::memory());
 store_conformance!(sqlite, crate::sqlite_file());
 store_conformance!(sqlite_with_two_connections, crate::sqlite_two_connections());
+store_conformance!(postgres, crate::postgres(crate::server("TOFT_TEST_POSTGRES")));
+store_conformance!(postgres_behind_a_pooler, crate::postgres(crate::server("TOFT_TEST_PGBOUNCER")));

@@ -41,6 +41,8 @@ pub enum Store {
     Path(PathBuf),
     /// A file that is made if it does not exist.
     NewPath(PathBuf),
+    /// On a PostgreSQL server, by URL.
+    Server(String),
 }
 
 impl Store {
@@ -54,12 +56,18 @@ impl Store {
         Self::NewPath(path.into())
     }
 
-    /// Reads `repo`, `worktree`, `global` or a path; `~` is the home directory.
+    /// A store on a PostgreSQL server.
+    pub fn server(url: impl Into<String>) -> Self {
+        Self::Server(url.into())
+    }
+
+    /// Reads `repo`, `worktree`, `global`, a `postgres://` URL or a path; `~` is the home directory.
     pub fn parse(text: &str) -> Result<Self, Error> {
         Ok(match text {
             "repo" => Self::Repo,
             "worktree" => Self::Worktree,
             "global" => Self::Global,
+            _ if text.starts_with("postgres://") || text.starts_with("postgresql://") => Self::server(text),
             _ if text.contains("://") => return Err(Error::UnknownStore { text: text.to_owned() }),
             _ => Self::Path(expand_home(text)),
         })

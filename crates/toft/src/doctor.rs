@@ -8,12 +8,16 @@ use std::{
 use serde::{Deserialize, Serialize};
 use toft_core::{
     lease::{Liveness, Processes},
-    store::{Access, Store as _, StoreError},
+    store::{Access, StoreError},
     verbs::audit,
 };
 use toft_store::{SqliteStore, sqlite::SCHEMA_VERSION};
 
-use crate::{error::Error, session::Toft};
+use crate::{
+    engine::{Engine, Open},
+    error::Error,
+    session::Toft,
+};
 
 /// One thing that was tried.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -40,14 +44,49 @@ pub enum Health {
 
 /// Tries everything toft relies on, with the real store. Nothing it does is kept.
 pub fn examine(toft: &Toft) -> Vec<Check> {
-    vec![
-        check("sqlite", || Ok(format!("{}, schema {SCHEMA_VERSION}", SqliteStore::engine()))),
-        check("file", || integrity(toft)),
-        permissions(toft),
+    let mut checks = match toft.engine() {
+        Engine::File(store) => vec![
+            check("sqlite", || Ok(format!("{}, schema {SCHEMA_VERSION}", SqliteStore::engine()))),
+            check("file", || integrity(store)),
+            permissions(store),
+        ],
+        #[cfg(feature = "postgres")]
+        Engine::Server(store) => server(store),
+    };
+    checks.extend([
         check("write", || write_and_forget(toft)),
         check("shared", || two_connections(toft)),
         check("invariants", || invariants(toft)),
         check("processes", || processes(toft)),
+    ]);
+    checks
+}
+
+/// Whether the server keeps what it acknowledges, and whether anything makes it slower.
+#[cfg(feature = "postgres")]
+fn server(store: &toft_store::PostgresStore) -> Vec<Check> {
+    let health = match store.health() {
+        Ok(health) => health,
+        Err(error) => return vec![Check { what: "postgres".into(), health: Health::Fail, seen: error.to_string() }],
+    };
+    let told = |what: &str, ill: Health, wrong: Vec<String>, well: String| {
+        let (health, seen) = if wrong.is_empty() { (Health::Ok, well) } else { (ill, wrong.join("; ")) };
+        Check { what: what.into(), health, seen }
+    };
+    let standbys = match health.standbys {
+        0 => "no synchronous standby: a lost server loses what is not in its backup".to_owned(),
+        n => format!("commits wait for {n} standby"),
+    };
+    let version = format!("{}.{}", health.version / 10_000, health.version % 10_000);
+    let well = format!("{version} at {}; commits wait for the disk; {standbys}", store.shown());
+    let snapshot = format!(
+        "oldest snapshot {} s, at most {} dead rows in a table",
+        health.oldest_snapshot.as_secs(),
+        health.dead_rows
+    );
+    vec![
+        told("postgres", Health::Fail, health.faults(), well),
+        told("upkeep", Health::Warn, health.warnings(), snapshot),
     ]
 }
 
@@ -63,8 +102,8 @@ fn failed(doing: &str, cause: String) -> Error {
     StoreError::Failed { doing: doing.into(), cause }.into()
 }
 
-fn integrity(toft: &Toft) -> Result<String, Error> {
-    let found = toft.store().check()?;
+fn integrity(store: &SqliteStore) -> Result<String, Error> {
+    let found = store.check()?;
     if found.is_empty() {
         Ok("SQLite finds nothing wrong".into())
     } else {
@@ -73,8 +112,8 @@ fn integrity(toft: &Toft) -> Result<String, Error> {
 }
 
 /// Only the owner should read a store: it holds prompts and notes.
-fn permissions(toft: &Toft) -> Check {
-    let (health, seen) = match mode(toft.store().path()) {
+fn permissions(store: &SqliteStore) -> Check {
+    let (health, seen) = match mode(store.path()) {
         Some(mode) if mode & 0o077 != 0 => (Health::Warn, format!("others can read the store (mode {mode:o})")),
         Some(mode) => (Health::Ok, format!("mode {mode:o}")),
         None => (Health::Ok, "not told on this system".into()),
@@ -93,18 +132,18 @@ fn mode(_path: &Path) -> Option<u32> {
     None
 }
 
-/// Takes the write lock in turn, and lets go without a trace.
+/// Begins to write in turn, and lets go without a trace.
 fn write_and_forget(toft: &Toft) -> Result<String, Error> {
     let start = Instant::now();
-    drop(toft.store().begin(Access::Write)?);
-    Ok(format!("the write lock came after {:.1} ms", start.elapsed().as_secs_f64() * 1e3))
+    toft.store().begin(Access::Write)?.now()?;
+    Ok(format!("a turn to write came after {:.1} ms", start.elapsed().as_secs_f64() * 1e3))
 }
 
 /// A second connection must see the same store while the first holds the write lock.
 fn two_connections(toft: &Toft) -> Result<String, Error> {
-    let other = SqliteStore::open(toft.store().path())?;
+    let other = Engine::open(&toft.located().store, Open::Briefly)?;
     let held = toft.store().begin(Access::Write)?;
-    let ids = other.begin(Access::Read)?.ids("", 1)?;
+    let ids = other.store().begin(Access::Read)?.ids("", 1)?;
     drop(held);
     let mine = toft.store().begin(Access::Read)?.ids("", 1)?;
     if ids == mine {

@@ -26,11 +26,17 @@ pub enum Error {
         /// Where it was asked.
         dir: PathBuf,
     },
-    /// A repository without a store.
-    #[error("there is no toft store for this repository yet (looked for {path})")]
+    /// No store where one was looked for.
+    #[error("there is no toft store here yet (looked for {store})")]
     NotInitialised {
         /// Where it would be.
-        path: PathBuf,
+        store: String,
+    },
+    /// Only a store in a file can do this.
+    #[error("the store is on a server, which does not give {asked}")]
+    OnServer {
+        /// What was asked.
+        asked: &'static str,
     },
     /// A store this build cannot open.
     #[error("`{text}` is not a store this toft can open")]

@@ -59,7 +59,7 @@ impl<'a> Events<'a> {
     fn fill(&mut self) -> Result<(), Error> {
         let until = self.patience.map(|patience| Instant::now() + patience);
         loop {
-            let pulse = toft_core::store::Store::pulse(self.toft.store())?;
+            let pulse = self.toft.store().pulse()?;
             let request = log::Request { id: None, scope: self.scope.clone(), after: Some(self.cursor), limit: PAGE };
             self.read = self.toft.perform(request)?.into();
             if !self.read.is_empty() || until.is_some_and(|until| Instant::now() >= until) {

@@ -27,6 +27,7 @@
 mod blobs;
 mod config;
 pub mod doctor;
+mod engine;
 mod error;
 mod events;
 mod locate;
@@ -37,6 +38,7 @@ mod session;
 mod worker;
 
 pub use config::{Config, Store};
+pub use engine::Home;
 pub use error::Error;
 pub use events::Events;
 pub use locate::{Located, Source, locate};

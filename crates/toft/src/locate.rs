@@ -7,11 +7,11 @@ use std::{
 };
 
 use toft_core::id::{Mint, RepositoryId};
-use toft_store::SqliteStore;
 use toft_vcs::{Checkout, ID_FILE, MAIN, PLAIN_DIR, Vcs};
 
 use crate::{
     config::{Config, Settings, Store, state_home, variable},
+    engine::{Engine, Home, Open},
     error::{Error, io},
     registry,
     session::random_mint,
@@ -20,8 +20,8 @@ use crate::{
 /// What was found, and why.
 #[derive(Clone, Debug)]
 pub struct Located {
-    /// The store's file.
-    pub store: PathBuf,
+    /// The store.
+    pub store: Home,
     /// Why this one.
     pub source: Source,
     /// Whether it may be made when it is missing.
@@ -88,7 +88,7 @@ pub fn locate(config: &Config) -> Result<Located, Error> {
     policy.ttl = config.lease_ttl.unwrap_or(policy.ttl);
     policy.cap = config.lease_cap.unwrap_or(policy.cap).max(policy.ttl);
     Ok(Located {
-        store: file_of(&store, checkout.as_ref(), &dir)?,
+        store: home_of(&store, checkout.as_ref(), &dir)?,
         source,
         create: matches!(store, Store::NewPath(_)),
         brief: config.brief,
@@ -100,12 +100,12 @@ pub fn locate(config: &Config) -> Result<Located, Error> {
     })
 }
 
-fn file_of(store: &Store, checkout: Option<&Checkout>, dir: &Path) -> Result<PathBuf, Error> {
+fn home_of(store: &Store, checkout: Option<&Checkout>, dir: &Path) -> Result<Home, Error> {
     let state = || match checkout {
         Some(checkout) => Ok(checkout.state_dir()),
         None => Err(Error::NoRepository { dir: dir.to_owned() }),
     };
-    Ok(match store {
+    Ok(Home::File(match store {
         Store::Repo => state()?.join("toft.db"),
         Store::Worktree => {
             let name = checkout.map_or(MAIN, |checkout| checkout.worktree.as_str());
@@ -113,7 +113,8 @@ fn file_of(store: &Store, checkout: Option<&Checkout>, dir: &Path) -> Result<Pat
         }
         Store::Global => state_home().join("toft.db"),
         Store::Path(path) | Store::NewPath(path) => dir.join(path),
-    })
+        Store::Server(url) => return Ok(Home::Server(url.clone())),
+    }))
 }
 
 fn user_name() -> String {
@@ -141,9 +142,15 @@ pub(crate) fn init(config: &Config, no_vcs: bool) -> Result<(Located, bool), Err
         let state = checkout.state_dir();
         located.repository = Some(make_id(&state, mint)?);
     }
-    let new = !located.store.exists();
-    SqliteStore::create(&located.store)?;
-    registry::remember(&located.store)?;
+    let new = match Engine::open(&located.store, Open::Known) {
+        Ok(_) => false,
+        Err(Error::NotInitialised { .. }) => true,
+        Err(error) => return Err(error),
+    };
+    Engine::open(&located.store, Open::Create)?;
+    if let Some(file) = located.store.file() {
+        registry::remember(file)?;
+    }
     Ok((located, new))
 }
 

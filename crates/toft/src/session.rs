@@ -17,16 +17,15 @@ use toft_core::{
     id::{Mint, OpId, RepositoryId},
     refusal::Refusal,
     repository::{Place, Repository, Scope, Worktree},
-    store::{Access, Store as _},
+    store::{Access, Store},
     time::Timestamp,
     verbs::{self, Caller, Verb, claim, flow, perform, visit},
 };
-use toft_store::SqliteStore;
 use toft_vcs::{Checkout, MAIN};
 
 use crate::{
-    blobs,
     config::Config,
+    engine::{Engine, Open},
     error::Error,
     events::Events,
     locate::{Located, Source, init, locate},
@@ -42,7 +41,7 @@ const LOOK_ANYWAY: Duration = Duration::from_secs(1);
 
 /// An open store, and who asks from where. Cheap to share between threads; one transaction at a time.
 pub struct Toft {
-    store: SqliteStore,
+    engine: Engine,
     located: Located,
     machine: Machine,
     mint: Mutex<Mint>,
@@ -63,17 +62,13 @@ impl Toft {
 
     /// Opens a store that was located.
     pub fn at(located: Located) -> Result<Self, Error> {
-        let store = if located.create {
-            SqliteStore::create(&located.store)?
-        } else if !located.store.exists() {
-            return Err(Error::NotInitialised { path: located.store });
-        } else if located.brief {
-            SqliteStore::open_briefly(&located.store)?
-        } else {
-            SqliteStore::open(&located.store)?
+        let how = match (located.create, located.brief) {
+            (true, _) => Open::Create,
+            (false, true) => Open::Briefly,
+            (false, false) => Open::Known,
         };
         Ok(Self {
-            store,
+            engine: Engine::open(&located.store, how)?,
             located,
             machine: Machine::this(),
             mint: Mutex::new(random_mint()),
@@ -97,8 +92,12 @@ impl Toft {
     }
 
     /// The store itself.
-    pub fn store(&self) -> &SqliteStore {
-        &self.store
+    pub fn store(&self) -> &dyn Store {
+        self.engine.store()
+    }
+
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
     }
 
     /// This machine.
@@ -146,7 +145,7 @@ impl Toft {
             policy: &self.located.policy,
             op,
         };
-        Ok(perform(&self.store, &mut caller, verb)?)
+        Ok(perform(self.store(), &mut caller, verb)?)
     }
 
     /// Makes this checkout known to the store before the first write from it. `init` did that for the main
@@ -163,7 +162,7 @@ impl Toft {
     /// Makes this checkout known to the store, unless it is.
     fn visit_now(&self, checkout: &Checkout, id: &RepositoryId) -> Result<(), Error> {
         let path = checkout.root.display().to_string();
-        let known = self.store.begin(Access::Read)?.worktrees(id)?;
+        let known = self.store().begin(Access::Read)?.worktrees(id)?;
         if known.iter().any(|worktree| worktree.name == checkout.worktree && worktree.path == path) {
             return Ok(());
         }
@@ -206,7 +205,7 @@ impl Toft {
     ) -> Result<claim::Outcome, Error> {
         let until = Instant::now() + patience;
         loop {
-            let pulse = self.store.pulse()?;
+            let pulse = self.store().pulse()?;
             let refused = match self.perform_as(actor, op.cloned(), request.clone()) {
                 Err(Error::Refused(
                     refusal @ (Refusal::NothingReady { .. } | Refusal::LeaseHeld { .. } | Refusal::NotReady { .. }),
@@ -253,7 +252,7 @@ impl Toft {
     pub(crate) fn wait_for_change(&self, pulse: u64, until: Instant) -> Result<u64, Error> {
         let mut pause = FIRST_LOOK;
         loop {
-            let now = self.store.pulse()?;
+            let now = self.store().pulse()?;
             if now != pulse || Instant::now() >= until {
                 return Ok(now);
             }
@@ -269,7 +268,7 @@ impl Toft {
         mut look: impl FnMut() -> Result<Option<T>, Error>,
     ) -> Result<Option<T>, Error> {
         let until = Instant::now() + patience;
-        let mut pulse = self.store.pulse()?;
+        let mut pulse = self.store().pulse()?;
         loop {
             if let Some(found) = look()? {
                 return Ok(Some(found));
@@ -288,17 +287,17 @@ impl Toft {
 
     /// A value as a checkpoint keeps it; a large one is written beside the store.
     pub fn detail(&self, value: Value) -> Result<Detail, Error> {
-        blobs::keep(self.store.path(), value)
+        self.engine.keep_detail(value)
     }
 
     /// The value that a checkpoint's detail stands for.
     pub fn load_detail(&self, detail: &Detail) -> Result<Value, Error> {
-        blobs::load(self.store.path(), detail)
+        self.engine.load_detail(detail)
     }
 
     /// A consistent, verified copy of the store.
     pub fn backup(&self, target: &Path) -> Result<(), Error> {
-        Ok(self.store.backup(target)?)
+        self.engine.backup(target)
     }
 }
 

@@ -47,7 +47,7 @@ pub(crate) struct Global {
     /// Run as if started in DIR
     #[arg(short = 'C', value_name = "DIR", global = true)]
     pub(crate) dir: Option<PathBuf>,
-    /// The store: repo, worktree, global, or a path
+    /// The store: repo, worktree, global, a path, or postgres://…
     #[arg(long, value_name = "STORE", global = true)]
     pub(crate) store: Option<String>,
     /// Who asks; TOFT_AGENT or the user's name when left out

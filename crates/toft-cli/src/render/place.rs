@@ -16,8 +16,8 @@ use super::{
 fn located(located: &Located) -> Value {
     let checkout = located.checkout.as_ref();
     json!({
-        "store": located.store,
-        "exists": located.store.exists(),
+        "store": located.store.to_string(),
+        "exists": !located.store.missing(),
         "because": located.source.to_string(),
         "vcs": checkout.map(|checkout| checkout.vcs.as_str()),
         "root": checkout.map(|checkout| &checkout.root),
@@ -41,13 +41,13 @@ impl View for Place {
     }
 
     fn ids(&self) -> Vec<String> {
-        vec![self.0.store.display().to_string()]
+        vec![self.0.store.to_string()]
     }
 
     fn text(&self, page: &mut Page) {
-        let missing = if self.0.store.exists() { "" } else { "  (not made yet: toft init)" };
+        let missing = if self.0.store.missing() { "  (not made yet: toft init)" } else { "" };
         let mut row = |name: &str, value: String| page.line(format!("{name:11} {}", clean(&value)));
-        row("store", format!("{}{missing}", self.0.store.display()));
+        row("store", format!("{}{missing}", self.0.store));
         row("because", self.0.source.to_string());
         if let Some(checkout) = &self.0.checkout {
             let id = self.0.repository.as_ref().map(|id| format!(" {id}")).unwrap_or_default();
@@ -79,11 +79,11 @@ impl View for Initialised {
     }
 
     fn ids(&self) -> Vec<String> {
-        vec![self.located.store.display().to_string()]
+        vec![self.located.store.to_string()]
     }
 
     fn text(&self, page: &mut Page) {
-        let store = clean(&self.located.store.display().to_string());
+        let store = clean(&self.located.store.to_string());
         if self.new {
             page.line(format!("Made the store {store}"));
             page.line("Next: toft flow new \"…\" writes work down, toft claim takes it.");

@@ -17,11 +17,11 @@ use crate::{
     ready::{self, Queue, Reason},
     refusal::{Refusal, Verdict},
     repository::Scope,
-    store::Access,
+    store::{Access, Ahead},
     time::Timestamp,
 };
 
-/// How many candidates are read from a lane at a time.
+/// How many candidates are read from a lane at a time, at least, when not every one will do.
 const PAGE: usize = 8;
 
 /// Take work: a certain task, the best of a certain workflow, or the best there is.
@@ -91,6 +91,13 @@ impl Verb for Request {
     type Outcome = Outcome;
     const NAME: &'static str = "claim";
     const ACCESS: Access = Access::Write;
+
+    fn ahead<'a>(&'a self, actor: &'a str) -> Ahead<'a> {
+        match &self.id {
+            None => Ahead::Claim { actor, scope: &self.scope, page: self.page(None) },
+            Some(text) => Ahead::Hold { task: text },
+        }
+    }
 
     fn run(self, work: &mut Work<'_>) -> Verdict<Outcome> {
         if self.ttl == Some(Duration::ZERO) {
@@ -173,6 +180,12 @@ impl Request {
         Ok(())
     }
 
+    /// How many candidates are read from a lane at a time.
+    fn page(&self, only: Option<&Workflow>) -> usize {
+        let wanted = self.count.max(1);
+        if wanted == 1 && self.labels.is_empty() && only.is_none() { 1 } else { PAGE.max(wanted) }
+    }
+
     fn take_best(
         &self,
         work: &mut Work<'_>,
@@ -181,8 +194,7 @@ impl Request {
         lacking: &mut BTreeSet<String>,
     ) -> Verdict<Vec<Claimed>> {
         let wanted = self.count.max(1);
-        let page = if wanted == 1 && self.labels.is_empty() && only.is_none() { 1 } else { PAGE.max(wanted) };
-        let mut queue = Queue::open(work.tx, &self.scope, page)?;
+        let mut queue = Queue::open(work.tx, &self.scope, self.page(only))?;
         let mut claims = Vec::new();
         while claims.len() < wanted {
             let Some((_, task)) = queue.next(work.tx)? else { break };

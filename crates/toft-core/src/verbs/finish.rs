@@ -16,7 +16,7 @@ use crate::{
     lease::Fence,
     message::{Address, HUMAN, MessageKind},
     refusal::{Refusal, Verdict},
-    store::Access,
+    store::{Access, Ahead},
 };
 
 /// End my hold on a task.
@@ -83,6 +83,10 @@ impl Verb for Request {
     type Outcome = Outcome;
     const NAME: &'static str = "finish";
     const ACCESS: Access = Access::Write;
+
+    fn ahead<'a>(&'a self, _actor: &'a str) -> Ahead<'a> {
+        Ahead::Hold { task: self.id.as_deref().unwrap_or_default() }
+    }
 
     fn run(self, work: &mut Work<'_>) -> Verdict<Outcome> {
         let mut task = find::task(work, self.id.as_deref().unwrap_or("@"))?;

@@ -37,18 +37,22 @@ use crate::{
     lease::{Fence, Lease, Processes, Standing},
     refusal::{Refusal, Stop, Verdict},
     repository::Place,
-    store::{Access, LeasesOf, Store, StoreTx},
+    store::{Access, Ahead, LeasesOf, Store, StoreError, StoreTx},
     time::Now,
 };
 
-/// A request that can be run.
-pub trait Verb {
+/// A request that can be run, and run again if another writer was faster.
+pub trait Verb: Clone {
     /// What it gives back.
     type Outcome: Serialize + DeserializeOwned;
     /// Its name in history.
     const NAME: &'static str;
     /// Whether it writes.
     const ACCESS: Access;
+    /// What it will ask first.
+    fn ahead<'a>(&'a self, _actor: &'a str) -> Ahead<'a> {
+        Ahead::Unknown
+    }
     /// Runs it inside a transaction.
     fn run(self, work: &mut Work<'_>) -> Verdict<Self::Outcome>;
 }
@@ -96,10 +100,23 @@ impl Default for Policy {
     }
 }
 
-/// Runs one verb in one transaction. If it refuses after it took lost holds back, that alone is done again and kept.
+/// Runs one verb in one transaction, again for as long as other writers are faster; the store sees to it that
+/// this ends.
+#[expect(clippy::needless_pass_by_value, reason = "a verb is built for one run")]
 pub fn perform<V: Verb>(store: &dyn Store, caller: &mut Caller<'_>, verb: V) -> Verdict<V::Outcome> {
-    let mut tx = store.begin(V::ACCESS)?;
     let op = caller.op.take();
+    loop {
+        match attempt(store, caller, op.clone(), verb.clone()) {
+            Err(Stop::Failed(StoreError::Conflict)) => {}
+            done => return done,
+        }
+    }
+}
+
+/// If the verb refuses after it took lost holds back, that alone is done again and kept.
+fn attempt<V: Verb>(store: &dyn Store, caller: &mut Caller<'_>, op: Option<OpId>, verb: V) -> Verdict<V::Outcome> {
+    let mut tx = store.begin(V::ACCESS)?;
+    tx.foresee(verb.ahead(caller.actor))?;
     if let Some(op) = &op
         && let Some(receipt) = tx.receipt(op)?
     {
@@ -125,6 +142,10 @@ pub fn perform<V: Verb>(store: &dyn Store, caller: &mut Caller<'_>, verb: V) -> 
             perform(store, caller, sweep::Request)?;
             return Err(refusal.into());
         }
+        Err(Stop::Refused(refusal)) => {
+            tx.confirm()?;
+            return Err(refusal.into());
+        }
         result => result?,
     };
     if V::ACCESS == Access::Write {
@@ -145,13 +166,12 @@ fn repeated<V: Verb>(receipt: Receipt, actor: &str) -> Verdict<V::Outcome> {
         return Err(Refusal::OpReused { op: op.to_string(), verb, actor }.into());
     }
     serde_json::from_value(receipt.outcome).map_err(|error| {
-        crate::store::StoreError::Unreadable { table: "receipts", id: receipt.op.to_string(), cause: error.to_string() }
-            .into()
+        StoreError::Unreadable { table: "receipts", id: receipt.op.to_string(), cause: error.to_string() }.into()
     })
 }
 
-fn unserialisable(error: &serde_json::Error) -> crate::store::StoreError {
-    crate::store::StoreError::Failed { doing: "write an outcome".into(), cause: error.to_string() }
+fn unserialisable(error: &serde_json::Error) -> StoreError {
+    StoreError::Failed { doing: "write an outcome".into(), cause: error.to_string() }
 }
 
 /// A verb at work: the transaction, the clock, and whoever asked.

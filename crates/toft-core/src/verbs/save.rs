@@ -13,7 +13,7 @@ use crate::{
     id::{CheckpointId, TaskId},
     lease::Fence,
     refusal::{Refusal, Verdict},
-    store::Access,
+    store::{Access, Ahead},
     time::Timestamp,
 };
 
@@ -64,6 +64,10 @@ impl Verb for Request {
     type Outcome = Outcome;
     const NAME: &'static str = "save";
     const ACCESS: Access = Access::Write;
+
+    fn ahead<'a>(&'a self, _actor: &'a str) -> Ahead<'a> {
+        Ahead::Hold { task: self.id.as_deref().unwrap_or_default() }
+    }
 
     fn run(self, work: &mut Work<'_>) -> Verdict<Outcome> {
         let mut task = find::task(work, self.id.as_deref().unwrap_or("@"))?;

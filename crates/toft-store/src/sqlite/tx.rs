@@ -5,9 +5,12 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use rusqlite::{Connection, ToSql, params};
+use rusqlite::{
+    Connection, ToSql, params,
+    types::{ToSqlOutput, ValueRef},
+};
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::Value as Json;
 use toft_core::{
     agent::Agent,
     change::{Change, Event, QueueEntry, Receipt, Write},
@@ -22,15 +25,14 @@ use toft_core::{
     time::{Now, Tick},
 };
 
-use super::{
-    failed,
+use super::{failed, turn::Turn, wal::Wal};
+use crate::{
+    clock::Clock,
+    query::Query,
     rows::{self, Cells},
-    sql,
-    turn::Turn,
-    wal::Wal,
+    value::{Row, Value},
     write,
 };
-use crate::clock::Clock;
 
 pub(super) struct SqliteTx<'a> {
     connection: MutexGuard<'a, Connection>,
@@ -62,12 +64,12 @@ impl<'a> SqliteTx<'a> {
     fn list<T>(
         &self,
         table: &'static str,
-        sql: &str,
+        query: Query,
         values: &[&dyn ToSql],
-        read: impl Fn(&mut Cells<'_, '_>) -> Result<T>,
+        read: impl Fn(&mut Cells<'_>) -> Result<T>,
     ) -> Result<Vec<T>> {
         let doing = failed("read rows");
-        let mut statement = self.connection.prepare_cached(sql).map_err(&doing)?;
+        let mut statement = self.connection.prepare_cached(query.sqlite()).map_err(&doing)?;
         let mut found = statement.query(values).map_err(&doing)?;
         let mut rows = Vec::new();
         while let Some(row) = found.next().map_err(&doing)? {
@@ -79,19 +81,19 @@ impl<'a> SqliteTx<'a> {
     fn one<T>(
         &self,
         table: &'static str,
-        sql: &str,
+        query: Query,
         values: &[&dyn ToSql],
-        read: impl Fn(&mut Cells<'_, '_>) -> Result<T>,
+        read: impl Fn(&mut Cells<'_>) -> Result<T>,
     ) -> Result<Option<T>> {
-        Ok(self.list(table, sql, values, read)?.pop())
+        Ok(self.list(table, query, values, read)?.pop())
     }
 
-    fn body<T: DeserializeOwned>(&self, table: &'static str, sql: &str, values: &[&dyn ToSql]) -> Result<Option<T>> {
-        self.one(table, sql, values, |cells| cells.json())
+    fn body<T: DeserializeOwned>(&self, table: &'static str, query: Query, values: &[&dyn ToSql]) -> Result<Option<T>> {
+        self.one(table, query, values, |cells| cells.json())
     }
 
-    fn bodies<T: DeserializeOwned>(&self, table: &'static str, sql: &str, values: &[&dyn ToSql]) -> Result<Vec<T>> {
-        self.list(table, sql, values, |cells| cells.json())
+    fn bodies<T: DeserializeOwned>(&self, table: &'static str, query: Query, values: &[&dyn ToSql]) -> Result<Vec<T>> {
+        self.list(table, query, values, |cells| cells.json())
     }
 }
 
@@ -106,6 +108,37 @@ impl Drop for SqliteTx<'_> {
 
 fn run(connection: &Connection, sql: &'static str) -> Result<()> {
     connection.prepare_cached(sql).and_then(|mut statement| statement.execute([])).map(drop).map_err(failed(sql))
+}
+
+fn execute(connection: &Connection, query: Query, values: &[Value<'_>]) -> Result<()> {
+    let doing = failed("write a row");
+    let mut statement = connection.prepare_cached(query.sqlite()).map_err(&doing)?;
+    statement.execute(rusqlite::params_from_iter(values)).map(drop).map_err(doing)
+}
+
+impl ToSql for Value<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(match self {
+            Self::Text(Some(text)) => ValueRef::Text(text.as_bytes()),
+            Self::Int(Some(number)) => ValueRef::Integer(*number),
+            Self::Real(Some(number)) => ValueRef::Real(*number),
+            Self::Text(None) | Self::Int(None) | Self::Real(None) => ValueRef::Null,
+        }))
+    }
+}
+
+impl Row for rusqlite::Row<'_> {
+    fn text(&self, column: usize) -> Result<Option<String>> {
+        self.get(column).map_err(failed("read a column"))
+    }
+
+    fn int(&self, column: usize) -> Result<Option<i64>> {
+        self.get(column).map_err(failed("read a column"))
+    }
+
+    fn real(&self, column: usize) -> Result<Option<f64>> {
+        self.get(column).map_err(failed("read a column"))
+    }
 }
 
 /// SQLite takes a negative limit for none.
@@ -128,50 +161,50 @@ impl StoreTx for SqliteTx<'_> {
     }
 
     fn receipt(&mut self, op: &OpId) -> Result<Option<Receipt>> {
-        self.one("receipts", sql!("receipt_get"), params![op.as_str()], rows::receipt)
+        self.one("receipts", Query::receipt_get, params![op.as_str()], rows::receipt)
     }
 
     fn ids(&mut self, prefix: &str, limit: usize) -> Result<Vec<String>> {
         let upto = format!("{prefix}\u{7f}");
-        self.list("ids", sql!("id_search"), params![prefix, upto, limit as i64], |cells| cells.get())
+        self.list("ids", Query::id_search, params![prefix, upto, limit as i64], |cells| cells.text())
     }
 
     fn repositories(&mut self) -> Result<Vec<Repository>> {
-        self.bodies("repositories", sql!("repository_list"), params![])
+        self.bodies("repositories", Query::repository_list, params![])
     }
 
     fn worktrees(&mut self, repository: &RepositoryId) -> Result<Vec<Worktree>> {
-        self.bodies("worktrees", sql!("worktree_list"), params![repository.as_str()])
+        self.bodies("worktrees", Query::worktree_list, params![repository.as_str()])
     }
 
     fn workflow(&mut self, id: &WorkflowId) -> Result<Option<Workflow>> {
-        self.body("workflows", sql!("workflow_get"), params![id.as_str()])
+        self.body("workflows", Query::workflow_get, params![id.as_str()])
     }
 
     fn workflows(&mut self, query: &WorkflowQuery) -> Result<Vec<Workflow>> {
         let statuses = words(query.statuses.iter().map(|status| status.as_str()));
         self.bodies(
             "workflows",
-            sql!("workflow_list"),
+            Query::workflow_list,
             params![repository(&query.scope), query.scope.worktree, statuses, limit(query.limit)],
         )
     }
 
     fn progress(&mut self, workflow: &WorkflowId) -> Result<Vec<(TaskStatus, u64)>> {
         let mut counts =
-            self.list("task_states", sql!("workflow_progress"), params![workflow.as_str()], rows::progress)?;
+            self.list("task_states", Query::workflow_progress, params![workflow.as_str()], rows::progress)?;
         counts.sort();
         Ok(counts)
     }
 
     fn has_unblocked(&mut self, workflow: &WorkflowId) -> Result<bool> {
         let found =
-            self.one("task_states", sql!("workflow_has_unblocked"), params![workflow.as_str()], |cells| cells.get())?;
-        Ok(found == Some(true))
+            self.one("task_states", Query::workflow_has_unblocked, params![workflow.as_str()], |cells| cells.int())?;
+        Ok(found == Some(1))
     }
 
     fn task(&mut self, id: &TaskId) -> Result<Option<Task>> {
-        self.one("tasks", sql!("task_get"), params![id.as_str()], rows::task)
+        self.one("tasks", Query::task_get, params![id.as_str()], rows::task)
     }
 
     fn tasks(&mut self, query: &TaskQuery) -> Result<Vec<Task>> {
@@ -181,46 +214,43 @@ impl StoreTx for SqliteTx<'_> {
         match &query.workflow {
             Some(workflow) => self.list(
                 "tasks",
-                sql!("task_list_of_workflow"),
+                Query::task_list_of_workflow,
                 params![workflow.as_str(), repository, worktree, statuses, limit],
                 rows::task,
             ),
             None if query.statuses == [TaskStatus::Failed] => {
-                self.list("tasks", sql!("task_list_failed"), params![repository, worktree, limit], rows::task)
+                self.list("tasks", Query::task_list_failed, params![repository, worktree, limit], rows::task)
             }
             None => {
-                self.list("tasks", sql!("task_list_recent"), params![repository, worktree, statuses, limit], rows::task)
+                self.list("tasks", Query::task_list_recent, params![repository, worktree, statuses, limit], rows::task)
             }
         }
     }
 
     fn dependencies(&mut self, task: &TaskId) -> Result<Vec<(Dependency, Option<TaskStatus>)>> {
         let mut found =
-            self.list("dependencies", sql!("dependency_list"), params![task.as_str()], rows::dependency_with_status)?;
+            self.list("dependencies", Query::dependency_list, params![task.as_str()], rows::dependency_with_status)?;
         found.sort();
         Ok(found)
     }
 
     fn dependents(&mut self, on: &TaskId) -> Result<Vec<Dependency>> {
-        let mut found = self.list("dependencies", sql!("dependent_list"), params![on.as_str()], rows::dependency)?;
+        let mut found = self.list("dependencies", Query::dependent_list, params![on.as_str()], rows::dependency)?;
         found.sort();
         Ok(found)
     }
 
     fn lease(&mut self, task: &TaskId) -> Result<Option<Lease>> {
-        self.one("leases", sql!("lease_get"), params![task.as_str()], rows::lease)
+        self.one("leases", Query::lease_get, params![task.as_str()], rows::lease)
     }
 
     fn leases(&mut self, of: &LeasesOf) -> Result<Vec<Lease>> {
         match of {
-            LeasesOf::Agent(id) => self.list("leases", sql!("lease_of_agent"), params![id.as_str()], rows::lease),
-            LeasesOf::Workflow(id) => self.list("leases", sql!("lease_of_workflow"), params![id.as_str()], rows::lease),
-            LeasesOf::Repository(id) => self.list(
-                "leases",
-                sql!("lease_of_repository"),
-                params![id.as_ref().map(|id| id.as_str())],
-                rows::lease,
-            ),
+            LeasesOf::Agent(id) => self.list("leases", Query::lease_of_agent, params![id.as_str()], rows::lease),
+            LeasesOf::Workflow(id) => self.list("leases", Query::lease_of_workflow, params![id.as_str()], rows::lease),
+            LeasesOf::Repository(id) => {
+                self.list("leases", Query::lease_of_repository, params![id.as_ref().map(|id| id.as_str())], rows::lease)
+            }
         }
     }
 
@@ -228,71 +258,71 @@ impl StoreTx for SqliteTx<'_> {
         // A holder's word starts with its host and `|`, and `}` is what comes after that.
         let (from, upto) = (host.map(|host| format!("{host}|")), host.map(|host| format!("{host}}}")));
         let values = params![tick.epoch, tick.ms, self::limit(limit), from, upto];
-        self.list("leases", sql!("lease_overdue"), values, rows::lease)
+        self.list("leases", Query::lease_overdue, values, rows::lease)
     }
 
     fn attempts(&mut self, task: &TaskId) -> Result<Vec<Attempt>> {
-        self.list("attempts", sql!("attempt_list"), params![task.as_str()], rows::attempt)
+        self.list("attempts", Query::attempt_list, params![task.as_str()], rows::attempt)
     }
 
     fn checkpoints(&mut self, task: &TaskId, limit: usize) -> Result<Vec<Checkpoint>> {
-        self.bodies("checkpoints", sql!("checkpoint_list"), params![task.as_str(), self::limit(limit)])
+        self.bodies("checkpoints", Query::checkpoint_list, params![task.as_str(), self::limit(limit)])
     }
 
-    fn state(&mut self, task: &TaskId, key: &str) -> Result<Option<Value>> {
-        self.body("states", sql!("state_get"), params![task.as_str(), key])
+    fn state(&mut self, task: &TaskId, key: &str) -> Result<Option<Json>> {
+        self.body("states", Query::state_get, params![task.as_str(), key])
     }
 
-    fn states(&mut self, task: &TaskId) -> Result<Vec<(String, Value)>> {
-        self.list("states", sql!("state_list"), params![task.as_str()], |cells| Ok((cells.get()?, cells.json()?)))
+    fn states(&mut self, task: &TaskId) -> Result<Vec<(String, Json)>> {
+        self.list("states", Query::state_list, params![task.as_str()], |cells| Ok((cells.text()?, cells.json()?)))
     }
 
     fn agent(&mut self, id: &AgentId) -> Result<Option<Agent>> {
-        self.body("agents", sql!("agent_get"), params![id.as_str()])
+        self.body("agents", Query::agent_get, params![id.as_str()])
     }
 
     fn agent_named(&mut self, name: &str) -> Result<Option<Agent>> {
-        self.body("agents", sql!("agent_named"), params![name])
+        self.body("agents", Query::agent_named, params![name])
     }
 
     fn agents(&mut self) -> Result<Vec<Agent>> {
-        self.bodies("agents", sql!("agent_list"), params![])
+        self.bodies("agents", Query::agent_list, params![])
     }
 
     fn message(&mut self, id: &MessageId) -> Result<Option<Message>> {
-        self.body("messages", sql!("message_get"), params![id.as_str()])
+        self.body("messages", Query::message_get, params![id.as_str()])
     }
 
     fn inbox(&mut self, recipient: &str, unread_only: bool, limit: usize) -> Result<Vec<Letter>> {
-        let sql = if unread_only { sql!("delivery_unread") } else { sql!("delivery_inbox") };
-        self.list("deliveries", sql, params![recipient, self::limit(limit)], rows::letter)
+        let query = if unread_only { Query::delivery_unread } else { Query::delivery_inbox };
+        self.list("deliveries", query, params![recipient, self::limit(limit)], rows::letter)
     }
 
     fn gates(&mut self, task: &TaskId) -> Result<Vec<Gate>> {
-        self.bodies("gates", sql!("gate_list"), params![task.as_str()])
+        self.bodies("gates", Query::gate_list, params![task.as_str()])
     }
 
     fn gate(&mut self, id: &GateId) -> Result<Option<Gate>> {
-        self.body("gates", sql!("gate_get"), params![id.as_str()])
+        self.body("gates", Query::gate_get, params![id.as_str()])
     }
 
     fn unopened_gates(&mut self, scope: &Scope, limit: usize) -> Result<Vec<Gate>> {
-        self.bodies("gates", sql!("gate_unopened"), params![repository(scope), scope.worktree, self::limit(limit)])
+        self.bodies("gates", Query::gate_unopened, params![repository(scope), scope.worktree, self::limit(limit)])
     }
 
     fn template(&mut self, name: &str, version: Option<u32>) -> Result<Option<Template>> {
         match version {
-            Some(version) => self.body("templates", sql!("template_get"), params![name, version]),
-            None => self.body("templates", sql!("template_newest"), params![name]),
+            Some(version) => self.body("templates", Query::template_get, params![name, version]),
+            None => self.body("templates", Query::template_newest, params![name]),
         }
     }
 
     fn templates(&mut self) -> Result<Vec<Template>> {
-        self.bodies("templates", sql!("template_list"), params![])
+        self.bodies("templates", Query::template_list, params![])
     }
 
     fn open_lanes(&mut self, scope: &Scope) -> Result<Vec<Workflow>> {
-        let mut lanes: Vec<Workflow> = self.bodies("workflows", sql!("workflow_open_lanes"), params![])?;
+        let mut lanes: Vec<Workflow> = self.bodies("workflows", Query::workflow_open_lanes, params![])?;
         lanes.retain(|row| scope.repository.as_ref().is_none_or(|id| row.repositories.contains(id)));
         Ok(lanes)
     }
@@ -300,30 +330,30 @@ impl StoreTx for SqliteTx<'_> {
     fn queued(&mut self, lane: &str, after: &str, upto: Option<&str>, limit: usize) -> Result<Vec<(QueueEntry, Task)>> {
         self.list(
             "queue",
-            sql!("queue_list"),
+            Query::queue_list,
             params![lane, after, upto.unwrap_or("~"), self::limit(limit)],
             rows::queued,
         )
     }
 
     fn queue_entry(&mut self, task: &TaskId) -> Result<Option<QueueEntry>> {
-        self.one("queue", sql!("queue_get"), params![task.as_str()], rows::queue_entry)
+        self.one("queue", Query::queue_get, params![task.as_str()], rows::queue_entry)
     }
 
     fn events(&mut self, query: &EventQuery) -> Result<Vec<Event>> {
         let (after, limit) = (query.after as i64, limit(query.limit));
         let scope = [&repository(&query.scope) as &dyn ToSql, &query.scope.worktree];
         let mut values: Vec<&dyn ToSql> = vec![&after, scope[0], scope[1], &limit];
-        let sql = match (&query.entity, query.newest) {
-            (None, false) => sql!("event_list"),
-            (None, true) => sql!("event_list_newest"),
-            (Some(_), false) => sql!("event_of_entity"),
-            (Some(_), true) => sql!("event_of_entity_newest"),
+        let text = match (&query.entity, query.newest) {
+            (None, false) => Query::event_list,
+            (None, true) => Query::event_list_newest,
+            (Some(_), false) => Query::event_of_entity,
+            (Some(_), true) => Query::event_of_entity_newest,
         };
         if let Some(entity) = &query.entity {
             values.push(entity);
         }
-        let mut events = self.list("events", sql, &values, rows::event)?;
+        let mut events = self.list("events", text, &values, rows::event)?;
         if query.newest {
             events.reverse();
         }
@@ -331,11 +361,12 @@ impl StoreTx for SqliteTx<'_> {
     }
 
     fn apply(&mut self, change: &Change) -> Result<()> {
-        write::apply(&self.connection, change)
+        write::apply(&mut |query, values| execute(&self.connection, query, values), change)
     }
 
     fn derive(&mut self, writes: &[Write]) -> Result<()> {
-        writes.iter().try_for_each(|write| write::put(&self.connection, write))
+        let run = &mut |query: Query, values: &[Value<'_>]| execute(&self.connection, query, values);
+        writes.iter().try_for_each(|write| write::put(run, write))
     }
 
     fn commit(mut self: Box<Self>) -> Result<()> {

@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use rusqlite::Row;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use toft_core::{
@@ -18,11 +17,11 @@ use toft_core::{
     time::{Tick, Timestamp},
 };
 
-use super::failed;
+use crate::value::Row;
 
 /// What a task is told and never asked for by column.
 #[derive(Serialize, Deserialize)]
-pub(super) struct TaskBody {
+pub(crate) struct TaskBody {
     pub name: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub brief: String,
@@ -41,79 +40,112 @@ pub(super) struct TaskBody {
 }
 
 /// Reads columns one after the other.
-pub(super) struct Cells<'r, 's> {
+pub(crate) struct Cells<'r> {
     table: &'static str,
-    row: &'r Row<'s>,
+    row: &'r dyn Row,
     next: usize,
 }
 
-impl<'r, 's> Cells<'r, 's> {
-    pub(super) fn of(table: &'static str, row: &'r Row<'s>) -> Self {
+impl<'r> Cells<'r> {
+    pub(crate) fn of(table: &'static str, row: &'r dyn Row) -> Self {
         Self { table, row, next: 0 }
     }
 
-    pub(super) fn get<T: rusqlite::types::FromSql>(&mut self) -> Result<T> {
+    fn step(&mut self) -> usize {
         self.next += 1;
-        self.row.get(self.next - 1).map_err(failed("read a column"))
+        self.next - 1
+    }
+
+    pub(crate) fn optional_text(&mut self) -> Result<Option<String>> {
+        let at = self.step();
+        self.row.text(at)
+    }
+
+    pub(crate) fn text(&mut self) -> Result<String> {
+        self.optional_text()?.ok_or_else(|| self.missing())
+    }
+
+    /// Whether the next column says anything.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn has_text(&self) -> Result<bool> {
+        Ok(self.row.text(self.next)?.is_some())
+    }
+
+    fn optional_int(&mut self) -> Result<Option<i64>> {
+        let at = self.step();
+        self.row.int(at)
+    }
+
+    pub(crate) fn int(&mut self) -> Result<i64> {
+        self.optional_int()?.ok_or_else(|| self.missing())
+    }
+
+    fn real(&mut self) -> Result<Option<f64>> {
+        let at = self.step();
+        self.row.real(at)
+    }
+
+    fn missing(&self) -> StoreError {
+        self.unreadable(format!("column {} is empty", self.next))
     }
 
     fn id<T>(&mut self, known: impl Fn(String) -> T) -> Result<T> {
-        self.get().map(known)
+        self.text().map(known)
     }
 
     fn repository(&mut self) -> Result<Option<RepositoryId>> {
-        Ok(self.get::<Option<String>>()?.map(RepositoryId::known))
+        Ok(self.optional_text()?.map(RepositoryId::known))
     }
 
     fn place(&mut self) -> Result<Place> {
-        Ok(Place { repository: self.repository()?, worktree: self.get()? })
+        Ok(Place { repository: self.repository()?, worktree: self.optional_text()? })
     }
 
     fn time(&mut self) -> Result<Timestamp> {
-        self.get().map(Timestamp)
+        self.int().map(Timestamp)
     }
 
     fn span(&mut self) -> Result<Duration> {
-        Ok(Duration::from_millis(self.get::<i64>()? as u64))
+        Ok(Duration::from_millis(self.int()? as u64))
     }
 
     fn word<T>(&mut self, read: impl Fn(&str) -> Option<T>) -> Result<T> {
-        let word: String = self.get()?;
+        let word = self.text()?;
         read(&word).ok_or_else(|| self.unreadable(format!("`{word}` is no word toft knows")))
     }
 
-    pub(super) fn json<T: DeserializeOwned>(&mut self) -> Result<T> {
-        let text: String = self.get()?;
+    pub(crate) fn json<T: DeserializeOwned>(&mut self) -> Result<T> {
+        let text = self.text()?;
         serde_json::from_str(&text).map_err(|error| self.unreadable(error.to_string()))
     }
 
     fn optional_json<T: DeserializeOwned>(&mut self) -> Result<Option<T>> {
-        match self.get::<Option<String>>()? {
+        match self.optional_text()? {
             Some(text) => serde_json::from_str(&text).map(Some).map_err(|error| self.unreadable(error.to_string())),
             None => Ok(None),
         }
     }
 
     fn unreadable(&self, cause: String) -> StoreError {
-        StoreError::Unreadable { table: self.table, id: self.row.get(0).unwrap_or_default(), cause }
+        StoreError::Unreadable { table: self.table, id: self.row.text(0).ok().flatten().unwrap_or_default(), cause }
     }
 }
 
-pub(super) fn task(cells: &mut Cells<'_, '_>) -> Result<Task> {
+pub(crate) fn task(cells: &mut Cells<'_>) -> Result<Task> {
     let id = cells.id(TaskId::known)?;
     let workflow = cells.id(WorkflowId::known)?;
-    let order = cells.get()?;
+    let order = cells.int()? as u32;
     let place = cells.place()?;
     let created = cells.time()?;
     let TaskBody { name, brief, priority, labels, requires, paths, parallel_group, plan, max_attempts } =
         cells.json()?;
     let state = TaskState {
         status: cells.word(TaskStatus::from_word)?,
-        attempt: cells.get()?,
-        fence: cells.get::<i64>()? as u64,
-        open_blockers: cells.get()?,
-        unblocks: cells.get()?,
-        not_before: cells.get::<Option<i64>>()?.map(Timestamp),
+        attempt: cells.int()? as u32,
+        fence: cells.int()? as u64,
+        open_blockers: cells.int()? as u32,
+        unblocks: cells.int()? as u32,
+        not_before: cells.optional_int()?.map(Timestamp),
         outcome: cells.optional_json()?,
         updated: cells.time()?,
     };
@@ -136,17 +168,17 @@ pub(super) fn task(cells: &mut Cells<'_, '_>) -> Result<Task> {
     })
 }
 
-pub(super) fn queue_entry(cells: &mut Cells<'_, '_>) -> Result<QueueEntry> {
-    Ok(QueueEntry { task: cells.id(TaskId::known)?, lane: cells.get()?, rank: cells.get()? })
+pub(crate) fn queue_entry(cells: &mut Cells<'_>) -> Result<QueueEntry> {
+    Ok(QueueEntry { task: cells.id(TaskId::known)?, lane: cells.text()?, rank: cells.text()? })
 }
 
-pub(super) fn queued(cells: &mut Cells<'_, '_>) -> Result<(QueueEntry, Task)> {
-    let (lane, rank) = (cells.get()?, cells.get()?);
+pub(crate) fn queued(cells: &mut Cells<'_>) -> Result<(QueueEntry, Task)> {
+    let (lane, rank) = (cells.text()?, cells.text()?);
     let task = task(cells)?;
     Ok((QueueEntry { task: task.id.clone(), lane, rank }, task))
 }
 
-pub(super) fn dependency(cells: &mut Cells<'_, '_>) -> Result<Dependency> {
+pub(crate) fn dependency(cells: &mut Cells<'_>) -> Result<Dependency> {
     Ok(Dependency {
         task: cells.id(TaskId::known)?,
         on: cells.id(TaskId::known)?,
@@ -154,20 +186,20 @@ pub(super) fn dependency(cells: &mut Cells<'_, '_>) -> Result<Dependency> {
     })
 }
 
-pub(super) fn dependency_with_status(cells: &mut Cells<'_, '_>) -> Result<(Dependency, Option<TaskStatus>)> {
-    Ok((dependency(cells)?, cells.get::<Option<String>>()?.and_then(|word| TaskStatus::from_word(&word))))
+pub(crate) fn dependency_with_status(cells: &mut Cells<'_>) -> Result<(Dependency, Option<TaskStatus>)> {
+    Ok((dependency(cells)?, cells.optional_text()?.and_then(|word| TaskStatus::from_word(&word))))
 }
 
-pub(super) fn progress(cells: &mut Cells<'_, '_>) -> Result<(TaskStatus, u64)> {
-    Ok((cells.word(TaskStatus::from_word)?, cells.get::<i64>()? as u64))
+pub(crate) fn progress(cells: &mut Cells<'_>) -> Result<(TaskStatus, u64)> {
+    Ok((cells.word(TaskStatus::from_word)?, cells.int()? as u64))
 }
 
-pub(super) fn lease(cells: &mut Cells<'_, '_>) -> Result<Lease> {
+pub(crate) fn lease(cells: &mut Cells<'_>) -> Result<Lease> {
     let task = cells.id(TaskId::known)?;
     let workflow = cells.id(WorkflowId::known)?;
     let repository = cells.repository()?;
     let agent = cells.id(AgentId::known)?;
-    let fence = Fence { number: cells.get::<i64>()? as u64, id: cells.id(LeaseId::known)? };
+    let fence = Fence { number: cells.int()? as u64, id: cells.id(LeaseId::known)? };
     Ok(Lease {
         task,
         workflow,
@@ -178,9 +210,9 @@ pub(super) fn lease(cells: &mut Cells<'_, '_>) -> Result<Lease> {
         ttl: cells.span()?,
         cap: cells.span()?,
         renewed: cells.time()?,
-        renewed_tick: Tick { epoch: cells.get()?, ms: cells.get()? },
-        check_at: cells.get()?,
-        holder: match cells.get::<Option<String>>()? {
+        renewed_tick: Tick { epoch: cells.text()?, ms: cells.int()? },
+        check_at: cells.int()?,
+        holder: match cells.optional_text()? {
             Some(text) => Some(holder(&text).ok_or_else(|| cells.unreadable(format!("`{text}` is no process")))?),
             None => None,
         },
@@ -188,12 +220,12 @@ pub(super) fn lease(cells: &mut Cells<'_, '_>) -> Result<Lease> {
 }
 
 /// A process as one sortable word: the host first, so that a host's processes stand together.
-pub(super) fn holder_word(holder: &Holder) -> String {
+pub(crate) fn holder_word(holder: &Holder) -> String {
     let Holder { host, boot, pid, started } = holder;
     format!("{host}|{boot}|{pid:010}|{started}")
 }
 
-pub(super) fn holder(word: &str) -> Option<Holder> {
+pub(crate) fn holder(word: &str) -> Option<Holder> {
     let mut parts = word.split('|');
     let mut next = || parts.next();
     Some(Holder {
@@ -204,55 +236,55 @@ pub(super) fn holder(word: &str) -> Option<Holder> {
     })
 }
 
-pub(super) fn attempt(cells: &mut Cells<'_, '_>) -> Result<Attempt> {
+pub(crate) fn attempt(cells: &mut Cells<'_>) -> Result<Attempt> {
     Ok(Attempt {
         task: cells.id(TaskId::known)?,
-        fence: cells.get::<i64>()? as u64,
+        fence: cells.int()? as u64,
         lease: cells.id(LeaseId::known)?,
         agent: cells.id(AgentId::known)?,
         place: cells.place()?,
         started: cells.time()?,
-        ended: cells.get::<Option<i64>>()?.map(Timestamp),
-        result: match cells.get::<Option<String>>()? {
+        ended: cells.optional_int()?.map(Timestamp),
+        result: match cells.optional_text()? {
             Some(word) => Some(
                 serde_json::from_value::<AttemptResult>(Value::String(word))
                     .map_err(|error| cells.unreadable(error.to_string()))?,
             ),
             None => None,
         },
-        reason: cells.get()?,
-        cost: cells.get()?,
+        reason: cells.optional_text()?,
+        cost: cells.real()?,
     })
 }
 
-pub(super) fn event(cells: &mut Cells<'_, '_>) -> Result<Event> {
+pub(crate) fn event(cells: &mut Cells<'_>) -> Result<Event> {
     Ok(Event {
-        seq: cells.get::<i64>()? as u64,
+        seq: cells.int()? as u64,
         at: cells.time()?,
-        actor: cells.get()?,
+        actor: cells.text()?,
         place: cells.place()?,
-        entity: cells.get()?,
-        verb: cells.get()?,
+        entity: cells.text()?,
+        verb: cells.text()?,
         detail: cells.json()?,
         op: cells.id(OpId::known)?,
-        part: cells.get()?,
+        part: cells.int()? as u32,
     })
 }
 
-pub(super) fn receipt(cells: &mut Cells<'_, '_>) -> Result<Receipt> {
+pub(crate) fn receipt(cells: &mut Cells<'_>) -> Result<Receipt> {
     Ok(Receipt {
         op: cells.id(OpId::known)?,
-        actor: cells.get()?,
-        verb: cells.get()?,
+        actor: cells.text()?,
+        verb: cells.text()?,
         outcome: cells.json()?,
         at: cells.time()?,
     })
 }
 
-pub(super) fn letter(cells: &mut Cells<'_, '_>) -> Result<Letter> {
+pub(crate) fn letter(cells: &mut Cells<'_>) -> Result<Letter> {
     let message: Message = cells.json()?;
     let state =
-        serde_json::from_value(Value::String(cells.get()?)).map_err(|error| cells.unreadable(error.to_string()))?;
+        serde_json::from_value(Value::String(cells.text()?)).map_err(|error| cells.unreadable(error.to_string()))?;
     let from: Option<Agent> = cells.optional_json()?;
     let from_name = from.map_or_else(|| message.from.to_string(), |agent| agent.name);
     Ok(Letter { message, from_name, state })

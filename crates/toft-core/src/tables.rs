@@ -1,0 +1,347 @@
+//! Rows in memory, and what they answer to every question a store is asked.
+//!
+//! This is the definition of the questions in [`crate::store::StoreTx`]: the memory store is nothing else, and a
+//! store that is far away answers from here too, once it has fetched the rows a question is about.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use crate::{
+    agent::Agent,
+    change::{Event, QueueEntry, Receipt, Write},
+    checkpoint::Checkpoint,
+    flow::{Attempt, Dependency, Task, TaskStatus, Template, Workflow},
+    gate::Gate,
+    id::{AgentId, CheckpointId, GateId, MessageId, OpId, RepositoryId, TaskId, WorkflowId},
+    lease::Lease,
+    message::{Delivery, DeliveryState, Letter, Message},
+    repository::{Repository, Scope, Worktree},
+    store::{EventQuery, LeasesOf, Result, StoreError, TaskQuery, WorkflowQuery},
+    time::Tick,
+};
+
+/// Rows of every kind.
+#[derive(Clone, Default)]
+#[expect(missing_docs, reason = "each holds the rows its name says, by what names a row")]
+pub struct Tables {
+    pub repositories: BTreeMap<RepositoryId, Repository>,
+    pub worktrees: BTreeMap<(RepositoryId, String), Worktree>,
+    pub workflows: BTreeMap<WorkflowId, Workflow>,
+    pub tasks: BTreeMap<TaskId, Task>,
+    pub dependencies: BTreeSet<Dependency>,
+    pub leases: BTreeMap<TaskId, Lease>,
+    pub attempts: BTreeMap<(TaskId, u64), Attempt>,
+    pub checkpoints: BTreeMap<CheckpointId, Checkpoint>,
+    pub states: BTreeMap<(TaskId, String), Value>,
+    pub agents: BTreeMap<AgentId, Agent>,
+    pub messages: BTreeMap<MessageId, Message>,
+    pub deliveries: BTreeMap<(String, MessageId), Delivery>,
+    pub gates: Vec<Gate>,
+    pub templates: BTreeMap<(String, u32), Template>,
+    pub queue: BTreeMap<TaskId, QueueEntry>,
+    pub receipts: BTreeMap<OpId, Receipt>,
+    pub events: Vec<Event>,
+}
+
+fn limited<T>(rows: impl Iterator<Item = T>, limit: usize) -> Vec<T> {
+    rows.take(if limit == 0 { usize::MAX } else { limit }).collect()
+}
+
+#[expect(missing_docs, reason = "each answers the question of the same name in `StoreTx`")]
+impl Tables {
+    /// Puts a row down, or takes it away.
+    pub fn write(&mut self, write: &Write) -> Result<()> {
+        let t = self;
+        match write.clone() {
+            Write::Repository(row) => drop(t.repositories.insert(row.id.clone(), row)),
+            Write::Worktree(row) => drop(t.worktrees.insert((row.repository.clone(), row.name.clone()), row)),
+            Write::Workflow(row) => drop(t.workflows.insert(row.id.clone(), row)),
+            Write::Task(row) => drop(t.tasks.insert(row.id.clone(), row)),
+            Write::TaskState(id, state) => {
+                if let Some(task) = t.tasks.get_mut(&id) {
+                    task.state = state;
+                }
+            }
+            Write::Dependency(row) => drop(t.dependencies.insert(row)),
+            Write::DropDependency(row) => drop(t.dependencies.remove(&row)),
+            Write::Lease(row) => {
+                if t.leases.contains_key(&row.task) {
+                    return Err(StoreError::Failed { doing: "lease".into(), cause: format!("{} is leased", row.task) });
+                }
+                t.leases.insert(row.task.clone(), row);
+            }
+            Write::RenewLease(row) => {
+                if let Some(known) = t.leases.get_mut(&row.task).filter(|known| known.fence == row.fence) {
+                    *known = row;
+                }
+            }
+            Write::DropLease(id) => drop(t.leases.remove(&id)),
+            Write::Attempt(row) => drop(t.attempts.insert((row.task.clone(), row.fence), row)),
+            Write::Checkpoint(row) => drop(t.checkpoints.insert(row.id.clone(), row)),
+            Write::State(task, key, value) => drop(t.states.insert((task, key), value)),
+            Write::Agent(row) => {
+                if t.agents.values().any(|known| known.name == row.name && known.id != row.id) {
+                    return Err(StoreError::Failed {
+                        doing: "name an agent".into(),
+                        cause: "the name is taken".into(),
+                    });
+                }
+                t.agents.insert(row.id.clone(), row);
+            }
+            Write::Message(row) => drop(t.messages.insert(row.id.clone(), row)),
+            Write::Delivery(row) => {
+                drop(t.deliveries.insert((row.recipient.clone(), row.message.clone()), row));
+            }
+            Write::Gate(row) => match t.gates.iter_mut().find(|gate| gate.id == row.id) {
+                Some(known) => *known = row,
+                None => t.gates.push(row),
+            },
+            Write::Template(row) => drop(t.templates.insert((row.name.clone(), row.version), row)),
+            Write::Queue(row) => drop(t.queue.insert(row.task.clone(), row)),
+            Write::DropQueue(id) => drop(t.queue.remove(&id)),
+            Write::Receipt(row) => {
+                if t.receipts.contains_key(&row.op) {
+                    return Err(StoreError::Failed { doing: "answer".into(), cause: "it was answered before".into() });
+                }
+                t.receipts.insert(row.op.clone(), row);
+            }
+        }
+        Ok(())
+    }
+
+    pub fn receipt(&self, op: &OpId) -> Result<Option<Receipt>> {
+        Ok(self.receipts.get(op).cloned())
+    }
+
+    pub fn ids(&self, prefix: &str, limit: usize) -> Result<Vec<String>> {
+        let t = self;
+        let mut ids: Vec<String> = t
+            .tasks
+            .keys()
+            .map(ToString::to_string)
+            .chain(t.workflows.keys().map(ToString::to_string))
+            .chain(t.agents.keys().map(ToString::to_string))
+            .chain(t.gates.iter().map(|gate| gate.id.to_string()))
+            .filter(|id| id.starts_with(prefix))
+            .collect();
+        ids.sort();
+        ids.truncate(limit);
+        Ok(ids)
+    }
+
+    pub fn repositories(&self) -> Result<Vec<Repository>> {
+        Ok(self.repositories.values().cloned().collect())
+    }
+
+    pub fn worktrees(&self, repository: &RepositoryId) -> Result<Vec<Worktree>> {
+        Ok(self.worktrees.values().filter(|row| row.repository == *repository).cloned().collect())
+    }
+
+    pub fn workflow(&self, id: &WorkflowId) -> Result<Option<Workflow>> {
+        Ok(self.workflows.get(id).cloned())
+    }
+
+    pub fn workflows(&self, query: &WorkflowQuery) -> Result<Vec<Workflow>> {
+        let mut rows: Vec<_> = self
+            .workflows
+            .values()
+            .filter(|row| query.scope.covers(&row.place))
+            .filter(|row| query.statuses.is_empty() || query.statuses.contains(&row.status))
+            .cloned()
+            .collect();
+        rows.sort_by(|a, b| (b.created, &b.id).cmp(&(a.created, &a.id)));
+        Ok(limited(rows.into_iter(), query.limit))
+    }
+
+    pub fn progress(&self, workflow: &WorkflowId) -> Result<Vec<(TaskStatus, u64)>> {
+        let mut counts = BTreeMap::new();
+        for task in self.tasks.values().filter(|task| task.workflow == *workflow) {
+            *counts.entry(task.state.status).or_default() += 1;
+        }
+        Ok(counts.into_iter().collect())
+    }
+
+    pub fn has_unblocked(&self, workflow: &WorkflowId) -> Result<bool> {
+        Ok(self.tasks.values().any(|task| {
+            task.workflow == *workflow && task.state.status == TaskStatus::Pending && task.state.open_blockers == 0
+        }))
+    }
+
+    pub fn task(&self, id: &TaskId) -> Result<Option<Task>> {
+        Ok(self.tasks.get(id).cloned())
+    }
+
+    pub fn tasks(&self, query: &TaskQuery) -> Result<Vec<Task>> {
+        let mut rows: Vec<_> = self
+            .tasks
+            .values()
+            .filter(|task| query.workflow.as_ref().is_none_or(|id| task.workflow == *id))
+            .filter(|task| query.scope.covers(&task.place))
+            .filter(|task| query.statuses.is_empty() || query.statuses.contains(&task.state.status))
+            .cloned()
+            .collect();
+        if query.workflow.is_some() {
+            rows.sort_by(|a, b| (a.order, &a.id).cmp(&(b.order, &b.id)));
+        } else {
+            rows.sort_by(|a, b| (b.created, &b.id).cmp(&(a.created, &a.id)));
+        }
+        Ok(limited(rows.into_iter(), query.limit))
+    }
+
+    pub fn dependencies(&self, task: &TaskId) -> Result<Vec<(Dependency, Option<TaskStatus>)>> {
+        let status = |id: &TaskId| self.tasks.get(id).map(|task| task.state.status);
+        Ok(self.dependencies.iter().filter(|row| row.task == *task).map(|row| (row.clone(), status(&row.on))).collect())
+    }
+
+    pub fn dependents(&self, on: &TaskId) -> Result<Vec<Dependency>> {
+        Ok(self.dependencies.iter().filter(|row| row.on == *on).cloned().collect())
+    }
+
+    pub fn lease(&self, task: &TaskId) -> Result<Option<Lease>> {
+        Ok(self.leases.get(task).cloned())
+    }
+
+    pub fn leases(&self, of: &LeasesOf) -> Result<Vec<Lease>> {
+        let fits = |lease: &&Lease| match of {
+            LeasesOf::Agent(id) => lease.agent == *id,
+            LeasesOf::Workflow(id) => lease.workflow == *id,
+            LeasesOf::Repository(None) => true,
+            LeasesOf::Repository(id) => lease.repository == *id,
+        };
+        Ok(self.leases.values().filter(fits).cloned().collect())
+    }
+
+    pub fn overdue(&self, tick: &Tick, host: Option<&str>, limit: usize) -> Result<Vec<Lease>> {
+        let local = |lease: &Lease| lease.holder.as_ref().is_some_and(|holder| Some(holder.host.as_str()) == host);
+        let due = |lease: &&Lease| lease.renewed_tick.epoch != tick.epoch || lease.check_at <= tick.ms || local(lease);
+        let mut rows: Vec<_> = self.leases.values().filter(due).cloned().collect();
+        rows.sort_by(|a, b| (a.check_at, &a.task).cmp(&(b.check_at, &b.task)));
+        Ok(limited(rows.into_iter(), limit))
+    }
+
+    pub fn attempts(&self, task: &TaskId) -> Result<Vec<Attempt>> {
+        Ok(self.attempts.values().filter(|row| row.task == *task).cloned().collect())
+    }
+
+    pub fn checkpoints(&self, task: &TaskId, limit: usize) -> Result<Vec<Checkpoint>> {
+        let mut rows: Vec<_> = self.checkpoints.values().filter(|row| row.task == *task).cloned().collect();
+        rows.sort_by_key(|row| std::cmp::Reverse(row.seq));
+        Ok(limited(rows.into_iter(), limit))
+    }
+
+    pub fn state(&self, task: &TaskId, key: &str) -> Result<Option<Value>> {
+        Ok(self.states.get(&(task.clone(), key.to_owned())).cloned())
+    }
+
+    pub fn states(&self, task: &TaskId) -> Result<Vec<(String, Value)>> {
+        let mine = self.states.iter().filter(|((id, _), _)| id == task);
+        Ok(mine.map(|((_, key), value)| (key.clone(), value.clone())).collect())
+    }
+
+    pub fn agent(&self, id: &AgentId) -> Result<Option<Agent>> {
+        Ok(self.agents.get(id).cloned())
+    }
+
+    pub fn agent_named(&self, name: &str) -> Result<Option<Agent>> {
+        Ok(self.agents.values().find(|agent| agent.name == name).cloned())
+    }
+
+    pub fn agents(&self) -> Result<Vec<Agent>> {
+        let mut rows: Vec<_> = self.agents.values().cloned().collect();
+        rows.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(rows)
+    }
+
+    pub fn message(&self, id: &MessageId) -> Result<Option<Message>> {
+        Ok(self.messages.get(id).cloned())
+    }
+
+    pub fn inbox(&self, recipient: &str, unread_only: bool, limit: usize) -> Result<Vec<Letter>> {
+        let mut mine: Vec<_> = self
+            .deliveries
+            .values()
+            .filter(|row| row.recipient == recipient && (!unread_only || row.state == DeliveryState::Queued))
+            .collect();
+        mine.sort_by(|a, b| a.rank.cmp(&b.rank));
+        let letters = mine.into_iter().filter_map(|delivery| {
+            let message = self.messages.get(&delivery.message)?.clone();
+            let from = self.agents.get(&message.from);
+            let from_name = from.map_or_else(|| message.from.to_string(), |agent| agent.name.clone());
+            Some(Letter { message, from_name, state: delivery.state })
+        });
+        Ok(limited(letters, limit))
+    }
+
+    pub fn gates(&self, task: &TaskId) -> Result<Vec<Gate>> {
+        let mut rows: Vec<_> = self.gates.iter().filter(|row| row.task == *task).cloned().collect();
+        rows.sort_by(|a, b| (a.created, &a.id).cmp(&(b.created, &b.id)));
+        Ok(rows)
+    }
+
+    pub fn gate(&self, id: &GateId) -> Result<Option<Gate>> {
+        Ok(self.gates.iter().find(|gate| gate.id == *id).cloned())
+    }
+
+    pub fn unopened_gates(&self, scope: &Scope, limit: usize) -> Result<Vec<Gate>> {
+        let mut rows: Vec<_> =
+            self.gates.iter().filter(|row| row.asks() && scope.covers(&row.place)).cloned().collect();
+        rows.sort_by(|a, b| (a.created, &a.id).cmp(&(b.created, &b.id)));
+        Ok(limited(rows.into_iter(), limit))
+    }
+
+    pub fn template(&self, name: &str, version: Option<u32>) -> Result<Option<Template>> {
+        let mut named = self.templates.values().filter(|row| row.name == name);
+        Ok(match version {
+            Some(version) => named.find(|row| row.version == version).cloned(),
+            None => named.next_back().cloned(),
+        })
+    }
+
+    pub fn templates(&self) -> Result<Vec<Template>> {
+        let newest: BTreeMap<_, _> = self.templates.values().map(|row| (row.name.clone(), row)).collect();
+        Ok(newest.into_values().cloned().collect())
+    }
+
+    pub fn open_lanes(&self, scope: &Scope) -> Result<Vec<Workflow>> {
+        let fits = |row: &&Workflow| {
+            row.lane_open() && scope.repository.as_ref().is_none_or(|id| row.repositories.contains(id))
+        };
+        Ok(self.workflows.values().filter(fits).cloned().collect())
+    }
+
+    pub fn queued(&self, lane: &str, after: &str, upto: Option<&str>, limit: usize) -> Result<Vec<(QueueEntry, Task)>> {
+        let mut rows: Vec<_> = self
+            .queue
+            .values()
+            .filter(|row| row.lane == lane && row.rank.as_str() > after)
+            .filter(|row| upto.is_none_or(|upto| row.rank.as_str() < upto))
+            .cloned()
+            .collect();
+        rows.sort_by(|a, b| a.rank.cmp(&b.rank));
+        let tasks = &self.tasks;
+        Ok(limited(rows.into_iter().filter_map(|row| tasks.get(&row.task).cloned().map(|task| (row, task))), limit))
+    }
+
+    pub fn queue_entry(&self, task: &TaskId) -> Result<Option<QueueEntry>> {
+        Ok(self.queue.get(task).cloned())
+    }
+
+    pub fn events(&self, query: &EventQuery) -> Result<Vec<Event>> {
+        let mut rows: Vec<_> = self
+            .events
+            .iter()
+            .filter(|row| row.seq > query.after)
+            .filter(|row| query.entity.as_ref().is_none_or(|entity| row.entity == *entity))
+            .filter(|row| query.scope.covers(&row.place))
+            .cloned()
+            .collect();
+        if query.newest {
+            let surplus = rows.len().saturating_sub(query.limit);
+            rows.drain(..surplus);
+        } else {
+            rows.truncate(query.limit);
+        }
+        Ok(rows)
+    }
+}

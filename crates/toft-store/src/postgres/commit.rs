@@ -1,0 +1,274 @@
+//! Hands a transaction over: lock, check, put down, commit, all in one journey.
+
+use std::{
+    fmt::Write as _,
+    thread,
+    time::{Duration, Instant},
+};
+
+use toft_core::{
+    change::{Change, Write},
+    id::OpId,
+    store::{Access, Result, StoreError},
+};
+
+use super::{
+    facts::{Asked, Facts},
+    open::PATIENCE,
+    sql,
+    tx::{Moment, PostgresTx},
+    wire::Trouble,
+};
+use crate::{
+    query::Query,
+    value::{Bind, Value, kept},
+    write,
+};
+
+/// Of so many claims one looks where its lane begins now.
+const FLOOR_EVERY: u64 = 64;
+
+/// Statements with their values, in order.
+type Batch = Vec<(String, Vec<Value<'static>>)>;
+
+impl PostgresTx<'_> {
+    /// Everything that was read was true at one moment: always so for one statement, or one snapshot.
+    pub(super) fn confirm_reads(&mut self) -> Result<()> {
+        if self.access == Access::Read || self.alone || self.looks <= 1 {
+            return Ok(());
+        }
+        match self.check() {
+            Some(check) => self.fetch(&[check]).map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// Commits; what has changed nothing only confirms what it read.
+    pub(super) fn hand_over(mut self: Box<Self>) -> Result<()> {
+        if self.access == Access::Read || self.facts.unchanged() {
+            return self.confirm_reads();
+        }
+        let moment = match self.moment.clone() {
+            Some(moment) => moment,
+            None => self.fetch(&[]).map(|_| self.moment.clone())?.ok_or(StoreError::Conflict)?,
+        };
+        let claimed = self.facts.claimed();
+        for task in &claimed {
+            self.facts.rely_on_candidate(task);
+        }
+        let mut batch = Vec::new();
+        if !self.alone {
+            batch.push(self.with_space(sql!("turn"), &[]));
+            batch.extend(self.check());
+        }
+        self.put_down(&mut batch)?;
+        let waiting = batch.len();
+        batch.push(self.with_space(sql!("waiting"), &[]));
+        batch.push(("COMMIT".to_owned(), Vec::new()));
+        let Some(wire) = self.wire.as_mut() else { return Err(StoreError::Conflict) };
+        wire.take_warning();
+        let sends: Vec<_> = batch.iter().map(|(text, values)| (text.as_str(), values.as_slice())).collect();
+        let answers = wire.send(&sends);
+        let warned = wire.take_warning();
+        self.open = false;
+        let mut refused = None;
+        let mut rows = Vec::with_capacity(answers.len());
+        for answer in answers {
+            match answer {
+                Ok(found) => rows.push(found),
+                Err(trouble @ Trouble::Lost(_)) => return self.resolve(&moment, Some(&trouble)),
+                Err(trouble) => {
+                    // What follows the first error only repeats that the transaction is over.
+                    refused.get_or_insert(trouble);
+                }
+            }
+        }
+        if let Some(trouble) = refused {
+            return Err(self.troubled(&trouble));
+        }
+        if warned {
+            return self.resolve(&moment, None);
+        }
+        self.store.committed();
+        if rows.get(waiting).and_then(|rows| rows.first()).is_some_and(|row| row.get::<_, i64>(0) > 0) {
+            self.tell();
+        }
+        Ok(())
+    }
+
+    /// Tells whoever waits. Apart from the commit, which would otherwise make every other one wait for it; if it
+    /// fails, waiters look by themselves a little later.
+    fn tell(&mut self) {
+        let channel = self.store.channel();
+        if let Some(wire) = self.wire.as_mut() {
+            wire.send(&[(sql!("notify"), &kept![channel])]);
+        }
+    }
+
+    fn with_space(&self, text: &str, values: &[Value<'_>]) -> (String, Vec<Value<'static>>) {
+        (text.to_owned(), self.bound(values).iter().map(Value::keep).collect())
+    }
+
+    /// One statement that fails unless every answer still stands. If nothing at all was committed since the first
+    /// one, nothing is asked again.
+    fn check(&self) -> Option<(String, Vec<Value<'static>>)> {
+        let Facts { asked, concluded, .. } = &self.facts;
+        if asked.is_empty() && concluded.is_empty() {
+            return None;
+        }
+        let snapshot = self.moment.as_ref().map(|moment| moment.snapshot.clone()).unwrap_or_default();
+        let mut values: Vec<Value<'static>> = vec![snapshot.bind().keep()];
+        let mut stands = Vec::new();
+        let mut condition = |text: &str, bound: &[Value<'_>]| {
+            stands.push(shifted(text, values.len()));
+            values.push(self.store.space().bind().keep());
+            values.extend(bound.iter().map(Value::keep));
+        };
+        for Asked { query, values, print } in asked {
+            let text = query.postgres();
+            let place = values.len() + 2;
+            let text =
+                format!("coalesce((SELECT bit_xor(hash_record_extended(q, 0)) FROM (\n{text}) q), 0) = ${place}");
+            let bound: Vec<Value<'_>> = values.iter().cloned().chain([print.bind()]).collect();
+            condition(&text, &bound);
+        }
+        for conclusion in concluded {
+            let changes: Vec<String> = conclusion.changes.iter().map(ToString::to_string).collect();
+            let changes = format!("{{{}}}", changes.join(","));
+            condition(sql!("progress_stands"), &kept![conclusion.workflow.as_str(), changes, conclusion.left]);
+        }
+        let text = format!(
+            "SELECT 1 / CASE WHEN pg_current_snapshot()::text = $1 THEN 1 WHEN {} THEN 1 ELSE 0 END",
+            stands.join("\nAND ")
+        );
+        Some((text, values))
+    }
+
+    /// The rows, the queue, the counts, and history last, so that its numbers are held for the shortest time.
+    fn put_down(&self, batch: &mut Batch) -> Result<()> {
+        let claimed = self.facts.claimed();
+        let mut execute = |query: Query, values: &[Value<'_>]| {
+            batch.push(self.with_space(query.postgres(), values));
+            Ok(())
+        };
+        for write in self.facts.writes() {
+            match &write {
+                Write::DropQueue(task) if claimed.contains(task) => {}
+                _ => write::put(&mut execute, &write)?,
+            }
+        }
+        for task in &claimed {
+            let candidate = &self.facts.candidates[task];
+            batch.push(self.with_space(sql!("queue_claimed"), &kept![task.as_str(), candidate.rank]));
+            if self.store.every(FLOOR_EVERY) {
+                batch.push(self.with_space(sql!("queue_floor_raise"), &kept![candidate.lane]));
+            }
+        }
+        for (workflow, changes) in self.facts.changes() {
+            let mut values = vec![workflow.as_str().bind()];
+            values.extend(changes.iter().map(Bind::bind));
+            batch.push(self.with_space(sql!("progress_add"), &values));
+        }
+        let mut execute = |query: Query, values: &[Value<'_>]| {
+            batch.push(self.with_space(query.postgres(), values));
+            Ok(())
+        };
+        for event in &self.facts.events {
+            write::apply(&mut execute, &Change { event: event.clone(), writes: Vec::new() })?;
+        }
+        Ok(())
+    }
+
+    /// The connection was lost while committing, or the server warned that a commit may not be safe: finds out,
+    /// on a new connection, whether it was done. It is never done twice: the verb runs again only once the lost
+    /// transaction is known to be over and to have left nothing.
+    fn resolve(&mut self, moment: &Moment, trouble: Option<&Trouble>) -> Result<()> {
+        *self.wire = None;
+        let op = self.facts.op();
+        let until = Instant::now() + PATIENCE;
+        let mut pause = Duration::from_millis(20);
+        while Instant::now() < until {
+            match self.ask_whether_done(moment, op.as_ref()) {
+                Ok(Some(true)) => {
+                    self.store.committed();
+                    return Ok(());
+                }
+                Ok(Some(false)) => {
+                    let trouble = trouble.cloned().unwrap_or_else(|| Trouble::Lost("a commit left nothing".into()));
+                    return Err(self.troubled(&trouble));
+                }
+                Ok(None) | Err(_) => {}
+            }
+            thread::sleep(pause);
+            pause = (pause * 2).min(Duration::from_millis(500));
+        }
+        Err(match op {
+            Some(op) => StoreError::OutcomeUnknown { op: op.to_string() },
+            None => StoreError::Failed { doing: "commit".into(), cause: "the connection was lost".into() },
+        })
+    }
+
+    /// Was it done? `None` while the lost transaction is still there.
+    fn ask_whether_done(&mut self, moment: &Moment, op: Option<&OpId>) -> Result<Option<bool>> {
+        self.store.connect(&mut self.wire)?;
+        let Some(wire) = self.wire.as_mut() else { return Ok(None) };
+        let space = self.store.space();
+        let op = op.map(|op| op.as_str());
+        let settings = wire.local_settings.clone().unwrap_or_else(|| "SELECT 1".into());
+        // A commit that waits for its standby: when it is through, so is everything before it.
+        let barrier = "SELECT pg_logical_emit_message(true, 'toft', '')::text";
+        wire.take_warning();
+        let answers = wire.send(&[
+            (sql!("still_there"), &kept![moment.pid, moment.began]),
+            ("BEGIN", &[]),
+            (&settings, &[]),
+            (barrier, &[]),
+            ("COMMIT", &[]),
+            ("BEGIN", &[]),
+            (&settings, &[]),
+            (sql!("was_done"), &kept![space, moment.newest, op]),
+            ("COMMIT", &[]),
+        ]);
+        let warned = wire.take_warning();
+        let mut numbers = Vec::new();
+        for (n, answer) in answers.into_iter().enumerate() {
+            match answer {
+                Ok(rows) if n == 0 || n == 7 => numbers.extend(rows.first().map(|row| row.get::<_, i64>(0))),
+                Ok(_) => {}
+                Err(trouble) => return Err(self.store.judge(&mut self.wire, &trouble)),
+            }
+        }
+        match numbers.as_slice() {
+            [0, done] if !warned => Ok(Some(*done == 1)),
+            _ => Ok(None),
+        }
+    }
+}
+
+/// A text whose parameters count from `by` on.
+fn shifted(text: &str, by: usize) -> String {
+    let mut out = String::with_capacity(text.len() + 16);
+    let mut rest = text;
+    while let Some(at) = rest.find('$') {
+        out.push_str(&rest[..=at]);
+        rest = &rest[at + 1..];
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let number: usize = rest[..digits].parse().unwrap_or_default();
+        // Writing to a string cannot fail.
+        let _ = write!(out, "{}", number + by);
+        rest = &rest[digits..];
+    }
+    out.push_str(rest);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shifted;
+
+    #[test]
+    fn parameters_count_on() {
+        assert_eq!(shifted("a = $1 AND b = $12", 3), "a = $4 AND b = $15");
+        assert_eq!(shifted("nothing", 3), "nothing");
+    }
+}

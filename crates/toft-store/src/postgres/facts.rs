@@ -1,0 +1,321 @@
+//! What a transaction has read and what it has changed, side by side.
+//!
+//! Rows that were read go into [`Tables`], and so do rows that are written; questions are answered from there, so a
+//! transaction sees its own changes before the server does. Every question is remembered with a print of its answer.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use toft_core::{
+    change::{Event, Write},
+    flow::{Dependency, Task, TaskStatus, Workflow},
+    id::{AgentId, CheckpointId, GateId, LeaseId, MessageId, OpId, RepositoryId, TaskId, WorkflowId},
+    lease::Lease,
+    store::Result,
+    tables::Tables,
+};
+
+use crate::{
+    query::Query,
+    value::{Bind, Value},
+};
+
+/// How many statuses a task can have.
+const STATUSES: usize = TaskStatus::ALL.len();
+
+/// How many tasks have each status, in the order of life; or by how much that changes.
+pub(super) type Counts = [i64; STATUSES];
+
+/// A question with its values, and a print of the answer.
+pub(super) struct Asked {
+    pub(super) query: Query,
+    pub(super) values: Vec<Value<'static>>,
+    pub(super) print: i64,
+}
+
+/// What a rule concluded from the counts of a workflow: which statuses are left, its own changes counted in.
+pub(super) struct Concluded {
+    pub(super) workflow: WorkflowId,
+    pub(super) changes: Counts,
+    pub(super) left: String,
+}
+
+/// A task seen in the queue: where it stood, and a print of it.
+pub(super) struct Candidate {
+    pub(super) rank: String,
+    pub(super) lane: String,
+    pub(super) print: i64,
+}
+
+/// Names one row.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Key {
+    Repository(RepositoryId),
+    Worktree(RepositoryId, String),
+    Workflow(WorkflowId),
+    Task(TaskId),
+    TaskState(TaskId),
+    Dependency(Dependency),
+    Lease(TaskId),
+    Attempt(TaskId, u64),
+    Checkpoint(CheckpointId),
+    State(TaskId, String),
+    Agent(AgentId),
+    Message(MessageId),
+    Delivery(String, MessageId),
+    Gate(GateId),
+    Template(String, u32),
+    Queue(TaskId),
+    Receipt(OpId),
+}
+
+impl Key {
+    fn of(write: &Write) -> Self {
+        match write {
+            Write::Repository(row) => Self::Repository(row.id.clone()),
+            Write::Worktree(row) => Self::Worktree(row.repository.clone(), row.name.clone()),
+            Write::Workflow(row) => Self::Workflow(row.id.clone()),
+            Write::Task(row) => Self::Task(row.id.clone()),
+            Write::TaskState(id, _) => Self::TaskState(id.clone()),
+            Write::Dependency(row) | Write::DropDependency(row) => Self::Dependency(row.clone()),
+            Write::Lease(row) | Write::RenewLease(row) => Self::Lease(row.task.clone()),
+            Write::DropLease(task) => Self::Lease(task.clone()),
+            Write::Attempt(row) => Self::Attempt(row.task.clone(), row.fence),
+            Write::Checkpoint(row) => Self::Checkpoint(row.id.clone()),
+            Write::State(task, key, _) => Self::State(task.clone(), key.clone()),
+            Write::Agent(row) => Self::Agent(row.id.clone()),
+            Write::Message(row) => Self::Message(row.id.clone()),
+            Write::Delivery(row) => Self::Delivery(row.recipient.clone(), row.message.clone()),
+            Write::Gate(row) => Self::Gate(row.id.clone()),
+            Write::Template(row) => Self::Template(row.name.clone(), row.version),
+            Write::Queue(row) => Self::Queue(row.task.clone()),
+            Write::DropQueue(task) => Self::Queue(task.clone()),
+            Write::Receipt(row) => Self::Receipt(row.op.clone()),
+        }
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Facts {
+    /// Rows as this transaction sees them.
+    pub(super) tables: Tables,
+    pub(super) asked: Vec<Asked>,
+    pub(super) concluded: Vec<Concluded>,
+    pub(super) candidates: BTreeMap<TaskId, Candidate>,
+    pub(super) events: Vec<Event>,
+    /// Lanes whose head was fetched, and how much of it.
+    pub(super) heads: Vec<(String, usize)>,
+    /// Counts as the server has them.
+    counts: BTreeMap<WorkflowId, Option<Counts>>,
+    /// Workflow and status of tasks as the server has them.
+    stored: BTreeMap<TaskId, (WorkflowId, TaskStatus)>,
+    /// Leases as the server has them.
+    leased: BTreeMap<TaskId, LeaseId>,
+    touched: BTreeSet<Key>,
+    /// Workflows that are new, and so are their tasks.
+    made: BTreeSet<WorkflowId>,
+}
+
+impl Facts {
+    pub(super) fn knows(&self, query: Query, values: &[Value<'_>]) -> bool {
+        self.asked.iter().any(|asked| asked.query == query && asked.values == values)
+    }
+
+    /// A limit that still holds when every row changed here falls out of the answer.
+    pub(super) fn widen(&self, limit: usize) -> Option<i64> {
+        i64::try_from(limit)
+            .ok()
+            .filter(|limit| *limit > 0)
+            .map(|limit| limit.saturating_add(self.touched.len() as i64))
+    }
+
+    fn fresh(&self, key: &Key) -> bool {
+        !self.touched.contains(key)
+    }
+
+    pub(super) fn take_task(&mut self, task: Task) {
+        let fresh = self.fresh(&Key::Task(task.id.clone())) && self.fresh(&Key::TaskState(task.id.clone()));
+        // What was only seen in the queue gives way to what was asked for.
+        if fresh && (!self.tables.tasks.contains_key(&task.id) || self.candidates.contains_key(&task.id)) {
+            self.stored.insert(task.id.clone(), (task.workflow.clone(), task.state.status));
+            self.tables.tasks.insert(task.id.clone(), task);
+        }
+    }
+
+    pub(super) fn take_lease(&mut self, lease: Lease) {
+        if self.fresh(&Key::Lease(lease.task.clone())) && !self.tables.leases.contains_key(&lease.task) {
+            self.leased.insert(lease.task.clone(), lease.fence.id.clone());
+            self.tables.leases.insert(lease.task.clone(), lease);
+        }
+    }
+
+    pub(super) fn take_workflow(&mut self, workflow: Workflow) {
+        if self.fresh(&Key::Workflow(workflow.id.clone())) {
+            self.tables.workflows.entry(workflow.id.clone()).or_insert(workflow);
+        }
+    }
+
+    /// Takes a row in as it was read, unless it was changed here or is known.
+    pub(super) fn take(&mut self, row: Write) -> Result<()> {
+        match row {
+            Write::Task(task) => self.take_task(task),
+            Write::Lease(lease) => self.take_lease(lease),
+            Write::Workflow(workflow) => self.take_workflow(workflow),
+            row if self.fresh(&Key::of(&row)) => self.tables.write(&row)?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    pub(super) fn take_counts(&mut self, workflow: WorkflowId, counts: Option<Counts>) {
+        self.counts.entry(workflow).or_insert(counts);
+    }
+
+    pub(super) fn knows_counts(&self, workflow: &WorkflowId) -> bool {
+        self.counts.contains_key(workflow)
+    }
+
+    /// How many tasks of a workflow have each status, this transaction's changes counted in; and what was concluded.
+    pub(super) fn progress(&mut self, workflow: &WorkflowId) -> Counts {
+        let changes = self.changes().remove(workflow).unwrap_or_default();
+        let stored = self.counts.get(workflow).copied().flatten();
+        let mut counts = stored.unwrap_or_default();
+        for (count, change) in counts.iter_mut().zip(changes) {
+            *count += change;
+        }
+        let left = match stored {
+            Some(_) => counts.iter().map(|count| if *count > 0 { '1' } else { '0' }).collect(),
+            None => "none".to_owned(),
+        };
+        self.concluded.push(Concluded { workflow: workflow.clone(), changes, left });
+        counts
+    }
+
+    /// By how much this transaction changes the counts of each workflow.
+    pub(super) fn changes(&self) -> BTreeMap<WorkflowId, Counts> {
+        let mut changes: BTreeMap<WorkflowId, Counts> = BTreeMap::new();
+        for key in &self.touched {
+            let (Key::Task(id) | Key::TaskState(id)) = key else { continue };
+            if matches!(key, Key::TaskState(_)) && self.touched.contains(&Key::Task(id.clone())) {
+                continue;
+            }
+            if let Some((workflow, status)) = self.stored.get(id) {
+                changes.entry(workflow.clone()).or_default()[place(*status)] -= 1;
+            }
+            if let Some(task) = self.tables.tasks.get(id) {
+                changes.entry(task.workflow.clone()).or_default()[place(task.state.status)] += 1;
+            }
+        }
+        changes.retain(|_, changes| changes.iter().any(|change| *change != 0));
+        changes
+    }
+
+    pub(super) fn is_new(&self, workflow: &WorkflowId) -> bool {
+        self.made.contains(workflow)
+    }
+
+    pub(super) fn write(&mut self, write: &Write) -> Result<()> {
+        if let Write::Workflow(row) = write
+            && !self.tables.workflows.contains_key(&row.id)
+        {
+            self.made.insert(row.id.clone());
+        }
+        self.tables.write(write)?;
+        self.touched.insert(Key::of(write));
+        Ok(())
+    }
+
+    pub(super) fn unchanged(&self) -> bool {
+        self.touched.is_empty() && self.events.is_empty()
+    }
+
+    /// The operation this transaction belongs to, if it leaves a trace of it.
+    pub(super) fn op(&self) -> Option<OpId> {
+        let receipt = self.touched.iter().find_map(|key| match key {
+            Key::Receipt(op) => Some(op.clone()),
+            _ => None,
+        });
+        receipt.or_else(|| self.events.first().map(|event| event.op.clone()))
+    }
+
+    /// From now on a candidate must stay what it was.
+    pub(super) fn rely_on_candidate(&mut self, id: &TaskId) {
+        let Some(print) = self.candidates.get(id).map(|candidate| candidate.print) else { return };
+        let values = vec![id.as_str().bind().keep()];
+        if !self.knows(Query::task_get, &values) {
+            self.asked.push(Asked { query: Query::task_get, values, print });
+        }
+    }
+
+    /// Candidates that were taken out of the queue.
+    pub(super) fn claimed(&self) -> Vec<TaskId> {
+        let taken =
+            |id: &&TaskId| self.touched.contains(&Key::Queue((*id).clone())) && !self.tables.queue.contains_key(*id);
+        self.candidates.keys().filter(taken).cloned().collect()
+    }
+
+    /// What is to be put down in the end: each row once, as it is now.
+    pub(super) fn writes(&self) -> Vec<Write> {
+        let t = &self.tables;
+        let mut writes = Vec::new();
+        for key in &self.touched {
+            match key {
+                Key::Repository(id) => writes.extend(t.repositories.get(id).cloned().map(Write::Repository)),
+                Key::Worktree(id, name) => {
+                    writes.extend(t.worktrees.get(&(id.clone(), name.clone())).cloned().map(Write::Worktree));
+                }
+                Key::Workflow(id) => writes.extend(t.workflows.get(id).cloned().map(Write::Workflow)),
+                Key::Task(id) => writes.extend(t.tasks.get(id).cloned().map(Write::Task)),
+                Key::TaskState(id) if self.touched.contains(&Key::Task(id.clone())) => {}
+                Key::TaskState(id) => {
+                    writes.extend(t.tasks.get(id).map(|task| Write::TaskState(id.clone(), task.state.clone())));
+                }
+                Key::Dependency(row) if t.dependencies.contains(row) => writes.push(Write::Dependency(row.clone())),
+                Key::Dependency(row) => writes.push(Write::DropDependency(row.clone())),
+                Key::Lease(task) => self.lease(task, &mut writes),
+                Key::Attempt(task, fence) => {
+                    writes.extend(t.attempts.get(&(task.clone(), *fence)).cloned().map(Write::Attempt));
+                }
+                Key::Checkpoint(id) => writes.extend(t.checkpoints.get(id).cloned().map(Write::Checkpoint)),
+                Key::State(task, key) => {
+                    let value = t.states.get(&(task.clone(), key.clone())).cloned();
+                    writes.extend(value.map(|value| Write::State(task.clone(), key.clone(), value)));
+                }
+                Key::Agent(id) => writes.extend(t.agents.get(id).cloned().map(Write::Agent)),
+                Key::Message(id) => writes.extend(t.messages.get(id).cloned().map(Write::Message)),
+                Key::Delivery(recipient, message) => {
+                    let row = t.deliveries.get(&(recipient.clone(), message.clone())).cloned();
+                    writes.extend(row.map(Write::Delivery));
+                }
+                Key::Gate(id) => writes.extend(t.gates.iter().find(|gate| gate.id == *id).cloned().map(Write::Gate)),
+                Key::Template(name, version) => {
+                    writes.extend(t.templates.get(&(name.clone(), *version)).cloned().map(Write::Template));
+                }
+                Key::Queue(task) => match t.queue.get(task) {
+                    Some(entry) => writes.push(Write::Queue(entry.clone())),
+                    None => writes.push(Write::DropQueue(task.clone())),
+                },
+                Key::Receipt(op) => writes.extend(t.receipts.get(op).cloned().map(Write::Receipt)),
+            }
+        }
+        writes
+    }
+
+    /// The same lease is renewed; another one takes the place of what the server has.
+    fn lease(&self, task: &TaskId, writes: &mut Vec<Write>) {
+        let (stored, now) = (self.leased.get(task), self.tables.leases.get(task));
+        match (stored, now) {
+            (Some(id), Some(lease)) if lease.fence.id == *id => writes.push(Write::RenewLease(lease.clone())),
+            (Some(_), Some(lease)) => {
+                writes.push(Write::DropLease(task.clone()));
+                writes.push(Write::Lease(lease.clone()));
+            }
+            (None, Some(lease)) => writes.push(Write::Lease(lease.clone())),
+            (Some(_), None) => writes.push(Write::DropLease(task.clone())),
+            (None, None) => {}
+        }
+    }
+}
+
+fn place(status: TaskStatus) -> usize {
+    TaskStatus::ALL.iter().position(|known| *known == status).unwrap_or_default()
+}

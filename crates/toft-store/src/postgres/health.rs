@@ -1,0 +1,114 @@
+//! How the server is, for the doctor.
+
+use std::time::Duration;
+
+use toft_core::store::Result;
+
+use super::{open::PostgresStore, sql};
+
+/// The oldest server whose functions we use.
+const OLDEST: i64 = 140_000;
+/// A snapshot older than this keeps so many dead rows that claims grow slower.
+const OLD_SNAPSHOT: Duration = Duration::from_secs(60);
+/// More dead rows than this, and nobody clears them away.
+const MANY_DEAD: i64 = 1_000_000;
+
+/// What a server says of itself.
+#[derive(Clone, Debug)]
+pub struct ServerHealth {
+    /// Its version, as it counts them.
+    pub version: i64,
+    /// Whether a commit waits for the disk, and for whom else.
+    pub synchronous_commit: String,
+    /// Whether it waits for the disk at all.
+    pub fsync: String,
+    /// Standbys a commit waits for.
+    pub standbys: i64,
+    /// Age of the oldest snapshot somebody holds.
+    pub oldest_snapshot: Duration,
+    /// Dead rows in the table that has most.
+    pub dead_rows: i64,
+}
+
+impl ServerHealth {
+    /// What is wrong: loses work.
+    pub fn faults(&self) -> Vec<String> {
+        let mut faults = Vec::new();
+        if self.version < OLDEST {
+            faults.push(format!("version {} is older than 14", self.version / 10_000));
+        }
+        if self.fsync != "on" {
+            faults.push("fsync is off: a crash loses acknowledged work".into());
+        }
+        if ["off", "local"].contains(&self.synchronous_commit.as_str()) {
+            faults.push(format!("synchronous_commit is {}: a crash loses acknowledged work", self.synchronous_commit));
+        }
+        faults
+    }
+
+    /// What somebody should know.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if self.oldest_snapshot > OLD_SNAPSHOT {
+            let age = self.oldest_snapshot.as_secs();
+            warnings.push(format!("a session holds a snapshot {age} s old: dead rows pile up until it ends"));
+        }
+        if self.dead_rows > MANY_DEAD {
+            warnings.push(format!("{} dead rows in one table: autovacuum does not keep up", self.dead_rows));
+        }
+        warnings
+    }
+}
+
+impl PostgresStore {
+    /// Asks the server how it is.
+    pub fn health(&self) -> Result<ServerHealth> {
+        let rows = self.now(sql!("health"), &[])?;
+        let mut health = ServerHealth {
+            version: 0,
+            synchronous_commit: String::new(),
+            fsync: String::new(),
+            standbys: 0,
+            oldest_snapshot: Duration::ZERO,
+            dead_rows: 0,
+        };
+        if let Some(row) = rows.first() {
+            health = ServerHealth {
+                version: row.get(0),
+                synchronous_commit: row.get(1),
+                fsync: row.get(2),
+                standbys: row.get(3),
+                oldest_snapshot: Duration::from_secs(row.get::<_, i64>(4).unsigned_abs()),
+                dead_rows: row.get(5),
+            };
+        }
+        Ok(health)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_snapshot_and_unsafe_settings_are_told() {
+        let well = ServerHealth {
+            version: 150_018,
+            synchronous_commit: "on".into(),
+            fsync: "on".into(),
+            standbys: 0,
+            oldest_snapshot: Duration::from_secs(1),
+            dead_rows: 10,
+        };
+        assert!(well.faults().is_empty() && well.warnings().is_empty());
+        let ill = ServerHealth {
+            version: 130_000,
+            synchronous_commit: "off".into(),
+            fsync: "off".into(),
+            oldest_snapshot: Duration::from_secs(90),
+            dead_rows: 2_000_000,
+            ..well
+        };
+        assert_eq!((ill.faults().len(), ill.warnings().len()), (3, 2));
+    }
+}

@@ -1,0 +1,94 @@
+//! Takes answers in: which row each column belongs to.
+
+use serde::de::DeserializeOwned;
+use serde_json::Value as Json;
+use toft_core::{
+    change::Write,
+    id::{TaskId, WorkflowId},
+    message::{Delivery, Message},
+    store::{Result, StoreError},
+};
+
+use super::facts::{Counts, Facts};
+use crate::rows::{self, Cells};
+
+/// Takes one row of an answer in.
+pub(super) type Load = fn(&mut Facts, &mut Cells<'_>) -> Result<()>;
+
+pub(super) fn unreadable(error: &tokio_postgres::Error) -> StoreError {
+    StoreError::Failed { doing: "read a row".into(), cause: error.to_string() }
+}
+
+pub(super) fn body<T: DeserializeOwned>(table: &'static str, text: &str) -> Result<T> {
+    serde_json::from_str(text).map_err(|error| StoreError::Unreadable {
+        table,
+        id: text.chars().take(40).collect(),
+        cause: error.to_string(),
+    })
+}
+
+pub(super) fn counts_of(cells: &mut Cells<'_>) -> Result<(WorkflowId, Counts)> {
+    let workflow = WorkflowId::known(cells.text()?);
+    let text = cells.text()?;
+    let mut counts = Counts::default();
+    for (count, word) in counts.iter_mut().zip(text.trim_matches(['{', '}']).split(',')) {
+        *count = word.parse().unwrap_or_default();
+    }
+    Ok((workflow, counts))
+}
+
+macro_rules! loads {
+    ($($name:ident($cells:ident) => $row:expr;)*) => {
+        $(
+            pub(super) fn $name(facts: &mut Facts, $cells: &mut Cells<'_>) -> Result<()> {
+                facts.take($row)
+            }
+        )*
+    };
+}
+
+loads! {
+    load_repository(cells) => Write::Repository(cells.json()?);
+    load_worktree(cells) => Write::Worktree(cells.json()?);
+    load_workflow(cells) => Write::Workflow(cells.json()?);
+    load_task(cells) => Write::Task(rows::task(cells)?);
+    load_dependency(cells) => Write::Dependency(rows::dependency(cells)?);
+    load_lease(cells) => Write::Lease(rows::lease(cells)?);
+    load_attempt(cells) => Write::Attempt(rows::attempt(cells)?);
+    load_checkpoint(cells) => Write::Checkpoint(cells.json()?);
+    load_state(cells) => Write::State(TaskId::known(cells.text()?), cells.text()?, cells.json()?);
+    load_agent(cells) => Write::Agent(cells.json()?);
+    load_message(cells) => Write::Message(cells.json()?);
+    load_gate(cells) => Write::Gate(cells.json()?);
+    load_template(cells) => Write::Template(cells.json()?);
+    load_queue_entry(cells) => Write::Queue(rows::queue_entry(cells)?);
+    load_receipt(cells) => Write::Receipt(rows::receipt(cells)?);
+}
+
+pub(super) fn load_queued(facts: &mut Facts, cells: &mut Cells<'_>) -> Result<()> {
+    let (entry, task) = rows::queued(cells)?;
+    facts.take_task(task);
+    facts.take(Write::Queue(entry))
+}
+
+/// A dependency, and the task it is on if that exists.
+pub(super) fn load_dependency_on(facts: &mut Facts, cells: &mut Cells<'_>) -> Result<()> {
+    facts.take(Write::Dependency(rows::dependency(cells)?))?;
+    if cells.has_text()? { load_task(facts, cells) } else { Ok(()) }
+}
+
+pub(super) fn load_letter(facts: &mut Facts, cells: &mut Cells<'_>) -> Result<()> {
+    let (recipient, rank, state) = (cells.text()?, cells.text()?, cells.text()?);
+    let message: Message = cells.json()?;
+    if cells.has_text()? {
+        load_agent(facts, cells)?;
+    }
+    let state = serde_json::from_value(Json::String(state)).map_err(|error| StoreError::Unreadable {
+        table: "deliveries",
+        id: message.id.to_string(),
+        cause: error.to_string(),
+    })?;
+    let delivery = Delivery { message: message.id.clone(), recipient, state, rank };
+    facts.take(Write::Message(message))?;
+    facts.take(Write::Delivery(delivery))
+}

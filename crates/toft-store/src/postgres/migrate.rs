@@ -1,0 +1,68 @@
+//! Migrations: numbered and named as SQLite's are, each applied once, under a lock.
+
+use toft_core::store::{Result, StoreError};
+
+use super::{
+    url::Address,
+    wire::{Trouble, Wire},
+};
+use crate::value::kept;
+
+/// Number, name, text.
+const MIGRATIONS: &[(i64, &str, &str)] = &[(1, "foundation", include_str!("migrations/0001_foundation.sql"))];
+
+fn failed(address: &Address) -> impl Fn(Trouble) -> StoreError {
+    let doing = format!("set up {}", address.shown);
+    move |trouble| match trouble {
+        Trouble::Refused { text, .. } | Trouble::Lost(text) => StoreError::Failed { doing: doing.clone(), cause: text },
+    }
+}
+
+/// Sees that the schema is the newest; with `create`, makes it.
+pub(super) fn bring_up(wire: &mut Wire, address: &Address, create: bool) -> Result<()> {
+    let newest = MIGRATIONS.last().map_or(0, |(number, ..)| *number);
+    let found = version(wire, address)?;
+    match found {
+        Some(found) if found > newest => Err(StoreError::Newer { found, known: newest }),
+        Some(found) if found == newest => Ok(()),
+        None if !create => Err(StoreError::Missing { path: address.shown.clone() }),
+        _ => upgrade(wire, address),
+    }
+}
+
+/// What the schema says of itself; `None` if it is not there.
+fn version(wire: &mut Wire, address: &Address) -> Result<Option<i64>> {
+    let table = format!("\"{}\".migrations", address.schema);
+    let there = "SELECT to_regclass($1) IS NOT NULL";
+    let rows = wire.send(&[(there, &kept![table])]).remove(0).map_err(failed(address))?;
+    if !rows.first().is_some_and(|row| row.get::<_, bool>(0)) {
+        return Ok(None);
+    }
+    let newest = format!("SELECT coalesce(max(number), 0) FROM {table}");
+    let rows = wire.send(&[(newest.as_str(), &[])]).remove(0).map_err(failed(address))?;
+    Ok(rows.first().map(|row| row.get(0)))
+}
+
+/// All in one transaction: an interruption leaves the old schema.
+fn upgrade(wire: &mut Wire, address: &Address) -> Result<()> {
+    let schema = &address.schema;
+    let begin = format!(
+        "BEGIN; SELECT pg_advisory_xact_lock(hashtextextended('toft {schema}', 2)); \
+         CREATE SCHEMA IF NOT EXISTS \"{schema}\"; SET LOCAL search_path = \"{schema}\"; \
+         CREATE TABLE IF NOT EXISTS migrations (number bigint PRIMARY KEY, name text NOT NULL, at timestamptz NOT NULL DEFAULT now());"
+    );
+    wire.batch(&begin).map_err(failed(address))?;
+    let found = version(wire, address)?.unwrap_or_default();
+    let mut text = String::new();
+    for (number, name, migration) in MIGRATIONS.iter().filter(|(number, ..)| *number > found) {
+        text.push_str(migration);
+        text.push_str(&format!("INSERT INTO migrations (number, name) VALUES ({number}, '{name}');\n"));
+    }
+    text.push_str("COMMIT;");
+    let done = wire.batch(&text);
+    if done.is_err() {
+        // The transaction is over already; this only clears it away.
+        let _ = wire.batch("ROLLBACK");
+    }
+    done.map_err(failed(address))
+}

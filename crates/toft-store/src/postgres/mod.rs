@@ -1,0 +1,35 @@
+//! PostgreSQL: many machines, one truth.
+//!
+//! A transaction reads what it needs in one or two journeys, decides in Rust, and hands everything over in one:
+//! take the lock of the space, see that every answer is still what it was, put the rows down, commit. So no lock is
+//! held while anything crosses the network, every verb is as safe as if it ran alone, and a verb whose facts changed
+//! meanwhile runs again.
+//!
+//! `url.rs` reads the address, `wire.rs` is one connection, `open.rs` keeps one and makes it anew, `facts.rs` is what a
+//! transaction has read and changed, `tx.rs` answers questions, `ahead.rs` asks before it is asked, `load.rs` takes
+//! answers in, `commit.rs` hands over, `bell.rs` wakes waiters,
+//! `health.rs` asks the server how it is.
+
+mod ahead;
+mod bell;
+mod commit;
+mod facts;
+mod health;
+mod load;
+mod migrate;
+mod open;
+mod tx;
+mod url;
+mod wire;
+
+pub use health::ServerHealth;
+pub use open::PostgresStore;
+pub use url::without_password;
+
+/// The text of a query only this engine has, by its file name.
+macro_rules! sql {
+    ($name:literal) => {
+        include_str!(concat!("queries/", $name, ".sql"))
+    };
+}
+use sql;

@@ -1,0 +1,271 @@
+//! A store on a server: one connection that is made anew when it is lost.
+
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use toft_core::{
+    store::{Access, Result, Store, StoreError, StoreTx},
+    time::Now,
+};
+use tokio_postgres::{Row, error::SqlState};
+
+use super::{
+    bell::Bell,
+    migrate, sql,
+    tx::PostgresTx,
+    url::Address,
+    wire::{Trouble, Wire},
+};
+use crate::{
+    clock::Clock,
+    value::{Value, kept},
+};
+
+/// How long one operation goes on trying: to connect, to be faster than others, to learn what became of it.
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A store in a PostgreSQL schema.
+pub struct PostgresStore {
+    address: Address,
+    wire: Mutex<Option<Wire>>,
+    brief: bool,
+    clock: Option<Arc<dyn Clock>>,
+    bell: Bell,
+    commits: AtomicU64,
+    /// Since when, how often and why operations had to run again.
+    unrest: Mutex<Option<Unrest>>,
+}
+
+struct Unrest {
+    since: Instant,
+    times: u32,
+    cause: String,
+}
+
+impl PostgresStore {
+    /// Opens a store that exists.
+    pub fn open(url: &str) -> Result<Self> {
+        Self::with(url, false, None, false)
+    }
+
+    /// Opens a store that exists, for a process that does one thing and ends.
+    pub fn open_briefly(url: &str) -> Result<Self> {
+        Self::with(url, true, None, false)
+    }
+
+    /// Opens a store, or makes it.
+    pub fn create(url: &str) -> Result<Self> {
+        Self::with(url, false, None, true)
+    }
+
+    /// Opens a store that follows another clock, or makes it.
+    pub fn create_with(url: &str, clock: Arc<dyn Clock>) -> Result<Self> {
+        Self::with(url, false, Some(clock), true)
+    }
+
+    fn with(url: &str, brief: bool, clock: Option<Arc<dyn Clock>>, create: bool) -> Result<Self> {
+        let address = Address::parse(url)?;
+        let store = Self {
+            bell: Bell::of(&address),
+            address,
+            wire: Mutex::new(None),
+            brief,
+            clock,
+            commits: AtomicU64::new(0),
+            unrest: Mutex::new(None),
+        };
+        let mut wire = store.lock();
+        store.connect(&mut wire)?;
+        if let Some(wire) = wire.as_mut() {
+            migrate::bring_up(wire, &store.address, create)?;
+        }
+        drop(wire);
+        Ok(store)
+    }
+
+    /// Its address, without the password.
+    pub fn shown(&self) -> &str {
+        &self.address.shown
+    }
+
+    /// Keeps a text under the name of its content.
+    pub fn keep_blob(&self, id: &str, text: &str) -> Result<()> {
+        self.now(sql!("blob_put"), &kept![self.space(), id, text]).map(drop)
+    }
+
+    /// A text that was kept.
+    pub fn blob(&self, id: &str) -> Result<Option<String>> {
+        let rows = self.now(sql!("blob_get"), &kept![self.space(), id])?;
+        Ok(rows.first().map(|row| row.get(0)))
+    }
+
+    /// One statement in a transaction of its own; it may run twice.
+    pub(super) fn now(&self, text: &str, values: &[Value<'_>]) -> Result<Vec<Row>> {
+        let mut wire = self.lock();
+        loop {
+            self.connect(&mut wire)?;
+            let Some(open) = wire.as_mut() else { continue };
+            let settings = open.local_settings.clone().unwrap_or_else(|| "SELECT 1".into());
+            let mut answers = open.send(&[("BEGIN", &[]), (&settings, &[]), (text, values), ("COMMIT", &[])]);
+            match answers.iter_mut().find_map(|answer| answer.as_ref().err().cloned()) {
+                None => {
+                    self.calm();
+                    return Ok(answers.swap_remove(2).unwrap_or_default());
+                }
+                Some(trouble) => match self.judge(&mut wire, &trouble) {
+                    StoreError::Conflict => self.pause()?,
+                    error => return Err(error),
+                },
+            }
+        }
+    }
+
+    pub(super) fn space(&self) -> &str {
+        &self.address.space
+    }
+
+    pub(super) fn channel(&self) -> String {
+        self.bell.channel()
+    }
+
+    pub(super) fn own_clock(&self) -> Option<Now> {
+        self.clock.as_ref().map(|clock| clock.now())
+    }
+
+    pub(super) fn has_own_clock(&self) -> bool {
+        self.clock.is_some()
+    }
+
+    pub(super) fn committed(&self) {
+        self.commits.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// True once in so many commits.
+    pub(super) fn every(&self, times: u64) -> bool {
+        self.commits.load(Ordering::Relaxed).is_multiple_of(times)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Wire>> {
+        self.wire.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Connects, unless connected; waits and tries again while the server is away, starting, or full.
+    pub(super) fn connect(&self, wire: &mut Option<Wire>) -> Result<()> {
+        if wire.as_ref().is_some_and(Wire::is_open) {
+            return Ok(());
+        }
+        let until = Instant::now() + PATIENCE;
+        let mut pause = Duration::from_millis(10);
+        loop {
+            let trouble = match Wire::connect(&self.address, self.brief) {
+                Ok(open) => {
+                    *wire = Some(open);
+                    return Ok(());
+                }
+                Err(trouble) => trouble,
+            };
+            let (worth_waiting, cause) = match trouble {
+                Trouble::Lost(cause) => (!cause.contains("invalid peer certificate"), cause),
+                Trouble::Refused { code, text } => (
+                    [SqlState::TOO_MANY_CONNECTIONS, SqlState::CANNOT_CONNECT_NOW, SqlState::PROTOCOL_VIOLATION]
+                        .contains(&code),
+                    text,
+                ),
+            };
+            if !worth_waiting || Instant::now() + pause >= until {
+                return Err(StoreError::Unreachable { server: self.address.shown.clone(), cause });
+            }
+            thread::sleep(jitter(pause));
+            pause = (pause * 2).min(Duration::from_millis(500));
+        }
+    }
+
+    /// What trouble means before anything was committed: usually, run again.
+    pub(super) fn judge(&self, wire: &mut Option<Wire>, trouble: &Trouble) -> StoreError {
+        let again = [
+            // Our own check: what was read has changed.
+            SqlState::DIVISION_BY_ZERO,
+            SqlState::UNIQUE_VIOLATION,
+            SqlState::T_R_SERIALIZATION_FAILURE,
+            SqlState::T_R_DEADLOCK_DETECTED,
+            SqlState::LOCK_NOT_AVAILABLE,
+            SqlState::QUERY_CANCELED,
+        ];
+        let cause = match trouble {
+            Trouble::Lost(cause) => {
+                *wire = None;
+                cause
+            }
+            Trouble::Refused { code, text } if *code == SqlState::READ_ONLY_SQL_TRANSACTION => {
+                // A server that was the primary no longer is.
+                *wire = None;
+                text
+            }
+            Trouble::Refused { code, text } if again.contains(code) => text,
+            Trouble::Refused { text, .. } => {
+                return StoreError::Failed { doing: "ask the server".into(), cause: text.clone() };
+            }
+        };
+        let mut unrest = self.unrest.lock().unwrap_or_else(PoisonError::into_inner);
+        let unrest = unrest.get_or_insert_with(|| Unrest { since: Instant::now(), times: 0, cause: String::new() });
+        unrest.times += 1;
+        unrest.cause.clone_from(cause);
+        StoreError::Conflict
+    }
+
+    /// Did the last try of this operation come too late?
+    pub(super) fn was_overtaken(&self) -> bool {
+        self.unrest.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// How often the head of the queue is read. The first look leaves a mark, so that the second cannot see what
+    /// another claim has just taken; worth its while only where looking is slow.
+    pub(super) fn takes(&self) -> usize {
+        1 + usize::from(self.brief)
+    }
+
+    /// An operation went through.
+    pub(super) fn calm(&self) {
+        *self.unrest.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Before running again: a moment's rest, longer each time; an error when it has been too long.
+    fn pause(&self) -> Result<()> {
+        let mut unrest = self.unrest.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(Unrest { since, times, cause }) = unrest.as_ref() else { return Ok(()) };
+        if since.elapsed() > PATIENCE {
+            let cause = format!("{cause}, {times} times in {} s", since.elapsed().as_secs());
+            *unrest = None;
+            return Err(StoreError::Unreachable { server: self.address.shown.clone(), cause });
+        }
+        let rest = Duration::from_micros(200) * 2u32.saturating_pow(times.saturating_sub(1).min(8));
+        drop(unrest);
+        thread::sleep(jitter(rest));
+        Ok(())
+    }
+}
+
+/// Between half of a span and the whole, so that those who failed together do not return together.
+fn jitter(span: Duration) -> Duration {
+    let noise = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |at| at.subsec_nanos());
+    span.mul_f64(0.5 + f64::from(noise % 1_000) / 2_000.0)
+}
+
+impl Store for PostgresStore {
+    fn begin(&self, access: Access) -> Result<Box<dyn StoreTx + '_>> {
+        self.pause()?;
+        let mut wire = self.lock();
+        self.connect(&mut wire)?;
+        Ok(Box::new(PostgresTx::new(self, wire, access)))
+    }
+
+    fn pulse(&self) -> Result<u64> {
+        Ok(self.bell.heard(&self.address) << 32 | self.commits.load(Ordering::Relaxed))
+    }
+}

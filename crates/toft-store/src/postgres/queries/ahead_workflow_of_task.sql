@@ -1,0 +1,1 @@
+SELECT body FROM workflows WHERE space = $1 AND id = (SELECT workflow FROM tasks WHERE space = $1 AND id = $2)

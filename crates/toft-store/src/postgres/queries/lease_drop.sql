@@ -1,0 +1,1 @@
+DELETE FROM leases WHERE space = $1 AND task = $2

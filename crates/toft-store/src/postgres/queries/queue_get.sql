@@ -1,0 +1,1 @@
+SELECT task, lane, rank FROM queue WHERE space = $1 AND task = $2

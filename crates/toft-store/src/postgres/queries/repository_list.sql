@@ -1,0 +1,1 @@
+SELECT body FROM repositories WHERE space = $1 ORDER BY id

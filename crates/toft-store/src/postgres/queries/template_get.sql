@@ -1,0 +1,1 @@
+SELECT body FROM templates WHERE space = $1 AND name = $2 AND version = $3

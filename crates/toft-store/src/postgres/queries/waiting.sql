@@ -1,0 +1,1 @@
+SELECT count(*) FROM waiters WHERE space = $1 AND since <= clock_timestamp() AND until > clock_timestamp()

@@ -1,0 +1,6 @@
+SELECT body
+FROM workflows
+WHERE space = $1 AND ($2 IS NULL OR repository = $2) AND ($3 IS NULL OR worktree = $3)
+    AND ($4 = '' OR strpos($4, ' ' || status || ' ') > 0)
+ORDER BY created DESC, id DESC
+LIMIT $5

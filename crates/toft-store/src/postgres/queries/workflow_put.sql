@@ -1,0 +1,6 @@
+INSERT INTO workflows (space, id, repository, worktree, status, lane_open, created, body)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+ON CONFLICT (space, id) DO UPDATE SET
+    status = excluded.status,
+    lane_open = excluded.lane_open,
+    body = excluded.body

@@ -1,0 +1,1 @@
+SELECT body FROM worktrees WHERE space = $1 AND repository = $2 ORDER BY name

@@ -1,0 +1,591 @@
+//! Answers questions: fetches the rows a question is about, once, and answers from [`Facts`].
+
+use std::sync::MutexGuard;
+
+use serde_json::Value as Json;
+use toft_core::{
+    agent::Agent,
+    change::{Change, Event, QueueEntry, Receipt, Write},
+    checkpoint::Checkpoint,
+    flow::{Attempt, Dependency, Task, TaskStatus, Template, Workflow},
+    gate::Gate,
+    id::{AgentId, GateId, MessageId, OpId, RepositoryId, TaskId, WorkflowId},
+    lease::Lease,
+    message::{Letter, Message},
+    repository::{Repository, Scope, Worktree},
+    store::{Access, Ahead, EventQuery, LeasesOf, Result, StoreError, StoreTx, TaskQuery, WorkflowQuery},
+    time::{Now, Tick, Timestamp},
+};
+use tokio_postgres::Row;
+
+use super::{
+    facts::{Asked, Candidate, Facts},
+    load::{
+        Load, body, counts_of, load_agent, load_attempt, load_checkpoint, load_dependency, load_dependency_on,
+        load_gate, load_lease, load_letter, load_message, load_queue_entry, load_queued, load_receipt, load_repository,
+        load_state, load_task, load_template, load_workflow, load_worktree, unreadable,
+    },
+    open::PostgresStore,
+    sql,
+    wire::{Trouble, Wire},
+};
+use crate::{
+    query::Query,
+    rows::{self, Cells},
+    value::{Bind, Value, kept},
+};
+
+/// The clock leases follow: the database's own, whichever server it is on.
+pub(super) const EPOCH: &str = "postgres";
+
+/// A question about to be asked.
+pub(super) struct Question {
+    table: &'static str,
+    pub(super) query: Query,
+    values: Vec<Value<'static>>,
+    load: Load,
+}
+
+pub(super) fn question(table: &'static str, query: Query, values: &[Value<'_>], load: Load) -> Question {
+    Question { table, query, values: values.iter().map(Value::keep).collect(), load }
+}
+
+/// What the server said of itself when the transaction began.
+#[derive(Clone, Debug)]
+pub(super) struct Moment {
+    pub(super) wall: i64,
+    pub(super) snapshot: String,
+    pub(super) pid: i64,
+    pub(super) began: i64,
+    pub(super) newest: i64,
+}
+
+pub(super) struct PostgresTx<'a> {
+    pub(super) store: &'a PostgresStore,
+    pub(super) wire: MutexGuard<'a, Option<Wire>>,
+    pub(super) access: Access,
+    pub(super) moment: Option<Moment>,
+    pub(super) facts: Facts,
+    /// A transaction is open on the server.
+    pub(super) open: bool,
+    /// How many statements have read, each at a moment of its own.
+    pub(super) looks: usize,
+    /// Others wait from the beginning: this operation has been overtaken once and shall not be again.
+    pub(super) alone: bool,
+    conflicted: bool,
+}
+
+impl<'a> PostgresTx<'a> {
+    pub(super) fn new(store: &'a PostgresStore, wire: MutexGuard<'a, Option<Wire>>, access: Access) -> Self {
+        let alone = access == Access::Write && store.was_overtaken();
+        let facts = Facts::default();
+        Self { store, wire, access, moment: None, facts, open: false, looks: 0, alone, conflicted: false }
+    }
+
+    /// The values of a statement, the space first.
+    pub(super) fn bound<'v>(&'v self, values: &'v [Value<'v>]) -> Vec<Value<'v>> {
+        let mut all = vec![self.store.space().bind()];
+        all.extend(values.iter().cloned());
+        all
+    }
+
+    /// What is to be done about trouble before anything was handed over: nothing happened, so the verb may run again.
+    pub(super) fn troubled(&mut self, trouble: &Trouble) -> StoreError {
+        self.conflicted = true;
+        self.store.judge(&mut self.wire, trouble)
+    }
+
+    /// Sends statements together, the beginning of the transaction before the first.
+    pub(super) fn fetch(&mut self, batch: &[(String, Vec<Value<'_>>)]) -> Result<Vec<Vec<Row>>> {
+        let begin = match self.access {
+            Access::Read => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+            Access::Write => "BEGIN",
+        };
+        let first = !self.open;
+        let space = kept![self.store.space()];
+        let Some(wire) = self.wire.as_mut() else { return Err(StoreError::Conflict) };
+        let settings = wire.local_settings.clone().filter(|_| first);
+        let mut sends: Vec<(&str, &[Value<'_>])> = Vec::with_capacity(batch.len() + 6);
+        if first {
+            sends.extend(wire.take_leftover().then_some(("ROLLBACK", [].as_slice())));
+            sends.push((begin, &[]));
+            sends.extend(settings.as_ref().map(|text| (text.as_str(), [].as_slice())));
+            sends.extend(self.alone.then_some((sql!("turn"), space.as_slice())));
+            sends.push((sql!("moment"), &space));
+        }
+        let ahead = sends.len();
+        sends.extend(batch.iter().map(|(text, values)| (text.as_str(), values.as_slice())));
+        let answers = wire.send(&sends);
+        self.open = true;
+        self.looks += batch.len();
+        let mut rows = Vec::with_capacity(answers.len());
+        for answer in answers {
+            match answer {
+                Ok(found) => rows.push(found),
+                Err(trouble) => return Err(self.troubled(&trouble)),
+            }
+        }
+        if first {
+            let row = rows.drain(..ahead).next_back().and_then(|rows| rows.into_iter().next());
+            self.moment = row.map(|row| Moment {
+                wall: row.get(0),
+                snapshot: row.get(1),
+                pid: row.get(2),
+                began: row.get(3),
+                newest: row.get(4),
+            });
+        }
+        Ok(rows)
+    }
+
+    /// Asks what is not known yet, in one journey.
+    fn ask_all(&mut self, questions: Vec<Question>) -> Result<()> {
+        let new: Vec<Question> =
+            questions.into_iter().filter(|asked| !self.facts.knows(asked.query, &asked.values)).collect();
+        if new.is_empty() {
+            return Ok(());
+        }
+        let space = self.store.space().to_owned();
+        let batch: Vec<_> = new
+            .iter()
+            .map(|asked| {
+                let mut values = vec![space.bind().keep()];
+                values.extend(asked.values.iter().cloned());
+                (printed(asked.query.postgres()), values)
+            })
+            .collect();
+        let answers = self.fetch(&batch)?;
+        for (asked, rows) in new.into_iter().zip(answers) {
+            self.take_in(asked, &rows)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn take_in(&mut self, question: Question, rows: &[Row]) -> Result<()> {
+        let mut print = 0;
+        for row in rows {
+            print ^= row.try_get::<_, i64>(row.len() - 1).map_err(|error| unreadable(&error))?;
+            (question.load)(&mut self.facts, &mut Cells::of(question.table, row))?;
+        }
+        let Question { query, values, .. } = question;
+        self.facts.asked.push(Asked { query, values, print });
+        Ok(())
+    }
+
+    fn ask(&mut self, table: &'static str, query: Query, values: &[Value<'_>], load: Load) -> Result<()> {
+        if self.facts.knows(query, values) {
+            return Ok(());
+        }
+        self.ask_all(vec![question(table, query, values, load)])
+    }
+
+    /// Rows straight from the server; nothing is concluded from them.
+    fn look<T>(
+        &mut self,
+        table: &'static str,
+        text: &str,
+        values: &[Value<'_>],
+        read: impl Fn(&mut Cells<'_>) -> Result<T>,
+    ) -> Result<Vec<T>> {
+        let values: Vec<Value<'static>> = self.bound(values).iter().map(Value::keep).collect();
+        let rows = self.fetch(&[(text.to_owned(), values)])?.remove(0);
+        rows.iter().map(|row| read(&mut Cells::of(table, row))).collect()
+    }
+
+    fn counts(&mut self, workflow: &WorkflowId) -> Result<()> {
+        if self.facts.knows_counts(workflow) || self.facts.is_new(workflow) {
+            return Ok(());
+        }
+        let text = Query::workflow_progress.postgres();
+        let found = self.look("progress", text, &kept![workflow.as_str()], counts_of)?;
+        self.facts.take_counts(workflow.clone(), found.into_iter().next().map(|(_, counts)| counts));
+        Ok(())
+    }
+
+    /// Tasks at the head of a lane that no other claim is looking at; whatever is there if that is not enough.
+    fn take_candidates(&mut self, lane: &str, after: &str, upto: &str, limit: usize) -> Result<()> {
+        let values = kept![lane, after, upto, self.facts.widen(limit)];
+        let values: Vec<Value<'static>> = self.bound(&values).iter().map(Value::keep).collect();
+        let take = (sql!("queue_take").to_owned(), values.clone());
+        let batch = [take.clone(), take];
+        let rows = self.fetch(&batch[..self.store.takes()])?.pop().unwrap_or_default();
+        let found = self.take_candidate_rows(&rows)?;
+        if limit == 0 || found < limit {
+            let rows = self.fetch(&[(candidates_unmarked(), values)])?.remove(0);
+            self.take_candidate_rows(&rows)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn take_candidate_rows(&mut self, rows: &[Row]) -> Result<usize> {
+        for row in rows {
+            let (entry, task) = rows::queued(&mut Cells::of("queue", row))?;
+            let at = row.len() - 3;
+            let read = |column: usize| row.try_get::<_, i64>(column).map_err(|error| unreadable(&error));
+            let workflow: Workflow = body("workflows", row.get::<_, &str>(at + 1))?;
+            let (query, values) = (Query::workflow_get, vec![workflow.id.as_str().bind().keep()]);
+            if !self.facts.knows(query, &values) {
+                self.facts.asked.push(Asked { query, values, print: read(at + 2)? });
+                self.facts.take_workflow(workflow);
+            }
+            let QueueEntry { lane, rank, .. } = entry.clone();
+            let candidate = Candidate { rank, lane, print: read(at)? };
+            self.facts.candidates.entry(task.id.clone()).or_insert(candidate);
+            self.facts.take_task(task);
+            self.facts.take(Write::Queue(entry))?;
+        }
+        Ok(rows.len())
+    }
+
+    /// Rows that writing needs to know of, in one journey.
+    fn prepare(&mut self, writes: &[Write]) -> Result<()> {
+        let mut needed = Vec::new();
+        for write in writes {
+            match write {
+                Write::Lease(Lease { task, .. }) | Write::RenewLease(Lease { task, .. }) | Write::DropLease(task) => {
+                    needed.push(question("leases", Query::lease_get, &kept![task.as_str()], load_lease));
+                }
+                Write::Task(row) if self.facts.is_new(&row.workflow) => {}
+                Write::Task(Task { id, .. }) | Write::TaskState(id, _) if !self.facts.tables.tasks.contains_key(id) => {
+                    needed.push(question("tasks", Query::task_get, &kept![id.as_str()], load_task));
+                }
+                Write::Workflow(row) if !self.facts.tables.workflows.contains_key(&row.id) => {
+                    needed.push(question("workflows", Query::workflow_get, &kept![row.id.as_str()], load_workflow));
+                }
+                Write::Agent(row) if !self.facts.tables.agents.contains_key(&row.id) => {
+                    needed.push(question("agents", Query::agent_named, &kept![row.name], load_agent));
+                }
+                Write::Receipt(row) => {
+                    needed.push(question("receipts", Query::receipt_get, &kept![row.op.as_str()], load_receipt));
+                }
+                _ => {}
+            }
+        }
+        self.ask_all(needed)
+    }
+}
+
+impl Drop for PostgresTx<'_> {
+    fn drop(&mut self) {
+        if self.open
+            && let Some(wire) = self.wire.as_mut()
+            && !wire.end_transaction()
+        {
+            *self.wire = None;
+        }
+        if !self.conflicted {
+            self.store.calm();
+        }
+    }
+}
+
+/// A query whose rows end with a print of each.
+pub(super) fn printed(text: &str) -> String {
+    format!("SELECT q.*, hash_record_extended(q, 0) AS row_print FROM (\n{text}) q")
+}
+
+/// Candidates though another claim is looking at them.
+fn candidates_unmarked() -> String {
+    sql!("queue_take").replace("    WHERE pg_try_advisory_xact_lock(hashtextextended($1 || o.task, 1))\n", "")
+}
+
+/// Words between spaces, so that one look finds a whole word.
+fn words<'w>(words: impl Iterator<Item = &'w str>) -> String {
+    words.fold(String::new(), |text, word| if text.is_empty() { format!(" {word} ") } else { format!("{text}{word} ") })
+}
+
+fn repository(scope: &Scope) -> Option<&str> {
+    scope.repository.as_ref().map(|id| id.as_str())
+}
+
+pub(super) fn overdue_values(tick: &Tick, host: Option<&str>, limit: Option<i64>) -> Vec<Value<'static>> {
+    // A holder's word starts with its host and `|`, and `}` is what comes after that.
+    let (from, upto) = (host.map(|host| format!("{host}|")), host.map(|host| format!("{host}}}")));
+    kept![tick.epoch, tick.ms, limit, from, upto].to_vec()
+}
+
+impl StoreTx for PostgresTx<'_> {
+    fn foresee(&mut self, ahead: Ahead<'_>) -> Result<()> {
+        match ahead {
+            Ahead::Unknown => Ok(()),
+            Ahead::Claim { actor, scope, page } => self.foresee_claim(actor, scope, page),
+            Ahead::Hold { task } => self.foresee_hold(task),
+        }
+    }
+
+    fn confirm(&mut self) -> Result<()> {
+        self.confirm_reads()
+    }
+
+    fn now(&mut self) -> Result<Now> {
+        if let Some(now) = self.store.own_clock() {
+            return Ok(now);
+        }
+        if self.moment.is_none() {
+            self.fetch(&[])?;
+        }
+        let wall = self.moment.as_ref().map_or(0, |moment| moment.wall);
+        Ok(Now { wall: Timestamp(wall), tick: Tick { epoch: EPOCH.to_owned(), ms: wall } })
+    }
+
+    fn receipt(&mut self, op: &OpId) -> Result<Option<Receipt>> {
+        self.ask("receipts", Query::receipt_get, &kept![op.as_str()], load_receipt)?;
+        self.facts.tables.receipt(op)
+    }
+
+    fn ids(&mut self, prefix: &str, limit: usize) -> Result<Vec<String>> {
+        let upto = format!("{prefix}\u{7f}");
+        let values = kept![prefix, upto, limit as u64];
+        let mut ids = self.look("ids", Query::id_search.postgres(), &values, |cells| cells.text())?;
+        ids.extend(self.facts.tables.ids(prefix, limit)?);
+        ids.sort();
+        ids.dedup();
+        ids.truncate(limit);
+        Ok(ids)
+    }
+
+    fn repositories(&mut self) -> Result<Vec<Repository>> {
+        self.ask("repositories", Query::repository_list, &[], load_repository)?;
+        self.facts.tables.repositories()
+    }
+
+    fn worktrees(&mut self, repository: &RepositoryId) -> Result<Vec<Worktree>> {
+        self.ask("worktrees", Query::worktree_list, &kept![repository.as_str()], load_worktree)?;
+        self.facts.tables.worktrees(repository)
+    }
+
+    fn workflow(&mut self, id: &WorkflowId) -> Result<Option<Workflow>> {
+        if !self.facts.is_new(id) {
+            self.ask("workflows", Query::workflow_get, &kept![id.as_str()], load_workflow)?;
+        }
+        self.facts.tables.workflow(id)
+    }
+
+    fn workflows(&mut self, query: &WorkflowQuery) -> Result<Vec<Workflow>> {
+        let statuses = words(query.statuses.iter().map(|status| status.as_str()));
+        let limit = self.facts.widen(query.limit);
+        let values = kept![repository(&query.scope), query.scope.worktree, statuses, limit];
+        self.ask("workflows", Query::workflow_list, &values, load_workflow)?;
+        self.facts.tables.workflows(query)
+    }
+
+    fn progress(&mut self, workflow: &WorkflowId) -> Result<Vec<(TaskStatus, u64)>> {
+        self.counts(workflow)?;
+        let counts = self.facts.progress(workflow);
+        let known = TaskStatus::ALL.into_iter().zip(counts).filter(|(_, count)| *count > 0);
+        Ok(known.map(|(status, count)| (status, count as u64)).collect())
+    }
+
+    fn has_unblocked(&mut self, workflow: &WorkflowId) -> Result<bool> {
+        let values = kept![workflow.as_str(), self.facts.widen(1)];
+        self.ask("tasks", Query::workflow_has_unblocked, &values, load_task)?;
+        self.facts.tables.has_unblocked(workflow)
+    }
+
+    fn task(&mut self, id: &TaskId) -> Result<Option<Task>> {
+        if !self.facts.tables.tasks.contains_key(id) {
+            self.ask("tasks", Query::task_get, &kept![id.as_str()], load_task)?;
+        }
+        self.facts.rely_on_candidate(id);
+        self.facts.tables.task(id)
+    }
+
+    fn tasks(&mut self, query: &TaskQuery) -> Result<Vec<Task>> {
+        let statuses = words(query.statuses.iter().map(|status| status.as_str()));
+        let (repository, worktree) = (repository(&query.scope), &query.scope.worktree);
+        let limit = self.facts.widen(query.limit);
+        match &query.workflow {
+            Some(workflow) => {
+                let values = kept![workflow.as_str(), repository, worktree, statuses, limit];
+                self.ask("tasks", Query::task_list_of_workflow, &values, load_task)?;
+            }
+            None if query.statuses == [TaskStatus::Failed] => {
+                self.ask("tasks", Query::task_list_failed, &kept![repository, worktree, limit], load_task)?;
+            }
+            None => {
+                let values = kept![repository, worktree, statuses, limit];
+                self.ask("tasks", Query::task_list_recent, &values, load_task)?;
+            }
+        }
+        self.facts.tables.tasks(query)
+    }
+
+    fn dependencies(&mut self, task: &TaskId) -> Result<Vec<(Dependency, Option<TaskStatus>)>> {
+        self.ask("dependencies", Query::dependency_list, &kept![task.as_str()], load_dependency_on)?;
+        self.facts.tables.dependencies(task)
+    }
+
+    fn dependents(&mut self, on: &TaskId) -> Result<Vec<Dependency>> {
+        self.ask("dependencies", Query::dependent_list, &kept![on.as_str()], load_dependency)?;
+        self.facts.tables.dependents(on)
+    }
+
+    fn lease(&mut self, task: &TaskId) -> Result<Option<Lease>> {
+        self.ask("leases", Query::lease_get, &kept![task.as_str()], load_lease)?;
+        self.facts.tables.lease(task)
+    }
+
+    fn leases(&mut self, of: &LeasesOf) -> Result<Vec<Lease>> {
+        match of {
+            LeasesOf::Agent(id) => self.ask("leases", Query::lease_of_agent, &kept![id.as_str()], load_lease),
+            LeasesOf::Workflow(id) => self.ask("leases", Query::lease_of_workflow, &kept![id.as_str()], load_lease),
+            LeasesOf::Repository(id) => {
+                let id = id.as_ref().map(|id| id.as_str());
+                self.ask("leases", Query::lease_of_repository, &kept![id], load_lease)
+            }
+        }?;
+        self.facts.tables.leases(of)
+    }
+
+    fn overdue(&mut self, tick: &Tick, host: Option<&str>, limit: usize) -> Result<Vec<Lease>> {
+        let values = overdue_values(tick, host, self.facts.widen(limit));
+        self.ask("leases", Query::lease_overdue, &values, load_lease)?;
+        self.facts.tables.overdue(tick, host, limit)
+    }
+
+    fn attempts(&mut self, task: &TaskId) -> Result<Vec<Attempt>> {
+        self.ask("attempts", Query::attempt_list, &kept![task.as_str()], load_attempt)?;
+        self.facts.tables.attempts(task)
+    }
+
+    fn checkpoints(&mut self, task: &TaskId, limit: usize) -> Result<Vec<Checkpoint>> {
+        let values = kept![task.as_str(), self.facts.widen(limit)];
+        self.ask("checkpoints", Query::checkpoint_list, &values, load_checkpoint)?;
+        self.facts.tables.checkpoints(task, limit)
+    }
+
+    fn state(&mut self, task: &TaskId, key: &str) -> Result<Option<Json>> {
+        self.ask("states", Query::state_get, &kept![task.as_str(), key], load_state)?;
+        self.facts.tables.state(task, key)
+    }
+
+    fn states(&mut self, task: &TaskId) -> Result<Vec<(String, Json)>> {
+        self.ask("states", Query::state_list, &kept![task.as_str()], load_state)?;
+        self.facts.tables.states(task)
+    }
+
+    fn agent(&mut self, id: &AgentId) -> Result<Option<Agent>> {
+        self.ask("agents", Query::agent_get, &kept![id.as_str()], load_agent)?;
+        self.facts.tables.agent(id)
+    }
+
+    fn agent_named(&mut self, name: &str) -> Result<Option<Agent>> {
+        self.ask("agents", Query::agent_named, &kept![name], load_agent)?;
+        self.facts.tables.agent_named(name)
+    }
+
+    fn agents(&mut self) -> Result<Vec<Agent>> {
+        self.ask("agents", Query::agent_list, &[], load_agent)?;
+        self.facts.tables.agents()
+    }
+
+    fn message(&mut self, id: &MessageId) -> Result<Option<Message>> {
+        self.ask("messages", Query::message_get, &kept![id.as_str()], load_message)?;
+        self.facts.tables.message(id)
+    }
+
+    fn inbox(&mut self, recipient: &str, unread_only: bool, limit: usize) -> Result<Vec<Letter>> {
+        let query = if unread_only { Query::delivery_unread } else { Query::delivery_inbox };
+        let values = kept![recipient, self.facts.widen(limit)];
+        self.ask("deliveries", query, &values, load_letter)?;
+        self.facts.tables.inbox(recipient, unread_only, limit)
+    }
+
+    fn gates(&mut self, task: &TaskId) -> Result<Vec<Gate>> {
+        self.ask("gates", Query::gate_list, &kept![task.as_str()], load_gate)?;
+        self.facts.tables.gates(task)
+    }
+
+    fn gate(&mut self, id: &GateId) -> Result<Option<Gate>> {
+        self.ask("gates", Query::gate_get, &kept![id.as_str()], load_gate)?;
+        self.facts.tables.gate(id)
+    }
+
+    fn unopened_gates(&mut self, scope: &Scope, limit: usize) -> Result<Vec<Gate>> {
+        let values = kept![repository(scope), scope.worktree, self.facts.widen(limit)];
+        self.ask("gates", Query::gate_unopened, &values, load_gate)?;
+        self.facts.tables.unopened_gates(scope, limit)
+    }
+
+    fn template(&mut self, name: &str, version: Option<u32>) -> Result<Option<Template>> {
+        match version {
+            Some(version) => self.ask("templates", Query::template_get, &kept![name, version], load_template),
+            None => self.ask("templates", Query::template_newest, &kept![name], load_template),
+        }?;
+        self.facts.tables.template(name, version)
+    }
+
+    fn templates(&mut self) -> Result<Vec<Template>> {
+        self.ask("templates", Query::template_list, &[], load_template)?;
+        self.facts.tables.templates()
+    }
+
+    fn open_lanes(&mut self, scope: &Scope) -> Result<Vec<Workflow>> {
+        self.ask("workflows", Query::workflow_open_lanes, &[], load_workflow)?;
+        self.facts.tables.open_lanes(scope)
+    }
+
+    fn queued(&mut self, lane: &str, after: &str, upto: Option<&str>, limit: usize) -> Result<Vec<(QueueEntry, Task)>> {
+        let upto_word = upto.unwrap_or("~");
+        let claiming = self.access == Access::Write && !lane.ends_with('~');
+        if claiming {
+            let foreseen =
+                after.is_empty() && self.facts.heads.iter().any(|(known, page)| known == lane && *page >= limit);
+            if !foreseen {
+                self.take_candidates(lane, after, upto_word, limit)?;
+            }
+        } else {
+            let values = kept![lane, after, upto_word, self.facts.widen(limit)];
+            self.ask("queue", Query::queue_list, &values, load_queued)?;
+        }
+        self.facts.tables.queued(lane, after, upto, limit)
+    }
+
+    fn queue_entry(&mut self, task: &TaskId) -> Result<Option<QueueEntry>> {
+        self.ask("queue", Query::queue_get, &kept![task.as_str()], load_queue_entry)?;
+        self.facts.tables.queue_entry(task)
+    }
+
+    fn events(&mut self, query: &EventQuery) -> Result<Vec<Event>> {
+        let text = match (&query.entity, query.newest) {
+            (None, false) => Query::event_list,
+            (None, true) => Query::event_list_newest,
+            (Some(_), false) => Query::event_of_entity,
+            (Some(_), true) => Query::event_of_entity_newest,
+        };
+        let limit = i64::try_from(query.limit).ok().filter(|limit| *limit > 0);
+        let scope = (repository(&query.scope), &query.scope.worktree);
+        let mut values = kept![query.after, scope.0, scope.1, limit].to_vec();
+        values.extend(query.entity.as_ref().map(Bind::bind));
+        let mut events = self.look("events", text.postgres(), &values, rows::event)?;
+        if query.newest {
+            events.reverse();
+        }
+        Ok(events)
+    }
+
+    fn apply(&mut self, change: &Change) -> Result<()> {
+        self.derive(&change.writes)?;
+        self.facts.events.push(change.event.clone());
+        Ok(())
+    }
+
+    fn derive(&mut self, writes: &[Write]) -> Result<()> {
+        if self.access == Access::Read {
+            return Err(StoreError::Failed { doing: "write".into(), cause: "the transaction only reads".into() });
+        }
+        self.prepare(writes)?;
+        for write in writes {
+            if let Err(error) = self.facts.write(write) {
+                // Perhaps only because what was read was never true at once.
+                self.confirm_reads()?;
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn commit(self: Box<Self>) -> Result<()> {
+        self.hand_over()
+    }
+}

@@ -1,0 +1,138 @@
+//! The address of a store: a PostgreSQL URL with a few words of our own.
+
+use toft_core::store::{Result, StoreError};
+use tokio_postgres::config::{Host, SslMode};
+
+/// Where a store is: which servers, which schema, which space.
+#[derive(Clone, Debug)]
+pub(super) struct Address {
+    pub(super) server: tokio_postgres::Config,
+    pub(super) schema: String,
+    pub(super) space: String,
+    /// A file of certificates to trust instead of the system's.
+    pub(super) roots: Option<String>,
+    /// The URL without its password.
+    pub(super) shown: String,
+}
+
+impl Address {
+    /// Reads `postgres://user@host:port,host:port/database?space=team&schema=toft&sslrootcert=FILE&…`.
+    pub(super) fn parse(url: &str) -> Result<Self> {
+        let shown = without_password(url);
+        let wrong = |reason: String| StoreError::Unsuitable { path: shown.clone(), reason };
+        let (front, query) = url.split_once('?').unwrap_or((url, ""));
+        let (mut schema, mut space, mut roots, mut theirs) = ("toft".to_owned(), "main".to_owned(), None, Vec::new());
+        let mut tls_named = false;
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            match name {
+                "space" => {
+                    space = plain_word(value).ok_or_else(|| wrong(format!("`{value}` is no name for a space")))?;
+                }
+                "schema" => {
+                    schema = plain_word(value).ok_or_else(|| wrong(format!("`{value}` is no name for a schema")))?;
+                }
+                "sslrootcert" => roots = Some(value.to_owned()),
+                "sslmode" => {
+                    tls_named = true;
+                    // Certificates are always verified, so the stricter words mean no more than this one.
+                    let word = if matches!(value, "verify-ca" | "verify-full") { "require" } else { value };
+                    theirs.push(format!("sslmode={word}"));
+                }
+                _ => theirs.push(pair.to_owned()),
+            }
+        }
+        let url = if theirs.is_empty() { front.to_owned() } else { format!("{front}?{}", theirs.join("&")) };
+        let mut server: tokio_postgres::Config = url.parse().map_err(|error| wrong(reason(&error)))?;
+        if !tls_named {
+            let near = server.get_hosts().iter().all(is_near);
+            server.ssl_mode(if near { SslMode::Disable } else { SslMode::Require });
+        }
+        if server.get_hosts().len() > 1 {
+            server.target_session_attrs(tokio_postgres::config::TargetSessionAttrs::ReadWrite);
+        }
+        if server.get_password().is_none()
+            && let Ok(password) = std::env::var("PGPASSWORD")
+        {
+            server.password(password);
+        }
+        if server.get_application_name().is_none() {
+            server.application_name("toft");
+        }
+        Ok(Self { server, schema, space, roots, shown })
+    }
+}
+
+/// An error with what caused it.
+pub(super) fn reason(error: &dyn std::error::Error) -> String {
+    match error.source() {
+        Some(cause) if !error.to_string().contains(&cause.to_string()) => format!("{error}: {}", reason(cause)),
+        _ => error.to_string(),
+    }
+}
+
+fn is_near(host: &Host) -> bool {
+    match host {
+        Host::Tcp(name) => matches!(name.as_str(), "localhost" | "127.0.0.1" | "::1"),
+        #[cfg(unix)]
+        Host::Unix(_) => true,
+    }
+}
+
+/// A word that needs no quotes anywhere.
+fn plain_word(text: &str) -> Option<String> {
+    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '-';
+    (!text.is_empty() && text.len() <= 50 && text.chars().all(fits)).then(|| text.to_owned())
+}
+
+/// The URL as it may be shown and logged.
+pub fn without_password(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(end);
+    let shown = match authority.rsplit_once('@') {
+        Some((user, hosts)) => match user.split_once(':') {
+            Some((name, _)) => format!("{name}:***@{hosts}"),
+            None => authority.to_owned(),
+        },
+        None => authority.to_owned(),
+    };
+    let path: Vec<_> = path
+        .split('&')
+        .map(|part| match part.find("password=") {
+            Some(at) => format!("{}password=***", &part[..at]),
+            None => part.to_owned(),
+        })
+        .collect();
+    format!("{scheme}://{shown}{}", path.join("&"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_words_are_taken_out_and_the_rest_is_theirs() {
+        let address =
+            Address::parse("postgres://ana:s3cret@db.example:5433,standby/work?space=team-a&schema=t1").unwrap();
+        assert_eq!((address.space.as_str(), address.schema.as_str()), ("team-a", "t1"));
+        assert_eq!(address.server.get_dbname(), Some("work"));
+        assert_eq!(address.server.get_hosts().len(), 2);
+        assert_eq!(address.server.get_ssl_mode(), SslMode::Require);
+        assert!(!address.shown.contains("s3cret"));
+    }
+
+    #[test]
+    fn nothing_shown_holds_a_password() {
+        for url in ["postgres://a:pw@h/db", "postgres://h/db?user=a&password=pw", "postgres://h/db?password=pw&x=1"] {
+            assert!(!without_password(url).contains("pw"), "{url}");
+        }
+        assert_eq!(without_password("postgres://a@h:1/db?x=1"), "postgres://a@h:1/db?x=1");
+    }
+
+    #[test]
+    fn names_that_would_need_quotes_are_refused() {
+        assert!(Address::parse("postgres://h/db?schema=a;b").is_err());
+        assert!(Address::parse("postgres://h/db?space=").is_err());
+    }
+}

@@ -1,0 +1,97 @@
+//! Every query by name. Each engine has a file for each; `xtask tidy` sees that it has no others.
+
+macro_rules! queries {
+    ($($name:ident)*) => {
+        /// A query, called as its file is.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        #[expect(non_camel_case_types, reason = "a query is called as its file is")]
+        pub(crate) enum Query {
+            $($name),*
+        }
+
+        impl Query {
+            /// Its text for SQLite.
+            pub(crate) fn sqlite(self) -> &'static str {
+                match self {
+                    $(Self::$name => include_str!(concat!("sqlite/queries/", stringify!($name), ".sql"))),*
+                }
+            }
+
+            /// Its text for PostgreSQL.
+            #[cfg(feature = "postgres")]
+            pub(crate) fn postgres(self) -> &'static str {
+                match self {
+                    $(Self::$name => include_str!(concat!("postgres/queries/", stringify!($name), ".sql"))),*
+                }
+            }
+        }
+    };
+}
+
+queries! {
+    agent_get
+    agent_list
+    agent_named
+    agent_put
+    attempt_list
+    attempt_put
+    checkpoint_list
+    checkpoint_put
+    delivery_inbox
+    delivery_put
+    delivery_unread
+    dependency_drop
+    dependency_list
+    dependency_put
+    dependent_list
+    event_append
+    event_list
+    event_list_newest
+    event_of_entity
+    event_of_entity_newest
+    gate_get
+    gate_list
+    gate_put
+    gate_unopened
+    id_search
+    lease_drop
+    lease_get
+    lease_of_agent
+    lease_of_repository
+    lease_of_workflow
+    lease_overdue
+    lease_put
+    lease_renew
+    message_get
+    message_put
+    queue_drop
+    queue_get
+    queue_list
+    queue_put
+    receipt_get
+    receipt_put
+    repository_list
+    repository_put
+    state_get
+    state_list
+    state_put
+    task_get
+    task_list_failed
+    task_list_of_workflow
+    task_list_recent
+    task_put
+    task_state_put
+    task_state_set
+    template_get
+    template_list
+    template_newest
+    template_put
+    workflow_get
+    workflow_has_unblocked
+    workflow_list
+    workflow_open_lanes
+    workflow_progress
+    workflow_put
+    worktree_list
+    worktree_put
+}

@@ -1,0 +1,254 @@
+//! Puts rows down, one statement each, whatever the engine.
+
+use serde::Serialize;
+use toft_core::{
+    change::{Change, Event, QueueEntry, Receipt, Write},
+    checkpoint::Checkpoint,
+    flow::{Attempt, Dependency, Task, TaskState, Workflow},
+    gate::Gate,
+    id::TaskId,
+    lease::Lease,
+    message::Delivery,
+    repository::Place,
+    store::{Result, StoreError},
+    time::millis,
+};
+
+use crate::{
+    query::Query,
+    rows::{TaskBody, holder_word},
+    value::{Value, values},
+};
+
+/// Runs one statement.
+pub(crate) type Execute<'e> = dyn FnMut(Query, &[Value<'_>]) -> Result<()> + 'e;
+
+fn json(value: &impl Serialize) -> Result<String> {
+    serde_json::to_string(value)
+        .map_err(|error| StoreError::Failed { doing: "write JSON".into(), cause: error.to_string() })
+}
+
+/// A unit variant's word, as serde writes it.
+fn word(value: &impl Serialize) -> Result<String> {
+    Ok(json(value)?.trim_matches('"').to_owned())
+}
+
+fn repository(place: &Place) -> Option<&str> {
+    place.repository.as_ref().map(|id| id.as_str())
+}
+
+pub(crate) fn apply(execute: &mut Execute<'_>, change: &Change) -> Result<()> {
+    for write in &change.writes {
+        put(execute, write)?;
+    }
+    let Event { seq: _, at, actor, place, entity, verb, detail, op, part } = &change.event;
+    execute(
+        Query::event_append,
+        &values![
+            at.0,
+            actor,
+            repository(place),
+            place.worktree.as_ref(),
+            entity,
+            verb,
+            json(detail)?,
+            op.as_str(),
+            *part
+        ],
+    )
+}
+
+pub(crate) fn put(execute: &mut Execute<'_>, write: &Write) -> Result<()> {
+    match write {
+        Write::Repository(row) => execute(Query::repository_put, &values![row.id.as_str(), json(row)?]),
+        Write::Worktree(row) => execute(Query::worktree_put, &values![row.repository.as_str(), row.name, json(row)?]),
+        Write::Workflow(row) => workflow(execute, row),
+        Write::Task(row) => task(execute, row),
+        Write::TaskState(id, state) => task_state(execute, id, state),
+        Write::Dependency(row) => dependency(execute, Query::dependency_put, row),
+        Write::DropDependency(row) => dependency(execute, Query::dependency_drop, row),
+        Write::Lease(row) => lease(execute, row),
+        Write::RenewLease(row) => renew_lease(execute, row),
+        Write::DropLease(task) => execute(Query::lease_drop, &values![task.as_str()]),
+        Write::Attempt(row) => attempt(execute, row),
+        Write::Checkpoint(row) => checkpoint(execute, row),
+        Write::State(task, key, value) => execute(Query::state_put, &values![task.as_str(), key, json(value)?]),
+        Write::Agent(row) => execute(Query::agent_put, &values![row.id.as_str(), row.name, json(row)?]),
+        Write::Message(row) => execute(Query::message_put, &values![row.id.as_str(), json(row)?]),
+        Write::Delivery(row) => delivery(execute, row),
+        Write::Gate(row) => gate(execute, row),
+        Write::Template(row) => execute(Query::template_put, &values![row.name, row.version, json(row)?]),
+        Write::Queue(QueueEntry { task, lane, rank }) => execute(Query::queue_put, &values![task.as_str(), lane, rank]),
+        Write::DropQueue(task) => execute(Query::queue_drop, &values![task.as_str()]),
+        Write::Receipt(Receipt { op, actor, verb, outcome, at }) => {
+            execute(Query::receipt_put, &values![op.as_str(), actor, verb, json(outcome)?, at.0])
+        }
+    }
+}
+
+fn workflow(execute: &mut Execute<'_>, row: &Workflow) -> Result<()> {
+    execute(
+        Query::workflow_put,
+        &values![
+            row.id.as_str(),
+            repository(&row.place),
+            row.place.worktree,
+            row.status.as_str(),
+            row.lane_open(),
+            row.created.0,
+            json(row)?
+        ],
+    )
+}
+
+fn task(execute: &mut Execute<'_>, row: &Task) -> Result<()> {
+    let Task {
+        id,
+        workflow,
+        name,
+        brief,
+        order,
+        priority,
+        labels,
+        requires,
+        paths,
+        parallel_group,
+        plan,
+        max_attempts,
+        place,
+        created,
+        state,
+    } = row.clone();
+    let body = json(&TaskBody { name, brief, priority, labels, requires, paths, parallel_group, plan, max_attempts })?;
+    execute(
+        Query::task_put,
+        &values![id.as_str(), workflow.as_str(), order, repository(&place), place.worktree, created.0, body],
+    )?;
+    let TaskState { status, attempt, fence, open_blockers, unblocks, not_before, outcome, updated } = &state;
+    let outcome = outcome.as_ref().map(json).transpose()?;
+    execute(
+        Query::task_state_put,
+        &values![
+            id.as_str(),
+            workflow.as_str(),
+            status.as_str(),
+            attempt,
+            fence,
+            open_blockers,
+            unblocks,
+            not_before.map(|at| at.0),
+            outcome,
+            updated.0
+        ],
+    )
+}
+
+fn task_state(execute: &mut Execute<'_>, id: &TaskId, state: &TaskState) -> Result<()> {
+    let TaskState { status, attempt, fence, open_blockers, unblocks, not_before, outcome, updated } = state;
+    let outcome = outcome.as_ref().map(json).transpose()?;
+    execute(
+        Query::task_state_set,
+        &values![
+            id.as_str(),
+            status.as_str(),
+            attempt,
+            fence,
+            open_blockers,
+            unblocks,
+            not_before.map(|at| at.0),
+            outcome,
+            updated.0
+        ],
+    )
+}
+
+fn dependency(execute: &mut Execute<'_>, query: Query, row: &Dependency) -> Result<()> {
+    let Dependency { task, on, kind } = row;
+    execute(query, &values![task.as_str(), on.as_str(), kind.as_str()])
+}
+
+fn lease(execute: &mut Execute<'_>, row: &Lease) -> Result<()> {
+    let Lease { task, workflow, repository, agent, fence, acquired, ttl, cap, renewed, renewed_tick, check_at, holder } =
+        row;
+    execute(
+        Query::lease_put,
+        &values![
+            task.as_str(),
+            workflow.as_str(),
+            repository.as_ref().map(|id| id.as_str()),
+            agent.as_str(),
+            fence.number as i64,
+            fence.id.as_str(),
+            acquired.0,
+            millis(*ttl),
+            millis(*cap),
+            renewed.0,
+            renewed_tick.epoch,
+            renewed_tick.ms,
+            check_at,
+            holder.as_ref().map(holder_word)
+        ],
+    )
+}
+
+fn renew_lease(execute: &mut Execute<'_>, row: &Lease) -> Result<()> {
+    let Lease { task, fence, ttl, cap, renewed, renewed_tick, check_at, .. } = row;
+    execute(
+        Query::lease_renew,
+        &values![
+            task.as_str(),
+            fence.id.as_str(),
+            millis(*ttl),
+            millis(*cap),
+            renewed.0,
+            renewed_tick.ms,
+            renewed_tick.epoch,
+            check_at
+        ],
+    )
+}
+
+fn attempt(execute: &mut Execute<'_>, row: &Attempt) -> Result<()> {
+    let Attempt { task, fence, lease, agent, place, started, ended, result, reason, cost } = row;
+    let result = result.as_ref().map(word).transpose()?;
+    execute(
+        Query::attempt_put,
+        &values![
+            task.as_str(),
+            fence,
+            lease.as_str(),
+            agent.as_str(),
+            repository(place),
+            place.worktree,
+            started.0,
+            ended.map(|at| at.0),
+            result,
+            reason,
+            cost
+        ],
+    )
+}
+
+fn checkpoint(execute: &mut Execute<'_>, row: &Checkpoint) -> Result<()> {
+    execute(Query::checkpoint_put, &values![row.task.as_str(), row.seq as i64, json(row)?])
+}
+
+fn delivery(execute: &mut Execute<'_>, row: &Delivery) -> Result<()> {
+    let Delivery { message, recipient, state, rank } = row;
+    execute(Query::delivery_put, &values![recipient, rank, message.as_str(), word(state)?])
+}
+
+fn gate(execute: &mut Execute<'_>, row: &Gate) -> Result<()> {
+    execute(
+        Query::gate_put,
+        &values![
+            row.id.as_str(),
+            row.task.as_str(),
+            repository(&row.place),
+            row.place.worktree,
+            row.created.0,
+            row.asks(),
+            json(row)?
+        ],
+    )
+}
