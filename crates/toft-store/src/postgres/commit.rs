@@ -113,9 +113,6 @@ impl PostgresTx<'_> {
     /// one, nothing is asked again.
     fn check(&self) -> Option<(String, Vec<Value<'static>>)> {
         let Facts { asked, concluded, .. } = &self.facts;
-        if asked.is_empty() && concluded.is_empty() {
-            return None;
-        }
         let snapshot = self.moment.as_ref().map(|moment| moment.snapshot.clone()).unwrap_or_default();
         let mut values: Vec<Value<'static>> = vec![snapshot.bind().keep()];
         let mut stands = Vec::new();
@@ -125,6 +122,7 @@ impl PostgresTx<'_> {
             values.extend(bound.iter().map(Value::keep));
         };
         for Asked { query, values, print } in asked {
+            let Some(print) = print else { continue };
             let text = query.postgres();
             let place = values.len() + 2;
             let text =
@@ -136,6 +134,9 @@ impl PostgresTx<'_> {
             let changes: Vec<String> = conclusion.changes.iter().map(ToString::to_string).collect();
             let changes = format!("{{{}}}", changes.join(","));
             condition(sql!("progress_stands"), &kept![conclusion.workflow.as_str(), changes, conclusion.left]);
+        }
+        if stands.is_empty() {
+            return None;
         }
         let text = format!(
             "SELECT 1 / CASE WHEN pg_current_snapshot()::text = $1 THEN 1 WHEN {} THEN 1 ELSE 0 END",
@@ -226,7 +227,7 @@ impl PostgresTx<'_> {
             ("COMMIT", &[]),
             ("BEGIN", &[]),
             (&settings, &[]),
-            (sql!("was_done"), &kept![space, moment.newest, op]),
+            (sql!("was_done"), &kept![space, op]),
             ("COMMIT", &[]),
         ]);
         let warned = wire.take_warning();

@@ -25,11 +25,11 @@ const STATUSES: usize = TaskStatus::ALL.len();
 /// How many tasks have each status, in the order of life; or by how much that changes.
 pub(super) type Counts = [i64; STATUSES];
 
-/// A question with its values, and a print of the answer.
+/// A question with its values, and a print of the answer if it must stand until the end.
 pub(super) struct Asked {
     pub(super) query: Query,
     pub(super) values: Vec<Value<'static>>,
-    pub(super) print: i64,
+    pub(super) print: Option<i64>,
 }
 
 /// What a rule concluded from the counts of a workflow: which statuses are left, its own changes counted in.
@@ -242,7 +242,7 @@ impl Facts {
         let Some(print) = self.candidates.get(id).map(|candidate| candidate.print) else { return };
         let values = vec![id.as_str().bind().keep()];
         if !self.knows(Query::task_get, &values) {
-            self.asked.push(Asked { query: Query::task_get, values, print });
+            self.asked.push(Asked { query: Query::task_get, values, print: Some(print) });
         }
     }
 

@@ -57,7 +57,6 @@ pub(super) struct Moment {
     pub(super) snapshot: String,
     pub(super) pid: i64,
     pub(super) began: i64,
-    pub(super) newest: i64,
 }
 
 pub(super) struct PostgresTx<'a> {
@@ -111,7 +110,7 @@ impl<'a> PostgresTx<'a> {
             sends.push((begin, &[]));
             sends.extend(settings.as_ref().map(|text| (text.as_str(), [].as_slice())));
             sends.extend(self.alone.then_some((sql!("turn"), space.as_slice())));
-            sends.push((sql!("moment"), &space));
+            sends.push((sql!("moment"), &[]));
         }
         let ahead = sends.len();
         sends.extend(batch.iter().map(|(text, values)| (text.as_str(), values.as_slice())));
@@ -127,13 +126,8 @@ impl<'a> PostgresTx<'a> {
         }
         if first {
             let row = rows.drain(..ahead).next_back().and_then(|rows| rows.into_iter().next());
-            self.moment = row.map(|row| Moment {
-                wall: row.get(0),
-                snapshot: row.get(1),
-                pid: row.get(2),
-                began: row.get(3),
-                newest: row.get(4),
-            });
+            self.moment =
+                row.map(|row| Moment { wall: row.get(0), snapshot: row.get(1), pid: row.get(2), began: row.get(3) });
         }
         Ok(rows)
     }
@@ -168,6 +162,7 @@ impl<'a> PostgresTx<'a> {
             (question.load)(&mut self.facts, &mut Cells::of(question.table, row))?;
         }
         let Question { query, values, .. } = question;
+        let print = (!rows.is_empty() || !only_what_else(query)).then_some(print);
         self.facts.asked.push(Asked { query, values, print });
         Ok(())
     }
@@ -225,7 +220,7 @@ impl<'a> PostgresTx<'a> {
             let workflow: Workflow = body("workflows", row.get::<_, &str>(at + 1))?;
             let (query, values) = (Query::workflow_get, vec![workflow.id.as_str().bind().keep()]);
             if !self.facts.knows(query, &values) {
-                self.facts.asked.push(Asked { query, values, print: read(at + 2)? });
+                self.facts.asked.push(Asked { query, values, print: Some(read(at + 2)?) });
                 self.facts.take_workflow(workflow);
             }
             let QueueEntry { lane, rank, .. } = entry.clone();
@@ -242,6 +237,8 @@ impl<'a> PostgresTx<'a> {
         let mut needed = Vec::new();
         for write in writes {
             match write {
+                // What queues is not leased.
+                Write::Lease(row) if self.facts.candidates.contains_key(&row.task) => {}
                 Write::Lease(Lease { task, .. }) | Write::RenewLease(Lease { task, .. }) | Write::DropLease(task) => {
                     needed.push(question("leases", Query::lease_get, &kept![task.as_str()], load_lease));
                 }
@@ -277,6 +274,12 @@ impl Drop for PostgresTx<'_> {
             self.store.calm();
         }
     }
+}
+
+/// Questions for what else could be seen to first: that there is nothing needs no check later, as something that
+/// turns up meanwhile is found by whoever looks next.
+fn only_what_else(query: Query) -> bool {
+    matches!(query, Query::lease_overdue | Query::queue_list | Query::workflow_open_lanes)
 }
 
 /// A query whose rows end with a print of each.
@@ -576,10 +579,10 @@ impl StoreTx for PostgresTx<'_> {
         }
         self.prepare(writes)?;
         for write in writes {
-            if let Err(error) = self.facts.write(write) {
-                // Perhaps only because what was read was never true at once.
-                self.confirm_reads()?;
-                return Err(error);
+            match self.facts.write(write) {
+                // Perhaps only because what was read was never true at once; run alone, it will show.
+                Err(_) if !self.alone => return Err(self.troubled(&Trouble::inconsistent())),
+                done => done?,
             }
         }
         Ok(())

@@ -52,6 +52,11 @@ pub(super) enum Trouble {
 }
 
 impl Trouble {
+    /// What was read does not fit together.
+    pub(super) fn inconsistent() -> Self {
+        Self::Refused { code: SqlState::T_R_SERIALIZATION_FAILURE, text: "what was read has changed".into() }
+    }
+
     fn from(error: &tokio_postgres::Error) -> Self {
         match error.code() {
             // The server is about to close the connection: what follows is not known.
@@ -97,6 +102,14 @@ impl Wire {
             ("statement_timeout", ms(STATEMENT)),
             ("lock_timeout", ms(LOCK)),
             ("idle_in_transaction_session_timeout", ms(STATEMENT)),
+            // Every question has its index. The planner, which may have seen a table when it was empty, must not
+            // think that reading it through is cheaper.
+            ("enable_seqscan", "off".to_owned()),
+            ("enable_bitmapscan", "off".to_owned()),
+            ("enable_hashjoin", "off".to_owned()),
+            ("enable_mergejoin", "off".to_owned()),
+            ("jit", "off".to_owned()),
+            ("plan_cache_mode", "force_generic_plan".to_owned()),
         ];
         let set = |local: bool| {
             let each = settings.iter().map(|(name, value)| format!("set_config('{name}', '{value}', {local})"));

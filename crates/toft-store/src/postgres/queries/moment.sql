@@ -2,5 +2,4 @@
 SELECT (extract(epoch FROM transaction_timestamp()) * 1000)::bigint,
     pg_current_snapshot()::text,
     pg_backend_pid()::bigint,
-    (extract(epoch FROM transaction_timestamp()) * 1000000)::bigint,
-    coalesce((SELECT max(seq) FROM events WHERE space = $1), 0)
+    (extract(epoch FROM transaction_timestamp()) * 1000000)::bigint

@@ -1,16 +1,19 @@
-WITH old AS (
-    SELECT n, counts FROM progress WHERE space = $1 AND workflow = $2 ORDER BY n DESC LIMIT 1
-), gone AS (
-    DELETE FROM progress WHERE space = $1 AND workflow = $2 AND n = (SELECT n FROM old)
+-- At most one row is gone; `max` reads it.
+WITH gone AS (
+    DELETE FROM progress
+    WHERE space = $1 AND workflow = $2
+        AND n = (SELECT n FROM progress WHERE space = $1 AND workflow = $2 ORDER BY n DESC LIMIT 1)
+    RETURNING n, counts
 )
 INSERT INTO progress (space, workflow, n, counts)
-SELECT $1, $2, coalesce((SELECT n FROM old), 0) + 1, ARRAY[
-    coalesce((SELECT counts[1] FROM old), 0) + $3,
-    coalesce((SELECT counts[2] FROM old), 0) + $4,
-    coalesce((SELECT counts[3] FROM old), 0) + $5,
-    coalesce((SELECT counts[4] FROM old), 0) + $6,
-    coalesce((SELECT counts[5] FROM old), 0) + $7,
-    coalesce((SELECT counts[6] FROM old), 0) + $8,
-    coalesce((SELECT counts[7] FROM old), 0) + $9,
-    coalesce((SELECT counts[8] FROM old), 0) + $10
+SELECT $1, $2, coalesce(max(n), 0) + 1, ARRAY[
+    coalesce(max(counts[1]), 0) + $3,
+    coalesce(max(counts[2]), 0) + $4,
+    coalesce(max(counts[3]), 0) + $5,
+    coalesce(max(counts[4]), 0) + $6,
+    coalesce(max(counts[5]), 0) + $7,
+    coalesce(max(counts[6]), 0) + $8,
+    coalesce(max(counts[7]), 0) + $9,
+    coalesce(max(counts[8]), 0) + $10
 ]
+FROM gone
