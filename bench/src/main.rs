@@ -17,7 +17,6 @@ fn main() {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["worker", dir, name, seconds] => return fair::worker(Path::new(dir), name, seconds.parse().expect("seconds")),
-        ["cycle", url, dir, count] => return cycle(url, dir, count.parse().expect("a number")),
         ["server"] => return server::run(false),
         ["server", "long"] => return server::run(true),
         [] | ["long"] | ["quick"] => {}
@@ -103,20 +102,4 @@ fn processes() {
     bare::ready(&keep, &lane, 1).expect("an answer");
     both("process: `toft ready`, store held open", "ready", "≤ 1.5");
     both("process: `toft claim`, store held open", "claim", "≤ 2");
-}
-
-fn cycle(url: &str, dir: &str, count: usize) {
-    let config = toft::Config { store: Some(toft::Store::server(url)), dir: Some(dir.into()), ..Default::default() };
-    let toft = toft::Toft::with(config).expect("a store");
-    let me = toft.agent("cycler").register().expect("an agent");
-    let (mut a, mut b) = (Duration::ZERO, Duration::ZERO);
-    for _ in 0..count {
-        let start = Instant::now();
-        let job = me.claim(Query::ready()).expect("a claim").expect("a job");
-        a += start.elapsed();
-        let start = Instant::now();
-        job.done("m").evidence("c").commit().expect("a finish");
-        b += start.elapsed();
-    }
-    println!("claim {:?} finish {:?}", a / count as u32, b / count as u32);
 }

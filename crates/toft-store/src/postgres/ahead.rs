@@ -89,7 +89,7 @@ impl PostgresTx<'_> {
         if let [.., workflow, progress] = answers.as_slice()
             && let Some(row) = workflow.first()
         {
-            let id = body::<Workflow>("workflows", row.get::<_, &str>(0))?.id;
+            let id = body::<Workflow>("workflows", row.word(0))?.id;
             let asks = kept![id.as_str()];
             self.take_in(question("workflows", Query::workflow_get, &asks, load_workflow), workflow)?;
             let found = progress.first().map(|row| counts_of(&mut Cells::of("progress", row))).transpose()?;

@@ -87,8 +87,8 @@ fn listen(mut wire: Wire, address: &Address, channel: &str, news: &News, ready: 
     while !news.over.load(Ordering::SeqCst) {
         if pooled {
             let answers = wire.send(&[("BEGIN", &[]), (&settings, &[]), (sql!("newest"), &[]), ("COMMIT", &[])]);
-            let Some(Ok(rows)) = answers.into_iter().nth(2) else { return };
-            let found = rows.first().map(|row| row.get::<_, i64>(0));
+            let Ok(rows) = answers else { return };
+            let found = rows.get(2).and_then(|rows| rows.first()).map(|row| row.number(0));
             if newest.replace(found) != Some(found) {
                 news.heard.fetch_add(1, Ordering::SeqCst);
             }
@@ -98,7 +98,7 @@ fn listen(mut wire: Wire, address: &Address, channel: &str, news: &News, ready: 
         }
         if signed_in.is_zero() {
             let values = kept![space, me, rest.as_millis() as u64, SIGNED_IN.as_millis() as u64];
-            if wire.send(&[(sql!("waiter_put"), &values)]).iter().any(Result::is_err) {
+            if wire.send(&[(sql!("waiter_put"), &values)]).is_err() {
                 return;
             }
             signed_in = SIGNED_IN / 2;

@@ -68,29 +68,23 @@ impl PostgresTx<'_> {
         let Some(wire) = self.wire.as_mut() else { return Err(StoreError::Conflict) };
         wire.take_warning();
         let sends: Vec<_> = batch.iter().map(|(text, values)| (text.as_str(), values.as_slice())).collect();
-        let answers = wire.send(&sends);
+        let answered = wire.send(&sends);
         let warned = wire.take_warning();
-        self.open = false;
-        let mut refused = None;
-        let mut rows = Vec::with_capacity(answers.len());
-        for answer in answers {
-            match answer {
-                Ok(found) => rows.push(found),
-                Err(trouble @ Trouble::Lost(_)) => return self.resolve(&moment, Some(&trouble)),
-                Err(trouble) => {
-                    // What follows the first error only repeats that the transaction is over.
-                    refused.get_or_insert(trouble);
-                }
+        let rows = match answered {
+            Ok(rows) => rows,
+            Err(trouble @ Trouble::Lost(_)) => {
+                self.open = false;
+                return self.resolve(&moment, Some(&trouble));
             }
-        }
-        if let Some(trouble) = refused {
-            return Err(self.troubled(&trouble));
-        }
+            // The transaction is over, and its locks are let go; dropped, it is cleared away.
+            Err(trouble) => return Err(self.troubled(&trouble)),
+        };
+        self.open = false;
         if warned {
             return self.resolve(&moment, None);
         }
         self.store.committed();
-        if rows.get(waiting).and_then(|rows| rows.first()).is_some_and(|row| row.get::<_, i64>(0) > 0) {
+        if rows.get(waiting).and_then(|rows| rows.first()).is_some_and(|row| row.number(0) > 0) {
             self.tell();
         }
         Ok(())
@@ -101,7 +95,7 @@ impl PostgresTx<'_> {
     fn tell(&mut self) {
         let channel = self.store.channel();
         if let Some(wire) = self.wire.as_mut() {
-            wire.send(&[(sql!("notify"), &kept![channel])]);
+            let _ = wire.send(&[(sql!("notify"), &kept![channel])]);
         }
     }
 
@@ -219,7 +213,7 @@ impl PostgresTx<'_> {
         // A commit that waits for its standby: when it is through, so is everything before it.
         let barrier = "SELECT pg_logical_emit_message(true, 'toft', '')::text";
         wire.take_warning();
-        let answers = wire.send(&[
+        let answered = wire.send(&[
             (sql!("still_there"), &kept![moment.pid, moment.began]),
             ("BEGIN", &[]),
             (&settings, &[]),
@@ -231,16 +225,13 @@ impl PostgresTx<'_> {
             ("COMMIT", &[]),
         ]);
         let warned = wire.take_warning();
-        let mut numbers = Vec::new();
-        for (n, answer) in answers.into_iter().enumerate() {
-            match answer {
-                Ok(rows) if n == 0 || n == 7 => numbers.extend(rows.first().map(|row| row.get::<_, i64>(0))),
-                Ok(_) => {}
-                Err(trouble) => return Err(self.store.judge(&mut self.wire, &trouble)),
-            }
-        }
-        match numbers.as_slice() {
-            [0, done] if !warned => Ok(Some(*done == 1)),
+        let answers = match answered {
+            Ok(answers) => answers,
+            Err(trouble) => return Err(self.store.judge(&mut self.wire, &trouble)),
+        };
+        let number = |at: usize| answers.get(at).and_then(|rows| rows.first()).map(|row| row.number(0));
+        match (number(0), number(7)) {
+            (Some(0), Some(done)) if !warned => Ok(Some(done == 1)),
             _ => Ok(None),
         }
     }

@@ -74,12 +74,12 @@ impl PostgresStore {
         };
         if let Some(row) = rows.first() {
             health = ServerHealth {
-                version: row.get(0),
-                synchronous_commit: row.get(1),
-                fsync: row.get(2),
-                standbys: row.get(3),
-                oldest_snapshot: Duration::from_secs(row.get::<_, i64>(4).unsigned_abs()),
-                dead_rows: row.get(5),
+                version: row.number(0),
+                synchronous_commit: row.word(1).to_owned(),
+                fsync: row.word(2).to_owned(),
+                standbys: row.number(3),
+                oldest_snapshot: Duration::from_secs(row.number(4).unsigned_abs()),
+                dead_rows: row.number(5),
             };
         }
         Ok(health)

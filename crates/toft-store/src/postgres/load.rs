@@ -15,10 +15,6 @@ use crate::rows::{self, Cells};
 /// Takes one row of an answer in.
 pub(super) type Load = fn(&mut Facts, &mut Cells<'_>) -> Result<()>;
 
-pub(super) fn unreadable(error: &tokio_postgres::Error) -> StoreError {
-    StoreError::Failed { doing: "read a row".into(), cause: error.to_string() }
-}
-
 pub(super) fn body<T: DeserializeOwned>(table: &'static str, text: &str) -> Result<T> {
     serde_json::from_str(text).map_err(|error| StoreError::Unreadable {
         table,

@@ -33,14 +33,14 @@ pub(super) fn bring_up(wire: &mut Wire, address: &Address, create: bool) -> Resu
 /// What the schema says of itself; `None` if it is not there.
 fn version(wire: &mut Wire, address: &Address) -> Result<Option<i64>> {
     let table = format!("\"{}\".migrations", address.schema);
-    let there = "SELECT to_regclass($1) IS NOT NULL";
-    let rows = wire.send(&[(there, &kept![table])]).remove(0).map_err(failed(address))?;
-    if !rows.first().is_some_and(|row| row.get::<_, bool>(0)) {
+    let there = "SELECT (to_regclass($1) IS NOT NULL)::int";
+    let answers = wire.send(&[(there, &kept![table])]).map_err(failed(address))?;
+    if !answers.iter().flatten().next().is_some_and(|row| row.number(0) == 1) {
         return Ok(None);
     }
     let newest = format!("SELECT coalesce(max(number), 0) FROM {table}");
-    let rows = wire.send(&[(newest.as_str(), &[])]).remove(0).map_err(failed(address))?;
-    Ok(rows.first().map(|row| row.get(0)))
+    let answers = wire.send(&[(newest.as_str(), &[])]).map_err(failed(address))?;
+    Ok(answers.iter().flatten().next().map(|row| row.number(0)))
 }
 
 /// All in one transaction: an interruption leaves the old schema.

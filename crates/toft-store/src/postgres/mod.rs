@@ -5,7 +5,7 @@
 //! held while anything crosses the network, every verb is as safe as if it ran alone, and a verb whose facts changed
 //! meanwhile runs again.
 //!
-//! `url.rs` reads the address, `wire.rs` is one connection, `open.rs` keeps one and makes it anew, `facts.rs` is what a
+//! `url.rs` reads the address, `wire.rs` is one connection, `quote.rs` writes values into statements, `open.rs` keeps one and makes it anew, `facts.rs` is what a
 //! transaction has read and changed, `tx.rs` answers questions, `ahead.rs` asks before it is asked, `load.rs` takes
 //! answers in, `commit.rs` hands over, `bell.rs` wakes waiters,
 //! `health.rs` asks the server how it is.
@@ -18,6 +18,7 @@ mod health;
 mod load;
 mod migrate;
 mod open;
+mod quote;
 mod tx;
 mod url;
 mod wire;

@@ -13,14 +13,14 @@ use toft_core::{
     store::{Access, Result, Store, StoreError, StoreTx},
     time::Now,
 };
-use tokio_postgres::{Row, error::SqlState};
+use tokio_postgres::error::SqlState;
 
 use super::{
     bell::Bell,
     migrate, sql,
     tx::PostgresTx,
     url::Address,
-    wire::{Trouble, Wire},
+    wire::{Row, Trouble, Wire},
 };
 use crate::{
     clock::Clock,
@@ -102,7 +102,7 @@ impl PostgresStore {
     /// A text that was kept.
     pub fn blob(&self, id: &str) -> Result<Option<String>> {
         let rows = self.now(sql!("blob_get"), &kept![self.space(), id])?;
-        Ok(rows.first().map(|row| row.get(0)))
+        Ok(rows.first().map(|row| row.word(0).to_owned()))
     }
 
     /// One statement in a transaction of its own; it may run twice.
@@ -112,16 +112,18 @@ impl PostgresStore {
             self.connect(&mut wire)?;
             let Some(open) = wire.as_mut() else { continue };
             let settings = open.local_settings.clone().unwrap_or_else(|| "SELECT 1".into());
-            let mut answers = open.send(&[("BEGIN", &[]), (&settings, &[]), (text, values), ("COMMIT", &[])]);
-            match answers.iter_mut().find_map(|answer| answer.as_ref().err().cloned()) {
-                None => {
+            match open.send(&[("BEGIN", &[]), (&settings, &[]), (text, values), ("COMMIT", &[])]) {
+                Ok(mut answers) => {
                     self.calm();
-                    return Ok(answers.swap_remove(2).unwrap_or_default());
+                    return Ok(answers.swap_remove(2));
                 }
-                Some(trouble) => match self.judge(&mut wire, &trouble) {
-                    StoreError::Conflict => self.pause()?,
-                    error => return Err(error),
-                },
+                Err(trouble) => {
+                    open.end_transaction();
+                    match self.judge(&mut wire, &trouble) {
+                        StoreError::Conflict => self.pause()?,
+                        error => return Err(error),
+                    }
+                }
             }
         }
     }

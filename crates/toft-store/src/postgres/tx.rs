@@ -16,18 +16,17 @@ use toft_core::{
     store::{Access, Ahead, EventQuery, LeasesOf, Result, StoreError, StoreTx, TaskQuery, WorkflowQuery},
     time::{Now, Tick, Timestamp},
 };
-use tokio_postgres::Row;
 
 use super::{
     facts::{Asked, Candidate, Facts},
     load::{
         Load, body, counts_of, load_agent, load_attempt, load_checkpoint, load_dependency, load_dependency_on,
         load_gate, load_lease, load_letter, load_message, load_queue_entry, load_queued, load_receipt, load_repository,
-        load_state, load_task, load_template, load_workflow, load_worktree, unreadable,
+        load_state, load_task, load_template, load_workflow, load_worktree,
     },
     open::PostgresStore,
     sql,
-    wire::{Trouble, Wire},
+    wire::{Row, Trouble, Wire},
 };
 use crate::{
     query::Query,
@@ -106,7 +105,6 @@ impl<'a> PostgresTx<'a> {
         let settings = wire.local_settings.clone().filter(|_| first);
         let mut sends: Vec<(&str, &[Value<'_>])> = Vec::with_capacity(batch.len() + 6);
         if first {
-            sends.extend(wire.take_leftover().then_some(("ROLLBACK", [].as_slice())));
             sends.push((begin, &[]));
             sends.extend(settings.as_ref().map(|text| (text.as_str(), [].as_slice())));
             sends.extend(self.alone.then_some((sql!("turn"), space.as_slice())));
@@ -114,20 +112,21 @@ impl<'a> PostgresTx<'a> {
         }
         let ahead = sends.len();
         sends.extend(batch.iter().map(|(text, values)| (text.as_str(), values.as_slice())));
-        let answers = wire.send(&sends);
+        let answered = wire.send(&sends);
         self.open = true;
         self.looks += batch.len();
-        let mut rows = Vec::with_capacity(answers.len());
-        for answer in answers {
-            match answer {
-                Ok(found) => rows.push(found),
-                Err(trouble) => return Err(self.troubled(&trouble)),
-            }
-        }
+        let mut rows = match answered {
+            Ok(rows) => rows,
+            Err(trouble) => return Err(self.troubled(&trouble)),
+        };
         if first {
             let row = rows.drain(..ahead).next_back().and_then(|rows| rows.into_iter().next());
-            self.moment =
-                row.map(|row| Moment { wall: row.get(0), snapshot: row.get(1), pid: row.get(2), began: row.get(3) });
+            self.moment = row.map(|row| Moment {
+                wall: row.number(0),
+                snapshot: row.word(1).to_owned(),
+                pid: row.number(2),
+                began: row.number(3),
+            });
         }
         Ok(rows)
     }
@@ -158,7 +157,7 @@ impl<'a> PostgresTx<'a> {
     pub(super) fn take_in(&mut self, question: Question, rows: &[Row]) -> Result<()> {
         let mut print = 0;
         for row in rows {
-            print ^= row.try_get::<_, i64>(row.len() - 1).map_err(|error| unreadable(&error))?;
+            print ^= row.number(row.len() - 1);
             (question.load)(&mut self.facts, &mut Cells::of(question.table, row))?;
         }
         let Question { query, values, .. } = question;
@@ -216,15 +215,14 @@ impl<'a> PostgresTx<'a> {
         for row in rows {
             let (entry, task) = rows::queued(&mut Cells::of("queue", row))?;
             let at = row.len() - 3;
-            let read = |column: usize| row.try_get::<_, i64>(column).map_err(|error| unreadable(&error));
-            let workflow: Workflow = body("workflows", row.get::<_, &str>(at + 1))?;
+            let workflow: Workflow = body("workflows", row.word(at + 1))?;
             let (query, values) = (Query::workflow_get, vec![workflow.id.as_str().bind().keep()]);
             if !self.facts.knows(query, &values) {
-                self.facts.asked.push(Asked { query, values, print: Some(read(at + 2)?) });
+                self.facts.asked.push(Asked { query, values, print: Some(row.number(at + 2)) });
                 self.facts.take_workflow(workflow);
             }
             let QueueEntry { lane, rank, .. } = entry.clone();
-            let candidate = Candidate { rank, lane, print: read(at)? };
+            let candidate = Candidate { rank, lane, print: row.number(at) };
             self.facts.candidates.entry(task.id.clone()).or_insert(candidate);
             self.facts.take_task(task);
             self.facts.take(Write::Queue(entry))?;

@@ -10,19 +10,20 @@ use std::{
     time::Duration,
 };
 
-use futures_util::future::join_all;
 use rustls::pki_types::{CertificateDer, pem::PemObject};
 use toft_core::store::{Result, StoreError};
 use tokio::{runtime::Runtime, sync::Notify};
 use tokio_postgres::{
-    AsyncMessage, Client, NoTls, Row, Statement,
+    AsyncMessage, Client, NoTls, SimpleQueryMessage, SimpleQueryRow,
     config::SslMode,
     error::{Severity, SqlState},
-    types::{ToSql, Type},
 };
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::url::{Address, reason};
+use super::{
+    quote,
+    url::{Address, reason},
+};
 use crate::value::Value;
 
 /// How long the server may take over a statement, and over a lock.
@@ -38,9 +39,6 @@ const MARK: &str = "toft.direct";
 
 /// A statement to send, with its values.
 pub(super) type Send<'s> = (&'s str, &'s [Value<'s>]);
-
-/// An answer, or why there is none.
-pub(super) type Answer = std::result::Result<Vec<Row>, Trouble>;
 
 /// What went wrong on the wire.
 #[derive(Clone, Debug)]
@@ -74,8 +72,9 @@ fn closing(code: &SqlState) -> bool {
 pub(super) struct Wire {
     client: Client,
     runtime: Runtime,
-    statements: HashMap<String, Statement>,
-    /// Statements keep their names: the session is ours, and stays long enough to be worth it.
+    /// Statements that are known to the server, by text.
+    names: HashMap<String, String>,
+    /// Statements are given names: the session is ours, and stays long enough to be worth it.
     named: bool,
     /// Behind a pooler settings must be made anew in every transaction, by this statement.
     pub(super) local_settings: Option<String>,
@@ -109,6 +108,7 @@ impl Wire {
             ("enable_hashjoin", "off".to_owned()),
             ("enable_mergejoin", "off".to_owned()),
             ("jit", "off".to_owned()),
+            ("standard_conforming_strings", "on".to_owned()),
             ("plan_cache_mode", "force_generic_plan".to_owned()),
         ];
         let set = |local: bool| {
@@ -134,7 +134,7 @@ impl Wire {
         let mut wire = Self {
             client,
             runtime,
-            statements: HashMap::new(),
+            names: HashMap::new(),
             named: false,
             local_settings: Some(set(true)),
             brief,
@@ -143,9 +143,8 @@ impl Wire {
             heard,
         };
         let mark = format!("SELECT coalesce(current_setting('{MARK}', true), '')");
-        let mut answers = wire.send(&[(mark.as_str(), &[])]).into_iter();
-        let rows = answers.next().unwrap_or_else(|| Err(Trouble::Lost("no answer".into())))?;
-        if rows.first().is_some_and(|row| row.get::<_, &str>(0) == "yes") {
+        let answers = wire.send(&[(mark.as_str(), &[])])?;
+        if answers.iter().flatten().next().is_some_and(|row| row.word(0) == "yes") {
             wire.local_settings = None;
             wire.named = !brief;
             wire.batch(&set(false))?;
@@ -162,11 +161,7 @@ impl Wire {
     /// the connection is of no use any more.
     pub(super) fn end_transaction(&mut self) -> bool {
         self.leftover = self.brief;
-        self.brief || self.send(&[("ROLLBACK", &[])]).iter().all(std::result::Result::is_ok)
-    }
-
-    pub(super) fn take_leftover(&mut self) -> bool {
-        std::mem::take(&mut self.leftover)
+        self.brief || self.send(&[("ROLLBACK", &[])]).is_ok()
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -195,65 +190,52 @@ impl Wire {
         }
     }
 
-    /// Sends everything at once and waits for all answers.
-    pub(super) fn send(&mut self, batch: &[Send<'_>]) -> Vec<Answer> {
-        if self.named
-            && let Err(trouble) = self.prepare(batch)
-        {
-            return vec![Err(trouble)];
+    /// Sends everything as one message and waits for all answers: so many statements, one packet each way. The first
+    /// error ends it; an open transaction is then to be ended.
+    pub(super) fn send(&mut self, batch: &[Send<'_>]) -> std::result::Result<Vec<Vec<Row>>, Trouble> {
+        if self.named {
+            self.name_new(batch)?;
         }
-        let Self { client, runtime, statements, named, .. } = self;
-        let answers = runtime.block_on(async {
-            let all = join_all(batch.iter().map(|(text, values)| {
-                let statement = statements.get(*text).filter(|_| *named);
-                run(client, text, statement, values)
-            }));
-            tokio::time::timeout(ANSWER, all).await
-        });
-        match answers {
-            Ok(answers) => answers.into_iter().map(|answer| answer.map_err(|error| Trouble::from(&error))).collect(),
-            Err(_) => vec![Err(Trouble::Lost(format!("no answer for {} s", ANSWER.as_secs())))],
+        let mut message = String::with_capacity(batch.len() * 200);
+        let leftover = usize::from(std::mem::take(&mut self.leftover));
+        message.push_str(&"ROLLBACK;"[..leftover * 9]);
+        for (text, values) in batch {
+            match self.names.get(*text) {
+                Some(name) => quote::execute(&mut message, name, values),
+                None => quote::inline(&mut message, text, values),
+            }
         }
+        let answered =
+            self.runtime.block_on(async { tokio::time::timeout(ANSWER, self.client.simple_query(&message)).await });
+        let messages = match answered {
+            Ok(answered) => answered.map_err(|error| Trouble::from(&error))?,
+            Err(_) => return Err(Trouble::Lost(format!("no answer for {} s", ANSWER.as_secs()))),
+        };
+        let mut answers = Vec::with_capacity(batch.len());
+        let mut rows = Vec::new();
+        for message in messages {
+            match message {
+                SimpleQueryMessage::Row(row) => rows.push(Row(row)),
+                SimpleQueryMessage::CommandComplete(_) => answers.push(std::mem::take(&mut rows)),
+                _ => {}
+            }
+        }
+        answers.drain(..leftover.min(answers.len()));
+        Ok(answers)
     }
 
-    /// Names the statements that have no name yet.
-    fn prepare(&mut self, batch: &[Send<'_>]) -> std::result::Result<(), Trouble> {
-        let mut new: Vec<_> = batch.iter().filter(|(text, _)| !self.statements.contains_key(*text)).collect();
-        new.sort_by_key(|(text, _)| *text);
-        new.dedup_by_key(|(text, _)| *text);
-        if new.is_empty() {
-            return Ok(());
+    /// Names the statements that have no name yet, so that each is planned once.
+    fn name_new(&mut self, batch: &[Send<'_>]) -> std::result::Result<(), Trouble> {
+        let mut message = String::new();
+        for (text, values) in batch {
+            let transaction = ["BEGIN", "COMMIT", "ROLLBACK"].iter().any(|word| text.starts_with(word));
+            if !transaction && !self.names.contains_key(*text) {
+                let name = format!("toft_{}", self.names.len());
+                quote::prepare(&mut message, &name, text, values);
+                self.names.insert((*text).to_owned(), name);
+            }
         }
-        let Self { client, runtime, statements, .. } = self;
-        let client = &*client;
-        let prepared = runtime.block_on(async {
-            let all = join_all(new.iter().map(|(text, values)| async move {
-                let types: Vec<Type> = values.iter().map(Value::kind).collect();
-                client.prepare_typed(text, &types).await
-            }));
-            tokio::time::timeout(ANSWER, all).await
-        });
-        let prepared = prepared.map_err(|_| Trouble::Lost(format!("no answer for {} s", ANSWER.as_secs())))?;
-        for ((text, _), statement) in new.into_iter().zip(prepared) {
-            statements.insert((*text).to_owned(), statement.map_err(|error| Trouble::from(&error))?);
-        }
-        Ok(())
-    }
-}
-
-async fn run(
-    client: &Client,
-    text: &str,
-    statement: Option<&Statement>,
-    values: &[Value<'_>],
-) -> std::result::Result<Vec<Row>, tokio_postgres::Error> {
-    if let Some(statement) = statement {
-        let values: Vec<&(dyn ToSql + Sync)> = values.iter().map(|value| value as &(dyn ToSql + Sync)).collect();
-        client.query(statement, &values).await
-    } else {
-        let values: Vec<(&(dyn ToSql + Sync), Type)> =
-            values.iter().map(|value| (value as &(dyn ToSql + Sync), value.kind())).collect();
-        client.query_typed(text, &values).await
+        if message.is_empty() { Ok(()) } else { self.batch(&message) }
     }
 }
 
@@ -313,50 +295,41 @@ where
     heard.notify_one();
 }
 
-impl Value<'_> {
-    fn kind(&self) -> Type {
-        match self {
-            Self::Text(_) => Type::TEXT,
-            Self::Int(_) => Type::INT8,
-            Self::Real(_) => Type::FLOAT8,
-        }
-    }
-}
+/// One row of an answer; every column as text.
+pub(super) struct Row(SimpleQueryRow);
 
-impl ToSql for Value<'_> {
-    fn to_sql(
-        &self,
-        kind: &Type,
-        out: &mut tokio_postgres::types::private::BytesMut,
-    ) -> std::result::Result<tokio_postgres::types::IsNull, Box<dyn std::error::Error + Sync + std::marker::Send>> {
-        match self {
-            Self::Text(text) => text.as_deref().to_sql(kind, out),
-            Self::Int(number) => number.to_sql(kind, out),
-            Self::Real(number) => number.to_sql(kind, out),
-        }
+impl Row {
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
     }
 
-    fn accepts(kind: &Type) -> bool {
-        [Type::TEXT, Type::INT8, Type::FLOAT8].contains(kind)
+    /// A column that always says something.
+    pub(super) fn word(&self, column: usize) -> &str {
+        self.0.try_get(column).ok().flatten().unwrap_or_default()
     }
 
-    tokio_postgres::types::to_sql_checked!();
+    /// A column that always holds a number.
+    pub(super) fn number(&self, column: usize) -> i64 {
+        self.word(column).parse().unwrap_or_default()
+    }
+
+    fn read<T: std::str::FromStr>(&self, column: usize) -> Result<Option<T>> {
+        let failed = |cause: String| StoreError::Failed { doing: "read a column".into(), cause };
+        let text = self.0.try_get(column).map_err(|error| failed(reason(&error)))?;
+        text.map(|text| text.parse().map_err(|_| failed(format!("`{text}` is not what it should be")))).transpose()
+    }
 }
 
 impl crate::value::Row for Row {
     fn text(&self, column: usize) -> Result<Option<String>> {
-        self.try_get(column).map_err(|error| unreadable(&error))
+        self.read(column)
     }
 
     fn int(&self, column: usize) -> Result<Option<i64>> {
-        self.try_get(column).map_err(|error| unreadable(&error))
+        self.read(column)
     }
 
     fn real(&self, column: usize) -> Result<Option<f64>> {
-        self.try_get(column).map_err(|error| unreadable(&error))
+        self.read(column)
     }
-}
-
-fn unreadable(error: &tokio_postgres::Error) -> StoreError {
-    StoreError::Failed { doing: "read a column".into(), cause: reason(error) }
 }
