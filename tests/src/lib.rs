@@ -1,5 +1,8 @@
 //! What the stories share: a home of their own, real repositories, and the installed binary.
 
+pub mod lease_model;
+pub mod linear;
+
 use std::{
     collections::BTreeMap,
     fs,

@@ -29,6 +29,16 @@ pub trait Store: Send + Sync {
     fn pulse(&self) -> Result<u64>;
 }
 
+/// Reads in a transaction of its own, again if that could not be finished.
+pub fn ask<T>(store: &dyn Store, question: impl Fn(&mut dyn StoreTx) -> Result<T>) -> Result<T> {
+    loop {
+        match store.begin(Access::Read).and_then(|mut tx| question(tx.as_mut())) {
+            Err(StoreError::Conflict) => {}
+            answered => return answered,
+        }
+    }
+}
+
 /// What a transaction is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {

@@ -8,7 +8,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use toft_core::{
     lease::{Liveness, Processes},
-    store::{Access, StoreError},
+    store::{Access, StoreError, ask},
     verbs::audit,
 };
 use toft_store::{SqliteStore, sqlite::SCHEMA_VERSION};
@@ -143,9 +143,9 @@ fn write_and_forget(toft: &Toft) -> Result<String, Error> {
 fn two_connections(toft: &Toft) -> Result<String, Error> {
     let other = Engine::open(&toft.located().store, Open::Briefly)?;
     let held = toft.store().begin(Access::Write)?;
-    let ids = other.store().begin(Access::Read)?.ids("", 1)?;
+    let ids = ask(other.store(), |tx| tx.ids("", 1))?;
     drop(held);
-    let mine = toft.store().begin(Access::Read)?.ids("", 1)?;
+    let mine = ask(toft.store(), |tx| tx.ids("", 1))?;
     if ids == mine {
         Ok("a second connection reads while the first writes".into())
     } else {

@@ -17,7 +17,7 @@ use toft_core::{
     id::{Mint, OpId, RepositoryId},
     refusal::Refusal,
     repository::{Place, Repository, Scope, Worktree},
-    store::{Access, Store},
+    store::{self, Access, Store},
     time::Timestamp,
     verbs::{self, Caller, Verb, claim, flow, perform, visit},
 };
@@ -162,7 +162,7 @@ impl Toft {
     /// Makes this checkout known to the store, unless it is.
     fn visit_now(&self, checkout: &Checkout, id: &RepositoryId) -> Result<(), Error> {
         let path = checkout.root.display().to_string();
-        let known = self.store().begin(Access::Read)?.worktrees(id)?;
+        let known = store::ask(self.store(), |tx| tx.worktrees(id))?;
         if known.iter().any(|worktree| worktree.name == checkout.worktree && worktree.path == path) {
             return Ok(());
         }

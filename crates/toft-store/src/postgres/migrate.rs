@@ -12,9 +12,10 @@ use crate::value::kept;
 const MIGRATIONS: &[(i64, &str, &str)] = &[(1, "foundation", include_str!("migrations/0001_foundation.sql"))];
 
 fn failed(address: &Address) -> impl Fn(Trouble) -> StoreError {
-    let doing = format!("set up {}", address.shown);
+    let server = address.shown.clone();
     move |trouble| match trouble {
-        Trouble::Refused { text, .. } | Trouble::Lost(text) => StoreError::Failed { doing: doing.clone(), cause: text },
+        Trouble::Refused { text, .. } => StoreError::Failed { doing: format!("set up {server}"), cause: text },
+        Trouble::Lost(cause) => StoreError::Unreachable { server: server.clone(), cause },
     }
 }
 
@@ -35,7 +36,7 @@ fn version(wire: &mut Wire, address: &Address) -> Result<Option<i64>> {
     let table = format!("\"{}\".migrations", address.schema);
     let there = "SELECT (to_regclass($1) IS NOT NULL)::int";
     let answers = wire.send(&[(there, &kept![table])]).map_err(failed(address))?;
-    if !answers.iter().flatten().next().is_some_and(|row| row.number(0) == 1) {
+    if answers.iter().flatten().next().is_none_or(|row| row.number(0) != 1) {
         return Ok(None);
     }
     let newest = format!("SELECT coalesce(max(number), 0) FROM {table}");

@@ -80,10 +80,15 @@ impl PostgresStore {
             commits: AtomicU64::new(0),
             unrest: Mutex::new(None),
         };
-        let mut wire = store.lock();
-        store.connect(&mut wire)?;
-        if let Some(wire) = wire.as_mut() {
-            migrate::bring_up(wire, &store.address, create)?;
+        let (mut wire, until) = (store.lock(), Instant::now() + PATIENCE);
+        loop {
+            store.connect(&mut wire)?;
+            let Some(open) = wire.as_mut() else { continue };
+            match migrate::bring_up(open, &store.address, create) {
+                // Lost between two questions.
+                Err(StoreError::Unreachable { .. }) if Instant::now() < until => *wire = None,
+                done => break done?,
+            }
         }
         drop(wire);
         Ok(store)
