@@ -216,6 +216,9 @@ fn a_log_can_be_followed_and_read_from_a_cursor() {
 #[test]
 fn a_backup_is_a_whole_store() {
     let home = Home::new();
+    if home.on_server() {
+        return; // A server is copied with its own means.
+    }
     let repo = home.repo("api");
     home.toft(&repo, &["flow", "new", "kept"]).ok();
     let copy = home.path().join("copy.db");
@@ -294,4 +297,25 @@ fn no_hint_is_a_destructive_command() {
     for word in ["abandon", "rm ", "delete", "--force", "reset", "clean", "skip", "remove", "drop"] {
         assert!(!said.contains(word), "a hint says `{word}`: {said}");
     }
+}
+
+#[test]
+fn old_history_is_forgotten_when_asked_and_numbers_go_on() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    home.toft(&repo, &["flow", "new", "only"]).ok();
+    home.toft(&repo, &["claim"]).ok();
+    home.toft(&repo, &["finish", "--no-change", "x"]).ok();
+    assert!(home.toft(&repo, &["gc"]).fails(2).contains("--data"));
+    assert!(home.toft(&repo, &["gc", "--data"]).ok().contains("Nothing is old enough"));
+    let before = home.toft(&repo, &["log", "--json"]).data().as_array().unwrap().len();
+    std::thread::sleep(std::time::Duration::from_millis(1_100));
+    let gone = home.toft(&repo, &["gc", "--data", "--older-than", "1s", "--json"]).data();
+    assert_eq!(gone["events"], before - 1);
+    assert_eq!(gone["attempts"], 1);
+    let log = home.toft(&repo, &["log", "--json"]).data();
+    let seqs: Vec<_> = log.as_array().unwrap().iter().map(|event| event["seq"].as_u64().unwrap()).collect();
+    assert_eq!(seqs, [before as u64, before as u64 + 1]);
+    assert_eq!(log[1]["verb"], "data.forgotten");
+    home.toft(&repo, &["doctor"]).ok();
 }

@@ -15,6 +15,7 @@ pub mod message;
 pub mod ready;
 pub mod refusal;
 pub mod repository;
+pub mod retention;
 pub mod store;
 pub mod tables;
 #[cfg(feature = "testing")]

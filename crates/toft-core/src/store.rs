@@ -14,7 +14,8 @@ use crate::{
     lease::Lease,
     message::{Letter, Message},
     repository::{Repository, Scope, Worktree},
-    time::{Now, Tick},
+    retention::Old,
+    time::{Now, Tick, Timestamp},
 };
 
 /// Shorthand for what a store answers.
@@ -27,6 +28,9 @@ pub trait Store: Send + Sync {
 
     /// A number that moves whenever another connection commits; lets a waiter look cheaply.
     fn pulse(&self) -> Result<u64>;
+
+    /// Forgets up to `limit` rows of a kind that are older than `before`, in a transaction of its own; says how many.
+    fn forget(&self, what: Old, before: Timestamp, limit: usize) -> Result<usize>;
 }
 
 /// Reads in a transaction of its own, again if that could not be finished.

@@ -17,8 +17,9 @@ use crate::{
     lease::Lease,
     message::{Delivery, DeliveryState, Letter, Message},
     repository::{Repository, Scope, Worktree},
+    retention::Old,
     store::{EventQuery, LeasesOf, Result, StoreError, TaskQuery, WorkflowQuery},
-    time::Tick,
+    time::{Tick, Timestamp},
 };
 
 /// Rows of every kind.
@@ -343,5 +344,42 @@ impl Tables {
             rows.truncate(query.limit);
         }
         Ok(rows)
+    }
+
+    pub fn forget(&mut self, what: Old, before: Timestamp, limit: usize) -> usize {
+        let mut left = limit;
+        let mut goes = |old: bool| {
+            let goes = old && left > 0;
+            left -= usize::from(goes);
+            goes
+        };
+        match what {
+            Old::Events => {
+                let newest = self.events.last().map(|event| event.seq);
+                self.events.retain(|event| !goes(event.at < before && Some(event.seq) != newest));
+            }
+            Old::Messages => {
+                let unread: BTreeSet<_> = self
+                    .deliveries
+                    .values()
+                    .filter(|row| row.state == DeliveryState::Queued)
+                    .map(|row| row.message.clone())
+                    .collect();
+                self.messages.retain(|id, message| !goes(message.created < before && !unread.contains(id)));
+                let messages = &self.messages;
+                self.deliveries.retain(|_, row| messages.contains_key(&row.message));
+            }
+            Old::Attempts => {
+                let tasks = &self.tasks;
+                let over = |id: &TaskId| {
+                    use TaskStatus::{Cancelled, Done, Skipped};
+                    tasks.get(id).is_some_and(|task| matches!(task.state.status, Done | Skipped | Cancelled))
+                };
+                self.attempts
+                    .retain(|(task, _), row| !goes(row.ended.is_some_and(|ended| ended < before) && over(task)));
+            }
+            Old::Receipts => self.receipts.retain(|_, row| !goes(row.at < before)),
+        }
+        limit - left
     }
 }

@@ -11,6 +11,12 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 pub struct Timestamp(pub i64);
 
 impl Timestamp {
+    /// Earlier by a span.
+    #[must_use]
+    pub fn minus(self, span: Duration) -> Self {
+        Self(self.0.saturating_sub(millis(span)))
+    }
+
     /// This much later.
     pub fn plus(self, span: Duration) -> Self {
         Self(self.0.saturating_add(millis(span)))

@@ -33,10 +33,12 @@ queries! {
     agent_list
     agent_named
     agent_put
+    attempt_forget
     attempt_list
     attempt_put
     checkpoint_list
     checkpoint_put
+    delivery_forget
     delivery_inbox
     delivery_put
     delivery_unread
@@ -45,6 +47,7 @@ queries! {
     dependency_put
     dependent_list
     event_append
+    event_forget
     event_list
     event_list_newest
     event_of_entity
@@ -62,12 +65,14 @@ queries! {
     lease_overdue
     lease_put
     lease_renew
+    message_forget
     message_get
     message_put
     queue_drop
     queue_get
     queue_list
     queue_put
+    receipt_forget
     receipt_get
     receipt_put
     repository_list

@@ -10,8 +10,9 @@ use toft_core::{
     lease::Lease,
     message::Delivery,
     repository::Place,
+    retention::Old,
     store::{Result, StoreError},
-    time::millis,
+    time::{Timestamp, millis},
 };
 
 use crate::{
@@ -83,6 +84,20 @@ pub(crate) fn put(execute: &mut Execute<'_>, write: &Write) -> Result<()> {
         Write::Receipt(Receipt { op, actor, verb, outcome, at }) => {
             execute(Query::receipt_put, &values![op.as_str(), actor, verb, json(outcome)?, at.0])
         }
+    }
+}
+
+/// Statements that forget a batch, each with its values; the rows of the last are what is counted.
+pub(crate) fn forget(what: Old, before: Timestamp, limit: usize) -> Vec<(Query, [Value<'static>; 2])> {
+    let limit = Value::Int(i64::try_from(limit).ok());
+    let (at, text) = (Value::Int(Some(before.0)), Value::Text(Some(before.to_string().into())));
+    match what {
+        Old::Events => vec![(Query::event_forget, [at, limit])],
+        Old::Messages => {
+            vec![(Query::delivery_forget, [text.clone(), limit.clone()]), (Query::message_forget, [text, limit])]
+        }
+        Old::Attempts => vec![(Query::attempt_forget, [at, limit])],
+        Old::Receipts => vec![(Query::receipt_forget, [at, limit])],
     }
 }
 

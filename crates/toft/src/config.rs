@@ -7,7 +7,7 @@ use std::{
 };
 
 use serde::Deserialize;
-use toft_core::{time::parse_duration, verbs::Policy};
+use toft_core::{retention::Retention, time::parse_duration, verbs::Policy};
 
 use crate::error::Error;
 
@@ -82,6 +82,7 @@ struct File {
     agent: Option<String>,
     lease: Lease,
     retry: Retry,
+    retention: Keep,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -99,12 +100,22 @@ struct Retry {
     max_attempts: Option<u32>,
 }
 
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Keep {
+    events: Option<String>,
+    messages: Option<String>,
+    attempts: Option<String>,
+    receipts: Option<String>,
+}
+
 /// What all layers together say, and which files were read.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
     pub(crate) store: Option<(Store, String)>,
     pub(crate) agent: Option<String>,
     pub(crate) policy: Policy,
+    pub(crate) retention: Retention,
     pub(crate) files: Vec<PathBuf>,
 }
 
@@ -150,6 +161,10 @@ impl Settings {
         span(&file.lease.cap, &mut self.policy.cap)?;
         span(&file.retry.backoff, &mut self.policy.backoff)?;
         span(&file.retry.backoff_max, &mut self.policy.backoff_max)?;
+        span(&file.retention.events, &mut self.retention.events)?;
+        span(&file.retention.messages, &mut self.retention.messages)?;
+        span(&file.retention.attempts, &mut self.retention.attempts)?;
+        span(&file.retention.receipts, &mut self.retention.receipts)?;
         self.policy.max_attempts = file.retry.max_attempts.unwrap_or(self.policy.max_attempts).max(1);
         self.files.push(path.to_owned());
         Ok(())

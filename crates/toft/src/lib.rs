@@ -46,7 +46,8 @@ pub use machine::Machine;
 pub use registry::registered_stores;
 pub use session::Toft;
 pub use toft_core::{
-    agent, change, checkpoint, flow, gate, id, lease, message, ready, refusal, repository, store, time, verbs,
+    agent, change, checkpoint, flow, gate, id, lease, message, ready, refusal, repository, retention, store, time,
+    verbs,
 };
 pub use toft_vcs as vcs;
 pub use worker::{AgentBuilder, Finish, Job, Query, Worker};

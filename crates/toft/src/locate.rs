@@ -6,7 +6,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use toft_core::id::{Mint, RepositoryId};
+use toft_core::{
+    id::{Mint, RepositoryId},
+    retention::Retention,
+};
 use toft_vcs::{Checkout, ID_FILE, MAIN, PLAIN_DIR, Vcs};
 
 use crate::{
@@ -36,6 +39,8 @@ pub struct Located {
     /// Configuration files that were read.
     pub files: Vec<PathBuf>,
     pub(crate) policy: toft_core::verbs::Policy,
+    /// How long what may be forgotten is kept.
+    pub retention: Retention,
 }
 
 /// Why a store was chosen.
@@ -97,6 +102,7 @@ pub fn locate(config: &Config) -> Result<Located, Error> {
         agent: config.agent.clone().or(settings.agent).unwrap_or_else(user_name),
         files: settings.files,
         policy,
+        retention: settings.retention,
     })
 }
 

@@ -104,6 +104,7 @@ commands! {
     Flow(Flow) "flow" ["workflow", "flows"] "Workflows and templates";
     Agent(Agent) "agent" ["agents"] "Agents and their messages";
     Backup(Backup) "backup" [] "Write a verified copy of the store";
+    Gc(Gc) "gc" [] "Forget old history, messages and attempts";
     New(NewFlow) "new" ["create", "add"] "Make a workflow of one task, as flow new";
 }
 
@@ -142,4 +143,20 @@ pub(crate) struct Agent {
 pub(crate) struct Backup {
     /// Where to; must not exist
     pub(crate) file: PathBuf,
+}
+
+/// Forget what has been kept long enough. Work itself is never forgotten: tasks, checkpoints, unread messages and
+/// attempts at open tasks stay.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Defaults: events and attempts 90d, messages 30d, receipts 7d; [retention] in config.toml changes them.\n\n\
+    Example: toft gc --data --older-than 30d"
+)]
+pub(crate) struct Gc {
+    /// Rows in the store: old events, seen messages, ended attempts, receipts
+    #[arg(long, required = true)]
+    pub(crate) data: bool,
+    /// Keep nothing of these longer than this, whatever configuration says
+    #[arg(long, value_name = "DUR", value_parser = toft::time::parse_duration)]
+    pub(crate) older_than: Option<std::time::Duration>,
 }

@@ -27,6 +27,7 @@ pub(crate) fn run(cli: &Cli, output: &Output) -> Done {
         Command::Where(_) => place::locate(&app),
         Command::Doctor(_) => place::doctor(&app),
         Command::Backup(args) => place::backup(&app, &args.file),
+        Command::Gc(args) => place::gc(&app, args),
         Command::Ready(args) => work::ready(&app, args),
         Command::Claim(args) => work::claim(&app, args),
         Command::Save(args) => work::save(&app, args),

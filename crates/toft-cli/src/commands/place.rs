@@ -1,13 +1,17 @@
-//! init, where, doctor, backup.
+//! init, where, doctor, backup, gc.
 
 use std::path::Path;
 
-use toft::doctor::{Health, examine};
+use toft::{
+    doctor::{Health, examine},
+    retention::Retention,
+};
 
 use super::{App, Done};
 use crate::{
+    args::Gc,
     exit::Failure,
-    render::{BackedUp, Examined, Initialised, Place},
+    render::{BackedUp, Examined, Forgotten, Initialised, Place},
 };
 
 pub(super) fn init(app: &App<'_>, no_vcs: bool) -> Done {
@@ -35,4 +39,16 @@ pub(super) fn backup(app: &App<'_>, file: &Path) -> Done {
     }
     app.open()?.backup(file)?;
     app.show(&BackedUp(file.to_owned()))
+}
+
+pub(super) fn gc(app: &App<'_>, args: &Gc) -> Done {
+    let toft = app.open()?;
+    let retention = match args.older_than {
+        Some(keep) => Retention::all(keep),
+        None => toft.located().retention.clone(),
+    };
+    let outcome =
+        toft.forget_old(&retention, |what, count| app.output.progress(&format!("{count} {}", what.as_str())))?;
+    app.output.progress("");
+    app.show(&Forgotten(outcome.gone))
 }

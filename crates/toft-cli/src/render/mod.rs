@@ -19,7 +19,7 @@ pub(crate) use self::{
     flows::{FlowList, FlowMade, FlowMoved, FlowShown, Replanned, TemplateKept, TemplateList},
     history::{EventLine, History},
     page::{Page, clock},
-    place::{BackedUp, Examined, Initialised, Place},
+    place::{BackedUp, Examined, Forgotten, Initialised, Place},
     tasks::{Answered, Claims, Finished, Ready, Saved, Shown, StateValue, StatusView, TaskDecided, TaskList},
 };
 use crate::{
@@ -65,6 +65,15 @@ impl Output {
     /// For when the arguments could not be read.
     pub(crate) fn plain(json: bool) -> Self {
         Self { json: json.then(String::new), quiet: false, terminal: false, color: false }
+    }
+
+    /// Says how far something slow is, on one line that is written over; only to a person at a terminal.
+    pub(crate) fn progress(&self, text: &str) {
+        use std::io::Write as _;
+        if std::io::stderr().is_terminal() && !self.quiet {
+            // Nobody needs to know that progress could not be shown.
+            let _ = write!(std::io::stderr(), "\r\x1b[K{text}");
+        }
     }
 
     /// Prints a view. Refuses fields that nothing has.

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use toft::{
     Located,
     doctor::{Check, Health},
+    retention::Old,
 };
 
 use super::{
@@ -137,5 +138,30 @@ impl View for BackedUp {
 
     fn text(&self, page: &mut Page) {
         page.line(format!("Copied and verified: {}", clean(&self.0.display().to_string())));
+    }
+}
+
+pub(crate) struct Forgotten(pub(crate) Vec<(Old, u64)>);
+
+impl View for Forgotten {
+    fn kind(&self) -> &'static str {
+        "gc"
+    }
+
+    fn json(&self) -> Value {
+        self.0.iter().map(|(what, count)| (what.as_str().to_owned(), Value::from(*count))).collect()
+    }
+
+    fn ids(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn text(&self, page: &mut Page) {
+        if self.0.is_empty() {
+            page.line("Nothing is old enough to be forgotten.");
+        }
+        for (what, count) in &self.0 {
+            page.line(format!("Forgot {count} {}", what.as_str()));
+        }
     }
 }

@@ -21,9 +21,10 @@ use crate::{
     lease::Lease,
     message::{Letter, Message},
     repository::{Repository, Scope, Worktree},
+    retention::Old,
     store::{Access, EventQuery, LeasesOf, Result, Store, StoreError, StoreTx, TaskQuery, WorkflowQuery},
     tables::Tables,
-    time::{Now, Tick, millis},
+    time::{Now, Tick, Timestamp, millis},
 };
 
 /// A clock that moves only when told to.
@@ -65,6 +66,10 @@ impl Store for MemoryStore {
 
     fn pulse(&self) -> Result<u64> {
         Ok(self.commits.load(Ordering::SeqCst))
+    }
+
+    fn forget(&self, what: Old, before: Timestamp, limit: usize) -> Result<usize> {
+        Ok(self.tables.lock().unwrap_or_else(PoisonError::into_inner).forget(what, before, limit))
     }
 }
 
@@ -130,7 +135,8 @@ impl StoreTx for MemoryTx<'_> {
 
     fn apply(&mut self, change: &Change) -> Result<()> {
         self.derive(&change.writes)?;
-        let event = Event { seq: self.tables.events.len() as u64 + 1, ..change.event.clone() };
+        let newest = self.tables.events.last().map_or(0, |event| event.seq);
+        let event = Event { seq: newest + 1, ..change.event.clone() };
         self.tables.events.push(event);
         Ok(())
     }

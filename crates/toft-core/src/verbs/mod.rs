@@ -10,6 +10,7 @@ pub mod claim;
 pub mod find;
 pub mod finish;
 pub mod flow;
+pub mod gc;
 pub mod inbox;
 pub mod list;
 pub mod log;

@@ -116,10 +116,10 @@ pub(super) fn agent(id: &str, name: &str) -> Agent {
     }
 }
 
-fn attempt() -> Attempt {
+pub(super) fn attempt(task: &str, fence: u64) -> Attempt {
     Attempt {
-        task: TaskId::known("tk_1"),
-        fence: 5,
+        task: TaskId::known(task),
+        fence,
         lease: LeaseId::known("ls_1"),
         agent: AgentId::known("ag_1"),
         place: place(),
@@ -253,7 +253,7 @@ pub fn every_field_of_every_row_comes_back(pair: &Pair) {
         Write::Worktree(worktree.clone()),
         Write::Dependency(dependency.clone()),
         Write::Lease(lease("tk_1")),
-        Write::Attempt(attempt()),
+        Write::Attempt(attempt("tk_1", 5)),
         Write::Checkpoint(checkpoint(1)),
         Write::State(id.clone(), "step".into(), serde_json::json!([{ "deep": "value" }])),
         Write::Message(letter.clone()),
@@ -271,7 +271,7 @@ pub fn every_field_of_every_row_comes_back(pair: &Pair) {
     assert_eq!(pair.read(|tx| tx.task(&id)), Some(task("tk_1", "wf_1")));
     assert_eq!(pair.read(|tx| tx.dependencies(&id)), [(dependency, None)]);
     assert_eq!(pair.read(|tx| tx.lease(&id)), Some(lease("tk_1")));
-    assert_eq!(pair.read(|tx| tx.attempts(&id)), [attempt()]);
+    assert_eq!(pair.read(|tx| tx.attempts(&id)), [attempt("tk_1", 5)]);
     assert_eq!(pair.read(|tx| tx.checkpoints(&id, 0)), [checkpoint(1)]);
     assert_eq!(pair.read(|tx| tx.state(&id, "step")), Some(serde_json::json!([{ "deep": "value" }])));
     assert_eq!(pair.read(|tx| tx.states(&id)).len(), 1);
@@ -291,7 +291,7 @@ pub fn every_field_of_every_row_comes_back(pair: &Pair) {
 pub fn every_field_of_a_row_that_changes_is_overwritten(pair: &Pair) {
     let id = TaskId::known("tk_1");
     pair.write(&base());
-    let mut open = attempt();
+    let mut open = attempt("tk_1", 5);
     (open.ended, open.result, open.reason, open.cost) = (None, None, None, None);
     pair.write(&[Write::Lease(lease("tk_1")), Write::Attempt(open)]);
 
@@ -321,13 +321,13 @@ pub fn every_field_of_a_row_that_changes_is_overwritten(pair: &Pair) {
         Write::Task(renamed.clone()),
         Write::TaskState(id.clone(), retried.clone()),
         Write::RenewLease(renewed.clone()),
-        Write::Attempt(attempt()),
+        Write::Attempt(attempt("tk_1", 5)),
         Write::Agent(agent.clone()),
     ]);
     assert_eq!(pair.read(|tx| tx.workflow(&changed.id)), Some(changed));
     assert_eq!(pair.read(|tx| tx.task(&id)), Some(Task { state: retried, ..renamed }));
     assert_eq!(pair.read(|tx| tx.lease(&id)), Some(renewed));
-    assert_eq!(pair.read(|tx| tx.attempts(&id)), [attempt()]);
+    assert_eq!(pair.read(|tx| tx.attempts(&id)), [attempt("tk_1", 5)]);
     assert_eq!(pair.read(|tx| tx.agent_named("red")), Some(agent));
     assert_eq!(pair.read(|tx| tx.agent_named("blue")), None);
 }

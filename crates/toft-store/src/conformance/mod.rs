@@ -12,6 +12,7 @@ mod fields;
 mod leases;
 mod play;
 mod queue;
+mod retention;
 mod tasks;
 mod transactions;
 
@@ -26,7 +27,9 @@ use toft_core::{
     time::Timestamp,
 };
 
-pub use self::{agents::*, events::*, fields::*, leases::*, play::*, queue::*, tasks::*, transactions::*};
+pub use self::{
+    agents::*, events::*, fields::*, leases::*, play::*, queue::*, retention::*, tasks::*, transactions::*,
+};
 
 /// Two handles on one new store; the same handle twice where an engine has only one.
 pub struct Pair {
@@ -100,6 +103,10 @@ macro_rules! store_conformance {
             an_inbox_is_read_urgent_first_then_oldest_first
             gates_nobody_opened_are_found
             templates_come_in_their_newest_version
+            old_events_are_forgotten_but_the_newest_and_numbers_go_on
+            old_attempts_are_forgotten_once_their_task_is_over
+            old_messages_are_forgotten_once_everyone_has_seen_them
+            old_receipts_are_forgotten
             random_play_answers_as_the_memory_store_does
         }
     };

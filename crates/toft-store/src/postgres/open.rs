@@ -10,8 +10,9 @@ use std::{
 };
 
 use toft_core::{
+    retention::Old,
     store::{Access, Result, Store, StoreError, StoreTx},
-    time::Now,
+    time::{Now, Timestamp},
 };
 use tokio_postgres::error::SqlState;
 
@@ -24,7 +25,8 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    value::{Value, kept},
+    value::{Bind, Value, kept},
+    write,
 };
 
 /// How long one operation goes on trying: to connect, to be faster than others, to learn what became of it.
@@ -274,5 +276,17 @@ impl Store for PostgresStore {
 
     fn pulse(&self) -> Result<u64> {
         Ok(self.bell.heard(&self.address) << 32 | self.commits.load(Ordering::Relaxed))
+    }
+
+    fn forget(&self, what: Old, before: Timestamp, limit: usize) -> Result<usize> {
+        let mut gone = 0;
+        for (query, values) in write::forget(what, before, limit) {
+            let mut all = vec![self.space().bind()];
+            all.extend(values);
+            let text = format!("WITH gone AS ({} RETURNING 1) SELECT count(*) FROM gone", query.postgres());
+            let rows = self.now(&text, &all)?;
+            gone = rows.first().map_or(0, |row| row.number(0) as usize);
+        }
+        Ok(gone)
     }
 }

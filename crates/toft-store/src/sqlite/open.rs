@@ -11,7 +11,11 @@ use std::{
 };
 
 use rusqlite::{Connection, OpenFlags, config::DbConfig};
-use toft_core::store::{Access, Result, Store, StoreError, StoreTx};
+use toft_core::{
+    retention::Old,
+    store::{Access, Result, Store, StoreError, StoreTx},
+    time::Timestamp,
+};
 
 use super::{
     failed, migrate,
@@ -19,7 +23,10 @@ use super::{
     tx::SqliteTx,
     wal::{Stay, Wal},
 };
-use crate::clock::{Clock, MachineClock};
+use crate::{
+    clock::{Clock, MachineClock},
+    write,
+};
 
 /// How long a writer waits once it is its turn; only something outside the queue can make it wait.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
@@ -110,6 +117,12 @@ impl SqliteStore {
         }
     }
 
+    fn begin_tx(&self, access: Access) -> Result<SqliteTx<'_>> {
+        let connection = self.lock();
+        let turn = (access == Access::Write).then(|| self.turns.wait());
+        SqliteTx::begin(connection, turn, access, self.clock.as_ref(), &self.wal, &self.commits)
+    }
+
     fn lock(&self) -> MutexGuard<'_, Connection> {
         self.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -117,9 +130,7 @@ impl SqliteStore {
 
 impl Store for SqliteStore {
     fn begin(&self, access: Access) -> Result<Box<dyn StoreTx + '_>> {
-        let connection = self.lock();
-        let turn = (access == Access::Write).then(|| self.turns.wait());
-        Ok(Box::new(SqliteTx::begin(connection, turn, access, self.clock.as_ref(), &self.wal, &self.commits)?))
+        Ok(Box::new(self.begin_tx(access)?))
     }
 
     fn pulse(&self) -> Result<u64> {
@@ -127,6 +138,16 @@ impl Store for SqliteStore {
         let others: i64 =
             self.lock().query_row("PRAGMA data_version", [], |row| row.get(0)).map_err(failed("look for changes"))?;
         Ok((others as u64) << 32 | self.commits.load(Ordering::Relaxed))
+    }
+
+    fn forget(&self, what: Old, before: Timestamp, limit: usize) -> Result<usize> {
+        let tx = self.begin_tx(Access::Write)?;
+        let mut gone = 0;
+        for (query, values) in write::forget(what, before, limit) {
+            gone = tx.change(query, &values)?;
+        }
+        Box::new(tx).commit()?;
+        Ok(gone)
     }
 }
 

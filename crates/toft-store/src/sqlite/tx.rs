@@ -61,6 +61,11 @@ impl<'a> SqliteTx<'a> {
         Ok(Self { connection, clock, wal, commits, open: true, _turn: turn.flatten() })
     }
 
+    /// Runs one statement; says how many rows it changed.
+    pub(super) fn change(&self, query: Query, values: &[Value<'_>]) -> Result<usize> {
+        execute(&self.connection, query, values)
+    }
+
     fn list<T>(
         &self,
         table: &'static str,
@@ -110,10 +115,10 @@ fn run(connection: &Connection, sql: &'static str) -> Result<()> {
     connection.prepare_cached(sql).and_then(|mut statement| statement.execute([])).map(drop).map_err(failed(sql))
 }
 
-fn execute(connection: &Connection, query: Query, values: &[Value<'_>]) -> Result<()> {
+fn execute(connection: &Connection, query: Query, values: &[Value<'_>]) -> Result<usize> {
     let doing = failed("write a row");
     let mut statement = connection.prepare_cached(query.sqlite()).map_err(&doing)?;
-    statement.execute(rusqlite::params_from_iter(values)).map(drop).map_err(doing)
+    statement.execute(rusqlite::params_from_iter(values)).map_err(doing)
 }
 
 impl ToSql for Value<'_> {
@@ -361,11 +366,11 @@ impl StoreTx for SqliteTx<'_> {
     }
 
     fn apply(&mut self, change: &Change) -> Result<()> {
-        write::apply(&mut |query, values| execute(&self.connection, query, values), change)
+        write::apply(&mut |query, values| execute(&self.connection, query, values).map(drop), change)
     }
 
     fn derive(&mut self, writes: &[Write]) -> Result<()> {
-        let run = &mut |query: Query, values: &[Value<'_>]| execute(&self.connection, query, values);
+        let run = &mut |query: Query, values: &[Value<'_>]| execute(&self.connection, query, values).map(drop);
         writes.iter().try_for_each(|write| write::put(run, write))
     }
 

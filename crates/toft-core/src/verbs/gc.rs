@@ -1,0 +1,33 @@
+//! Gc: write into history what was forgotten. Forgetting itself is done in batches before, by the store.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Verb, Work};
+use crate::{refusal::Verdict, retention::Old, store::Access};
+
+/// So many rows of each kind are gone.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Only kinds of which some are.
+    pub gone: Vec<(Old, u64)>,
+}
+
+/// What was forgotten.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// How many rows of each kind.
+    pub gone: Vec<(Old, u64)>,
+}
+
+impl Verb for Request {
+    type Outcome = Outcome;
+    const NAME: &'static str = "gc";
+    const ACCESS: Access = Access::Write;
+
+    fn run(self, work: &mut Work<'_>) -> Verdict<Outcome> {
+        let detail = self.gone.iter().map(|(what, count)| (what.as_str().to_owned(), Value::from(*count))).collect();
+        work.did("store", "data.forgotten", Value::Object(detail), Vec::new())?;
+        Ok(Outcome { gone: self.gone })
+    }
+}

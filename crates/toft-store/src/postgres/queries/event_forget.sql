@@ -1,0 +1,5 @@
+-- From the front, as far as one batch reaches; the newest stays.
+DELETE FROM events
+WHERE space = $1 AND at < $2
+    AND seq < (SELECT min(seq) FROM events WHERE space = $1) + $3
+    AND seq < (SELECT max(seq) FROM events WHERE space = $1)
