@@ -356,7 +356,11 @@ impl Tables {
         match what {
             Old::Events => {
                 let newest = self.events.last().map(|event| event.seq);
-                self.events.retain(|event| !goes(event.at < before && Some(event.seq) != newest));
+                let mut front = true;
+                self.events.retain(|event| {
+                    front = front && event.at < before && Some(event.seq) != newest;
+                    !goes(front)
+                });
             }
             Old::Messages => {
                 let unread: BTreeSet<_> = self

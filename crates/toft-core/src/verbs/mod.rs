@@ -139,6 +139,7 @@ fn attempt<V: Verb>(store: &dyn Store, caller: &mut Caller<'_>, op: Option<OpId>
     };
     let outcome = match verb.run(&mut work) {
         Err(Stop::Refused(refusal)) if work.swept > 0 => {
+            tx.confirm()?;
             drop(tx);
             perform(store, caller, sweep::Request)?;
             return Err(refusal.into());

@@ -28,7 +28,7 @@ const TIMERS_AHEAD: usize = 256;
 impl PostgresTx<'_> {
     pub(super) fn foresee_claim(&mut self, actor: &str, scope: &Scope, page: usize) -> Result<()> {
         let Some(home) = scope.repository.as_ref().map(|id| id.as_str().to_owned()) else { return Ok(()) };
-        if self.store.has_own_clock() {
+        if self.store.has_own_clock() || self.alone {
             return Ok(());
         }
         let later = format!("{home}~");
@@ -41,26 +41,43 @@ impl PostgresTx<'_> {
         let mut batch = vec![
             (text(Query::agent_named.postgres()), bound(&kept![actor])),
             (text(sql!("ahead_lease_of_agent")), bound(&kept![actor])),
-            (text(sql!("ahead_lease_overdue")), bound(&kept![EPOCH, LEASES_AHEAD as u64])),
-            (text(sql!("ahead_queue_due")), bound(&kept![later, TIMERS_AHEAD as u64])),
-            (text(Query::workflow_open_lanes.postgres()), bound(&[])),
         ];
+        let quiet = self.store.was_quiet(&home);
+        if !quiet {
+            batch.extend([
+                (text(sql!("ahead_lease_overdue")), bound(&kept![EPOCH, LEASES_AHEAD as u64])),
+                (text(sql!("ahead_queue_due")), bound(&kept![later, TIMERS_AHEAD as u64])),
+                (text(Query::workflow_open_lanes.postgres()), bound(&[])),
+            ]);
+        }
         batch.extend(std::iter::repeat_n(take, self.store.takes()));
         let answers = self.fetch(&batch)?;
-        let [agent, mine, overdue, due, lanes, .., heads] = answers.as_slice() else { return Ok(()) };
+        let [agent, mine, rest @ .., heads] = answers.as_slice() else { return Ok(()) };
         self.take_in(question("agents", Query::agent_named, &kept![actor], load_agent), agent)?;
         let known = self.facts.tables.agent_named(actor)?;
         if let Some(me) = known {
             let id = me.id.as_str();
             self.take_in(question("leases", Query::lease_of_agent, &kept![id], load_lease), mine)?;
         }
-        let now = self.now()?;
-        let asks = overdue_values(&now.tick, None, Some(LEASES_AHEAD as i64));
-        self.take_in(question("leases", Query::lease_overdue, &asks, load_lease), overdue)?;
-        let upto = format!("{:011x}", now.wall.0 + 1);
-        let asks = kept![later, "", upto, TIMERS_AHEAD as u64];
-        self.take_in(question("queue", Query::queue_list, &asks, load_queued), due)?;
-        self.take_in(question("workflows", Query::workflow_open_lanes, &[], load_workflow), lanes)?;
+        let [overdue, due, lanes] = match rest {
+            [overdue, due, lanes, ..] if !quiet => [overdue.as_slice(), due, lanes],
+            _ => [[].as_slice(); 3],
+        };
+        if !quiet && [overdue, due, lanes].iter().all(|rows| rows.is_empty()) {
+            self.store.be_quiet(&home);
+        }
+        self.facts.on_trust = quiet && !heads.is_empty();
+        self.facts.marked.insert(home.clone());
+        // Before anyone is told that there is nothing, it is asked for in earnest.
+        if !quiet || !heads.is_empty() {
+            let now = self.now()?;
+            let asks = overdue_values(&now.tick, None, Some(LEASES_AHEAD as i64));
+            self.take_in(question("leases", Query::lease_overdue, &asks, load_lease), overdue)?;
+            let upto = format!("{:011x}", now.wall.0 + 1);
+            let asks = kept![later, "", upto, TIMERS_AHEAD as u64];
+            self.take_in(question("queue", Query::queue_list, &asks, load_queued), due)?;
+            self.take_in(question("workflows", Query::workflow_open_lanes, &[], load_workflow), lanes)?;
+        }
         if self.take_candidate_rows(heads)? >= page {
             self.facts.heads.push((home, page));
         }

@@ -12,7 +12,11 @@ use std::{
     time::Duration,
 };
 
-use super::{sql, url::Address, wire::Wire};
+use super::{
+    sql,
+    url::Address,
+    wire::{BEGIN, Wire},
+};
 use crate::value::kept;
 
 /// How long after it was told a waiter is told again.
@@ -36,7 +40,10 @@ struct News {
 
 impl Bell {
     pub(super) fn of(address: &Address) -> Self {
-        let channel = format!("toft_{}_{}", address.schema, address.space);
+        // A name of any length makes a channel of one length; FNV-1a, which every toft computes alike.
+        let name = format!("{}/{}", address.schema, address.space);
+        let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        let channel = format!("toft_{:016x}", name.bytes().fold(0xcbf2_9ce4_8422_2325, mix));
         Self { channel, news: Arc::default(), started: OnceLock::new() }
     }
 
@@ -74,7 +81,8 @@ impl Drop for Bell {
 
 /// Listens until the connection is lost or nobody waits any more.
 fn listen(mut wire: Wire, address: &Address, channel: &str, news: &News, ready: &std::sync::mpsc::Sender<()>) {
-    let me = format!("{}-{:?}", std::process::id(), thread::current().id());
+    let now = std::time::UNIX_EPOCH.elapsed().map_or(0, |at| at.as_nanos());
+    let me = format!("{}-{now}", std::process::id());
     let space = address.space.as_str();
     let pooled = wire.pooled();
     if !pooled && wire.batch(&format!("LISTEN \"{channel}\"; SET synchronous_commit = off")).is_err() {
@@ -86,7 +94,7 @@ fn listen(mut wire: Wire, address: &Address, channel: &str, news: &News, ready: 
     let mut signed_in = Duration::ZERO;
     while !news.over.load(Ordering::SeqCst) {
         if pooled {
-            let answers = wire.send(&[("BEGIN", &[]), (&settings, &[]), (sql!("newest"), &[]), ("COMMIT", &[])]);
+            let answers = wire.send(&[(BEGIN, &[]), (&settings, &[]), (sql!("newest"), &[]), ("COMMIT", &[])]);
             let Ok(rows) = answers else { return };
             let found = rows.get(2).and_then(|rows| rows.first()).map(|row| row.number(0));
             if newest.replace(found) != Some(found) {
@@ -104,13 +112,12 @@ fn listen(mut wire: Wire, address: &Address, channel: &str, news: &News, ready: 
             signed_in = SIGNED_IN / 2;
             let _ = ready.send(());
         }
-        let before = std::time::Instant::now();
         let slice = Duration::from_secs(1).min(signed_in);
-        let open = wire.listen(slice);
-        if !open {
+        let told = wire.listen(slice);
+        if !wire.is_open() {
             return;
         }
-        if before.elapsed() < slice {
+        if told {
             news.heard.fetch_add(1, Ordering::SeqCst);
             thread::sleep(REST);
             // What was committed since was told to nobody.

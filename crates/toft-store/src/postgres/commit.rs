@@ -8,7 +8,7 @@ use std::{
 
 use toft_core::{
     change::{Change, Write},
-    id::OpId,
+    id::{OpId, TaskId},
     store::{Access, Result, StoreError},
 };
 
@@ -17,7 +17,7 @@ use super::{
     open::PATIENCE,
     sql,
     tx::{Moment, PostgresTx},
-    wire::Trouble,
+    wire::{BEGIN, Row, Trouble},
 };
 use crate::{
     query::Query,
@@ -37,10 +37,29 @@ impl PostgresTx<'_> {
         if self.access == Access::Read || self.alone || self.looks <= 1 {
             return Ok(());
         }
+        if self.facts.on_trust {
+            self.store.clear_quiet();
+            return Err(self.troubled(&Trouble::inconsistent()));
+        }
+        self.nothing_was_hidden()?;
         match self.check() {
             Some(check) => self.fetch(&[check]).map(drop),
             None => Ok(()),
         }
+    }
+
+    /// Before somebody is told that there is nothing: no task was stepped over because another claim looked at it.
+    fn nothing_was_hidden(&mut self) -> Result<()> {
+        for lane in std::mem::take(&mut self.facts.marked) {
+            let seen = self.facts.candidates.values().filter(|seen| seen.lane == lane).count();
+            let look = self.with_space(Query::queue_list.postgres(), &kept![lane, "", "~", seen as u64 + 1]);
+            let rows = self.fetch(&[look])?.remove(0);
+            let hidden = |row: &Row| !self.facts.candidates.contains_key(&TaskId::known(row.word(2)));
+            if rows.iter().any(hidden) {
+                return Err(self.troubled(&Trouble::inconsistent()));
+            }
+        }
+        Ok(())
     }
 
     /// Commits; what has changed nothing only confirms what it read.
@@ -62,29 +81,27 @@ impl PostgresTx<'_> {
             batch.extend(self.check());
         }
         self.put_down(&mut batch)?;
-        let waiting = batch.len();
-        batch.push(self.with_space(sql!("waiting"), &[]));
         batch.push(("COMMIT".to_owned(), Vec::new()));
         let Some(wire) = self.wire.as_mut() else { return Err(StoreError::Conflict) };
         wire.take_warning();
         let sends: Vec<_> = batch.iter().map(|(text, values)| (text.as_str(), values.as_slice())).collect();
         let answered = wire.send(&sends);
         let warned = wire.take_warning();
-        let rows = match answered {
-            Ok(rows) => rows,
+        match answered {
+            Ok(_) => {}
             Err(trouble @ Trouble::Lost(_)) => {
                 self.open = false;
                 return self.resolve(&moment, Some(&trouble));
             }
             // The transaction is over, and its locks are let go; dropped, it is cleared away.
             Err(trouble) => return Err(self.troubled(&trouble)),
-        };
+        }
         self.open = false;
         if warned {
             return self.resolve(&moment, None);
         }
         self.store.committed();
-        if rows.get(waiting).and_then(|rows| rows.first()).is_some_and(|row| row.number(0) > 0) {
+        if moment.waiting {
             self.tell();
         }
         Ok(())
@@ -215,19 +232,23 @@ impl PostgresTx<'_> {
         wire.take_warning();
         let answered = wire.send(&[
             (sql!("still_there"), &kept![moment.pid, moment.began]),
-            ("BEGIN", &[]),
+            (BEGIN, &[]),
             (&settings, &[]),
             (barrier, &[]),
             ("COMMIT", &[]),
-            ("BEGIN", &[]),
+            (BEGIN, &[]),
             (&settings, &[]),
-            (sql!("was_done"), &kept![space, op]),
+            (sql!("was_done"), &kept![space, op, self.facts.leaves_receipt()]),
             ("COMMIT", &[]),
         ]);
         let warned = wire.take_warning();
         let answers = match answered {
             Ok(answers) => answers,
-            Err(trouble) => return Err(self.store.judge(&mut self.wire, &trouble)),
+            Err(trouble) => {
+                let error = self.store.judge(&mut self.wire, &trouble);
+                *self.wire = None;
+                return Err(error);
+            }
         };
         let number = |at: usize| answers.get(at).and_then(|rows| rows.first()).map(|row| row.number(0));
         match (number(0), number(7)) {

@@ -104,6 +104,10 @@ pub(super) struct Facts {
     pub(super) events: Vec<Event>,
     /// Lanes whose head was fetched, and how much of it.
     pub(super) heads: Vec<(String, usize)>,
+    /// Lanes that were looked into past what other claims had marked.
+    pub(super) marked: BTreeSet<String>,
+    /// Something was taken to be so because it was so a moment ago.
+    pub(super) on_trust: bool,
     /// Counts as the server has them.
     counts: BTreeMap<WorkflowId, Option<Counts>>,
     /// Workflow and status of tasks as the server has them.
@@ -228,6 +232,10 @@ impl Facts {
         self.touched.is_empty() && self.events.is_empty()
     }
 
+    pub(super) fn leaves_receipt(&self) -> bool {
+        self.touched.iter().any(|key| matches!(key, Key::Receipt(_)))
+    }
+
     /// The operation this transaction belongs to, if it leaves a trace of it.
     pub(super) fn op(&self) -> Option<OpId> {
         let receipt = self.touched.iter().find_map(|key| match key {
@@ -244,6 +252,13 @@ impl Facts {
         if !self.knows(Query::task_get, &values) {
             self.asked.push(Asked { query: Query::task_get, values, print: Some(print) });
         }
+    }
+
+    /// From now on every candidate of a workflow must stay what it was.
+    pub(super) fn rely_on_candidates_of(&mut self, workflow: &WorkflowId) {
+        let of = |id: &&TaskId| self.tables.tasks.get(*id).is_some_and(|task| task.workflow == *workflow);
+        let ids: Vec<TaskId> = self.candidates.keys().filter(of).cloned().collect();
+        ids.iter().for_each(|id| self.rely_on_candidate(id));
     }
 
     /// Candidates that were taken out of the queue.

@@ -21,7 +21,7 @@ use super::{
     migrate, sql,
     tx::PostgresTx,
     url::Address,
-    wire::{Row, Trouble, Wire},
+    wire::{BEGIN, Row, Trouble, Wire},
 };
 use crate::{
     clock::Clock,
@@ -31,6 +31,9 @@ use crate::{
 
 /// How long one operation goes on trying: to connect, to be faster than others, to learn what became of it.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long a claim may rely on there having been nothing else to see to.
+const QUIET: Duration = Duration::from_millis(250);
 
 /// A store in a PostgreSQL schema.
 pub struct PostgresStore {
@@ -42,6 +45,8 @@ pub struct PostgresStore {
     commits: AtomicU64,
     /// Since when, how often and why operations had to run again.
     unrest: Mutex<Option<Unrest>>,
+    /// Where, and when, nothing was overdue, no timer had run out and no limited workflow had room.
+    quiet: Mutex<Option<(String, Instant)>>,
 }
 
 struct Unrest {
@@ -81,6 +86,7 @@ impl PostgresStore {
             clock,
             commits: AtomicU64::new(0),
             unrest: Mutex::new(None),
+            quiet: Mutex::new(None),
         };
         let (mut wire, until) = (store.lock(), Instant::now() + PATIENCE);
         loop {
@@ -112,20 +118,21 @@ impl PostgresStore {
         Ok(rows.first().map(|row| row.word(0).to_owned()))
     }
 
-    /// One statement in a transaction of its own; it may run twice.
+    /// One statement in a transaction of its own, in turn; it may run twice.
     pub(super) fn now(&self, text: &str, values: &[Value<'_>]) -> Result<Vec<Row>> {
         let mut wire = self.lock();
         loop {
             self.connect(&mut wire)?;
             let Some(open) = wire.as_mut() else { continue };
             let settings = open.local_settings.clone().unwrap_or_else(|| "SELECT 1".into());
-            match open.send(&[("BEGIN", &[]), (&settings, &[]), (text, values), ("COMMIT", &[])]) {
+            let turn = (sql!("turn"), &[self.space().bind()][..]);
+            match open.send(&[(BEGIN, &[]), (&settings, &[]), turn, (text, values), ("COMMIT", &[])]) {
                 Ok(mut answers) => {
                     self.calm();
-                    return Ok(answers.swap_remove(2));
+                    return Ok(answers.swap_remove(3));
                 }
                 Err(trouble) => {
-                    open.end_transaction();
+                    open.end_transaction(false);
                     match self.judge(&mut wire, &trouble) {
                         StoreError::Conflict => self.pause()?,
                         error => return Err(error),
@@ -188,6 +195,7 @@ impl PostgresStore {
                 ),
             };
             if !worth_waiting || Instant::now() + pause >= until {
+                self.calm();
                 return Err(StoreError::Unreachable { server: self.address.shown.clone(), cause });
             }
             thread::sleep(jitter(pause));
@@ -206,18 +214,26 @@ impl PostgresStore {
             SqlState::LOCK_NOT_AVAILABLE,
             SqlState::QUERY_CANCELED,
         ];
+        let fresh_start = [
+            // A server that was the primary no longer is.
+            SqlState::READ_ONLY_SQL_TRANSACTION,
+            // The session is not what it was: names are gone or taken, plans no longer fit the tables.
+            SqlState::INVALID_SQL_STATEMENT_NAME,
+            SqlState::DUPLICATE_PSTATEMENT,
+            SqlState::FEATURE_NOT_SUPPORTED,
+        ];
         let cause = match trouble {
             Trouble::Lost(cause) => {
                 *wire = None;
                 cause
             }
-            Trouble::Refused { code, text } if *code == SqlState::READ_ONLY_SQL_TRANSACTION => {
-                // A server that was the primary no longer is.
+            Trouble::Refused { code, text } if fresh_start.contains(code) => {
                 *wire = None;
                 text
             }
             Trouble::Refused { code, text } if again.contains(code) => text,
             Trouble::Refused { text, .. } => {
+                self.calm();
                 return StoreError::Failed { doing: "ask the server".into(), cause: text.clone() };
             }
         };
@@ -237,6 +253,21 @@ impl PostgresStore {
     /// another claim has just taken; worth its while only where looking is slow.
     pub(super) fn takes(&self) -> usize {
         1 + usize::from(self.brief)
+    }
+
+    /// Was there nothing else to see to a moment ago? Then a claim that finds work at once does not ask again; these
+    /// questions step over every lease that ended since the last vacuum.
+    pub(super) fn was_quiet(&self, home: &str) -> bool {
+        let quiet = self.quiet.lock().unwrap_or_else(PoisonError::into_inner);
+        quiet.as_ref().is_some_and(|(known, at)| known == home && at.elapsed() < QUIET)
+    }
+
+    pub(super) fn be_quiet(&self, home: &str) {
+        *self.quiet.lock().unwrap_or_else(PoisonError::into_inner) = Some((home.to_owned(), Instant::now()));
+    }
+
+    pub(super) fn clear_quiet(&self) {
+        *self.quiet.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// An operation went through.

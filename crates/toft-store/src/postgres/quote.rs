@@ -1,4 +1,4 @@
-//! Values as text in a statement. With standard strings, a quote is the only thing to double.
+//! Values as text in a statement.
 
 use std::fmt::Write as _;
 
@@ -16,13 +16,17 @@ fn kind(value: &Value<'_>) -> &'static str {
 fn literal(out: &mut String, value: &Value<'_>) {
     match value {
         Value::Text(Some(text)) => {
-            out.push('\'');
-            for (n, part) in text.split('\'').enumerate() {
-                if n > 0 {
-                    out.push_str("\'\'");
+            // Said outright where it matters: the server may have been told that a backslash is special.
+            let backslash = text.contains('\\');
+            out.push_str(if backslash { " E'" } else { "'" });
+            for c in text.chars() {
+                match c {
+                    '\'' => out.push_str("''"),
+                    '\\' => out.push_str("\\\\"),
+                    // Text in PostgreSQL holds everything but this.
+                    '\0' => {}
+                    c => out.push(c),
                 }
-                // Text in PostgreSQL holds everything but this.
-                part.split('\0').for_each(|part| out.push_str(part));
             }
             out.push('\'');
         }
@@ -78,7 +82,7 @@ mod tests {
     fn hostile_text_stays_a_value() {
         let mut out = String::new();
         inline(&mut out, "SELECT $1, $2 -- x", &values!["a\'; DROP TABLE tasks; --\\\0", Option::<i64>::None]);
-        assert_eq!(out, "SELECT CAST('a''; DROP TABLE tasks; --\\' AS text), CAST(NULL AS bigint) -- x\n;");
+        assert_eq!(out, "SELECT CAST( E'a''; DROP TABLE tasks; --\\\\' AS text), CAST(NULL AS bigint) -- x\n;");
         out.clear();
         execute(&mut out, "toft_1", &values!["a'b", 7i64, 0.5f64]);
         assert_eq!(out, "EXECUTE toft_1('a''b',7,'0.5');");

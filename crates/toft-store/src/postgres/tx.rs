@@ -26,7 +26,7 @@ use super::{
     },
     open::PostgresStore,
     sql,
-    wire::{Row, Trouble, Wire},
+    wire::{BEGIN, Row, Trouble, Wire},
 };
 use crate::{
     query::Query,
@@ -56,6 +56,7 @@ pub(super) struct Moment {
     pub(super) snapshot: String,
     pub(super) pid: i64,
     pub(super) began: i64,
+    pub(super) waiting: bool,
 }
 
 pub(super) struct PostgresTx<'a> {
@@ -97,7 +98,7 @@ impl<'a> PostgresTx<'a> {
     pub(super) fn fetch(&mut self, batch: &[(String, Vec<Value<'_>>)]) -> Result<Vec<Vec<Row>>> {
         let begin = match self.access {
             Access::Read => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
-            Access::Write => "BEGIN",
+            Access::Write => BEGIN,
         };
         let first = !self.open;
         let space = kept![self.store.space()];
@@ -108,7 +109,7 @@ impl<'a> PostgresTx<'a> {
             sends.push((begin, &[]));
             sends.extend(settings.as_ref().map(|text| (text.as_str(), [].as_slice())));
             sends.extend(self.alone.then_some((sql!("turn"), space.as_slice())));
-            sends.push((sql!("moment"), &[]));
+            sends.push((sql!("moment"), &space));
         }
         let ahead = sends.len();
         sends.extend(batch.iter().map(|(text, values)| (text.as_str(), values.as_slice())));
@@ -126,6 +127,7 @@ impl<'a> PostgresTx<'a> {
                 snapshot: row.word(1).to_owned(),
                 pid: row.number(2),
                 began: row.number(3),
+                waiting: row.number(4) > 0,
             });
         }
         Ok(rows)
@@ -200,6 +202,11 @@ impl<'a> PostgresTx<'a> {
     fn take_candidates(&mut self, lane: &str, after: &str, upto: &str, limit: usize) -> Result<()> {
         let values = kept![lane, after, upto, self.facts.widen(limit)];
         let values: Vec<Value<'static>> = self.bound(&values).iter().map(Value::keep).collect();
+        if self.alone {
+            let rows = self.fetch(&[(candidates_unmarked(), values)])?.remove(0);
+            return self.take_candidate_rows(&rows).map(drop);
+        }
+        self.facts.marked.insert(lane.to_owned());
         let take = (sql!("queue_take").to_owned(), values.clone());
         let batch = [take.clone(), take];
         let rows = self.fetch(&batch[..self.store.takes()])?.pop().unwrap_or_default();
@@ -264,7 +271,7 @@ impl Drop for PostgresTx<'_> {
     fn drop(&mut self) {
         if self.open
             && let Some(wire) = self.wire.as_mut()
-            && !wire.end_transaction()
+            && !wire.end_transaction(self.alone)
         {
             *self.wire = None;
         }
@@ -378,6 +385,7 @@ impl StoreTx for PostgresTx<'_> {
     }
 
     fn has_unblocked(&mut self, workflow: &WorkflowId) -> Result<bool> {
+        self.facts.rely_on_candidates_of(workflow);
         let values = kept![workflow.as_str(), self.facts.widen(1)];
         self.ask("tasks", Query::workflow_has_unblocked, &values, load_task)?;
         self.facts.tables.has_unblocked(workflow)
@@ -397,6 +405,7 @@ impl StoreTx for PostgresTx<'_> {
         let limit = self.facts.widen(query.limit);
         match &query.workflow {
             Some(workflow) => {
+                self.facts.rely_on_candidates_of(workflow);
                 let values = kept![workflow.as_str(), repository, worktree, statuses, limit];
                 self.ask("tasks", Query::task_list_of_workflow, &values, load_task)?;
             }

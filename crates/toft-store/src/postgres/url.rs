@@ -88,7 +88,10 @@ fn plain_word(text: &str) -> Option<String> {
 /// The URL as it may be shown and logged.
 pub fn without_password(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
-    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    // A password may hold a slash: what comes before the last `@` of the address is who, not where.
+    let address = rest.find('?').unwrap_or(rest.len());
+    let who = rest[..address].rfind('@').map_or(0, |at| at + 1);
+    let end = rest[who..].find(['/', '?']).map_or(rest.len(), |at| who + at);
     let (authority, path) = rest.split_at(end);
     let shown = match authority.rsplit_once('@') {
         Some((user, hosts)) => match user.split_once(':') {
@@ -124,7 +127,12 @@ mod tests {
 
     #[test]
     fn nothing_shown_holds_a_password() {
-        for url in ["postgres://a:pw@h/db", "postgres://h/db?user=a&password=pw", "postgres://h/db?password=pw&x=1"] {
+        for url in [
+            "postgres://a:pw@h/db",
+            "postgres://a:p/pw@h/db",
+            "postgres://h/db?user=a&password=pw",
+            "postgres://h/db?password=pw&x=1",
+        ] {
             assert!(!without_password(url).contains("pw"), "{url}");
         }
         assert_eq!(without_password("postgres://a@h:1/db?x=1"), "postgres://a@h:1/db?x=1");

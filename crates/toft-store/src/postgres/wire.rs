@@ -37,6 +37,9 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// Says that a session is our own from end to end, and not lent out by a pooler between transactions.
 const MARK: &str = "toft.direct";
 
+/// How everything but reading begins: each statement sees the newest state, whatever the server's own default.
+pub(super) const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE";
+
 /// A statement to send, with its values.
 pub(super) type Send<'s> = (&'s str, &'s [Value<'s>]);
 
@@ -65,8 +68,8 @@ impl Trouble {
 }
 
 fn closing(code: &SqlState) -> bool {
-    [SqlState::ADMIN_SHUTDOWN, SqlState::CRASH_SHUTDOWN, SqlState::CANNOT_CONNECT_NOW].contains(code)
-        || code.code().starts_with("08")
+    let word = code.code();
+    word.starts_with("57P") || word.starts_with("08") || ["25P03", "25P04"].contains(&word)
 }
 
 pub(super) struct Wire {
@@ -118,7 +121,8 @@ impl Wire {
         let warned = Arc::new(AtomicBool::new(false));
         let heard = Arc::new(Notify::new());
         let mut direct = address.server.clone();
-        direct.connect_timeout(CONNECT).options(format!("-c {MARK}=yes"));
+        let theirs = direct.get_options().unwrap_or_default().to_owned();
+        direct.connect_timeout(CONNECT).options(format!("{theirs} -c {MARK}=yes"));
         let first = runtime.block_on(open(&direct, address, &warned, &heard));
         let client = match first {
             // PgBouncer knows no startup options.
@@ -159,9 +163,9 @@ impl Wire {
 
     /// Ends a transaction that is not committed; a brief process leaves that to its next one, or its end. False if
     /// the connection is of no use any more.
-    pub(super) fn end_transaction(&mut self) -> bool {
-        self.leftover = self.brief;
-        self.brief || self.send(&[("ROLLBACK", &[])]).is_ok()
+    pub(super) fn end_transaction(&mut self, holds_the_turn: bool) -> bool {
+        self.leftover = self.brief && !holds_the_turn;
+        self.leftover || self.send(&[("ROLLBACK", &[])]).is_ok()
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -173,12 +177,10 @@ impl Wire {
         self.warned.swap(false, Ordering::SeqCst)
     }
 
-    /// Lets the connection listen for so long, or until something arrives; false if it was lost.
+    /// Lets the connection listen for so long, or until something arrives; says whether it did.
     pub(super) fn listen(&mut self, span: Duration) -> bool {
         let heard = self.heard.clone();
-        // Running out of time is no news.
-        let _ = self.runtime.block_on(async { tokio::time::timeout(span, heard.notified()).await });
-        self.is_open()
+        self.runtime.block_on(async { tokio::time::timeout(span, heard.notified()).await }).is_ok()
     }
 
     /// Several statements without values or answers.
@@ -224,18 +226,29 @@ impl Wire {
         Ok(answers)
     }
 
-    /// Names the statements that have no name yet, so that each is planned once.
+    /// Names the statements that have no name yet, so that each is planned once. A server remembers every name, so
+    /// there is an end to them.
     fn name_new(&mut self, batch: &[Send<'_>]) -> std::result::Result<(), Trouble> {
-        let mut message = String::new();
+        const NAMES: usize = 256;
+        let (mut message, mut new) = (String::new(), Vec::new());
         for (text, values) in batch {
             let transaction = ["BEGIN", "COMMIT", "ROLLBACK"].iter().any(|word| text.starts_with(word));
-            if !transaction && !self.names.contains_key(*text) {
-                let name = format!("toft_{}", self.names.len());
+            let known = self.names.contains_key(*text) || new.iter().any(|(known, _)| known == text);
+            if !transaction && !known && self.names.len() + new.len() < NAMES {
+                let name = format!("toft_{}", self.names.len() + new.len());
                 quote::prepare(&mut message, &name, text, values);
-                self.names.insert((*text).to_owned(), name);
+                new.push((*text, name));
             }
         }
-        if message.is_empty() { Ok(()) } else { self.batch(&message) }
+        if message.is_empty() {
+            return Ok(());
+        }
+        // Half of them may be known to the server now: the connection is of no use any more.
+        self.batch(&message).map_err(|trouble| match trouble {
+            Trouble::Refused { text, .. } | Trouble::Lost(text) => Trouble::Lost(text),
+        })?;
+        self.names.extend(new.into_iter().map(|(text, name)| (text.to_owned(), name)));
+        Ok(())
     }
 }
 

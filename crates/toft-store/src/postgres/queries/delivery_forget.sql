@@ -3,7 +3,7 @@ DELETE FROM deliveries
 WHERE space = $1 AND message IN (
     SELECT m.id
     FROM messages m
-    WHERE m.space = $1 AND m.body::json ->> 'created' < $2
+    WHERE m.space = $1 AND substring(m.body FROM '"created":"([^"]+)"') < $2
         AND m.id NOT IN (SELECT message FROM deliveries WHERE space = $1 AND state = 'queued')
     LIMIT $3
 )

@@ -1,5 +1,6 @@
--- When it is, as the database counts, and how to tell later whether this transaction is still there.
-SELECT (extract(epoch FROM transaction_timestamp()) * 1000)::bigint,
+-- When it is, as the database counts, how to tell later whether this transaction is still there, and who waits.
+SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint,
     pg_current_snapshot()::text,
     pg_backend_pid()::bigint,
-    (extract(epoch FROM transaction_timestamp()) * 1000000)::bigint
+    (extract(epoch FROM transaction_timestamp()) * 1000000)::bigint,
+    (SELECT count(*) FROM waiters WHERE space = $1 AND since <= clock_timestamp() AND until > clock_timestamp())
