@@ -29,12 +29,13 @@ CREATE INDEX bare_ready ON bare (rank) WHERE status = 'pending';
 
 pub(crate) fn run(long: bool) {
     let bench = Bench::start();
+    println!("\n## PostgreSQL\n");
     bench.beside_bare(if long { 6 } else { 3 });
     bench.batches();
     bench.renewals(if long { 100_000 } else { 10_000 });
     bench.sizes(if long { &[10_000, 1_000_000, 10_000_000] } else { &[10_000, 100_000] });
     bench.idle_snapshot(if long { 40 } else { 10 });
-    bench.after_many(if long { 1_000_000 } else { 20_000 });
+    bench.after_many(if long { 100_000 } else { 10_000 });
 }
 
 struct Bench {
@@ -167,15 +168,22 @@ impl Bench {
     fn batches(&self) {
         let toft = self.fill("batches", 40_000);
         let me = toft.agent("batcher").register().expect("an agent");
+        // Only claiming is timed; what was claimed is finished before the next, as an agent would.
         let rate = |each: usize, times: usize| {
-            let start = Instant::now();
+            let mut claiming = Duration::ZERO;
             for _ in 0..times {
-                assert_eq!(me.claim_many(Query::ready(), each).expect("claims").len(), each);
+                let start = Instant::now();
+                let jobs = me.claim_many(Query::ready(), each).expect("claims");
+                claiming += start.elapsed();
+                assert_eq!(jobs.len(), each);
+                for job in jobs {
+                    job.done("m").evidence("c").commit().expect("a finish");
+                }
             }
-            (each * times) as f64 / start.elapsed().as_secs_f64()
+            (each * times) as f64 / claiming.as_secs_f64()
         };
-        rate(1, 50);
-        let (one, twenty) = (rate(1, 300), rate(20, 100));
+        rate(1, 100);
+        let (one, twenty) = (rate(1, 400), rate(20, 40));
         println!(
             "\nclaims a second over one connection: {one:.0} one at a time, {twenty:.0} in twenties, {:.1} times (aim 3)",
             twenty / one
@@ -183,22 +191,27 @@ impl Bench {
     }
 
     fn renewals(&self, leases: usize) {
+        const EACH: usize = 500;
         let toft = self.fill("renewals", leases);
-        let me = toft.agent("keeper").register().expect("an agent");
-        let mut holds: Vec<(TaskId, Fence)> = Vec::new();
-        while holds.len() < leases {
-            let jobs = me.claim_many(Query::ready(), 500).expect("claims");
-            holds.extend(jobs.iter().map(|job| (job.task().id.clone(), job.hold().fence())));
+        let mut keepers = Vec::new();
+        for n in 0..leases / EACH {
+            let name = format!("keeper-{n}");
+            let me = toft.agent(&name).register().expect("an agent");
+            let jobs = me.claim_many(Query::ready(), EACH).expect("claims");
+            let holds: Vec<(TaskId, Fence)> =
+                jobs.iter().map(|job| (job.task().id.clone(), job.hold().fence())).collect();
             jobs.into_iter().for_each(std::mem::forget);
+            keepers.push((name, holds));
         }
         let start = Instant::now();
-        for part in holds.chunks(500) {
-            let outcome = toft.perform(renew::Request { holds: part.to_vec(), ttl: None }).expect("renewals");
-            assert_eq!(outcome.renewed.len(), part.len());
+        for (name, holds) in &keepers {
+            let request = renew::Request { holds: holds.clone(), ttl: None };
+            let outcome = toft.perform_as(name, None, request).expect("renewals");
+            assert_eq!(outcome.renewed.len(), EACH);
         }
         let took = start.elapsed();
         println!(
-            "\n{leases} live leases renewed in batches of 500 over one connection in {took:.1?}: {:.0}% of one connection's time if done every 30 s",
+            "\n{leases} live leases renewed in batches of {EACH} over one connection in {took:.1?}: {:.0}% of one connection's time if done every 30 s",
             took.as_secs_f64() / 30.0 * 100.0
         );
     }

@@ -1,4 +1,5 @@
-//! A server that is killed, and one whose standby takes over: nothing acknowledged is lost, nothing is done twice.
+//! A server that is killed, and one whose standby takes over: nothing acknowledged is lost, nothing is done twice. And
+//! what a server is asked besides: proof of who it is, news for who waits.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -190,4 +191,78 @@ fn a_standby_takes_over_and_nothing_acknowledged_is_lost_or_doubled() {
         recoveries[recoveries.len() / 2],
         recoveries[recoveries.len() - 1]
     );
+}
+
+/// An authority, and a certificate for this machine that it signed.
+fn certificates(home: &Home) -> [String; 3] {
+    let dir = home.path();
+    let path = |name: &str| dir.join(name).display().to_string();
+    std::fs::write(dir.join("names"), "subjectAltName = DNS:localhost, IP:127.0.0.1\n").unwrap();
+    let request = ["req", "-nodes", "-newkey", "rsa:2048", "-subj", "/CN=localhost", "-keyout", "key.pem"];
+    let authority = ["req", "-x509", "-nodes", "-newkey", "rsa:2048", "-days", "2", "-subj", "/CN=yard", "-keyout"];
+    for name in ["ca", "other"] {
+        let (key, cert) = (format!("{name}-key.pem"), format!("{name}.pem"));
+        home.run(dir, "openssl", &[&authority[..], &[&key, "-out", &cert]].concat());
+    }
+    home.run(dir, "openssl", &[&request[..], &["-out", "request.pem"]].concat());
+    let sign = ["x509", "-req", "-in", "request.pem", "-CA", "ca.pem", "-CAkey", "ca-key.pem", "-CAcreateserial"];
+    home.run(dir, "openssl", &[&sign[..], &["-days", "2", "-extfile", "names", "-out", "cert.pem"]].concat());
+    [path("cert.pem"), path("key.pem"), path("ca.pem")]
+}
+
+#[test]
+fn a_server_proves_who_it_is_or_is_not_spoken_to() {
+    if no_server() {
+        return;
+    }
+    let mut home = Home::new();
+    let [cert, key, authority] = certificates(&home);
+    // The server's user must be able to read its key, and nobody else may.
+    home.run(home.path(), "chmod", &["0755", "."]);
+    home.run(home.path(), "chmod", &["0600", &key]);
+    if nix::unistd::Uid::effective().is_root() {
+        home.run(home.path(), "chown", &["postgres", &key]);
+    }
+    let cluster = Cluster::start_with(&[("ssl", "on"), ("ssl_cert_file", &cert), ("ssl_key_file", &key)]);
+    let url = cluster.url().replace("127.0.0.1", "localhost");
+    home.use_store(&format!("{url}?sslmode=verify-full&sslrootcert={authority}"));
+    let repo = home.repo("api");
+    home.toft(&repo, &["flow", "new", "only"]).ok();
+    home.toft(&repo, &["claim"]).ok();
+    let stranger = format!("{url}?sslmode=require&sslrootcert={}", home.path().join("other.pem").display());
+    let start = Instant::now();
+    assert!(home.toft(&repo, &["--store", &stranger, "status"]).fails(7).contains("certificate"));
+    assert!(start.elapsed() < Duration::from_secs(5), "a stranger is not waited for");
+}
+
+#[test]
+fn a_waiting_claim_hears_of_work_at_once_and_quiet_waiting_asks_little() {
+    if no_server() {
+        return;
+    }
+    let cluster = Cluster::start();
+    let home = busy_home(&cluster.url(), 1);
+    let repo = home.path().join("api");
+    home.toft(&repo, &["claim", "--as", "first"]).ok();
+    let waits: Vec<Duration> = (0..5)
+        .map(|n| {
+            let mut waiter = home.command(&repo, toft_stories::toft_bin(), &["claim", "--wait=30s", "--as", "second"]);
+            let mut waiter = waiter.stdout(std::process::Stdio::null()).spawn().unwrap();
+            thread::sleep(Duration::from_millis(1_500));
+            let asked = || {
+                cluster.psql("SELECT sum(xact_commit + xact_rollback) FROM pg_stat_database").parse::<u64>().unwrap()
+            };
+            let (before, still) = (asked(), Instant::now());
+            thread::sleep(Duration::from_secs(2));
+            let rate = (asked() - before) as f64 / still.elapsed().as_secs_f64();
+            assert!(rate < 30.0, "{rate} transactions a second while one claim waits");
+            home.toft(&repo, &["flow", "new", &format!("late {n}")]).ok();
+            let told = Instant::now();
+            assert!(waiter.wait().unwrap().success());
+            told.elapsed()
+        })
+        .collect();
+    let longest = waits.iter().max().unwrap();
+    assert!(*longest < Duration::from_millis(700), "{waits:?}");
+    eprintln!("waiting claims were served {waits:.0?} after work was committed");
 }

@@ -169,7 +169,7 @@ pub(super) fn message(id: &str, priority: u8, created: i64) -> Message {
         to: Address::Holder(TaskId::known("tk_1")),
         kind: MessageKind::Question,
         priority,
-        body: "are you there?".into(),
+        body: "are you there?\u{0} \\ '".into(),
         task: Some(TaskId::known("tk_1")),
         needs_ack: true,
         expires: Some(at(1_000)),

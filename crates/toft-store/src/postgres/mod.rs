@@ -5,13 +5,14 @@
 //! held while anything crosses the network, every verb is as safe as if it ran alone, and a verb whose facts changed
 //! meanwhile runs again.
 //!
-//! `url.rs` reads the address, `wire.rs` is one connection, `quote.rs` writes values into statements, `open.rs` keeps one and makes it anew, `facts.rs` is what a
-//! transaction has read and changed, `tx.rs` answers questions, `ahead.rs` asks before it is asked, `load.rs` takes
-//! answers in, `commit.rs` hands over, `bell.rs` wakes waiters,
-//! `health.rs` asks the server how it is.
+//! `url.rs` reads the address, `wire.rs` is one connection, `quote.rs` writes values into statements, `open.rs` keeps a
+//! connection and makes it anew, `facts.rs` is what a transaction has read and changed, `tx.rs` answers questions,
+//! `ahead.rs` asks before it is asked, `candidates.rs` reads the head of the queue, `load.rs` takes answers in,
+//! `commit.rs` hands over, `bell.rs` wakes waiters, `health.rs` asks the server how it is.
 
 mod ahead;
 mod bell;
+mod candidates;
 mod commit;
 mod facts;
 mod health;

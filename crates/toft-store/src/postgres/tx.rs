@@ -18,10 +18,10 @@ use toft_core::{
 };
 
 use super::{
-    facts::{Asked, Candidate, Facts},
+    facts::{Asked, Facts},
     load::{
-        Load, body, counts_of, load_agent, load_attempt, load_checkpoint, load_dependency, load_dependency_on,
-        load_gate, load_lease, load_letter, load_message, load_queue_entry, load_queued, load_receipt, load_repository,
+        Load, counts_of, load_agent, load_attempt, load_checkpoint, load_dependency, load_dependency_on, load_gate,
+        load_lease, load_letter, load_message, load_queue_entry, load_queued, load_receipt, load_repository,
         load_state, load_task, load_template, load_workflow, load_worktree,
     },
     open::PostgresStore,
@@ -198,45 +198,6 @@ impl<'a> PostgresTx<'a> {
         Ok(())
     }
 
-    /// Tasks at the head of a lane that no other claim is looking at; whatever is there if that is not enough.
-    fn take_candidates(&mut self, lane: &str, after: &str, upto: &str, limit: usize) -> Result<()> {
-        let values = kept![lane, after, upto, self.facts.widen(limit)];
-        let values: Vec<Value<'static>> = self.bound(&values).iter().map(Value::keep).collect();
-        if self.alone {
-            let rows = self.fetch(&[(candidates_unmarked(), values)])?.remove(0);
-            return self.take_candidate_rows(&rows).map(drop);
-        }
-        self.facts.marked.insert(lane.to_owned());
-        let take = (sql!("queue_take").to_owned(), values.clone());
-        let batch = [take.clone(), take];
-        let rows = self.fetch(&batch[..self.store.takes()])?.pop().unwrap_or_default();
-        let found = self.take_candidate_rows(&rows)?;
-        if limit == 0 || found < limit {
-            let rows = self.fetch(&[(candidates_unmarked(), values)])?.remove(0);
-            self.take_candidate_rows(&rows)?;
-        }
-        Ok(())
-    }
-
-    pub(super) fn take_candidate_rows(&mut self, rows: &[Row]) -> Result<usize> {
-        for row in rows {
-            let (entry, task) = rows::queued(&mut Cells::of("queue", row))?;
-            let at = row.len() - 3;
-            let workflow: Workflow = body("workflows", row.word(at + 1))?;
-            let (query, values) = (Query::workflow_get, vec![workflow.id.as_str().bind().keep()]);
-            if !self.facts.knows(query, &values) {
-                self.facts.asked.push(Asked { query, values, print: Some(row.number(at + 2)) });
-                self.facts.take_workflow(workflow);
-            }
-            let QueueEntry { lane, rank, .. } = entry.clone();
-            let candidate = Candidate { rank, lane, print: row.number(at) };
-            self.facts.candidates.entry(task.id.clone()).or_insert(candidate);
-            self.facts.take_task(task);
-            self.facts.take(Write::Queue(entry))?;
-        }
-        Ok(rows.len())
-    }
-
     /// Rows that writing needs to know of, in one journey.
     fn prepare(&mut self, writes: &[Write]) -> Result<()> {
         let mut needed = Vec::new();
@@ -290,11 +251,6 @@ fn only_what_else(query: Query) -> bool {
 /// A query whose rows end with a print of each.
 pub(super) fn printed(text: &str) -> String {
     format!("SELECT q.*, hash_record_extended(q, 0) AS row_print FROM (\n{text}) q")
-}
-
-/// Candidates though another claim is looking at them.
-fn candidates_unmarked() -> String {
-    sql!("queue_take").replace("    WHERE pg_try_advisory_xact_lock(hashtextextended($1 || o.task, 1))\n", "")
 }
 
 /// Words between spaces, so that one look finds a whole word.
