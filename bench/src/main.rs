@@ -17,10 +17,11 @@ fn main() {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["worker", dir, name, seconds] => return fair::worker(Path::new(dir), name, seconds.parse().expect("seconds")),
-        ["server"] => return server::run(false),
-        ["server", "long"] => return server::run(true),
+        ["server", parts @ ..] => return server::run(parts),
         [] | ["long"] | ["quick"] => {}
-        other => panic!("toft-bench [quick|long|server [long]], not {other:?}"),
+        other => {
+            panic!("toft-bench [quick|long|server [long] [bare|batches|renewals|sizes|idle|many]...], not {other:?}")
+        }
     }
     let long = words == ["long"];
     println!("| what | toft | bare | ratio | aim |\n| --- | --- | --- | --- | --- |");

@@ -118,15 +118,23 @@ impl PostgresStore {
         Ok(rows.first().map(|row| row.word(0).to_owned()))
     }
 
-    /// One statement in a transaction of its own, in turn; it may run twice.
+    /// One statement in a transaction of its own; it may run twice.
     pub(super) fn now(&self, text: &str, values: &[Value<'_>]) -> Result<Vec<Row>> {
+        self.one("SELECT 1", &[], text, values)
+    }
+
+    /// The same, in turn with everyone who writes.
+    fn in_turn(&self, text: &str, values: &[Value<'_>]) -> Result<Vec<Row>> {
+        self.one(sql!("turn"), &kept![self.space()], text, values)
+    }
+
+    fn one(&self, first: &str, with: &[Value<'_>], text: &str, values: &[Value<'_>]) -> Result<Vec<Row>> {
         let mut wire = self.lock();
         loop {
             self.connect(&mut wire)?;
             let Some(open) = wire.as_mut() else { continue };
             let settings = open.local_settings.clone().unwrap_or_else(|| "SELECT 1".into());
-            let turn = (sql!("turn"), &[self.space().bind()][..]);
-            match open.send(&[(BEGIN, &[]), (&settings, &[]), turn, (text, values), ("COMMIT", &[])]) {
+            match open.send(&[(BEGIN, &[]), (&settings, &[]), (first, with), (text, values), ("COMMIT", &[])]) {
                 Ok(mut answers) => {
                     self.calm();
                     return Ok(answers.swap_remove(3));
@@ -315,7 +323,7 @@ impl Store for PostgresStore {
             let mut all = vec![self.space().bind()];
             all.extend(values);
             let text = format!("WITH gone AS ({} RETURNING 1) SELECT count(*) FROM gone", query.postgres());
-            let rows = self.now(&text, &all)?;
+            let rows = self.in_turn(&text, &all)?;
             gone = rows.first().map_or(0, |row| row.number(0) as usize);
         }
         Ok(gone)

@@ -205,7 +205,9 @@ impl<'a> PostgresTx<'a> {
             match write {
                 // What queues is not leased.
                 Write::Lease(row) if self.facts.candidates.contains_key(&row.task) => {}
-                Write::Lease(Lease { task, .. }) | Write::RenewLease(Lease { task, .. }) | Write::DropLease(task) => {
+                Write::Lease(Lease { task, .. }) | Write::RenewLease(Lease { task, .. }) | Write::DropLease(task)
+                    if !self.facts.tables.leases.contains_key(task) =>
+                {
                     needed.push(question("leases", Query::lease_get, &kept![task.as_str()], load_lease));
                 }
                 Write::Task(row) if self.facts.is_new(&row.workflow) => {}
@@ -319,7 +321,7 @@ impl StoreTx for PostgresTx<'_> {
     }
 
     fn workflow(&mut self, id: &WorkflowId) -> Result<Option<Workflow>> {
-        if !self.facts.is_new(id) {
+        if !self.facts.tables.workflows.contains_key(id) {
             self.ask("workflows", Query::workflow_get, &kept![id.as_str()], load_workflow)?;
         }
         self.facts.tables.workflow(id)
@@ -387,7 +389,10 @@ impl StoreTx for PostgresTx<'_> {
     }
 
     fn lease(&mut self, task: &TaskId) -> Result<Option<Lease>> {
-        self.ask("leases", Query::lease_get, &kept![task.as_str()], load_lease)?;
+        // A lease that is known came with an answer that must stand; that there is none must be asked.
+        if !self.facts.tables.leases.contains_key(task) {
+            self.ask("leases", Query::lease_get, &kept![task.as_str()], load_lease)?;
+        }
         self.facts.tables.lease(task)
     }
 
@@ -431,7 +436,9 @@ impl StoreTx for PostgresTx<'_> {
     }
 
     fn agent(&mut self, id: &AgentId) -> Result<Option<Agent>> {
-        self.ask("agents", Query::agent_get, &kept![id.as_str()], load_agent)?;
+        if !self.facts.tables.agents.contains_key(id) {
+            self.ask("agents", Query::agent_get, &kept![id.as_str()], load_agent)?;
+        }
         self.facts.tables.agent(id)
     }
 

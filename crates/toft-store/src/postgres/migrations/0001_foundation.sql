@@ -62,7 +62,7 @@ CREATE TABLE task_states (
     outcome       text,
     updated       bigint NOT NULL,
     PRIMARY KEY (space, id)
-) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.1);
 
 -- The queue: narrow, and apart from what it queues. Lane and rank are computed in toft-core.
 CREATE TABLE queue (
@@ -71,7 +71,7 @@ CREATE TABLE queue (
     lane  word NOT NULL,
     rank  word NOT NULL,
     PRIMARY KEY (space, task)
-) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
+) WITH (autovacuum_vacuum_scale_factor = 0.1, autovacuum_vacuum_threshold = 5000);
 CREATE UNIQUE INDEX queue_by_rank ON queue (space, lane, rank);
 
 -- Nothing in a lane ranks before its newest floor, so that a claim steps over no rows that are gone.
