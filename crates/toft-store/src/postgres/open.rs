@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
     time::{Duration, Instant},
@@ -32,6 +32,9 @@ use crate::{
 /// How long one operation goes on trying: to connect, to be faster than others, to learn what became of it.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How long a server that never answered is waited for: it may be starting, or its standby taking over.
+const FIRST_PATIENCE: Duration = Duration::from_secs(20);
+
 /// How long a claim may rely on there having been nothing else to see to.
 const QUIET: Duration = Duration::from_millis(250);
 
@@ -43,6 +46,7 @@ pub struct PostgresStore {
     clock: Option<Arc<dyn Clock>>,
     bell: Bell,
     commits: AtomicU64,
+    connected: AtomicBool,
     /// Since when, how often and why operations had to run again.
     unrest: Mutex<Option<Unrest>>,
     /// Where, and when, nothing was overdue, no timer had run out and no limited workflow had room.
@@ -85,6 +89,7 @@ impl PostgresStore {
             brief,
             clock,
             commits: AtomicU64::new(0),
+            connected: AtomicBool::new(false),
             unrest: Mutex::new(None),
             quiet: Mutex::new(None),
         };
@@ -184,18 +189,23 @@ impl PostgresStore {
         if wire.as_ref().is_some_and(Wire::is_open) {
             return Ok(());
         }
-        let until = Instant::now() + PATIENCE;
+        let known = self.connected.load(Ordering::Relaxed);
+        let until = Instant::now() + if known { PATIENCE } else { FIRST_PATIENCE };
         let mut pause = Duration::from_millis(10);
         loop {
             let trouble = match Wire::connect(&self.address, self.brief) {
                 Ok(open) => {
                     *wire = Some(open);
+                    self.connected.store(true, Ordering::Relaxed);
                     return Ok(());
                 }
                 Err(trouble) => trouble,
             };
             let (worth_waiting, cause) = match trouble {
-                Trouble::Lost(cause) => (!cause.contains("invalid peer certificate"), cause),
+                Trouble::Lost(cause) => {
+                    let hopeless = ["invalid peer certificate", "failed to lookup address"];
+                    (!hopeless.iter().any(|text| cause.contains(text)), cause)
+                }
                 Trouble::Refused { code, text } => (
                     [SqlState::TOO_MANY_CONNECTIONS, SqlState::CANNOT_CONNECT_NOW, SqlState::PROTOCOL_VIOLATION]
                         .contains(&code),
