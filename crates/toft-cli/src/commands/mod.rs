@@ -59,7 +59,12 @@ impl App<'_> {
     }
 
     fn open(&self) -> Result<&'static Toft, Failure> {
-        open(self.config()?)
+        let located = toft::locate(&self.config()?)?;
+        let waiting =
+            located.store.file().is_none().then(|| self.output.soon(format!("waiting for {}", located.store)));
+        let opened = Toft::at(located);
+        drop(waiting);
+        Ok(keep(opened?))
     }
 
     /// The stores and scopes a reading command looks into.
@@ -92,9 +97,13 @@ impl App<'_> {
     }
 }
 
-/// Opens a store for the rest of the process, which is short: the system closes files faster than we could.
 fn open(config: Config) -> Result<&'static Toft, Failure> {
-    Ok(Box::leak(Box::new(Toft::with(config)?)))
+    Ok(keep(Toft::with(config)?))
+}
+
+/// Keeps a store for the rest of the process, which is short: the system closes files faster than we could.
+fn keep(toft: Toft) -> &'static Toft {
+    Box::leak(Box::new(toft))
 }
 
 /// Reads a word as one of an enum's, naming the field when it is none of them.

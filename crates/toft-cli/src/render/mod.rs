@@ -27,6 +27,29 @@ use crate::{
     exit::Failure,
 };
 
+/// A line of progress on its way.
+pub(crate) struct Soon {
+    done: Option<std::sync::mpsc::Sender<()>>,
+    teller: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Drop for Soon {
+    fn drop(&mut self) {
+        self.done.take();
+        if let Some(teller) = self.teller.take() {
+            // It only prints; whether it could is nobody's concern.
+            let _ = teller.join();
+        }
+    }
+}
+
+/// Writes over the line of progress.
+fn progress(text: &str) {
+    use std::io::Write as _;
+    // Nobody needs to know that progress could not be shown.
+    let _ = write!(std::io::stderr(), "\r\x1b[K{text}");
+}
+
 /// Something that can be shown.
 pub(crate) trait View {
     /// What it is, in JSON.
@@ -69,11 +92,27 @@ impl Output {
 
     /// Says how far something slow is, on one line that is written over; only to a person at a terminal.
     pub(crate) fn progress(&self, text: &str) {
-        use std::io::Write as _;
         if std::io::stderr().is_terminal() && !self.quiet {
-            // Nobody needs to know that progress could not be shown.
-            let _ = write!(std::io::stderr(), "\r\x1b[K{text}");
+            progress(text);
         }
+    }
+
+    /// Says what is waited for if it takes longer than a moment; dropped, it says no more.
+    pub(crate) fn soon(&self, text: String) -> Option<Soon> {
+        const MOMENT: std::time::Duration = std::time::Duration::from_millis(1_500);
+        if !std::io::stderr().is_terminal() || self.quiet {
+            return None;
+        }
+        let (done, waited) = std::sync::mpsc::channel::<()>();
+        let teller = std::thread::spawn(move || {
+            if waited.recv_timeout(MOMENT) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+                progress(&page::clean(&text));
+                // Until it is over.
+                let _ = waited.recv();
+                progress("");
+            }
+        });
+        Some(Soon { done: Some(done), teller: Some(teller) })
     }
 
     /// Prints a view. Refuses fields that nothing has.
