@@ -190,7 +190,7 @@ impl PostgresStore {
             return Ok(());
         }
         let known = self.connected.load(Ordering::Relaxed);
-        let until = Instant::now() + if known { PATIENCE } else { FIRST_PATIENCE };
+        let start = Instant::now();
         let mut pause = Duration::from_millis(10);
         loop {
             let trouble = match Wire::connect(&self.address, self.brief) {
@@ -201,6 +201,9 @@ impl PostgresStore {
                 }
                 Err(trouble) => trouble,
             };
+            // A server that is full or starting is there.
+            let there = known || matches!(trouble, Trouble::Refused { .. });
+            let patience = if there { PATIENCE } else { FIRST_PATIENCE };
             let (worth_waiting, cause) = match trouble {
                 Trouble::Lost(cause) => {
                     let hopeless = ["invalid peer certificate", "failed to lookup address"];
@@ -212,7 +215,7 @@ impl PostgresStore {
                     text,
                 ),
             };
-            if !worth_waiting || Instant::now() + pause >= until {
+            if !worth_waiting || start.elapsed() + pause >= patience {
                 self.calm();
                 return Err(StoreError::Unreachable { server: self.address.shown.clone(), cause });
             }
