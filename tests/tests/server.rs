@@ -235,6 +235,44 @@ fn a_server_proves_who_it_is_or_is_not_spoken_to() {
     assert!(start.elapsed() < Duration::from_secs(5), "a stranger is not waited for");
 }
 
+/// Whether a commit would tell somebody now.
+fn somebody_waits(cluster: &Cluster) -> bool {
+    let schema = cluster.psql("SELECT schemaname FROM pg_tables WHERE tablename = 'waiters'");
+    let waiting = "WHERE since <= clock_timestamp() AND until > clock_timestamp()";
+    cluster.psql(&format!("SELECT count(*) FROM {}.waiters {waiting}", schema.trim())).trim() != "0"
+}
+
+fn until_somebody_waits(cluster: &Cluster) {
+    let patience = Instant::now() + Duration::from_secs(20);
+    while !somebody_waits(cluster) {
+        assert!(Instant::now() < patience, "the waiter never signed in");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_burst_of_commits_is_told_now_and_then() {
+    if no_server() {
+        return;
+    }
+    let cluster = Cluster::start();
+    let home = busy_home(&cluster.url(), 2_000);
+    let repo = home.path().join("api");
+    let mut follower =
+        home.command(&repo, toft_stories::toft_bin(), &["log", "--follow", "--timeout=3s", "--limit=100000", "--json"]);
+    let follower = follower.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    until_somebody_waits(&cluster);
+    let looks = 40;
+    let mut told = 0;
+    let work = work_through(&home, || told = (0..looks).filter(|_| somebody_waits(&cluster)).count());
+    let heard = follower.wait_with_output().unwrap();
+    let claims = String::from_utf8_lossy(&heard.stdout).matches("\"verb\":\"claim\"").count();
+    let done = work.told.iter().filter(|((verb, ..), _)| *verb == "claim").count();
+    assert_eq!(claims, done, "a follower misses nothing");
+    assert!(told < looks * 3 / 5, "in {told} of {looks} looks a commit would have told");
+    eprintln!("{done} claims; in {told} of {looks} looks a commit would have told its follower");
+}
+
 #[test]
 fn a_waiting_claim_hears_of_work_at_once_and_quiet_waiting_asks_little() {
     if no_server() {
@@ -248,7 +286,7 @@ fn a_waiting_claim_hears_of_work_at_once_and_quiet_waiting_asks_little() {
         .map(|n| {
             let mut waiter = home.command(&repo, toft_stories::toft_bin(), &["claim", "--wait=30s", "--as", "second"]);
             let mut waiter = waiter.stdout(std::process::Stdio::null()).spawn().unwrap();
-            thread::sleep(Duration::from_millis(1_500));
+            until_somebody_waits(&cluster);
             let asked = || {
                 cluster.psql("SELECT sum(xact_commit + xact_rollback) FROM pg_stat_database").parse::<u64>().unwrap()
             };

@@ -165,14 +165,15 @@ pub fn entry(task: &Task, workflow: &Workflow, gates: &[Gate], now: Timestamp) -
         opens = opens.max(gate.opens_at()?);
     }
     let (lane, rank) = if opens > now {
-        (later_lane(task), later_rank(opens, task.id.as_str()))
+        (timers(&home(task.repository().map(|id| id.as_str()))), later_rank(opens, task.id.as_str()))
     } else {
         (lane(task, workflow), rank(task))
     };
     Some(QueueEntry { task: task.id.clone(), lane, rank })
 }
 
-fn home(repository: Option<&str>) -> String {
+/// The lane of a repository's ready tasks.
+pub fn home(repository: Option<&str>) -> String {
     repository.unwrap_or("-").to_owned()
 }
 
@@ -181,8 +182,19 @@ fn lane(task: &Task, workflow: &Workflow) -> String {
     if workflow.limited() { format!("{home}/{}", workflow.id) } else { home }
 }
 
-fn later_lane(task: &Task) -> String {
-    format!("{}~", home(task.repository().map(|id| id.as_str())))
+/// The lane of a repository's timers, by its [`home`].
+pub fn timers(home: &str) -> String {
+    format!("{home}~")
+}
+
+/// Whether a lane holds timers instead of ready tasks.
+pub fn holds_timers(lane: &str) -> bool {
+    lane.ends_with('~')
+}
+
+/// Timers of a lower rank have run out.
+pub fn ran_out_below(now: Timestamp) -> String {
+    later_rank(Timestamp(now.0 + 1), "")
 }
 
 fn later_rank(at: Timestamp, rest: &str) -> String {
@@ -238,14 +250,14 @@ impl Queue {
 }
 
 /// How many timers that ran out one look takes in.
-const DUE_AT_ONCE: usize = 256;
+pub(crate) const DUE_AT_ONCE: usize = 256;
 
 /// Tasks whose timer ran out and which still queue as later.
 pub(crate) fn due(tx: &mut dyn StoreTx, scope: &Scope, now: Timestamp) -> Result<Vec<Task>> {
-    let upto = later_rank(Timestamp(now.0 + 1), "");
+    let upto = ran_out_below(now);
     let mut due = Vec::new();
     for home in homes(tx, scope)? {
-        let found = tx.queued(&format!("{home}~"), "", Some(&upto), DUE_AT_ONCE)?;
+        let found = tx.queued(&timers(&home), "", Some(&upto), DUE_AT_ONCE)?;
         due.extend(found.into_iter().map(|(_, task)| task));
     }
     Ok(due)
@@ -255,7 +267,7 @@ pub(crate) fn due(tx: &mut dyn StoreTx, scope: &Scope, now: Timestamp) -> Result
 pub(crate) fn next_timer(tx: &mut dyn StoreTx, scope: &Scope) -> Result<Option<Timestamp>> {
     let mut next: Option<Timestamp> = None;
     for home in homes(tx, scope)? {
-        for (entry, _) in tx.queued(&format!("{home}~"), "", None, 1)? {
+        for (entry, _) in tx.queued(&timers(&home), "", None, 1)? {
             let at = i64::from_str_radix(&entry.rank[..11], 16).map(Timestamp).unwrap_or_default();
             next = Some(next.map_or(at, |known| known.min(at)));
         }

@@ -65,6 +65,10 @@ pub enum Ahead<'a> {
         scope: &'a Scope,
         /// How many of the queue are read at a time.
         page: usize,
+        /// How many leases are looked at first.
+        leases: usize,
+        /// How many timers are looked at first.
+        timers: usize,
     },
     /// One task that is held, and what hangs on it.
     Hold {

@@ -139,42 +139,29 @@ fn task(execute: &mut Execute<'_>, row: &Task) -> Result<()> {
         Query::task_put,
         &values![id.as_str(), workflow.as_str(), order, repository(&place), place.worktree, created.0, body],
     )?;
-    let TaskState { status, attempt, fence, open_blockers, unblocks, not_before, outcome, updated } = &state;
-    let outcome = outcome.as_ref().map(json).transpose()?;
-    execute(
-        Query::task_state_put,
-        &values![
-            id.as_str(),
-            workflow.as_str(),
-            status.as_str(),
-            attempt,
-            fence,
-            open_blockers,
-            unblocks,
-            not_before.map(|at| at.0),
-            outcome,
-            updated.0
-        ],
-    )
+    state_columns(&state, |columns| {
+        execute(Query::task_state_put, &[&values![id.as_str(), workflow.as_str()], columns].concat())
+    })
 }
 
 fn task_state(execute: &mut Execute<'_>, id: &TaskId, state: &TaskState) -> Result<()> {
+    state_columns(state, |columns| execute(Query::task_state_set, &[&values![id.as_str()], columns].concat()))
+}
+
+/// What a task's state consists of, in the order of its columns.
+fn state_columns(state: &TaskState, put: impl FnOnce(&[Value<'_>]) -> Result<()>) -> Result<()> {
     let TaskState { status, attempt, fence, open_blockers, unblocks, not_before, outcome, updated } = state;
     let outcome = outcome.as_ref().map(json).transpose()?;
-    execute(
-        Query::task_state_set,
-        &values![
-            id.as_str(),
-            status.as_str(),
-            attempt,
-            fence,
-            open_blockers,
-            unblocks,
-            not_before.map(|at| at.0),
-            outcome,
-            updated.0
-        ],
-    )
+    put(&values![
+        status.as_str(),
+        attempt,
+        fence,
+        open_blockers,
+        unblocks,
+        not_before.map(|at| at.0),
+        outcome,
+        updated.0
+    ])
 }
 
 fn dependency(execute: &mut Execute<'_>, query: Query, row: &Dependency) -> Result<()> {

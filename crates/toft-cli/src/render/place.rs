@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use toft::{
-    Located,
+    Located, Source,
     doctor::{Check, Health},
     retention::Old,
 };
@@ -90,6 +90,11 @@ impl View for Initialised {
             page.line("Next: toft flow new \"…\" writes work down, toft claim takes it.");
         } else {
             page.line(format!("The store {store} is there already; nothing changed."));
+        }
+        if self.located.source == Source::Flag {
+            page.line(
+                "Name it from now on: TOFT_STORE in the environment, or `store = \"…\"` in .git/toft/config.toml.",
+            );
         }
     }
 }

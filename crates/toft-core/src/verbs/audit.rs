@@ -100,7 +100,7 @@ fn derived_facts(work: &mut Work<'_>, task: &Task, broken: &mut Vec<String>) -> 
     let gates = work.tx.gates(&task.id)?;
     let derived = ready::entry(task, &workflow, &gates, work.now.wall);
     let stored = work.tx.queue_entry(&task.id)?;
-    let timer_ran_out = stored.as_ref().is_some_and(|entry| entry.lane.ends_with('~')) && derived.is_some();
+    let timer_ran_out = stored.as_ref().is_some_and(|entry| ready::holds_timers(&entry.lane)) && derived.is_some();
     if stored != derived && !timer_ran_out {
         broken.push(format!("{} queues as {stored:?} and should as {derived:?}", task.id));
     }

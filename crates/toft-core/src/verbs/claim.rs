@@ -94,7 +94,13 @@ impl Verb for Request {
 
     fn ahead<'a>(&'a self, actor: &'a str) -> Ahead<'a> {
         match &self.id {
-            None => Ahead::Claim { actor, scope: &self.scope, page: self.page(None) },
+            None => Ahead::Claim {
+                actor,
+                scope: &self.scope,
+                page: self.page(None),
+                leases: sweep::AT_ONCE,
+                timers: ready::DUE_AT_ONCE,
+            },
             Some(text) => Ahead::Hold { task: text },
         }
     }

@@ -45,7 +45,7 @@ impl Processes for Remembered<'_> {
 }
 
 /// How many leases one look examines.
-const AT_ONCE: usize = 64;
+pub(super) const AT_ONCE: usize = 64;
 
 /// What one look found.
 pub(super) struct Look {

@@ -15,12 +15,14 @@ use std::{
 use super::{
     sql,
     url::Address,
-    wire::{BEGIN, Wire},
+    wire::{BEGIN, Wire, only_number},
 };
 use crate::value::kept;
 
 /// How long after it was told a waiter is told again.
 const REST: Duration = Duration::from_millis(50);
+/// How much later it looks by itself, for who began before that and committed after.
+const LATE: Duration = Duration::from_millis(10);
 /// How long a waiter is signed in; it signs in again before that.
 const SIGNED_IN: Duration = Duration::from_secs(30);
 /// How often a waiter asks behind a pooler.
@@ -90,13 +92,12 @@ fn listen(mut wire: Wire, address: &Address, channel: &str, news: &News, ready: 
     }
     let settings = wire.local_settings.clone().unwrap_or_else(|| "SELECT 1".into());
     let mut newest = None;
-    let mut rest = Duration::ZERO;
-    let mut signed_in = Duration::ZERO;
+    let (mut told, mut signed_in) = (false, Duration::ZERO);
     while !news.over.load(Ordering::SeqCst) {
         if pooled {
             let answers = wire.send(&[(BEGIN, &[]), (&settings, &[]), (sql!("newest"), &[]), ("COMMIT", &[])]);
             let Ok(rows) = answers else { return };
-            let found = rows.get(2).and_then(|rows| rows.first()).map(|row| row.number(0));
+            let Ok(found) = only_number(&rows[2]) else { return };
             if newest.replace(found) != Some(found) {
                 news.heard.fetch_add(1, Ordering::SeqCst);
             }
@@ -105,24 +106,26 @@ fn listen(mut wire: Wire, address: &Address, channel: &str, news: &News, ready: 
             continue;
         }
         if signed_in.is_zero() {
+            let rest = if told { REST } else { Duration::ZERO };
             let values = kept![space, me, rest.as_millis() as u64, SIGNED_IN.as_millis() as u64];
             if wire.send(&[(sql!("waiter_put"), &values)]).is_err() {
                 return;
+            }
+            if told {
+                // Nobody tells before then, nor who began before then: that is looked for once, a little later.
+                thread::sleep(REST + LATE);
+                news.heard.fetch_add(1, Ordering::SeqCst);
             }
             signed_in = SIGNED_IN / 2;
             let _ = ready.send(());
         }
         let slice = Duration::from_secs(1).min(signed_in);
-        let told = wire.listen(slice);
+        told = wire.listen(slice);
         if !wire.is_open() {
             return;
         }
         if told {
             news.heard.fetch_add(1, Ordering::SeqCst);
-            thread::sleep(REST);
-            // What was committed since was told to nobody.
-            news.heard.fetch_add(1, Ordering::SeqCst);
-            rest = Duration::ZERO;
             signed_in = Duration::ZERO;
         } else {
             signed_in = signed_in.saturating_sub(slice);

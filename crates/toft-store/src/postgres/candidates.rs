@@ -11,56 +11,54 @@ use super::{
     load::body,
     sql,
     tx::PostgresTx,
-    wire::Row,
+    wire::{Row, Statement},
 };
 use crate::{
     query::Query,
     rows::{self, Cells},
-    value::{Bind, Value, kept},
+    value::{Bind, kept},
 };
 
 impl PostgresTx<'_> {
     /// Tasks at the head of a lane that no other claim is looking at; whatever is there if that is not enough.
     pub(super) fn take_candidates(&mut self, lane: &str, after: &str, upto: &str, limit: usize) -> Result<()> {
-        let values = kept![lane, after, upto, self.facts.widen(limit)];
-        let values: Vec<Value<'static>> = self.bound(&values).iter().map(Value::keep).collect();
-        if self.alone {
-            let rows = self.fetch(&[(candidates_unmarked(), values)])?.remove(0);
-            return self.take_candidate_rows(&rows).map(drop);
+        let wide = self.facts.widen(limit);
+        if !self.alone {
+            self.facts.marked.insert(lane.to_owned());
+            let rows = self.fetch(&self.take_twice(lane, after, upto, wide))?.pop().unwrap_or_default();
+            if limit > 0 && self.take_candidate_rows(&rows)? >= limit {
+                return Ok(());
+            }
         }
-        self.facts.marked.insert(lane.to_owned());
-        let take = (sql!("queue_take").to_owned(), values.clone());
-        let batch = [take.clone(), take];
-        let rows = self.fetch(&batch[..self.store.takes()])?.pop().unwrap_or_default();
-        let found = self.take_candidate_rows(&rows)?;
-        if limit == 0 || found < limit {
-            let rows = self.fetch(&[(candidates_unmarked(), values)])?.remove(0);
-            self.take_candidate_rows(&rows)?;
-        }
-        Ok(())
+        let rows = self.fetch(&[self.take(lane, after, upto, wide, false)])?.remove(0);
+        self.take_candidate_rows(&rows).map(drop)
+    }
+
+    /// Looks twice: the first look leaves marks, so that the second cannot see what another claim has just taken.
+    pub(super) fn take_twice(&self, lane: &str, after: &str, upto: &str, limit: Option<i64>) -> [Statement; 2] {
+        [(); 2].map(|()| self.take(lane, after, upto, limit, true))
+    }
+
+    fn take(&self, lane: &str, after: &str, upto: &str, limit: Option<i64>, marking: bool) -> Statement {
+        self.store.of_space(sql!("queue_take"), &kept![lane, after, upto, limit, marking])
     }
 
     pub(super) fn take_candidate_rows(&mut self, rows: &[Row]) -> Result<usize> {
         for row in rows {
             let (entry, task) = rows::queued(&mut Cells::of("queue", row))?;
             let at = row.len() - 3;
-            let workflow: Workflow = body("workflows", row.word(at + 1))?;
+            let workflow: Workflow = body("workflows", row.word(at + 1)?)?;
             let (query, values) = (Query::workflow_get, vec![workflow.id.as_str().bind().keep()]);
             if !self.facts.knows(query, &values) {
-                self.facts.asked.push(Asked { query, values, print: Some(row.number(at + 2)) });
+                self.facts.asked.push(Asked { query, values, print: Some(row.number(at + 2)?) });
                 self.facts.take_workflow(workflow);
             }
             let QueueEntry { lane, rank, .. } = entry.clone();
-            let candidate = Candidate { rank, lane, print: row.number(at) };
+            let candidate = Candidate { rank, lane, print: row.number(at)? };
             self.facts.candidates.entry(task.id.clone()).or_insert(candidate);
             self.facts.take_task(task);
             self.facts.take(Write::Queue(entry))?;
         }
         Ok(rows.len())
     }
-}
-
-/// Candidates though another claim is looking at them.
-fn candidates_unmarked() -> String {
-    sql!("queue_take").replace("    WHERE pg_try_advisory_xact_lock(hashtextextended($1 || o.task, 1))\n", "")
 }

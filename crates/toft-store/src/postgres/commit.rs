@@ -17,7 +17,7 @@ use super::{
     open::PATIENCE,
     sql,
     tx::{Moment, PostgresTx},
-    wire::{BEGIN, Row, Trouble},
+    wire::{BEGIN, Statement, Trouble, only_number},
 };
 use crate::{
     query::Query,
@@ -27,9 +27,6 @@ use crate::{
 
 /// Of so many claims one looks where its lane begins now.
 const FLOOR_EVERY: u64 = 64;
-
-/// Statements with their values, in order.
-type Batch = Vec<(String, Vec<Value<'static>>)>;
 
 impl PostgresTx<'_> {
     /// Everything that was read was true at one moment: always so for one statement, or one snapshot.
@@ -52,11 +49,12 @@ impl PostgresTx<'_> {
     fn nothing_was_hidden(&mut self) -> Result<()> {
         for lane in std::mem::take(&mut self.facts.marked) {
             let seen = self.facts.candidates.values().filter(|seen| seen.lane == lane).count();
-            let look = self.with_space(Query::queue_list.postgres(), &kept![lane, "", "~", seen as u64 + 1]);
+            let look = self.store.of_space(Query::queue_list.postgres(), &kept![lane, "", "~", seen as u64 + 1]);
             let rows = self.fetch(&[look])?.remove(0);
-            let hidden = |row: &Row| !self.facts.candidates.contains_key(&TaskId::known(row.word(2)));
-            if rows.iter().any(hidden) {
-                return Err(self.troubled(&Trouble::inconsistent()));
+            for row in rows {
+                if !self.facts.candidates.contains_key(&TaskId::known(row.word(2)?)) {
+                    return Err(self.troubled(&Trouble::inconsistent()));
+                }
             }
         }
         Ok(())
@@ -77,7 +75,7 @@ impl PostgresTx<'_> {
         }
         let mut batch = Vec::new();
         if !self.alone {
-            batch.push(self.with_space(sql!("turn"), &[]));
+            batch.push(self.store.of_space(sql!("turn"), &[]));
             batch.extend(self.check());
         }
         self.put_down(&mut batch)?;
@@ -116,13 +114,9 @@ impl PostgresTx<'_> {
         }
     }
 
-    fn with_space(&self, text: &str, values: &[Value<'_>]) -> (String, Vec<Value<'static>>) {
-        (text.to_owned(), self.bound(values).iter().map(Value::keep).collect())
-    }
-
     /// One statement that fails unless every answer still stands. If nothing at all was committed since the first
     /// one, nothing is asked again.
-    fn check(&self) -> Option<(String, Vec<Value<'static>>)> {
+    fn check(&self) -> Option<Statement> {
         let Facts { asked, concluded, .. } = &self.facts;
         let snapshot = self.moment.as_ref().map(|moment| moment.snapshot.clone()).unwrap_or_default();
         let mut values: Vec<Value<'static>> = vec![snapshot.bind().keep()];
@@ -157,10 +151,10 @@ impl PostgresTx<'_> {
     }
 
     /// The rows, the queue, the counts, and history last, so that its numbers are held for the shortest time.
-    fn put_down(&self, batch: &mut Batch) -> Result<()> {
+    fn put_down(&self, batch: &mut Vec<Statement>) -> Result<()> {
         let claimed = self.facts.claimed();
         let mut execute = |query: Query, values: &[Value<'_>]| {
-            batch.push(self.with_space(query.postgres(), values));
+            batch.push(self.store.of_space(query.postgres(), values));
             Ok(())
         };
         for write in self.facts.writes() {
@@ -171,18 +165,18 @@ impl PostgresTx<'_> {
         }
         for task in &claimed {
             let candidate = &self.facts.candidates[task];
-            batch.push(self.with_space(sql!("queue_claimed"), &kept![task.as_str(), candidate.rank]));
+            batch.push(self.store.of_space(sql!("queue_claimed"), &kept![task.as_str(), candidate.rank]));
             if self.store.every(FLOOR_EVERY) {
-                batch.push(self.with_space(sql!("queue_floor_raise"), &kept![candidate.lane]));
+                batch.push(self.store.of_space(sql!("queue_floor_raise"), &kept![candidate.lane]));
             }
         }
         for (workflow, changes) in self.facts.changes() {
             let mut values = vec![workflow.as_str().bind()];
             values.extend(changes.iter().map(Bind::bind));
-            batch.push(self.with_space(sql!("progress_add"), &values));
+            batch.push(self.store.of_space(sql!("progress_add"), &values));
         }
         let mut execute = |query: Query, values: &[Value<'_>]| {
-            batch.push(self.with_space(query.postgres(), values));
+            batch.push(self.store.of_space(query.postgres(), values));
             Ok(())
         };
         for event in &self.facts.events {
@@ -231,7 +225,9 @@ impl PostgresTx<'_> {
         let barrier = "SELECT pg_logical_emit_message(true, 'toft', '')::text";
         wire.take_warning();
         let answered = wire.send(&[
+            (BEGIN, &[]),
             (sql!("still_there"), &kept![moment.pid, moment.began]),
+            ("COMMIT", &[]),
             (BEGIN, &[]),
             (&settings, &[]),
             (barrier, &[]),
@@ -250,8 +246,7 @@ impl PostgresTx<'_> {
                 return Err(error);
             }
         };
-        let number = |at: usize| answers.get(at).and_then(|rows| rows.first()).map(|row| row.number(0));
-        match (number(0), number(7)) {
+        match (only_number(&answers[1])?, only_number(&answers[9])?) {
             (Some(0), Some(done)) if !warned => Ok(Some(done == 1)),
             _ => Ok(None),
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use toft_core::store::Result;
+use toft_core::store::{Result, StoreError};
 
 use super::{open::PostgresStore, sql};
 
@@ -64,25 +64,16 @@ impl PostgresStore {
     /// Asks the server how it is.
     pub fn health(&self) -> Result<ServerHealth> {
         let rows = self.now(sql!("health"), &[])?;
-        let mut health = ServerHealth {
-            version: 0,
-            synchronous_commit: String::new(),
-            fsync: String::new(),
-            standbys: 0,
-            oldest_snapshot: Duration::ZERO,
-            dead_rows: 0,
-        };
-        if let Some(row) = rows.first() {
-            health = ServerHealth {
-                version: row.number(0),
-                synchronous_commit: row.word(1).to_owned(),
-                fsync: row.word(2).to_owned(),
-                standbys: row.number(3),
-                oldest_snapshot: Duration::from_secs(row.number(4).unsigned_abs()),
-                dead_rows: row.number(5),
-            };
-        }
-        Ok(health)
+        let nothing = || StoreError::Failed { doing: "ask the server".into(), cause: "it said nothing".into() };
+        let row = rows.first().ok_or_else(nothing)?;
+        Ok(ServerHealth {
+            version: row.number(0)?,
+            synchronous_commit: row.word(1)?.to_owned(),
+            fsync: row.word(2)?.to_owned(),
+            standbys: row.number(3)?,
+            oldest_snapshot: Duration::from_secs(row.number(4)?.unsigned_abs()),
+            dead_rows: row.number(5)?,
+        })
     }
 }
 

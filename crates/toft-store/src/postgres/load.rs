@@ -9,7 +9,10 @@ use toft_core::{
     store::{Result, StoreError},
 };
 
-use super::facts::{Counts, Facts};
+use super::{
+    facts::{Counts, Facts},
+    wire::parsed,
+};
 use crate::rows::{self, Cells};
 
 /// Takes one row of an answer in.
@@ -28,7 +31,7 @@ pub(super) fn counts_of(cells: &mut Cells<'_>) -> Result<(WorkflowId, Counts)> {
     let text = cells.text()?;
     let mut counts = Counts::default();
     for (count, word) in counts.iter_mut().zip(text.trim_matches(['{', '}']).split(',')) {
-        *count = word.parse().unwrap_or_default();
+        *count = parsed(word)?;
     }
     Ok((workflow, counts))
 }

@@ -4,7 +4,7 @@ use toft_core::store::{Result, StoreError};
 
 use super::{
     url::Address,
-    wire::{Trouble, Wire},
+    wire::{Trouble, Wire, only_number},
 };
 use crate::value::kept;
 
@@ -36,12 +36,12 @@ fn version(wire: &mut Wire, address: &Address) -> Result<Option<i64>> {
     let table = format!("\"{}\".migrations", address.schema);
     let there = "SELECT (to_regclass($1) IS NOT NULL)::int";
     let answers = wire.send(&[(there, &kept![table])]).map_err(failed(address))?;
-    if answers.iter().flatten().next().is_none_or(|row| row.number(0) != 1) {
+    if only_number(&answers[0])? != Some(1) {
         return Ok(None);
     }
     let newest = format!("SELECT coalesce(max(number), 0) FROM {table}");
     let answers = wire.send(&[(newest.as_str(), &[])]).map_err(failed(address))?;
-    Ok(answers.iter().flatten().next().map(|row| row.number(0)))
+    only_number(&answers[0])
 }
 
 /// All in one transaction: an interruption leaves the old schema.

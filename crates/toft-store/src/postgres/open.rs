@@ -21,7 +21,7 @@ use super::{
     migrate, sql,
     tx::PostgresTx,
     url::Address,
-    wire::{BEGIN, Row, Trouble, Wire},
+    wire::{BEGIN, Row, Statement, Trouble, Wire, only_number},
 };
 use crate::{
     clock::Clock,
@@ -120,7 +120,7 @@ impl PostgresStore {
     /// A text that was kept.
     pub fn blob(&self, id: &str) -> Result<Option<String>> {
         let rows = self.now(sql!("blob_get"), &kept![self.space(), id])?;
-        Ok(rows.first().map(|row| row.word(0).to_owned()))
+        rows.first().map(|row| row.word(0).map(str::to_owned)).transpose()
     }
 
     /// One statement in a transaction of its own; it may run twice.
@@ -157,6 +157,12 @@ impl PostgresStore {
 
     pub(super) fn space(&self) -> &str {
         &self.address.space
+    }
+
+    /// A statement about this space, which is its first value.
+    pub(super) fn of_space(&self, text: &str, values: &[Value<'_>]) -> Statement {
+        let space = self.space().bind();
+        (text.to_owned(), std::iter::once(&space).chain(values).map(Value::keep).collect())
     }
 
     pub(super) fn channel(&self) -> String {
@@ -270,12 +276,6 @@ impl PostgresStore {
         self.unrest.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// How often the head of the queue is read. The first look leaves a mark, so that the second cannot see what
-    /// another claim has just taken; worth its while only where looking is slow.
-    pub(super) fn takes(&self) -> usize {
-        1 + usize::from(self.brief)
-    }
-
     /// Was there nothing else to see to a moment ago? Then a claim that finds work at once does not ask again; these
     /// questions step over every lease that ended since the last vacuum.
     pub(super) fn was_quiet(&self, home: &str) -> bool {
@@ -333,11 +333,10 @@ impl Store for PostgresStore {
     fn forget(&self, what: Old, before: Timestamp, limit: usize) -> Result<usize> {
         let mut gone = 0;
         for (query, values) in write::forget(what, before, limit) {
-            let mut all = vec![self.space().bind()];
-            all.extend(values);
             let text = format!("WITH gone AS ({} RETURNING 1) SELECT count(*) FROM gone", query.postgres());
-            let rows = self.in_turn(&text, &all)?;
-            gone = rows.first().map_or(0, |row| row.number(0) as usize);
+            let (text, values) = self.of_space(&text, &values);
+            let rows = self.in_turn(&text, &values)?;
+            gone = only_number(&rows)?.unwrap_or_default() as usize;
         }
         Ok(gone)
     }

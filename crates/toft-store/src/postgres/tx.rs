@@ -12,6 +12,7 @@ use toft_core::{
     id::{AgentId, GateId, MessageId, OpId, RepositoryId, TaskId, WorkflowId},
     lease::Lease,
     message::{Letter, Message},
+    ready,
     repository::{Repository, Scope, Worktree},
     store::{Access, Ahead, EventQuery, LeasesOf, Result, StoreError, StoreTx, TaskQuery, WorkflowQuery},
     time::{Now, Tick, Timestamp},
@@ -26,7 +27,7 @@ use super::{
     },
     open::PostgresStore,
     sql,
-    wire::{BEGIN, Row, Trouble, Wire},
+    wire::{BEGIN, Row, Statement, Trouble, Wire},
 };
 use crate::{
     query::Query,
@@ -59,6 +60,18 @@ pub(super) struct Moment {
     pub(super) waiting: bool,
 }
 
+impl Moment {
+    fn of(row: &Row) -> Result<Self> {
+        Ok(Self {
+            wall: row.number(0)?,
+            snapshot: row.word(1)?.to_owned(),
+            pid: row.number(2)?,
+            began: row.number(3)?,
+            waiting: row.number(4)? > 0,
+        })
+    }
+}
+
 pub(super) struct PostgresTx<'a> {
     pub(super) store: &'a PostgresStore,
     pub(super) wire: MutexGuard<'a, Option<Wire>>,
@@ -81,13 +94,6 @@ impl<'a> PostgresTx<'a> {
         Self { store, wire, access, moment: None, facts, open: false, looks: 0, alone, conflicted: false }
     }
 
-    /// The values of a statement, the space first.
-    pub(super) fn bound<'v>(&'v self, values: &'v [Value<'v>]) -> Vec<Value<'v>> {
-        let mut all = vec![self.store.space().bind()];
-        all.extend(values.iter().cloned());
-        all
-    }
-
     /// What is to be done about trouble before anything was handed over: nothing happened, so the verb may run again.
     pub(super) fn troubled(&mut self, trouble: &Trouble) -> StoreError {
         self.conflicted = true;
@@ -95,7 +101,7 @@ impl<'a> PostgresTx<'a> {
     }
 
     /// Sends statements together, the beginning of the transaction before the first.
-    pub(super) fn fetch(&mut self, batch: &[(String, Vec<Value<'_>>)]) -> Result<Vec<Vec<Row>>> {
+    pub(super) fn fetch(&mut self, batch: &[Statement]) -> Result<Vec<Vec<Row>>> {
         let begin = match self.access {
             Access::Read => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
             Access::Write => BEGIN,
@@ -122,13 +128,7 @@ impl<'a> PostgresTx<'a> {
         };
         if first {
             let row = rows.drain(..ahead).next_back().and_then(|rows| rows.into_iter().next());
-            self.moment = row.map(|row| Moment {
-                wall: row.number(0),
-                snapshot: row.word(1).to_owned(),
-                pid: row.number(2),
-                began: row.number(3),
-                waiting: row.number(4) > 0,
-            });
+            self.moment = row.as_ref().map(Moment::of).transpose()?;
         }
         Ok(rows)
     }
@@ -140,15 +140,8 @@ impl<'a> PostgresTx<'a> {
         if new.is_empty() {
             return Ok(());
         }
-        let space = self.store.space().to_owned();
-        let batch: Vec<_> = new
-            .iter()
-            .map(|asked| {
-                let mut values = vec![space.bind().keep()];
-                values.extend(asked.values.iter().cloned());
-                (printed(asked.query.postgres()), values)
-            })
-            .collect();
+        let batch: Vec<_> =
+            new.iter().map(|asked| self.store.of_space(&printed(asked.query.postgres()), &asked.values)).collect();
         let answers = self.fetch(&batch)?;
         for (asked, rows) in new.into_iter().zip(answers) {
             self.take_in(asked, &rows)?;
@@ -159,7 +152,7 @@ impl<'a> PostgresTx<'a> {
     pub(super) fn take_in(&mut self, question: Question, rows: &[Row]) -> Result<()> {
         let mut print = 0;
         for row in rows {
-            print ^= row.number(row.len() - 1);
+            print ^= row.number(row.len() - 1)?;
             (question.load)(&mut self.facts, &mut Cells::of(question.table, row))?;
         }
         let Question { query, values, .. } = question;
@@ -183,8 +176,7 @@ impl<'a> PostgresTx<'a> {
         values: &[Value<'_>],
         read: impl Fn(&mut Cells<'_>) -> Result<T>,
     ) -> Result<Vec<T>> {
-        let values: Vec<Value<'static>> = self.bound(values).iter().map(Value::keep).collect();
-        let rows = self.fetch(&[(text.to_owned(), values)])?.remove(0);
+        let rows = self.fetch(&[self.store.of_space(text, values)])?.remove(0);
         rows.iter().map(|row| read(&mut Cells::of(table, row))).collect()
     }
 
@@ -274,7 +266,9 @@ impl StoreTx for PostgresTx<'_> {
     fn foresee(&mut self, ahead: Ahead<'_>) -> Result<()> {
         match ahead {
             Ahead::Unknown => Ok(()),
-            Ahead::Claim { actor, scope, page } => self.foresee_claim(actor, scope, page),
+            Ahead::Claim { actor, scope, page, leases, timers } => {
+                self.foresee_claim(actor, scope, page, [leases, timers])
+            }
             Ahead::Hold { task } => self.foresee_hold(task),
         }
     }
@@ -500,7 +494,7 @@ impl StoreTx for PostgresTx<'_> {
 
     fn queued(&mut self, lane: &str, after: &str, upto: Option<&str>, limit: usize) -> Result<Vec<(QueueEntry, Task)>> {
         let upto_word = upto.unwrap_or("~");
-        let claiming = self.access == Access::Write && !lane.ends_with('~');
+        let claiming = self.access == Access::Write && !ready::holds_timers(lane);
         if claiming {
             let foreseen =
                 after.is_empty() && self.facts.heads.iter().any(|(known, page)| known == lane && *page >= limit);

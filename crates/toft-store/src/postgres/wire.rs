@@ -40,6 +40,9 @@ const MARK: &str = "toft.direct";
 /// How everything but reading begins: each statement sees the newest state, whatever the server's own default.
 pub(super) const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE";
 
+/// A statement kept until it is sent, with its values.
+pub(super) type Statement = (String, Vec<Value<'static>>);
+
 /// A statement to send, with its values.
 pub(super) type Send<'s> = (&'s str, &'s [Value<'s>]);
 
@@ -148,7 +151,7 @@ impl Wire {
         };
         let mark = format!("SELECT coalesce(current_setting('{MARK}', true), '')");
         let answers = wire.send(&[(mark.as_str(), &[])])?;
-        if answers.iter().flatten().next().is_some_and(|row| row.word(0) == "yes") {
+        if answers.iter().flatten().next().is_some_and(|row| row.word(0).is_ok_and(|word| word == "yes")) {
             wire.local_settings = None;
             wire.named = !brief;
             wire.batch(&set(false))?;
@@ -317,20 +320,36 @@ impl Row {
     }
 
     /// A column that always says something.
-    pub(super) fn word(&self, column: usize) -> &str {
-        self.0.try_get(column).ok().flatten().unwrap_or_default()
+    pub(super) fn word(&self, column: usize) -> Result<&str> {
+        self.cell(column)?.ok_or_else(|| unreadable(format!("column {column} is empty")))
     }
 
     /// A column that always holds a number.
-    pub(super) fn number(&self, column: usize) -> i64 {
-        self.word(column).parse().unwrap_or_default()
+    pub(super) fn number(&self, column: usize) -> Result<i64> {
+        parsed(self.word(column)?)
+    }
+
+    fn cell(&self, column: usize) -> Result<Option<&str>> {
+        self.0.try_get(column).map_err(|error| unreadable(reason(&error)))
     }
 
     fn read<T: std::str::FromStr>(&self, column: usize) -> Result<Option<T>> {
-        let failed = |cause: String| StoreError::Failed { doing: "read a column".into(), cause };
-        let text = self.0.try_get(column).map_err(|error| failed(reason(&error)))?;
-        text.map(|text| text.parse().map_err(|_| failed(format!("`{text}` is not what it should be")))).transpose()
+        self.cell(column)?.map(parsed).transpose()
     }
+}
+
+fn unreadable(cause: String) -> StoreError {
+    StoreError::Failed { doing: "read a column".into(), cause }
+}
+
+/// What a column's text stands for.
+pub(super) fn parsed<T: std::str::FromStr>(text: &str) -> Result<T> {
+    text.parse().map_err(|_| unreadable(format!("`{text}` is not what it should be")))
+}
+
+/// The number an answer consists of.
+pub(super) fn only_number(rows: &[Row]) -> Result<Option<i64>> {
+    rows.first().map(|row| row.number(0)).transpose()
 }
 
 impl crate::value::Row for Row {

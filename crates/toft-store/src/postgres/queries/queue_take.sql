@@ -1,5 +1,5 @@
--- Like queue_list, but steps over what another claim is looking at, and brings the workflow along. The marks are
--- hints that end with the transaction; whether a claim stands is decided at its commit.
+-- Like queue_list, but steps over what another claim is looking at, and brings the workflow along. The marks,
+-- left and minded unless $6 is 0, are hints that end with the transaction; whether a claim stands is decided at its commit.
 SELECT c.lane, c.rank, t.id, t.workflow, t.ord, t.repository, t.worktree, t.created, t.body, s.status, s.attempt, s.fence, s.open_blockers, s.unblocks, s.not_before, s.outcome, s.updated,
     hash_record_extended(ROW (t.id, t.workflow, t.ord, t.repository, t.worktree, t.created, t.body, s.status, s.attempt, s.fence, s.open_blockers, s.unblocks, s.not_before, s.outcome, s.updated), 0) AS print,
     w.body AS workflow_body, hash_record_extended(ROW (w.body), 0) AS workflow_print
@@ -13,7 +13,7 @@ FROM (
         ORDER BY q.rank
         OFFSET 0
     ) o
-    WHERE pg_try_advisory_xact_lock(hashtextextended($1 || o.task, 1))
+    WHERE $6 = 0 OR pg_try_advisory_xact_lock(hashtextextended($1 || o.task, 1))
     LIMIT $5
 ) c
 JOIN tasks t ON t.space = $1 AND t.id = c.task
