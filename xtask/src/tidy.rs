@@ -11,11 +11,12 @@ use anyhow::{Context, Result, bail};
 use crate::promises;
 
 /// Which of our crates each may depend on. Siblings never meet.
-const LAYERS: [(&str, &[&str]); 5] = [
+const LAYERS: [(&str, &[&str]); 6] = [
     ("toft-core", &[]),
+    ("toft-ledger", &[]),
     ("toft-store", &["toft-core"]),
     ("toft-vcs", &[]),
-    ("toft", &["toft-core", "toft-store", "toft-vcs"]),
+    ("toft", &["toft-core", "toft-ledger", "toft-store", "toft-vcs"]),
     ("toft-cli", &["toft"]),
 ];
 

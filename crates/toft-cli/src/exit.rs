@@ -139,6 +139,9 @@ fn refused(refusal: &Refusal, mut message: String) -> Failure {
         Refusal::NotHolder { task, .. } => (CONFLICT, "not_holder", format!("toft claim {task} · toft show {task}")),
         Refusal::HoldsNothing { .. } => (CONFLICT, "holds_nothing", "toft claim · or name the task".into()),
         Refusal::NotReady { task, reasons } => (CONFLICT, "not_ready", unready(task, reasons)),
+        Refusal::IssueNotReady { issue, .. } => {
+            (CONFLICT, "not_ready", format!("toft show {issue} --why · toft ready"))
+        }
         Refusal::NothingReady { lacking, .. } if !lacking.is_empty() => (
             NOTHING,
             "nothing_ready",

@@ -10,6 +10,7 @@ pub mod checkpoint;
 pub mod flow;
 pub mod gate;
 pub mod id;
+pub mod issue;
 pub mod lease;
 pub mod message;
 pub mod ready;

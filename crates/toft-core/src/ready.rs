@@ -140,15 +140,21 @@ pub fn reasons(
 
 /// The order of ready work: discovered blockers, priority, how many wait for it, age, plan order, id.
 pub fn rank(task: &Task) -> String {
-    let boost = u8::from(!task.labels.iter().any(|label| label == DISCOVERED_BLOCKER));
-    format!(
-        "{boost}{}{:08x}{:011x}{:06x}{}",
-        task.priority,
-        u32::MAX - task.state.unblocks,
-        task.created.0.max(0),
-        task.order,
-        task.id
-    )
+    let first = task.labels.iter().any(|label| label == DISCOVERED_BLOCKER);
+    place_in_order(first, task.priority, task.state.unblocks, task.created, task.order, task.id.as_str())
+}
+
+/// A place in that order, as text that sorts; tasks and issues share it.
+pub(crate) fn place_in_order(
+    first: bool,
+    priority: u8,
+    unblocks: u32,
+    written: Timestamp,
+    order: u32,
+    id: &str,
+) -> String {
+    let (boost, wanted, written) = (u8::from(!first), u32::MAX - unblocks, written.0.max(0));
+    format!("{boost}{priority}{wanted:08x}{written:011x}{order:06x}{id}")
 }
 
 /// Where a task queues: the lane and rank derived from its facts, or nowhere.

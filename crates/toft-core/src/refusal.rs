@@ -80,6 +80,14 @@ pub enum Refusal {
         /// Why.
         reasons: Vec<Reason>,
     },
+    /// The issue cannot start.
+    #[error("{issue} is not ready: {}", reasons.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    IssueNotReady {
+        /// Which issue.
+        issue: String,
+        /// Why.
+        reasons: Vec<crate::issue::ready::Reason>,
+    },
     /// No task can start.
     #[error(
         "nothing is ready{}{}",

@@ -106,6 +106,10 @@ pub trait StoreTx {
     fn workflow(&mut self, id: &WorkflowId) -> Result<Option<Workflow>>;
     /// Workflows, newest first.
     fn workflows(&mut self, query: &WorkflowQuery) -> Result<Vec<Workflow>>;
+    /// The workflow that is on an issue now, if any.
+    fn workflow_of_issue(&mut self, issue: &str) -> Result<Option<Workflow>>;
+    /// Workflows on issues that are over and whose ledger was not told, up to `limit`.
+    fn untold(&mut self, limit: usize) -> Result<Vec<Workflow>>;
     /// How many tasks of a workflow have each status.
     fn progress(&mut self, workflow: &WorkflowId) -> Result<Vec<(TaskStatus, u64)>>;
     /// Is any pending task of the workflow without open blockers?

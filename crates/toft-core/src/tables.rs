@@ -11,7 +11,7 @@ use crate::{
     agent::Agent,
     change::{Event, QueueEntry, Receipt, Write},
     checkpoint::Checkpoint,
-    flow::{Attempt, Dependency, Task, TaskStatus, Template, Workflow},
+    flow::{Attempt, Dependency, IssueState, Task, TaskStatus, Template, Workflow},
     gate::Gate,
     id::{AgentId, CheckpointId, GateId, MessageId, OpId, RepositoryId, TaskId, WorkflowId},
     lease::Lease,
@@ -153,6 +153,17 @@ impl Tables {
             .collect();
         rows.sort_by(|a, b| (b.created, &b.id).cmp(&(a.created, &a.id)));
         Ok(limited(rows.into_iter(), query.limit))
+    }
+
+    pub fn workflow_of_issue(&self, issue: &str) -> Result<Option<Workflow>> {
+        let live =
+            |workflow: &&Workflow| workflow.issue() == Some(issue) && workflow.issue_state() == Some(IssueState::Live);
+        Ok(self.workflows.values().find(live).cloned())
+    }
+
+    pub fn untold(&self, limit: usize) -> Result<Vec<Workflow>> {
+        let untold = |workflow: &&Workflow| workflow.issue_state() == Some(IssueState::Untold);
+        Ok(limited(self.workflows.values().filter(untold).cloned(), limit))
     }
 
     pub fn progress(&self, workflow: &WorkflowId) -> Result<Vec<(TaskStatus, u64)>> {

@@ -94,9 +94,11 @@ queries! {
     workflow_get
     workflow_has_unblocked
     workflow_list
+    workflow_of_issue
     workflow_open_lanes
     workflow_progress
     workflow_put
+    workflow_untold
     worktree_list
     worktree_put
 }

@@ -4,7 +4,7 @@ use serde::Serialize;
 use toft_core::{
     change::{Change, Event, QueueEntry, Receipt, Write},
     checkpoint::Checkpoint,
-    flow::{Attempt, Dependency, Task, TaskState, Workflow},
+    flow::{Attempt, Dependency, IssueState, Task, TaskState, Workflow},
     gate::Gate,
     id::TaskId,
     lease::Lease,
@@ -111,7 +111,9 @@ fn workflow(execute: &mut Execute<'_>, row: &Workflow) -> Result<()> {
             row.status.as_str(),
             row.lane_open(),
             row.created.0,
-            json(row)?
+            json(row)?,
+            row.issue(),
+            row.issue_state().map(IssueState::as_str)
         ],
     )
 }

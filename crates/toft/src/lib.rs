@@ -32,6 +32,7 @@ mod error;
 mod events;
 mod locate;
 mod machine;
+pub mod plan;
 pub mod plan_file;
 mod registry;
 mod session;
@@ -46,8 +47,8 @@ pub use machine::Machine;
 pub use registry::registered_stores;
 pub use session::Toft;
 pub use toft_core::{
-    agent, change, checkpoint, flow, gate, id, lease, message, ready, refusal, repository, retention, store, time,
-    verbs,
+    agent, change, checkpoint, flow, gate, id, issue, lease, message, ready, refusal, repository, retention, store,
+    time, verbs,
 };
 pub use toft_vcs as vcs;
 pub use worker::{AgentBuilder, Finish, Job, Query, Worker};

@@ -13,7 +13,7 @@ use std::{
 use serde_json::Value;
 use toft_core::{
     checkpoint::Detail,
-    flow::{Plan, Source as FlowSource},
+    flow::{Plan as FlowPlan, Source as FlowSource},
     id::{Mint, OpId, RepositoryId},
     refusal::Refusal,
     repository::{Place, Repository, Scope, Worktree},
@@ -31,6 +31,7 @@ use crate::{
     events::Events,
     locate::{Located, Source, init, locate},
     machine::Machine,
+    plan::{self, Plan},
     worker::AgentBuilder,
 };
 
@@ -133,7 +134,40 @@ impl Toft {
         if V::ACCESS == Access::Write {
             self.visit()?;
         }
-        self.run(actor, op, verb)
+        let outcome = self.run(actor, op, verb)?;
+        if V::ENDS
+            && let Some(plan) = self.plan()?
+        {
+            // What a ledger cannot be told now it is told after the next such verb; the doctor says what waits.
+            let _ = plan.tell();
+        }
+        Ok(outcome)
+    }
+
+    /// Keeps issues in the working tree from now on, where they are reviewed and committed like code.
+    pub fn keep_issues_in_tree(&self) -> Result<(), Error> {
+        match &self.located.checkout {
+            Some(checkout) => plan::make_tree_ledger(checkout),
+            None => Ok(()),
+        }
+    }
+
+    /// Issues as this checkout sees them; `None` outside of one.
+    pub fn plan(&self) -> Result<Option<Plan<'_>>, Error> {
+        Plan::open(self)
+    }
+
+    /// Claims as `actor`: a task, or an issue that is started by it.
+    pub fn claim(&self, actor: &str, op: Option<OpId>, mut request: claim::Request) -> Result<claim::Outcome, Error> {
+        let plan = self.plan()?;
+        if let Some(plan) = &plan {
+            plan.offer_to(&mut request)?;
+        }
+        let outcome = self.perform_as(actor, op, request)?;
+        if let Some(plan) = &plan {
+            plan.started(actor, &outcome)?;
+        }
+        Ok(outcome)
     }
 
     fn run<V: Verb>(&self, actor: &str, op: Option<OpId>, verb: V) -> Result<V::Outcome, Error> {
@@ -191,7 +225,7 @@ impl Toft {
     }
 
     /// Makes a workflow from a plan and starts it.
-    pub fn start_flow(&self, plan: &Plan) -> Result<flow::Outcome, Error> {
+    pub fn start_flow(&self, plan: &FlowPlan) -> Result<flow::Outcome, Error> {
         let source = FlowSource::Prompt { text: plan.title.clone() };
         self.perform(flow::New { plan: plan.clone(), source, hold: false })
     }
@@ -207,9 +241,12 @@ impl Toft {
         let until = Instant::now() + patience;
         loop {
             let pulse = self.store().pulse()?;
-            let refused = match self.perform_as(actor, op.cloned(), request.clone()) {
+            let refused = match self.claim(actor, op.cloned(), request.clone()) {
                 Err(Error::Refused(
-                    refusal @ (Refusal::NothingReady { .. } | Refusal::LeaseHeld { .. } | Refusal::NotReady { .. }),
+                    refusal @ (Refusal::NothingReady { .. }
+                    | Refusal::LeaseHeld { .. }
+                    | Refusal::NotReady { .. }
+                    | Refusal::IssueNotReady { .. }),
                 )) => refusal,
                 other => return other,
             };
@@ -232,7 +269,9 @@ impl Toft {
             let promising = match &request.id {
                 Some(_) => true,
                 None => {
+                    let plan = self.plan()?;
                     let look = verbs::ready::Request {
+                        offers: plan.map_or(Ok(Vec::new()), |plan| plan.offers(1))?,
                         scope: request.scope.clone(),
                         labels: request.labels.clone(),
                         limit: 1,

@@ -123,6 +123,7 @@ impl<'a> Worker<'a> {
     /// Takes up to `count` jobs in one transaction.
     pub fn claim_many(&self, query: Query, count: usize) -> Result<Vec<Job<'a>>, Error> {
         let request = claim::Request {
+            offers: Vec::new(),
             id: query.id,
             count,
             labels: query.labels,
@@ -133,7 +134,7 @@ impl<'a> Worker<'a> {
         };
         let claimed = match query.wait {
             Some(patience) => self.toft.claim_waiting(&self.agent.name, None, &request, patience),
-            None => self.toft.perform_as(&self.agent.name, None, request),
+            None => self.toft.claim(&self.agent.name, None, request),
         };
         match claimed {
             Ok(outcome) => Ok(outcome.claims.into_iter().map(|claimed| self.job(claimed)).collect()),

@@ -16,7 +16,6 @@ macro_rules! commands {
                     clap::Command::new($name)
                         .about($about)
                         .aliases([$($alias,)*] as [&str; 0 $(+ { let _ = $alias; 1 })*])
-                        .hide($name == "new")
                         .defer(<$args as clap::Args>::augment_args),
                 ))*
             }

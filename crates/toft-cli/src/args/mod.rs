@@ -3,6 +3,7 @@
 mod agent;
 mod commands;
 mod flow;
+mod plan;
 mod work;
 
 use std::path::PathBuf;
@@ -13,14 +14,15 @@ use commands::commands;
 pub(crate) use self::{
     agent::{AgentCommand, Inbox, Register, Send},
     flow::{Apply, FlowCommand, FromTemplate, NewFlow, One, TaskFields, TemplateCommand},
+    plan::{Add, Compact, Delete, EditIssue, Export, Fields, Graph, Import, Restore},
     work::{Claim, Finish, List, Log, Ready, Save, Show, Status},
 };
 
 const EXAMPLES: &str = "\
 Examples:
   toft init                                   set up this repository
-  toft flow new \"Pin the orders schema\"       write work down and start it
-  toft claim                                  take the best ready task under a lease
+  toft add \"Pin the orders schema\"            write work down
+  toft claim                                  take the best ready work under a lease
   toft save -m \"schema drafted\"               checkpoint, and renew the lease
   toft finish -m \"pinned\" --evidence 9d3f2c1  done, with the commit that shows it
 
@@ -93,19 +95,26 @@ commands! {
     Init(Init) "init" [] "Set up here: make the store";
     Where(Nothing) "where" [] "Which store, repository, worktree and agent, and why";
     Doctor(Nothing) "doctor" [] "Prove that everything is really on";
+    Add(Add) "add" ["create", "new"] "Write work down";
+    Edit(EditIssue) "edit" ["update", "set"] "Change an issue: fields, labels, needs, comments";
     Ready(Ready) "ready" ["todo"] "What can start now";
     Claim(Claim) "claim" ["take", "next", "start"] "Take a task under a lease";
     Save(Save) "save" ["checkpoint", "heartbeat", "renew"] "Checkpoint, and renew the lease";
     Finish(Finish) "finish" ["done", "close", "complete"] "End a hold: done, failed, release, handoff, waiting";
     Show(Show) "show" ["get", "view"] "Anything, by any unique prefix";
-    List(List) "list" ["ls", "tasks"] "Query tasks";
+    List(List) "list" ["ls", "issues"] "Query issues and tasks";
+    Graph(Graph) "graph" [] "The plan as a picture: terminal, Mermaid, DOT";
     Status(Status) "status" ["st"] "Who is on what, and what needs you";
     Log(Log) "log" ["events", "history"] "What happened";
     Flow(Flow) "flow" ["workflow", "flows"] "Workflows and templates";
     Agent(Agent) "agent" ["agents"] "Agents and their messages";
     Backup(Backup) "backup" [] "Write a verified copy of the store";
     Gc(Gc) "gc" [] "Forget old history, messages and attempts";
-    New(NewFlow) "new" ["create", "add"] "Make a workflow of one task, as flow new";
+    Delete(Delete) "delete" ["rm"] "Delete an issue; restore takes that back";
+    Restore(Restore) "restore" [] "Take the deletion of an issue back";
+    Compact(Compact) "compact" [] "Put ledgers in order; what has long been over goes to the archive";
+    Import(Import) "import" [] "Take issues in: beads, jsonl";
+    Export(Export) "export" [] "Give issues out: beads, jsonl, csv";
 }
 
 /// Set up here.
@@ -114,6 +123,9 @@ pub(crate) struct Init {
     /// For a directory without version control
     #[arg(long)]
     pub(crate) no_vcs: bool,
+    /// Keep issues in the working tree, in .toft/, to be reviewed and committed like code
+    #[arg(long)]
+    pub(crate) tree: bool,
 }
 
 #[derive(Args, Debug)]

@@ -26,7 +26,7 @@ pub(crate) struct Ready {
 /// Take a task.
 #[derive(Args, Debug)]
 pub(crate) struct Claim {
-    /// A task or workflow; the best ready task when left out
+    /// An issue, task or workflow; the best there is when left out
     pub(crate) id: Option<String>,
     /// Only with this label
     #[arg(short, long = "label", value_name = "LABEL")]
@@ -132,7 +132,7 @@ pub(crate) struct Finish {
 /// One thing, whole.
 #[derive(Args, Debug)]
 pub(crate) struct Show {
-    /// A task, workflow or agent; @ is what I hold
+    /// An issue, task, workflow or agent; @ is what I hold
     #[arg(default_value = "@")]
     pub(crate) id: String,
     /// Say why a task cannot start
@@ -146,11 +146,12 @@ pub(crate) struct Show {
     pub(crate) limit: usize,
 }
 
-/// Tasks.
+/// Issues, newest first; tasks where there are none.
 #[derive(Args, Debug)]
 pub(crate) struct List {
-    /// Of this workflow
-    pub(crate) workflow: Option<String>,
+    /// issues, tasks, or a workflow, for its tasks
+    #[arg(value_name = "KIND")]
+    pub(crate) kind: Option<String>,
     /// Those that are over, too
     #[arg(long)]
     pub(crate) all: bool,

@@ -3,6 +3,7 @@
 mod agent;
 mod flow;
 mod place;
+mod plan;
 mod work;
 
 use std::process::ExitCode;
@@ -23,7 +24,7 @@ type Done = Result<ExitCode, Failure>;
 pub(crate) fn run(cli: &Cli, output: &Output) -> Done {
     let app = App { global: &cli.global, output };
     match &cli.command {
-        Command::Init(args) => place::init(&app, args.no_vcs),
+        Command::Init(args) => place::init(&app, args),
         Command::Where(_) => place::locate(&app),
         Command::Doctor(_) => place::doctor(&app),
         Command::Backup(args) => place::backup(&app, &args.file),
@@ -37,7 +38,14 @@ pub(crate) fn run(cli: &Cli, output: &Output) -> Done {
         Command::Status(args) => work::status(&app, args),
         Command::Log(args) => work::log(&app, args),
         Command::Flow(args) => flow::run(&app, &args.command),
-        Command::New(args) => flow::new(&app, args),
+        Command::Add(args) => plan::add(&app, args),
+        Command::Edit(args) => plan::change(&app, args),
+        Command::Delete(args) => plan::delete(&app, args),
+        Command::Restore(args) => plan::restore(&app, args),
+        Command::Compact(args) => plan::compact(&app, args),
+        Command::Import(args) => plan::import(&app, args),
+        Command::Export(args) => plan::export(&app, args),
+        Command::Graph(args) => plan::graph(&app, args),
         Command::Agent(args) => agent::run(&app, &args.command),
     }
 }

@@ -9,13 +9,16 @@ use toft::{
 
 use super::{App, Done};
 use crate::{
-    args::Gc,
+    args::{Gc, Init},
     exit::Failure,
     render::{BackedUp, Examined, Forgotten, Initialised, Place},
 };
 
-pub(super) fn init(app: &App<'_>, no_vcs: bool) -> Done {
-    let (toft, new) = toft::Toft::init(&app.config()?, no_vcs)?;
+pub(super) fn init(app: &App<'_>, args: &Init) -> Done {
+    let (toft, new) = toft::Toft::init(&app.config()?, args.no_vcs)?;
+    if args.tree {
+        toft.keep_issues_in_tree()?;
+    }
     app.show(&Initialised { located: toft.located().clone(), new })
 }
 

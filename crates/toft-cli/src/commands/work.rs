@@ -1,11 +1,12 @@
 //! The daily verbs.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 use toft::{
     checkpoint::CheckpointKind,
     flow::{Evidence, TaskStatus},
     id::CheckpointId,
-    ready::rank,
     verbs::{
         claim,
         finish::{self, How, WaitFor},
@@ -13,7 +14,7 @@ use toft::{
     },
 };
 
-use super::{App, Done, word};
+use super::{App, Done, plan, word};
 use crate::{
     args,
     exit::Failure,
@@ -22,6 +23,9 @@ use crate::{
         TaskList,
     },
 };
+
+/// How many issues more than are shown are looked at: some may be worked on already.
+const OFFERED: usize = 16;
 
 pub(super) fn ready(app: &App<'_>, args: &args::Ready) -> Done {
     let mut all = ready::Outcome { ready: Vec::new(), more: false, not_ready: Vec::new() };
@@ -32,6 +36,7 @@ pub(super) fn ready(app: &App<'_>, args: &args::Ready) -> Done {
             limit: args.limit,
             explain: args.explain,
             mine: false,
+            offers: toft.plan()?.map_or(Ok(Vec::new()), |plan| plan.offers(args.limit + OFFERED))?,
         };
         let outcome = app.perform(toft, request)?;
         all.more |= outcome.more;
@@ -39,7 +44,7 @@ pub(super) fn ready(app: &App<'_>, args: &args::Ready) -> Done {
         all.not_ready.extend(outcome.not_ready);
     }
     if args.reach.all_repos {
-        all.ready.sort_by_cached_key(rank);
+        all.ready.sort_by_cached_key(ready::Item::rank);
         all.more |= all.ready.len() > args.limit;
         all.ready.truncate(args.limit);
     }
@@ -57,6 +62,7 @@ pub(super) fn claim(app: &App<'_>, args: &args::Claim) -> Done {
     let scope = if args.here { toft.here() } else { toft.scope() };
     let request = claim::Request {
         id: args.id.clone(),
+        offers: Vec::new(),
         count: args.count.unwrap_or(1),
         labels: args.labels.clone(),
         scope,
@@ -66,9 +72,14 @@ pub(super) fn claim(app: &App<'_>, args: &args::Claim) -> Done {
     };
     let outcome = match args.wait {
         Some(patience) => toft.claim_waiting(&toft.located().agent, app.op().as_ref(), &request, patience)?,
-        None => app.perform(toft, request)?,
+        None => toft.claim(&toft.located().agent, app.op(), request)?,
     };
-    app.show(&Claims { outcome, many: args.count.is_some() })
+    let mut issues = BTreeMap::new();
+    for id in outcome.claims.iter().filter_map(|claimed| claimed.issue.clone()) {
+        let found = plan::plan(toft)?.find(&id)?;
+        issues.insert(id, found);
+    }
+    app.show(&Claims { outcome, issues, many: args.count.is_some() })
 }
 
 pub(super) fn save(app: &App<'_>, args: &args::Save) -> Done {
@@ -170,6 +181,13 @@ fn evidence(args: &args::Finish) -> Evidence {
 
 pub(super) fn show(app: &App<'_>, args: &args::Show) -> Done {
     let toft = app.open()?;
+    if args.id != "@"
+        && args.state.is_none()
+        && let Some(plan) = toft.plan()?
+        && plan.names(&args.id)?
+    {
+        return plan::show(app, toft, &plan, args);
+    }
     let request = show::Request { id: args.id.clone(), why: args.why, state: args.state.clone(), limit: args.limit };
     match app.perform(toft, request)? {
         show::Outcome::Task(mut shown) => {
@@ -190,6 +208,15 @@ pub(super) fn show(app: &App<'_>, args: &args::Show) -> Done {
 }
 
 pub(super) fn list(app: &App<'_>, args: &args::List) -> Done {
+    let of_workflow = args.kind.as_deref().filter(|kind| !["issues", "tasks"].contains(kind));
+    if of_workflow.is_none()
+        && !args.reach.all_repos
+        && args.kind.as_deref() != Some("tasks")
+        && let Some(plan) = app.open()?.plan()?
+        && (args.kind.is_some() || plan.counts()?.0 > 0)
+    {
+        return plan::list(app, &plan, args);
+    }
     let status = match &args.status {
         Some(text) => Some(word::<TaskStatus>("status", text)?),
         None => None,
@@ -198,7 +225,7 @@ pub(super) fn list(app: &App<'_>, args: &args::List) -> Done {
     for (toft, scope) in app.reach(args.reach)? {
         let request = list::Request {
             scope,
-            workflow: args.workflow.clone(),
+            workflow: of_workflow.map(str::to_owned),
             status,
             all: args.all,
             labels: args.labels.clone(),

@@ -2,7 +2,9 @@
 
 mod agents;
 mod flows;
+mod graph;
 mod history;
+mod issues;
 mod page;
 mod place;
 mod tasks;
@@ -17,7 +19,9 @@ use serde_json::{Value, json};
 pub(crate) use self::{
     agents::{AgentList, AgentView, Inbox, Sent},
     flows::{FlowList, FlowMade, FlowMoved, FlowShown, Replanned, TemplateKept, TemplateList},
+    graph::{Graph, Pen},
     history::{EventLine, History},
+    issues::{Compacted, ImportDone, IssueList, IssueShown, IssueWritten, IssuesWritten},
     page::{Page, clock},
     place::{BackedUp, Examined, Forgotten, Initialised, Place},
     tasks::{Answered, Claims, Finished, Ready, Saved, Shown, StateValue, StatusView, TaskDecided, TaskList},
@@ -113,6 +117,11 @@ impl Output {
             }
         });
         Some(Soon { done: Some(done), teller: Some(teller) })
+    }
+
+    /// Prints lines as they are: data for other programs.
+    pub(crate) fn lines(&self, lines: &[String]) {
+        lines.iter().for_each(|line| self.print(line));
     }
 
     /// Prints a view. Refuses fields that nothing has.

@@ -1,14 +1,17 @@
 //! Tasks: ready, claimed, saved, finished, shown, listed; and the overview.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 use toft::{
     flow::{DependencyKind, Task, TaskStatus, WorkflowStatus},
     gate::{Gate, GateKind},
+    plan::Found,
     verbs::{answer, claim, finish, list, ready, save, show, status},
 };
 
 use super::{
-    View, data,
+    View, data, issues,
     page::{Ink, Page, clean, short},
 };
 
@@ -34,7 +37,7 @@ fn answer(page: &mut Page, gate: &Gate) {
     }
 }
 
-fn cut(page: &mut Page, more: bool, shown: usize) {
+pub(super) fn cut(page: &mut Page, more: bool, shown: usize) {
     if more {
         page.line(page.ink(Ink::Faint, &format!("… {shown} shown; add --limit for more")));
     }
@@ -60,11 +63,19 @@ impl View for Ready {
     }
 
     fn ids(&self) -> Vec<String> {
-        self.0.ready.iter().map(|task| task.id.to_string()).collect()
+        self.0.ready.iter().map(|item| item.id().to_owned()).collect()
     }
 
     fn text(&self, page: &mut Page) {
-        for task in &self.0.ready {
+        for item in &self.0.ready {
+            let task = match item {
+                ready::Item::Task(task) => task,
+                ready::Item::Issue(offer) => {
+                    let id = page.ink(Ink::Id, &clean(&offer.issue.id));
+                    page.line(format!("{id}  P{}  {}", offer.issue.priority, issues::title(&offer.issue)));
+                    continue;
+                }
+            };
             let id = page.ink(Ink::Id, task.id.as_str());
             let needs = if task.requires.is_empty() {
                 String::new()
@@ -97,13 +108,16 @@ impl View for Ready {
 /// What was claimed; several only when several were asked for.
 pub(crate) struct Claims {
     pub(crate) outcome: claim::Outcome,
+    /// Issues they are done for, by id.
+    pub(crate) issues: BTreeMap<String, Found>,
     pub(crate) many: bool,
 }
 
 impl Claims {
-    fn one(claimed: &claim::Claimed) -> Value {
+    fn one(&self, claimed: &claim::Claimed) -> Value {
         let mut row = data(claimed);
-        row["issue"] = Value::Null;
+        let issue = claimed.issue.as_ref().and_then(|id| self.issues.get(id));
+        row["issue"] = issue.map_or(Value::Null, |found| issues::row(&found.issue, &found.ledger));
         row["workspace"] = Value::Null;
         row
     }
@@ -115,7 +129,7 @@ impl View for Claims {
     }
 
     fn json(&self) -> Value {
-        let rows: Vec<_> = self.outcome.claims.iter().map(Self::one).collect();
+        let rows: Vec<_> = self.outcome.claims.iter().map(|claimed| self.one(claimed)).collect();
         match rows.as_slice() {
             [one] if !self.many => one.clone(),
             _ => rows.into(),
@@ -127,7 +141,7 @@ impl View for Claims {
     }
 
     fn text(&self, page: &mut Page) {
-        for claim::Claimed { task, lease, workflow_title, resume, answers } in &self.outcome.claims {
+        for claim::Claimed { task, lease, workflow_title, issue, resume, answers } in &self.outcome.claims {
             let id = page.ink(Ink::Id, task.id.as_str());
             page.line(format!(
                 "Claimed {id} \"{}\" until {} (fence {})",
@@ -135,6 +149,9 @@ impl View for Claims {
                 page.moment(lease.expires),
                 lease.fence()
             ));
+            if let Some(issue) = issue {
+                page.line(format!("  for issue {}", clean(issue)));
+            }
             if *workflow_title != task.name {
                 page.line(format!("  in {} {}", task.workflow, short(workflow_title, 70)));
             }

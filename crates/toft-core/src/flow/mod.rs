@@ -12,4 +12,4 @@ pub(crate) use requeue::{place_in_queue, refresh_room, requeue};
 pub(crate) use settle::{conclude, free, retry_at, settle, skip_pointless};
 pub use task::{Attempt, AttemptResult, Dependency, DependencyKind, Evidence, Outcome, Task, TaskState, TaskStatus};
 pub use template::{Template, Variable};
-pub use workflow::{Source, Workflow, WorkflowStatus};
+pub use workflow::{IssueState, Source, Workflow, WorkflowStatus};

@@ -45,6 +45,9 @@ pub struct Workflow {
     /// Every repository its tasks work in.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub repositories: Vec<RepositoryId>,
+    /// The ledger of its issue knows how it ended.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub told: bool,
     /// How many tasks it has.
     pub tasks: u32,
     /// Where it was made.
@@ -66,6 +69,25 @@ impl Workflow {
         self.limited() && self.has_room()
     }
 
+    /// The issue it is on, if any.
+    pub fn issue(&self) -> Option<&str> {
+        match &self.source {
+            Source::Issue { id, .. } => Some(id),
+            _ => None,
+        }
+    }
+
+    /// What it means for its issue.
+    pub fn issue_state(&self) -> Option<IssueState> {
+        self.issue()?;
+        match self.status {
+            WorkflowStatus::Completed | WorkflowStatus::Failed | WorkflowStatus::Abandoned => {
+                (!self.told).then_some(IssueState::Untold)
+            }
+            _ => Some(IssueState::Live),
+        }
+    }
+
     /// Has its budget been used up?
     pub fn overspent(&self) -> bool {
         self.budget.is_some_and(|budget| self.spent >= budget)
@@ -74,6 +96,25 @@ impl Workflow {
     /// May another of its tasks start?
     pub fn has_room(&self) -> bool {
         self.status == WorkflowStatus::Running && !self.full && !self.overspent()
+    }
+}
+
+/// What a workflow means for the issue it is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IssueState {
+    /// It goes on: nobody else may start the issue.
+    Live,
+    /// It is over, and the issue's ledger does not say so yet.
+    Untold,
+}
+
+impl IssueState {
+    /// The word a store keeps.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Live => "live",
+            Self::Untold => "untold",
+        }
     }
 }
 
@@ -95,6 +136,13 @@ pub enum Source {
     Template {
         /// `name@version`.
         name: String,
+    },
+    /// An issue.
+    Issue {
+        /// Its id.
+        id: String,
+        /// The ledger it is in.
+        ledger: String,
     },
     /// Another system.
     External {

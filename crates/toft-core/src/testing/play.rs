@@ -214,7 +214,11 @@ impl Play {
         let expected = self.ready_by_rule().expect("facts can be read");
         let request = verbs::ready::Request { scope: self.stage.scope(), limit: 10_000, ..Default::default() };
         let listed = self.stage.perform("looker", request).expect("looking never fails").ready;
-        let offered: Vec<_> = listed.into_iter().map(|task| task.id).filter(|id| expected.contains(id)).collect();
+        let offered: Vec<_> = listed
+            .into_iter()
+            .map(|item| crate::id::TaskId::known(item.id()))
+            .filter(|id| expected.contains(id))
+            .collect();
         assert_eq!(offered, expected, "the queue offers what the rule calls ready, in its order");
     }
 

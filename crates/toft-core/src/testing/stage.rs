@@ -187,7 +187,7 @@ impl Stage {
     pub fn ready(&self) -> Vec<String> {
         let request = verbs::ready::Request { scope: self.scope(), limit: 10_000, ..Default::default() };
         let outcome = self.perform("looker", request).expect("looking never fails");
-        outcome.ready.into_iter().map(|task| task.name).collect()
+        outcome.ready.iter().map(|item| item.name().to_owned()).collect()
     }
 }
 

@@ -35,6 +35,7 @@ impl Verb for Request {
     type Outcome = Outcome;
     const NAME: &'static str = "answer";
     const ACCESS: Access = Access::Write;
+    const ENDS: bool = true;
 
     fn run(self, work: &mut Work<'_>) -> Verdict<Outcome> {
         if self.answer.trim().is_empty() {

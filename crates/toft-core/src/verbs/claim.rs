@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Verb, Work, find, sweep};
+use super::{Verb, Work, find, issue::Offer, sweep};
 use crate::{
     agent::{Agent, AgentState},
     change::Write,
@@ -13,6 +13,7 @@ use crate::{
     flow::{Attempt, Task, TaskStatus, Workflow, place_in_queue, refresh_room},
     gate::Gate,
     id::{LeaseId, WorkflowId},
+    issue,
     lease::{Fence, Holder, Lease, Standing},
     ready::{self, Queue, Reason},
     refusal::{Refusal, Verdict},
@@ -27,8 +28,10 @@ const PAGE: usize = 8;
 /// Take work: a certain task, the best of a certain workflow, or the best there is.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
-    /// A task or workflow, by id or prefix.
+    /// A task or workflow, by id or prefix, or an issue that is offered.
     pub id: Option<String>,
+    /// Issues that can be started, best first.
+    pub offers: Vec<Offer>,
     /// Take up to so many; 0 means one.
     pub count: usize,
     /// Only tasks with all of these labels.
@@ -59,6 +62,9 @@ pub struct Claimed {
     pub lease: Hold,
     /// Title of its workflow.
     pub workflow_title: String,
+    /// The issue it is done for.
+    #[serde(default)]
+    pub issue: Option<String>,
     /// The newest checkpoint of an earlier holder: go on from there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resume: Option<Checkpoint>,
@@ -91,6 +97,7 @@ impl Verb for Request {
     type Outcome = Outcome;
     const NAME: &'static str = "claim";
     const ACCESS: Access = Access::Write;
+    const ENDS: bool = true;
 
     fn ahead<'a>(&'a self, actor: &'a str) -> Ahead<'a> {
         match &self.id {
@@ -122,6 +129,9 @@ impl Verb for Request {
                 let workflow = find::workflow(work, text)?;
                 self.best(work, &me, Some(&workflow), &mut lacking)?
             }
+            Some(text) if let Some(offer) = self.offers.iter().find(|offer| offer.issue.id == text) => {
+                self.issue(work, &me, offer, &mut lacking)?
+            }
             Some(text) => vec![self.named(work, &me, text)?],
             None => self.best(work, &me, None, &mut lacking)?,
         };
@@ -134,6 +144,33 @@ impl Verb for Request {
 }
 
 impl Request {
+    /// An issue: the best task of the workflow that is on it, or the first of one that is started now.
+    fn issue(
+        &self,
+        work: &mut Work<'_>,
+        me: &Agent,
+        offer: &Offer,
+        lacking: &mut BTreeSet<String>,
+    ) -> Verdict<Vec<Claimed>> {
+        if let Some(live) = work.tx.workflow_of_issue(&offer.issue.id)? {
+            let claims = self.best(work, me, Some(&live), lacking)?;
+            if claims.is_empty() {
+                let running = issue::ready::Reason::Running { workflow: live.id.to_string() };
+                return Err(Refusal::IssueNotReady { issue: offer.issue.id.clone(), reasons: vec![running] }.into());
+            }
+            return Ok(claims);
+        }
+        Ok(self.start(work, me, offer)?.into_iter().collect())
+    }
+
+    /// Starts an issue's workflow and takes the first of its tasks that can start.
+    fn start(&self, work: &mut Work<'_>, me: &Agent, offer: &Offer) -> Verdict<Option<Claimed>> {
+        let (workflow, tasks) = offer.start(work)?;
+        let first =
+            tasks.into_iter().find(|task| task.state.open_blockers == 0 && task.lacking(&me.capabilities).is_empty());
+        first.map(|task| self.take(work, me, task, workflow)).transpose()
+    }
+
     fn named(&self, work: &mut Work<'_>, me: &Agent, text: &str) -> Verdict<Claimed> {
         let mut task = find::task(work, text)?;
         if let Some(lease) = work.tx.lease(&task.id)? {
@@ -202,8 +239,19 @@ impl Request {
         let wanted = self.count.max(1);
         let mut queue = Queue::open(work.tx, &self.scope, self.page(only))?;
         let mut claims = Vec::new();
+        let mut offers = self.offers.iter().filter(|offer| only.is_none() && offer.fits(&self.labels)).peekable();
+        let mut head = None;
         while claims.len() < wanted {
-            let Some((_, task)) = queue.next(work.tx)? else { break };
+            if head.is_none() {
+                head = queue.next(work.tx)?;
+            }
+            if let Some(offer) = offers.next_if(|offer| head.as_ref().is_none_or(|(rank, _)| offer.rank < *rank)) {
+                if work.tx.workflow_of_issue(&offer.issue.id)?.is_none() {
+                    claims.extend(self.start(work, me, offer)?);
+                }
+                continue;
+            }
+            let Some((_, task)) = head.take() else { break };
             let fits = only.is_none_or(|workflow| workflow.id == task.workflow)
                 && self.labels.iter().all(|label| task.labels.contains(label))
                 && self.scope.covers(&task.place);
@@ -274,7 +322,8 @@ impl Request {
             ],
         )?;
         refresh_room(work, &mut workflow)?;
-        Ok(Claimed { task, lease: hold, workflow_title: workflow.title, resume, answers })
+        let issue = workflow.issue().map(str::to_owned);
+        Ok(Claimed { task, lease: hold, workflow_title: workflow.title, issue, resume, answers })
     }
 }
 

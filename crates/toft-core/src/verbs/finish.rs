@@ -83,6 +83,7 @@ impl Verb for Request {
     type Outcome = Outcome;
     const NAME: &'static str = "finish";
     const ACCESS: Access = Access::Write;
+    const ENDS: bool = true;
 
     fn ahead<'a>(&'a self, _actor: &'a str) -> Ahead<'a> {
         Ahead::Hold { task: self.id.as_deref().unwrap_or_default() }

@@ -73,7 +73,13 @@ impl Verb for From {
     }
 }
 
-fn make(work: &mut Work<'_>, plan: &Plan, source: Source, template: Option<String>, hold: bool) -> Verdict<Outcome> {
+pub(super) fn make(
+    work: &mut Work<'_>,
+    plan: &Plan,
+    source: Source,
+    template: Option<String>,
+    hold: bool,
+) -> Verdict<Outcome> {
     let invalid = |field: &str, problem: &str| Refusal::Invalid { field: field.into(), problem: problem.into() };
     if plan.title.trim().is_empty() {
         return Err(invalid("title", "a workflow needs a title").into());
@@ -101,6 +107,7 @@ fn make(work: &mut Work<'_>, plan: &Plan, source: Source, template: Option<Strin
         spent: 0.0,
         full: false,
         template,
+        told: false,
         repositories: work.place.repository.clone().into_iter().collect(),
         tasks: 0,
         place: work.place.clone(),
@@ -120,6 +127,20 @@ fn make(work: &mut Work<'_>, plan: &Plan, source: Source, template: Option<Strin
     let ids: Vec<_> = tasks.iter().map(|task| task.id.clone()).collect();
     skip_pointless(work, &ids)?;
     Ok(Outcome { workflow, tasks })
+}
+
+/// A failed workflow's issue may have been taken up by another since.
+fn alone_on_its_issue(work: &mut Work<'_>, workflow: &Workflow) -> Verdict<()> {
+    let Some(issue) = workflow.issue() else { return Ok(()) };
+    match work.tx.workflow_of_issue(issue)?.filter(|live| live.id != workflow.id) {
+        None => Ok(()),
+        Some(live) => Err(Refusal::WrongState {
+            id: workflow.id.to_string(),
+            state: workflow.status.as_str().into(),
+            wanted: format!("{issue} is worked on in {} now", live.id),
+        }
+        .into()),
+    }
 }
 
 /// Move a workflow to another status.
@@ -161,6 +182,7 @@ impl Verb for Move {
     type Outcome = Workflow;
     const NAME: &'static str = "flow.move";
     const ACCESS: Access = Access::Write;
+    const ENDS: bool = true;
 
     fn run(self, work: &mut Work<'_>) -> Verdict<Workflow> {
         let mut workflow = find::workflow(work, &self.id)?;
@@ -190,6 +212,10 @@ impl Verb for Move {
             .into());
         }
         work.me()?;
+        if target == WorkflowStatus::Running {
+            alone_on_its_issue(work, &workflow)?;
+            workflow.told = false;
+        }
         workflow.status = target;
         workflow.reason.clone_from(&self.reason);
         workflow.updated = work.now.wall;

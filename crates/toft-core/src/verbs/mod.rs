@@ -12,6 +12,7 @@ pub mod finish;
 pub mod flow;
 pub mod gc;
 pub mod inbox;
+pub mod issue;
 pub mod list;
 pub mod log;
 pub mod ready;
@@ -50,6 +51,8 @@ pub trait Verb: Clone {
     const NAME: &'static str;
     /// Whether it writes.
     const ACCESS: Access;
+    /// Whether a workflow may end by it.
+    const ENDS: bool = false;
     /// What it will ask first.
     fn ahead<'a>(&'a self, _actor: &'a str) -> Ahead<'a> {
         Ahead::Unknown

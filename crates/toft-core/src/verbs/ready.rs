@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Verb, Work, sweep};
+use super::{Verb, Work, issue::Offer, sweep};
 use crate::{
     flow::{Task, TaskStatus},
     ready::{self, Queue, Reason},
@@ -24,18 +24,56 @@ pub struct Request {
     pub explain: bool,
     /// Only what the caller's capabilities allow.
     pub mine: bool,
+    /// Issues that can be started, best first.
+    pub offers: Vec<Offer>,
 }
 
 /// What can start, and what cannot.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// Ready, best first.
-    pub ready: Vec<Task>,
+    pub ready: Vec<Item>,
     /// There are more.
     pub more: bool,
     /// Open tasks that cannot start, if that was asked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_ready: Vec<NotReady>,
+}
+
+/// Something that can start: a task of a running workflow, or an issue nobody runs yet.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Item {
+    /// A task.
+    Task(Box<Task>),
+    /// An issue.
+    Issue(Box<Offer>),
+}
+
+impl Item {
+    /// Its id.
+    pub fn id(&self) -> &str {
+        match self {
+            Self::Task(task) => task.id.as_str(),
+            Self::Issue(offer) => &offer.issue.id,
+        }
+    }
+
+    /// What it is called.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Task(task) => &task.name,
+            Self::Issue(offer) => &offer.issue.title,
+        }
+    }
+
+    /// Its place in the order of ready work.
+    pub fn rank(&self) -> String {
+        match self {
+            Self::Task(task) => ready::rank(task),
+            Self::Issue(offer) => offer.rank.clone(),
+        }
+    }
 }
 
 /// A task and why it cannot start.
@@ -59,10 +97,21 @@ impl Verb for Request {
         let can = me.map(|me| me.capabilities).unwrap_or_default();
         queue.join(freed(work)?);
         let mut ready = Vec::new();
+        let mut offers = self.offers.iter().filter(|offer| offer.listed(&self.labels, self.mine)).peekable();
+        let mut head = None;
         while ready.len() <= self.limit {
-            let Some((_, task)) = queue.next(work.tx)? else { break };
+            if head.is_none() {
+                head = queue.next(work.tx)?;
+            }
+            if let Some(offer) = offers.next_if(|offer| head.as_ref().is_none_or(|(rank, _)| offer.rank < *rank)) {
+                if work.tx.workflow_of_issue(&offer.issue.id)?.is_none() {
+                    ready.push(Item::Issue(Box::new(offer.clone())));
+                }
+                continue;
+            }
+            let Some((_, task)) = head.take() else { break };
             if self.fits(&task) && (!self.mine || task.lacking(&can).is_empty()) {
-                ready.push(task);
+                ready.push(Item::Task(Box::new(task)));
             }
         }
         let more = ready.len() > self.limit;

@@ -54,6 +54,7 @@ impl Verb for Add {
     type Outcome = Outcome;
     const NAME: &'static str = "flow.add";
     const ACCESS: Access = Access::Write;
+    const ENDS: bool = true;
 
     fn run(self, work: &mut Work<'_>) -> Verdict<Outcome> {
         check_names(&self.tasks)?;
@@ -76,6 +77,7 @@ impl Verb for Request {
     type Outcome = Outcome;
     const NAME: &'static str = "flow.replan";
     const ACCESS: Access = Access::Write;
+    const ENDS: bool = true;
 
     fn run(self, work: &mut Work<'_>) -> Verdict<Outcome> {
         check_names(&self.tasks)?;
@@ -150,6 +152,7 @@ impl Verb for Decide {
     type Outcome = Task;
     const NAME: &'static str = "flow.decide";
     const ACCESS: Access = Access::Write;
+    const ENDS: bool = true;
 
     fn run(self, work: &mut Work<'_>) -> Verdict<Task> {
         let mut task = find::task(work, &self.task)?;

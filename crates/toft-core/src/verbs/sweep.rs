@@ -21,6 +21,7 @@ impl Verb for Request {
     type Outcome = usize;
     const NAME: &'static str = "sweep";
     const ACCESS: Access = Access::Write;
+    const ENDS: bool = true;
 
     fn run(self, work: &mut Work<'_>) -> Verdict<usize> {
         sweep(work, true)

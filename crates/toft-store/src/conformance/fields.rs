@@ -44,6 +44,7 @@ pub(super) fn workflow(id: &str) -> Workflow {
         full: true,
         template: Some("ship@2".into()),
         repositories: vec![RepositoryId::known("rp_a"), RepositoryId::known("rp_b")],
+        told: true,
         tasks: 9,
         place: place(),
         created: at(1),

@@ -2,7 +2,7 @@
 
 use toft_core::{
     change::Write,
-    flow::{Dependency, DependencyKind, Task, TaskState, TaskStatus, Workflow, WorkflowStatus},
+    flow::{Dependency, DependencyKind, Source, Task, TaskState, TaskStatus, Workflow, WorkflowStatus},
     id::{RepositoryId, TaskId, WorkflowId},
     repository::{Place, Scope},
     store::{TaskQuery, WorkflowQuery},
@@ -54,6 +54,35 @@ pub fn tasks_are_listed_by_workflow_status_and_place(pair: &Pair) {
     assert_eq!(ids(TaskQuery { scope, ..TaskQuery::default() }), ["tk_d"]);
     let scope = Scope { repository: None, worktree: Some("side".into()) };
     assert_eq!(ids(TaskQuery { scope, ..TaskQuery::default() }), ["tk_a", "tk_b", "tk_c"]);
+}
+
+pub fn the_workflow_on_an_issue_and_those_its_ledger_was_not_told_of_are_found(pair: &Pair) {
+    let on = |id: &str, issue: &str, status, told| {
+        let source = Source::Issue { id: issue.into(), ledger: "branch".into() };
+        Write::Workflow(Workflow { source, status, told, ..workflow(id) })
+    };
+    pair.write(&[
+        on("wf_1", "tf-a", WorkflowStatus::Abandoned, true),
+        on("wf_2", "tf-a", WorkflowStatus::Failed, false),
+        on("wf_3", "tf-a", WorkflowStatus::Paused, false),
+        on("wf_4", "tf-b", WorkflowStatus::Completed, false),
+        Write::Workflow(workflow("wf_5")),
+    ]);
+    let live = |issue: &str| pair.read(|tx| tx.workflow_of_issue(issue)).map(|workflow| workflow.id.to_string());
+    assert_eq!(live("tf-a").as_deref(), Some("wf_3"));
+    assert_eq!(live("tf-b"), None);
+    let untold = |limit| {
+        let rows = pair.read(|tx| tx.untold(limit));
+        rows.into_iter().map(|workflow| workflow.id.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(untold(9), ["wf_2", "wf_4"]);
+    assert_eq!(untold(1), ["wf_2"]);
+    pair.write(&[
+        on("wf_3", "tf-a", WorkflowStatus::Completed, false),
+        on("wf_2", "tf-a", WorkflowStatus::Failed, true),
+    ]);
+    assert_eq!(live("tf-a"), None);
+    assert_eq!(untold(9), ["wf_3", "wf_4"]);
 }
 
 pub fn workflows_are_listed_newest_first(pair: &Pair) {

@@ -9,7 +9,10 @@ use super::{
 use crate::value::kept;
 
 /// Number, name, text.
-const MIGRATIONS: &[(i64, &str, &str)] = &[(1, "foundation", include_str!("migrations/0001_foundation.sql"))];
+const MIGRATIONS: &[(i64, &str, &str)] = &[
+    (1, "foundation", include_str!("migrations/0001_foundation.sql")),
+    (2, "plan", include_str!("migrations/0002_plan.sql")),
+];
 
 fn failed(address: &Address) -> impl Fn(Trouble) -> StoreError {
     let server = address.shown.clone();

@@ -329,6 +329,16 @@ impl StoreTx for PostgresTx<'_> {
         self.facts.tables.workflows(query)
     }
 
+    fn workflow_of_issue(&mut self, issue: &str) -> Result<Option<Workflow>> {
+        self.ask("workflows", Query::workflow_of_issue, &kept![issue], load_workflow)?;
+        self.facts.tables.workflow_of_issue(issue)
+    }
+
+    fn untold(&mut self, limit: usize) -> Result<Vec<Workflow>> {
+        self.ask("workflows", Query::workflow_untold, &kept![self.facts.widen(limit)], load_workflow)?;
+        self.facts.tables.untold(limit)
+    }
+
     fn progress(&mut self, workflow: &WorkflowId) -> Result<Vec<(TaskStatus, u64)>> {
         self.counts(workflow)?;
         let counts = self.facts.progress(workflow);

@@ -114,6 +114,8 @@ impl Wire {
             ("enable_hashjoin", "off".to_owned()),
             ("enable_mergejoin", "off".to_owned()),
             ("jit", "off".to_owned()),
+            // A few rows by an index: starting helpers takes longer than reading them.
+            ("max_parallel_workers_per_gather", "0".to_owned()),
             ("standard_conforming_strings", "on".to_owned()),
             ("plan_cache_mode", "force_generic_plan".to_owned()),
         ];

@@ -13,7 +13,10 @@ use super::failed;
 /// Number, name, text.
 type Migration = (i64, &'static str, &'static str);
 
-const MIGRATIONS: &[Migration] = &[(1, "foundation", include_str!("migrations/0001_foundation.sql"))];
+const MIGRATIONS: &[Migration] = &[
+    (1, "foundation", include_str!("migrations/0001_foundation.sql")),
+    (2, "plan", include_str!("migrations/0002_plan.sql")),
+];
 
 /// The schema this toft writes.
 pub const SCHEMA_VERSION: i64 = MIGRATIONS[MIGRATIONS.len() - 1].0;
@@ -87,14 +90,22 @@ fn copy_aside(connection: &Connection, path: &Path, version: i64) -> Result<()> 
 mod tests {
     use super::*;
 
-    const NEXT: &[Migration] = &[MIGRATIONS[0], (2, "notes", "CREATE TABLE notes (id TEXT PRIMARY KEY)")];
     const BROKEN: &[Migration] =
         &[MIGRATIONS[0], (2, "broken", "CREATE TABLE notes (id TEXT); INSERT INTO nowhere VALUES (1)")];
 
     fn fresh(dir: &Path) -> (Connection, std::path::PathBuf) {
+        made_by(dir, MIGRATIONS)
+    }
+
+    /// A store as the first toft made it.
+    fn old(dir: &Path) -> (Connection, std::path::PathBuf) {
+        made_by(dir, &MIGRATIONS[..1])
+    }
+
+    fn made_by(dir: &Path, migrations: &[Migration]) -> (Connection, std::path::PathBuf) {
         let path = dir.join("toft.db");
         let mut connection = Connection::open(&path).unwrap();
-        migrate(&mut connection, &path).unwrap();
+        migrate_with(&mut connection, &path, migrations).unwrap();
         connection.execute("INSERT INTO repositories VALUES ('rp_1', '{}')", []).unwrap();
         (connection, path)
     }
@@ -118,9 +129,9 @@ mod tests {
     #[test]
     fn an_upgrade_keeps_every_row_and_a_copy_of_the_old_store() {
         let dir = tempfile::tempdir().unwrap();
-        let (mut connection, path) = fresh(dir.path());
-        migrate_with(&mut connection, &path, NEXT).unwrap();
-        assert_eq!(version(&connection).unwrap(), 2);
+        let (mut connection, path) = old(dir.path());
+        migrate(&mut connection, &path).unwrap();
+        assert_eq!(version(&connection).unwrap(), SCHEMA_VERSION);
         let copy = Connection::open(path.with_extension("before-upgrade-from-1.db")).unwrap();
         assert_eq!(version(&copy).unwrap(), 1);
         for store in [&connection, &copy] {
@@ -132,11 +143,11 @@ mod tests {
     #[test]
     fn an_interrupted_upgrade_leaves_the_old_schema_and_can_be_repeated() {
         let dir = tempfile::tempdir().unwrap();
-        let (mut connection, path) = fresh(dir.path());
+        let (mut connection, path) = old(dir.path());
         assert!(migrate_with(&mut connection, &path, BROKEN).is_err());
         assert_eq!(version(&connection).unwrap(), 1);
-        migrate_with(&mut connection, &path, NEXT).unwrap();
-        assert_eq!(version(&connection).unwrap(), 2);
+        migrate(&mut connection, &path).unwrap();
+        assert_eq!(version(&connection).unwrap(), SCHEMA_VERSION);
     }
 
     #[test]

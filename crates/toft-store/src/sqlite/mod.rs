@@ -1,8 +1,9 @@
 //! SQLite: one file, many processes, no daemon.
 //!
 //! `open.rs` checks the file and sets the connection up, `turn.rs` makes writers wait in order,
-//! `wal.rs` keeps the log short, `tx.rs` answers questions and puts rows down.
+//! `wal.rs` keeps the log short, `tx.rs` answers questions and puts rows down; `index` is what ledgers say.
 
+pub mod index;
 mod migrate;
 mod open;
 mod turn;

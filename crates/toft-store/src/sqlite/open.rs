@@ -117,7 +117,7 @@ impl SqliteStore {
         }
     }
 
-    fn begin_tx(&self, access: Access) -> Result<SqliteTx<'_>> {
+    pub(super) fn begin_tx(&self, access: Access) -> Result<SqliteTx<'_>> {
         let connection = self.lock();
         let turn = (access == Access::Write).then(|| self.turns.wait());
         SqliteTx::begin(connection, turn, access, self.clock.as_ref(), &self.wal, &self.commits)

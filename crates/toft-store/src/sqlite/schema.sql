@@ -74,6 +74,55 @@ CREATE INDEX gates_by_task ON gates (task, created, id);
 
 CREATE INDEX gates_unopened ON gates (created, id) WHERE unopened = 1;
 
+CREATE TABLE issue_deps (
+    target TEXT NOT NULL,
+    id     TEXT NOT NULL,
+    ledger TEXT NOT NULL,
+    kind   TEXT NOT NULL,
+    blocks INTEGER NOT NULL,
+    PRIMARY KEY (target, id, ledger, kind)
+) WITHOUT ROWID;
+
+CREATE INDEX issue_deps_of ON issue_deps (id, ledger);
+
+CREATE VIRTUAL TABLE issue_words USING fts5 (title, rest, content = '', contentless_delete = 1);
+
+CREATE TABLE 'issue_words_config'(k PRIMARY KEY, v) WITHOUT ROWID;
+
+CREATE TABLE 'issue_words_data'(id INTEGER PRIMARY KEY, block BLOB);
+
+CREATE TABLE 'issue_words_docsize'(id INTEGER PRIMARY KEY, sz BLOB, origin INTEGER);
+
+CREATE TABLE 'issue_words_idx'(segid, term, pgno, PRIMARY KEY(segid, term)) WITHOUT ROWID;
+
+CREATE TABLE issues (
+    n           INTEGER PRIMARY KEY,
+    id          TEXT NOT NULL,
+    ledger      TEXT NOT NULL,
+    file        TEXT NOT NULL,
+    status      TEXT NOT NULL,
+    epic        INTEGER NOT NULL,
+    deleted     INTEGER NOT NULL,
+    parent      TEXT,
+    defer_until INTEGER,
+    unfinished  INTEGER NOT NULL,
+    created     INTEGER NOT NULL,
+    labels      TEXT NOT NULL,
+    opens       INTEGER,
+    rank        TEXT NOT NULL,
+    line        TEXT NOT NULL
+);
+
+CREATE UNIQUE INDEX issues_by_id ON issues (id, ledger);
+
+CREATE INDEX issues_by_parent ON issues (parent, unfinished) WHERE parent IS NOT NULL;
+
+CREATE INDEX issues_by_time ON issues (created DESC, id DESC);
+
+CREATE INDEX issues_ready ON issues (rank) WHERE opens IS NOT NULL;
+
+CREATE INDEX issues_unfinished ON issues (created DESC, id DESC) WHERE unfinished = 1;
+
 CREATE TABLE leases (
     task       TEXT PRIMARY KEY REFERENCES tasks (id),
     workflow   TEXT NOT NULL,
@@ -92,6 +141,21 @@ CREATE TABLE leases (
 ) WITHOUT ROWID;
 
 CREATE INDEX leases_by_agent ON leases (agent);
+
+CREATE TABLE ledger_files (
+    ledger   TEXT NOT NULL,
+    file     TEXT NOT NULL,
+    device   INTEGER NOT NULL,
+    inode    INTEGER NOT NULL,
+    size     INTEGER NOT NULL,
+    written  INTEGER NOT NULL,
+    looked   INTEGER NOT NULL,
+    ingested INTEGER NOT NULL,
+    tail     TEXT NOT NULL,
+    newest   TEXT NOT NULL,
+    troubles TEXT NOT NULL,
+    PRIMARY KEY (ledger, file)
+) WITHOUT ROWID;
 
 CREATE TABLE messages (
     id   TEXT PRIMARY KEY,
@@ -184,11 +248,15 @@ CREATE TABLE workflows (
     lane_open  INTEGER NOT NULL,
     created    INTEGER NOT NULL,
     body       TEXT NOT NULL
-) WITHOUT ROWID;
+, issue TEXT, issue_state TEXT) WITHOUT ROWID;
 
 CREATE INDEX workflows_by_time ON workflows (created DESC, id DESC);
 
+CREATE UNIQUE INDEX workflows_on_issues ON workflows (issue) WHERE issue_state = 'live';
+
 CREATE INDEX workflows_open_lanes ON workflows (id) WHERE lane_open = 1;
+
+CREATE INDEX workflows_untold ON workflows (id) WHERE issue_state = 'untold';
 
 CREATE TABLE worktrees (
     repository TEXT NOT NULL,

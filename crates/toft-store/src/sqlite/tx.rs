@@ -61,6 +61,10 @@ impl<'a> SqliteTx<'a> {
         Ok(Self { connection, clock, wal, commits, open: true, _turn: turn.flatten() })
     }
 
+    pub(super) fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
     /// Runs one statement; says how many rows it changed.
     pub(super) fn change(&self, query: Query, values: &[Value<'_>]) -> Result<usize> {
         execute(&self.connection, query, values)
@@ -193,6 +197,14 @@ impl StoreTx for SqliteTx<'_> {
             Query::workflow_list,
             params![repository(&query.scope), query.scope.worktree, statuses, limit(query.limit)],
         )
+    }
+
+    fn workflow_of_issue(&mut self, issue: &str) -> Result<Option<Workflow>> {
+        self.body("workflows", Query::workflow_of_issue, params![issue])
+    }
+
+    fn untold(&mut self, count: usize) -> Result<Vec<Workflow>> {
+        self.bodies("workflows", Query::workflow_untold, params![limit(count)])
     }
 
     fn progress(&mut self, workflow: &WorkflowId) -> Result<Vec<(TaskStatus, u64)>> {

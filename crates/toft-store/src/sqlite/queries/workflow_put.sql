@@ -1,6 +1,7 @@
-INSERT INTO workflows (id, repository, worktree, status, lane_open, created, body)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+INSERT INTO workflows (id, repository, worktree, status, lane_open, created, body, issue, issue_state)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
 ON CONFLICT (id) DO UPDATE SET
     status = excluded.status,
     lane_open = excluded.lane_open,
-    body = excluded.body
+    body = excluded.body,
+    issue_state = excluded.issue_state

@@ -1,0 +1,172 @@
+//! Issues.
+
+use clap::Args;
+use toft::time::parse_duration;
+
+use super::positive;
+
+/// Write work down.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  toft add \"Pin the orders schema\" -p 1 -l db
+  toft add \"Migrate orders\" --needs tf-a41c
+  toft add - < plan.md          a list: each item an issue, nested items its parts
+  toft add - < issues.jsonl     a line each: {\"title\": …, \"name\": …, \"needs\": [names]}")]
+pub(crate) struct Add {
+    /// What is to be done; - reads many from standard input
+    pub(crate) title: String,
+    /// task, bug, feature, epic, chore, decision, or any word
+    #[arg(short = 't', long = "type", value_name = "TYPE")]
+    pub(crate) kind: Option<String>,
+    #[command(flatten)]
+    pub(crate) fields: Fields,
+    /// Write it to this ledger
+    #[arg(long, value_name = "NAME")]
+    pub(crate) ledger: Option<String>,
+}
+
+/// What can be said of an issue.
+#[derive(Args, Debug)]
+pub(crate) struct Fields {
+    /// 0 is most urgent, 4 least
+    #[arg(short, long, value_name = "0..4")]
+    pub(crate) priority: Option<u8>,
+    /// A label
+    #[arg(short, long = "label", value_name = "LABEL")]
+    pub(crate) labels: Vec<String>,
+    /// It starts only when this one is closed
+    #[arg(long, value_name = "ID")]
+    pub(crate) needs: Vec<String>,
+    /// It was found while working on this one
+    #[arg(long, value_name = "ID")]
+    pub(crate) discovered_from: Vec<String>,
+    /// It has to do with this one
+    #[arg(long, value_name = "ID")]
+    pub(crate) related: Vec<String>,
+    /// It is part of this one
+    #[arg(long, value_name = "ID")]
+    pub(crate) parent: Option<String>,
+    /// In words
+    #[arg(short = 'd', long, alias = "description", value_name = "TEXT")]
+    pub(crate) body: Option<String>,
+    /// How it is meant to be done
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) design: Option<String>,
+    /// What shows that it is done
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) acceptance: Option<String>,
+    /// Anything else
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) notes: Option<String>,
+    /// Who answers for it
+    #[arg(long, value_name = "NAME")]
+    pub(crate) owner: Option<String>,
+    /// The template its workflow is made from
+    #[arg(long, value_name = "NAME")]
+    pub(crate) template: Option<String>,
+    /// Not before this much time has passed
+    #[arg(long, value_name = "DUR", value_parser = parse_duration)]
+    pub(crate) defer: Option<std::time::Duration>,
+}
+
+/// Change an issue.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  toft edit tf-a41c -p 0 -l db --needs tf-7f3a
+  toft edit tf-a41c --close \"the schema is pinned\"
+  toft edit tf-a41c -m \"see the log of the nightly run\"")]
+pub(crate) struct EditIssue {
+    /// The issue
+    pub(crate) id: String,
+    /// What is to be done
+    #[arg(long)]
+    pub(crate) title: Option<String>,
+    /// task, bug, feature, epic, chore, decision, or any word
+    #[arg(short = 't', long = "type", value_name = "TYPE")]
+    pub(crate) kind: Option<String>,
+    #[command(flatten)]
+    pub(crate) fields: Fields,
+    /// Take a label away
+    #[arg(long, value_name = "LABEL")]
+    pub(crate) unlabel: Vec<String>,
+    /// It no longer needs this one
+    #[arg(long, value_name = "ID")]
+    pub(crate) unneeds: Vec<String>,
+    /// Say something
+    #[arg(short = 'm', long, alias = "message", value_name = "TEXT")]
+    pub(crate) comment: Option<String>,
+    /// It may start again at any time
+    #[arg(long, conflicts_with = "defer")]
+    pub(crate) undefer: bool,
+    /// It is over
+    #[arg(long, value_name = "REASON", conflicts_with = "reopen")]
+    pub(crate) close: Option<String>,
+    /// It is to be done after all
+    #[arg(long)]
+    pub(crate) reopen: bool,
+}
+
+/// Delete an issue, or take that back.
+#[derive(Args, Debug)]
+pub(crate) struct Delete {
+    /// The issue
+    pub(crate) id: String,
+    /// Why
+    #[arg(short = 'm', long, default_value = "", alias = "message")]
+    pub(crate) reason: String,
+}
+
+/// Take a deletion back.
+#[derive(Args, Debug)]
+pub(crate) struct Restore {
+    /// The issue
+    pub(crate) id: String,
+}
+
+/// Put ledgers in order.
+#[derive(Args, Debug)]
+pub(crate) struct Compact {
+    /// Issues closed longer ago than this go to the archive
+    #[arg(long, value_name = "DUR", default_value = "14d", value_parser = parse_duration)]
+    pub(crate) archive_after: std::time::Duration,
+}
+
+/// Take issues in from elsewhere.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  toft import beads .beads/issues.jsonl\n  toft import jsonl backup.jsonl")]
+pub(crate) struct Import {
+    /// beads, or jsonl: lines as a ledger has them
+    #[arg(value_parser = ["beads", "jsonl"])]
+    pub(crate) form: String,
+    /// The file; - for standard input
+    pub(crate) file: String,
+    /// Into this ledger
+    #[arg(long, value_name = "NAME")]
+    pub(crate) ledger: Option<String>,
+}
+
+/// Give issues out.
+#[derive(Args, Debug)]
+pub(crate) struct Export {
+    /// beads, jsonl, csv
+    #[arg(value_parser = ["beads", "jsonl", "csv"])]
+    pub(crate) form: String,
+}
+
+/// The plan as a picture.
+#[derive(Args, Debug)]
+pub(crate) struct Graph {
+    /// Only this issue and what hangs together with it
+    pub(crate) id: Option<String>,
+    /// For tools that draw Mermaid
+    #[arg(long, conflicts_with = "dot")]
+    pub(crate) mermaid: bool,
+    /// For Graphviz
+    #[arg(long)]
+    pub(crate) dot: bool,
+    /// At most so many issues
+    #[arg(long, default_value = "200", value_parser = positive)]
+    pub(crate) limit: usize,
+}

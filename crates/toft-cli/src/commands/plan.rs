@@ -1,0 +1,199 @@
+//! Issues.
+
+use std::{collections::BTreeSet, io::Read as _};
+
+use toft::{
+    Toft,
+    issue::{
+        Dep,
+        edit::{Edit, Step},
+    },
+    plan::{Asked, Form, Found, Plan},
+    time::Timestamp,
+    verbs::issue::OnIt,
+};
+
+use super::{App, Done};
+use crate::{
+    args,
+    exit::Failure,
+    render::{Compacted, Graph, ImportDone, IssueList, IssueShown, IssueWritten, IssuesWritten, Pen},
+};
+
+/// The plan here; plans live in repositories.
+pub(super) fn plan(toft: &Toft) -> Result<Plan<'_>, Failure> {
+    toft.plan()?.ok_or_else(|| {
+        Failure::invalid("issues are kept in a repository, and this is none", "go into one, or toft init --no-vcs")
+    })
+}
+
+fn edit(fields: &args::Fields, now: Timestamp) -> Edit {
+    let texts = [
+        ("body", &fields.body),
+        ("design", &fields.design),
+        ("acceptance", &fields.acceptance),
+        ("notes", &fields.notes),
+        ("owner", &fields.owner),
+        ("template", &fields.template),
+    ];
+    let dep = |kind: &str| {
+        let kind = kind.to_owned();
+        move |on: &String| Dep { on: on.clone(), kind: kind.clone() }
+    };
+    let discovered = fields.discovered_from.iter().map(dep("discovered-from"));
+    Edit {
+        priority: fields.priority,
+        texts: texts.into_iter().filter_map(|(name, text)| Some((name, text.clone()?))).collect(),
+        labels: fields.labels.clone(),
+        needs: fields.needs.clone(),
+        relates: discovered.chain(fields.related.iter().map(dep("related"))).collect(),
+        parent: fields.parent.clone(),
+        defer: fields.defer.map(|span| Some(now.plus(span))),
+        ..Edit::default()
+    }
+}
+
+pub(super) fn add(app: &App<'_>, args: &args::Add) -> Done {
+    let toft = app.open()?;
+    let plan = plan(toft)?;
+    let first = Edit { kind: args.kind.clone(), ..edit(&args.fields, plan.now()?) };
+    let op = app.global.op.as_deref();
+    if args.title == "-" {
+        let mut text = String::new();
+        std::io::stdin()
+            .read_to_string(&mut text)
+            .map_err(|error| Failure::invalid(format!("standard input: {error}"), "give it UTF-8 text"))?;
+        let edits = toft::plan::many(&text, &first).map_err(|problem| {
+            Failure::invalid(problem, "a Markdown list, or a JSON object with a title on each line")
+        })?;
+        return app.show(&IssuesWritten(plan.add(&edits, args.ledger.as_deref(), op)?));
+    }
+    let edits = [Edit { title: Some(args.title.clone()), ..first }];
+    let mut wrote = plan.add(&edits, args.ledger.as_deref(), op)?;
+    match wrote.pop() {
+        Some(wrote) => app.show(&IssueWritten { wrote, did: "Added" }),
+        None => app.show(&IssuesWritten(wrote)),
+    }
+}
+
+pub(super) fn change(app: &App<'_>, args: &args::EditIssue) -> Done {
+    let toft = app.open()?;
+    let plan = plan(toft)?;
+    let status = match (&args.close, args.reopen) {
+        (Some(reason), _) => Some(Step::Close { reason: reason.clone() }),
+        (None, true) => Some(Step::Reopen),
+        (None, false) => None,
+    };
+    let mut asked = Edit {
+        title: args.title.clone(),
+        kind: args.kind.clone(),
+        unlabel: args.unlabel.clone(),
+        unneeds: args.unneeds.clone(),
+        comment: args.comment.clone(),
+        status,
+        ..edit(&args.fields, plan.now()?)
+    };
+    if args.undefer {
+        asked.defer = Some(None);
+    }
+    if asked == Edit::default() {
+        return Err(Failure::invalid("nothing to change was named", "toft edit --help lists what can be"));
+    }
+    let wrote = plan.edit(&args.id, &asked, app.global.op.as_deref())?;
+    app.show(&IssueWritten { wrote, did: "Changed" })
+}
+
+pub(super) fn delete(app: &App<'_>, args: &args::Delete) -> Done {
+    let wrote = plan(app.open()?)?.delete(&args.id, &args.reason)?;
+    app.show(&IssueWritten { wrote, did: "Deleted" })
+}
+
+pub(super) fn restore(app: &App<'_>, args: &args::Restore) -> Done {
+    let wrote = plan(app.open()?)?.restore(&args.id)?;
+    app.show(&IssueWritten { wrote, did: "Restored" })
+}
+
+pub(super) fn compact(app: &App<'_>, args: &args::Compact) -> Done {
+    app.show(&Compacted(plan(app.open()?)?.compact(args.archive_after)?))
+}
+
+pub(super) fn import(app: &App<'_>, args: &args::Import) -> Done {
+    let text = match args.file.as_str() {
+        "-" => {
+            let mut text = String::new();
+            std::io::stdin().read_to_string(&mut text).map(|_| text)
+        }
+        file => std::fs::read_to_string(file),
+    };
+    let text =
+        text.map_err(|error| Failure::invalid(format!("{}: {error}", args.file), "name a file of UTF-8 text"))?;
+    let form = if args.form == "beads" { Form::Beads } else { Form::Lines };
+    app.show(&ImportDone(plan(app.open()?)?.import(form, &text, args.ledger.as_deref())?))
+}
+
+pub(super) fn export(app: &App<'_>, args: &args::Export) -> Done {
+    let form = match args.form.as_str() {
+        "beads" => Form::Beads,
+        "csv" => Form::Csv,
+        _ => Form::Lines,
+    };
+    app.output.lines(&plan(app.open()?)?.export(form)?);
+    Ok(std::process::ExitCode::SUCCESS)
+}
+
+pub(super) fn graph(app: &App<'_>, args: &args::Graph) -> Done {
+    let plan = plan(app.open()?)?;
+    let mut issues = plan.list(&Asked { limit: args.limit + 1, ..Asked::default() })?;
+    let more = issues.len() > args.limit;
+    issues.truncate(args.limit);
+    if let Some(id) = &args.id {
+        let id = plan.find(id)?.issue.id;
+        let mut near = BTreeSet::from([id]);
+        loop {
+            let before = near.len();
+            for Found { issue, .. } in &issues {
+                let ties: Vec<&str> = issue.blockers().chain(issue.parent.as_deref()).collect();
+                if near.contains(&issue.id) || ties.iter().any(|tie| near.contains(*tie)) {
+                    near.insert(issue.id.clone());
+                    near.extend(ties.into_iter().map(str::to_owned));
+                }
+            }
+            if near.len() == before {
+                break;
+            }
+        }
+        issues.retain(|found| near.contains(&found.issue.id));
+    }
+    let pen = match (args.mermaid, args.dot) {
+        (true, _) => Pen::Mermaid,
+        (_, true) => Pen::Dot,
+        _ => Pen::Lines,
+    };
+    app.show(&Graph { issues, pen, more })
+}
+
+/// One issue, whole.
+pub(super) fn show(app: &App<'_>, toft: &Toft, plan: &Plan<'_>, args: &args::Show) -> Done {
+    let found = plan.find(&args.id)?;
+    let workflow = toft.perform(OnIt { issue: found.issue.id.clone() })?;
+    let why = if args.why { Some(plan.why(&found.issue)?) } else { None };
+    let parts = Asked { parent: Some(found.issue.id.clone()), all: true, limit: args.limit, ..Asked::default() };
+    let children = plan.list(&parts)?;
+    app.show(&IssueShown { found, why, workflow, children })
+}
+
+/// Issues by what they are.
+pub(super) fn list(app: &App<'_>, plan: &Plan<'_>, args: &args::List) -> Done {
+    let asked = Asked {
+        status: args.status.clone(),
+        all: args.all,
+        labels: args.labels.clone(),
+        search: args.search.clone(),
+        limit: args.limit + 1,
+        ..Asked::default()
+    };
+    let mut issues = plan.list(&asked)?;
+    let more = issues.len() > args.limit;
+    issues.truncate(args.limit);
+    app.show(&IssueList { issues, more })
+}

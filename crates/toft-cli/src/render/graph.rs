@@ -1,0 +1,160 @@
+//! The plan as a picture.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+use toft::{issue::Issue, plan::Found};
+
+use super::{
+    View,
+    issues::title,
+    page::{Ink, Page, clean, short},
+};
+
+/// How it is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pen {
+    /// Indented lines.
+    Lines,
+    Mermaid,
+    Dot,
+}
+
+pub(crate) struct Graph {
+    pub(crate) issues: Vec<Found>,
+    pub(crate) pen: Pen,
+    pub(crate) more: bool,
+}
+
+impl Graph {
+    fn known(&self) -> BTreeSet<&str> {
+        self.issues.iter().map(|found| found.issue.id.as_str()).collect()
+    }
+
+    /// Edges between issues that are shown: from what is needed to what needs it, and from whole to part.
+    fn edges(&self) -> Vec<(&str, &str, &'static str)> {
+        let known = self.known();
+        let mut edges = Vec::new();
+        for Found { issue, .. } in &self.issues {
+            let needs = issue.blockers().filter(|on| known.contains(on)).map(|on| (on, issue.id.as_str(), "needs"));
+            let part = issue.parent.as_deref().filter(|parent| known.contains(parent));
+            edges.extend(needs.chain(part.map(|parent| (parent, issue.id.as_str(), "part"))));
+        }
+        edges
+    }
+
+    fn mermaid(&self, page: &mut Page) {
+        page.line("graph LR");
+        let place: BTreeMap<&str, usize> =
+            self.issues.iter().enumerate().map(|(n, found)| (found.issue.id.as_str(), n)).collect();
+        for (n, Found { issue, rank, .. }) in self.issues.iter().enumerate() {
+            let text = format!("{} {}", issue.id, short(&issue.title, 50))
+                .replace('"', "'")
+                .replace(['[', ']', '<', '>', '`'], " ");
+            page.line(format!("  n{n}[\"{}\"]{}", clean(&text), if rank.is_empty() { "" } else { ":::ready" }));
+        }
+        for (from, to, kind) in self.edges() {
+            let arrow = if kind == "part" { "-.-" } else { "-->" };
+            page.line(format!("  n{} {arrow} n{}", place[from], place[to]));
+        }
+        page.line("  classDef ready stroke-width:3px");
+    }
+
+    fn dot(&self, page: &mut Page) {
+        let quoted = |text: &str| format!("\"{}\"", clean(text).replace('\\', "\\\\").replace('"', "\\\""));
+        page.line("digraph plan {\n  rankdir=LR; node [shape=box];");
+        for Found { issue, rank, .. } in &self.issues {
+            let text = format!(
+                "{}\\n{}",
+                quoted(&issue.id).trim_matches('"'),
+                quoted(&short(&issue.title, 50)).trim_matches('"')
+            );
+            page.line(format!(
+                "  {} [label=\"{text}\"{}];",
+                quoted(&issue.id),
+                if rank.is_empty() { "" } else { ", penwidth=3" }
+            ));
+        }
+        for (from, to, kind) in self.edges() {
+            let style = if kind == "part" { " [style=dotted, arrowhead=none]" } else { "" };
+            page.line(format!("  {} -> {}{style};", quoted(from), quoted(to)));
+        }
+        page.line("}");
+    }
+
+    /// Parts under wholes; what each still needs beside it.
+    fn lines(&self, page: &mut Page) {
+        let known = self.known();
+        let mut parts: BTreeMap<Option<&str>, Vec<&Found>> = BTreeMap::new();
+        for found in &self.issues {
+            let parent =
+                found.issue.parent.as_deref().filter(|parent| known.contains(parent) && *parent != found.issue.id);
+            parts.entry(parent).or_default().push(found);
+        }
+        let (mut seen, mut stack) = (BTreeSet::new(), Vec::new());
+        let mut tops: Vec<&Found> = parts.get(&None).cloned().unwrap_or_default();
+        tops.reverse();
+        stack.extend(tops.into_iter().map(|found| (found, 0)));
+        while let Some((found, depth)) = stack.pop() {
+            if !seen.insert(found.issue.id.as_str()) {
+                continue;
+            }
+            line(page, found, depth, &known);
+            for part in parts.get(&Some(found.issue.id.as_str())).into_iter().flatten().rev() {
+                stack.push((part, depth + 1));
+            }
+        }
+        // What is part of itself has no top.
+        for found in self.issues.iter().filter(|found| !seen.contains(found.issue.id.as_str())) {
+            line(page, found, 0, &known);
+        }
+    }
+}
+
+fn line(page: &mut Page, Found { issue, rank, .. }: &Found, depth: usize, known: &BTreeSet<&str>) {
+    let needs: Vec<String> = waits(issue, known);
+    let needs = if needs.is_empty() { String::new() } else { format!("  needs {}", needs.join(", ")) };
+    let mark = if rank.is_empty() { "·" } else { "○" };
+    let id = page.ink(Ink::Id, &clean(&issue.id));
+    page.line(format!(
+        "{}{mark} {id}  P{}  {}{}",
+        "  ".repeat(depth.min(20)),
+        issue.priority,
+        title(issue),
+        page.ink(Ink::Faint, &needs)
+    ));
+}
+
+fn waits(issue: &Issue, known: &BTreeSet<&str>) -> Vec<String> {
+    issue.blockers().filter(|on| known.contains(on)).map(clean).collect()
+}
+
+impl View for Graph {
+    fn kind(&self) -> &'static str {
+        "graph"
+    }
+
+    fn json(&self) -> Value {
+        let nodes: Vec<_> = self.issues.iter().map(|found| json!({ "id": found.issue.id, "title": found.issue.title, "status": found.issue.status, "ready": !found.rank.is_empty() })).collect();
+        let edges: Vec<_> =
+            self.edges().into_iter().map(|(from, to, kind)| json!({ "from": from, "to": to, "kind": kind })).collect();
+        json!({ "nodes": nodes, "edges": edges })
+    }
+
+    fn more(&self) -> Option<bool> {
+        Some(self.more)
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.issues.iter().map(|found| found.issue.id.clone()).collect()
+    }
+
+    fn text(&self, page: &mut Page) {
+        match self.pen {
+            Pen::Lines if self.issues.is_empty() => page.line("No issues."),
+            Pen::Lines => self.lines(page),
+            Pen::Mermaid => self.mermaid(page),
+            Pen::Dot => self.dot(page),
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! Issues: written, listed, shown.
+
+use serde_json::{Value, json};
+use toft::{
+    flow::Workflow,
+    issue::{Issue, ready::Reason},
+    plan::{Compaction, Found, Imported, Wrote},
+};
+
+use super::{
+    View, data,
+    page::{Ink, Page, clean, short},
+    tasks::cut,
+};
+
+/// An issue with the ledger it is in.
+pub(super) fn row(issue: &Issue, ledger: &str) -> Value {
+    let mut row = data(issue);
+    row["ledger"] = ledger.into();
+    row
+}
+
+/// `title [labels]`, as lists show it.
+pub(super) fn title(issue: &Issue) -> String {
+    let labels =
+        if issue.labels.is_empty() { String::new() } else { format!(" [{}]", clean(&issue.labels.join(", "))) };
+    format!("{}{labels}", short(&issue.title, 70))
+}
+
+pub(crate) struct IssueWritten {
+    pub(crate) wrote: Wrote,
+    pub(crate) did: &'static str,
+}
+
+impl View for IssueWritten {
+    fn kind(&self) -> &'static str {
+        "issue"
+    }
+
+    fn json(&self) -> Value {
+        row(&self.wrote.issue, &self.wrote.ledger)
+    }
+
+    fn ids(&self) -> Vec<String> {
+        vec![self.wrote.issue.id.clone()]
+    }
+
+    fn text(&self, page: &mut Page) {
+        let Wrote { issue, ledger, unchanged } = &self.wrote;
+        let id = page.ink(Ink::Id, &clean(&issue.id));
+        let did = if *unchanged { "Nothing to change in" } else { self.did };
+        page.line(format!("{did} {id} \"{}\" ({}, ledger {ledger})", short(&issue.title, 70), clean(&issue.status)));
+    }
+}
+
+pub(crate) struct IssuesWritten(pub(crate) Vec<Wrote>);
+
+impl View for IssuesWritten {
+    fn kind(&self) -> &'static str {
+        "issues"
+    }
+
+    fn json(&self) -> Value {
+        self.0.iter().map(|wrote| row(&wrote.issue, &wrote.ledger)).collect()
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.0.iter().map(|wrote| wrote.issue.id.clone()).collect()
+    }
+
+    fn text(&self, page: &mut Page) {
+        for Wrote { issue, ledger, .. } in &self.0 {
+            let id = page.ink(Ink::Id, &clean(&issue.id));
+            page.line(format!("Added {id} \"{}\" (ledger {ledger})", short(&issue.title, 70)));
+        }
+        if self.0.is_empty() {
+            page.line("Nothing was written.");
+        }
+    }
+}
+
+pub(crate) struct IssueList {
+    pub(crate) issues: Vec<Found>,
+    pub(crate) more: bool,
+}
+
+impl View for IssueList {
+    fn kind(&self) -> &'static str {
+        "issues"
+    }
+
+    fn json(&self) -> Value {
+        self.issues.iter().map(|found| row(&found.issue, &found.ledger)).collect()
+    }
+
+    fn more(&self) -> Option<bool> {
+        Some(self.more)
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.issues.iter().map(|found| found.issue.id.clone()).collect()
+    }
+
+    fn text(&self, page: &mut Page) {
+        for Found { issue, rank, .. } in &self.issues {
+            let id = page.ink(Ink::Id, &clean(&issue.id));
+            let ready = if rank.is_empty() { "" } else { "  ready" };
+            let who = issue.assignee.as_deref().map(|name| format!("  {}", clean(name))).unwrap_or_default();
+            page.line(format!(
+                "{id}  P{}  {}  {}{}",
+                issue.priority,
+                clean(&issue.status),
+                title(issue),
+                page.ink(Ink::Faint, &format!("{who}{ready}"))
+            ));
+        }
+        if self.issues.is_empty() {
+            page.line("No issues.");
+        }
+        cut(page, self.more, self.issues.len());
+    }
+}
+
+pub(crate) struct IssueShown {
+    pub(crate) found: Found,
+    pub(crate) why: Option<Vec<Reason>>,
+    pub(crate) workflow: Option<Workflow>,
+    pub(crate) children: Vec<Found>,
+}
+
+impl View for IssueShown {
+    fn kind(&self) -> &'static str {
+        "issue"
+    }
+
+    fn json(&self) -> Value {
+        let mut shown = row(&self.found.issue, &self.found.ledger);
+        shown["workflow"] = json!(self.workflow.as_ref().map(|workflow| &workflow.id));
+        shown["children"] = self.children.iter().map(|child| child.issue.id.clone()).collect();
+        if let Some(why) = &self.why {
+            shown["not_ready"] = data(why);
+        }
+        shown
+    }
+
+    fn ids(&self) -> Vec<String> {
+        vec![self.found.issue.id.clone()]
+    }
+
+    fn text(&self, page: &mut Page) {
+        let Found { issue, ledger, .. } = &self.found;
+        let id = page.ink(Ink::Id, &clean(&issue.id));
+        let status = if issue.deleted.is_some() { "deleted" } else { issue.status.as_str() };
+        page.line(format!("{id}  P{}  {}  {}", issue.priority, clean(status), title(issue)));
+        let who = |word: &str, name: &Option<String>| name.as_ref().map(|name| format!(", {word} {}", clean(name)));
+        let facts = [who("assigned to", &issue.assignee), who("owned by", &issue.owner), who("part of", &issue.parent)];
+        page.line(format!(
+            "  {} in ledger {ledger}{}",
+            clean(&issue.kind),
+            facts.into_iter().flatten().collect::<String>()
+        ));
+        for dep in &issue.deps {
+            page.line(format!("  {} {}", clean(&dep.kind), clean(&dep.on)));
+        }
+        for child in &self.children {
+            page.line(format!(
+                "  has {}  {}  {}",
+                clean(&child.issue.id),
+                clean(&child.issue.status),
+                title(&child.issue)
+            ));
+        }
+        if let Some(workflow) = &self.workflow {
+            page.line(format!("  worked on in {}: toft show {0}", workflow.id));
+        }
+        let texts = [
+            ("", &issue.body),
+            ("Design: ", &issue.design),
+            ("Done when: ", &issue.acceptance),
+            ("Notes: ", &issue.notes),
+        ];
+        for (head, text) in texts {
+            if let Some(text) = text {
+                page.block("  ", &format!("{head}{text}"));
+            }
+        }
+        for said in &issue.comments {
+            page.line(format!("  {} {}: {}", page.moment(said.at), clean(&said.by), clean(&said.text)));
+        }
+        if let Some(closed) = issue.closed.as_ref().filter(|closed| !closed.reason.is_empty()) {
+            page.line(format!("  closed: {}", clean(&closed.reason)));
+        }
+        match self.why.as_deref() {
+            Some([]) => page.line("  It can start now."),
+            Some(reasons) => {
+                reasons.iter().for_each(|reason| page.line(format!("  not ready: {}", clean(&reason.to_string()))));
+            }
+            None => {}
+        }
+    }
+}
+
+pub(crate) struct Compacted(pub(crate) Vec<Compaction>);
+
+impl View for Compacted {
+    fn kind(&self) -> &'static str {
+        "compact"
+    }
+
+    fn json(&self) -> Value {
+        data(&self.0)
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.0.iter().map(|done| done.ledger.clone()).collect()
+    }
+
+    fn text(&self, page: &mut Page) {
+        for Compaction { ledger, issues, archived, quarantined } in &self.0 {
+            page.line(format!("Ledger {ledger}: {issues} issues in order, {archived} moved to the archive"));
+            if *quarantined > 0 {
+                page.line(format!("  {quarantined} pieces nobody understands are kept in quarantine/"));
+            }
+        }
+    }
+}
+
+pub(crate) struct ImportDone(pub(crate) Imported);
+
+impl View for ImportDone {
+    fn kind(&self) -> &'static str {
+        "import"
+    }
+
+    fn json(&self) -> Value {
+        data(&self.0)
+    }
+
+    fn ids(&self) -> Vec<String> {
+        vec![self.0.ledger.clone()]
+    }
+
+    fn text(&self, page: &mut Page) {
+        let Imported { ledger, read, changed, unreadable } = &self.0;
+        page.line(format!("Read {read} issues; {changed} of them were new or newer (ledger {ledger})"));
+        unreadable.iter().for_each(|problem| page.line(format!("  left out: {}", clean(problem))));
+    }
+}

@@ -1,0 +1,282 @@
+//! What may be written about an issue, and what follows from it.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::{BLOCKS, CLOSED, Closed, Comment, DEFERRED, Deleted, Dep, IN_PROGRESS, Issue, OPEN, Put, ready::Nodes};
+use crate::{
+    refusal::{Refusal, Verdict},
+    store::StoreError,
+    time::Timestamp,
+};
+
+/// A change somebody asks for. What is absent stays; what is empty is taken away.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Edit {
+    /// What is to be done.
+    pub title: Option<String>,
+    /// task, bug, feature, epic, chore, decision, or any word.
+    pub kind: Option<String>,
+    /// 0 is most urgent.
+    pub priority: Option<u8>,
+    /// Texts, by field: body, design, acceptance, notes, assignee, owner, template.
+    pub texts: Vec<(&'static str, String)>,
+    /// Labels that come.
+    pub labels: Vec<String>,
+    /// Labels that go.
+    pub unlabel: Vec<String>,
+    /// What it needs from now on.
+    pub needs: Vec<String>,
+    /// What it no longer needs.
+    pub unneeds: Vec<String>,
+    /// Other relations that come.
+    pub relates: Vec<Dep>,
+    /// What it is part of.
+    pub parent: Option<String>,
+    /// Put off until then; `None` inside takes that back.
+    pub defer: Option<Option<Timestamp>>,
+    /// To be done by then.
+    pub due: Option<Timestamp>,
+    /// Something to say.
+    pub comment: Option<String>,
+    /// Where to.
+    pub status: Option<Step>,
+}
+
+/// How an issue can be moved by hand.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// Open again.
+    Reopen,
+    /// Over.
+    Close {
+        /// Why, or how.
+        reason: String,
+    },
+}
+
+/// Who asks, when, and an id for what is said.
+#[derive(Clone, Debug)]
+pub struct By<'a> {
+    /// Who.
+    pub actor: &'a str,
+    /// When.
+    pub now: Timestamp,
+    /// For a comment.
+    pub word: &'a str,
+}
+
+impl By<'_> {
+    fn stamp(&self) -> Value {
+        json!({ "at": self.now, "by": self.actor })
+    }
+}
+
+fn invalid(field: &str, problem: impl Into<String>) -> Refusal {
+    Refusal::Invalid { field: field.into(), problem: problem.into() }
+}
+
+fn text(value: &str) -> Option<Value> {
+    (!value.is_empty()).then(|| value.into())
+}
+
+fn told(value: &impl Serialize) -> Verdict<Value> {
+    serde_json::to_value(value)
+        .map_err(|error| StoreError::Failed { doing: "write an issue".into(), cause: error.to_string() }.into())
+}
+
+/// What a new issue says.
+pub fn create<N: Nodes<Error = StoreError>>(nodes: &mut N, id: &str, edit: &Edit, by: &By<'_>) -> Verdict<Vec<Put>> {
+    if edit.title.as_ref().is_none_or(|title| title.trim().is_empty()) {
+        return Err(invalid("title", "an issue needs a title").into());
+    }
+    let blank = Issue { id: id.to_owned(), kind: "task".into(), status: OPEN.into(), priority: 2, ..Issue::default() };
+    let mut puts = vec![
+        Put::Field("type", Some("task".into())),
+        Put::Field("status", Some(OPEN.into())),
+        Put::Field("priority", Some(2.into())),
+        Put::Field("created", Some(by.stamp())),
+    ];
+    puts.extend(change(nodes, &blank, edit, by)?);
+    Ok(puts)
+}
+
+/// What an edit writes.
+pub fn change<N: Nodes<Error = StoreError>>(
+    nodes: &mut N,
+    issue: &Issue,
+    edit: &Edit,
+    by: &By<'_>,
+) -> Verdict<Vec<Put>> {
+    if issue.deleted.is_some() {
+        return Err(deleted(issue).into());
+    }
+    let mut puts = Vec::new();
+    if let Some(title) = &edit.title {
+        if title.trim().is_empty() {
+            return Err(invalid("title", "an issue needs a title").into());
+        }
+        if *title != issue.title {
+            puts.push(Put::Field("title", text(title)));
+        }
+    }
+    if let Some(kind) = edit.kind.as_ref().filter(|kind| **kind != issue.kind) {
+        check_word("type", kind)?;
+        puts.push(Put::Field("type", text(kind)));
+    }
+    if let Some(priority) = edit.priority.filter(|priority| *priority != issue.priority) {
+        if priority > 4 {
+            return Err(invalid("priority", "priorities go from 0 to 4").into());
+        }
+        puts.push(Put::Field("priority", Some(priority.into())));
+    }
+    puts.extend(edit.texts.iter().map(|(field, value)| Put::Field(field, text(value))));
+    for label in &edit.labels {
+        check_word("label", label)?;
+        if !issue.labels.contains(label) {
+            puts.push(Put::Label(label.clone(), true));
+        }
+    }
+    puts.extend(
+        edit.unlabel.iter().filter(|label| issue.labels.contains(label)).map(|label| Put::Label(label.clone(), false)),
+    );
+    relations(nodes, issue, edit, &mut puts)?;
+    if let Some(defer) = edit.defer {
+        puts.push(Put::Field("defer_until", defer.as_ref().map(told).transpose()?));
+        let status = match defer {
+            Some(_) if issue.status == OPEN => Some(DEFERRED),
+            None if issue.status == DEFERRED => Some(OPEN),
+            _ => None,
+        };
+        puts.extend(status.map(|status| Put::Field("status", Some(status.into()))));
+    }
+    if let Some(due) = edit.due {
+        puts.push(Put::Field("due", Some(told(&due)?)));
+    }
+    if let Some(said) = edit.comment.as_ref().filter(|said| !said.trim().is_empty()) {
+        let id = format!("{:x}{}", by.now.0.max(0), by.word);
+        puts.push(Put::Comment(Comment { id, at: by.now, by: by.actor.to_owned(), text: said.clone() }));
+    }
+    match &edit.status {
+        Some(Step::Close { reason }) => puts.extend(close(issue, reason, None, by)?),
+        Some(Step::Reopen) => puts.extend(reopen(issue)),
+        None => {}
+    }
+    Ok(puts)
+}
+
+/// Needs, other relations and the parent; nothing may come to wait for itself.
+fn relations<N: Nodes<Error = StoreError>>(
+    nodes: &mut N,
+    issue: &Issue,
+    edit: &Edit,
+    puts: &mut Vec<Put>,
+) -> Verdict<()> {
+    let needs = edit.needs.iter().map(|on| Dep { on: on.clone(), kind: BLOCKS.into() });
+    for dep in needs.chain(edit.relates.iter().cloned()) {
+        if dep.blocks() {
+            refuse_cycle(nodes, &issue.id, &dep.on)?;
+        }
+        if !issue.deps.contains(&dep) {
+            puts.push(Put::Dep(dep, true));
+        }
+    }
+    for dep in issue.deps.iter().filter(|dep| dep.blocks() && edit.unneeds.contains(&dep.on)) {
+        puts.push(Put::Dep(dep.clone(), false));
+    }
+    if let Some(parent) = edit.parent.as_ref().filter(|parent| issue.parent.as_ref() != Some(parent)) {
+        if !parent.is_empty() {
+            let mut line = vec![issue.id.clone()];
+            let mut next = Some(parent.clone());
+            while let Some(id) = next {
+                if line.contains(&id) {
+                    line.push(id);
+                    return Err(Refusal::Cycle { path: line }.into());
+                }
+                next = nodes.node(&id)?.and_then(|node| node.parent);
+                line.push(id);
+            }
+        }
+        puts.push(Put::Field("parent", text(parent)));
+    }
+    Ok(())
+}
+
+/// Would `id` come to wait for itself if it needed `on`?
+fn refuse_cycle<N: Nodes<Error = StoreError>>(nodes: &mut N, id: &str, on: &str) -> Verdict<()> {
+    let (mut seen, mut ways) = (BTreeSet::new(), vec![vec![id.to_owned(), on.to_owned()]]);
+    while let Some(way) = ways.pop() {
+        let at = way.last().cloned().unwrap_or_default();
+        if at == id {
+            return Err(Refusal::Cycle { path: way }.into());
+        }
+        if !seen.insert(at.clone()) {
+            continue;
+        }
+        let Some(node) = nodes.node(&at)?.filter(super::ready::Node::unfinished) else { continue };
+        ways.extend(node.needs.iter().map(|next| way.iter().chain([next]).cloned().collect()));
+    }
+    Ok(())
+}
+
+fn check_word(field: &str, word: &str) -> Verdict<()> {
+    let plain =
+        !word.is_empty() && word.len() <= 100 && !word.chars().any(|c| c.is_control() || c.is_whitespace() || c == ',');
+    if plain { Ok(()) } else { Err(invalid(field, format!("`{word}` is not a single word")).into()) }
+}
+
+fn deleted(issue: &Issue) -> Refusal {
+    Refusal::WrongState {
+        id: issue.id.clone(),
+        state: "deleted".into(),
+        wanted: "restore it first (toft restore)".into(),
+    }
+}
+
+/// Somebody is on it now.
+pub fn start(issue: &Issue, agent: &str) -> Vec<Put> {
+    let mut puts = Vec::new();
+    if issue.status != IN_PROGRESS {
+        puts.push(Put::Field("status", Some(IN_PROGRESS.into())));
+    }
+    if issue.assignee.as_deref() != Some(agent) {
+        puts.push(Put::Field("assignee", text(agent)));
+    }
+    puts
+}
+
+/// It is over.
+pub fn close(issue: &Issue, reason: &str, outcome: Option<Value>, by: &By<'_>) -> Verdict<Vec<Put>> {
+    if issue.status == CLOSED {
+        return Ok(Vec::new());
+    }
+    let closed = Closed { at: by.now, by: by.actor.to_owned(), reason: reason.to_owned(), outcome };
+    Ok(vec![Put::Field("status", Some(CLOSED.into())), Put::Field("closed", Some(told(&closed)?))])
+}
+
+/// It is to be done after all.
+pub fn reopen(issue: &Issue) -> Vec<Put> {
+    if issue.status == OPEN {
+        return Vec::new();
+    }
+    vec![Put::Field("status", Some(OPEN.into())), Put::Field("closed", None), Put::Field("assignee", None)]
+}
+
+/// A tombstone, which beats every edit that does not know of it.
+pub fn delete(issue: &Issue, reason: &str, by: &By<'_>) -> Verdict<Vec<Put>> {
+    if issue.deleted.is_some() {
+        return Ok(Vec::new());
+    }
+    let deleted = Deleted { at: by.now, by: by.actor.to_owned(), reason: reason.to_owned() };
+    Ok(vec![Put::Field("deleted", Some(told(&deleted)?))])
+}
+
+/// Takes a deletion back.
+pub fn restore(issue: &Issue) -> Vec<Put> {
+    match issue.deleted {
+        Some(_) => vec![Put::Field("deleted", None)],
+        None => Vec::new(),
+    }
+}

@@ -1,0 +1,222 @@
+//! Issues: things to do, as the plan has them. They live in ledgers; a store only has an index of them.
+//!
+//! [`ready`] is the rule for what can start, [`edit`] what may be written.
+
+pub mod edit;
+pub mod ready;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{id::Mint, time::Timestamp};
+
+/// What every id made here starts with. Others are taken as they are.
+pub const PREFIX: &str = "tf-";
+
+/// A new id: 80 random bits in Crockford's alphabet.
+pub fn mint_id(mint: &mut Mint) -> String {
+    const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+    let mut bits = u128::from(mint.number()) << 64 | u128::from(mint.number());
+    let word: String = (0..16)
+        .map(|_| {
+            let digit = (bits % 32) as usize;
+            bits /= 32;
+            ALPHABET[digit] as char
+        })
+        .collect();
+    format!("{PREFIX}{word}")
+}
+
+/// One thing to do.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Issue {
+    /// Stable id, the same in every ledger.
+    pub id: String,
+    /// What is to be done.
+    #[serde(default)]
+    pub title: String,
+    /// task, bug, feature, epic, chore, decision, or any word.
+    #[serde(default = "task", rename = "type")]
+    pub kind: String,
+    /// open, in_progress, deferred, closed.
+    #[serde(default = "open")]
+    pub status: String,
+    /// 0 is most urgent.
+    #[serde(default = "middle")]
+    pub priority: u8,
+    /// Plain labels.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub labels: Vec<String>,
+    /// What it is part of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<String>,
+    /// What it needs, and what it is related to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub deps: Vec<Dep>,
+    /// Who works on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub assignee: Option<String>,
+    /// Who answers for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    /// Who wrote it down, and when.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created: Option<Stamp>,
+    /// How it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub closed: Option<Closed>,
+    /// Not before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub defer_until: Option<Timestamp>,
+    /// Not after.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub due: Option<Timestamp>,
+    /// In words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub body: Option<String>,
+    /// How it is meant to be done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub design: Option<String>,
+    /// What shows that it is done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub acceptance: Option<String>,
+    /// Anything else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notes: Option<String>,
+    /// What was said about it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub comments: Vec<Comment>,
+    /// The template its workflow is made from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template: Option<String>,
+    /// It was deleted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deleted: Option<Deleted>,
+}
+
+fn task() -> String {
+    "task".to_owned()
+}
+
+fn open() -> String {
+    OPEN.to_owned()
+}
+
+fn middle() -> u8 {
+    2
+}
+
+/// Not started.
+pub const OPEN: &str = "open";
+/// Somebody is on it.
+pub const IN_PROGRESS: &str = "in_progress";
+/// Put off.
+pub const DEFERRED: &str = "deferred";
+/// Over.
+pub const CLOSED: &str = "closed";
+/// An issue that consists of others.
+pub const EPIC: &str = "epic";
+/// The label that keeps an issue from being claimed by whoever asks for anything.
+pub const NO_AUTO_CLAIM: &str = "no-auto-claim";
+
+impl Issue {
+    /// Is it still to be done?
+    pub fn unfinished(&self) -> bool {
+        self.status != CLOSED && self.deleted.is_none()
+    }
+
+    /// When it was written down.
+    pub fn written(&self) -> Timestamp {
+        self.created.as_ref().map(|created| created.at).unwrap_or_default()
+    }
+
+    /// What holds it back until it is closed.
+    pub fn blockers(&self) -> impl Iterator<Item = &str> {
+        self.deps.iter().filter(|dep| dep.blocks()).map(|dep| dep.on.as_str())
+    }
+}
+
+/// One issue needs another, or is related to it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dep {
+    /// The other.
+    pub on: String,
+    /// blocks, conditional, related, discovered-from, duplicates, supersedes, or any word.
+    pub kind: String,
+}
+
+/// The kind that holds back.
+pub const BLOCKS: &str = "blocks";
+
+impl Dep {
+    /// Does it hold back until the other is closed?
+    pub fn blocks(&self) -> bool {
+        [BLOCKS, "conditional"].contains(&self.kind.as_str())
+    }
+}
+
+/// Who, and when.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stamp {
+    /// When.
+    pub at: Timestamp,
+    /// Who.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub by: String,
+}
+
+/// How an issue ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Closed {
+    /// When.
+    pub at: Timestamp,
+    /// Who said so.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub by: String,
+    /// Why, or how.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    /// What came of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<Value>,
+}
+
+/// Something said.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Comment {
+    /// Tells it from others.
+    pub id: String,
+    /// When.
+    pub at: Timestamp,
+    /// Who.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub by: String,
+    /// What.
+    pub text: String,
+}
+
+/// A tombstone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Deleted {
+    /// When.
+    pub at: Timestamp,
+    /// Who.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub by: String,
+    /// Why.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+}
+
+/// One thing written about an issue. Whatever is not named stays as it is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Put {
+    /// A field; nothing takes it away.
+    Field(&'static str, Option<Value>),
+    /// A label comes or goes.
+    Label(String, bool),
+    /// A dependency comes or goes.
+    Dep(Dep, bool),
+    /// Something is said.
+    Comment(Comment),
+}

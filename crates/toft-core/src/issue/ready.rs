@@ -1,0 +1,213 @@
+//! What can start, among issues: the same rule for the list, for a claim and for the explanation.
+
+use std::{collections::BTreeSet, fmt};
+
+use serde::{Deserialize, Serialize};
+
+use super::{CLOSED, DEFERRED, EPIC, Issue, OPEN};
+use crate::{
+    ready::{DISCOVERED_BLOCKER, place_in_order},
+    time::Timestamp,
+};
+
+/// Nothing is nested deeper.
+const DEEPEST: usize = 100;
+
+/// What the rule must know of an issue.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Node {
+    /// Its id.
+    pub id: String,
+    /// Its status.
+    pub status: String,
+    /// Whether it consists of others.
+    pub epic: bool,
+    /// Whether it is deleted.
+    pub deleted: bool,
+    /// What it is part of.
+    pub parent: Option<String>,
+    /// What holds it back until closed.
+    pub needs: Vec<String>,
+    /// Not before.
+    pub defer_until: Option<Timestamp>,
+}
+
+impl Node {
+    /// Taken from an issue.
+    pub fn of(issue: &Issue) -> Self {
+        Self {
+            id: issue.id.clone(),
+            status: issue.status.clone(),
+            epic: issue.kind == EPIC,
+            deleted: issue.deleted.is_some(),
+            parent: issue.parent.clone(),
+            needs: issue.blockers().map(str::to_owned).collect(),
+            defer_until: issue.defer_until,
+        }
+    }
+
+    /// Is it still to be done?
+    pub fn unfinished(&self) -> bool {
+        self.status != CLOSED && !self.deleted
+    }
+
+    /// From when on it is no longer put off; `None` if nobody said.
+    fn opens(&self) -> Option<Timestamp> {
+        match self.defer_until {
+            Some(at) => Some(at),
+            None if self.status == DEFERRED => None,
+            None => Some(Timestamp(0)),
+        }
+    }
+}
+
+/// Where the rule gets its facts.
+pub trait Nodes {
+    /// What goes wrong while looking.
+    type Error;
+    /// An issue, if it is known.
+    fn node(&mut self, id: &str) -> Result<Option<Node>, Self::Error>;
+    /// How many issues that are part of it are still to be done.
+    fn open_children(&mut self, id: &str) -> Result<u64, Self::Error>;
+}
+
+/// Why an issue cannot start now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "why")]
+pub enum Reason {
+    /// It is under way, or over.
+    Status {
+        /// How far it is.
+        status: String,
+    },
+    /// It was deleted.
+    Deleted,
+    /// A workflow is on it.
+    Running {
+        /// Which.
+        workflow: String,
+    },
+    /// It, or what it is part of, needs something first.
+    Blocked {
+        /// Which needs it, if not the issue itself.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ancestor: Option<String>,
+        /// What is needed.
+        on: String,
+        /// It cannot be found in any ledger here.
+        missing: bool,
+    },
+    /// It, or what it is part of, is put off.
+    Deferred {
+        /// Which is, if not the issue itself.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ancestor: Option<String>,
+        /// Until when, if anybody said.
+        until: Option<Timestamp>,
+    },
+    /// It consists of others, and some are not done.
+    OpenChildren {
+        /// How many.
+        count: u64,
+    },
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let whose = |ancestor: &Option<String>| {
+            ancestor.as_ref().map_or(String::new(), |id| format!("{id}, of which it is part, "))
+        };
+        match self {
+            Self::Status { status } => write!(f, "it is {status}"),
+            Self::Deleted => f.write_str("it was deleted"),
+            Self::Running { workflow } => write!(f, "workflow {workflow} is on it"),
+            Self::Blocked { ancestor, on, missing: false } => write!(f, "{}needs {on}", whose(ancestor)),
+            Self::Blocked { ancestor, on, missing: true } => {
+                write!(f, "{}needs {on}, which no ledger here has", whose(ancestor))
+            }
+            Self::Deferred { ancestor, until: Some(at) } => write!(f, "{}is put off until {at}", whose(ancestor)),
+            Self::Deferred { ancestor, until: None } => write!(f, "{}is put off", whose(ancestor)),
+            Self::OpenChildren { count } => write!(f, "{count} of its parts are not done"),
+        }
+    }
+}
+
+/// Why an issue cannot start: everything but time first, then from when on time lets it.
+pub struct Standing {
+    /// What holds it back until somebody does something.
+    pub held: Vec<Reason>,
+    /// Who in its line is put off until when.
+    pub deferred: Vec<(Option<String>, Timestamp)>,
+}
+
+impl Standing {
+    /// From when on it can start; `None` while something holds it back.
+    pub fn opens(&self) -> Option<Timestamp> {
+        self.held.is_empty().then(|| self.deferred.iter().map(|(_, at)| *at).max().unwrap_or_default())
+    }
+
+    /// Everything that keeps it from starting now.
+    pub fn reasons(self, now: Timestamp) -> Vec<Reason> {
+        let later = self.deferred.into_iter().filter(|(_, at)| *at > now);
+        let later = later.map(|(ancestor, at)| Reason::Deferred { ancestor, until: Some(at) });
+        self.held.into_iter().chain(later).collect()
+    }
+}
+
+/// Judges one issue by its own facts and those of what it is part of.
+pub fn standing<N: Nodes>(nodes: &mut N, node: &Node) -> Result<Standing, N::Error> {
+    let mut standing = Standing { held: Vec::new(), deferred: Vec::new() };
+    if node.deleted {
+        standing.held.push(Reason::Deleted);
+    } else if ![OPEN, DEFERRED].contains(&node.status.as_str()) {
+        standing.held.push(Reason::Status { status: node.status.clone() });
+    }
+    judge(nodes, node, None, &mut standing)?;
+    if node.epic {
+        let count = nodes.open_children(&node.id)?;
+        if count > 0 {
+            standing.held.push(Reason::OpenChildren { count });
+        }
+    }
+    let (mut seen, mut next) = (BTreeSet::from([node.id.clone()]), node.parent.clone());
+    while let Some(id) = next {
+        if seen.len() > DEEPEST || !seen.insert(id.clone()) {
+            break;
+        }
+        let Some(above) = nodes.node(&id)? else { break };
+        if above.unfinished() {
+            judge(nodes, &above, Some(&id), &mut standing)?;
+        }
+        next = above.parent;
+    }
+    Ok(standing)
+}
+
+/// What an issue's own needs and deferral mean for itself, or for a part of it.
+fn judge<N: Nodes>(
+    nodes: &mut N,
+    node: &Node,
+    ancestor: Option<&str>,
+    standing: &mut Standing,
+) -> Result<(), N::Error> {
+    let ancestor = ancestor.map(str::to_owned);
+    for on in &node.needs {
+        let found = nodes.node(on)?;
+        if found.as_ref().is_none_or(Node::unfinished) {
+            let missing = found.is_none();
+            standing.held.push(Reason::Blocked { ancestor: ancestor.clone(), on: on.clone(), missing });
+        }
+    }
+    match node.opens() {
+        None => standing.held.push(Reason::Deferred { ancestor, until: None }),
+        Some(at) if at > Timestamp(0) => standing.deferred.push((ancestor, at)),
+        Some(_) => {}
+    }
+    Ok(())
+}
+
+/// An issue's place in the order of ready work, the same as a task's.
+pub fn rank(issue: &Issue, unblocks: u32) -> String {
+    let first = issue.labels.iter().any(|label| label == DISCOVERED_BLOCKER);
+    place_in_order(first, issue.priority, unblocks, issue.written(), 0, &issue.id)
+}

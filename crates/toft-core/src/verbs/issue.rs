@@ -1,0 +1,175 @@
+//! What a store keeps about issues: who works on which, and what its ledger still has to be told.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Verb, Work, find, flow, template};
+use crate::{
+    change::Write,
+    flow::{Outcome as TaskOutcome, Plan, PlanTask, Source, Task, TaskStatus, Workflow, WorkflowStatus},
+    issue::{Issue, NO_AUTO_CLAIM, ready::Reason},
+    refusal::{Refusal, Verdict},
+    store::{Access, TaskQuery},
+};
+
+/// An issue that could be started, as the plan has it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Offer {
+    /// The issue.
+    #[serde(flatten)]
+    pub issue: Issue,
+    /// The ledger it is in.
+    pub ledger: String,
+    /// Its place in the order of ready work.
+    #[serde(skip)]
+    pub rank: String,
+    /// Why it cannot start now; empty if it can.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reasons: Vec<Reason>,
+}
+
+impl Offer {
+    /// May it be taken by somebody who asks for anything with these labels?
+    pub(super) fn fits(&self, labels: &[String]) -> bool {
+        self.listed(labels, true)
+    }
+
+    /// Is it shown to somebody who asks what is ready? What is not to be taken unasked is, unless they would take it.
+    pub(super) fn listed(&self, labels: &[String], to_take: bool) -> bool {
+        let has = |label: &str| self.issue.labels.iter().any(|known| known == label);
+        self.reasons.is_empty() && labels.iter().all(|label| has(label)) && !(to_take && has(NO_AUTO_CLAIM))
+    }
+
+    /// Starts a workflow for it: from its template, else with a single task.
+    pub(super) fn start(&self, work: &mut Work<'_>) -> Verdict<(Workflow, Vec<Task>)> {
+        if !self.reasons.is_empty() {
+            return Err(Refusal::IssueNotReady { issue: self.issue.id.clone(), reasons: self.reasons.clone() }.into());
+        }
+        let Issue { id, title, body, priority, labels, .. } = &self.issue;
+        let (mut plan, name) = match &self.issue.template {
+            Some(name) => {
+                let template = template::load(work, name)?;
+                (template.fill(&std::collections::BTreeMap::new())?, Some(name.clone()))
+            }
+            None => (Plan::single(title), None),
+        };
+        if name.is_none() {
+            let brief = body.clone().unwrap_or_default();
+            plan.tasks = vec![PlanTask { name: title.clone(), brief, labels: labels.clone(), ..PlanTask::default() }];
+        }
+        plan.title.clone_from(title);
+        plan.priority = plan.priority.or(Some(*priority));
+        let source = Source::Issue { id: id.clone(), ledger: self.ledger.clone() };
+        let made = flow::make(work, &plan, source, name, false)?;
+        Ok((made.workflow, made.tasks))
+    }
+}
+
+/// Something was written in a ledger: history says so.
+#[derive(Clone, Debug)]
+pub struct Note {
+    /// What was done.
+    pub what: &'static str,
+    /// To which issues.
+    pub notes: Vec<Noted>,
+}
+
+/// One issue something was written about.
+#[derive(Clone, Debug)]
+pub struct Noted {
+    /// The issue.
+    pub issue: String,
+    /// In which ledger, and what.
+    pub detail: Value,
+}
+
+impl Verb for Note {
+    type Outcome = ();
+    const NAME: &'static str = "issue.note";
+    const ACCESS: Access = Access::Write;
+
+    fn run(self, work: &mut Work<'_>) -> Verdict<()> {
+        work.me()?;
+        for Noted { issue, detail } in self.notes {
+            work.did(&issue, self.what, detail, Vec::new())?;
+        }
+        Ok(())
+    }
+}
+
+/// Which workflow is on an issue, if any.
+#[derive(Clone, Debug)]
+pub struct OnIt {
+    /// The issue.
+    pub issue: String,
+}
+
+impl Verb for OnIt {
+    type Outcome = Option<Workflow>;
+    const NAME: &'static str = "issue.on_it";
+    const ACCESS: Access = Access::Read;
+
+    fn run(self, work: &mut Work<'_>) -> Verdict<Option<Workflow>> {
+        Ok(work.tx.workflow_of_issue(&self.issue)?)
+    }
+}
+
+/// Workflows that are over and whose issue's ledger does not say so yet.
+#[derive(Clone, Debug)]
+pub struct Untold;
+
+/// One of them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ended {
+    /// The workflow.
+    pub workflow: Workflow,
+    /// How its last task ended.
+    pub outcome: Option<TaskOutcome>,
+}
+
+impl Verb for Untold {
+    type Outcome = Vec<Ended>;
+    const NAME: &'static str = "issue.untold";
+    const ACCESS: Access = Access::Read;
+
+    fn run(self, work: &mut Work<'_>) -> Verdict<Vec<Ended>> {
+        const AT_ONCE: usize = 100;
+        let mut ended = Vec::new();
+        for workflow in work.tx.untold(AT_ONCE)? {
+            let done = TaskQuery {
+                workflow: Some(workflow.id.clone()),
+                statuses: vec![TaskStatus::Done],
+                ..TaskQuery::default()
+            };
+            let last = work.tx.tasks(&done)?.into_iter().max_by_key(|task| task.state.updated);
+            ended.push(Ended { workflow, outcome: last.and_then(|task| task.state.outcome) });
+        }
+        Ok(ended)
+    }
+}
+
+/// The ledger says how a workflow ended.
+#[derive(Clone, Debug)]
+pub struct Told {
+    /// The workflow.
+    pub workflow: String,
+}
+
+impl Verb for Told {
+    type Outcome = ();
+    const NAME: &'static str = "issue.told";
+    const ACCESS: Access = Access::Write;
+
+    fn run(self, work: &mut Work<'_>) -> Verdict<()> {
+        let mut workflow = find::workflow(work, &self.workflow)?;
+        if workflow.told || workflow.issue().is_none() {
+            return Ok(());
+        }
+        workflow.told = true;
+        let closed = workflow.status == WorkflowStatus::Completed;
+        let what = if closed { "issue.closed" } else { "issue.reopened" };
+        let detail = serde_json::json!({ "workflow": workflow.id, "reason": workflow.reason });
+        let issue = workflow.issue().unwrap_or_default().to_owned();
+        work.by_itself(&issue, what, detail, vec![Write::Workflow(workflow)])
+    }
+}

@@ -1,0 +1,1 @@
+SELECT body FROM workflows WHERE space = $1 AND issue = $2 AND issue_state = 'live'

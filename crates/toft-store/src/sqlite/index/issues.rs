@@ -1,0 +1,224 @@
+//! Issues in the index.
+
+use rusqlite::{Row, params};
+use toft_core::{
+    issue::Issue,
+    store::{Result, StoreError},
+    time::Timestamp,
+};
+
+use super::IndexTx;
+
+/// An issue as the index has it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Indexed {
+    /// The ledger it is in.
+    pub ledger: String,
+    /// The file of that ledger.
+    pub file: String,
+    /// Its place in the order of ready work.
+    pub rank: String,
+    /// The line that says it.
+    pub line: String,
+}
+
+impl Indexed {
+    /// What the line says.
+    pub fn issue(&self) -> Result<Issue> {
+        serde_json::from_str(&self.line).map_err(|error| StoreError::Unreadable {
+            table: "issues",
+            id: self.line.chars().take(40).collect(),
+            cause: error.to_string(),
+        })
+    }
+}
+
+/// What issues are asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Asked {
+    /// Only in this ledger.
+    pub ledger: Option<String>,
+    /// Only with this status.
+    pub status: Option<String>,
+    /// Those that are over, too.
+    pub all: bool,
+    /// Only with all of these labels.
+    pub labels: Vec<String>,
+    /// Only part of this one.
+    pub parent: Option<String>,
+    /// Only with these words.
+    pub search: Option<String>,
+    /// At most so many; 0 for all.
+    pub limit: usize,
+}
+
+const COLUMNS: &str = "i.ledger, i.file, i.rank, i.line";
+
+fn indexed(row: &Row<'_>) -> rusqlite::Result<Indexed> {
+    Ok(Indexed { ledger: row.get(0)?, file: row.get(1)?, rank: row.get(2)?, line: row.get(3)? })
+}
+
+/// Labels between spaces, so that one `instr` finds a whole one.
+fn words(labels: &[String]) -> String {
+    if labels.is_empty() { String::new() } else { format!(" {} ", labels.join(" ")) }
+}
+
+/// What is searched besides the title.
+fn rest(issue: &Issue) -> String {
+    let texts = [&issue.body, &issue.design, &issue.acceptance, &issue.notes].into_iter().flatten();
+    let mut rest = texts.map(String::as_str).collect::<Vec<_>>().join("\n");
+    for text in issue.comments.iter().map(|comment| &comment.text).chain(&issue.labels).chain([&issue.id]) {
+        rest.push('\n');
+        rest.push_str(text);
+    }
+    rest
+}
+
+impl IndexTx<'_> {
+    /// Puts an issue down as a ledger has it now.
+    pub fn put(&self, ledger: &str, file: &str, issue: &Issue, line: &str) -> Result<()> {
+        self.drop_words(ledger, &issue.id)?;
+        let sql = "INSERT INTO issues (id, ledger, file, status, epic, deleted, parent, defer_until, unfinished, created, labels, rank, line)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, '', ?12)
+            ON CONFLICT (id, ledger) DO UPDATE SET file = excluded.file, status = excluded.status, epic = excluded.epic,
+                deleted = excluded.deleted, parent = excluded.parent, defer_until = excluded.defer_until,
+                unfinished = excluded.unfinished, created = excluded.created, labels = excluded.labels,
+                opens = NULL, line = excluded.line";
+        self.execute(
+            sql,
+            params![
+                issue.id,
+                ledger,
+                file,
+                issue.status,
+                issue.kind == toft_core::issue::EPIC,
+                issue.deleted.is_some(),
+                issue.parent,
+                issue.defer_until.map(|at| at.0),
+                issue.unfinished(),
+                issue.written().0,
+                words(&issue.labels),
+                line
+            ],
+        )?;
+        self.execute("DELETE FROM issue_deps WHERE id = ?1 AND ledger = ?2", params![issue.id, ledger])?;
+        for dep in &issue.deps {
+            self.execute(
+                "INSERT OR REPLACE INTO issue_deps (target, id, ledger, kind, blocks) VALUES (?1, ?2, ?3, ?4, ?5)",
+                params![dep.on, issue.id, ledger, dep.kind, dep.blocks()],
+            )?;
+        }
+        if issue.deleted.is_none() {
+            self.execute(
+                "INSERT INTO issue_words (rowid, title, rest) SELECT n, ?3, ?4 FROM issues WHERE id = ?1 AND ledger = ?2",
+                params![issue.id, ledger, issue.title, rest(issue)],
+            )?;
+        }
+        Ok(())
+    }
+
+    fn drop_words(&self, ledger: &str, id: &str) -> Result<()> {
+        let sql = "DELETE FROM issue_words WHERE rowid = (SELECT n FROM issues WHERE id = ?1 AND ledger = ?2 AND deleted = 0)";
+        self.execute(sql, params![id, ledger]).map(drop)
+    }
+
+    /// Takes an issue out that no line of its ledger says any more.
+    pub fn drop_issue(&self, ledger: &str, id: &str) -> Result<()> {
+        self.drop_words(ledger, id)?;
+        self.execute("DELETE FROM issue_deps WHERE id = ?1 AND ledger = ?2", params![id, ledger])?;
+        self.execute("DELETE FROM issues WHERE id = ?1 AND ledger = ?2", params![id, ledger]).map(drop)
+    }
+
+    /// Every id that a file of a ledger has.
+    pub fn ids_of(&self, ledger: &str, file: &str) -> Result<Vec<String>> {
+        self.rows("SELECT id FROM issues WHERE ledger = ?1 AND file = ?2", params![ledger, file], |row| row.get(0))
+    }
+
+    /// An issue of a ledger.
+    pub fn line(&self, ledger: &str, id: &str) -> Result<Option<Indexed>> {
+        let sql = format!("SELECT {COLUMNS} FROM issues i WHERE i.id = ?1 AND i.ledger = ?2");
+        Ok(self.rows(&sql, params![id, ledger], indexed)?.pop())
+    }
+
+    /// An issue, in whichever ledger it is.
+    pub fn issue(&self, id: &str) -> Result<Option<Indexed>> {
+        let sql = format!("SELECT {COLUMNS} FROM issues i WHERE i.id = ?1 ORDER BY i.ledger LIMIT 1");
+        Ok(self.rows(&sql, params![id], indexed)?.pop())
+    }
+
+    /// Ids with a prefix, in order.
+    pub fn ids(&self, prefix: &str, limit: usize) -> Result<Vec<String>> {
+        let sql = "SELECT DISTINCT id FROM issues WHERE id >= ?1 AND id < ?2 ORDER BY id LIMIT ?3";
+        self.rows(sql, params![prefix, format!("{prefix}\u{7f}"), limit as i64], |row| row.get(0))
+    }
+
+    /// Issues that can start at `now`, best first.
+    pub fn ready(&self, now: Timestamp, limit: usize) -> Result<Vec<Indexed>> {
+        let sql = format!(
+            "SELECT {COLUMNS} FROM issues i INDEXED BY issues_ready WHERE i.opens IS NOT NULL AND i.opens <= ?1 ORDER BY i.rank LIMIT ?2"
+        );
+        self.rows(&sql, params![now.0, limit as i64], indexed)
+    }
+
+    /// Issues, newest first.
+    pub fn list(&self, asked: &Asked) -> Result<Vec<Indexed>> {
+        let limit = if asked.limit == 0 { -1 } else { asked.limit as i64 };
+        let (mut from, mut filter) = ("issues i".to_owned(), "i.deleted = 0".to_owned());
+        match (&asked.search, asked.all) {
+            (Some(_), _) => {
+                from = "issue_words w JOIN issues i ON i.n = w.rowid".to_owned();
+                filter.push_str(" AND w.issue_words MATCH ?1");
+            }
+            (None, false) if asked.status.as_deref() != Some(toft_core::issue::CLOSED) => {
+                from = "issues i INDEXED BY issues_unfinished".to_owned();
+                filter.push_str(" AND ?1 IS NULL AND i.unfinished = 1");
+            }
+            _ => filter.push_str(" AND ?1 IS NULL"),
+        }
+        if asked.search.is_some() && !asked.all && asked.status.is_none() {
+            filter.push_str(" AND i.unfinished = 1");
+        }
+        for n in 0..asked.labels.len() {
+            filter.push_str(&format!(" AND instr(i.labels, ?{}) > 0", n + 6));
+        }
+        let sql = format!(
+            "SELECT {COLUMNS} FROM {from} WHERE {filter} AND (?2 IS NULL OR i.status = ?2) AND (?3 IS NULL OR i.parent = ?3)
+                AND (?4 IS NULL OR i.ledger = ?4)
+            ORDER BY i.created DESC, i.id DESC LIMIT ?5"
+        );
+        let search = asked.search.as_ref().map(|text| match_words(text));
+        let mut values: Vec<rusqlite::types::Value> = vec![
+            search.into(),
+            asked.status.clone().into(),
+            asked.parent.clone().into(),
+            asked.ledger.clone().into(),
+            limit.into(),
+        ];
+        values.extend(asked.labels.iter().map(|label| format!(" {label} ").into()));
+        self.rows(&sql, rusqlite::params_from_iter(values), indexed)
+    }
+
+    /// Every issue, in the order of ids.
+    pub fn every(&self) -> Result<Vec<Indexed>> {
+        self.rows(&format!("SELECT {COLUMNS} FROM issues i ORDER BY i.id, i.ledger"), [], indexed)
+    }
+
+    /// How many issues there are, and how many are unfinished.
+    pub fn counts(&self) -> Result<(u64, u64)> {
+        let sql = "SELECT count(*), coalesce(sum(unfinished), 0) FROM issues WHERE deleted = 0";
+        let found = self.rows(sql, [], |row| Ok((row.get::<_, i64>(0)? as u64, row.get::<_, i64>(1)? as u64)))?;
+        Ok(found.first().copied().unwrap_or_default())
+    }
+
+    /// Edges that hold back, from an issue that is unfinished to one that no ledger here has.
+    pub fn dangling(&self, limit: usize) -> Result<Vec<(String, String)>> {
+        let sql = "SELECT d.id, d.target FROM issue_deps d JOIN issues i ON i.id = d.id AND i.ledger = d.ledger
+            WHERE i.unfinished = 1 AND NOT EXISTS (SELECT 1 FROM issues t WHERE t.id = d.target) ORDER BY 1, 2 LIMIT ?1";
+        self.rows(sql, params![limit as i64], |row| Ok((row.get(0)?, row.get(1)?)))
+    }
+}
+
+/// Every word must be there, as a beginning; nothing a user types is an operator.
+fn match_words(text: &str) -> String {
+    text.split_whitespace().map(|word| format!("\"{}\"*", word.replace('"', "\"\""))).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,173 @@
+//! What follows from issues for each other: which can start, from when on, and in which order.
+
+use std::collections::{BTreeSet, HashMap};
+
+use rusqlite::params;
+use toft_core::{
+    issue::{
+        Issue,
+        ready::{Node, Nodes, rank, standing},
+    },
+    store::{Result, StoreError},
+    time::Timestamp,
+};
+
+use super::IndexTx;
+
+/// Beyond so many changes everything is looked at once instead of each by itself.
+const MANY: usize = 500;
+
+/// One issue's facts and those of its neighbours, by question.
+struct Asking<'t>(&'t IndexTx<'t>);
+
+impl Nodes for Asking<'_> {
+    type Error = StoreError;
+
+    fn node(&mut self, id: &str) -> Result<Option<Node>> {
+        self.0.node(id)
+    }
+
+    fn open_children(&mut self, id: &str) -> Result<u64> {
+        let sql = "SELECT count(*) FROM issues WHERE parent = ?1 AND unfinished = 1";
+        let found = self.0.rows(sql, params![id], |row| row.get::<_, i64>(0))?;
+        Ok(found.first().copied().unwrap_or_default() as u64)
+    }
+}
+
+/// Every issue's facts at once.
+struct Known {
+    nodes: HashMap<String, Node>,
+    open_children: HashMap<String, u64>,
+}
+
+impl Nodes for Known {
+    type Error = StoreError;
+
+    fn node(&mut self, id: &str) -> Result<Option<Node>> {
+        Ok(self.nodes.get(id).cloned())
+    }
+
+    fn open_children(&mut self, id: &str) -> Result<u64> {
+        Ok(self.open_children.get(id).copied().unwrap_or_default())
+    }
+}
+
+const NODE: &str = "SELECT id, status, epic, deleted, parent, defer_until FROM issues";
+
+fn node(row: &rusqlite::Row<'_>) -> rusqlite::Result<Node> {
+    Ok(Node {
+        id: row.get(0)?,
+        status: row.get(1)?,
+        epic: row.get(2)?,
+        deleted: row.get(3)?,
+        parent: row.get(4)?,
+        defer_until: row.get::<_, Option<i64>>(5)?.map(Timestamp),
+        needs: Vec::new(),
+    })
+}
+
+impl IndexTx<'_> {
+    /// What the ready rule must know of an issue.
+    pub fn node(&self, id: &str) -> Result<Option<Node>> {
+        let found = self.rows(&format!("{NODE} WHERE id = ?1 ORDER BY ledger LIMIT 1"), params![id], node)?.pop();
+        let Some(mut node) = found else { return Ok(None) };
+        let needs = "SELECT target FROM issue_deps WHERE id = ?1 AND blocks = 1 ORDER BY target";
+        node.needs = self.rows(needs, params![id], |row| row.get(0))?;
+        node.needs.dedup();
+        Ok(Some(node))
+    }
+
+    /// Facts for the rules, asked one by one.
+    pub fn nodes(&self) -> impl Nodes<Error = StoreError> + '_ {
+        Asking(self)
+    }
+
+    /// Issues an issue's change can matter to: those that need it, those it needs, what it is part of.
+    pub fn around(&self, id: &str) -> Result<Vec<String>> {
+        let sql = "SELECT id FROM issue_deps WHERE target = ?1
+            UNION SELECT target FROM issue_deps WHERE id = ?1
+            UNION SELECT parent FROM issues WHERE id = ?1 AND parent IS NOT NULL";
+        self.rows(sql, params![id], |row| row.get(0))
+    }
+
+    fn children(&self, id: &str) -> Result<Vec<String>> {
+        self.rows("SELECT id FROM issues WHERE parent = ?1 AND unfinished = 1", params![id], |row| row.get(0))
+    }
+
+    /// Makes true again what follows from these issues, which changed, and from what was around them before.
+    pub fn settle(&self, changed: &BTreeSet<String>, around_before: &BTreeSet<String>) -> Result<()> {
+        if changed.len() > MANY {
+            return self.settle_all();
+        }
+        let mut near = around_before.clone();
+        for id in changed {
+            near.extend(self.around(id)?);
+        }
+        near.extend(changed.iter().cloned());
+        // What holds an issue back holds its parts back.
+        let mut all = BTreeSet::new();
+        let mut next: Vec<String> = near.into_iter().collect();
+        while let Some(id) = next.pop() {
+            if all.insert(id.clone()) {
+                next.extend(self.children(&id)?);
+            }
+        }
+        for id in &all {
+            if let Some(node) = self.node(id)? {
+                let needed =
+                    "SELECT count(DISTINCT d.id) FROM issue_deps d JOIN issues i ON i.id = d.id AND i.ledger = d.ledger
+                    WHERE d.target = ?1 AND d.blocks = 1 AND i.unfinished = 1";
+                let unblocks = self.rows(needed, params![id], |row| row.get::<_, i64>(0))?;
+                let unblocks = unblocks.first().copied().unwrap_or_default();
+                self.place(&mut Asking(self), &node, unblocks as u32)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn settle_all(&self) -> Result<()> {
+        let mut known = Known { nodes: HashMap::new(), open_children: HashMap::new() };
+        for node in self.rows(&format!("{NODE} ORDER BY id, ledger DESC"), [], node)? {
+            known.nodes.insert(node.id.clone(), node);
+        }
+        let edges = "SELECT id, target FROM issue_deps WHERE blocks = 1 ORDER BY id, target";
+        for (id, target) in self.rows(edges, [], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)))? {
+            if let Some(node) = known.nodes.get_mut(&id)
+                && node.needs.last() != Some(&target)
+            {
+                node.needs.push(target);
+            }
+        }
+        let mut unblocks: HashMap<String, u32> = HashMap::new();
+        let unfinished: Vec<Node> = known.nodes.values().filter(|node| node.unfinished()).cloned().collect();
+        for node in &unfinished {
+            if let Some(parent) = &node.parent {
+                *known.open_children.entry(parent.clone()).or_default() += 1;
+            }
+            for on in &node.needs {
+                *unblocks.entry(on.clone()).or_default() += 1;
+            }
+        }
+        self.execute("UPDATE issues SET opens = NULL WHERE opens IS NOT NULL", [])?;
+        for node in &unfinished {
+            self.place(&mut known, node, unblocks.get(&node.id).copied().unwrap_or_default())?;
+        }
+        Ok(())
+    }
+
+    /// Puts down from when on an issue can start, and where in the order.
+    fn place(&self, nodes: &mut impl Nodes<Error = StoreError>, node: &Node, unblocks: u32) -> Result<()> {
+        let opens = standing(nodes, node)?.opens();
+        let rank = match opens {
+            Some(_) => {
+                let line = "SELECT line FROM issues WHERE id = ?1 ORDER BY ledger LIMIT 1";
+                let lines = self.rows(line, params![node.id], |row| row.get::<_, String>(0))?;
+                let issue = lines.first().and_then(|line| serde_json::from_str::<Issue>(line).ok()).unwrap_or_default();
+                rank(&issue, unblocks)
+            }
+            None => String::new(),
+        };
+        let sql = "UPDATE issues SET opens = ?2, rank = ?3 WHERE id = ?1 AND (opens IS NOT ?2 OR rank <> ?3)";
+        self.execute(sql, params![node.id, opens.map(|at| at.0), rank]).map(drop)
+    }
+}

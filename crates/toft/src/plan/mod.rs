@@ -1,0 +1,234 @@
+//! The plan: issues in ledgers, an index of what they say, and what a store knows of who is on them.
+//!
+//! `place.rs` says where ledgers are, `hydrate.rs` brings the index up to their files, `write.rs` is the one way a ledger
+//! is changed, `run.rs` ties issues to the workflows that are on them, `compact.rs` puts a ledger in order, `text.rs`,
+//! `exchange.rs` and `beads.rs` are other forms.
+
+mod beads;
+mod compact;
+mod exchange;
+mod hydrate;
+mod place;
+mod run;
+mod text;
+mod write;
+
+use std::{path::PathBuf, sync::OnceLock};
+
+use toft_core::{
+    issue::{
+        Issue,
+        ready::{Reason, standing},
+    },
+    refusal::Refusal,
+    store::{self, Access, StoreError},
+    time::Timestamp,
+    verbs::issue::{Offer, OnIt},
+};
+use toft_ledger::clock::Replica;
+pub use toft_store::sqlite::index::Asked;
+use toft_store::{
+    SqliteStore,
+    sqlite::index::{IndexTx, Indexed},
+};
+
+pub(crate) use self::place::make_tree_ledger;
+pub use self::{
+    compact::Compaction,
+    exchange::{Form, Imported},
+    hydrate::Trouble,
+    place::{Ledger, Place},
+    text::many,
+    write::Wrote,
+};
+use crate::{engine::Engine, error::Error, session::Toft};
+
+/// How many ids an ambiguous prefix names.
+const NAMED: usize = 5;
+
+/// Issues as this checkout sees them.
+pub struct Plan<'t> {
+    toft: &'t Toft,
+    ledgers: Vec<Ledger>,
+    index: Index<'t>,
+    state: PathBuf,
+    replica: OnceLock<Replica>,
+}
+
+/// Where the index is: beside the rows it is asked with, or in a file of its own.
+enum Index<'t> {
+    Store(&'t SqliteStore),
+    Own(Box<SqliteStore>),
+}
+
+/// An issue with where it is written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Found {
+    /// The issue.
+    pub issue: Issue,
+    /// Its ledger.
+    pub ledger: String,
+    /// Its place in the order of ready work; empty while it cannot start.
+    pub rank: String,
+}
+
+impl Found {
+    fn of(row: &Indexed) -> Result<Self, Error> {
+        Ok(Self { issue: row.issue()?, ledger: row.ledger.clone(), rank: row.rank.clone() })
+    }
+}
+
+impl<'t> Plan<'t> {
+    pub(crate) fn open(toft: &'t Toft) -> Result<Option<Self>, Error> {
+        let Some(checkout) = &toft.located().checkout else { return Ok(None) };
+        let ledgers = place::ledgers(checkout);
+        let state = checkout.state_dir();
+        // Two worktrees may see two versions of a ledger in the tree, so each has an index of its own.
+        let shared = checkout.worktree == toft_vcs::MAIN || ledgers.iter().all(|ledger| ledger.place == Place::Branch);
+        let index = match toft.engine() {
+            Engine::File(store) if shared => Index::Store(store),
+            _ => Index::Own(Box::new(SqliteStore::create(&own_index(&state, &checkout.worktree))?)),
+        };
+        Ok(Some(Self { toft, ledgers, index, state, replica: OnceLock::new() }))
+    }
+
+    /// This clone's name in clocks; looked up, or made, when something is written.
+    fn replica(&self) -> Result<Replica, Error> {
+        if let Some(known) = self.replica.get() {
+            return Ok(*known);
+        }
+        let replica = place::replica(&self.state)?;
+        Ok(*self.replica.get_or_init(|| replica))
+    }
+
+    fn store(&self) -> &SqliteStore {
+        match &self.index {
+            Index::Store(store) => store,
+            Index::Own(store) => store,
+        }
+    }
+
+    fn index(&self, access: Access) -> Result<IndexTx<'_>, Error> {
+        Ok(self.store().index(access)?)
+    }
+
+    /// A look at the index, which is brought up to the files first.
+    fn look(&self) -> Result<IndexTx<'_>, Error> {
+        self.refresh()?;
+        self.index(Access::Read)
+    }
+
+    /// The ledgers seen from here, the one that is written to unless told otherwise first.
+    pub fn ledgers(&self) -> &[Ledger] {
+        &self.ledgers
+    }
+
+    /// Nobody has written an issue down here yet.
+    fn unwritten(&self) -> bool {
+        !self.ledgers.iter().any(|ledger| ledger.dir.exists())
+    }
+
+    /// When it is.
+    pub fn now(&self) -> Result<Timestamp, Error> {
+        Ok(store::ask(self.toft.store(), |tx| tx.now())?.wall)
+    }
+
+    /// The issue that a whole id or a unique prefix names.
+    pub fn find(&self, text: &str) -> Result<Found, Error> {
+        let index = self.look()?;
+        Found::of(&named(&index, text)?)
+    }
+
+    /// Whether `text` names an issue at all.
+    pub fn names(&self, text: &str) -> Result<bool, Error> {
+        match self.find(text) {
+            Ok(_) => Ok(true),
+            Err(Error::Refused(Refusal::NotFound { .. })) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Issues by what they are, newest first.
+    pub fn list(&self, asked: &Asked) -> Result<Vec<Found>, Error> {
+        self.look()?.list(asked)?.iter().map(Found::of).collect()
+    }
+
+    /// How many issues there are, and how many are unfinished.
+    pub fn counts(&self) -> Result<(u64, u64), Error> {
+        Ok(self.look()?.counts()?)
+    }
+
+    /// The best issues that can start, up to `limit`.
+    pub fn offers(&self, limit: usize) -> Result<Vec<Offer>, Error> {
+        if self.unwritten() {
+            return Ok(Vec::new());
+        }
+        let now = self.now()?;
+        let index = self.look()?;
+        let mut offers: Vec<Offer> = Vec::new();
+        for row in index.ready(now, limit)? {
+            let Found { issue, ledger, rank } = Found::of(&row)?;
+            if offers.last().is_none_or(|last| last.issue.id != issue.id) {
+                offers.push(Offer { issue, ledger, rank, reasons: Vec::new() });
+            }
+        }
+        Ok(offers)
+    }
+
+    /// One issue as something to start, with what keeps it from starting.
+    pub fn offer(&self, text: &str) -> Result<Offer, Error> {
+        let Found { issue, ledger, rank } = self.find(text)?;
+        let reasons = self.held(&issue)?;
+        Ok(Offer { issue, ledger, rank, reasons })
+    }
+
+    /// What keeps an issue from starting now, as far as the plan knows.
+    fn held(&self, issue: &Issue) -> Result<Vec<Reason>, Error> {
+        let now = self.now()?;
+        let index = self.index(Access::Read)?;
+        let Some(node) = index.node(&issue.id)? else { return Ok(Vec::new()) };
+        Ok(standing(&mut index.nodes(), &node)?.reasons(now))
+    }
+
+    /// Everything that keeps an issue from starting now.
+    pub fn why(&self, issue: &Issue) -> Result<Vec<Reason>, Error> {
+        let mut reasons = self.held(issue)?;
+        if let Some(workflow) = self.toft.perform(OnIt { issue: issue.id.clone() })? {
+            reasons.push(Reason::Running { workflow: workflow.id.to_string() });
+        }
+        Ok(reasons)
+    }
+
+    /// Needs that no ledger here can show.
+    pub fn dangling(&self, limit: usize) -> Result<Vec<(String, String)>, Error> {
+        Ok(self.look()?.dangling(limit)?)
+    }
+}
+
+fn own_index(state: &std::path::Path, worktree: &str) -> PathBuf {
+    state.join("index").join(format!("{worktree}.db"))
+}
+
+/// The row that a whole id or a unique prefix names.
+fn named(index: &IndexTx<'_>, text: &str) -> Result<Indexed, Error> {
+    if let Some(row) = index.issue(text)? {
+        return Ok(row);
+    }
+    let prefixes = [text.to_owned(), format!("{}{text}", toft_core::issue::PREFIX)];
+    let mut candidates = Vec::new();
+    for prefix in prefixes {
+        if candidates.is_empty() && !text.is_empty() {
+            candidates = index.ids(&prefix, NAMED + 1)?;
+        }
+    }
+    match candidates.as_slice() {
+        [] => Err(Refusal::NotFound { what: "issue", text: text.to_owned() }.into()),
+        [one] => index.issue(one)?.ok_or_else(|| {
+            StoreError::Unreadable { table: "issues", id: one.clone(), cause: "it is gone".into() }.into()
+        }),
+        many => {
+            let candidates = many.iter().take(NAMED).cloned().collect();
+            Err(Refusal::Ambiguous { text: text.to_owned(), candidates }.into())
+        }
+    }
+}

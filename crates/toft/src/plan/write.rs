@@ -1,0 +1,308 @@
+//! The one way a ledger is changed: wait for the turn, read what is new, decide, append, and let the index follow.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use toft_core::{
+    issue::{
+        Issue, Put,
+        edit::{self, By, Edit},
+        mint_id,
+        ready::{Node, Nodes},
+    },
+    refusal::Refusal,
+    store::{Access, StoreError},
+    time::Timestamp,
+    verbs::issue::{Note, Noted},
+};
+use toft_ledger::{
+    clock::Clock,
+    file::Turn,
+    line,
+    record::{Json, Key, Record, Set},
+};
+use toft_store::sqlite::index::IndexTx;
+
+use super::{Ledger, Plan, hydrate::now_nanos, named};
+use crate::{
+    error::{Error, io},
+    session::random_mint,
+};
+
+/// What was written, and where.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Wrote {
+    /// The issue as it is now.
+    pub issue: Issue,
+    /// The ledger it was written to.
+    pub ledger: String,
+    /// Nothing had to be written.
+    pub unchanged: bool,
+}
+
+/// A change of one ledger that is being put together.
+pub(super) struct Draft<'d> {
+    index: &'d IndexTx<'d>,
+    ledger: &'d Ledger,
+    clock: Clock,
+    records: BTreeMap<String, Record>,
+    issues: BTreeMap<String, Issue>,
+}
+
+impl Nodes for Draft<'_> {
+    type Error = StoreError;
+
+    fn node(&mut self, id: &str) -> Result<Option<Node>, StoreError> {
+        match self.issues.get(id) {
+            Some(issue) => Ok(Some(Node::of(issue))),
+            None => self.index.node(id),
+        }
+    }
+
+    fn open_children(&mut self, id: &str) -> Result<u64, StoreError> {
+        self.index.nodes().open_children(id)
+    }
+}
+
+impl Draft<'_> {
+    /// An issue of this ledger as it is now.
+    pub(super) fn issue(&mut self, id: &str) -> Result<Issue, Error> {
+        if let Some(issue) = self.issues.get(id) {
+            return Ok(issue.clone());
+        }
+        match self.index.line(&self.ledger.name, id)? {
+            Some(row) => Ok(row.issue()?),
+            None => Err(Refusal::NotFound { what: "issue", text: id.to_owned() }.into()),
+        }
+    }
+
+    /// Writes about an issue, which is new if the ledger does not have it.
+    pub(super) fn put(&mut self, id: &str, puts: &[Put]) -> Result<(), Error> {
+        if puts.is_empty() {
+            return Ok(());
+        }
+        let mut record = match self.records.remove(id) {
+            Some(record) => record,
+            None => match self.index.line(&self.ledger.name, id)? {
+                Some(row) => line::read(&row.line).map_err(|error| unreadable(id, &error.to_string()))?.record,
+                None => Record::new(id, self.clock),
+            },
+        };
+        for put in puts {
+            let (key, value) = register(put);
+            record.set(key, self.clock, value);
+        }
+        let issue = serde_json::from_str(&line::write(&record)).map_err(|error| unreadable(id, &error.to_string()))?;
+        self.issues.insert(id.to_owned(), issue);
+        self.records.insert(id.to_owned(), record);
+        Ok(())
+    }
+
+    /// Takes in what another place has of an issue; what is known already changes nothing.
+    pub(super) fn take(&mut self, mut record: Record) -> Result<(), Error> {
+        let id = record.id().to_owned();
+        if let Some(known) = self.records.remove(&id) {
+            record.merge(known);
+        } else if let Some(row) = self.index.line(&self.ledger.name, &id)? {
+            record.merge(line::read(&row.line).map_err(|error| unreadable(&id, &error.to_string()))?.record);
+            if line::write(&record) == row.line {
+                return Ok(());
+            }
+        }
+        self.records.insert(id, record);
+        Ok(())
+    }
+
+    /// How many issues are written.
+    pub(super) fn changes(&self) -> usize {
+        self.records.len()
+    }
+}
+
+fn unreadable(id: &str, cause: &str) -> Error {
+    StoreError::Unreadable { table: "issues", id: id.to_owned(), cause: cause.to_owned() }.into()
+}
+
+fn text(value: &Value) -> Json {
+    value.to_string().into()
+}
+
+/// Where something is written, and what.
+fn register(put: &Put) -> (Key, Option<Json>) {
+    match put {
+        Put::Field(name, value) => (Key::field(name), value.as_ref().map(text)),
+        Put::Label(word, there) => (Key::label(word), there.then(|| text(&json!(word)))),
+        Put::Dep(dep, there) => {
+            (Key::dep(&dep.on, &dep.kind), there.then(|| text(&json!({ "on": dep.on, "kind": dep.kind }))))
+        }
+        Put::Comment(said) => (Key::Member(Set::Comments, said.id.as_str().into()), Some(text(&json!(said)))),
+    }
+}
+
+impl Plan<'_> {
+    /// Changes a ledger. What `build` puts together is on disk when this returns.
+    pub(super) fn write<T>(
+        &self,
+        ledger: &Ledger,
+        build: impl FnOnce(&mut Draft<'_>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let turn = Turn::take(&ledger.lock).map_err(io("lock", &ledger.lock))?;
+        self.refresh()?;
+        let index = self.index(Access::Read)?;
+        let clock = Clock::after(self.newest(&index, ledger)?, (now_nanos() / 1_000_000) as u64, self.replica()?);
+        let mut draft = Draft { index: &index, ledger, clock, records: BTreeMap::new(), issues: BTreeMap::new() };
+        let built = build(&mut draft)?;
+        let lines: Vec<String> = draft.records.values().map(line::write).collect();
+        drop(index);
+        if !lines.is_empty() {
+            let path = ledger.issues();
+            turn.append(&path, &lines).map_err(io("write", &path))?;
+            self.follow(ledger)?;
+        }
+        Ok(built)
+    }
+
+    /// The newest clock in any file of a ledger.
+    fn newest(&self, index: &IndexTx<'_>, ledger: &Ledger) -> Result<Clock, Error> {
+        let mut newest = Clock::ZERO;
+        for file in ledger.files()? {
+            let known = index.file(&ledger.name, &file)?.and_then(|state| state.newest.parse().ok());
+            newest = newest.max(known.unwrap_or_default());
+        }
+        Ok(newest)
+    }
+
+    fn by<'a>(&'a self, word: &'a str, now: Timestamp) -> By<'a> {
+        By { actor: &self.toft.located().agent, now, word }
+    }
+
+    /// The ledger a write goes to: the one that is named, else the parent's, else the first.
+    pub(super) fn route(&self, name: Option<&str>, parent: Option<&str>) -> Result<&Ledger, Error> {
+        let called = |name: &str| {
+            self.ledgers
+                .iter()
+                .find(|ledger| ledger.name == name)
+                .ok_or_else(|| Error::from(Refusal::NotFound { what: "ledger", text: name.to_owned() }))
+        };
+        match (name, parent.filter(|parent| !parent.is_empty())) {
+            (Some(name), _) => called(name),
+            (None, Some(parent)) => called(&self.find(parent)?.ledger),
+            (None, None) => {
+                self.ledgers.first().ok_or_else(|| Refusal::NotFound { what: "ledger", text: String::new() }.into())
+            }
+        }
+    }
+
+    /// Writes new issues down. Those that need each other name each other by their place in the list, as `#1`.
+    pub fn add(&self, edits: &[Edit], ledger: Option<&str>, op: Option<&str>) -> Result<Vec<Wrote>, Error> {
+        let parent = edits.iter().find_map(|edit| edit.parent.as_deref());
+        let parent = parent.filter(|parent| !parent.starts_with('#'));
+        let ledger = self.route(ledger, parent)?;
+        let now = self.now()?;
+        let mut mint = random_mint();
+        let ids: Vec<String> = (0..edits.len())
+            .map(|n| match op {
+                Some(op) => id_of(&format!("{op}/{n}")),
+                None => mint_id(&mut mint),
+            })
+            .collect();
+        let word = mint.word();
+        let wrote = self.write(ledger, |draft| {
+            let mut wrote = Vec::new();
+            for (id, edit) in ids.iter().zip(edits) {
+                let edit = self.resolved(draft.index, edit, &ids)?;
+                if draft.index.line(&ledger.name, id)?.is_some() {
+                    let issue = draft.issue(id)?;
+                    wrote.push(Wrote { issue, ledger: ledger.name.clone(), unchanged: true });
+                    continue;
+                }
+                let puts = edit::create(draft, id, &edit, &self.by(&word, now))?;
+                draft.put(id, &puts)?;
+                wrote.push(Wrote { issue: draft.issue(id)?, ledger: ledger.name.clone(), unchanged: false });
+            }
+            Ok(wrote)
+        })?;
+        self.note("issue.added", &wrote)?;
+        Ok(wrote)
+    }
+
+    /// The same edit with every other issue named by its whole id.
+    fn resolved(&self, index: &IndexTx<'_>, edit: &Edit, new: &[String]) -> Result<Edit, Error> {
+        let whole = |text: &String| -> Result<String, Error> {
+            match text.strip_prefix('#').and_then(|n| n.parse::<usize>().ok()).and_then(|n| new.get(n.wrapping_sub(1)))
+            {
+                Some(id) => Ok(id.clone()),
+                None if text.is_empty() => Ok(String::new()),
+                None => Ok(named(index, text)?.issue()?.id),
+            }
+        };
+        let mut edit = edit.clone();
+        edit.needs = edit.needs.iter().map(whole).collect::<Result<_, _>>()?;
+        edit.unneeds =
+            edit.unneeds.iter().map(|text| whole(text).or_else(|_| Ok(text.clone()))).collect::<Result<_, Error>>()?;
+        edit.parent = edit.parent.as_ref().map(whole).transpose()?;
+        for dep in &mut edit.relates {
+            dep.on = whole(&dep.on)?;
+        }
+        Ok(edit)
+    }
+
+    /// Changes an issue.
+    pub fn edit(&self, id: &str, edit: &Edit, op: Option<&str>) -> Result<Wrote, Error> {
+        let word = op.map_or_else(|| random_mint().word(), id_of);
+        let now = self.now()?;
+        self.change(id, "issue.edited", |draft, issue| {
+            let edit = self.resolved(draft.index, edit, &[])?;
+            Ok(edit::change(draft, issue, &edit, &self.by(&word, now))?)
+        })
+    }
+
+    /// Deletes an issue: a tombstone that beats concurrent edits.
+    pub fn delete(&self, id: &str, reason: &str) -> Result<Wrote, Error> {
+        let now = self.now()?;
+        self.change(id, "issue.deleted", |_, issue| Ok(edit::delete(issue, reason, &self.by("", now))?))
+    }
+
+    /// Takes a deletion back.
+    pub fn restore(&self, id: &str) -> Result<Wrote, Error> {
+        self.change(id, "issue.restored", |_, issue| Ok(edit::restore(issue)))
+    }
+
+    /// Changes one issue, wherever it is written, and says so in history.
+    pub(super) fn change(
+        &self,
+        id: &str,
+        what: &'static str,
+        build: impl FnOnce(&mut Draft<'_>, &Issue) -> Result<Vec<Put>, Error>,
+    ) -> Result<Wrote, Error> {
+        let found = self.find(id)?;
+        let ledger = self.route(Some(&found.ledger), None)?;
+        let wrote = self.write(ledger, |draft| {
+            let issue = draft.issue(&found.issue.id)?;
+            let puts = build(draft, &issue)?;
+            draft.put(&issue.id, &puts)?;
+            let issue = draft.issue(&issue.id)?;
+            Ok(Wrote { issue, ledger: ledger.name.clone(), unchanged: puts.is_empty() })
+        })?;
+        self.note(what, std::slice::from_ref(&wrote))?;
+        Ok(wrote)
+    }
+
+    pub(super) fn note(&self, what: &'static str, wrote: &[Wrote]) -> Result<(), Error> {
+        let notes: Vec<Noted> = wrote
+            .iter()
+            .filter(|wrote| !wrote.unchanged)
+            .map(|wrote| Noted {
+                issue: wrote.issue.id.clone(),
+                detail: json!({ "ledger": wrote.ledger, "title": wrote.issue.title, "status": wrote.issue.status }),
+            })
+            .collect();
+        if notes.is_empty() { Ok(()) } else { self.toft.perform(Note { what, notes }) }
+    }
+}
+
+/// The same id for the same operation.
+fn id_of(op: &str) -> String {
+    let mut reader = blake3::Hasher::new().update(op.as_bytes()).finalize_xof();
+    mint_id(&mut toft_core::id::Mint::new(move |bytes| reader.fill(bytes)))
+}
