@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use toft_core::{
     lease::{Liveness, Processes},
     store::{Access, StoreError, ask},
-    verbs::audit,
+    verbs::{audit, issue::Untold},
 };
 use toft_store::{SqliteStore, sqlite::SCHEMA_VERSION};
 
@@ -18,6 +18,9 @@ use crate::{
     error::Error,
     session::Toft,
 };
+
+/// How many things of a kind are named.
+const SHOWN: usize = 5;
 
 /// One thing that was tried.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -59,7 +62,38 @@ pub fn examine(toft: &Toft) -> Vec<Check> {
         check("invariants", || invariants(toft)),
         check("processes", || processes(toft)),
     ]);
+    checks.extend(ledgers(toft));
     checks
+}
+
+/// Whether everything in the ledgers is understood, and everything that is needed is there.
+fn ledgers(toft: &Toft) -> Option<Check> {
+    let told = |health, seen| Some(Check { what: "ledgers".into(), health, seen });
+    let examined = || -> Result<_, Error> {
+        let Some(plan) = toft.plan()? else { return Ok(None) };
+        let untold = toft.perform(Untold)?.len();
+        Ok(Some((plan.troubles()?, plan.dangling(SHOWN)?, untold, plan.counts()?)))
+    };
+    let (troubles, dangling, untold, (issues, open)) = match examined() {
+        Ok(Some(found)) => found,
+        Ok(None) => return None,
+        Err(error) => return told(Health::Fail, error.to_string()),
+    };
+    if !troubles.is_empty() {
+        let all: Vec<_> =
+            troubles.iter().take(SHOWN).map(|trouble| format!("{}: {}", trouble.file, trouble.problem)).collect();
+        let hint = "toft compact puts the rest in order and keeps what is not understood in quarantine/";
+        return told(Health::Fail, format!("{} ({hint})", all.join("; ")));
+    }
+    let mut odd: Vec<String> =
+        dangling.iter().map(|(id, on)| format!("{id} needs {on}, which no ledger here has")).collect();
+    if untold > 0 {
+        odd.push(format!("{untold} ended workflows are not in their ledgers yet"));
+    }
+    match odd.is_empty() {
+        true => told(Health::Ok, format!("{issues} issues, {open} unfinished; every line is understood")),
+        false => told(Health::Warn, odd.join("; ")),
+    }
 }
 
 /// Whether the server keeps what it acknowledges, and whether anything makes it slower.

@@ -28,6 +28,17 @@ const BEFORE: u64 = 4096;
 /// How many troubles of a file are remembered.
 const TROUBLES: usize = 100;
 
+/// How a file is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum How {
+    /// What is new in it.
+    New,
+    /// The same, right after it was written here.
+    Own,
+    /// All of it.
+    All,
+}
+
 /// Something in a ledger that is not as it should be. Nothing is lost by it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trouble {
@@ -49,20 +60,26 @@ impl Plan<'_> {
             files.sort();
             files.dedup();
             let mut stale = Vec::new();
+            let mut rest = Vec::new();
             for file in files {
                 let look = Look::at(&ledger.dir.join(&file)).map_err(io("read", &ledger.dir))?;
-                if !fresh(index.file(&ledger.name, &file)?.as_ref(), look.as_ref()) {
-                    stale.push(file);
-                }
+                let known = index.file(&ledger.name, &file)?;
+                if fresh(known.as_ref(), look.as_ref()) { rest.push(file) } else { stale.push(file) }
             }
             drop(index);
-            if !stale.is_empty() {
-                let index = self.index(Access::Write)?;
-                for file in stale {
-                    self.ingest(&index, ledger, &file, false)?;
-                }
-                index.commit()?;
+            if stale.is_empty() {
+                continue;
             }
+            let index = self.index(Access::Write)?;
+            let mut dropped = false;
+            for file in stale {
+                dropped |= self.ingest(&index, ledger, &file, How::New)?;
+            }
+            // What one file no longer says another may.
+            for file in rest.iter().filter(|_| dropped) {
+                self.ingest(&index, ledger, file, How::All)?;
+            }
+            index.commit()?;
         }
         Ok(())
     }
@@ -70,27 +87,29 @@ impl Plan<'_> {
     /// Takes in what was just appended to a ledger.
     pub(super) fn follow(&self, ledger: &Ledger) -> Result<(), Error> {
         let index = self.index(Access::Write)?;
-        self.ingest(&index, ledger, ISSUES, true)?;
+        self.ingest(&index, ledger, ISSUES, How::Own)?;
         Ok(index.commit()?)
     }
 
-    /// Reads what is new in a file.
-    fn ingest(&self, index: &IndexTx<'_>, ledger: &Ledger, file: &str, own: bool) -> Result<(), Error> {
+    /// Reads what is new in a file; says whether issues are no longer in it.
+    fn ingest(&self, index: &IndexTx<'_>, ledger: &Ledger, file: &str, how: How) -> Result<bool, Error> {
         let path = ledger.dir.join(file);
         let known = index.file(&ledger.name, file)?;
         let mut open = match File::open(&path) {
             Ok(open) => open,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 let mut reading = Reading::new(index, ledger, file, Clock::ZERO, self);
-                reading.drop_unseen()?;
+                let dropped = reading.drop_unseen()?;
                 index.drop_file(&ledger.name, file)?;
-                return reading.settle();
+                reading.settle()?;
+                return Ok(dropped);
             }
             Err(cause) => return Err(Error::Io { doing: "read", path, cause }),
         };
         let look = Look::of(&open.metadata().map_err(io("read", &path))?);
         let tail = known.as_ref().filter(|known| {
-            known.identity == look.identity
+            how != How::All
+                && known.identity == look.identity
                 && known.ingested <= look.size
                 && known.size < look.size
                 && before(&mut open, known.ingested).is_ok_and(|print| print == known.tail)
@@ -103,22 +122,21 @@ impl Plan<'_> {
             reading.troubles = serde_json::from_str(&tail.troubles).unwrap_or_default();
         }
         let ingested = scan(&mut open, from, |found| reading.take(found)).map_err(|error| error.at(&path))?;
-        if tail.is_none() {
-            reading.drop_unseen()?;
-        }
+        let dropped = tail.is_none() && reading.drop_unseen()?;
         let state = FileState {
             identity: look.identity,
             size: look.size,
             written: look.written,
             // Nobody else of us writes while we hold the turn.
-            looked: if own { i64::MAX } else { now_nanos() },
+            looked: if how == How::Own { i64::MAX } else { now_nanos() },
             ingested,
             tail: before(&mut open, ingested).map_err(io("read", &path))?,
             newest: reading.newest.to_string(),
             troubles: serde_json::to_string(&reading.troubles).unwrap_or_default(),
         };
         index.put_file(&ledger.name, file, &state)?;
-        reading.settle()
+        reading.settle()?;
+        Ok(dropped)
     }
 
     /// What is not as it should be in the ledgers seen from here.
@@ -286,7 +304,7 @@ impl<'r> Reading<'r> {
                 return Ok(());
             }
         };
-        if known.is_none_or(|known| known.line != line) {
+        if known.is_none_or(|known| known.line != line || known.file != self.file) {
             self.put(&issue, &line)?;
         }
         Ok(())
@@ -301,15 +319,17 @@ impl<'r> Reading<'r> {
     }
 
     /// The index follows the file: what it no longer says is not there.
-    fn drop_unseen(&mut self) -> Result<(), Error> {
+    fn drop_unseen(&mut self) -> Result<bool, Error> {
+        let mut dropped = false;
         for id in self.index.ids_of(self.ledger, self.file)? {
             if !self.seen.contains(&id) {
                 self.around_before.extend(self.index.around(&id)?);
                 self.index.drop_issue(self.ledger, &id)?;
                 self.changed.insert(id);
+                dropped = true;
             }
         }
-        Ok(())
+        Ok(dropped)
     }
 
     fn settle(self) -> Result<(), Error> {
