@@ -213,7 +213,7 @@ pub(super) fn list(app: &App<'_>, args: &args::List) -> Done {
         && !args.reach.all_repos
         && args.kind.as_deref() != Some("tasks")
         && let Some(plan) = app.open()?.plan()?
-        && (args.kind.is_some() || plan.counts()?.0 > 0)
+        && (args.kind.is_some() || plan.any()?)
     {
         return plan::list(app, &plan, args);
     }

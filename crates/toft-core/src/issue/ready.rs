@@ -30,6 +30,12 @@ pub struct Node {
     pub needs: Vec<String>,
     /// Not before.
     pub defer_until: Option<Timestamp>,
+    /// 0 is most urgent.
+    pub priority: u8,
+    /// When it was written down.
+    pub written: Timestamp,
+    /// Whether it goes before all others.
+    pub first: bool,
 }
 
 impl Node {
@@ -43,6 +49,9 @@ impl Node {
             parent: issue.parent.clone(),
             needs: issue.blockers().map(str::to_owned).collect(),
             defer_until: issue.defer_until,
+            priority: issue.priority,
+            written: issue.written(),
+            first: issue.labels.iter().any(|label| label == DISCOVERED_BLOCKER),
         }
     }
 
@@ -207,7 +216,6 @@ fn judge<N: Nodes>(
 }
 
 /// An issue's place in the order of ready work, the same as a task's.
-pub fn rank(issue: &Issue, unblocks: u32) -> String {
-    let first = issue.labels.iter().any(|label| label == DISCOVERED_BLOCKER);
-    place_in_order(first, issue.priority, unblocks, issue.written(), 0, &issue.id)
+pub fn rank(node: &Node, unblocks: u32) -> String {
+    place_in_order(node.first, node.priority, unblocks, node.written, 0, &node.id)
 }

@@ -117,6 +117,7 @@ impl Plan<'_> {
         let newest = known.as_ref().and_then(|known| known.newest.parse().ok()).unwrap_or_default();
         let mut reading = Reading::new(index, ledger, file, newest, self);
         let from = tail.map_or(0, |tail| tail.ingested);
+        reading.blank = index.is_blank(&ledger.name)?;
         if let Some(tail) = tail {
             reading.tail = true;
             reading.troubles = serde_json::from_str(&tail.troubles).unwrap_or_default();
@@ -213,6 +214,8 @@ struct Reading<'r> {
     newest: Clock,
     /// Only what was appended is read: it adds to what is known.
     tail: bool,
+    /// Nothing of this ledger is known.
+    blank: bool,
     seen: HashSet<String>,
     changed: BTreeSet<String>,
     around_before: BTreeSet<String>,
@@ -228,6 +231,7 @@ impl<'r> Reading<'r> {
             plan,
             newest,
             tail: false,
+            blank: false,
             seen: HashSet::new(),
             changed: BTreeSet::new(),
             around_before: BTreeSet::new(),
@@ -258,6 +262,13 @@ impl<'r> Reading<'r> {
             && let Some(newest) = line::newest(text)
         {
             let id = issue.id.clone();
+            if self.blank {
+                self.newest = self.newest.max(newest);
+                self.index.put_new(self.ledger, self.file, &issue, text)?;
+                self.changed.insert(id.clone());
+                self.seen.insert(id);
+                return Ok(());
+            }
             let known = self.index.line(self.ledger, &id)?;
             if !known.as_ref().is_some_and(|known| self.tail || known.file != self.file) {
                 self.seen.insert(id);

@@ -153,6 +153,11 @@ impl<'t> Plan<'t> {
         self.look()?.list(asked)?.iter().map(Found::of).collect()
     }
 
+    /// Whether there are any issues at all.
+    pub fn any(&self) -> Result<bool, Error> {
+        Ok(self.look()?.any()?)
+    }
+
     /// How many issues there are, and how many are unfinished.
     pub fn counts(&self) -> Result<(u64, u64), Error> {
         Ok(self.look()?.counts()?)

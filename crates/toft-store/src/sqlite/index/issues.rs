@@ -2,7 +2,7 @@
 
 use rusqlite::{Row, params};
 use toft_core::{
-    issue::Issue,
+    issue::{Issue, ready::Node},
     store::{Result, StoreError},
     time::Timestamp,
 };
@@ -77,31 +77,35 @@ fn rest(issue: &Issue) -> String {
 impl IndexTx<'_> {
     /// Puts an issue down as a ledger has it now.
     pub fn put(&self, ledger: &str, file: &str, issue: &Issue, line: &str) -> Result<()> {
-        self.drop_words(ledger, &issue.id)?;
-        let sql = "INSERT INTO issues (id, ledger, file, status, epic, deleted, parent, defer_until, unfinished, created, labels, rank, line)
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, '', ?12)
-            ON CONFLICT (id, ledger) DO UPDATE SET file = excluded.file, status = excluded.status, epic = excluded.epic,
-                deleted = excluded.deleted, parent = excluded.parent, defer_until = excluded.defer_until,
-                unfinished = excluded.unfinished, created = excluded.created, labels = excluded.labels,
-                opens = NULL, line = excluded.line";
+        self.drop_issue(ledger, &issue.id)?;
+        self.put_new(ledger, file, issue, line)
+    }
+
+    /// Puts an issue down that the index does not have.
+    pub fn put_new(&self, ledger: &str, file: &str, issue: &Issue, line: &str) -> Result<()> {
+        let node = Node::of(issue);
+        let sql = "INSERT INTO issues (id, ledger, file, status, epic, deleted, parent, defer_until, priority, unfinished, created, first, labels, rank, line)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, '', ?14)";
         self.execute(
             sql,
             params![
-                issue.id,
+                node.id,
                 ledger,
                 file,
-                issue.status,
-                issue.kind == toft_core::issue::EPIC,
-                issue.deleted.is_some(),
-                issue.parent,
-                issue.defer_until.map(|at| at.0),
-                issue.unfinished(),
-                issue.written().0,
+                node.status,
+                node.epic,
+                node.deleted,
+                node.parent,
+                node.defer_until.map(|at| at.0),
+                node.priority,
+                node.unfinished(),
+                node.written.0,
+                node.first,
                 words(&issue.labels),
                 line
             ],
         )?;
-        self.execute("DELETE FROM issue_deps WHERE id = ?1 AND ledger = ?2", params![issue.id, ledger])?;
+        let place = self.connection().last_insert_rowid();
         for dep in &issue.deps {
             self.execute(
                 "INSERT OR REPLACE INTO issue_deps (target, id, ledger, kind, blocks) VALUES (?1, ?2, ?3, ?4, ?5)",
@@ -109,10 +113,8 @@ impl IndexTx<'_> {
             )?;
         }
         if issue.deleted.is_none() {
-            self.execute(
-                "INSERT INTO issue_words (rowid, title, rest) SELECT n, ?3, ?4 FROM issues WHERE id = ?1 AND ledger = ?2",
-                params![issue.id, ledger, issue.title, rest(issue)],
-            )?;
+            let sql = "INSERT INTO issue_words (rowid, title, rest) VALUES (?1, ?2, ?3)";
+            self.execute(sql, params![place, issue.title, rest(issue)])?;
         }
         Ok(())
     }
@@ -163,27 +165,29 @@ impl IndexTx<'_> {
     /// Issues, newest first.
     pub fn list(&self, asked: &Asked) -> Result<Vec<Indexed>> {
         let limit = if asked.limit == 0 { -1 } else { asked.limit as i64 };
-        let (mut from, mut filter) = ("issues i".to_owned(), "i.deleted = 0".to_owned());
-        match (&asked.search, asked.all) {
-            (Some(_), _) => {
-                from = "issue_words w JOIN issues i ON i.n = w.rowid".to_owned();
-                filter.push_str(" AND w.issue_words MATCH ?1");
-            }
-            (None, false) if asked.status.as_deref() != Some(toft_core::issue::CLOSED) => {
-                from = "issues i INDEXED BY issues_unfinished".to_owned();
-                filter.push_str(" AND ?1 IS NULL AND i.unfinished = 1");
-            }
-            _ => filter.push_str(" AND ?1 IS NULL"),
-        }
-        if asked.search.is_some() && !asked.all && asked.status.is_none() {
-            filter.push_str(" AND i.unfinished = 1");
+        let closed = asked.status.as_deref() == Some(toft_core::issue::CLOSED);
+        let unfinished = !asked.all && !closed;
+        let (from, first) = match (&asked.search, &asked.parent) {
+            (Some(_), _) => ("issue_words w JOIN issues i ON i.n = w.rowid", "w.issue_words MATCH ?1"),
+            (None, Some(_)) => ("issues i INDEXED BY issues_by_parent", "i.parent = ?3 AND ?1 IS NULL"),
+            (None, None) if unfinished => ("issues i INDEXED BY issues_unfinished", "?1 IS NULL"),
+            (None, None) => ("issues i INDEXED BY issues_by_time", "?1 IS NULL"),
+        };
+        let mut filter = format!("{first} AND i.deleted = 0");
+        for (wanted, more) in [
+            (unfinished, " AND i.unfinished = 1"),
+            (asked.status.is_some(), " AND i.status = ?2"),
+            (asked.parent.is_some(), " AND i.parent = ?3"),
+            (asked.ledger.is_some(), " AND i.ledger = ?4"),
+        ] {
+            filter.push_str(if wanted { more } else { "" });
         }
         for n in 0..asked.labels.len() {
             filter.push_str(&format!(" AND instr(i.labels, ?{}) > 0", n + 6));
         }
+        // Every parameter is named, whether or not this question needs it.
         let sql = format!(
-            "SELECT {COLUMNS} FROM {from} WHERE {filter} AND (?2 IS NULL OR i.status = ?2) AND (?3 IS NULL OR i.parent = ?3)
-                AND (?4 IS NULL OR i.ledger = ?4)
+            "SELECT {COLUMNS} FROM {from} WHERE {filter} AND (?2 IS ?2 AND ?3 IS ?3 AND ?4 IS ?4)
             ORDER BY i.created DESC, i.id DESC LIMIT ?5"
         );
         let search = asked.search.as_ref().map(|text| match_words(text));
@@ -201,6 +205,17 @@ impl IndexTx<'_> {
     /// Every issue, in the order of ids.
     pub fn every(&self) -> Result<Vec<Indexed>> {
         self.rows(&format!("SELECT {COLUMNS} FROM issues i ORDER BY i.id, i.ledger"), [], indexed)
+    }
+
+    /// Whether nothing of a ledger is known.
+    pub fn is_blank(&self, ledger: &str) -> Result<bool> {
+        let sql = "SELECT 1 FROM issues WHERE ledger = ?1 LIMIT 1";
+        Ok(self.rows(sql, params![ledger], |_| Ok(()))?.is_empty())
+    }
+
+    /// Whether there are any issues at all.
+    pub fn any(&self) -> Result<bool> {
+        Ok(!self.rows("SELECT 1 FROM issues LIMIT 1", [], |_| Ok(()))?.is_empty())
     }
 
     /// How many issues there are, and how many are unfinished.

@@ -4,10 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use rusqlite::params;
 use toft_core::{
-    issue::{
-        Issue,
-        ready::{Node, Nodes, rank, standing},
-    },
+    issue::ready::{Node, Nodes, rank, standing},
     store::{Result, StoreError},
     time::Timestamp,
 };
@@ -52,7 +49,7 @@ impl Nodes for Known {
     }
 }
 
-const NODE: &str = "SELECT id, status, epic, deleted, parent, defer_until FROM issues";
+const NODE: &str = "SELECT id, status, epic, deleted, parent, defer_until, priority, created, first FROM issues";
 
 fn node(row: &rusqlite::Row<'_>) -> rusqlite::Result<Node> {
     Ok(Node {
@@ -62,6 +59,9 @@ fn node(row: &rusqlite::Row<'_>) -> rusqlite::Result<Node> {
         deleted: row.get(3)?,
         parent: row.get(4)?,
         defer_until: row.get::<_, Option<i64>>(5)?.map(Timestamp),
+        priority: row.get(6)?,
+        written: Timestamp(row.get(7)?),
+        first: row.get(8)?,
         needs: Vec::new(),
     })
 }
@@ -158,15 +158,7 @@ impl IndexTx<'_> {
     /// Puts down from when on an issue can start, and where in the order.
     fn place(&self, nodes: &mut impl Nodes<Error = StoreError>, node: &Node, unblocks: u32) -> Result<()> {
         let opens = standing(nodes, node)?.opens();
-        let rank = match opens {
-            Some(_) => {
-                let line = "SELECT line FROM issues WHERE id = ?1 ORDER BY ledger LIMIT 1";
-                let lines = self.rows(line, params![node.id], |row| row.get::<_, String>(0))?;
-                let issue = lines.first().and_then(|line| serde_json::from_str::<Issue>(line).ok()).unwrap_or_default();
-                rank(&issue, unblocks)
-            }
-            None => String::new(),
-        };
+        let rank = if opens.is_some() { rank(node, unblocks) } else { String::new() };
         let sql = "UPDATE issues SET opens = ?2, rank = ?3 WHERE id = ?1 AND (opens IS NOT ?2 OR rank <> ?3)";
         self.execute(sql, params![node.id, opens.map(|at| at.0), rank]).map(drop)
     }
