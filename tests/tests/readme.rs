@@ -1,4 +1,4 @@
-//! The README's transcript runs and says what it says.
+//! What the documents show runs, and says what it says.
 
 use std::path::Path;
 
@@ -50,15 +50,15 @@ fn matches(pattern: &str, line: &str) -> bool {
     rest.is_empty()
 }
 
-#[test]
-fn the_sixty_second_start_really_runs() {
-    let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md")).unwrap();
+/// Runs a document's transcripts, one after the other, in a new repository.
+fn runs(document: &str, at_least: usize) {
+    let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(document)).unwrap();
     let home = Home::new();
     let repo = home.git("work");
     let bin = toft_bin();
     let path = format!("{}:{}", bin.parent().unwrap().display(), std::env::var("PATH").unwrap());
     let steps = steps(&text);
-    assert!(steps.len() > 8, "the README has a transcript");
+    assert!(steps.len() >= at_least, "{document} has a transcript");
     for Step { command, code, lines } in steps {
         let output =
             home.command(&repo, "sh", &["-c", &format!("{command} 2>&1")]).env("PATH", &path).output().unwrap();
@@ -69,6 +69,16 @@ fn the_sixty_second_start_really_runs() {
         let expected: Vec<_> = lines.iter().map(|line| line.replace("[CWD]", &cwd)).collect();
         let same = printed.len() == expected.len()
             && expected.iter().zip(&printed).all(|(pattern, line)| matches(pattern, line));
-        assert!(same, "{command}\n--- README\n{}\n--- printed\n{out}", expected.join("\n"));
+        assert!(same, "{command}\n--- {document}\n{}\n--- printed\n{out}", expected.join("\n"));
     }
+}
+
+#[test]
+fn the_sixty_second_start_really_runs() {
+    runs("README.md", 9);
+}
+
+#[test]
+fn the_guide_to_issues_really_runs() {
+    runs("docs/guides/issues.md", 6);
 }

@@ -87,7 +87,7 @@ impl View for Initialised {
         let store = clean(&self.located.store.to_string());
         if self.new {
             page.line(format!("Made the store {store}"));
-            page.line("Next: toft flow new \"…\" writes work down, toft claim takes it.");
+            page.line("Next: toft add \"…\" writes work down, toft claim takes it.");
         } else {
             page.line(format!("The store {store} is there already; nothing changed."));
         }
