@@ -311,6 +311,31 @@ fn one_order_of_issues_and_tasks_and_labels_that_say_who_may_take_them() {
 }
 
 #[test]
+fn an_issue_given_back_is_open_again_and_one_that_is_held_is_not_closed_by_hand() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    let id = add(&home, &repo, &["work"]);
+    let later = add(&home, &repo, &["later", "--defer", "1h"]);
+    home.toft(&repo, &["claim", &id, "--as", "ana"]).ok();
+    assert!(home.toft(&repo, &["claim", &id, "--as", "bob"]).fails(5).contains("held by ana"));
+    assert!(home.toft(&repo, &["edit", &id, "--close", "no"]).fails(5).contains("held by ana"));
+    home.toft(&repo, &["delete", &id]).fails(5);
+    home.toft(&repo, &["save", &id, "--as", "ana", "-m", "half"]).ok();
+    home.toft(&repo, &["finish", &id, "release", "--as", "ana"]).ok();
+    let row = &listed(&home, &repo)[&id];
+    assert_eq!((row["status"].as_str(), row.get("assignee")), (Some("open"), None));
+    assert!(home.toft(&repo, &["show", &id, "--why"]).ok().contains("It can start now"));
+    assert!(home.toft(&repo, &["ready", "--explain"]).ok().contains(&format!("{later}  not ready")));
+    assert!(home.toft(&repo, &["claim", &id, "--as", "bob"]).ok().contains("go on from: half"));
+    home.toft(&repo, &["finish", &id, "release", "--as", "bob"]).ok();
+    home.toft(&repo, &["edit", &id, "--close", "not wanted"]).ok();
+    assert_eq!(listed(&home, &repo)[&id]["closed"]["reason"], "not wanted");
+    home.toft(&repo, &["claim", "--as", "carl"]).fails(6);
+    home.toft(&repo, &["delete", &id, "-m", "gone"]).ok();
+    assert!(home.toft(&repo, &["list", "--status", "deleted", "-q"]).ok().contains(&id));
+}
+
+#[test]
 fn reading_issues_changes_no_file() {
     let home = Home::new();
     let repo = home.repo("api");
@@ -334,6 +359,40 @@ fn reading_issues_changes_no_file() {
         let changed: Vec<_> = after.keys().filter(|path| before.get(*path) != after.get(*path)).collect();
         assert!(changed.is_empty() && before.len() == after.len(), "{args:?} changed {changed:?}");
     }
+}
+
+#[test]
+fn a_contributor_plans_in_private_and_every_command_finds_the_same_issue() {
+    let home = Home::new();
+    let repo = home.git("upstream");
+    home.toft(&repo, &["init", "--contributor"]).ok();
+    let mine = add(&home, &repo, &["my plan"]);
+    let theirs = add(&home, &repo, &["for everyone", "--ledger", "branch"]);
+    let part = add(&home, &repo, &["a part of theirs", "--parent", &theirs]);
+    let found = add(&home, &repo, &["found on the way", "--discovered-from", &theirs]);
+    let rows = listed(&home, &repo);
+    assert_eq!(rows[&mine]["ledger"], "planning");
+    for id in [&theirs, &part, &found] {
+        assert_eq!(rows[id]["ledger"], "branch", "it stays with what it belongs to");
+    }
+    home.toft(&repo, &["edit", &mine, "--needs", &part]).ok();
+    assert!(home.toft(&repo, &["show", &mine, "--why"]).ok().contains(&format!("needs {part}")));
+    home.toft(&repo, &["edit", &part, "--close", "done"]).ok();
+    assert!(home.toft(&repo, &["ready", "-q"]).ok().contains(&mine));
+    assert!(!fs::read_to_string(ledger(&repo)).unwrap().contains("my plan"), "nothing private is in the repository");
+    assert_eq!(home.run(&repo, "git", &["status", "--porcelain"]), "");
+    // A team's ledger, that is only read.
+    let team = home.path().join("team");
+    fs::create_dir_all(&team).unwrap();
+    fs::write(team.join("issues.jsonl"), "{\"id\":\"tf-team\",\"title\":\"of the team\"}\n").unwrap();
+    home.toft(&repo, &["ledger", "add", "team", team.to_str().unwrap(), "--read-only"]).ok();
+    assert_eq!(listed(&home, &repo)["tf-team"]["ledger"], "team");
+    let before = fs::read(team.join("issues.jsonl")).unwrap();
+    home.toft(&repo, &["edit", "tf-team", "-p", "0"]).fails(2);
+    home.toft(&repo, &["compact"]).ok();
+    assert_eq!(fs::read(team.join("issues.jsonl")).unwrap(), before, "a read-only ledger never changes");
+    home.toft(&repo, &["ledger", "remove", "team"]).ok();
+    assert!(!listed(&home, &repo).contains_key("tf-team"));
 }
 
 /// 150 processes add, edit and close; every acknowledged change is in the file.

@@ -200,6 +200,11 @@ fn config_home() -> PathBuf {
     variable("XDG_CONFIG_HOME").map_or_else(|| home().join(".config"), PathBuf::from).join("toft")
 }
 
+/// Where what a user made and no repository has is kept.
+pub(crate) fn data_home() -> PathBuf {
+    variable("XDG_DATA_HOME").map_or_else(|| home().join(".local").join("share"), PathBuf::from).join("toft")
+}
+
 /// Where state that belongs to no repository is kept.
 pub(crate) fn state_home() -> PathBuf {
     variable("XDG_STATE_HOME").map_or_else(|| home().join(".local").join("state"), PathBuf::from).join("toft")

@@ -20,7 +20,7 @@ use toft_core::{
     retention::{Old, Retention},
     store::{self, Access, Store},
     time::Timestamp,
-    verbs::{self, Caller, Verb, claim, flow, gc, perform, visit},
+    verbs::{self, Caller, Verb, claim, finish, flow, gc, perform, visit},
 };
 use toft_vcs::{Checkout, MAIN};
 
@@ -144,12 +144,39 @@ impl Toft {
         Ok(outcome)
     }
 
+    /// Ends a hold as `actor`.
+    pub fn finish(&self, actor: &str, op: Option<OpId>, request: finish::Request) -> Result<finish::Outcome, Error> {
+        let outcome = self.perform_as(actor, op, request)?;
+        if let Some(plan) = self.plan()? {
+            plan.given_back(&outcome)?;
+        }
+        Ok(outcome)
+    }
+
+    fn checkout(&self) -> Result<&Checkout, Error> {
+        let nowhere = || Error::NoRepository { dir: PathBuf::from(".") };
+        self.located.checkout.as_ref().ok_or_else(nowhere)
+    }
+
     /// Keeps issues in the working tree from now on, where they are reviewed and committed like code.
     pub fn keep_issues_in_tree(&self) -> Result<(), Error> {
-        match &self.located.checkout {
-            Some(checkout) => plan::make_tree_ledger(checkout),
-            None => Ok(()),
-        }
+        plan::make_tree_ledger(self.checkout()?)
+    }
+
+    /// From now on new issues go to a private ledger, of which the repository sees nothing.
+    pub fn plan_in_private(&self) -> Result<(), Error> {
+        let repository = self.located.repository.as_ref().map(ToString::to_string).unwrap_or_default();
+        plan::plan_in_private(self.checkout()?, &repository)
+    }
+
+    /// Lets this clone see another ledger.
+    pub fn add_ledger(&self, name: &str, dir: &Path, read_only: bool) -> Result<(), Error> {
+        plan::add(self.checkout()?, name, dir, read_only)
+    }
+
+    /// Lets this clone no longer see a ledger, which stays as it is.
+    pub fn remove_ledger(&self, name: &str) -> Result<(), Error> {
+        plan::remove(self.checkout()?, name)
     }
 
     /// Issues as this checkout sees them; `None` outside of one.

@@ -278,6 +278,6 @@ impl Finish<'_> {
 
     /// Makes it so.
     pub fn commit(self) -> Result<finish::Outcome, Error> {
-        self.toft.perform_as(&self.agent, None, self.request)
+        self.toft.finish(&self.agent, None, self.request)
     }
 }

@@ -14,7 +14,7 @@ use commands::commands;
 pub(crate) use self::{
     agent::{AgentCommand, Inbox, Register, Send},
     flow::{Apply, FlowCommand, FromTemplate, NewFlow, One, TaskFields, TemplateCommand},
-    plan::{Add, Compact, Delete, EditIssue, Export, Fields, Graph, Import, Restore},
+    plan::{Add, Compact, Delete, EditIssue, Export, Fields, Graph, Import, LedgerArgs, LedgerCommand, Restore},
     work::{Claim, Finish, List, Log, Ready, Save, Show, Status},
 };
 
@@ -110,6 +110,7 @@ commands! {
     Agent(Agent) "agent" ["agents"] "Agents and their messages";
     Backup(Backup) "backup" [] "Write a verified copy of the store";
     Gc(Gc) "gc" [] "Forget old history, messages and attempts";
+    Ledger(LedgerArgs) "ledger" ["ledgers"] "The ledgers seen from here";
     Delete(Delete) "delete" ["rm"] "Delete an issue; restore takes that back";
     Restore(Restore) "restore" [] "Take the deletion of an issue back";
     Compact(Compact) "compact" [] "Put ledgers in order; what has long been over goes to the archive";
@@ -126,6 +127,12 @@ pub(crate) struct Init {
     /// Keep issues in the working tree, in .toft/, to be reviewed and committed like code
     #[arg(long)]
     pub(crate) tree: bool,
+    /// Plan in private: new issues go to a ledger of your own, and nothing to the repository
+    #[arg(long, conflicts_with = "tree")]
+    pub(crate) contributor: bool,
+    /// Ask nothing; toft never does
+    #[arg(long, hide = true)]
+    pub(crate) no_input: bool,
 }
 
 #[derive(Args, Debug)]

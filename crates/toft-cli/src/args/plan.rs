@@ -1,6 +1,8 @@
 //! Issues.
 
-use clap::Args;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
 use toft::time::parse_duration;
 
 use super::positive;
@@ -123,6 +125,35 @@ pub(crate) struct Delete {
 pub(crate) struct Restore {
     /// The issue
     pub(crate) id: String,
+}
+
+/// Ledgers.
+#[derive(Args, Debug)]
+pub(crate) struct LedgerArgs {
+    #[command(subcommand)]
+    pub(crate) command: LedgerCommand,
+}
+
+/// What can be done with ledgers.
+#[derive(Debug, Subcommand)]
+pub(crate) enum LedgerCommand {
+    /// The ledgers seen from here; the first is written to unless told otherwise
+    List,
+    /// See another ledger: any directory, of a team, a phase, a person
+    Add {
+        /// What to call it
+        name: String,
+        /// Where it is
+        path: PathBuf,
+        /// Never write to it
+        #[arg(long)]
+        read_only: bool,
+    },
+    /// No longer see a ledger; it stays as it is
+    Remove {
+        /// Which
+        name: String,
+    },
 }
 
 /// Put ledgers in order.

@@ -40,6 +40,7 @@ pub(crate) fn run(cli: &Cli, output: &Output) -> Done {
         Command::Flow(args) => flow::run(&app, &args.command),
         Command::Add(args) => plan::add(&app, args),
         Command::Edit(args) => plan::change(&app, args),
+        Command::Ledger(args) => plan::ledger(&app, &args.command),
         Command::Delete(args) => plan::delete(&app, args),
         Command::Restore(args) => plan::restore(&app, args),
         Command::Compact(args) => plan::compact(&app, args),

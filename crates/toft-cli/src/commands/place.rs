@@ -19,6 +19,9 @@ pub(super) fn init(app: &App<'_>, args: &Init) -> Done {
     if args.tree {
         toft.keep_issues_in_tree()?;
     }
+    if args.contributor {
+        toft.plan_in_private()?;
+    }
     app.show(&Initialised { located: toft.located().clone(), new })
 }
 

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, io::Read as _};
 use toft::{
     Toft,
     issue::{
-        Dep,
+        DISCOVERED_FROM, Dep,
         edit::{Edit, Step},
     },
     plan::{Asked, Form, Found, Plan},
@@ -17,7 +17,7 @@ use super::{App, Done};
 use crate::{
     args,
     exit::Failure,
-    render::{Compacted, Graph, ImportDone, IssueList, IssueShown, IssueWritten, IssuesWritten, Pen},
+    render::{Compacted, Graph, ImportDone, IssueList, IssueShown, IssueWritten, IssuesWritten, LedgerList, Pen},
 };
 
 /// The plan here; plans live in repositories.
@@ -40,7 +40,7 @@ fn edit(fields: &args::Fields, now: Timestamp) -> Edit {
         let kind = kind.to_owned();
         move |on: &String| Dep { on: on.clone(), kind: kind.clone() }
     };
-    let discovered = fields.discovered_from.iter().map(dep("discovered-from"));
+    let discovered = fields.discovered_from.iter().map(dep(DISCOVERED_FROM));
     Edit {
         priority: fields.priority,
         texts: texts.into_iter().filter_map(|(name, text)| Some((name, text.clone()?))).collect(),
@@ -169,17 +169,22 @@ pub(super) fn graph(app: &App<'_>, args: &args::Graph) -> Done {
         (_, true) => Pen::Dot,
         _ => Pen::Lines,
     };
-    app.show(&Graph { issues, pen, more })
+    app.show(&Graph { issues, pen, more, now: plan.now()? })
 }
 
 /// One issue, whole.
 pub(super) fn show(app: &App<'_>, toft: &Toft, plan: &Plan<'_>, args: &args::Show) -> Done {
     let found = plan.find(&args.id)?;
-    let workflow = toft.perform(OnIt { issue: found.issue.id.clone() })?;
+    let on = toft.perform(OnIt { issue: found.issue.id.clone() })?;
     let why = if args.why { Some(plan.why(&found.issue)?) } else { None };
     let parts = Asked { parent: Some(found.issue.id.clone()), all: true, limit: args.limit, ..Asked::default() };
     let children = plan.list(&parts)?;
-    app.show(&IssueShown { found, why, workflow, children })
+    let mut needs = Vec::new();
+    for dep in &found.issue.deps {
+        needs.push((dep.clone(), plan.known(&dep.on)?));
+    }
+    let needed_by = plan.needed_by(&found.issue.id)?;
+    app.show(&IssueShown { found, why, on, children, needs, needed_by })
 }
 
 /// Issues by what they are.
@@ -195,5 +200,15 @@ pub(super) fn list(app: &App<'_>, plan: &Plan<'_>, args: &args::List) -> Done {
     let mut issues = plan.list(&asked)?;
     let more = issues.len() > args.limit;
     issues.truncate(args.limit);
-    app.show(&IssueList { issues, more })
+    app.show(&IssueList { issues, more, now: plan.now()? })
+}
+
+pub(super) fn ledger(app: &App<'_>, command: &args::LedgerCommand) -> Done {
+    let toft = app.open()?;
+    match command {
+        args::LedgerCommand::List => {}
+        args::LedgerCommand::Add { name, path, read_only } => toft.add_ledger(name, path, *read_only)?,
+        args::LedgerCommand::Remove { name } => toft.remove_ledger(name)?,
+    }
+    app.show(&LedgerList(plan(toft)?.ledgers().to_vec()))
 }

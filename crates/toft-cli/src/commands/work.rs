@@ -48,7 +48,14 @@ pub(super) fn ready(app: &App<'_>, args: &args::Ready) -> Done {
         all.more |= all.ready.len() > args.limit;
         all.ready.truncate(args.limit);
     }
-    app.show(&Ready(all))
+    let mut issues = Vec::new();
+    if args.explain
+        && !args.reach.all_repos
+        && let Some(plan) = app.open()?.plan()?
+    {
+        issues = plan.not_ready(args.limit)?;
+    }
+    app.show(&Ready { outcome: all, issues })
 }
 
 pub(super) fn claim(app: &App<'_>, args: &args::Claim) -> Done {
@@ -82,6 +89,16 @@ pub(super) fn claim(app: &App<'_>, args: &args::Claim) -> Done {
     app.show(&Claims { outcome, issues, many: args.count.is_some() })
 }
 
+/// What was typed for a task: an issue stands for the task that is worked on for it.
+fn task_or_issue(toft: &toft::Toft, text: Option<&String>) -> Result<Option<String>, Failure> {
+    let Some(text) = text else { return Ok(None) };
+    let task = text == "@" || text.starts_with(toft::id::TaskId::PREFIX);
+    match toft.plan()?.filter(|_| !task) {
+        Some(plan) if plan.names(text)? => Ok(Some(plan.find(text)?.issue.id)),
+        _ => Ok(Some(text.clone())),
+    }
+}
+
 pub(super) fn save(app: &App<'_>, args: &args::Save) -> Done {
     let toft = app.open()?;
     let kind: CheckpointKind = word("kind", &args.kind)?;
@@ -96,7 +113,7 @@ pub(super) fn save(app: &App<'_>, args: &args::Save) -> Done {
     };
     let state = args.key.clone().zip(args.value.as_deref().map(value));
     let request = save::Request {
-        id: args.id.clone(),
+        id: task_or_issue(toft, args.id.as_ref())?,
         fence: args.hold.fence.clone(),
         message: args.message.clone(),
         kind,
@@ -140,9 +157,10 @@ pub(super) fn finish(app: &App<'_>, args: &args::Finish) -> Done {
         _ => How::Done(evidence(args)),
     };
     let toft = app.open()?;
+    let id = task_or_issue(toft, id.as_ref())?;
     let request =
         finish::Request { id, fence: args.hold.fence.clone(), how, message: args.message.clone(), cost: args.cost };
-    app.show(&Finished(app.perform(toft, request)?))
+    app.show(&Finished(toft.finish(&toft.located().agent, app.op(), request)?))
 }
 
 fn is_outcome(word: &str) -> bool {

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
-use toft::{issue::Issue, plan::Found};
+use toft::{issue::Issue, plan::Found, time::Timestamp};
 
 use super::{
     View,
     issues::title,
     page::{Ink, Page, clean, short},
+    tasks::cut,
 };
 
 /// How it is drawn.
@@ -24,6 +25,7 @@ pub(crate) struct Graph {
     pub(crate) issues: Vec<Found>,
     pub(crate) pen: Pen,
     pub(crate) more: bool,
+    pub(crate) now: Timestamp,
 }
 
 impl Graph {
@@ -47,11 +49,11 @@ impl Graph {
         page.line("graph LR");
         let place: BTreeMap<&str, usize> =
             self.issues.iter().enumerate().map(|(n, found)| (found.issue.id.as_str(), n)).collect();
-        for (n, Found { issue, rank, .. }) in self.issues.iter().enumerate() {
+        for (n, found @ Found { issue, .. }) in self.issues.iter().enumerate() {
             let text = format!("{} {}", issue.id, short(&issue.title, 50))
                 .replace('"', "'")
                 .replace(['[', ']', '<', '>', '`'], " ");
-            page.line(format!("  n{n}[\"{}\"]{}", clean(&text), if rank.is_empty() { "" } else { ":::ready" }));
+            page.line(format!("  n{n}[\"{}\"]{}", clean(&text), if found.ready(self.now) { ":::ready" } else { "" }));
         }
         for (from, to, kind) in self.edges() {
             let arrow = if kind == "part" { "-.-" } else { "-->" };
@@ -63,7 +65,7 @@ impl Graph {
     fn dot(&self, page: &mut Page) {
         let quoted = |text: &str| format!("\"{}\"", clean(text).replace('\\', "\\\\").replace('"', "\\\""));
         page.line("digraph plan {\n  rankdir=LR; node [shape=box];");
-        for Found { issue, rank, .. } in &self.issues {
+        for found @ Found { issue, .. } in &self.issues {
             let text = format!(
                 "{}\\n{}",
                 quoted(&issue.id).trim_matches('"'),
@@ -72,7 +74,7 @@ impl Graph {
             page.line(format!(
                 "  {} [label=\"{text}\"{}];",
                 quoted(&issue.id),
-                if rank.is_empty() { "" } else { ", penwidth=3" }
+                if found.ready(self.now) { ", penwidth=3" } else { "" }
             ));
         }
         for (from, to, kind) in self.edges() {
@@ -99,22 +101,22 @@ impl Graph {
             if !seen.insert(found.issue.id.as_str()) {
                 continue;
             }
-            line(page, found, depth, &known);
+            line(page, &found.issue, found.ready(self.now), depth, &known);
             for part in parts.get(&Some(found.issue.id.as_str())).into_iter().flatten().rev() {
                 stack.push((part, depth + 1));
             }
         }
         // What is part of itself has no top.
         for found in self.issues.iter().filter(|found| !seen.contains(found.issue.id.as_str())) {
-            line(page, found, 0, &known);
+            line(page, &found.issue, found.ready(self.now), 0, &known);
         }
     }
 }
 
-fn line(page: &mut Page, Found { issue, rank, .. }: &Found, depth: usize, known: &BTreeSet<&str>) {
+fn line(page: &mut Page, issue: &Issue, ready: bool, depth: usize, known: &BTreeSet<&str>) {
     let needs: Vec<String> = waits(issue, known);
     let needs = if needs.is_empty() { String::new() } else { format!("  needs {}", needs.join(", ")) };
-    let mark = if rank.is_empty() { "·" } else { "○" };
+    let mark = if ready { "○" } else { "·" };
     let id = page.ink(Ink::Id, &clean(&issue.id));
     page.line(format!(
         "{}{mark} {id}  P{}  {}{}",
@@ -135,7 +137,7 @@ impl View for Graph {
     }
 
     fn json(&self) -> Value {
-        let nodes: Vec<_> = self.issues.iter().map(|found| json!({ "id": found.issue.id, "title": found.issue.title, "status": found.issue.status, "ready": !found.rank.is_empty() })).collect();
+        let nodes: Vec<_> = self.issues.iter().map(|found| json!({ "id": found.issue.id, "title": found.issue.title, "status": found.issue.status, "ready": found.ready(self.now) })).collect();
         let edges: Vec<_> =
             self.edges().into_iter().map(|(from, to, kind)| json!({ "from": from, "to": to, "kind": kind })).collect();
         json!({ "nodes": nodes, "edges": edges })
@@ -152,7 +154,10 @@ impl View for Graph {
     fn text(&self, page: &mut Page) {
         match self.pen {
             Pen::Lines if self.issues.is_empty() => page.line("No issues."),
-            Pen::Lines => self.lines(page),
+            Pen::Lines => {
+                self.lines(page);
+                cut(page, self.more, self.issues.len());
+            }
             Pen::Mermaid => self.mermaid(page),
             Pen::Dot => self.dot(page),
         }

@@ -2,9 +2,10 @@
 
 use serde_json::{Value, json};
 use toft::{
-    flow::Workflow,
-    issue::{Issue, ready::Reason},
-    plan::{Compaction, Found, Imported, Wrote},
+    issue::{Dep, Issue, ready::Reason},
+    plan::{Compaction, Found, Imported, Ledger, Wrote},
+    time::Timestamp,
+    verbs::issue::On,
 };
 
 use super::{
@@ -18,6 +19,19 @@ pub(super) fn row(issue: &Issue, ledger: &str) -> Value {
     let mut row = data(issue);
     row["ledger"] = ledger.into();
     row
+}
+
+/// Another issue, as one is tied to it.
+fn tied(id: &str, found: Option<&Found>) -> String {
+    match found {
+        Some(found) => format!("{}  {}  {}", clean(id), standing(&found.issue), title(&found.issue)),
+        None => format!("{}, which no ledger here has", clean(id)),
+    }
+}
+
+/// How far an issue is, in one word.
+fn standing(issue: &Issue) -> String {
+    if issue.deleted.is_some() { "deleted".to_owned() } else { clean(&issue.status) }
 }
 
 /// `title [labels]`, as lists show it.
@@ -49,7 +63,7 @@ impl View for IssueWritten {
         let Wrote { issue, ledger, unchanged } = &self.wrote;
         let id = page.ink(Ink::Id, &clean(&issue.id));
         let did = if *unchanged { "Nothing to change in" } else { self.did };
-        page.line(format!("{did} {id} \"{}\" ({}, ledger {ledger})", short(&issue.title, 70), clean(&issue.status)));
+        page.line(format!("{did} {id} \"{}\" ({}, ledger {ledger})", short(&issue.title, 70), standing(issue)));
     }
 }
 
@@ -82,6 +96,7 @@ impl View for IssuesWritten {
 pub(crate) struct IssueList {
     pub(crate) issues: Vec<Found>,
     pub(crate) more: bool,
+    pub(crate) now: Timestamp,
 }
 
 impl View for IssueList {
@@ -102,14 +117,15 @@ impl View for IssueList {
     }
 
     fn text(&self, page: &mut Page) {
-        for Found { issue, rank, .. } in &self.issues {
+        for found in &self.issues {
+            let issue = &found.issue;
             let id = page.ink(Ink::Id, &clean(&issue.id));
-            let ready = if rank.is_empty() { "" } else { "  ready" };
+            let ready = if found.ready(self.now) { "  ready" } else { "" };
             let who = issue.assignee.as_deref().map(|name| format!("  {}", clean(name))).unwrap_or_default();
             page.line(format!(
                 "{id}  P{}  {}  {}{}",
                 issue.priority,
-                clean(&issue.status),
+                standing(issue),
                 title(issue),
                 page.ink(Ink::Faint, &format!("{who}{ready}"))
             ));
@@ -124,8 +140,11 @@ impl View for IssueList {
 pub(crate) struct IssueShown {
     pub(crate) found: Found,
     pub(crate) why: Option<Vec<Reason>>,
-    pub(crate) workflow: Option<Workflow>,
+    pub(crate) on: Option<On>,
     pub(crate) children: Vec<Found>,
+    /// What it is tied to, if that is known here.
+    pub(crate) needs: Vec<(Dep, Option<Found>)>,
+    pub(crate) needed_by: Vec<Found>,
 }
 
 impl View for IssueShown {
@@ -135,7 +154,8 @@ impl View for IssueShown {
 
     fn json(&self) -> Value {
         let mut shown = row(&self.found.issue, &self.found.ledger);
-        shown["workflow"] = json!(self.workflow.as_ref().map(|workflow| &workflow.id));
+        shown["workflow"] = json!(self.on.as_ref().map(|on| &on.workflow.id));
+        shown["needed_by"] = self.needed_by.iter().map(|found| found.issue.id.clone()).collect();
         shown["children"] = self.children.iter().map(|child| child.issue.id.clone()).collect();
         if let Some(why) = &self.why {
             shown["not_ready"] = data(why);
@@ -150,8 +170,7 @@ impl View for IssueShown {
     fn text(&self, page: &mut Page) {
         let Found { issue, ledger, .. } = &self.found;
         let id = page.ink(Ink::Id, &clean(&issue.id));
-        let status = if issue.deleted.is_some() { "deleted" } else { issue.status.as_str() };
-        page.line(format!("{id}  P{}  {}  {}", issue.priority, clean(status), title(issue)));
+        page.line(format!("{id}  P{}  {}  {}", issue.priority, standing(issue), title(issue)));
         let who = |word: &str, name: &Option<String>| name.as_ref().map(|name| format!(", {word} {}", clean(name)));
         let facts = [who("assigned to", &issue.assignee), who("owned by", &issue.owner), who("part of", &issue.parent)];
         page.line(format!(
@@ -159,8 +178,15 @@ impl View for IssueShown {
             clean(&issue.kind),
             facts.into_iter().flatten().collect::<String>()
         ));
-        for dep in &issue.deps {
-            page.line(format!("  {} {}", clean(&dep.kind), clean(&dep.on)));
+        for (dep, found) in &self.needs {
+            let kind = if dep.blocks() { "needs".to_owned() } else { clean(&dep.kind) };
+            page.line(format!("  {kind} {}", tied(&dep.on, found.as_ref())));
+        }
+        for found in &self.needed_by {
+            page.line(format!("  needed by {}", tied(&found.issue.id, Some(found))));
+        }
+        if let Some(until) = issue.defer_until {
+            page.line(format!("  put off until {}", page.moment(until)));
         }
         for child in &self.children {
             page.line(format!(
@@ -170,8 +196,10 @@ impl View for IssueShown {
                 title(&child.issue)
             ));
         }
-        if let Some(workflow) = &self.workflow {
-            page.line(format!("  worked on in {}: toft show {0}", workflow.id));
+        if let Some(On { workflow, holder }) = &self.on {
+            let who =
+                holder.as_deref().map_or("nobody holds it now".to_owned(), |name| format!("held by {}", clean(name)));
+            page.line(format!("  worked on in {} ({who})", workflow.id));
         }
         let texts = [
             ("", &issue.body),
@@ -187,8 +215,20 @@ impl View for IssueShown {
         for said in &issue.comments {
             page.line(format!("  {} {}: {}", page.moment(said.at), clean(&said.by), clean(&said.text)));
         }
-        if let Some(closed) = issue.closed.as_ref().filter(|closed| !closed.reason.is_empty()) {
-            page.line(format!("  closed: {}", clean(&closed.reason)));
+        if let Some(closed) = &issue.closed {
+            page.line(format!("  closed by {}: {}", clean(&closed.by), clean(&closed.reason)));
+            if let Some(Value::Object(evidence)) = closed.outcome.as_ref().and_then(|outcome| outcome.get("evidence")) {
+                for (kind, shown) in evidence {
+                    page.line(format!("  evidence: {} {}", clean(kind), clean(shown.as_str().unwrap_or_default())));
+                }
+            }
+        }
+        if let Some(deleted) = &issue.deleted {
+            page.line(format!(
+                "  deleted by {}: {} (toft restore takes that back)",
+                clean(&deleted.by),
+                clean(&deleted.reason)
+            ));
         }
         match self.why.as_deref() {
             Some([]) => page.line("  It can start now."),
@@ -244,5 +284,29 @@ impl View for ImportDone {
         let Imported { ledger, read, changed, unreadable } = &self.0;
         page.line(format!("Read {read} issues; {changed} of them were new or newer (ledger {ledger})"));
         unreadable.iter().for_each(|problem| page.line(format!("  left out: {}", clean(problem))));
+    }
+}
+
+pub(crate) struct LedgerList(pub(crate) Vec<Ledger>);
+
+impl View for LedgerList {
+    fn kind(&self) -> &'static str {
+        "ledgers"
+    }
+
+    fn json(&self) -> Value {
+        data(&self.0)
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.0.iter().map(|ledger| ledger.name.clone()).collect()
+    }
+
+    fn text(&self, page: &mut Page) {
+        for Ledger { name, place, dir, read_only, first, .. } in &self.0 {
+            let mode = if *read_only { "read only" } else { "read and write" };
+            let first = if *first { ", new issues go here" } else { "" };
+            page.line(format!("{name}  {}  {mode}{first}  {}", place.as_str(), clean(&dir.display().to_string())));
+        }
     }
 }

@@ -7,7 +7,7 @@ use toft::{
     flow::{DependencyKind, Task, TaskStatus, WorkflowStatus},
     gate::{Gate, GateKind},
     plan::Found,
-    verbs::{answer, claim, finish, list, ready, save, show, status},
+    verbs::{answer, claim, finish, issue::Offer, list, ready, save, show, status},
 };
 
 use super::{
@@ -43,7 +43,11 @@ pub(super) fn cut(page: &mut Page, more: bool, shown: usize) {
     }
 }
 
-pub(crate) struct Ready(pub(crate) ready::Outcome);
+pub(crate) struct Ready {
+    pub(crate) outcome: ready::Outcome,
+    /// Issues that cannot start, with why, if that was asked.
+    pub(crate) issues: Vec<Offer>,
+}
 
 impl View for Ready {
     fn kind(&self) -> &'static str {
@@ -51,23 +55,23 @@ impl View for Ready {
     }
 
     fn json(&self) -> Value {
-        if self.0.not_ready.is_empty() {
-            data(&self.0.ready)
+        if self.outcome.not_ready.is_empty() && self.issues.is_empty() {
+            data(&self.outcome.ready)
         } else {
-            json!({ "ready": self.0.ready, "not_ready": self.0.not_ready })
+            json!({ "ready": self.outcome.ready, "not_ready": self.outcome.not_ready, "issues": self.issues })
         }
     }
 
     fn more(&self) -> Option<bool> {
-        Some(self.0.more)
+        Some(self.outcome.more)
     }
 
     fn ids(&self) -> Vec<String> {
-        self.0.ready.iter().map(|item| item.id().to_owned()).collect()
+        self.outcome.ready.iter().map(|item| item.id().to_owned()).collect()
     }
 
     fn text(&self, page: &mut Page) {
-        for item in &self.0.ready {
+        for item in &self.outcome.ready {
             let task = match item {
                 ready::Item::Task(task) => task,
                 ready::Item::Issue(offer) => {
@@ -89,11 +93,20 @@ impl View for Ready {
                 page.ink(Ink::Faint, &format!("{}{needs}", worktree(task)))
             ));
         }
-        if self.0.ready.is_empty() {
+        if self.outcome.ready.is_empty() {
             page.line("Nothing is ready.");
         }
-        cut(page, self.0.more, self.0.ready.len());
-        for row in &self.0.not_ready {
+        cut(page, self.outcome.more, self.outcome.ready.len());
+        for Offer { issue, reasons, .. } in &self.issues {
+            let id = page.ink(Ink::Id, &clean(&issue.id));
+            let reasons: Vec<_> = reasons.iter().map(ToString::to_string).collect();
+            page.line(format!(
+                "{id}  not ready: {}  {}",
+                issues::title(issue),
+                page.ink(Ink::Faint, &clean(&reasons.join("; ")))
+            ));
+        }
+        for row in &self.outcome.not_ready {
             let id = page.ink(Ink::Id, row.task.id.as_str());
             let reasons: Vec<_> = row.reasons.iter().map(ToString::to_string).collect();
             page.line(format!(
@@ -477,7 +490,7 @@ impl View for StatusView {
             }
         }
         if page.text().is_empty() {
-            page.line("Nothing is going on. toft flow new \"…\" writes work down.");
+            page.line("Nothing is going on. toft ready lists what can start, toft add \"…\" writes work down.");
         }
     }
 }

@@ -176,7 +176,11 @@ fn relations<N: Nodes<Error = StoreError>>(
 ) -> Verdict<()> {
     let needs = edit.needs.iter().map(|on| Dep { on: on.clone(), kind: BLOCKS.into() });
     for dep in needs.chain(edit.relates.iter().cloned()) {
+        if dep.on.is_empty() {
+            return Err(invalid("related", "an issue must be named").into());
+        }
         if dep.blocks() {
+            refuse_own_whole(nodes, issue, &dep.on)?;
             refuse_cycle(nodes, &issue.id, &dep.on)?;
         }
         if !issue.deps.contains(&dep) {
@@ -200,6 +204,21 @@ fn relations<N: Nodes<Error = StoreError>>(
             }
         }
         puts.push(Put::Field("parent", text(parent)));
+    }
+    Ok(())
+}
+
+/// What consists of others waits for them; so a part never needs what it is part of.
+fn refuse_own_whole<N: Nodes<Error = StoreError>>(nodes: &mut N, issue: &Issue, on: &str) -> Verdict<()> {
+    let mut line = vec![issue.id.clone()];
+    let mut next = issue.parent.clone();
+    while let Some(id) = next.filter(|id| !line.contains(id)) {
+        line.push(id.clone());
+        if id == on {
+            line.push(issue.id.clone());
+            return Err(Refusal::Cycle { path: line }.into());
+        }
+        next = nodes.node(&id)?.and_then(|node| node.parent);
     }
     Ok(())
 }

@@ -147,6 +147,8 @@ pub struct Dep {
 
 /// The kind that holds back.
 pub const BLOCKS: &str = "blocks";
+/// The kind that says on what something was found.
+pub const DISCOVERED_FROM: &str = "discovered-from";
 
 impl Dep {
     /// Does it hold back until the other is closed?

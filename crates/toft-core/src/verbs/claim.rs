@@ -18,7 +18,7 @@ use crate::{
     ready::{self, Queue, Reason},
     refusal::{Refusal, Verdict},
     repository::Scope,
-    store::{Access, Ahead},
+    store::{Access, Ahead, LeasesOf},
     time::Timestamp,
 };
 
@@ -155,6 +155,9 @@ impl Request {
         if let Some(live) = work.tx.workflow_of_issue(&offer.issue.id)? {
             let claims = self.best(work, me, Some(&live), lacking)?;
             if claims.is_empty() {
+                if let Some(lease) = work.tx.leases(&LeasesOf::Workflow(live.id.clone()))?.first() {
+                    return Err(work.held(lease)?);
+                }
                 let running = issue::ready::Reason::Running { workflow: live.id.to_string() };
                 return Err(Refusal::IssueNotReady { issue: offer.issue.id.clone(), reasons: vec![running] }.into());
             }

@@ -6,7 +6,7 @@ use crate::{
     flow::{Task, Workflow},
     id::{AgentId, TaskId, WORD, WorkflowId},
     refusal::{Refusal, Verdict},
-    store::LeasesOf,
+    store::{LeasesOf, TaskQuery},
 };
 
 /// How many candidates an ambiguous prefix names.
@@ -29,13 +29,30 @@ pub(super) fn unique(work: &mut Work<'_>, what: &'static str, kind: &str, text: 
     }
 }
 
-/// The task that `text` names.
+/// The task that `text` names; for an issue, the one that is worked on for it.
 pub(crate) fn task(work: &mut Work<'_>, text: &str) -> Verdict<Task> {
+    if text.contains('-')
+        && let Some(workflow) = work.tx.workflow_of_issue(text)?
+        && let Some(task) = of_workflow(work, &workflow)?
+    {
+        return Ok(task);
+    }
     let id = if text == "@" { mine(work)? } else { TaskId::known(unique(work, "task", TaskId::PREFIX, text)?) };
     match work.tx.task(&id)? {
         Some(task) => Ok(task),
         None => Err(Refusal::NotFound { what: "task", text: text.to_owned() }.into()),
     }
+}
+
+/// The task of a workflow that the caller holds, or else the first that is not over.
+fn of_workflow(work: &mut Work<'_>, workflow: &Workflow) -> Verdict<Option<Task>> {
+    let me = work.tx.agent_named(work.actor)?.map(|me| me.id);
+    let leases = work.tx.leases(&LeasesOf::Workflow(workflow.id.clone()))?;
+    if let Some(mine) = leases.iter().find(|lease| Some(&lease.agent) == me.as_ref()) {
+        return Ok(work.tx.task(&mine.task)?);
+    }
+    let of = TaskQuery { workflow: Some(workflow.id.clone()), ..TaskQuery::default() };
+    Ok(work.tx.tasks(&of)?.into_iter().find(|task| task.state.status.open()))
 }
 
 /// The one task the caller holds.

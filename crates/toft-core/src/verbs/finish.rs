@@ -77,6 +77,9 @@ pub struct Outcome {
     /// The gate it waits for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gate: Option<Gate>,
+    /// The issue it is done for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub issue: Option<String>,
 }
 
 impl Verb for Request {
@@ -130,7 +133,8 @@ impl Verb for Request {
         let workflow = settle(work, &task, from)?;
         let frees = task.state.status.releases() && task.state.unblocks > 0;
         let unblocked = if frees { unblocked(work, &task)? } else { Vec::new() };
-        Ok(Outcome { task, workflow: workflow.id, workflow_status: workflow.status, unblocked, gate })
+        let issue = workflow.issue().map(str::to_owned);
+        Ok(Outcome { task, workflow: workflow.id, workflow_status: workflow.status, unblocked, gate, issue })
     }
 }
 

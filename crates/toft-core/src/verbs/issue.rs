@@ -8,8 +8,9 @@ use crate::{
     change::Write,
     flow::{Outcome as TaskOutcome, Plan, PlanTask, Source, Task, TaskStatus, Workflow, WorkflowStatus},
     issue::{Issue, NO_AUTO_CLAIM, ready::Reason},
+    lease::Standing,
     refusal::{Refusal, Verdict},
-    store::{Access, TaskQuery},
+    store::{Access, LeasesOf, TaskQuery},
 };
 
 /// An issue that could be started, as the plan has it.
@@ -104,13 +105,26 @@ pub struct OnIt {
     pub issue: String,
 }
 
+/// The workflow that is on an issue.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct On {
+    /// The workflow.
+    pub workflow: Workflow,
+    /// Who holds a task of it now.
+    pub holder: Option<String>,
+}
+
 impl Verb for OnIt {
-    type Outcome = Option<Workflow>;
+    type Outcome = Option<On>;
     const NAME: &'static str = "issue.on_it";
     const ACCESS: Access = Access::Read;
 
-    fn run(self, work: &mut Work<'_>) -> Verdict<Option<Workflow>> {
-        Ok(work.tx.workflow_of_issue(&self.issue)?)
+    fn run(self, work: &mut Work<'_>) -> Verdict<Option<On>> {
+        let Some(workflow) = work.tx.workflow_of_issue(&self.issue)? else { return Ok(None) };
+        let leases = work.tx.leases(&LeasesOf::Workflow(workflow.id.clone()))?;
+        let live = leases.iter().find(|lease| lease.standing(&work.now, work.processes) == Standing::Live);
+        let holder = live.map(|lease| work.agent_name(&lease.agent)).transpose()?;
+        Ok(Some(On { workflow, holder }))
     }
 }
 

@@ -143,7 +143,12 @@ pub(super) fn issue(text: &str) -> Option<Value> {
     let members = |set: Set| -> Vec<Value> {
         record.members(set).filter_map(|(_, member)| serde_json::from_str(member).ok()).collect()
     };
-    let deps = members(Set::Deps).into_iter().map(|dep| dependency(record.id(), &dep)).collect::<Vec<_>>();
+    let mut deps: Vec<Value> = members(Set::Deps).iter().map(|dep| dependency(record.id(), dep)).collect();
+    if let Some(parent) = field("parent")
+        && !deps.iter().any(|dep| dep["type"] == "parent-child")
+    {
+        deps.push(json!({ "issue_id": record.id(), "depends_on_id": parent, "type": "parent-child" }));
+    }
     let said = members(Set::Comments).into_iter().map(|said| comment(record.id(), said)).collect::<Vec<_>>();
     for (name, rows) in [("labels", members(Set::Labels)), ("dependencies", deps), ("comments", said)] {
         if !rows.is_empty() {

@@ -42,7 +42,8 @@ impl Plan<'_> {
     /// Puts every ledger in order.
     pub fn compact(&self, archive_after: Duration) -> Result<Vec<Compaction>, Error> {
         let before = self.now()?.minus(archive_after);
-        self.ledgers.iter().map(|ledger| self.compact_one(ledger, before)).collect()
+        let writable = self.ledgers.iter().filter(|ledger| !ledger.read_only);
+        writable.map(|ledger| self.compact_one(ledger, before)).collect()
     }
 
     fn compact_one(&self, ledger: &Ledger, before: Timestamp) -> Result<Compaction, Error> {

@@ -53,6 +53,7 @@ pub struct Trouble {
 impl Plan<'_> {
     /// Brings the index up to every ledger seen from here.
     pub(super) fn refresh(&self) -> Result<(), Error> {
+        self.forget_unseen()?;
         for ledger in &self.ledgers {
             let mut files = ledger.files()?;
             let index = self.index(Access::Read)?;
@@ -82,6 +83,29 @@ impl Plan<'_> {
             index.commit()?;
         }
         Ok(())
+    }
+
+    /// Drops what ledgers said that are no longer seen from here.
+    fn forget_unseen(&self) -> Result<(), Error> {
+        let seen = |name: &str| self.ledgers.iter().any(|ledger| ledger.name == name);
+        let unseen = |index: &IndexTx<'_>| -> Result<Vec<(String, String)>, Error> {
+            Ok(index.files()?.into_iter().filter(|(ledger, _)| !seen(ledger)).collect())
+        };
+        if unseen(&self.index(Access::Read)?)?.is_empty() {
+            return Ok(());
+        }
+        let index = self.index(Access::Write)?;
+        let (mut changed, mut around) = (BTreeSet::new(), BTreeSet::new());
+        for (ledger, file) in unseen(&index)? {
+            for id in index.ids_of(&ledger, &file)? {
+                around.extend(index.around(&id)?);
+                index.drop_issue(&ledger, &id)?;
+                changed.insert(id);
+            }
+            index.drop_file(&ledger, &file)?;
+        }
+        index.settle(&changed, &around)?;
+        Ok(index.commit()?)
     }
 
     /// Takes in what was just appended to a ledger.
@@ -247,7 +271,12 @@ impl<'r> Reading<'r> {
 
     fn take(&mut self, found: Found<'_>) -> Result<(), Failed> {
         match found {
-            Found::Marker => self.trouble(0, "a merge left conflict markers; both sides were taken".into()),
+            Found::Marker => {
+                let problem = "a merge left conflict markers; both sides were taken";
+                if !self.troubles.iter().any(|trouble| trouble.problem == problem) {
+                    self.trouble(0, problem.into());
+                }
+            }
             Found::Bad(Bad { at, reason, start, .. }) => self.trouble(at, format!("{reason}: {start}")),
             Found::Text(text) => self.take_line(text)?,
         }

@@ -23,7 +23,7 @@ use toft_core::{
     refusal::Refusal,
     store::{self, Access, StoreError},
     time::Timestamp,
-    verbs::issue::{Offer, OnIt},
+    verbs::issue::{Offer, On, OnIt},
 };
 use toft_ledger::clock::Replica;
 pub use toft_store::sqlite::index::Asked;
@@ -32,7 +32,7 @@ use toft_store::{
     sqlite::index::{IndexTx, Indexed},
 };
 
-pub(crate) use self::place::make_tree_ledger;
+pub(crate) use self::place::{add, make_tree_ledger, plan_in_private, remove};
 pub use self::{
     compact::Compaction,
     exchange::{Form, Imported},
@@ -70,21 +70,28 @@ pub struct Found {
     pub ledger: String,
     /// Its place in the order of ready work; empty while it cannot start.
     pub rank: String,
+    /// From when on it can start.
+    pub opens: Option<Timestamp>,
 }
 
 impl Found {
     fn of(row: &Indexed) -> Result<Self, Error> {
-        Ok(Self { issue: row.issue()?, ledger: row.ledger.clone(), rank: row.rank.clone() })
+        Ok(Self { issue: row.issue()?, ledger: row.ledger.clone(), rank: row.rank.clone(), opens: row.opens })
+    }
+
+    /// Can it start, as far as the plan knows?
+    pub fn ready(&self, now: Timestamp) -> bool {
+        self.opens.is_some_and(|opens| opens <= now)
     }
 }
 
 impl<'t> Plan<'t> {
     pub(crate) fn open(toft: &'t Toft) -> Result<Option<Self>, Error> {
         let Some(checkout) = &toft.located().checkout else { return Ok(None) };
-        let ledgers = place::ledgers(checkout);
+        let ledgers = place::ledgers(checkout)?;
         let state = checkout.state_dir();
         // Two worktrees may see two versions of a ledger in the tree, so each has an index of its own.
-        let shared = checkout.worktree == toft_vcs::MAIN || ledgers.iter().all(|ledger| ledger.place == Place::Branch);
+        let shared = checkout.worktree == toft_vcs::MAIN || ledgers.iter().all(|ledger| ledger.place != Place::Tree);
         let index = match toft.engine() {
             Engine::File(store) if shared => Index::Store(store),
             _ => Index::Own(Box::new(SqliteStore::create(&own_index(&state, &checkout.worktree))?)),
@@ -139,6 +146,11 @@ impl<'t> Plan<'t> {
         Found::of(&named(&index, text)?)
     }
 
+    /// An issue by its whole id, if any ledger here has it.
+    pub fn known(&self, id: &str) -> Result<Option<Found>, Error> {
+        self.look()?.issue(id)?.as_ref().map(Found::of).transpose()
+    }
+
     /// Whether `text` names an issue at all.
     pub fn names(&self, text: &str) -> Result<bool, Error> {
         match self.find(text) {
@@ -172,7 +184,7 @@ impl<'t> Plan<'t> {
         let index = self.look()?;
         let mut offers: Vec<Offer> = Vec::new();
         for row in index.ready(now, limit)? {
-            let Found { issue, ledger, rank } = Found::of(&row)?;
+            let Found { issue, ledger, rank, .. } = Found::of(&row)?;
             if offers.last().is_none_or(|last| last.issue.id != issue.id) {
                 offers.push(Offer { issue, ledger, rank, reasons: Vec::new() });
             }
@@ -182,7 +194,7 @@ impl<'t> Plan<'t> {
 
     /// One issue as something to start, with what keeps it from starting.
     pub fn offer(&self, text: &str) -> Result<Offer, Error> {
-        let Found { issue, ledger, rank } = self.find(text)?;
+        let Found { issue, ledger, rank, .. } = self.find(text)?;
         let reasons = self.held(&issue)?;
         Ok(Offer { issue, ledger, rank, reasons })
     }
@@ -198,10 +210,26 @@ impl<'t> Plan<'t> {
     /// Everything that keeps an issue from starting now.
     pub fn why(&self, issue: &Issue) -> Result<Vec<Reason>, Error> {
         let mut reasons = self.held(issue)?;
-        if let Some(workflow) = self.toft.perform(OnIt { issue: issue.id.clone() })? {
+        if let Some(On { workflow, holder: Some(_) }) = self.toft.perform(OnIt { issue: issue.id.clone() })? {
             reasons.push(Reason::Running { workflow: workflow.id.to_string() });
         }
         Ok(reasons)
+    }
+
+    /// Open issues that cannot start now, newest first, and why.
+    pub fn not_ready(&self, limit: usize) -> Result<Vec<Offer>, Error> {
+        let now = self.now()?;
+        let mut offers = Vec::new();
+        for found in self.list(&Asked::default())?.into_iter().filter(|found| !found.ready(now)).take(limit) {
+            let reasons = self.why(&found.issue)?;
+            offers.push(Offer { issue: found.issue, ledger: found.ledger, rank: found.rank, reasons });
+        }
+        Ok(offers)
+    }
+
+    /// What needs an issue.
+    pub fn needed_by(&self, id: &str) -> Result<Vec<Found>, Error> {
+        self.look()?.needed_by(id)?.iter().map(Found::of).collect()
     }
 
     /// Needs that no ledger here can show.

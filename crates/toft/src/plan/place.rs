@@ -5,21 +5,29 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use toft_ledger::clock::Replica;
+use serde::{Deserialize, Serialize};
+use toft_core::refusal::Refusal;
+use toft_ledger::{clock::Replica, file::Turn};
 use toft_vcs::{Checkout, Vcs};
 
 use crate::{
+    config::{data_home, state_home},
     error::{Error, io},
     session::random_mint,
 };
 
 /// What kind of place a ledger is in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Place {
     /// Beside the repository: nothing in the working tree, one for all worktrees.
     Branch,
     /// In the working tree, under whatever VCS it has.
     Tree,
+    /// Of its own, for one person's plans, whatever repository they are for.
+    Planning,
+    /// Any other directory.
+    Shared,
 }
 
 impl Place {
@@ -28,12 +36,14 @@ impl Place {
         match self {
             Self::Branch => "branch",
             Self::Tree => "tree",
+            Self::Planning => "planning",
+            Self::Shared => "shared",
         }
     }
 }
 
 /// One ledger.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Ledger {
     /// What it is called.
     pub name: String,
@@ -41,8 +51,32 @@ pub struct Ledger {
     pub place: Place,
     /// Its directory.
     pub dir: PathBuf,
+    /// It is read and never written.
+    pub read_only: bool,
+    /// New issues go there unless told otherwise.
+    pub first: bool,
     /// What its writers wait for each other at.
+    #[serde(skip)]
     pub(super) lock: PathBuf,
+}
+
+/// What this clone knows of ledgers besides the repository's own.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Known {
+    /// Whoever plans here does so in private.
+    #[serde(default)]
+    contributor: bool,
+    #[serde(default)]
+    also: Vec<Also>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Also {
+    name: String,
+    place: Place,
+    dir: PathBuf,
+    #[serde(default)]
+    read_only: bool,
 }
 
 /// The directory in a working tree.
@@ -51,10 +85,18 @@ pub(super) const ISSUES: &str = "issues.jsonl";
 pub(super) const ARCHIVE: &str = "archive";
 
 impl Ledger {
-    fn new(place: Place, dir: PathBuf, state: &Path) -> Self {
+    /// The repository's own.
+    fn own(place: Place, dir: PathBuf, state: &Path) -> Self {
         let name = place.as_str().to_owned();
         let lock = state.join("locks").join(format!("{name}.lock"));
-        Self { name, place, dir, lock }
+        Self { name, place, dir, read_only: false, first: false, lock }
+    }
+
+    /// One that several repositories may write to; their writers wait at the same place.
+    fn also(Also { name, place, dir, read_only }: Also) -> Self {
+        let print = blake3::hash(dir.as_os_str().as_encoded_bytes()).to_hex();
+        let lock = state_home().join("locks").join(format!("{}.lock", &print[..16]));
+        Self { name, place, dir, read_only, first: false, lock }
     }
 
     /// The file that is written to.
@@ -87,14 +129,87 @@ impl Ledger {
     }
 }
 
-/// The ledgers that a checkout sees.
-pub(super) fn ledgers(checkout: &Checkout) -> Vec<Ledger> {
+/// The ledgers that a checkout sees, the one that new issues go to first.
+pub(super) fn ledgers(checkout: &Checkout) -> Result<Vec<Ledger>, Error> {
     let (state, tree) = (checkout.state_dir(), checkout.root.join(IN_TREE));
     let in_tree = !matches!(checkout.vcs, Vcs::Git | Vcs::Jj) || tree.join(ISSUES).exists();
-    vec![match in_tree {
-        true => Ledger::new(Place::Tree, tree, &state),
-        false => Ledger::new(Place::Branch, state.join("ledger"), &state),
-    }]
+    let own = match in_tree {
+        true => Ledger::own(Place::Tree, tree, &state),
+        false => Ledger::own(Place::Branch, state.join("ledger"), &state),
+    };
+    let known = known(&state)?;
+    let mut ledgers: Vec<Ledger> = std::iter::once(own).chain(known.also.into_iter().map(Ledger::also)).collect();
+    if known.contributor {
+        ledgers.sort_by_key(|ledger| ledger.place != Place::Planning);
+    }
+    ledgers[0].first = true;
+    Ok(ledgers)
+}
+
+const KNOWN: &str = "ledgers.json";
+
+fn known(state: &Path) -> Result<Known, Error> {
+    let path = state.join(KNOWN);
+    match fs::read_to_string(&path) {
+        Ok(text) => serde_json::from_str(&text)
+            .map_err(|error| Error::Config { path: path.display().to_string(), problem: error.to_string() }),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Known::default()),
+        Err(cause) => Err(Error::Io { doing: "read", path, cause }),
+    }
+}
+
+/// Changes what this clone knows of ledgers, one at a time and all or nothing.
+fn know(state: &Path, change: impl FnOnce(&mut Known) -> Result<(), Error>) -> Result<(), Error> {
+    let (path, lock) = (state.join(KNOWN), state.join("locks").join("ledgers.lock"));
+    let turn = Turn::take(&lock).map_err(io("lock", &lock))?;
+    let mut known = known(state)?;
+    change(&mut known)?;
+    let text = serde_json::to_string_pretty(&known).unwrap_or_default();
+    turn.replace(&path, |out| out.write_all(text.as_bytes())).map_err(io("write", &path)).map(drop)
+}
+
+/// Lets a checkout see another ledger.
+pub(crate) fn add(checkout: &Checkout, name: &str, dir: &Path, read_only: bool) -> Result<(), Error> {
+    let plain = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c));
+    if !plain {
+        let problem = format!("`{name}` is not a name: letters, digits, - and _");
+        return Err(Refusal::Invalid { field: "name".into(), problem }.into());
+    }
+    if ledgers(checkout)?.iter().any(|ledger| ledger.name == name) {
+        return Err(Refusal::Exists { what: "ledger", name: name.into() }.into());
+    }
+    let dir = fs::canonicalize(dir).map_err(io("find", dir))?;
+    let also = Also { name: name.into(), place: Place::Shared, dir, read_only };
+    know(&checkout.state_dir(), |known| {
+        known.also.push(also);
+        Ok(())
+    })
+}
+
+/// Lets a checkout no longer see a ledger, which stays as it is.
+pub(crate) fn remove(checkout: &Checkout, name: &str) -> Result<(), Error> {
+    know(&checkout.state_dir(), |known| {
+        let before = known.also.len();
+        known.also.retain(|also| also.name != name);
+        match known.also.len() == before {
+            true => Err(Refusal::NotFound { what: "ledger", text: name.into() }.into()),
+            false => Ok(()),
+        }
+    })
+}
+
+/// From now on new issues go to a private ledger, which has a part for each repository.
+pub(crate) fn plan_in_private(checkout: &Checkout, repository: &str) -> Result<(), Error> {
+    let dir = data_home().join("planning").join(format!("{}-{repository}", checkout.name()));
+    fs::create_dir_all(&dir).map_err(io("make", &dir))?;
+    know(&checkout.state_dir(), |known| {
+        known.contributor = true;
+        if !known.also.iter().any(|also| also.place == Place::Planning) {
+            let name = Place::Planning.as_str().to_owned();
+            known.also.push(Also { name, place: Place::Planning, dir, read_only: false });
+        }
+        Ok(())
+    })
 }
 
 /// Puts an empty ledger into the working tree, unless one is there.

@@ -1,12 +1,12 @@
 //! Issues and the workflows that are on them: a claim starts one, its end closes the issue.
 
 use toft_core::{
-    flow::{Source, WorkflowStatus},
+    flow::{Source, TaskStatus, WorkflowStatus},
     issue::edit,
     refusal::Refusal,
     verbs::{
-        claim,
-        issue::{Ended, Told, Untold},
+        claim, finish, flow,
+        issue::{Ended, On, OnIt, Told, Untold},
     },
 };
 
@@ -39,6 +39,34 @@ impl Plan<'_> {
             self.change(id, "issue.started", |_, issue| Ok(edit::start(issue, actor)))?;
         }
         Ok(())
+    }
+
+    /// Lets the ledger say that nobody is on what was given back.
+    pub(crate) fn given_back(&self, outcome: &finish::Outcome) -> Result<(), Error> {
+        match &outcome.issue {
+            Some(id) if outcome.task.state.status == TaskStatus::Pending => {
+                self.change(id, "issue.released", |_, issue| Ok(edit::reopen(issue))).map(drop)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Before an issue is closed or deleted by hand: nobody holds it, and no workflow goes on for it.
+    pub(super) fn let_go(&self, id: &str, why: &str) -> Result<(), Error> {
+        match self.toft.perform(OnIt { issue: id.to_owned() })? {
+            None => Ok(()),
+            Some(On { holder: Some(holder), .. }) => Err(Refusal::WrongState {
+                id: id.to_owned(),
+                state: format!("held by {holder}"),
+                wanted: "who holds it finishes it, or gives it back".into(),
+            }
+            .into()),
+            Some(On { workflow, .. }) => {
+                let reason = Some(why.to_owned()).filter(|why| !why.is_empty());
+                let request = flow::Move { id: workflow.id.to_string(), to: flow::Step::Abandon, reason };
+                self.toft.perform(request).map(drop)
+            }
+        }
     }
 
     /// Tells ledgers how workflows on their issues ended. What was not told, for whatever reason, is told the next time.

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use toft_core::issue::{EPIC, edit::Edit};
+use toft_core::issue::{
+    EPIC,
+    edit::{Edit, Step},
+};
 
 /// One issue of a text, with the names it is known by there.
 struct Item {
@@ -104,8 +107,13 @@ fn list(text: &str, first: &Edit) -> Vec<Item> {
             above.pop();
         }
         let (number, words) = words;
+        let (done, words) = match words.strip_prefix("[x]").or_else(|| words.strip_prefix("[X]")) {
+            Some(words) => (true, words.trim()),
+            None => (false, words.strip_prefix("[ ]").unwrap_or(words).trim()),
+        };
         let (names, title, needs) = parts(number, words);
-        let edit = Edit { title: Some(title), kind, ..first.clone() };
+        let status = done.then(|| Step::Close { reason: "done when it was written down".into() });
+        let edit = Edit { title: Some(title), kind, status, ..first.clone() };
         let parent = above.last().map(|(_, place)| *place);
         above.push((depth, items.len()));
         items.push(Item { edit, names, needs, parent });
@@ -136,7 +144,6 @@ fn item(line: &str) -> Option<(&str, &str)> {
         }
     };
     let words = words.strip_prefix(' ')?.trim();
-    let words = ["[ ]", "[x]", "[X]"].iter().find_map(|mark| words.strip_prefix(mark)).unwrap_or(words).trim();
     (!words.is_empty()).then_some((number, words))
 }
 

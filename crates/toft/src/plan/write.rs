@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use toft_core::{
     issue::{
-        Issue, Put,
+        DISCOVERED_FROM, Issue, Put,
         edit::{self, By, Edit},
         mint_id,
         ready::{Node, Nodes},
@@ -184,20 +184,27 @@ impl Plan<'_> {
                 .find(|ledger| ledger.name == name)
                 .ok_or_else(|| Error::from(Refusal::NotFound { what: "ledger", text: name.to_owned() }))
         };
-        match (name, parent.filter(|parent| !parent.is_empty())) {
+        let ledger = match (name, parent.filter(|parent| !parent.is_empty())) {
             (Some(name), _) => called(name),
             (None, Some(parent)) => called(&self.find(parent)?.ledger),
             (None, None) => {
                 self.ledgers.first().ok_or_else(|| Refusal::NotFound { what: "ledger", text: String::new() }.into())
             }
+        }?;
+        if ledger.read_only {
+            let problem = format!("`{}` is read and never written here; name another", ledger.name);
+            return Err(Refusal::Invalid { field: "ledger".into(), problem }.into());
         }
+        Ok(ledger)
     }
 
     /// Writes new issues down. Those that need each other name each other by their place in the list, as `#1`.
     pub fn add(&self, edits: &[Edit], ledger: Option<&str>, op: Option<&str>) -> Result<Vec<Wrote>, Error> {
-        let parent = edits.iter().find_map(|edit| edit.parent.as_deref());
-        let parent = parent.filter(|parent| !parent.starts_with('#'));
-        let ledger = self.route(ledger, parent)?;
+        // Parts, and what was found on the way, stay with what they belong to.
+        let found_on =
+            |edit: &Edit| edit.relates.iter().find(|dep| dep.kind == DISCOVERED_FROM).map(|dep| dep.on.clone());
+        let home = edits.iter().find_map(|edit| edit.parent.clone().or_else(|| found_on(edit)));
+        let ledger = self.route(ledger, home.as_deref().filter(|id| !id.starts_with('#')))?;
         let now = self.now()?;
         let mut mint = random_mint();
         let ids: Vec<String> = (0..edits.len())
@@ -209,7 +216,9 @@ impl Plan<'_> {
         let word = mint.word();
         let wrote = self.write(ledger, |draft| {
             let mut wrote = Vec::new();
-            for (id, edit) in ids.iter().zip(edits) {
+            for (n, (id, edit)) in ids.iter().zip(edits).enumerate() {
+                // One after the other, so that they stay in the order they were written in.
+                let now = now.plus(std::time::Duration::from_millis(n as u64));
                 let edit = self.resolved(draft.index, edit, &ids)?;
                 if draft.index.line(&ledger.name, id)?.is_some() {
                     let issue = draft.issue(id)?;
@@ -250,6 +259,9 @@ impl Plan<'_> {
     /// Changes an issue.
     pub fn edit(&self, id: &str, edit: &Edit, op: Option<&str>) -> Result<Wrote, Error> {
         let word = op.map_or_else(|| random_mint().word(), id_of);
+        if let Some(edit::Step::Close { reason }) = &edit.status {
+            self.let_go(&self.find(id)?.issue.id, reason)?;
+        }
         let now = self.now()?;
         self.change(id, "issue.edited", |draft, issue| {
             let edit = self.resolved(draft.index, edit, &[])?;
@@ -259,6 +271,7 @@ impl Plan<'_> {
 
     /// Deletes an issue: a tombstone that beats concurrent edits.
     pub fn delete(&self, id: &str, reason: &str) -> Result<Wrote, Error> {
+        self.let_go(&self.find(id)?.issue.id, reason)?;
         let now = self.now()?;
         self.change(id, "issue.deleted", |_, issue| Ok(edit::delete(issue, reason, &self.by("", now))?))
     }

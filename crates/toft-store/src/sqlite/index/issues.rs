@@ -18,6 +18,8 @@ pub struct Indexed {
     pub file: String,
     /// Its place in the order of ready work.
     pub rank: String,
+    /// From when on it can start, if nothing but time holds it back.
+    pub opens: Option<Timestamp>,
     /// The line that says it.
     pub line: String,
 }
@@ -52,10 +54,11 @@ pub struct Asked {
     pub limit: usize,
 }
 
-const COLUMNS: &str = "i.ledger, i.file, i.rank, i.line";
+const COLUMNS: &str = "i.ledger, i.file, i.rank, i.opens, i.line";
 
 fn indexed(row: &Row<'_>) -> rusqlite::Result<Indexed> {
-    Ok(Indexed { ledger: row.get(0)?, file: row.get(1)?, rank: row.get(2)?, line: row.get(3)? })
+    let opens = row.get::<_, Option<i64>>(3)?.map(Timestamp);
+    Ok(Indexed { ledger: row.get(0)?, file: row.get(1)?, rank: row.get(2)?, opens, line: row.get(4)? })
 }
 
 /// Labels between spaces, so that one `instr` finds a whole one.
@@ -166,17 +169,18 @@ impl IndexTx<'_> {
     pub fn list(&self, asked: &Asked) -> Result<Vec<Indexed>> {
         let limit = if asked.limit == 0 { -1 } else { asked.limit as i64 };
         let closed = asked.status.as_deref() == Some(toft_core::issue::CLOSED);
-        let unfinished = !asked.all && !closed;
+        let unfinished = !asked.all && !closed && asked.status.as_deref() != Some("deleted");
         let (from, first) = match (&asked.search, &asked.parent) {
             (Some(_), _) => ("issue_words w JOIN issues i ON i.n = w.rowid", "w.issue_words MATCH ?1"),
             (None, Some(_)) => ("issues i INDEXED BY issues_by_parent", "i.parent = ?3 AND ?1 IS NULL"),
             (None, None) if unfinished => ("issues i INDEXED BY issues_unfinished", "?1 IS NULL"),
             (None, None) => ("issues i INDEXED BY issues_by_time", "?1 IS NULL"),
         };
-        let mut filter = format!("{first} AND i.deleted = 0");
+        let deleted = asked.status.as_deref() == Some("deleted");
+        let mut filter = format!("{first} AND i.deleted = {}", u8::from(deleted));
         for (wanted, more) in [
             (unfinished, " AND i.unfinished = 1"),
-            (asked.status.is_some(), " AND i.status = ?2"),
+            (asked.status.is_some() && !deleted, " AND i.status = ?2"),
             (asked.parent.is_some(), " AND i.parent = ?3"),
             (asked.ledger.is_some(), " AND i.ledger = ?4"),
         ] {
@@ -200,6 +204,15 @@ impl IndexTx<'_> {
         ];
         values.extend(asked.labels.iter().map(|label| format!(" {label} ").into()));
         self.rows(&sql, rusqlite::params_from_iter(values), indexed)
+    }
+
+    /// What waits for an issue to be closed.
+    pub fn needed_by(&self, id: &str) -> Result<Vec<Indexed>> {
+        let sql = format!(
+            "SELECT {COLUMNS} FROM issue_deps d JOIN issues i ON i.id = d.id AND i.ledger = d.ledger
+            WHERE d.target = ?1 AND d.blocks = 1 AND i.deleted = 0 ORDER BY i.id"
+        );
+        self.rows(&sql, params![id], indexed)
     }
 
     /// Every issue, in the order of ids.
