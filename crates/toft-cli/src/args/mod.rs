@@ -103,7 +103,7 @@ commands! {
     Finish(Finish) "finish" ["done", "close", "complete"] "End a hold: done, failed, release, handoff, waiting";
     Show(Show) "show" ["get", "view"] "Anything, by any unique prefix";
     List(List) "list" ["ls", "issues"] "Query issues and tasks";
-    Graph(Graph) "graph" [] "The plan as a picture: terminal, Mermaid, DOT";
+    Graph(Graph) "graph" [] "The plan as a picture: terminal, SVG, Mermaid, DOT";
     Status(Status) "status" ["st"] "Who is on what, and what needs you";
     Log(Log) "log" ["events", "history"] "What happened";
     Flow(Flow) "flow" ["workflow", "flows"] "Workflows and templates";

@@ -197,6 +197,9 @@ pub(crate) struct Graph {
     /// For Graphviz
     #[arg(long)]
     pub(crate) dot: bool,
+    /// A picture: toft graph --svg > plan.svg
+    #[arg(long, conflicts_with_all = ["dot", "mermaid"])]
+    pub(crate) svg: bool,
     /// At most so many issues
     #[arg(long, default_value = "200", value_parser = positive)]
     pub(crate) limit: usize,

@@ -164,9 +164,10 @@ pub(super) fn graph(app: &App<'_>, args: &args::Graph) -> Done {
         }
         issues.retain(|found| near.contains(&found.issue.id));
     }
-    let pen = match (args.mermaid, args.dot) {
-        (true, _) => Pen::Mermaid,
-        (_, true) => Pen::Dot,
+    let pen = match (args.mermaid, args.dot, args.svg) {
+        (true, ..) => Pen::Mermaid,
+        (_, true, _) => Pen::Dot,
+        (.., true) => Pen::Svg,
         _ => Pen::Lines,
     };
     app.show(&Graph { issues, pen, more, now: plan.now()? })

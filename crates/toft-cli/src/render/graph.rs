@@ -9,6 +9,7 @@ use super::{
     View,
     issues::title,
     page::{Ink, Page, clean, short},
+    svg,
     tasks::cut,
 };
 
@@ -19,6 +20,7 @@ pub(crate) enum Pen {
     Lines,
     Mermaid,
     Dot,
+    Svg,
 }
 
 pub(crate) struct Graph {
@@ -160,6 +162,7 @@ impl View for Graph {
             }
             Pen::Mermaid => self.mermaid(page),
             Pen::Dot => self.dot(page),
+            Pen::Svg => svg::draw(page, &self.issues, &self.edges(), self.now),
         }
     }
 }

@@ -7,6 +7,7 @@ mod history;
 mod issues;
 mod page;
 mod place;
+mod svg;
 mod tasks;
 
 use std::{
