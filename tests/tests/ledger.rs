@@ -566,3 +566,142 @@ fn hostile_text_is_shown_and_never_sent() {
     home.toft(&repo, &["doctor"]).ok();
     assert!(listed(&home, &repo).contains_key(&id));
 }
+
+/// Makes every file of a ledger look new, as a checkout does.
+fn replace_by_copy(repo: &Path) {
+    let copy = ledger(repo).with_extension("copy");
+    fs::copy(ledger(repo), &copy).unwrap();
+    fs::rename(&copy, ledger(repo)).unwrap();
+}
+
+#[test]
+fn what_was_edited_by_hand_is_not_taken_twice() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    let (title, closed, gone) =
+        (add(&home, &repo, &["one"]), add(&home, &repo, &["two"]), add(&home, &repo, &["three"]));
+    let text = fs::read_to_string(ledger(&repo)).unwrap();
+    let text = ["one", "two", "three"].iter().fold(text, |text, word| text.replace(word, &format!("{word} by hand")));
+    fs::write(ledger(&repo), text).unwrap();
+    home.toft(&repo, &["list"]).ok();
+    home.toft(&repo, &["edit", &title, "--title", "newer"]).ok();
+    home.toft(&repo, &["edit", &closed, "--close", "done"]).ok();
+    home.toft(&repo, &["delete", &gone]).ok();
+    for again in 0..3 {
+        replace_by_copy(&repo);
+        if again == 2 {
+            for file in ["toft.db", "toft.db-wal", "toft.db-shm"] {
+                let _ = fs::remove_file(repo.join(".git/toft").join(file));
+            }
+            home.toft(&repo, &["init"]).ok();
+        }
+        let rows = listed(&home, &repo);
+        assert_eq!(rows[&title]["title"], "newer");
+        assert_eq!(
+            (rows[&closed]["status"].as_str(), rows[&closed]["title"].as_str()),
+            (Some("closed"), Some("two by hand"))
+        );
+        assert!(!rows.contains_key(&gone));
+    }
+}
+
+#[test]
+fn a_change_far_from_the_end_is_seen_though_the_file_grew() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    let id = add(&home, &repo, &["first", "-p", "1"]);
+    for n in 0..30 {
+        add(&home, &repo, &[&format!("filler {n}"), "-d", &"x".repeat(400)]);
+    }
+    home.toft(&repo, &["edit", &id, "-p", "2"]).ok();
+    home.toft(&repo, &["compact"]).ok();
+    let text = fs::read_to_string(ledger(&repo)).unwrap();
+    let line = text.lines().find(|line| line.contains(&id)).unwrap();
+    let changed = text.replace(line, &line.replace("\"priority\":2", "\"priority\":3"));
+    assert_eq!(changed.len(), text.len());
+    fs::write(ledger(&repo), format!("{changed}{{\"id\":\"tf-more\",\"title\":\"more\"}}\n")).unwrap();
+    let rows = listed(&home, &repo);
+    assert_eq!((rows[&id]["priority"].as_u64(), rows.contains_key("tf-more")), (Some(3), true));
+    home.toft(&repo, &["compact"]).ok();
+    assert_eq!(listed(&home, &repo)[&id]["priority"], 3);
+}
+
+#[test]
+fn the_archive_loses_nothing_whatever_is_in_it() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    let archive = ledger(&repo).with_file_name("archive");
+    let ids: Vec<_> = (0..4).map(|n| add(&home, &repo, &[&format!("issue {n}")])).collect();
+    home.toft(&repo, &["edit", &ids[0], "--close", "x"]).ok();
+    home.toft(&repo, &["edit", &ids[1], "--close", "x"]).ok();
+    let compact = || home.toft(&repo, &["compact", "--archive-after", "0s", "--json"]).data()[0].clone();
+    thread::sleep(std::time::Duration::from_millis(5));
+    assert_eq!(compact()["archived"], 2);
+    let year = fs::read_dir(&archive).unwrap().next().unwrap().unwrap().path();
+    assert_eq!((ids.len(), fs::read_to_string(&year).unwrap().lines().count()), (4, 2));
+    assert_eq!(listed(&home, &repo).len(), 4, "what is archived is still found");
+    // What nobody understands is kept, there too.
+    let text = fs::read_to_string(&year).unwrap();
+    fs::write(&year, format!("{text}garbage\n")).unwrap();
+    assert_eq!(compact()["quarantined"], 1);
+    // One comes back to life, though the other file is gone.
+    home.toft(&repo, &["edit", &ids[0], "--reopen"]).ok();
+    compact();
+    assert_eq!(listed(&home, &repo).len(), 4);
+    fs::remove_file(ledger(&repo)).unwrap();
+    home.toft(&repo, &["edit", &ids[1], "--reopen"]).ok();
+    compact();
+    assert_eq!(listed(&home, &repo)[&ids[1]]["status"], "open");
+    // The same issue in both files, and one of them goes: it is still there.
+    let hot = fs::read_to_string(ledger(&repo)).unwrap();
+    fs::create_dir_all(&archive).unwrap();
+    fs::write(archive.join("1999.jsonl"), &hot).unwrap();
+    listed(&home, &repo);
+    fs::remove_file(archive.join("1999.jsonl")).unwrap();
+    fs::write(ledger(&repo), format!("{hot}{{\"id\":\"tf-more\",\"title\":\"more\"}}\n")).unwrap();
+    assert_eq!(listed(&home, &repo).len(), hot.lines().count() + 1);
+}
+
+#[test]
+fn one_issue_that_cannot_start_stands_in_nobodys_way() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    for n in 0..20 {
+        add(&home, &repo, &[&format!("ask {n}"), "-p", "0", "-l", "no-auto-claim"]);
+    }
+    add(&home, &repo, &["no such template", "-p", "0", "--template", "nope"]);
+    let good = add(&home, &repo, &["good", "-p", "4", "-l", "foo"]);
+    assert_eq!(home.toft(&repo, &["claim", "-l", "foo", "--as", "a", "--json"]).data()["issue"]["id"], good.as_str());
+    home.toft(&repo, &["finish", "--as", "a", "release"]).ok();
+    assert_eq!(home.toft(&repo, &["claim", "--as", "b", "--json"]).data()["issue"]["id"], good.as_str());
+    // Closed in the file meanwhile, giving it back does not open it again.
+    let text = fs::read_to_string(ledger(&repo)).unwrap();
+    let line = text.lines().rfind(|line| line.contains(&good)).unwrap();
+    fs::write(ledger(&repo), format!("{text}{}\n", line.replace("\"in_progress\"", "\"closed\""))).unwrap();
+    home.toft(&repo, &["finish", "--as", "b", "release"]).ok();
+    assert_eq!(listed(&home, &repo)[&good]["status"], "closed");
+}
+
+#[test]
+fn what_waits_for_itself_is_refused_however_it_is_tied() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    let epic = add(&home, &repo, &["epic", "-t", "epic"]);
+    let before = add(&home, &repo, &["before"]);
+    let part = add(&home, &repo, &["part", "--parent", &epic]);
+    home.toft(&repo, &["edit", &epic, "--needs", &before]).ok();
+    assert!(home.toft(&repo, &["edit", &before, "--needs", &part]).fails(5).contains("wait for each other"));
+    home.toft(&repo, &["edit", &part, "--needs", &epic]).fails(5);
+    home.toft(&repo, &["add", "new", "--parent", &epic, "--needs", &epic]).fails(5);
+    home.toft(&repo, &["edit", &before, "--parent", &epic]).fails(5);
+    // A closed whole between: what its own whole needs still counts.
+    let inner = add(&home, &repo, &["inner", "-t", "epic"]);
+    let leaf = add(&home, &repo, &["leaf", "--parent", &inner]);
+    home.toft(&repo, &["edit", &inner, "--close", "x"]).ok();
+    home.toft(&repo, &["edit", &inner, "--parent", &epic]).ok();
+    assert!(!home.toft(&repo, &["ready", "-q"]).ok().contains(&leaf));
+    let twice = ["edit", &leaf, "-m", "said once", "--op", "op-1"];
+    home.toft(&repo, &twice).ok();
+    home.toft(&repo, &twice).ok();
+    assert_eq!(listed(&home, &repo)[&leaf]["comments"].as_array().unwrap().len(), 1);
+}

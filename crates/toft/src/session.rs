@@ -298,7 +298,7 @@ impl Toft {
                 None => {
                     let plan = self.plan()?;
                     let look = verbs::ready::Request {
-                        offers: plan.map_or(Ok(Vec::new()), |plan| plan.offers(1))?,
+                        offers: plan.map_or(Ok(Vec::new()), |plan| plan.offers(&request.labels, true, 1))?,
                         scope: request.scope.clone(),
                         labels: request.labels.clone(),
                         limit: 1,

@@ -36,7 +36,9 @@ pub(super) fn ready(app: &App<'_>, args: &args::Ready) -> Done {
             limit: args.limit,
             explain: args.explain,
             mine: false,
-            offers: toft.plan()?.map_or(Ok(Vec::new()), |plan| plan.offers(args.limit + OFFERED))?,
+            offers: toft
+                .plan()?
+                .map_or(Ok(Vec::new()), |plan| plan.offers(&args.labels, false, args.limit + OFFERED))?,
         };
         let outcome = app.perform(toft, request)?;
         all.more |= outcome.more;

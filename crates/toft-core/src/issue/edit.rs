@@ -1,6 +1,6 @@
 //! What may be written about an issue, and what follows from it.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -64,7 +64,7 @@ pub struct By<'a> {
     pub actor: &'a str,
     /// When.
     pub now: Timestamp,
-    /// For a comment.
+    /// What a comment is known by.
     pub word: &'a str,
 }
 
@@ -156,7 +156,7 @@ pub fn change<N: Nodes<Error = StoreError>>(
         puts.push(Put::Field("due", Some(told(&due)?)));
     }
     if let Some(said) = edit.comment.as_ref().filter(|said| !said.trim().is_empty()) {
-        let id = format!("{:x}{}", by.now.0.max(0), by.word);
+        let id = by.word.to_owned();
         puts.push(Put::Comment(Comment { id, at: by.now, by: by.actor.to_owned(), text: said.clone() }));
     }
     match &edit.status {
@@ -199,7 +199,15 @@ fn relations<N: Nodes<Error = StoreError>>(
                     line.push(id);
                     return Err(Refusal::Cycle { path: line }.into());
                 }
-                next = nodes.node(&id)?.and_then(|node| node.parent);
+                if issue.blockers().chain(edit.needs.iter().map(String::as_str)).any(|on| on == id) {
+                    line.extend([id, issue.id.clone()]);
+                    return Err(Refusal::Cycle { path: line }.into());
+                }
+                let above = nodes.node(&id)?;
+                for on in above.iter().flat_map(|node| &node.needs) {
+                    refuse_cycle(nodes, &issue.id, on)?;
+                }
+                next = above.and_then(|node| node.parent);
                 line.push(id);
             }
         }
@@ -223,21 +231,37 @@ fn refuse_own_whole<N: Nodes<Error = StoreError>>(nodes: &mut N, issue: &Issue, 
     Ok(())
 }
 
-/// Would `id` come to wait for itself if it needed `on`?
+/// Would `id` come to wait for itself if it needed `on`? Whatever an issue is part of lends it its needs.
 fn refuse_cycle<N: Nodes<Error = StoreError>>(nodes: &mut N, id: &str, on: &str) -> Verdict<()> {
-    let (mut seen, mut ways) = (BTreeSet::new(), vec![vec![id.to_owned(), on.to_owned()]]);
-    while let Some(way) = ways.pop() {
-        let at = way.last().cloned().unwrap_or_default();
+    let mut came_from: BTreeMap<String, String> = BTreeMap::from([(on.to_owned(), id.to_owned())]);
+    let mut next = vec![on.to_owned()];
+    while let Some(at) = next.pop() {
         if at == id {
-            return Err(Refusal::Cycle { path: way }.into());
+            return Err(Refusal::Cycle { path: path(&came_from, id, on) }.into());
         }
-        if !seen.insert(at.clone()) {
-            continue;
+        let Some(node) = nodes.node(&at)? else { continue };
+        for ahead in node.needs.into_iter().chain(node.parent) {
+            if !came_from.contains_key(&ahead) {
+                came_from.insert(ahead.clone(), at.clone());
+                next.push(ahead);
+            }
         }
-        let Some(node) = nodes.node(&at)?.filter(super::ready::Node::unfinished) else { continue };
-        ways.extend(node.needs.iter().map(|next| way.iter().chain([next]).cloned().collect()));
     }
     Ok(())
+}
+
+/// The way from an issue back to itself.
+fn path(came_from: &BTreeMap<String, String>, id: &str, on: &str) -> Vec<String> {
+    let mut path = vec![id.to_owned()];
+    let mut at = id;
+    while let Some(before) = came_from.get(at).filter(|_| at != on || path.len() == 1) {
+        path.push(before.clone());
+        at = before;
+    }
+    path.push(id.to_owned());
+    path.dedup();
+    path.reverse();
+    path
 }
 
 fn check_word(field: &str, word: &str) -> Verdict<()> {
@@ -257,8 +281,11 @@ fn deleted(issue: &Issue) -> Refusal {
 /// Somebody is on it now.
 pub fn start(issue: &Issue, agent: &str) -> Vec<Put> {
     let mut puts = Vec::new();
-    if issue.status != IN_PROGRESS {
-        puts.push(Put::Field("status", Some(IN_PROGRESS.into())));
+    match issue.status.as_str() {
+        _ if issue.deleted.is_some() => return puts,
+        OPEN | DEFERRED => puts.push(Put::Field("status", Some(IN_PROGRESS.into()))),
+        IN_PROGRESS => {}
+        _ => return puts,
     }
     if issue.assignee.as_deref() != Some(agent) {
         puts.push(Put::Field("assignee", text(agent)));
@@ -273,6 +300,11 @@ pub fn close(issue: &Issue, reason: &str, outcome: Option<Value>, by: &By<'_>) -
     }
     let closed = Closed { at: by.now, by: by.actor.to_owned(), reason: reason.to_owned(), outcome };
     Ok(vec![Put::Field("status", Some(CLOSED.into())), Put::Field("closed", Some(told(&closed)?))])
+}
+
+/// Nobody is on it any more. What somebody else decided meanwhile stands.
+pub fn give_back(issue: &Issue) -> Vec<Put> {
+    if issue.status == IN_PROGRESS { reopen(issue) } else { Vec::new() }
 }
 
 /// It is to be done after all.

@@ -16,7 +16,7 @@ use crate::{
     issue,
     lease::{Fence, Holder, Lease, Standing},
     ready::{self, Queue, Reason},
-    refusal::{Refusal, Verdict},
+    refusal::{Refusal, Stop, Verdict},
     repository::Scope,
     store::{Access, Ahead, LeasesOf},
     time::Timestamp,
@@ -168,7 +168,11 @@ impl Request {
 
     /// Starts an issue's workflow and takes the first of its tasks that can start.
     fn start(&self, work: &mut Work<'_>, me: &Agent, offer: &Offer) -> Verdict<Option<Claimed>> {
-        let (workflow, tasks) = offer.start(work)?;
+        let (plan, template) = offer.plan(work)?;
+        if !plan.tasks.iter().any(|task| task.requires.iter().all(|tag| me.capabilities.contains(tag))) {
+            return Ok(None);
+        }
+        let (workflow, tasks) = offer.start(work, &plan, template)?;
         let first =
             tasks.into_iter().find(|task| task.state.open_blockers == 0 && task.lacking(&me.capabilities).is_empty());
         first.map(|task| self.take(work, me, task, workflow)).transpose()
@@ -250,7 +254,11 @@ impl Request {
             }
             if let Some(offer) = offers.next_if(|offer| head.as_ref().is_none_or(|(rank, _)| offer.rank < *rank)) {
                 if work.tx.workflow_of_issue(&offer.issue.id)?.is_none() {
-                    claims.extend(self.start(work, me, offer)?);
+                    match self.start(work, me, offer) {
+                        // One that cannot be started, for its template or its title, is nobody else's trouble.
+                        Err(Stop::Refused(_)) => {}
+                        started => claims.extend(started?),
+                    }
                 }
                 continue;
             }

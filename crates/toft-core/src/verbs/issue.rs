@@ -13,6 +13,9 @@ use crate::{
     store::{Access, LeasesOf, TaskQuery},
 };
 
+/// How many ended workflows one look takes in.
+const AT_ONCE: usize = 100;
+
 /// An issue that could be started, as the plan has it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Offer {
@@ -41,27 +44,37 @@ impl Offer {
         self.reasons.is_empty() && labels.iter().all(|label| has(label)) && !(to_take && has(NO_AUTO_CLAIM))
     }
 
-    /// Starts a workflow for it: from its template, else with a single task.
-    pub(super) fn start(&self, work: &mut Work<'_>) -> Verdict<(Workflow, Vec<Task>)> {
-        if !self.reasons.is_empty() {
-            return Err(Refusal::IssueNotReady { issue: self.issue.id.clone(), reasons: self.reasons.clone() }.into());
+    /// How it is done: by its template, else in a single task.
+    pub(super) fn plan(&self, work: &mut Work<'_>) -> Verdict<(Plan, Option<String>)> {
+        let mut reasons = self.reasons.clone();
+        // A ledger that was not told yet how the last one ended does not know what it says.
+        let ended = work.tx.untold(AT_ONCE)?.into_iter().find(|ended| ended.issue() == Some(&self.issue.id));
+        reasons.extend(ended.map(|ended| Reason::Running { workflow: ended.id.to_string() }));
+        if !reasons.is_empty() {
+            return Err(Refusal::IssueNotReady { issue: self.issue.id.clone(), reasons }.into());
         }
-        let Issue { id, title, body, priority, labels, .. } = &self.issue;
-        let (mut plan, name) = match &self.issue.template {
-            Some(name) => {
-                let template = template::load(work, name)?;
-                (template.fill(&std::collections::BTreeMap::new())?, Some(name.clone()))
+        let Issue { title, body, priority, labels, template, .. } = &self.issue;
+        let mut plan = match template {
+            Some(name) => template::load(work, name)?.fill(&std::collections::BTreeMap::new())?,
+            None => {
+                let (name, brief, labels) = (title.clone(), body.clone().unwrap_or_default(), labels.clone());
+                Plan { tasks: vec![PlanTask { name, brief, labels, ..PlanTask::default() }], ..Plan::default() }
             }
-            None => (Plan::single(title), None),
         };
-        if name.is_none() {
-            let brief = body.clone().unwrap_or_default();
-            plan.tasks = vec![PlanTask { name: title.clone(), brief, labels: labels.clone(), ..PlanTask::default() }];
-        }
         plan.title.clone_from(title);
-        plan.priority = plan.priority.or(Some(*priority));
-        let source = Source::Issue { id: id.clone(), ledger: self.ledger.clone() };
-        let made = flow::make(work, &plan, source, name, false)?;
+        plan.priority = plan.priority.or(Some((*priority).min(4)));
+        Ok((plan, template.clone()))
+    }
+
+    /// Starts a workflow for it.
+    pub(super) fn start(
+        &self,
+        work: &mut Work<'_>,
+        plan: &Plan,
+        template: Option<String>,
+    ) -> Verdict<(Workflow, Vec<Task>)> {
+        let source = Source::Issue { id: self.issue.id.clone(), ledger: self.ledger.clone() };
+        let made = flow::make(work, plan, source, template, false)?;
         Ok((made.workflow, made.tasks))
     }
 }
@@ -147,7 +160,6 @@ impl Verb for Untold {
     const ACCESS: Access = Access::Read;
 
     fn run(self, work: &mut Work<'_>) -> Verdict<Vec<Ended>> {
-        const AT_ONCE: usize = 100;
         let mut ended = Vec::new();
         for workflow in work.tx.untold(AT_ONCE)? {
             let done = TaskQuery {

@@ -85,8 +85,11 @@ pub(super) fn record(issue: &Map<String, Value>) -> Result<Record, String> {
         put(Key::dep(on, kind), member);
     }
     for said in list(issue, "comments") {
-        let said_id =
-            said.get("id").map(|id| id.as_str().map_or_else(|| id.to_string(), str::to_owned)).unwrap_or_default();
+        let said_id = match said.get("id") {
+            Some(Value::String(id)) if !id.is_empty() => id.clone(),
+            Some(Value::Number(id)) => id.to_string(),
+            _ => blake3::hash(said.to_string().as_bytes()).to_hex()[..12].to_owned(),
+        };
         let member = json!({ "id": said_id, "at": said.get("created_at"), "by": said.get("author"), "text": said.get("text"), "beads": said });
         put(Key::Member(Set::Comments, said_id.into()), member);
     }

@@ -35,8 +35,10 @@ pub struct Compaction {
     pub quarantined: usize,
 }
 
-/// Lines by id, each with whether it moves.
-type Lines = BTreeMap<String, (String, bool)>;
+/// Lines by id.
+type Lines = BTreeMap<String, String>;
+/// Lines by file.
+type Files = BTreeMap<String, Lines>;
 
 impl Plan<'_> {
     /// Puts every ledger in order.
@@ -48,35 +50,50 @@ impl Plan<'_> {
 
     fn compact_one(&self, ledger: &Ledger, before: Timestamp) -> Result<Compaction, Error> {
         let turn = Turn::take(&ledger.lock).map_err(io("lock", &ledger.lock))?;
-        let path = ledger.issues();
         loop {
-            let look = Look::at(&path).map_err(io("read", &path))?;
-            self.refresh()?;
-            let mut files = self.sorted(ledger, before)?;
-            let quarantined = quarantine(ledger, &path)?;
-            // A checkout may have put another file there meanwhile, whose issues must not vanish.
-            if Look::at(&path).map_err(io("read", &path))? != look {
+            let looks = looks(ledger)?;
+            let (wanted, now) = self.sorted(ledger, before)?;
+            let mut quarantined = 0;
+            for file in ledger.files()? {
+                quarantined += quarantine(ledger, &ledger.dir.join(&file))?;
+            }
+            // A checkout may have put other files there meanwhile, whose issues must not vanish.
+            if self::looks(ledger)? != looks {
                 continue;
             }
-            let hot = files.remove(ISSUES).unwrap_or_default();
-            let mut archived = 0;
-            for (file, lines) in &files {
-                archived += lines.values().filter(|(_, moved)| *moved).count();
-                self.replace(&turn, &ledger.dir.join(file), lines)?;
+            let archived = wanted
+                .iter()
+                .filter(|(file, _)| *file != ISSUES)
+                .map(|(file, lines)| {
+                    lines.keys().filter(|id| !now.get(file).is_some_and(|now| now.contains_key(*id))).count()
+                })
+                .sum();
+            // First everything is where it will be and where it was, then only where it will be.
+            for (file, lines) in &wanted {
+                let both: Lines = now
+                    .get(file)
+                    .into_iter()
+                    .flatten()
+                    .chain(lines)
+                    .map(|(id, line)| (id.clone(), line.clone()))
+                    .collect();
+                replace(&turn, &ledger.dir.join(file), &both)?;
             }
-            if look.is_some() {
-                self.replace(&turn, &path, &hot)?;
+            for file in now.keys() {
+                let lines = wanted.get(file).cloned().unwrap_or_default();
+                replace(&turn, &ledger.dir.join(file), &lines)?;
             }
             self.refresh()?;
-            let issues = hot.len() + files.values().map(BTreeMap::len).sum::<usize>();
+            let issues = wanted.values().map(BTreeMap::len).sum();
             return Ok(Compaction { ledger: ledger.name.clone(), issues, archived, quarantined });
         }
     }
 
-    /// Every line of a ledger by the file it belongs in, and whether it moves there now.
-    fn sorted(&self, ledger: &Ledger, before: Timestamp) -> Result<BTreeMap<String, Lines>, Error> {
-        let mut files: BTreeMap<String, Lines> = BTreeMap::new();
-        let index = self.index(Access::Read)?;
+    /// Every line of a ledger by the file it belongs in, and by the file it is in; read anew from all of them.
+    fn sorted(&self, ledger: &Ledger, before: Timestamp) -> Result<(Files, Files), Error> {
+        let (mut wanted, mut now) = (Files::new(), Files::new());
+        let index = self.index(Access::Write)?;
+        self.ingest_all(&index, ledger)?;
         for file in ledger.files()? {
             for id in index.ids_of(&ledger.name, &file)? {
                 let Some(row) = index.line(&ledger.name, &id)? else { continue };
@@ -84,24 +101,38 @@ impl Plan<'_> {
                     Some(at) if at < before => format!("{ARCHIVE}/{}.jsonl", &at.to_string()[..4]),
                     _ => ISSUES.to_owned(),
                 };
-                let moved = belongs != file;
-                files.entry(belongs).or_default().insert(id, (row.line, moved));
+                wanted.entry(belongs).or_default().insert(id.clone(), row.line.clone());
+                now.entry(file.clone()).or_default().insert(id, row.line);
             }
         }
-        Ok(files)
+        index.commit()?;
+        for file in ledger.files()?.into_iter().filter(|file| ledger.dir.join(file).exists()) {
+            now.entry(file).or_default();
+        }
+        Ok((wanted, now))
     }
+}
 
-    fn replace(&self, turn: &Turn, path: &Path, lines: &Lines) -> Result<(), Error> {
-        let mut content = String::new();
-        for (line, _) in lines.values() {
-            content.push_str(line);
-            content.push('\n');
-        }
-        if fs::read(path).is_ok_and(|now| now == content.as_bytes()) {
-            return Ok(());
-        }
-        turn.replace(path, |out| out.write_all(content.as_bytes())).map_err(io("write", path)).map(drop)
+/// How every file of a ledger looks.
+fn looks(ledger: &Ledger) -> Result<Vec<(String, Option<Look>)>, Error> {
+    let mut looks = Vec::new();
+    for file in ledger.files()? {
+        let path = ledger.dir.join(&file);
+        looks.push((file, Look::at(&path).map_err(io("read", &path))?));
     }
+    Ok(looks)
+}
+
+fn replace(turn: &Turn, path: &Path, lines: &Lines) -> Result<(), Error> {
+    let mut content = String::new();
+    for line in lines.values() {
+        content.push_str(line);
+        content.push('\n');
+    }
+    if fs::read(path).is_ok_and(|now| now == content.as_bytes()) {
+        return Ok(());
+    }
+    turn.replace(path, |out| out.write_all(content.as_bytes())).map_err(io("write", path)).map(drop)
 }
 
 /// When an issue was over for good.

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use toft_core::{issue::Issue, store::Access};
-use toft_ledger::{line, record::Record};
+use toft_ledger::line::{self, Line};
 
 use super::{Plan, beads};
 use crate::error::Error;
@@ -36,7 +36,7 @@ impl Plan<'_> {
     pub fn import(&self, form: Form, text: &str, ledger: Option<&str>) -> Result<Imported, Error> {
         let ledger = self.route(ledger, None)?;
         let mut imported = Imported { ledger: ledger.name.clone(), ..Imported::default() };
-        let mut records: Vec<Record> = Vec::new();
+        let mut records: Vec<Line> = Vec::new();
         for (number, text) in text.lines().enumerate().filter(|(_, text)| !text.trim().is_empty()) {
             match record(form, text) {
                 Ok(record) => records.push(record),
@@ -73,16 +73,16 @@ impl Plan<'_> {
 }
 
 /// A record that a reader of ledgers would take as well.
-fn record(form: Form, text: &str) -> Result<Record, String> {
-    let record = match form {
+fn record(form: Form, text: &str) -> Result<Line, String> {
+    let read = match form {
         Form::Beads => match serde_json::from_str(text).map_err(|error| error.to_string())? {
-            Value::Object(issue) => beads::record(&issue)?,
+            Value::Object(issue) => Line { record: beads::record(&issue)?, sound: true },
             _ => return Err("not an object".into()),
         },
-        Form::Lines | Form::Csv => line::read(text).map_err(|error| error.to_string())?.record,
+        Form::Lines | Form::Csv => line::read(text).map_err(|error| error.to_string())?,
     };
-    serde_json::from_str::<Issue>(&line::write(&record)).map_err(|error| error.to_string())?;
-    Ok(record)
+    serde_json::from_str::<Issue>(&line::write(&read.record)).map_err(|error| error.to_string())?;
+    Ok(read)
 }
 
 fn csv(issue: &Issue) -> String {

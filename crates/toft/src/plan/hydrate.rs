@@ -1,7 +1,7 @@
 //! Brings the index up to the files: nothing where nothing changed, the tail where something was appended, else all.
 
 use std::{
-    collections::{BTreeSet, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     fs::File,
     io::{Read as _, Seek as _, SeekFrom},
     path::Path,
@@ -13,9 +13,10 @@ use toft_core::{issue::Issue, store::Access};
 use toft_ledger::{
     clock::Clock,
     file::{Bad, Found, Look, scan},
-    line,
+    line::{self, Line},
+    record::Record,
 };
-use toft_store::sqlite::index::{FileState, IndexTx};
+use toft_store::sqlite::index::{Around, FileState, IndexTx};
 
 use super::{Ledger, Plan, place::ISSUES};
 use crate::error::{Error, io};
@@ -23,8 +24,6 @@ use crate::error::{Error, io};
 /// A file that changed less long before it was looked at may have changed again in the same tick of its clock.
 const FINE_TICK: i64 = 10_000_000;
 const COARSE_TICK: i64 = 2_000_000_000;
-/// How much before a tail must be what it was.
-const BEFORE: u64 = 4096;
 /// How many troubles of a file are remembered.
 const TROUBLES: usize = 100;
 
@@ -33,8 +32,8 @@ const TROUBLES: usize = 100;
 enum How {
     /// What is new in it.
     New,
-    /// The same, right after it was written here.
-    Own,
+    /// The same, right after it was written here from `start` on.
+    Own { start: u64 },
     /// All of it.
     All,
 }
@@ -61,11 +60,11 @@ impl Plan<'_> {
             files.sort();
             files.dedup();
             let mut stale = Vec::new();
-            let mut rest = Vec::new();
-            for file in files {
-                let look = Look::at(&ledger.dir.join(&file)).map_err(io("read", &ledger.dir))?;
-                let known = index.file(&ledger.name, &file)?;
-                if fresh(known.as_ref(), look.as_ref()) { rest.push(file) } else { stale.push(file) }
+            for file in &files {
+                let look = Look::at(&ledger.dir.join(file)).map_err(io("read", &ledger.dir))?;
+                if !fresh(index.file(&ledger.name, file)?.as_ref(), look.as_ref()) {
+                    stale.push(file);
+                }
             }
             drop(index);
             if stale.is_empty() {
@@ -74,13 +73,21 @@ impl Plan<'_> {
             let index = self.index(Access::Write)?;
             let mut dropped = false;
             for file in stale {
-                dropped |= self.ingest(&index, ledger, &file, How::New)?;
+                dropped |= self.ingest(&index, ledger, file, How::New)?;
             }
-            // What one file no longer says another may.
-            for file in rest.iter().filter(|_| dropped) {
-                self.ingest(&index, ledger, file, How::All)?;
+            if dropped {
+                // What one file no longer says another may.
+                self.ingest_all(&index, ledger)?;
             }
             index.commit()?;
+        }
+        Ok(())
+    }
+
+    /// Reads every file of a ledger from its beginning.
+    pub(super) fn ingest_all(&self, index: &IndexTx<'_>, ledger: &Ledger) -> Result<(), Error> {
+        for file in ledger.files()? {
+            self.ingest(index, ledger, &file, How::All)?;
         }
         Ok(())
     }
@@ -95,10 +102,10 @@ impl Plan<'_> {
             return Ok(());
         }
         let index = self.index(Access::Write)?;
-        let (mut changed, mut around) = (BTreeSet::new(), BTreeSet::new());
+        let (mut changed, mut around) = (BTreeSet::new(), Around::default());
         for (ledger, file) in unseen(&index)? {
             for id in index.ids_of(&ledger, &file)? {
-                around.extend(index.around(&id)?);
+                index.around(&id, &mut around)?;
                 index.drop_issue(&ledger, &id)?;
                 changed.insert(id);
             }
@@ -108,10 +115,10 @@ impl Plan<'_> {
         Ok(index.commit()?)
     }
 
-    /// Takes in what was just appended to a ledger.
-    pub(super) fn follow(&self, ledger: &Ledger) -> Result<(), Error> {
+    /// Takes in what was just appended to a ledger, from `start` on.
+    pub(super) fn follow(&self, ledger: &Ledger, start: u64) -> Result<(), Error> {
         let index = self.index(Access::Write)?;
-        self.ingest(&index, ledger, ISSUES, How::Own)?;
+        self.ingest(&index, ledger, ISSUES, How::Own { start })?;
         Ok(index.commit()?)
     }
 
@@ -119,6 +126,7 @@ impl Plan<'_> {
     fn ingest(&self, index: &IndexTx<'_>, ledger: &Ledger, file: &str, how: How) -> Result<bool, Error> {
         let path = ledger.dir.join(file);
         let known = index.file(&ledger.name, file)?;
+        let looked = now_nanos();
         let mut open = match File::open(&path) {
             Ok(open) => open,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -131,31 +139,43 @@ impl Plan<'_> {
             Err(cause) => return Err(Error::Io { doing: "read", path, cause }),
         };
         let look = Look::of(&open.metadata().map_err(io("read", &path))?);
-        let tail = known.as_ref().filter(|known| {
-            how != How::All
-                && known.identity == look.identity
-                && known.ingested <= look.size
-                && known.size < look.size
-                && before(&mut open, known.ingested).is_ok_and(|print| print == known.tail)
-        });
+        let tail = match known.as_ref().filter(|known| known.identity == look.identity && known.size < look.size) {
+            Some(known) => {
+                let prints = Prints::parse(&known.tail).filter(|prints| prints.len() == known.ingested);
+                let same = |prints: &Prints, open: &mut File| match how {
+                    How::All => Ok(false),
+                    // Nothing came between the last look and what we wrote, but perhaps the end of a torn line.
+                    How::Own { start } => Ok(known.size == start || known.size + 1 == start),
+                    How::New => prints.hold(open),
+                };
+                match prints {
+                    Some(prints) if same(&prints, &mut open).map_err(io("read", &path))? => Some(prints),
+                    _ => None,
+                }
+            }
+            None => None,
+        };
         let newest = known.as_ref().and_then(|known| known.newest.parse().ok()).unwrap_or_default();
         let mut reading = Reading::new(index, ledger, file, newest, self);
-        let from = tail.map_or(0, |tail| tail.ingested);
         reading.blank = index.is_blank(&ledger.name)?;
-        if let Some(tail) = tail {
+        if tail.is_some() {
             reading.tail = true;
-            reading.troubles = serde_json::from_str(&tail.troubles).unwrap_or_default();
+            let troubles = known.as_ref().map(|known| known.troubles.as_str()).unwrap_or_default();
+            reading.troubles = serde_json::from_str(troubles).unwrap_or_default();
         }
+        let from = tail.as_ref().map_or(0, Prints::len);
         let ingested = scan(&mut open, from, |found| reading.take(found)).map_err(|error| error.at(&path))?;
+        reading.adopt_pending()?;
         let dropped = tail.is_none() && reading.drop_unseen()?;
+        let prints = tail.unwrap_or_default().and(&mut open, ingested).map_err(io("read", &path))?;
         let state = FileState {
             identity: look.identity,
             size: look.size,
             written: look.written,
             // Nobody else of us writes while we hold the turn.
-            looked: if how == How::Own { i64::MAX } else { now_nanos() },
+            looked: if matches!(how, How::Own { .. }) { i64::MAX } else { looked },
             ingested,
-            tail: before(&mut open, ingested).map_err(io("read", &path))?,
+            tail: serde_json::to_string(&prints).unwrap_or_default(),
             newest: reading.newest.to_string(),
             troubles: serde_json::to_string(&reading.troubles).unwrap_or_default(),
         };
@@ -193,13 +213,51 @@ pub(super) fn now_nanos() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |at| at.as_nanos() as i64)
 }
 
-/// A print of what stands before a place in a file.
-pub(super) fn before(file: &mut File, place: u64) -> std::io::Result<String> {
-    let from = place.saturating_sub(BEFORE);
-    let mut bytes = vec![0; (place - from) as usize];
+/// What a file held when it was read, piece by piece: how long each is, and its print.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Prints(Vec<(u64, String)>);
+
+impl Prints {
+    /// More pieces become one.
+    const MOST: usize = 64;
+
+    fn parse(text: &str) -> Option<Self> {
+        serde_json::from_str(text).ok()
+    }
+
+    fn len(&self) -> u64 {
+        self.0.iter().map(|(bytes, _)| bytes).sum()
+    }
+
+    /// Does the file still begin with all of them?
+    fn hold(&self, file: &mut File) -> std::io::Result<bool> {
+        let mut at = 0;
+        for (bytes, print) in &self.0 {
+            if print_of(file, at, *bytes)?.as_ref() != Some(print) {
+                return Ok(false);
+            }
+            at += bytes;
+        }
+        Ok(true)
+    }
+
+    /// The same, and what follows up to a place in the file.
+    fn and(mut self, file: &mut File, upto: u64) -> std::io::Result<Self> {
+        if self.0.len() >= Self::MOST {
+            self.0.clear();
+        }
+        let from = self.len();
+        self.0.extend(print_of(file, from, upto - from)?.map(|print| (upto - from, print)));
+        Ok(self)
+    }
+}
+
+/// A print of a piece of a file; none if it ends before that.
+fn print_of(file: &mut File, from: u64, bytes: u64) -> std::io::Result<Option<String>> {
+    let mut hasher = blake3::Hasher::new();
     file.seek(SeekFrom::Start(from))?;
-    file.read_exact(&mut bytes)?;
-    Ok(blake3::hash(&bytes).to_hex()[..16].to_owned())
+    let read = std::io::copy(&mut file.by_ref().take(bytes), &mut hasher)?;
+    Ok((read == bytes).then(|| hasher.finalize().to_hex()[..24].to_owned()))
 }
 
 /// What can go wrong while reading.
@@ -240,9 +298,11 @@ struct Reading<'r> {
     tail: bool,
     /// Nothing of this ledger is known.
     blank: bool,
+    /// Lines somebody touched, until it is known whether a sound one of the same issue follows.
+    pending: BTreeMap<String, Vec<String>>,
     seen: HashSet<String>,
     changed: BTreeSet<String>,
-    around_before: BTreeSet<String>,
+    around_before: Around,
     troubles: Vec<Trouble>,
 }
 
@@ -256,9 +316,10 @@ impl<'r> Reading<'r> {
             newest,
             tail: false,
             blank: false,
+            pending: BTreeMap::new(),
             seen: HashSet::new(),
             changed: BTreeSet::new(),
-            around_before: BTreeSet::new(),
+            around_before: Around::default(),
             troubles: Vec::new(),
         }
     }
@@ -288,71 +349,87 @@ impl<'r> Reading<'r> {
         if line::untouched(text)
             && let Ok(issue) = serde_json::from_str::<Issue>(text)
             && !self.seen.contains(&issue.id)
+            && !self.pending.contains_key(&issue.id)
             && let Some(newest) = line::newest(text)
         {
-            let id = issue.id.clone();
-            if self.blank {
-                self.newest = self.newest.max(newest);
-                self.index.put_new(self.ledger, self.file, &issue, text)?;
-                self.changed.insert(id.clone());
-                self.seen.insert(id);
-                return Ok(());
-            }
-            let known = self.index.line(self.ledger, &id)?;
+            let known = if self.blank { None } else { self.index.line(self.ledger, &issue.id)? };
             if !known.as_ref().is_some_and(|known| self.tail || known.file != self.file) {
-                self.seen.insert(id);
                 self.newest = self.newest.max(newest);
-                if known.is_none_or(|known| known.line != text) {
+                self.seen.insert(issue.id.clone());
+                if self.blank {
+                    self.changed.insert(issue.id.clone());
+                    self.index.put_new(self.ledger, self.file, &issue, text)?;
+                } else if known.is_none_or(|known| known.line != text) {
                     self.put(&issue, text)?;
                 }
                 return Ok(());
             }
         }
-        self.merge_line(text)
-    }
-
-    /// A line somebody touched, or one of several for an issue.
-    fn merge_line(&mut self, text: &str) -> Result<(), Error> {
-        let read = match line::read(text) {
-            Ok(read) => read,
+        match line::read(text) {
+            Ok(Line { record, sound: true }) => {
+                // Whoever wrote this line had read the touched ones before it.
+                for text in self.pending.remove(record.id()).unwrap_or_default() {
+                    if let Ok(read) = line::read(&text) {
+                        self.merge(read.record, false)?;
+                    }
+                }
+                self.merge(record, false)
+            }
+            Ok(Line { record, sound: false }) => {
+                self.pending.entry(record.id().to_owned()).or_default().push(text.to_owned());
+                Ok(())
+            }
             Err(error) => {
                 self.trouble(0, format!("{error}: {}", text.chars().take(80).collect::<String>()));
-                return Ok(());
+                Ok(())
             }
-        };
-        let id = read.record.id().to_owned();
+        }
+    }
+
+    /// The last line of an issue, if somebody touched it, was written now.
+    fn adopt_pending(&mut self) -> Result<(), Error> {
+        for (_, texts) in std::mem::take(&mut self.pending) {
+            let last = texts.len().saturating_sub(1);
+            for (n, text) in texts.iter().enumerate() {
+                if let Ok(read) = line::read(text) {
+                    self.merge(read.record, n == last)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn merge(&mut self, record: Record, touched: bool) -> Result<(), Error> {
+        let id = record.id().to_owned();
         let known = self.index.line(self.ledger, &id)?;
         let before = known.as_ref().and_then(|known| line::read(&known.line).ok()).map(|known| known.record);
         let elsewhere = known.as_ref().is_some_and(|known| known.file != self.file);
-        let again = !self.seen.insert(id) || self.tail || elsewhere;
-        let mut record = match read.sound {
-            true => read.record,
-            false => {
-                self.newest = Clock::after(self.newest, (now_nanos() / 1_000_000) as u64, self.plan.replica()?);
-                read.record.adopted(before.as_ref(), self.newest)
-            }
-        };
+        let again = !self.seen.insert(id.clone()) || self.tail || elsewhere;
+        let mut record = record;
+        if touched {
+            self.newest = Clock::after(self.newest, (now_nanos() / 1_000_000) as u64, self.plan.replica()?);
+            record = record.adopted(before.as_ref(), self.newest);
+        }
         if again && let Some(before) = before {
             record.merge(before);
         }
         self.newest = self.newest.max(record.newest());
         let line = line::write(&record);
-        let issue: Issue = match serde_json::from_str(&line) {
-            Ok(issue) => issue,
-            Err(error) => {
-                self.trouble(0, format!("{error}: {}", text.chars().take(80).collect::<String>()));
-                return Ok(());
+        match serde_json::from_str::<Issue>(&line) {
+            Ok(issue) if known.is_none_or(|known| known.line != line || known.file != self.file) => {
+                self.put(&issue, &line)
             }
-        };
-        if known.is_none_or(|known| known.line != line || known.file != self.file) {
-            self.put(&issue, &line)?;
+            Ok(_) => Ok(()),
+            Err(error) => {
+                self.trouble(0, format!("{id}: {error}"));
+                Ok(())
+            }
         }
-        Ok(())
     }
 
     fn put(&mut self, issue: &Issue, line: &str) -> Result<(), Error> {
         if self.changed.insert(issue.id.clone()) {
-            self.around_before.extend(self.index.around(&issue.id)?);
+            self.index.around(&issue.id, &mut self.around_before)?;
         }
         self.index.put(self.ledger, self.file, issue, line)?;
         Ok(())
@@ -363,7 +440,7 @@ impl<'r> Reading<'r> {
         let mut dropped = false;
         for id in self.index.ids_of(self.ledger, self.file)? {
             if !self.seen.contains(&id) {
-                self.around_before.extend(self.index.around(&id)?);
+                self.index.around(&id, &mut self.around_before)?;
                 self.index.drop_issue(self.ledger, &id)?;
                 self.changed.insert(id);
                 dropped = true;

@@ -17,7 +17,7 @@ use std::{path::PathBuf, sync::OnceLock};
 
 use toft_core::{
     issue::{
-        Issue,
+        Issue, NO_AUTO_CLAIM,
         ready::{Reason, standing},
     },
     refusal::Refusal,
@@ -41,7 +41,7 @@ pub use self::{
     text::many,
     write::Wrote,
 };
-use crate::{engine::Engine, error::Error, session::Toft};
+use crate::{engine::Engine, error::Error, locate::Source, session::Toft};
 
 /// How many ids an ambiguous prefix names.
 const NAMED: usize = 5;
@@ -90,10 +90,11 @@ impl<'t> Plan<'t> {
         let Some(checkout) = &toft.located().checkout else { return Ok(None) };
         let ledgers = place::ledgers(checkout)?;
         let state = checkout.state_dir();
-        // Two worktrees may see two versions of a ledger in the tree, so each has an index of its own.
-        let shared = checkout.worktree == toft_vcs::MAIN || ledgers.iter().all(|ledger| ledger.place != Place::Tree);
+        // Two worktrees may see two versions of a ledger in the tree, and a store elsewhere may serve other repositories:
+        // each has an index of its own then.
+        let same = ledgers.iter().all(|ledger| ledger.place != Place::Tree);
         let index = match toft.engine() {
-            Engine::File(store) if shared => Index::Store(store),
+            Engine::File(store) if same && toft.located().source == Source::Repository => Index::Store(store),
             _ => Index::Own(Box::new(SqliteStore::create(&own_index(&state, &checkout.worktree))?)),
         };
         Ok(Some(Self { toft, ledgers, index, state, replica: OnceLock::new() }))
@@ -175,17 +176,20 @@ impl<'t> Plan<'t> {
         Ok(self.look()?.counts()?)
     }
 
-    /// The best issues that can start, up to `limit`.
-    pub fn offers(&self, limit: usize) -> Result<Vec<Offer>, Error> {
+    /// The best issues with these labels that can start, up to `limit`; to take one, only such as may be taken unasked
+    /// and can be written to.
+    pub fn offers(&self, labels: &[String], to_take: bool, limit: usize) -> Result<Vec<Offer>, Error> {
         if self.unwritten() {
             return Ok(Vec::new());
         }
         let now = self.now()?;
         let index = self.look()?;
         let mut offers: Vec<Offer> = Vec::new();
-        for row in index.ready(now, limit)? {
+        let not = if to_take { Some(NO_AUTO_CLAIM) } else { None };
+        for row in index.ready(now, labels, not, limit)? {
             let Found { issue, ledger, rank, .. } = Found::of(&row)?;
-            if offers.last().is_none_or(|last| last.issue.id != issue.id) {
+            let writable = self.ledgers.iter().any(|known| known.name == ledger && !known.read_only);
+            if (writable || !to_take) && offers.last().is_none_or(|last| last.issue.id != issue.id) {
                 offers.push(Offer { issue, ledger, rank, reasons: Vec::new() });
             }
         }

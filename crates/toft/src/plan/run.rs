@@ -19,8 +19,9 @@ const OFFERED: usize = 16;
 impl Plan<'_> {
     /// Completes a claim's request with what the plan offers.
     pub(crate) fn offer_to(&self, request: &mut claim::Request) -> Result<(), Error> {
+        self.tell()?;
         match &request.id {
-            None => request.offers = self.offers(OFFERED.max(request.count * 2))?,
+            None => request.offers = self.offers(&request.labels, true, OFFERED.max(request.count * 2))?,
             Some(text) => match self.offer(text) {
                 Ok(offer) => {
                     request.id = Some(offer.issue.id.clone());
@@ -45,7 +46,7 @@ impl Plan<'_> {
     pub(crate) fn given_back(&self, outcome: &finish::Outcome) -> Result<(), Error> {
         match &outcome.issue {
             Some(id) if outcome.task.state.status == TaskStatus::Pending => {
-                self.change(id, "issue.released", |_, issue| Ok(edit::reopen(issue))).map(drop)
+                self.change(id, "issue.released", |_, issue| Ok(edit::give_back(issue))).map(drop)
             }
             _ => Ok(()),
         }
@@ -84,14 +85,14 @@ impl Plan<'_> {
                     let agent = issue.assignee.clone().unwrap_or_default();
                     Ok(edit::close(issue, &summary, outcome, &edit::By { actor: &agent, now, word: "" })?)
                 }
-                _ => Ok(edit::reopen(issue)),
+                _ => Ok(edit::give_back(issue)),
             });
             match told {
-                // An issue that is gone has nothing to be told.
-                Ok(_) | Err(Error::Refused(Refusal::NotFound { .. })) => {}
+                Ok(_) => self.toft.perform(Told { workflow: workflow.id.to_string() })?,
+                // Its ledger cannot be seen or written from here; it is told from where it can.
+                Err(Error::Refused(_)) => {}
                 Err(error) => return Err(error),
             }
-            self.toft.perform(Told { workflow: workflow.id.to_string() })?;
         }
         Ok(())
     }

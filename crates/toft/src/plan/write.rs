@@ -17,8 +17,8 @@ use toft_core::{
 };
 use toft_ledger::{
     clock::Clock,
-    file::Turn,
-    line,
+    file::{LONGEST_LINE, Turn},
+    line::{self, Line},
     record::{Json, Key, Record, Set},
 };
 use toft_store::sqlite::index::IndexTx;
@@ -99,17 +99,23 @@ impl Draft<'_> {
     }
 
     /// Takes in what another place has of an issue; what is known already changes nothing.
-    pub(super) fn take(&mut self, mut record: Record) -> Result<(), Error> {
+    pub(super) fn take(&mut self, Line { record, sound }: Line) -> Result<(), Error> {
         let id = record.id().to_owned();
-        if let Some(known) = self.records.remove(&id) {
-            record.merge(known);
-        } else if let Some(row) = self.index.line(&self.ledger.name, &id)? {
-            record.merge(line::read(&row.line).map_err(|error| unreadable(&id, &error.to_string()))?.record);
-            if line::write(&record) == row.line {
-                return Ok(());
+        let row = self.index.line(&self.ledger.name, &id)?;
+        let known = match (self.records.remove(&id), &row) {
+            (Some(known), _) => Some(known),
+            (None, Some(row)) => {
+                Some(line::read(&row.line).map_err(|error| unreadable(&id, &error.to_string()))?.record)
             }
+            (None, None) => None,
+        };
+        let mut record = if sound { record } else { record.adopted(known.as_ref(), self.clock) };
+        if let Some(known) = known {
+            record.merge(known);
         }
-        self.records.insert(id, record);
+        if row.is_none_or(|row| line::write(&record) != row.line) {
+            self.records.insert(id, record);
+        }
         Ok(())
     }
 
@@ -153,11 +159,15 @@ impl Plan<'_> {
         let mut draft = Draft { index: &index, ledger, clock, records: BTreeMap::new(), issues: BTreeMap::new() };
         let built = build(&mut draft)?;
         let lines: Vec<String> = draft.records.values().map(line::write).collect();
+        if lines.iter().any(|line| line.len() >= LONGEST_LINE) {
+            let problem = format!("an issue is at most {} MiB long", LONGEST_LINE >> 20);
+            return Err(Refusal::Invalid { field: "issue".into(), problem }.into());
+        }
         drop(index);
         if !lines.is_empty() {
             let path = ledger.issues();
-            turn.append(&path, &lines).map_err(io("write", &path))?;
-            self.follow(ledger)?;
+            let (start, _) = turn.append(&path, &lines).map_err(io("write", &path))?;
+            self.follow(ledger, start)?;
         }
         Ok(built)
     }

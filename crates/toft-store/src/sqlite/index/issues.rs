@@ -157,12 +157,21 @@ impl IndexTx<'_> {
         self.rows(sql, params![prefix, format!("{prefix}\u{7f}"), limit as i64], |row| row.get(0))
     }
 
-    /// Issues that can start at `now`, best first.
-    pub fn ready(&self, now: Timestamp, limit: usize) -> Result<Vec<Indexed>> {
+    /// Issues that can start at `now` with all of these labels and without that one, best first.
+    pub fn ready(&self, now: Timestamp, labels: &[String], not: Option<&str>, limit: usize) -> Result<Vec<Indexed>> {
+        let mut filter = String::new();
+        for n in 0..labels.len() {
+            filter.push_str(&format!(" AND instr(i.labels, ?{}) > 0", n + 4));
+        }
         let sql = format!(
-            "SELECT {COLUMNS} FROM issues i INDEXED BY issues_ready WHERE i.opens IS NOT NULL AND i.opens <= ?1 ORDER BY i.rank LIMIT ?2"
+            "SELECT {COLUMNS} FROM issues i INDEXED BY issues_ready
+            WHERE i.opens IS NOT NULL AND i.opens <= ?1 AND (?3 IS NULL OR instr(i.labels, ?3) = 0){filter}
+            ORDER BY i.rank LIMIT ?2"
         );
-        self.rows(&sql, params![now.0, limit as i64], indexed)
+        let word = |label: &str| format!(" {label} ");
+        let mut values: Vec<rusqlite::types::Value> = vec![now.0.into(), (limit as i64).into(), not.map(word).into()];
+        values.extend(labels.iter().map(|label| word(label).into()));
+        self.rows(&sql, rusqlite::params_from_iter(values), indexed)
     }
 
     /// Issues, newest first.

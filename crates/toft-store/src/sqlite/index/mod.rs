@@ -8,7 +8,10 @@ mod settle;
 use rusqlite::{Connection, OptionalExtension as _, params};
 use toft_core::store::{Access, Result, StoreTx as _};
 
-pub use self::issues::{Asked, Indexed};
+pub use self::{
+    issues::{Asked, Indexed},
+    settle::Around,
+};
 use super::{SqliteStore, failed, tx::SqliteTx};
 
 /// What is remembered of a ledger's file since it was last read.

@@ -14,6 +14,15 @@ use super::IndexTx;
 /// Beyond so many changes everything is looked at once instead of each by itself.
 const MANY: usize = 500;
 
+/// What an issue's change can matter to.
+#[derive(Clone, Debug, Default)]
+pub struct Around {
+    /// Those that need it; and so their parts.
+    pub waiting: BTreeSet<String>,
+    /// Those it needs, and what it is part of.
+    pub beside: BTreeSet<String>,
+}
+
 /// One issue's facts and those of its neighbours, by question.
 struct Asking<'t>(&'t IndexTx<'t>);
 
@@ -82,36 +91,38 @@ impl IndexTx<'_> {
         Asking(self)
     }
 
-    /// Issues an issue's change can matter to: those that need it, those it needs, what it is part of.
-    pub fn around(&self, id: &str) -> Result<Vec<String>> {
-        let sql = "SELECT id FROM issue_deps WHERE target = ?1
-            UNION SELECT target FROM issue_deps WHERE id = ?1
+    /// Issues an issue's change can matter to, as they stand now.
+    pub fn around(&self, id: &str, around: &mut Around) -> Result<()> {
+        let waiting = "SELECT id FROM issue_deps WHERE target = ?1 AND blocks = 1";
+        around.waiting.extend(self.rows(waiting, params![id], |row| row.get::<_, String>(0))?);
+        let beside = "SELECT target FROM issue_deps WHERE id = ?1 AND blocks = 1
             UNION SELECT parent FROM issues WHERE id = ?1 AND parent IS NOT NULL";
-        self.rows(sql, params![id], |row| row.get(0))
+        around.beside.extend(self.rows(beside, params![id], |row| row.get::<_, String>(0))?);
+        Ok(())
     }
 
     fn children(&self, id: &str) -> Result<Vec<String>> {
-        self.rows("SELECT id FROM issues WHERE parent = ?1 AND unfinished = 1", params![id], |row| row.get(0))
+        self.rows("SELECT id FROM issues WHERE parent = ?1", params![id], |row| row.get(0))
     }
 
     /// Makes true again what follows from these issues, which changed, and from what was around them before.
-    pub fn settle(&self, changed: &BTreeSet<String>, around_before: &BTreeSet<String>) -> Result<()> {
+    pub fn settle(&self, changed: &BTreeSet<String>, before: &Around) -> Result<()> {
         if changed.len() > MANY {
             return self.settle_all();
         }
-        let mut near = around_before.clone();
+        let mut around = before.clone();
         for id in changed {
-            near.extend(self.around(id)?);
+            self.around(id, &mut around)?;
         }
-        near.extend(changed.iter().cloned());
         // What holds an issue back holds its parts back.
         let mut all = BTreeSet::new();
-        let mut next: Vec<String> = near.into_iter().collect();
+        let mut next: Vec<String> = changed.iter().cloned().chain(around.waiting).collect();
         while let Some(id) = next.pop() {
             if all.insert(id.clone()) {
                 next.extend(self.children(&id)?);
             }
         }
+        all.extend(around.beside);
         for id in &all {
             if let Some(node) = self.node(id)? {
                 let needed =
