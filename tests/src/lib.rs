@@ -1,5 +1,6 @@
 //! What the stories share: a home of their own, real repositories, and the installed binary.
 
+pub mod issues;
 pub mod lease_model;
 pub mod linear;
 

@@ -1,0 +1,29 @@
+//! Issues, as stories see them.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use serde_json::Value;
+
+use crate::Home;
+
+/// The file that is written to in a git repository.
+pub fn ledger(repo: &Path) -> PathBuf {
+    repo.join(".git/toft/ledger/issues.jsonl")
+}
+
+/// Every issue, by id.
+pub fn listed(home: &Home, repo: &Path) -> BTreeMap<String, Value> {
+    let rows = home.toft(repo, &["list", "issues", "--all", "--limit", "5000", "--json"]).data();
+    rows.as_array().unwrap().iter().map(|row| (row["id"].as_str().unwrap().to_owned(), row.clone())).collect()
+}
+
+/// Writes an issue down; gives its id.
+pub fn add(home: &Home, repo: &Path, args: &[&str]) -> String {
+    let mut all = vec!["add"];
+    all.extend(args);
+    all.push("-q");
+    home.toft(repo, &all).ok().trim().to_owned()
+}

@@ -1,0 +1,311 @@
+//! Issues: what can start, who may take it, what comes in and goes out.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+    thread,
+};
+
+use serde_json::Value;
+use toft_stories::{
+    Home,
+    issues::{add, ledger, listed},
+    snapshot,
+};
+
+#[test]
+fn an_edge_to_an_issue_that_is_not_here_is_kept_and_shown() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    fs::create_dir_all(ledger(&repo).parent().unwrap()).unwrap();
+    let line = "{\"id\":\"tf-1\",\"title\":\"waits\",\"deps\":[{\"on\":\"tf-elsewhere\",\"kind\":\"blocks\"}]}\n";
+    fs::write(ledger(&repo), line).unwrap();
+    home.toft(&repo, &["edit", "tf-1", "-p", "0"]).ok();
+    home.toft(&repo, &["compact"]).ok();
+    assert!(home.toft(&repo, &["show", "tf-1", "--why"]).ok().contains("needs tf-elsewhere, which no ledger here has"));
+    assert!(home.toft(&repo, &["doctor"]).ok().contains("tf-elsewhere"));
+    assert!(fs::read_to_string(ledger(&repo)).unwrap().contains("tf-elsewhere"));
+    home.toft(&repo, &["claim", "tf-1"]).fails(5);
+}
+
+#[test]
+fn parts_of_what_is_blocked_or_put_off_wait_and_say_why() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    let blocker = add(&home, &repo, &["blocker", "-p", "4"]);
+    let epic = add(&home, &repo, &["epic", "-t", "epic", "--needs", &blocker]);
+    let child = add(&home, &repo, &["child", "-t", "epic", "--parent", &epic]);
+    let grandchild = add(&home, &repo, &["grandchild", "--parent", &child, "-p", "0"]);
+    let ready = || home.toft(&repo, &["ready", "-q"]).ok().lines().map(str::to_owned).collect::<Vec<_>>();
+    let why = |id: &str| home.toft(&repo, &["show", id, "--why"]).ok();
+    assert_eq!(ready(), [blocker.as_str()]);
+    assert!(why(&grandchild).contains(&format!("{epic}, of which it is part, needs {blocker}")));
+    assert!(why(&child).contains("1 of its parts are not done"));
+    home.toft(&repo, &["edit", &blocker, "--close", "gone"]).ok();
+    assert_eq!(ready(), [grandchild.as_str()]);
+    home.toft(&repo, &["edit", &epic, "--defer", "1h"]).ok();
+    assert!(home.toft(&repo, &["ready"]).ok().contains("Nothing"));
+    assert!(why(&grandchild).contains("is put off until"));
+    home.toft(&repo, &["edit", &epic, "--undefer"]).ok();
+    assert_eq!(ready(), [grandchild.as_str()]);
+    home.toft(&repo, &["edit", &grandchild, "--close", "done"]).ok();
+    assert_eq!(ready(), [child]);
+    let cycle = home.toft(&repo, &["edit", &grandchild, "--parent", &grandchild]).fails(5);
+    assert!(cycle.contains("wait for each other"), "{cycle}");
+}
+
+#[test]
+fn one_order_of_issues_and_tasks_and_labels_that_say_who_may_take_them() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    home.toft(&repo, &["flow", "new", "a task", "-p", "1"]).ok();
+    let urgent = add(&home, &repo, &["urgent", "-p", "0"]);
+    let not_me = add(&home, &repo, &["ask first", "-p", "0", "-l", "no-auto-claim"]);
+    let found = add(&home, &repo, &["in the way", "-p", "4", "-l", "discovered:blocker"]);
+    let names = home.toft(&repo, &["ready", "-q"]).ok();
+    let names: Vec<_> = names.lines().collect();
+    assert_eq!(names[..3], [&found, &urgent, &not_me], "listed in one order");
+    let claimed = |agent: &str| home.toft(&repo, &["claim", "--as", agent, "--json"]).data();
+    assert_eq!(claimed("a")["issue"]["id"], found.as_str());
+    assert_eq!(claimed("b")["issue"]["id"], urgent.as_str());
+    assert_eq!(claimed("c")["issue"], Value::Null);
+    home.toft(&repo, &["claim", "--as", "d"]).fails(6);
+    assert_eq!(home.toft(&repo, &["claim", &not_me, "--as", "d", "--json"]).data()["issue"]["status"], "in_progress");
+    home.toft(&repo, &["claim", &not_me, "--as", "e"]).fails(5);
+    home.toft(&repo, &["finish", "--as", "d", "-m", "asked", "--no-change", "it was a question"]).ok();
+    let closed = &listed(&home, &repo)[&not_me];
+    assert_eq!((closed["status"].as_str(), closed["closed"]["reason"].as_str()), (Some("closed"), Some("asked")));
+    let flow = home.toft(&repo, &["show", &urgent, "--json"]).data()["workflow"].as_str().unwrap().to_owned();
+    home.toft(&repo, &["flow", "abandon", &flow]).ok();
+    assert_eq!(listed(&home, &repo)[&urgent]["status"], "open", "given up, it is open again");
+}
+
+#[test]
+fn an_issue_given_back_is_open_again_and_one_that_is_held_is_not_closed_by_hand() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    let id = add(&home, &repo, &["work"]);
+    let later = add(&home, &repo, &["later", "--defer", "1h"]);
+    home.toft(&repo, &["claim", &id, "--as", "ana"]).ok();
+    assert!(home.toft(&repo, &["claim", &id, "--as", "bob"]).fails(5).contains("held by ana"));
+    assert!(home.toft(&repo, &["edit", &id, "--close", "no"]).fails(5).contains("held by ana"));
+    home.toft(&repo, &["delete", &id]).fails(5);
+    home.toft(&repo, &["save", &id, "--as", "ana", "-m", "half"]).ok();
+    home.toft(&repo, &["finish", &id, "release", "--as", "ana"]).ok();
+    let row = &listed(&home, &repo)[&id];
+    assert_eq!((row["status"].as_str(), row.get("assignee")), (Some("open"), None));
+    assert!(home.toft(&repo, &["show", &id, "--why"]).ok().contains("It can start now"));
+    assert!(home.toft(&repo, &["ready", "--explain"]).ok().contains(&format!("{later}  not ready")));
+    assert!(home.toft(&repo, &["claim", &id, "--as", "bob"]).ok().contains("go on from: half"));
+    home.toft(&repo, &["finish", &id, "release", "--as", "bob"]).ok();
+    home.toft(&repo, &["edit", &id, "--close", "not wanted"]).ok();
+    assert_eq!(listed(&home, &repo)[&id]["closed"]["reason"], "not wanted");
+    home.toft(&repo, &["claim", "--as", "carl"]).fails(6);
+    home.toft(&repo, &["delete", &id, "-m", "gone"]).ok();
+    assert!(home.toft(&repo, &["list", "--status", "deleted", "-q"]).ok().contains(&id));
+}
+
+#[test]
+fn reading_issues_changes_no_file() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    let id = add(&home, &repo, &["one"]);
+    thread::sleep(std::time::Duration::from_millis(30));
+    home.toft(&repo, &["list"]).ok();
+    let before = snapshot(&repo);
+    for args in [
+        vec!["list"],
+        vec!["list", "--search", "one"],
+        vec!["show", &id, "--why"],
+        vec!["ready"],
+        vec!["graph"],
+        vec!["graph", "--mermaid"],
+        vec!["export", "jsonl"],
+        vec!["export", "beads"],
+        vec!["export", "csv"],
+    ] {
+        home.toft(&repo, &args).ok();
+        let after = snapshot(&repo);
+        let changed: Vec<_> = after.keys().filter(|path| before.get(*path) != after.get(*path)).collect();
+        assert!(changed.is_empty() && before.len() == after.len(), "{args:?} changed {changed:?}");
+    }
+}
+
+#[test]
+fn a_contributor_plans_in_private_and_every_command_finds_the_same_issue() {
+    let home = Home::new();
+    let repo = home.git("upstream");
+    home.toft(&repo, &["init", "--contributor"]).ok();
+    let mine = add(&home, &repo, &["my plan"]);
+    let theirs = add(&home, &repo, &["for everyone", "--ledger", "branch"]);
+    let part = add(&home, &repo, &["a part of theirs", "--parent", &theirs]);
+    let found = add(&home, &repo, &["found on the way", "--discovered-from", &theirs]);
+    let rows = listed(&home, &repo);
+    assert_eq!(rows[&mine]["ledger"], "planning");
+    for id in [&theirs, &part, &found] {
+        assert_eq!(rows[id]["ledger"], "branch", "it stays with what it belongs to");
+    }
+    home.toft(&repo, &["edit", &mine, "--needs", &part]).ok();
+    assert!(home.toft(&repo, &["show", &mine, "--why"]).ok().contains(&format!("needs {part}")));
+    home.toft(&repo, &["edit", &part, "--close", "done"]).ok();
+    assert!(home.toft(&repo, &["ready", "-q"]).ok().contains(&mine));
+    assert!(!fs::read_to_string(ledger(&repo)).unwrap().contains("my plan"), "nothing private is in the repository");
+    assert_eq!(home.run(&repo, "git", &["status", "--porcelain"]), "");
+    // A team's ledger, that is only read.
+    let team = home.path().join("team");
+    fs::create_dir_all(&team).unwrap();
+    fs::write(team.join("issues.jsonl"), "{\"id\":\"tf-team\",\"title\":\"of the team\"}\n").unwrap();
+    home.toft(&repo, &["ledger", "add", "team", team.to_str().unwrap(), "--read-only"]).ok();
+    assert_eq!(listed(&home, &repo)["tf-team"]["ledger"], "team");
+    let before = fs::read(team.join("issues.jsonl")).unwrap();
+    home.toft(&repo, &["edit", "tf-team", "-p", "0"]).fails(2);
+    home.toft(&repo, &["compact"]).ok();
+    assert_eq!(fs::read(team.join("issues.jsonl")).unwrap(), before, "a read-only ledger never changes");
+    home.toft(&repo, &["ledger", "remove", "team"]).ok();
+    assert!(!listed(&home, &repo).contains_key("tf-team"));
+}
+
+/// The ledger of another project, as published.
+fn beads() -> Option<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data/beads-824.jsonl");
+    fs::read_to_string(path).ok()
+}
+
+#[test]
+fn a_beads_ledger_comes_in_whole_and_goes_out_as_it_was() {
+    let Some(text) = beads() else { return eprintln!("there is no beads ledger here: nothing is shown") };
+    let home = Home::new();
+    let repo = home.repo("api");
+    let file = home.path().join("beads.jsonl");
+    fs::write(&file, &text).unwrap();
+    let import = || home.toft(&repo, &["import", "beads", file.to_str().unwrap(), "--json"]).data();
+    let first = import();
+    assert_eq!(
+        (first["read"].as_u64(), first["changed"].as_u64(), first["unreadable"].as_array().map(Vec::len)),
+        (Some(824), Some(824), Some(0))
+    );
+    let bytes = fs::read(ledger(&repo)).unwrap();
+    assert_eq!(import()["changed"], 0, "a second time changes nothing");
+    assert_eq!(fs::read(ledger(&repo)).unwrap(), bytes);
+    home.toft(&repo, &["compact"]).ok();
+    let row = |line: &str| -> (String, Value) {
+        let mut row: Value = serde_json::from_str(line).unwrap();
+        for list in ["dependencies", "labels", "comments"] {
+            if let Some(members) = row.get_mut(list).and_then(Value::as_array_mut) {
+                members.sort_by_key(ToString::to_string);
+            }
+        }
+        (row["id"].as_str().unwrap().to_owned(), row)
+    };
+    let theirs: BTreeMap<_, _> = text.lines().map(row).collect();
+    let out = home.toft(&repo, &["export", "beads"]).ok();
+    let ours: BTreeMap<_, _> = out.lines().map(row).collect();
+    for (id, issue) in &theirs {
+        assert_eq!(ours.get(id), Some(issue));
+    }
+    assert_eq!(ours.len(), theirs.len());
+    let ready: BTreeSet<_> =
+        home.toft(&repo, &["ready", "-q", "--limit", "1000"]).ok().lines().map(str::to_owned).collect();
+    assert_eq!(ready, ready_by_brute_force(&theirs));
+    let page = home.toft(&repo, &["ready"]).ok();
+    assert!(page.lines().count() <= 21 && page.len() < 4_000, "{page}");
+}
+
+/// The ready rule once more, from the words of the design and nothing else.
+fn ready_by_brute_force(issues: &BTreeMap<String, Value>) -> BTreeSet<String> {
+    let open =
+        |id: &str| issues.get(id).is_some_and(|issue| issue["status"] != "closed" && issue.get("deleted_at").is_none());
+    let targets = |id: &str, kind: &str| -> Vec<String> {
+        let deps = issues.get(id).and_then(|issue| issue.get("dependencies")).and_then(Value::as_array);
+        let of_kind = deps.into_iter().flatten().filter(|dep| dep["type"] == kind);
+        of_kind.map(|dep| dep["depends_on_id"].as_str().unwrap().to_owned()).collect()
+    };
+    let parent = |id: &str| targets(id, "parent-child").pop();
+    let blocked = |id: &str| targets(id, "blocks").iter().any(|on| !issues.contains_key(on) || open(on));
+    let ready = |id: &String| {
+        let mut line = Some(id.clone());
+        let mut held = false;
+        while let Some(at) = line {
+            held |= (at == *id || open(&at)) && blocked(&at);
+            line = parent(&at);
+        }
+        let parts = issues.keys().any(|other| open(other) && parent(other).as_ref() == Some(id));
+        open(id) && !held && !(issues[id]["issue_type"] == "epic" && parts)
+    };
+    issues.keys().filter(|id| ready(id)).cloned().collect()
+}
+
+#[test]
+fn hostile_text_is_shown_and_never_sent() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    let evil = "\u{1b}[31mred\u{7} \u{202e}esrever <script>\u{0}".replace('\0', "");
+    let id = add(&home, &repo, &[&evil, "-d", &evil]);
+    for args in [
+        vec!["list"],
+        vec!["show", &id],
+        vec!["ready"],
+        vec!["graph"],
+        vec!["graph", "--dot"],
+        vec!["graph", "--mermaid"],
+    ] {
+        let said = home.toft(&repo, &args).ok();
+        assert!(!said.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{args:?}: {said:?}");
+    }
+    let deep =
+        format!("{{\"id\":\"tf-deep\",\"title\":\"deep\",\"x\":{}{}}}\n", "[".repeat(100_000), "]".repeat(100_000));
+    let long = format!("{{\"id\":\"tf-long\",\"title\":\"{}\"}}\n", "x".repeat(20 << 20));
+    let mut file = fs::OpenOptions::new().append(true).open(ledger(&repo)).unwrap();
+    std::io::Write::write_all(&mut file, format!("{deep}{long}\0\0\n").as_bytes()).unwrap();
+    let rows = listed(&home, &repo);
+    assert!(rows.contains_key(&id) && !rows.contains_key("tf-long"));
+    home.toft(&repo, &["doctor"]).fails(8);
+    home.toft(&repo, &["compact"]).ok();
+    home.toft(&repo, &["doctor"]).ok();
+    assert!(listed(&home, &repo).contains_key(&id));
+}
+
+#[test]
+fn one_issue_that_cannot_start_stands_in_nobodys_way() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    for n in 0..20 {
+        add(&home, &repo, &[&format!("ask {n}"), "-p", "0", "-l", "no-auto-claim"]);
+    }
+    add(&home, &repo, &["no such template", "-p", "0", "--template", "nope"]);
+    let good = add(&home, &repo, &["good", "-p", "4", "-l", "foo"]);
+    assert_eq!(home.toft(&repo, &["claim", "-l", "foo", "--as", "a", "--json"]).data()["issue"]["id"], good.as_str());
+    home.toft(&repo, &["finish", "--as", "a", "release"]).ok();
+    assert_eq!(home.toft(&repo, &["claim", "--as", "b", "--json"]).data()["issue"]["id"], good.as_str());
+    // Closed in the file meanwhile, giving it back does not open it again.
+    let text = fs::read_to_string(ledger(&repo)).unwrap();
+    let line = text.lines().rfind(|line| line.contains(&good)).unwrap();
+    fs::write(ledger(&repo), format!("{text}{}\n", line.replace("\"in_progress\"", "\"closed\""))).unwrap();
+    home.toft(&repo, &["finish", "--as", "b", "release"]).ok();
+    assert_eq!(listed(&home, &repo)[&good]["status"], "closed");
+}
+
+#[test]
+fn what_waits_for_itself_is_refused_however_it_is_tied() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    let epic = add(&home, &repo, &["epic", "-t", "epic"]);
+    let before = add(&home, &repo, &["before"]);
+    let part = add(&home, &repo, &["part", "--parent", &epic]);
+    home.toft(&repo, &["edit", &epic, "--needs", &before]).ok();
+    assert!(home.toft(&repo, &["edit", &before, "--needs", &part]).fails(5).contains("wait for each other"));
+    home.toft(&repo, &["edit", &part, "--needs", &epic]).fails(5);
+    home.toft(&repo, &["add", "new", "--parent", &epic, "--needs", &epic]).fails(5);
+    home.toft(&repo, &["edit", &before, "--parent", &epic]).fails(5);
+    // A closed whole between: what its own whole needs still counts.
+    let inner = add(&home, &repo, &["inner", "-t", "epic"]);
+    let leaf = add(&home, &repo, &["leaf", "--parent", &inner]);
+    home.toft(&repo, &["edit", &inner, "--close", "x"]).ok();
+    home.toft(&repo, &["edit", &inner, "--parent", &epic]).ok();
+    assert!(!home.toft(&repo, &["ready", "-q"]).ok().contains(&leaf));
+    let twice = ["edit", &leaf, "-m", "said once", "--op", "op-1"];
+    home.toft(&repo, &twice).ok();
+    home.toft(&repo, &twice).ok();
+    assert_eq!(listed(&home, &repo)[&leaf]["comments"].as_array().unwrap().len(), 1);
+}
