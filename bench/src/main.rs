@@ -1,6 +1,7 @@
 //! Prints the table of measurements: toft beside the bare engine, in one run, as ratios.
 
 mod fair;
+mod ledger;
 mod scale;
 mod server;
 
@@ -18,9 +19,13 @@ fn main() {
     match words.as_slice() {
         ["worker", dir, name, seconds] => return fair::worker(Path::new(dir), name, seconds.parse().expect("seconds")),
         ["server", parts @ ..] => return server::run(parts),
+        ["ledger"] => return ledger::run(&[1_000, 10_000]),
+        ["ledger", "long"] => return ledger::run(&[1_000, 10_000, 100_000]),
         [] | ["long"] | ["quick"] => {}
         other => {
-            panic!("toft-bench [quick|long|server [long] [bare|batches|renewals|sizes|idle|many]...], not {other:?}")
+            panic!(
+                "toft-bench [quick|long|ledger [long]|server [long] [bare|batches|renewals|sizes|idle|many]...], not {other:?}"
+            )
         }
     }
     let long = words == ["long"];

@@ -1,4 +1,5 @@
-//! The bare program as a process: `bare ready|claim DB LANE`, `bare worker DB LANE SECONDS`.
+//! The bare program as a process: `bare ready|claim DB LANE`, `bare worker DB LANE SECONDS`, `bare issue DB ID`,
+//! `bare append DB FILE`.
 
 use std::{
     path::Path,
@@ -14,6 +15,16 @@ fn main() -> rusqlite::Result<()> {
     match what.as_str() {
         "ready" => println!("{}", bare::ready(&connection, lane, 20)?.join("\n")),
         "claim" => println!("{:?}", bare::claim(&connection, lane, 0)?),
+        "issue" => {
+            let query = "SELECT line FROM issues WHERE id = ?1";
+            println!("{}", connection.query_row(query, [lane], |row| row.get::<_, String>(0))?);
+        }
+        "append" => {
+            let mut file = std::fs::OpenOptions::new().create(true).append(true).open(lane).expect("a file");
+            std::io::Write::write_all(&mut file, format!("{}\n", "x".repeat(300)).as_bytes()).expect("a line");
+            file.sync_data().expect("on disk");
+            connection.execute_batch("CREATE TABLE IF NOT EXISTS bare_log (n INTEGER PRIMARY KEY, line TEXT); INSERT INTO bare_log (line) VALUES ('x')")?;
+        }
         "worker" => {
             let seconds = rest.first().and_then(|text| text.parse().ok()).unwrap_or(5);
             let until = Instant::now() + Duration::from_secs(seconds);

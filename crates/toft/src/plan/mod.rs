@@ -50,8 +50,9 @@ const NAMED: usize = 5;
 pub struct Plan<'t> {
     toft: &'t Toft,
     ledgers: Vec<Ledger>,
-    index: Index<'t>,
+    index: OnceLock<Index<'t>>,
     state: PathBuf,
+    worktree: &'t str,
     replica: OnceLock<Replica>,
 }
 
@@ -89,15 +90,8 @@ impl<'t> Plan<'t> {
     pub(crate) fn open(toft: &'t Toft) -> Result<Option<Self>, Error> {
         let Some(checkout) = &toft.located().checkout else { return Ok(None) };
         let ledgers = place::ledgers(checkout)?;
-        let state = checkout.state_dir();
-        // Two worktrees may see two versions of a ledger in the tree, and a store elsewhere may serve other repositories:
-        // each has an index of its own then.
-        let same = ledgers.iter().all(|ledger| ledger.place != Place::Tree);
-        let index = match toft.engine() {
-            Engine::File(store) if same && toft.located().source == Source::Repository => Index::Store(store),
-            _ => Index::Own(Box::new(SqliteStore::create(&own_index(&state, &checkout.worktree))?)),
-        };
-        Ok(Some(Self { toft, ledgers, index, state, replica: OnceLock::new() }))
+        let (state, index, replica) = (checkout.state_dir(), OnceLock::new(), OnceLock::new());
+        Ok(Some(Self { toft, ledgers, index, state, worktree: &checkout.worktree, replica }))
     }
 
     /// This clone's name in clocks; looked up, or made, when something is written.
@@ -109,15 +103,27 @@ impl<'t> Plan<'t> {
         Ok(*self.replica.get_or_init(|| replica))
     }
 
-    fn store(&self) -> &SqliteStore {
-        match &self.index {
-            Index::Store(store) => store,
-            Index::Own(store) => store,
+    /// Where the index is kept; opened, or made, when it is first needed.
+    fn store(&self) -> Result<&SqliteStore, Error> {
+        if self.index.get().is_none() {
+            // Two worktrees may see two versions of a ledger in the tree, and a store elsewhere may serve other
+            // repositories: each has an index of its own then.
+            let same = self.ledgers.iter().all(|ledger| ledger.place != Place::Tree);
+            let index = match self.toft.engine() {
+                Engine::File(store) if same && self.toft.located().source == Source::Repository => Index::Store(store),
+                _ => Index::Own(Box::new(SqliteStore::create(&own_index(&self.state, self.worktree))?)),
+            };
+            self.index.get_or_init(|| index);
+        }
+        match self.index.get() {
+            Some(Index::Store(store)) => Ok(store),
+            Some(Index::Own(store)) => Ok(store),
+            None => Err(StoreError::Missing { path: "the index".into() }.into()),
         }
     }
 
     fn index(&self, access: Access) -> Result<IndexTx<'_>, Error> {
-        Ok(self.store().index(access)?)
+        Ok(self.store()?.index(access)?)
     }
 
     /// A look at the index, which is brought up to the files first.
@@ -143,6 +149,9 @@ impl<'t> Plan<'t> {
 
     /// The issue that a whole id or a unique prefix names.
     pub fn find(&self, text: &str) -> Result<Found, Error> {
+        if self.unwritten() {
+            return Err(Refusal::NotFound { what: "issue", text: text.to_owned() }.into());
+        }
         let index = self.look()?;
         Found::of(&named(&index, text)?)
     }
@@ -163,16 +172,22 @@ impl<'t> Plan<'t> {
 
     /// Issues by what they are, newest first.
     pub fn list(&self, asked: &Asked) -> Result<Vec<Found>, Error> {
+        if self.unwritten() {
+            return Ok(Vec::new());
+        }
         self.look()?.list(asked)?.iter().map(Found::of).collect()
     }
 
     /// Whether there are any issues at all.
     pub fn any(&self) -> Result<bool, Error> {
-        Ok(self.look()?.any()?)
+        Ok(!self.unwritten() && self.look()?.any()?)
     }
 
     /// How many issues there are, and how many are unfinished.
     pub fn counts(&self) -> Result<(u64, u64), Error> {
+        if self.unwritten() {
+            return Ok((0, 0));
+        }
         Ok(self.look()?.counts()?)
     }
 
@@ -238,6 +253,9 @@ impl<'t> Plan<'t> {
 
     /// Needs that no ledger here can show.
     pub fn dangling(&self, limit: usize) -> Result<Vec<(String, String)>, Error> {
+        if self.unwritten() {
+            return Ok(Vec::new());
+        }
         Ok(self.look()?.dangling(limit)?)
     }
 }
