@@ -177,9 +177,9 @@ fn made_up(n: usize) -> String {
     let kinds = ["task", "bug", "feature", "epic", "chore"];
     let mut issue = serde_json::json!({
         "id": format!("bd-{n:03x}"), "title": format!("Issue {n}"), "description": "a\nb", "priority": n % 5,
-        "issue_type": kinds[n % 5], "status": if n % 3 == 0 { "open" } else { "closed" }, "created_at": at, "updated_at": at,
+        "issue_type": kinds[n % 5], "status": if n.is_multiple_of(3) { "open" } else { "closed" }, "created_at": at, "updated_at": at,
     });
-    if n % 3 > 0 {
+    if !n.is_multiple_of(3) {
         issue["closed_at"] = at.clone().into();
     }
     let dep = |on: usize, kind: &str| serde_json::json!({ "issue_id": format!("bd-{n:03x}"), "depends_on_id": format!("bd-{on:03x}"), "type": kind, "created_at": at, "created_by": "ana" });
