@@ -18,6 +18,7 @@ use tokio_postgres::error::SqlState;
 
 use super::{
     bell::Bell,
+    gate::Gate,
     migrate, sql,
     tx::PostgresTx,
     url::Address,
@@ -47,6 +48,8 @@ pub struct PostgresStore {
     bell: Bell,
     commits: AtomicU64,
     connected: AtomicBool,
+    /// A brief process's place among those of its machine; let go when it begins to wait.
+    gate: Mutex<Option<Gate>>,
     /// Since when, how often and why operations had to run again.
     unrest: Mutex<Option<Unrest>>,
     /// Where, and when, nothing was overdue, no timer had run out and no limited workflow had room.
@@ -90,6 +93,7 @@ impl PostgresStore {
             clock,
             commits: AtomicU64::new(0),
             connected: AtomicBool::new(false),
+            gate: Mutex::new(None),
             unrest: Mutex::new(None),
             quiet: Mutex::new(None),
         };
@@ -190,6 +194,10 @@ impl PostgresStore {
         self.wire.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn gate(&self) -> MutexGuard<'_, Option<Gate>> {
+        self.gate.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Connects, unless connected; waits and tries again while the server is away, starting, or full.
     pub(super) fn connect(&self, wire: &mut Option<Wire>) -> Result<()> {
         if wire.as_ref().is_some_and(Wire::is_open) {
@@ -199,6 +207,9 @@ impl PostgresStore {
         let start = Instant::now();
         let mut pause = Duration::from_millis(10);
         loop {
+            if self.brief {
+                self.gate().get_or_insert_with(|| Gate::enter(&self.address.shown));
+            }
             let trouble = match Wire::connect(&self.address, self.brief) {
                 Ok(open) => {
                     *wire = Some(open);
@@ -327,6 +338,7 @@ impl Store for PostgresStore {
     }
 
     fn pulse(&self) -> Result<u64> {
+        *self.gate() = None;
         Ok(self.bell.heard(&self.address) << 32 | self.commits.load(Ordering::Relaxed))
     }
 

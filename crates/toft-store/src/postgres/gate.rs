@@ -1,0 +1,64 @@
+//! Processes of one machine that each do one thing and end take turns: a thousand connections at once are turned away, or
+//! wait for each other on the server, where each costs more than it does here.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    path::PathBuf,
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
+
+/// So many are connected at the same time.
+const WIDTH: u64 = 16;
+/// After this long at a gate somebody stopped in it is gone around.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A place in the gate, until dropped.
+pub(super) struct Gate {
+    _place: Option<File>,
+}
+
+impl Gate {
+    /// Waits for a place in the gate of a server. Where no file can be made, nobody waits.
+    pub(super) fn enter(server: &str) -> Self {
+        let me = u64::from(std::process::id());
+        for turn in 0..WIDTH {
+            let Some(file) = open(server, (me + turn) % WIDTH) else { break };
+            let (entered, waiting) = mpsc::channel();
+            thread::spawn(move || {
+                let locked = file.lock().is_ok();
+                // If nobody waits for it any more, the place is let go here.
+                let _ = entered.send(locked.then_some(file));
+            });
+            if let Ok(place) = waiting.recv_timeout(PATIENCE) {
+                return Self { _place: place };
+            }
+        }
+        Self { _place: None }
+    }
+}
+
+fn open(server: &str, place: u64) -> Option<File> {
+    let dir = dir()?;
+    let name = server
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+    OpenOptions::new().create(true).append(true).open(dir.join(format!("{name:016x}-{place}"))).ok()
+}
+
+/// A directory of this user's that goes with the machine's sleep.
+fn dir() -> Option<PathBuf> {
+    #[cfg(unix)]
+    let user = nix::unistd::getuid().to_string();
+    #[cfg(not(unix))]
+    let user = "user".to_owned();
+    let base = std::env::var_os("XDG_RUNTIME_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
+    let dir = base.join(format!("toft-gates-{user}"));
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(&dir).ok()?;
+    Some(dir)
+}
