@@ -11,8 +11,8 @@ use std::{
 
 /// So many are connected at the same time.
 const WIDTH: u64 = 16;
-/// After this long at a gate somebody stopped in it is gone around.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Longer than a thousand others take; after that somebody is stopped in the gate, and is gone around.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A place in the gate, until dropped.
 pub(super) struct Gate {
@@ -22,20 +22,14 @@ pub(super) struct Gate {
 impl Gate {
     /// Waits for a place in the gate of a server. Where no file can be made, nobody waits.
     pub(super) fn enter(server: &str) -> Self {
-        let me = u64::from(std::process::id());
-        for turn in 0..WIDTH {
-            let Some(file) = open(server, (me + turn) % WIDTH) else { break };
-            let (entered, waiting) = mpsc::channel();
-            thread::spawn(move || {
-                let locked = file.lock().is_ok();
-                // If nobody waits for it any more, the place is let go here.
-                let _ = entered.send(locked.then_some(file));
-            });
-            if let Ok(place) = waiting.recv_timeout(PATIENCE) {
-                return Self { _place: place };
-            }
-        }
-        Self { _place: None }
+        let Some(file) = open(server, u64::from(std::process::id()) % WIDTH) else { return Self { _place: None } };
+        let (entered, waiting) = mpsc::channel();
+        thread::spawn(move || {
+            let locked = file.lock().is_ok();
+            // If nobody waits for it any more, the place is let go here.
+            let _ = entered.send(locked.then_some(file));
+        });
+        Self { _place: waiting.recv_timeout(PATIENCE).ok().flatten() }
     }
 }
 
