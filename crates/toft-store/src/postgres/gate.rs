@@ -4,7 +4,10 @@
 use std::{
     fs::{self, File, OpenOptions},
     path::PathBuf,
-    sync::mpsc,
+    sync::{
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
     thread,
     time::Duration,
 };
@@ -14,6 +17,9 @@ const WIDTH: u64 = 16;
 /// Longer than a thousand others take; after that somebody is stopped in the gate, and is gone around.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// This process is, or was, in a gate.
+static INSIDE: AtomicBool = AtomicBool::new(false);
+
 /// A place in the gate, until dropped.
 pub(super) struct Gate {
     _place: Option<File>,
@@ -22,6 +28,10 @@ pub(super) struct Gate {
 impl Gate {
     /// Waits for a place in the gate of a server. Where no file can be made, nobody waits.
     pub(super) fn enter(server: &str) -> Self {
+        if INSIDE.swap(true, Ordering::SeqCst) {
+            // This process has a place; a second connection of its own must not wait for it.
+            return Self { _place: None };
+        }
         let Some(file) = open(server, u64::from(std::process::id()) % WIDTH) else { return Self { _place: None } };
         let (entered, waiting) = mpsc::channel();
         thread::spawn(move || {
