@@ -88,7 +88,7 @@ fn one(size: usize) {
 
 fn line(n: usize) -> String {
     let status = if n % 2 == 1 { "closed" } else { "open" };
-    let deps = if n % 4 == 0 && n > 10 {
+    let deps = if n.is_multiple_of(4) && n > 10 {
         format!(",\"deps\":[{{\"on\":\"tf-{:016}\",\"kind\":\"blocks\"}}]", n / 3)
     } else {
         String::new()
