@@ -109,7 +109,7 @@ pub fn read(text: &str) -> Result<Line, Unreadable> {
     Ok(Line { record, sound })
 }
 
-/// Is this a line that a replica wrote and nobody touched since? Then it is as [`write`] would write it.
+/// Is this a line that a replica wrote and nobody touched since? Then it is as [`write()`] would write it.
 pub fn untouched(text: &str) -> bool {
     ends_with_its_sum(text)
 }
