@@ -246,7 +246,8 @@ impl Request {
         let wanted = self.count.max(1);
         let mut queue = Queue::open(work.tx, &self.scope, self.page(only))?;
         let mut claims = Vec::new();
-        let mut offers = self.offers.iter().filter(|offer| only.is_none() && offer.fits(&self.labels)).peekable();
+        let mut offers =
+            self.offers.iter().filter(|offer| only.is_none() && offer.listed(&self.labels, true)).peekable();
         let mut head = None;
         while claims.len() < wanted {
             if head.is_none() {

@@ -33,11 +33,6 @@ pub struct Offer {
 }
 
 impl Offer {
-    /// May it be taken by somebody who asks for anything with these labels?
-    pub(super) fn fits(&self, labels: &[String]) -> bool {
-        self.listed(labels, true)
-    }
-
     /// Is it shown to somebody who asks what is ready? What is not to be taken unasked is, unless they would take it.
     pub(super) fn listed(&self, labels: &[String], to_take: bool) -> bool {
         let has = |label: &str| self.issue.labels.iter().any(|known| known == label);

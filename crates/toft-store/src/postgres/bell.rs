@@ -14,7 +14,7 @@ use std::{
 
 use super::{
     sql,
-    url::Address,
+    url::{Address, digest},
     wire::{BEGIN, Wire, only_number},
 };
 use crate::value::kept;
@@ -42,10 +42,7 @@ struct News {
 
 impl Bell {
     pub(super) fn of(address: &Address) -> Self {
-        // A name of any length makes a channel of one length; FNV-1a, which every toft computes alike.
-        let name = format!("{}/{}", address.schema, address.space);
-        let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        let channel = format!("toft_{:016x}", name.bytes().fold(0xcbf2_9ce4_8422_2325, mix));
+        let channel = format!("toft_{}", digest(&format!("{}/{}", address.schema, address.space)));
         Self { channel, news: Arc::default(), started: OnceLock::new() }
     }
 

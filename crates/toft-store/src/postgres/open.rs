@@ -18,7 +18,7 @@ use tokio_postgres::error::SqlState;
 
 use super::{
     bell::Bell,
-    gate::Gate,
+    door::Door,
     migrate, sql,
     tx::PostgresTx,
     url::Address,
@@ -49,7 +49,7 @@ pub struct PostgresStore {
     commits: AtomicU64,
     connected: AtomicBool,
     /// A brief process's place among those of its machine; let go when it begins to wait.
-    gate: Mutex<Option<Gate>>,
+    door: Mutex<Option<Door>>,
     /// Since when, how often and why operations had to run again.
     unrest: Mutex<Option<Unrest>>,
     /// Where, and when, nothing was overdue, no timer had run out and no limited workflow had room.
@@ -93,7 +93,7 @@ impl PostgresStore {
             clock,
             commits: AtomicU64::new(0),
             connected: AtomicBool::new(false),
-            gate: Mutex::new(None),
+            door: Mutex::new(None),
             unrest: Mutex::new(None),
             quiet: Mutex::new(None),
         };
@@ -194,8 +194,8 @@ impl PostgresStore {
         self.wire.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn gate(&self) -> MutexGuard<'_, Option<Gate>> {
-        self.gate.lock().unwrap_or_else(PoisonError::into_inner)
+    fn door(&self) -> MutexGuard<'_, Option<Door>> {
+        self.door.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Connects, unless connected; waits and tries again while the server is away, starting, or full.
@@ -208,7 +208,7 @@ impl PostgresStore {
         let mut pause = Duration::from_millis(10);
         loop {
             if self.brief {
-                self.gate().get_or_insert_with(|| Gate::enter(&self.address.shown));
+                self.door().get_or_insert_with(|| Door::enter(&self.address.shown));
             }
             let trouble = match Wire::connect(&self.address, self.brief) {
                 Ok(open) => {
@@ -338,7 +338,7 @@ impl Store for PostgresStore {
     }
 
     fn pulse(&self) -> Result<u64> {
-        *self.gate() = None;
+        *self.door() = None;
         Ok(self.bell.heard(&self.address) << 32 | self.commits.load(Ordering::Relaxed))
     }
 

@@ -3,6 +3,12 @@
 use toft_core::store::{Result, StoreError};
 use tokio_postgres::config::{Host, SslMode};
 
+/// A name of any length as sixteen digits; FNV-1a, which every toft computes alike.
+pub(super) fn digest(name: &str) -> String {
+    let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    format!("{:016x}", name.bytes().fold(0xcbf2_9ce4_8422_2325, mix))
+}
+
 /// Where a store is: which servers, which schema, which space.
 #[derive(Clone, Debug)]
 pub(super) struct Address {

@@ -164,7 +164,8 @@ fn know(state: &Path, change: impl FnOnce(&mut Known) -> Result<(), Error>) -> R
     let turn = Turn::take(&lock).map_err(io("lock", &lock))?;
     let mut known = known(state)?;
     change(&mut known)?;
-    let text = serde_json::to_string_pretty(&known).unwrap_or_default();
+    let unwritable = |error: serde_json::Error| Error::Config { path: KNOWN.into(), problem: error.to_string() };
+    let text = serde_json::to_string_pretty(&known).map_err(unwritable)?;
     turn.replace(&path, |out| out.write_all(text.as_bytes())).map_err(io("write", &path)).map(drop)
 }
 

@@ -12,21 +12,23 @@ use std::{
     time::Duration,
 };
 
+use super::url::digest;
+
 /// So many are connected at the same time.
 const WIDTH: u64 = 16;
-/// Longer than a thousand others take; after that somebody is stopped in the gate, and is gone around.
+/// Longer than a thousand others take; after that somebody is stopped in the door, and is gone around.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// This process is, or was, in a gate.
+/// This process is, or was, in a door.
 static INSIDE: AtomicBool = AtomicBool::new(false);
 
-/// A place in the gate, until dropped.
-pub(super) struct Gate {
+/// A place in the door, until dropped.
+pub(super) struct Door {
     _place: Option<File>,
 }
 
-impl Gate {
-    /// Waits for a place in the gate of a server. Where no file can be made, nobody waits.
+impl Door {
+    /// Waits for a place in the door of a server. Where no file can be made, nobody waits.
     pub(super) fn enter(server: &str) -> Self {
         if INSIDE.swap(true, Ordering::SeqCst) {
             // This process has a place; a second connection of its own must not wait for it.
@@ -45,10 +47,7 @@ impl Gate {
 
 fn open(server: &str, place: u64) -> Option<File> {
     let dir = dir()?;
-    let name = server
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
-    OpenOptions::new().create(true).append(true).open(dir.join(format!("{name:016x}-{place}"))).ok()
+    OpenOptions::new().create(true).append(true).open(dir.join(format!("{}-{place}", digest(server)))).ok()
 }
 
 /// A directory of this user's that goes with the machine's sleep.
@@ -58,7 +57,7 @@ fn dir() -> Option<PathBuf> {
     #[cfg(not(unix))]
     let user = "user".to_owned();
     let base = std::env::var_os("XDG_RUNTIME_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
-    let dir = base.join(format!("toft-gates-{user}"));
+    let dir = base.join(format!("toft-doors-{user}"));
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]
