@@ -50,7 +50,11 @@ fn one(size: usize) {
     };
     let lines: String = (0..size).map(line).collect();
     let toft = open();
-    toft.plan().expect("a plan").expect("a checkout").import(toft::plan::Form::Lines, &lines, None).expect("an import");
+    toft.plan()
+        .expect("a plan")
+        .expect("a checkout")
+        .import(toft::plan::Import::Lines, &lines, None)
+        .expect("an import");
     drop(toft);
     for file in ["toft.db", "toft.db-wal", "toft.db-shm"] {
         // Some of them may not be there.

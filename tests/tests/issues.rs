@@ -63,9 +63,14 @@ fn one_order_of_issues_and_tasks_and_labels_that_say_who_may_take_them() {
     let urgent = add(&home, &repo, &["urgent", "-p", "0"]);
     let not_me = add(&home, &repo, &["ask first", "-p", "0", "-l", "no-auto-claim"]);
     let found = add(&home, &repo, &["in the way", "-p", "4", "-l", "discovered:blocker"]);
+    let broken = add(&home, &repo, &["the build is red", "-p", "4", "-l", "baseline-failure"]);
+    let aside = add(&home, &repo, &["could be nicer", "-p", "0", "-l", "discovered:related"]);
     let names = home.toft(&repo, &["ready", "-q"]).ok();
     let names: Vec<_> = names.lines().collect();
-    assert_eq!(names[..3], [&found, &urgent, &not_me], "listed in one order");
+    assert_eq!(names[..5], [&broken, &found, &urgent, &not_me, &aside], "listed in one order");
+    for id in [&broken, &aside] {
+        home.toft(&repo, &["edit", id, "--close", "seen"]).ok();
+    }
     let claimed = |agent: &str| home.toft(&repo, &["claim", "--as", agent, "--json"]).data();
     assert_eq!(claimed("a")["issue"]["id"], found.as_str());
     assert_eq!(claimed("b")["issue"]["id"], urgent.as_str());
@@ -79,6 +84,92 @@ fn one_order_of_issues_and_tasks_and_labels_that_say_who_may_take_them() {
     let flow = home.toft(&repo, &["show", &urgent, "--json"]).data()["workflow"].as_str().unwrap().to_owned();
     home.toft(&repo, &["flow", "abandon", &flow]).ok();
     assert_eq!(listed(&home, &repo)[&urgent]["status"], "open", "given up, it is open again");
+}
+
+#[test]
+fn what_was_done_is_taken_back_unless_somebody_may_have_acted_on_it() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    let undo = |args: &[&str]| home.toft(&repo, &[&["undo"], args].concat());
+    undo(&[]).fails(6);
+    let before = add(&home, &repo, &["before", "-l", "db"]);
+    let was = listed(&home, &repo)[&before].clone();
+    let edit =
+        ["edit", &before, "--title", "after", "-p", "0", "-l", "ui", "--unlabel", "db", "-m", "why", "--defer", "1h"];
+    home.toft(&repo, &edit).ok();
+    let changed = listed(&home, &repo)[&before].clone();
+    assert!(undo(&["-n"]).ok().contains("issue.edited"));
+    assert_eq!(listed(&home, &repo)[&before], changed, "looking changes nothing");
+    undo(&[]).ok();
+    assert_eq!(listed(&home, &repo)[&before], was);
+    undo(&[]).ok();
+    assert!(listed(&home, &repo).is_empty(), "what was added is deleted");
+
+    // Many at once go at once, unless something else hangs on one of them.
+    fs::write(repo.join("plan.md"), "- `a` first\n- second (needs a)\n").unwrap();
+    home.toft(&repo, &["import", "markdown", "plan.md"]).ok();
+    let first = home.toft(&repo, &["ready", "-q"]).ok().trim().to_owned();
+    let later = add(&home, &repo, &["hangs on it", "--needs", &first, "--as", "bob"]);
+    assert!(undo(&[]).fails(5).contains(&later));
+    home.toft(&repo, &["undo", "--as", "bob"]).ok();
+    undo(&[]).ok();
+    assert!(listed(&home, &repo).is_empty());
+
+    // What somebody else wrote over stays.
+    let id = add(&home, &repo, &["shared"]);
+    home.toft(&repo, &["edit", &id, "--title", "mine"]).ok();
+    home.toft(&repo, &["edit", &id, "--title", "theirs", "--as", "bob"]).ok();
+    assert!(undo(&[]).fails(5).contains("changed since"));
+    assert_eq!(listed(&home, &repo)[&id]["title"], "theirs");
+
+    // A claim is given back; what others may have read or built on stays.
+    home.toft(&repo, &["claim", "--as", "eve"]).ok();
+    assert_eq!(listed(&home, &repo)[&id]["status"], "in_progress");
+    home.toft(&repo, &["undo", "--as", "eve"]).ok();
+    assert_eq!(listed(&home, &repo)[&id]["status"], "open");
+    home.toft(&repo, &["claim", "--as", "eve"]).ok();
+    home.toft(&repo, &["save", "--as", "eve", "-m", "half"]).ok();
+    assert!(home.toft(&repo, &["undo", "--as", "eve"]).fails(5).contains("read"));
+    home.toft(&repo, &["finish", "--as", "eve", "-m", "done", "--no-change", "a trial"]).ok();
+    assert!(home.toft(&repo, &["undo", "--as", "eve"]).fails(5).contains("waited"));
+    assert_eq!(listed(&home, &repo)[&id]["status"], "closed");
+
+    // A workflow nobody worked on is given up; one that was paused goes on.
+    let flow = home.toft(&repo, &["flow", "new", "a plan", "--as", "max", "-q"]).ok();
+    let flow = flow.lines().next().unwrap().to_owned();
+    home.toft(&repo, &["flow", "pause", &flow, "--as", "max"]).ok();
+    home.toft(&repo, &["undo", "2", "--as", "max"]).ok();
+    assert_eq!(home.toft(&repo, &["show", &flow, "--json"]).data()["workflow"]["status"], "abandoned");
+    home.toft(&repo, &["doctor"]).ok();
+}
+
+#[test]
+fn history_of_an_issue_says_what_was_written() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    let id = add(&home, &repo, &["one"]);
+    home.toft(&repo, &["edit", &id, "--title", "two", "-l", "ui", "--as", "bob"]).ok();
+    for args in [["log", &id], ["show", &id]] {
+        let told = home.toft(&repo, &args).ok();
+        assert!(told.contains("bob") && told.contains("title=two +ui"), "{told}");
+    }
+    assert_eq!(home.toft(&repo, &["show", &id, "--json"]).data()["history"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn the_schema_knows_every_field_of_a_real_ledger() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    let id = add(&home, &repo, &["one", "-d", "b", "--design", "d", "--acceptance", "a", "--notes", "n", "-l", "x"]);
+    add(&home, &repo, &["two", "--needs", &id, "--owner", "o", "--defer", "1h", "--template", "t"]);
+    home.toft(&repo, &["edit", &id, "-m", "said", "--close", "done"]).ok();
+    let schema: Value = serde_json::from_str(&home.toft(&repo, &["export", "schema"]).ok()).unwrap();
+    for line in home.toft(&repo, &["export", "jsonl"]).ok().lines() {
+        let line: Value = serde_json::from_str(line).unwrap();
+        for name in line.as_object().unwrap().keys() {
+            assert!(schema["properties"][name].is_object(), "{name}");
+        }
+    }
 }
 
 #[test]

@@ -205,11 +205,64 @@ fn a_conflict_of_mercurial_is_read_from_both_sides() {
         home.toft(repo, &["compact"]).ok();
         hg(repo, &["commit", "-m", "work"]);
     }
-    hg(&one, &["pull", two.to_str().unwrap()]);
-    hg(&one, &["merge"]);
-    let text = fs::read_to_string(one.join(".toft/issues.jsonl")).unwrap();
-    assert!(text.contains("<<<<<<<"), "hg left a conflict: {text}");
-    assert_eq!(listed(&home, &one)[&id]["labels"], serde_json::json!(["from-one", "from-two"]));
+    for (repo, other) in [(&one, &two), (&two, &one)] {
+        hg(repo, &["pull", other.to_str().unwrap()]);
+        hg(repo, &["merge"]);
+    }
+    both_sides_are_read_and_put_in_order_alike(&home, [&one, &two], &id);
+}
+
+/// Two clones that a program left with a conflict end the same, with what both wrote.
+fn both_sides_are_read_and_put_in_order_alike(home: &Home, clones: [&Path; 2], id: &str) {
+    let texts = clones.map(|repo| {
+        let text = || fs::read_to_string(repo.join(".toft/issues.jsonl")).unwrap();
+        assert!(text().contains("<<<<<<<"), "a conflict is left: {}", text());
+        assert_eq!(listed(home, repo)[id]["labels"], serde_json::json!(["from-one", "from-two"]));
+        home.toft(repo, &["doctor"]).fails(8);
+        home.toft(repo, &["compact"]).ok();
+        home.toft(repo, &["doctor"]).ok();
+        text()
+    });
+    assert_eq!(texts[0], texts[1]);
+}
+
+#[test]
+fn a_conflict_of_jujutsu_is_read_from_both_sides_however_it_is_written() {
+    for style in ["diff", "snapshot", "git"] {
+        let home = Home::new();
+        let jj = |dir: &Path, args: &[&str]| {
+            let style = format!("ui.conflict-marker-style={style}");
+            let mut all =
+                vec!["--config", &style, "--config", "user.name=Ana", "--config", "user.email=ana@example.org"];
+            all.extend(args);
+            home.run(dir, "jj", &all)
+        };
+        let [hub, one, two] = ["hub.git", "one", "two"].map(|name| home.path().join(name));
+        home.run(home.path(), "git", &["init", "-q", "--bare", "hub.git"]);
+        jj(home.path(), &["git", "init", "one"]);
+        home.toft(&one, &["init", "--tree"]).ok();
+        let id = add(&home, &one, &["shared"]);
+        let publish = |dir: &Path, name: &str| {
+            jj(dir, &["commit", "-m", name]);
+            jj(dir, &["bookmark", "create", name, "-r", "@-"]);
+            jj(dir, &["git", "push", "--bookmark", name]);
+        };
+        jj(&one, &["git", "remote", "add", "origin", hub.to_str().unwrap()]);
+        publish(&one, "base");
+        jj(home.path(), &["git", "clone", "hub.git", "two"]);
+        jj(&two, &["new", "base@origin"]);
+        home.toft(&two, &["init"]).ok();
+        for (repo, name) in [(&one, "from-one"), (&two, "from-two")] {
+            home.toft(repo, &["edit", &id, "-l", name]).ok();
+            home.toft(repo, &["compact"]).ok();
+            publish(repo, name);
+        }
+        jj(&one, &["git", "fetch"]);
+        jj(&two, &["git", "fetch"]);
+        jj(&one, &["new", "from-one", "from-two@origin"]);
+        jj(&two, &["new", "from-two", "from-one@origin"]);
+        both_sides_are_read_and_put_in_order_alike(&home, [&one, &two], &id);
+    }
 }
 
 #[test]

@@ -53,6 +53,22 @@ fn a_mercurial_repository_and_its_share_have_one_store() {
 }
 
 #[test]
+fn workspaces_of_a_jujutsu_repository_share_its_store() {
+    for (flag, place) in [("--colocate", ".git/toft/toft.db"), ("--no-colocate", ".jj/repo/toft/toft.db")] {
+        let home = Home::new();
+        home.run(home.path(), "jj", &["git", "init", flag, "one"]);
+        let (one, two) = (home.path().join("one"), home.path().join("two"));
+        home.toft(&one, &["init"]).ok();
+        home.run(&one, "jj", &["workspace", "add", "../two"]);
+        let expected = one.join(place).display().to_string();
+        assert_eq!(store(&home, &one), (expected.clone(), "main".into()));
+        assert_eq!(store(&home, &two), (expected, "two".into()));
+        home.toft(&one, &["add", "seen from everywhere"]).ok();
+        assert!(home.toft(&two, &["ready"]).ok().contains("seen from everywhere"));
+    }
+}
+
+#[test]
 fn a_plain_directory_is_a_repository_only_when_it_was_asked_for() {
     let home = Home::new();
     let dir = home.path().join("plain");

@@ -36,6 +36,11 @@ impl Failure {
         Self::new(USAGE, "usage", message, help)
     }
 
+    /// There is nothing to do.
+    pub(crate) fn nothing(message: impl Into<String>, help: &str) -> Self {
+        Self::new(NOTHING, "nothing", message, help)
+    }
+
     /// The doctor found something.
     pub(crate) fn unhealthy(count: usize) -> Self {
         Self::new(DOCTOR, "unhealthy", format!("{count} checks failed"), "each failed line above says what was seen")
@@ -163,6 +168,7 @@ fn refused(refusal: &Refusal, mut message: String) -> Failure {
         Refusal::Invalid { .. } => (USAGE, "invalid", String::new()),
         Refusal::MissingVariables { .. } => (USAGE, "missing_variables", "add --set NAME=VALUE for each".into()),
         Refusal::UnknownVariables { .. } => (USAGE, "unknown_variables", "toft flow template list".into()),
+        Refusal::CannotUndo { .. } => (CONFLICT, "cannot_undo", "toft log shows what was done".into()),
         Refusal::OpReused { .. } => (USAGE, "op_reused", String::new()),
     };
     Failure { facts, ..Failure::new(status, code, message, &help) }

@@ -17,8 +17,46 @@ use crate::{
     time::Timestamp,
 };
 
-/// The label that puts a task before all others.
-pub const DISCOVERED_BLOCKER: &str = "discovered:blocker";
+/// Where a label puts work in the order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Turn {
+    /// By priority.
+    #[default]
+    Planned,
+    /// Found on the way, and in the way: before what was planned.
+    Blocker,
+    /// Found on the way, and not in the way: after what was planned with the same priority.
+    Related,
+    /// The ground that everything stands on is broken: before all else.
+    Baseline,
+}
+
+impl Turn {
+    /// The labels that say so.
+    pub const LABELS: [(&str, Self); 3] = [
+        ("baseline-failure", Self::Baseline),
+        ("discovered:blocker", Self::Blocker),
+        ("discovered:related", Self::Related),
+    ];
+
+    const ALL: [Self; 4] = [Self::Planned, Self::Blocker, Self::Related, Self::Baseline];
+
+    /// As a store keeps it.
+    pub fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// What a store kept.
+    pub fn numbered(number: u8) -> Self {
+        Self::ALL.into_iter().find(|turn| turn.number() == number).unwrap_or_default()
+    }
+
+    /// What the labels of a task or an issue say.
+    pub fn of(labels: &[String]) -> Self {
+        let said = Self::LABELS.into_iter().find(|(label, _)| labels.iter().any(|known| known == label));
+        said.map_or(Self::Planned, |(_, turn)| turn)
+    }
+}
 
 /// Why a task cannot start now.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -138,23 +176,36 @@ pub fn reasons(
     reasons
 }
 
-/// The order of ready work: discovered blockers, priority, how many wait for it, age, plan order, id.
+/// The order of ready work: what labels put first, priority, how many wait for it, age, plan order, id.
 pub fn rank(task: &Task) -> String {
-    let first = task.labels.iter().any(|label| label == DISCOVERED_BLOCKER);
-    place_in_order(first, task.priority, task.state.unblocks, task.created, task.order, task.id.as_str())
+    place_in_order(
+        Turn::of(&task.labels),
+        task.priority,
+        task.state.unblocks,
+        task.created,
+        task.order,
+        task.id.as_str(),
+    )
 }
 
 /// A place in that order, as text that sorts; tasks and issues share it.
 pub(crate) fn place_in_order(
-    first: bool,
+    turn: Turn,
     priority: u8,
     unblocks: u32,
     written: Timestamp,
     order: u32,
     id: &str,
 ) -> String {
-    let (boost, wanted, written) = (u8::from(!first), u32::MAX - unblocks, written.0.max(0));
-    format!("{boost}{priority}{wanted:08x}{written:011x}{order:06x}{id}")
+    let (wanted, written) = (u32::MAX - unblocks, written.0.max(0));
+    // `-` sorts before every digit, `~` after.
+    let (before, after) = match turn {
+        Turn::Baseline => ("-", ""),
+        Turn::Blocker => ("0", ""),
+        Turn::Planned => ("1", ""),
+        Turn::Related => ("1", "~"),
+    };
+    format!("{before}{priority}{after}{wanted:08x}{written:011x}{order:06x}{id}")
 }
 
 /// Where a task queues: the lane and rank derived from its facts, or nowhere.

@@ -165,6 +165,16 @@ pub enum Refusal {
         /// What it has.
         known: Vec<String>,
     },
+    /// What was done stays done.
+    #[error("`{what}` of {entity} is not taken back: {why}")]
+    CannotUndo {
+        /// What was done.
+        what: String,
+        /// To what.
+        entity: String,
+        /// Why it stays.
+        why: String,
+    },
     /// The operation id belongs to another verb or agent.
     #[error("operation {op} was a `{verb}` of {actor}; use a new id for another operation")]
     OpReused {

@@ -192,20 +192,23 @@ fn tasks_that_wait_for_each_other_are_refused() {
 }
 
 #[test]
-fn ready_order_is_blockers_priority_unblocking_age_then_plan() {
+fn ready_order_is_labels_priority_unblocking_age_then_plan() {
     let stage = Stage::memory();
     let mut plan = Plan {
         title: "order".into(),
-        tasks: toft_core::testing::plan_tasks(&["plain", "hub", "x<-hub", "urgent", "found"]),
+        tasks: toft_core::testing::plan_tasks(&["plain", "hub", "x<-hub", "urgent", "found", "aside", "red"]),
         ..Plan::default()
     };
     plan.tasks[3].priority = Some(0);
     plan.tasks[4].labels = vec!["discovered:blocker".into()];
     plan.tasks[4].priority = Some(4);
+    plan.tasks[5].labels = vec!["discovered:related".into()];
+    plan.tasks[6].labels = vec!["baseline-failure".into()];
+    plan.tasks[6].priority = Some(4);
     stage.flow_with(plan);
     stage.clock.advance(Duration::from_secs(1));
     stage.flow("younger", &["late"]);
-    assert_eq!(stage.ready(), ["found", "urgent", "hub", "plain", "late"]);
+    assert_eq!(stage.ready(), ["red", "found", "urgent", "hub", "plain", "late", "aside"]);
 }
 
 #[test]

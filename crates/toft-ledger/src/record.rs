@@ -68,6 +68,11 @@ impl Key {
         Self::Member(Set::Deps, format!("{kind}:{on}").into())
     }
 
+    /// Something said.
+    pub fn comment(id: &str) -> Self {
+        Self::Member(Set::Comments, id.into())
+    }
+
     /// As the table of clocks names it.
     pub(crate) fn parse(text: &str) -> Self {
         match text.split_once('/') {

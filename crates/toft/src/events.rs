@@ -60,7 +60,12 @@ impl<'a> Events<'a> {
         let until = self.patience.map(|patience| Instant::now() + patience);
         loop {
             let pulse = self.toft.store().pulse()?;
-            let request = log::Request { id: None, scope: self.scope.clone(), after: Some(self.cursor), limit: PAGE };
+            let request = log::Request {
+                scope: self.scope.clone(),
+                after: Some(self.cursor),
+                limit: PAGE,
+                ..log::Request::default()
+            };
             self.read = self.toft.perform(request)?.into();
             if !self.read.is_empty() || until.is_some_and(|until| Instant::now() >= until) {
                 return Ok(());

@@ -20,7 +20,11 @@ use toft_core::{
     retention::{Old, Retention},
     store::{self, Access, Store},
     time::Timestamp,
-    verbs::{self, Caller, Verb, claim, finish, flow, gc, perform, visit},
+    verbs::{
+        self, Caller, Verb, claim, finish, flow, gc, perform,
+        undo::{self, Undo, Undone, Way},
+        visit,
+    },
 };
 use toft_vcs::{Checkout, MAIN};
 
@@ -195,6 +199,55 @@ impl Toft {
             plan.started(actor, &outcome)?;
         }
         Ok(outcome)
+    }
+
+    /// Takes the last operations of `actor` back, the newest first, as long as each can be; with `try_only` says which.
+    pub fn undo(&self, actor: &str, count: usize, try_only: bool) -> Result<Vec<Undo>, Error> {
+        let last = self.perform_as(actor, None, undo::Last { scope: self.scope(), count })?;
+        let mut done = Vec::new();
+        for undo in last {
+            let taken = undo.allowed().map_err(Error::from).and_then(|()| match try_only {
+                true => Ok(()),
+                false => self.take_back(actor, &undo),
+            });
+            match taken {
+                Ok(()) => done.push(undo),
+                Err(error) if done.is_empty() => return Err(error),
+                // What was taken back before it is worth saying; asking again tells why this one stays.
+                Err(_) => break,
+            }
+        }
+        Ok(done)
+    }
+
+    fn take_back(&self, actor: &str, undo: &Undo) -> Result<(), Error> {
+        let mut by = Vec::new();
+        let mut op = || {
+            by.push(OpId::known(format!("undo-{}", random_mint().word())));
+            by.last().cloned()
+        };
+        let mut step = |workflow: &String, to| {
+            let request = flow::Move { id: workflow.clone(), to, reason: Some("undone".into()) };
+            self.perform_as(actor, op(), request).map(drop)
+        };
+        match &undo.way {
+            Way::Issues { issues } => match self.plan()? {
+                Some(plan) => plan.take_back(issues).map(drop)?,
+                None => return Err(Error::NoRepository { dir: PathBuf::from(".") }),
+            },
+            Way::Release { holds } => {
+                for (task, fence) in holds {
+                    let (id, fence) = (Some(task.clone()), Some(fence.clone()));
+                    let request = finish::Request { id, fence, ..finish::Request::default() };
+                    self.finish(actor, op(), request)?;
+                }
+            }
+            Way::Abandon { workflow } => step(workflow, flow::Step::Abandon)?,
+            Way::Resume { workflow } => step(workflow, flow::Step::Resume)?,
+            Way::Pause { workflow } => step(workflow, flow::Step::Pause)?,
+            Way::Not { .. } => {}
+        }
+        self.perform_as(actor, None, Undone { undo: undo.clone(), by })
     }
 
     fn run<V: Verb>(&self, actor: &str, op: Option<OpId>, verb: V) -> Result<V::Outcome, Error> {

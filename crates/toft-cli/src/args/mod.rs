@@ -14,7 +14,7 @@ use commands::commands;
 pub(crate) use self::{
     agent::{AgentCommand, Inbox, Register, Send},
     flow::{Apply, FlowCommand, FromTemplate, NewFlow, One, TaskFields, TemplateCommand},
-    plan::{Add, Compact, Delete, EditIssue, Export, Fields, Graph, Import, LedgerArgs, LedgerCommand, Restore},
+    plan::{Add, Compact, Delete, EditIssue, Export, Fields, Graph, Import, LedgerArgs, LedgerCommand, Restore, Undo},
     work::{Claim, Finish, List, Log, Ready, Save, Show, Status},
 };
 
@@ -113,9 +113,10 @@ commands! {
     Ledger(LedgerArgs) "ledger" ["ledgers"] "The ledgers seen from here";
     Delete(Delete) "delete" ["rm"] "Delete an issue; restore takes that back";
     Restore(Restore) "restore" [] "Take the deletion of an issue back";
+    Undo(Undo) "undo" [] "Take your last operations back, where that is safe";
     Compact(Compact) "compact" [] "Put ledgers in order; what has long been over goes to the archive";
-    Import(Import) "import" [] "Take issues in: beads, jsonl";
-    Export(Export) "export" [] "Give issues out: beads, jsonl, csv";
+    Import(Import) "import" [] "Take issues in: beads, jsonl, markdown";
+    Export(Export) "export" [] "Give issues out: beads, jsonl, csv, schema";
 }
 
 /// Set up here.

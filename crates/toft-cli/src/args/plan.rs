@@ -127,6 +127,24 @@ pub(crate) struct Restore {
     pub(crate) id: String,
 }
 
+/// Take your last operations back.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Issues become what they were, a claim is given back, a workflow nobody worked on is given up. What others may
+have acted on stays, and so does what somebody wrote over since.
+
+Examples:
+  toft undo -n     what the next undo would take back
+  toft undo 3      the last three")]
+pub(crate) struct Undo {
+    /// How many
+    #[arg(default_value = "1", value_parser = positive)]
+    pub(crate) count: usize,
+    /// Only say what would be taken back
+    #[arg(short = 'n', long)]
+    pub(crate) dry_run: bool,
+}
+
 /// Ledgers.
 #[derive(Args, Debug)]
 pub(crate) struct LedgerArgs {
@@ -166,10 +184,12 @@ pub(crate) struct Compact {
 
 /// Take issues in from elsewhere.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:\n  toft import beads .beads/issues.jsonl\n  toft import jsonl backup.jsonl")]
+#[command(
+    after_help = "Examples:\n  toft import beads .beads/issues.jsonl\n  toft import jsonl backup.jsonl\n  toft import markdown plan.md"
+)]
 pub(crate) struct Import {
-    /// beads, or jsonl: lines as a ledger has them
-    #[arg(value_parser = ["beads", "jsonl"])]
+    /// beads; jsonl: lines as a ledger has them; markdown: a list, again and again as it grows
+    #[arg(value_parser = ["beads", "jsonl", "markdown"])]
     pub(crate) form: String,
     /// The file; - for standard input
     pub(crate) file: String,
@@ -181,8 +201,8 @@ pub(crate) struct Import {
 /// Give issues out.
 #[derive(Args, Debug)]
 pub(crate) struct Export {
-    /// beads, jsonl, csv
-    #[arg(value_parser = ["beads", "jsonl", "csv"])]
+    /// beads, jsonl, csv; schema: what a line of a ledger may say, as a JSON schema
+    #[arg(value_parser = ["beads", "jsonl", "csv", "schema"])]
     pub(crate) form: String,
 }
 

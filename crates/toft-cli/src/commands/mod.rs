@@ -43,6 +43,7 @@ pub(crate) fn run(cli: &Cli, output: &Output) -> Done {
         Command::Ledger(args) => plan::ledger(&app, &args.command),
         Command::Delete(args) => plan::delete(&app, args),
         Command::Restore(args) => plan::restore(&app, args),
+        Command::Undo(args) => plan::undo(&app, args),
         Command::Compact(args) => plan::compact(&app, args),
         Command::Import(args) => plan::import(&app, args),
         Command::Export(args) => plan::export(&app, args),

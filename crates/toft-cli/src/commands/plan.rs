@@ -8,17 +8,22 @@ use toft::{
         DISCOVERED_FROM, Dep,
         edit::{Edit, Step},
     },
-    plan::{Asked, Form, Found, Plan},
+    plan::{Asked, Export, Found, Import, Plan},
     time::Timestamp,
-    verbs::issue::OnIt,
+    verbs::{issue::OnIt, log},
 };
 
 use super::{App, Done};
 use crate::{
     args,
     exit::Failure,
-    render::{Compacted, Graph, ImportDone, IssueList, IssueShown, IssueWritten, IssuesWritten, LedgerList, Pen},
+    render::{
+        Compacted, Graph, ImportDone, IssueList, IssueShown, IssueWritten, IssuesWritten, LedgerList, Pen, UndoDone,
+    },
 };
+
+/// How much of an issue's history is shown with it.
+const HISTORY: usize = 5;
 
 /// The plan here; plans live in repositories.
 pub(super) fn plan(toft: &Toft) -> Result<Plan<'_>, Failure> {
@@ -113,6 +118,15 @@ pub(super) fn restore(app: &App<'_>, args: &args::Restore) -> Done {
     app.show(&IssueWritten { wrote, did: "Restored" })
 }
 
+pub(super) fn undo(app: &App<'_>, args: &args::Undo) -> Done {
+    let toft = app.open()?;
+    let undone = toft.undo(&toft.located().agent, args.count, args.dry_run)?;
+    if undone.is_empty() {
+        return Err(Failure::nothing("you did nothing here that could be taken back", "toft log"));
+    }
+    app.show(&UndoDone { undone, dry_run: args.dry_run })
+}
+
 pub(super) fn compact(app: &App<'_>, args: &args::Compact) -> Done {
     app.show(&Compacted(plan(app.open()?)?.compact(args.archive_after)?))
 }
@@ -127,15 +141,23 @@ pub(super) fn import(app: &App<'_>, args: &args::Import) -> Done {
     };
     let text =
         text.map_err(|error| Failure::invalid(format!("{}: {error}", args.file), "name a file of UTF-8 text"))?;
-    let form = if args.form == "beads" { Form::Beads } else { Form::Lines };
+    let form = match args.form.as_str() {
+        "beads" => Import::Beads,
+        "markdown" => Import::Markdown,
+        _ => Import::Lines,
+    };
     app.show(&ImportDone(plan(app.open()?)?.import(form, &text, args.ledger.as_deref())?))
 }
 
 pub(super) fn export(app: &App<'_>, args: &args::Export) -> Done {
     let form = match args.form.as_str() {
-        "beads" => Form::Beads,
-        "csv" => Form::Csv,
-        _ => Form::Lines,
+        "schema" => {
+            app.output.lines(&[format!("{:#}", toft::issue::schema())]);
+            return Ok(std::process::ExitCode::SUCCESS);
+        }
+        "beads" => Export::Beads,
+        "csv" => Export::Csv,
+        _ => Export::Lines,
     };
     app.output.lines(&plan(app.open()?)?.export(form)?);
     Ok(std::process::ExitCode::SUCCESS)
@@ -174,8 +196,7 @@ pub(super) fn graph(app: &App<'_>, args: &args::Graph) -> Done {
 }
 
 /// One issue, whole.
-pub(super) fn show(app: &App<'_>, toft: &Toft, plan: &Plan<'_>, args: &args::Show) -> Done {
-    let found = plan.find(&args.id)?;
+pub(super) fn show(app: &App<'_>, toft: &Toft, plan: &Plan<'_>, found: Found, args: &args::Show) -> Done {
     let on = toft.perform(OnIt { issue: found.issue.id.clone() })?;
     let why = if args.why { Some(plan.why(&found.issue)?) } else { None };
     let parts = Asked { parent: Some(found.issue.id.clone()), all: true, limit: args.limit, ..Asked::default() };
@@ -185,7 +206,9 @@ pub(super) fn show(app: &App<'_>, toft: &Toft, plan: &Plan<'_>, args: &args::Sho
         needs.push((dep.clone(), plan.known(&dep.on)?));
     }
     let needed_by = plan.needed_by(&found.issue.id)?;
-    app.show(&IssueShown { found, why, on, children, needs, needed_by })
+    let issue = Some(found.issue.id.clone());
+    let history = toft.perform(log::Request { issue, scope: toft.scope(), limit: HISTORY, ..Default::default() })?;
+    app.show(&IssueShown { found, why, on, children, needs, needed_by, history })
 }
 
 /// Issues by what they are.

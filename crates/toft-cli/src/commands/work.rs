@@ -95,10 +95,11 @@ pub(super) fn claim(app: &App<'_>, args: &args::Claim) -> Done {
 fn task_or_issue(toft: &toft::Toft, text: Option<&String>) -> Result<Option<String>, Failure> {
     let Some(text) = text else { return Ok(None) };
     let task = text == "@" || text.starts_with(toft::id::TaskId::PREFIX);
-    match toft.plan()?.filter(|_| !task) {
-        Some(plan) if plan.names(text)? => Ok(Some(plan.find(text)?.issue.id)),
-        _ => Ok(Some(text.clone())),
-    }
+    let issue = match toft.plan()?.filter(|_| !task) {
+        Some(plan) => plan.named(text)?,
+        None => None,
+    };
+    Ok(Some(issue.map_or_else(|| text.clone(), |found| found.issue.id)))
 }
 
 pub(super) fn save(app: &App<'_>, args: &args::Save) -> Done {
@@ -204,9 +205,9 @@ pub(super) fn show(app: &App<'_>, args: &args::Show) -> Done {
     if args.id != "@"
         && args.state.is_none()
         && let Some(plan) = toft.plan()?
-        && plan.names(&args.id)?
+        && let Some(found) = plan.named(&args.id)?
     {
-        return plan::show(app, toft, &plan, args);
+        return plan::show(app, toft, &plan, found, args);
     }
     let request = show::Request { id: args.id.clone(), why: args.why, state: args.state.clone(), limit: args.limit };
     match app.perform(toft, request)? {
@@ -270,7 +271,12 @@ pub(super) fn status(app: &App<'_>, args: &args::Status) -> Done {
 pub(super) fn log(app: &App<'_>, args: &args::Log) -> Done {
     let mut events = Vec::new();
     for (toft, scope) in app.reach(args.reach)? {
-        let request = log::Request { id: args.id.clone(), scope: scope.clone(), after: args.after, limit: args.limit };
+        let issue = match (&args.id, toft.plan()?) {
+            (Some(id), Some(plan)) => plan.named(id)?.map(|found| found.issue.id),
+            _ => None,
+        };
+        let id = args.id.clone().filter(|_| issue.is_none());
+        let request = log::Request { id, issue, scope: scope.clone(), after: args.after, limit: args.limit };
         let found = app.perform(toft, request)?;
         if !args.follow {
             events.extend(found);

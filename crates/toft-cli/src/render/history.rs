@@ -1,7 +1,7 @@
 //! What happened.
 
 use serde_json::Value;
-use toft::change::Event;
+use toft::{change::Event, issue::Put};
 
 use super::{
     View, data,
@@ -10,18 +10,7 @@ use super::{
 
 fn line(page: &mut Page, event: &Event) {
     let worktree = event.place.worktree.as_deref().map(|name| format!(" ({})", clean(name))).unwrap_or_default();
-    let detail = match &event.detail {
-        Value::Object(fields) => fields
-            .iter()
-            .filter(|(_, value)| !value.is_null())
-            .map(|(name, value)| match value {
-                Value::String(text) => format!("{name}={}", short(text, 60)),
-                other => format!("{name}={}", short(&other.to_string(), 60)),
-            })
-            .collect::<Vec<_>>()
-            .join(" "),
-        _ => String::new(),
-    };
+    let detail = particulars(event);
     page.line(format!(
         "{}  {}  {}{worktree}  {} {}  {}",
         event.seq,
@@ -31,6 +20,37 @@ fn line(page: &mut Page, event: &Event) {
         page.ink(Ink::Id, &event.entity),
         page.ink(Ink::Faint, &detail)
     ));
+}
+
+/// The particulars of an event; of a change of an issue, what was written.
+pub(super) fn particulars(event: &Event) -> String {
+    let said = |name: &str, value: &Value| match value {
+        Value::String(text) => format!("{name}={}", short(text, 60)),
+        other => format!("{name}={}", short(&other.to_string(), 60)),
+    };
+    let written = event.detail.get("now").and_then(|puts| serde_json::from_value::<Vec<Put>>(puts.clone()).ok());
+    let words: Vec<String> = match (written, &event.detail) {
+        (Some(puts), _) if event.verb != "issue.added" => puts
+            .iter()
+            .map(|put| match put {
+                Put::Field(name, Some(value)) => said(name, value),
+                Put::Field(name, None) => format!("-{}", clean(name)),
+                Put::Label(word, there) => format!("{}{}", if *there { "+" } else { "-" }, clean(word)),
+                Put::Dep(dep, there) => {
+                    format!("{}{} {}", if *there { "+" } else { "-" }, clean(&dep.kind), clean(&dep.on))
+                }
+                Put::Comment(said) => format!("\"{}\"", short(&said.text, 60)),
+                Put::Unsay(_) => "-comment".to_owned(),
+            })
+            .collect(),
+        (_, Value::Object(fields)) => fields
+            .iter()
+            .filter(|(name, value)| !value.is_null() && !["was", "now"].contains(&name.as_str()))
+            .map(|(name, value)| said(name, value))
+            .collect(),
+        _ => Vec::new(),
+    };
+    words.join(" ")
 }
 
 pub(crate) struct History(pub(crate) Vec<Event>);

@@ -2,14 +2,16 @@
 
 use serde_json::{Value, json};
 use toft::{
+    change::Event,
     issue::{Dep, Issue, ready::Reason},
     plan::{Compaction, Found, Imported, Ledger, Wrote},
     time::Timestamp,
-    verbs::issue::On,
+    verbs::{issue::On, undo::Undo},
 };
 
 use super::{
     View, data,
+    history::particulars,
     page::{Ink, Page, clean, short},
     tasks::cut,
 };
@@ -60,9 +62,9 @@ impl View for IssueWritten {
     }
 
     fn text(&self, page: &mut Page) {
-        let Wrote { issue, ledger, unchanged } = &self.wrote;
+        let Wrote { issue, ledger, before } = &self.wrote;
         let id = page.ink(Ink::Id, &clean(&issue.id));
-        let did = if *unchanged { "Nothing to change in" } else { self.did };
+        let did = if before.is_none() { "Nothing to change in" } else { self.did };
         page.line(format!("{did} {id} \"{}\" ({}, ledger {ledger})", short(&issue.title, 70), standing(issue)));
     }
 }
@@ -145,6 +147,7 @@ pub(crate) struct IssueShown {
     /// What it is tied to, if that is known here.
     pub(crate) needs: Vec<(Dep, Option<Found>)>,
     pub(crate) needed_by: Vec<Found>,
+    pub(crate) history: Vec<Event>,
 }
 
 impl View for IssueShown {
@@ -157,6 +160,7 @@ impl View for IssueShown {
         shown["workflow"] = json!(self.on.as_ref().map(|on| &on.workflow.id));
         shown["needed_by"] = self.needed_by.iter().map(|found| found.issue.id.clone()).collect();
         shown["children"] = self.children.iter().map(|child| child.issue.id.clone()).collect();
+        shown["history"] = data(&self.history);
         if let Some(why) = &self.why {
             shown["not_ready"] = data(why);
         }
@@ -230,12 +234,43 @@ impl View for IssueShown {
                 clean(&deleted.reason)
             ));
         }
+        for event in &self.history {
+            let told = particulars(event);
+            let line = format!("  {}  {}  {}  {told}", page.moment(event.at), clean(&event.actor), clean(&event.verb));
+            page.line(page.ink(Ink::Faint, &line));
+        }
         match self.why.as_deref() {
             Some([]) => page.line("  It can start now."),
             Some(reasons) => {
                 reasons.iter().for_each(|reason| page.line(format!("  not ready: {}", clean(&reason.to_string()))));
             }
             None => {}
+        }
+    }
+}
+
+pub(crate) struct UndoDone {
+    pub(crate) undone: Vec<Undo>,
+    pub(crate) dry_run: bool,
+}
+
+impl View for UndoDone {
+    fn kind(&self) -> &'static str {
+        "undo"
+    }
+
+    fn json(&self) -> Value {
+        data(&self.undone)
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.undone.iter().flat_map(|undo| undo.entities.clone()).collect()
+    }
+
+    fn text(&self, page: &mut Page) {
+        let did = if self.dry_run { "Would take back" } else { "Took back" };
+        for undo in &self.undone {
+            page.line(format!("{did} {} of {}", clean(&undo.what), clean(&undo.entities.join(", "))));
         }
     }
 }

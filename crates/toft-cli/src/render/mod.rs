@@ -22,7 +22,7 @@ pub(crate) use self::{
     flows::{FlowList, FlowMade, FlowMoved, FlowShown, Replanned, TemplateKept, TemplateList},
     graph::{Graph, Pen},
     history::{EventLine, History},
-    issues::{Compacted, ImportDone, IssueList, IssueShown, IssueWritten, IssuesWritten, LedgerList},
+    issues::{Compacted, ImportDone, IssueList, IssueShown, IssueWritten, IssuesWritten, LedgerList, UndoDone},
     page::{Page, clock},
     place::{BackedUp, Examined, Forgotten, Initialised, Place},
     tasks::{Answered, Claims, Finished, Ready, Saved, Shown, StateValue, StatusView, TaskDecided, TaskList},

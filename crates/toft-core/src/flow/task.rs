@@ -25,7 +25,7 @@ pub struct Task {
     pub order: u32,
     /// 0 is most urgent.
     pub priority: u8,
-    /// Plain labels; `discovered:blocker` goes first.
+    /// Plain labels; some say when it is its turn ([`crate::ready::Turn`]).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<String>,
     /// Capability tags its holder must offer.

@@ -94,10 +94,10 @@ pub fn create<N: Nodes<Error = StoreError>>(nodes: &mut N, id: &str, edit: &Edit
     }
     let blank = Issue { id: id.to_owned(), kind: "task".into(), status: OPEN.into(), priority: 2, ..Issue::default() };
     let mut puts = vec![
-        Put::Field("type", Some("task".into())),
-        Put::Field("status", Some(OPEN.into())),
-        Put::Field("priority", Some(2.into())),
-        Put::Field("created", Some(by.stamp())),
+        Put::Field("type".into(), Some("task".into())),
+        Put::Field("status".into(), Some(OPEN.into())),
+        Put::Field("priority".into(), Some(2.into())),
+        Put::Field("created".into(), Some(by.stamp())),
     ];
     puts.extend(change(nodes, &blank, edit, by)?);
     Ok(puts)
@@ -119,20 +119,20 @@ pub fn change<N: Nodes<Error = StoreError>>(
             return Err(invalid("title", "an issue needs a title").into());
         }
         if *title != issue.title {
-            puts.push(Put::Field("title", text(title)));
+            puts.push(Put::Field("title".into(), text(title)));
         }
     }
     if let Some(kind) = edit.kind.as_ref().filter(|kind| **kind != issue.kind) {
         check_word("type", kind)?;
-        puts.push(Put::Field("type", text(kind)));
+        puts.push(Put::Field("type".into(), text(kind)));
     }
     if let Some(priority) = edit.priority.filter(|priority| *priority != issue.priority) {
         if priority > 4 {
             return Err(invalid("priority", "priorities go from 0 to 4").into());
         }
-        puts.push(Put::Field("priority", Some(priority.into())));
+        puts.push(Put::Field("priority".into(), Some(priority.into())));
     }
-    puts.extend(edit.texts.iter().map(|(field, value)| Put::Field(field, text(value))));
+    puts.extend(edit.texts.iter().map(|(field, value)| Put::Field((*field).into(), text(value))));
     for label in &edit.labels {
         check_word("label", label)?;
         if !issue.labels.contains(label) {
@@ -144,16 +144,16 @@ pub fn change<N: Nodes<Error = StoreError>>(
     );
     relations(nodes, issue, edit, &mut puts)?;
     if let Some(defer) = edit.defer {
-        puts.push(Put::Field("defer_until", defer.as_ref().map(told).transpose()?));
+        puts.push(Put::Field("defer_until".into(), defer.as_ref().map(told).transpose()?));
         let status = match defer {
             Some(_) if issue.status == OPEN => Some(DEFERRED),
             None if issue.status == DEFERRED => Some(OPEN),
             _ => None,
         };
-        puts.extend(status.map(|status| Put::Field("status", Some(status.into()))));
+        puts.extend(status.map(|status| Put::Field("status".into(), Some(status.into()))));
     }
     if let Some(due) = edit.due {
-        puts.push(Put::Field("due", Some(told(&due)?)));
+        puts.push(Put::Field("due".into(), Some(told(&due)?)));
     }
     if let Some(said) = edit.comment.as_ref().filter(|said| !said.trim().is_empty()) {
         let id = by.word.to_owned();
@@ -211,7 +211,7 @@ fn relations<N: Nodes<Error = StoreError>>(
                 line.push(id);
             }
         }
-        puts.push(Put::Field("parent", text(parent)));
+        puts.push(Put::Field("parent".into(), text(parent)));
     }
     Ok(())
 }
@@ -283,12 +283,12 @@ pub fn start(issue: &Issue, agent: &str) -> Vec<Put> {
     let mut puts = Vec::new();
     match issue.status.as_str() {
         _ if issue.deleted.is_some() => return puts,
-        OPEN | DEFERRED => puts.push(Put::Field("status", Some(IN_PROGRESS.into()))),
+        OPEN | DEFERRED => puts.push(Put::Field("status".into(), Some(IN_PROGRESS.into()))),
         IN_PROGRESS => {}
         _ => return puts,
     }
     if issue.assignee.as_deref() != Some(agent) {
-        puts.push(Put::Field("assignee", text(agent)));
+        puts.push(Put::Field("assignee".into(), text(agent)));
     }
     puts
 }
@@ -299,7 +299,7 @@ pub fn close(issue: &Issue, reason: &str, outcome: Option<Value>, by: &By<'_>) -
         return Ok(Vec::new());
     }
     let closed = Closed { at: by.now, by: by.actor.to_owned(), reason: reason.to_owned(), outcome };
-    Ok(vec![Put::Field("status", Some(CLOSED.into())), Put::Field("closed", Some(told(&closed)?))])
+    Ok(vec![Put::Field("status".into(), Some(CLOSED.into())), Put::Field("closed".into(), Some(told(&closed)?))])
 }
 
 /// Nobody is on it any more. What somebody else decided meanwhile stands.
@@ -312,7 +312,11 @@ pub fn reopen(issue: &Issue) -> Vec<Put> {
     if issue.status == OPEN {
         return Vec::new();
     }
-    vec![Put::Field("status", Some(OPEN.into())), Put::Field("closed", None), Put::Field("assignee", None)]
+    vec![
+        Put::Field("status".into(), Some(OPEN.into())),
+        Put::Field("closed".into(), None),
+        Put::Field("assignee".into(), None),
+    ]
 }
 
 /// A tombstone, which beats every edit that does not know of it.
@@ -321,13 +325,57 @@ pub fn delete(issue: &Issue, reason: &str, by: &By<'_>) -> Verdict<Vec<Put>> {
         return Ok(Vec::new());
     }
     let deleted = Deleted { at: by.now, by: by.actor.to_owned(), reason: reason.to_owned() };
-    Ok(vec![Put::Field("deleted", Some(told(&deleted)?))])
+    Ok(vec![Put::Field("deleted".into(), Some(told(&deleted)?))])
 }
 
 /// Takes a deletion back.
 pub fn restore(issue: &Issue) -> Vec<Put> {
     match issue.deleted {
-        Some(_) => vec![Put::Field("deleted", None)],
+        Some(_) => vec![Put::Field("deleted".into(), None)],
         None => Vec::new(),
     }
+}
+
+/// What stands where something is about to be written: written back, it takes that back.
+pub fn before(issue: &Issue, puts: &[Put]) -> Verdict<Vec<Put>> {
+    let fields = told(issue)?;
+    Ok(puts
+        .iter()
+        .map(|put| match put {
+            Put::Field(name, _) => Put::Field(name.clone(), fields.get(name.as_ref()).cloned()),
+            Put::Label(word, _) => Put::Label(word.clone(), issue.labels.contains(word)),
+            Put::Dep(dep, _) => Put::Dep(dep.clone(), issue.deps.contains(dep)),
+            Put::Comment(said) => Put::Unsay(said.id.clone()),
+            Put::Unsay(id) => match issue.comments.iter().find(|said| said.id == *id) {
+                Some(said) => Put::Comment(said.clone()),
+                None => Put::Unsay(id.clone()),
+            },
+        })
+        .collect())
+}
+
+/// Does an issue still say what was written?
+pub fn stands(issue: &Issue, puts: &[Put]) -> Verdict<bool> {
+    let fields = told(issue)?;
+    Ok(puts.iter().all(|put| match put {
+        Put::Field(name, value) => fields.get(name.as_ref()) == value.as_ref(),
+        Put::Label(word, there) => issue.labels.contains(word) == *there,
+        Put::Dep(dep, there) => issue.deps.contains(dep) == *there,
+        Put::Comment(said) => issue.comments.contains(said),
+        Put::Unsay(id) => issue.comments.iter().all(|said| said.id != *id),
+    }))
+}
+
+/// Makes an issue what it was before; nothing may come to wait for itself by that.
+pub fn take_back<N: Nodes<Error = StoreError>>(nodes: &mut N, issue: &Issue, was: &[Put]) -> Verdict<Vec<Put>> {
+    let mut edit = Edit::default();
+    for put in was {
+        match put {
+            Put::Dep(dep, true) => edit.relates.push(dep.clone()),
+            Put::Field(name, Some(Value::String(parent))) if name == "parent" => edit.parent = Some(parent.clone()),
+            _ => {}
+        }
+    }
+    relations(nodes, issue, &edit, &mut Vec::new())?;
+    Ok(was.to_vec())
 }

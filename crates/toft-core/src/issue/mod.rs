@@ -5,6 +5,9 @@
 pub mod edit;
 pub mod ready;
 
+use std::borrow::Cow;
+
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -28,7 +31,7 @@ pub fn mint_id(mint: &mut Mint) -> String {
 }
 
 /// One thing to do.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Issue {
     /// Stable id, the same in every ledger.
     pub id: String,
@@ -137,7 +140,7 @@ impl Issue {
 }
 
 /// One issue needs another, or is related to it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Dep {
     /// The other.
     pub on: String,
@@ -158,7 +161,7 @@ impl Dep {
 }
 
 /// Who, and when.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Stamp {
     /// When.
     pub at: Timestamp,
@@ -168,7 +171,7 @@ pub struct Stamp {
 }
 
 /// How an issue ended.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Closed {
     /// When.
     pub at: Timestamp,
@@ -184,7 +187,7 @@ pub struct Closed {
 }
 
 /// Something said.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Comment {
     /// Tells it from others.
     pub id: String,
@@ -198,7 +201,7 @@ pub struct Comment {
 }
 
 /// A tombstone.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Deleted {
     /// When.
     pub at: Timestamp,
@@ -211,14 +214,35 @@ pub struct Deleted {
 }
 
 /// One thing written about an issue. Whatever is not named stays as it is.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Put {
     /// A field; nothing takes it away.
-    Field(&'static str, Option<Value>),
+    Field(Cow<'static, str>, Option<Value>),
     /// A label comes or goes.
     Label(String, bool),
     /// A dependency comes or goes.
     Dep(Dep, bool),
     /// Something is said.
     Comment(Comment),
+    /// Something was not said.
+    Unsay(String),
+}
+
+/// What a line of a ledger may say, as a JSON schema.
+pub fn schema() -> Value {
+    let mut schema = schemars::schema_for!(Issue).to_value();
+    let also = [
+        ("estimate", "How much it is, in any words."),
+        ("external", "What it is called elsewhere: {system, ref}."),
+        ("visibility", "Who is meant to see it; everybody when absent."),
+        ("origin", "Where it was proposed from."),
+        ("meta", "Anything, for other programs."),
+        ("clk", "When each field was written, by which clone; toft writes it."),
+        ("sum", "Tells whether the line was changed by hand; toft writes it."),
+    ];
+    for (name, says) in also {
+        schema["properties"][name] = serde_json::json!({ "description": says });
+    }
+    schema
 }

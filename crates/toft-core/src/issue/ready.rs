@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{CLOSED, DEFERRED, EPIC, Issue, OPEN};
 use crate::{
-    ready::{DISCOVERED_BLOCKER, place_in_order},
+    ready::{Turn, place_in_order},
     time::Timestamp,
 };
 
@@ -34,8 +34,8 @@ pub struct Node {
     pub priority: u8,
     /// When it was written down.
     pub written: Timestamp,
-    /// Whether it goes before all others.
-    pub first: bool,
+    /// Where its labels put it in the order.
+    pub turn: Turn,
 }
 
 impl Node {
@@ -51,7 +51,7 @@ impl Node {
             defer_until: issue.defer_until,
             priority: issue.priority,
             written: issue.written(),
-            first: issue.labels.iter().any(|label| label == DISCOVERED_BLOCKER),
+            turn: Turn::of(&issue.labels),
         }
     }
 
@@ -217,5 +217,5 @@ fn judge<N: Nodes>(
 
 /// An issue's place in the order of ready work, the same as a task's.
 pub fn rank(node: &Node, unblocks: u32) -> String {
-    place_in_order(node.first, node.priority, unblocks, node.written, 0, &node.id)
+    place_in_order(node.turn, node.priority, unblocks, node.written, 0, &node.id)
 }

@@ -13,6 +13,8 @@ use crate::{
 pub struct Request {
     /// About this, by id, prefix or name.
     pub id: Option<String>,
+    /// About this issue, by its whole id.
+    pub issue: Option<String>,
     /// From where.
     pub scope: Scope,
     /// After this event; the newest ones when absent.
@@ -33,7 +35,7 @@ impl Verb for Request {
                 find::Found::Workflow(workflow) => workflow.id.to_string(),
                 find::Found::Agent(agent) => agent.id.to_string(),
             }),
-            None => None,
+            None => self.issue,
         };
         Ok(work.tx.events(&EventQuery {
             after: self.after.unwrap_or(0),

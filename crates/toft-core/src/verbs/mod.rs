@@ -24,6 +24,7 @@ pub mod show;
 pub mod status;
 pub mod sweep;
 pub mod template;
+pub mod undo;
 pub mod visit;
 
 use std::time::Duration;

@@ -1,10 +1,15 @@
 //! Issues in and out, in other forms.
 
-use serde_json::Value;
-use toft_core::{issue::Issue, store::Access};
+use serde_json::{Value, json};
+use toft_core::{
+    issue::{Issue, edit::Edit},
+    refusal::Refusal,
+    store::Access,
+    verbs::issue::{Note, Noted},
+};
 use toft_ledger::line::{self, Line};
 
-use super::{Plan, beads};
+use super::{Plan, beads, many};
 use crate::error::Error;
 
 /// How an import went.
@@ -20,9 +25,20 @@ pub struct Imported {
     pub unreadable: Vec<String>,
 }
 
-/// A form issues can be in.
+/// A form issues come in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum Import {
+    /// As beads has them.
+    Beads,
+    /// As a ledger has them.
+    Lines,
+    /// A list.
+    Markdown,
+}
+
+/// A form issues are given out in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Export {
     /// As beads has them.
     Beads,
     /// As a ledger has them.
@@ -33,12 +49,17 @@ pub enum Form {
 
 impl Plan<'_> {
     /// Takes issues in. What is already known changes nothing.
-    pub fn import(&self, form: Form, text: &str, ledger: Option<&str>) -> Result<Imported, Error> {
+    pub fn import(&self, form: Import, text: &str, ledger: Option<&str>) -> Result<Imported, Error> {
+        let record = match form {
+            Import::Beads => beads_record,
+            Import::Lines => line_record,
+            Import::Markdown => return self.import_list(text, ledger),
+        };
         let ledger = self.route(ledger, None)?;
         let mut imported = Imported { ledger: ledger.name.clone(), ..Imported::default() };
         let mut records: Vec<Line> = Vec::new();
         for (number, text) in text.lines().enumerate().filter(|(_, text)| !text.trim().is_empty()) {
-            match record(form, text) {
+            match record(text).and_then(readable) {
                 Ok(record) => records.push(record),
                 Err(problem) => imported.unreadable.push(format!("line {}: {problem}", number + 1)),
             }
@@ -50,39 +71,71 @@ impl Plan<'_> {
             }
             Ok(draft.changes())
         })?;
+        self.note_import(&imported)?;
         Ok(imported)
     }
 
+    /// Each item is known by its title and what it is part of, so that a list that grew adds only what is new.
+    fn import_list(&self, text: &str, ledger: Option<&str>) -> Result<Imported, Error> {
+        let problem = |problem| Refusal::Invalid { field: "list".into(), problem };
+        let edits = many(text, &Edit::default()).map_err(problem)?;
+        let mut names: Vec<String> = Vec::new();
+        for edit in &edits {
+            let above = edit.parent.as_ref().and_then(|parent| parent.strip_prefix('#')?.parse::<usize>().ok());
+            let above = above.and_then(|place| names.get(place - 1)).map_or("list", String::as_str);
+            let name = format!("{above}\n{}", edit.title.as_deref().unwrap_or_default());
+            let same = names.iter().filter(|known| **known == name).count();
+            names.push(if same == 0 { name } else { format!("{name}\t{same}") });
+        }
+        let wrote = self.add_as(&edits, ledger, Some(names))?;
+        let changed = wrote.iter().filter(|wrote| wrote.before.is_some()).count();
+        let ledger = self.route(ledger, None)?.name.clone();
+        Ok(Imported { ledger, read: wrote.len(), changed, unreadable: Vec::new() })
+    }
+
+    fn note_import(&self, imported: &Imported) -> Result<(), Error> {
+        if imported.changed == 0 {
+            return Ok(());
+        }
+        let detail = json!({ "read": imported.read, "changed": imported.changed });
+        let notes = vec![Noted { issue: imported.ledger.clone(), detail }];
+        self.toft.perform(Note { what: "ledger.imported", notes })
+    }
+
     /// Gives every issue out, a line each, in the order of their ids.
-    pub fn export(&self, form: Form) -> Result<Vec<String>, Error> {
+    pub fn export(&self, form: Export) -> Result<Vec<String>, Error> {
         self.refresh()?;
         let index = self.index(Access::Read)?;
         let mut rows = Vec::new();
         for row in index.every()? {
             match form {
-                Form::Lines => rows.push(row.line),
-                Form::Beads => rows.extend(beads::issue(&row.line).map(|issue| issue.to_string())),
-                Form::Csv => rows.push(csv(&row.issue()?)),
+                Export::Lines => rows.push(row.line),
+                Export::Beads => rows.extend(beads::issue(&row.line).map(|issue| issue.to_string())),
+                Export::Csv => rows.push(csv(&row.issue()?)),
             }
         }
-        if form == Form::Csv {
+        if form == Export::Csv {
             rows.insert(0, "id,title,type,status,priority,labels,parent,assignee,created,closed".to_owned());
         }
         Ok(rows)
     }
 }
 
+fn beads_record(text: &str) -> Result<Line, String> {
+    match serde_json::from_str(text).map_err(|error| error.to_string())? {
+        Value::Object(issue) => Ok(Line { record: beads::record(&issue)?, sound: true }),
+        _ => Err("not an object".into()),
+    }
+}
+
+fn line_record(text: &str) -> Result<Line, String> {
+    line::read(text).map_err(|error| error.to_string())
+}
+
 /// A record that a reader of ledgers would take as well.
-fn record(form: Form, text: &str) -> Result<Line, String> {
-    let read = match form {
-        Form::Beads => match serde_json::from_str(text).map_err(|error| error.to_string())? {
-            Value::Object(issue) => Line { record: beads::record(&issue)?, sound: true },
-            _ => return Err("not an object".into()),
-        },
-        Form::Lines | Form::Csv => line::read(text).map_err(|error| error.to_string())?,
-    };
-    serde_json::from_str::<Issue>(&line::write(&read.record)).map_err(|error| error.to_string())?;
-    Ok(read)
+fn readable(line: Line) -> Result<Line, String> {
+    serde_json::from_str::<Issue>(&line::write(&line.record)).map_err(|error| error.to_string())?;
+    Ok(line)
 }
 
 fn csv(issue: &Issue) -> String {

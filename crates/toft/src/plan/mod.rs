@@ -1,8 +1,8 @@
 //! The plan: issues in ledgers, an index of what they say, and what a store knows of who is on them.
 //!
 //! `place.rs` says where ledgers are, `hydrate.rs` brings the index up to their files, `write.rs` is the one way a ledger
-//! is changed, `run.rs` ties issues to the workflows that are on them, `compact.rs` puts a ledger in order, `text.rs`,
-//! `exchange.rs` and `beads.rs` are other forms.
+//! is changed, `undo.rs` takes that back, `run.rs` ties issues to the workflows that are on them, `compact.rs` puts a
+//! ledger in order, `text.rs`, `exchange.rs` and `beads.rs` are other forms.
 
 mod beads;
 mod compact;
@@ -11,6 +11,7 @@ mod hydrate;
 mod place;
 mod run;
 mod text;
+mod undo;
 mod write;
 
 use std::{path::PathBuf, sync::OnceLock};
@@ -35,7 +36,7 @@ use toft_store::{
 pub(crate) use self::place::{add, make_tree_ledger, plan_in_private, remove};
 pub use self::{
     compact::Compaction,
-    exchange::{Form, Imported},
+    exchange::{Export, Import, Imported},
     hydrate::Trouble,
     place::{Ledger, Place},
     text::many,
@@ -161,11 +162,11 @@ impl<'t> Plan<'t> {
         self.look()?.issue(id)?.as_ref().map(Found::of).transpose()
     }
 
-    /// Whether `text` names an issue at all.
-    pub fn names(&self, text: &str) -> Result<bool, Error> {
+    /// The issue that `text` names, if it names one at all.
+    pub fn named(&self, text: &str) -> Result<Option<Found>, Error> {
         match self.find(text) {
-            Ok(_) => Ok(true),
-            Err(Error::Refused(Refusal::NotFound { .. })) => Ok(false),
+            Ok(found) => Ok(Some(found)),
+            Err(Error::Refused(Refusal::NotFound { .. })) => Ok(None),
             Err(error) => Err(error),
         }
     }

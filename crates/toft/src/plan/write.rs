@@ -13,15 +13,18 @@ use toft_core::{
     refusal::Refusal,
     store::{Access, StoreError},
     time::Timestamp,
-    verbs::issue::{Note, Noted},
+    verbs::{
+        issue::{Note, Noted},
+        undo::Before,
+    },
 };
 use toft_ledger::{
     clock::Clock,
     file::{LONGEST_LINE, Turn},
     line::{self, Line},
-    record::{Json, Key, Record, Set},
+    record::{Json, Key, Record},
 };
-use toft_store::sqlite::index::IndexTx;
+use toft_store::sqlite::index::{IndexTx, Indexed};
 
 use super::{Ledger, Plan, hydrate::now_nanos, named};
 use crate::{
@@ -36,8 +39,8 @@ pub struct Wrote {
     pub issue: Issue,
     /// The ledger it was written to.
     pub ledger: String,
-    /// Nothing had to be written.
-    pub unchanged: bool,
+    /// What was there before; absent if nothing had to be written.
+    pub before: Option<Before>,
 }
 
 /// A change of one ledger that is being put together.
@@ -84,7 +87,7 @@ impl Draft<'_> {
         let mut record = match self.records.remove(id) {
             Some(record) => record,
             None => match self.index.line(&self.ledger.name, id)? {
-                Some(row) => line::read(&row.line).map_err(|error| unreadable(id, &error.to_string()))?.record,
+                Some(row) => record(&row)?,
                 None => Record::new(id, self.clock),
             },
         };
@@ -92,24 +95,21 @@ impl Draft<'_> {
             let (key, value) = register(put);
             record.set(key, self.clock, value);
         }
-        let issue = serde_json::from_str(&line::write(&record)).map_err(|error| unreadable(id, &error.to_string()))?;
-        self.issues.insert(id.to_owned(), issue);
+        self.issues.insert(id.to_owned(), issue_of(&record)?);
         self.records.insert(id.to_owned(), record);
         Ok(())
     }
 
     /// Takes in what another place has of an issue; what is known already changes nothing.
-    pub(super) fn take(&mut self, Line { record, sound }: Line) -> Result<(), Error> {
-        let id = record.id().to_owned();
+    pub(super) fn take(&mut self, line: Line) -> Result<(), Error> {
+        let id = line.record.id().to_owned();
         let row = self.index.line(&self.ledger.name, &id)?;
         let known = match (self.records.remove(&id), &row) {
             (Some(known), _) => Some(known),
-            (None, Some(row)) => {
-                Some(line::read(&row.line).map_err(|error| unreadable(&id, &error.to_string()))?.record)
-            }
+            (None, Some(row)) => Some(record(row)?),
             (None, None) => None,
         };
-        let mut record = if sound { record } else { record.adopted(known.as_ref(), self.clock) };
+        let mut record = if line.sound { line.record } else { line.record.adopted(known.as_ref(), self.clock) };
         if let Some(known) = known {
             record.merge(known);
         }
@@ -119,10 +119,38 @@ impl Draft<'_> {
         Ok(())
     }
 
+    /// Writes about an issue that the ledger has, and keeps in mind what was there.
+    pub(super) fn change(&mut self, issue: &Issue, puts: &[Put]) -> Result<Wrote, Error> {
+        self.put(&issue.id, puts)?;
+        let before = match puts {
+            [] => None,
+            puts => Some(Before { issue: issue.id.clone(), was: Some(edit::before(issue, puts)?), now: puts.to_vec() }),
+        };
+        Ok(Wrote { issue: self.issue(&issue.id)?, ledger: self.ledger.name.clone(), before })
+    }
+
     /// How many issues are written.
     pub(super) fn changes(&self) -> usize {
         self.records.len()
     }
+}
+
+fn record(row: &Indexed) -> Result<Record, Error> {
+    Ok(line::read(&row.line).map_err(|error| unreadable(&row.file, &error.to_string()))?.record)
+}
+
+fn issue_of(record: &Record) -> Result<Issue, Error> {
+    serde_json::from_str(&line::write(record)).map_err(|error| unreadable(record.id(), &error.to_string()))
+}
+
+/// An issue about which nothing else was ever written.
+pub(super) fn issue_from(id: &str, puts: &[Put]) -> Result<Issue, Error> {
+    let mut record = Record::new(id, Clock::ZERO);
+    for put in puts {
+        let (key, value) = register(put);
+        record.set(key, Clock::ZERO, value);
+    }
+    issue_of(&record)
 }
 
 fn unreadable(id: &str, cause: &str) -> Error {
@@ -141,7 +169,8 @@ fn register(put: &Put) -> (Key, Option<Json>) {
         Put::Dep(dep, there) => {
             (Key::dep(&dep.on, &dep.kind), there.then(|| text(&json!({ "on": dep.on, "kind": dep.kind }))))
         }
-        Put::Comment(said) => (Key::Member(Set::Comments, said.id.as_str().into()), Some(text(&json!(said)))),
+        Put::Comment(said) => (Key::comment(&said.id), Some(text(&json!(said)))),
+        Put::Unsay(id) => (Key::comment(id), None),
     }
 }
 
@@ -210,6 +239,17 @@ impl Plan<'_> {
 
     /// Writes new issues down. Those that need each other name each other by their place in the list, as `#1`.
     pub fn add(&self, edits: &[Edit], ledger: Option<&str>, op: Option<&str>) -> Result<Vec<Wrote>, Error> {
+        let names = op.map(|op| (0..edits.len()).map(|n| format!("{op}/{n}")).collect());
+        self.add_as(edits, ledger, names)
+    }
+
+    /// The same; what has a name is written once only.
+    pub(super) fn add_as(
+        &self,
+        edits: &[Edit],
+        ledger: Option<&str>,
+        names: Option<Vec<String>>,
+    ) -> Result<Vec<Wrote>, Error> {
         // Parts, and what was found on the way, stay with what they belong to.
         let found_on =
             |edit: &Edit| edit.relates.iter().find(|dep| dep.kind == DISCOVERED_FROM).map(|dep| dep.on.clone());
@@ -217,12 +257,10 @@ impl Plan<'_> {
         let ledger = self.route(ledger, home.as_deref().filter(|id| !id.starts_with('#')))?;
         let now = self.now()?;
         let mut mint = random_mint();
-        let ids: Vec<String> = (0..edits.len())
-            .map(|n| match op {
-                Some(op) => id_of(&format!("{op}/{n}")),
-                None => mint_id(&mut mint),
-            })
-            .collect();
+        let ids: Vec<String> = match names {
+            Some(names) => names.iter().map(|name| id_of(name)).collect(),
+            None => edits.iter().map(|_| mint_id(&mut mint)).collect(),
+        };
         let word = mint.word();
         let wrote = self.write(ledger, |draft| {
             let mut wrote = Vec::new();
@@ -232,12 +270,13 @@ impl Plan<'_> {
                 let edit = self.resolved(draft.index, edit, &ids)?;
                 if draft.index.line(&ledger.name, id)?.is_some() {
                     let issue = draft.issue(id)?;
-                    wrote.push(Wrote { issue, ledger: ledger.name.clone(), unchanged: true });
+                    wrote.push(Wrote { issue, ledger: ledger.name.clone(), before: None });
                     continue;
                 }
                 let puts = edit::create(draft, id, &edit, &self.by(&word, now))?;
                 draft.put(id, &puts)?;
-                wrote.push(Wrote { issue: draft.issue(id)?, ledger: ledger.name.clone(), unchanged: false });
+                let before = Some(Before { issue: id.clone(), was: None, now: puts });
+                wrote.push(Wrote { issue: draft.issue(id)?, ledger: ledger.name.clone(), before });
             }
             Ok(wrote)
         })?;
@@ -303,23 +342,21 @@ impl Plan<'_> {
         let wrote = self.write(ledger, |draft| {
             let issue = draft.issue(&found.issue.id)?;
             let puts = build(draft, &issue)?;
-            draft.put(&issue.id, &puts)?;
-            let issue = draft.issue(&issue.id)?;
-            Ok(Wrote { issue, ledger: ledger.name.clone(), unchanged: puts.is_empty() })
+            draft.change(&issue, &puts)
         })?;
         self.note(what, std::slice::from_ref(&wrote))?;
         Ok(wrote)
     }
 
     pub(super) fn note(&self, what: &'static str, wrote: &[Wrote]) -> Result<(), Error> {
-        let notes: Vec<Noted> = wrote
-            .iter()
-            .filter(|wrote| !wrote.unchanged)
-            .map(|wrote| Noted {
-                issue: wrote.issue.id.clone(),
-                detail: json!({ "ledger": wrote.ledger, "title": wrote.issue.title, "status": wrote.issue.status }),
-            })
-            .collect();
+        let noted = |Wrote { issue, ledger, before }: &Wrote| {
+            let Before { was, now, .. } = before.as_ref()?;
+            let detail = json!({
+                "ledger": ledger, "title": issue.title, "status": issue.status, "was": was, "now": now
+            });
+            Some(Noted { issue: issue.id.clone(), detail })
+        };
+        let notes: Vec<Noted> = wrote.iter().filter_map(noted).collect();
         if notes.is_empty() { Ok(()) } else { self.toft.perform(Note { what, notes }) }
     }
 }

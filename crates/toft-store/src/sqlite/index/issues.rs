@@ -103,7 +103,7 @@ impl IndexTx<'_> {
                 node.priority,
                 node.unfinished(),
                 node.written.0,
-                node.first,
+                node.turn.number(),
                 words(&issue.labels),
                 line
             ],

@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use rusqlite::params;
 use toft_core::{
     issue::ready::{Node, Nodes, rank, standing},
+    ready::Turn,
     store::{Result, StoreError},
     time::Timestamp,
 };
@@ -70,7 +71,7 @@ fn node(row: &rusqlite::Row<'_>) -> rusqlite::Result<Node> {
         defer_until: row.get::<_, Option<i64>>(5)?.map(Timestamp),
         priority: row.get(6)?,
         written: Timestamp(row.get(7)?),
-        first: row.get(8)?,
+        turn: Turn::numbered(row.get(8)?),
         needs: Vec::new(),
     })
 }
