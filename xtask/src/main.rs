@@ -21,6 +21,7 @@ cargo xtask check     fmt, clippy, tests, doc tests, deny, tidy
 cargo xtask tidy      layering, queries, promises, prose
 cargo xtask stories   install the binary and tell the whole-product stories, at the size for CI
 cargo xtask long      the same stories at full size
+cargo xtask fuzz N    any bytes as a ledger, for N seconds (needs cargo-fuzz); what was found before is a test
 cargo xtask bench     measure beside the bare engine; `cargo xtask bench long` for a million tasks";
 
 fn main() -> ExitCode {
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
         ["tidy"] => tidy::run(&root()),
         ["stories"] => stories(false),
         ["long"] => stories(true),
+        ["fuzz", seconds] => fuzz(seconds),
         ["bench", rest @ ..] => bench(rest),
         _ => Err(anyhow::anyhow!("{HELP}")),
     };
@@ -93,6 +95,14 @@ fn install() -> Result<String> {
     let bin = Path::new(&to).join("bin").join("toft");
     let bin = bin.canonicalize().with_context(|| format!("{} was not installed", bin.display()))?;
     Ok(bin.display().to_string())
+}
+
+/// Without a sanitizer: nothing here is unsafe.
+fn fuzz(seconds: &str) -> Result<()> {
+    let here = root().join("crates").join("toft-ledger").join("fuzz").display().to_string();
+    let time = format!("-max_total_time={seconds}");
+    let args = ["fuzz", "run", "--fuzz-dir", &here, "-s", "none", "reader", "--", "-max_len=4096", &time];
+    cargo(&args, &[("RUSTC_BOOTSTRAP", "1")])
 }
 
 fn bench(rest: &[&str]) -> Result<()> {

@@ -1,5 +1,5 @@
 //! The bare program as a process: `bare ready|claim DB LANE`, `bare worker DB LANE SECONDS`, `bare issue DB ID`,
-//! `bare append DB FILE`.
+//! `bare issues DB -`, `bare append DB FILE`.
 
 use std::{
     path::Path,
@@ -18,6 +18,12 @@ fn main() -> rusqlite::Result<()> {
         "issue" => {
             let query = "SELECT line FROM issues WHERE id = ?1";
             println!("{}", connection.query_row(query, [lane], |row| row.get::<_, String>(0))?);
+        }
+        "issues" => {
+            let query = "SELECT line FROM issues INDEXED BY issues_ready WHERE opens <= 1 ORDER BY rank LIMIT 20";
+            let mut query = connection.prepare(query)?;
+            let lines = query.query_map([], |row| row.get::<_, String>(0))?.collect::<rusqlite::Result<Vec<_>>>()?;
+            println!("{}", lines.join("\n"));
         }
         "append" => {
             let mut file = std::fs::OpenOptions::new().create(true).append(true).open(lane).expect("a file");

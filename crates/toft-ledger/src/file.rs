@@ -48,12 +48,12 @@ impl Bad {
 
 /// Reads a file from a place on; `found` gets each thing in it. Says where the last whole line ends.
 pub fn scan<E: From<io::Error>>(
-    file: &mut File,
+    file: impl Read + Seek,
     from: u64,
     mut found: impl FnMut(Found<'_>) -> Result<(), E>,
 ) -> Result<u64, E> {
-    file.seek(SeekFrom::Start(from))?;
     let mut reader = BufReader::with_capacity(1 << 16, file);
+    reader.seek(SeekFrom::Start(from))?;
     let (mut at, mut whole) = (from, from);
     let mut buffer = Vec::new();
     loop {

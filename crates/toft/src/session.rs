@@ -21,7 +21,7 @@ use toft_core::{
     store::{self, Access, Store},
     time::Timestamp,
     verbs::{
-        self, Caller, Verb, claim, finish, flow, gc, perform,
+        Caller, Verb, claim, finish, flow, gc, perform, ready,
         undo::{self, Undo, Undone, Way},
         visit,
     },
@@ -201,6 +201,24 @@ impl Toft {
         Ok(outcome)
     }
 
+    /// What can start now: tasks, and issues that nobody is on.
+    pub fn ready(&self, mut request: ready::Request) -> Result<ready::Outcome, Error> {
+        let plan = self.plan()?;
+        let mut asked = request.limit + 1;
+        loop {
+            if let Some(plan) = &plan {
+                request.offers = plan.offers(&request.labels, false, asked)?;
+            }
+            let all = request.offers.len() < asked;
+            let outcome = self.perform(request.clone())?;
+            // A ledger elsewhere in time may offer what somebody is on already.
+            if all || outcome.ready.len() >= request.limit {
+                return Ok(outcome);
+            }
+            asked *= 4;
+        }
+    }
+
     /// Takes the last operations of `actor` back, the newest first, as long as each can be; with `try_only` says which.
     pub fn undo(&self, actor: &str, count: usize, try_only: bool) -> Result<Vec<Undo>, Error> {
         let last = self.perform_as(actor, None, undo::Last { scope: self.scope(), count })?;
@@ -350,7 +368,7 @@ impl Toft {
                 Some(_) => true,
                 None => {
                     let plan = self.plan()?;
-                    let look = verbs::ready::Request {
+                    let look = ready::Request {
                         offers: plan.map_or(Ok(Vec::new()), |plan| plan.offers(&request.labels, true, 1))?,
                         scope: request.scope.clone(),
                         labels: request.labels.clone(),

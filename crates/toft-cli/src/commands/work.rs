@@ -24,9 +24,6 @@ use crate::{
     },
 };
 
-/// How many issues more than are shown are looked at: some may be worked on already.
-const OFFERED: usize = 16;
-
 pub(super) fn ready(app: &App<'_>, args: &args::Ready) -> Done {
     let mut all = ready::Outcome { ready: Vec::new(), more: false, not_ready: Vec::new() };
     for (toft, scope) in app.reach(args.reach)? {
@@ -35,12 +32,9 @@ pub(super) fn ready(app: &App<'_>, args: &args::Ready) -> Done {
             labels: args.labels.clone(),
             limit: args.limit,
             explain: args.explain,
-            mine: false,
-            offers: toft
-                .plan()?
-                .map_or(Ok(Vec::new()), |plan| plan.offers(&args.labels, false, args.limit + OFFERED))?,
+            ..ready::Request::default()
         };
-        let outcome = app.perform(toft, request)?;
+        let outcome = toft.ready(request)?;
         all.more |= outcome.more;
         all.ready.extend(outcome.ready);
         all.not_ready.extend(outcome.not_ready);

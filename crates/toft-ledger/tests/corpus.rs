@@ -1,0 +1,19 @@
+//! Every input the fuzzer found worth keeping, again.
+
+#![expect(clippy::unwrap_used, reason = "a test may fail loudly")]
+
+#[path = "../fuzz/holds.rs"]
+mod holds;
+
+use std::{fs, path::Path};
+
+#[test]
+fn what_the_fuzzer_found_still_holds() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/reader");
+    let mut count = 0;
+    for entry in fs::read_dir(corpus).unwrap() {
+        holds::of_any_bytes(&fs::read(entry.unwrap().path()).unwrap());
+        count += 1;
+    }
+    assert!(count > 50, "the corpus is there");
+}
