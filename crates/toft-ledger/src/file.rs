@@ -1,9 +1,11 @@
 //! The file: read line by line, appended to under a lock, rewritten whole only to put it in order.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{self, File, OpenOptions, TryLockError},
     io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
 };
 
 use crate::markers::{Piece, piece};
@@ -161,12 +163,32 @@ pub struct Turn {
 impl Turn {
     /// Waits for the right to write whatever `lock` guards.
     pub fn take(lock: &Path) -> io::Result<Self> {
+        let file = Self::open(lock)?;
+        file.lock()?;
+        Ok(Self { _lock: file })
+    }
+
+    /// The same, for as long as `patience` lasts; nothing if it does not come.
+    pub fn take_within(lock: &Path, patience: Duration) -> io::Result<Option<Self>> {
+        let file = Self::open(lock)?;
+        let (until, mut pause) = (Instant::now() + patience, Duration::from_micros(200));
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(Some(Self { _lock: file })),
+                Err(TryLockError::Error(error)) => return Err(error),
+                Err(TryLockError::WouldBlock) if Instant::now() >= until => return Ok(None),
+                Err(TryLockError::WouldBlock) => {}
+            }
+            thread::sleep(pause.min(until.saturating_duration_since(Instant::now())));
+            pause = (pause * 2).min(Duration::from_millis(10));
+        }
+    }
+
+    fn open(lock: &Path) -> io::Result<File> {
         if let Some(dir) = lock.parent() {
             fs::create_dir_all(dir)?;
         }
-        let file = OpenOptions::new().create(true).append(true).open(lock)?;
-        file.lock()?;
-        Ok(Self { _lock: file })
+        OpenOptions::new().create(true).append(true).open(lock)
     }
 
     /// Appends lines and sees that they are on disk, in the file that is there now: one that a checkout replaced

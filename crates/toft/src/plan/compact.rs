@@ -83,7 +83,7 @@ impl Plan<'_> {
                 let lines = wanted.get(file).cloned().unwrap_or_default();
                 replace(&turn, &ledger.dir.join(file), &lines)?;
             }
-            self.refresh()?;
+            self.refresh_in_turn(Some(ledger))?;
             let issues = wanted.values().map(BTreeMap::len).sum();
             return Ok(Compaction { ledger: ledger.name.clone(), issues, archived, quarantined });
         }

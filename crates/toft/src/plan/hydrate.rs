@@ -5,14 +5,14 @@ use std::{
     fs::File,
     io::{Read as _, Seek as _, SeekFrom},
     path::Path,
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use serde::{Deserialize, Serialize};
 use toft_core::{issue::Issue, store::Access};
 use toft_ledger::{
     clock::Clock,
-    file::{Bad, Found, Look, scan},
+    file::{Bad, Found, Look, Turn, scan},
     line::{self, Line},
     record::Record,
 };
@@ -26,6 +26,8 @@ const FINE_TICK: i64 = 10_000_000;
 const COARSE_TICK: i64 = 2_000_000_000;
 /// How many troubles of a file are remembered.
 const TROUBLES: usize = 100;
+/// How long a reader waits for writers.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How a file is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,36 +54,62 @@ pub struct Trouble {
 impl Plan<'_> {
     /// Brings the index up to every ledger seen from here.
     pub(super) fn refresh(&self) -> Result<(), Error> {
+        self.refresh_in_turn(None)
+    }
+
+    /// The same, for who has the turn in one of the ledgers. Elsewhere what changed is read in turn too: a writer that is
+    /// about to tell the index what it wrote is waited for, so that a crowd does not read the same lines at once.
+    pub(super) fn refresh_in_turn(&self, mine: Option<&Ledger>) -> Result<(), Error> {
         self.forget_unseen()?;
         for ledger in &self.ledgers {
-            let mut files = ledger.files()?;
-            let index = self.index(Access::Read)?;
-            files.extend(index.files()?.into_iter().filter(|(of, _)| *of == ledger.name).map(|(_, file)| file));
-            files.sort();
-            files.dedup();
-            let mut stale = Vec::new();
-            for file in &files {
-                let look = Look::at(&ledger.dir.join(file)).map_err(io("read", &ledger.dir))?;
-                if !fresh(index.file(&ledger.name, file)?.as_ref(), look.as_ref()) {
-                    stale.push(file);
-                }
-            }
-            drop(index);
+            let mut stale = self.stale(ledger)?;
             if stale.is_empty() {
                 continue;
             }
-            let index = self.index(Access::Write)?;
-            let mut dropped = false;
-            for file in stale {
-                dropped |= self.ingest(&index, ledger, file, How::New)?;
+            let patience = if mine.is_some() { Duration::ZERO } else { PATIENCE };
+            let turn = match mine {
+                Some(mine) if mine.name == ledger.name => None,
+                // Who may not write here may read, and who waits too long as well.
+                _ => Turn::take_within(&ledger.lock, patience).ok().flatten(),
+            };
+            if turn.is_some() {
+                stale = self.stale(ledger)?;
             }
-            if dropped {
-                // What one file no longer says another may.
-                self.ingest_all(&index, ledger)?;
+            if !stale.is_empty() {
+                self.ingest_stale(ledger, &stale)?;
             }
-            index.commit()?;
         }
         Ok(())
+    }
+
+    /// Files of a ledger that are not what the index knows of them.
+    fn stale(&self, ledger: &Ledger) -> Result<Vec<String>, Error> {
+        let mut files = ledger.files()?;
+        let index = self.index(Access::Read)?;
+        files.extend(index.files()?.into_iter().filter(|(of, _)| *of == ledger.name).map(|(_, file)| file));
+        files.sort();
+        files.dedup();
+        let mut stale = Vec::new();
+        for file in files {
+            let look = Look::at(&ledger.dir.join(&file)).map_err(io("read", &ledger.dir))?;
+            if !fresh(index.file(&ledger.name, &file)?.as_ref(), look.as_ref()) {
+                stale.push(file);
+            }
+        }
+        Ok(stale)
+    }
+
+    fn ingest_stale(&self, ledger: &Ledger, stale: &[String]) -> Result<(), Error> {
+        let index = self.index(Access::Write)?;
+        let mut dropped = false;
+        for file in stale {
+            dropped |= self.ingest(&index, ledger, file, How::New)?;
+        }
+        if dropped {
+            // What one file no longer says another may.
+            self.ingest_all(&index, ledger)?;
+        }
+        Ok(index.commit()?)
     }
 
     /// Reads every file of a ledger from its beginning.
@@ -145,7 +173,7 @@ impl Plan<'_> {
             // Somebody who only reads was faster.
             return Ok(false);
         }
-        let tail = match known.as_ref().filter(|known| known.identity == look.identity && known.size < look.size) {
+        let tail = match known.as_ref().filter(|known| known.identity == look.identity && known.size <= look.size) {
             Some(known) => {
                 let prints = Prints::parse(&known.tail).filter(|prints| prints.len() == known.ingested);
                 let same = |prints: &Prints, open: &mut File| match how {
@@ -171,7 +199,7 @@ impl Plan<'_> {
         }
         let from = tail.as_ref().map_or(0, Prints::len);
         let ingested = scan(&mut open, from, |found| reading.take(found)).map_err(|error| error.at(&path))?;
-        reading.adopt_pending()?;
+        reading.finish()?;
         let dropped = tail.is_none() && reading.drop_unseen()?;
         let prints = tail.unwrap_or_default().and(&mut open, ingested).map_err(io("read", &path))?;
         let state = FileState {
@@ -296,6 +324,14 @@ impl Failed {
     }
 }
 
+/// A line that says of an issue what can be said of one; so do all of them together then.
+fn issue_like(line: Line) -> Result<Line, String> {
+    match serde_json::from_str::<Issue>(&line::write(&line.record)) {
+        Ok(_) => Ok(line),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 /// A file being read into the index.
 struct Reading<'r, 'p> {
     index: &'r IndexTx<'r>,
@@ -309,6 +345,8 @@ struct Reading<'r, 'p> {
     blank: bool,
     /// Lines somebody touched, until it is known whether a sound one of the same issue follows.
     pending: BTreeMap<String, Vec<String>>,
+    /// Issues that several lines speak of, as far as they were read.
+    merged: BTreeMap<String, Record>,
     seen: HashSet<String>,
     changed: BTreeSet<String>,
     around_before: Around,
@@ -326,6 +364,7 @@ impl<'r, 'p> Reading<'r, 'p> {
             tail: false,
             blank: false,
             pending: BTreeMap::new(),
+            merged: BTreeMap::new(),
             seen: HashSet::new(),
             changed: BTreeSet::new(),
             around_before: Around::default(),
@@ -334,18 +373,16 @@ impl<'r, 'p> Reading<'r, 'p> {
     }
 
     fn trouble(&mut self, at: u64, problem: String) {
-        if self.troubles.len() < TROUBLES {
-            self.troubles.push(Trouble { file: self.file.to_owned(), at, problem });
+        let trouble = Trouble { file: self.file.to_owned(), at, problem };
+        if self.troubles.len() < TROUBLES && !self.troubles.contains(&trouble) {
+            self.troubles.push(trouble);
         }
     }
 
     fn take(&mut self, found: Found<'_>) -> Result<(), Failed> {
         match found {
             Found::Marker => {
-                let problem = "a merge left conflict markers; both sides were taken";
-                if !self.troubles.iter().any(|trouble| trouble.problem == problem) {
-                    self.trouble(0, problem.into());
-                }
+                self.trouble(0, "a merge left conflict markers; both sides were taken".into());
             }
             Found::Bad(Bad { at, reason, start, .. }) => self.trouble(at, format!("{reason}: {start}")),
             Found::Text(text) => self.take_line(text)?,
@@ -358,6 +395,7 @@ impl<'r, 'p> Reading<'r, 'p> {
         if line::untouched(text)
             && let Ok(issue) = serde_json::from_str::<Issue>(text)
             && !self.seen.contains(&issue.id)
+            && !self.merged.contains_key(&issue.id)
             && !self.pending.contains_key(&issue.id)
             && let Some(newest) = line::newest(text)
         {
@@ -374,7 +412,7 @@ impl<'r, 'p> Reading<'r, 'p> {
                 return Ok(());
             }
         }
-        match line::read(text) {
+        match line::read(text).map_err(|error| error.to_string()).and_then(issue_like) {
             Ok(Line { record, sound: true }) => {
                 // Whoever wrote this line had read the touched ones before it.
                 for text in self.pending.remove(record.id()).unwrap_or_default() {
@@ -395,26 +433,34 @@ impl<'r, 'p> Reading<'r, 'p> {
         }
     }
 
-    /// The last line of an issue, if somebody touched it, was written now.
-    fn adopt_pending(&mut self) -> Result<(), Error> {
-        for (_, texts) in std::mem::take(&mut self.pending) {
+    /// Everything was read. The last line of an issue, if somebody touched it, was written now.
+    fn finish(&mut self) -> Result<(), Error> {
+        for id in self.merged.keys().filter(|id| !self.pending.contains_key(*id)).cloned().collect::<Vec<_>>() {
+            self.put_merged(&id)?;
+        }
+        for (id, texts) in std::mem::take(&mut self.pending) {
             let last = texts.len().saturating_sub(1);
             for (n, text) in texts.iter().enumerate() {
                 if let Ok(read) = line::read(text) {
                     self.merge(read.record, n == last)?;
                 }
             }
+            self.put_merged(&id)?;
         }
         Ok(())
     }
 
-    fn merge(&mut self, record: Record, touched: bool) -> Result<(), Error> {
+    fn merge(&mut self, mut record: Record, touched: bool) -> Result<(), Error> {
         let id = record.id().to_owned();
-        let known = self.index.line(self.ledger, &id)?;
-        let before = known.as_ref().and_then(|known| line::read(&known.line).ok()).map(|known| known.record);
-        let elsewhere = known.as_ref().is_some_and(|known| known.file != self.file);
-        let again = !self.seen.insert(id.clone()) || self.tail || elsewhere;
-        let mut record = record;
+        let (before, again) = match self.merged.remove(&id) {
+            Some(before) => (Some(before), true),
+            None => {
+                let known = self.index.line(self.ledger, &id)?;
+                let elsewhere = known.as_ref().is_some_and(|known| known.file != self.file);
+                let again = !self.seen.insert(id.clone()) || self.tail || elsewhere;
+                (known.and_then(|known| line::read(&known.line).ok()).map(|known| known.record), again)
+            }
+        };
         if touched {
             self.newest = Clock::after(self.newest, (now_nanos() / 1_000_000) as u64, self.plan.replica()?);
             record = record.adopted(before.as_ref(), self.newest);
@@ -423,17 +469,23 @@ impl<'r, 'p> Reading<'r, 'p> {
             record.merge(before);
         }
         self.newest = self.newest.max(record.newest());
+        self.merged.insert(id, record);
+        Ok(())
+    }
+
+    /// Puts down what all lines of an issue together say.
+    fn put_merged(&mut self, id: &str) -> Result<(), Error> {
+        let Some(record) = self.merged.remove(id) else { return Ok(()) };
         let line = line::write(&record);
+        let known = self.index.line(self.ledger, id)?;
         match serde_json::from_str::<Issue>(&line) {
             Ok(issue) if known.is_none_or(|known| known.line != line || known.file != self.file) => {
-                self.put(&issue, &line)
+                self.put(&issue, &line)?;
             }
-            Ok(_) => Ok(()),
-            Err(error) => {
-                self.trouble(0, format!("{id}: {error}"));
-                Ok(())
-            }
+            Ok(_) => {}
+            Err(error) => self.trouble(0, format!("{id}: {error}")),
         }
+        Ok(())
     }
 
     fn put(&mut self, issue: &Issue, line: &str) -> Result<(), Error> {

@@ -157,6 +157,12 @@ impl<'t> Plan<'t> {
         Found::of(&named(&index, text)?)
     }
 
+    /// The same, for who looks again when it is their turn to write: a whole id that is known is enough.
+    fn find_to_write(&self, text: &str) -> Result<Found, Error> {
+        let known = if self.unwritten() { None } else { self.index(Access::Read)?.issue(text)? };
+        known.map_or_else(|| self.find(text), |row| Found::of(&row))
+    }
+
     /// An issue by its whole id, if any ledger here has it.
     pub fn known(&self, id: &str) -> Result<Option<Found>, Error> {
         self.look()?.issue(id)?.as_ref().map(Found::of).transpose()

@@ -182,7 +182,7 @@ impl Plan<'_> {
         build: impl FnOnce(&mut Draft<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let turn = Turn::take(&ledger.lock).map_err(io("lock", &ledger.lock))?;
-        self.refresh()?;
+        self.refresh_in_turn(Some(ledger))?;
         let index = self.index(Access::Read)?;
         let clock = Clock::after(self.newest(&index, ledger)?, (now_nanos() / 1_000_000) as u64, self.replica()?);
         let mut draft = Draft { index: &index, ledger, clock, records: BTreeMap::new(), issues: BTreeMap::new() };
@@ -309,7 +309,7 @@ impl Plan<'_> {
     pub fn edit(&self, id: &str, edit: &Edit, op: Option<&str>) -> Result<Wrote, Error> {
         let word = op.map_or_else(|| random_mint().word(), id_of);
         if let Some(edit::Step::Close { reason }) = &edit.status {
-            self.let_go(&self.find(id)?.issue.id, reason)?;
+            self.let_go(&self.find_to_write(id)?.issue.id, reason)?;
         }
         let now = self.now()?;
         self.change(id, "issue.edited", |draft, issue| {
@@ -320,7 +320,7 @@ impl Plan<'_> {
 
     /// Deletes an issue: a tombstone that beats concurrent edits.
     pub fn delete(&self, id: &str, reason: &str) -> Result<Wrote, Error> {
-        self.let_go(&self.find(id)?.issue.id, reason)?;
+        self.let_go(&self.find_to_write(id)?.issue.id, reason)?;
         let now = self.now()?;
         self.change(id, "issue.deleted", |_, issue| Ok(edit::delete(issue, reason, &self.by("", now))?))
     }
@@ -337,7 +337,7 @@ impl Plan<'_> {
         what: &'static str,
         build: impl FnOnce(&mut Draft<'_>, &Issue) -> Result<Vec<Put>, Error>,
     ) -> Result<Wrote, Error> {
-        let found = self.find(id)?;
+        let found = self.find_to_write(id)?;
         let ledger = self.route(Some(&found.ledger), None)?;
         let wrote = self.write(ledger, |draft| {
             let issue = draft.issue(&found.issue.id)?;
