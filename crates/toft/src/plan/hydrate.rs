@@ -26,6 +26,8 @@ const FINE_TICK: i64 = 10_000_000;
 const COARSE_TICK: i64 = 2_000_000_000;
 /// How many troubles of a file are remembered.
 const TROUBLES: usize = 100;
+/// A file that is worth more memory.
+const MUCH: u64 = 4 << 20;
 /// How long a reader waits for writers.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -192,6 +194,9 @@ impl Plan<'_> {
         let newest = known.as_ref().and_then(|known| known.newest.parse().ok()).unwrap_or_default();
         let mut reading = Reading::new(index, ledger, file, newest, self);
         reading.blank = index.is_blank(&ledger.name)?;
+        if tail.is_none() && look.size > MUCH {
+            index.make_room()?;
+        }
         if tail.is_some() {
             reading.tail = true;
             let troubles = known.as_ref().map(|known| known.troubles.as_str()).unwrap_or_default();

@@ -235,6 +235,13 @@ impl IndexTx<'_> {
         Ok(self.rows(sql, params![ledger], |_| Ok(()))?.is_empty())
     }
 
+    /// Makes room in memory for reading a whole ledger in: what spills is read and written again and again.
+    pub fn make_room(&self) -> Result<()> {
+        const KIB: i64 = 128 << 10;
+        let doing = crate::sqlite::failed("make room for the index");
+        self.connection().pragma_update(None, "cache_size", -KIB).map_err(doing)
+    }
+
     /// Whether there are any issues at all.
     pub fn any(&self) -> Result<bool> {
         Ok(!self.rows("SELECT 1 FROM issues LIMIT 1", [], |_| Ok(()))?.is_empty())
