@@ -181,6 +181,11 @@ impl Said {
     }
 }
 
+/// How many tokens a model reads.
+pub fn tokens(text: &str) -> usize {
+    tiktoken_rs::o200k_base_singleton().encode_ordinary(text).len()
+}
+
 /// Every file below a directory with its content: to see that nothing changed.
 pub fn snapshot(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut files = BTreeMap::new();
