@@ -3,6 +3,7 @@
 pub mod issues;
 pub mod lease_model;
 pub mod linear;
+pub mod workspaces;
 
 use std::{
     collections::BTreeMap,

@@ -15,7 +15,7 @@ const LAYERS: [(&str, &[&str]); 6] = [
     ("toft-core", &[]),
     ("toft-ledger", &[]),
     ("toft-store", &["toft-core"]),
-    ("toft-vcs", &[]),
+    ("toft-vcs", &["toft-core"]),
     ("toft", &["toft-core", "toft-ledger", "toft-store", "toft-vcs"]),
     ("toft-cli", &["toft"]),
 ];
@@ -42,7 +42,11 @@ pub(crate) fn run(root: &Path) -> Result<()> {
 fn layering(root: &Path, wrong: &mut Vec<String>) -> Result<()> {
     let allowed: BTreeMap<_, _> = LAYERS.into_iter().collect();
     for entry in fs::read_dir(root.join("crates"))? {
-        let manifest = entry?.path().join("Cargo.toml");
+        let dir = entry?.path();
+        if !dir.is_dir() {
+            continue;
+        }
+        let manifest = dir.join("Cargo.toml");
         let text = fs::read_to_string(&manifest).with_context(|| manifest.display().to_string())?;
         let table: toml::Table = text.parse()?;
         let name = table["package"]["name"].as_str().unwrap_or_default().to_owned();

@@ -3,7 +3,16 @@
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
-use toft::{Error, flow::TaskStatus, id::TaskId, ready::Reason, refusal::Refusal, store::StoreError, time::Timestamp};
+use toft::{
+    Error,
+    flow::TaskStatus,
+    id::TaskId,
+    ready::Reason,
+    refusal::Refusal,
+    store::StoreError,
+    time::Timestamp,
+    vcs::{RunError, workspace::WorkspaceError},
+};
 
 /// Why a command did not do what was asked.
 #[derive(Debug)]
@@ -115,9 +124,42 @@ impl From<Error> for Failure {
             ),
             Error::Config { .. } => Self::new(USAGE, "config", message, "mend that value; toft where lists the files"),
             Error::PlanFile { .. } => Self::new(USAGE, "plan_file", message, "docs/guides/plans.md shows the shape"),
+            Error::Workspace(error) => workspace(&error, message),
+            Error::InUse { .. } => Self::new(CONFLICT, "in_use", message, "leave it first, or let that process end"),
+            Error::NoWorkspace { .. } => Self::new(
+                FAILED,
+                "no_workspace",
+                message,
+                "nothing is claimed; mend the cause, or claim without --ws and work where you are",
+            ),
             Error::Io { .. } => Self::new(FAILED, "io", message, ""),
         }
     }
+}
+
+fn workspace(error: &WorkspaceError, message: String) -> Failure {
+    let (status, code, help) = match error {
+        WorkspaceError::Run(RunError::Missing(_)) => (FAILED, "not_installed", "install it, or mend PATH"),
+        WorkspaceError::Run(RunError::Late { .. }) => (RETRY, "late", "try again; toft ws list shows where things are"),
+        WorkspaceError::Run(_) => (FAILED, "vcs_failed", "toft doctor · toft ws list"),
+        WorkspaceError::Io { .. } => (FAILED, "io", ""),
+        WorkspaceError::Find(_) => (DOCTOR, "checkout_broken", "toft doctor"),
+        WorkspaceError::Busy { .. } => (RETRY, "busy", "try again"),
+        WorkspaceError::InTheWay { .. } => (CONFLICT, "in_the_way", "choose another --name; what is there stays"),
+        WorkspaceError::Inside { .. } => {
+            (USAGE, "inside_repository", "name a place outside of any: workspaces.root in config.toml")
+        }
+        WorkspaceError::NoBase { .. } => (NOT_FOUND, "no_base", "name a commit or branch with --base"),
+        WorkspaceError::BadName { .. } => (USAGE, "bad_name", "choose another --name"),
+        WorkspaceError::NotFor { .. } => (NOT_ALLOWED, "not_for_this_vcs", "docs/guides/workspaces.md says what is"),
+        WorkspaceError::Stays { .. } => {
+            (CONFLICT, "stays", "toft ws show says what is in it · toft ws rm --rescue puts it away first")
+        }
+        WorkspaceError::Unverified { .. } => {
+            (RETRY, "unverified", "somebody writes there; try again when they are done")
+        }
+    };
+    Failure::new(status, code, message, help)
 }
 
 fn refused(refusal: &Refusal, mut message: String) -> Failure {
@@ -165,6 +207,9 @@ fn refused(refusal: &Refusal, mut message: String) -> Failure {
         Refusal::Cycle { .. } => (CONFLICT, "cycle", "leave one of these dependencies out".into()),
         Refusal::AgentPaused { agent, .. } => (NOT_ALLOWED, "agent_paused", format!("toft agent resume {agent}")),
         Refusal::Exists { .. } => (CONFLICT, "exists", "choose another name".into()),
+        Refusal::NoRoom { .. } => {
+            (CONFLICT, "no_room", "toft ws gc takes down what nobody needs; workspaces.most in config.toml".into())
+        }
         Refusal::Invalid { .. } => (USAGE, "invalid", String::new()),
         Refusal::MissingVariables { .. } => (USAGE, "missing_variables", "add --set NAME=VALUE for each".into()),
         Refusal::UnknownVariables { .. } => (USAGE, "unknown_variables", "toft flow template list".into()),
@@ -184,6 +229,7 @@ fn look_up(what: &str) -> &'static str {
         "message" => "toft agent inbox --all",
         "state key" => "toft show TASK",
         "repository" => "toft where",
+        "workspace" => "toft ws list --all",
         _ => "toft list --all · toft flow list · toft agent list",
     }
 }

@@ -16,6 +16,7 @@ use crate::{
     message::{Delivery, Message},
     repository::{Place, Repository, Worktree},
     time::Timestamp,
+    workspace::Workspace,
 };
 
 /// One line of history and the rows it leaves behind.
@@ -87,6 +88,8 @@ pub enum Write {
     Delivery(Delivery),
     /// A gate.
     Gate(Gate),
+    /// A workspace.
+    Workspace(Workspace),
     /// A version of a template.
     Template(Template),
     /// A place in the queue; at most one for each item.

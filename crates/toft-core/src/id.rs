@@ -113,6 +113,8 @@ ids! {
     MessageId "msg_";
     /// Something a task waits for.
     GateId "gt_";
+    /// A workspace.
+    WorkspaceId "ws_";
     /// A named pattern of tasks.
     TemplateId "tmpl_";
     /// One operation: replaying it changes nothing.

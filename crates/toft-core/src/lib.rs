@@ -23,3 +23,4 @@ pub mod tables;
 pub mod testing;
 pub mod time;
 pub mod verbs;
+pub mod workspace;

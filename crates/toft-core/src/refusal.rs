@@ -165,6 +165,14 @@ pub enum Refusal {
         /// What it has.
         known: Vec<String>,
     },
+    /// As many workspaces as may be are there.
+    #[error("there are {most} workspaces already; {}", if .could_go.is_empty() { "all of them are pinned".to_owned() } else { format!("these are the oldest: {}", .could_go.join(", ")) })]
+    NoRoom {
+        /// So many.
+        most: usize,
+        /// The oldest that are not pinned.
+        could_go: Vec<String>,
+    },
     /// What was done stays done.
     #[error("`{what}` of {entity} is not taken back: {why}")]
     CannotUndo {

@@ -10,12 +10,13 @@ use crate::{
     checkpoint::Checkpoint,
     flow::{Attempt, Dependency, Task, TaskStatus, Template, Workflow, WorkflowStatus},
     gate::Gate,
-    id::{AgentId, GateId, MessageId, OpId, RepositoryId, TaskId, WorkflowId},
+    id::{AgentId, GateId, MessageId, OpId, RepositoryId, TaskId, WorkflowId, WorkspaceId},
     lease::Lease,
     message::{Letter, Message},
     repository::{Repository, Scope, Worktree},
     retention::Old,
     time::{Now, Tick, Timestamp},
+    workspace::Workspace,
 };
 
 /// Shorthand for what a store answers.
@@ -96,6 +97,11 @@ pub trait StoreTx {
     fn receipt(&mut self, op: &OpId) -> Result<Option<Receipt>>;
     /// Ids of any kind that start with `prefix`, in order.
     fn ids(&mut self, prefix: &str, limit: usize) -> Result<Vec<String>>;
+
+    /// A workspace.
+    fn workspace(&mut self, id: &WorkspaceId) -> Result<Option<Workspace>>;
+    /// Workspaces, newest first.
+    fn workspaces(&mut self, query: &WorkspaceQuery) -> Result<Vec<Workspace>>;
 
     /// Every repository, by id.
     fn repositories(&mut self) -> Result<Vec<Repository>>;
@@ -202,6 +208,17 @@ pub struct TaskQuery {
     pub scope: Scope,
     /// With one of these statuses; any when empty.
     pub statuses: Vec<TaskStatus>,
+    /// At most so many; all when 0.
+    pub limit: usize,
+}
+
+/// Which workspaces.
+#[derive(Clone, Debug, Default)]
+pub struct WorkspaceQuery {
+    /// Of this repository; of every one when absent.
+    pub repository: Option<RepositoryId>,
+    /// Only those that are not gone.
+    pub live: bool,
     /// At most so many; all when 0.
     pub limit: usize,
 }

@@ -13,13 +13,14 @@ use crate::{
     checkpoint::Checkpoint,
     flow::{Attempt, Dependency, IssueState, Task, TaskStatus, Template, Workflow},
     gate::Gate,
-    id::{AgentId, CheckpointId, GateId, MessageId, OpId, RepositoryId, TaskId, WorkflowId},
+    id::{AgentId, CheckpointId, GateId, MessageId, OpId, RepositoryId, TaskId, WorkflowId, WorkspaceId},
     lease::Lease,
     message::{Delivery, DeliveryState, Letter, Message},
     repository::{Repository, Scope, Worktree},
     retention::Old,
-    store::{EventQuery, LeasesOf, Result, StoreError, TaskQuery, WorkflowQuery},
+    store::{EventQuery, LeasesOf, Result, StoreError, TaskQuery, WorkflowQuery, WorkspaceQuery},
     time::{Tick, Timestamp},
+    workspace::Workspace,
 };
 
 /// Rows of every kind.
@@ -39,6 +40,7 @@ pub struct Tables {
     pub messages: BTreeMap<MessageId, Message>,
     pub deliveries: BTreeMap<(String, MessageId), Delivery>,
     pub gates: Vec<Gate>,
+    pub workspaces: BTreeMap<WorkspaceId, Workspace>,
     pub templates: BTreeMap<(String, u32), Template>,
     pub queue: BTreeMap<TaskId, QueueEntry>,
     pub receipts: BTreeMap<OpId, Receipt>,
@@ -98,6 +100,7 @@ impl Tables {
                 Some(known) => *known = row,
                 None => t.gates.push(row),
             },
+            Write::Workspace(row) => drop(t.workspaces.insert(row.id.clone(), row)),
             Write::Template(row) => drop(t.templates.insert((row.name.clone(), row.version), row)),
             Write::Queue(row) => drop(t.queue.insert(row.task.clone(), row)),
             Write::DropQueue(id) => drop(t.queue.remove(&id)),
@@ -124,6 +127,7 @@ impl Tables {
             .chain(t.workflows.keys().map(ToString::to_string))
             .chain(t.agents.keys().map(ToString::to_string))
             .chain(t.gates.iter().map(|gate| gate.id.to_string()))
+            .chain(t.workspaces.keys().map(ToString::to_string))
             .filter(|id| id.starts_with(prefix))
             .collect();
         ids.sort();
@@ -300,6 +304,19 @@ impl Tables {
             self.gates.iter().filter(|row| row.asks() && scope.covers(&row.place)).cloned().collect();
         rows.sort_by(|a, b| (a.created, &a.id).cmp(&(b.created, &b.id)));
         Ok(limited(rows.into_iter(), limit))
+    }
+
+    pub fn workspace(&self, id: &WorkspaceId) -> Result<Option<Workspace>> {
+        Ok(self.workspaces.get(id).cloned())
+    }
+
+    pub fn workspaces(&self, query: &WorkspaceQuery) -> Result<Vec<Workspace>> {
+        let fits = |row: &&Workspace| {
+            query.repository.as_ref().is_none_or(|id| row.repository == *id) && (!query.live || row.state.live())
+        };
+        let mut rows: Vec<_> = self.workspaces.values().filter(fits).cloned().collect();
+        rows.sort_by(|a, b| (b.created, &b.id).cmp(&(a.created, &a.id)));
+        Ok(limited(rows.into_iter(), query.limit))
     }
 
     pub fn template(&self, name: &str, version: Option<u32>) -> Result<Option<Template>> {

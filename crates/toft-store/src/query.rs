@@ -99,6 +99,9 @@ queries! {
     workflow_progress
     workflow_put
     workflow_untold
+    workspace_get
+    workspace_list
+    workspace_put
     worktree_list
     worktree_put
 }

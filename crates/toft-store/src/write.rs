@@ -13,6 +13,7 @@ use toft_core::{
     retention::Old,
     store::{Result, StoreError},
     time::{Timestamp, millis},
+    workspace::Workspace,
 };
 
 use crate::{
@@ -78,6 +79,7 @@ pub(crate) fn put(execute: &mut Execute<'_>, write: &Write) -> Result<()> {
         Write::Message(row) => execute(Query::message_put, &values![row.id.as_str(), json(row)?]),
         Write::Delivery(row) => delivery(execute, row),
         Write::Gate(row) => gate(execute, row),
+        Write::Workspace(row) => workspace(execute, row),
         Write::Template(row) => execute(Query::template_put, &values![row.name, row.version, json(row)?]),
         Write::Queue(QueueEntry { task, lane, rank }) => execute(Query::queue_put, &values![task.as_str(), lane, rank]),
         Write::DropQueue(task) => execute(Query::queue_drop, &values![task.as_str()]),
@@ -240,6 +242,11 @@ fn checkpoint(execute: &mut Execute<'_>, row: &Checkpoint) -> Result<()> {
 fn delivery(execute: &mut Execute<'_>, row: &Delivery) -> Result<()> {
     let Delivery { message, recipient, state, rank } = row;
     execute(Query::delivery_put, &values![recipient, rank, message.as_str(), word(state)?])
+}
+
+fn workspace(execute: &mut Execute<'_>, row: &Workspace) -> Result<()> {
+    let (id, repository) = (row.id.as_str(), row.repository.as_str());
+    execute(Query::workspace_put, &values![id, repository, row.created.0, row.state.live(), json(row)?])
 }
 
 fn gate(execute: &mut Execute<'_>, row: &Gate) -> Result<()> {

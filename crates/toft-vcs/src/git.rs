@@ -1,19 +1,42 @@
 //! Git: the main worktree, linked worktrees, submodules, bare repositories.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use crate::{Checkout, FindError, MAIN, Vcs, follow, read};
 
+/// In the own directory of a clone that toft made: where its parent is.
+pub(crate) const PARENT: &str = "parent";
+
+/// The file by which a repository vouches for a clone of it at `path`.
+pub(crate) fn vouched(common_dir: &Path, path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default();
+    common_dir.join("toft").join("clones").join(name)
+}
+
+/// The repository that a clone was made of, if that one says so too.
+fn parent_of(link: &Path, dir: &Path) -> Result<Option<PathBuf>, FindError> {
+    let pointer = link.join("toft").join(PARENT);
+    let Some(text) = read(&pointer)? else { return Ok(None) };
+    let parent = follow(&pointer, dir, &text)?;
+    let known = read(&vouched(&parent, dir))?.is_some_and(|path| Path::new(&path) == dir);
+    Ok(known.then_some(parent))
+}
+
 pub(crate) fn at(dir: &Path) -> Result<Option<Checkout>, FindError> {
     let link = dir.join(".git");
-    let found = |common_dir: std::path::PathBuf, worktree: String| Checkout {
-        vcs: Vcs::Git,
-        root: dir.to_owned(),
-        common_dir,
-        worktree,
-    };
+    let found =
+        |common_dir: PathBuf, worktree: String| Checkout { vcs: Vcs::Git, root: dir.to_owned(), common_dir, worktree };
     if is_git_dir(&link) {
-        return Ok(Some(found(link, MAIN.into())));
+        return Ok(Some(match parent_of(&link, dir)? {
+            Some(parent) => {
+                let name = dir.file_name().map(|name| name.to_string_lossy().into_owned());
+                found(parent, name.unwrap_or_else(|| "clone".into()))
+            }
+            None => found(link, MAIN.into()),
+        }));
     }
     if link.is_file() {
         let text = read(&link)?.unwrap_or_default();

@@ -1,11 +1,18 @@
-//! Which repository and worktree a directory belongs to, for git, Jujutsu, Mercurial, Sapling, and none.
+//! Which repository and worktree a directory belongs to, for git, Jujutsu, Mercurial, Sapling, and none; and workspaces
+//! made of a repository.
 //!
-//! Reads the files each VCS keeps and starts no process, so that every command can afford it. Start at
-//! [`find`].
+//! [`find`] reads the files each VCS keeps and starts no process, so that every command can afford it. [`workspace`]
+//! asks the programs themselves.
 
+mod command;
 mod git;
 mod hg;
 mod jj;
+mod lock;
+pub mod workspace;
+
+pub use command::RunError;
+pub use lock::Turn;
 
 use std::{
     fs,

@@ -7,7 +7,12 @@ use std::{
 };
 
 use serde::Deserialize;
-use toft_core::{retention::Retention, time::parse_duration, verbs::Policy};
+use toft_core::{
+    retention::Retention,
+    time::parse_duration,
+    verbs::{Policy, workspace::MOST},
+    workspace::Keep,
+};
 
 use crate::error::Error;
 
@@ -82,7 +87,8 @@ struct File {
     agent: Option<String>,
     lease: Lease,
     retry: Retry,
-    retention: Keep,
+    retention: Kept,
+    workspaces: Workspaces,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -102,11 +108,43 @@ struct Retry {
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct Keep {
+struct Kept {
     events: Option<String>,
     messages: Option<String>,
     attempts: Option<String>,
     receipts: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Workspaces {
+    root: Option<String>,
+    keep: Option<Keep>,
+    most: Option<usize>,
+    max_age: Option<String>,
+    max_bytes: Option<String>,
+}
+
+/// How workspaces are kept.
+#[derive(Clone, Debug)]
+pub struct WorkspaceRules {
+    /// Below here; each repository has a directory of its own.
+    pub root: PathBuf,
+    /// Which are kept when their task ends.
+    pub keep: Keep,
+    /// At most so many of a repository on this machine.
+    pub most: usize,
+    /// Those nobody needs are taken down after so long, once everything in them is safe.
+    pub max_age: Option<Duration>,
+    /// Together they may take so much.
+    pub max_bytes: Option<u64>,
+}
+
+impl Default for WorkspaceRules {
+    fn default() -> Self {
+        let root = data_home().join("workspaces");
+        Self { root, keep: Keep::default(), most: MOST, max_age: None, max_bytes: None }
+    }
 }
 
 /// What all layers together say, and which files were read.
@@ -116,6 +154,7 @@ pub(crate) struct Settings {
     pub(crate) agent: Option<String>,
     pub(crate) policy: Policy,
     pub(crate) retention: Retention,
+    pub(crate) workspaces: WorkspaceRules,
     pub(crate) files: Vec<PathBuf>,
 }
 
@@ -148,8 +187,13 @@ impl Settings {
                 self.store = Some((Store::parse(store)?, path.display().to_string()));
             }
             self.agent = file.agent.clone().or(self.agent.take());
-        } else if file.store.is_some() || file.agent.is_some() {
-            return Err(wrong("a configuration file inside the tree may not name a store or an agent".into()));
+            if let Some(root) = &file.workspaces.root {
+                self.workspaces.root = workspace_root(root).map_err(wrong)?;
+            }
+        } else if file.store.is_some() || file.agent.is_some() || file.workspaces.root.is_some() {
+            return Err(wrong(
+                "a configuration file inside the tree may not name a store, an agent or a place for workspaces".into(),
+            ));
         }
         let span = |text: &Option<String>, into: &mut Duration| -> Result<(), Error> {
             if let Some(text) = text {
@@ -165,6 +209,14 @@ impl Settings {
         span(&file.retention.messages, &mut self.retention.messages)?;
         span(&file.retention.attempts, &mut self.retention.attempts)?;
         span(&file.retention.receipts, &mut self.retention.receipts)?;
+        self.workspaces.keep = file.workspaces.keep.unwrap_or(self.workspaces.keep);
+        self.workspaces.most = file.workspaces.most.unwrap_or(self.workspaces.most);
+        if let Some(text) = &file.workspaces.max_age {
+            self.workspaces.max_age = Some(parse_duration(text).map_err(wrong)?);
+        }
+        if let Some(text) = &file.workspaces.max_bytes {
+            self.workspaces.max_bytes = Some(parse_size(text).map_err(wrong)?);
+        }
         self.policy.max_attempts = file.retry.max_attempts.unwrap_or(self.policy.max_attempts).max(1);
         self.files.push(path.to_owned());
         Ok(())
@@ -210,10 +262,56 @@ pub(crate) fn state_home() -> PathBuf {
     variable("XDG_STATE_HOME").map_or_else(|| home().join(".local").join("state"), PathBuf::from).join("toft")
 }
 
+/// Where workspaces may be: an absolute path that nothing tidies up by itself.
+fn workspace_root(text: &str) -> Result<PathBuf, String> {
+    let root = expand_home(text);
+    let passing = env::temp_dir();
+    if !root.is_absolute() {
+        Err(format!("workspaces.root: `{text}` is not an absolute path"))
+    } else if root.starts_with(&passing) && !home().starts_with(&passing) {
+        Err(format!("workspaces.root: {} is tidied up by the system", passing.display()))
+    } else {
+        Ok(root)
+    }
+}
+
+/// Reads a number of bytes: `500M`, `20 GB`.
+fn parse_size(text: &str) -> Result<u64, String> {
+    let text = text.trim();
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic() || letter == ' ');
+    let unit = text[digits.len()..].trim().to_ascii_lowercase();
+    let shift = match unit.trim_end_matches('b').trim_end_matches('i') {
+        "" => 0,
+        "k" => 10,
+        "m" => 20,
+        "g" => 30,
+        "t" => 40,
+        _ => return Err(format!("`{text}` is no size; write 500M or 20G")),
+    };
+    let number: u64 = digits.parse().map_err(|_| format!("`{text}` is no size; write 500M or 20G"))?;
+    number.checked_shl(shift).filter(|size| size >> shift == number).ok_or_else(|| format!("`{text}` is too much"))
+}
+
 fn expand_home(text: &str) -> PathBuf {
     match text.strip_prefix('~') {
         Some("") => home(),
         Some(rest) if rest.starts_with('/') => home().join(&rest[1..]),
         _ => PathBuf::from(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_as_people_write_them() {
+        assert_eq!(parse_size("500M"), Ok(500 << 20));
+        assert_eq!(parse_size("20 GB"), Ok(20 << 30));
+        assert_eq!(parse_size("7GiB"), Ok(7 << 30));
+        assert_eq!(parse_size("12"), Ok(12));
+        for wrong in ["", "G", "many", "1.5G", "99999999999T"] {
+            assert!(parse_size(wrong).is_err(), "{wrong}");
+        }
     }
 }

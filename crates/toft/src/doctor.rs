@@ -10,6 +10,7 @@ use toft_core::{
     lease::{Liveness, Processes},
     store::{Access, StoreError, ask},
     verbs::{audit, issue::Untold},
+    workspace::WorkspaceState,
 };
 use toft_store::{SqliteStore, sqlite::SCHEMA_VERSION};
 
@@ -17,6 +18,7 @@ use crate::{
     engine::{Engine, Open},
     error::Error,
     session::Toft,
+    workspaces::Seen,
 };
 
 /// How many things of a kind are named.
@@ -63,7 +65,33 @@ pub fn examine(toft: &Toft) -> Vec<Check> {
         check("processes", || processes(toft)),
     ]);
     checks.extend(ledgers(toft));
+    checks.extend(workspaces(toft));
     checks
+}
+
+/// Whether store, version control and disk agree about workspaces, and what was begun was ended.
+fn workspaces(toft: &Toft) -> Option<Check> {
+    let all = toft.workspaces().ok()?;
+    let seen = || -> Result<_, Error> { Ok((all.list(false, 0)?, all.unknown()?)) };
+    let (health, text) = match seen() {
+        Err(error) => (Health::Fail, error.to_string()),
+        Ok((seen, unknown)) if seen.is_empty() && unknown.is_empty() => return None,
+        Ok((seen, unknown)) => {
+            let mut odd: Vec<String> = Vec::new();
+            for Seen { listed, trouble, .. } in &seen {
+                let workspace = &listed.workspace;
+                odd.extend(trouble.iter().map(|trouble| format!("{}: {trouble}", workspace.name)));
+                if workspace.state != WorkspaceState::Ready {
+                    let state = workspace.state.as_str();
+                    odd.push(format!("{} is {state}; toft ws gc goes on with it", workspace.name));
+                }
+            }
+            odd.extend(unknown.iter().map(|path| format!("{} is no workspace; it is left alone", path.display())));
+            let well = format!("{} of them, each where it should be", seen.len());
+            if odd.is_empty() { (Health::Ok, well) } else { (Health::Warn, odd.join("; ")) }
+        }
+    };
+    Some(Check { what: "workspaces".into(), health, seen: text })
 }
 
 /// Whether everything in the ledgers is understood, and everything that is needed is there.

@@ -60,6 +60,23 @@ pub enum Error {
         /// What is wrong.
         problem: String,
     },
+    /// A workspace could not be made, looked at or taken down.
+    #[error(transparent)]
+    Workspace(#[from] toft_vcs::workspace::WorkspaceError),
+    /// Somebody is in a workspace.
+    #[error("process {pid} is in {path}", path = path.display())]
+    InUse {
+        /// Who.
+        pid: u32,
+        /// Where.
+        path: PathBuf,
+    },
+    /// A claim wanted a workspace and got none; what it had claimed was given back.
+    #[error("no workspace, so nothing is claimed: {why}")]
+    NoWorkspace {
+        /// Why there is none.
+        why: String,
+    },
     /// A file that could not be read or written.
     #[error("could not {doing} {path}: {cause}", path = path.display())]
     Io {

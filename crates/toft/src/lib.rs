@@ -37,8 +37,9 @@ pub mod plan_file;
 mod registry;
 mod session;
 mod worker;
+pub mod workspaces;
 
-pub use config::{Config, Store};
+pub use config::{Config, Store, WorkspaceRules};
 pub use engine::Home;
 pub use error::Error;
 pub use events::Events;
@@ -48,7 +49,7 @@ pub use registry::registered_stores;
 pub use session::Toft;
 pub use toft_core::{
     agent, change, checkpoint, flow, gate, id, issue, lease, message, ready, refusal, repository, retention, store,
-    time, verbs,
+    time, verbs, workspace,
 };
 pub use toft_vcs as vcs;
 pub use worker::{AgentBuilder, Finish, Job, Query, Worker};

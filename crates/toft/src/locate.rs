@@ -13,7 +13,7 @@ use toft_core::{
 use toft_vcs::{Checkout, ID_FILE, MAIN, PLAIN_DIR, Vcs};
 
 use crate::{
-    config::{Config, Settings, Store, state_home, variable},
+    config::{Config, Settings, Store, WorkspaceRules, state_home, variable},
     engine::{Engine, Home, Open},
     error::{Error, io},
     registry,
@@ -41,6 +41,8 @@ pub struct Located {
     pub(crate) policy: toft_core::verbs::Policy,
     /// How long what may be forgotten is kept.
     pub retention: Retention,
+    /// How workspaces are kept.
+    pub workspaces: WorkspaceRules,
 }
 
 /// Why a store was chosen.
@@ -103,6 +105,7 @@ pub fn locate(config: &Config) -> Result<Located, Error> {
         files: settings.files,
         policy,
         retention: settings.retention,
+        workspaces: settings.workspaces,
     })
 }
 

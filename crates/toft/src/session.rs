@@ -37,6 +37,7 @@ use crate::{
     machine::Machine,
     plan::{self, Plan},
     worker::AgentBuilder,
+    workspaces::Tidied,
 };
 
 /// How often a waiter looks whether anything changed: soon at first, then less and less.
@@ -150,11 +151,22 @@ impl Toft {
 
     /// Ends a hold as `actor`.
     pub fn finish(&self, actor: &str, op: Option<OpId>, request: finish::Request) -> Result<finish::Outcome, Error> {
+        Ok(self.finish_and_tidy(actor, op, request)?.0)
+    }
+
+    /// Ends a hold as `actor`, and says what became of its workspace, if configuration lets it go.
+    pub fn finish_and_tidy(
+        &self,
+        actor: &str,
+        op: Option<OpId>,
+        request: finish::Request,
+    ) -> Result<(finish::Outcome, Option<Tidied>), Error> {
         let outcome = self.perform_as(actor, op, request)?;
         if let Some(plan) = self.plan()? {
             plan.given_back(&outcome)?;
         }
-        Ok(outcome)
+        let tidied = self.let_go_of_workspace(actor, &outcome.task)?;
+        Ok((outcome, tidied))
     }
 
     fn checkout(&self) -> Result<&Checkout, Error> {

@@ -18,7 +18,7 @@ use toft_core::{
     },
 };
 
-use crate::{error::Error, session::Toft};
+use crate::{error::Error, session::Toft, workspaces::Given};
 
 /// An agent about to register.
 pub struct AgentBuilder<'a> {
@@ -169,6 +169,11 @@ impl<'a> Job<'a> {
     /// Where an earlier holder got to.
     pub fn resume(&self) -> Option<&Checkpoint> {
         self.claimed.resume.as_ref()
+    }
+
+    /// A directory of its own to do it in. Without one there is no hold any more: it was given back.
+    pub fn workspace(&self) -> Result<Given, Error> {
+        self.toft.workspace_for(&self.agent, &self.claimed, None, false)
     }
 
     /// Keeps the hold for another time to live.

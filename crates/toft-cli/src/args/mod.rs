@@ -5,6 +5,7 @@ mod commands;
 mod flow;
 mod plan;
 mod work;
+mod ws;
 
 use std::path::PathBuf;
 
@@ -16,6 +17,7 @@ pub(crate) use self::{
     flow::{Apply, FlowCommand, FromTemplate, NewFlow, One, TaskFields, TemplateCommand},
     plan::{Add, Compact, Delete, EditIssue, Export, Fields, Graph, Import, LedgerArgs, LedgerCommand, Restore, Undo},
     work::{Claim, Finish, List, Log, Ready, Save, Show, Status},
+    ws::{CreateWs, Ws, WsCommand},
 };
 
 const EXAMPLES: &str = "\
@@ -107,6 +109,7 @@ commands! {
     Status(Status) "status" ["st"] "Who is on what, and what needs you";
     Log(Log) "log" ["events", "history"] "What happened";
     Flow(Flow) "flow" ["workflow", "flows"] "Workflows and templates";
+    Ws(Ws) "ws" ["workspace", "workspaces", "worktree"] "Workspaces: a directory of its own for every job";
     Agent(Agent) "agent" ["agents"] "Agents and their messages";
     Backup(Backup) "backup" [] "Write a verified copy of the store";
     Gc(Gc) "gc" [] "Forget old history, messages and attempts";

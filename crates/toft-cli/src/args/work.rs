@@ -49,6 +49,11 @@ pub(crate) struct Claim {
     /// Only tasks of this worktree
     #[arg(long)]
     pub(crate) here: bool,
+    /// Also give a workspace to do it in; nothing is claimed without one
+    #[arg(long, visible_alias = "workspace")]
+    pub(crate) ws: bool,
+    #[command(flatten)]
+    pub(crate) from: super::ws::From,
 }
 
 /// Checkpoint, and renew.

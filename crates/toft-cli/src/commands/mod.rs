@@ -5,6 +5,7 @@ mod flow;
 mod place;
 mod plan;
 mod work;
+mod ws;
 
 use std::process::ExitCode;
 
@@ -48,6 +49,7 @@ pub(crate) fn run(cli: &Cli, output: &Output) -> Done {
         Command::Import(args) => plan::import(&app, args),
         Command::Export(args) => plan::export(&app, args),
         Command::Graph(args) => plan::graph(&app, args),
+        Command::Ws(args) => ws::run(&app, &args.command),
         Command::Agent(args) => agent::run(&app, &args.command),
     }
 }

@@ -16,7 +16,7 @@ use toft::{
 
 use super::{App, Done, plan, word};
 use crate::{
-    args,
+    args::{self, Claim},
     exit::Failure,
     render::{
         AgentList, Claims, EventLine, Finished, FlowShown, History, Ready, Saved, Shown, StateValue, StatusView,
@@ -54,7 +54,7 @@ pub(super) fn ready(app: &App<'_>, args: &args::Ready) -> Done {
     app.show(&Ready { outcome: all, issues })
 }
 
-pub(super) fn claim(app: &App<'_>, args: &args::Claim) -> Done {
+pub(super) fn claim(app: &App<'_>, args: &Claim) -> Done {
     let toft = app.open()?;
     let holder = match args.pid {
         Some(pid) => Some(toft.machine().holder(pid).ok_or_else(|| {
@@ -82,11 +82,20 @@ pub(super) fn claim(app: &App<'_>, args: &args::Claim) -> Done {
         let found = plan::plan(toft)?.find(&id)?;
         issues.insert(id, found);
     }
-    app.show(&Claims { outcome, issues, many: args.count.is_some() })
+    let mut workspaces = BTreeMap::new();
+    if args.ws {
+        let _soon = app.output.soon("making a workspace".into());
+        let Claim { from, .. } = args;
+        for claimed in &outcome.claims {
+            let given = toft.workspace_for(&toft.located().agent, claimed, from.base.as_deref(), from.clone)?;
+            workspaces.insert(claimed.task.id.clone(), given);
+        }
+    }
+    app.show(&Claims { outcome, issues, workspaces, many: args.count.is_some() })
 }
 
 /// What was typed for a task: an issue stands for the task that is worked on for it.
-fn task_or_issue(toft: &toft::Toft, text: Option<&String>) -> Result<Option<String>, Failure> {
+pub(super) fn task_or_issue(toft: &toft::Toft, text: Option<&String>) -> Result<Option<String>, Failure> {
     let Some(text) = text else { return Ok(None) };
     let task = text == "@" || text.starts_with(toft::id::TaskId::PREFIX);
     let issue = match toft.plan()?.filter(|_| !task) {
@@ -157,7 +166,8 @@ pub(super) fn finish(app: &App<'_>, args: &args::Finish) -> Done {
     let id = task_or_issue(toft, id.as_ref())?;
     let request =
         finish::Request { id, fence: args.hold.fence.clone(), how, message: args.message.clone(), cost: args.cost };
-    app.show(&Finished(toft.finish(&toft.located().agent, app.op(), request)?))
+    let (outcome, workspace) = toft.finish_and_tidy(&toft.located().agent, app.op(), request)?;
+    app.show(&Finished { outcome, workspace })
 }
 
 fn is_outcome(word: &str) -> bool {

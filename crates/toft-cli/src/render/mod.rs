@@ -9,6 +9,7 @@ mod page;
 mod place;
 mod svg;
 mod tasks;
+mod workspaces;
 
 use std::{
     collections::BTreeSet,
@@ -26,6 +27,7 @@ pub(crate) use self::{
     page::{Page, clock},
     place::{BackedUp, Examined, Forgotten, Initialised, Place},
     tasks::{Answered, Claims, Finished, Ready, Saved, Shown, StateValue, StatusView, TaskDecided, TaskList},
+    workspaces::{Rescued, WsGiven, WsList, WsPath, WsPinned, WsShown, WsTidied},
 };
 use crate::{
     args::{Color, Global},

@@ -6,8 +6,10 @@ use serde_json::{Value, json};
 use toft::{
     flow::{DependencyKind, Task, TaskStatus, WorkflowStatus},
     gate::{Gate, GateKind},
+    id::TaskId,
     plan::Found,
     verbs::{answer, claim, finish, issue::Offer, list, ready, save, show, status},
+    workspaces::{Given, Tidied},
 };
 
 use super::{
@@ -123,6 +125,8 @@ pub(crate) struct Claims {
     pub(crate) outcome: claim::Outcome,
     /// Issues they are done for, by id.
     pub(crate) issues: BTreeMap<String, Found>,
+    /// Where they are to be done, by task.
+    pub(crate) workspaces: BTreeMap<TaskId, Given>,
     pub(crate) many: bool,
 }
 
@@ -131,7 +135,7 @@ impl Claims {
         let mut row = data(claimed);
         let issue = claimed.issue.as_ref().and_then(|id| self.issues.get(id));
         row["issue"] = issue.map_or(Value::Null, |found| issues::row(&found.issue, &found.ledger));
-        row["workspace"] = Value::Null;
+        row["workspace"] = self.workspaces.get(&claimed.task.id).map_or(Value::Null, data);
         row
     }
 }
@@ -167,6 +171,10 @@ impl View for Claims {
             }
             if *workflow_title != task.name {
                 page.line(format!("  in {} {}", task.workflow, short(workflow_title, 70)));
+            }
+            if let Some(given) = self.workspaces.get(&task.id) {
+                super::workspaces::place(page, &given.workspace);
+                given.notes.iter().for_each(|note| page.line(format!("  {}", clean(note))));
             }
             page.block("  ", &task.brief);
             if let Some(checkpoint) = resume {
@@ -204,7 +212,11 @@ impl View for Saved {
     }
 }
 
-pub(crate) struct Finished(pub(crate) finish::Outcome);
+pub(crate) struct Finished {
+    pub(crate) outcome: finish::Outcome,
+    /// What became of its workspace.
+    pub(crate) workspace: Option<Tidied>,
+}
 
 impl View for Finished {
     fn kind(&self) -> &'static str {
@@ -212,15 +224,19 @@ impl View for Finished {
     }
 
     fn json(&self) -> Value {
-        data(&self.0)
+        let mut row = data(&self.outcome);
+        if let Some(workspace) = &self.workspace {
+            row["workspace"] = data(workspace);
+        }
+        row
     }
 
     fn ids(&self) -> Vec<String> {
-        vec![self.0.task.id.to_string()]
+        vec![self.outcome.task.id.to_string()]
     }
 
     fn text(&self, page: &mut Page) {
-        let task = &self.0.task;
+        let task = &self.outcome.task;
         page.line(format!("{} \"{}\" is {}", task.id, short(&task.name, 70), task.state.status.as_str()));
         if let Some(at) = task.state.not_before.filter(|_| task.state.status.open()) {
             page.line(format!(
@@ -230,7 +246,7 @@ impl View for Finished {
                 task.max_attempts
             ));
         }
-        match &self.0.gate {
+        match &self.outcome.gate {
             Some(Gate { kind: GateKind::Timer { until }, .. }) => {
                 page.line(format!("  waits until {}", page.moment(*until)));
             }
@@ -242,12 +258,16 @@ impl View for Finished {
         } else if task.state.open_blockers > 0 {
             page.line(format!("  behind other tasks: toft show {} --why", task.id));
         }
-        if !self.0.unblocked.is_empty() {
-            let ids: Vec<_> = self.0.unblocked.iter().map(ToString::to_string).collect();
+        if !self.outcome.unblocked.is_empty() {
+            let ids: Vec<_> = self.outcome.unblocked.iter().map(ToString::to_string).collect();
             page.line(format!("  unblocked {}", ids.join(", ")));
         }
-        if self.0.workflow_status != WorkflowStatus::Running {
-            page.line(format!("  {} is {}", self.0.workflow, self.0.workflow_status.as_str()));
+        if self.outcome.workflow_status != WorkflowStatus::Running {
+            page.line(format!("  {} is {}", self.outcome.workflow, self.outcome.workflow_status.as_str()));
+        }
+        if let Some(Tidied { name, gone, why, .. }) = &self.workspace {
+            let fate = if *gone { "is taken down" } else { "stays" };
+            page.line(format!("  workspace {} {fate}: {}", clean(name), clean(why)));
         }
     }
 }

@@ -17,14 +17,17 @@ use crate::{
     checkpoint::Checkpoint,
     flow::{Attempt, Dependency, Task, TaskStatus, Template, Workflow},
     gate::Gate,
-    id::{AgentId, GateId, MessageId, OpId, RepositoryId, TaskId, WorkflowId},
+    id::{AgentId, GateId, MessageId, OpId, RepositoryId, TaskId, WorkflowId, WorkspaceId},
     lease::Lease,
     message::{Letter, Message},
     repository::{Repository, Scope, Worktree},
     retention::Old,
-    store::{Access, EventQuery, LeasesOf, Result, Store, StoreError, StoreTx, TaskQuery, WorkflowQuery},
+    store::{
+        Access, EventQuery, LeasesOf, Result, Store, StoreError, StoreTx, TaskQuery, WorkflowQuery, WorkspaceQuery,
+    },
     tables::Tables,
     time::{Now, Tick, Timestamp, millis},
+    workspace::Workspace,
 };
 
 /// A clock that moves only when told to.
@@ -123,6 +126,8 @@ impl StoreTx for MemoryTx<'_> {
         fn gates(&mut self, task: &TaskId) -> Result<Vec<Gate>>;
         fn gate(&mut self, id: &GateId) -> Result<Option<Gate>>;
         fn unopened_gates(&mut self, scope: &Scope, limit: usize) -> Result<Vec<Gate>>;
+        fn workspace(&mut self, id: &WorkspaceId) -> Result<Option<Workspace>>;
+        fn workspaces(&mut self, query: &WorkspaceQuery) -> Result<Vec<Workspace>>;
         fn template(&mut self, name: &str, version: Option<u32>) -> Result<Option<Template>>;
         fn templates(&mut self) -> Result<Vec<Template>>;
         fn open_lanes(&mut self, scope: &Scope) -> Result<Vec<Workflow>>;

@@ -4,9 +4,10 @@ use super::Work;
 use crate::{
     agent::Agent,
     flow::{Task, Workflow},
-    id::{AgentId, TaskId, WORD, WorkflowId},
+    id::{AgentId, TaskId, WORD, WorkflowId, WorkspaceId},
     refusal::{Refusal, Verdict},
-    store::{LeasesOf, TaskQuery},
+    store::{LeasesOf, TaskQuery, WorkspaceQuery},
+    workspace::Workspace,
 };
 
 /// How many candidates an ambiguous prefix names.
@@ -90,6 +91,34 @@ pub(crate) fn agent(work: &mut Work<'_>, text: &str) -> Verdict<Agent> {
         None
     };
     found.ok_or_else(|| Refusal::NotFound { what: "agent", text: text.to_owned() }.into())
+}
+
+/// The workspace that `text` names: by name, path, id or prefix, or by the task or issue it is for. One that is there goes
+/// before one that is gone.
+pub(crate) fn workspace(work: &mut Work<'_>, text: &str) -> Verdict<Workspace> {
+    let repository = work.place.repository.clone();
+    for live in [true, false] {
+        let query = WorkspaceQuery { repository: repository.clone(), live, limit: 0 };
+        let rows = work.tx.workspaces(&query)?;
+        let fits = |row: &&Workspace| {
+            row.name == text
+                || row.path == text
+                || row.id.as_str() == text
+                || row.task.as_ref().is_some_and(|id| id.as_str() == text)
+        };
+        if let Some(found) = rows.iter().find(fits) {
+            return Ok(found.clone());
+        }
+    }
+    let unknown = || Refusal::NotFound { what: "workspace", text: text.to_owned() };
+    if text.starts_with(WorkspaceId::PREFIX) {
+        let id = WorkspaceId::known(unique(work, "workspace", WorkspaceId::PREFIX, text)?);
+        return work.tx.workspace(&id)?.ok_or_else(|| unknown().into());
+    }
+    match task(work, text) {
+        Ok(task) if task.id.as_str() != text => workspace(work, task.id.as_str()),
+        _ => Err(unknown().into()),
+    }
 }
 
 /// What a user's text names.

@@ -26,6 +26,7 @@ pub mod sweep;
 pub mod template;
 pub mod undo;
 pub mod visit;
+pub mod workspace;
 
 use std::time::Duration;
 

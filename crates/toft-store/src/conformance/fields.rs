@@ -11,11 +11,16 @@ use toft_core::{
         TaskStatus, Template, Variable, Workflow, WorkflowStatus,
     },
     gate::{Gate, GateKind, Opened},
-    id::{AgentId, CheckpointId, GateId, LeaseId, MessageId, OpId, RepositoryId, TaskId, TemplateId, WorkflowId},
+    id::{
+        AgentId, CheckpointId, GateId, LeaseId, MessageId, OpId, RepositoryId, TaskId, TemplateId, WorkflowId,
+        WorkspaceId,
+    },
     lease::{Fence, Holder, Lease},
     message::{Address, Delivery, DeliveryState, Message, MessageKind},
     repository::{Place, Repository, Worktree},
+    store::WorkspaceQuery,
     time::{Tick, Timestamp},
+    workspace::{Workspace, WorkspaceKind, WorkspaceState},
 };
 
 use super::Pair;
@@ -150,6 +155,44 @@ pub(super) fn checkpoint(seq: u64) -> Checkpoint {
     }
 }
 
+/// A workspace in which no field has its default.
+fn workspace(id: &str, n: i64) -> Workspace {
+    Workspace {
+        id: WorkspaceId::known(id),
+        repository: RepositoryId::known("rp_a"),
+        name: "tf-1".into(),
+        kind: WorkspaceKind::Clone,
+        path: "/w/é".into(),
+        host: "h".into(),
+        source: "/src".into(),
+        branch: Some("tf-1".into()),
+        base: "abc".into(),
+        onto: Some("main".into()),
+        task: Some(TaskId::known("tk_1")),
+        state: WorkspaceState::Removing,
+        pinned: true,
+        created: at(n),
+        used: at(9),
+        reason: Some("because".into()),
+        rescue: Some("def".into()),
+    }
+}
+
+pub fn workspaces_are_listed_newest_first_and_those_that_are_gone_only_when_asked(pair: &Pair) {
+    let gone = Workspace { state: WorkspaceState::Removed, ..workspace("ws_3", 3) };
+    let other = Workspace { repository: RepositoryId::known("rp_b"), ..workspace("ws_4", 4) };
+    let all = [workspace("ws_1", 1), workspace("ws_2", 2), gone, other];
+    pair.write(&all.map(Write::Workspace));
+    let ids = |repository: Option<&str>, live, limit| {
+        let query = WorkspaceQuery { repository: repository.map(RepositoryId::known), live, limit };
+        pair.read(|tx| tx.workspaces(&query)).into_iter().map(|row| row.id.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(ids(None, true, 0), ["ws_4", "ws_2", "ws_1"]);
+    assert_eq!(ids(Some("rp_a"), true, 0), ["ws_2", "ws_1"]);
+    assert_eq!(ids(Some("rp_a"), false, 2), ["ws_3", "ws_2"]);
+    assert_eq!(pair.read(|tx| tx.ids("ws_", 9)).len(), 4);
+}
+
 pub(super) fn gate(id: &str, task: &str) -> Gate {
     Gate {
         id: GateId::known(id),
@@ -248,6 +291,7 @@ pub fn every_field_of_every_row_comes_back(pair: &Pair) {
     };
     let opened = Opened { at: at(15), by: "boss".into(), answer: "red".into() };
     let gate = Gate { opened: Some(opened), ..gate("gt_1", "tk_1") };
+    let workspace = workspace("ws_1", 3);
     let mut writes = base();
     writes.extend([
         Write::Repository(repository.clone()),
@@ -260,6 +304,7 @@ pub fn every_field_of_every_row_comes_back(pair: &Pair) {
         Write::Message(letter.clone()),
         Write::Delivery(delivery),
         Write::Gate(gate.clone()),
+        Write::Workspace(workspace.clone()),
         Write::Template(template()),
         Write::Queue(entry.clone()),
         Write::Receipt(receipt.clone()),
@@ -282,6 +327,7 @@ pub fn every_field_of_every_row_comes_back(pair: &Pair) {
     assert_eq!((inbox[0].message.clone(), inbox[0].state), (letter, DeliveryState::Acked));
     assert_eq!(inbox[0].from_name, "blue");
     assert_eq!(pair.read(|tx| tx.gates(&id)), [gate]);
+    assert_eq!(pair.read(|tx| tx.workspace(&workspace.id)), Some(workspace));
     assert_eq!(pair.read(|tx| tx.template("ship", None)), Some(template()));
     assert_eq!(pair.read(|tx| tx.queue_entry(&id)), Some(entry.clone()));
     assert_eq!(pair.read(|tx| tx.queued("rp_a", "", None, 0)), [(entry, task("tk_1", "wf_1"))]);

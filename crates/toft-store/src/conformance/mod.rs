@@ -103,6 +103,7 @@ macro_rules! store_conformance {
             an_agents_name_is_unique
             an_inbox_is_read_urgent_first_then_oldest_first
             gates_nobody_opened_are_found
+            workspaces_are_listed_newest_first_and_those_that_are_gone_only_when_asked
             templates_come_in_their_newest_version
             old_events_are_forgotten_but_the_newest_and_numbers_go_on
             old_attempts_are_forgotten_once_their_task_is_over

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use toft_core::{
     change::{Event, Write},
     flow::{Dependency, Task, TaskStatus, Workflow},
-    id::{AgentId, CheckpointId, GateId, LeaseId, MessageId, OpId, RepositoryId, TaskId, WorkflowId},
+    id::{AgentId, CheckpointId, GateId, LeaseId, MessageId, OpId, RepositoryId, TaskId, WorkflowId, WorkspaceId},
     lease::Lease,
     store::Result,
     tables::Tables,
@@ -63,6 +63,7 @@ pub(super) enum Key {
     Message(MessageId),
     Delivery(String, MessageId),
     Gate(GateId),
+    Workspace(WorkspaceId),
     Template(String, u32),
     Queue(TaskId),
     Receipt(OpId),
@@ -86,6 +87,7 @@ impl Key {
             Write::Message(row) => Self::Message(row.id.clone()),
             Write::Delivery(row) => Self::Delivery(row.recipient.clone(), row.message.clone()),
             Write::Gate(row) => Self::Gate(row.id.clone()),
+            Write::Workspace(row) => Self::Workspace(row.id.clone()),
             Write::Template(row) => Self::Template(row.name.clone(), row.version),
             Write::Queue(row) => Self::Queue(row.task.clone()),
             Write::DropQueue(task) => Self::Queue(task.clone()),
@@ -302,6 +304,7 @@ impl Facts {
                     writes.extend(row.map(Write::Delivery));
                 }
                 Key::Gate(id) => writes.extend(t.gates.iter().find(|gate| gate.id == *id).cloned().map(Write::Gate)),
+                Key::Workspace(id) => writes.extend(t.workspaces.get(id).cloned().map(Write::Workspace)),
                 Key::Template(name, version) => {
                     writes.extend(t.templates.get(&(name.clone(), *version)).cloned().map(Write::Template));
                 }

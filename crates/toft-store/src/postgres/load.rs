@@ -58,6 +58,7 @@ loads! {
     load_state(cells) => Write::State(TaskId::known(cells.text()?), cells.text()?, cells.json()?);
     load_agent(cells) => Write::Agent(cells.json()?);
     load_message(cells) => Write::Message(cells.json()?);
+    load_workspace(cells) => Write::Workspace(cells.json()?);
     load_gate(cells) => Write::Gate(cells.json()?);
     load_template(cells) => Write::Template(cells.json()?);
     load_queue_entry(cells) => Write::Queue(rows::queue_entry(cells)?);

@@ -12,6 +12,7 @@ use crate::value::kept;
 const MIGRATIONS: &[(i64, &str, &str)] = &[
     (1, "foundation", include_str!("migrations/0001_foundation.sql")),
     (2, "plan", include_str!("migrations/0002_plan.sql")),
+    (3, "workspaces", include_str!("migrations/0003_workspaces.sql")),
 ];
 
 fn failed(address: &Address) -> impl Fn(Trouble) -> StoreError {

@@ -9,13 +9,16 @@ use toft_core::{
     checkpoint::Checkpoint,
     flow::{Attempt, Dependency, Task, TaskStatus, Template, Workflow},
     gate::Gate,
-    id::{AgentId, GateId, MessageId, OpId, RepositoryId, TaskId, WorkflowId},
+    id::{AgentId, GateId, MessageId, OpId, RepositoryId, TaskId, WorkflowId, WorkspaceId},
     lease::Lease,
     message::{Letter, Message},
     ready,
     repository::{Repository, Scope, Worktree},
-    store::{Access, Ahead, EventQuery, LeasesOf, Result, StoreError, StoreTx, TaskQuery, WorkflowQuery},
+    store::{
+        Access, Ahead, EventQuery, LeasesOf, Result, StoreError, StoreTx, TaskQuery, WorkflowQuery, WorkspaceQuery,
+    },
     time::{Now, Tick, Timestamp},
+    workspace::Workspace,
 };
 
 use super::{
@@ -23,7 +26,7 @@ use super::{
     load::{
         Load, counts_of, load_agent, load_attempt, load_checkpoint, load_dependency, load_dependency_on, load_gate,
         load_lease, load_letter, load_message, load_queue_entry, load_queued, load_receipt, load_repository,
-        load_state, load_task, load_template, load_workflow, load_worktree,
+        load_state, load_task, load_template, load_workflow, load_workspace, load_worktree,
     },
     open::PostgresStore,
     sql,
@@ -482,6 +485,18 @@ impl StoreTx for PostgresTx<'_> {
         let values = kept![repository(scope), scope.worktree, self.facts.widen(limit)];
         self.ask("gates", Query::gate_unopened, &values, load_gate)?;
         self.facts.tables.unopened_gates(scope, limit)
+    }
+
+    fn workspace(&mut self, id: &WorkspaceId) -> Result<Option<Workspace>> {
+        self.ask("workspaces", Query::workspace_get, &kept![id.as_str()], load_workspace)?;
+        self.facts.tables.workspace(id)
+    }
+
+    fn workspaces(&mut self, query: &WorkspaceQuery) -> Result<Vec<Workspace>> {
+        let repository = query.repository.as_ref().map(|id| id.to_string());
+        let values = kept![repository, query.live, self.facts.widen(query.limit)];
+        self.ask("workspaces", Query::workspace_list, &values, load_workspace)?;
+        self.facts.tables.workspaces(query)
     }
 
     fn template(&mut self, name: &str, version: Option<u32>) -> Result<Option<Template>> {

@@ -16,6 +16,7 @@ type Migration = (i64, &'static str, &'static str);
 const MIGRATIONS: &[Migration] = &[
     (1, "foundation", include_str!("migrations/0001_foundation.sql")),
     (2, "plan", include_str!("migrations/0002_plan.sql")),
+    (3, "workspaces", include_str!("migrations/0003_workspaces.sql")),
 ];
 
 /// The schema this toft writes.

@@ -260,6 +260,18 @@ CREATE INDEX workflows_open_lanes ON workflows (id) WHERE lane_open = 1;
 
 CREATE INDEX workflows_untold ON workflows (id) WHERE issue_state = 'untold';
 
+CREATE TABLE workspaces (
+    id         TEXT PRIMARY KEY,
+    repository TEXT NOT NULL,
+    created    INTEGER NOT NULL,
+    live       INTEGER NOT NULL,
+    body       TEXT NOT NULL
+) WITHOUT ROWID;
+
+CREATE INDEX workspaces_by_time ON workspaces (created DESC, id DESC);
+
+CREATE INDEX workspaces_live ON workspaces (created DESC, id DESC) WHERE live = 1;
+
 CREATE TABLE worktrees (
     repository TEXT NOT NULL,
     name       TEXT NOT NULL,

@@ -17,12 +17,13 @@ use toft_core::{
     checkpoint::Checkpoint,
     flow::{Attempt, Dependency, Task, TaskStatus, Template, Workflow},
     gate::Gate,
-    id::{AgentId, GateId, MessageId, OpId, RepositoryId, TaskId, WorkflowId},
+    id::{AgentId, GateId, MessageId, OpId, RepositoryId, TaskId, WorkflowId, WorkspaceId},
     lease::Lease,
     message::{Letter, Message},
     repository::{Repository, Scope, Worktree},
-    store::{Access, EventQuery, LeasesOf, Result, StoreTx, TaskQuery, WorkflowQuery},
+    store::{Access, EventQuery, LeasesOf, Result, StoreTx, TaskQuery, WorkflowQuery, WorkspaceQuery},
     time::{Now, Tick},
+    workspace::Workspace,
 };
 
 use super::{failed, turn::Turn, wal::Wal};
@@ -325,6 +326,15 @@ impl StoreTx for SqliteTx<'_> {
 
     fn unopened_gates(&mut self, scope: &Scope, limit: usize) -> Result<Vec<Gate>> {
         self.bodies("gates", Query::gate_unopened, params![repository(scope), scope.worktree, self::limit(limit)])
+    }
+
+    fn workspace(&mut self, id: &WorkspaceId) -> Result<Option<Workspace>> {
+        self.body("workspaces", Query::workspace_get, params![id.as_str()])
+    }
+
+    fn workspaces(&mut self, query: &WorkspaceQuery) -> Result<Vec<Workspace>> {
+        let repository = query.repository.as_ref().map(|id| id.as_str());
+        self.bodies("workspaces", Query::workspace_list, params![repository, query.live, limit(query.limit)])
     }
 
     fn template(&mut self, name: &str, version: Option<u32>) -> Result<Option<Template>> {

@@ -1,0 +1,127 @@
+//! Workspaces.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::{Args, Subcommand};
+use toft::time::parse_duration;
+
+use super::{positive, work::Hold};
+
+const EXAMPLES: &str = "\
+Examples:
+  toft claim --ws                 take work, and a directory of its own to do it in
+  cd \"$(toft ws path @)\"          go to the one of what I hold
+  toft ws list                    what is in each, and whether it has landed
+  toft ws gc                      take down what has landed and nobody needs
+  toft ws rm NAME --rescue        put everything in it away, then take it down
+  toft ws restore NAME            bring it back, byte for byte";
+
+/// Directories to work in, each isolated from every other.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Ws {
+    #[command(subcommand)]
+    pub(crate) command: WsCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum WsCommand {
+    /// Make one for an issue or task, or give the one that is there
+    #[command(alias = "new", alias = "add")]
+    Create(CreateWs),
+    /// Every one, and what is in it
+    #[command(alias = "ls", alias = "status")]
+    List(ListWs),
+    /// One of them
+    Show(OneWs),
+    /// Where one is
+    #[command(alias = "cd")]
+    Path(OneWs),
+    /// Take one down; it stays if anything in it is nowhere else
+    #[command(alias = "remove", alias = "delete")]
+    Rm(RmWs),
+    /// Take down what nobody needs: tasks that are over, work that has landed
+    #[command(alias = "prune", alias = "clean")]
+    Gc(GcWs),
+    /// Put everything in one away under refs/toft/rescue/, and leave it as it is
+    Rescue(OneWs),
+    /// Bring one back as it was when it was taken down
+    Restore(OneWs),
+    /// Take a worktree in that was made by hand
+    Adopt {
+        /// Where it is
+        path: PathBuf,
+    },
+    /// Keep one, whatever becomes of its task
+    Pin(OneWs),
+    /// No longer keep it
+    Unpin(OneWs),
+}
+
+/// Make one.
+#[derive(Args, Debug)]
+pub(crate) struct CreateWs {
+    /// The issue or task that is worked on in it
+    #[arg(required_unless_present = "name")]
+    pub(crate) id: Option<String>,
+    /// What to call it and its branch; after the issue or task when left out
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+    #[command(flatten)]
+    pub(crate) from: From,
+    #[command(flatten)]
+    pub(crate) hold: Hold,
+}
+
+/// What it is made from.
+#[derive(Args, Debug)]
+pub(crate) struct From {
+    /// The commit or branch to start from; what the main checkout is on when left out
+    #[arg(long, value_name = "REV")]
+    pub(crate) base: Option<String>,
+    /// A repository of its own: own branches, hooks and configuration
+    #[arg(long)]
+    pub(crate) clone: bool,
+}
+
+/// Every one.
+#[derive(Args, Debug)]
+pub(crate) struct ListWs {
+    /// Also those that are gone
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// At most so many rows
+    #[arg(long, default_value = "20", value_parser = positive)]
+    pub(crate) limit: usize,
+}
+
+/// One of them.
+#[derive(Args, Debug)]
+pub(crate) struct OneWs {
+    /// By name, path or id, or by its issue or task; @ is that of what I hold
+    #[arg(value_name = "WS")]
+    pub(crate) id: String,
+}
+
+/// Take one down.
+#[derive(Args, Debug)]
+pub(crate) struct RmWs {
+    #[command(flatten)]
+    pub(crate) one: OneWs,
+    /// Put everything that is only in it away first
+    #[arg(long)]
+    pub(crate) rescue: bool,
+    #[command(flatten)]
+    pub(crate) hold: Hold,
+}
+
+/// Take down what nobody needs.
+#[derive(Args, Debug)]
+pub(crate) struct GcWs {
+    /// Also those not handed out for so long, once everything in them is put away
+    #[arg(long, value_name = "DUR", value_parser = parse_duration)]
+    pub(crate) older_than: Option<Duration>,
+    /// Only say what would go
+    #[arg(short = 'n', long)]
+    pub(crate) dry_run: bool,
+}

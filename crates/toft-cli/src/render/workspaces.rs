@@ -1,0 +1,286 @@
+//! Workspaces.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use toft::{
+    workspace::{Fate, Workspace, WorkspaceState},
+    workspaces::{Collision, Given, Seen, Tidied},
+};
+
+use super::{
+    View, data,
+    page::{Ink, Page, clean, short},
+    tasks::cut,
+};
+
+/// Where a workspace is and what it is on.
+pub(super) fn place(page: &mut Page, workspace: &Workspace) {
+    let branch = workspace.branch.as_deref().map(|name| format!(" on branch {}", clean(name))).unwrap_or_default();
+    let from = workspace.onto.as_deref().map(|name| format!("{} ", clean(name))).unwrap_or_default();
+    let commit = workspace.base.get(..7).unwrap_or(&workspace.base);
+    page.line(format!("Workspace {}{branch} (from {from}{commit})", clean(&workspace.path)));
+}
+
+pub(crate) struct WsGiven(pub(crate) Given);
+
+impl View for WsGiven {
+    fn kind(&self) -> &'static str {
+        "workspace"
+    }
+
+    fn json(&self) -> Value {
+        data(&self.0)
+    }
+
+    fn ids(&self) -> Vec<String> {
+        vec![self.0.workspace.path.clone()]
+    }
+
+    fn text(&self, page: &mut Page) {
+        place(page, &self.0.workspace);
+        if self.0.existing {
+            page.line("  it was there already");
+        }
+        for note in &self.0.notes {
+            page.line(format!("  {}", clean(note)));
+        }
+    }
+}
+
+pub(crate) struct WsPath(pub(crate) Workspace);
+
+impl View for WsPath {
+    fn kind(&self) -> &'static str {
+        "path"
+    }
+
+    fn json(&self) -> Value {
+        json!({ "path": self.0.path, "id": self.0.id, "name": self.0.name, "state": self.0.state })
+    }
+
+    fn ids(&self) -> Vec<String> {
+        vec![self.0.path.clone()]
+    }
+
+    fn text(&self, page: &mut Page) {
+        page.line(clean(&self.0.path));
+    }
+}
+
+pub(crate) struct WsPinned(pub(crate) Workspace);
+
+impl View for WsPinned {
+    fn kind(&self) -> &'static str {
+        "workspace"
+    }
+
+    fn json(&self) -> Value {
+        data(&self.0)
+    }
+
+    fn ids(&self) -> Vec<String> {
+        vec![self.0.name.clone()]
+    }
+
+    fn text(&self, page: &mut Page) {
+        let stays = if self.0.pinned { "stays until it is unpinned" } else { "may go when nobody needs it" };
+        page.line(format!("{} {stays}", clean(&self.0.name)));
+    }
+}
+
+pub(crate) struct WsList {
+    pub(crate) seen: Vec<Seen>,
+    pub(crate) more: bool,
+    pub(crate) collisions: Vec<Collision>,
+    pub(crate) unknown: Vec<PathBuf>,
+}
+
+/// What is in a workspace, in a few words and a colour.
+fn inside(page: &Page, seen: &Seen) -> String {
+    match (&seen.survey, &seen.trouble) {
+        (Some(survey), _) => {
+            let ink = if survey.fate() == Fate::Go { Ink::Good } else { Ink::Busy };
+            page.ink(ink, &clean(&survey.summary()))
+        }
+        (None, Some(trouble)) => page.ink(Ink::Bad, &short(trouble, 80)),
+        (None, None) => page.ink(Ink::Faint, seen.listed.workspace.state.as_str()),
+    }
+}
+
+fn who(seen: &Seen) -> String {
+    let workspace = &seen.listed.workspace;
+    let mut words = Vec::new();
+    if workspace.state != WorkspaceState::Ready && seen.survey.is_some() {
+        words.push(workspace.state.as_str().to_owned());
+    }
+    if workspace.pinned {
+        words.push("pinned".to_owned());
+    }
+    match (&seen.listed.holder, seen.listed.open) {
+        (Some(holder), _) => words.push(clean(holder)),
+        (None, true) => words.push("its task is open".to_owned()),
+        (None, false) => {}
+    }
+    words.join(", ")
+}
+
+impl View for WsList {
+    fn kind(&self) -> &'static str {
+        "workspaces"
+    }
+
+    fn json(&self) -> Value {
+        data(&self.seen)
+    }
+
+    fn more(&self) -> Option<bool> {
+        Some(self.more)
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.seen.iter().map(|seen| seen.listed.workspace.name.clone()).collect()
+    }
+
+    fn text(&self, page: &mut Page) {
+        for seen in &self.seen {
+            let name = page.ink(Ink::Id, &clean(&seen.listed.workspace.name));
+            let line = format!("{name}  {}  {}", inside(page, seen), who(seen));
+            page.line(line);
+        }
+        cut(page, self.more, self.seen.len());
+        if self.seen.is_empty() {
+            page.line("No workspaces. toft claim --ws takes work and makes one.");
+        }
+        for Collision { workspaces, paths } in &self.collisions {
+            let paths: Vec<_> = paths.iter().take(3).map(|path| short(path, 40)).collect();
+            let names: Vec<_> = workspaces.iter().map(|name| clean(name)).collect();
+            let warning = page.ink(Ink::Bad, "collide");
+            page.line(format!("{warning}: {} change {}", names.join(" and "), paths.join(", ")));
+        }
+        for path in &self.unknown {
+            page.line(format!("unknown, left alone: {}", clean(&path.display().to_string())));
+        }
+    }
+}
+
+pub(crate) struct WsShown {
+    pub(crate) seen: Seen,
+    pub(crate) bytes: u64,
+}
+
+impl View for WsShown {
+    fn kind(&self) -> &'static str {
+        "workspace"
+    }
+
+    fn json(&self) -> Value {
+        let mut row = data(&self.seen);
+        row["bytes"] = self.bytes.into();
+        row
+    }
+
+    fn ids(&self) -> Vec<String> {
+        vec![self.seen.listed.workspace.name.clone()]
+    }
+
+    fn text(&self, page: &mut Page) {
+        let workspace = &self.seen.listed.workspace;
+        let summary = inside(page, &self.seen);
+        page.line(format!("{}  {}", page.ink(Ink::Id, &clean(&workspace.name)), workspace.state.as_str()));
+        place(page, workspace);
+        let mut row = |name: &str, value: String| page.line(format!("  {name:9} {value}"));
+        row("inside", summary);
+        if let Some(survey) = &self.seen.survey {
+            let on =
+                survey.upstream.as_deref().map_or("no upstream".to_owned(), |name| format!("follows {}", clean(name)));
+            row("pushed", format!("{} commits no remote has, {on}", survey.unpushed));
+            let fate = match survey.fate() {
+                Fate::Go => "may be taken down: nothing in it is nowhere else".to_owned(),
+                Fate::Rescue => "is put away before it is taken down".to_owned(),
+                Fate::Stay(why) => format!("stays: {}", clean(&why)),
+            };
+            row("fate", fate);
+        }
+        if let Some(issue) = &self.seen.listed.issue {
+            row("issue", clean(issue));
+        }
+        if let Some(task) = &workspace.task {
+            row("task", task.to_string());
+        }
+        let who = who(&self.seen);
+        if !who.is_empty() {
+            row("held", who);
+        }
+        if self.bytes > 0 {
+            row("size", format!("{:.1} MB", self.bytes as f64 / 1e6));
+        }
+        if let Some(rescue) = &workspace.rescue {
+            row("rescue", format!("{rescue} (toft ws restore {})", clean(&workspace.name)));
+        }
+        if let Some(reason) = &workspace.reason {
+            row("because", clean(reason));
+        }
+    }
+}
+
+pub(crate) struct WsTidied {
+    pub(crate) rows: Vec<Tidied>,
+    /// Nothing was done.
+    pub(crate) tried: bool,
+}
+
+impl View for WsTidied {
+    fn kind(&self) -> &'static str {
+        "tidied"
+    }
+
+    fn json(&self) -> Value {
+        data(&self.rows)
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.rows.iter().filter(|row| row.gone).map(|row| row.name.clone()).collect()
+    }
+
+    fn text(&self, page: &mut Page) {
+        for row in &self.rows {
+            let what = match (row.gone, self.tried) {
+                (true, false) => page.ink(Ink::Good, "gone   "),
+                (true, true) => page.ink(Ink::Busy, "would go"),
+                (false, _) => page.ink(Ink::Faint, "stays  "),
+            };
+            let line = format!("{what} {}  {}", clean(&row.name), clean(&row.why));
+            page.line(line);
+            if let Some(rescue) = &row.rescue {
+                page.line(format!("        put away as {rescue}: toft ws restore {}", clean(&row.name)));
+            }
+        }
+        if self.rows.is_empty() {
+            page.line("No workspaces.");
+        }
+    }
+}
+
+pub(crate) struct Rescued {
+    pub(crate) workspace: Workspace,
+    pub(crate) commit: String,
+}
+
+impl View for Rescued {
+    fn kind(&self) -> &'static str {
+        "rescue"
+    }
+
+    fn json(&self) -> Value {
+        json!({ "workspace": self.workspace.name, "id": self.workspace.id, "commit": self.commit })
+    }
+
+    fn ids(&self) -> Vec<String> {
+        vec![self.commit.clone()]
+    }
+
+    fn text(&self, page: &mut Page) {
+        page.line(format!("Everything in {} is in {}", clean(&self.workspace.name), self.commit));
+    }
+}

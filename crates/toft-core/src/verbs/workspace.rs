@@ -1,0 +1,387 @@
+//! Workspaces: who may ask for one, and how it goes on from there. Directories are made and removed between two of these
+//! verbs, never inside one.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::{Verb, Work, find};
+use crate::{
+    change::Write,
+    id::{TaskId, WorkspaceId},
+    lease::{Fence, Standing},
+    refusal::{Refusal, Verdict},
+    repository::Scope,
+    store::{Access, TaskQuery, WorkspaceQuery},
+    time::Timestamp,
+    workspace::{Workspace, WorkspaceKind, WorkspaceState},
+};
+
+/// How many may be there at once, unless configuration says otherwise.
+pub const MOST: usize = 500;
+/// A workspace without a task is left alone for so long.
+const GRACE: Duration = Duration::from_secs(3_600);
+/// How many that could go are named when there is no room.
+const NAMED: usize = 5;
+
+/// Ask for a workspace: afterwards its row is there, and its directory may be made.
+#[derive(Clone, Debug)]
+pub struct Provide {
+    /// What to call it.
+    pub name: String,
+    /// How it is isolated.
+    pub kind: WorkspaceKind,
+    /// Where it will be.
+    pub path: String,
+    /// The checkout it is made from.
+    pub source: String,
+    /// The branch it is made with.
+    pub branch: Option<String>,
+    /// The commit it is made from.
+    pub base: String,
+    /// The branch its work is to land on.
+    pub onto: Option<String>,
+    /// Its directory is there already.
+    pub made: bool,
+    /// What is done in it, by id or prefix.
+    pub task: Option<String>,
+    /// The hold it is asked for under; my own when absent.
+    pub fence: Option<Fence>,
+    /// At most so many at once.
+    pub most: usize,
+}
+
+/// What a workspace for some work is called.
+#[derive(Clone, Debug)]
+pub struct Name {
+    /// The work: a task or an issue, by id; a task by prefix too.
+    pub id: String,
+}
+
+/// A name, and the task that is worked in it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Named {
+    /// The name.
+    pub name: String,
+    /// The task; none if nobody has begun.
+    pub task: Option<TaskId>,
+}
+
+impl Verb for Name {
+    type Outcome = Named;
+    const NAME: &'static str = "ws.name";
+    const ACCESS: Access = Access::Read;
+
+    /// After the issue, if all of it is one task; else after the task.
+    fn run(self, work: &mut Work<'_>) -> Verdict<Named> {
+        let task = match find::task(work, &self.id) {
+            Ok(task) => task,
+            Err(_) if is_issue(&self.id) => return Ok(Named { name: self.id, task: None }),
+            Err(stop) => return Err(stop),
+        };
+        let of = TaskQuery { workflow: Some(task.workflow.clone()), limit: 2, ..TaskQuery::default() };
+        let alone = work.tx.tasks(&of)?.len() == 1;
+        let workflow = work.require_workflow(&task.workflow)?;
+        let issue = workflow.issue().filter(|_| alone).map(str::to_owned);
+        Ok(Named { name: issue.unwrap_or_else(|| task.id.to_string()), task: Some(task.id) })
+    }
+}
+
+fn is_issue(text: &str) -> bool {
+    text.contains('-') && !text.starts_with(TaskId::PREFIX)
+}
+
+/// A workspace that was asked for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Provided {
+    /// The workspace.
+    pub workspace: Workspace,
+    /// Somebody asked for it before; its directory may be there.
+    pub begun: bool,
+}
+
+impl Verb for Provide {
+    type Outcome = Provided;
+    const NAME: &'static str = "ws.provide";
+    const ACCESS: Access = Access::Write;
+
+    fn run(self, work: &mut Work<'_>) -> Verdict<Provided> {
+        work.me()?;
+        let Some(repository) = work.place.repository.clone() else {
+            return Err(Refusal::NotFound { what: "repository", text: "here".into() }.into());
+        };
+        let task = match &self.task {
+            Some(text) => Some(find::task(work, text)?),
+            None => None,
+        };
+        if let Some(task) = &task {
+            may_work(work, &task.id, self.fence.as_ref())?;
+        }
+        let query = WorkspaceQuery { repository: Some(repository.clone()), live: true, ..WorkspaceQuery::default() };
+        let live = work.tx.workspaces(&query)?;
+        let here = |known: &&Workspace| known.host == work.processes.host();
+        let same = |known: &&Workspace| {
+            known.name == self.name || task.as_ref().is_some_and(|task| known.task.as_ref() == Some(&task.id))
+        };
+        if let Some(known) = live.iter().filter(here).find(same).cloned() {
+            return take_up(work, known, task.as_ref().map(|task| &task.id));
+        }
+        if let Some(known) = live.iter().filter(here).find(|known| known.path == self.path) {
+            return Err(Refusal::Exists { what: "workspace", name: known.name.clone() }.into());
+        }
+        if live.iter().filter(here).count() >= self.most {
+            let oldest = live.iter().filter(here).filter(|known| !known.pinned).rev().take(NAMED);
+            let could_go = oldest.map(|known| known.name.clone()).collect();
+            return Err(Refusal::NoRoom { most: self.most, could_go }.into());
+        }
+        let workspace = Workspace {
+            id: WorkspaceId::mint(work.mint),
+            repository,
+            name: self.name,
+            kind: self.kind,
+            path: self.path,
+            host: work.processes.host().to_owned(),
+            source: self.source,
+            branch: self.branch,
+            base: self.base,
+            onto: self.onto,
+            task: task.map(|task| task.id),
+            state: if self.made { WorkspaceState::Ready } else { WorkspaceState::Provisioning },
+            pinned: false,
+            created: work.now.wall,
+            used: work.now.wall,
+            reason: None,
+            rescue: None,
+        };
+        let detail = json!({ "name": workspace.name, "path": workspace.path, "task": workspace.task });
+        work.did(workspace.id.as_str(), "ws.requested", detail, vec![Write::Workspace(workspace.clone())])?;
+        Ok(Provided { workspace, begun: false })
+    }
+}
+
+/// A workspace that is there already is used again, unless somebody is in it.
+fn take_up(work: &mut Work<'_>, mut known: Workspace, task: Option<&TaskId>) -> Verdict<Provided> {
+    let Some(task) = task else {
+        return Err(Refusal::Exists { what: "workspace", name: known.name }.into());
+    };
+    if let Some(other) = known.task.as_ref().filter(|other| *other != task) {
+        may_work(work, other, None)?;
+    }
+    if !matches!(known.state, WorkspaceState::Ready | WorkspaceState::Provisioning) {
+        return Err(unfit(&known, "toft ws show says why").into());
+    }
+    known.task = Some(task.clone());
+    known.used = work.now.wall;
+    work.did(known.id.as_str(), "ws.reused", json!({ "task": task }), vec![Write::Workspace(known.clone())])?;
+    Ok(Provided { workspace: known, begun: true })
+}
+
+/// Nobody else holds the task; with a fence, that hold is the live one.
+fn may_work(work: &mut Work<'_>, task: &TaskId, fence: Option<&Fence>) -> Verdict<()> {
+    if fence.is_some() {
+        return work.require_hold(task, fence).map(drop);
+    }
+    let Some(lease) = work.tx.lease(task)? else { return Ok(()) };
+    let mine = work.tx.agent_named(work.actor)?.is_some_and(|me| me.id == lease.agent);
+    match lease.standing(&work.now, work.processes) {
+        Standing::Live if !mine => Err(work.held(&lease)?),
+        _ => Ok(()),
+    }
+}
+
+fn unfit(workspace: &Workspace, wanted: &str) -> Refusal {
+    refused(workspace, workspace.state.as_str(), wanted)
+}
+
+fn refused(workspace: &Workspace, state: &str, wanted: &str) -> Refusal {
+    Refusal::WrongState { id: workspace.name.clone(), state: state.to_owned(), wanted: wanted.to_owned() }
+}
+
+/// A workspace goes on: its directory was made, is to be removed, is gone, or is not as it should be.
+#[derive(Clone, Debug)]
+pub struct Move {
+    /// Which, by name, id or prefix.
+    pub id: String,
+    /// Where to.
+    pub to: WorkspaceState,
+    /// Why.
+    pub reason: Option<String>,
+    /// The commit that holds everything that was in it.
+    pub rescue: Option<String>,
+    /// The hold it is done under.
+    pub fence: Option<Fence>,
+}
+
+impl Move {
+    /// A step without more to say.
+    pub fn to(id: &WorkspaceId, to: WorkspaceState) -> Self {
+        Self { id: id.to_string(), to, reason: None, rescue: None, fence: None }
+    }
+}
+
+impl Verb for Move {
+    type Outcome = Workspace;
+    const NAME: &'static str = "ws.move";
+    const ACCESS: Access = Access::Write;
+
+    fn run(self, work: &mut Work<'_>) -> Verdict<Workspace> {
+        work.me()?;
+        let mut workspace = find::workspace(work, &self.id)?;
+        if workspace.state == self.to && self.to != WorkspaceState::Removing {
+            return Ok(workspace);
+        }
+        if workspace.state != self.to && !workspace.state.may_become(self.to) {
+            return Err(unfit(&workspace, &format!("it cannot become {}", self.to.as_str())).into());
+        }
+        if self.to == WorkspaceState::Removing {
+            self.may_remove(work, &workspace)?;
+        }
+        workspace.state = self.to;
+        workspace.reason = self.reason;
+        workspace.rescue = self.rescue.or(workspace.rescue);
+        let (verb, detail) = match self.to {
+            WorkspaceState::Provisioning => ("ws.restoring", json!({})),
+            WorkspaceState::Ready => ("ws.ready", json!({})),
+            WorkspaceState::Removing => ("ws.removing", json!({})),
+            WorkspaceState::Removed => ("ws.removed", json!({ "rescue": workspace.rescue })),
+            WorkspaceState::Quarantined => ("ws.quarantined", json!({ "reason": workspace.reason })),
+        };
+        work.did(workspace.id.as_str(), verb, detail, vec![Write::Workspace(workspace.clone())])?;
+        Ok(workspace)
+    }
+}
+
+impl Move {
+    /// Nobody works in it, and it is toft's to remove.
+    fn may_remove(&self, work: &mut Work<'_>, workspace: &Workspace) -> Verdict<()> {
+        if workspace.pinned {
+            return Err(refused(workspace, "pinned", "toft ws unpin lets it go").into());
+        }
+        if workspace.kind == WorkspaceKind::InPlace {
+            return Err(refused(workspace, "in place", "a checkout of the user's own stays").into());
+        }
+        match &workspace.task {
+            Some(task) => may_work(work, task, self.fence.as_ref()),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Listed {
+    /// May it be taken down, as far as people are concerned? Says why not.
+    pub fn idle(&self, host: &str, now: Timestamp) -> Result<(), String> {
+        let workspace = &self.workspace;
+        if workspace.host != host {
+            Err("it is on another machine".into())
+        } else if workspace.pinned {
+            Err("it is pinned".into())
+        } else if workspace.kind == WorkspaceKind::InPlace {
+            Err("it is a checkout of the user's own".into())
+        } else if let Some(holder) = &self.holder {
+            Err(format!("{holder} works in it"))
+        } else if self.open {
+            Err("its task is not over".into())
+        } else if workspace.task.is_none() && now.since(workspace.used) < GRACE {
+            Err("it was handed out within the hour".into())
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// Nobody removes a workspace, or somebody may again.
+#[derive(Clone, Debug)]
+pub struct Pin {
+    /// Which, by name, id or prefix.
+    pub id: String,
+    /// Whether it stays.
+    pub pinned: bool,
+}
+
+impl Verb for Pin {
+    type Outcome = Workspace;
+    const NAME: &'static str = "ws.pin";
+    const ACCESS: Access = Access::Write;
+
+    fn run(self, work: &mut Work<'_>) -> Verdict<Workspace> {
+        work.me()?;
+        let mut workspace = find::workspace(work, &self.id)?;
+        if workspace.pinned != self.pinned {
+            workspace.pinned = self.pinned;
+            let verb = if self.pinned { "ws.pinned" } else { "ws.unpinned" };
+            work.did(workspace.id.as_str(), verb, json!({}), vec![Write::Workspace(workspace.clone())])?;
+        }
+        Ok(workspace)
+    }
+}
+
+/// Workspaces, newest first.
+#[derive(Clone, Debug)]
+pub struct List {
+    /// From where.
+    pub scope: Scope,
+    /// Also those that are gone.
+    pub all: bool,
+    /// At most so many; all when 0.
+    pub limit: usize,
+}
+
+/// A workspace with who works in it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Listed {
+    /// The workspace.
+    #[serde(flatten)]
+    pub workspace: Workspace,
+    /// Who holds its task now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holder: Option<String>,
+    /// Its task is not over.
+    pub open: bool,
+    /// The issue it is done for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub issue: Option<String>,
+}
+
+impl Verb for List {
+    type Outcome = Vec<Listed>;
+    const NAME: &'static str = "ws.list";
+    const ACCESS: Access = Access::Read;
+
+    fn run(self, work: &mut Work<'_>) -> Verdict<Vec<Listed>> {
+        let query = WorkspaceQuery { repository: self.scope.repository, live: !self.all, limit: self.limit };
+        let rows = work.tx.workspaces(&query)?;
+        rows.into_iter().map(|workspace| listed(work, workspace)).collect()
+    }
+}
+
+/// One workspace.
+#[derive(Clone, Debug)]
+pub struct Show {
+    /// Which, by name, path, id or prefix, or by the task or issue it is for.
+    pub id: String,
+}
+
+impl Verb for Show {
+    type Outcome = Listed;
+    const NAME: &'static str = "ws.show";
+    const ACCESS: Access = Access::Read;
+
+    fn run(self, work: &mut Work<'_>) -> Verdict<Listed> {
+        let workspace = find::workspace(work, &self.id)?;
+        listed(work, workspace)
+    }
+}
+
+fn listed(work: &mut Work<'_>, workspace: Workspace) -> Verdict<Listed> {
+    let Some(id) = workspace.task.clone() else {
+        return Ok(Listed { workspace, holder: None, open: false, issue: None });
+    };
+    let lease = work.tx.lease(&id)?.filter(|lease| lease.standing(&work.now, work.processes) == Standing::Live);
+    let holder = lease.map(|lease| work.agent_name(&lease.agent)).transpose()?;
+    let task = work.tx.task(&id)?;
+    let open = task.as_ref().is_some_and(|task| task.state.status.open());
+    let workflow = task.map(|task| work.tx.workflow(&task.workflow)).transpose()?.flatten();
+    let issue = workflow.and_then(|workflow| workflow.issue().map(str::to_owned));
+    Ok(Listed { workspace, holder, open, issue })
+}

@@ -1,0 +1,295 @@
+//! Workspaces: directories in which work is done, each isolated from every other.
+//!
+//! What is stored is how far a directory is on its way from being asked for to being gone. Whether somebody works in it
+//! follows from the lease of its task, and whether it may go from what is in it ([`Survey`]): neither is stored.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    id::{RepositoryId, TaskId, WorkspaceId},
+    time::Timestamp,
+};
+
+/// A directory in which one task is worked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Workspace {
+    /// Stable id; it exists before the directory does.
+    pub id: WorkspaceId,
+    /// Of which repository.
+    pub repository: RepositoryId,
+    /// What people call it: unique among those of a repository that are not gone.
+    pub name: String,
+    /// How it is isolated.
+    pub kind: WorkspaceKind,
+    /// Where it is.
+    pub path: String,
+    /// On which machine.
+    pub host: String,
+    /// The checkout it was made from.
+    pub source: String,
+    /// The branch it was made with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
+    /// The commit it was made from.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub base: String,
+    /// The branch its work is to land on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub onto: Option<String>,
+    /// What is done in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<TaskId>,
+    /// How far it is.
+    pub state: WorkspaceState,
+    /// Nobody removes it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pinned: bool,
+    /// When it was asked for.
+    pub created: Timestamp,
+    /// When it was last handed out.
+    pub used: Timestamp,
+    /// Why it is as it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The commit that holds everything that was in it, under a reference of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rescue: Option<String>,
+}
+
+/// How a workspace is isolated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WorkspaceKind {
+    /// Another checkout of the same repository: a git worktree, a jj workspace, an hg share.
+    Worktree,
+    /// A repository of its own.
+    Clone,
+    /// A checkout somebody made by hand, or the user's own: never removed.
+    InPlace,
+}
+
+impl WorkspaceKind {
+    /// The word users see.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Worktree => "worktree",
+            Self::Clone => "clone",
+            Self::InPlace => "in_place",
+        }
+    }
+}
+
+/// How far a workspace is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WorkspaceState {
+    /// Asked for; its directory is being made.
+    Provisioning,
+    /// There, to be worked in.
+    Ready,
+    /// Being taken away; everything in it is safe first.
+    Removing,
+    /// Gone, or never made.
+    Removed,
+    /// Something went wrong; it is kept as it is until somebody looks.
+    Quarantined,
+}
+
+impl WorkspaceState {
+    /// The word users see.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Provisioning => "provisioning",
+            Self::Ready => "ready",
+            Self::Removing => "removing",
+            Self::Removed => "removed",
+            Self::Quarantined => "quarantined",
+        }
+    }
+
+    /// Is there, or may there be, a directory?
+    pub fn live(self) -> bool {
+        self != Self::Removed
+    }
+
+    /// Which states may follow.
+    pub fn may_become(self, next: Self) -> bool {
+        match self {
+            Self::Provisioning => matches!(next, Self::Ready | Self::Quarantined | Self::Removed),
+            Self::Ready => matches!(next, Self::Removing | Self::Quarantined),
+            Self::Removing => matches!(next, Self::Ready | Self::Removed | Self::Quarantined),
+            Self::Quarantined => matches!(next, Self::Ready | Self::Removing),
+            Self::Removed => next == Self::Provisioning,
+        }
+    }
+}
+
+/// Which workspaces are kept when their task ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Keep {
+    /// Every one, until somebody tidies up.
+    #[default]
+    Always,
+    /// Those whose work has not landed.
+    Unlanded,
+    /// Those whose task did not succeed.
+    Failed,
+}
+
+impl Keep {
+    /// May a workspace go when its task ends so, and may what is in it be put away for that?
+    pub fn lets_go(self, succeeded: bool) -> Option<bool> {
+        match self {
+            Self::Always => None,
+            Self::Unlanded => Some(false),
+            Self::Failed => succeeded.then_some(true),
+        }
+    }
+}
+
+/// What is in a workspace, and how much of it is nowhere else.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Survey {
+    /// The commit it stands on.
+    pub head: String,
+    /// The branch it is on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
+    /// Files that are staged.
+    pub staged: usize,
+    /// Files that are tracked and changed, deleted ones among them.
+    pub changed: usize,
+    /// Files that are not tracked.
+    pub untracked: usize,
+    /// Files that are ignored one by one, and small: settings, not artefacts.
+    pub ignored: usize,
+    /// Stashes made on its branch; of a clone, all of them.
+    pub stashes: usize,
+    /// Commits that only its own log knows.
+    pub dropped: usize,
+    /// Commits that have not landed.
+    pub ahead: usize,
+    /// Commits that no remote has.
+    pub unpushed: usize,
+    /// The branch that its branch follows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upstream: Option<String>,
+    /// How its commits landed; nothing while they have not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub landed: Option<Landed>,
+    /// What was begun and is not over: a merge, a rebase.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub doing: Option<String>,
+    /// Why it must not be removed: somebody locked it, or it holds what no rescue can.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stuck: Vec<String>,
+}
+
+/// How commits came to be where they were to land.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Landed {
+    /// They are ancestors; there may be none at all.
+    Merged,
+    /// Each was put there as another commit with the same change.
+    Rebased,
+    /// Together they are one commit there, or change nothing any more.
+    Squashed,
+}
+
+impl Landed {
+    /// The word users see.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Merged => "merged",
+            Self::Rebased => "rebased",
+            Self::Squashed => "squashed",
+        }
+    }
+}
+
+/// What may become of a workspace that nobody needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It may go: nothing in it is nowhere else.
+    Go,
+    /// It may go once everything in it is safe.
+    Rescue,
+    /// It stays.
+    Stay(String),
+}
+
+impl Survey {
+    /// May it go? Unlanded commits on a branch stay with the branch, but somebody still wants their files.
+    pub fn fate(&self) -> Fate {
+        if !self.stuck.is_empty() {
+            return Fate::Stay(self.stuck.join("; "));
+        }
+        let clean = self.staged + self.changed + self.untracked == 0;
+        match clean && self.doing.is_none() && self.landed.is_some() {
+            true => Fate::Go,
+            false => Fate::Rescue,
+        }
+    }
+
+    /// Is anything in it that goes with its directory, or its branch? Commits that were replaced, or landed as others, and
+    /// settings nobody would miss are put away too.
+    pub fn only_here(&self) -> bool {
+        self.staged + self.changed + self.untracked + self.ignored + self.dropped + self.stashes > 0
+            || self.doing.is_some()
+            || self.landed.is_some_and(|how| how != Landed::Merged)
+            || self.branch.is_none() && self.landed.is_none()
+    }
+
+    /// What is in it, in a few words.
+    pub fn summary(&self) -> String {
+        let counted = [
+            (self.staged, "staged"),
+            (self.changed, "changed"),
+            (self.untracked, "untracked"),
+            (self.stashes, "stashed"),
+            (self.dropped, "dropped commits"),
+            (self.ahead, "not landed"),
+        ];
+        let mut words: Vec<String> =
+            counted.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
+        words.extend(self.doing.iter().map(|what| format!("{what} in progress")));
+        words.extend(self.stuck.iter().cloned());
+        match self.landed {
+            Some(Landed::Merged) if words.is_empty() => "clean, landed".into(),
+            Some(how) if words.is_empty() => format!("clean, landed {}", how.as_str()),
+            None if words.is_empty() => "clean, not landed".into(),
+            _ => words.join(", "),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_clean_and_landed_goes_without_a_rescue() {
+        let landed = Survey { landed: Some(Landed::Merged), ..Survey::default() };
+        assert_eq!(landed.fate(), Fate::Go);
+        assert!(!landed.only_here());
+        let squashed = Survey { landed: Some(Landed::Squashed), ..Survey::default() };
+        assert_eq!(squashed.fate(), Fate::Go);
+        assert!(squashed.only_here(), "its own commits go with its branch");
+        let amended = Survey { dropped: 1, ..landed.clone() };
+        assert_eq!(amended.fate(), Fate::Go, "what was replaced does not hold it back");
+        assert!(amended.only_here(), "but it is put away");
+        for survey in [
+            Survey { staged: 1, ..landed.clone() },
+            Survey { changed: 1, ..landed.clone() },
+            Survey { untracked: 1, ..landed.clone() },
+            Survey { doing: Some("rebase".into()), ..landed.clone() },
+            Survey { ahead: 1, landed: None, ..Survey::default() },
+        ] {
+            assert_eq!(survey.fate(), Fate::Rescue, "{survey:?}");
+        }
+        let stuck = Survey { stuck: vec!["locked".into()], ..landed };
+        assert_eq!(stuck.fate(), Fate::Stay("locked".into()));
+    }
+}

@@ -1,0 +1,1 @@
+SELECT body FROM workspaces WHERE space = $1 AND id = $2

@@ -1,0 +1,1 @@
+SELECT body FROM workspaces WHERE id = ?1

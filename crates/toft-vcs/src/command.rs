@@ -1,0 +1,425 @@
+//! The only place a process is started: git, jj and hg, by absolute path, without a shell, prompts, hooks or network.
+//!
+//! What a repository's own configuration would have them execute is switched off: a repository may come from anywhere.
+//! What the user configured for themselves stays.
+
+use std::{
+    env,
+    ffi::{OsStr, OsString},
+    io::{self, Read, Write},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::mpsc::{self, RecvTimeoutError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use thiserror::Error;
+
+/// How long a question may take.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// How much a program may say.
+const MOST: u64 = 256 << 20;
+/// How much of what it complains about is kept.
+const MOST_COMPLAINT: u64 = 64 << 10;
+/// How many settings of a repository may have to be switched off.
+const MOST_SETTINGS: usize = 1_000;
+
+/// Set for every git: nothing is executed, asked, fetched or tidied by the way.
+const GIT_SETTINGS: [(&str, &str); 18] = [
+    ("core.hooksPath", "/dev/null"),
+    ("core.fsmonitor", "false"),
+    ("core.sshCommand", "false"),
+    ("core.gitProxy", "false"),
+    ("core.askPass", ""),
+    ("core.editor", ":"),
+    ("core.pager", "cat"),
+    ("credential.helper", ""),
+    ("diff.external", ""),
+    ("gc.auto", "0"),
+    ("maintenance.auto", "false"),
+    ("gpg.program", "false"),
+    ("log.showSignature", "false"),
+    ("protocol.allow", "never"),
+    ("safe.bareRepository", "explicit"),
+    ("submodule.recurse", "false"),
+    ("checkout.workers", "0"),
+    ("fastimport.unpackLimit", "0"),
+];
+
+/// What the user may say to git through the environment.
+const GIT_VARIABLES: [&str; 9] = [
+    "GIT_AUTHOR_NAME",
+    "GIT_AUTHOR_EMAIL",
+    "GIT_AUTHOR_DATE",
+    "GIT_COMMITTER_NAME",
+    "GIT_COMMITTER_EMAIL",
+    "GIT_COMMITTER_DATE",
+    "GIT_CONFIG_NOSYSTEM",
+    "GIT_CONFIG_GLOBAL",
+    "GIT_CONFIG_SYSTEM",
+];
+
+/// Why a program did not do what it was asked.
+#[derive(Debug, Error)]
+pub enum RunError {
+    /// It is not installed.
+    #[error("{0} is not installed, or not on an absolute PATH")]
+    Missing(&'static str),
+    /// It could not be started or spoken to.
+    #[error("could not run `{what}`: {cause}")]
+    Io {
+        /// What was to run.
+        what: String,
+        /// Why not.
+        cause: io::Error,
+    },
+    /// It said no.
+    #[error("`{what}` failed: {said}")]
+    Failed {
+        /// What was run.
+        what: String,
+        /// Its exit code.
+        code: i32,
+        /// What it said.
+        said: String,
+    },
+    /// It took too long, and was ended.
+    #[error("`{what}` took longer than {seconds} s and was ended")]
+    Late {
+        /// What was run.
+        what: String,
+        /// So long.
+        seconds: u64,
+    },
+    /// It said more than anybody reads.
+    #[error("`{what}` said more than {MOST} bytes")]
+    TooMuch {
+        /// What was run.
+        what: String,
+    },
+    /// A repository configures more programs than anybody does.
+    #[error("the configuration of {dir} names more than {MOST_SETTINGS} programs", dir = dir.display())]
+    Hostile {
+        /// Which.
+        dir: PathBuf,
+    },
+}
+
+impl RunError {
+    /// Somebody else was at the same files; it is worth another try.
+    pub(crate) fn passes(&self) -> bool {
+        const SIGNS: [&str; 7] = [
+            ".lock': File exists",
+            "Unable to create",
+            "could not lock",
+            "cannot lock ref",
+            "unable to lock",
+            "failed to read worktrees",
+            "unable to read tree",
+        ];
+        matches!(self, Self::Failed { said, .. } if SIGNS.iter().any(|sign| said.contains(sign)))
+    }
+}
+
+/// What a program said when it was over.
+pub(crate) struct Ended {
+    pub(crate) code: i32,
+    pub(crate) out: Vec<u8>,
+    err: String,
+}
+
+/// One run of a program.
+pub(crate) struct Run {
+    command: Command,
+    what: String,
+    patience: Duration,
+}
+
+impl Run {
+    /// Git in `dir`, with nothing there switched off yet but what always is. See [`Git`].
+    fn bare_git(dir: &Path, more: &[(String, String)]) -> Result<Self, RunError> {
+        let mut run = Self::new("git", dir)?;
+        let kept = |name: &OsStr| GIT_VARIABLES.iter().any(|known| name == *known);
+        let foreign = |(name, _): &(OsString, OsString)| name.to_string_lossy().starts_with("GIT_") && !kept(name);
+        for (name, _) in env::vars_os().filter(foreign) {
+            run.command.env_remove(name);
+        }
+        let own = GIT_SETTINGS.iter().map(|(key, value)| (*key, *value));
+        let more = more.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+        let mut count = 0;
+        for (key, value) in own.chain(more) {
+            run.command.env(format!("GIT_CONFIG_KEY_{count}"), key).env(format!("GIT_CONFIG_VALUE_{count}"), value);
+            count += 1;
+        }
+        run.command
+            .env("GIT_CONFIG_COUNT", count.to_string())
+            .env("GIT_TERMINAL_PROMPT", "0")
+            .env("GIT_OPTIONAL_LOCKS", "0")
+            .env("GIT_NO_LAZY_FETCH", "1")
+            .env("GIT_LFS_SKIP_SMUDGE", "1");
+        Ok(run)
+    }
+
+    /// Jujutsu in `dir`.
+    pub(crate) fn jj(dir: &Path) -> Result<Self, RunError> {
+        let run = Self::new("jj", dir)?.args(["--no-pager", "--color=never", "--quiet"]);
+        Ok(run.args([
+            "--config=fsmonitor.backend=\"none\"",
+            "--config=signing.behavior=\"drop\"",
+            "--config=ui.editor=\":\"",
+            // Everything that is not ignored is work, however large.
+            "--config=snapshot.auto-track=\"all()\"",
+            "--config=snapshot.max-new-file-size=0",
+        ]))
+    }
+
+    /// Mercurial in `dir`. What the repository configures is not read.
+    pub(crate) fn hg(dir: &Path) -> Result<Self, RunError> {
+        let mut run = Self::new("hg", dir)?;
+        run.command.env("HGPLAIN", "1").env("HGRCSKIPREPO", "1").env_remove("HG");
+        Ok(run.args(["--noninteractive", "--config", "extensions.share="]))
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the only place a process is started")]
+    fn new(program: &'static str, dir: &Path) -> Result<Self, RunError> {
+        let mut command = Command::new(absolute(program)?);
+        command.current_dir(dir).env("LC_ALL", "C").env("SSH_ASKPASS", "").stdin(Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        Ok(Self { command, what: program.to_owned(), patience: PATIENCE })
+    }
+
+    /// More words.
+    pub(crate) fn args<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(mut self, args: I) -> Self {
+        for arg in args {
+            let arg = arg.as_ref();
+            if !arg.to_string_lossy().starts_with("--config") && self.what.len() < 120 {
+                self.what = format!("{} {}", self.what, arg.to_string_lossy());
+            }
+            self.command.arg(arg);
+        }
+        self
+    }
+
+    /// One more word.
+    pub(crate) fn arg(self, arg: impl AsRef<OsStr>) -> Self {
+        self.args([arg])
+    }
+
+    /// A variable.
+    pub(crate) fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
+        self.command.env(name, value);
+        self
+    }
+
+    /// It may take this long.
+    pub(crate) fn patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// Runs it, whatever comes of it.
+    pub(crate) fn end(self) -> Result<Ended, RunError> {
+        self.end_fed(|_| Ok(()))
+    }
+
+    /// Runs it and gives it something to read.
+    pub(crate) fn end_fed(mut self, feed: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<Ended, RunError> {
+        let what = self.what;
+        let failed = |cause| RunError::Io { what: what.clone(), cause };
+        self.command.stdin(Stdio::piped());
+        let mut child = self.command.spawn().map_err(failed)?;
+        let (told, telling) = mpsc::channel();
+        listen(child.stdout.take(), MOST, 0, &told);
+        listen(child.stderr.take(), MOST_COMPLAINT, 1, &told);
+        drop(told);
+        let until = Instant::now() + self.patience;
+        if let Some(stdin) = child.stdin.take() {
+            let mut stdin = io::BufWriter::with_capacity(1 << 16, stdin);
+            match feed(&mut stdin).and_then(|()| stdin.flush()) {
+                // A program that fails stops reading; what it said is the better answer.
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+                Err(cause) => {
+                    finish(&mut child);
+                    return Err(failed(cause));
+                }
+                Ok(()) => {}
+            }
+        }
+        let mut said = [None, None];
+        while said.iter().any(Option::is_none) {
+            match telling.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok((index, heard)) => said[index] = Some(heard),
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => {
+                    finish(&mut child);
+                    return Err(RunError::Late { what, seconds: self.patience.as_secs() });
+                }
+            }
+        }
+        let status = child.wait().map_err(failed)?;
+        let [out, err] = said.map(Option::unwrap_or_default);
+        if out.len() as u64 >= MOST {
+            return Err(RunError::TooMuch { what });
+        }
+        let err = String::from_utf8_lossy(&err).trim().to_owned();
+        Ok(Ended { code: status.code().unwrap_or(-1), out, err })
+    }
+
+    /// Runs it; it must succeed. Gives what it said.
+    pub(crate) fn ok(self) -> Result<Vec<u8>, RunError> {
+        self.ok_fed(|_| Ok(()))
+    }
+
+    /// Runs it with something to read; it must succeed.
+    pub(crate) fn ok_fed(self, feed: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<Vec<u8>, RunError> {
+        let what = self.what.clone();
+        let ended = self.end_fed(feed)?;
+        match ended.code {
+            0 => Ok(ended.out),
+            code => {
+                // The last line that is not advice says why.
+                let said = ended.err.lines().filter(|line| !line.starts_with("hint:")).collect::<Vec<_>>().join(" · ");
+                Err(RunError::Failed { what, code, said })
+            }
+        }
+    }
+
+    /// Runs it; it must succeed. Gives what it said as text without its line break.
+    pub(crate) fn text(self) -> Result<String, RunError> {
+        Ok(String::from_utf8_lossy(&self.ok()?).trim_end().to_owned())
+    }
+
+    /// What it said as text; nothing if it said no.
+    pub(crate) fn maybe(self) -> Result<Option<String>, RunError> {
+        let ended = self.end()?;
+        let text = String::from_utf8_lossy(&ended.out).trim_end().to_owned();
+        Ok(Some(text).filter(|text| ended.code == 0 && !text.is_empty()))
+    }
+}
+
+/// Git in one directory, with what the repository there would have it execute switched off.
+pub(crate) struct Git {
+    dir: PathBuf,
+    git_dir: Option<PathBuf>,
+    off: Vec<(String, String)>,
+}
+
+impl Git {
+    /// In a worktree.
+    pub(crate) fn inside(dir: &Path) -> Result<Self, RunError> {
+        Self::new(dir, None)
+    }
+
+    /// On a repository, wherever its worktrees are.
+    pub(crate) fn of(git_dir: &Path) -> Result<Self, RunError> {
+        Self::new(git_dir, Some(git_dir.to_owned()))
+    }
+
+    fn new(dir: &Path, git_dir: Option<PathBuf>) -> Result<Self, RunError> {
+        let mut git = Self { dir: dir.to_owned(), git_dir, off: Vec::new() };
+        let listed = git.run(["config", "--list", "--show-scope", "--name-only", "-z"])?.ok()?;
+        let mut words = listed.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned());
+        while let (Some(scope), Some(key)) = (words.next(), words.next()) {
+            if matches!(scope.as_str(), "local" | "worktree") {
+                git.off.extend(switched_off(&key).map(|value| (key, value.to_owned())));
+            }
+        }
+        if git.off.len() > MOST_SETTINGS {
+            return Err(RunError::Hostile { dir: dir.to_owned() });
+        }
+        Ok(git)
+    }
+
+    /// A run of it.
+    pub(crate) fn run<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(&self, args: I) -> Result<Run, RunError> {
+        let mut run = Run::bare_git(&self.dir, &self.off)?;
+        if let Some(git_dir) = &self.git_dir {
+            run = run.env("GIT_DIR", git_dir);
+        }
+        Ok(run.args(args))
+    }
+
+    /// Where it runs.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+}
+
+/// What a repository's setting is replaced by, if it names a program or a way out.
+fn switched_off(key: &str) -> Option<&'static str> {
+    let (section, rest) = key.split_once('.')?;
+    let name = rest.rsplit_once('.').map_or(rest, |(_, name)| name);
+    match (section, name) {
+        ("filter", "clean" | "smudge" | "process") => Some(""),
+        ("filter", "required") => Some("false"),
+        ("merge", "driver") => Some("false"),
+        ("diff", "command" | "textconv") | ("credential", "helper") => Some(""),
+        ("protocol", "allow") => Some("never"),
+        _ => None,
+    }
+}
+
+/// Reads what a program says, up to `most` bytes; the rest is read and forgotten.
+fn listen(from: Option<impl Read + Send + 'static>, most: u64, index: usize, told: &mpsc::Sender<(usize, Vec<u8>)>) {
+    let Some(mut from) = from else { return };
+    let told = told.clone();
+    thread::spawn(move || {
+        let mut heard = Vec::new();
+        // What could not be read was not said.
+        let _ = from.by_ref().take(most).read_to_end(&mut heard);
+        let _ = io::copy(&mut from, &mut io::sink());
+        let _ = told.send((index, heard));
+    });
+}
+
+/// Ends a program that does not end by itself.
+fn finish(child: &mut Child) {
+    // It may have ended in this moment.
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+/// Where a program is. Only absolute directories count: a relative one would be the repository's word.
+fn absolute(program: &'static str) -> Result<PathBuf, RunError> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let name = format!("{program}{}", env::consts::EXE_SUFFIX);
+    let found = env::split_paths(&path).filter(|dir| dir.is_absolute()).map(|dir| dir.join(&name));
+    found.into_iter().find(|file| file.is_file()).ok_or(RunError::Missing(program))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_repository_would_have_executed_is_switched_off() {
+        for (key, value) in [
+            ("filter.x.smudge", ""),
+            ("filter.a=b.c.process", ""),
+            ("filter.lfs.required", "false"),
+            ("merge.mine.driver", "false"),
+            ("protocol.ext.allow", "never"),
+            ("credential.helper", ""),
+        ] {
+            assert_eq!(switched_off(key), Some(value), "{key}");
+        }
+        assert_eq!(switched_off("core.bare"), None);
+        assert_eq!(switched_off("branch.main.merge"), None);
+    }
+
+    #[test]
+    fn a_program_that_takes_too_long_is_ended() {
+        let dir = tempfile::tempdir().unwrap();
+        let start = Instant::now();
+        let run = Run::new("sleep", dir.path()).unwrap().arg("60").patience(Duration::from_millis(50));
+        assert!(matches!(run.end(), Err(RunError::Late { .. })));
+        assert!(start.elapsed() < Duration::from_secs(10));
+    }
+
+    #[test]
+    fn a_program_is_found_on_absolute_paths_only() {
+        assert!(absolute("sh").unwrap().is_absolute());
+        assert!(matches!(absolute("no-such-program"), Err(RunError::Missing(_))));
+    }
+}

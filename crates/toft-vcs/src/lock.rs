@@ -1,0 +1,71 @@
+//! One at a time: what several processes may not do to a repository at once.
+
+use std::{
+    fs::{self, File},
+    io,
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{command::RunError, workspace::WorkspaceError};
+
+/// How long somebody waits for a turn.
+const PATIENCE: Duration = Duration::from_secs(600);
+/// How often something that passes is tried.
+const TRIES: u32 = 6;
+
+/// A turn; dropped, it is the next one's. A process that dies lets go of it.
+pub struct Turn {
+    _file: File,
+}
+
+impl Turn {
+    /// Waits for a turn at `name` in a repository's own directory.
+    pub fn wait(state: &Path, name: &str) -> Result<Self, WorkspaceError> {
+        let until = Instant::now() + PATIENCE;
+        let mut pause = Duration::from_millis(1);
+        loop {
+            match Self::attempt(state, name)? {
+                Some(turn) => return Ok(turn),
+                None if Instant::now() >= until => {
+                    return Err(WorkspaceError::Busy { what: name.to_owned() });
+                }
+                None => thread::sleep(pause),
+            }
+            pause = (pause * 2).min(Duration::from_millis(20));
+        }
+    }
+
+    /// Takes a turn if nobody has it.
+    pub fn attempt(state: &Path, name: &str) -> Result<Option<Self>, WorkspaceError> {
+        let dir = state.join("locks");
+        let failed = |cause| WorkspaceError::Io { doing: "lock", path: dir.join(name), cause };
+        fs::create_dir_all(&dir).map_err(failed)?;
+        let file = File::options().create(true).truncate(false).write(true).open(dir.join(name)).map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(Self { _file: file })),
+            Err(fs::TryLockError::WouldBlock) => Ok(None),
+            Err(fs::TryLockError::Error(cause)) => Err(failed(cause)),
+        }
+    }
+}
+
+/// Tries again what failed because somebody else, who does not wait for turns, was at the same files.
+pub(crate) fn retry<T>(mut attempt: impl FnMut() -> Result<T, RunError>) -> Result<T, RunError> {
+    let mut pause = Duration::from_millis(20);
+    for _ in 1..TRIES {
+        match attempt() {
+            Err(error) if error.passes() => thread::sleep(pause),
+            done => return done,
+        }
+        pause *= 2;
+    }
+    attempt()
+}
+
+/// What went wrong with a file.
+pub(crate) fn io(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> WorkspaceError {
+    let path = path.to_owned();
+    move |cause| WorkspaceError::Io { doing, path, cause }
+}

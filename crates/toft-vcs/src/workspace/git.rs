@@ -1,0 +1,169 @@
+//! Making git workspaces: worktrees, and clones with refs, hooks and configuration of their own.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use toft_core::workspace::{Workspace, WorkspaceKind};
+
+use super::{Ground, LIST, Made, Start, WorkspaceError, remove};
+use crate::{
+    command::Git,
+    lock::{Turn, io, retry},
+};
+
+/// A checkout of a large repository on a slow disk may take this long.
+const CHECKOUT: Duration = Duration::from_secs(3_600);
+
+pub(super) fn start(common_dir: &Path, rev: Option<&str>) -> Result<Start, WorkspaceError> {
+    let git = Git::of(common_dir)?;
+    let rev = rev.unwrap_or("HEAD");
+    let named = git.run(["rev-parse", "--verify", "--quiet", "--end-of-options", &format!("{rev}^{{commit}}")])?;
+    let Some(commit) = named.maybe()? else { return Err(WorkspaceError::NoBase { text: rev.to_owned() }) };
+    let full = match rev {
+        "HEAD" => git.run(["symbolic-ref", "--quiet", "HEAD"])?.maybe()?,
+        _ => git.run(["rev-parse", "--symbolic-full-name", "--end-of-options", rev])?.maybe()?,
+    };
+    let branch = |name: &String| {
+        name.strip_prefix("refs/heads/").or_else(|| name.strip_prefix("refs/remotes/")).map(str::to_owned)
+    };
+    // Git repeats `--end-of-options` in what it answers.
+    let full = full.and_then(|text| text.lines().last().map(str::to_owned));
+    Ok(Start { commit, onto: full.as_ref().and_then(branch) })
+}
+
+pub(super) fn worktree(ground: &Ground, workspace: &Workspace) -> Result<Made, WorkspaceError> {
+    let git = Git::of(&ground.common_dir)?;
+    if let Some(branch) = &workspace.branch {
+        check_branch(&git, branch)?;
+    }
+    add(ground, &git, workspace, &workspace.base)?;
+    let inside = Git::inside(Path::new(&workspace.path))?;
+    check_out(&inside)?;
+    Ok(Made { notes: notes(ground, Path::new(&workspace.path))? })
+}
+
+/// Makes a worktree without files. A branch of that name that is there already is gone on with.
+pub(super) fn add(ground: &Ground, git: &Git, workspace: &Workspace, at: &str) -> Result<(), WorkspaceError> {
+    let _turn = Turn::wait(&ground.state, LIST)?;
+    let add = ["worktree", "add", "--quiet", "--no-checkout"];
+    retry(|| {
+        let run = git.run(add)?;
+        let run = match &workspace.branch {
+            Some(branch) if exists(git, branch)? => run.arg(&workspace.path).arg(branch),
+            Some(branch) => run.args(["--no-track", "-b", branch, &workspace.path, at]),
+            None => run.args(["--detach", &workspace.path, at]),
+        };
+        run.ok()
+    })?;
+    Ok(())
+}
+
+/// Fills a worktree or clone that has no files yet.
+pub(super) fn check_out(inside: &Git) -> Result<(), WorkspaceError> {
+    retry(|| inside.run(["reset", "--hard", "--quiet", "--no-recurse-submodules"])?.patience(CHECKOUT).ok())?;
+    Ok(())
+}
+
+fn exists(git: &Git, branch: &str) -> Result<bool, crate::command::RunError> {
+    let name = format!("refs/heads/{branch}");
+    Ok(git.run(["rev-parse", "--verify", "--quiet", &name])?.maybe()?.is_some())
+}
+
+/// A name that git takes for a branch.
+fn check_branch(git: &Git, branch: &str) -> Result<(), WorkspaceError> {
+    let known =
+        !branch.starts_with('-') && git.run(["check-ref-format", &format!("refs/heads/{branch}")])?.end()?.code == 0;
+    known.then_some(()).ok_or_else(|| WorkspaceError::BadName { text: branch.to_owned() })
+}
+
+pub(super) fn clone(ground: &Ground, workspace: &Workspace) -> Result<Made, WorkspaceError> {
+    let branch = format!("refs/heads/{}", workspace.branch.as_deref().unwrap_or(&workspace.name));
+    let inside = empty_clone(ground, workspace, &[format!("+{}:{branch}", workspace.base)])?;
+    inside.run(["symbolic-ref", "HEAD", &branch])?.ok()?;
+    check_out(&inside)?;
+    Ok(Made { notes: notes(ground, Path::new(&workspace.path))? })
+}
+
+/// A clone without files that has these refs of its parent, and whose origin is where the parent's is. Made by hand:
+/// `git clone` would take the parent's branches for its origin's.
+pub(super) fn empty_clone(ground: &Ground, workspace: &Workspace, refs: &[String]) -> Result<Git, WorkspaceError> {
+    let path = Path::new(&workspace.path);
+    let outside = Git::inside(path.parent().unwrap_or(path))?;
+    outside.run(["init", "--quiet", "--initial-branch=toft-none", &workspace.path])?.ok()?;
+    let inside = Git::inside(path)?;
+    let always = ["+refs/tags/*:refs/tags/*", "+refs/remotes/origin/*:refs/remotes/origin/*"];
+    fetch(&inside, &ground.common_dir, refs.iter().map(String::as_str).chain(always))?;
+    let parent = Git::of(&ground.common_dir)?;
+    if let Some(url) = parent.run(["config", "--get", "remote.origin.url"])?.maybe()? {
+        inside.run(["config", "remote.origin.url", &url])?.ok()?;
+        inside.run(["config", "remote.origin.fetch", "+refs/heads/*:refs/remotes/origin/*"])?.ok()?;
+    }
+    link_back(ground, path)?;
+    Ok(inside)
+}
+
+/// Brings refs from another repository on this machine.
+pub(super) fn fetch<'a>(
+    into: &Git,
+    from: &Path,
+    refs: impl IntoIterator<Item = &'a str>,
+) -> Result<(), WorkspaceError> {
+    let run = into.run(["fetch", "--quiet", "--no-tags", "--no-write-fetch-head"])?;
+    run.env("GIT_ALLOW_PROTOCOL", "file").patience(CHECKOUT).arg(from).args(refs).ok()?;
+    Ok(())
+}
+
+/// Lets a clone find its parent, and the parent vouch for it.
+fn link_back(ground: &Ground, path: &Path) -> Result<(), WorkspaceError> {
+    let own = path.join(".git").join("toft");
+    fs::create_dir_all(&own).map_err(io("make", &own))?;
+    let vouched = crate::git::vouched(&ground.common_dir, path);
+    if let Some(dir) = vouched.parent() {
+        fs::create_dir_all(dir).map_err(io("make", dir))?;
+    }
+    let parent = own.join(crate::git::PARENT);
+    fs::write(&vouched, path.display().to_string()).map_err(io("write", &vouched))?;
+    fs::write(&parent, ground.common_dir.display().to_string()).map_err(io("write", &parent))
+}
+
+/// What a fresh checkout does not hold, and one might expect.
+fn notes(ground: &Ground, path: &Path) -> Result<Vec<String>, WorkspaceError> {
+    let mut notes = Vec::new();
+    if path.join(".gitmodules").is_file() {
+        notes.push("submodules are not filled: git submodule update --init".to_owned());
+    }
+    let attributes = fs::read_to_string(path.join(".gitattributes")).unwrap_or_default();
+    if attributes.contains("filter=lfs") {
+        notes.push("large files are pointers: git lfs pull".to_owned());
+    }
+    if ground.common_dir.join("shallow").is_file() {
+        notes.push("the repository is shallow, and so is this".to_owned());
+    }
+    if git_dir(path)?.join("info").join("sparse-checkout").is_file() {
+        notes.push("the checkout is sparse, as the one it was made from".to_owned());
+    }
+    Ok(notes)
+}
+
+/// Where git keeps what belongs to one checkout.
+pub(super) fn git_dir(path: &Path) -> Result<PathBuf, WorkspaceError> {
+    let link = path.join(".git");
+    if link.is_dir() {
+        return Ok(link);
+    }
+    let text = fs::read_to_string(&link).map_err(io("read", &link))?;
+    Ok(path.join(text.trim_end().trim_start_matches("gitdir: ")))
+}
+
+/// Takes away what was begun and never handed over.
+pub(super) fn clear_away(ground: &Ground, workspace: &Workspace) -> Result<(), WorkspaceError> {
+    remove::tree(Path::new(&workspace.path))?;
+    if workspace.kind == WorkspaceKind::Worktree {
+        remove::unlist(ground, workspace)?;
+        remove::drop_branch(ground, workspace, &workspace.base)?;
+    }
+    Ok(())
+}

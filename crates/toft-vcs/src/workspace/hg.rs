@@ -1,0 +1,58 @@
+//! Mercurial shares. Commits stay with the repository they share; what is not committed cannot be put away, so only a
+//! clean share is taken down.
+
+use std::path::Path;
+
+use toft_core::workspace::{Landed, Survey, Workspace};
+
+use super::{Ground, LIST, Made, Start, WorkspaceError};
+use crate::{command::Run, lock::Turn};
+
+pub(super) fn start(root: &Path, rev: Option<&str>) -> Result<Start, WorkspaceError> {
+    let rev = rev.unwrap_or(".");
+    let commit = Run::hg(root)?.args(["log", "--template", "{node}", "--rev"]).arg(rev).maybe()?;
+    match commit {
+        Some(commit) => Ok(Start { commit, onto: None }),
+        None => Err(WorkspaceError::NoBase { text: rev.to_owned() }),
+    }
+}
+
+pub(super) fn provide(ground: &Ground, workspace: &Workspace) -> Result<Made, WorkspaceError> {
+    let source = ground.common_dir.parent().unwrap_or(&ground.common_dir);
+    {
+        let _turn = Turn::wait(&ground.state, LIST)?;
+        Run::hg(&ground.root)?.args(["share", "--noupdate"]).arg(source).arg(&workspace.path).ok()?;
+    }
+    Run::hg(Path::new(&workspace.path))?.args(["update", "--rev", &workspace.base]).ok()?;
+    Ok(Made::default())
+}
+
+pub(super) fn survey(workspace: &Workspace, dir: &Path) -> Result<Survey, WorkspaceError> {
+    const BEGUN: [&str; 5] = ["merge", "histedit-state", "rebasestate", "graftstate", "shelvedstate"];
+    let status =
+        Run::hg(dir)?.args(["status", "--modified", "--added", "--removed", "--deleted", "--unknown"]).text()?;
+    let untracked = status.lines().filter(|line| line.starts_with('?')).count();
+    let head = Run::hg(dir)?.args(["log", "--template", "{node}", "--rev", "."]).text()?;
+    let ahead = format!("draft() and ::. and not ::{}", workspace.base);
+    let ahead = Run::hg(dir)?.args(["log", "--template", "x\n", "--rev", &ahead]).text()?.lines().count();
+    let own = dir.join(".hg");
+    let shelved = own.join("shelved").is_dir();
+    Ok(Survey {
+        changed: status.lines().count() - untracked,
+        untracked,
+        ahead,
+        landed: (ahead == 0).then_some(Landed::Merged),
+        doing: BEGUN.iter().find(|name| own.join(name).exists()).map(|name| (*name).to_owned()),
+        stuck: shelved.then(|| "it has shelved changes".to_owned()).into_iter().collect(),
+        head,
+        ..Survey::default()
+    })
+}
+
+/// Nothing in it is nowhere else.
+pub(super) fn must_be_clean(survey: &Survey) -> Result<(), WorkspaceError> {
+    match survey.changed + survey.untracked == 0 && survey.doing.is_none() {
+        true => Ok(()),
+        false => Err(WorkspaceError::Stays { why: survey.summary() }),
+    }
+}

@@ -1,0 +1,69 @@
+//! Jujutsu workspaces. What is in one becomes a commit whenever jj looks at it, and stays one when the directory goes:
+//! that commit is the rescue.
+
+use std::path::Path;
+
+use toft_core::workspace::{Landed, Survey, Workspace};
+
+use super::{Ground, LIST, Made, Start, WorkspaceError};
+use crate::{command::Run, lock::Turn};
+
+const COMMIT: &str = "commit_id ++ \"\\n\"";
+
+fn commits(dir: &Path, revset: &str) -> Result<Vec<String>, WorkspaceError> {
+    let run = Run::jj(dir)?.args(["log", "--no-graph", "-T", COMMIT, "-r", revset]);
+    Ok(run.text()?.lines().map(str::to_owned).collect())
+}
+
+pub(super) fn start(root: &Path, rev: Option<&str>) -> Result<Start, WorkspaceError> {
+    let rev = rev.unwrap_or("@-");
+    let found = commits(root, rev)?;
+    match found.as_slice() {
+        [commit] => Ok(Start { commit: commit.clone(), onto: None }),
+        _ => Err(WorkspaceError::NoBase { text: rev.to_owned() }),
+    }
+}
+
+pub(super) fn provide(ground: &Ground, workspace: &Workspace) -> Result<Made, WorkspaceError> {
+    let _turn = Turn::wait(&ground.state, LIST)?;
+    let add = ["workspace", "add", "--name", &workspace.name, "--revision", &workspace.base, &workspace.path];
+    Run::jj(&ground.root)?.args(add).ok()?;
+    Ok(Made::default())
+}
+
+pub(super) fn survey(ground: &Ground, workspace: &Workspace, dir: &Path) -> Result<Survey, WorkspaceError> {
+    let head = rescue(dir)?;
+    let own = format!("{}@", workspace.name);
+    let changed = Run::jj(dir)?.args(["diff", "--name-only", "-r", "@"]).text()?;
+    let elsewhere = format!("::(bookmarks() | remote_bookmarks() | (working_copies() ~ {own}) | {})", workspace.base);
+    let ahead = commits(&ground.root, &format!("(::{head} ~ {elsewhere}) ~ empty()"))?.len();
+    Ok(Survey {
+        changed: changed.lines().count(),
+        ahead,
+        landed: (ahead == 0).then_some(Landed::Merged),
+        head,
+        ..Survey::default()
+    })
+}
+
+/// Has jj look at everything; gives the commit that holds it.
+pub(super) fn rescue(dir: &Path) -> Result<String, WorkspaceError> {
+    let found = commits(dir, "@")?;
+    found.first().cloned().ok_or_else(|| WorkspaceError::NoBase { text: "@".into() })
+}
+
+/// Takes a workspace off jj's list; its commits stay.
+pub(super) fn forget(ground: &Ground, workspace: &Workspace) -> Result<(), WorkspaceError> {
+    let _turn = Turn::wait(&ground.state, LIST)?;
+    let listed = Run::jj(&ground.root)?.args(["workspace", "list", "-T", "name ++ \"\\n\""]).text()?;
+    if listed.lines().any(|name| name == workspace.name) {
+        Run::jj(&ground.root)?.args(["workspace", "forget", &workspace.name]).ok()?;
+    }
+    Ok(())
+}
+
+pub(super) fn restore(ground: &Ground, workspace: &Workspace, rescue: &str) -> Result<Made, WorkspaceError> {
+    provide(ground, workspace)?;
+    Run::jj(Path::new(&workspace.path))?.args(["edit", rescue]).ok()?;
+    Ok(Made::default())
+}

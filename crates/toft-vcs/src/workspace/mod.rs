@@ -1,0 +1,284 @@
+//! Workspaces on disk: make one, see what is in it, put everything in it away, bring it back, take it down.
+//!
+//! Which of these may happen when is decided elsewhere; nothing here removes a byte that was not put away and read
+//! back. Start at [`Ground`].
+
+mod git;
+mod hg;
+mod jj;
+mod landed;
+mod picture;
+mod remove;
+mod rescue;
+mod restore;
+mod survey;
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use thiserror::Error;
+use toft_core::workspace::{Survey, Workspace, WorkspaceKind};
+
+pub use self::remove::Removed;
+use crate::{
+    Checkout, FindError, Vcs,
+    command::{Git, RunError},
+    lock,
+};
+
+/// The turn that whatever changes a repository's list of worktrees waits for.
+const LIST: &str = "worktrees";
+
+/// Why a workspace could not be made, looked at or taken down.
+#[derive(Debug, Error)]
+pub enum WorkspaceError {
+    /// A program failed.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// A file could not be read or written.
+    #[error("could not {doing} {path}: {cause}", path = path.display())]
+    Io {
+        /// What was tried.
+        doing: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// Why not.
+        cause: io::Error,
+    },
+    /// A directory that claims to be a checkout and is not.
+    #[error(transparent)]
+    Find(#[from] FindError),
+    /// Somebody else is at it, and has been for long.
+    #[error("somebody else is at `{what}`")]
+    Busy {
+        /// At what.
+        what: String,
+    },
+    /// Something is where it was to be.
+    #[error("{path} is in the way", path = path.display())]
+    InTheWay {
+        /// What.
+        path: PathBuf,
+    },
+    /// It would be inside a repository.
+    #[error("{path} is inside the repository {repository}", path = path.display(), repository = repository.display())]
+    Inside {
+        /// Where it was to be.
+        path: PathBuf,
+        /// Which repository.
+        repository: PathBuf,
+    },
+    /// There is nothing to start from.
+    #[error("there is no commit `{text}` to start from")]
+    NoBase {
+        /// What was asked for.
+        text: String,
+    },
+    /// A branch cannot be called that.
+    #[error("a branch cannot be called `{text}`")]
+    BadName {
+        /// What was asked for.
+        text: String,
+    },
+    /// It is not done under this VCS.
+    #[error("{what} is not done for {vcs}")]
+    NotFor {
+        /// What.
+        what: &'static str,
+        /// Under which.
+        vcs: &'static str,
+    },
+    /// It holds what cannot be put away.
+    #[error("it stays: {why}")]
+    Stays {
+        /// What that is.
+        why: String,
+    },
+    /// What was put away is not what is there.
+    #[error("what was put away is not what is in {path}: {what}", path = path.display())]
+    Unverified {
+        /// Where.
+        path: PathBuf,
+        /// What differs.
+        what: String,
+    },
+}
+
+/// What to start from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Start {
+    /// The commit.
+    pub commit: String,
+    /// The branch it was named by: where the work is to land.
+    pub onto: Option<String>,
+}
+
+/// A workspace that was made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Made {
+    /// What is not in it as one might expect, and what to do about it.
+    pub notes: Vec<String>,
+}
+
+/// A repository that workspaces are made of.
+#[derive(Clone, Debug)]
+pub struct Ground {
+    vcs: Vcs,
+    root: PathBuf,
+    common_dir: PathBuf,
+    state: PathBuf,
+}
+
+impl Ground {
+    /// The repository of a checkout.
+    pub fn of(checkout: &Checkout) -> Self {
+        Self {
+            vcs: checkout.vcs,
+            root: checkout.root.clone(),
+            common_dir: checkout.common_dir.clone(),
+            state: checkout.state_dir(),
+        }
+    }
+
+    /// Waits for a turn at a workspace: one process at a time makes it, puts it away or takes it down.
+    pub fn turn(&self, workspace: &Workspace) -> Result<lock::Turn, WorkspaceError> {
+        lock::Turn::wait(&self.state, workspace.id.as_str())
+    }
+
+    /// A turn at a workspace, if nobody has it.
+    pub fn free_turn(&self, workspace: &Workspace) -> Result<Option<lock::Turn>, WorkspaceError> {
+        lock::Turn::attempt(&self.state, workspace.id.as_str())
+    }
+
+    /// Where a workspace is while it is taken down.
+    pub fn on_its_way(workspace: &Workspace) -> [PathBuf; 2] {
+        remove::aside(workspace).into()
+    }
+
+    /// The branch that a checkout is on.
+    pub fn branch_at(&self, dir: &Path) -> Result<Option<String>, WorkspaceError> {
+        match self.vcs {
+            Vcs::Git => Ok(Git::inside(dir)?.run(["symbolic-ref", "--quiet", "--short", "HEAD"])?.maybe()?),
+            _ => Ok(None),
+        }
+    }
+
+    /// The commit that `rev` names, or that the main checkout is on.
+    pub fn start(&self, rev: Option<&str>) -> Result<Start, WorkspaceError> {
+        match self.vcs {
+            Vcs::Git => git::start(&self.common_dir, rev),
+            Vcs::Jj => jj::start(&self.root, rev),
+            Vcs::Hg => hg::start(&self.root, rev),
+            Vcs::Sl | Vcs::None => Err(self.not_for("a workspace")),
+        }
+    }
+
+    /// Whether a workspace of this kind has a branch of its own.
+    pub fn has_branches(&self) -> bool {
+        self.vcs == Vcs::Git
+    }
+
+    fn not_for(&self, what: &'static str) -> WorkspaceError {
+        WorkspaceError::NotFor { what, vcs: self.vcs.as_str() }
+    }
+
+    /// Makes the directory. Nothing is left if that fails.
+    pub fn provide(&self, workspace: &Workspace) -> Result<Made, WorkspaceError> {
+        let path = Path::new(&workspace.path);
+        clear_ground(path)?;
+        let made = match (self.vcs, workspace.kind) {
+            (_, WorkspaceKind::InPlace) => Ok(Made::default()),
+            (Vcs::Git, WorkspaceKind::Worktree) => git::worktree(self, workspace),
+            (Vcs::Git, WorkspaceKind::Clone) => git::clone(self, workspace),
+            (Vcs::Jj, WorkspaceKind::Worktree) => jj::provide(self, workspace),
+            (Vcs::Hg, WorkspaceKind::Worktree) => hg::provide(self, workspace),
+            _ => Err(self.not_for("a workspace of this kind")),
+        };
+        if made.is_err() && workspace.kind != WorkspaceKind::InPlace {
+            // Nobody was given it; what it was is in the error.
+            let _ = match self.vcs {
+                Vcs::Git => git::clear_away(self, workspace),
+                Vcs::Jj => jj::forget(self, workspace).and_then(|()| remove::tree(path)),
+                _ => remove::tree(path),
+            };
+        }
+        made
+    }
+
+    /// Takes away what somebody began to make and never handed over. What is not of this repository is left alone.
+    pub fn clear_begun(&self, workspace: &Workspace) -> Result<Removed, WorkspaceError> {
+        let path = Path::new(&workspace.path);
+        if remove::exists(path)? && fs::remove_dir(path).is_err() {
+            let of_this = |found: Checkout| found.root == path && found.common_dir == self.common_dir;
+            if !crate::find(path).ok().flatten().is_some_and(of_this) {
+                return Err(WorkspaceError::InTheWay { path: path.to_owned() });
+            }
+        }
+        self.remove(workspace, true)
+    }
+
+    /// What is in it.
+    pub fn survey(&self, workspace: &Workspace) -> Result<Survey, WorkspaceError> {
+        self.survey_at(workspace, Path::new(&workspace.path))
+    }
+
+    fn survey_at(&self, workspace: &Workspace, dir: &Path) -> Result<Survey, WorkspaceError> {
+        match self.vcs {
+            Vcs::Jj => jj::survey(self, workspace, dir),
+            Vcs::Hg => hg::survey(workspace, dir),
+            _ => survey::survey(self, workspace, dir),
+        }
+    }
+
+    /// Puts everything in it away where the repository keeps it, and reads it back. Changes nothing in it.
+    pub fn rescue(&self, workspace: &Workspace) -> Result<String, WorkspaceError> {
+        self.rescue_at(workspace, Path::new(&workspace.path))
+    }
+
+    fn rescue_at(&self, workspace: &Workspace, dir: &Path) -> Result<String, WorkspaceError> {
+        match self.vcs {
+            Vcs::Git => rescue::rescue(self, workspace, dir),
+            Vcs::Jj => jj::rescue(dir),
+            _ => Err(self.not_for("a rescue")),
+        }
+    }
+
+    /// Takes it down: what is only in it is put away first. Can be killed anywhere and run again.
+    pub fn remove(&self, workspace: &Workspace, may_rescue: bool) -> Result<Removed, WorkspaceError> {
+        remove::remove(self, workspace, may_rescue)
+    }
+
+    /// Brings back what was put away, as it was.
+    pub fn restore(&self, workspace: &Workspace, rescue: &str) -> Result<Made, WorkspaceError> {
+        clear_ground(Path::new(&workspace.path))?;
+        match self.vcs {
+            Vcs::Git => restore::restore(self, workspace, rescue),
+            Vcs::Jj => jj::restore(self, workspace, rescue),
+            _ => Err(self.not_for("a rescue")),
+        }
+    }
+
+    /// Files that differ from where its work is to land, in it only.
+    pub fn touched(&self, workspace: &Workspace) -> Result<Vec<String>, WorkspaceError> {
+        match self.vcs {
+            Vcs::Git => survey::touched(self, workspace),
+            _ => Ok(Vec::new()),
+        }
+    }
+}
+
+/// A place for a new directory: nothing is there, and no repository is around it.
+fn clear_ground(path: &Path) -> Result<(), WorkspaceError> {
+    let parent = path.parent().unwrap_or(path);
+    if let Some(there) = parent.ancestors().find(|dir| dir.is_dir())
+        && let Some(around) = crate::find(there)?
+    {
+        return Err(WorkspaceError::Inside { path: path.to_owned(), repository: around.root });
+    }
+    if remove::exists(path)? {
+        return Err(WorkspaceError::InTheWay { path: path.to_owned() });
+    }
+    fs::create_dir_all(parent).map_err(lock::io("make", parent))
+}

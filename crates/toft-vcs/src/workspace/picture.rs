@@ -1,0 +1,232 @@
+//! A picture of a git workspace: what a rescue must hold, without the bytes.
+
+use std::{fs, os::unix::fs::MetadataExt, path::Path};
+
+use serde::{Deserialize, Serialize};
+use toft_core::workspace::{Workspace, WorkspaceKind};
+
+use super::{
+    WorkspaceError,
+    git::git_dir,
+    survey::{self, Status, path_of},
+};
+use crate::{command::Git, lock::io};
+
+/// More of git's own files than this are no checkout's.
+const MOST_OWN: usize = 5_000;
+
+/// What was in a workspace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Picture {
+    /// The commit it stood on; none before the first.
+    pub(super) head: Option<String>,
+    pub(super) branch: Option<String>,
+    /// Files that are not as they were committed.
+    pub(super) files: Vec<File>,
+    /// Tracked files that were gone.
+    pub(super) deleted: Vec<Name>,
+    /// Tracked files as committed, but for who may read them.
+    pub(super) modes: Vec<(Name, u32)>,
+    /// Git's own files of this checkout.
+    pub(super) own: Vec<Name>,
+    /// Whether there is an index.
+    pub(super) index: bool,
+    /// Objects that only the index names.
+    pub(super) staged: Vec<String>,
+    /// Commits that go with the directory: of its own log, of operations in progress.
+    pub(super) commits: Vec<String>,
+    /// Of a clone: its branches.
+    pub(super) refs: Vec<(String, String)>,
+    /// Of a clone: its stashes, newest first.
+    pub(super) stashes: Vec<(String, String)>,
+}
+
+/// A file with its kind and permissions.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct File {
+    pub(super) name: Name,
+    pub(super) mode: u32,
+}
+
+impl File {
+    pub(super) fn link(&self) -> bool {
+        self.mode & 0o170_000 == 0o120_000
+    }
+}
+
+/// A path as bytes; as text, bytes that are no text and `\` are written `\xNN`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub(super) struct Name(pub(super) Vec<u8>);
+
+impl From<Name> for String {
+    fn from(name: Name) -> Self {
+        let mut text = Self::new();
+        for chunk in name.0.utf8_chunks() {
+            for letter in chunk.valid().chars() {
+                match letter {
+                    '\\' => text.push_str("\\x5c"),
+                    other => text.push(other),
+                }
+            }
+            chunk.invalid().iter().for_each(|byte| text.push_str(&format!("\\x{byte:02x}")));
+        }
+        text
+    }
+}
+
+impl TryFrom<String> for Name {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let mut parts = text.split("\\x");
+        let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
+        for part in parts {
+            let (code, rest) = part.split_at_checked(2).ok_or("a path ends in the middle of a byte")?;
+            bytes.push(u8::from_str_radix(code, 16).map_err(|error| error.to_string())?);
+            bytes.extend(rest.as_bytes());
+        }
+        Ok(Self(bytes))
+    }
+}
+
+/// Looks at a workspace at `dir`.
+pub(super) fn take(workspace: &Workspace, dir: &Path) -> Result<Picture, WorkspaceError> {
+    let git = Git::inside(dir)?;
+    let own = git_dir(dir)?;
+    let status = survey::status(&git)?;
+    let clone = workspace.kind == WorkspaceKind::Clone;
+    let mut picture = Picture {
+        head: status.head.clone(),
+        branch: status.branch.clone(),
+        own: own_files(&own, clone)?,
+        index: own.join("index").is_file(),
+        ..Picture::default()
+    };
+    for name in status.changed.iter().chain(&status.untracked).chain(&status.ignored) {
+        let path = dir.join(path_of(name));
+        match fs::symlink_metadata(&path) {
+            Ok(meta) if meta.is_dir() => picture.deleted.push(Name(name.clone())),
+            Ok(meta) => picture.files.push(File { name: Name(name.clone()), mode: meta.mode() }),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(cause) => return Err(io("look at", &path)(cause)),
+        }
+    }
+    picture.deleted.extend(status.deleted.iter().cloned().map(Name));
+    picture.modes = odd_modes(dir, &status, &picture);
+    picture.staged = staged(&git, &status)?;
+    picture.commits = commits(&git, &own)?;
+    if clone {
+        picture.refs = refs(&git)?;
+        picture.stashes = survey::stashes(&git, workspace, None)?;
+    }
+    picture.files.sort_by(|a, b| a.name.cmp(&b.name));
+    picture.deleted.sort();
+    picture.deleted.dedup();
+    Ok(picture)
+}
+
+/// Permissions that a checkout would not give.
+fn odd_modes(dir: &Path, status: &Status, picture: &Picture) -> Vec<(Name, u32)> {
+    let changed: std::collections::BTreeSet<_> = picture.files.iter().map(|file| &file.name.0).collect();
+    let odd = |(mode, _, path): &(u32, String, Vec<u8>)| {
+        let usual = match mode {
+            0o100_755 => 0o755,
+            0o100_644 => 0o644,
+            _ => return None,
+        };
+        let meta = fs::symlink_metadata(dir.join(path_of(path))).ok().filter(|meta| meta.is_file())?;
+        let mode = meta.mode() & 0o7777;
+        (mode != usual && !changed.contains(path)).then(|| (Name(path.clone()), mode))
+    };
+    let mut modes: Vec<_> = status.index.iter().filter_map(odd).collect();
+    modes.sort();
+    modes.dedup();
+    modes
+}
+
+/// Objects in the index that the commit does not have.
+fn staged(git: &Git, status: &Status) -> Result<Vec<String>, WorkspaceError> {
+    let committed = match &status.head {
+        Some(head) => git.run(["ls-tree", "-r", "-z", "--full-tree", "--format=%(objectname)", head])?.ok()?,
+        None => Vec::new(),
+    };
+    let committed: std::collections::BTreeSet<&[u8]> = committed.split(|byte| *byte == 0).collect();
+    let files = status.index.iter().filter(|(mode, ..)| *mode != 0o160_000).map(|(_, oid, _)| oid);
+    let mut staged: Vec<_> = files.filter(|oid| !committed.contains(oid.as_bytes())).cloned().collect();
+    staged.sort();
+    staged.dedup();
+    Ok(staged)
+}
+
+/// Commits that go with the directory.
+fn commits(git: &Git, own: &Path) -> Result<Vec<String>, WorkspaceError> {
+    const NAMES: [&str; 5] = ["ORIG_HEAD", "MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "REBASE_HEAD"];
+    const FILES: [&str; 4] =
+        ["rebase-merge/orig-head", "rebase-merge/onto", "rebase-apply/orig-head", "rebase-apply/onto"];
+    let mut named: Vec<String> = NAMES.iter().map(|name| (*name).to_owned()).collect();
+    named.extend(FILES.iter().filter_map(|file| fs::read_to_string(own.join(file)).ok()));
+    let mut commits = survey::dropped(git)?;
+    for name in named {
+        let name = format!("{}^{{commit}}", name.trim());
+        commits.extend(git.run(["rev-parse", "--verify", "--quiet", "--end-of-options", &name])?.maybe()?);
+    }
+    commits.sort();
+    commits.dedup();
+    Ok(commits)
+}
+
+fn refs(git: &Git) -> Result<Vec<(String, String)>, WorkspaceError> {
+    let run =
+        git.run(["for-each-ref", "--format=%(refname) %(objectname)", "refs/heads", "refs/tags", "refs/notes"])?;
+    let listed = run.text()?;
+    Ok(listed.lines().filter_map(|line| line.split_once(' ')).map(|(a, b)| (a.to_owned(), b.to_owned())).collect())
+}
+
+/// Git's own files of one checkout that are neither made anew nor kept elsewhere.
+fn own_files(own: &Path, clone: bool) -> Result<Vec<Name>, WorkspaceError> {
+    const ANEW: [&str; 8] = ["HEAD", "index", "commondir", "gitdir", "locked", "modules", "toft", "FETCH_HEAD"];
+    const OF_A_REPOSITORY: [&str; 7] =
+        ["objects", "refs", "packed-refs", "worktrees", "shallow", "branches", "description"];
+    let mut found = Vec::new();
+    let mut look = vec![std::path::PathBuf::new()];
+    while let Some(at) = look.pop() {
+        let dir = own.join(&at);
+        for entry in fs::read_dir(&dir).map_err(io("read", &dir))? {
+            let entry = entry.map_err(io("read", &dir))?;
+            let name = entry.file_name();
+            let text = name.to_string_lossy();
+            let top = at.as_os_str().is_empty();
+            let elsewhere = ANEW.contains(&&*text) || clone && OF_A_REPOSITORY.contains(&&*text);
+            if top && elsewhere || text.ends_with(".lock") || text.ends_with(".sample") {
+                continue;
+            }
+            let path = at.join(&name);
+            match entry.file_type().map_err(io("read", &dir))? {
+                kind if kind.is_dir() => look.push(path),
+                kind if kind.is_file() => found.push(Name(path.into_os_string().into_encoded_bytes())),
+                _ => {}
+            }
+        }
+        if found.len() > MOST_OWN {
+            return Err(WorkspaceError::Stays { why: format!("{} holds more files than it should", own.display()) });
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_written_as_text_and_read_back_byte_for_byte() {
+        for bytes in [&b"plain"[..], b"sp ace/\xc3\xa9", b"\xff\xfe\\x41\\", b"a\nb\x80", b"\\"] {
+            let name = Name(bytes.to_vec());
+            let text = String::from(name.clone());
+            assert_eq!(Name::try_from(text), Ok(name));
+        }
+        assert!(Name::try_from("\\x4".to_owned()).is_err());
+    }
+}

@@ -1,0 +1,207 @@
+//! Taking a workspace down. It is put aside, put away if anything in it is nowhere else, read back, and only then
+//! deleted. Each step can be told from the disk, so that whoever comes after a crash goes on where it stopped.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use toft_core::workspace::{Fate, Survey, Workspace, WorkspaceKind};
+
+use super::{Ground, LIST, WorkspaceError, hg, jj, rescue, survey};
+use crate::{
+    Vcs,
+    command::Git,
+    lock::{self, Turn, retry},
+};
+
+/// What became of a workspace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Removed {
+    /// The commit that holds what was only in it.
+    pub rescue: Option<String>,
+    /// What was in it.
+    pub survey: Option<Survey>,
+    /// Its branch was deleted, for it had landed.
+    pub branch_gone: bool,
+}
+
+/// Beside the workspace: where it waits to be looked at once more, and where it is once it may be deleted.
+pub(super) fn aside(workspace: &Workspace) -> (PathBuf, PathBuf) {
+    let path = Path::new(&workspace.path);
+    let parent = path.parent().unwrap_or(path);
+    (parent.join(format!(".aside-{}", workspace.id)), parent.join(format!(".gone-{}", workspace.id)))
+}
+
+pub(super) fn remove(ground: &Ground, workspace: &Workspace, may_rescue: bool) -> Result<Removed, WorkspaceError> {
+    let path = Path::new(&workspace.path);
+    let (waiting, gone) = aside(workspace);
+    let mut removed = Removed::default();
+    if exists(path)? && !exists(&waiting)? {
+        let survey = ground.survey(workspace)?;
+        allowed(ground, &survey, path, may_rescue)?;
+        // First where it is: if it cannot be put away, nothing has changed for anybody.
+        if survey.only_here() && ground.vcs == Vcs::Git {
+            ground.rescue(workspace)?;
+        }
+        fs::rename(path, &waiting).map_err(lock::io("put aside", path))?;
+    }
+    if exists(&waiting)? {
+        let cleared = clear(ground, workspace, &waiting, may_rescue);
+        removed = match cleared {
+            Ok(removed) => removed,
+            Err(error) => {
+                // It is somebody's still.
+                fs::rename(&waiting, path).map_err(lock::io("put back", path))?;
+                return Err(error);
+            }
+        };
+        fs::rename(&waiting, &gone).map_err(lock::io("put aside", &waiting))?;
+    }
+    tree(&gone)?;
+    match (ground.vcs, workspace.kind) {
+        (Vcs::Git, WorkspaceKind::Worktree) => {
+            unlist(ground, workspace)?;
+            removed.branch_gone = match &removed.survey {
+                Some(survey) if survey.landed.is_some() => drop_branch(ground, workspace, &survey.head)?,
+                _ => false,
+            };
+        }
+        (Vcs::Git, _) => forget_clone(ground, path)?,
+        (Vcs::Jj, _) => jj::forget(ground, workspace)?,
+        _ => {}
+    }
+    Ok(removed)
+}
+
+fn allowed(ground: &Ground, survey: &Survey, dir: &Path, may_rescue: bool) -> Result<(), WorkspaceError> {
+    if ground.vcs == Vcs::Git
+        && let Some(hidden) = survey::hidden_repository(dir)?
+    {
+        return Err(WorkspaceError::Stays { why: format!("{} is a repository of its own", hidden.display()) });
+    }
+    match survey.fate() {
+        Fate::Stay(why) => Err(WorkspaceError::Stays { why }),
+        Fate::Rescue if !may_rescue => Err(WorkspaceError::Stays { why: survey.summary() }),
+        _ => Ok(()),
+    }
+}
+
+/// Nobody finds it by its name any more. Looks once more, and puts away what is in it now.
+fn clear(ground: &Ground, workspace: &Workspace, dir: &Path, may_rescue: bool) -> Result<Removed, WorkspaceError> {
+    let survey = ground.survey_at(workspace, dir)?;
+    allowed(ground, &survey, dir, may_rescue)?;
+    let rescue = match ground.vcs {
+        Vcs::Git if survey.only_here() => match latest(ground, workspace)? {
+            Some(known) if rescue::verify(ground, workspace, dir, &known).is_ok() => Some(known),
+            _ => Some(ground.rescue_at(workspace, dir)?),
+        },
+        Vcs::Git => None,
+        Vcs::Jj => Some(ground.rescue_at(workspace, dir)?),
+        _ => {
+            hg::must_be_clean(&survey)?;
+            None
+        }
+    };
+    Ok(Removed { rescue, survey: Some(survey), branch_gone: false })
+}
+
+/// The newest rescue of a workspace.
+fn latest(ground: &Ground, workspace: &Workspace) -> Result<Option<String>, WorkspaceError> {
+    let git = Git::of(&ground.common_dir)?;
+    let place = format!("refs/toft/rescue/{}", workspace.id);
+    let listed = git.run(["for-each-ref", "--format=%(refname:lstrip=4) %(objectname)", &place])?.text()?;
+    let newest = listed.lines().filter_map(|line| line.split_once(' '));
+    let newest = newest.filter_map(|(n, oid)| Some((n.parse::<u32>().ok()?, oid))).max();
+    Ok(newest.map(|(_, oid)| oid.to_owned()))
+}
+
+/// Whether something is there, even a link that leads nowhere.
+pub(super) fn exists(path: &Path) -> Result<bool, WorkspaceError> {
+    match fs::symlink_metadata(path) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(cause) => Err(lock::io("look at", path)(cause)),
+    }
+}
+
+/// Deletes a directory and everything in it; a directory that forbids it is opened first.
+pub(super) fn tree(path: &Path) -> Result<(), WorkspaceError> {
+    match fs::remove_dir_all(path) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            open_up(path)?;
+            fs::remove_dir_all(path).map_err(lock::io("remove", path))
+        }
+        Err(cause) => Err(lock::io("remove", path)(cause)),
+    }
+}
+
+/// Lets the owner into every directory below, as programs that make read-only trees forget to.
+fn open_up(path: &Path) -> Result<(), WorkspaceError> {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o700)).map_err(lock::io("open", path))?;
+    for entry in fs::read_dir(path).map_err(lock::io("read", path))? {
+        let entry = entry.map_err(lock::io("read", path))?;
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            open_up(&entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// Takes a worktree that is gone off git's list; never any other.
+pub(super) fn unlist(ground: &Ground, workspace: &Workspace) -> Result<(), WorkspaceError> {
+    let git = Git::of(&ground.common_dir)?;
+    let _turn = Turn::wait(&ground.state, LIST)?;
+    if listed(&git)?.iter().any(|(path, _)| *path == workspace.path) {
+        retry(|| git.run(["worktree", "remove", "--force", "--force", &workspace.path])?.ok())?;
+    }
+    Ok(())
+}
+
+/// Git's worktrees, and the branch each is on.
+fn listed(git: &Git) -> Result<Vec<(String, Option<String>)>, WorkspaceError> {
+    let said = git.run(["worktree", "list", "--porcelain", "-z"])?.ok()?;
+    let said = String::from_utf8_lossy(&said).into_owned();
+    let mut all: Vec<(String, Option<String>)> = Vec::new();
+    for line in said.split('\0') {
+        if let Some(path) = line.strip_prefix("worktree ") {
+            all.push((path.to_owned(), None));
+        } else if let (Some(branch), Some(last)) = (line.strip_prefix("branch refs/heads/"), all.last_mut()) {
+            last.1 = Some(branch.to_owned());
+        }
+    }
+    Ok(all)
+}
+
+/// Deletes the workspace's branch if it is where it was and nobody has it checked out.
+pub(super) fn drop_branch(ground: &Ground, workspace: &Workspace, at: &str) -> Result<bool, WorkspaceError> {
+    let Some(branch) = &workspace.branch else { return Ok(false) };
+    let git = Git::of(&ground.common_dir)?;
+    let _turn = Turn::wait(&ground.state, LIST)?;
+    let in_use = |git: &Git| -> Result<bool, WorkspaceError> {
+        Ok(listed(git)?.iter().any(|(_, known)| known.as_ref() == Some(branch)))
+    };
+    let name = format!("refs/heads/{branch}");
+    let known = git.run(["rev-parse", "--verify", "--quiet", &name])?.maybe()?;
+    if in_use(&git)? || known.as_deref() != Some(at) {
+        return Ok(false);
+    }
+    retry(|| git.run(["update-ref", "-d", &name, at])?.ok())?;
+    if in_use(&git)? {
+        // Somebody checked it out in this moment, without waiting for a turn: it is theirs.
+        git.run(["update-ref", &name, at, ""])?.ok()?;
+        return Ok(false);
+    }
+    Ok(true)
+}
+
+fn forget_clone(ground: &Ground, path: &Path) -> Result<(), WorkspaceError> {
+    let vouched = crate::git::vouched(&ground.common_dir, path);
+    match fs::remove_file(&vouched) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(lock::io("remove", &vouched)(error)),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,141 @@
+//! Bringing a git workspace back from its rescue: files, permissions, what was staged, what was in progress.
+
+use std::{
+    fs::{self, Permissions},
+    io,
+    os::unix::fs::PermissionsExt,
+    path::{Component, Path, PathBuf},
+};
+
+use toft_core::workspace::{Workspace, WorkspaceKind};
+
+use super::{
+    Ground, Made, WorkspaceError,
+    git::{add, check_out, empty_clone, git_dir},
+    picture::{Name, Picture},
+    rescue::{Held, below},
+    survey::path_of,
+};
+use crate::{command::Git, lock};
+
+pub(super) fn restore(ground: &Ground, workspace: &Workspace, rescue: &str) -> Result<Made, WorkspaceError> {
+    let repository = Git::of(&ground.common_dir)?;
+    let held = Held::of(&repository, rescue)?;
+    let picture = held.manifest()?;
+    let dir = Path::new(&workspace.path);
+    let inside = match workspace.kind {
+        WorkspaceKind::Clone => clone(ground, workspace, rescue, &picture)?,
+        _ => worktree(ground, &repository, workspace, &picture)?,
+    };
+    if picture.head.is_some() {
+        check_out(&inside)?;
+    }
+    for name in &picture.deleted {
+        take_away(&place(dir, name)?)?;
+    }
+    let own = git_dir(dir)?;
+    let mut paths: Vec<Vec<u8>> = picture.files.iter().map(|file| below("work/", &file.name.0)).collect();
+    paths.extend(picture.own.iter().map(|name| below("own/", &name.0)));
+    paths.extend(picture.index.then(|| b"index".to_vec()));
+    let links: std::collections::BTreeSet<&[u8]> =
+        picture.files.iter().filter(|file| file.link()).map(|file| file.name.0.as_slice()).collect();
+    held.each(&paths, |path, bytes| {
+        let (target, link) = if let Some(name) = path.strip_prefix(b"work/") {
+            (place(dir, &Name(name.to_vec()))?, links.contains(name))
+        } else if let Some(name) = path.strip_prefix(b"own/") {
+            (place(&own, &Name(name.to_vec()))?, false)
+        } else {
+            (own.join("index"), false)
+        };
+        take_away(&target)?;
+        let put = match link {
+            true => std::os::unix::fs::symlink(path_of(bytes), &target),
+            false => fs::write(&target, bytes),
+        };
+        put.map_err(lock::io("write", &target))
+    })?;
+    let files = picture.files.iter().filter(|file| !file.link()).map(|file| (&file.name, file.mode & 0o7777));
+    for (name, mode) in files.chain(picture.modes.iter().map(|(name, mode)| (name, *mode))) {
+        let path = place(dir, name)?;
+        fs::set_permissions(&path, Permissions::from_mode(mode)).map_err(lock::io("set permissions of", &path))?;
+    }
+    Ok(Made::default())
+}
+
+/// A worktree on the branch it was on, if that is still where it was and free; else on no branch.
+fn worktree(
+    ground: &Ground,
+    repository: &Git,
+    workspace: &Workspace,
+    picture: &Picture,
+) -> Result<Git, WorkspaceError> {
+    let Some(head) = &picture.head else {
+        return Err(WorkspaceError::Stays { why: "it had no commit to stand on".into() });
+    };
+    let mut again = Workspace { branch: picture.branch.clone(), ..workspace.clone() };
+    if let Some(branch) = &picture.branch {
+        let name = format!("refs/heads/{branch}");
+        let tip = repository.run(["rev-parse", "--verify", "--quiet", &name])?.maybe()?;
+        if tip.is_some_and(|tip| tip != *head) {
+            again.branch = None;
+        }
+    }
+    if add(ground, repository, &again, head).is_err() {
+        // Somebody has the branch; the work is worth more than its name.
+        add(ground, repository, &Workspace { branch: None, ..again }, head)?;
+    }
+    Ok(Git::inside(Path::new(&workspace.path))?)
+}
+
+fn clone(ground: &Ground, workspace: &Workspace, rescue: &str, picture: &Picture) -> Result<Git, WorkspaceError> {
+    let inside = empty_clone(ground, workspace, &[format!("+{rescue}:refs/toft/rescued")])?;
+    for (name, oid) in &picture.refs {
+        inside.run(["update-ref", name, oid])?.ok()?;
+    }
+    for (oid, text) in picture.stashes.iter().rev() {
+        inside.run(["stash", "store", "--quiet", "-m", text, oid])?.ok()?;
+    }
+    match (&picture.branch, &picture.head) {
+        (Some(branch), _) => inside.run(["symbolic-ref", "HEAD", &format!("refs/heads/{branch}")])?.ok()?,
+        (None, Some(head)) => inside.run(["update-ref", "--no-deref", "HEAD", head])?.ok()?,
+        (None, None) => Vec::new(),
+    };
+    Ok(inside)
+}
+
+/// Where a file belongs: below `dir`, through no link, and never in git's own directory.
+fn place(dir: &Path, name: &Name) -> Result<PathBuf, WorkspaceError> {
+    let relative = path_of(&name.0);
+    let stays = || WorkspaceError::Stays { why: format!("its rescue names {}", relative.display()) };
+    let mut path = dir.to_owned();
+    let parts: Vec<_> = relative.components().collect();
+    for (n, part) in parts.iter().enumerate() {
+        let Component::Normal(part) = part else { return Err(stays()) };
+        if part.eq_ignore_ascii_case(".git") {
+            return Err(stays());
+        }
+        path.push(part);
+        if n + 1 == parts.len() {
+            break;
+        }
+        match fs::symlink_metadata(&path) {
+            Ok(meta) if meta.is_dir() => continue,
+            Ok(_) => take_away(&path)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(cause) => return Err(lock::io("look at", &path)(cause)),
+        }
+        fs::create_dir(&path).map_err(lock::io("make", &path))?;
+    }
+    Ok(path)
+}
+
+/// Makes room for what was there.
+fn take_away(path: &Path) -> Result<(), WorkspaceError> {
+    let gone = match fs::symlink_metadata(path) {
+        Ok(meta) if meta.is_dir() => fs::remove_dir_all(path),
+        Ok(_) => fs::remove_file(path),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    };
+    gone.map_err(lock::io("replace", path))
+}

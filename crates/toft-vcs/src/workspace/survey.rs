@@ -1,0 +1,277 @@
+//! What is in a git workspace, and how much of it is nowhere else.
+
+use std::{
+    ffi::OsString,
+    fs,
+    os::unix::ffi::OsStringExt,
+    path::{Path, PathBuf},
+};
+
+use toft_core::workspace::{Survey, Workspace, WorkspaceKind};
+
+use super::{Ground, WorkspaceError, git::git_dir, landed};
+use crate::command::Git;
+
+/// An ignored file by itself is a setting if it is no larger; a directory, or a larger one, is an artefact.
+const LARGEST_SETTING: u64 = 1 << 20;
+
+/// What git says is in a checkout.
+#[derive(Debug, Default)]
+pub(super) struct Status {
+    pub(super) head: Option<String>,
+    pub(super) branch: Option<String>,
+    pub(super) upstream: Option<String>,
+    pub(super) staged: usize,
+    /// Tracked files that differ from what is staged, and those that git was told not to look at and that differ.
+    pub(super) changed: Vec<Vec<u8>>,
+    /// Tracked files that are gone.
+    pub(super) deleted: Vec<Vec<u8>>,
+    pub(super) untracked: Vec<Vec<u8>>,
+    /// Ignored files that count.
+    pub(super) ignored: Vec<Vec<u8>>,
+    /// Ignored directories: artefacts.
+    pub(super) artefacts: Vec<Vec<u8>>,
+    /// Repositories inside that are not this one's.
+    pub(super) nested: Vec<String>,
+    pub(super) submodules: Vec<Vec<u8>>,
+    /// Everything in the index: mode, object, path.
+    pub(super) index: Vec<(u32, String, Vec<u8>)>,
+}
+
+pub(super) fn path_of(bytes: &[u8]) -> PathBuf {
+    PathBuf::from(OsString::from_vec(bytes.to_vec()))
+}
+
+fn shown(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Asks git. Changes nothing, not even what git would refresh by the way.
+pub(super) fn status(git: &Git) -> Result<Status, WorkspaceError> {
+    const ASK: [&str; 8] = [
+        "status",
+        "--porcelain=v2",
+        "--branch",
+        "-z",
+        "--untracked-files=all",
+        "--ignored=matching",
+        "--ignore-submodules=all",
+        "--no-renames",
+    ];
+    let mut status = Status::default();
+    let said = git.run(ASK)?.ok()?;
+    for line in said.split(|byte| *byte == 0).filter(|line| !line.is_empty()) {
+        let (kind, rest) = line.split_at(1);
+        let rest = rest.strip_prefix(b" ").unwrap_or(rest);
+        match kind {
+            b"#" => header(&mut status, &shown(rest)),
+            b"1" => entry(&mut status, rest, 7),
+            b"u" => entry(&mut status, rest, 9),
+            b"?" if rest.ends_with(b"/") => status.nested.push(shown(rest)),
+            b"?" => status.untracked.push(rest.to_vec()),
+            b"!" if rest.ends_with(b"/") => status.artefacts.push(rest.to_vec()),
+            b"!" => {
+                let file = fs::symlink_metadata(git.dir().join(path_of(rest)));
+                if file.is_ok_and(|file| !file.is_dir() && file.len() <= LARGEST_SETTING) {
+                    status.ignored.push(rest.to_vec());
+                }
+            }
+            _ => {}
+        }
+    }
+    read_index(git, &mut status)?;
+    Ok(status)
+}
+
+fn header(status: &mut Status, text: &str) {
+    let (name, value) = text.split_once(' ').unwrap_or((text, ""));
+    let value = Some(value.to_owned());
+    match name {
+        "branch.oid" => status.head = value.filter(|oid| oid != "(initial)"),
+        "branch.head" => status.branch = value.filter(|name| name != "(detached)"),
+        "branch.upstream" => status.upstream = value,
+        _ => {}
+    }
+}
+
+/// A tracked file: two letters, some columns, then its path.
+fn entry(status: &mut Status, rest: &[u8], columns: usize) {
+    let mut words = rest.splitn(columns + 1, |byte| *byte == b' ');
+    let letters = words.next().unwrap_or_default().to_vec();
+    let Some(path) = words.last() else { return };
+    let (staged, changed) = (letters.first(), letters.get(1));
+    status.staged += usize::from(staged.is_some_and(|letter| *letter != b'.'));
+    match changed {
+        Some(b'D') => status.deleted.push(path.to_vec()),
+        Some(b'.') | None => {}
+        Some(_) => status.changed.push(path.to_vec()),
+    }
+}
+
+/// Everything in the index; files that git was told not to look at are looked at.
+fn read_index(git: &Git, status: &mut Status) -> Result<(), WorkspaceError> {
+    let listed = git.run(["ls-files", "--stage", "-v", "-z"])?.ok()?;
+    let mut unwatched = Vec::new();
+    for line in listed.split(|byte| *byte == 0).filter(|line| !line.is_empty()) {
+        let mut halves = line.splitn(2, |byte| *byte == b'\t');
+        let (Some(facts), Some(path)) = (halves.next(), halves.next()) else { continue };
+        let facts = shown(facts);
+        let words: Vec<_> = facts.split(' ').collect();
+        let [flag, mode, oid, _stage] = words[..] else { continue };
+        let mode = u32::from_str_radix(mode, 8).unwrap_or_default();
+        if mode == 0o160_000 {
+            status.submodules.push(path.to_vec());
+        } else if (flag == "S" || flag.chars().all(|letter| letter.is_ascii_lowercase()))
+            && fs::symlink_metadata(git.dir().join(path_of(path))).is_ok()
+        {
+            unwatched.push((oid.to_owned(), path.to_vec()));
+        }
+        status.index.push((mode, oid.to_owned(), path.to_vec()));
+    }
+    // Git hashes files by name, one to a line: a name with a line break is taken for changed.
+    let (odd, plain): (Vec<_>, Vec<_>) = unwatched.into_iter().partition(|(_, path)| path.contains(&b'\n'));
+    let feed: Vec<u8> = plain.iter().flat_map(|(_, path)| [path.as_slice(), b"\n"].concat()).collect();
+    if !plain.is_empty() {
+        let run = git.run(["hash-object", "--no-filters", "--stdin-paths"])?;
+        let said = shown(&run.ok_fed(|to| to.write_all(&feed))?);
+        let differs = plain.iter().zip(said.lines()).filter(|((oid, _), now)| oid != now);
+        status.changed.extend(differs.map(|((_, path), _)| path.clone()));
+    }
+    status.changed.extend(odd.into_iter().map(|(_, path)| path));
+    Ok(())
+}
+
+/// What was begun in a checkout and is not over.
+pub(super) fn doing(git_dir: &Path) -> Option<&'static str> {
+    const SIGNS: [(&str, &str); 6] = [
+        ("rebase-merge", "rebase"),
+        ("rebase-apply", "rebase"),
+        ("MERGE_HEAD", "merge"),
+        ("CHERRY_PICK_HEAD", "cherry-pick"),
+        ("REVERT_HEAD", "revert"),
+        ("BISECT_LOG", "bisect"),
+    ];
+    SIGNS.iter().find(|(sign, _)| git_dir.join(sign).exists()).map(|(_, what)| *what)
+}
+
+pub(super) fn survey(ground: &Ground, workspace: &Workspace, dir: &Path) -> Result<Survey, WorkspaceError> {
+    let git = Git::inside(dir)?;
+    let own = git_dir(dir)?;
+    let status = status(&git)?;
+    let landing = landed::look(ground, &git, workspace, status.head.as_deref())?;
+    let mut stuck: Vec<String> =
+        status.nested.iter().map(|path| format!("{path} is a repository of its own")).collect();
+    if let Ok(why) = fs::read_to_string(own.join("locked")) {
+        stuck.push(format!("locked by git: {}", if why.trim().is_empty() { "no reason given" } else { why.trim() }));
+    }
+    for path in &status.submodules {
+        stuck.extend(submodule(&dir.join(path_of(path)), &shown(path))?);
+    }
+    Ok(Survey {
+        staged: status.staged,
+        changed: status.changed.len() + status.deleted.len(),
+        untracked: status.untracked.len(),
+        ignored: status.ignored.len(),
+        stashes: stashes(&git, workspace, status.branch.as_deref())?.len(),
+        dropped: dropped(&git)?.len(),
+        ahead: landing.ahead,
+        unpushed: landing.unpushed,
+        landed: landing.how,
+        doing: doing(&own).map(str::to_owned),
+        head: status.head.unwrap_or_default(),
+        branch: status.branch,
+        upstream: status.upstream,
+        stuck,
+    })
+}
+
+/// Stashes that go with a workspace: of a clone all, of a worktree none, for they are the repository's. There they are
+/// only counted, by the branch they were made on.
+pub(super) fn stashes(
+    git: &Git,
+    workspace: &Workspace,
+    branch: Option<&str>,
+) -> Result<Vec<(String, String)>, WorkspaceError> {
+    let run = git.run(["log", "--walk-reflogs", "--format=%H %gs", "refs/stash", "--"])?;
+    let listed = run.maybe()?.unwrap_or_default();
+    let all = listed.lines().filter_map(|line| line.split_once(' '));
+    let mine = |(_, text): &(&str, &str)| {
+        let on = branch.map(|branch| (format!("WIP on {branch}:"), format!("On {branch}:")));
+        workspace.kind == WorkspaceKind::Clone
+            || on.is_some_and(|(wip, named)| text.starts_with(&wip) || text.starts_with(&named))
+    };
+    Ok(all.filter(mine).map(|(oid, text)| (oid.to_owned(), text.to_owned())).collect())
+}
+
+/// Commits that a checkout's own log knows and no ref reaches: what was amended, reset or rebased away.
+pub(super) fn dropped(git: &Git) -> Result<Vec<String>, WorkspaceError> {
+    const MOST: &str = "--max-count=1000";
+    let log = git.run(["log", "--walk-reflogs", "--format=%H", MOST, "HEAD", "--"])?.maybe()?.unwrap_or_default();
+    if log.is_empty() {
+        return Ok(Vec::new());
+    }
+    let run = git.run(["rev-list", "--ignore-missing"])?.args(log.lines());
+    let known = run.args(["--not", "--exclude=refs/toft/*", "--all", "HEAD", "--"]).ok()?;
+    Ok(shown(&known).lines().map(str::to_owned).collect())
+}
+
+/// A repository inside an ignored directory, where git does not look.
+pub(super) fn hidden_repository(dir: &Path) -> Result<Option<PathBuf>, WorkspaceError> {
+    let status = status(&Git::inside(dir)?)?;
+    let mut look: Vec<PathBuf> = status.artefacts.iter().map(|path| path_of(path)).collect();
+    while let Some(at) = look.pop() {
+        if dir.join(&at).join(".git").exists() {
+            return Ok(Some(at));
+        }
+        // What cannot be listed holds nothing that could be found.
+        let Ok(entries) = fs::read_dir(dir.join(&at)) else { continue };
+        let below = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        look.extend(below.map(|entry| at.join(entry.file_name())));
+    }
+    Ok(None)
+}
+
+/// Why a submodule's work would be lost with its directory; nothing if a remote has it all.
+fn submodule(dir: &Path, name: &str) -> Result<Option<String>, WorkspaceError> {
+    if !dir.join(".git").exists() {
+        return Ok(None);
+    }
+    let git = Git::inside(dir)?;
+    let inner = status(&git)?;
+    let files = inner.staged + inner.changed.len() + inner.deleted.len() + inner.untracked.len();
+    if files + inner.nested.len() > 0 {
+        return Ok(Some(format!("submodule {name} has {files} changed files")));
+    }
+    if git.run(["rev-parse", "--verify", "--quiet", "refs/stash"])?.maybe()?.is_some() {
+        return Ok(Some(format!("submodule {name} has a stash")));
+    }
+    let ours = git.run(["rev-list", "--count", "HEAD", "--branches", "--not", "--remotes"])?.text()?;
+    if ours != "0" {
+        return Ok(Some(format!("submodule {name} has {ours} commits that no remote has")));
+    }
+    for path in &inner.submodules {
+        if let Some(why) = submodule(&dir.join(path_of(path)), &format!("{name}/{}", shown(path)))? {
+            return Ok(Some(why));
+        }
+    }
+    Ok(None)
+}
+
+/// Files that differ from where the work left off, committed or not.
+pub(super) fn touched(ground: &Ground, workspace: &Workspace) -> Result<Vec<String>, WorkspaceError> {
+    let git = Git::inside(Path::new(&workspace.path))?;
+    let targets = landed::targets(ground, workspace)?;
+    let head = git.run(["rev-parse", "--verify", "--quiet", "HEAD"])?.maybe()?;
+    let base = match (targets.first(), head) {
+        (Some(target), Some(head)) => {
+            landed::sharing(ground, git.run(["merge-base", target, &head])?, workspace).maybe()?
+        }
+        _ => None,
+    };
+    let base = base.unwrap_or_else(|| workspace.base.clone());
+    let ask = ["diff", "--name-only", "--no-ext-diff", "--no-textconv", "--ignore-submodules=all", "-z"];
+    let changed = git.run(ask)?.args([base.as_str(), "--"]).ok()?;
+    let new = git.run(["ls-files", "--others", "--exclude-standard", "-z"])?.ok()?;
+    let names = changed.split(|byte| *byte == 0).chain(new.split(|byte| *byte == 0));
+    Ok(names.filter(|name| !name.is_empty()).map(shown).collect())
+}

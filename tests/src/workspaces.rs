@@ -1,0 +1,109 @@
+//! Workspaces, as stories see them.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::unix::fs::{MetadataExt, PermissionsExt},
+    path::{Path, PathBuf},
+};
+
+use crate::Home;
+
+/// A deterministic choice: the same story for the same seed.
+pub struct Dice(u64);
+
+impl Dice {
+    /// From a seed.
+    pub fn new(seed: u64) -> Self {
+        Self(seed | 1)
+    }
+
+    /// Below `most`.
+    pub fn below(&mut self, most: u64) -> u64 {
+        // xorshift64*: small, and good enough to mix states.
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) % most
+    }
+
+    /// One time in `n`.
+    pub fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+}
+
+/// Everything a user would miss: files with permissions, what is staged, where HEAD is, what is in progress.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Whole {
+    files: BTreeMap<PathBuf, (u32, Vec<u8>)>,
+    staged: String,
+    head: String,
+    branch: String,
+    status: String,
+    stash: String,
+}
+
+/// Looks at a git checkout without changing it. Ignored directories are artefacts and are left out.
+pub fn whole(home: &Home, dir: &Path) -> Whole {
+    let git = |args: &[&str]| {
+        let mut all = vec!["--no-optional-locks"];
+        all.extend(args);
+        let output = home.command(dir, "git", &all).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let mut files = BTreeMap::new();
+    let mut look = vec![dir.to_owned()];
+    while let Some(at) = look.pop() {
+        for entry in fs::read_dir(&at).unwrap() {
+            let path = entry.unwrap().path();
+            let meta = fs::symlink_metadata(&path).unwrap();
+            let name = path.strip_prefix(dir).unwrap().to_owned();
+            if name.starts_with(".git") && !name.starts_with(".gitignore") || name.starts_with("target") {
+                continue;
+            }
+            if meta.is_dir() {
+                look.push(path);
+            } else if meta.is_symlink() {
+                let target = fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes();
+                files.insert(name, (0o120_000, target));
+            } else {
+                files.insert(name, (meta.mode(), fs::read(&path).unwrap()));
+            }
+        }
+    }
+    Whole {
+        files,
+        staged: git(&["ls-files", "--stage", "-z"]),
+        head: git(&["rev-parse", "HEAD"]),
+        branch: git(&["symbolic-ref", "--quiet", "HEAD"]),
+        status: git(&["status", "--porcelain=v2", "-z", "--untracked-files=all"]),
+        stash: git(&["stash", "list"]),
+    }
+}
+
+/// Everything of a user's repository that no command may change: checkout, index, config, hooks, HEAD, branches, stash.
+pub fn users_own(home: &Home, repo: &Path) -> (Whole, BTreeMap<String, Vec<u8>>, String) {
+    let mut own = BTreeMap::new();
+    for name in ["HEAD", "index", "config", "packed-refs", "logs/HEAD", "logs/refs/stash", "ORIG_HEAD"] {
+        if let Ok(bytes) = fs::read(repo.join(".git").join(name)) {
+            own.insert(name.to_owned(), bytes);
+        }
+    }
+    let refs = home.run(repo, "git", &["for-each-ref", "refs/heads/main", "refs/heads/mine", "refs/stash"]);
+    (whole(home, repo), own, refs)
+}
+
+/// Makes files of a repository: `count` of them in directories of a hundred.
+pub fn fill(repo: &Path, count: usize) {
+    for n in 0..count {
+        let dir = repo.join(format!("src/d{}", n / 100));
+        fs::create_dir_all(&dir).unwrap();
+        fs::write(dir.join(format!("f{n}.txt")), format!("file {n}\n").repeat(8)).unwrap();
+    }
+}
+
+/// Sets permissions.
+pub fn chmod(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}

@@ -1,0 +1,410 @@
+//! A plot for every job: workspaces are made, found again, kept apart, and taken down with nothing lost.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    thread,
+};
+
+use serde_json::Value;
+use toft_stories::{
+    Home,
+    issues::add,
+    snapshot,
+    workspaces::{users_own, whole},
+};
+
+/// A repository with a few files, committed.
+fn project(home: &Home) -> PathBuf {
+    let repo = home.repo("api");
+    fs::write(repo.join("a.txt"), "one\ntwo\nthree\n").unwrap();
+    fs::write(repo.join("b.txt"), "alpha\nbeta\n").unwrap();
+    fs::write(repo.join(".gitignore"), "target/\n.env\n").unwrap();
+    home.run(&repo, "git", &["add", "."]);
+    home.run(&repo, "git", &["commit", "-q", "-m", "files"]);
+    repo
+}
+
+/// A workspace without a task.
+fn plot(home: &Home, repo: &Path, name: &str) -> PathBuf {
+    let path = home.toft(repo, &["ws", "create", "--name", name, "-q"]).ok();
+    PathBuf::from(path.trim())
+}
+
+fn commit(home: &Home, dir: &Path, file: &str, text: &str) {
+    fs::write(dir.join(file), text).unwrap();
+    home.run(dir, "git", &["add", file]);
+    home.run(dir, "git", &["commit", "-q", "-m", &format!("write {file}")]);
+}
+
+fn survey(home: &Home, repo: &Path, name: &str) -> Value {
+    home.toft(repo, &["ws", "show", name, "--json"]).data()["survey"].clone()
+}
+
+/// A workspace without a task is left alone for an hour; these are older.
+fn gc(home: &Home, repo: &Path) -> Vec<(String, bool)> {
+    let rows = home.toft(repo, &["ws", "gc", "--json"]).data();
+    let rows = rows.as_array().unwrap();
+    rows.iter().map(|row| (row["name"].as_str().unwrap().to_owned(), row["gone"].as_bool().unwrap())).collect()
+}
+
+#[test]
+fn a_new_user_gives_three_agents_a_plot_each_and_nothing_of_theirs_changes() {
+    let home = Home::new();
+    let repo = project(&home);
+    home.run(&repo, "git", &["branch", "mine"]);
+    fs::write(repo.join("b.txt"), "stashed\n").unwrap();
+    home.run(&repo, "git", &["stash", "-q"]);
+    fs::write(repo.join("a.txt"), "half done\n").unwrap();
+    fs::write(repo.join("staged.txt"), "staged\n").unwrap();
+    home.run(&repo, "git", &["add", "staged.txt"]);
+    fs::write(repo.join("untracked.txt"), "untracked\n").unwrap();
+    for title in ["Write the parser", "Write the printer", "Write the docs"] {
+        add(&home, &repo, &[title]);
+    }
+    let before = users_own(&home, &repo);
+    let claimed: Vec<Value> = thread::scope(|scope| {
+        let claims: Vec<_> = ["ann", "bob", "cid"]
+            .map(|agent| {
+                let (home, repo) = (&home, &repo);
+                scope.spawn(move || home.toft(repo, &["claim", "--ws", "--as", agent, "--json"]).data())
+            })
+            .into_iter()
+            .collect();
+        claims.into_iter().map(|claim| claim.join().unwrap()).collect()
+    });
+    assert_eq!(users_own(&home, &repo), before);
+    let paths: Vec<PathBuf> =
+        claimed.iter().map(|claim| PathBuf::from(claim["workspace"]["path"].as_str().unwrap())).collect();
+    for (claim, path) in claimed.iter().zip(&paths) {
+        assert!(path.join("a.txt").is_file() && !path.starts_with(&repo));
+        assert_eq!(claim["workspace"]["branch"], claim["issue"]["id"], "the branch is named after the issue");
+        assert_eq!(fs::read_to_string(path.join("a.txt")).unwrap(), "one\ntwo\nthree\n", "from what was committed");
+    }
+    for (n, path) in paths.iter().enumerate() {
+        commit(&home, path, &format!("work{n}.txt"), "first\n");
+        commit(&home, path, &format!("work{n}.txt"), "first\nsecond\n");
+    }
+    fs::write(paths[1].join("notes.txt"), "not committed\n").unwrap();
+    for (agent, claim) in ["ann", "bob", "cid"].iter().zip(&claimed) {
+        let head = home.run(Path::new(claim["workspace"]["path"].as_str().unwrap()), "git", &["rev-parse", "HEAD"]);
+        home.toft(&repo, &["finish", "-m", "written", "--evidence", head.trim(), "--as", agent]).ok();
+    }
+    assert_eq!(users_own(&home, &repo), before, "nothing but the agents' own branches came");
+    // Elsewhere, somebody merges the first as one commit, and the user brings that home on a branch of the remote.
+    let upstream = home.path().join("upstream");
+    home.run(home.path(), "git", &["clone", "-q", "api", "upstream"]);
+    let branch = claimed[0]["workspace"]["branch"].as_str().unwrap();
+    home.run(&upstream, "git", &["merge", "-q", "--squash", &format!("origin/{branch}")]);
+    home.run(&upstream, "git", &["commit", "-q", "-m", "the parser (#1)"]);
+    home.run(&repo, "git", &["fetch", "-q", "../upstream", "main:refs/remotes/origin/main"]);
+    let gone = gc(&home, &repo);
+    assert_eq!(gone.iter().filter(|(_, gone)| *gone).count(), 1, "{gone:?}");
+    assert!(!paths[0].exists() && paths[1].exists() && paths[2].exists());
+    assert_eq!(fs::read_to_string(paths[1].join("notes.txt")).unwrap(), "not committed\n");
+    assert_eq!(users_own(&home, &repo), before, "byte for byte, throughout");
+    assert!(home.run(&repo, "git", &["branch", "--list", branch]).is_empty(), "a branch that landed goes too");
+}
+
+#[test]
+fn landed_is_judged_by_ancestry_patches_or_trees() {
+    let home = Home::new();
+    let repo = project(&home);
+    let names = ["nothing", "merged", "rebased", "squashed", "squashed-then-changed", "not-landed", "reverted"];
+    let plots: Vec<_> = names.iter().map(|name| plot(&home, &repo, name)).collect();
+    for (name, plot) in names.iter().zip(&plots).skip(1) {
+        commit(&home, plot, &format!("{name}.txt"), "one\n");
+        commit(&home, plot, &format!("{name}.txt"), "one\ntwo\n");
+    }
+    home.run(&repo, "git", &["merge", "-q", "--no-ff", "-m", "merge", "merged"]);
+    home.run(&repo, "git", &["cherry-pick", "rebased~1", "rebased"]);
+    for name in ["squashed", "squashed-then-changed", "reverted"] {
+        home.run(&repo, "git", &["merge", "-q", "--squash", name]);
+        home.run(&repo, "git", &["commit", "-q", "-m", name]);
+    }
+    home.run(&repo, "git", &["revert", "--no-edit", "HEAD"]);
+    commit(&home, &repo, "squashed-then-changed.txt", "one, but otherwise\n");
+    let landed: Vec<_> = names.iter().map(|name| survey(&home, &repo, name)["landed"].clone()).collect();
+    let expected = ["merged", "merged", "rebased", "squashed", "squashed"].map(Value::from);
+    assert_eq!(landed[..5], expected);
+    assert_eq!(landed[5], Value::Null);
+    assert_eq!(survey(&home, &repo, "not-landed")["ahead"], 2);
+    // What landed and was taken back is one commit there still; the work is in history.
+    assert_eq!(landed[6], "squashed");
+    // Looking changes nothing, not even in git's own directory.
+    let before = snapshot(home.path());
+    home.toft(&repo, &["ws", "list"]).ok();
+    home.toft(&repo, &["ws", "gc", "-n"]).ok();
+    let changed: Vec<_> =
+        snapshot(home.path()).into_iter().filter(|(path, bytes)| before.get(path) != Some(bytes)).collect();
+    let changed: Vec<_> =
+        changed.iter().map(|(path, _)| path).filter(|path| !path.to_string_lossy().contains("toft.db")).collect();
+    assert!(changed.is_empty(), "{changed:?}");
+}
+
+#[test]
+fn a_stale_holder_cannot_clean_up_after_the_next_one() {
+    let home = Home::new();
+    let repo = project(&home);
+    add(&home, &repo, &["Contested"]);
+    let old = home.toft(&repo, &["claim", "--ws", "--as", "old", "--ttl", "1s", "--json"]).data();
+    let fence = old["lease"]["token"].as_str().unwrap();
+    let path = PathBuf::from(old["workspace"]["path"].as_str().unwrap());
+    fs::write(path.join("work.txt"), "precious\n").unwrap();
+    thread::sleep(std::time::Duration::from_millis(1_300));
+    let new = home.toft(&repo, &["claim", "--ws", "--as", "new", "--json"]).data();
+    assert_eq!(
+        new["workspace"]["path"], old["workspace"]["path"],
+        "the next holder goes on where the last one stopped"
+    );
+    let name = new["workspace"]["name"].as_str().unwrap();
+    for args in [
+        &["ws", "rm", name, "--rescue", "--as", "old", "--fence", fence][..],
+        &["ws", "rm", name, "--rescue", "--as", "old"],
+        &["ws", "create", name, "--as", "old", "--fence", fence],
+    ] {
+        home.toft(&repo, args).fails(5);
+    }
+    assert!(gc(&home, &repo).iter().all(|(_, gone)| !gone), "nor does tidying up");
+    assert_eq!(fs::read_to_string(path.join("work.txt")).unwrap(), "precious\n");
+}
+
+#[test]
+fn without_a_workspace_nothing_is_claimed() {
+    let home = Home::new();
+    let repo = project(&home);
+    let id = add(&home, &repo, &["Isolated"]);
+    let config = repo.join(".git/toft/config.toml");
+    // A place inside a repository, a place that cannot be made, a base that is not there.
+    fs::write(&config, format!("[workspaces]\nroot = \"{}\"\n", repo.join("here").display())).unwrap();
+    let said = home.toft(&repo, &["claim", "--ws"]).fails(1);
+    assert!(said.contains("nothing is claimed") && said.contains("inside the repository"), "{said}");
+    fs::write(home.path().join("file"), "").unwrap();
+    fs::write(&config, format!("[workspaces]\nroot = \"{}\"\n", home.path().join("file/below").display())).unwrap();
+    home.toft(&repo, &["claim", "--ws"]).fails(1);
+    fs::remove_file(&config).unwrap();
+    home.toft(&repo, &["claim", "--ws", "--base", "nowhere"]).fails(1);
+    let ready = home.toft(&repo, &["ready", "--json"]).data();
+    assert_eq!(ready.as_array().unwrap().len(), 1, "it can be claimed by the next: {ready}");
+    assert!(!repo.join("here").exists());
+    assert!(home.toft(&repo, &["claim", "--ws"]).ok().contains(&id));
+    fs::write(&config, "[workspaces]\nroot = \"relative\"\n").unwrap();
+    assert!(home.toft(&repo, &["ready"]).fails(2).contains("absolute"));
+}
+
+#[test]
+fn over_quota_nothing_is_made_and_what_could_go_is_named() {
+    let home = Home::new();
+    let repo = project(&home);
+    fs::write(repo.join(".git/toft/config.toml"), "[workspaces]\nmost = 2\n").unwrap();
+    let (one, two) = (plot(&home, &repo, "one"), plot(&home, &repo, "two"));
+    fs::write(one.join("work.txt"), "work\n").unwrap();
+    home.toft(&repo, &["ws", "pin", "two"]).ok();
+    let said = home.toft(&repo, &["ws", "create", "--name", "three"]).fails(5);
+    assert!(said.contains("2 workspaces already") && said.contains("one") && !said.contains("two,"), "{said}");
+    assert!(one.join("work.txt").is_file() && two.is_dir());
+    home.toft(&repo, &["ws", "rm", "one", "--rescue"]).ok();
+    plot(&home, &repo, "three");
+}
+
+#[test]
+fn unknown_directories_are_named_and_never_touched() {
+    let home = Home::new();
+    let repo = project(&home);
+    let one = plot(&home, &repo, "one");
+    let strange = one.parent().unwrap().join("strange");
+    fs::create_dir(&strange).unwrap();
+    fs::write(strange.join("file"), "somebody's").unwrap();
+    assert!(home.toft(&repo, &["ws", "list"]).ok().contains("strange"));
+    home.toft(&repo, &["ws", "gc", "--older-than", "0s"]).ok();
+    home.toft(&repo, &["ws", "create", "--name", "strange"]).fails(5);
+    assert_eq!(fs::read_to_string(strange.join("file")).unwrap(), "somebody's");
+    let checks = home.toft(&repo, &["doctor"]).ok();
+    assert!(checks.contains("strange"), "{checks}");
+}
+
+#[test]
+fn a_pinned_one_stays_and_an_adopted_one_is_like_any_other() {
+    let home = Home::new();
+    let repo = project(&home);
+    home.run(&repo, "git", &["worktree", "add", "-q", "../by-hand"]);
+    let by_hand = home.path().join("by-hand");
+    home.toft(&repo, &["ws", "adopt", "../by-hand"]).ok();
+    home.toft(&repo, &["ws", "adopt", "."]).fails(2);
+    home.toft(&repo, &["ws", "pin", "by-hand"]).ok();
+    home.toft(&repo, &["ws", "rm", "by-hand", "--rescue"]).fails(5);
+    home.toft(&repo, &["ws", "unpin", "by-hand"]).ok();
+    fs::write(by_hand.join("found.txt"), "by hand\n").unwrap();
+    home.toft(&repo, &["ws", "rm", "by-hand"]).fails(5);
+    let before = whole(&home, &by_hand);
+    home.toft(&repo, &["ws", "rm", "by-hand", "--rescue"]).ok();
+    assert!(!by_hand.exists());
+    home.toft(&repo, &["ws", "restore", "by-hand"]).ok();
+    assert_eq!(whole(&home, &by_hand), before);
+}
+
+#[test]
+fn a_branch_that_somebody_else_has_is_kept() {
+    let home = Home::new();
+    let repo = project(&home);
+    let one = plot(&home, &repo, "one");
+    home.run(&repo, "git", &["worktree", "add", "-q", "--force", "../second", "one"]);
+    home.toft(&repo, &["ws", "rm", "one"]).ok();
+    assert!(!one.exists());
+    assert_eq!(home.run(&home.path().join("second"), "git", &["branch", "--show-current"]).trim(), "one");
+    home.run(&repo, "git", &["rev-parse", "--verify", "refs/heads/one"]);
+}
+
+#[test]
+fn what_cannot_be_put_away_stays() {
+    let home = Home::new();
+    let repo = project(&home);
+    let nested = plot(&home, &repo, "nested");
+    home.run(&nested, "git", &["init", "-q", "inner"]);
+    fs::write(nested.join("inner/file"), "theirs\n").unwrap();
+    let hidden = plot(&home, &repo, "hidden");
+    fs::create_dir_all(hidden.join("target/clone")).unwrap();
+    home.run(&hidden.join("target/clone"), "git", &["init", "-q", "-b", "main"]);
+    let locked = plot(&home, &repo, "locked");
+    home.run(&repo, "git", &["worktree", "lock", "--reason", "on a stick", locked.to_str().unwrap()]);
+    for (name, why) in [("nested", "inner/"), ("hidden", "target/clone"), ("locked", "on a stick")] {
+        let said = home.toft(&repo, &["ws", "rm", name, "--rescue"]).fails(5);
+        assert!(said.contains(why), "{said}");
+    }
+    assert!(nested.join("inner/file").is_file() && hidden.join("target/clone/.git").is_dir() && locked.is_dir());
+}
+
+#[test]
+fn nobody_is_thrown_out() {
+    let home = Home::new();
+    let repo = project(&home);
+    let one = plot(&home, &repo, "one");
+    let mut sitter = home.command(&one, "sleep", &["30"]).spawn().unwrap();
+    let said = home.toft(&repo, &["ws", "rm", "one"]).fails(5);
+    assert!(said.contains(&sitter.id().to_string()), "{said}");
+    home.toft(&one, &["ws", "rm", "one"]).fails(5);
+    sitter.kill().unwrap();
+    sitter.wait().unwrap();
+    home.toft(&repo, &["ws", "rm", "one"]).ok();
+}
+
+#[test]
+fn finishing_keeps_or_lets_go_as_configured() {
+    for (keep, outcome, stays) in
+        [("always", "done", true), ("unlanded", "done", true), ("failed", "done", false), ("failed", "failed", true)]
+    {
+        let home = Home::new();
+        let repo = project(&home);
+        fs::write(
+            repo.join(".git/toft/config.toml"),
+            format!("[workspaces]\nkeep = \"{keep}\"\n[retry]\nmax_attempts = 1\n"),
+        )
+        .unwrap();
+        add(&home, &repo, &["Work"]);
+        let claim = home.toft(&repo, &["claim", "--ws", "--json"]).data();
+        let path = PathBuf::from(claim["workspace"]["path"].as_str().unwrap());
+        commit(&home, &path, "work.txt", "work\n");
+        fs::write(path.join("loose.txt"), "loose\n").unwrap();
+        let words: &[&str] =
+            if outcome == "done" { &["finish", "--no-change", "x"] } else { &["finish", "failed", "-m", "no"] };
+        let before = whole(&home, &path);
+        home.toft(&repo, words).ok();
+        assert_eq!(path.exists(), stays, "keep = {keep}, {outcome}");
+        if !stays {
+            home.toft(&repo, &["ws", "restore", claim["workspace"]["name"].as_str().unwrap()]).ok();
+            assert_eq!(whole(&home, &path), before, "what was let go of comes back");
+        }
+    }
+}
+
+#[test]
+fn a_clone_has_branches_of_its_own_and_the_same_store() {
+    let home = Home::new();
+    let repo = project(&home);
+    home.run(&repo, "git", &["remote", "add", "origin", "ssh://example.invalid/api.git"]);
+    let path = home.toft(&repo, &["ws", "create", "--name", "apart", "--clone", "-q"]).ok();
+    let apart = PathBuf::from(path.trim());
+    assert_eq!(home.run(&apart, "git", &["config", "remote.origin.url"]).trim(), "ssh://example.invalid/api.git");
+    assert!(apart.join(".git").is_dir());
+    let place = |dir: &Path| home.toft(dir, &["where", "--json"]).data();
+    assert_eq!(place(&apart)["store"], place(&repo)["store"]);
+    assert_eq!(place(&apart)["repository"], place(&repo)["repository"]);
+    let id = add(&home, &apart, &["Seen from the clone"]);
+    assert!(home.toft(&repo, &["ready"]).ok().contains(&id));
+    commit(&home, &apart, "mine.txt", "in the clone only\n");
+    fs::write(apart.join("a.txt"), "stash me\n").unwrap();
+    home.run(&apart, "git", &["stash", "-q"]);
+    home.run(&apart, "git", &["branch", "aside", "HEAD~1"]);
+    fs::write(apart.join("loose.txt"), "loose\n").unwrap();
+    let before = whole(&home, &apart);
+    home.toft(&repo, &["ws", "rm", "apart"]).fails(5);
+    home.toft(&repo, &["ws", "rm", "apart", "--rescue"]).ok();
+    assert!(!apart.exists());
+    home.run(&repo, "git", &["gc", "-q", "--prune=now"]);
+    home.toft(&repo, &["ws", "restore", "apart"]).ok();
+    assert_eq!(whole(&home, &apart), before);
+    home.run(&apart, "git", &["rev-parse", "--verify", "refs/heads/aside"]);
+    assert_eq!(place(&apart)["store"], place(&repo)["store"]);
+    // A clone that points at a repository which does not know it is a repository of its own.
+    let stranger = home.git("stranger");
+    fs::create_dir(stranger.join(".git/toft")).unwrap();
+    fs::write(stranger.join(".git/toft/parent"), repo.join(".git").display().to_string()).unwrap();
+    assert_ne!(place(&stranger)["store"], place(&repo)["store"]);
+}
+
+#[test]
+fn cleaning_and_removing_every_workspace_by_hand_loses_no_state() {
+    let home = Home::new();
+    let repo = project(&home);
+    add(&home, &repo, &["Survives"]);
+    let claim = home.toft(&repo, &["claim", "--ws", "--json"]).data();
+    let path = PathBuf::from(claim["workspace"]["path"].as_str().unwrap());
+    home.toft(&path, &["save", "-m", "half way"]).ok();
+    home.run(&path, "git", &["clean", "-xfdq"]);
+    fs::remove_dir_all(&path).unwrap();
+    assert!(home.toft(&repo, &["show", "@"]).ok().contains("half way"));
+    let said = home.toft(&repo, &["doctor"]).ok();
+    assert!(said.contains("not there"), "{said}");
+    home.toft(&repo, &["ws", "create", claim["issue"]["id"].as_str().unwrap()]).ok();
+    assert!(path.join("a.txt").is_file(), "it is made again where it was");
+}
+
+#[test]
+fn jujutsu_workspaces_are_put_away_as_commits() {
+    let home = Home::new();
+    home.run(home.path(), "jj", &["git", "init", "--colocate", "one"]);
+    let repo = home.path().join("one");
+    fs::write(repo.join("a.txt"), "one\n").unwrap();
+    home.run(&repo, "jj", &["commit", "-m", "first", "--config=user.name=Ana", "--config=user.email=ana@example.org"]);
+    home.toft(&repo, &["init"]).ok();
+    let plot = plot(&home, &repo, "side");
+    assert!(plot.join("a.txt").is_file() && plot.join(".jj").is_dir());
+    fs::write(plot.join("b.txt"), "work\n").unwrap();
+    fs::write(plot.join("large.bin"), vec![7; 3 << 20]).unwrap();
+    let before = snapshot(&repo.join("a.txt").parent().unwrap().join("a.txt").with_file_name("")).len();
+    assert!(before > 0);
+    home.toft(&repo, &["ws", "rm", "side"]).fails(5);
+    home.toft(&repo, &["ws", "rm", "side", "--rescue"]).ok();
+    assert!(!plot.exists());
+    home.toft(&repo, &["ws", "restore", "side"]).ok();
+    assert_eq!(fs::read_to_string(plot.join("b.txt")).unwrap(), "work\n");
+    assert_eq!(fs::read(plot.join("large.bin")).unwrap(), vec![7; 3 << 20]);
+}
+
+#[test]
+fn mercurial_shares_are_taken_down_only_when_clean() {
+    let home = Home::new();
+    home.run(home.path(), "hg", &["init", "work"]);
+    let repo = home.path().join("work");
+    fs::write(repo.join("a.txt"), "one\n").unwrap();
+    home.run(&repo, "hg", &["commit", "-q", "-A", "-m", "first"]);
+    home.toft(&repo, &["init"]).ok();
+    let plot = plot(&home, &repo, "side");
+    assert!(plot.join("a.txt").is_file());
+    fs::write(plot.join("b.txt"), "work\n").unwrap();
+    home.toft(&repo, &["ws", "rm", "side", "--rescue"]).fails(5);
+    assert!(plot.join("b.txt").is_file());
+    fs::remove_file(plot.join("b.txt")).unwrap();
+    home.toft(&repo, &["ws", "rm", "side"]).ok();
+    assert!(!plot.exists());
+}
