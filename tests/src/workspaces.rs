@@ -44,6 +44,41 @@ pub struct Whole {
     stash: String,
 }
 
+impl Whole {
+    /// What differs, in words.
+    pub fn differences(&self, other: &Self) -> Vec<String> {
+        let mut found: Vec<String> = Vec::new();
+        for name in self.files.keys().chain(other.files.keys()) {
+            let (here, there) = (self.files.get(name), other.files.get(name));
+            if here != there {
+                let told = |file: Option<&(u32, Vec<u8>)>| {
+                    file.map(|(mode, bytes)| format!("{mode:o} {:?}", String::from_utf8_lossy(bytes)))
+                };
+                found.push(format!("{}: {:?} and {:?}", name.display(), told(here), told(there)));
+            }
+        }
+        for (what, here, there) in [
+            ("staged", &self.staged, &other.staged),
+            ("HEAD", &self.head, &other.head),
+            ("branch", &self.branch, &other.branch),
+            ("status", &self.status, &other.status),
+            ("stash", &self.stash, &other.stash),
+        ] {
+            if here != there {
+                found.push(format!("{what}: {here:?} and {there:?}"));
+            }
+        }
+        found
+    }
+
+    /// Stashes of a worktree are the repository's: who cleared them there does not miss them here.
+    pub fn forget_stash_of_repository(&mut self, before: &Self, dir: &Path) {
+        if dir.join(".git").is_file() {
+            self.stash.clone_from(&before.stash);
+        }
+    }
+}
+
 /// Looks at a git checkout without changing it. Ignored directories are artefacts and are left out.
 pub fn whole(home: &Home, dir: &Path) -> Whole {
     let git = |args: &[&str]| {
@@ -62,7 +97,9 @@ pub fn whole(home: &Home, dir: &Path) -> Whole {
             if name.starts_with(".git") && !name.starts_with(".gitignore") || name.starts_with("target") {
                 continue;
             }
-            if meta.is_dir() {
+            if meta.is_dir() && path.join(".git").exists() {
+                // A submodule is a repository of its own; what it is on is in the index.
+            } else if meta.is_dir() {
                 look.push(path);
             } else if meta.is_symlink() {
                 let target = fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes();

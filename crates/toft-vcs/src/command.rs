@@ -302,22 +302,28 @@ impl Run {
 pub(crate) struct Git {
     dir: PathBuf,
     git_dir: Option<PathBuf>,
+    work_tree: bool,
     off: Vec<(String, String)>,
 }
 
 impl Git {
     /// In a worktree.
     pub(crate) fn inside(dir: &Path) -> Result<Self, RunError> {
-        Self::new(dir, None)
+        Self::new(dir, None, false)
+    }
+
+    /// In a checkout whose repository may believe that it is elsewhere.
+    pub(crate) fn moved(dir: &Path, git_dir: PathBuf) -> Result<Self, RunError> {
+        Self::new(dir, Some(git_dir), true)
     }
 
     /// On a repository, wherever its worktrees are.
     pub(crate) fn of(git_dir: &Path) -> Result<Self, RunError> {
-        Self::new(git_dir, Some(git_dir.to_owned()))
+        Self::new(git_dir, Some(git_dir.to_owned()), false)
     }
 
-    fn new(dir: &Path, git_dir: Option<PathBuf>) -> Result<Self, RunError> {
-        let mut git = Self { dir: dir.to_owned(), git_dir, off: Vec::new() };
+    fn new(dir: &Path, git_dir: Option<PathBuf>, work_tree: bool) -> Result<Self, RunError> {
+        let mut git = Self { dir: dir.to_owned(), git_dir, work_tree, off: Vec::new() };
         let listed = git.run(["config", "--list", "--show-scope", "--name-only", "-z"])?.ok()?;
         let mut words = listed.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned());
         while let (Some(scope), Some(key)) = (words.next(), words.next()) {
@@ -336,6 +342,9 @@ impl Git {
         let mut run = Run::bare_git(&self.dir, &self.off)?;
         if let Some(git_dir) = &self.git_dir {
             run = run.env("GIT_DIR", git_dir);
+        }
+        if self.work_tree {
+            run = run.env("GIT_WORK_TREE", &self.dir);
         }
         Ok(run.args(args))
     }

@@ -393,10 +393,13 @@ impl Workspaces<'_> {
             let stays = |why: String| Tidied { name: workspace.name.clone(), gone: false, why, rescue: None };
             let begun = matches!(workspace.state, WorkspaceState::Removing | WorkspaceState::Provisioning);
             if begun && workspace.host == self.host() {
-                tidied.push(self.go_on(actor, workspace, try_only)?);
+                tidied.push(match self.go_on(actor, workspace, try_only) {
+                    Err(Error::Store(error)) => return Err(error.into()),
+                    done => done.unwrap_or_else(|error| stays(error.to_string())),
+                });
                 continue;
             }
-            if let Err(why) = listed.idle(self.host(), now) {
+            if let Err(why) = listed.idle(self.host(), now, max_age) {
                 tidied.push(stays(why));
                 continue;
             }

@@ -269,8 +269,10 @@ impl Move {
 }
 
 impl Listed {
-    /// May it be taken down, as far as people are concerned? Says why not.
-    pub fn idle(&self, host: &str, now: Timestamp) -> Result<(), String> {
+    /// May it be taken down, as far as people are concerned? Says why not. One without a task is left alone for an hour,
+    /// or for `age` if that is less.
+    pub fn idle(&self, host: &str, now: Timestamp, age: Option<Duration>) -> Result<(), String> {
+        let grace = age.map_or(GRACE, |age| age.min(GRACE));
         let workspace = &self.workspace;
         if workspace.host != host {
             Err("it is on another machine".into())
@@ -280,10 +282,10 @@ impl Listed {
             Err("it is a checkout of the user's own".into())
         } else if let Some(holder) = &self.holder {
             Err(format!("{holder} works in it"))
-        } else if self.open {
+        } else if self.open && age.is_none_or(|age| now.since(workspace.used) < age) {
             Err("its task is not over".into())
-        } else if workspace.task.is_none() && now.since(workspace.used) < GRACE {
-            Err("it was handed out within the hour".into())
+        } else if workspace.task.is_none() && now.since(workspace.used) < grace {
+            Err("it was handed out a moment ago".into())
         } else {
             Ok(())
         }

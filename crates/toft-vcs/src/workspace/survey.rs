@@ -236,7 +236,7 @@ fn submodule(dir: &Path, name: &str) -> Result<Option<String>, WorkspaceError> {
     if !dir.join(".git").exists() {
         return Ok(None);
     }
-    let git = Git::inside(dir)?;
+    let git = Git::moved(dir, git_dir(dir)?)?;
     let inner = status(&git)?;
     let files = inner.staged + inner.changed.len() + inner.deleted.len() + inner.untracked.len();
     if files + inner.nested.len() > 0 {

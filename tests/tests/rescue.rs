@@ -1,0 +1,270 @@
+//! Nothing lost: workspaces in every dangerous state are taken down, killed in the middle, and come back byte for byte.
+
+use std::{
+    collections::BTreeMap,
+    ffi::OsStr,
+    fs,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+    process::Stdio,
+    thread,
+    time::Duration,
+};
+
+use serde_json::Value;
+use toft_stories::{
+    Home, sized,
+    workspaces::{Dice, Whole, chmod, whole},
+};
+
+fn project(home: &Home) -> PathBuf {
+    let repo = home.repo("api");
+    for n in 0..12 {
+        fs::write(repo.join(format!("f{n}.txt")), format!("line {n}\n").repeat(20)).unwrap();
+    }
+    fs::write(repo.join("run.sh"), "#!/bin/sh\n").unwrap();
+    chmod(&repo.join("run.sh"), 0o755);
+    fs::write(repo.join(".gitignore"), "target/\n.env\n*.local\n").unwrap();
+    fs::write(repo.join(".gitattributes"), "*.crlf text eol=crlf\n").unwrap();
+    fs::write(repo.join("dos.crlf"), "one\r\ntwo\r\n").unwrap();
+    home.run(&repo, "git", &["add", "."]);
+    home.run(&repo, "git", &["commit", "-q", "-m", "files"]);
+    let library = home.git("library");
+    fs::write(library.join("lib.txt"), "library\n").unwrap();
+    home.run(&library, "git", &["add", "."]);
+    home.run(&library, "git", &["commit", "-q", "-m", "library"]);
+    let add = ["-c", "protocol.file.allow=always", "submodule", "--quiet", "add", "../library", "lib"];
+    home.run(&repo, "git", &add);
+    home.run(&repo, "git", &["commit", "-q", "-m", "with a library"]);
+    repo
+}
+
+/// Puts a workspace into a mixture of dangerous states.
+fn endanger(home: &Home, dir: &Path, n: usize, dice: &mut Dice) {
+    let git = |args: &[&str]| {
+        home.run(dir, "git", args);
+    };
+    let write = |name: &str, text: &str| {
+        let path = dir.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    let commit = |name: &str| {
+        fs::write(dir.join(name), format!("{n} {name}\n")).unwrap();
+        home.run(dir, "git", &["add", name]);
+        home.run(dir, "git", &["commit", "-q", "-m", name]);
+    };
+    if dice.one_in(3) {
+        commit("committed.txt");
+    }
+    if dice.one_in(4) {
+        commit("amended.txt");
+        write("amended.txt", "again\n");
+        git(&["commit", "-q", "--amend", "-a", "-m", "amended"]);
+    }
+    if dice.one_in(5) {
+        commit("dropped.txt");
+        git(&["reset", "-q", "--hard", "HEAD~1"]);
+    }
+    if dice.one_in(4) {
+        write("f1.txt", &format!("stashed {n}\n"));
+        git(&["stash", "-q"]);
+    }
+    if dice.one_in(6) {
+        git(&["checkout", "-q", "--detach"]);
+        commit("detached.txt");
+    }
+    if dice.one_in(4) && dir.join(".git").is_file() {
+        let run = ["-c", "protocol.file.allow=always", "submodule", "--quiet", "update", "--init"];
+        git(&run);
+    }
+    match dice.below(6) {
+        0 => {
+            // A merge that stopped in the middle.
+            git(&["branch", "-q", &format!("other{n}")]);
+            write("f2.txt", "ours\n");
+            git(&["commit", "-q", "-a", "-m", "ours"]);
+            let ours = home.run(dir, "git", &["rev-parse", "HEAD"]);
+            git(&["checkout", "-q", "--detach", &format!("other{n}")]);
+            write("f2.txt", "theirs\n");
+            git(&["commit", "-q", "-a", "-m", "theirs"]);
+            assert!(!home.command(dir, "git", &["merge", "-q", ours.trim()]).output().unwrap().status.success());
+            write("f3.txt", "beside the conflict\n");
+        }
+        1 => {
+            // A rebase that stopped in the middle.
+            let onto = home.run(dir, "git", &["rev-parse", "HEAD"]);
+            write("f2.txt", "ours\n");
+            git(&["commit", "-q", "-a", "-m", "ours"]);
+            let ours = home.run(dir, "git", &["rev-parse", "HEAD"]);
+            git(&["checkout", "-q", "--detach", onto.trim()]);
+            write("f2.txt", "theirs\n");
+            git(&["commit", "-q", "-a", "-m", "theirs"]);
+            assert!(!home.command(dir, "git", &["rebase", "-q", ours.trim()]).output().unwrap().status.success());
+        }
+        _ => {}
+    }
+    let unmerged = !home.run(dir, "git", &["ls-files", "-u"]).is_empty();
+    if dice.one_in(2) && !unmerged {
+        write("staged.txt", "staged\n");
+        git(&["add", "staged.txt"]);
+        write("staged.txt", "staged, then changed\n");
+    }
+    if dice.one_in(3) {
+        write("f4.txt", "changed\n");
+    }
+    if dice.one_in(3) {
+        fs::remove_file(dir.join("f5.txt")).unwrap();
+    }
+    if dice.one_in(4) && !unmerged {
+        git(&["rm", "-q", "--cached", "f6.txt"]);
+    }
+    if dice.one_in(5) {
+        git(&["update-index", "--assume-unchanged", "f7.txt"]);
+        write("f7.txt", "git does not look\n");
+    }
+    if dice.one_in(5) {
+        // A file became a directory.
+        fs::remove_file(dir.join("f8.txt")).unwrap();
+        write("f8.txt/inside", "deep\n");
+    }
+    if dice.one_in(2) {
+        write("notes/deep/er.md", &format!("notes {n}\n"));
+        fs::write(dir.join(OsStr::from_bytes(b"odd \"name\"\n\xff.txt")), "odd\n").unwrap();
+        write("empty", "");
+        fs::write(dir.join("binary.bin"), [0, 159, 146, 150, 10, 13]).unwrap();
+    }
+    if dice.one_in(3) {
+        std::os::unix::fs::symlink("../nowhere/\u{e9}", dir.join("link")).unwrap();
+        write("secret.key", "key\n");
+        chmod(&dir.join("secret.key"), 0o600);
+        chmod(&dir.join("f9.txt"), 0o640);
+        chmod(&dir.join("f10.txt"), 0o755);
+    }
+    if dice.one_in(3) {
+        write(".env", "TOKEN=1\n");
+        write("mine.local", "settings\n");
+    }
+    if dice.one_in(3) {
+        write("target/debug/artefact", "large and boring\n");
+    }
+    if dice.one_in(8) {
+        write("dos.crlf", "one\ntwo\n");
+    }
+    if dice.one_in(6) && !unmerged {
+        write("intended.txt", "to be added\n");
+        git(&["add", "-N", "intended.txt"]);
+    }
+}
+
+/// Every commit that somebody could miss.
+fn commits(home: &Home, dir: &Path) -> Vec<String> {
+    let args = ["log", "--walk-reflogs", "--format=%H", "HEAD"];
+    let logged = home.run(dir, "git", &args);
+    logged.lines().map(str::to_owned).collect()
+}
+
+struct Plot {
+    name: String,
+    path: PathBuf,
+    whole: Whole,
+    commits: Vec<String>,
+}
+
+#[test]
+fn no_byte_is_lost_though_tidying_up_is_killed_anywhere() {
+    let home = Home::new();
+    let repo = project(&home);
+    let seed = std::env::var("TOFT_SEED").map_or_else(|_| u64::from(std::process::id()), |seed| seed.parse().unwrap());
+    println!("TOFT_SEED={seed}");
+    let mut dice = Dice::new(seed);
+    let count = sized(24, 100);
+    let mut plots = Vec::new();
+    for n in 0..count {
+        let name = format!("plot{n}");
+        let mut args = vec!["ws", "create", "--name", &name, "-q"];
+        if dice.one_in(6) {
+            args.push("--clone");
+        }
+        let path = PathBuf::from(home.toft(&repo, &args).ok().trim());
+        endanger(&home, &path, n, &mut dice);
+        plots.push(Plot { whole: whole(&home, &path), commits: commits(&home, &path), path, name });
+    }
+    // Some land, as one commit or as several.
+    for plot in plots.iter().step_by(5) {
+        let bring = ["fetch", "-q", plot.path.to_str().unwrap(), "HEAD"];
+        home.run(&repo, "git", &bring);
+        let landed = home.command(&repo, "git", &["merge", "-q", "--squash", "FETCH_HEAD"]).output().unwrap();
+        match landed.status.success() {
+            true => drop(home.command(&repo, "git", &["commit", "-q", "-m", "landed"]).output().unwrap()),
+            false => drop(home.run(&repo, "git", &["reset", "-q", "--hard"])),
+        }
+    }
+    let kills = sized(40, 400);
+    let mut killed = 0;
+    for _ in 0..kills {
+        let args = ["ws", "gc", "--older-than", "0s", "-q"];
+        let mut tidying = home.command(&repo, toft_stories::toft_bin(), &args).stdout(Stdio::null()).spawn().unwrap();
+        thread::sleep(Duration::from_millis(5 + dice.below(250)));
+        killed += usize::from(tidying.try_wait().unwrap().is_none());
+        tidying.kill().unwrap();
+        tidying.wait().unwrap();
+    }
+    let rows = home.toft(&repo, &["ws", "gc", "--older-than", "0s", "--json"]).data();
+    assert!(
+        home.toft(&repo, &["ws", "gc", "--older-than", "0s"])
+            .ok()
+            .lines()
+            .all(|line| line.starts_with("stays") || line.starts_with("No workspaces"))
+    );
+    let stay: BTreeMap<String, Value> =
+        rows.as_array().unwrap().iter().map(|row| (row["name"].as_str().unwrap().to_owned(), row.clone())).collect();
+    // Only the rescues hold on to anything now.
+    home.run(&repo, "git", &["stash", "clear"]);
+    home.run(&repo, "git", &["reflog", "expire", "--expire=now", "--all"]);
+    home.run(&repo, "git", &["gc", "-q", "--prune=now"]);
+    let (mut back, mut clean) = (0, 0);
+    for plot in &plots {
+        if plot.path.exists() {
+            assert!(!stay[&plot.name]["gone"].as_bool().unwrap(), "{}", plot.name);
+            panic!("{} was neither put away nor clean: {}", plot.name, stay[&plot.name]);
+        }
+        let shown = home.toft(&repo, &["ws", "show", &plot.name, "--json"]).data();
+        if shown["rescue"].is_null() {
+            clean += 1;
+            continue;
+        }
+        home.toft(&repo, &["ws", "restore", &plot.name]).ok();
+        let mut now = whole(&home, &plot.path);
+        now.forget_stash_of_repository(&plot.whole, &plot.path);
+        assert_eq!(now.differences(&plot.whole), Vec::<String>::new(), "{}", plot.name);
+        for commit in &plot.commits {
+            home.run(&plot.path, "git", &["cat-file", "-e", commit]);
+        }
+        back += 1;
+    }
+    println!("{count} workspaces, gc killed {killed} times: {back} came back byte for byte, {clean} were clean");
+    assert!(back > count / 2 && killed > 0);
+    home.toft(&repo, &["doctor"]).ok();
+}
+
+#[test]
+fn a_submodule_with_work_holds_its_workspace_back_and_one_without_does_not() {
+    let home = Home::new();
+    let repo = project(&home);
+    let plots: Vec<PathBuf> = ["clean", "changed", "ahead"]
+        .iter()
+        .map(|name| PathBuf::from(home.toft(&repo, &["ws", "create", "--name", name, "-q"]).ok().trim()))
+        .collect();
+    for plot in &plots {
+        home.run(plot, "git", &["-c", "protocol.file.allow=always", "submodule", "--quiet", "update", "--init"]);
+    }
+    fs::write(plots[1].join("lib/lib.txt"), "changed\n").unwrap();
+    home.run(&plots[2].join("lib"), "git", &["commit", "-q", "--allow-empty", "-m", "only here"]);
+    home.toft(&repo, &["ws", "rm", "clean"]).ok();
+    for name in ["changed", "ahead"] {
+        let said = home.toft(&repo, &["ws", "rm", name, "--rescue"]).fails(5);
+        assert!(said.contains("submodule lib"), "{said}");
+    }
+    assert!(!plots[0].exists() && plots[1].join("lib/lib.txt").is_file() && plots[2].exists());
+}
