@@ -322,6 +322,11 @@ impl Git {
         Self::new(git_dir, Some(git_dir.to_owned()), false)
     }
 
+    /// In a worktree of this repository that was just made: what is switched off is the same.
+    pub(crate) fn linked(&self, dir: &Path) -> Self {
+        Self { dir: dir.to_owned(), git_dir: None, work_tree: false, off: self.off.clone() }
+    }
+
     fn new(dir: &Path, git_dir: Option<PathBuf>, work_tree: bool) -> Result<Self, RunError> {
         let mut git = Self { dir: dir.to_owned(), git_dir, work_tree, off: Vec::new() };
         let listed = git.run(["config", "--list", "--show-scope", "--name-only", "-z"])?.ok()?;

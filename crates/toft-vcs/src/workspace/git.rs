@@ -17,47 +17,49 @@ use crate::{
 /// A checkout of a large repository on a slow disk may take this long.
 const CHECKOUT: Duration = Duration::from_secs(3_600);
 
-pub(super) fn start(common_dir: &Path, rev: Option<&str>) -> Result<Start, WorkspaceError> {
-    let git = Git::of(common_dir)?;
+pub(super) fn start(ground: &Ground, rev: Option<&str>) -> Result<Start, WorkspaceError> {
+    let git = ground.git()?;
     let rev = rev.unwrap_or("HEAD");
     let named = git.run(["rev-parse", "--verify", "--quiet", "--end-of-options", &format!("{rev}^{{commit}}")])?;
     let Some(commit) = named.maybe()? else { return Err(WorkspaceError::NoBase { text: rev.to_owned() }) };
-    let full = match rev {
-        "HEAD" => git.run(["symbolic-ref", "--quiet", "HEAD"])?.maybe()?,
-        _ => git.run(["rev-parse", "--symbolic-full-name", "--end-of-options", rev])?.maybe()?,
+    let full = match (rev, crate::read(&ground.common_dir.join("HEAD"))?) {
+        ("HEAD", Some(text)) if text.starts_with("ref: ") => text.strip_prefix("ref: ").map(str::to_owned),
+        // Git repeats `--end-of-options` in what it answers.
+        _ => {
+            let run = git.run(["rev-parse", "--symbolic-full-name", "--end-of-options", rev])?;
+            run.maybe()?.and_then(|text| text.lines().last().map(str::to_owned))
+        }
     };
     let branch = |name: &String| {
         name.strip_prefix("refs/heads/").or_else(|| name.strip_prefix("refs/remotes/")).map(str::to_owned)
     };
-    // Git repeats `--end-of-options` in what it answers.
-    let full = full.and_then(|text| text.lines().last().map(str::to_owned));
     Ok(Start { commit, onto: full.as_ref().and_then(branch) })
 }
 
 pub(super) fn worktree(ground: &Ground, workspace: &Workspace) -> Result<Made, WorkspaceError> {
-    let git = Git::of(&ground.common_dir)?;
+    let git = ground.git()?;
     if let Some(branch) = &workspace.branch {
-        check_branch(&git, branch)?;
+        check_branch(git, branch)?;
     }
-    add(ground, &git, workspace, &workspace.base)?;
-    let inside = Git::inside(Path::new(&workspace.path))?;
-    check_out(&inside)?;
+    add(ground, git, workspace, &workspace.base)?;
+    check_out(&git.linked(Path::new(&workspace.path)))?;
     Ok(Made { notes: notes(ground, Path::new(&workspace.path))? })
 }
 
 /// Makes a worktree without files. A branch of that name that is there already is gone on with.
 pub(super) fn add(ground: &Ground, git: &Git, workspace: &Workspace, at: &str) -> Result<(), WorkspaceError> {
     let _turn = Turn::wait(&ground.state, LIST)?;
-    let add = ["worktree", "add", "--quiet", "--no-checkout"];
-    retry(|| {
-        let run = git.run(add)?;
-        let run = match &workspace.branch {
-            Some(branch) if exists(git, branch)? => run.arg(&workspace.path).arg(branch),
-            Some(branch) => run.args(["--no-track", "-b", branch, &workspace.path, at]),
-            None => run.args(["--detach", &workspace.path, at]),
-        };
-        run.ok()
-    })?;
+    let add = || git.run(["worktree", "add", "--quiet", "--no-checkout"]);
+    let made = match &workspace.branch {
+        Some(branch) => retry(|| add()?.args(["--no-track", "-b", branch, &workspace.path, at]).ok()),
+        None => retry(|| add()?.args(["--detach", &workspace.path, at]).ok()),
+    };
+    match (made, &workspace.branch) {
+        (Err(_), Some(branch)) if exists(git, branch)? => {
+            retry(|| add()?.arg(&workspace.path).arg(branch).ok())?;
+        }
+        (made, _) => drop(made?),
+    }
     Ok(())
 }
 
@@ -96,7 +98,7 @@ pub(super) fn empty_clone(ground: &Ground, workspace: &Workspace, refs: &[String
     let inside = Git::inside(path)?;
     let always = ["+refs/tags/*:refs/tags/*", "+refs/remotes/origin/*:refs/remotes/origin/*"];
     fetch(&inside, &ground.common_dir, refs.iter().map(String::as_str).chain(always))?;
-    let parent = Git::of(&ground.common_dir)?;
+    let parent = ground.git()?;
     if let Some(url) = parent.run(["config", "--get", "remote.origin.url"])?.maybe()? {
         inside.run(["config", "remote.origin.url", &url])?.ok()?;
         inside.run(["config", "remote.origin.fetch", "+refs/heads/*:refs/remotes/origin/*"])?.ok()?;

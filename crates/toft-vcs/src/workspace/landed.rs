@@ -23,7 +23,7 @@ pub(super) struct Landing {
 
 /// The commits that a workspace's work may have landed in: the branch it is to land on, here and as the remote has it.
 pub(super) fn targets(ground: &Ground, workspace: &Workspace) -> Result<Vec<String>, WorkspaceError> {
-    let git = Git::of(&ground.common_dir)?;
+    let git = ground.git()?;
     let mut names = vec!["refs/remotes/origin/HEAD".to_owned()];
     if let Some(onto) = &workspace.onto {
         let here = format!("refs/heads/{onto}");

@@ -16,6 +16,7 @@ mod survey;
 use std::{
     fs, io,
     path::{Path, PathBuf},
+    sync::OnceLock,
 };
 
 use thiserror::Error;
@@ -123,12 +124,12 @@ pub struct Made {
 }
 
 /// A repository that workspaces are made of.
-#[derive(Clone, Debug)]
 pub struct Ground {
     vcs: Vcs,
     root: PathBuf,
     common_dir: PathBuf,
     state: PathBuf,
+    git: OnceLock<Git>,
 }
 
 impl Ground {
@@ -139,7 +140,17 @@ impl Ground {
             root: checkout.root.clone(),
             common_dir: checkout.common_dir.clone(),
             state: checkout.state_dir(),
+            git: OnceLock::new(),
         }
+    }
+
+    /// Git on the repository.
+    fn git(&self) -> Result<&Git, WorkspaceError> {
+        if self.git.get().is_none() {
+            let git = Git::of(&self.common_dir)?;
+            self.git.get_or_init(|| git);
+        }
+        self.git.get().ok_or_else(|| self.not_for("git"))
     }
 
     /// Waits for a turn at a workspace: one process at a time makes it, puts it away or takes it down.
@@ -168,7 +179,7 @@ impl Ground {
     /// The commit that `rev` names, or that the main checkout is on.
     pub fn start(&self, rev: Option<&str>) -> Result<Start, WorkspaceError> {
         match self.vcs {
-            Vcs::Git => git::start(&self.common_dir, rev),
+            Vcs::Git => git::start(self, rev),
             Vcs::Jj => jj::start(&self.root, rev),
             Vcs::Hg => hg::start(&self.root, rev),
             Vcs::Sl | Vcs::None => Err(self.not_for("a workspace")),

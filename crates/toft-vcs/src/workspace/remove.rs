@@ -108,7 +108,7 @@ fn clear(ground: &Ground, workspace: &Workspace, dir: &Path, may_rescue: bool) -
 
 /// The newest rescue of a workspace.
 fn latest(ground: &Ground, workspace: &Workspace) -> Result<Option<String>, WorkspaceError> {
-    let git = Git::of(&ground.common_dir)?;
+    let git = ground.git()?;
     let place = format!("refs/toft/rescue/{}", workspace.id);
     let listed = git.run(["for-each-ref", "--format=%(refname:lstrip=4) %(objectname)", &place])?.text()?;
     let newest = listed.lines().filter_map(|line| line.split_once(' '));
@@ -153,9 +153,9 @@ fn open_up(path: &Path) -> Result<(), WorkspaceError> {
 
 /// Takes a worktree that is gone off git's list; never any other.
 pub(super) fn unlist(ground: &Ground, workspace: &Workspace) -> Result<(), WorkspaceError> {
-    let git = Git::of(&ground.common_dir)?;
+    let git = ground.git()?;
     let _turn = Turn::wait(&ground.state, LIST)?;
-    if listed(&git)?.iter().any(|(path, _)| *path == workspace.path) {
+    if listed(git)?.iter().any(|(path, _)| *path == workspace.path) {
         retry(|| git.run(["worktree", "remove", "--force", "--force", &workspace.path])?.ok())?;
     }
     Ok(())
@@ -179,18 +179,18 @@ fn listed(git: &Git) -> Result<Vec<(String, Option<String>)>, WorkspaceError> {
 /// Deletes the workspace's branch if it is where it was and nobody has it checked out.
 pub(super) fn drop_branch(ground: &Ground, workspace: &Workspace, at: &str) -> Result<bool, WorkspaceError> {
     let Some(branch) = &workspace.branch else { return Ok(false) };
-    let git = Git::of(&ground.common_dir)?;
+    let git = ground.git()?;
     let _turn = Turn::wait(&ground.state, LIST)?;
     let in_use = |git: &Git| -> Result<bool, WorkspaceError> {
         Ok(listed(git)?.iter().any(|(_, known)| known.as_ref() == Some(branch)))
     };
     let name = format!("refs/heads/{branch}");
     let known = git.run(["rev-parse", "--verify", "--quiet", &name])?.maybe()?;
-    if in_use(&git)? || known.as_deref() != Some(at) {
+    if in_use(git)? || known.as_deref() != Some(at) {
         return Ok(false);
     }
     retry(|| git.run(["update-ref", "-d", &name, at])?.ok())?;
-    if in_use(&git)? {
+    if in_use(git)? {
         // Somebody checked it out in this moment, without waiting for a turn: it is theirs.
         git.run(["update-ref", &name, at, ""])?.ok()?;
         return Ok(false);

@@ -53,8 +53,8 @@ pub(super) fn rescue(ground: &Ground, workspace: &Workspace, dir: &Path) -> Resu
 
 fn put_away(ground: &Ground, workspace: &Workspace, dir: &Path, picture: &Picture) -> Result<String, WorkspaceError> {
     let git = Git::inside(dir)?;
-    let repository = Git::of(&ground.common_dir)?;
-    let name = next_name(&repository, workspace)?;
+    let repository = ground.git()?;
+    let name = next_name([repository, &git], workspace)?;
     let mut trouble = None;
     let run = git.run(["fast-import", "--quiet", "--done"])?.patience(PATIENCE);
     let run = run.ok_fed(|to| {
@@ -67,17 +67,21 @@ fn put_away(ground: &Ground, workspace: &Workspace, dir: &Path, picture: &Pictur
     }
     run?;
     if workspace.kind == WorkspaceKind::Clone {
-        fetch(&repository, dir, [format!("+{name}:{name}").as_str()])?;
+        fetch(repository, dir, [format!("+{name}:{name}").as_str()])?;
         git.run(["update-ref", "-d", &name])?.ok()?;
     }
     Ok(repository.run(["rev-parse", "--verify", &name])?.text()?)
 }
 
-/// The next name of a rescue of this workspace.
-fn next_name(git: &Git, workspace: &Workspace) -> Result<String, WorkspaceError> {
+/// The next name of a rescue of this workspace: neither the repository nor a clone of it has one of that name, left by
+/// whoever did not come to the end.
+fn next_name(places: [&Git; 2], workspace: &Workspace) -> Result<String, WorkspaceError> {
     let place = format!("{PLACE}/{}", workspace.id);
-    let listed = git.run(["for-each-ref", "--format=%(refname:lstrip=4)", &place])?.text()?;
-    let last = listed.lines().filter_map(|line| line.parse::<u32>().ok()).max().unwrap_or_default();
+    let mut last = 0;
+    for git in places {
+        let listed = git.run(["for-each-ref", "--format=%(refname:lstrip=4)", &place])?.text()?;
+        last = listed.lines().filter_map(|line| line.parse::<u32>().ok()).fold(last, u32::max);
+    }
     Ok(format!("{place}/{}", last + 1))
 }
 
@@ -238,8 +242,8 @@ pub(super) fn below(place: &str, name: &[u8]) -> Vec<u8> {
 /// Is the workspace at `dir` what `commit` holds, to the last byte?
 pub(super) fn verify(ground: &Ground, workspace: &Workspace, dir: &Path, commit: &str) -> Result<(), WorkspaceError> {
     let differs = |what: String| WorkspaceError::Unverified { path: dir.to_owned(), what };
-    let git = Git::of(&ground.common_dir)?;
-    let held = Held::of(&git, commit)?;
+    let git = ground.git()?;
+    let held = Held::of(git, commit)?;
     let manifest = held.manifest()?;
     let now = picture::take(workspace, dir)?;
     if now != manifest {

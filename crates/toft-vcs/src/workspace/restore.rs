@@ -19,13 +19,13 @@ use super::{
 use crate::{command::Git, lock};
 
 pub(super) fn restore(ground: &Ground, workspace: &Workspace, rescue: &str) -> Result<Made, WorkspaceError> {
-    let repository = Git::of(&ground.common_dir)?;
-    let held = Held::of(&repository, rescue)?;
+    let repository = ground.git()?;
+    let held = Held::of(repository, rescue)?;
     let picture = held.manifest()?;
     let dir = Path::new(&workspace.path);
     let inside = match workspace.kind {
         WorkspaceKind::Clone => clone(ground, workspace, rescue, &picture)?,
-        _ => worktree(ground, &repository, workspace, &picture)?,
+        _ => worktree(ground, repository, workspace, &picture)?,
     };
     if picture.head.is_some() {
         check_out(&inside)?;
