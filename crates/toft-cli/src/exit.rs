@@ -125,6 +125,10 @@ impl From<Error> for Failure {
             Error::Config { .. } => Self::new(USAGE, "config", message, "mend that value; toft where lists the files"),
             Error::PlanFile { .. } => Self::new(USAGE, "plan_file", message, "docs/guides/plans.md shows the shape"),
             Error::Workspace(error) => workspace(&error, message),
+            Error::Untrusted { .. } => {
+                Self::new(NOT_ALLOWED, "untrusted", message, "toft trust shows them · --plain makes one without")
+            }
+            Error::Setup { .. } => Self::new(FAILED, "setup_failed", message, "mend it, or --plain makes one without"),
             Error::InUse { .. } => Self::new(CONFLICT, "in_use", message, "leave it first, or let that process end"),
             Error::NoWorkspace { .. } => Self::new(
                 FAILED,

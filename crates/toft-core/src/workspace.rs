@@ -3,6 +3,8 @@
 //! What is stored is how far a directory is on its way from being asked for to being gone. Whether somebody works in it
 //! follows from the lease of its task, and whether it may go from what is in it ([`Survey`]): neither is stored.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -51,6 +53,9 @@ pub struct Workspace {
     /// Why it is as it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Numbers that nobody else in this store has, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub ports: BTreeMap<String, u16>,
     /// The commit that holds everything that was in it, under a reference of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rescue: Option<String>,

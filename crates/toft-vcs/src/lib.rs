@@ -11,7 +11,7 @@ mod jj;
 mod lock;
 pub mod workspace;
 
-pub use command::RunError;
+pub use command::{RunError, shell};
 pub use lock::Turn;
 
 use std::{

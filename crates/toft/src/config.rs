@@ -14,7 +14,7 @@ use toft_core::{
     workspace::Keep,
 };
 
-use crate::error::Error;
+use crate::{error::Error, setup::Setup};
 
 /// What a caller may decide. What is left out is found as the command line finds it.
 #[derive(Clone, Debug, Default)]
@@ -123,6 +123,7 @@ struct Workspaces {
     most: Option<usize>,
     max_age: Option<String>,
     max_bytes: Option<String>,
+    setup: Option<Setup>,
 }
 
 /// How workspaces are kept.
@@ -138,13 +139,26 @@ pub struct WorkspaceRules {
     pub max_age: Option<Duration>,
     /// Together they may take so much.
     pub max_bytes: Option<u64>,
+    /// What makes a fresh one usable.
+    pub setup: Setup,
 }
 
 impl Default for WorkspaceRules {
     fn default() -> Self {
         let root = data_home().join("workspaces");
-        Self { root, keep: Keep::default(), most: MOST, max_age: None, max_bytes: None }
+        Self { root, keep: Keep::default(), most: MOST, max_age: None, max_bytes: None, setup: Setup::default() }
     }
+}
+
+/// Whose word a configuration file is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum From {
+    /// The user's.
+    User,
+    /// The repository's: it travels with the tree.
+    Tree,
+    /// This clone's. A repository that was copied whole brings it along, so commands in it need trust too.
+    Clone,
 }
 
 /// What all layers together say, and which files were read.
@@ -162,19 +176,20 @@ impl Settings {
     /// Reads every layer; later ones win. `tree` is the checkout's root, `state` the directory beside its store.
     pub(crate) fn load(tree: Option<&Path>, state: Option<&Path>) -> Result<Self, Error> {
         let mut settings = Self::default();
-        settings.read(&config_home().join("config.toml"), true)?;
+        settings.read(&config_home().join("config.toml"), From::User)?;
         if let Some(tree) = tree {
-            settings.read(&tree.join(".toft").join("config.toml"), false)?;
+            settings.read(&tree.join(".toft").join("config.toml"), From::Tree)?;
         }
         if let Some(state) = state {
-            settings.read(&state.join("config.toml"), true)?;
+            settings.read(&state.join("config.toml"), From::Clone)?;
         }
         settings.read_environment()?;
         Ok(settings)
     }
 
-    /// A file that travels in a repository is not `trusted`: it may say how work is done, not where or as whom.
-    fn read(&mut self, path: &Path, trusted: bool) -> Result<(), Error> {
+    /// A file that travels in a repository may say how work is done, not where or as whom.
+    fn read(&mut self, path: &Path, from: From) -> Result<(), Error> {
+        let (own, trusted) = (from == From::User, from != From::Tree);
         let text = match fs::read_to_string(path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
@@ -216,6 +231,10 @@ impl Settings {
         }
         if let Some(text) = &file.workspaces.max_bytes {
             self.workspaces.max_bytes = Some(parse_size(text).map_err(wrong)?);
+        }
+        if let Some(setup) = file.workspaces.setup {
+            setup.check().map_err(wrong)?;
+            self.workspaces.setup = Setup { own, ..setup };
         }
         self.policy.max_attempts = file.retry.max_attempts.unwrap_or(self.policy.max_attempts).max(1);
         self.files.push(path.to_owned());

@@ -63,6 +63,20 @@ pub enum Error {
     /// A workspace could not be made, looked at or taken down.
     #[error(transparent)]
     Workspace(#[from] toft_vcs::workspace::WorkspaceError),
+    /// Commands of a repository that nobody trusted.
+    #[error("setting a workspace up would run {count} commands that nobody here trusted")]
+    Untrusted {
+        /// How many.
+        count: usize,
+    },
+    /// A command that sets a workspace up failed.
+    #[error("setting it up: {why}; what it said is in {log}", log = log.display())]
+    Setup {
+        /// Where what it said is.
+        log: PathBuf,
+        /// How it failed.
+        why: String,
+    },
     /// Somebody is in a workspace.
     #[error("process {pid} is in {path}", path = path.display())]
     InUse {

@@ -36,6 +36,7 @@ pub mod plan;
 pub mod plan_file;
 mod registry;
 mod session;
+mod setup;
 mod worker;
 pub mod workspaces;
 
@@ -47,6 +48,7 @@ pub use locate::{Located, Source, locate};
 pub use machine::Machine;
 pub use registry::registered_stores;
 pub use session::Toft;
+pub use setup::{Setup, variables};
 pub use toft_core::{
     agent, change, checkpoint, flow, gate, id, issue, lease, message, ready, refusal, repository, retention, store,
     time, verbs, workspace,

@@ -18,7 +18,11 @@ use toft_core::{
     },
 };
 
-use crate::{error::Error, session::Toft, workspaces::Given};
+use crate::{
+    error::Error,
+    session::Toft,
+    workspaces::{Given, Wanted},
+};
 
 /// An agent about to register.
 pub struct AgentBuilder<'a> {
@@ -173,7 +177,7 @@ impl<'a> Job<'a> {
 
     /// A directory of its own to do it in. Without one there is no hold any more: it was given back.
     pub fn workspace(&self) -> Result<Given, Error> {
-        self.toft.workspace_for(&self.agent, &self.claimed, None, false)
+        self.toft.workspace_for(&self.agent, &self.claimed, Wanted::default(), |_| {})
     }
 
     /// Keeps the hold for another time to live.

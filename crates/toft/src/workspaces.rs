@@ -23,12 +23,13 @@ use toft_core::{
     },
     workspace::{Fate, Survey, Workspace, WorkspaceKind, WorkspaceState},
 };
-use toft_vcs::workspace::{Ground, Removed, WorkspaceError};
+use toft_vcs::workspace::{Ground, Made, Removed, WorkspaceError};
 
 use crate::{
     error::{Error, io},
     machine,
     session::Toft,
+    setup::Setup,
 };
 
 /// What is wanted of a new workspace.
@@ -42,6 +43,8 @@ pub struct Wanted {
     pub base: Option<String>,
     /// A repository of its own.
     pub clone: bool,
+    /// As it is checked out, without being set up.
+    pub plain: bool,
     /// The hold it is asked for under; my own when absent.
     pub fence: Option<Fence>,
 }
@@ -100,6 +103,8 @@ pub struct Workspaces<'t> {
     ground: Ground,
     source: PathBuf,
     root: PathBuf,
+    state: PathBuf,
+    id: String,
 }
 
 impl Toft {
@@ -111,7 +116,14 @@ impl Toft {
         // Two repositories may have one name.
         let word: String = id.as_str().trim_start_matches("rp_").chars().take(4).collect();
         let root = located.workspaces.root.join(format!("{}-{word}", file_name(&checkout.name())));
-        Ok(Workspaces { toft: self, ground: Ground::of(checkout), source: checkout.root.clone(), root })
+        Ok(Workspaces {
+            toft: self,
+            ground: Ground::of(checkout),
+            source: checkout.root.clone(),
+            root,
+            state: checkout.state_dir(),
+            id: id.to_string(),
+        })
     }
 }
 
@@ -121,13 +133,13 @@ impl Toft {
         &self,
         actor: &str,
         claimed: &Claimed,
-        base: Option<&str>,
-        clone: bool,
+        wanted: Wanted,
+        step: impl FnMut(&str),
     ) -> Result<Given, Error> {
         let fence = Some(claimed.lease.fence());
         let work = Some(claimed.task.id.to_string());
-        let wanted = Wanted { work, base: base.map(str::to_owned), clone, fence: fence.clone(), name: None };
-        self.workspaces().and_then(|all| all.provide(actor, wanted)).or_else(|error| {
+        let wanted = Wanted { work, fence: fence.clone(), ..wanted };
+        self.workspaces().and_then(|all| all.provide(actor, wanted, step)).or_else(|error| {
             let (id, message) = (Some(claimed.task.id.to_string()), format!("no workspace: {error}"));
             let request = finish::Request { id, fence, how: How::Release, message, cost: None };
             self.finish(actor, None, request)?;
@@ -170,12 +182,18 @@ impl Workspaces<'_> {
     }
 
     /// Gives a workspace: the one that is there for this work, or a new one. Nothing is left if that fails.
-    pub fn provide(&self, actor: &str, wanted: Wanted) -> Result<Given, Error> {
+    /// `step` is told what goes on while it is set up.
+    pub fn provide(&self, actor: &str, wanted: Wanted, mut step: impl FnMut(&str)) -> Result<Given, Error> {
         let named = match &wanted.work {
             Some(work) => self.toft.perform_as(actor, None, Name { id: work.clone() })?,
             None => Named { name: String::new(), task: None },
         };
         let name = file_name(&wanted.name.unwrap_or(named.name));
+        let rules = &self.toft.located().workspaces;
+        let setup = if wanted.plain { &Setup::default() } else { &rules.setup };
+        if !setup.trusted(&self.id) {
+            return Err(Error::Untrusted { count: setup.commands().len() });
+        }
         let start = self.ground.start(wanted.base.as_deref())?;
         let request = Provide {
             kind: if wanted.clone { WorkspaceKind::Clone } else { WorkspaceKind::Worktree },
@@ -187,7 +205,9 @@ impl Workspaces<'_> {
             made: false,
             task: named.task.map(|task| task.to_string()),
             fence: wanted.fence,
-            most: self.toft.located().workspaces.most,
+            most: rules.most,
+            ports: rules.setup.ports.clone(),
+            free: rules.setup.free_ports(seed(&name)),
             name,
         };
         let provided = self.toft.perform_as(actor, None, request)?;
@@ -201,8 +221,20 @@ impl Workspaces<'_> {
                 // Whoever made it before did not come to the end, or somebody removed it by hand.
                 ground.clear_begun(&workspace)?;
             }
-            ground.provide(&workspace)
+            step("checking out");
+            let made = ground.provide(&workspace)?;
+            setup.run(&self.source, &workspace, &self.log(&workspace), step).or_else(|error| {
+                // It never was handed over; its log says why.
+                ground.clear_begun(&workspace)?;
+                Err(error)
+            })?;
+            Ok(made)
         })
+    }
+
+    /// Where what was said while a workspace was set up is.
+    pub fn log(&self, workspace: &Workspace) -> PathBuf {
+        self.state.join("workspaces").join(workspace.id.as_str()).join("setup.log")
     }
 
     /// Makes a directory and says so; if that fails, says that there is none.
@@ -210,7 +242,7 @@ impl Workspaces<'_> {
         &self,
         actor: &str,
         workspace: &Workspace,
-        make: impl FnOnce(&Ground) -> Result<toft_vcs::workspace::Made, WorkspaceError>,
+        make: impl FnOnce(&Ground) -> Result<Made, Error>,
     ) -> Result<Given, Error> {
         match make(&self.ground) {
             Ok(made) => {
@@ -225,7 +257,7 @@ impl Workspaces<'_> {
                     let request = Move { reason: Some(error.to_string()), ..Move::to(&workspace.id, to) };
                     self.toft.perform_as(actor, None, request)?;
                 }
-                Err(error.into())
+                Err(error)
             }
         }
     }
@@ -257,6 +289,8 @@ impl Workspaces<'_> {
             task: None,
             fence: None,
             most: self.toft.located().workspaces.most,
+            ports: Vec::new(),
+            free: Vec::new(),
         };
         let workspace = self.toft.perform_as(actor, None, request)?.workspace;
         Ok(Given { workspace, existing: true, notes: Vec::new() })
@@ -366,7 +400,7 @@ impl Workspaces<'_> {
         let request = Move::to(&workspace.id, WorkspaceState::Provisioning);
         let workspace = self.toft.perform_as(actor, None, request)?;
         let _turn = self.ground.turn(&workspace)?;
-        self.make(actor, &workspace, |ground| ground.restore(&workspace, &rescue))
+        self.make(actor, &workspace, |ground| Ok(ground.restore(&workspace, &rescue)?))
     }
 
     /// Takes down what nobody needs and what is nowhere else only after it was put away; goes on with what was begun.
@@ -479,6 +513,12 @@ impl Workspaces<'_> {
         unknown.sort();
         Ok(unknown)
     }
+}
+
+/// Where to begin looking for ports: spread by name, so that stores that do not know each other seldom meet.
+fn seed(name: &str) -> u16 {
+    let bytes = *blake3::hash(name.as_bytes()).as_bytes();
+    u16::from_le_bytes([bytes[0], bytes[1]])
 }
 
 /// How much a directory takes on disk.

@@ -17,7 +17,7 @@ pub(crate) use self::{
     flow::{Apply, FlowCommand, FromTemplate, NewFlow, One, TaskFields, TemplateCommand},
     plan::{Add, Compact, Delete, EditIssue, Export, Fields, Graph, Import, LedgerArgs, LedgerCommand, Restore, Undo},
     work::{Claim, Finish, List, Log, Ready, Save, Show, Status},
-    ws::{CreateWs, Ws, WsCommand},
+    ws::{CreateWs, From, Ws, WsCommand},
 };
 
 const EXAMPLES: &str = "\
@@ -110,6 +110,7 @@ commands! {
     Log(Log) "log" ["events", "history"] "What happened";
     Flow(Flow) "flow" ["workflow", "flows"] "Workflows and templates";
     Ws(Ws) "ws" ["workspace", "workspaces", "worktree"] "Workspaces: a directory of its own for every job";
+    Trust(Trust) "trust" [] "Let this repository's own commands set workspaces up";
     Agent(Agent) "agent" ["agents"] "Agents and their messages";
     Backup(Backup) "backup" [] "Write a verified copy of the store";
     Gc(Gc) "gc" [] "Forget old history, messages and attempts";
@@ -159,6 +160,17 @@ pub(crate) struct Flow {
 pub(crate) struct Agent {
     #[command(subcommand)]
     pub(crate) command: AgentCommand,
+}
+
+/// Let this repository's own commands set workspaces up. Without a flag, shows them.
+#[derive(Args, Debug)]
+pub(crate) struct Trust {
+    /// Trust exactly these
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+    /// Trust them no longer
+    #[arg(long, conflicts_with = "yes")]
+    pub(crate) revoke: bool,
 }
 
 /// Copy the store.

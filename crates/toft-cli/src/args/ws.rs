@@ -47,6 +47,8 @@ pub(crate) enum WsCommand {
     Rescue(OneWs),
     /// Bring one back as it was when it was taken down
     Restore(OneWs),
+    /// What to tell programs that run in one: export NAME=VALUE lines
+    Env(OneWs),
     /// Take a worktree in that was made by hand
     Adopt {
         /// Where it is
@@ -82,6 +84,9 @@ pub(crate) struct From {
     /// A repository of its own: own branches, hooks and configuration
     #[arg(long)]
     pub(crate) clone: bool,
+    /// As it is checked out: nothing is copied, linked or run
+    #[arg(long)]
+    pub(crate) plain: bool,
 }
 
 /// Every one.

@@ -50,6 +50,7 @@ pub(crate) fn run(cli: &Cli, output: &Output) -> Done {
         Command::Export(args) => plan::export(&app, args),
         Command::Graph(args) => plan::graph(&app, args),
         Command::Ws(args) => ws::run(&app, &args.command),
+        Command::Trust(args) => place::trust(&app, args),
         Command::Agent(args) => agent::run(&app, &args.command),
     }
 }

@@ -9,9 +9,9 @@ use toft::{
 
 use super::{App, Done};
 use crate::{
-    args::{Gc, Init},
+    args::{Gc, Init, Trust},
     exit::Failure,
-    render::{BackedUp, Examined, Forgotten, Initialised, Place},
+    render::{BackedUp, Examined, Forgotten, Initialised, Place, Trusted},
 };
 
 pub(super) fn init(app: &App<'_>, args: &Init) -> Done {
@@ -45,6 +45,16 @@ pub(super) fn backup(app: &App<'_>, file: &Path) -> Done {
     }
     app.open()?.backup(file)?;
     app.show(&BackedUp(file.to_owned()))
+}
+
+pub(super) fn trust(app: &App<'_>, args: &Trust) -> Done {
+    let located = toft::locate(&app.config()?)?;
+    let repository = located.repository.as_ref().map(ToString::to_string).unwrap_or_default();
+    let setup = &located.workspaces.setup;
+    if args.yes || args.revoke {
+        setup.trust(&repository, args.yes)?;
+    }
+    app.show(&Trusted { commands: setup.commands(), trusted: setup.trusted(&repository) })
 }
 
 pub(super) fn gc(app: &App<'_>, args: &Gc) -> Done {

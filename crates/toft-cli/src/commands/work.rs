@@ -14,7 +14,7 @@ use toft::{
     },
 };
 
-use super::{App, Done, plan, word};
+use super::{App, Done, plan, word, ws};
 use crate::{
     args::{self, Claim},
     exit::Failure,
@@ -84,11 +84,11 @@ pub(super) fn claim(app: &App<'_>, args: &Claim) -> Done {
     }
     let mut workspaces = BTreeMap::new();
     if args.ws {
-        let _soon = app.output.soon("making a workspace".into());
-        let Claim { from, .. } = args;
         for claimed in &outcome.claims {
-            let given = toft.workspace_for(&toft.located().agent, claimed, from.base.as_deref(), from.clone)?;
-            workspaces.insert(claimed.task.id.clone(), given);
+            let (me, wanted) = (&toft.located().agent, ws::wanted(&args.from));
+            let given = toft.workspace_for(me, claimed, wanted, |step| app.output.progress(step));
+            app.output.progress("");
+            workspaces.insert(claimed.task.id.clone(), given?);
         }
     }
     app.show(&Claims { outcome, issues, workspaces, many: args.count.is_some() })

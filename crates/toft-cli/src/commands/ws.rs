@@ -6,9 +6,9 @@ use toft::{Toft, workspaces::Wanted};
 
 use super::{App, Done, work::task_or_issue};
 use crate::{
-    args::{CreateWs, WsCommand},
+    args::{CreateWs, From, WsCommand},
     exit::Failure,
-    render::{Rescued, WsGiven, WsList, WsPath, WsPinned, WsShown, WsTidied},
+    render::{Rescued, WsEnv, WsGiven, WsList, WsPath, WsPinned, WsShown, WsTidied},
 };
 
 pub(super) fn run(app: &App<'_>, command: &WsCommand) -> Done {
@@ -29,6 +29,10 @@ pub(super) fn run(app: &App<'_>, command: &WsCommand) -> Done {
             app.show(&WsShown { seen, bytes })
         }
         WsCommand::Path(one) => app.show(&WsPath(all.show(&named(toft, &one.id)?)?.listed.workspace)),
+        WsCommand::Env(one) => {
+            let workspace = all.show(&named(toft, &one.id)?)?.listed.workspace;
+            app.show(&WsEnv(toft::variables(&workspace)))
+        }
         WsCommand::Rm(args) => {
             let id = named(toft, &args.one.id)?;
             let _soon = app.output.soon(format!("taking {id} down"));
@@ -50,17 +54,20 @@ pub(super) fn run(app: &App<'_>, command: &WsCommand) -> Done {
     }
 }
 
+/// What a new one is to be made from.
+pub(super) fn wanted(from: &From) -> Wanted {
+    Wanted { base: from.base.clone(), clone: from.clone, plain: from.plain, ..Wanted::default() }
+}
+
 fn create(app: &App<'_>, toft: &Toft, args: &CreateWs) -> Done {
     let wanted = Wanted {
         work: task_or_issue(toft, args.id.as_ref())?,
         name: args.name.clone(),
-        base: args.from.base.clone(),
-        clone: args.from.clone,
         fence: args.hold.fence.clone(),
+        ..wanted(&args.from)
     };
-    let soon = app.output.soon("making a workspace".into());
-    let given = toft.workspaces()?.provide(&toft.located().agent, wanted);
-    drop(soon);
+    let given = toft.workspaces()?.provide(&toft.located().agent, wanted, |step| app.output.progress(step));
+    app.output.progress("");
     app.show(&WsGiven(given?))
 }
 

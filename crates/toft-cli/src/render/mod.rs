@@ -25,9 +25,9 @@ pub(crate) use self::{
     history::{EventLine, History},
     issues::{Compacted, ImportDone, IssueList, IssueShown, IssueWritten, IssuesWritten, LedgerList, UndoDone},
     page::{Page, clock},
-    place::{BackedUp, Examined, Forgotten, Initialised, Place},
+    place::{BackedUp, Examined, Forgotten, Initialised, Place, Trusted},
     tasks::{Answered, Claims, Finished, Ready, Saved, Shown, StateValue, StatusView, TaskDecided, TaskList},
-    workspaces::{Rescued, WsGiven, WsList, WsPath, WsPinned, WsShown, WsTidied},
+    workspaces::{Rescued, WsEnv, WsGiven, WsList, WsPath, WsPinned, WsShown, WsTidied},
 };
 use crate::{
     args::{Color, Global},

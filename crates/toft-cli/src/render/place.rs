@@ -126,6 +126,40 @@ impl View for Examined {
     }
 }
 
+/// What a repository would run, and whether it may.
+pub(crate) struct Trusted {
+    pub(crate) commands: Vec<String>,
+    pub(crate) trusted: bool,
+}
+
+impl View for Trusted {
+    fn kind(&self) -> &'static str {
+        "trust"
+    }
+
+    fn json(&self) -> Value {
+        json!({ "commands": self.commands, "trusted": self.trusted })
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.commands.clone()
+    }
+
+    fn text(&self, page: &mut Page) {
+        if self.commands.is_empty() {
+            page.line("This repository runs nothing when a workspace is made.");
+            return;
+        }
+        for command in &self.commands {
+            page.line(format!("  {}", clean(command)));
+        }
+        page.line(match self.trusted {
+            true => "These run when a workspace is made. toft trust --revoke ends that.",
+            false => "These do not run, and no workspace is made, until: toft trust --yes",
+        });
+    }
+}
+
 pub(crate) struct BackedUp(pub(crate) PathBuf);
 
 impl View for BackedUp {

@@ -1,6 +1,6 @@
 //! Workspaces.
 
-use std::path::PathBuf;
+use std::{collections::BTreeMap, path::PathBuf};
 
 use serde_json::{Value, json};
 use toft::{
@@ -65,6 +65,28 @@ impl View for WsPath {
 
     fn text(&self, page: &mut Page) {
         page.line(clean(&self.0.path));
+    }
+}
+
+pub(crate) struct WsEnv(pub(crate) BTreeMap<String, String>);
+
+impl View for WsEnv {
+    fn kind(&self) -> &'static str {
+        "env"
+    }
+
+    fn json(&self) -> Value {
+        data(&self.0)
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.0.iter().map(|(name, value)| format!("{name}={value}")).collect()
+    }
+
+    fn text(&self, page: &mut Page) {
+        for (name, value) in &self.0 {
+            page.line(format!("export {name}='{}'", clean(value).replace('\'', "'\\''")));
+        }
     }
 }
 
@@ -214,6 +236,10 @@ impl View for WsShown {
         }
         if self.bytes > 0 {
             row("size", format!("{:.1} MB", self.bytes as f64 / 1e6));
+        }
+        let ports: Vec<_> = workspace.ports.iter().map(|(name, port)| format!("{} {port}", clean(name))).collect();
+        if !ports.is_empty() {
+            row("ports", ports.join(", "));
         }
         if let Some(rescue) = &workspace.rescue {
             row("rescue", format!("{rescue} (toft ws restore {})", clean(&workspace.name)));

@@ -1,7 +1,10 @@
 //! Workspaces: who may ask for one, and how it goes on from there. Directories are made and removed between two of these
 //! verbs, never inside one.
 
-use std::time::Duration;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -50,6 +53,10 @@ pub struct Provide {
     pub fence: Option<Fence>,
     /// At most so many at once.
     pub most: usize,
+    /// Names of ports it needs.
+    pub ports: Vec<String>,
+    /// Numbers that nobody uses now, to choose from.
+    pub free: Vec<u16>,
 }
 
 /// What a workspace for some work is called.
@@ -135,6 +142,12 @@ impl Verb for Provide {
             let could_go = oldest.map(|known| known.name.clone()).collect();
             return Err(Refusal::NoRoom { most: self.most, could_go }.into());
         }
+        // Other repositories may share the store, and do share the machine.
+        let everywhere = WorkspaceQuery { live: true, ..WorkspaceQuery::default() };
+        let taken: BTreeSet<u16> = match self.ports.is_empty() {
+            true => BTreeSet::new(),
+            false => work.tx.workspaces(&everywhere)?.iter().flat_map(|known| known.ports.values().copied()).collect(),
+        };
         let workspace = Workspace {
             id: WorkspaceId::mint(work.mint),
             repository,
@@ -152,11 +165,22 @@ impl Verb for Provide {
             created: work.now.wall,
             used: work.now.wall,
             reason: None,
+            ports: lease_ports(&self.ports, &self.free, &taken)?,
             rescue: None,
         };
         let detail = json!({ "name": workspace.name, "path": workspace.path, "task": workspace.task });
         work.did(workspace.id.as_str(), "ws.requested", detail, vec![Write::Workspace(workspace.clone())])?;
         Ok(Provided { workspace, begun: false })
+    }
+}
+
+/// A number for each name.
+fn lease_ports(names: &[String], free: &[u16], taken: &BTreeSet<u16>) -> Verdict<BTreeMap<String, u16>> {
+    let ports: BTreeMap<_, _> =
+        names.iter().cloned().zip(free.iter().copied().filter(|port| !taken.contains(port))).collect();
+    match ports.len() == names.iter().collect::<BTreeSet<_>>().len() {
+        true => Ok(ports),
+        false => Err(Refusal::Invalid { field: "ports".into(), problem: "no free numbers are left".into() }.into()),
     }
 }
 
