@@ -53,6 +53,9 @@ pub struct Workspace {
     /// Why it is as it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// The frozen checkout it stands on, if it shares its files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stands_on: Option<String>,
     /// Numbers that nobody else in this store has, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub ports: BTreeMap<String, u16>,

@@ -181,6 +181,13 @@ impl Run {
         Ok(run.args(["--noninteractive", "--config", "extensions.share="]))
     }
 
+    /// A program that mounts or unmounts in `dir`, and may stay to serve what it mounted.
+    pub(crate) fn mounting(program: &'static str, dir: &Path) -> Result<Self, RunError> {
+        let mut run = Self::new(program, dir)?;
+        run.command.stdout(Stdio::null()).stderr(Stdio::null());
+        Ok(run)
+    }
+
     #[expect(clippy::disallowed_methods, reason = "the only place a process is started")]
     fn new(program: &'static str, dir: &Path) -> Result<Self, RunError> {
         let mut command = Command::new(absolute(program)?);

@@ -14,7 +14,10 @@ use toft_core::{
     workspace::Keep,
 };
 
-use crate::{error::Error, setup::Setup};
+use crate::{
+    error::Error,
+    setup::{Setup, inside},
+};
 
 /// What a caller may decide. What is left out is found as the command line finds it.
 #[derive(Clone, Debug, Default)]
@@ -124,6 +127,21 @@ struct Workspaces {
     max_age: Option<String>,
     max_bytes: Option<String>,
     setup: Option<Setup>,
+    instant: Option<Instant>,
+    warm: Option<Vec<String>>,
+}
+
+/// Whether workspaces share the files of a frozen checkout.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Instant {
+    /// Where it works, and a checkout takes long.
+    #[default]
+    Auto,
+    /// Where it works.
+    Always,
+    /// Nowhere.
+    Never,
 }
 
 /// How workspaces are kept.
@@ -141,12 +159,25 @@ pub struct WorkspaceRules {
     pub max_bytes: Option<u64>,
     /// What makes a fresh one usable.
     pub setup: Setup,
+    /// Whether they share the files of a frozen checkout.
+    pub instant: Instant,
+    /// Build artefacts that are shared with it.
+    pub warm: Vec<String>,
 }
 
 impl Default for WorkspaceRules {
     fn default() -> Self {
         let root = data_home().join("workspaces");
-        Self { root, keep: Keep::default(), most: MOST, max_age: None, max_bytes: None, setup: Setup::default() }
+        Self {
+            root,
+            keep: Keep::default(),
+            most: MOST,
+            max_age: None,
+            max_bytes: None,
+            setup: Setup::default(),
+            instant: Instant::default(),
+            warm: Vec::new(),
+        }
     }
 }
 
@@ -231,6 +262,11 @@ impl Settings {
         }
         if let Some(text) = &file.workspaces.max_bytes {
             self.workspaces.max_bytes = Some(parse_size(text).map_err(wrong)?);
+        }
+        self.workspaces.instant = file.workspaces.instant.unwrap_or(self.workspaces.instant);
+        if let Some(warm) = file.workspaces.warm {
+            warm.iter().try_for_each(|path| inside(path)).map_err(wrong)?;
+            self.workspaces.warm = warm;
         }
         if let Some(setup) = file.workspaces.setup {
             setup.check().map_err(wrong)?;

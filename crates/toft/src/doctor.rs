@@ -75,7 +75,6 @@ fn workspaces(toft: &Toft) -> Option<Check> {
     let seen = || -> Result<_, Error> { Ok((all.list(false, 0)?, all.unknown()?)) };
     let (health, text) = match seen() {
         Err(error) => (Health::Fail, error.to_string()),
-        Ok((seen, unknown)) if seen.is_empty() && unknown.is_empty() => return None,
         Ok((seen, unknown)) => {
             let mut odd: Vec<String> = Vec::new();
             for Seen { listed, trouble, .. } in &seen {
@@ -87,7 +86,11 @@ fn workspaces(toft: &Toft) -> Option<Check> {
                 }
             }
             odd.extend(unknown.iter().map(|path| format!("{} is no workspace; it is left alone", path.display())));
-            let well = format!("{} of them, each where it should be", seen.len());
+            let instant = match all.instant() {
+                Ok(()) => "large checkouts are shared".to_owned(),
+                Err(why) => format!("each is checked out by itself ({why})"),
+            };
+            let well = format!("{} of them, each where it should be; {instant}", seen.len());
             if odd.is_empty() { (Health::Ok, well) } else { (Health::Warn, odd.join("; ")) }
         }
     };

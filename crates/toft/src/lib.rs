@@ -40,7 +40,7 @@ mod setup;
 mod worker;
 pub mod workspaces;
 
-pub use config::{Config, Store, WorkspaceRules};
+pub use config::{Config, Instant, Store, WorkspaceRules};
 pub use engine::Home;
 pub use error::Error;
 pub use events::Events;

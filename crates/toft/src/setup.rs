@@ -152,7 +152,7 @@ pub fn variables(workspace: &Workspace) -> BTreeMap<String, String> {
 }
 
 /// A path below a checkout.
-fn inside(text: &str) -> Result<(), String> {
+pub(crate) fn inside(text: &str) -> Result<(), String> {
     let path = Path::new(text);
     let own = path.components().all(|part| matches!(part, Component::Normal(name) if name != ".git"));
     match own && !text.is_empty() {
@@ -169,7 +169,7 @@ fn make_room(target: &Path) -> Result<(), Error> {
 }
 
 /// Copies a file, a link or everything in a directory. The system shares blocks where the disk can.
-fn copy(source: &Path, target: &Path) -> Result<(), Error> {
+pub(crate) fn copy(source: &Path, target: &Path) -> Result<(), Error> {
     let meta = fs::symlink_metadata(source).map_err(io("read", source))?;
     if meta.is_symlink() {
         let to = fs::read_link(source).map_err(io("read", source))?;

@@ -26,10 +26,11 @@ use toft_core::{
 use toft_vcs::workspace::{Ground, Made, Removed, WorkspaceError};
 
 use crate::{
+    config::Instant,
     error::{Error, io},
     machine,
     session::Toft,
-    setup::Setup,
+    setup::{self, Setup},
 };
 
 /// What is wanted of a new workspace.
@@ -195,7 +196,17 @@ impl Workspaces<'_> {
             return Err(Error::Untrusted { count: setup.commands().len() });
         }
         let start = self.ground.start(wanted.base.as_deref())?;
+        // Until the row says who stands on it, nobody may take a base away.
+        let bases = self.share(wanted.clone).then(|| self.ground.bases_turn()).transpose()?;
+        let stands_on = match bases {
+            Some(_) => {
+                step("checking out");
+                Some(self.ground.base_for(&self.root, &start.commit, |tree| self.warm(tree))?)
+            }
+            None => None,
+        };
         let request = Provide {
+            stands_on,
             kind: if wanted.clone { WorkspaceKind::Clone } else { WorkspaceKind::Worktree },
             path: self.root.join(&name).display().to_string(),
             source: self.source.display().to_string(),
@@ -211,9 +222,11 @@ impl Workspaces<'_> {
             name,
         };
         let provided = self.toft.perform_as(actor, None, request)?;
+        drop(bases);
         let workspace = provided.workspace;
         let _turn = self.ground.turn(&workspace)?;
         if workspace.state == WorkspaceState::Ready && Path::new(&workspace.path).is_dir() {
+            self.ground.open(&workspace)?;
             return Ok(Given { workspace, existing: true, notes: Vec::new() });
         }
         self.make(actor, &workspace, |ground| {
@@ -230,6 +243,32 @@ impl Workspaces<'_> {
             })?;
             Ok(made)
         })
+    }
+
+    /// Whether a new workspace shares its files with others.
+    fn share(&self, clone: bool) -> bool {
+        match self.toft.located().workspaces.instant {
+            _ if clone => false,
+            Instant::Never => false,
+            Instant::Auto => self.ground.worth_sharing() && self.ground.instant_in(&self.root).is_ok(),
+            Instant::Always => self.ground.instant_in(&self.root).is_ok(),
+        }
+    }
+
+    /// Whether workspaces share their files here, or why not.
+    pub fn instant(&self) -> Result<(), String> {
+        self.ground.instant_in(&self.root)
+    }
+
+    /// Copies build artefacts to where everybody shares them.
+    fn warm(&self, tree: &Path) -> std::io::Result<()> {
+        for path in &self.toft.located().workspaces.warm {
+            let (source, target) = (self.source.join(path), tree.join(path));
+            if fs::symlink_metadata(&source).is_ok() && fs::symlink_metadata(&target).is_err() {
+                setup::copy(&source, &target).map_err(std::io::Error::other)?;
+            }
+        }
+        Ok(())
     }
 
     /// Where what was said while a workspace was set up is.
@@ -285,6 +324,7 @@ impl Workspaces<'_> {
             branch: self.ground.branch_at(&found.root)?,
             base: start.commit,
             onto: start.onto,
+            stands_on: None,
             made: true,
             task: None,
             fence: None,
@@ -313,6 +353,15 @@ impl Workspaces<'_> {
     /// One workspace, and what is in it.
     pub fn show(&self, text: &str) -> Result<Seen, Error> {
         Ok(self.look(self.toft.perform(Show { id: text.to_owned() })?))
+    }
+
+    /// One workspace, there to be entered.
+    pub fn open(&self, text: &str) -> Result<Workspace, Error> {
+        let workspace = self.toft.perform(Show { id: text.to_owned() })?.workspace;
+        if workspace.state.live() && workspace.host == self.host() {
+            self.ground.open(&workspace)?;
+        }
+        Ok(workspace)
     }
 
     fn look(&self, listed: Listed) -> Seen {
@@ -417,7 +466,7 @@ impl Workspaces<'_> {
         let max_age = max_age.or(rules.max_age);
         let rows = self.toft.perform(List { scope: self.toft.scope(), all: false, limit: 0 })?;
         let mut bytes: u64 = match rules.max_bytes {
-            Some(_) => rows.iter().map(|row| size(Path::new(&row.workspace.path))).sum(),
+            Some(_) => rows.iter().map(|row| own_size(&row.workspace)).sum(),
             None => 0,
         };
         let mut tidied = Vec::new();
@@ -455,7 +504,7 @@ impl Workspaces<'_> {
                 tidied.push(Tidied { gone: true, ..stays(why) });
                 continue;
             }
-            let freed = rules.max_bytes.map(|_| size(Path::new(&workspace.path))).unwrap_or_default();
+            let freed = rules.max_bytes.map(|_| own_size(workspace)).unwrap_or_default();
             tidied.push(match self.remove(actor, workspace.id.as_str(), None, rescue) {
                 Ok(done) => {
                     bytes = bytes.saturating_sub(freed);
@@ -465,7 +514,19 @@ impl Workspaces<'_> {
                 Err(error) => stays(error.to_string()),
             });
         }
+        if !try_only {
+            self.tidy_bases()?;
+        }
         Ok(tidied)
+    }
+
+    /// Takes away frozen checkouts that nobody stands on.
+    fn tidy_bases(&self) -> Result<(), Error> {
+        let _turn = self.ground.bases_turn()?;
+        let rows = self.toft.perform(List { scope: self.toft.scope(), all: false, limit: 0 })?;
+        let used: Vec<String> = rows.into_iter().filter_map(|row| row.workspace.stands_on).collect();
+        self.ground.tidy_bases(&self.root, &used)?;
+        Ok(())
     }
 
     /// Goes on with what somebody began and did not come to the end of.
@@ -506,7 +567,8 @@ impl Workspaces<'_> {
         let mut unknown = Vec::new();
         for entry in entries {
             let path = entry.map_err(io("read", &self.root))?.path();
-            if !known.contains(&path) {
+            let beside = path.file_name().is_some_and(|name| Ground::beside(&name.to_string_lossy()));
+            if !known.contains(&path) && !beside {
                 unknown.push(path);
             }
         }
@@ -521,8 +583,13 @@ fn seed(name: &str) -> u16 {
     u16::from_le_bytes([bytes[0], bytes[1]])
 }
 
+/// How much a workspace takes on disk by itself.
+pub fn own_size(workspace: &Workspace) -> u64 {
+    size(&Ground::own_bytes_at(workspace))
+}
+
 /// How much a directory takes on disk.
-pub fn size(dir: &Path) -> u64 {
+fn size(dir: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt;
     let mut bytes = 0;
     let mut look = vec![dir.to_owned()];

@@ -1,7 +1,5 @@
 //! Workspaces.
 
-use std::path::Path;
-
 use toft::{Toft, workspaces::Wanted};
 
 use super::{App, Done, work::task_or_issue};
@@ -25,10 +23,10 @@ pub(super) fn run(app: &App<'_>, command: &WsCommand) -> Done {
         }
         WsCommand::Show(one) => {
             let seen = all.show(&named(toft, &one.id)?)?;
-            let bytes = toft::workspaces::size(Path::new(&seen.listed.workspace.path));
+            let bytes = toft::workspaces::own_size(&seen.listed.workspace);
             app.show(&WsShown { seen, bytes })
         }
-        WsCommand::Path(one) => app.show(&WsPath(all.show(&named(toft, &one.id)?)?.listed.workspace)),
+        WsCommand::Path(one) => app.show(&WsPath(all.open(&named(toft, &one.id)?)?)),
         WsCommand::Env(one) => {
             let workspace = all.show(&named(toft, &one.id)?)?.listed.workspace;
             app.show(&WsEnv(toft::variables(&workspace)))

@@ -234,6 +234,9 @@ impl View for WsShown {
         if !who.is_empty() {
             row("held", who);
         }
+        if let Some(base) = &workspace.stands_on {
+            row("shares", format!("the files of {}", base.get(..7).unwrap_or(base)));
+        }
         if self.bytes > 0 {
             row("size", format!("{:.1} MB", self.bytes as f64 / 1e6));
         }

@@ -45,6 +45,8 @@ pub struct Provide {
     pub base: String,
     /// The branch its work is to land on.
     pub onto: Option<String>,
+    /// The frozen checkout it is to stand on.
+    pub stands_on: Option<String>,
     /// Its directory is there already.
     pub made: bool,
     /// What is done in it, by id or prefix.
@@ -159,6 +161,7 @@ impl Verb for Provide {
             branch: self.branch,
             base: self.base,
             onto: self.onto,
+            stands_on: self.stands_on,
             task: task.map(|task| task.id),
             state: if self.made { WorkspaceState::Ready } else { WorkspaceState::Provisioning },
             pinned: false,
@@ -264,6 +267,11 @@ impl Verb for Move {
         workspace.state = self.to;
         workspace.reason = self.reason;
         workspace.rescue = self.rescue.or(workspace.rescue);
+        if self.to == WorkspaceState::Removed {
+            // Whoever brings it back finds another place to stand, and other numbers.
+            workspace.stands_on = None;
+            workspace.ports.clear();
+        }
         let (verb, detail) = match self.to {
             WorkspaceState::Provisioning => ("ws.restoring", json!({})),
             WorkspaceState::Ready => ("ws.ready", json!({})),

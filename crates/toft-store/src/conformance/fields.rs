@@ -174,6 +174,7 @@ fn workspace(id: &str, n: i64) -> Workspace {
         created: at(n),
         used: at(9),
         reason: Some("because".into()),
+        stands_on: Some("abc".into()),
         ports: [("web".to_owned(), 20_001)].into(),
         rescue: Some("def".into()),
     }

@@ -8,14 +8,14 @@ use std::{
 
 use toft_core::workspace::{Workspace, WorkspaceKind};
 
-use super::{Ground, LIST, Made, Start, WorkspaceError, remove};
+use super::{Ground, LIST, Made, Start, WorkspaceError, overlay, remove};
 use crate::{
     command::Git,
     lock::{Turn, io, retry},
 };
 
 /// A checkout of a large repository on a slow disk may take this long.
-const CHECKOUT: Duration = Duration::from_secs(3_600);
+pub(super) const CHECKOUT: Duration = Duration::from_secs(3_600);
 
 pub(super) fn start(ground: &Ground, rev: Option<&str>) -> Result<Start, WorkspaceError> {
     let git = ground.git()?;
@@ -42,14 +42,15 @@ pub(super) fn worktree(ground: &Ground, workspace: &Workspace) -> Result<Made, W
         check_branch(git, branch)?;
     }
     add(ground, git, workspace, &workspace.base)?;
-    check_out(&git.linked(Path::new(&workspace.path)))?;
+    fill(workspace, &git.linked(Path::new(&workspace.path)))?;
     Ok(Made { notes: notes(ground, Path::new(&workspace.path))? })
 }
 
 /// Makes a worktree without files. A branch of that name that is there already is gone on with.
 pub(super) fn add(ground: &Ground, git: &Git, workspace: &Workspace, at: &str) -> Result<(), WorkspaceError> {
     let _turn = Turn::wait(&ground.state, LIST)?;
-    let add = || git.run(["worktree", "add", "--quiet", "--no-checkout"]);
+    let lock: &[&str] = if workspace.stands_on.is_some() { &["--lock", "--reason", overlay::LOCKED] } else { &[] };
+    let add = || git.run(["worktree", "add", "--quiet", "--no-checkout"]).map(|run| run.args(lock));
     let made = match &workspace.branch {
         Some(branch) => retry(|| add()?.args(["--no-track", "-b", branch, &workspace.path, at]).ok()),
         None => retry(|| add()?.args(["--detach", &workspace.path, at]).ok()),
@@ -61,6 +62,14 @@ pub(super) fn add(ground: &Ground, git: &Git, workspace: &Workspace, at: &str) -
         (made, _) => drop(made?),
     }
     Ok(())
+}
+
+/// Gives a new worktree its files.
+pub(super) fn fill(workspace: &Workspace, inside: &Git) -> Result<(), WorkspaceError> {
+    match workspace.stands_on {
+        Some(_) => overlay::fill(workspace, inside),
+        None => check_out(inside),
+    }
 }
 
 /// Fills a worktree or clone that has no files yet.
@@ -162,6 +171,7 @@ pub(super) fn git_dir(path: &Path) -> Result<PathBuf, WorkspaceError> {
 
 /// Takes away what was begun and never handed over.
 pub(super) fn clear_away(ground: &Ground, workspace: &Workspace) -> Result<(), WorkspaceError> {
+    overlay::discard(workspace)?;
     remove::tree(Path::new(&workspace.path))?;
     if workspace.kind == WorkspaceKind::Worktree {
         remove::unlist(ground, workspace)?;

@@ -7,6 +7,7 @@ mod git;
 mod hg;
 mod jj;
 mod landed;
+mod overlay;
 mod picture;
 mod remove;
 mod rescue;
@@ -221,6 +222,7 @@ impl Ground {
     /// Takes away what somebody began to make and never handed over. What is not of this repository is left alone.
     pub fn clear_begun(&self, workspace: &Workspace) -> Result<Removed, WorkspaceError> {
         let path = Path::new(&workspace.path);
+        overlay::ensure(workspace)?;
         if remove::exists(path)? && fs::remove_dir(path).is_err() {
             let of_this = |found: Checkout| found.root == path && found.common_dir == self.common_dir;
             if !crate::find(path).ok().flatten().is_some_and(of_this) {
@@ -230,8 +232,57 @@ impl Ground {
         self.remove(workspace, true)
     }
 
+    /// Whether instant workspaces work in a directory, or why not.
+    pub fn instant_in(&self, dir: &Path) -> Result<(), String> {
+        match self.vcs {
+            Vcs::Git => overlay::works(dir),
+            other => Err(format!("not for {}", other.as_str())),
+        }
+    }
+
+    /// Whether a checkout takes long enough to be worth sharing.
+    pub fn worth_sharing(&self) -> bool {
+        self.vcs == Vcs::Git && overlay::worthwhile(self)
+    }
+
+    /// The turn of whoever stands on a base next, or takes one away.
+    pub fn bases_turn(&self) -> Result<lock::Turn, WorkspaceError> {
+        lock::Turn::wait(&self.state, "bases")
+    }
+
+    /// A frozen checkout in `dir` for workspaces of `commit` to stand on; a new one is made warm by `warm`.
+    pub fn base_for(
+        &self,
+        dir: &Path,
+        commit: &str,
+        warm: impl FnOnce(&Path) -> io::Result<()>,
+    ) -> Result<String, WorkspaceError> {
+        overlay::base(self, dir, commit, warm)
+    }
+
+    /// Removes frozen checkouts in `dir` that nobody stands on, but for the newest; gives how many.
+    pub fn tidy_bases(&self, dir: &Path, used: &[String]) -> Result<usize, WorkspaceError> {
+        overlay::tidy(dir, used)
+    }
+
+    /// Sees to it that a workspace that shares its files is there, as after a restart of the machine.
+    pub fn open(&self, workspace: &Workspace) -> Result<(), WorkspaceError> {
+        overlay::ensure(workspace)
+    }
+
+    /// The directory with what a workspace alone takes on disk.
+    pub fn own_bytes_at(workspace: &Workspace) -> PathBuf {
+        overlay::own_bytes_at(workspace)
+    }
+
+    /// Whether a name beside workspaces is something they stand on.
+    pub fn beside(name: &str) -> bool {
+        overlay::ours(name)
+    }
+
     /// What is in it.
     pub fn survey(&self, workspace: &Workspace) -> Result<Survey, WorkspaceError> {
+        overlay::ensure(workspace)?;
         self.survey_at(workspace, Path::new(&workspace.path))
     }
 
@@ -245,6 +296,7 @@ impl Ground {
 
     /// Puts everything in it away where the repository keeps it, and reads it back. Changes nothing in it.
     pub fn rescue(&self, workspace: &Workspace) -> Result<String, WorkspaceError> {
+        overlay::ensure(workspace)?;
         self.rescue_at(workspace, Path::new(&workspace.path))
     }
 

@@ -8,7 +8,7 @@ use std::{
 
 use toft_core::workspace::{Fate, Survey, Workspace, WorkspaceKind};
 
-use super::{Ground, LIST, WorkspaceError, hg, jj, rescue, survey};
+use super::{Ground, LIST, WorkspaceError, hg, jj, overlay, rescue, survey};
 use crate::{
     Vcs,
     command::Git,
@@ -37,26 +37,30 @@ pub(super) fn remove(ground: &Ground, workspace: &Workspace, may_rescue: bool) -
     let path = Path::new(&workspace.path);
     let (waiting, gone) = aside(workspace);
     let mut removed = Removed::default();
-    if exists(path)? && !exists(&waiting)? {
+    if exists(path)? && !exists(&waiting)? && overlay::has_layer(workspace) {
         let survey = ground.survey(workspace)?;
         allowed(ground, &survey, path, may_rescue)?;
         // First where it is: if it cannot be put away, nothing has changed for anybody.
         if survey.only_here() && ground.vcs == Vcs::Git {
             ground.rescue(workspace)?;
         }
-        fs::rename(path, &waiting).map_err(lock::io("put aside", path))?;
+        overlay::shift(workspace, path, &waiting)?;
     }
-    if exists(&waiting)? {
-        let cleared = clear(ground, workspace, &waiting, may_rescue);
-        removed = match cleared {
+    if exists(&waiting)? && overlay::has_layer(workspace) {
+        overlay::ensure_at(workspace, &waiting)?;
+        removed = match clear(ground, workspace, &waiting, may_rescue) {
             Ok(removed) => removed,
             Err(error) => {
                 // It is somebody's still.
-                fs::rename(&waiting, path).map_err(lock::io("put back", path))?;
+                overlay::shift(workspace, &waiting, path)?;
                 return Err(error);
             }
         };
-        fs::rename(&waiting, &gone).map_err(lock::io("put aside", &waiting))?;
+        overlay::give_up(workspace, &waiting, &gone)?;
+    }
+    if workspace.stands_on.is_some() {
+        overlay::drop_empty(&waiting)?;
+        overlay::drop_empty(path)?;
     }
     tree(&gone)?;
     match (ground.vcs, workspace.kind) {

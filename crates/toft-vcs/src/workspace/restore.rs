@@ -11,7 +11,7 @@ use toft_core::workspace::{Workspace, WorkspaceKind};
 
 use super::{
     Ground, Made, WorkspaceError,
-    git::{add, check_out, empty_clone, git_dir},
+    git::{add, check_out, empty_clone, fill, git_dir},
     picture::{Name, Picture},
     rescue::{Held, below},
     survey::path_of,
@@ -27,7 +27,10 @@ pub(super) fn restore(ground: &Ground, workspace: &Workspace, rescue: &str) -> R
         WorkspaceKind::Clone => clone(ground, workspace, rescue, &picture)?,
         _ => worktree(ground, repository, workspace, &picture)?,
     };
-    if picture.head.is_some() {
+    if workspace.stands_on.is_some() {
+        let here = Workspace { base: picture.head.clone().unwrap_or_default(), ..workspace.clone() };
+        fill(&here, &inside)?;
+    } else if picture.head.is_some() {
         check_out(&inside)?;
     }
     for name in &picture.deleted {

@@ -9,7 +9,7 @@ use std::{
 
 use toft_core::workspace::{Survey, Workspace, WorkspaceKind};
 
-use super::{Ground, WorkspaceError, git::git_dir, landed};
+use super::{Ground, WorkspaceError, git::git_dir, landed, overlay};
 use crate::command::Git;
 
 /// An ignored file by itself is a setting if it is no larger; a directory, or a larger one, is an artefact.
@@ -161,7 +161,9 @@ pub(super) fn survey(ground: &Ground, workspace: &Workspace, dir: &Path) -> Resu
     let landing = landed::look(ground, &git, workspace, status.head.as_deref())?;
     let mut stuck: Vec<String> =
         status.nested.iter().map(|path| format!("{path} is a repository of its own")).collect();
-    if let Ok(why) = fs::read_to_string(own.join("locked")) {
+    if let Ok(why) = fs::read_to_string(own.join("locked"))
+        && why.trim() != overlay::LOCKED
+    {
         stuck.push(format!("locked by git: {}", if why.trim().is_empty() { "no reason given" } else { why.trim() }));
     }
     for path in &status.submodules {

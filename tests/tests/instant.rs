@@ -1,0 +1,180 @@
+//! Instant workspaces: many stand on one frozen checkout, and none sees what another does.
+
+use std::{
+    fs::{self, File},
+    io::{Seek, Write},
+    os::unix::fs::{FileExt, MetadataExt},
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use toft_stories::{
+    Home,
+    workspaces::{chmod, fill, whole},
+};
+
+/// Mounts need root; CI has it.
+fn may_mount() -> bool {
+    let user = Command::new("id").arg("-u").output().unwrap();
+    let root = String::from_utf8_lossy(&user.stdout).trim() == "0";
+    assert!(root || std::env::var_os("TOFT_TEST_ALL").is_none(), "CI runs this as root");
+    root
+}
+
+fn project(home: &Home) -> PathBuf {
+    let repo = home.repo("api");
+    fill(&repo, 300);
+    fs::write(repo.join(".gitignore"), "target/\n").unwrap();
+    home.run(&repo, "git", &["add", "."]);
+    home.run(&repo, "git", &["commit", "-q", "-m", "files"]);
+    fs::create_dir(repo.join("target")).unwrap();
+    fs::write(repo.join("target/artefact"), "built\n".repeat(1_000)).unwrap();
+    fs::write(repo.join(".git/toft/config.toml"), "[workspaces]\ninstant = \"always\"\nwarm = [\"target\"]\n").unwrap();
+    repo
+}
+
+fn plot(home: &Home, repo: &Path, name: &str) -> PathBuf {
+    PathBuf::from(home.toft(repo, &["ws", "create", "--name", name, "-q"]).ok().trim())
+}
+
+/// Everything below, with inode times, to see that nothing was ever written.
+fn frozen(dir: &Path) -> Vec<(PathBuf, i64, i64, u64, u32)> {
+    let mut seen = Vec::new();
+    let mut look = vec![dir.to_owned()];
+    while let Some(at) = look.pop() {
+        for entry in fs::read_dir(&at).unwrap() {
+            let path = entry.unwrap().path();
+            let meta = fs::symlink_metadata(&path).unwrap();
+            if meta.is_dir() {
+                look.push(path.clone());
+            }
+            seen.push((path, meta.mtime_nsec(), meta.ctime_nsec(), meta.len(), meta.mode()));
+        }
+    }
+    seen.sort();
+    seen
+}
+
+/// Takes every workspace down so that nothing stays mounted.
+struct Unmount<'a>(&'a Home);
+
+impl Drop for Unmount<'_> {
+    fn drop(&mut self) {
+        let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
+        let here = self.0.path().display().to_string();
+        for at in mounts.lines().filter_map(|line| line.split(' ').nth(1)).filter(|at| at.starts_with(&here)) {
+            let _ = Command::new("umount").arg(at).status();
+        }
+    }
+}
+
+#[test]
+fn what_is_done_in_one_is_seen_neither_below_nor_in_any_other() {
+    if !may_mount() {
+        return;
+    }
+    let home = Home::new();
+    let _unmount = Unmount(&home);
+    let repo = project(&home);
+    let (one, two) = (plot(&home, &repo, "one"), plot(&home, &repo, "two"));
+    let base = fs::read_dir(one.parent().unwrap().join(".bases")).unwrap().flatten();
+    let base = base.map(|entry| entry.path()).find(|path| path.join("tree").is_dir()).unwrap();
+    assert_eq!(home.run(&one, "git", &["status", "--porcelain"]), "");
+    assert_eq!(fs::read_to_string(one.join("target/artefact")).unwrap().len(), 6_000, "warm from the start");
+    let (before, other) = (frozen(&base), whole(&home, &two));
+    // Write, append, delete, rename a file and a directory, link, chmod, truncate, write through a map.
+    fs::write(one.join("src/d0/f1.txt"), "written\n").unwrap();
+    File::options().append(true).open(one.join("src/d0/f2.txt")).unwrap().write_all(b"more").unwrap();
+    fs::remove_file(one.join("src/d0/f3.txt")).unwrap();
+    fs::rename(one.join("src/d0/f4.txt"), one.join("moved.txt")).unwrap();
+    fs::rename(one.join("src/d1"), one.join("src/renamed")).unwrap();
+    fs::hard_link(one.join("src/d0/f5.txt"), one.join("linked.txt")).unwrap();
+    fs::write(one.join("linked.txt"), "through the link\n").unwrap();
+    chmod(&one.join("src/d0/f6.txt"), 0o755);
+    File::options().write(true).open(one.join("src/d0/f7.txt")).unwrap().set_len(3).unwrap();
+    let map = "import mmap,sys\nf=open(sys.argv[1],'r+b')\nm=mmap.mmap(f.fileno(),0)\nm[0:4]=b'MAPS'\nm.flush()\n";
+    home.run(&one, "python3", &["-c", map, "src/d0/f8.txt"]);
+    let mut file = File::options().read(true).write(true).open(one.join("src/d0/f9.txt")).unwrap();
+    file.write_at(b"AT", 2).unwrap();
+    file.rewind().unwrap();
+    drop(file);
+    fs::write(one.join("target/artefact"), "rebuilt\n").unwrap();
+    fs::remove_dir_all(one.join("src/d2")).unwrap();
+    home.run(&one, "git", &["mv", "src/d0/f10.txt", "by-git.txt"]);
+    assert!(fs::read_to_string(one.join("src/d0/f8.txt")).unwrap().starts_with("MAPS"));
+    assert_eq!(frozen(&base), before, "what is below is as it was");
+    assert_eq!(whole(&home, &two).differences(&other), Vec::<String>::new(), "the other sees nothing");
+    assert_eq!(fs::read_to_string(two.join("target/artefact")).unwrap().len(), 6_000);
+    let three = plot(&home, &repo, "three");
+    assert_eq!(home.run(&three, "git", &["status", "--porcelain"]), "");
+    // Everything that holds for a worktree holds for this: put away, taken down, brought back.
+    fs::remove_dir_all(one.join("target")).unwrap();
+    let mine = whole(&home, &one);
+    home.toft(&repo, &["ws", "rm", "one"]).fails(5);
+    home.toft(&repo, &["ws", "rm", "one", "--rescue"]).ok();
+    assert!(!one.exists());
+    home.toft(&repo, &["ws", "restore", "one"]).ok();
+    assert_eq!(whole(&home, &one).differences(&mine), Vec::<String>::new());
+    for name in ["two", "three"] {
+        home.toft(&repo, &["ws", "rm", name]).ok();
+    }
+    assert!(base.is_dir(), "the newest stays warm");
+}
+
+#[test]
+fn they_are_mounted_again_when_next_used_and_nothing_is_lost_with_the_mount() {
+    if !may_mount() {
+        return;
+    }
+    let home = Home::new();
+    let _unmount = Unmount(&home);
+    let repo = project(&home);
+    let one = plot(&home, &repo, "one");
+    fs::write(one.join("work.txt"), "before the restart\n").unwrap();
+    home.run(&one, "git", &["add", "work.txt"]);
+    home.run(home.path(), "umount", &[one.to_str().unwrap()]);
+    assert!(!one.join("work.txt").exists());
+    // As anybody might after a restart.
+    home.run(&repo, "git", &["worktree", "prune"]);
+    home.run(&repo, "git", &["gc", "-q", "--prune=now"]);
+    let path = home.toft(&repo, &["ws", "path", "one"]).ok();
+    assert_eq!(fs::read_to_string(Path::new(path.trim()).join("work.txt")).unwrap(), "before the restart\n");
+    assert_eq!(home.run(&one, "git", &["status", "--porcelain"]), "A  work.txt\n");
+    // A file that is open keeps it from being taken down, and it is whole afterwards.
+    let open = File::open(one.join("work.txt")).unwrap();
+    let said = home.toft(&repo, &["ws", "rm", "one", "--rescue"]).fails(5);
+    assert!(said.contains("open"), "{said}");
+    drop(open);
+    assert_eq!(home.run(&one, "git", &["status", "--porcelain"]), "A  work.txt\n");
+    home.toft(&repo, &["ws", "rm", "one", "--rescue"]).ok();
+}
+
+#[test]
+fn a_base_serves_what_is_near_and_goes_when_nobody_stands_on_it() {
+    if !may_mount() {
+        return;
+    }
+    let home = Home::new();
+    let _unmount = Unmount(&home);
+    let repo = project(&home);
+    let one = plot(&home, &repo, "one");
+    let bases = || {
+        let entries = fs::read_dir(one.parent().unwrap().join(".bases")).unwrap().flatten();
+        entries.filter(|entry| entry.path().join("tree").is_dir()).count()
+    };
+    fs::write(repo.join("src/d0/f0.txt"), "next\n").unwrap();
+    home.run(&repo, "git", &["commit", "-q", "-a", "-m", "a little"]);
+    let two = plot(&home, &repo, "two");
+    assert_eq!(bases(), 1, "a small difference is only a layer");
+    assert_eq!(fs::read_to_string(two.join("src/d0/f0.txt")).unwrap(), "next\n");
+    assert_eq!(home.run(&two, "git", &["status", "--porcelain"]), "");
+    for n in 0..200 {
+        fs::write(repo.join(format!("src/d{}/f{n}.txt", n / 100)), "all other\n").unwrap();
+    }
+    home.run(&repo, "git", &["commit", "-q", "-a", "-m", "a lot"]);
+    let three = plot(&home, &repo, "three");
+    assert_eq!((bases(), home.run(&three, "git", &["status", "--porcelain"])), (2, String::new()));
+    home.toft(&repo, &["ws", "gc", "--older-than", "0s"]).ok();
+    assert!(!one.exists() && !two.exists() && !three.exists());
+    assert_eq!(bases(), 1);
+}
