@@ -110,8 +110,21 @@ fn endanger(home: &Home, dir: &Path, n: usize, dice: &mut Dice) {
         git(&["add", "staged.txt"]);
         write("staged.txt", "staged, then changed\n");
     }
+    if dice.one_in(2) && !unmerged {
+        write("as-staged.txt", "staged and left so\n");
+        git(&["add", "as-staged.txt"]);
+        git(&["mv", "f11.txt", "moved by git.txt"]);
+        git(&["rm", "-q", "f0.txt"]);
+    }
     if dice.one_in(3) {
         write("f4.txt", "changed\n");
+    }
+    if dice.one_in(6) && !unmerged {
+        // A directory became a file, and the other way round.
+        git(&["rm", "-q", "-r", "--cached", "run.sh"]);
+        fs::remove_file(dir.join("run.sh")).unwrap();
+        write("run.sh/was-a-file", "deep\n");
+        git(&["add", "run.sh"]);
     }
     if dice.one_in(3) {
         fs::remove_file(dir.join("f5.txt")).unwrap();

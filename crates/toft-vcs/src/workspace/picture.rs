@@ -103,12 +103,12 @@ pub(super) fn take(workspace: &Workspace, dir: &Path) -> Result<Picture, Workspa
         index: own.join("index").is_file(),
         ..Picture::default()
     };
-    for name in status.changed.iter().chain(&status.untracked).chain(&status.ignored) {
+    for name in status.staged.iter().chain(&status.changed).chain(&status.untracked).chain(&status.ignored) {
         let path = dir.join(path_of(name));
         match fs::symlink_metadata(&path) {
             Ok(meta) if meta.is_dir() => picture.deleted.push(Name(name.clone())),
             Ok(meta) => picture.files.push(File { name: Name(name.clone()), mode: meta.mode() }),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) if gone(&error) => picture.deleted.push(Name(name.clone())),
             Err(cause) => return Err(io("look at", &path)(cause)),
         }
     }
@@ -121,9 +121,15 @@ pub(super) fn take(workspace: &Workspace, dir: &Path) -> Result<Picture, Workspa
         picture.stashes = survey::stashes(&git, workspace, None)?;
     }
     picture.files.sort_by(|a, b| a.name.cmp(&b.name));
+    picture.files.dedup();
     picture.deleted.sort();
     picture.deleted.dedup();
     Ok(picture)
+}
+
+/// Nothing is there, or what it was in has become a file.
+fn gone(error: &std::io::Error) -> bool {
+    matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory)
 }
 
 /// Permissions that a checkout would not give.

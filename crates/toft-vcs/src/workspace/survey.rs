@@ -21,7 +21,8 @@ pub(super) struct Status {
     pub(super) head: Option<String>,
     pub(super) branch: Option<String>,
     pub(super) upstream: Option<String>,
-    pub(super) staged: usize,
+    /// Files that are staged otherwise than they were committed.
+    pub(super) staged: Vec<Vec<u8>>,
     /// Tracked files that differ from what is staged, and those that git was told not to look at and that differ.
     pub(super) changed: Vec<Vec<u8>>,
     /// Tracked files that are gone.
@@ -100,7 +101,9 @@ fn entry(status: &mut Status, rest: &[u8], columns: usize) {
     let letters = words.next().unwrap_or_default().to_vec();
     let Some(path) = words.last() else { return };
     let (staged, changed) = (letters.first(), letters.get(1));
-    status.staged += usize::from(staged.is_some_and(|letter| *letter != b'.'));
+    if staged.is_some_and(|letter| *letter != b'.') {
+        status.staged.push(path.to_vec());
+    }
     match changed {
         Some(b'D') => status.deleted.push(path.to_vec()),
         Some(b'.') | None => {}
@@ -170,7 +173,7 @@ pub(super) fn survey(ground: &Ground, workspace: &Workspace, dir: &Path) -> Resu
         stuck.extend(submodule(&dir.join(path_of(path)), &shown(path))?);
     }
     Ok(Survey {
-        staged: status.staged,
+        staged: status.staged.len(),
         changed: status.changed.len() + status.deleted.len(),
         untracked: status.untracked.len(),
         ignored: status.ignored.len(),
@@ -240,7 +243,7 @@ fn submodule(dir: &Path, name: &str) -> Result<Option<String>, WorkspaceError> {
     }
     let git = Git::moved(dir, git_dir(dir)?)?;
     let inner = status(&git)?;
-    let files = inner.staged + inner.changed.len() + inner.deleted.len() + inner.untracked.len();
+    let files = inner.staged.len() + inner.changed.len() + inner.deleted.len() + inner.untracked.len();
     if files + inner.nested.len() > 0 {
         return Ok(Some(format!("submodule {name} has {files} changed files")));
     }
