@@ -5,6 +5,7 @@ use std::{
     fs,
     os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
+    process::Command,
 };
 
 use crate::Home;
@@ -143,4 +144,25 @@ pub fn fill(repo: &Path, count: usize) {
 /// Sets permissions.
 pub fn chmod(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// Mounts need root; CI has it.
+pub fn may_mount() -> bool {
+    let user = Command::new("id").arg("-u").output().unwrap();
+    let root = String::from_utf8_lossy(&user.stdout).trim() == "0";
+    assert!(root || std::env::var_os("TOFT_TEST_ALL").is_none(), "CI runs this as root");
+    root
+}
+
+/// When dropped, unmounts what a story left mounted in its home.
+pub struct Unmount<'a>(pub &'a Home);
+
+impl Drop for Unmount<'_> {
+    fn drop(&mut self) {
+        let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
+        let here = self.0.path().display().to_string();
+        for at in mounts.lines().filter_map(|line| line.split(' ').nth(1)).filter(|at| at.starts_with(&here)) {
+            let _ = Command::new("umount").arg(at).status();
+        }
+    }
 }

@@ -5,21 +5,12 @@ use std::{
     io::{Seek, Write},
     os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
-    process::Command,
 };
 
 use toft_stories::{
     Home,
-    workspaces::{chmod, fill, whole},
+    workspaces::{Unmount, chmod, fill, may_mount, whole},
 };
-
-/// Mounts need root; CI has it.
-fn may_mount() -> bool {
-    let user = Command::new("id").arg("-u").output().unwrap();
-    let root = String::from_utf8_lossy(&user.stdout).trim() == "0";
-    assert!(root || std::env::var_os("TOFT_TEST_ALL").is_none(), "CI runs this as root");
-    root
-}
 
 fn project(home: &Home) -> PathBuf {
     let repo = home.repo("api");
@@ -53,19 +44,6 @@ fn frozen(dir: &Path) -> Vec<(PathBuf, i64, i64, u64, u32)> {
     }
     seen.sort();
     seen
-}
-
-/// Takes every workspace down so that nothing stays mounted.
-struct Unmount<'a>(&'a Home);
-
-impl Drop for Unmount<'_> {
-    fn drop(&mut self) {
-        let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
-        let here = self.0.path().display().to_string();
-        for at in mounts.lines().filter_map(|line| line.split(' ').nth(1)).filter(|at| at.starts_with(&here)) {
-            let _ = Command::new("umount").arg(at).status();
-        }
-    }
 }
 
 #[test]

@@ -14,7 +14,7 @@ use std::{
 use serde_json::Value;
 use toft_stories::{
     Home, sized,
-    workspaces::{Dice, Whole, chmod, whole},
+    workspaces::{Dice, Unmount, Whole, chmod, may_mount, whole},
 };
 
 fn project(home: &Home) -> PathBuf {
@@ -187,6 +187,7 @@ struct Plot {
 #[test]
 fn no_byte_is_lost_though_tidying_up_is_killed_anywhere() {
     let home = Home::new();
+    let _unmount = Unmount(&home);
     let repo = project(&home);
     let seed = std::env::var("TOFT_SEED").map_or_else(|_| u64::from(std::process::id()), |seed| seed.parse().unwrap());
     println!("TOFT_SEED={seed}");
@@ -195,6 +196,9 @@ fn no_byte_is_lost_though_tidying_up_is_killed_anywhere() {
     let mut plots = Vec::new();
     for n in 0..count {
         let name = format!("plot{n}");
+        let instant = if may_mount() && dice.one_in(3) { "always" } else { "never" };
+        let config = format!("[workspaces]\ninstant = \"{instant}\"\n");
+        fs::write(repo.join(".git/toft/config.toml"), config).unwrap();
         let mut args = vec!["ws", "create", "--name", &name, "-q"];
         if dice.one_in(6) {
             args.push("--clone");
