@@ -43,6 +43,9 @@ pub struct Workspace {
     pub task: Option<TaskId>,
     /// How far it is.
     pub state: WorkspaceState,
+    /// Made ahead, for whoever needs one next.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pooled: bool,
     /// Nobody removes it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pinned: bool,

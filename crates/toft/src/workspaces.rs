@@ -23,13 +23,16 @@ use toft_core::{
     },
     workspace::{Fate, Survey, Workspace, WorkspaceKind, WorkspaceState},
 };
-use toft_vcs::workspace::{Ground, Made, Removed, WorkspaceError};
+use toft_vcs::{
+    MAIN,
+    workspace::{Ground, Made, Removed, WorkspaceError},
+};
 
 use crate::{
     config::Instant,
     error::{Error, io},
     machine,
-    session::Toft,
+    session::{Toft, random_mint},
     setup::{self, Setup},
 };
 
@@ -46,6 +49,8 @@ pub struct Wanted {
     pub clone: bool,
     /// As it is checked out, without being set up.
     pub plain: bool,
+    /// For whoever needs one next.
+    pub pooled: bool,
     /// The hold it is asked for under; my own when absent.
     pub fence: Option<Fence>,
 }
@@ -148,6 +153,26 @@ impl Toft {
         })
     }
 
+    /// The workspace that this was opened in, with its task and who holds that.
+    pub fn workspace_here(&self) -> Result<Option<Listed>, Error> {
+        let Some(checkout) = self.located().checkout.as_ref().filter(|checkout| checkout.worktree != MAIN) else {
+            return Ok(None);
+        };
+        match self.perform(Show { id: checkout.root.display().to_string() }) {
+            Ok(found) => Ok(Some(found)),
+            Err(Error::Refused(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The commit that the workspace this was opened in is on.
+    pub fn commit_here(&self) -> Result<Option<String>, Error> {
+        match self.workspace_here()? {
+            Some(found) => Ok(self.workspaces()?.ground.head_at(Path::new(&found.workspace.path))?),
+            None => Ok(None),
+        }
+    }
+
     /// When a task ends, its workspace goes if configuration says so and nobody is in it.
     pub(crate) fn let_go_of_workspace(&self, actor: &str, task: &Task) -> Result<Option<Tidied>, Error> {
         let succeeded = task.state.status == TaskStatus::Done;
@@ -187,7 +212,7 @@ impl Workspaces<'_> {
     pub fn provide(&self, actor: &str, wanted: Wanted, mut step: impl FnMut(&str)) -> Result<Given, Error> {
         let named = match &wanted.work {
             Some(work) => self.toft.perform_as(actor, None, Name { id: work.clone() })?,
-            None => Named { name: String::new(), task: None },
+            None => Named { name: String::new(), task: None, commit: None },
         };
         let name = file_name(&wanted.name.unwrap_or(named.name));
         let rules = &self.toft.located().workspaces;
@@ -195,7 +220,13 @@ impl Workspaces<'_> {
         if !setup.trusted(&self.id) {
             return Err(Error::Untrusted { count: setup.commands().len() });
         }
-        let start = self.ground.start(wanted.base.as_deref())?;
+        let mut start = self.ground.start(wanted.base.as_deref())?;
+        if let (None, Some(commit)) = (&wanted.base, &named.commit)
+            && let Ok(last) = self.ground.start(Some(commit))
+        {
+            // Where the last holder got to, as far as this machine has it.
+            start.commit = last.commit;
+        }
         // Until the row says who stands on it, nobody may take a base away.
         let bases = self.share(wanted.clone).then(|| self.ground.bases_turn()).transpose()?;
         let stands_on = match bases {
@@ -205,14 +236,17 @@ impl Workspaces<'_> {
             }
             None => None,
         };
+        let commit = start.commit.clone();
         let request = Provide {
             stands_on,
             kind: if wanted.clone { WorkspaceKind::Clone } else { WorkspaceKind::Worktree },
             path: self.root.join(&name).display().to_string(),
             source: self.source.display().to_string(),
-            branch: self.ground.has_branches().then(|| name.clone()),
+            branch: (self.ground.has_branches() && !wanted.pooled).then(|| name.clone()),
             base: start.commit,
             onto: start.onto,
+            pooled: wanted.pooled,
+            fresh: wanted.pooled,
             made: false,
             task: named.task.map(|task| task.to_string()),
             fence: wanted.fence,
@@ -223,19 +257,29 @@ impl Workspaces<'_> {
         };
         let provided = self.toft.perform_as(actor, None, request)?;
         drop(bases);
-        let workspace = provided.workspace;
+        let mut workspace = provided.workspace;
         let _turn = self.ground.turn(&workspace)?;
-        if workspace.state == WorkspaceState::Ready && Path::new(&workspace.path).is_dir() {
+        if workspace.state == WorkspaceState::Ready {
             self.ground.open(&workspace)?;
+        }
+        if workspace.state == WorkspaceState::Ready && Path::new(&workspace.path).is_dir() {
             return Ok(Given { workspace, existing: true, notes: Vec::new() });
         }
+        if provided.begun {
+            workspace.base = commit;
+        }
         self.make(actor, &workspace, |ground| {
-            if provided.begun {
-                // Whoever made it before did not come to the end, or somebody removed it by hand.
-                ground.clear_begun(&workspace)?;
-            }
             step("checking out");
-            let made = ground.provide(&workspace)?;
+            let made = match provided.ahead.then(|| ground.take_over(&workspace)) {
+                Some(Ok(made)) => made,
+                _ => {
+                    if provided.begun {
+                        // Whoever made it before did not come to the end, or somebody was at it since.
+                        ground.clear_begun(&workspace)?;
+                    }
+                    ground.provide(&workspace)?
+                }
+            };
             setup.run(&self.source, &workspace, &self.log(&workspace), step).or_else(|error| {
                 // It never was handed over; its log says why.
                 ground.clear_begun(&workspace)?;
@@ -312,7 +356,7 @@ impl Workspaces<'_> {
         if here.is_none_or(|here| here.common_dir != found.common_dir) {
             return Err(invalid("belongs to another repository"));
         }
-        if found.worktree == toft_vcs::MAIN || found.root == found.common_dir {
+        if found.worktree == MAIN || found.root == found.common_dir {
             return Err(invalid("is the repository's main checkout, which stays the user's own"));
         }
         let start = self.ground.start(None)?;
@@ -325,6 +369,8 @@ impl Workspaces<'_> {
             base: start.commit,
             onto: start.onto,
             stands_on: None,
+            pooled: false,
+            fresh: true,
             made: true,
             task: None,
             fence: None,
@@ -380,11 +426,10 @@ impl Workspaces<'_> {
     pub fn collisions(&self) -> Result<Vec<Collision>, Error> {
         let rows = self.toft.perform(List { scope: self.toft.scope(), all: false, limit: 0 })?;
         let mut by_path: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-        for Listed { workspace, .. } in rows {
-            if workspace.host != self.host() || !Path::new(&workspace.path).is_dir() {
-                continue;
-            }
-            for path in self.ground.touched(&workspace)? {
+        for Listed { workspace, paths, .. } in rows.into_iter().filter(|row| !row.workspace.pooled) {
+            let here = workspace.host == self.host() && Path::new(&workspace.path).is_dir();
+            let touched = if here { self.ground.touched(&workspace)? } else { Vec::new() };
+            for path in touched.into_iter().chain(paths) {
                 by_path.entry(path).or_default().insert(workspace.name.clone());
             }
         }
@@ -440,16 +485,59 @@ impl Workspaces<'_> {
         }
     }
 
-    /// Brings a workspace back as it was when it was put away.
-    pub fn restore(&self, actor: &str, text: &str) -> Result<Given, Error> {
+    /// Brings a workspace back as it was when it was put away, or at an earlier rescue; under another name if the
+    /// workspace itself is still there.
+    pub fn restore(&self, actor: &str, text: &str, at: Option<&str>, name: Option<&str>) -> Result<Given, Error> {
         let workspace = self.toft.perform(Show { id: text.to_owned() })?.workspace;
-        let Some(rescue) = workspace.rescue.clone() else {
-            return Err(WorkspaceError::NoBase { text: format!("a rescue of {}", workspace.name) }.into());
+        let none = || WorkspaceError::NoBase { text: format!("a rescue of {}", workspace.name) };
+        let rescue = match at {
+            Some(at) => self.ground.rescue_named(&workspace, at)?.ok_or_else(none)?,
+            None => workspace.rescue.clone().ok_or_else(none)?,
         };
-        let request = Move::to(&workspace.id, WorkspaceState::Provisioning);
-        let workspace = self.toft.perform_as(actor, None, request)?;
+        let workspace = match name {
+            Some(name) => self.beside(actor, &workspace, &file_name(name))?,
+            None => {
+                let request = Move::to(&workspace.id, WorkspaceState::Provisioning);
+                self.toft.perform_as(actor, None, request)?
+            }
+        };
         let _turn = self.ground.turn(&workspace)?;
         self.make(actor, &workspace, |ground| Ok(ground.restore(&workspace, &rescue)?))
+    }
+
+    /// A row for another workspace like this one.
+    fn beside(&self, actor: &str, like: &Workspace, name: &str) -> Result<Workspace, Error> {
+        let request = Provide {
+            name: name.to_owned(),
+            kind: like.kind,
+            path: self.root.join(name).display().to_string(),
+            source: like.source.clone(),
+            branch: like.branch.clone(),
+            base: like.base.clone(),
+            onto: like.onto.clone(),
+            stands_on: None,
+            pooled: false,
+            fresh: true,
+            made: false,
+            task: None,
+            fence: None,
+            most: self.toft.located().workspaces.most,
+            ports: Vec::new(),
+            free: Vec::new(),
+        };
+        Ok(self.toft.perform_as(actor, None, request)?.workspace)
+    }
+
+    /// Sees to it that `count` workspaces are made ahead; gives how many were made now.
+    pub fn pool(&self, actor: &str, count: usize, mut step: impl FnMut(&str)) -> Result<usize, Error> {
+        let rows = self.toft.perform(List { scope: self.toft.scope(), all: false, limit: 0 })?;
+        let there = rows.iter().filter(|row| row.workspace.pooled && row.workspace.host == self.host()).count();
+        for n in there..count {
+            step(&format!("{} of {count}", n + 1));
+            let name = Some(format!("pool-{}", random_mint().word()));
+            self.provide(actor, Wanted { name, pooled: true, plain: true, ..Wanted::default() }, |_| {})?;
+        }
+        Ok(count.saturating_sub(there))
     }
 
     /// Takes down what nobody needs and what is nowhere else only after it was put away; goes on with what was begun.
@@ -486,15 +574,15 @@ impl Workspaces<'_> {
                 tidied.push(stays(why));
                 continue;
             }
-            let over = rules.max_bytes.is_some_and(|most| bytes > most)
-                || max_age.is_some_and(|age| now.since(workspace.used) >= age);
+            let too_old = max_age.is_some_and(|age| now.since(workspace.used) >= age);
+            let too_large = |bytes: u64| rules.max_bytes.is_some_and(|most| bytes > most);
             let fate = match self.ground.survey(workspace) {
                 Ok(survey) => (survey.fate(), survey.summary()),
                 Err(error) => (Fate::Stay(error.to_string()), String::new()),
             };
             let (rescue, why) = match fate {
                 (Fate::Go, why) => (false, why),
-                (Fate::Rescue, why) if over => (true, why),
+                (Fate::Rescue, why) if too_old || too_large(bytes) => (true, why),
                 (Fate::Rescue, why) | (Fate::Stay(why), _) => {
                     tidied.push(stays(why));
                     continue;
@@ -503,6 +591,16 @@ impl Workspaces<'_> {
             if try_only {
                 tidied.push(Tidied { gone: true, ..stays(why) });
                 continue;
+            }
+            if rescue && !too_old {
+                // What can be built again goes first; that may be enough.
+                let before = own_size(workspace);
+                self.ground.shed(workspace)?;
+                bytes = bytes.saturating_sub(before.saturating_sub(own_size(workspace)));
+                if !too_large(bytes) {
+                    tidied.push(stays(format!("{why}; its artefacts are gone")));
+                    continue;
+                }
             }
             let freed = rules.max_bytes.map(|_| own_size(workspace)).unwrap_or_default();
             tidied.push(match self.remove(actor, workspace.id.as_str(), None, rescue) {

@@ -44,9 +44,15 @@ pub(crate) enum WsCommand {
     #[command(alias = "prune", alias = "clean")]
     Gc(GcWs),
     /// Put everything in one away under refs/toft/rescue/, and leave it as it is
+    #[command(alias = "snapshot")]
     Rescue(OneWs),
-    /// Bring one back as it was when it was taken down
-    Restore(OneWs),
+    /// Bring one back as it was when it was taken down, or at a rescue
+    Restore(RestoreWs),
+    /// Make some ahead, for whoever needs one next
+    Pool {
+        /// So many
+        count: usize,
+    },
     /// What to tell programs that run in one: export NAME=VALUE lines
     Env(OneWs),
     /// Take a worktree in that was made by hand
@@ -118,6 +124,19 @@ pub(crate) struct RmWs {
     pub(crate) rescue: bool,
     #[command(flatten)]
     pub(crate) hold: Hold,
+}
+
+/// Bring one back.
+#[derive(Args, Debug)]
+pub(crate) struct RestoreWs {
+    #[command(flatten)]
+    pub(crate) one: OneWs,
+    /// The rescue: its number, or its commit; the one it was taken down with when left out
+    #[arg(long, value_name = "RESCUE")]
+    pub(crate) at: Option<String>,
+    /// Under another name, beside the one that is there
+    #[arg(long)]
+    pub(crate) name: Option<String>,
 }
 
 /// Take down what nobody needs.

@@ -26,7 +26,13 @@ pub(super) fn init(app: &App<'_>, args: &Init) -> Done {
 }
 
 pub(super) fn locate(app: &App<'_>) -> Done {
-    app.show(&Place(toft::locate(&app.config()?)?))
+    let located = toft::locate(&app.config()?)?;
+    // Where things are is told even if the store cannot be asked.
+    let workspace = match located.store.missing() {
+        false => toft::Toft::at(located.clone()).and_then(|toft| toft.workspace_here()).ok().flatten(),
+        true => None,
+    };
+    app.show(&Place { located, workspace })
 }
 
 pub(super) fn doctor(app: &App<'_>) -> Done {

@@ -118,6 +118,10 @@ pub(super) fn save(app: &App<'_>, args: &args::Save) -> Done {
         None => None,
     };
     let state = args.key.clone().zip(args.value.as_deref().map(value));
+    let commit = match (&args.commit, &args.message) {
+        (None, Some(_)) => toft.commit_here()?,
+        (given, _) => given.clone(),
+    };
     let request = save::Request {
         id: task_or_issue(toft, args.id.as_ref())?,
         fence: args.hold.fence.clone(),
@@ -125,7 +129,7 @@ pub(super) fn save(app: &App<'_>, args: &args::Save) -> Done {
         kind,
         detail,
         files: args.files.clone(),
-        commit: args.commit.clone(),
+        commit,
         parent: args.parent.as_deref().map(CheckpointId::known),
         state,
         ttl: args.ttl,
@@ -265,11 +269,18 @@ pub(super) fn list(app: &App<'_>, args: &args::List) -> Done {
 }
 
 pub(super) fn status(app: &App<'_>, args: &args::Status) -> Done {
-    let mut outcomes = Vec::new();
+    let (mut outcomes, mut collisions) = (Vec::new(), Vec::new());
     for (toft, scope) in app.reach(args.reach)? {
-        outcomes.push(app.perform(toft, status::Request { scope, limit: args.limit })?);
+        let outcome = app.perform(toft, status::Request { scope, limit: args.limit })?;
+        // Only who works can run into somebody.
+        if outcome.working.len() > 1
+            && let Ok(workspaces) = toft.workspaces()
+        {
+            collisions.extend(workspaces.collisions()?);
+        }
+        outcomes.push(outcome);
     }
-    app.show(&StatusView { outcomes })
+    app.show(&StatusView { outcomes, collisions })
 }
 
 pub(super) fn log(app: &App<'_>, args: &args::Log) -> Done {

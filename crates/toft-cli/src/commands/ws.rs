@@ -6,7 +6,7 @@ use super::{App, Done, work::task_or_issue};
 use crate::{
     args::{CreateWs, From, WsCommand},
     exit::Failure,
-    render::{Rescued, WsEnv, WsGiven, WsList, WsPath, WsPinned, WsShown, WsTidied},
+    render::{Rescued, WsEnv, WsGiven, WsList, WsPath, WsPinned, WsPooled, WsShown, WsTidied},
 };
 
 pub(super) fn run(app: &App<'_>, command: &WsCommand) -> Done {
@@ -45,7 +45,15 @@ pub(super) fn run(app: &App<'_>, command: &WsCommand) -> Done {
             let (workspace, commit) = all.rescue(&named(toft, &one.id)?)?;
             app.show(&Rescued { workspace, commit })
         }
-        WsCommand::Restore(one) => app.show(&WsGiven(all.restore(me, &named(toft, &one.id)?)?)),
+        WsCommand::Restore(args) => {
+            let id = named(toft, &args.one.id)?;
+            app.show(&WsGiven(all.restore(me, &id, args.at.as_deref(), args.name.as_deref())?))
+        }
+        WsCommand::Pool { count } => {
+            let made = all.pool(me, *count, |step| app.output.progress(step));
+            app.output.progress("");
+            app.show(&WsPooled { made: made?, count: *count })
+        }
         WsCommand::Adopt { path } => app.show(&WsGiven(all.adopt(me, path)?)),
         WsCommand::Pin(one) => app.show(&WsPinned(all.pin(me, &named(toft, &one.id)?, true)?)),
         WsCommand::Unpin(one) => app.show(&WsPinned(all.pin(me, &named(toft, &one.id)?, false)?)),

@@ -27,7 +27,7 @@ pub(crate) use self::{
     page::{Page, clock},
     place::{BackedUp, Examined, Forgotten, Initialised, Place, Trusted},
     tasks::{Answered, Claims, Finished, Ready, Saved, Shown, StateValue, StatusView, TaskDecided, TaskList},
-    workspaces::{Rescued, WsEnv, WsGiven, WsList, WsPath, WsPinned, WsShown, WsTidied},
+    workspaces::{Rescued, WsEnv, WsGiven, WsList, WsPath, WsPinned, WsPooled, WsShown, WsTidied},
 };
 use crate::{
     args::{Color, Global},

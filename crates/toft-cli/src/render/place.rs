@@ -7,6 +7,7 @@ use toft::{
     Located, Source,
     doctor::{Check, Health},
     retention::Old,
+    verbs::workspace::Listed,
 };
 
 use super::{
@@ -30,7 +31,11 @@ fn located(located: &Located) -> Value {
     })
 }
 
-pub(crate) struct Place(pub(crate) Located);
+pub(crate) struct Place {
+    pub(crate) located: Located,
+    /// The workspace it was asked in.
+    pub(crate) workspace: Option<Listed>,
+}
 
 impl View for Place {
     fn kind(&self) -> &'static str {
@@ -38,26 +43,36 @@ impl View for Place {
     }
 
     fn json(&self) -> Value {
-        located(&self.0)
+        let mut row = located(&self.located);
+        if let Some(workspace) = &self.workspace {
+            row["workspace"] = data(workspace);
+        }
+        row
     }
 
     fn ids(&self) -> Vec<String> {
-        vec![self.0.store.to_string()]
+        vec![self.located.store.to_string()]
     }
 
     fn text(&self, page: &mut Page) {
-        let missing = if self.0.store.missing() { "  (not made yet: toft init)" } else { "" };
+        let missing = if self.located.store.missing() { "  (not made yet: toft init)" } else { "" };
         let mut row = |name: &str, value: String| page.line(format!("{name:11} {}", clean(&value)));
-        row("store", format!("{}{missing}", self.0.store));
-        row("because", self.0.source.to_string());
-        if let Some(checkout) = &self.0.checkout {
-            let id = self.0.repository.as_ref().map(|id| format!(" {id}")).unwrap_or_default();
+        row("store", format!("{}{missing}", self.located.store));
+        row("because", self.located.source.to_string());
+        if let Some(checkout) = &self.located.checkout {
+            let id = self.located.repository.as_ref().map(|id| format!(" {id}")).unwrap_or_default();
             row("repository", format!("{}{id} ({})", checkout.name(), checkout.vcs.as_str()));
             row("shared", checkout.common_dir.display().to_string());
             row("worktree", format!("{} at {}", checkout.worktree, checkout.root.display()));
         }
-        row("agent", self.0.agent.clone());
-        for file in &self.0.files {
+        if let Some(Listed { workspace, holder, issue, .. }) = &self.workspace {
+            let task = workspace.task.as_ref().map(|task| format!(" for {task}")).unwrap_or_default();
+            let issue = issue.as_deref().map(|issue| format!(" of {issue}")).unwrap_or_default();
+            let holder = holder.as_deref().map_or(", nobody holds it".to_owned(), |name| format!(", held by {name}"));
+            row("workspace", format!("{}{task}{issue}{holder}", workspace.name));
+        }
+        row("agent", self.located.agent.clone());
+        for file in &self.located.files {
             row("config", file.display().to_string());
         }
     }

@@ -9,7 +9,7 @@ use toft::{
     id::TaskId,
     plan::Found,
     verbs::{answer, claim, finish, issue::Offer, list, ready, save, show, status},
-    workspaces::{Given, Tidied},
+    workspaces::{Collision, Given, Tidied},
 };
 
 use super::{
@@ -483,6 +483,7 @@ impl Shown {
 
 pub(crate) struct StatusView {
     pub(crate) outcomes: Vec<status::Outcome>,
+    pub(crate) collisions: Vec<Collision>,
 }
 
 impl View for StatusView {
@@ -492,7 +493,11 @@ impl View for StatusView {
 
     fn json(&self) -> Value {
         match self.outcomes.as_slice() {
-            [one] => data(one),
+            [one] => {
+                let mut row = data(one);
+                row["collisions"] = data(&self.collisions);
+                row
+            }
             many => data(&many),
         }
     }
@@ -509,6 +514,7 @@ impl View for StatusView {
                 super::flows::line(page, listed);
             }
         }
+        self.collisions.iter().for_each(|collision| super::workspaces::collision(page, collision));
         if page.text().is_empty() {
             page.line("Nothing is going on. toft ready lists what can start, toft add \"…\" writes work down.");
         }

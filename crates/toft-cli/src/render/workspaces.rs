@@ -22,6 +22,15 @@ pub(super) fn place(page: &mut Page, workspace: &Workspace) {
     page.line(format!("Workspace {}{branch} (from {from}{commit})", clean(&workspace.path)));
 }
 
+/// Two that change the same files.
+pub(super) fn collision(page: &mut Page, Collision { workspaces, paths }: &Collision) {
+    let some: Vec<_> = paths.iter().take(3).map(|path| short(path, 40)).collect();
+    let more = if paths.len() > some.len() { format!(" and {} more", paths.len() - some.len()) } else { String::new() };
+    let names: Vec<_> = workspaces.iter().map(|name| clean(name)).collect();
+    let warning = page.ink(Ink::Bad, "collision");
+    page.line(format!("{warning}: {} change {}{more}", names.join(" and "), some.join(", ")));
+}
+
 pub(crate) struct WsGiven(pub(crate) Given);
 
 impl View for WsGiven {
@@ -136,6 +145,9 @@ fn who(seen: &Seen) -> String {
     if workspace.state != WorkspaceState::Ready && seen.survey.is_some() {
         words.push(workspace.state.as_str().to_owned());
     }
+    if workspace.pooled {
+        words.push("made ahead".to_owned());
+    }
     if workspace.pinned {
         words.push("pinned".to_owned());
     }
@@ -174,12 +186,7 @@ impl View for WsList {
         if self.seen.is_empty() {
             page.line("No workspaces. toft claim --ws takes work and makes one.");
         }
-        for Collision { workspaces, paths } in &self.collisions {
-            let paths: Vec<_> = paths.iter().take(3).map(|path| short(path, 40)).collect();
-            let names: Vec<_> = workspaces.iter().map(|name| clean(name)).collect();
-            let warning = page.ink(Ink::Bad, "collide");
-            page.line(format!("{warning}: {} change {}", names.join(" and "), paths.join(", ")));
-        }
+        self.collisions.iter().for_each(|found| collision(page, found));
         for path in &self.unknown {
             page.line(format!("unknown, left alone: {}", clean(&path.display().to_string())));
         }
@@ -250,6 +257,29 @@ impl View for WsShown {
         if let Some(reason) = &workspace.reason {
             row("because", clean(reason));
         }
+    }
+}
+
+pub(crate) struct WsPooled {
+    pub(crate) made: usize,
+    pub(crate) count: usize,
+}
+
+impl View for WsPooled {
+    fn kind(&self) -> &'static str {
+        "pool"
+    }
+
+    fn json(&self) -> Value {
+        json!({ "made": self.made, "count": self.count })
+    }
+
+    fn ids(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn text(&self, page: &mut Page) {
+        page.line(format!("{} made; {} wait for whoever needs one next", self.made, self.count));
     }
 }
 

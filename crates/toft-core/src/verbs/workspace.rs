@@ -47,6 +47,10 @@ pub struct Provide {
     pub onto: Option<String>,
     /// The frozen checkout it is to stand on.
     pub stands_on: Option<String>,
+    /// It is made ahead, for whoever needs one next.
+    pub pooled: bool,
+    /// Not one that was made ahead.
+    pub fresh: bool,
     /// Its directory is there already.
     pub made: bool,
     /// What is done in it, by id or prefix.
@@ -75,6 +79,8 @@ pub struct Named {
     pub name: String,
     /// The task; none if nobody has begun.
     pub task: Option<TaskId>,
+    /// The commit that its last holder spoke of.
+    pub commit: Option<String>,
 }
 
 impl Verb for Name {
@@ -86,14 +92,15 @@ impl Verb for Name {
     fn run(self, work: &mut Work<'_>) -> Verdict<Named> {
         let task = match find::task(work, &self.id) {
             Ok(task) => task,
-            Err(_) if is_issue(&self.id) => return Ok(Named { name: self.id, task: None }),
+            Err(_) if is_issue(&self.id) => return Ok(Named { name: self.id, task: None, commit: None }),
             Err(stop) => return Err(stop),
         };
         let of = TaskQuery { workflow: Some(task.workflow.clone()), limit: 2, ..TaskQuery::default() };
         let alone = work.tx.tasks(&of)?.len() == 1;
         let workflow = work.require_workflow(&task.workflow)?;
         let issue = workflow.issue().filter(|_| alone).map(str::to_owned);
-        Ok(Named { name: issue.unwrap_or_else(|| task.id.to_string()), task: Some(task.id) })
+        let commit = work.tx.checkpoints(&task.id, 1)?.pop().and_then(|checkpoint| checkpoint.commit);
+        Ok(Named { name: issue.unwrap_or_else(|| task.id.to_string()), task: Some(task.id), commit })
     }
 }
 
@@ -108,6 +115,8 @@ pub struct Provided {
     pub workspace: Workspace,
     /// Somebody asked for it before; its directory may be there.
     pub begun: bool,
+    /// It was made ahead, and waits to be turned into what is wanted.
+    pub ahead: bool,
 }
 
 impl Verb for Provide {
@@ -139,17 +148,23 @@ impl Verb for Provide {
         if let Some(known) = live.iter().filter(here).find(|known| known.path == self.path) {
             return Err(Refusal::Exists { what: "workspace", name: known.name.clone() }.into());
         }
-        if live.iter().filter(here).count() >= self.most {
-            let oldest = live.iter().filter(here).filter(|known| !known.pinned).rev().take(NAMED);
-            let could_go = oldest.map(|known| known.name.clone()).collect();
-            return Err(Refusal::NoRoom { most: self.most, could_go }.into());
-        }
         // Other repositories may share the store, and do share the machine.
         let everywhere = WorkspaceQuery { live: true, ..WorkspaceQuery::default() };
         let taken: BTreeSet<u16> = match self.ports.is_empty() {
             true => BTreeSet::new(),
             false => work.tx.workspaces(&everywhere)?.iter().flat_map(|known| known.ports.values().copied()).collect(),
         };
+        let fits = |known: &&Workspace| known.pooled && known.state == WorkspaceState::Ready && known.kind == self.kind;
+        if !self.fresh
+            && let Some(known) = live.iter().filter(here).rev().find(fits).cloned()
+        {
+            return self.take_over(work, known, task.map(|task| task.id), &taken);
+        }
+        if live.iter().filter(here).count() >= self.most {
+            let oldest = live.iter().filter(here).filter(|known| !known.pinned).rev().take(NAMED);
+            let could_go = oldest.map(|known| known.name.clone()).collect();
+            return Err(Refusal::NoRoom { most: self.most, could_go }.into());
+        }
         let workspace = Workspace {
             id: WorkspaceId::mint(work.mint),
             repository,
@@ -164,6 +179,7 @@ impl Verb for Provide {
             stands_on: self.stands_on,
             task: task.map(|task| task.id),
             state: if self.made { WorkspaceState::Ready } else { WorkspaceState::Provisioning },
+            pooled: self.pooled,
             pinned: false,
             created: work.now.wall,
             used: work.now.wall,
@@ -173,7 +189,34 @@ impl Verb for Provide {
         };
         let detail = json!({ "name": workspace.name, "path": workspace.path, "task": workspace.task });
         work.did(workspace.id.as_str(), "ws.requested", detail, vec![Write::Workspace(workspace.clone())])?;
-        Ok(Provided { workspace, begun: false })
+        Ok(Provided { workspace, begun: false, ahead: false })
+    }
+}
+
+impl Provide {
+    /// One that was made ahead becomes what is wanted.
+    fn take_over(
+        self,
+        work: &mut Work<'_>,
+        known: Workspace,
+        task: Option<TaskId>,
+        taken: &BTreeSet<u16>,
+    ) -> Verdict<Provided> {
+        let workspace = Workspace {
+            ports: lease_ports(&self.ports, &self.free, taken)?,
+            name: self.name,
+            branch: self.branch,
+            base: self.base,
+            onto: self.onto,
+            task,
+            state: WorkspaceState::Provisioning,
+            pooled: false,
+            used: work.now.wall,
+            ..known
+        };
+        let detail = json!({ "name": workspace.name, "path": workspace.path, "task": workspace.task });
+        work.did(workspace.id.as_str(), "ws.taken", detail, vec![Write::Workspace(workspace.clone())])?;
+        Ok(Provided { workspace, begun: true, ahead: true })
     }
 }
 
@@ -201,7 +244,7 @@ fn take_up(work: &mut Work<'_>, mut known: Workspace, task: Option<&TaskId>) -> 
     known.task = Some(task.clone());
     known.used = work.now.wall;
     work.did(known.id.as_str(), "ws.reused", json!({ "task": task }), vec![Write::Workspace(known.clone())])?;
-    Ok(Provided { workspace: known, begun: true })
+    Ok(Provided { workspace: known, begun: true, ahead: false })
 }
 
 /// Nobody else holds the task; with a fence, that hold is the live one.
@@ -310,6 +353,8 @@ impl Listed {
             Err("it is on another machine".into())
         } else if workspace.pinned {
             Err("it is pinned".into())
+        } else if workspace.pooled && age.is_none_or(|age| now.since(workspace.used) < age) {
+            Err("it waits for whoever needs one next".into())
         } else if workspace.kind == WorkspaceKind::InPlace {
             Err("it is a checkout of the user's own".into())
         } else if let Some(holder) = &self.holder {
@@ -375,6 +420,9 @@ pub struct Listed {
     /// The issue it is done for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issue: Option<String>,
+    /// Files its task said it would touch, while it is open.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<String>,
 }
 
 impl Verb for List {
@@ -409,13 +457,14 @@ impl Verb for Show {
 
 fn listed(work: &mut Work<'_>, workspace: Workspace) -> Verdict<Listed> {
     let Some(id) = workspace.task.clone() else {
-        return Ok(Listed { workspace, holder: None, open: false, issue: None });
+        return Ok(Listed { workspace, holder: None, open: false, issue: None, paths: Vec::new() });
     };
     let lease = work.tx.lease(&id)?.filter(|lease| lease.standing(&work.now, work.processes) == Standing::Live);
     let holder = lease.map(|lease| work.agent_name(&lease.agent)).transpose()?;
     let task = work.tx.task(&id)?;
     let open = task.as_ref().is_some_and(|task| task.state.status.open());
+    let paths = task.as_ref().filter(|_| open).map(|task| task.paths.clone()).unwrap_or_default();
     let workflow = task.map(|task| work.tx.workflow(&task.workflow)).transpose()?.flatten();
     let issue = workflow.and_then(|workflow| workflow.issue().map(str::to_owned));
-    Ok(Listed { workspace, holder, open, issue })
+    Ok(Listed { workspace, holder, open, issue, paths })
 }

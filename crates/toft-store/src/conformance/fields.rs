@@ -170,6 +170,7 @@ fn workspace(id: &str, n: i64) -> Workspace {
         onto: Some("main".into()),
         task: Some(TaskId::known("tk_1")),
         state: WorkspaceState::Removing,
+        pooled: true,
         pinned: true,
         created: at(n),
         used: at(9),

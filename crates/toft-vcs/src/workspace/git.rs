@@ -8,7 +8,7 @@ use std::{
 
 use toft_core::workspace::{Workspace, WorkspaceKind};
 
-use super::{Ground, LIST, Made, Start, WorkspaceError, overlay, remove};
+use super::{Ground, LIST, Made, Start, WorkspaceError, overlay, remove, survey};
 use crate::{
     command::Git,
     lock::{Turn, io, retry},
@@ -62,6 +62,29 @@ pub(super) fn add(ground: &Ground, git: &Git, workspace: &Workspace, at: &str) -
         (made, _) => drop(made?),
     }
     Ok(())
+}
+
+/// One that was made ahead: as it was made, and then on the branch and commit that are wanted.
+pub(super) fn take_over(ground: &Ground, workspace: &Workspace) -> Result<Made, WorkspaceError> {
+    let path = Path::new(&workspace.path);
+    let inside = Git::inside(path)?;
+    if let Some(found) = survey::not_fresh(&inside)? {
+        return Err(WorkspaceError::Stays { why: format!("it was made ahead, and {found} since") });
+    }
+    let git = ground.git()?;
+    if let Some(branch) = &workspace.branch {
+        check_branch(git, branch)?;
+        let switch = ["switch", "--quiet", "--no-guess"];
+        let run = inside.run(switch)?.patience(CHECKOUT);
+        match exists(git, branch)? {
+            true => run.arg(branch).ok()?,
+            false => run.args(["--no-track", "--create", branch, &workspace.base]).ok()?,
+        };
+    }
+    match survey::not_fresh(&inside)? {
+        Some(found) => Err(WorkspaceError::Stays { why: format!("it was made ahead, and {found}") }),
+        None => Ok(Made { notes: notes(ground, path)? }),
+    }
 }
 
 /// Gives a new worktree its files.

@@ -219,6 +219,28 @@ impl Ground {
         made
     }
 
+    /// Turns a workspace that was made ahead into what is wanted, if it is still as it was made.
+    pub fn take_over(&self, workspace: &Workspace) -> Result<Made, WorkspaceError> {
+        overlay::ensure(workspace)?;
+        git::take_over(self, workspace)
+    }
+
+    /// Removes ignored directories: artefacts that can be built again. Those with a repository inside stay.
+    pub fn shed(&self, workspace: &Workspace) -> Result<(), WorkspaceError> {
+        match self.vcs {
+            Vcs::Git => survey::shed(Path::new(&workspace.path)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The commit that a checkout is on.
+    pub fn head_at(&self, dir: &Path) -> Result<Option<String>, WorkspaceError> {
+        match self.vcs {
+            Vcs::Git => Ok(Git::inside(dir)?.run(["rev-parse", "--verify", "--quiet", "HEAD"])?.maybe()?),
+            _ => Ok(None),
+        }
+    }
+
     /// Takes away what somebody began to make and never handed over. What is not of this repository is left alone.
     pub fn clear_begun(&self, workspace: &Workspace) -> Result<Removed, WorkspaceError> {
         let path = Path::new(&workspace.path);
@@ -320,6 +342,14 @@ impl Ground {
             Vcs::Git => restore::restore(self, workspace, rescue),
             Vcs::Jj => jj::restore(self, workspace, rescue),
             _ => Err(self.not_for("a rescue")),
+        }
+    }
+
+    /// A rescue of a workspace: the number of one, or the commit.
+    pub fn rescue_named(&self, workspace: &Workspace, text: &str) -> Result<Option<String>, WorkspaceError> {
+        match self.vcs {
+            Vcs::Git => rescue::named(self, workspace, text),
+            _ => Ok(Some(text.to_owned())),
         }
     }
 

@@ -63,11 +63,15 @@ fn mounted(path: &Path) -> bool {
     path.parent().is_some_and(|parent| device(path).is_some() && device(path) != device(parent))
 }
 
-/// Mounts a workspace where it belongs, unless it is.
+/// Mounts a workspace where it belongs, unless it is, or is being taken down.
 pub(super) fn ensure(workspace: &Workspace) -> Result<(), WorkspaceError> {
     let path = Path::new(&workspace.path);
     match Layer::of(workspace) {
-        Some(layer) if layer.dir.is_dir() && path.is_dir() && !mounted(path) => mount(&layer, path),
+        // Two mounts of one layer would tear it; while it is taken down it is mounted elsewhere.
+        Some(layer) if layer.dir.is_dir() && !mounted(path) && !remove::exists(&remove::aside(workspace).0)? => {
+            fs::create_dir_all(path).map_err(lock::io("make", path))?;
+            mount(&layer, path)
+        }
         _ => Ok(()),
     }
 }

@@ -85,6 +85,16 @@ fn next_name(places: [&Git; 2], workspace: &Workspace) -> Result<String, Workspa
     Ok(format!("{place}/{}", last + 1))
 }
 
+/// The rescue of a workspace that is called so: by its number, or the beginning of its commit.
+pub(super) fn named(ground: &Ground, workspace: &Workspace, text: &str) -> Result<Option<String>, WorkspaceError> {
+    let place = format!("{PLACE}/{}", workspace.id);
+    let listed = ground.git()?.run(["for-each-ref", "--format=%(refname:lstrip=4) %(objectname)", &place])?.text()?;
+    let mut all = listed.lines().filter_map(|line| line.split_once(' '));
+    Ok(all
+        .find(|(number, oid)| *number == text || text.len() >= 4 && oid.starts_with(text))
+        .map(|(_, oid)| oid.to_owned()))
+}
+
 /// Says everything to `git fast-import`.
 fn tell(to: &mut dyn Write, name: &str, workspace: &Workspace, dir: &Path, picture: &Picture) -> io::Result<()> {
     let now = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs());

@@ -9,7 +9,7 @@ use std::{
 
 use toft_core::workspace::{Survey, Workspace, WorkspaceKind};
 
-use super::{Ground, WorkspaceError, git::git_dir, landed, overlay};
+use super::{Ground, WorkspaceError, git::git_dir, landed, overlay, remove};
 use crate::command::Git;
 
 /// An ignored file by itself is a setting if it is no larger; a directory, or a larger one, is an artefact.
@@ -220,20 +220,48 @@ pub(super) fn dropped(git: &Git) -> Result<Vec<String>, WorkspaceError> {
     Ok(shown(&known).lines().map(str::to_owned).collect())
 }
 
+/// In what a checkout differs from a fresh one; ignored files count.
+pub(super) fn not_fresh(git: &Git) -> Result<Option<&'static str>, WorkspaceError> {
+    let status = status(git)?;
+    let own = git_dir(git.dir())?;
+    let files = [&status.staged, &status.changed, &status.deleted, &status.untracked, &status.ignored];
+    Ok(if files.iter().any(|files| !files.is_empty()) || !status.nested.is_empty() {
+        Some("somebody changed files in it")
+    } else if doing(&own).is_some() {
+        Some("something was begun in it")
+    } else {
+        None
+    })
+}
+
+/// Removes ignored directories, but those with a repository inside.
+pub(super) fn shed(dir: &Path) -> Result<(), WorkspaceError> {
+    for path in status(&Git::inside(dir)?)?.artefacts {
+        if repository_below(dir, vec![path_of(&path)]).is_none() {
+            remove::tree(&dir.join(path_of(&path)))?;
+        }
+    }
+    Ok(())
+}
+
 /// A repository inside an ignored directory, where git does not look.
 pub(super) fn hidden_repository(dir: &Path) -> Result<Option<PathBuf>, WorkspaceError> {
     let status = status(&Git::inside(dir)?)?;
-    let mut look: Vec<PathBuf> = status.artefacts.iter().map(|path| path_of(path)).collect();
+    Ok(repository_below(dir, status.artefacts.iter().map(|path| path_of(path)).collect()))
+}
+
+/// The first repository below one of these directories.
+fn repository_below(dir: &Path, mut look: Vec<PathBuf>) -> Option<PathBuf> {
     while let Some(at) = look.pop() {
         if dir.join(&at).join(".git").exists() {
-            return Ok(Some(at));
+            return Some(at);
         }
         // What cannot be listed holds nothing that could be found.
         let Ok(entries) = fs::read_dir(dir.join(&at)) else { continue };
         let below = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
         look.extend(below.map(|entry| at.join(entry.file_name())));
     }
-    Ok(None)
+    None
 }
 
 /// Why a submodule's work would be lost with its directory; nothing if a remote has it all.

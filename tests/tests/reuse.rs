@@ -1,0 +1,167 @@
+//! Workspaces used again: made ahead, gone back to, gone on with elsewhere, and who runs into whom.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use toft_stories::{
+    Home,
+    issues::add,
+    workspaces::{fill, whole},
+};
+
+fn project(home: &Home) -> PathBuf {
+    let repo = home.repo("api");
+    fill(&repo, 20);
+    fs::write(repo.join(".gitignore"), "target/\n").unwrap();
+    home.run(&repo, "git", &["add", "."]);
+    home.run(&repo, "git", &["commit", "-q", "-m", "files"]);
+    repo
+}
+
+fn commit(home: &Home, dir: &Path, file: &str, text: &str) {
+    fs::write(dir.join(file), text).unwrap();
+    home.run(dir, "git", &["add", file]);
+    home.run(dir, "git", &["commit", "-q", "-m", &format!("write {file}")]);
+}
+
+#[test]
+fn one_that_was_made_ahead_is_handed_out_as_if_it_were_fresh() {
+    let home = Home::new();
+    let repo = project(&home);
+    home.toft(&repo, &["ws", "pool", "3"]).ok();
+    assert!(home.toft(&repo, &["ws", "pool", "3"]).ok().contains("0 made"));
+    // The world goes on while they wait, and somebody spoils one.
+    commit(&home, &repo, "later.txt", "later\n");
+    let rows = home.toft(&repo, &["ws", "list", "--json"]).data();
+    let oldest = rows.as_array().unwrap().last().unwrap()["path"].as_str().unwrap().to_owned();
+    fs::write(Path::new(&oldest).join("litter"), "somebody's\n").unwrap();
+    for title in ["One", "Two", "Three", "Four"] {
+        add(&home, &repo, &[title]);
+        let claim = home.toft(&repo, &["claim", "--ws", "--as", title, "--json"]).data();
+        let path = PathBuf::from(claim["workspace"]["path"].as_str().unwrap());
+        assert!(path.join("later.txt").is_file() && !path.join("litter").exists(), "equal to a fresh one");
+        assert_eq!(home.run(&path, "git", &["status", "--porcelain", "--ignored"]), "");
+        assert_eq!(home.run(&path, "git", &["branch", "--show-current"]).trim(), claim["issue"]["id"]);
+        assert_eq!(home.run(&path, "git", &["rev-parse", "HEAD"]), home.run(&repo, "git", &["rev-parse", "HEAD"]));
+        let ahead = path.file_name().unwrap().to_string_lossy().starts_with("pool-");
+        assert_eq!(ahead, title != "Four");
+    }
+    let rescued = home.run(&repo, "git", &["for-each-ref", "refs/toft/rescue"]);
+    assert_eq!(rescued.lines().count(), 1, "the litter was put away: {rescued}");
+}
+
+#[test]
+fn one_goes_back_to_any_rescue_beside_what_is_there() {
+    let home = Home::new();
+    let repo = project(&home);
+    let path = home.toft(&repo, &["ws", "create", "--name", "work", "-q"]).ok();
+    let work = PathBuf::from(path.trim());
+    let mut seen = Vec::new();
+    for n in 1..=3 {
+        fs::write(work.join("draft.txt"), format!("draft {n}\n")).unwrap();
+        if n == 2 {
+            home.run(&work, "git", &["add", "draft.txt"]);
+        }
+        home.toft(&repo, &["ws", "snapshot", "work"]).ok();
+        seen.push(fs::read_to_string(work.join("draft.txt")).unwrap());
+    }
+    for n in 1..=3 {
+        let name = format!("back{n}");
+        let args = ["ws", "restore", "work", "--at", &n.to_string(), "--name", &name, "-q"];
+        let back = home.toft(&repo, &args).ok();
+        assert_eq!(fs::read_to_string(Path::new(back.trim()).join("draft.txt")).unwrap(), seen[n - 1]);
+        let staged = home.run(Path::new(back.trim()), "git", &["diff", "--cached", "--name-only"]);
+        assert_eq!(!staged.is_empty(), n >= 2);
+    }
+    assert_eq!(fs::read_to_string(work.join("draft.txt")).unwrap(), "draft 3\n", "what is there stays");
+    home.toft(&repo, &["ws", "restore", "work", "--at", "9", "--name", "x"]).fails(3);
+    home.toft(&repo, &["ws", "restore", "work", "--at", "1"]).fails(5);
+}
+
+#[test]
+fn a_task_goes_on_in_the_same_workspace_or_in_one_that_is_built_again() {
+    let home = Home::new();
+    let repo = project(&home);
+    add(&home, &repo, &["Long work"]);
+    let claim = home.toft(&repo, &["claim", "--ws", "--as", "ann", "--json"]).data();
+    let path = PathBuf::from(claim["workspace"]["path"].as_str().unwrap());
+    let shown = home.toft(&path, &["where", "--as", "ann"]).ok();
+    assert!(shown.contains(claim["task"]["id"].as_str().unwrap()) && shown.contains("held by ann"), "{shown}");
+    commit(&home, &path, "half.txt", "half\n");
+    let saved = home.toft(&path, &["save", "-m", "half way", "--as", "ann", "--json"]).data();
+    let head = home.run(&path, "git", &["rev-parse", "HEAD"]);
+    assert_eq!(saved["checkpoint"]["commit"], head.trim());
+    home.toft(&path, &["finish", "release", "--as", "ann"]).ok();
+    let again = home.toft(&repo, &["claim", "--ws", "--as", "bob", "--json"]).data();
+    assert_eq!(
+        (&again["workspace"]["path"], &again["workspace"]["existing"]),
+        (&claim["workspace"]["path"], &true.into())
+    );
+    home.toft(&repo, &["finish", "release", "--as", "bob"]).ok();
+    // On a machine that has the commit but neither the directory nor the branch.
+    let before = whole(&home, &path);
+    home.run(&repo, "git", &["update-ref", "refs/heads/kept", head.trim()]);
+    home.run(&repo, "git", &["worktree", "remove", "--force", path.to_str().unwrap()]);
+    home.run(&repo, "git", &["branch", "-q", "-D", claim["workspace"]["branch"].as_str().unwrap()]);
+    home.toft(&repo, &["ws", "gc"]).ok();
+    let rebuilt = home.toft(&repo, &["claim", "--ws", "--as", "cid", "--json"]).data();
+    assert!(rebuilt["resume"]["summary"] == "half way", "{rebuilt}");
+    assert_eq!(whole(&home, &path).differences(&before), Vec::<String>::new());
+}
+
+#[test]
+fn who_runs_into_whom_is_told_from_what_they_really_change() {
+    let home = Home::new();
+    let repo = project(&home);
+    let mut paths = Vec::new();
+    for agent in ["ann", "bob", "cid"] {
+        add(&home, &repo, &[agent]);
+        let claim = home.toft(&repo, &["claim", "--ws", "--as", agent, "--json"]).data();
+        paths.push(PathBuf::from(claim["workspace"]["path"].as_str().unwrap()));
+    }
+    assert!(!home.toft(&repo, &["status"]).ok().contains("collision"));
+    commit(&home, &paths[0], "src/d0/f1.txt", "committed\n");
+    fs::write(paths[1].join("src/d0/f1.txt"), "not committed\n").unwrap();
+    fs::write(paths[2].join("src/d0/f2.txt"), "another\n").unwrap();
+    for command in [&["status"][..], &["ws", "list"]] {
+        let said = home.toft(&repo, command).ok();
+        let told: Vec<_> = said.lines().filter(|line| line.contains("collision")).collect();
+        assert_eq!(told.len(), 1, "{said}");
+        assert!(told[0].contains("src/d0/f1.txt"), "{said}");
+    }
+    let found = home.toft(&repo, &["status", "--json"]).data()["collisions"].clone();
+    assert_eq!(found[0]["workspaces"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn artefacts_go_before_work_does() {
+    let home = Home::new();
+    let repo = project(&home);
+    let config = repo.join(".git/toft/config.toml");
+    fs::write(&config, "[workspaces]\nmax_bytes = \"8M\"\n").unwrap();
+    let make = |name: &str| {
+        let path = PathBuf::from(home.toft(&repo, &["ws", "create", "--name", name, "-q"]).ok().trim());
+        fs::create_dir(path.join("target")).unwrap();
+        fs::write(path.join("target/large"), vec![1; 5 << 20]).unwrap();
+        fs::write(path.join("work.txt"), "work\n").unwrap();
+        path
+    };
+    let (old, new) = (make("old"), make("new"));
+    home.toft(&repo, &["ws", "gc", "--older-than", "0s"]).ok();
+    assert!(!old.exists() && !new.exists(), "age takes both");
+    for name in ["old", "new"] {
+        home.toft(&repo, &["ws", "restore", name]).ok();
+    }
+    for path in [&old, &new] {
+        fs::create_dir(path.join("target")).unwrap();
+        fs::write(path.join("target/large"), vec![1; 5 << 20]).unwrap();
+    }
+    // Nobody may be thrown out within the hour but by age; these are made old in the store's eyes.
+    let script = "UPDATE workspaces SET body = json_set(body, '$.used', '2020-01-01T00:00:00.000Z')";
+    home.run(&repo, "sqlite3", &[".git/toft/toft.db", script]);
+    home.toft(&repo, &["ws", "gc"]).ok();
+    assert!(!old.join("target").exists() && old.join("work.txt").is_file(), "the oldest gives up what can be built");
+    assert!(new.join("target/large").is_file(), "that was enough");
+}
