@@ -6,6 +6,7 @@
 use std::{
     env,
     ffi::{OsStr, OsString},
+    fs,
     io::{self, Read, Write},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -336,6 +337,9 @@ impl Git {
 
     fn new(dir: &Path, git_dir: Option<PathBuf>, work_tree: bool) -> Result<Self, RunError> {
         let mut git = Self { dir: dir.to_owned(), git_dir, work_tree, off: Vec::new() };
+        if git.names_no_program() {
+            return Ok(git);
+        }
         let listed = git.run(["config", "--list", "--show-scope", "--name-only", "-z"])?.ok()?;
         let mut words = listed.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned());
         while let (Some(scope), Some(key)) = (words.next(), words.next()) {
@@ -347,6 +351,29 @@ impl Git {
             return Err(RunError::Hostile { dir: dir.to_owned() });
         }
         Ok(git)
+    }
+
+    /// Whether the repository's configuration is short and plain enough to be seen through without asking git.
+    fn names_no_program(&self) -> bool {
+        const SIGNS: [&str; 8] =
+            ["filter", "driver", "include", "credential", "protocol", "textconv", "command", "worktreeconfig"];
+        let link = self.dir.join(".git");
+        let own = match &self.git_dir {
+            Some(git_dir) => git_dir.clone(),
+            None if link.is_dir() => link,
+            None => match fs::read_to_string(&link) {
+                Ok(text) => self.dir.join(text.trim_end().trim_start_matches("gitdir: ")),
+                Err(_) => return false,
+            },
+        };
+        let common = match fs::read_to_string(own.join("commondir")) {
+            Ok(text) => own.join(text.trim_end()),
+            Err(_) => own,
+        };
+        fs::read_to_string(common.join("config")).is_ok_and(|text| {
+            let text = text.to_ascii_lowercase();
+            !SIGNS.iter().any(|sign| text.contains(sign))
+        })
     }
 
     /// A run of it.
@@ -411,7 +438,7 @@ pub fn shell(
 ) -> Result<(), RunError> {
     let what = text.to_owned();
     let failed = |cause| RunError::Io { what: what.clone(), cause };
-    let mut told = std::fs::File::options().append(true).create(true).open(log).map_err(failed)?;
+    let mut told = fs::File::options().append(true).create(true).open(log).map_err(failed)?;
     writeln!(told, "$ {text}").map_err(failed)?;
     let mut run = Run::new("sh", dir)?.args(["-c", text]).patience(patience);
     run.command.envs(variables).env_remove("LC_ALL").env_remove("SSH_ASKPASS");

@@ -20,12 +20,23 @@ pub(super) const CHECKOUT: Duration = Duration::from_secs(3_600);
 pub(super) fn start(ground: &Ground, rev: Option<&str>) -> Result<Start, WorkspaceError> {
     let git = ground.git()?;
     let rev = rev.unwrap_or("HEAD");
-    let named = git.run(["rev-parse", "--verify", "--quiet", "--end-of-options", &format!("{rev}^{{commit}}")])?;
-    let Some(commit) = named.maybe()? else { return Err(WorkspaceError::NoBase { text: rev.to_owned() }) };
-    let full = match (rev, crate::read(&ground.common_dir.join("HEAD"))?) {
-        ("HEAD", Some(text)) if text.starts_with("ref: ") => text.strip_prefix("ref: ").map(str::to_owned),
+    let head = crate::read(&ground.common_dir.join("HEAD"))?.filter(|_| rev == "HEAD");
+    let named = head.as_ref().and_then(|text| text.strip_prefix("ref: ")).map(str::to_owned);
+    // Most often the answer is in a file that git need not be started for.
+    let loose = named.as_ref().map(|name| crate::read(&ground.common_dir.join(name))).transpose()?.flatten();
+    let is_commit = |text: &String| text.len() >= 40 && text.chars().all(|letter| letter.is_ascii_hexdigit());
+    let commit = match loose.filter(is_commit) {
+        Some(commit) => Some(commit),
+        None => {
+            let name = format!("{rev}^{{commit}}");
+            git.run(["rev-parse", "--verify", "--quiet", "--end-of-options", &name])?.maybe()?
+        }
+    };
+    let Some(commit) = commit else { return Err(WorkspaceError::NoBase { text: rev.to_owned() }) };
+    let full = match named {
+        Some(name) => Some(name),
         // Git repeats `--end-of-options` in what it answers.
-        _ => {
+        None => {
             let run = git.run(["rev-parse", "--symbolic-full-name", "--end-of-options", rev])?;
             run.maybe()?.and_then(|text| text.lines().last().map(str::to_owned))
         }

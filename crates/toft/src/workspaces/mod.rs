@@ -1,0 +1,295 @@
+//! Workspaces: a row in the store and a directory on disk, kept together.
+//!
+//! The row comes first and says how far things are; the directory follows, under a turn of its own, so that whoever
+//! comes after a crash can go on. Start at [`Toft::workspaces`]. `provide.rs` makes them and brings them back, `tidy.rs`
+//! takes them down.
+
+mod provide;
+mod tidy;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+};
+
+use serde::Serialize;
+use toft_core::{
+    flow::{Task, TaskStatus},
+    lease::{Fence, Processes},
+    store,
+    time::Timestamp,
+    verbs::{
+        claim::Claimed,
+        finish::{self, How},
+        workspace::{List, Listed, Pin, Show},
+    },
+    workspace::{Survey, Workspace, WorkspaceState},
+};
+use toft_vcs::{MAIN, workspace::Ground};
+
+pub use self::tidy::own_size;
+use crate::{
+    error::{Error, io},
+    session::Toft,
+};
+
+/// What is wanted of a new workspace.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// What is done in it: a task or an issue, by id.
+    pub work: Option<String>,
+    /// Another name than the work's.
+    pub name: Option<String>,
+    /// Another commit to start from than the main checkout's.
+    pub base: Option<String>,
+    /// A repository of its own.
+    pub clone: bool,
+    /// As it is checked out, without being set up.
+    pub plain: bool,
+    /// For whoever needs one next.
+    pub pooled: bool,
+    /// The hold it is asked for under; my own when absent.
+    pub fence: Option<Fence>,
+}
+
+/// A workspace, ready to be worked in.
+#[derive(Clone, Debug, Serialize)]
+pub struct Given {
+    /// The workspace.
+    #[serde(flatten)]
+    pub workspace: Workspace,
+    /// It was there already.
+    pub existing: bool,
+    /// What is not in it as one might expect.
+    pub notes: Vec<String>,
+}
+
+/// A workspace, and what was seen in it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Seen {
+    /// The workspace.
+    #[serde(flatten)]
+    pub listed: Listed,
+    /// What is in it; nothing if it is gone, or on another machine.
+    pub survey: Option<Survey>,
+    /// Why it could not be looked at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<String>,
+}
+
+/// Two workspaces that change the same file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Collision {
+    /// The workspaces, by name.
+    pub workspaces: Vec<String>,
+    /// The files.
+    pub paths: Vec<String>,
+}
+
+/// What tidying up did, or would do, with one workspace.
+#[derive(Clone, Debug, Serialize)]
+pub struct Tidied {
+    /// Its name.
+    pub name: String,
+    /// It is gone, or would go.
+    pub gone: bool,
+    /// Why, or why not.
+    pub why: String,
+    /// The commit that holds what was only in it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rescue: Option<String>,
+}
+
+/// The workspaces of one repository on this machine.
+pub struct Workspaces<'t> {
+    toft: &'t Toft,
+    ground: Ground,
+    source: PathBuf,
+    root: PathBuf,
+    state: PathBuf,
+    id: String,
+}
+
+impl Toft {
+    /// The workspaces of this repository on this machine.
+    pub fn workspaces(&self) -> Result<Workspaces<'_>, Error> {
+        let located = self.located();
+        let nowhere = || Error::NoRepository { dir: PathBuf::from(".") };
+        let (checkout, id) = located.checkout.as_ref().zip(located.repository.as_ref()).ok_or_else(nowhere)?;
+        // Two repositories may have one name.
+        let word: String = id.as_str().trim_start_matches("rp_").chars().take(4).collect();
+        let root = located.workspaces.root.join(format!("{}-{word}", provide::file_name(&checkout.name())));
+        Ok(Workspaces {
+            toft: self,
+            ground: Ground::of(checkout),
+            source: checkout.root.clone(),
+            root,
+            state: checkout.state_dir(),
+            id: id.to_string(),
+        })
+    }
+
+    /// A workspace for what `actor` claimed. Without one there is no claim: it is given back.
+    pub fn workspace_for(
+        &self,
+        actor: &str,
+        claimed: &Claimed,
+        wanted: Wanted,
+        step: impl FnMut(&str),
+    ) -> Result<Given, Error> {
+        let fence = Some(claimed.lease.fence());
+        let work = Some(claimed.task.id.to_string());
+        let wanted = Wanted { work, fence: fence.clone(), ..wanted };
+        self.workspaces().and_then(|all| all.provide(actor, wanted, step)).or_else(|error| {
+            let (id, message) = (Some(claimed.task.id.to_string()), format!("no workspace: {error}"));
+            let request = finish::Request { id, fence, how: How::Release, message, cost: None };
+            self.finish(actor, None, request)?;
+            Err(Error::NoWorkspace { why: error.to_string() })
+        })
+    }
+
+    /// The workspace that this was opened in, with its task and who holds that.
+    pub fn workspace_here(&self) -> Result<Option<Listed>, Error> {
+        let Some(checkout) = self.located().checkout.as_ref().filter(|checkout| checkout.worktree != MAIN) else {
+            return Ok(None);
+        };
+        match self.perform(Show { id: checkout.root.display().to_string() }) {
+            Ok(found) => Ok(Some(found)),
+            Err(Error::Refused(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The commit that the workspace this was opened in is on.
+    pub fn commit_here(&self) -> Result<Option<String>, Error> {
+        match self.workspace_here()? {
+            Some(found) => Ok(self.workspaces()?.ground.head_at(Path::new(&found.workspace.path))?),
+            None => Ok(None),
+        }
+    }
+
+    /// When a task ends, its workspace goes if configuration says so and nobody is in it.
+    pub(crate) fn let_go_of_workspace(&self, actor: &str, task: &Task) -> Result<Option<Tidied>, Error> {
+        let succeeded = task.state.status == TaskStatus::Done;
+        let over = !task.state.status.open();
+        let Some(rescue) = self.located().workspaces.keep.lets_go(succeeded).filter(|_| over) else { return Ok(None) };
+        let all = self.workspaces()?;
+        let id = task.id.as_str();
+        let found = match self.perform(Show { id: id.to_owned() }) {
+            Ok(found) if found.workspace.state == WorkspaceState::Ready => found.workspace,
+            Ok(_) | Err(Error::Refused(_)) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        match all.remove(actor, id, None, rescue) {
+            Ok(tidied) => Ok(Some(tidied)),
+            Err(Error::Store(error)) => Err(error.into()),
+            Err(error) => Ok(Some(Tidied { name: found.name, gone: false, why: error.to_string(), rescue: None })),
+        }
+    }
+}
+
+impl Workspaces<'_> {
+    /// Where this repository's are.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Whether workspaces share their files here, or why not.
+    pub fn instant(&self) -> Result<(), String> {
+        self.ground.instant_in(&self.root)
+    }
+
+    /// Where what was said while a workspace was set up is.
+    pub fn log(&self, workspace: &Workspace) -> PathBuf {
+        self.state.join("workspaces").join(workspace.id.as_str()).join("setup.log")
+    }
+
+    fn host(&self) -> &str {
+        self.toft.machine().host()
+    }
+
+    fn now(&self) -> Result<Timestamp, Error> {
+        Ok(store::ask(self.toft.store(), |tx| tx.now())?.wall)
+    }
+
+    /// The workspaces, newest first, and what is in each.
+    pub fn list(&self, all: bool, limit: usize) -> Result<Vec<Seen>, Error> {
+        let rows = self.toft.perform(List { scope: self.toft.scope(), all, limit })?;
+        Ok(rows.into_iter().map(|listed| self.look(listed)).collect())
+    }
+
+    /// One workspace, and what is in it.
+    pub fn show(&self, text: &str) -> Result<Seen, Error> {
+        Ok(self.look(self.toft.perform(Show { id: text.to_owned() })?))
+    }
+
+    /// One workspace, there to be entered.
+    pub fn open(&self, text: &str) -> Result<Workspace, Error> {
+        let workspace = self.toft.perform(Show { id: text.to_owned() })?.workspace;
+        if workspace.state.live() && workspace.host == self.host() {
+            self.ground.open(&workspace)?;
+        }
+        Ok(workspace)
+    }
+
+    fn look(&self, listed: Listed) -> Seen {
+        let workspace = &listed.workspace;
+        let there = workspace.state.live() && workspace.host == self.host();
+        let (survey, trouble) = match there.then(|| self.ground.survey(workspace)) {
+            Some(Ok(survey)) => (Some(survey), None),
+            Some(Err(error)) if Path::new(&workspace.path).is_dir() => (None, Some(error.to_string())),
+            Some(Err(_)) => (None, Some("its directory is not there".into())),
+            None => (None, None),
+        };
+        Seen { listed, survey, trouble }
+    }
+
+    /// Live workspaces that change the same files.
+    pub fn collisions(&self) -> Result<Vec<Collision>, Error> {
+        let rows = self.toft.perform(List { scope: self.toft.scope(), all: false, limit: 0 })?;
+        let mut by_path: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for Listed { workspace, paths, .. } in rows.into_iter().filter(|row| !row.workspace.pooled) {
+            let here = workspace.host == self.host() && Path::new(&workspace.path).is_dir();
+            let touched = if here { self.ground.touched(&workspace)? } else { Vec::new() };
+            for path in touched.into_iter().chain(paths) {
+                by_path.entry(path).or_default().insert(workspace.name.clone());
+            }
+        }
+        let mut together: BTreeMap<Vec<String>, Vec<String>> = BTreeMap::new();
+        for (path, names) in by_path.into_iter().filter(|(_, names)| names.len() > 1) {
+            together.entry(names.into_iter().collect()).or_default().push(path);
+        }
+        Ok(together.into_iter().map(|(workspaces, paths)| Collision { workspaces, paths }).collect())
+    }
+
+    /// Keeps a workspace for good, or no longer.
+    pub fn pin(&self, actor: &str, text: &str, pinned: bool) -> Result<Workspace, Error> {
+        self.toft.perform_as(actor, None, Pin { id: text.to_owned(), pinned })
+    }
+
+    /// Directories among the workspaces that no row knows; they are nobody's to touch.
+    pub fn unknown(&self) -> Result<Vec<PathBuf>, Error> {
+        let entries = match fs::read_dir(&self.root) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(cause) => return Err(io("read", &self.root)(cause)),
+        };
+        let rows = self.toft.perform(List { scope: self.toft.scope(), all: false, limit: 0 })?;
+        let mut known: BTreeSet<PathBuf> = BTreeSet::new();
+        for Listed { workspace, .. } in &rows {
+            known.insert(PathBuf::from(&workspace.path));
+            known.extend(Ground::on_its_way(workspace));
+        }
+        let mut unknown = Vec::new();
+        for entry in entries {
+            let path = entry.map_err(io("read", &self.root))?.path();
+            let beside = path.file_name().is_some_and(|name| Ground::beside(&name.to_string_lossy()));
+            if !known.contains(&path) && !beside {
+                unknown.push(path);
+            }
+        }
+        unknown.sort();
+        Ok(unknown)
+    }
+}

@@ -1,0 +1,257 @@
+//! Making workspaces: new ones, ones made ahead, ones brought back, ones taken in.
+
+use std::{fs, path::Path};
+
+use toft_core::{
+    refusal::Refusal,
+    verbs::workspace::{List, Move, Name, Named, Provide, Show},
+    workspace::{Workspace, WorkspaceKind, WorkspaceState},
+};
+use toft_vcs::{
+    MAIN,
+    workspace::{Ground, Made, WorkspaceError},
+};
+
+use super::{Given, Wanted, Workspaces};
+use crate::{
+    config::Instant,
+    error::Error,
+    session::random_mint,
+    setup::{self, Setup},
+};
+
+impl Workspaces<'_> {
+    /// Gives a workspace: the one that is there for this work, or a new one. Nothing is left if that fails.
+    /// `step` is told what goes on while it is set up.
+    pub fn provide(&self, actor: &str, wanted: Wanted, mut step: impl FnMut(&str)) -> Result<Given, Error> {
+        let named = match &wanted.work {
+            Some(work) => self.toft.perform_as(actor, None, Name { id: work.clone() })?,
+            None => Named { name: String::new(), task: None, commit: None },
+        };
+        let name = file_name(&wanted.name.unwrap_or(named.name));
+        let rules = &self.toft.located().workspaces;
+        let setup = if wanted.plain { &Setup::default() } else { &rules.setup };
+        if !setup.trusted(&self.id) {
+            return Err(Error::Untrusted { count: setup.commands().len() });
+        }
+        let mut start = self.ground.start(wanted.base.as_deref())?;
+        if let (None, Some(commit)) = (&wanted.base, &named.commit)
+            && let Ok(last) = self.ground.start(Some(commit))
+        {
+            // Where the last holder got to, as far as this machine has it.
+            start.commit = last.commit;
+        }
+        // Until the row says who stands on it, nobody may take a base away.
+        let bases = self.share(wanted.clone).then(|| self.ground.bases_turn()).transpose()?;
+        let stands_on = match bases {
+            Some(_) => {
+                step("checking out");
+                Some(self.ground.base_for(&self.root, &start.commit, |tree| self.warm(tree))?)
+            }
+            None => None,
+        };
+        let commit = start.commit.clone();
+        let request = Provide {
+            stands_on,
+            kind: if wanted.clone { WorkspaceKind::Clone } else { WorkspaceKind::Worktree },
+            path: self.root.join(&name).display().to_string(),
+            source: self.source.display().to_string(),
+            branch: (self.ground.has_branches() && !wanted.pooled).then(|| name.clone()),
+            base: start.commit,
+            onto: start.onto,
+            pooled: wanted.pooled,
+            fresh: wanted.pooled,
+            made: false,
+            task: named.task.map(|task| task.to_string()),
+            fence: wanted.fence,
+            most: rules.most,
+            ports: rules.setup.ports.clone(),
+            free: rules.setup.free_ports(seed(&name)),
+            name,
+        };
+        let provided = self.toft.perform_as(actor, None, request)?;
+        drop(bases);
+        let mut workspace = provided.workspace;
+        let _turn = self.ground.turn(&workspace)?;
+        if workspace.state == WorkspaceState::Ready {
+            self.ground.open(&workspace)?;
+        }
+        if workspace.state == WorkspaceState::Ready && Path::new(&workspace.path).is_dir() {
+            return Ok(Given { workspace, existing: true, notes: Vec::new() });
+        }
+        if provided.begun {
+            workspace.base = commit;
+        }
+        self.make(actor, &workspace, |ground| {
+            step("checking out");
+            let made = match provided.ahead.then(|| ground.take_over(&workspace)) {
+                Some(Ok(made)) => made,
+                _ => {
+                    if provided.begun {
+                        // Whoever made it before did not come to the end, or somebody was at it since.
+                        ground.clear_begun(&workspace)?;
+                    }
+                    ground.provide(&workspace)?
+                }
+            };
+            setup.run(&self.source, &workspace, &self.log(&workspace), step).or_else(|error| {
+                // It never was handed over; its log says why.
+                ground.clear_begun(&workspace)?;
+                Err(error)
+            })?;
+            Ok(made)
+        })
+    }
+
+    /// Whether a new workspace shares its files with others.
+    fn share(&self, clone: bool) -> bool {
+        match self.toft.located().workspaces.instant {
+            _ if clone => false,
+            Instant::Never => false,
+            Instant::Auto => self.ground.worth_sharing() && self.ground.instant_in(&self.root).is_ok(),
+            Instant::Always => self.ground.instant_in(&self.root).is_ok(),
+        }
+    }
+
+    /// Copies build artefacts to where everybody shares them.
+    fn warm(&self, tree: &Path) -> std::io::Result<()> {
+        for path in &self.toft.located().workspaces.warm {
+            let (source, target) = (self.source.join(path), tree.join(path));
+            if fs::symlink_metadata(&source).is_ok() && fs::symlink_metadata(&target).is_err() {
+                setup::copy(&source, &target).map_err(std::io::Error::other)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a directory and says so; if that fails, says that there is none.
+    fn make(
+        &self,
+        actor: &str,
+        workspace: &Workspace,
+        make: impl FnOnce(&Ground) -> Result<Made, Error>,
+    ) -> Result<Given, Error> {
+        match make(&self.ground) {
+            Ok(made) => {
+                let ready = Move::to(&workspace.id, WorkspaceState::Ready);
+                let workspace = self.toft.perform_as(actor, None, ready)?;
+                Ok(Given { workspace, existing: false, notes: made.notes })
+            }
+            Err(error) => {
+                let there = Path::new(&workspace.path).exists();
+                let to = if there { WorkspaceState::Quarantined } else { WorkspaceState::Removed };
+                if workspace.state == WorkspaceState::Provisioning {
+                    let request = Move { reason: Some(error.to_string()), ..Move::to(&workspace.id, to) };
+                    self.toft.perform_as(actor, None, request)?;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Sees to it that `count` workspaces are made ahead; gives how many were made now.
+    pub fn pool(&self, actor: &str, count: usize, mut step: impl FnMut(&str)) -> Result<usize, Error> {
+        let rows = self.toft.perform(List { scope: self.toft.scope(), all: false, limit: 0 })?;
+        let there = rows.iter().filter(|row| row.workspace.pooled && row.workspace.host == self.host()).count();
+        for n in there..count {
+            step(&format!("{} of {count}", n + 1));
+            let name = Some(format!("pool-{}", random_mint().word()));
+            self.provide(actor, Wanted { name, pooled: true, plain: true, ..Wanted::default() }, |_| {})?;
+        }
+        Ok(count.saturating_sub(there))
+    }
+
+    /// Brings a workspace back as it was when it was put away, or at an earlier rescue; under another name if the
+    /// workspace itself is still there.
+    pub fn restore(&self, actor: &str, text: &str, at: Option<&str>, name: Option<&str>) -> Result<Given, Error> {
+        let workspace = self.toft.perform(Show { id: text.to_owned() })?.workspace;
+        let none = || WorkspaceError::NoBase { text: format!("a rescue of {}", workspace.name) };
+        let rescue = match at {
+            Some(at) => self.ground.rescue_named(&workspace, at)?.ok_or_else(none)?,
+            None => workspace.rescue.clone().ok_or_else(none)?,
+        };
+        let workspace = match name {
+            Some(name) => self.beside(actor, &workspace, &file_name(name))?,
+            None => {
+                let request = Move::to(&workspace.id, WorkspaceState::Provisioning);
+                self.toft.perform_as(actor, None, request)?
+            }
+        };
+        let _turn = self.ground.turn(&workspace)?;
+        self.make(actor, &workspace, |ground| Ok(ground.restore(&workspace, &rescue)?))
+    }
+
+    /// A row for another workspace like this one.
+    fn beside(&self, actor: &str, like: &Workspace, name: &str) -> Result<Workspace, Error> {
+        let request = Provide {
+            name: name.to_owned(),
+            kind: like.kind,
+            path: self.root.join(name).display().to_string(),
+            source: like.source.clone(),
+            branch: like.branch.clone(),
+            base: like.base.clone(),
+            onto: like.onto.clone(),
+            stands_on: None,
+            pooled: false,
+            fresh: true,
+            made: false,
+            task: None,
+            fence: None,
+            most: self.toft.located().workspaces.most,
+            ports: Vec::new(),
+            free: Vec::new(),
+        };
+        Ok(self.toft.perform_as(actor, None, request)?.workspace)
+    }
+
+    /// Takes a worktree in that somebody made by hand.
+    pub fn adopt(&self, actor: &str, path: &Path) -> Result<Given, Error> {
+        let invalid = |problem: &str| -> Error {
+            let field = path.display().to_string();
+            Refusal::Invalid { field, problem: problem.to_owned() }.into()
+        };
+        let found = toft_vcs::find(path)?.ok_or_else(|| invalid("is not in a repository"))?;
+        let here = self.toft.located().checkout.as_ref();
+        if here.is_none_or(|here| here.common_dir != found.common_dir) {
+            return Err(invalid("belongs to another repository"));
+        }
+        if found.worktree == MAIN || found.root == found.common_dir {
+            return Err(invalid("is the repository's main checkout, which stays the user's own"));
+        }
+        let start = self.ground.start(None)?;
+        let request = Provide {
+            name: file_name(&found.worktree),
+            kind: WorkspaceKind::Worktree,
+            path: found.root.display().to_string(),
+            source: self.source.display().to_string(),
+            branch: self.ground.branch_at(&found.root)?,
+            base: start.commit,
+            onto: start.onto,
+            stands_on: None,
+            pooled: false,
+            fresh: true,
+            made: true,
+            task: None,
+            fence: None,
+            most: self.toft.located().workspaces.most,
+            ports: Vec::new(),
+            free: Vec::new(),
+        };
+        let workspace = self.toft.perform_as(actor, None, request)?.workspace;
+        Ok(Given { workspace, existing: true, notes: Vec::new() })
+    }
+}
+
+/// A word that can be a directory anywhere.
+pub(super) fn file_name(text: &str) -> String {
+    let fits = |letter: char| letter.is_alphanumeric() || matches!(letter, '-' | '_' | '.');
+    let name: String = text.chars().map(|letter| if fits(letter) { letter } else { '-' }).collect();
+    let name = name.trim_matches(['.', '-']).to_owned();
+    if name.is_empty() { "work".into() } else { name }
+}
+
+/// Where to begin looking for ports: spread by name, so that stores that do not know each other seldom meet.
+fn seed(name: &str) -> u16 {
+    let bytes = *blake3::hash(name.as_bytes()).as_bytes();
+    u16::from_le_bytes([bytes[0], bytes[1]])
+}

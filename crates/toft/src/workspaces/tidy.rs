@@ -1,0 +1,197 @@
+//! Taking workspaces down: one, or all that nobody needs.
+
+use std::{fs, path::Path, time::Duration};
+
+use toft_core::{
+    lease::Fence,
+    time::Timestamp,
+    verbs::workspace::{List, Listed, Move, Show},
+    workspace::{Fate, Workspace, WorkspaceState},
+};
+use toft_vcs::workspace::{Ground, Removed};
+
+use super::{Tidied, Workspaces};
+use crate::{error::Error, machine};
+
+/// What workspaces may take.
+struct Limits {
+    now: Timestamp,
+    max_age: Option<Duration>,
+    max_bytes: Option<u64>,
+    /// What they take now.
+    bytes: u64,
+}
+
+impl Limits {
+    fn too_old(&self, workspace: &Workspace) -> bool {
+        self.max_age.is_some_and(|age| self.now.since(workspace.used) >= age)
+    }
+
+    fn too_large(&self) -> bool {
+        self.max_bytes.is_some_and(|most| self.bytes > most)
+    }
+}
+
+impl Workspaces<'_> {
+    /// Puts everything in a workspace away, and leaves it as it is.
+    pub fn rescue(&self, text: &str) -> Result<(Workspace, String), Error> {
+        let workspace = self.toft.perform(Show { id: text.to_owned() })?.workspace;
+        let _turn = self.ground.turn(&workspace)?;
+        let commit = self.ground.rescue(&workspace)?;
+        Ok((workspace, commit))
+    }
+
+    /// Takes a workspace down. What is only in it is put away first, if that is wanted; else it stays.
+    pub fn remove(&self, actor: &str, text: &str, fence: Option<Fence>, rescue: bool) -> Result<Tidied, Error> {
+        let workspace = self.toft.perform(Show { id: text.to_owned() })?.workspace;
+        let path = Path::new(&workspace.path);
+        if let Some(pid) = machine::process_in(path) {
+            return Err(Error::InUse { pid, path: path.to_owned() });
+        }
+        let removing = Move { fence, ..Move::to(&workspace.id, WorkspaceState::Removing) };
+        let workspace = self.toft.perform_as(actor, None, removing)?;
+        self.take_down(actor, &workspace, rescue)
+    }
+
+    fn take_down(&self, actor: &str, workspace: &Workspace, rescue: bool) -> Result<Tidied, Error> {
+        let _turn = self.ground.turn(workspace)?;
+        match self.ground.remove(workspace, rescue) {
+            Ok(Removed { rescue, survey, .. }) => {
+                let request = Move { rescue, ..Move::to(&workspace.id, WorkspaceState::Removed) };
+                let workspace = self.toft.perform_as(actor, None, request)?;
+                let why = survey.map_or_else(|| "gone".into(), |survey| survey.summary());
+                Ok(Tidied { name: workspace.name, gone: true, why, rescue: workspace.rescue })
+            }
+            Err(error) => {
+                if Path::new(&workspace.path).exists() {
+                    let back =
+                        Move { reason: Some(error.to_string()), ..Move::to(&workspace.id, WorkspaceState::Ready) };
+                    self.toft.perform_as(actor, None, back)?;
+                }
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Takes down what nobody needs and what is nowhere else only after it was put away; goes on with what was begun.
+    /// With `try_only` says what would go.
+    pub fn tidy(
+        &self,
+        actor: &str,
+        max_age: Option<Duration>,
+        try_only: bool,
+        mut progress: impl FnMut(&str),
+    ) -> Result<Vec<Tidied>, Error> {
+        let rules = &self.toft.located().workspaces;
+        let rows = self.toft.perform(List { scope: self.toft.scope(), all: false, limit: 0 })?;
+        let sizes = rows.iter().filter(|_| rules.max_bytes.is_some()).map(|row| own_size(&row.workspace));
+        let (max_age, max_bytes, bytes) = (max_age.or(rules.max_age), rules.max_bytes, sizes.sum());
+        let mut limits = Limits { now: self.now()?, max_age, max_bytes, bytes };
+        let mut tidied = Vec::new();
+        for listed in rows.iter().rev() {
+            let name = &listed.workspace.name;
+            progress(name);
+            tidied.push(match self.tidy_one(actor, listed, &mut limits, try_only) {
+                Err(Error::Store(error)) => return Err(error.into()),
+                done => done.unwrap_or_else(|error| stays(name, error.to_string())),
+            });
+        }
+        if !try_only {
+            self.tidy_bases()?;
+        }
+        Ok(tidied)
+    }
+
+    fn tidy_one(&self, actor: &str, listed: &Listed, limits: &mut Limits, try_only: bool) -> Result<Tidied, Error> {
+        let workspace = &listed.workspace;
+        let name = &workspace.name;
+        let begun = matches!(workspace.state, WorkspaceState::Removing | WorkspaceState::Provisioning);
+        if begun && workspace.host == self.host() {
+            return self.go_on(actor, workspace, try_only);
+        }
+        if let Err(why) = listed.idle(self.host(), limits.now, limits.max_age) {
+            return Ok(stays(name, why));
+        }
+        let survey = self.ground.survey(workspace)?;
+        let (fate, why) = (survey.fate(), survey.summary());
+        let (rescue, too_old) = (fate == Fate::Rescue, limits.too_old(workspace));
+        match fate {
+            Fate::Stay(why) => return Ok(stays(name, why)),
+            Fate::Rescue if !too_old && !limits.too_large() => return Ok(stays(name, why)),
+            _ if try_only => return Ok(Tidied { gone: true, ..stays(name, why) }),
+            _ => {}
+        }
+        let before = limits.max_bytes.map(|_| own_size(workspace)).unwrap_or_default();
+        if rescue && !too_old {
+            // What can be built again goes first; that may be enough.
+            self.ground.shed(workspace)?;
+            let freed = before.saturating_sub(own_size(workspace));
+            if limits.bytes.saturating_sub(freed) <= limits.max_bytes.unwrap_or(u64::MAX) {
+                limits.bytes = limits.bytes.saturating_sub(freed);
+                return Ok(stays(name, format!("{why}; its artefacts are gone")));
+            }
+        }
+        let done = self.remove(actor, workspace.id.as_str(), None, rescue)?;
+        limits.bytes = limits.bytes.saturating_sub(before);
+        Ok(done)
+    }
+
+    /// Takes away frozen checkouts that nobody stands on.
+    fn tidy_bases(&self) -> Result<(), Error> {
+        let _turn = self.ground.bases_turn()?;
+        let rows = self.toft.perform(List { scope: self.toft.scope(), all: false, limit: 0 })?;
+        let used: Vec<String> = rows.into_iter().filter_map(|row| row.workspace.stands_on).collect();
+        self.ground.tidy_bases(&self.root, &used)?;
+        Ok(())
+    }
+
+    /// Goes on with what somebody began and did not come to the end of.
+    fn go_on(&self, actor: &str, workspace: &Workspace, try_only: bool) -> Result<Tidied, Error> {
+        let begun = Tidied { name: workspace.name.clone(), gone: true, why: "begun before".into(), rescue: None };
+        if try_only {
+            return Ok(begun);
+        }
+        match workspace.state {
+            WorkspaceState::Removing => self.take_down(actor, workspace, true),
+            _ => {
+                let Some(_turn) = self.ground.free_turn(workspace)? else {
+                    return Ok(Tidied { gone: false, why: "somebody is making it".into(), ..begun });
+                };
+                let Removed { rescue, .. } = self.ground.clear_begun(workspace)?;
+                let why = "it was never handed over".to_owned();
+                let (id, reason) = (&workspace.id, Some(why.clone()));
+                let request = Move { reason, rescue, ..Move::to(id, WorkspaceState::Removed) };
+                let workspace = self.toft.perform_as(actor, None, request)?;
+                Ok(Tidied { why, rescue: workspace.rescue, ..begun })
+            }
+        }
+    }
+}
+
+fn stays(name: &str, why: String) -> Tidied {
+    Tidied { name: name.to_owned(), gone: false, why, rescue: None }
+}
+
+/// How much a workspace takes on disk by itself.
+pub fn own_size(workspace: &Workspace) -> u64 {
+    size(&Ground::own_bytes_at(workspace))
+}
+
+/// How much a directory takes on disk.
+fn size(dir: &Path) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let mut bytes = 0;
+    let mut look = vec![dir.to_owned()];
+    while let Some(dir) = look.pop() {
+        // What cannot be read takes no part.
+        let Ok(entries) = fs::read_dir(&dir) else { continue };
+        for entry in entries.flatten() {
+            let Ok(meta) = entry.metadata() else { continue };
+            bytes += meta.blocks() * 512;
+            if meta.is_dir() {
+                look.push(entry.path());
+            }
+        }
+    }
+    bytes
+}
