@@ -4,6 +4,7 @@ mod fair;
 mod ledger;
 mod scale;
 mod server;
+mod workspaces;
 
 use std::{
     path::{Path, PathBuf},
@@ -21,10 +22,12 @@ fn main() {
         ["server", parts @ ..] => return server::run(parts),
         ["ledger"] => return ledger::run(&[1_000, 10_000]),
         ["ledger", "long"] => return ledger::run(&[1_000, 10_000, 100_000]),
+        ["workspaces"] => return workspaces::run(&[5_000]),
+        ["workspaces", "long"] => return workspaces::run(&[5_000, 50_000]),
         [] | ["long"] | ["quick"] => {}
         other => {
             panic!(
-                "toft-bench [quick|long|ledger [long]|server [long] [bare|batches|renewals|sizes|idle|many]...], not {other:?}"
+                "toft-bench [quick|long|ledger [long]|workspaces [long]|server [long] [bare|batches|renewals|sizes|idle|many]...], not {other:?}"
             )
         }
     }

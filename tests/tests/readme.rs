@@ -79,6 +79,11 @@ fn the_sixty_second_start_really_runs() {
 }
 
 #[test]
+fn the_guide_to_workspaces_really_runs() {
+    runs("docs/guides/workspaces.md", 6);
+}
+
+#[test]
 fn the_guide_to_issues_really_runs() {
     runs("docs/guides/issues.md", 6);
 }

@@ -11,6 +11,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
+    thread,
 };
 
 use serde::Serialize;
@@ -33,6 +34,9 @@ use crate::{
     error::{Error, io},
     session::Toft,
 };
+
+/// So many workspaces are compared with each other.
+const COMPARED: usize = 100;
 
 /// What is wanted of a new workspace.
 #[derive(Clone, Debug, Default)]
@@ -216,7 +220,7 @@ impl Workspaces<'_> {
     /// The workspaces, newest first, and what is in each.
     pub fn list(&self, all: bool, limit: usize) -> Result<Vec<Seen>, Error> {
         let rows = self.toft.perform(List { scope: self.toft.scope(), all, limit })?;
-        Ok(rows.into_iter().map(|listed| self.look(listed)).collect())
+        Ok(side_by_side(&rows, |listed| self.look(listed.clone())))
     }
 
     /// One workspace, and what is in it.
@@ -245,15 +249,18 @@ impl Workspaces<'_> {
         Seen { listed, survey, trouble }
     }
 
-    /// Live workspaces that change the same files.
+    /// Workspaces of open tasks that change the same files, or said that they would; the newest of them.
     pub fn collisions(&self) -> Result<Vec<Collision>, Error> {
         let rows = self.toft.perform(List { scope: self.toft.scope(), all: false, limit: 0 })?;
-        let mut by_path: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-        for Listed { workspace, paths, .. } in rows.into_iter().filter(|row| !row.workspace.pooled) {
+        let open: Vec<Listed> = rows.into_iter().filter(|row| row.open).take(COMPARED).collect();
+        let touched = side_by_side(&open, |Listed { workspace, .. }| {
             let here = workspace.host == self.host() && Path::new(&workspace.path).is_dir();
-            let touched = if here { self.ground.touched(&workspace)? } else { Vec::new() };
-            for path in touched.into_iter().chain(paths) {
-                by_path.entry(path).or_default().insert(workspace.name.clone());
+            if here { self.ground.touched(workspace) } else { Ok(Vec::new()) }
+        });
+        let mut by_path: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for (row, touched) in open.iter().zip(touched) {
+            for path in touched?.into_iter().chain(row.paths.iter().cloned()) {
+                by_path.entry(path).or_default().insert(row.workspace.name.clone());
             }
         }
         let mut together: BTreeMap<Vec<String>, Vec<String>> = BTreeMap::new();
@@ -292,4 +299,19 @@ impl Workspaces<'_> {
         unknown.sort();
         Ok(unknown)
     }
+}
+
+/// Does something for each, as many at once as the machine has hands; what came of it, in order.
+fn side_by_side<T: Sync, R: Send>(all: &[T], each: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let hands = thread::available_parallelism().map_or(1, usize::from).min(all.len());
+    let share = all.len().div_ceil(hands.max(1)).max(1);
+    let each = &each;
+    thread::scope(|scope| {
+        let parts: Vec<_> =
+            all.chunks(share).map(|part| scope.spawn(move || part.iter().map(each).collect::<Vec<R>>())).collect();
+        parts
+            .into_iter()
+            .flat_map(|part| part.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
+    })
 }
