@@ -266,6 +266,42 @@ fn no_byte_is_lost_though_tidying_up_is_killed_anywhere() {
 }
 
 #[test]
+fn one_whose_making_was_killed_is_made_again() {
+    let home = Home::new();
+    let _unmount = Unmount(&home);
+    let repo = project(&home);
+    let mut dice = Dice::new(u64::from(std::process::id()));
+    let mut killed = 0;
+    for n in 0..sized(30, 300) {
+        let instant = if may_mount() && dice.one_in(2) { "always" } else { "never" };
+        fs::write(repo.join(".git/toft/config.toml"), format!("[workspaces]\ninstant = \"{instant}\"\n")).unwrap();
+        let name = format!("plot{n}");
+        let mut args = vec!["ws", "create", "--name", &name, "-q"];
+        if dice.one_in(5) {
+            args.push("--clone");
+        }
+        let mut making = home.command(&repo, toft_stories::toft_bin(), &args).stdout(Stdio::null()).spawn().unwrap();
+        thread::sleep(Duration::from_millis(dice.below(40)));
+        let done = making.try_wait().unwrap().is_some();
+        making.kill().unwrap();
+        making.wait().unwrap();
+        killed += usize::from(!done);
+        let path = match home.toft(&repo, &args) {
+            said if said.code == 0 => said.out,
+            said => {
+                assert!(said.err.contains("error[exists]"), "{said:?}");
+                home.toft(&repo, &["ws", "path", &name]).ok()
+            }
+        };
+        assert_eq!(home.run(Path::new(path.trim()), "git", &["status", "--porcelain"]), "", "{name} is whole");
+        assert_eq!(home.run(Path::new(path.trim()), "git", &["branch", "--show-current"]).trim(), name);
+    }
+    assert!(killed > 0);
+    let checks = home.toft(&repo, &["doctor"]).ok();
+    assert!(checks.contains("each where it should be"), "{checks}");
+}
+
+#[test]
 fn a_submodule_with_work_holds_its_workspace_back_and_one_without_does_not() {
     let home = Home::new();
     let repo = project(&home);

@@ -230,20 +230,23 @@ fn lease_ports(names: &[String], free: &[u16], taken: &BTreeSet<u16>) -> Verdict
     }
 }
 
-/// A workspace that is there already is used again, unless somebody is in it.
+/// A workspace that is there already is used again, unless somebody is in it; one that was never handed over is gone on
+/// with.
 fn take_up(work: &mut Work<'_>, mut known: Workspace, task: Option<&TaskId>) -> Verdict<Provided> {
-    let Some(task) = task else {
+    let handed_over = known.state != WorkspaceState::Provisioning;
+    if task.is_none() && handed_over {
         return Err(Refusal::Exists { what: "workspace", name: known.name }.into());
-    };
-    if let Some(other) = known.task.as_ref().filter(|other| *other != task) {
-        may_work(work, other, None)?;
     }
-    if !matches!(known.state, WorkspaceState::Ready | WorkspaceState::Provisioning) {
+    if let Some(other) = known.task.clone().filter(|other| Some(other) != task) {
+        may_work(work, &other, None)?;
+    }
+    if handed_over && known.state != WorkspaceState::Ready {
         return Err(unfit(&known, "toft ws show says why").into());
     }
-    known.task = Some(task.clone());
+    known.task = task.cloned().or(known.task);
     known.used = work.now.wall;
-    work.did(known.id.as_str(), "ws.reused", json!({ "task": task }), vec![Write::Workspace(known.clone())])?;
+    let detail = json!({ "task": known.task });
+    work.did(known.id.as_str(), "ws.reused", detail, vec![Write::Workspace(known.clone())])?;
     Ok(Provided { workspace: known, begun: true, ahead: false })
 }
 

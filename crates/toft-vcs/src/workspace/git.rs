@@ -129,16 +129,24 @@ pub(super) fn clone(ground: &Ground, workspace: &Workspace) -> Result<Made, Work
     let inside = empty_clone(ground, workspace, &[format!("+{}:{branch}", workspace.base)])?;
     inside.run(["symbolic-ref", "HEAD", &branch])?.ok()?;
     check_out(&inside)?;
-    Ok(Made { notes: notes(ground, Path::new(&workspace.path))? })
+    let notes = notes(ground, inside.dir())?;
+    open_clone(workspace)?;
+    Ok(Made { notes })
 }
 
-/// A clone without files that has these refs of its parent, and whose origin is where the parent's is. Made by hand:
-/// `git clone` would take the parent's branches for its origin's.
+/// A clone that is whole goes where it is looked for.
+pub(super) fn open_clone(workspace: &Workspace) -> Result<(), WorkspaceError> {
+    let building = remove::building(workspace);
+    fs::rename(&building, &workspace.path).map_err(io("open", &building))
+}
+
+/// A clone without files that has these refs of its parent, and whose origin is where the parent's is; aside, until it
+/// is whole. Made by hand: `git clone` would take the parent's branches for its origin's.
 pub(super) fn empty_clone(ground: &Ground, workspace: &Workspace, refs: &[String]) -> Result<Git, WorkspaceError> {
-    let path = Path::new(&workspace.path);
-    let outside = Git::inside(path.parent().unwrap_or(path))?;
-    outside.run(["init", "--quiet", "--initial-branch=toft-none", &workspace.path])?.ok()?;
-    let inside = Git::inside(path)?;
+    let building = remove::building(workspace);
+    let outside = Git::inside(building.parent().unwrap_or(&building))?;
+    outside.run(["init", "--quiet", "--initial-branch=toft-none"])?.arg(&building).ok()?;
+    let inside = Git::inside(&building)?;
     let always = ["+refs/tags/*:refs/tags/*", "+refs/remotes/origin/*:refs/remotes/origin/*"];
     fetch(&inside, &ground.common_dir, refs.iter().map(String::as_str).chain(always))?;
     let parent = ground.git()?;
@@ -146,7 +154,7 @@ pub(super) fn empty_clone(ground: &Ground, workspace: &Workspace, refs: &[String
         inside.run(["config", "remote.origin.url", &url])?.ok()?;
         inside.run(["config", "remote.origin.fetch", "+refs/heads/*:refs/remotes/origin/*"])?.ok()?;
     }
-    link_back(ground, path)?;
+    link_back(ground, &building, Path::new(&workspace.path))?;
     Ok(inside)
 }
 
@@ -161,9 +169,9 @@ pub(super) fn fetch<'a>(
     Ok(())
 }
 
-/// Lets a clone find its parent, and the parent vouch for it.
-fn link_back(ground: &Ground, path: &Path) -> Result<(), WorkspaceError> {
-    let own = path.join(".git").join("toft");
+/// Lets a clone find its parent, and the parent vouch for where it will be.
+fn link_back(ground: &Ground, building: &Path, path: &Path) -> Result<(), WorkspaceError> {
+    let own = building.join(".git").join("toft");
     fs::create_dir_all(&own).map_err(io("make", &own))?;
     let vouched = crate::git::vouched(&ground.common_dir, path);
     if let Some(dir) = vouched.parent() {
@@ -206,6 +214,7 @@ pub(super) fn git_dir(path: &Path) -> Result<PathBuf, WorkspaceError> {
 /// Takes away what was begun and never handed over.
 pub(super) fn clear_away(ground: &Ground, workspace: &Workspace) -> Result<(), WorkspaceError> {
     overlay::discard(workspace)?;
+    remove::tree(&remove::building(workspace))?;
     remove::tree(Path::new(&workspace.path))?;
     if workspace.kind == WorkspaceKind::Worktree {
         remove::unlist(ground, workspace)?;

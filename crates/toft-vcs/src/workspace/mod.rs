@@ -164,9 +164,10 @@ impl Ground {
         lock::Turn::attempt(&self.state, workspace.id.as_str())
     }
 
-    /// Where a workspace is while it is taken down.
-    pub fn on_its_way(workspace: &Workspace) -> [PathBuf; 2] {
-        remove::aside(workspace).into()
+    /// Where a workspace is while it is made or taken down.
+    pub fn on_its_way(workspace: &Workspace) -> [PathBuf; 3] {
+        let (aside, gone) = remove::aside(workspace);
+        [aside, gone, remove::building(workspace)]
     }
 
     /// The branch that a checkout is on.
@@ -245,6 +246,8 @@ impl Ground {
     pub fn clear_begun(&self, workspace: &Workspace) -> Result<Removed, WorkspaceError> {
         let path = Path::new(&workspace.path);
         overlay::ensure(workspace)?;
+        remove::tree(&remove::building(workspace))?;
+        remove::unfilled(path)?;
         if remove::exists(path)? && fs::remove_dir(path).is_err() {
             let of_this = |found: Checkout| found.root == path && found.common_dir == self.common_dir;
             if !crate::find(path).ok().flatten().is_some_and(of_this) {

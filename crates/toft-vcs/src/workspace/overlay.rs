@@ -70,6 +70,7 @@ pub(super) fn ensure(workspace: &Workspace) -> Result<(), WorkspaceError> {
         // Two mounts of one layer would tear it; while it is taken down it is mounted elsewhere.
         Some(layer) if layer.dir.is_dir() && !mounted(path) && !remove::exists(&remove::aside(workspace).0)? => {
             fs::create_dir_all(path).map_err(lock::io("make", path))?;
+            take_link(&layer, path)?;
             mount(&layer, path)
         }
         _ => Ok(()),
@@ -239,15 +240,25 @@ fn near(ground: &Ground, base: &Path, from: &str, to: &str) -> Result<bool, Work
 pub(super) fn fill(workspace: &Workspace, inside: &Git) -> Result<(), WorkspaceError> {
     let Some(layer) = Layer::of(workspace) else { return Ok(()) };
     let (path, upper) = (Path::new(&workspace.path), layer.upper());
-    fs::create_dir_all(&upper).map_err(lock::io("make", &upper))?;
     let index = git::git_dir(path)?.join("index");
     fs::copy(layer.base.join("index"), &index).map_err(lock::io("copy", &index))?;
-    fs::rename(path.join(".git"), upper.join(".git")).map_err(lock::io("put", &upper))?;
+    // From here on there is a layer, and whoever comes after a crash mounts it.
+    fs::create_dir_all(&upper).map_err(lock::io("make", &upper))?;
+    take_link(&layer, path)?;
     mount(&layer, path)?;
     if workspace.stands_on.as_ref() != Some(&workspace.base) {
         git::check_out(inside)?;
     }
     Ok(())
+}
+
+/// Git's link to the repository is the layer's; below it nothing may be hidden.
+fn take_link(layer: &Layer, path: &Path) -> Result<(), WorkspaceError> {
+    let (link, upper) = (path.join(".git"), layer.upper());
+    match link.is_file() && !upper.join(".git").exists() {
+        true => fs::rename(&link, upper.join(".git")).map_err(lock::io("move", &link)),
+        false => Ok(()),
+    }
 }
 
 /// Whether there is still something of a workspace below.

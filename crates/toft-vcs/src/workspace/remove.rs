@@ -4,6 +4,8 @@
 use std::{
     fs, io,
     path::{Path, PathBuf},
+    thread,
+    time::Duration,
 };
 
 use toft_core::workspace::{Fate, Survey, Workspace, WorkspaceKind};
@@ -14,6 +16,10 @@ use crate::{
     command::Git,
     lock::{self, Turn, retry},
 };
+
+/// How often a directory is tried that somebody is still writing to, and how long in between.
+const TRIES: usize = 50;
+const PAUSE: Duration = Duration::from_millis(40);
 
 /// What became of a workspace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,6 +37,12 @@ pub(super) fn aside(workspace: &Workspace) -> (PathBuf, PathBuf) {
     let path = Path::new(&workspace.path);
     let parent = path.parent().unwrap_or(path);
     (parent.join(format!(".aside-{}", workspace.id)), parent.join(format!(".gone-{}", workspace.id)))
+}
+
+/// Beside the workspace: where a clone is until it is whole.
+pub(super) fn building(workspace: &Workspace) -> PathBuf {
+    let path = Path::new(&workspace.path);
+    path.parent().unwrap_or(path).join(format!(".new-{}", workspace.id))
 }
 
 pub(super) fn remove(ground: &Ground, workspace: &Workspace, may_rescue: bool) -> Result<Removed, WorkspaceError> {
@@ -120,6 +132,16 @@ fn latest(ground: &Ground, workspace: &Workspace) -> Result<Option<String>, Work
     Ok(newest.map(|(_, oid)| oid.to_owned()))
 }
 
+/// Removes git's link where it is alone: nobody ever had any files there.
+pub(super) fn unfilled(path: &Path) -> Result<(), WorkspaceError> {
+    let link = path.join(".git");
+    let alone = fs::read_dir(path).is_ok_and(|entries| entries.count() == 1) && link.is_file();
+    match alone {
+        true => fs::remove_file(&link).map_err(lock::io("remove", &link)),
+        false => Ok(()),
+    }
+}
+
 /// Whether something is there, even a link that leads nowhere.
 pub(super) fn exists(path: &Path) -> Result<bool, WorkspaceError> {
     match fs::symlink_metadata(path) {
@@ -129,17 +151,19 @@ pub(super) fn exists(path: &Path) -> Result<bool, WorkspaceError> {
     }
 }
 
-/// Deletes a directory and everything in it; a directory that forbids it is opened first.
+/// Deletes a directory and everything in it; a directory that forbids it is opened first. Somebody who lost his parent
+/// may still be writing there for a moment.
 pub(super) fn tree(path: &Path) -> Result<(), WorkspaceError> {
-    match fs::remove_dir_all(path) {
-        Ok(()) => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            open_up(path)?;
-            fs::remove_dir_all(path).map_err(lock::io("remove", path))
+    for _ in 0..TRIES {
+        match fs::remove_dir_all(path) {
+            Ok(()) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => thread::sleep(PAUSE),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => open_up(path)?,
+            Err(cause) => return Err(lock::io("remove", path)(cause)),
         }
-        Err(cause) => Err(lock::io("remove", path)(cause)),
     }
+    fs::remove_dir_all(path).map_err(lock::io("remove", path))
 }
 
 /// Lets the owner into every directory below, as programs that make read-only trees forget to.

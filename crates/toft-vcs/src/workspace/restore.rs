@@ -11,8 +11,9 @@ use toft_core::workspace::{Workspace, WorkspaceKind};
 
 use super::{
     Ground, Made, WorkspaceError,
-    git::{add, check_out, empty_clone, fill, git_dir},
+    git::{add, check_out, empty_clone, fill, git_dir, open_clone},
     picture::{Name, Picture},
+    remove,
     rescue::{Held, below},
     survey::path_of,
 };
@@ -22,7 +23,11 @@ pub(super) fn restore(ground: &Ground, workspace: &Workspace, rescue: &str) -> R
     let repository = ground.git()?;
     let held = Held::of(repository, rescue)?;
     let picture = held.manifest()?;
-    let dir = Path::new(&workspace.path);
+    let building = remove::building(workspace);
+    let dir = match workspace.kind {
+        WorkspaceKind::Clone => building.as_path(),
+        _ => Path::new(&workspace.path),
+    };
     let inside = match workspace.kind {
         WorkspaceKind::Clone => clone(ground, workspace, rescue, &picture)?,
         _ => worktree(ground, repository, workspace, &picture)?,
@@ -61,6 +66,9 @@ pub(super) fn restore(ground: &Ground, workspace: &Workspace, rescue: &str) -> R
     for (name, mode) in files.chain(picture.modes.iter().map(|(name, mode)| (name, *mode))) {
         let path = place(dir, name)?;
         fs::set_permissions(&path, Permissions::from_mode(mode)).map_err(lock::io("set permissions of", &path))?;
+    }
+    if workspace.kind == WorkspaceKind::Clone {
+        open_clone(workspace)?;
     }
     Ok(Made::default())
 }

@@ -1,6 +1,6 @@
 //! Making workspaces: new ones, ones made ahead, ones brought back, ones taken in.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, time::Duration};
 
 use toft_core::{
     refusal::Refusal,
@@ -16,9 +16,13 @@ use super::{Given, Wanted, Workspaces};
 use crate::{
     config::Instant,
     error::Error,
+    machine,
     session::random_mint,
     setup::{self, Setup},
 };
+
+/// How long a checkout that lost its parent is waited for.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Workspaces<'_> {
     /// Gives a workspace: the one that is there for this work, or a new one. Nothing is left if that fails.
@@ -88,7 +92,11 @@ impl Workspaces<'_> {
                 Some(Ok(made)) => made,
                 _ => {
                     if provided.begun {
-                        // Whoever made it before did not come to the end, or somebody was at it since.
+                        // Whoever made it before did not come to the end, or somebody was at it since. A checkout that
+                        // was begun goes on without its parent.
+                        for dir in Ground::on_its_way(&workspace).iter().chain([&workspace.path.clone().into()]) {
+                            machine::wait_until_nobody_is_in(dir, PATIENCE);
+                        }
                         ground.clear_begun(&workspace)?;
                     }
                     ground.provide(&workspace)?
@@ -165,6 +173,7 @@ impl Workspaces<'_> {
     /// workspace itself is still there.
     pub fn restore(&self, actor: &str, text: &str, at: Option<&str>, name: Option<&str>) -> Result<Given, Error> {
         let workspace = self.toft.perform(Show { id: text.to_owned() })?.workspace;
+        let begun = name.is_none() && workspace.state == WorkspaceState::Provisioning;
         let none = || WorkspaceError::NoBase { text: format!("a rescue of {}", workspace.name) };
         let rescue = match at {
             Some(at) => self.ground.rescue_named(&workspace, at)?.ok_or_else(none)?,
@@ -178,7 +187,12 @@ impl Workspaces<'_> {
             }
         };
         let _turn = self.ground.turn(&workspace)?;
-        self.make(actor, &workspace, |ground| Ok(ground.restore(&workspace, &rescue)?))
+        self.make(actor, &workspace, |ground| {
+            if begun {
+                ground.clear_begun(&workspace)?;
+            }
+            Ok(ground.restore(&workspace, &rescue)?)
+        })
     }
 
     /// A row for another workspace like this one.

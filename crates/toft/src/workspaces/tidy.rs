@@ -158,6 +158,8 @@ impl Workspaces<'_> {
                     return Ok(Tidied { gone: false, why: "somebody is making it".into(), ..begun });
                 };
                 let Removed { rescue, .. } = self.ground.clear_begun(workspace)?;
+                // One that was being brought back is brought back from what it was, not from how far that came.
+                let rescue = workspace.rescue.is_none().then_some(rescue).flatten();
                 let why = "it was never handed over".to_owned();
                 let (id, reason) = (&workspace.id, Some(why.clone()));
                 let request = Move { reason, rescue, ..Move::to(id, WorkspaceState::Removed) };
