@@ -160,11 +160,7 @@ impl Verb for Provide {
         {
             return self.take_over(work, known, task.map(|task| task.id), &taken);
         }
-        if live.iter().filter(here).count() >= self.most {
-            let oldest = live.iter().filter(here).filter(|known| !known.pinned).rev().take(NAMED);
-            let could_go = oldest.map(|known| known.name.clone()).collect();
-            return Err(Refusal::NoRoom { most: self.most, could_go }.into());
-        }
+        room_for_one(&live.iter().filter(here).collect::<Vec<_>>(), self.most)?;
         let workspace = Workspace {
             id: WorkspaceId::mint(work.mint),
             repository,
@@ -218,6 +214,16 @@ impl Provide {
         work.did(workspace.id.as_str(), "ws.taken", detail, vec![Write::Workspace(workspace.clone())])?;
         Ok(Provided { workspace, begun: true, ahead: true })
     }
+}
+
+/// Fewer are there than may be.
+fn room_for_one(live: &[&Workspace], most: usize) -> Verdict<()> {
+    if live.len() < most {
+        return Ok(());
+    }
+    let oldest = live.iter().rev().filter(|known| !known.pinned).take(NAMED);
+    let could_go = oldest.map(|known| known.name.clone()).collect();
+    Err(Refusal::NoRoom { most, could_go }.into())
 }
 
 /// A number for each name.
@@ -284,12 +290,14 @@ pub struct Move {
     pub rescue: Option<String>,
     /// The hold it is done under.
     pub fence: Option<Fence>,
+    /// At most so many may be there, if it comes back.
+    pub most: usize,
 }
 
 impl Move {
     /// A step without more to say.
     pub fn to(id: &WorkspaceId, to: WorkspaceState) -> Self {
-        Self { id: id.to_string(), to, reason: None, rescue: None, fence: None }
+        Self { id: id.to_string(), to, reason: None, rescue: None, fence: None, most: MOST }
     }
 }
 
@@ -307,8 +315,10 @@ impl Verb for Move {
         if workspace.state != self.to && !workspace.state.may_become(self.to) {
             return Err(unfit(&workspace, &format!("it cannot become {}", self.to.as_str())).into());
         }
-        if self.to == WorkspaceState::Removing {
-            self.may_remove(work, &workspace)?;
+        match (workspace.state, self.to) {
+            (_, WorkspaceState::Removing) => self.may_remove(work, &workspace)?,
+            (WorkspaceState::Removed, WorkspaceState::Provisioning) => self.may_return(work, &workspace)?,
+            _ => {}
         }
         workspace.state = self.to;
         workspace.reason = self.reason;
@@ -331,6 +341,18 @@ impl Verb for Move {
 }
 
 impl Move {
+    /// Its name and place are free, and there is room.
+    fn may_return(&self, work: &mut Work<'_>, workspace: &Workspace) -> Verdict<()> {
+        let query =
+            WorkspaceQuery { repository: Some(workspace.repository.clone()), live: true, ..WorkspaceQuery::default() };
+        let live = work.tx.workspaces(&query)?;
+        let here: Vec<_> = live.iter().filter(|known| known.host == workspace.host).collect();
+        if let Some(known) = here.iter().find(|known| known.name == workspace.name || known.path == workspace.path) {
+            return Err(Refusal::Exists { what: "workspace", name: known.name.clone() }.into());
+        }
+        room_for_one(&here, self.most)
+    }
+
     /// Nobody works in it, and it is toft's to remove.
     fn may_remove(&self, work: &mut Work<'_>, workspace: &Workspace) -> Verdict<()> {
         if workspace.pinned {

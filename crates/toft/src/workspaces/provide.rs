@@ -182,7 +182,8 @@ impl Workspaces<'_> {
         let workspace = match name {
             Some(name) => self.beside(actor, &workspace, &file_name(name))?,
             None => {
-                let request = Move::to(&workspace.id, WorkspaceState::Provisioning);
+                let most = self.toft.located().workspaces.most;
+                let request = Move { most, ..Move::to(&workspace.id, WorkspaceState::Provisioning) };
                 self.toft.perform_as(actor, None, request)?
             }
         };
