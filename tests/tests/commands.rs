@@ -245,7 +245,7 @@ fn working_leaves_the_users_repository_as_it_was() {
     home.toft(&repo, &["flow", "new", "x"]).ok();
     home.toft(&repo, &["claim"]).ok();
     home.toft(&repo, &["save", "-m", "y"]).ok();
-    home.toft(&repo, &["finish", "--evidence", "z"]).ok();
+    home.toft(&repo, &["finish", "--evidence", "HEAD"]).ok();
     home.toft(&repo, &["doctor"]).ok();
     assert_eq!(users(), before);
 }

@@ -65,8 +65,8 @@ fn commands_run_only_after_that_exact_text_was_trusted() {
     let home = Home::new();
     let repo = project(&home, "ports = [\"web\"]\nrun = [\"echo $TOFT_PORT_WEB > built\"]\nready = \"test -s built\"");
     add(&home, &repo, &["Build it"]);
-    let said = home.toft(&repo, &["claim", "--ws"]).fails(1);
-    assert!(said.contains("nothing is claimed") && said.contains("trusted"), "{said}");
+    let said = home.toft(&repo, &["claim", "--ws"]).fails(4);
+    assert!(said.contains("nothing is claimed") && said.contains("toft trust"), "{said}");
     home.toft(&repo, &["ws", "create", "--name", "x"]).fails(4);
     let shown = home.toft(&repo, &["trust"]).ok();
     assert!(shown.contains("echo $TOFT_PORT_WEB > built") && shown.contains("test -s built"), "{shown}");

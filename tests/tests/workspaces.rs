@@ -125,7 +125,7 @@ fn landed_is_judged_by_ancestry_patches_or_trees() {
     home.run(&repo, "git", &["revert", "--no-edit", "HEAD"]);
     commit(&home, &repo, "squashed-then-changed.txt", "one, but otherwise\n");
     let landed: Vec<_> = names.iter().map(|name| survey(&home, &repo, name)["landed"].clone()).collect();
-    let expected = ["merged", "merged", "rebased", "squashed", "squashed"].map(Value::from);
+    let expected = ["nothing", "merged", "rebased", "squashed", "squashed"].map(Value::from);
     assert_eq!(landed[..5], expected);
     assert_eq!(landed[5], Value::Null);
     assert_eq!(survey(&home, &repo, "not-landed")["ahead"], 2);
@@ -177,13 +177,14 @@ fn without_a_workspace_nothing_is_claimed() {
     let config = repo.join(".git/toft/config.toml");
     // A place inside a repository, a place that cannot be made, a base that is not there.
     fs::write(&config, format!("[workspaces]\nroot = \"{}\"\n", repo.join("here").display())).unwrap();
-    let said = home.toft(&repo, &["claim", "--ws"]).fails(1);
+    let said = home.toft(&repo, &["claim", "--ws"]).fails(2);
     assert!(said.contains("nothing is claimed") && said.contains("inside the repository"), "{said}");
     fs::write(home.path().join("file"), "").unwrap();
     fs::write(&config, format!("[workspaces]\nroot = \"{}\"\n", home.path().join("file/below").display())).unwrap();
     home.toft(&repo, &["claim", "--ws"]).fails(1);
     fs::remove_file(&config).unwrap();
-    home.toft(&repo, &["claim", "--ws", "--base", "nowhere"]).fails(1);
+    home.toft(&repo, &["claim", "--ws", "--base", "nowhere"]).fails(3);
+    home.toft(&repo, &["claim", "--base", "main"]).fails(2);
     let ready = home.toft(&repo, &["ready", "--json"]).data();
     assert_eq!(ready.as_array().unwrap().len(), 1, "it can be claimed by the next: {ready}");
     assert!(!repo.join("here").exists());
@@ -201,7 +202,10 @@ fn over_quota_nothing_is_made_and_what_could_go_is_named() {
     fs::write(one.join("work.txt"), "work\n").unwrap();
     home.toft(&repo, &["ws", "pin", "two"]).ok();
     let said = home.toft(&repo, &["ws", "create", "--name", "three"]).fails(5);
-    assert!(said.contains("2 workspaces already") && said.contains("one") && !said.contains("two,"), "{said}");
+    assert!(
+        said.contains("there are 2 workspaces, and 2 may be") && said.contains("one") && !said.contains("two,"),
+        "{said}"
+    );
     assert!(one.join("work.txt").is_file() && two.is_dir());
     home.toft(&repo, &["ws", "rm", "one", "--rescue"]).ok();
     plot(&home, &repo, "three");
@@ -407,4 +411,35 @@ fn mercurial_shares_are_taken_down_only_when_clean() {
     fs::remove_file(plot.join("b.txt")).unwrap();
     home.toft(&repo, &["ws", "rm", "side"]).ok();
     assert!(!plot.exists());
+}
+
+#[test]
+fn a_name_means_the_workspace_of_that_name_and_a_path_the_one_around_it() {
+    let home = Home::new();
+    let repo = project(&home);
+    let id = add(&home, &repo, &["Somebody's"]);
+    home.toft(&repo, &["claim", "--ws", "--as", "ann"]).ok();
+    // A name that is also the beginning of an issue's id.
+    let short = id[3..6].to_owned();
+    let mine = plot(&home, &repo, &short);
+    assert_eq!(home.toft(&repo, &["ws", "path", &short]).ok().trim(), mine.display().to_string());
+    fs::create_dir_all(mine.join("deep/er")).unwrap();
+    for (dir, args) in [(mine.join("deep/er"), &["ws", "path"][..]), (mine.clone(), &["ws", "path", "."])] {
+        assert_eq!(home.toft(&dir, args).ok().trim(), mine.display().to_string());
+    }
+    let with_slash = format!("{}/", mine.display());
+    assert_eq!(home.toft(&repo, &["ws", "path", &with_slash]).ok().trim(), mine.display().to_string());
+    home.toft(&repo, &["ws", "rm", &short]).ok();
+    assert!(!mine.exists(), "and not somebody's");
+    assert!(home.toft(&repo, &["ws", "path", &id]).ok().contains(&id));
+    home.toft(&repo, &["ws", "path", "@", "--as", "nobody"]).fails(5);
+    home.toft(&repo, &["ws", "create", "--name", "../x"]).fails(2);
+    home.toft(&repo, &["ws", "create", "--name", "main"]).fails(5);
+    // What it is finished with is the commit, not a word for it.
+    let path = PathBuf::from(home.toft(&repo, &["ws", "path", &id]).ok().trim());
+    commit(&home, &path, "done.txt", "done\n");
+    let said = home.toft(&path, &["finish", "--evidence", "HEAD", "--as", "ann"]).ok();
+    assert!(said.contains("1 not landed"), "{said}");
+    let head = home.run(&path, "git", &["rev-parse", "HEAD"]);
+    assert!(home.toft(&repo, &["show", &id]).ok().contains(head.trim()));
 }

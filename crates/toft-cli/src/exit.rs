@@ -129,13 +129,10 @@ impl From<Error> for Failure {
                 Self::new(NOT_ALLOWED, "untrusted", message, "toft trust shows them · --plain makes one without")
             }
             Error::Setup { .. } => Self::new(FAILED, "setup_failed", message, "mend it, or --plain makes one without"),
-            Error::InUse { .. } => Self::new(CONFLICT, "in_use", message, "leave it first, or let that process end"),
-            Error::NoWorkspace { .. } => Self::new(
-                FAILED,
-                "no_workspace",
-                message,
-                "nothing is claimed; mend the cause, or claim without --ws and work where you are",
-            ),
+            Error::InUse { .. } => {
+                Self::new(CONFLICT, "in_use", message, "cd out of it first, or let that process end")
+            }
+            Error::NoWorkspace { cause } => Self { message, ..Self::from(*cause) },
             Error::Io { .. } => Self::new(FAILED, "io", message, ""),
         }
     }
@@ -153,11 +150,14 @@ fn workspace(error: &WorkspaceError, message: String) -> Failure {
         WorkspaceError::Inside { .. } => {
             (USAGE, "inside_repository", "name a place outside of any: workspaces.root in config.toml")
         }
+        WorkspaceError::BranchTaken { .. } => (CONFLICT, "branch_taken", "choose another --name"),
+        WorkspaceError::NoRescue { .. } => (NOT_FOUND, "no_rescue", "toft ws show NAME lists what was put away"),
+        WorkspaceError::NoBase { text } if text == "HEAD" => (NOT_FOUND, "no_base", "commit something first"),
         WorkspaceError::NoBase { .. } => (NOT_FOUND, "no_base", "name a commit or branch with --base"),
-        WorkspaceError::BadName { .. } => (USAGE, "bad_name", "choose another --name"),
+        WorkspaceError::BadName { .. } => (USAGE, "bad_name", "letters, digits, - and _ make a name"),
         WorkspaceError::NotFor { .. } => (NOT_ALLOWED, "not_for_this_vcs", "docs/guides/workspaces.md says what is"),
         WorkspaceError::Stays { .. } => {
-            (CONFLICT, "stays", "toft ws show says what is in it · toft ws rm --rescue puts it away first")
+            (CONFLICT, "stays", "toft ws show says what is in it; --rescue puts away what can be")
         }
         WorkspaceError::Unverified { .. } => {
             (RETRY, "unverified", "somebody writes there; try again when they are done")
@@ -201,6 +201,7 @@ fn refused(refusal: &Refusal, mut message: String) -> Failure {
         Refusal::NothingReady { .. } => {
             (NOTHING, "nothing_ready", "toft ready --explain · toft claim --wait · toft status".into())
         }
+        Refusal::WrongState { wanted, .. } if wanted.contains("toft ws") => (CONFLICT, "wrong_state", String::new()),
         Refusal::WrongState { id, .. } => (CONFLICT, "wrong_state", format!("toft show {id}")),
         Refusal::NeedsEvidence => {
             (USAGE, "needs_evidence", "add --evidence COMMIT, --artifact NAME or --no-change REASON".into())

@@ -166,8 +166,10 @@ pub enum Refusal {
         known: Vec<String>,
     },
     /// As many workspaces as may be are there.
-    #[error("there are {most} workspaces already; {}", if .could_go.is_empty() { "all of them are pinned".to_owned() } else { format!("these are the oldest: {}", .could_go.join(", ")) })]
+    #[error("there are {there} workspaces, and {most} may be; {}", if .could_go.is_empty() { "all of them are pinned".to_owned() } else { format!("these are the oldest: {}", .could_go.join(", ")) })]
     NoRoom {
+        /// So many are there.
+        there: usize,
         /// So many.
         most: usize,
         /// The oldest that are not pinned.

@@ -175,6 +175,9 @@ pub struct Survey {
     pub untracked: usize,
     /// Files that are ignored one by one, and small: settings, not artefacts.
     pub ignored: usize,
+    /// Ignored directories and large ignored files: they are not kept.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub artefacts: Vec<String>,
     /// Stashes made on its branch; of a clone, all of them.
     pub stashes: usize,
     /// Commits that only its own log knows.
@@ -201,7 +204,9 @@ pub struct Survey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Landed {
-    /// They are ancestors; there may be none at all.
+    /// There are none: nothing was committed yet.
+    Nothing,
+    /// They are ancestors.
     Merged,
     /// Each was put there as another commit with the same change.
     Rebased,
@@ -213,9 +218,10 @@ impl Landed {
     /// The word users see.
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::Merged => "merged",
-            Self::Rebased => "rebased",
-            Self::Squashed => "squashed",
+            Self::Nothing => "nothing new",
+            Self::Merged => "landed",
+            Self::Rebased => "landed as other commits",
+            Self::Squashed => "landed as one commit",
         }
     }
 }
@@ -249,7 +255,7 @@ impl Survey {
     pub fn only_here(&self) -> bool {
         self.staged + self.changed + self.untracked + self.ignored + self.dropped + self.stashes > 0
             || self.doing.is_some()
-            || self.landed.is_some_and(|how| how != Landed::Merged)
+            || matches!(self.landed, Some(Landed::Rebased | Landed::Squashed))
             || self.branch.is_none() && self.landed.is_none()
     }
 
@@ -268,8 +274,7 @@ impl Survey {
         words.extend(self.doing.iter().map(|what| format!("{what} in progress")));
         words.extend(self.stuck.iter().cloned());
         match self.landed {
-            Some(Landed::Merged) if words.is_empty() => "clean, landed".into(),
-            Some(how) if words.is_empty() => format!("clean, landed {}", how.as_str()),
+            Some(how) if words.is_empty() => format!("clean, {}", how.as_str()),
             None if words.is_empty() => "clean, not landed".into(),
             _ => words.join(", "),
         }

@@ -80,7 +80,7 @@ fn over_the_limit_none_is_made_and_what_could_go_is_named() {
     }
     stage.perform("ann", Pin { id: "a".into(), pinned: true }).unwrap();
     let refused = refusal(stage.perform("ann", wanted("d", None)).unwrap_err());
-    let Refusal::NoRoom { most: 3, could_go } = refused else { panic!("{refused}") };
+    let Refusal::NoRoom { there: 3, most: 3, could_go } = refused else { panic!("{refused}") };
     assert!(could_go.contains(&"b".to_owned()) && !could_go.contains(&"a".to_owned()), "{could_go:?}");
     let pinned = stage.perform("ann", Move { fence: None, ..remove(&stage, "a") }).unwrap_err();
     assert!(matches!(refusal(pinned), Refusal::WrongState { .. }));

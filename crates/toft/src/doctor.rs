@@ -79,7 +79,8 @@ fn workspaces(toft: &Toft) -> Option<Check> {
             let mut odd: Vec<String> = Vec::new();
             for Seen { listed, trouble, .. } in &seen {
                 let workspace = &listed.workspace;
-                odd.extend(trouble.iter().map(|trouble| format!("{}: {trouble}", workspace.name)));
+                let hint = "toft ws create makes it again, toft ws rm forgets it";
+                odd.extend(trouble.iter().map(|trouble| format!("{}: {trouble} ({hint})", workspace.name)));
                 if workspace.state != WorkspaceState::Ready {
                     let state = workspace.state.as_str();
                     odd.push(format!("{} is {state}; toft ws gc goes on with it", workspace.name));
@@ -87,10 +88,11 @@ fn workspaces(toft: &Toft) -> Option<Check> {
             }
             odd.extend(unknown.iter().map(|path| format!("{} is no workspace; it is left alone", path.display())));
             let instant = match all.instant() {
-                Ok(()) => "large checkouts are shared".to_owned(),
-                Err(why) => format!("each is checked out by itself ({why})"),
+                Some(Ok(())) => "; large checkouts are shared".to_owned(),
+                Some(Err(why)) => format!("; each is checked out by itself ({why})"),
+                None => String::new(),
             };
-            let well = format!("{} of them, each where it should be; {instant}", seen.len());
+            let well = format!("{} of them, each where it should be{instant}", seen.len());
             if odd.is_empty() { (Health::Ok, well) } else { (Health::Warn, odd.join("; ")) }
         }
     };

@@ -86,10 +86,10 @@ pub enum Error {
         path: PathBuf,
     },
     /// A claim wanted a workspace and got none; what it had claimed was given back.
-    #[error("no workspace, so nothing is claimed: {why}")]
+    #[error("no workspace, so nothing is claimed: {cause}")]
     NoWorkspace {
         /// Why there is none.
-        why: String,
+        cause: Box<Self>,
     },
     /// A file that could not be read or written.
     #[error("could not {doing} {path}: {cause}", path = path.display())]

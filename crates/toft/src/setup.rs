@@ -98,14 +98,15 @@ impl Setup {
         candidates.filter(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).take(wanted).collect()
     }
 
-    /// Sets a workspace up; `step` is told what goes on. Everything that is said is in the log.
+    /// Sets a workspace up; `step` is told what goes on. Everything that is said is in the log. Gives what was missing.
     pub(crate) fn run(
         &self,
         from: &Path,
         workspace: &Workspace,
         log: &Path,
         mut step: impl FnMut(&str),
-    ) -> Result<(), Error> {
+    ) -> Result<Vec<String>, Error> {
+        let mut missing = Vec::new();
         let to = Path::new(&workspace.path);
         if let Some(dir) = log.parent() {
             fs::create_dir_all(dir).map_err(io("make", dir))?;
@@ -116,6 +117,7 @@ impl Setup {
                 step(path);
                 let (source, target) = (from.join(path), to.join(path));
                 let what = if fs::symlink_metadata(&source).is_err() {
+                    missing.push(format!("{path} is not in {} to be taken", from.display()));
                     "is not there to be taken"
                 } else if fs::symlink_metadata(&target).is_ok() {
                     "is there already"
@@ -137,7 +139,7 @@ impl Setup {
             shell(to, &command, &variables(workspace), log, PATIENCE)
                 .map_err(|error| Error::Setup { log: log.to_owned(), why: error.to_string() })?;
         }
-        Ok(())
+        Ok(missing)
     }
 }
 

@@ -14,7 +14,10 @@ Examples:
   toft ws list                    what is in each, and whether it has landed
   toft ws gc                      take down what has landed and nobody needs
   toft ws rm NAME --rescue        put everything in it away, then take it down
-  toft ws restore NAME            bring it back, byte for byte";
+  toft ws restore NAME            bring it back, byte for byte
+
+Configuration, in .git/toft/config.toml or ~/.config/toft/config.toml: [workspaces] keep, most, max_age, max_bytes, root,
+instant, warm; [workspaces.setup] copy, link, ports, run, ready. docs/guides/workspaces.md says what each does.";
 
 /// Directories to work in, each isolated from every other.
 #[derive(Args, Debug)]
@@ -48,9 +51,9 @@ pub(crate) enum WsCommand {
     Rescue(OneWs),
     /// Bring one back as it was when it was taken down, or at a rescue
     Restore(RestoreWs),
-    /// Make some ahead, for whoever needs one next
+    /// Have some made ahead, for whoever needs one next
     Pool {
-        /// So many
+        /// So many wait afterwards; 0 takes them down
         count: usize,
     },
     /// What to tell programs that run in one: export NAME=VALUE lines
@@ -109,9 +112,9 @@ pub(crate) struct ListWs {
 /// One of them.
 #[derive(Args, Debug)]
 pub(crate) struct OneWs {
-    /// By name, path or id, or by its issue or task; @ is that of what I hold
+    /// By name, path or id, or by its issue or task; @ is that of what I hold; the one I am in when left out
     #[arg(value_name = "WS")]
-    pub(crate) id: String,
+    pub(crate) id: Option<String>,
 }
 
 /// Take one down.

@@ -55,6 +55,9 @@ pub(super) fn ready(app: &App<'_>, args: &args::Ready) -> Done {
 }
 
 pub(super) fn claim(app: &App<'_>, args: &Claim) -> Done {
+    if !args.ws && (args.from.base.is_some() || args.from.clone || args.from.plain) {
+        return Err(Failure::invalid("--base, --clone and --plain are for a workspace", "add --ws"));
+    }
     let toft = app.open()?;
     let holder = match args.pid {
         Some(pid) => Some(toft.machine().holder(pid).ok_or_else(|| {
@@ -167,6 +170,10 @@ pub(super) fn finish(app: &App<'_>, args: &args::Finish) -> Done {
         _ => How::Done(evidence(args)),
     };
     let toft = app.open()?;
+    let how = match how {
+        How::Done(Evidence::Commit(text)) => How::Done(Evidence::Commit(toft.commit_named(&text)?)),
+        other => other,
+    };
     let id = task_or_issue(toft, id.as_ref())?;
     let request =
         finish::Request { id, fence: args.hold.fence.clone(), how, message: args.message.clone(), cost: args.cost };

@@ -5,7 +5,6 @@ use toft::{Toft, workspaces::Wanted};
 use super::{App, Done, work::task_or_issue};
 use crate::{
     args::{CreateWs, From, WsCommand},
-    exit::Failure,
     render::{Rescued, WsEnv, WsGiven, WsList, WsPath, WsPinned, WsPooled, WsShown, WsTidied},
 };
 
@@ -22,17 +21,18 @@ pub(super) fn run(app: &App<'_>, command: &WsCommand) -> Done {
             app.show(&WsList { seen, more, collisions: all.collisions()?, unknown: all.unknown()? })
         }
         WsCommand::Show(one) => {
-            let seen = all.show(&named(toft, &one.id)?)?;
+            let seen = all.show(&all.named(one.id.as_deref())?)?;
             let bytes = toft::workspaces::own_size(&seen.listed.workspace);
-            app.show(&WsShown { seen, bytes })
+            let rescues = all.rescues(&seen.listed.workspace)?;
+            app.show(&WsShown { seen, bytes, rescues })
         }
-        WsCommand::Path(one) => app.show(&WsPath(all.open(&named(toft, &one.id)?)?)),
+        WsCommand::Path(one) => app.show(&WsPath(all.open(&all.named(one.id.as_deref())?)?)),
         WsCommand::Env(one) => {
-            let workspace = all.show(&named(toft, &one.id)?)?.listed.workspace;
+            let workspace = all.open(&all.named(one.id.as_deref())?)?;
             app.show(&WsEnv(toft::variables(&workspace)))
         }
         WsCommand::Rm(args) => {
-            let id = named(toft, &args.one.id)?;
+            let id = all.named(args.one.id.as_deref())?;
             let _soon = app.output.soon(format!("taking {id} down"));
             app.show(&WsTidied { rows: vec![all.remove(me, &id, args.hold.fence.clone(), args.rescue)?], tried: false })
         }
@@ -42,11 +42,12 @@ pub(super) fn run(app: &App<'_>, command: &WsCommand) -> Done {
             app.show(&WsTidied { rows, tried: args.dry_run })
         }
         WsCommand::Rescue(one) => {
-            let (workspace, commit) = all.rescue(&named(toft, &one.id)?)?;
-            app.show(&Rescued { workspace, commit })
+            let (workspace, commit) = all.rescue(&all.named(one.id.as_deref())?)?;
+            let number = all.rescues(&workspace)?.last().map_or(0, |(number, _)| *number);
+            app.show(&Rescued { workspace, commit, number })
         }
         WsCommand::Restore(args) => {
-            let id = named(toft, &args.one.id)?;
+            let id = all.named(args.one.id.as_deref())?;
             app.show(&WsGiven(all.restore(me, &id, args.at.as_deref(), args.name.as_deref())?))
         }
         WsCommand::Pool { count } => {
@@ -55,8 +56,8 @@ pub(super) fn run(app: &App<'_>, command: &WsCommand) -> Done {
             app.show(&WsPooled { made: made?, count: *count })
         }
         WsCommand::Adopt { path } => app.show(&WsGiven(all.adopt(me, path)?)),
-        WsCommand::Pin(one) => app.show(&WsPinned(all.pin(me, &named(toft, &one.id)?, true)?)),
-        WsCommand::Unpin(one) => app.show(&WsPinned(all.pin(me, &named(toft, &one.id)?, false)?)),
+        WsCommand::Pin(one) => app.show(&WsPinned(all.pin(me, &all.named(one.id.as_deref())?, true)?)),
+        WsCommand::Unpin(one) => app.show(&WsPinned(all.pin(me, &all.named(one.id.as_deref())?, false)?)),
     }
 }
 
@@ -75,13 +76,4 @@ fn create(app: &App<'_>, toft: &Toft, args: &CreateWs) -> Done {
     let given = toft.workspaces()?.provide(&toft.located().agent, wanted, |step| app.output.progress(step));
     app.output.progress("");
     app.show(&WsGiven(given?))
-}
-
-/// What was typed for a workspace: an issue may be named by a prefix of its id.
-fn named(toft: &Toft, text: &str) -> Result<String, Failure> {
-    let found = match toft.plan()? {
-        Some(plan) if text != "@" && !text.starts_with("ws_") && !text.contains('/') => plan.named(text)?,
-        _ => None,
-    };
-    Ok(found.map_or_else(|| text.to_owned(), |found| found.issue.id))
 }

@@ -550,7 +550,8 @@ fn working(page: &mut Page, outcome: &status::Outcome) {
         page.line(page.ink(Ink::Head, "Working"));
     }
     for row in &outcome.working {
-        let worktree = row.worktree.as_deref().map(|name| format!(" in {}", clean(name))).unwrap_or_default();
+        let place = row.workspace.as_deref().map(|name| format!("workspace {name}")).or(row.worktree.clone());
+        let worktree = place.as_deref().map(|name| format!(" in {}", clean(name))).unwrap_or_default();
         let state =
             if row.lost { "lost, free to claim".to_owned() } else { format!("until {}", page.moment(row.until)) };
         let note = row.note.as_deref().map(|note| format!(": {}", short(note, 70))).unwrap_or_default();

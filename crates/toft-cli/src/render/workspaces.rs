@@ -179,8 +179,9 @@ impl View for WsList {
     fn text(&self, page: &mut Page) {
         for seen in &self.seen {
             let name = page.ink(Ink::Id, &clean(&seen.listed.workspace.name));
-            let line = format!("{name}  {}  {}", inside(page, seen), who(seen));
-            page.line(line);
+            let title = seen.listed.title.as_deref().map(|title| short(title, 40)).unwrap_or_default();
+            let words = [name, title, inside(page, seen), who(seen)];
+            page.line(words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join("  "));
         }
         cut(page, self.more, self.seen.len());
         if self.seen.is_empty() {
@@ -196,6 +197,7 @@ impl View for WsList {
 pub(crate) struct WsShown {
     pub(crate) seen: Seen,
     pub(crate) bytes: u64,
+    pub(crate) rescues: Vec<(u32, String)>,
 }
 
 impl View for WsShown {
@@ -206,6 +208,8 @@ impl View for WsShown {
     fn json(&self) -> Value {
         let mut row = data(&self.seen);
         row["bytes"] = self.bytes.into();
+        row["rescues"] =
+            self.rescues.iter().map(|(number, commit)| json!({ "number": number, "commit": commit })).collect();
         row
     }
 
@@ -223,10 +227,16 @@ impl View for WsShown {
         if let Some(survey) = &self.seen.survey {
             let on =
                 survey.upstream.as_deref().map_or("no upstream".to_owned(), |name| format!("follows {}", clean(name)));
-            row("pushed", format!("{} commits no remote has, {on}", survey.unpushed));
+            if survey.unpushed > 0 {
+                row("pushed", format!("{} commits no remote has, {on}", survey.unpushed));
+            }
+            if !survey.artefacts.is_empty() {
+                let some: Vec<_> = survey.artefacts.iter().take(5).map(|path| short(path, 40)).collect();
+                row("ignored", format!("{}: not kept when it is taken down", some.join(", ")));
+            }
             let fate = match survey.fate() {
-                Fate::Go => "may be taken down: nothing in it is nowhere else".to_owned(),
-                Fate::Rescue => "is put away before it is taken down".to_owned(),
+                Fate::Go => "may be taken down once nobody needs it".to_owned(),
+                Fate::Rescue => "stays, unless with --rescue or by age: then it is put away first".to_owned(),
                 Fate::Stay(why) => format!("stays: {}", clean(&why)),
             };
             row("fate", fate);
@@ -250,6 +260,11 @@ impl View for WsShown {
         let ports: Vec<_> = workspace.ports.iter().map(|(name, port)| format!("{} {port}", clean(name))).collect();
         if !ports.is_empty() {
             row("ports", ports.join(", "));
+        }
+        let rescues: Vec<_> = self.rescues.iter().map(|(number, _)| number.to_string()).collect();
+        if !rescues.is_empty() {
+            let name = clean(&workspace.name);
+            row("rescues", format!("{} (toft ws restore {name} --at N --name OTHER)", rescues.join(", ")));
         }
         if let Some(rescue) = &workspace.rescue {
             row("rescue", format!("{rescue} (toft ws restore {})", clean(&workspace.name)));
@@ -324,6 +339,7 @@ impl View for WsTidied {
 pub(crate) struct Rescued {
     pub(crate) workspace: Workspace,
     pub(crate) commit: String,
+    pub(crate) number: u32,
 }
 
 impl View for Rescued {
@@ -332,7 +348,8 @@ impl View for Rescued {
     }
 
     fn json(&self) -> Value {
-        json!({ "workspace": self.workspace.name, "id": self.workspace.id, "commit": self.commit })
+        let Workspace { name, id, .. } = &self.workspace;
+        json!({ "workspace": name, "id": id, "commit": self.commit, "number": self.number })
     }
 
     fn ids(&self) -> Vec<String> {
@@ -340,6 +357,8 @@ impl View for Rescued {
     }
 
     fn text(&self, page: &mut Page) {
-        page.line(format!("Everything in {} is in {}", clean(&self.workspace.name), self.commit));
+        let name = clean(&self.workspace.name);
+        page.line(format!("Everything in {name} is in {}", self.commit));
+        page.line(format!("  toft ws restore {name} --at {} --name OTHER opens it beside", self.number));
     }
 }

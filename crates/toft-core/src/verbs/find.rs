@@ -117,6 +117,7 @@ pub(crate) fn workspace(work: &mut Work<'_>, text: &str) -> Verdict<Workspace> {
     }
     match task(work, text) {
         Ok(task) if task.id.as_str() != text => workspace(work, task.id.as_str()),
+        Err(stop) if text == "@" => Err(stop),
         _ => Err(unknown().into()),
     }
 }

@@ -10,7 +10,7 @@ use crate::{
     message::{HUMAN, MessageKind},
     refusal::Verdict,
     repository::Scope,
-    store::{Access, LeasesOf, TaskQuery},
+    store::{Access, LeasesOf, TaskQuery, WorkspaceQuery},
     time::Timestamp,
 };
 
@@ -46,6 +46,9 @@ pub struct Working {
     /// Worktree it was claimed from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worktree: Option<String>,
+    /// Workspace it is done in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<String>,
     /// Until when, unless renewed.
     pub until: Timestamp,
     /// Seconds since the holder was last heard of.
@@ -135,6 +138,9 @@ impl Request {
     fn working(&self, work: &mut Work<'_>) -> Verdict<(Vec<Working>, bool)> {
         let lost: Vec<_> = sweep::look(work, true)?.lost.into_iter().map(|(lease, _)| lease.task).collect();
         let leases = work.tx.leases(&LeasesOf::Repository(self.scope.repository.clone()))?;
+        let query =
+            WorkspaceQuery { repository: self.scope.repository.clone(), live: true, ..WorkspaceQuery::default() };
+        let workspaces = if leases.is_empty() { Vec::new() } else { work.tx.workspaces(&query)? };
         let mut working = Vec::new();
         let mut more = false;
         for lease in leases {
@@ -148,7 +154,9 @@ impl Request {
                 more = true;
                 break;
             }
+            let workspace = workspaces.iter().find(|known| known.task.as_ref() == Some(&task.id));
             working.push(Working {
+                workspace: workspace.map(|known| known.name.clone()),
                 agent: work.agent_name(&lease.agent)?,
                 worktree,
                 until: lease.expires(),

@@ -25,6 +25,8 @@ use crate::{
 pub const MOST: usize = 500;
 /// A workspace without a task is left alone for so long.
 const GRACE: Duration = Duration::from_secs(3_600);
+/// What helps with one that is gone.
+const GONE: &str = "toft ws restore brings back what was put away, toft ws create makes one";
 /// How many that could go are named when there is no room.
 const NAMED: usize = 5;
 
@@ -223,7 +225,7 @@ fn room_for_one(live: &[&Workspace], most: usize) -> Verdict<()> {
     }
     let oldest = live.iter().rev().filter(|known| !known.pinned).take(NAMED);
     let could_go = oldest.map(|known| known.name.clone()).collect();
-    Err(Refusal::NoRoom { most, could_go }.into())
+    Err(Refusal::NoRoom { there: live.len(), most, could_go }.into())
 }
 
 /// A number for each name.
@@ -313,7 +315,14 @@ impl Verb for Move {
             return Ok(workspace);
         }
         if workspace.state != self.to && !workspace.state.may_become(self.to) {
-            return Err(unfit(&workspace, &format!("it cannot become {}", self.to.as_str())).into());
+            let wanted = match (workspace.state, self.to) {
+                (WorkspaceState::Removed, _) => GONE.to_owned(),
+                (WorkspaceState::Ready, WorkspaceState::Provisioning) => {
+                    format!("it is at {}; restore with --name opens what was put away beside it", workspace.path)
+                }
+                (_, to) => format!("it cannot become {}", to.as_str()),
+            };
+            return Err(unfit(&workspace, &wanted).into());
         }
         match (workspace.state, self.to) {
             (_, WorkspaceState::Removing) => self.may_remove(work, &workspace)?,
@@ -387,7 +396,7 @@ impl Listed {
         } else if self.open && age.is_none_or(|age| now.since(workspace.used) < age) {
             Err("its task is not over".into())
         } else if workspace.task.is_none() && now.since(workspace.used) < grace {
-            Err("it was handed out a moment ago".into())
+            Err("it was handed out within the hour".into())
         } else {
             Ok(())
         }
@@ -411,6 +420,9 @@ impl Verb for Pin {
     fn run(self, work: &mut Work<'_>) -> Verdict<Workspace> {
         work.me()?;
         let mut workspace = find::workspace(work, &self.id)?;
+        if !workspace.state.live() {
+            return Err(unfit(&workspace, GONE).into());
+        }
         if workspace.pinned != self.pinned {
             workspace.pinned = self.pinned;
             let verb = if self.pinned { "ws.pinned" } else { "ws.unpinned" };
@@ -445,6 +457,9 @@ pub struct Listed {
     /// The issue it is done for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issue: Option<String>,
+    /// What its task is called.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
     /// Files its task said it would touch, while it is open.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<String>,
@@ -482,14 +497,15 @@ impl Verb for Show {
 
 fn listed(work: &mut Work<'_>, workspace: Workspace) -> Verdict<Listed> {
     let Some(id) = workspace.task.clone() else {
-        return Ok(Listed { workspace, holder: None, open: false, issue: None, paths: Vec::new() });
+        return Ok(Listed { workspace, holder: None, open: false, issue: None, title: None, paths: Vec::new() });
     };
     let lease = work.tx.lease(&id)?.filter(|lease| lease.standing(&work.now, work.processes) == Standing::Live);
     let holder = lease.map(|lease| work.agent_name(&lease.agent)).transpose()?;
     let task = work.tx.task(&id)?;
     let open = task.as_ref().is_some_and(|task| task.state.status.open());
+    let title = task.as_ref().map(|task| task.name.clone());
     let paths = task.as_ref().filter(|_| open).map(|task| task.paths.clone()).unwrap_or_default();
     let workflow = task.map(|task| work.tx.workflow(&task.workflow)).transpose()?.flatten();
     let issue = workflow.and_then(|workflow| workflow.issue().map(str::to_owned));
-    Ok(Listed { workspace, holder, open, issue, paths })
+    Ok(Listed { workspace, holder, open, issue, title, paths })
 }

@@ -10,7 +10,7 @@ use toft_core::workspace::{Workspace, WorkspaceKind};
 
 use super::{Ground, LIST, Made, Start, WorkspaceError, overlay, remove, survey};
 use crate::{
-    command::Git,
+    command::{Git, RunError},
     lock::{Turn, io, retry},
 };
 
@@ -68,7 +68,13 @@ pub(super) fn add(ground: &Ground, git: &Git, workspace: &Workspace, at: &str) -
     };
     match (made, &workspace.branch) {
         (Err(_), Some(branch)) if exists(git, branch)? => {
-            retry(|| add()?.arg(&workspace.path).arg(branch).ok())?;
+            let taken = |error: RunError| match error {
+                RunError::Failed { said, .. } if said.contains("already") => {
+                    WorkspaceError::BranchTaken { branch: branch.clone() }
+                }
+                other => other.into(),
+            };
+            retry(|| add()?.arg(&workspace.path).arg(branch).ok()).map_err(taken)?;
         }
         (made, _) => drop(made?),
     }
@@ -112,7 +118,7 @@ pub(super) fn check_out(inside: &Git) -> Result<(), WorkspaceError> {
     Ok(())
 }
 
-fn exists(git: &Git, branch: &str) -> Result<bool, crate::command::RunError> {
+fn exists(git: &Git, branch: &str) -> Result<bool, RunError> {
     let name = format!("refs/heads/{branch}");
     Ok(git.run(["rev-parse", "--verify", "--quiet", &name])?.maybe()?.is_some())
 }
@@ -151,6 +157,9 @@ pub(super) fn empty_clone(ground: &Ground, workspace: &Workspace, refs: &[String
     fetch(&inside, &ground.common_dir, refs.iter().map(String::as_str).chain(always))?;
     let parent = ground.git()?;
     if let Some(url) = parent.run(["config", "--get", "remote.origin.url"])?.maybe()? {
+        // A path that is relative to the parent means something else here.
+        let path = ground.root.join(&url);
+        let url = if !url.contains(':') && path.exists() { path.display().to_string() } else { url };
         inside.run(["config", "remote.origin.url", &url])?.ok()?;
         inside.run(["config", "remote.origin.fetch", "+refs/heads/*:refs/remotes/origin/*"])?.ok()?;
     }

@@ -36,23 +36,22 @@ pub(super) fn survey(workspace: &Workspace, dir: &Path) -> Result<Survey, Worksp
     let ahead = format!("draft() and ::. and not ::{}", workspace.base);
     let ahead = Run::hg(dir)?.args(["log", "--template", "x\n", "--rev", &ahead]).text()?.lines().count();
     let own = dir.join(".hg");
-    let shelved = own.join("shelved").is_dir();
+    let changed = status.lines().count() - untracked;
+    let mut stuck = Vec::new();
+    if own.join("shelved").is_dir() {
+        stuck.push("it has shelved changes".to_owned());
+    }
+    if changed + untracked > 0 {
+        stuck.push(format!("{} files are not committed, which for hg cannot be put away", changed + untracked));
+    }
     Ok(Survey {
-        changed: status.lines().count() - untracked,
+        changed,
         untracked,
         ahead,
-        landed: (ahead == 0).then_some(Landed::Merged),
+        landed: (ahead == 0).then_some(if head == workspace.base { Landed::Nothing } else { Landed::Merged }),
         doing: BEGUN.iter().find(|name| own.join(name).exists()).map(|name| (*name).to_owned()),
-        stuck: shelved.then(|| "it has shelved changes".to_owned()).into_iter().collect(),
+        stuck,
         head,
         ..Survey::default()
     })
-}
-
-/// Nothing in it is nowhere else.
-pub(super) fn must_be_clean(survey: &Survey) -> Result<(), WorkspaceError> {
-    match survey.changed + survey.untracked == 0 && survey.doing.is_none() {
-        true => Ok(()),
-        false => Err(WorkspaceError::Stays { why: survey.summary() }),
-    }
 }

@@ -40,7 +40,7 @@ pub(super) fn survey(ground: &Ground, workspace: &Workspace, dir: &Path) -> Resu
     Ok(Survey {
         changed: changed.lines().count(),
         ahead,
-        landed: (ahead == 0).then_some(Landed::Merged),
+        landed: (ahead == 0).then_some(if changed.is_empty() { Landed::Nothing } else { Landed::Merged }),
         head,
         ..Survey::default()
     })

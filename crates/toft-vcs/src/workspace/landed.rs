@@ -53,9 +53,13 @@ pub(super) fn look(
     workspace: &Workspace,
     head: Option<&str>,
 ) -> Result<Landing, WorkspaceError> {
-    let Some(head) = head else { return Ok(Landing { how: Some(Landed::Merged), ..Landing::default() }) };
+    let Some(head) = head else { return Ok(Landing { how: Some(Landed::Nothing), ..Landing::default() }) };
     let asks = Asks { ground, git, workspace, head };
-    let unpushed = asks.count(["HEAD", "--not", "--remotes"])?;
+    let remotes = git.run(["for-each-ref", "--count=1", "--format=x", "refs/remotes"])?.maybe()?.is_some();
+    let unpushed = if remotes { asks.count(["HEAD", "--not", "--remotes"])? } else { 0 };
+    if head == workspace.base {
+        return Ok(Landing { ahead: 0, unpushed, how: Some(Landed::Nothing) });
+    }
     let targets = targets(ground, workspace)?;
     let mut ahead = None;
     for target in &targets {

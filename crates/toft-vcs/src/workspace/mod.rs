@@ -84,6 +84,20 @@ pub enum WorkspaceError {
         /// What was asked for.
         text: String,
     },
+    /// Somebody has the branch.
+    #[error("the branch {branch} is checked out elsewhere")]
+    BranchTaken {
+        /// Which.
+        branch: String,
+    },
+    /// Nothing of it was put away under that name.
+    #[error("{}", match known.as_slice() { [] => format!("nothing of {name} was put away"), known => format!("of {name} there are the rescues {}", known.join(", ")) })]
+    NoRescue {
+        /// Of which workspace.
+        name: String,
+        /// What there is.
+        known: Vec<String>,
+    },
     /// It is not done under this VCS.
     #[error("{what} is not done for {vcs}")]
     NotFor {
@@ -193,7 +207,8 @@ impl Ground {
         self.vcs == Vcs::Git
     }
 
-    fn not_for(&self, what: &'static str) -> WorkspaceError {
+    /// It is not done under this VCS.
+    pub fn not_for(&self, what: &'static str) -> WorkspaceError {
         WorkspaceError::NotFor { what, vcs: self.vcs.as_str() }
     }
 
@@ -234,11 +249,15 @@ impl Ground {
         }
     }
 
-    /// The commit that a checkout is on.
-    pub fn head_at(&self, dir: &Path) -> Result<Option<String>, WorkspaceError> {
+    /// The commit that a word stands for in a checkout; under another VCS than git, the word.
+    pub fn commit_at(&self, dir: &Path, rev: &str) -> Result<Option<String>, WorkspaceError> {
+        let name = format!("{rev}^{{commit}}");
         match self.vcs {
-            Vcs::Git => Ok(Git::inside(dir)?.run(["rev-parse", "--verify", "--quiet", "HEAD"])?.maybe()?),
-            _ => Ok(None),
+            Vcs::Git => {
+                let ask = ["rev-parse", "--verify", "--quiet", "--end-of-options", &name];
+                Ok(Git::inside(dir)?.run(ask)?.maybe()?)
+            }
+            _ => Ok(Some(rev.to_owned()).filter(|rev| rev != "HEAD")),
         }
     }
 
@@ -262,6 +281,14 @@ impl Ground {
         match self.vcs {
             Vcs::Git => overlay::works(dir),
             other => Err(format!("not for {}", other.as_str())),
+        }
+    }
+
+    /// Tries whether instant workspaces work in a directory, and leaves nothing there.
+    pub fn try_instant_in(&self, dir: &Path) -> Result<(), WorkspaceError> {
+        match self.vcs {
+            Vcs::Git => overlay::attempt(dir),
+            _ => Err(self.not_for("sharing a checkout")),
         }
     }
 
@@ -339,20 +366,21 @@ impl Ground {
     }
 
     /// Brings back what was put away, as it was.
-    pub fn restore(&self, workspace: &Workspace, rescue: &str) -> Result<Made, WorkspaceError> {
+    /// With `branch`, on a new branch of that name; else on the one it was on, if nobody has it.
+    pub fn restore(&self, workspace: &Workspace, rescue: &str, branch: Option<&str>) -> Result<Made, WorkspaceError> {
         clear_ground(Path::new(&workspace.path))?;
         match self.vcs {
-            Vcs::Git => restore::restore(self, workspace, rescue),
+            Vcs::Git => restore::restore(self, workspace, rescue, branch),
             Vcs::Jj => jj::restore(self, workspace, rescue),
             _ => Err(self.not_for("a rescue")),
         }
     }
 
-    /// A rescue of a workspace: the number of one, or the commit.
-    pub fn rescue_named(&self, workspace: &Workspace, text: &str) -> Result<Option<String>, WorkspaceError> {
+    /// The rescues of a workspace: number and commit, oldest first.
+    pub fn rescues(&self, workspace: &Workspace) -> Result<Vec<(u32, String)>, WorkspaceError> {
         match self.vcs {
-            Vcs::Git => rescue::named(self, workspace, text),
-            _ => Ok(Some(text.to_owned())),
+            Vcs::Git => rescue::all(self, workspace),
+            _ => Ok(workspace.rescue.iter().map(|commit| (1, commit.clone())).collect()),
         }
     }
 

@@ -51,10 +51,11 @@ fn beside(workspace: &Workspace) -> &Path {
 
 const BASES: &str = ".bases";
 const LAYERS: &str = ".layers";
+const TRIAL: &str = ".trial-";
 
 /// Whether a name beside workspaces is one of these.
 pub(super) fn ours(name: &str) -> bool {
-    name == BASES || name == LAYERS
+    name == BASES || name == LAYERS || name.starts_with(TRIAL)
 }
 
 /// Whether something is mounted at `path`.
@@ -153,6 +154,7 @@ pub(super) fn works(dir: &Path) -> Result<(), String> {
     if dir.to_string_lossy().contains([',', ':', '\\']) {
         return Err(format!("{} has a sign in it that mounts do not take", dir.display()));
     }
+    fs::create_dir_all(dir.join(BASES)).map_err(|error| error.to_string())?;
     let tried = attempt(dir).map_err(|error| error.to_string());
     if tried.is_ok() && !boot.is_empty() {
         // It is only tried again if this cannot be kept.
@@ -161,11 +163,11 @@ pub(super) fn works(dir: &Path) -> Result<(), String> {
     tried
 }
 
-/// Mounts a small overlay, writes in it, and sees that what is below stays as it is.
-fn attempt(dir: &Path) -> Result<(), WorkspaceError> {
-    fs::create_dir_all(dir.join(BASES)).map_err(lock::io("make", dir))?;
-    let trial =
-        tempfile::Builder::new().prefix(".trial-").tempdir_in(dir.join(BASES)).map_err(lock::io("make", dir))?;
+/// Mounts a small overlay, writes in it, and sees that what is below stays as it is. Leaves nothing.
+pub(super) fn attempt(dir: &Path) -> Result<(), WorkspaceError> {
+    let bases = dir.join(BASES);
+    let place = if bases.is_dir() { &bases } else { dir };
+    let trial = tempfile::Builder::new().prefix(TRIAL).tempdir_in(place).map_err(lock::io("make", place))?;
     let layer = Layer { base: trial.path().join("base"), dir: trial.path().join("layer") };
     let (file, at) = (layer.base.join("tree").join("file"), trial.path().join("at"));
     for dir in [&layer.base.join("tree"), &at] {

@@ -10,7 +10,7 @@ use std::{
 
 use toft_core::workspace::{Fate, Survey, Workspace, WorkspaceKind};
 
-use super::{Ground, LIST, WorkspaceError, hg, jj, overlay, rescue, survey};
+use super::{Ground, LIST, WorkspaceError, jj, overlay, rescue, survey};
 use crate::{
     Vcs,
     command::Git,
@@ -108,28 +108,15 @@ fn clear(ground: &Ground, workspace: &Workspace, dir: &Path, may_rescue: bool) -
     let survey = ground.survey_at(workspace, dir)?;
     allowed(ground, &survey, dir, may_rescue)?;
     let rescue = match ground.vcs {
-        Vcs::Git if survey.only_here() => match latest(ground, workspace)? {
-            Some(known) if rescue::verify(ground, workspace, dir, &known).is_ok() => Some(known),
+        Vcs::Git if survey.only_here() => match rescue::all(ground, workspace)?.pop() {
+            Some((_, known)) if rescue::verify(ground, workspace, dir, &known).is_ok() => Some(known),
             _ => Some(ground.rescue_at(workspace, dir)?),
         },
         Vcs::Git => None,
         Vcs::Jj => Some(ground.rescue_at(workspace, dir)?),
-        _ => {
-            hg::must_be_clean(&survey)?;
-            None
-        }
+        _ => None,
     };
     Ok(Removed { rescue, survey: Some(survey), branch_gone: false })
-}
-
-/// The newest rescue of a workspace.
-fn latest(ground: &Ground, workspace: &Workspace) -> Result<Option<String>, WorkspaceError> {
-    let git = ground.git()?;
-    let place = format!("refs/toft/rescue/{}", workspace.id);
-    let listed = git.run(["for-each-ref", "--format=%(refname:lstrip=4) %(objectname)", &place])?.text()?;
-    let newest = listed.lines().filter_map(|line| line.split_once(' '));
-    let newest = newest.filter_map(|(n, oid)| Some((n.parse::<u32>().ok()?, oid))).max();
-    Ok(newest.map(|(_, oid)| oid.to_owned()))
 }
 
 /// Removes git's link where it is alone: nobody ever had any files there.

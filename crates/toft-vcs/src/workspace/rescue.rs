@@ -85,14 +85,14 @@ fn next_name(places: [&Git; 2], workspace: &Workspace) -> Result<String, Workspa
     Ok(format!("{place}/{}", last + 1))
 }
 
-/// The rescue of a workspace that is called so: by its number, or the beginning of its commit.
-pub(super) fn named(ground: &Ground, workspace: &Workspace, text: &str) -> Result<Option<String>, WorkspaceError> {
+/// The rescues of a workspace: number and commit, oldest first.
+pub(super) fn all(ground: &Ground, workspace: &Workspace) -> Result<Vec<(u32, String)>, WorkspaceError> {
     let place = format!("{PLACE}/{}", workspace.id);
     let listed = ground.git()?.run(["for-each-ref", "--format=%(refname:lstrip=4) %(objectname)", &place])?.text()?;
-    let mut all = listed.lines().filter_map(|line| line.split_once(' '));
-    Ok(all
-        .find(|(number, oid)| *number == text || text.len() >= 4 && oid.starts_with(text))
-        .map(|(_, oid)| oid.to_owned()))
+    let named = listed.lines().filter_map(|line| line.split_once(' '));
+    let mut all: Vec<_> = named.filter_map(|(n, oid)| Some((n.parse().ok()?, oid.to_owned()))).collect();
+    all.sort();
+    Ok(all)
 }
 
 /// Says everything to `git fast-import`.

@@ -19,7 +19,12 @@ use super::{
 };
 use crate::{command::Git, lock};
 
-pub(super) fn restore(ground: &Ground, workspace: &Workspace, rescue: &str) -> Result<Made, WorkspaceError> {
+pub(super) fn restore(
+    ground: &Ground,
+    workspace: &Workspace,
+    rescue: &str,
+    branch: Option<&str>,
+) -> Result<Made, WorkspaceError> {
     let repository = ground.git()?;
     let held = Held::of(repository, rescue)?;
     let picture = held.manifest()?;
@@ -30,7 +35,7 @@ pub(super) fn restore(ground: &Ground, workspace: &Workspace, rescue: &str) -> R
     };
     let inside = match workspace.kind {
         WorkspaceKind::Clone => clone(ground, workspace, rescue, &picture)?,
-        _ => worktree(ground, repository, workspace, &picture)?,
+        _ => worktree(ground, repository, workspace, &picture, branch)?,
     };
     if workspace.stands_on.is_some() {
         let here = Workspace { base: picture.head.clone().unwrap_or_default(), ..workspace.clone() };
@@ -79,12 +84,14 @@ fn worktree(
     repository: &Git,
     workspace: &Workspace,
     picture: &Picture,
+    branch: Option<&str>,
 ) -> Result<Git, WorkspaceError> {
     let Some(head) = &picture.head else {
         return Err(WorkspaceError::Stays { why: "it had no commit to stand on".into() });
     };
-    let mut again = Workspace { branch: picture.branch.clone(), ..workspace.clone() };
-    if let Some(branch) = &picture.branch {
+    let wanted = branch.map(str::to_owned).or_else(|| picture.branch.clone());
+    let mut again = Workspace { branch: wanted, ..workspace.clone() };
+    if let Some(branch) = &again.branch {
         let name = format!("refs/heads/{branch}");
         let tip = repository.run(["rev-parse", "--verify", "--quiet", &name])?.maybe()?;
         if tip.is_some_and(|tip| tip != *head) {

@@ -32,6 +32,8 @@ pub(super) struct Status {
     pub(super) ignored: Vec<Vec<u8>>,
     /// Ignored directories: artefacts.
     pub(super) artefacts: Vec<Vec<u8>>,
+    /// Ignored files that are too large for settings.
+    pub(super) large: Vec<Vec<u8>>,
     /// Repositories inside that are not this one's.
     pub(super) nested: Vec<String>,
     pub(super) submodules: Vec<Vec<u8>>,
@@ -73,8 +75,9 @@ pub(super) fn status(git: &Git) -> Result<Status, WorkspaceError> {
             b"!" if rest.ends_with(b"/") => status.artefacts.push(rest.to_vec()),
             b"!" => {
                 let file = fs::symlink_metadata(git.dir().join(path_of(rest)));
-                if file.is_ok_and(|file| !file.is_dir() && file.len() <= LARGEST_SETTING) {
-                    status.ignored.push(rest.to_vec());
+                match file.is_ok_and(|file| !file.is_dir() && file.len() <= LARGEST_SETTING) {
+                    true => status.ignored.push(rest.to_vec()),
+                    false => status.large.push(rest.to_vec()),
                 }
             }
             _ => {}
@@ -177,6 +180,7 @@ pub(super) fn survey(ground: &Ground, workspace: &Workspace, dir: &Path) -> Resu
         changed: status.changed.len() + status.deleted.len(),
         untracked: status.untracked.len(),
         ignored: status.ignored.len(),
+        artefacts: status.artefacts.iter().chain(&status.large).map(|path| shown(path)).collect(),
         stashes: stashes(&git, workspace, status.branch.as_deref())?.len(),
         dropped: dropped(&git)?.len(),
         ahead: landing.ahead,

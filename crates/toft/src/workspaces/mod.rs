@@ -18,6 +18,7 @@ use serde::Serialize;
 use toft_core::{
     flow::{Task, TaskStatus},
     lease::{Fence, Processes},
+    refusal::Refusal,
     store,
     time::Timestamp,
     verbs::{
@@ -149,7 +150,7 @@ impl Toft {
             let (id, message) = (Some(claimed.task.id.to_string()), format!("no workspace: {error}"));
             let request = finish::Request { id, fence, how: How::Release, message, cost: None };
             self.finish(actor, None, request)?;
-            Err(Error::NoWorkspace { why: error.to_string() })
+            Err(Error::NoWorkspace { cause: Box::new(error) })
         })
     }
 
@@ -168,23 +169,49 @@ impl Toft {
     /// The commit that the workspace this was opened in is on.
     pub fn commit_here(&self) -> Result<Option<String>, Error> {
         match self.workspace_here()? {
-            Some(found) => Ok(self.workspaces()?.ground.head_at(Path::new(&found.workspace.path))?),
+            Some(found) => Ok(self.workspaces()?.ground.commit_at(Path::new(&found.workspace.path), "HEAD")?),
             None => Ok(None),
+        }
+    }
+
+    /// The commit that a word such as `HEAD` stands for here, which it would not elsewhere or tomorrow. What looks like a
+    /// commit already is taken as it is.
+    pub fn commit_named(&self, text: &str) -> Result<String, Error> {
+        let hash = text.chars().all(|letter| letter.is_ascii_hexdigit());
+        let (Some(checkout), false) = (&self.located().checkout, hash || text.is_empty()) else {
+            return Ok(text.to_owned());
+        };
+        match Ground::of(checkout).commit_at(&checkout.root, text)? {
+            Some(commit) => Ok(commit),
+            None => {
+                let problem = format!("`{text}` is no commit here");
+                Err(Refusal::Invalid { field: "evidence".into(), problem }.into())
+            }
         }
     }
 
     /// When a task ends, its workspace goes if configuration says so and nobody is in it.
     pub(crate) fn let_go_of_workspace(&self, actor: &str, task: &Task) -> Result<Option<Tidied>, Error> {
-        let succeeded = task.state.status == TaskStatus::Done;
-        let over = !task.state.status.open();
-        let Some(rescue) = self.located().workspaces.keep.lets_go(succeeded).filter(|_| over) else { return Ok(None) };
-        let all = self.workspaces()?;
+        if task.state.status.open() || self.located().checkout.is_none() {
+            return Ok(None);
+        }
         let id = task.id.as_str();
         let found = match self.perform(Show { id: id.to_owned() }) {
-            Ok(found) if found.workspace.state == WorkspaceState::Ready => found.workspace,
+            Ok(found) if found.workspace.state == WorkspaceState::Ready => found,
             Ok(_) | Err(Error::Refused(_)) => return Ok(None),
             Err(error) => return Err(error),
         };
+        if found.workspace.host != self.machine().host() {
+            return Ok(None);
+        }
+        let all = self.workspaces()?;
+        let succeeded = task.state.status == TaskStatus::Done;
+        let Some(rescue) = self.located().workspaces.keep.lets_go(succeeded) else {
+            let seen = all.look(found);
+            let why = seen.survey.map(|survey| survey.summary()).or(seen.trouble).unwrap_or_default();
+            return Ok(Some(Tidied { name: seen.listed.workspace.name, gone: false, why, rescue: None }));
+        };
+        let found = found.workspace;
         match all.remove(actor, id, None, rescue) {
             Ok(tidied) => Ok(Some(tidied)),
             Err(Error::Store(error)) => Err(error.into()),
@@ -199,9 +226,35 @@ impl Workspaces<'_> {
         &self.root
     }
 
-    /// Whether workspaces share their files here, or why not.
-    pub fn instant(&self) -> Result<(), String> {
-        self.ground.instant_in(&self.root)
+    /// Whether workspaces share their files here, or why not; nothing before the first one is made.
+    pub fn instant(&self) -> Option<Result<(), String>> {
+        self.root.is_dir().then(|| self.ground.try_instant_in(&self.root).map_err(|error| error.to_string()))
+    }
+
+    /// The workspace that `text` means: by name, id, or a path in it, before anything that is only like it; without any,
+    /// the one we are in.
+    pub fn named(&self, text: Option<&str>) -> Result<String, Error> {
+        let rows = self.toft.perform(List { scope: self.toft.scope(), all: false, limit: 0 })?;
+        let text = text.unwrap_or(".");
+        let path = fs::canonicalize(text).ok().filter(|_| text.starts_with('.') || text.contains('/'));
+        let meant = |row: &&Listed| {
+            let workspace = &row.workspace;
+            let inside = path.as_ref().is_some_and(|path| path.starts_with(&workspace.path));
+            workspace.name == text || workspace.id.as_str() == text || inside
+        };
+        if let Some(found) = rows.iter().find(meant) {
+            return Ok(found.workspace.id.to_string());
+        }
+        let issue = match self.toft.plan()? {
+            Some(plan) if text != "@" && path.is_none() => plan.named(text)?,
+            _ => None,
+        };
+        Ok(issue.map_or_else(|| text.to_owned(), |found| found.issue.id))
+    }
+
+    /// The rescues of a workspace: number and commit, oldest first.
+    pub fn rescues(&self, workspace: &Workspace) -> Result<Vec<(u32, String)>, Error> {
+        Ok(self.ground.rescues(workspace)?)
     }
 
     /// Where what was said while a workspace was set up is.
@@ -231,7 +284,12 @@ impl Workspaces<'_> {
     /// One workspace, there to be entered.
     pub fn open(&self, text: &str) -> Result<Workspace, Error> {
         let workspace = self.toft.perform(Show { id: text.to_owned() })?.workspace;
-        if workspace.state.live() && workspace.host == self.host() {
+        if !workspace.state.live() {
+            let (id, state) = (workspace.name, "gone".to_owned());
+            let wanted = "toft ws restore brings back what was put away".to_owned();
+            return Err(Refusal::WrongState { id, state, wanted }.into());
+        }
+        if workspace.host == self.host() {
             self.ground.open(&workspace)?;
         }
         Ok(workspace)
@@ -249,10 +307,10 @@ impl Workspaces<'_> {
         Seen { listed, survey, trouble }
     }
 
-    /// Workspaces of open tasks that change the same files, or said that they would; the newest of them.
+    /// Workspaces that change the same files, or whose open tasks said that they would; the newest of them.
     pub fn collisions(&self) -> Result<Vec<Collision>, Error> {
         let rows = self.toft.perform(List { scope: self.toft.scope(), all: false, limit: 0 })?;
-        let open: Vec<Listed> = rows.into_iter().filter(|row| row.open).take(COMPARED).collect();
+        let open: Vec<Listed> = rows.into_iter().filter(|row| !row.workspace.pooled).take(COMPARED).collect();
         let touched = side_by_side(&open, |Listed { workspace, .. }| {
             let here = workspace.host == self.host() && Path::new(&workspace.path).is_dir();
             if here { self.ground.touched(workspace) } else { Ok(Vec::new()) }

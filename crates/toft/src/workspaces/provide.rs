@@ -32,7 +32,11 @@ impl Workspaces<'_> {
             Some(work) => self.toft.perform_as(actor, None, Name { id: work.clone() })?,
             None => Named { name: String::new(), task: None, commit: None },
         };
-        let name = file_name(&wanted.name.unwrap_or(named.name));
+        let name = match &wanted.name {
+            Some(name) if file_name(name) != *name => return Err(WorkspaceError::BadName { text: name.clone() }.into()),
+            Some(name) => name.clone(),
+            None => file_name(&named.name),
+        };
         let rules = &self.toft.located().workspaces;
         let setup = if wanted.plain { &Setup::default() } else { &rules.setup };
         if !setup.trusted(&self.id) {
@@ -102,12 +106,12 @@ impl Workspaces<'_> {
                     ground.provide(&workspace)?
                 }
             };
-            setup.run(&self.source, &workspace, &self.log(&workspace), step).or_else(|error| {
+            let missing = setup.run(&self.source, &workspace, &self.log(&workspace), step).or_else(|error| {
                 // It never was handed over; its log says why.
                 ground.clear_begun(&workspace)?;
                 Err(error)
             })?;
-            Ok(made)
+            Ok(Made { notes: made.notes.into_iter().chain(missing).collect() })
         })
     }
 
@@ -159,8 +163,16 @@ impl Workspaces<'_> {
 
     /// Sees to it that `count` workspaces are made ahead; gives how many were made now.
     pub fn pool(&self, actor: &str, count: usize, mut step: impl FnMut(&str)) -> Result<usize, Error> {
+        if !self.ground.has_branches() {
+            return Err(self.ground.not_for("a pool").into());
+        }
         let rows = self.toft.perform(List { scope: self.toft.scope(), all: false, limit: 0 })?;
-        let there = rows.iter().filter(|row| row.workspace.pooled && row.workspace.host == self.host()).count();
+        let pooled: Vec<_> =
+            rows.iter().filter(|row| row.workspace.pooled && row.workspace.host == self.host()).collect();
+        let there = pooled.len();
+        for row in pooled.iter().skip(count) {
+            self.remove(actor, row.workspace.id.as_str(), None, true)?;
+        }
         for n in there..count {
             step(&format!("{} of {count}", n + 1));
             let name = Some(format!("pool-{}", random_mint().word()));
@@ -174,13 +186,22 @@ impl Workspaces<'_> {
     pub fn restore(&self, actor: &str, text: &str, at: Option<&str>, name: Option<&str>) -> Result<Given, Error> {
         let workspace = self.toft.perform(Show { id: text.to_owned() })?.workspace;
         let begun = name.is_none() && workspace.state == WorkspaceState::Provisioning;
-        let none = || WorkspaceError::NoBase { text: format!("a rescue of {}", workspace.name) };
-        let rescue = match at {
-            Some(at) => self.ground.rescue_named(&workspace, at)?.ok_or_else(none)?,
-            None => workspace.rescue.clone().ok_or_else(none)?,
+        let rescues = self.ground.rescues(&workspace)?;
+        let named = |at: &str| {
+            let fits =
+                |(number, commit): &&(u32, String)| number.to_string() == at || at.len() >= 4 && commit.starts_with(at);
+            rescues.iter().find(fits).map(|(_, commit)| commit.clone())
         };
+        let found = at.map_or_else(|| workspace.rescue.clone(), named);
+        let rescue = found.ok_or_else(|| WorkspaceError::NoRescue {
+            name: workspace.name.clone(),
+            known: rescues.iter().map(|(number, _)| number.to_string()).collect(),
+        })?;
         let workspace = match name {
-            Some(name) => self.beside(actor, &workspace, &file_name(name))?,
+            Some(name) if file_name(name) != name => {
+                return Err(WorkspaceError::BadName { text: name.to_owned() }.into());
+            }
+            Some(name) => self.beside(actor, &workspace, name)?,
             None => {
                 let most = self.toft.located().workspaces.most;
                 let request = Move { most, ..Move::to(&workspace.id, WorkspaceState::Provisioning) };
@@ -192,7 +213,7 @@ impl Workspaces<'_> {
             if begun {
                 ground.clear_begun(&workspace)?;
             }
-            Ok(ground.restore(&workspace, &rescue)?)
+            Ok(ground.restore(&workspace, &rescue, name)?)
         })
     }
 
@@ -203,7 +224,7 @@ impl Workspaces<'_> {
             kind: like.kind,
             path: self.root.join(name).display().to_string(),
             source: like.source.clone(),
-            branch: like.branch.clone(),
+            branch: self.ground.has_branches().then(|| name.to_owned()),
             base: like.base.clone(),
             onto: like.onto.clone(),
             stands_on: None,
