@@ -129,9 +129,6 @@ impl From<Error> for Failure {
                 Self::new(NOT_ALLOWED, "untrusted", message, "toft trust shows them · --plain makes one without")
             }
             Error::Setup { .. } => Self::new(FAILED, "setup_failed", message, "mend it, or --plain makes one without"),
-            Error::InUse { .. } => {
-                Self::new(CONFLICT, "in_use", message, "cd out of it first, or let that process end")
-            }
             Error::NoWorkspace { cause } => Self { message, ..Self::from(*cause) },
             Error::Io { .. } => Self::new(FAILED, "io", message, ""),
         }
@@ -146,6 +143,7 @@ fn workspace(error: &WorkspaceError, message: String) -> Failure {
         WorkspaceError::Io { .. } => (FAILED, "io", ""),
         WorkspaceError::Find(_) => (DOCTOR, "checkout_broken", "toft doctor"),
         WorkspaceError::Busy { .. } => (RETRY, "busy", "try again"),
+        WorkspaceError::InUse { .. } => (CONFLICT, "in_use", "cd out of it first, or let that process end"),
         WorkspaceError::InTheWay { .. } => (CONFLICT, "in_the_way", "choose another --name; what is there stays"),
         WorkspaceError::Inside { .. } => {
             (USAGE, "inside_repository", "name a place outside of any: workspaces.root in config.toml")

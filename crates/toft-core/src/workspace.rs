@@ -32,6 +32,9 @@ pub struct Workspace {
     /// The branch it was made with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
+    /// The branch was made for it, and goes with it once it has landed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub own_branch: bool,
     /// The commit it was made from.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub base: String,

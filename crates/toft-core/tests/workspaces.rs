@@ -20,6 +20,7 @@ fn wanted(name: &str, task: Option<&str>) -> Provide {
         path: format!("/w/{name}"),
         source: "/stage".into(),
         branch: Some(name.into()),
+        own_branch: true,
         base: "abc".into(),
         onto: Some("main".into()),
         stands_on: None,

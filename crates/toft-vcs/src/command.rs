@@ -17,8 +17,12 @@ use std::{
 
 use thiserror::Error;
 
+use crate::lock;
+
 /// How long a question may take.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// How long a large file may take.
+const LONG: Duration = Duration::from_secs(3_600);
 /// How much a program may say.
 const MOST: u64 = 256 << 20;
 /// How much of what it complains about is kept.
@@ -27,7 +31,8 @@ const MOST_COMPLAINT: u64 = 64 << 10;
 const MOST_SETTINGS: usize = 1_000;
 
 /// Set for every git: nothing is executed, asked, fetched or tidied by the way.
-const GIT_SETTINGS: [(&str, &str); 18] = [
+const GIT_SETTINGS: [(&str, &str); 19] = [
+    ("core.alternateRefsCommand", "true"),
     ("core.hooksPath", "/dev/null"),
     ("core.fsmonitor", "false"),
     ("core.sshCommand", "false"),
@@ -127,7 +132,20 @@ impl RunError {
 pub(crate) struct Ended {
     pub(crate) code: i32,
     pub(crate) out: Vec<u8>,
-    err: String,
+    pub(crate) err: String,
+}
+
+impl Ended {
+    pub(crate) fn ok(self, what: String) -> Result<Vec<u8>, RunError> {
+        match self.code {
+            0 => Ok(self.out),
+            code => {
+                // What is advice does not say why.
+                let said = self.err.lines().filter(|line| !line.starts_with("hint:")).collect::<Vec<_>>().join(" · ");
+                Err(RunError::Failed { what, code, said })
+            }
+        }
+    }
 }
 
 /// One run of a program.
@@ -227,15 +245,21 @@ impl Run {
     }
 
     /// Runs it, whatever comes of it.
-    pub(crate) fn end(self) -> Result<Ended, RunError> {
-        self.end_fed(|_| Ok(()))
+    pub(crate) fn end(mut self) -> Result<Ended, RunError> {
+        // Nothing here reads; a turn that is kept open this way lasts as long as the program does.
+        self.command.stdin(lock::held().map_or_else(Stdio::null, Stdio::from));
+        self.run(|_| Ok(()))
     }
 
     /// Runs it and gives it something to read.
     pub(crate) fn end_fed(mut self, feed: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<Ended, RunError> {
+        self.command.stdin(Stdio::piped());
+        self.run(feed)
+    }
+
+    fn run(mut self, feed: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<Ended, RunError> {
         let what = self.what;
         let failed = |cause| RunError::Io { what: what.clone(), cause };
-        self.command.stdin(Stdio::piped());
         let mut child = self.command.spawn().map_err(failed)?;
         let (told, telling) = mpsc::channel();
         listen(child.stdout.take(), MOST, 0, &told);
@@ -276,21 +300,20 @@ impl Run {
 
     /// Runs it; it must succeed. Gives what it said.
     pub(crate) fn ok(self) -> Result<Vec<u8>, RunError> {
-        self.ok_fed(|_| Ok(()))
+        let what = self.what.clone();
+        self.end()?.ok(what)
+    }
+
+    /// Runs it; it must succeed. What it says goes into a file.
+    pub(crate) fn into_file(mut self, file: fs::File) -> Result<(), RunError> {
+        self.command.stdout(file);
+        self.patience(LONG).ok().map(drop)
     }
 
     /// Runs it with something to read; it must succeed.
     pub(crate) fn ok_fed(self, feed: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<Vec<u8>, RunError> {
         let what = self.what.clone();
-        let ended = self.end_fed(feed)?;
-        match ended.code {
-            0 => Ok(ended.out),
-            code => {
-                // The last line that is not advice says why.
-                let said = ended.err.lines().filter(|line| !line.starts_with("hint:")).collect::<Vec<_>>().join(" · ");
-                Err(RunError::Failed { what, code, said })
-            }
-        }
+        self.end_fed(feed)?.ok(what)
     }
 
     /// Runs it; it must succeed. Gives what it said as text without its line break.
@@ -317,7 +340,12 @@ pub(crate) struct Git {
 impl Git {
     /// In a worktree.
     pub(crate) fn inside(dir: &Path) -> Result<Self, RunError> {
-        Self::new(dir, None, false)
+        let own = dir.join(".git");
+        match own.is_dir() {
+            // What a repository says about where its files are is its own word.
+            true => Self::moved(dir, own),
+            false => Self::new(dir, None, false),
+        }
     }
 
     /// In a checkout whose repository may believe that it is elsewhere.

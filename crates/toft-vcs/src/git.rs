@@ -59,7 +59,8 @@ pub(crate) fn at(dir: &Path) -> Result<Option<Checkout>, FindError> {
     Ok(None)
 }
 
-fn is_git_dir(dir: &Path) -> bool {
+/// Whether a directory is a repository's own.
+pub(crate) fn is_git_dir(dir: &Path) -> bool {
     dir.join("HEAD").is_file() && dir.join("objects").is_dir() && dir.join("refs").is_dir()
 }
 

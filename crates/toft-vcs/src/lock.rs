@@ -1,6 +1,7 @@
 //! One at a time: what several processes may not do to a repository at once.
 
 use std::{
+    cell::RefCell,
     fs::{self, File},
     io,
     path::Path,
@@ -15,9 +16,26 @@ const PATIENCE: Duration = Duration::from_secs(600);
 /// How often something that passes is tried.
 const TRIES: u32 = 6;
 
-/// A turn; dropped, it is the next one's. A process that dies lets go of it.
+thread_local! {
+    /// Files of the turns that this thread has, newest last. Programs it starts keep the newest open, so that one that
+    /// outlives us keeps the turn too.
+    static HELD: RefCell<Vec<Option<File>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The newest turn's file, for a program to keep open.
+pub(crate) fn held() -> Option<File> {
+    HELD.with_borrow(|held| held.last().and_then(|file| file.as_ref()?.try_clone().ok()))
+}
+
+/// A turn; dropped, it is the next one's. A process that dies lets go of it, once what it started has ended.
 pub struct Turn {
     _file: File,
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        HELD.with_borrow_mut(Vec::pop);
+    }
 }
 
 impl Turn {
@@ -44,7 +62,10 @@ impl Turn {
         fs::create_dir_all(&dir).map_err(failed)?;
         let file = File::options().create(true).truncate(false).write(true).open(dir.join(name)).map_err(failed)?;
         match file.try_lock() {
-            Ok(()) => Ok(Some(Self { _file: file })),
+            Ok(()) => {
+                HELD.with_borrow_mut(|held| held.push(file.try_clone().ok()));
+                Ok(Some(Self { _file: file }))
+            }
             Err(fs::TryLockError::WouldBlock) => Ok(None),
             Err(fs::TryLockError::Error(cause)) => Err(failed(cause)),
         }

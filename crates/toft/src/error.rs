@@ -77,14 +77,6 @@ pub enum Error {
         /// How it failed.
         why: String,
     },
-    /// Somebody is in a workspace.
-    #[error("process {pid} is in {path}", path = path.display())]
-    InUse {
-        /// Who.
-        pid: u32,
-        /// Where.
-        path: PathBuf,
-    },
     /// A claim wanted a workspace and got none; what it had claimed was given back.
     #[error("no workspace, so nothing is claimed: {cause}")]
     NoWorkspace {

@@ -73,28 +73,6 @@ fn kernel_name() -> Option<String> {
     variable("COMPUTERNAME")
 }
 
-/// A process that is in a directory; as far as can be told.
-#[cfg(target_os = "linux")]
-pub(crate) fn process_in(dir: &std::path::Path) -> Option<u32> {
-    let entries = fs::read_dir("/proc").ok()?;
-    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_string_lossy().parse::<u32>().ok());
-    pids.into_iter().find(|pid| fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.starts_with(dir)))
-}
-
-/// Without `/proc` only this process tells.
-#[cfg(not(target_os = "linux"))]
-pub(crate) fn process_in(dir: &std::path::Path) -> Option<u32> {
-    std::env::current_dir().is_ok_and(|cwd| cwd.starts_with(dir)).then(std::process::id)
-}
-
-/// Waits until no process is in a directory, for so long at most.
-pub(crate) fn wait_until_nobody_is_in(dir: &std::path::Path, patience: std::time::Duration) {
-    let until = std::time::Instant::now() + patience;
-    while process_in(dir).is_some() && std::time::Instant::now() < until {
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
-}
-
 /// When a process started, in the kernel's own units; nothing if it is over. A zombie is over.
 #[cfg(target_os = "linux")]
 fn started(pid: u32) -> Option<u64> {

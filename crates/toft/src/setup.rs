@@ -116,7 +116,10 @@ impl Setup {
             for path in paths {
                 step(path);
                 let (source, target) = (from.join(path), to.join(path));
-                let what = if fs::symlink_metadata(&source).is_err() {
+                let what = if behind_link(from, path) || behind_link(to, path) {
+                    missing.push(format!("{path} is behind a link, and is not taken"));
+                    "is behind a link"
+                } else if fs::symlink_metadata(&source).is_err() {
                     missing.push(format!("{path} is not in {} to be taken", from.display()));
                     "is not there to be taken"
                 } else if fs::symlink_metadata(&target).is_ok() {
@@ -161,6 +164,11 @@ pub(crate) fn inside(text: &str) -> Result<(), String> {
         true => Ok(()),
         false => Err(format!("workspaces.setup: `{text}` is not a path inside the checkout")),
     }
+}
+
+/// Whether a directory on the way is a link: what is there is elsewhere.
+pub(crate) fn behind_link(dir: &Path, path: &str) -> bool {
+    Path::new(path).ancestors().skip(1).any(|part| !part.as_os_str().is_empty() && dir.join(part).is_symlink())
 }
 
 fn make_room(target: &Path) -> Result<(), Error> {

@@ -43,6 +43,8 @@ pub struct Provide {
     pub source: String,
     /// The branch it is made with.
     pub branch: Option<String>,
+    /// That branch is made for it.
+    pub own_branch: bool,
     /// The commit it is made from.
     pub base: String,
     /// The branch its work is to land on.
@@ -172,13 +174,15 @@ impl Verb for Provide {
             host: work.processes.host().to_owned(),
             source: self.source,
             branch: self.branch,
+            own_branch: self.own_branch,
             base: self.base,
             onto: self.onto,
             stands_on: self.stands_on,
             task: task.map(|task| task.id),
             state: if self.made { WorkspaceState::Ready } else { WorkspaceState::Provisioning },
             pooled: self.pooled,
-            pinned: false,
+            // What somebody made by hand stays until they say otherwise.
+            pinned: self.made,
             created: work.now.wall,
             used: work.now.wall,
             reason: None,
@@ -204,6 +208,7 @@ impl Provide {
             ports: lease_ports(&self.ports, &self.free, taken)?,
             name: self.name,
             branch: self.branch,
+            own_branch: self.own_branch,
             base: self.base,
             onto: self.onto,
             task,

@@ -166,6 +166,7 @@ fn workspace(id: &str, n: i64) -> Workspace {
         host: "h".into(),
         source: "/src".into(),
         branch: Some("tf-1".into()),
+        own_branch: true,
         base: "abc".into(),
         onto: Some("main".into()),
         task: Some(TaskId::known("tk_1")),

@@ -22,6 +22,8 @@ pub(super) fn start(ground: &Ground, rev: Option<&str>) -> Result<Start, Workspa
     let rev = rev.unwrap_or("HEAD");
     let head = crate::read(&ground.common_dir.join("HEAD"))?.filter(|_| rev == "HEAD");
     let named = head.as_ref().and_then(|text| text.strip_prefix("ref: ")).map(str::to_owned);
+    // Where refs are in tables, the file says nothing.
+    let named = named.filter(|name| name != "refs/heads/.invalid");
     // Most often the answer is in a file that git need not be started for.
     let loose = named.as_ref().map(|name| crate::read(&ground.common_dir.join(name))).transpose()?.flatten();
     let is_commit = |text: &String| text.len() >= 40 && text.chars().all(|letter| letter.is_ascii_hexdigit());
@@ -118,7 +120,7 @@ pub(super) fn check_out(inside: &Git) -> Result<(), WorkspaceError> {
     Ok(())
 }
 
-fn exists(git: &Git, branch: &str) -> Result<bool, RunError> {
+pub(super) fn exists(git: &Git, branch: &str) -> Result<bool, RunError> {
     let name = format!("refs/heads/{branch}");
     Ok(git.run(["rev-parse", "--verify", "--quiet", &name])?.maybe()?.is_some())
 }
@@ -151,7 +153,9 @@ pub(super) fn open_clone(workspace: &Workspace) -> Result<(), WorkspaceError> {
 pub(super) fn empty_clone(ground: &Ground, workspace: &Workspace, refs: &[String]) -> Result<Git, WorkspaceError> {
     let building = remove::building(workspace);
     let outside = Git::inside(building.parent().unwrap_or(&building))?;
-    outside.run(["init", "--quiet", "--initial-branch=toft-none"])?.arg(&building).ok()?;
+    let format = ground.git()?.run(["rev-parse", "--show-object-format"])?.text()?;
+    let init = ["init", "--quiet", "--initial-branch=toft-none", &format!("--object-format={format}")];
+    outside.run(init)?.arg(&building).ok()?;
     let inside = Git::inside(&building)?;
     let always = ["+refs/tags/*:refs/tags/*", "+refs/remotes/origin/*:refs/remotes/origin/*"];
     fetch(&inside, &ground.common_dir, refs.iter().map(String::as_str).chain(always))?;

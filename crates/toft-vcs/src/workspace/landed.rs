@@ -4,7 +4,7 @@ use std::path::Path;
 
 use toft_core::workspace::{Landed, Workspace, WorkspaceKind};
 
-use super::{Ground, WorkspaceError};
+use super::{Ground, WorkspaceError, survey::Status};
 use crate::{
     command::{Git, Run},
     lock::io,
@@ -22,13 +22,17 @@ pub(super) struct Landing {
 }
 
 /// The commits that a workspace's work may have landed in: the branch it is to land on, here and as the remote has it.
-pub(super) fn targets(ground: &Ground, workspace: &Workspace) -> Result<Vec<String>, WorkspaceError> {
+/// The branch it is on itself is none of them.
+pub(super) fn targets(ground: &Ground, workspace: &Workspace, on: Option<&str>) -> Result<Vec<String>, WorkspaceError> {
     let git = ground.git()?;
     let mut names = vec!["refs/remotes/origin/HEAD".to_owned()];
     if let Some(onto) = &workspace.onto {
         let here = format!("refs/heads/{onto}");
         names.extend([format!("{here}@{{upstream}}"), format!("refs/remotes/origin/{onto}")]);
-        names.extend([format!("refs/remotes/{onto}"), here]);
+        names.push(format!("refs/remotes/{onto}"));
+        if workspace.branch.as_ref() != Some(onto) && on != Some(onto) {
+            names.push(here);
+        }
     }
     let mut found: Vec<String> = Vec::new();
     for name in names.iter().rev() {
@@ -46,21 +50,23 @@ pub(super) fn sharing(ground: &Ground, run: Run, workspace: &Workspace) -> Run {
     }
 }
 
-/// Looks where the commits up to `head` are.
+/// Looks where the commits up to its head are.
 pub(super) fn look(
     ground: &Ground,
     git: &Git,
     workspace: &Workspace,
-    head: Option<&str>,
+    status: &Status,
 ) -> Result<Landing, WorkspaceError> {
-    let Some(head) = head else { return Ok(Landing { how: Some(Landed::Nothing), ..Landing::default() }) };
+    let Some(head) = status.head.as_deref() else {
+        return Ok(Landing { how: Some(Landed::Nothing), ..Landing::default() });
+    };
     let asks = Asks { ground, git, workspace, head };
     let remotes = git.run(["for-each-ref", "--count=1", "--format=x", "refs/remotes"])?.maybe()?.is_some();
     let unpushed = if remotes { asks.count(["HEAD", "--not", "--remotes"])? } else { 0 };
     if head == workspace.base {
         return Ok(Landing { ahead: 0, unpushed, how: Some(Landed::Nothing) });
     }
-    let targets = targets(ground, workspace)?;
+    let targets = targets(ground, workspace, status.branch.as_deref())?;
     let mut ahead = None;
     for target in &targets {
         let count = asks.count([head, &format!("^{target}")])?;
@@ -136,7 +142,7 @@ impl Asks<'_> {
     }
 
     fn patch_ids(&self, patch: &[u8]) -> Result<Vec<String>, WorkspaceError> {
-        let said = self.run(["patch-id", "--stable"])?.ok_fed(|to| to.write_all(patch))?;
+        let said = self.run(["patch-id", "--verbatim"])?.ok_fed(|to| to.write_all(patch))?;
         let said = String::from_utf8_lossy(&said).into_owned();
         Ok(said.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect())
     }

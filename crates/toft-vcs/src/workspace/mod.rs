@@ -58,6 +58,14 @@ pub enum WorkspaceError {
         /// At what.
         what: String,
     },
+    /// Somebody is in it.
+    #[error("process {pid} is in {path}", path = path.display())]
+    InUse {
+        /// Who.
+        pid: u32,
+        /// Where.
+        path: PathBuf,
+    },
     /// Something is where it was to be.
     #[error("{path} is in the way", path = path.display())]
     InTheWay {
@@ -202,6 +210,14 @@ impl Ground {
         }
     }
 
+    /// Whether there is a branch of that name already.
+    pub fn has_branch(&self, name: &str) -> Result<bool, WorkspaceError> {
+        match self.vcs {
+            Vcs::Git => Ok(git::exists(self.git()?, name)?),
+            _ => Ok(false),
+        }
+    }
+
     /// Whether a workspace of this kind has a branch of its own.
     pub fn has_branches(&self) -> bool {
         self.vcs == Vcs::Git
@@ -237,7 +253,7 @@ impl Ground {
 
     /// Turns a workspace that was made ahead into what is wanted, if it is still as it was made.
     pub fn take_over(&self, workspace: &Workspace) -> Result<Made, WorkspaceError> {
-        overlay::ensure(workspace)?;
+        overlay::ensure(self, workspace)?;
         git::take_over(self, workspace)
     }
 
@@ -264,16 +280,36 @@ impl Ground {
     /// Takes away what somebody began to make and never handed over. What is not of this repository is left alone.
     pub fn clear_begun(&self, workspace: &Workspace) -> Result<Removed, WorkspaceError> {
         let path = Path::new(&workspace.path);
-        overlay::ensure(workspace)?;
+        // Whoever began may have left a program behind that goes on; it keeps its turn until it ends.
+        drop(lock::Turn::wait(&self.state, LIST)?);
+        overlay::ensure(self, workspace)?;
         remove::tree(&remove::building(workspace))?;
         remove::unfilled(path)?;
-        if remove::exists(path)? && fs::remove_dir(path).is_err() {
-            let of_this = |found: Checkout| found.root == path && found.common_dir == self.common_dir;
-            if !crate::find(path).ok().flatten().is_some_and(of_this) {
-                return Err(WorkspaceError::InTheWay { path: path.to_owned() });
-            }
+        if remove::exists(path)? && fs::remove_dir(path).is_err() && !self.is_here(workspace, path) {
+            return Err(WorkspaceError::InTheWay { path: path.to_owned() });
         }
-        self.remove(workspace, true)
+        self.remove(workspace, true, |_| Ok(()))
+    }
+
+    /// Whether what is at `dir` is this workspace, and nothing that somebody put in its place.
+    pub fn is_here(&self, workspace: &Workspace, dir: &Path) -> bool {
+        let of_this = |found: Checkout| found.root == dir && found.common_dir == self.common_dir;
+        let moved = remove::aside(workspace).0 == dir;
+        match (self.vcs, workspace.kind) {
+            (Vcs::Git, WorkspaceKind::Clone) => {
+                let parent = fs::read_to_string(dir.join(".git").join("toft").join(crate::git::PARENT));
+                parent.is_ok_and(|parent| Path::new(parent.trim_end()) == self.common_dir)
+            }
+            (Vcs::Git, _) => {
+                let known = git::git_dir(dir).and_then(|own| {
+                    let file = own.join("gitdir");
+                    fs::read_to_string(&file).map_err(lock::io("read", &file))
+                });
+                let link = Path::new(&workspace.path).join(".git");
+                known.is_ok_and(|known| Path::new(known.trim_end()) == link)
+            }
+            _ => moved || crate::find(dir).ok().flatten().is_some_and(of_this),
+        }
     }
 
     /// Whether instant workspaces work in a directory, or why not.
@@ -319,7 +355,7 @@ impl Ground {
 
     /// Sees to it that a workspace that shares its files is there, as after a restart of the machine.
     pub fn open(&self, workspace: &Workspace) -> Result<(), WorkspaceError> {
-        overlay::ensure(workspace)
+        overlay::ensure(self, workspace)
     }
 
     /// The directory with what a workspace alone takes on disk.
@@ -334,7 +370,7 @@ impl Ground {
 
     /// What is in it.
     pub fn survey(&self, workspace: &Workspace) -> Result<Survey, WorkspaceError> {
-        overlay::ensure(workspace)?;
+        overlay::ensure(self, workspace)?;
         self.survey_at(workspace, Path::new(&workspace.path))
     }
 
@@ -348,7 +384,7 @@ impl Ground {
 
     /// Puts everything in it away where the repository keeps it, and reads it back. Changes nothing in it.
     pub fn rescue(&self, workspace: &Workspace) -> Result<String, WorkspaceError> {
-        overlay::ensure(workspace)?;
+        overlay::ensure(self, workspace)?;
         self.rescue_at(workspace, Path::new(&workspace.path))
     }
 
@@ -361,8 +397,14 @@ impl Ground {
     }
 
     /// Takes it down: what is only in it is put away first. Can be killed anywhere and run again.
-    pub fn remove(&self, workspace: &Workspace, may_rescue: bool) -> Result<Removed, WorkspaceError> {
-        remove::remove(self, workspace, may_rescue)
+    /// Before anything is deleted, `put_away` is told the commit that holds it.
+    pub fn remove(
+        &self,
+        workspace: &Workspace,
+        may_rescue: bool,
+        put_away: impl FnOnce(&str) -> Result<(), WorkspaceError>,
+    ) -> Result<Removed, WorkspaceError> {
+        remove::remove(self, workspace, may_rescue, put_away)
     }
 
     /// Brings back what was put away, as it was.
@@ -391,6 +433,11 @@ impl Ground {
             _ => Ok(Vec::new()),
         }
     }
+}
+
+/// A process that is in a directory and stays there; as far as can be told.
+pub fn process_in(dir: &Path) -> Option<u32> {
+    remove::process_in(dir)
 }
 
 /// A place for a new directory: nothing is there, and no repository is around it.

@@ -65,17 +65,28 @@ fn mounted(path: &Path) -> bool {
 }
 
 /// Mounts a workspace where it belongs, unless it is, or is being taken down.
-pub(super) fn ensure(workspace: &Workspace) -> Result<(), WorkspaceError> {
+pub(super) fn ensure(ground: &Ground, workspace: &Workspace) -> Result<(), WorkspaceError> {
     let path = Path::new(&workspace.path);
-    match Layer::of(workspace) {
-        // Two mounts of one layer would tear it; while it is taken down it is mounted elsewhere.
-        Some(layer) if layer.dir.is_dir() && !mounted(path) && !remove::exists(&remove::aside(workspace).0)? => {
-            fs::create_dir_all(path).map_err(lock::io("make", path))?;
-            take_link(&layer, path)?;
-            mount(&layer, path)
-        }
-        _ => Ok(()),
+    let Some(layer) = Layer::of(workspace).filter(|layer| layer.dir.is_dir() && !mounted(path)) else { return Ok(()) };
+    // Two mounts of one layer would tear it: one process at a time mounts, and while it is taken down it is mounted
+    // elsewhere.
+    let _turn = turn(ground, workspace)?;
+    if mounted(path) || !layer.dir.is_dir() || remove::exists(&remove::aside(workspace).0)? {
+        return Ok(());
     }
+    fs::create_dir_all(path).map_err(lock::io("make", path))?;
+    take_link(&layer, path)?;
+    if fs::read_dir(path).map_err(lock::io("read", path))?.next().is_some() {
+        return Err(WorkspaceError::Stays {
+            why: format!("files were written to {} while it was away", path.display()),
+        });
+    }
+    mount(&layer, path)
+}
+
+/// The turn of whoever mounts or unmounts a workspace.
+fn turn(ground: &Ground, workspace: &Workspace) -> Result<lock::Turn, WorkspaceError> {
+    lock::Turn::wait(&ground.state, &format!("mount-{}", workspace.id))
 }
 
 fn mount(layer: &Layer, at: &Path) -> Result<(), WorkspaceError> {
@@ -113,10 +124,19 @@ fn fused(options: &str, at: &Path) -> Result<(), WorkspaceError> {
     Ok(())
 }
 
+/// Unmounts whatever is mounted, as often as it is.
 fn unmount(at: &Path) -> Result<(), WorkspaceError> {
-    if !mounted(at) {
-        return Ok(());
+    const MOST: usize = 32;
+    for _ in 0..MOST {
+        if !mounted(at) {
+            return Ok(());
+        }
+        unmount_once(at)?;
     }
+    Err(WorkspaceError::Busy { what: at.display().to_string() })
+}
+
+fn unmount_once(at: &Path) -> Result<(), WorkspaceError> {
     let stays = || WorkspaceError::Stays { why: "somebody has files open in it".into() };
     match detach(at) {
         Ok(true) => Ok(()),
@@ -269,18 +289,21 @@ pub(super) fn has_layer(workspace: &Workspace) -> bool {
 }
 
 /// Moves a workspace to where nobody finds it by its name; back again too.
-pub(super) fn shift(workspace: &Workspace, from: &Path, to: &Path) -> Result<(), WorkspaceError> {
+pub(super) fn shift(ground: &Ground, workspace: &Workspace, from: &Path, to: &Path) -> Result<(), WorkspaceError> {
     let Some(layer) = Layer::of(workspace) else {
         return fs::rename(from, to).map_err(lock::io("put aside", from));
     };
+    let _turn = turn(ground, workspace)?;
     unmount(from)?;
     fs::create_dir_all(to).map_err(lock::io("make", to))?;
     mount(&layer, to)?;
-    drop_empty(from)
+    drop_empty(from);
+    Ok(())
 }
 
 /// Mounts what was put aside before the machine was started again.
-pub(super) fn ensure_at(workspace: &Workspace, at: &Path) -> Result<(), WorkspaceError> {
+pub(super) fn ensure_at(ground: &Ground, workspace: &Workspace, at: &Path) -> Result<(), WorkspaceError> {
+    let _turn = turn(ground, workspace)?;
     match Layer::of(workspace) {
         Some(layer) if !mounted(at) => mount(&layer, at),
         _ => Ok(()),
@@ -288,13 +311,21 @@ pub(super) fn ensure_at(workspace: &Workspace, at: &Path) -> Result<(), Workspac
 }
 
 /// From here on it may be deleted.
-pub(super) fn give_up(workspace: &Workspace, waiting: &Path, gone: &Path) -> Result<(), WorkspaceError> {
+pub(super) fn give_up(
+    ground: &Ground,
+    workspace: &Workspace,
+    waiting: &Path,
+    gone: &Path,
+) -> Result<(), WorkspaceError> {
     let Some(layer) = Layer::of(workspace) else {
         return fs::rename(waiting, gone).map_err(lock::io("put aside", waiting));
     };
+    let _turn = turn(ground, workspace)?;
     unmount(waiting)?;
+    unmount(Path::new(&workspace.path))?;
     fs::rename(&layer.dir, gone).map_err(lock::io("put aside", &layer.dir))?;
-    drop_empty(waiting)
+    drop_empty(waiting);
+    Ok(())
 }
 
 /// Takes away what was begun and never handed over.
@@ -308,12 +339,9 @@ pub(super) fn discard(workspace: &Workspace) -> Result<(), WorkspaceError> {
     }
 }
 
-/// Removes what was only there to be mounted at.
-pub(super) fn drop_empty(dir: &Path) -> Result<(), WorkspaceError> {
-    match fs::remove_dir(dir) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(lock::io("remove", dir)(error)),
-        _ => Ok(()),
-    }
+/// Removes what was only there to be mounted at; what somebody put there meanwhile stays.
+pub(super) fn drop_empty(dir: &Path) {
+    let _ = fs::remove_dir(dir);
 }
 
 /// Removes bases that nobody stands on, but for the newest; gives how many.

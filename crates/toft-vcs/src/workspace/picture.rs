@@ -28,7 +28,7 @@ pub(super) struct Picture {
     /// Tracked files as committed, but for who may read them.
     pub(super) modes: Vec<(Name, u32)>,
     /// Git's own files of this checkout.
-    pub(super) own: Vec<Name>,
+    pub(super) own: Vec<File>,
     /// Whether there is an index.
     pub(super) index: bool,
     /// Objects that only the index names.
@@ -46,6 +46,17 @@ pub(super) struct Picture {
 pub(super) struct File {
     pub(super) name: Name,
     pub(super) mode: u32,
+}
+
+impl Picture {
+    /// What in a rescue is a link.
+    pub(super) fn links(&self) -> std::collections::BTreeSet<Vec<u8>> {
+        let links = |place: &'static str, files: &[File]| {
+            let links = files.iter().filter(|file| file.link());
+            links.map(|file| [place.as_bytes(), &file.name.0].concat()).collect::<Vec<_>>()
+        };
+        links("work/", &self.files).into_iter().chain(links("own/", &self.own)).collect()
+    }
 }
 
 impl File {
@@ -107,6 +118,10 @@ pub(super) fn take(workspace: &Workspace, dir: &Path) -> Result<Picture, Workspa
         let path = dir.join(path_of(name));
         match fs::symlink_metadata(&path) {
             Ok(meta) if meta.is_dir() => picture.deleted.push(Name(name.clone())),
+            Ok(meta) if !meta.is_file() && !meta.is_symlink() => {
+                let why = format!("{} is neither a file nor a link", String::from_utf8_lossy(name));
+                return Err(WorkspaceError::Stays { why });
+            }
             Ok(meta) => picture.files.push(File { name: Name(name.clone()), mode: meta.mode() }),
             Err(error) if gone(&error) => picture.deleted.push(Name(name.clone())),
             Err(cause) => return Err(io("look at", &path)(cause)),
@@ -127,6 +142,11 @@ pub(super) fn take(workspace: &Workspace, dir: &Path) -> Result<Picture, Workspa
     Ok(picture)
 }
 
+/// Whether a directory on the way is a link: what is there is elsewhere.
+fn behind_link(dir: &Path, path: &Path) -> bool {
+    path.ancestors().skip(1).any(|part| !part.as_os_str().is_empty() && dir.join(part).is_symlink())
+}
+
 /// Nothing is there, or what it was in has become a file.
 fn gone(error: &std::io::Error) -> bool {
     matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory)
@@ -141,6 +161,9 @@ fn odd_modes(dir: &Path, status: &Status, picture: &Picture) -> Vec<(Name, u32)>
             0o100_644 => 0o644,
             _ => return None,
         };
+        if behind_link(dir, &path_of(path)) {
+            return None;
+        }
         let meta = fs::symlink_metadata(dir.join(path_of(path))).ok().filter(|meta| meta.is_file())?;
         let mode = meta.mode() & 0o7777;
         (mode != usual && !changed.contains(path)).then(|| (Name(path.clone()), mode))
@@ -167,11 +190,22 @@ fn staged(git: &Git, status: &Status) -> Result<Vec<String>, WorkspaceError> {
 
 /// Commits that go with the directory.
 fn commits(git: &Git, own: &Path) -> Result<Vec<String>, WorkspaceError> {
-    const NAMES: [&str; 5] = ["ORIG_HEAD", "MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "REBASE_HEAD"];
-    const FILES: [&str; 4] =
-        ["rebase-merge/orig-head", "rebase-merge/onto", "rebase-apply/orig-head", "rebase-apply/onto"];
-    let mut named: Vec<String> = NAMES.iter().map(|name| (*name).to_owned()).collect();
-    named.extend(FILES.iter().filter_map(|file| fs::read_to_string(own.join(file)).ok()));
+    const FILES: [&str; 12] = [
+        "ORIG_HEAD",
+        "MERGE_HEAD",
+        "MERGE_AUTOSTASH",
+        "CHERRY_PICK_HEAD",
+        "REVERT_HEAD",
+        "REBASE_HEAD",
+        "rebase-merge/orig-head",
+        "rebase-merge/onto",
+        "rebase-merge/autostash",
+        "rebase-apply/orig-head",
+        "rebase-apply/onto",
+        "rebase-apply/autostash",
+    ];
+    let texts = FILES.iter().filter_map(|file| fs::read_to_string(own.join(file)).ok());
+    let named: Vec<String> = texts.flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>()).collect();
     let mut commits = survey::dropped(git)?;
     for name in named {
         let name = format!("{}^{{commit}}", name.trim());
@@ -190,8 +224,9 @@ fn refs(git: &Git) -> Result<Vec<(String, String)>, WorkspaceError> {
 }
 
 /// Git's own files of one checkout that are neither made anew nor kept elsewhere.
-fn own_files(own: &Path, clone: bool) -> Result<Vec<Name>, WorkspaceError> {
-    const ANEW: [&str; 8] = ["HEAD", "index", "commondir", "gitdir", "locked", "modules", "toft", "FETCH_HEAD"];
+fn own_files(own: &Path, clone: bool) -> Result<Vec<File>, WorkspaceError> {
+    const ANEW: [&str; 10] =
+        ["HEAD", "index", "commondir", "gitdir", "locked", "modules", "toft", "FETCH_HEAD", "reftable", "refs"];
     const OF_A_REPOSITORY: [&str; 7] =
         ["objects", "refs", "packed-refs", "worktrees", "shallow", "branches", "description"];
     let mut found = Vec::new();
@@ -210,7 +245,10 @@ fn own_files(own: &Path, clone: bool) -> Result<Vec<Name>, WorkspaceError> {
             let path = at.join(&name);
             match entry.file_type().map_err(io("read", &dir))? {
                 kind if kind.is_dir() => look.push(path),
-                kind if kind.is_file() => found.push(Name(path.into_os_string().into_encoded_bytes())),
+                kind if kind.is_file() || kind.is_symlink() => {
+                    let mode = entry.metadata().map_err(io("read", &dir))?.mode();
+                    found.push(File { name: Name(path.into_os_string().into_encoded_bytes()), mode });
+                }
                 _ => {}
             }
         }
@@ -218,7 +256,7 @@ fn own_files(own: &Path, clone: bool) -> Result<Vec<Name>, WorkspaceError> {
             return Err(WorkspaceError::Stays { why: format!("{} holds more files than it should", own.display()) });
         }
     }
-    found.sort();
+    found.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(found)
 }
 

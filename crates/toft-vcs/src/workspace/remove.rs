@@ -19,6 +19,8 @@ use crate::{
 
 /// How often a directory is tried that somebody is still writing to, and how long in between.
 const TRIES: usize = 50;
+/// How often somebody must be seen in a directory to count.
+const LOOKS: usize = 10;
 const PAUSE: Duration = Duration::from_millis(40);
 
 /// What became of a workspace.
@@ -45,34 +47,51 @@ pub(super) fn building(workspace: &Workspace) -> PathBuf {
     path.parent().unwrap_or(path).join(format!(".new-{}", workspace.id))
 }
 
-pub(super) fn remove(ground: &Ground, workspace: &Workspace, may_rescue: bool) -> Result<Removed, WorkspaceError> {
+pub(super) fn remove(
+    ground: &Ground,
+    workspace: &Workspace,
+    may_rescue: bool,
+    put_away: impl FnOnce(&str) -> Result<(), WorkspaceError>,
+) -> Result<Removed, WorkspaceError> {
     let path = Path::new(&workspace.path);
     let (waiting, gone) = aside(workspace);
     let mut removed = Removed::default();
-    if exists(path)? && !exists(&waiting)? && overlay::has_layer(workspace) {
+    if !exists(path.parent().unwrap_or(path))? {
+        return Err(WorkspaceError::Stays { why: format!("{} is not there; is its disk?", path.display()) });
+    }
+    if exists(path)? && !exists(&waiting)? && !exists(&gone)? && overlay::has_layer(workspace) {
         let survey = ground.survey(workspace)?;
-        allowed(ground, &survey, path, may_rescue)?;
+        allowed(ground, workspace, &survey, path, may_rescue)?;
         // First where it is: if it cannot be put away, nothing has changed for anybody.
         if survey.only_here() && ground.vcs == Vcs::Git {
             ground.rescue(workspace)?;
         }
-        overlay::shift(workspace, path, &waiting)?;
+        overlay::shift(ground, workspace, path, &waiting)?;
     }
     if exists(&waiting)? && overlay::has_layer(workspace) {
-        overlay::ensure_at(workspace, &waiting)?;
-        removed = match clear(ground, workspace, &waiting, may_rescue) {
+        overlay::ensure_at(ground, workspace, &waiting)?;
+        let cleared = clear(ground, workspace, &waiting, may_rescue).and_then(|cleared| {
+            nobody_in(&waiting)?;
+            cleared.rescue.as_deref().map_or(Ok(()), put_away)?;
+            Ok(cleared)
+        });
+        removed = match cleared {
             Ok(removed) => removed,
             Err(error) => {
                 // It is somebody's still.
-                overlay::shift(workspace, &waiting, path)?;
+                overlay::shift(ground, workspace, &waiting, path)?;
                 return Err(error);
             }
         };
-        overlay::give_up(workspace, &waiting, &gone)?;
+        overlay::give_up(ground, workspace, &waiting, &gone)?;
     }
     if workspace.stands_on.is_some() {
-        overlay::drop_empty(&waiting)?;
-        overlay::drop_empty(path)?;
+        overlay::drop_empty(&waiting);
+        overlay::drop_empty(path);
+    }
+    nobody_in(&gone)?;
+    if let Some(mount) = mount_below(&gone) {
+        return Err(WorkspaceError::Stays { why: format!("{} is mounted in it", mount.display()) });
     }
     tree(&gone)?;
     match (ground.vcs, workspace.kind) {
@@ -90,7 +109,58 @@ pub(super) fn remove(ground: &Ground, workspace: &Workspace, may_rescue: bool) -
     Ok(removed)
 }
 
-fn allowed(ground: &Ground, survey: &Survey, dir: &Path, may_rescue: bool) -> Result<(), WorkspaceError> {
+/// Nobody is in a directory. Whoever only looks is gone in a moment.
+fn nobody_in(dir: &Path) -> Result<(), WorkspaceError> {
+    match process_in(dir) {
+        Some(pid) => Err(WorkspaceError::InUse { pid, path: dir.to_owned() }),
+        None => Ok(()),
+    }
+}
+
+/// A process that is in a directory and stays there; as far as can be told.
+pub(super) fn process_in(dir: &Path) -> Option<u32> {
+    let mut found = None;
+    for _ in 0..LOOKS {
+        found = process_now_in(dir);
+        found?;
+        thread::sleep(PAUSE);
+    }
+    found
+}
+
+#[cfg(target_os = "linux")]
+fn process_now_in(dir: &Path) -> Option<u32> {
+    let entries = fs::read_dir("/proc").ok()?;
+    let mut pids = entries.flatten().filter_map(|entry| entry.file_name().to_string_lossy().parse::<u32>().ok());
+    pids.find(|pid| fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.starts_with(dir)))
+}
+
+/// Without `/proc` only this process tells.
+#[cfg(not(target_os = "linux"))]
+fn process_now_in(dir: &Path) -> Option<u32> {
+    std::env::current_dir().is_ok_and(|cwd| cwd.starts_with(dir)).then(std::process::id)
+}
+
+/// Something that is mounted below a directory: deleting would reach through it.
+pub(super) fn mount_below(dir: &Path) -> Option<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let at = |line: &str| line.split(' ').nth(4).map(|path| PathBuf::from(path.replace("\\040", " ")));
+    mounts.lines().filter_map(at).find(|at| at.starts_with(dir) && at != dir)
+}
+
+fn allowed(
+    ground: &Ground,
+    workspace: &Workspace,
+    survey: &Survey,
+    dir: &Path,
+    may_rescue: bool,
+) -> Result<(), WorkspaceError> {
+    if !ground.is_here(workspace, dir) {
+        return Err(WorkspaceError::Stays { why: format!("{} is something else now", dir.display()) });
+    }
+    if let Some(mount) = mount_below(dir) {
+        return Err(WorkspaceError::Stays { why: format!("{} is mounted in it", mount.display()) });
+    }
     if ground.vcs == Vcs::Git
         && let Some(hidden) = survey::hidden_repository(dir)?
     {
@@ -106,7 +176,7 @@ fn allowed(ground: &Ground, survey: &Survey, dir: &Path, may_rescue: bool) -> Re
 /// Nobody finds it by its name any more. Looks once more, and puts away what is in it now.
 fn clear(ground: &Ground, workspace: &Workspace, dir: &Path, may_rescue: bool) -> Result<Removed, WorkspaceError> {
     let survey = ground.survey_at(workspace, dir)?;
-    allowed(ground, &survey, dir, may_rescue)?;
+    allowed(ground, workspace, &survey, dir, may_rescue)?;
     let rescue = match ground.vcs {
         Vcs::Git if survey.only_here() => match rescue::all(ground, workspace)?.pop() {
             Some((_, known)) if rescue::verify(ground, workspace, dir, &known).is_ok() => Some(known),
@@ -166,12 +236,15 @@ fn open_up(path: &Path) -> Result<(), WorkspaceError> {
     Ok(())
 }
 
-/// Takes a worktree that is gone off git's list; never any other.
+/// Takes a worktree that is gone off git's list; never any other. Git would look whether something is at its place.
 pub(super) fn unlist(ground: &Ground, workspace: &Workspace) -> Result<(), WorkspaceError> {
-    let git = ground.git()?;
     let _turn = Turn::wait(&ground.state, LIST)?;
-    if listed(git)?.iter().any(|(path, _)| *path == workspace.path) {
-        retry(|| git.run(["worktree", "remove", "--force", "--force", &workspace.path])?.ok())?;
+    let link = Path::new(&workspace.path).join(".git");
+    let Ok(entries) = fs::read_dir(ground.common_dir.join("worktrees")) else { return Ok(()) };
+    for own in entries.flatten().map(|entry| entry.path()) {
+        if fs::read_to_string(own.join("gitdir")).is_ok_and(|known| Path::new(known.trim_end()) == link) {
+            tree(&own)?;
+        }
     }
     Ok(())
 }
@@ -193,7 +266,7 @@ fn listed(git: &Git) -> Result<Vec<(String, Option<String>)>, WorkspaceError> {
 
 /// Deletes the workspace's branch if it is where it was and nobody has it checked out.
 pub(super) fn drop_branch(ground: &Ground, workspace: &Workspace, at: &str) -> Result<bool, WorkspaceError> {
-    let Some(branch) = &workspace.branch else { return Ok(false) };
+    let Some(branch) = workspace.branch.as_ref().filter(|_| workspace.own_branch) else { return Ok(false) };
     let git = ground.git()?;
     let _turn = Turn::wait(&ground.state, LIST)?;
     let in_use = |git: &Git| -> Result<bool, WorkspaceError> {
@@ -201,7 +274,9 @@ pub(super) fn drop_branch(ground: &Ground, workspace: &Workspace, at: &str) -> R
     };
     let name = format!("refs/heads/{branch}");
     let known = git.run(["rev-parse", "--verify", "--quiet", &name])?.maybe()?;
-    if in_use(git)? || known.as_deref() != Some(at) {
+    let reached = git.run(["for-each-ref", "--contains", at, "--format=%(refname)"])?.text()?;
+    let kept = reached.lines().any(|reached| reached != name);
+    if in_use(git)? || known.as_deref() != Some(at) || !kept {
         return Ok(false);
     }
     retry(|| git.run(["update-ref", "-d", &name, at])?.ok())?;

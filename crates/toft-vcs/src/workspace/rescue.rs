@@ -44,7 +44,11 @@ pub(super) fn rescue(ground: &Ground, workspace: &Workspace, dir: &Path) -> Resu
         match done {
             Ok(commit) => return Ok(commit),
             // Somebody wrote in the meantime.
-            Err(error @ (WorkspaceError::Unverified { .. } | WorkspaceError::Io { .. })) => failed = Some(error),
+            Err(
+                error @ (WorkspaceError::Unverified { .. }
+                | WorkspaceError::Io { .. }
+                | WorkspaceError::Run(crate::command::RunError::Failed { .. })),
+            ) => failed = Some(error),
             Err(error) => return Err(error),
         }
     }
@@ -67,10 +71,22 @@ fn put_away(ground: &Ground, workspace: &Workspace, dir: &Path, picture: &Pictur
     }
     run?;
     if workspace.kind == WorkspaceKind::Clone {
-        fetch(repository, dir, [format!("+{name}:{name}").as_str()])?;
+        // Its refs come along, whatever they point to: tags and notes are no commits.
+        let refs = [format!("+{name}:{name}"), beside(&name, "heads"), beside(&name, "tags"), beside(&name, "notes")];
+        fetch(repository, dir, refs.iter().map(String::as_str))?;
         git.run(["update-ref", "-d", &name])?.ok()?;
     }
     Ok(repository.run(["rev-parse", "--verify", &name])?.text()?)
+}
+
+/// Where refs of a clone are kept beside its rescue.
+fn beside(name: &str, kind: &str) -> String {
+    format!("+refs/{kind}/*:{}/{kind}/*", refs_of(name))
+}
+
+/// The place of refs that belong to a rescue.
+pub(super) fn refs_of(name: &str) -> String {
+    name.replacen(PLACE, "refs/toft/rescued", 1)
 }
 
 /// The next name of a rescue of this workspace: neither the repository nor a clone of it has one of that name, left by
@@ -110,24 +126,11 @@ fn tell(to: &mut dyn Write, name: &str, workspace: &Workspace, dir: &Path, pictu
     }
     writeln!(to, "deleteall")?;
     for file in &picture.files {
-        let path = dir.join(path_of(&file.name.0));
-        let mode = if file.link() {
-            "120000"
-        } else if file.mode & 0o111 != 0 {
-            "100755"
-        } else {
-            "100644"
-        };
-        writeln!(to, "M {mode} inline {}", quoted(b"work/", &file.name.0))?;
-        match file.link() {
-            true => data(to, fs::read_link(&path)?.as_os_str().as_bytes())?,
-            false => file_data(to, &path)?,
-        }
+        write_file(to, b"work/", file, dir)?;
     }
     let own = git_dir(dir).map_err(io::Error::other)?;
-    for name in &picture.own {
-        writeln!(to, "M 100644 inline {}", quoted(b"own/", &name.0))?;
-        file_data(to, &own.join(path_of(&name.0)))?;
+    for file in &picture.own {
+        write_file(to, b"own/", file, &own)?;
     }
     if picture.index {
         writeln!(to, "M 100644 inline index")?;
@@ -139,6 +142,23 @@ fn tell(to: &mut dyn Write, name: &str, workspace: &Workspace, dir: &Path, pictu
     writeln!(to, "M 100644 inline {MANIFEST}")?;
     data(to, &serde_json::to_vec_pretty(picture).map_err(io::Error::other)?)?;
     writeln!(to, "done")
+}
+
+/// A file or a link, with what git can say of its mode.
+fn write_file(to: &mut dyn Write, below: &[u8], file: &File, dir: &Path) -> io::Result<()> {
+    let path = dir.join(path_of(&file.name.0));
+    let mode = if file.link() {
+        "120000"
+    } else if file.mode & 0o111 != 0 {
+        "100755"
+    } else {
+        "100644"
+    };
+    writeln!(to, "M {mode} inline {}", quoted(below, &file.name.0))?;
+    match file.link() {
+        true => data(to, fs::read_link(&path)?.as_os_str().as_bytes()),
+        false => file_data(to, &path),
+    }
 }
 
 fn data(to: &mut dyn Write, bytes: &[u8]) -> io::Result<()> {
@@ -239,7 +259,17 @@ impl<'a> Held<'a> {
         self.objects.get(path).map_or("missing", |(oid, _)| oid)
     }
 
-    pub(super) fn size(&self, path: &[u8]) -> u64 {
+    /// Too large to be read into memory.
+    pub(super) fn is_large(&self, path: &[u8]) -> bool {
+        self.size(path) > BATCH
+    }
+
+    /// Writes one into a file.
+    pub(super) fn write(&self, path: &[u8], file: fs::File) -> Result<(), WorkspaceError> {
+        Ok(self.git.run(["cat-file", "blob", self.oid(path)])?.into_file(file)?)
+    }
+
+    fn size(&self, path: &[u8]) -> u64 {
         self.objects.get(path).map_or(0, |(_, size)| *size)
     }
 }
@@ -259,8 +289,14 @@ pub(super) fn verify(ground: &Ground, workspace: &Workspace, dir: &Path, commit:
     if now != manifest {
         return Err(differs("files came, went or changed kind".into()));
     }
+    if workspace.kind == WorkspaceKind::Clone {
+        for (name, oid) in &manifest.refs {
+            let there = git.run(["cat-file", "-e", oid])?.end()?.code == 0;
+            there.then_some(()).ok_or_else(|| differs(format!("{name} is not in the repository")))?;
+        }
+    }
     let own = git_dir(dir)?;
-    let large = |file: &&File| held.size(&below("work/", &file.name.0)) > BATCH;
+    let large = |file: &&File| held.is_large(&below("work/", &file.name.0));
     for file in manifest.files.iter().filter(large) {
         let path = dir.join(path_of(&file.name.0));
         let oid = git.run(["hash-object", "--no-filters"])?.arg(&path).text()?;
@@ -270,20 +306,21 @@ pub(super) fn verify(ground: &Ground, workspace: &Workspace, dir: &Path, commit:
     }
     let mut paths: Vec<Vec<u8>> =
         manifest.files.iter().filter(|file| !large(file)).map(|file| below("work/", &file.name.0)).collect();
-    paths.extend(manifest.own.iter().map(|name| below("own/", &name.0)));
+    paths.extend(manifest.own.iter().map(|file| below("own/", &file.name.0)));
     paths.extend(manifest.index.then(|| b"index".to_vec()));
     paths.extend(manifest.staged.iter().map(|oid| below("staged/", oid.as_bytes())));
-    let links: std::collections::BTreeSet<&[u8]> =
-        manifest.files.iter().filter(|file| file.link()).map(|file| file.name.0.as_slice()).collect();
+    let links = manifest.links();
     held.each(&paths, |path, bytes| {
-        let on_disk = if let Some(name) = path.strip_prefix(b"work/") {
-            let at = dir.join(path_of(name));
-            match links.contains(name) {
+        let at = match (path.strip_prefix(b"work/"), path.strip_prefix(b"own/")) {
+            (Some(name), _) => Some(dir.join(path_of(name))),
+            (_, Some(name)) => Some(own.join(path_of(name))),
+            _ => None,
+        };
+        let on_disk = if let Some(at) = at {
+            match links.contains(path) {
                 true => fs::read_link(&at).map(|to| to.into_os_string().into_encoded_bytes()),
                 false => fs::read(&at),
             }
-        } else if let Some(name) = path.strip_prefix(b"own/") {
-            fs::read(own.join(path_of(name)))
         } else if path == b"index" {
             fs::read(own.join("index"))
         } else {

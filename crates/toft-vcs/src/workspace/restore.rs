@@ -48,28 +48,36 @@ pub(super) fn restore(
     }
     let own = git_dir(dir)?;
     let mut paths: Vec<Vec<u8>> = picture.files.iter().map(|file| below("work/", &file.name.0)).collect();
-    paths.extend(picture.own.iter().map(|name| below("own/", &name.0)));
+    paths.extend(picture.own.iter().map(|file| below("own/", &file.name.0)));
     paths.extend(picture.index.then(|| b"index".to_vec()));
-    let links: std::collections::BTreeSet<&[u8]> =
-        picture.files.iter().filter(|file| file.link()).map(|file| file.name.0.as_slice()).collect();
-    held.each(&paths, |path, bytes| {
-        let (target, link) = if let Some(name) = path.strip_prefix(b"work/") {
-            (place(dir, &Name(name.to_vec()))?, links.contains(name))
-        } else if let Some(name) = path.strip_prefix(b"own/") {
-            (place(&own, &Name(name.to_vec()))?, false)
-        } else {
-            (own.join("index"), false)
+    let links = picture.links();
+    let target = |path: &[u8]| -> Result<PathBuf, WorkspaceError> {
+        let target = match (path.strip_prefix(b"work/"), path.strip_prefix(b"own/")) {
+            (Some(name), _) => place(dir, &Name(name.to_vec()))?,
+            (_, Some(name)) => place(&own, &Name(name.to_vec()))?,
+            _ => own.join("index"),
         };
         take_away(&target)?;
-        let put = match link {
+        Ok(target)
+    };
+    let (large, others): (Vec<_>, Vec<_>) = paths.into_iter().partition(|path| held.is_large(path));
+    for path in &large {
+        let target = target(path)?;
+        held.write(path, fs::File::create(&target).map_err(lock::io("write", &target))?)?;
+    }
+    held.each(&others, |path, bytes| {
+        let target = target(path)?;
+        let put = match links.contains(path) {
             true => std::os::unix::fs::symlink(path_of(bytes), &target),
             false => fs::write(&target, bytes),
         };
         put.map_err(lock::io("write", &target))
     })?;
-    let files = picture.files.iter().filter(|file| !file.link()).map(|file| (&file.name, file.mode & 0o7777));
-    for (name, mode) in files.chain(picture.modes.iter().map(|(name, mode)| (name, *mode))) {
-        let path = place(dir, name)?;
+    let work = picture.files.iter().filter(|file| !file.link()).map(|file| (dir, &file.name, file.mode & 0o7777));
+    let own_modes = picture.own.iter().filter(|file| !file.link()).map(|file| (&*own, &file.name, file.mode & 0o7777));
+    let odd = picture.modes.iter().map(|(name, mode)| (dir, name, *mode));
+    for (below, name, mode) in work.chain(own_modes).chain(odd) {
+        let path = place(below, name)?;
         fs::set_permissions(&path, Permissions::from_mode(mode)).map_err(lock::io("set permissions of", &path))?;
     }
     if workspace.kind == WorkspaceKind::Clone {
@@ -106,9 +114,16 @@ fn worktree(
 }
 
 fn clone(ground: &Ground, workspace: &Workspace, rescue: &str, picture: &Picture) -> Result<Git, WorkspaceError> {
-    let inside = empty_clone(ground, workspace, &[format!("+{rescue}:refs/toft/rescued")])?;
+    let named =
+        ground.git()?.run(["for-each-ref", "--points-at", rescue, "--format=%(refname)", "refs/toft/rescue"])?;
+    let kept = named.text()?.lines().map(super::rescue::refs_of).next().unwrap_or_default();
+    let refs = [format!("+{rescue}:refs/toft/rescued"), format!("+{kept}/*:refs/toft/kept/*")];
+    let inside = empty_clone(ground, workspace, &refs)?;
     for (name, oid) in &picture.refs {
         inside.run(["update-ref", name, oid])?.ok()?;
+    }
+    for name in inside.run(["for-each-ref", "--format=%(refname)", "refs/toft/kept"])?.text()?.lines() {
+        inside.run(["update-ref", "-d", name])?.ok()?;
     }
     for (oid, text) in picture.stashes.iter().rev() {
         inside.run(["stash", "store", "--quiet", "-m", text, oid])?.ok()?;
@@ -129,7 +144,9 @@ fn place(dir: &Path, name: &Name) -> Result<PathBuf, WorkspaceError> {
     let parts: Vec<_> = relative.components().collect();
     for (n, part) in parts.iter().enumerate() {
         let Component::Normal(part) = part else { return Err(stays()) };
-        if part.eq_ignore_ascii_case(".git") {
+        // Where case counts, another `.GIT` is a name like any other.
+        let own = if cfg!(target_os = "linux") { *part == ".git" } else { part.eq_ignore_ascii_case(".git") };
+        if own {
             return Err(stays());
         }
         path.push(part);

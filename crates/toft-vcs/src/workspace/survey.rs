@@ -10,7 +10,7 @@ use std::{
 use toft_core::workspace::{Survey, Workspace, WorkspaceKind};
 
 use super::{Ground, WorkspaceError, git::git_dir, landed, overlay, remove};
-use crate::command::Git;
+use crate::{command::Git, lock};
 
 /// An ignored file by itself is a setting if it is no larger; a directory, or a larger one, is an artefact.
 const LARGEST_SETTING: u64 = 1 << 20;
@@ -34,6 +34,8 @@ pub(super) struct Status {
     pub(super) artefacts: Vec<Vec<u8>>,
     /// Ignored files that are too large for settings.
     pub(super) large: Vec<Vec<u8>>,
+    /// What git could not look at.
+    pub(super) unseen: Vec<String>,
     /// Repositories inside that are not this one's.
     pub(super) nested: Vec<String>,
     pub(super) submodules: Vec<Vec<u8>>,
@@ -62,7 +64,9 @@ pub(super) fn status(git: &Git) -> Result<Status, WorkspaceError> {
         "--no-renames",
     ];
     let mut status = Status::default();
-    let said = git.run(ASK)?.ok()?;
+    let ended = git.run(ASK)?.end()?;
+    status.unseen = ended.err.lines().filter(|line| line.starts_with("warning:")).map(str::to_owned).collect();
+    let said = ended.ok("git status".into())?;
     for line in said.split(|byte| *byte == 0).filter(|line| !line.is_empty()) {
         let (kind, rest) = line.split_at(1);
         let rest = rest.strip_prefix(b" ").unwrap_or(rest);
@@ -127,6 +131,9 @@ fn read_index(git: &Git, status: &mut Status) -> Result<(), WorkspaceError> {
         let mode = u32::from_str_radix(mode, 8).unwrap_or_default();
         if mode == 0o160_000 {
             status.submodules.push(path.to_vec());
+        } else if status_of_link(git, path) && flag.chars().all(|letter| letter.is_ascii_lowercase() || letter == 'S') {
+            // What a link says is not hashed by name.
+            status.changed.push(path.to_vec());
         } else if (flag == "S" || flag.chars().all(|letter| letter.is_ascii_lowercase()))
             && fs::symlink_metadata(git.dir().join(path_of(path))).is_ok()
         {
@@ -147,6 +154,10 @@ fn read_index(git: &Git, status: &mut Status) -> Result<(), WorkspaceError> {
     Ok(())
 }
 
+fn status_of_link(git: &Git, path: &[u8]) -> bool {
+    fs::symlink_metadata(git.dir().join(path_of(path))).is_ok_and(|meta| meta.is_symlink())
+}
+
 /// What was begun in a checkout and is not over.
 pub(super) fn doing(git_dir: &Path) -> Option<&'static str> {
     const SIGNS: [(&str, &str); 6] = [
@@ -164,9 +175,18 @@ pub(super) fn survey(ground: &Ground, workspace: &Workspace, dir: &Path) -> Resu
     let git = Git::inside(dir)?;
     let own = git_dir(dir)?;
     let status = status(&git)?;
-    let landing = landed::look(ground, &git, workspace, status.head.as_deref())?;
+    let mut status = status;
+    set_up_links(workspace, dir, &mut status);
+    let landing = landed::look(ground, &git, workspace, &status)?;
     let mut stuck: Vec<String> =
         status.nested.iter().map(|path| format!("{path} is a repository of its own")).collect();
+    stuck.extend(status.unseen.iter().cloned());
+    if status.head.is_none() {
+        stuck.push("it is on a branch that has no commit".to_owned());
+    }
+    if own.join("worktrees").read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
+        stuck.push("it has worktrees of its own".to_owned());
+    }
     if let Ok(why) = fs::read_to_string(own.join("locked"))
         && why.trim() != overlay::LOCKED
     {
@@ -175,6 +195,11 @@ pub(super) fn survey(ground: &Ground, workspace: &Workspace, dir: &Path) -> Resu
     for path in &status.submodules {
         stuck.extend(submodule(&dir.join(path_of(path)), &shown(path))?);
     }
+    stuck.extend(modules(&own.join("modules"))?);
+    let dropped = match workspace.kind {
+        WorkspaceKind::Clone => apart(ground, &git)?,
+        _ => dropped(&git)?.len(),
+    };
     Ok(Survey {
         staged: status.staged.len(),
         changed: status.changed.len() + status.deleted.len(),
@@ -182,7 +207,7 @@ pub(super) fn survey(ground: &Ground, workspace: &Workspace, dir: &Path) -> Resu
         ignored: status.ignored.len(),
         artefacts: status.artefacts.iter().chain(&status.large).map(|path| shown(path)).collect(),
         stashes: stashes(&git, workspace, status.branch.as_deref())?.len(),
-        dropped: dropped(&git)?.len(),
+        dropped,
         ahead: landing.ahead,
         unpushed: landing.unpushed,
         landed: landing.how,
@@ -214,14 +239,70 @@ pub(super) fn stashes(
 
 /// Commits that a checkout's own log knows and no ref reaches: what was amended, reset or rebased away.
 pub(super) fn dropped(git: &Git) -> Result<Vec<String>, WorkspaceError> {
-    const MOST: &str = "--max-count=1000";
-    let log = git.run(["log", "--walk-reflogs", "--format=%H", MOST, "HEAD", "--"])?.maybe()?.unwrap_or_default();
-    if log.is_empty() {
-        return Ok(Vec::new());
+    // Git has no log of a branch without a commit; the file says what there was.
+    let log = git_dir(git.dir())?.join("logs").join("HEAD");
+    let log = match fs::read_to_string(&log) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        Err(cause) => return Err(lock::io("read", &log)(cause)),
+    };
+    let mut tips: Vec<String> =
+        log.lines().rev().filter_map(|line| line.split(' ').nth(1)).map(str::to_owned).collect();
+    let own = ["refs/worktree", "refs/bisect", "refs/rewritten"];
+    tips.extend(git.run(["for-each-ref", "--format=%(objectname)"])?.args(own).text()?.lines().map(str::to_owned));
+    tips.sort();
+    tips.dedup();
+    tips.retain(|tip| !tip.chars().all(|digit| digit == '0'));
+    let head = git.run(["rev-parse", "--verify", "--quiet", "HEAD"])?.maybe()?;
+    let mut found = Vec::new();
+    for some in tips.chunks(1_000) {
+        let run = git.run(["rev-list", "--ignore-missing"])?.args(some).arg("--not").args(&head);
+        let run = run.args(own.iter().map(|place| format!("--exclude={place}/*")));
+        let known = run.args(["--exclude=refs/toft/*", "--all"]).ok()?;
+        found.extend(shown(&known).lines().map(str::to_owned));
     }
-    let run = git.run(["rev-list", "--ignore-missing"])?.args(log.lines());
-    let known = run.args(["--not", "--exclude=refs/toft/*", "--all", "HEAD", "--"]).ok()?;
-    Ok(shown(&known).lines().map(str::to_owned).collect())
+    Ok(found)
+}
+
+/// How many commits of a clone its parent does not have, whatever in the clone knows them.
+fn apart(ground: &Ground, git: &Git) -> Result<usize, WorkspaceError> {
+    let theirs = ground.git()?.run(["for-each-ref", "--format=%(refname) %(objectname)"])?.text()?;
+    let theirs = theirs.lines().filter(|line| !line.starts_with("refs/toft/")).filter_map(|line| line.split_once(' '));
+    let known: String = theirs.map(|(_, oid)| format!("^{oid}\n")).collect();
+    let run = git.run(["rev-list", "--count", "--ignore-missing", "--all", "--reflog", "HEAD", "--stdin"])?;
+    let run = run.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", ground.common_dir.join("objects"));
+    let count = run.ok_fed(|to| to.write_all(known.as_bytes()))?;
+    Ok(shown(&count).trim().parse().unwrap_or(usize::MAX))
+}
+
+/// Links that setting up made, to what the checkout it was made from has, are no work.
+fn set_up_links(workspace: &Workspace, dir: &Path, status: &mut Status) {
+    let source = Path::new(&workspace.source);
+    let made = |path: &Vec<u8>| {
+        fs::read_link(dir.join(path_of(path))).is_ok_and(|target| target == source.join(path_of(path)))
+    };
+    let (links, others) = std::mem::take(&mut status.untracked).into_iter().partition(made);
+    status.untracked = others;
+    status.ignored.extend::<Vec<Vec<u8>>>(links);
+}
+
+/// Why repositories of submodules that are not filled now would be lost; nothing if remotes have all of them.
+fn modules(dir: &Path) -> Result<Option<String>, WorkspaceError> {
+    let mut look = vec![dir.to_owned()];
+    while let Some(at) = look.pop() {
+        if crate::git::is_git_dir(&at) {
+            let git = Git::moved(&at, at.clone())?;
+            let ours = git.run(["rev-list", "--count", "--all", "--reflog", "--not", "--remotes"])?.text()?;
+            if ours != "0" {
+                return Ok(Some(format!("submodule {} has {ours} commits that no remote has", at.display())));
+            }
+            look.push(at.join("modules"));
+            continue;
+        }
+        let Ok(entries) = fs::read_dir(&at) else { continue };
+        look.extend(entries.flatten().filter(|entry| entry.path().is_dir()).map(|entry| entry.path()));
+    }
+    Ok(None)
 }
 
 /// In what a checkout differs from a fresh one; ignored files count.
@@ -241,7 +322,7 @@ pub(super) fn not_fresh(git: &Git) -> Result<Option<&'static str>, WorkspaceErro
 /// Removes ignored directories, but those with a repository inside.
 pub(super) fn shed(dir: &Path) -> Result<(), WorkspaceError> {
     for path in status(&Git::inside(dir)?)?.artefacts {
-        if repository_below(dir, vec![path_of(&path)]).is_none() {
+        if repository_below(dir, vec![path_of(&path)]).is_none() && remove::mount_below(dir).is_none() {
             remove::tree(&dir.join(path_of(&path)))?;
         }
     }
@@ -257,11 +338,13 @@ pub(super) fn hidden_repository(dir: &Path) -> Result<Option<PathBuf>, Workspace
 /// The first repository below one of these directories.
 fn repository_below(dir: &Path, mut look: Vec<PathBuf>) -> Option<PathBuf> {
     while let Some(at) = look.pop() {
-        if dir.join(&at).join(".git").exists() {
+        let here = dir.join(&at);
+        let marked = [".git", ".hg", ".jj", ".sl"].iter().any(|name| here.join(name).exists());
+        if marked || crate::git::is_git_dir(&here) {
             return Some(at);
         }
-        // What cannot be listed holds nothing that could be found.
-        let Ok(entries) = fs::read_dir(dir.join(&at)) else { continue };
+        // What cannot be listed may hold anything.
+        let Ok(entries) = fs::read_dir(&here) else { return Some(at) };
         let below = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
         look.extend(below.map(|entry| at.join(entry.file_name())));
     }
@@ -297,7 +380,7 @@ fn submodule(dir: &Path, name: &str) -> Result<Option<String>, WorkspaceError> {
 /// Files that differ from where the work left off, committed or not.
 pub(super) fn touched(ground: &Ground, workspace: &Workspace) -> Result<Vec<String>, WorkspaceError> {
     let git = Git::inside(Path::new(&workspace.path))?;
-    let targets = landed::targets(ground, workspace)?;
+    let targets = landed::targets(ground, workspace, None)?;
     let head = git.run(["rev-parse", "--verify", "--quiet", "HEAD"])?.maybe()?;
     let base = match (targets.first(), head) {
         (Some(target), Some(head)) => {

@@ -124,7 +124,7 @@ impl Toft {
         let (checkout, id) = located.checkout.as_ref().zip(located.repository.as_ref()).ok_or_else(nowhere)?;
         // Two repositories may have one name.
         let word: String = id.as_str().trim_start_matches("rp_").chars().take(4).collect();
-        let root = located.workspaces.root.join(format!("{}-{word}", provide::file_name(&checkout.name())));
+        let root = real(&located.workspaces.root).join(format!("{}-{word}", provide::file_name(&checkout.name())));
         Ok(Workspaces {
             toft: self,
             ground: Ground::of(checkout),
@@ -356,6 +356,15 @@ impl Workspaces<'_> {
         }
         unknown.sort();
         Ok(unknown)
+    }
+}
+
+/// A directory without links on the way, as programs in it and git name it; as far as it is there.
+fn real(path: &Path) -> PathBuf {
+    let there = path.ancestors().find_map(|part| Some((part, fs::canonicalize(part).ok()?)));
+    match there {
+        Some((part, real)) => real.join(path.strip_prefix(part).unwrap_or(Path::new(""))),
+        None => path.to_owned(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Making workspaces: new ones, ones made ahead, ones brought back, ones taken in.
 
-use std::{fs, path::Path, time::Duration};
+use std::{fs, path::Path};
 
 use toft_core::{
     refusal::Refusal,
@@ -16,13 +16,9 @@ use super::{Given, Wanted, Workspaces};
 use crate::{
     config::Instant,
     error::Error,
-    machine,
     session::random_mint,
     setup::{self, Setup},
 };
-
-/// How long a checkout that lost its parent is waited for.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Workspaces<'_> {
     /// Gives a workspace: the one that is there for this work, or a new one. Nothing is left if that fails.
@@ -64,6 +60,7 @@ impl Workspaces<'_> {
             kind: if wanted.clone { WorkspaceKind::Clone } else { WorkspaceKind::Worktree },
             path: self.root.join(&name).display().to_string(),
             source: self.source.display().to_string(),
+            own_branch: !wanted.pooled && !self.ground.has_branch(&name)?,
             branch: (self.ground.has_branches() && !wanted.pooled).then(|| name.clone()),
             base: start.commit,
             onto: start.onto,
@@ -81,6 +78,8 @@ impl Workspaces<'_> {
         drop(bases);
         let mut workspace = provided.workspace;
         let _turn = self.ground.turn(&workspace)?;
+        // While we waited, somebody may have made it.
+        workspace = self.toft.perform(Show { id: workspace.id.to_string() })?.workspace;
         if workspace.state == WorkspaceState::Ready {
             self.ground.open(&workspace)?;
         }
@@ -96,11 +95,7 @@ impl Workspaces<'_> {
                 Some(Ok(made)) => made,
                 _ => {
                     if provided.begun {
-                        // Whoever made it before did not come to the end, or somebody was at it since. A checkout that
-                        // was begun goes on without its parent.
-                        for dir in Ground::on_its_way(&workspace).iter().chain([&workspace.path.clone().into()]) {
-                            machine::wait_until_nobody_is_in(dir, PATIENCE);
-                        }
+                        // Whoever made it before did not come to the end, or somebody was at it since.
                         ground.clear_begun(&workspace)?;
                     }
                     ground.provide(&workspace)?
@@ -129,7 +124,8 @@ impl Workspaces<'_> {
     fn warm(&self, tree: &Path) -> std::io::Result<()> {
         for path in &self.toft.located().workspaces.warm {
             let (source, target) = (self.source.join(path), tree.join(path));
-            if fs::symlink_metadata(&source).is_ok() && fs::symlink_metadata(&target).is_err() {
+            let linked = setup::behind_link(&self.source, path) || setup::behind_link(tree, path);
+            if !linked && fs::symlink_metadata(&source).is_ok() && fs::symlink_metadata(&target).is_err() {
                 setup::copy(&source, &target).map_err(std::io::Error::other)?;
             }
         }
@@ -224,6 +220,7 @@ impl Workspaces<'_> {
             kind: like.kind,
             path: self.root.join(name).display().to_string(),
             source: like.source.clone(),
+            own_branch: !self.ground.has_branch(name)?,
             branch: self.ground.has_branches().then(|| name.to_owned()),
             base: like.base.clone(),
             onto: like.onto.clone(),
@@ -260,6 +257,7 @@ impl Workspaces<'_> {
             kind: WorkspaceKind::Worktree,
             path: found.root.display().to_string(),
             source: self.source.display().to_string(),
+            own_branch: false,
             branch: self.ground.branch_at(&found.root)?,
             base: start.commit,
             onto: start.onto,

@@ -8,10 +8,10 @@ use toft_core::{
     verbs::workspace::{List, Listed, Move, Show},
     workspace::{Fate, Workspace, WorkspaceState},
 };
-use toft_vcs::workspace::{Ground, Removed};
+use toft_vcs::workspace::{Ground, Removed, WorkspaceError, process_in};
 
 use super::{Tidied, Workspaces};
-use crate::{error::Error, machine};
+use crate::error::Error;
 
 /// What workspaces may take.
 struct Limits {
@@ -45,9 +45,7 @@ impl Workspaces<'_> {
     pub fn remove(&self, actor: &str, text: &str, fence: Option<Fence>, rescue: bool) -> Result<Tidied, Error> {
         let workspace = self.toft.perform(Show { id: text.to_owned() })?.workspace;
         let path = Path::new(&workspace.path);
-        if let Some(pid) = machine::process_in(path) {
-            return Err(Error::InUse { pid, path: path.to_owned() });
-        }
+        nobody_in(path)?;
         let removing = Move { fence, ..Move::to(&workspace.id, WorkspaceState::Removing) };
         let workspace = self.toft.perform_as(actor, None, removing)?;
         self.take_down(actor, &workspace, rescue)
@@ -55,7 +53,20 @@ impl Workspaces<'_> {
 
     fn take_down(&self, actor: &str, workspace: &Workspace, rescue: bool) -> Result<Tidied, Error> {
         let _turn = self.ground.turn(workspace)?;
-        match self.ground.remove(workspace, rescue) {
+        let known = self.toft.perform(Show { id: workspace.id.to_string() })?.workspace;
+        if known.state != WorkspaceState::Removing {
+            let done = known.state == WorkspaceState::Removed;
+            let why = if done { "somebody else took it down" } else { "somebody kept it" };
+            return Ok(Tidied { gone: done, rescue: known.rescue, ..stays(&known.name, why.into()) });
+        }
+        let removed = self.ground.remove(workspace, rescue, |commit| {
+            // What holds it is known before it is deleted.
+            let rescue = Some(commit.to_owned());
+            let request = Move { rescue, ..Move::to(&workspace.id, WorkspaceState::Removing) };
+            let noted = self.toft.perform_as(actor, None, request);
+            noted.map(drop).map_err(|error| WorkspaceError::Stays { why: error.to_string() })
+        });
+        match removed {
             Ok(Removed { rescue, survey, .. }) => {
                 let request = Move { rescue, ..Move::to(&workspace.id, WorkspaceState::Removed) };
                 let workspace = self.toft.perform_as(actor, None, request)?;
@@ -63,7 +74,7 @@ impl Workspaces<'_> {
                 Ok(Tidied { name: workspace.name, gone: true, why, rescue: workspace.rescue })
             }
             Err(error) => {
-                if Path::new(&workspace.path).exists() {
+                if self.ground.is_here(workspace, Path::new(&workspace.path)) {
                     let back =
                         Move { reason: Some(error.to_string()), ..Move::to(&workspace.id, WorkspaceState::Ready) };
                     self.toft.perform_as(actor, None, back)?;
@@ -124,7 +135,11 @@ impl Workspaces<'_> {
         let before = limits.max_bytes.map(|_| own_size(workspace)).unwrap_or_default();
         if rescue && !too_old {
             // What can be built again goes first; that may be enough.
-            self.ground.shed(workspace)?;
+            nobody_in(Path::new(&workspace.path))?;
+            {
+                let _turn = self.ground.turn(workspace)?;
+                self.ground.shed(workspace)?;
+            }
             let freed = before.saturating_sub(own_size(workspace));
             if limits.bytes.saturating_sub(freed) <= limits.max_bytes.unwrap_or(u64::MAX) {
                 limits.bytes = limits.bytes.saturating_sub(freed);
@@ -154,9 +169,13 @@ impl Workspaces<'_> {
         match workspace.state {
             WorkspaceState::Removing => self.take_down(actor, workspace, true),
             _ => {
-                let Some(_turn) = self.ground.free_turn(workspace)? else {
-                    return Ok(Tidied { gone: false, why: "somebody is making it".into(), ..begun });
-                };
+                let making = || Tidied { gone: false, why: "somebody is making it".into(), ..begun.clone() };
+                let Some(_turn) = self.ground.free_turn(workspace)? else { return Ok(making()) };
+                let known = self.toft.perform(Show { id: workspace.id.to_string() })?.workspace;
+                if known.state != WorkspaceState::Provisioning {
+                    return Ok(making());
+                }
+                nobody_in(Path::new(&workspace.path))?;
                 let Removed { rescue, .. } = self.ground.clear_begun(workspace)?;
                 // One that was being brought back is brought back from what it was, not from how far that came.
                 let rescue = workspace.rescue.is_none().then_some(rescue).flatten();
@@ -167,6 +186,14 @@ impl Workspaces<'_> {
                 Ok(Tidied { why, rescue: workspace.rescue, ..begun })
             }
         }
+    }
+}
+
+/// Nobody is in a directory.
+fn nobody_in(path: &Path) -> Result<(), Error> {
+    match process_in(path) {
+        Some(pid) => Err(WorkspaceError::InUse { pid, path: path.to_owned() }.into()),
+        None => Ok(()),
     }
 }
 

@@ -1,0 +1,326 @@
+//! Ways in which work was lost once, or nearly: each is told here so that it does not happen again.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use toft_stories::{
+    Home, toft_bin,
+    workspaces::{Unmount, chmod, may_mount, whole},
+};
+
+fn project(home: &Home) -> PathBuf {
+    let repo = home.repo("api");
+    fs::create_dir(repo.join("d")).unwrap();
+    for name in ["a", "d/f", "d/g"] {
+        fs::write(repo.join(name), format!("{name}\n")).unwrap();
+    }
+    fs::write(repo.join(".gitignore"), "ig/\n.env\nnode_modules/\n").unwrap();
+    home.run(&repo, "git", &["add", "."]);
+    home.run(&repo, "git", &["commit", "-q", "-m", "files"]);
+    repo
+}
+
+fn plot(home: &Home, repo: &Path, args: &[&str]) -> PathBuf {
+    let mut all = vec!["ws", "create", "-q", "--name"];
+    all.extend(args);
+    PathBuf::from(home.toft(repo, &all).ok().trim())
+}
+
+fn commit(home: &Home, dir: &Path, file: &str) -> String {
+    fs::write(dir.join(file), format!("{file}\n")).unwrap();
+    home.run(dir, "git", &["add", file]);
+    home.run(dir, "git", &["commit", "-q", "-m", file]);
+    home.run(dir, "git", &["rev-parse", "HEAD"]).trim().to_owned()
+}
+
+/// Only refs hold on to anything after this.
+fn forget(home: &Home, repo: &Path) {
+    home.run(repo, "git", &["reflog", "expire", "--expire=now", "--all"]);
+    home.run(repo, "git", &["gc", "-q", "--prune=now"]);
+}
+
+fn keeps(home: &Home, repo: &Path, commit: &str) {
+    forget(home, repo);
+    home.run(repo, "git", &["cat-file", "-e", commit]);
+}
+
+#[test]
+fn everything_that_only_a_clone_has_is_put_away() {
+    let home = Home::new();
+    let repo = project(&home);
+    let clone = plot(&home, &repo, &["c", "--clone"]);
+    let on_its_branch = commit(&home, &clone, "one");
+    home.run(&clone, "git", &["switch", "-q", "-c", "other"]);
+    let on_another = commit(&home, &clone, "two");
+    home.run(&clone, "git", &["tag", "-a", "-m", "a tag", "v1"]);
+    home.run(&clone, "git", &["notes", "add", "-m", "a note"]);
+    home.run(&clone, "git", &["switch", "-q", "c"]);
+    let hook = clone.join(".git/hooks/pre-commit");
+    fs::create_dir_all(hook.parent().unwrap()).unwrap();
+    fs::write(&hook, "#!/bin/sh\n").unwrap();
+    chmod(&hook, 0o755);
+    home.toft(&repo, &["ws", "rm", "c"]).fails(5);
+    home.toft(&repo, &["ws", "rm", "c", "--rescue"]).ok();
+    keeps(&home, &repo, &on_its_branch);
+    keeps(&home, &repo, &on_another);
+    home.toft(&repo, &["ws", "restore", "c"]).ok();
+    assert_eq!(home.run(&clone, "git", &["rev-parse", "refs/heads/other"]).trim(), on_another);
+    assert_eq!(home.run(&clone, "git", &["cat-file", "-t", "v1"]).trim(), "tag");
+    assert_eq!(home.run(&clone, "git", &["notes", "show", "other"]).trim(), "a note");
+    assert_eq!(fs::metadata(&hook).unwrap().permissions(), fs::Permissions::from_mode(0o100_755));
+    // One that is on a landed commit, but knows another branch, is put away though nobody asked.
+    home.run(&clone, "git", &["reset", "-q", "--hard", "HEAD~1"]);
+    home.toft(&repo, &["ws", "rm", "c"]).ok();
+    keeps(&home, &repo, &on_another);
+}
+
+use std::os::unix::fs::PermissionsExt;
+
+#[test]
+fn a_branch_is_not_its_own_landing_and_a_users_branch_is_not_ours() {
+    let home = Home::new();
+    let repo = project(&home);
+    home.run(&repo, "git", &["branch", "feature"]);
+    let plot = plot(&home, &repo, &["feature", "--base", "feature"]);
+    let work = commit(&home, &plot, "work");
+    home.toft(&repo, &["ws", "rm", "feature"]).fails(5);
+    home.toft(&repo, &["ws", "gc", "--older-than", "0s"]).ok();
+    assert_eq!(home.run(&repo, "git", &["rev-parse", "refs/heads/feature"]).trim(), work);
+    home.run(&repo, "git", &["branch", "mine"]);
+    home.toft(&repo, &["ws", "create", "--name", "mine"]).ok();
+    home.toft(&repo, &["ws", "rm", "mine"]).ok();
+    home.run(&repo, "git", &["rev-parse", "--verify", "refs/heads/mine"]);
+    home.run(&repo, "git", &["worktree", "add", "-q", "../by-hand"]);
+    home.toft(&repo, &["ws", "adopt", "../by-hand"]).ok();
+    home.toft(&repo, &["ws", "gc", "--older-than", "0s"]).ok();
+    assert!(home.path().join("by-hand").is_dir(), "what somebody made by hand stays until they say otherwise");
+}
+
+#[test]
+fn gc_leaves_what_is_being_made_and_a_second_request_waits_for_the_first() {
+    let home = Home::new();
+    let repo = project(&home);
+    let config = home.path().join("home/.config/toft");
+    fs::create_dir_all(&config).unwrap();
+    fs::write(config.join("config.toml"), "[workspaces.setup]\nrun = [\"sleep 1\"]\n").unwrap();
+    let start = |args: &[&str]| home.command(&repo, toft_bin(), args).stdout(Stdio::piped()).spawn().unwrap();
+    let first = start(&["ws", "create", "--name", "live", "-q"]);
+    thread::sleep(Duration::from_millis(400));
+    let said = home.toft(&repo, &["ws", "gc", "--older-than", "0s"]).ok();
+    assert!(said.contains("somebody is making it"), "{said}");
+    let path = String::from_utf8(first.wait_with_output().unwrap().stdout).unwrap();
+    assert!(Path::new(path.trim()).join("a").is_file());
+    let id = home.toft(&repo, &["add", "Shared", "-q"]).ok().trim().to_owned();
+    let first = start(&["claim", "--ws", "--json"]);
+    thread::sleep(Duration::from_millis(400));
+    let second = start(&["ws", "create", &id, "-q"]);
+    let claim = first.wait_with_output().unwrap().stdout;
+    let claim: serde_json::Value = serde_json::from_slice(&claim).unwrap();
+    let path = PathBuf::from(claim["data"]["workspace"]["path"].as_str().unwrap());
+    fs::write(path.join("mywork"), "mine\n").unwrap();
+    second.wait_with_output().unwrap();
+    assert_eq!(fs::read_to_string(path.join("mywork")).unwrap(), "mine\n");
+}
+
+#[test]
+fn a_layer_is_mounted_once_however_many_ask_and_mounts_inside_are_not_reached_through() {
+    if !may_mount() {
+        return;
+    }
+    let home = Home::new();
+    let _unmount = Unmount(&home);
+    let repo = project(&home);
+    fs::write(repo.join(".git/toft/config.toml"), "[workspaces]\ninstant = \"always\"\n").unwrap();
+    let x = plot(&home, &repo, &["x"]);
+    home.run(home.path(), "umount", &[x.to_str().unwrap()]);
+    let asking: Vec<_> = (0..8)
+        .map(|_| home.command(&repo, toft_bin(), &["ws", "path", "x"]).stdout(Stdio::null()).spawn().unwrap())
+        .collect();
+    for mut one in asking {
+        assert!(one.wait().unwrap().success());
+    }
+    let mounts = fs::read_to_string("/proc/mounts").unwrap();
+    assert_eq!(mounts.lines().filter(|line| line.split(' ').nth(1) == x.to_str()).count(), 1);
+    // Files written below while it is away are seen, and stay.
+    home.run(home.path(), "umount", &[x.to_str().unwrap()]);
+    fs::write(x.join("stray"), "stray\n").unwrap();
+    home.toft(&repo, &["ws", "rm", "x", "--rescue"]).fails(5);
+    assert_eq!(fs::read_to_string(x.join("stray")).unwrap(), "stray\n");
+    fs::remove_file(x.join("stray")).unwrap();
+    home.toft(&repo, &["ws", "rm", "x"]).ok();
+    // A directory of somebody else's, mounted inside.
+    fs::write(repo.join(".git/toft/config.toml"), "[workspaces]\ninstant = \"never\"\n").unwrap();
+    let y = plot(&home, &repo, &["y"]);
+    let outside = home.path().join("outside");
+    fs::create_dir(&outside).unwrap();
+    fs::write(outside.join("t"), "theirs\n").unwrap();
+    fs::create_dir_all(y.join("ig/m")).unwrap();
+    home.run(home.path(), "mount", &["--bind", outside.to_str().unwrap(), y.join("ig/m").to_str().unwrap()]);
+    let said = home.toft(&repo, &["ws", "rm", "y", "--rescue"]).fails(5);
+    assert!(said.contains("mounted"), "{said}");
+    assert_eq!(fs::read_to_string(outside.join("t")).unwrap(), "theirs\n");
+}
+
+#[test]
+fn what_is_in_its_place_now_is_not_taken_for_the_workspace() {
+    let home = Home::new();
+    let repo = project(&home);
+    let x = plot(&home, &repo, &["x"]);
+    fs::remove_dir_all(&x).unwrap();
+    home.run(home.path(), "git", &["clone", "-q", repo.to_str().unwrap(), x.to_str().unwrap()]);
+    commit(&home, &x, "theirs");
+    home.toft(&repo, &["ws", "rm", "x", "--rescue"]).fails(5);
+    assert!(x.join("theirs").is_file());
+    // A clone that says its files are elsewhere.
+    let c = plot(&home, &repo, &["c", "--clone"]);
+    let elsewhere = home.path().join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    home.run(&c, "git", &["config", "core.worktree", elsewhere.to_str().unwrap()]);
+    fs::write(c.join("precious"), "precious\n").unwrap();
+    home.toft(&repo, &["ws", "rm", "c"]).fails(5);
+    assert!(c.join("precious").is_file());
+}
+
+#[test]
+fn commits_that_hardly_anything_knows_are_put_away() {
+    let home = Home::new();
+    let repo = project(&home);
+    // Of a checkout's own refs, of a branch without a commit, stashed by a rebase in the middle.
+    let x = plot(&home, &repo, &["x"]);
+    home.run(&x, "git", &["checkout", "-q", "--detach"]);
+    let kept = commit(&home, &x, "kept");
+    home.run(&x, "git", &["update-ref", "refs/worktree/keep", "HEAD"]);
+    home.run(&x, "git", &["switch", "-q", "x"]);
+    home.toft(&repo, &["ws", "rm", "x"]).ok();
+    keeps(&home, &repo, &kept);
+    let y = plot(&home, &repo, &["y"]);
+    home.run(&y, "git", &["checkout", "-q", "--detach"]);
+    commit(&home, &y, "left");
+    home.run(&y, "git", &["switch", "-q", "--orphan", "new"]);
+    home.toft(&repo, &["ws", "rm", "y", "--rescue"]).fails(5);
+    let z = plot(&home, &repo, &["z"]);
+    fs::write(z.join("a"), "theirs\n").unwrap();
+    home.run(&z, "git", &["commit", "-q", "-a", "-m", "theirs"]);
+    fs::write(repo.join("a"), "ours\n").unwrap();
+    home.run(&repo, "git", &["commit", "-q", "-a", "-m", "ours"]);
+    fs::write(z.join("d/f"), "not committed\n").unwrap();
+    let stopped = home.command(&z, "git", &["rebase", "--autostash", "main"]).output().unwrap();
+    assert!(!stopped.status.success());
+    home.toft(&repo, &["ws", "rm", "z", "--rescue"]).ok();
+    forget(&home, &repo);
+    home.toft(&repo, &["ws", "restore", "z"]).ok();
+    home.run(&z, "git", &["rebase", "--abort"]);
+    assert_eq!(fs::read_to_string(z.join("d/f")).unwrap(), "not committed\n");
+}
+
+#[test]
+fn odd_files_come_back_or_keep_their_workspace() {
+    let home = Home::new();
+    let repo = project(&home);
+    let x = plot(&home, &repo, &["x"]);
+    // A tracked directory that became a link to elsewhere, whose files have odd permissions.
+    let big = home.path().join("big");
+    fs::rename(x.join("d"), &big).unwrap();
+    chmod(&big.join("f"), 0o600);
+    std::os::unix::fs::symlink(&big, x.join("d")).unwrap();
+    fs::create_dir(x.join("t")).unwrap();
+    fs::create_dir(x.join("t/.GIT")).unwrap();
+    fs::write(x.join("t/.GIT/f"), "a name like any other\n").unwrap();
+    fs::write(x.join("large"), vec![b'x'; 70 << 20]).unwrap();
+    let before = whole(&home, &x);
+    home.toft(&repo, &["ws", "rm", "x", "--rescue"]).ok();
+    home.toft(&repo, &["ws", "restore", "x"]).ok();
+    assert_eq!(whole(&home, &x).differences(&before), Vec::<String>::new());
+    let y = plot(&home, &repo, &["y"]);
+    fs::remove_file(y.join("a")).unwrap();
+    home.run(&y, "mkfifo", &["a"]);
+    let said = home.toft(&repo, &["ws", "rm", "y", "--rescue"]).fails(5);
+    assert!(said.contains("neither a file nor a link"), "{said}");
+    let z = plot(&home, &repo, &["z"]);
+    home.run(&z, "git", &["init", "-q", "--bare", "ig/b.git"]);
+    home.toft(&repo, &["ws", "rm", "z", "--rescue"]).fails(5);
+    assert!(z.join("ig/b.git").is_dir());
+}
+
+#[test]
+fn setting_up_writes_through_no_link_and_its_own_links_are_no_work() {
+    let home = Home::new();
+    let repo = project(&home);
+    let victim = home.path().join("victim");
+    fs::create_dir(&victim).unwrap();
+    fs::create_dir(repo.join("p")).unwrap();
+    fs::write(repo.join("p/evil"), "evil\n").unwrap();
+    fs::create_dir(repo.join("node_modules")).unwrap();
+    let setup = "[workspaces.setup]\ncopy = [\"p/evil\"]\nlink = [\"node_modules\"]\n";
+    fs::write(repo.join(".git/toft/config.toml"), setup).unwrap();
+    home.run(&repo, "git", &["switch", "-q", "-c", "evil"]);
+    fs::rename(repo.join("p"), home.path().join("p")).unwrap();
+    std::os::unix::fs::symlink(&victim, repo.join("p")).unwrap();
+    home.run(&repo, "git", &["add", "p"]);
+    home.run(&repo, "git", &["commit", "-q", "-m", "a link"]);
+    home.run(&repo, "git", &["switch", "-q", "main"]);
+    fs::rename(home.path().join("p"), repo.join("p")).unwrap();
+    let said = home.toft(&repo, &["ws", "create", "--name", "x", "--base", "evil"]).ok();
+    assert!(said.contains("behind a link"), "{said}");
+    assert_eq!(fs::read_dir(&victim).unwrap().count(), 0);
+    let y = plot(&home, &repo, &["y"]);
+    assert!(y.join("node_modules").is_symlink() && y.join("p/evil").is_file());
+    fs::remove_dir_all(y.join("p")).unwrap();
+    home.toft(&repo, &["ws", "rm", "y"]).ok();
+    assert!(repo.join("node_modules").is_dir());
+}
+
+#[test]
+fn a_home_behind_a_link_is_one_place() {
+    let home = Home::new();
+    let repo = project(&home);
+    let link = home.path().join("link");
+    std::os::unix::fs::symlink(home.path().join("home"), &link).unwrap();
+    let env = [("HOME", link.to_str().unwrap())];
+    let path = home.toft_with(&repo, &env, &["ws", "create", "--name", "x", "-q"]).ok();
+    let x = PathBuf::from(path.trim());
+    let mut sitter = Command::new("sleep").arg("20").current_dir(&x).spawn().unwrap();
+    home.toft_with(&repo, &env, &["ws", "rm", "x"]).fails(5);
+    sitter.kill().unwrap();
+    sitter.wait().unwrap();
+    home.toft_with(&repo, &env, &["ws", "rm", "x"]).ok();
+    assert_eq!(home.run(&repo, "git", &["worktree", "list"]).lines().count(), 1);
+    home.toft_with(&repo, &env, &["ws", "create", "--name", "x"]).ok();
+    let clone = home.toft_with(&repo, &env, &["ws", "create", "--name", "c", "--clone", "-q"]).ok();
+    let place = |dir: &Path| home.toft_with(dir, &env, &["where", "--json"]).data()["store"].clone();
+    assert_eq!(place(Path::new(clone.trim())), place(&repo));
+}
+
+#[test]
+fn what_was_put_away_is_known_before_it_is_deleted() {
+    let home = Home::new();
+    let repo = project(&home);
+    let x = plot(&home, &repo, &["x"]);
+    for version in ["v1\n", "v2\n"] {
+        fs::write(x.join("work"), version).unwrap();
+        if version == "v1\n" {
+            home.toft(&repo, &["ws", "rm", "x", "--rescue"]).ok();
+            home.toft(&repo, &["ws", "restore", "x"]).ok();
+        }
+    }
+    // Somebody enters the moment it is put aside: deletion stops, and goes on later.
+    let mut removing = home.command(&repo, toft_bin(), &["ws", "rm", "x", "--rescue", "-q"]).spawn().unwrap();
+    let id = home.toft(&repo, &["ws", "show", "x", "--json"]).data()["id"].as_str().unwrap().to_owned();
+    let gone = x.with_file_name(format!(".gone-{id}"));
+    for _ in 0..2_000 {
+        if gone.exists() {
+            break;
+        }
+        thread::sleep(Duration::from_micros(500));
+    }
+    removing.kill().unwrap();
+    removing.wait().unwrap();
+    home.toft(&repo, &["ws", "gc", "--older-than", "0s"]).ok();
+    home.toft(&repo, &["ws", "restore", "x"]).ok();
+    assert_eq!(fs::read_to_string(x.join("work")).unwrap(), "v2\n");
+}
