@@ -156,3 +156,42 @@ fn a_base_serves_what_is_near_and_goes_when_nobody_stands_on_it() {
     assert!(!one.exists() && !two.exists() && !three.exists());
     assert_eq!(bases(), 1);
 }
+
+#[test]
+fn where_layers_do_not_work_copies_share_their_blocks() {
+    if !may_mount() {
+        return;
+    }
+    let home = Home::new();
+    let _unmount = Unmount(&home);
+    // A file system that can share blocks, and a path that no overlay takes.
+    let (image, disk) = (home.path().join("image"), home.path().join("disk"));
+    File::create(&image).unwrap().set_len(600 << 20).unwrap();
+    home.run(home.path(), "mkfs.xfs", &["-q", "-m", "reflink=1", image.to_str().unwrap()]);
+    fs::create_dir(&disk).unwrap();
+    home.run(home.path(), "mount", &["-o", "loop", image.to_str().unwrap(), disk.to_str().unwrap()]);
+    let repo = project(&home);
+    fs::write(repo.join("target/large"), vec![9; 40 << 20]).unwrap();
+    let root = disk.join("with,comma");
+    let config = format!("[workspaces]\ninstant = \"always\"\nwarm = [\"target\"]\nroot = \"{}\"\n", root.display());
+    fs::write(repo.join(".git/toft/config.toml"), config).unwrap();
+    let used = || {
+        let said = home.run(home.path(), "df", &["--output=used", "-m", disk.to_str().unwrap()]);
+        said.lines().last().unwrap().trim().parse::<u64>().unwrap()
+    };
+    let first = plot(&home, &repo, "first");
+    let before = used();
+    let plots: Vec<PathBuf> = (0..5).map(|n| plot(&home, &repo, &format!("p{n}"))).collect();
+    assert!(used() - before < 40, "five with 40 MB each take {} MB", used() - before);
+    for plot in &plots {
+        assert_eq!(home.run(plot, "git", &["status", "--porcelain"]), "");
+        assert_eq!(fs::metadata(plot.join("target/large")).unwrap().len(), 40 << 20);
+    }
+    fs::write(plots[0].join("src/d0/f1.txt"), "mine\n").unwrap();
+    assert_ne!(fs::read_to_string(plots[1].join("src/d0/f1.txt")).unwrap(), "mine\n");
+    assert!(home.toft(&repo, &["doctor"]).ok().contains("copies of the same blocks"));
+    home.toft(&repo, &["ws", "rm", "p0", "--rescue"]).ok();
+    home.toft(&repo, &["ws", "restore", "p0"]).ok();
+    assert_eq!(fs::read_to_string(plots[0].join("src/d0/f1.txt")).unwrap(), "mine\n");
+    assert!(first.is_dir());
+}

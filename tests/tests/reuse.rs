@@ -136,6 +136,33 @@ fn who_runs_into_whom_is_told_from_what_they_really_change() {
 }
 
 #[test]
+fn so_many_are_left_as_are_wanted_and_the_newest_of_them() {
+    let home = Home::new();
+    let repo = project(&home);
+    fs::write(repo.join(".git/toft/config.toml"), "[workspaces]\nmax_count = 2\n").unwrap();
+    let mut plots = Vec::new();
+    for n in 0..4 {
+        let path = home.toft(&repo, &["ws", "create", "--name", &format!("p{n}"), "-q"]).ok();
+        fs::write(Path::new(path.trim()).join("work.txt"), "work\n").unwrap();
+        plots.push(PathBuf::from(path.trim()));
+    }
+    home.toft(&repo, &["ws", "gc"]).ok();
+    assert!(plots.iter().all(|path| path.exists()), "handed out within the hour");
+    let script = "UPDATE workspaces SET body = json_set(body, '$.used', '2020-01-01T00:00:00.000Z')";
+    home.run(&repo, "sqlite3", &[".git/toft/toft.db", script]);
+    home.toft(&repo, &["ws", "gc"]).ok();
+    assert_eq!(plots.iter().map(|path| path.exists()).collect::<Vec<_>>(), [false, false, true, true]);
+    home.toft(&repo, &["ws", "restore", "p0"]).ok();
+    assert_eq!(fs::read_to_string(plots[0].join("work.txt")).unwrap(), "work\n");
+    // The user's own checkout, if that is what is wanted; it is never taken down.
+    let given = home.toft(&repo, &["ws", "create", "--name", "here", "--in-place", "-q"]).ok();
+    assert_eq!(Path::new(given.trim()), repo);
+    home.toft(home.path(), &["-C", repo.to_str().unwrap(), "ws", "rm", "here", "--rescue"]).fails(5);
+    home.toft(&repo, &["ws", "gc", "--older-than", "0s"]).ok();
+    assert!(repo.join(".git").is_dir());
+}
+
+#[test]
 fn artefacts_go_before_work_does() {
     let home = Home::new();
     let repo = project(&home);

@@ -180,6 +180,10 @@ pub enum Liveness {
 pub trait Processes {
     /// The machine this question is asked on.
     fn host(&self) -> &str;
+    /// The machine whose disks are seen: the same where several kinds of processes do not see each other.
+    fn disks(&self) -> &str {
+        self.host()
+    }
     /// Is that process still there?
     fn liveness(&self, holder: &Holder) -> Liveness;
 }

@@ -200,6 +200,11 @@ impl Run {
         Ok(run.args(["--noninteractive", "--config", "extensions.share="]))
     }
 
+    /// Copies files.
+    pub(crate) fn copying(dir: &Path) -> Result<Self, RunError> {
+        Self::new("cp", dir)
+    }
+
     /// A program that mounts or unmounts in `dir`, and may stay to serve what it mounted.
     pub(crate) fn mounting(program: &'static str, dir: &Path) -> Result<Self, RunError> {
         let mut run = Self::new(program, dir)?;

@@ -126,6 +126,7 @@ struct Workspaces {
     most: Option<usize>,
     max_age: Option<String>,
     max_bytes: Option<String>,
+    max_count: Option<usize>,
     setup: Option<Setup>,
     instant: Option<Instant>,
     warm: Option<Vec<String>>,
@@ -157,6 +158,8 @@ pub struct WorkspaceRules {
     pub max_age: Option<Duration>,
     /// Together they may take so much.
     pub max_bytes: Option<u64>,
+    /// When tidying up, so many are left, if the others are needed by nobody.
+    pub max_count: Option<usize>,
     /// What makes a fresh one usable.
     pub setup: Setup,
     /// Whether they share the files of a frozen checkout.
@@ -174,6 +177,7 @@ impl Default for WorkspaceRules {
             most: MOST,
             max_age: None,
             max_bytes: None,
+            max_count: None,
             setup: Setup::default(),
             instant: Instant::default(),
             warm: Vec::new(),
@@ -257,6 +261,7 @@ impl Settings {
         span(&file.retention.receipts, &mut self.retention.receipts)?;
         self.workspaces.keep = file.workspaces.keep.unwrap_or(self.workspaces.keep);
         self.workspaces.most = file.workspaces.most.unwrap_or(self.workspaces.most);
+        self.workspaces.max_count = file.workspaces.max_count.or(self.workspaces.max_count);
         if let Some(text) = &file.workspaces.max_age {
             self.workspaces.max_age = Some(parse_duration(text).map_err(wrong)?);
         }

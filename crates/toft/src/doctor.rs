@@ -13,6 +13,7 @@ use toft_core::{
     workspace::WorkspaceState,
 };
 use toft_store::{SqliteStore, sqlite::SCHEMA_VERSION};
+use toft_vcs::workspace::Sharing;
 
 use crate::{
     engine::{Engine, Open},
@@ -88,7 +89,8 @@ fn workspaces(toft: &Toft) -> Option<Check> {
             }
             odd.extend(unknown.iter().map(|path| format!("{} is no workspace; it is left alone", path.display())));
             let instant = match all.instant() {
-                Some(Ok(())) => "; large checkouts are shared".to_owned(),
+                Some(Ok(Sharing::Overlay)) => "; large checkouts are shared, as layers".to_owned(),
+                Some(Ok(Sharing::Copy)) => "; large checkouts are shared, as copies of the same blocks".to_owned(),
                 Some(Err(why)) => format!("; each is checked out by itself ({why})"),
                 None => String::new(),
             };

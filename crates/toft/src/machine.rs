@@ -11,6 +11,7 @@ use crate::config::variable;
 #[derive(Clone, Debug)]
 pub struct Machine {
     host: String,
+    disks: String,
     boot: String,
     this_process: OnceLock<Option<Holder>>,
 }
@@ -18,7 +19,16 @@ pub struct Machine {
 impl Machine {
     /// This machine. `TOFT_HOST` gives it another name.
     pub fn this() -> Self {
-        Self { host: variable("TOFT_HOST").unwrap_or_else(host_name), boot: boot_id(), this_process: OnceLock::new() }
+        let named = variable("TOFT_HOST");
+        let namespace = fs::read_link("/proc/self/ns/pid").map(|link| link.to_string_lossy().into_owned());
+        let id = machine_id();
+        Self {
+            // Pids of another namespace mean nothing here; its disks may well.
+            host: named.clone().unwrap_or_else(|| digest(&format!("{id}{}", namespace.unwrap_or_default()))),
+            disks: named.unwrap_or_else(|| digest(&id)),
+            boot: boot_id(),
+            this_process: OnceLock::new(),
+        }
     }
 
     /// The process with this id, as a lease's holder; nothing if it does not run.
@@ -38,6 +48,10 @@ impl Processes for Machine {
         &self.host
     }
 
+    fn disks(&self) -> &str {
+        &self.disks
+    }
+
     fn liveness(&self, holder: &Holder) -> Liveness {
         if holder.host != self.host {
             Liveness::Elsewhere
@@ -49,18 +63,19 @@ impl Processes for Machine {
     }
 }
 
-/// The machine's id and, where there are such things, the pid namespace: pids of another one mean nothing here.
-fn host_name() -> String {
-    let id = ["/etc/machine-id", "/var/lib/dbus/machine-id"]
+/// The machine's id.
+fn machine_id() -> String {
+    ["/etc/machine-id", "/var/lib/dbus/machine-id"]
         .iter()
         .find_map(|path| fs::read_to_string(path).ok())
         .map(|id| id.trim().to_owned())
         .filter(|id| !id.is_empty())
         .or_else(kernel_name)
-        .unwrap_or_else(|| "this-machine".into());
-    let namespace = fs::read_link("/proc/self/ns/pid").map(|link| link.to_string_lossy().into_owned());
-    let digest = blake3::hash(format!("{id}{}", namespace.unwrap_or_default()).as_bytes());
-    digest.to_hex()[..12].to_owned()
+        .unwrap_or_else(|| "this-machine".into())
+}
+
+fn digest(text: &str) -> String {
+    blake3::hash(text.as_bytes()).to_hex()[..12].to_owned()
 }
 
 #[cfg(unix)]

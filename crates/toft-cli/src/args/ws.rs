@@ -16,7 +16,7 @@ Examples:
   toft ws rm NAME --rescue        put everything in it away, then take it down
   toft ws restore NAME            bring it back, byte for byte
 
-Configuration, in .git/toft/config.toml or ~/.config/toft/config.toml: [workspaces] keep, most, max_age, max_bytes, root,
+Configuration, in .git/toft/config.toml or ~/.config/toft/config.toml: [workspaces] keep, most, max_age, max_count, max_bytes, root,
 instant, warm; [workspaces.setup] copy, link, ports, run, ready. docs/guides/workspaces.md says what each does.";
 
 /// Directories to work in, each isolated from every other.
@@ -78,6 +78,9 @@ pub(crate) struct CreateWs {
     /// What to call it and its branch; after the issue or task when left out
     #[arg(long)]
     pub(crate) name: Option<String>,
+    /// No directory of its own: the checkout I am in, which is never taken down
+    #[arg(long, conflicts_with_all = ["base", "clone"])]
+    pub(crate) in_place: bool,
     #[command(flatten)]
     pub(crate) from: From,
     #[command(flatten)]

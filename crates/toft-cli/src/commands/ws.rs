@@ -71,6 +71,7 @@ fn create(app: &App<'_>, toft: &Toft, args: &CreateWs) -> Done {
         work: task_or_issue(toft, args.id.as_ref())?,
         name: args.name.clone(),
         fence: args.hold.fence.clone(),
+        in_place: args.in_place,
         ..wanted(&args.from)
     };
     let given = toft.workspaces()?.provide(&toft.located().agent, wanted, |step| app.output.progress(step));

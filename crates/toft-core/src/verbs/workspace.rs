@@ -142,7 +142,7 @@ impl Verb for Provide {
         }
         let query = WorkspaceQuery { repository: Some(repository.clone()), live: true, ..WorkspaceQuery::default() };
         let live = work.tx.workspaces(&query)?;
-        let here = |known: &&Workspace| known.host == work.processes.host();
+        let here = |known: &&Workspace| known.host == work.processes.disks();
         let same = |known: &&Workspace| {
             known.name == self.name || task.as_ref().is_some_and(|task| known.task.as_ref() == Some(&task.id))
         };
@@ -171,7 +171,7 @@ impl Verb for Provide {
             name: self.name,
             kind: self.kind,
             path: self.path,
-            host: work.processes.host().to_owned(),
+            host: work.processes.disks().to_owned(),
             source: self.source,
             branch: self.branch,
             own_branch: self.own_branch,

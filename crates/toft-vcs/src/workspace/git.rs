@@ -49,13 +49,17 @@ pub(super) fn start(ground: &Ground, rev: Option<&str>) -> Result<Start, Workspa
     Ok(Start { commit, onto: full.as_ref().and_then(branch) })
 }
 
-pub(super) fn worktree(ground: &Ground, workspace: &Workspace) -> Result<Made, WorkspaceError> {
+pub(super) fn worktree(ground: &Ground, workspace: &Workspace, copy_of: Option<&str>) -> Result<Made, WorkspaceError> {
     let git = ground.git()?;
     if let Some(branch) = &workspace.branch {
         check_branch(git, branch)?;
     }
     add(ground, git, workspace, &workspace.base)?;
-    fill(workspace, &git.linked(Path::new(&workspace.path)))?;
+    let inside = git.linked(Path::new(&workspace.path));
+    match copy_of {
+        Some(base) => overlay::copy_base(workspace, base, &inside)?,
+        None => fill(workspace, &inside)?,
+    }
     Ok(Made { notes: notes(ground, Path::new(&workspace.path))? })
 }
 

@@ -23,7 +23,7 @@ use std::{
 use thiserror::Error;
 use toft_core::workspace::{Survey, Workspace, WorkspaceKind};
 
-pub use self::remove::Removed;
+pub use self::{overlay::Sharing, remove::Removed};
 use crate::{
     Checkout, FindError, Vcs,
     command::{Git, RunError},
@@ -228,13 +228,13 @@ impl Ground {
         WorkspaceError::NotFor { what, vcs: self.vcs.as_str() }
     }
 
-    /// Makes the directory. Nothing is left if that fails.
-    pub fn provide(&self, workspace: &Workspace) -> Result<Made, WorkspaceError> {
+    /// Makes the directory, with copies of a frozen checkout if one is named. Nothing is left if that fails.
+    pub fn provide(&self, workspace: &Workspace, copy_of: Option<&str>) -> Result<Made, WorkspaceError> {
         let path = Path::new(&workspace.path);
         clear_ground(path)?;
         let made = match (self.vcs, workspace.kind) {
             (_, WorkspaceKind::InPlace) => Ok(Made::default()),
-            (Vcs::Git, WorkspaceKind::Worktree) => git::worktree(self, workspace),
+            (Vcs::Git, WorkspaceKind::Worktree) => git::worktree(self, workspace, copy_of),
             (Vcs::Git, WorkspaceKind::Clone) => git::clone(self, workspace),
             (Vcs::Jj, WorkspaceKind::Worktree) => jj::provide(self, workspace),
             (Vcs::Hg, WorkspaceKind::Worktree) => hg::provide(self, workspace),
@@ -312,8 +312,8 @@ impl Ground {
         }
     }
 
-    /// Whether instant workspaces work in a directory, or why not.
-    pub fn instant_in(&self, dir: &Path) -> Result<(), String> {
+    /// How workspaces can share files in a directory, or why they cannot.
+    pub fn instant_in(&self, dir: &Path) -> Result<Sharing, String> {
         match self.vcs {
             Vcs::Git => overlay::works(dir),
             other => Err(format!("not for {}", other.as_str())),
@@ -321,7 +321,7 @@ impl Ground {
     }
 
     /// Tries whether instant workspaces work in a directory, and leaves nothing there.
-    pub fn try_instant_in(&self, dir: &Path) -> Result<(), WorkspaceError> {
+    pub fn try_instant_in(&self, dir: &Path) -> Result<Sharing, WorkspaceError> {
         match self.vcs {
             Vcs::Git => overlay::attempt(dir),
             _ => Err(self.not_for("sharing a checkout")),

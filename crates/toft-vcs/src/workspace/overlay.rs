@@ -164,27 +164,79 @@ fn detach(_at: &Path) -> io::Result<bool> {
     Err(io::ErrorKind::PermissionDenied.into())
 }
 
-/// Whether overlays work in a directory: tried once for each start of the machine.
-pub(super) fn works(dir: &Path) -> Result<(), String> {
+/// How workspaces can share files in a directory: tried once for each start of the machine.
+pub(super) fn works(dir: &Path) -> Result<Sharing, String> {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let known = dir.join(BASES).join(format!(".works-{}", boot.trim()));
-    if known.exists() {
-        return Ok(());
-    }
-    if dir.to_string_lossy().contains([',', ':', '\\']) {
-        return Err(format!("{} has a sign in it that mounts do not take", dir.display()));
+    match fs::read_to_string(&known).as_deref() {
+        Ok(OVERLAYS) => return Ok(Sharing::Overlay),
+        Ok(COPIES) => return Ok(Sharing::Copy),
+        _ => {}
     }
     fs::create_dir_all(dir.join(BASES)).map_err(|error| error.to_string())?;
-    let tried = attempt(dir).map_err(|error| error.to_string());
-    if tried.is_ok() && !boot.is_empty() {
+    let tried = attempt(dir).map_err(|error| error.to_string())?;
+    if !boot.is_empty() {
         // It is only tried again if this cannot be kept.
-        let _ = fs::write(&known, "");
+        let _ = fs::write(&known, if tried == Sharing::Overlay { OVERLAYS } else { COPIES });
     }
-    tried
+    Ok(tried)
+}
+
+const OVERLAYS: &str = "overlays";
+const COPIES: &str = "copies";
+
+/// How workspaces share the files of a frozen checkout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// By a layer over it.
+    Overlay,
+    /// By copies that share its blocks on disk.
+    Copy,
+}
+
+/// Tries one way, then the other. Leaves nothing.
+pub(super) fn attempt(dir: &Path) -> Result<Sharing, WorkspaceError> {
+    let odd = dir.to_string_lossy().contains([',', ':', '\\']);
+    match try_overlay(dir) {
+        Ok(()) if !odd => Ok(Sharing::Overlay),
+        overlay => match try_copy(dir) {
+            Ok(()) => Ok(Sharing::Copy),
+            Err(copy) => Err(overlay.err().unwrap_or(copy)),
+        },
+    }
+}
+
+/// Copies a file so that both share their blocks.
+fn try_copy(dir: &Path) -> Result<(), WorkspaceError> {
+    let trial = tempfile::Builder::new().prefix(TRIAL).tempdir_in(dir).map_err(lock::io("make", dir))?;
+    let file = trial.path().join("file");
+    fs::write(&file, vec![7; 1 << 16]).map_err(lock::io("write", &file))?;
+    copy(&file, &trial.path().join("copy"))
+}
+
+/// Copies so that blocks are shared, or not at all.
+fn copy(from: &Path, to: &Path) -> Result<(), WorkspaceError> {
+    let how: &[&str] = if cfg!(target_os = "macos") { &["-a", "-c"] } else { &["-a", "--reflink=always"] };
+    Run::copying(to.parent().unwrap_or(to))?.args(how).arg(from).arg(to).patience(git::CHECKOUT).ok()?;
+    Ok(())
+}
+
+/// Fills a new worktree with copies of a base, which share its blocks.
+pub(super) fn copy_base(workspace: &Workspace, base: &str, inside: &Git) -> Result<(), WorkspaceError> {
+    let (path, base_dir) = (Path::new(&workspace.path), beside(workspace).join(BASES).join(base));
+    let index = git::git_dir(path)?.join("index");
+    copy(&base_dir.join("tree").join("."), path)?;
+    fs::copy(base_dir.join("index"), &index).map_err(lock::io("copy", &index))?;
+    if base != workspace.base {
+        return git::check_out(inside);
+    }
+    // Git knows files by more than what was copied; it looks at each once.
+    inside.run(["update-index", "-q", "--refresh"])?.patience(git::CHECKOUT).ok()?;
+    Ok(())
 }
 
 /// Mounts a small overlay, writes in it, and sees that what is below stays as it is. Leaves nothing.
-pub(super) fn attempt(dir: &Path) -> Result<(), WorkspaceError> {
+fn try_overlay(dir: &Path) -> Result<(), WorkspaceError> {
     let bases = dir.join(BASES);
     let place = if bases.is_dir() { &bases } else { dir };
     let trial = tempfile::Builder::new().prefix(TRIAL).tempdir_in(place).map_err(lock::io("make", place))?;

@@ -28,7 +28,10 @@ use toft_core::{
     },
     workspace::{Survey, Workspace, WorkspaceState},
 };
-use toft_vcs::{MAIN, workspace::Ground};
+use toft_vcs::{
+    MAIN,
+    workspace::{Ground, Sharing},
+};
 
 pub use self::tidy::own_size;
 use crate::{
@@ -50,6 +53,8 @@ pub struct Wanted {
     pub base: Option<String>,
     /// A repository of its own.
     pub clone: bool,
+    /// No directory of its own: the checkout we are in.
+    pub in_place: bool,
     /// As it is checked out, without being set up.
     pub plain: bool,
     /// For whoever needs one next.
@@ -201,7 +206,7 @@ impl Toft {
             Ok(_) | Err(Error::Refused(_)) => return Ok(None),
             Err(error) => return Err(error),
         };
-        if found.workspace.host != self.machine().host() {
+        if found.workspace.host != self.machine().disks() {
             return Ok(None);
         }
         let all = self.workspaces()?;
@@ -227,7 +232,7 @@ impl Workspaces<'_> {
     }
 
     /// Whether workspaces share their files here, or why not; nothing before the first one is made.
-    pub fn instant(&self) -> Option<Result<(), String>> {
+    pub fn instant(&self) -> Option<Result<Sharing, String>> {
         self.root.is_dir().then(|| self.ground.try_instant_in(&self.root).map_err(|error| error.to_string()))
     }
 
@@ -263,7 +268,7 @@ impl Workspaces<'_> {
     }
 
     fn host(&self) -> &str {
-        self.toft.machine().host()
+        self.toft.machine().disks()
     }
 
     fn now(&self) -> Result<Timestamp, Error> {

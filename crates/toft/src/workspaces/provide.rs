@@ -9,7 +9,7 @@ use toft_core::{
 };
 use toft_vcs::{
     MAIN,
-    workspace::{Ground, Made, WorkspaceError},
+    workspace::{Ground, Made, Sharing, WorkspaceError},
 };
 
 use super::{Given, Wanted, Workspaces};
@@ -46,27 +46,37 @@ impl Workspaces<'_> {
             start.commit = last.commit;
         }
         // Until the row says who stands on it, nobody may take a base away.
-        let bases = self.share(wanted.clone).then(|| self.ground.bases_turn()).transpose()?;
-        let stands_on = match bases {
+        let sharing = if wanted.in_place { None } else { self.share(wanted.clone) };
+        let bases = sharing.map(|_| self.ground.bases_turn()).transpose()?;
+        let base = match bases {
             Some(_) => {
                 step("checking out");
                 Some(self.ground.base_for(&self.root, &start.commit, |tree| self.warm(tree))?)
             }
             None => None,
         };
+        let (stands_on, copy_of) = if sharing == Some(Sharing::Overlay) { (base, None) } else { (None, base) };
+        let in_place = wanted.in_place.then(|| self.ground.branch_at(&self.source)).transpose()?;
         let commit = start.commit.clone();
         let request = Provide {
             stands_on,
-            kind: if wanted.clone { WorkspaceKind::Clone } else { WorkspaceKind::Worktree },
-            path: self.root.join(&name).display().to_string(),
+            kind: match (wanted.in_place, wanted.clone) {
+                (true, _) => WorkspaceKind::InPlace,
+                (false, true) => WorkspaceKind::Clone,
+                (false, false) => WorkspaceKind::Worktree,
+            },
+            path: if wanted.in_place { self.source.clone() } else { self.root.join(&name) }.display().to_string(),
             source: self.source.display().to_string(),
-            own_branch: !wanted.pooled && !self.ground.has_branch(&name)?,
-            branch: (self.ground.has_branches() && !wanted.pooled).then(|| name.clone()),
+            own_branch: !wanted.pooled && !wanted.in_place && !self.ground.has_branch(&name)?,
+            branch: match in_place {
+                Some(branch) => branch,
+                None => (self.ground.has_branches() && !wanted.pooled).then(|| name.clone()),
+            },
             base: start.commit,
             onto: start.onto,
             pooled: wanted.pooled,
-            fresh: wanted.pooled,
-            made: false,
+            fresh: wanted.pooled || wanted.in_place,
+            made: wanted.in_place,
             task: named.task.map(|task| task.to_string()),
             fence: wanted.fence,
             most: rules.most,
@@ -75,7 +85,8 @@ impl Workspaces<'_> {
             name,
         };
         let provided = self.toft.perform_as(actor, None, request)?;
-        drop(bases);
+        // Whoever copies from it needs it until that is done.
+        let _bases = bases.filter(|_| copy_of.is_some());
         let mut workspace = provided.workspace;
         let _turn = self.ground.turn(&workspace)?;
         // While we waited, somebody may have made it.
@@ -98,7 +109,7 @@ impl Workspaces<'_> {
                         // Whoever made it before did not come to the end, or somebody was at it since.
                         ground.clear_begun(&workspace)?;
                     }
-                    ground.provide(&workspace)?
+                    ground.provide(&workspace, copy_of.as_deref())?
                 }
             };
             let missing = setup.run(&self.source, &workspace, &self.log(&workspace), step).or_else(|error| {
@@ -110,14 +121,15 @@ impl Workspaces<'_> {
         })
     }
 
-    /// Whether a new workspace shares its files with others.
-    fn share(&self, clone: bool) -> bool {
-        match self.toft.located().workspaces.instant {
+    /// How a new workspace shares its files with others.
+    fn share(&self, clone: bool) -> Option<Sharing> {
+        let worth = match self.toft.located().workspaces.instant {
             _ if clone => false,
             Instant::Never => false,
-            Instant::Auto => self.ground.worth_sharing() && self.ground.instant_in(&self.root).is_ok(),
-            Instant::Always => self.ground.instant_in(&self.root).is_ok(),
-        }
+            Instant::Auto => self.ground.worth_sharing(),
+            Instant::Always => true,
+        };
+        worth.then(|| self.ground.instant_in(&self.root).ok()).flatten()
     }
 
     /// Copies build artefacts to where everybody shares them.

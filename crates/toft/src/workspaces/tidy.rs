@@ -18,13 +18,18 @@ struct Limits {
     now: Timestamp,
     max_age: Option<Duration>,
     max_bytes: Option<u64>,
+    max_count: Option<usize>,
     /// What they take now.
     bytes: u64,
+    /// How many there are now.
+    count: usize,
 }
 
 impl Limits {
+    /// Too old, or one too many; the oldest are looked at first.
     fn too_old(&self, workspace: &Workspace) -> bool {
         self.max_age.is_some_and(|age| self.now.since(workspace.used) >= age)
+            || self.max_count.is_some_and(|most| self.count > most)
     }
 
     fn too_large(&self) -> bool {
@@ -97,7 +102,8 @@ impl Workspaces<'_> {
         let rows = self.toft.perform(List { scope: self.toft.scope(), all: false, limit: 0 })?;
         let sizes = rows.iter().filter(|_| rules.max_bytes.is_some()).map(|row| own_size(&row.workspace));
         let (max_age, max_bytes, bytes) = (max_age.or(rules.max_age), rules.max_bytes, sizes.sum());
-        let mut limits = Limits { now: self.now()?, max_age, max_bytes, bytes };
+        let count = rows.iter().filter(|row| row.workspace.host == self.host()).count();
+        let mut limits = Limits { now: self.now()?, max_age, max_bytes, max_count: rules.max_count, bytes, count };
         let mut tidied = Vec::new();
         for listed in rows.iter().rev() {
             let name = &listed.workspace.name;
@@ -148,6 +154,7 @@ impl Workspaces<'_> {
         }
         let done = self.remove(actor, workspace.id.as_str(), None, rescue)?;
         limits.bytes = limits.bytes.saturating_sub(before);
+        limits.count = limits.count.saturating_sub(1);
         Ok(done)
     }
 
