@@ -71,10 +71,11 @@ pub struct Workspace {
 }
 
 /// How a workspace is isolated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkspaceKind {
     /// Another checkout of the same repository: a git worktree, a jj workspace, an hg share.
+    #[default]
     Worktree,
     /// A repository of its own.
     Clone,

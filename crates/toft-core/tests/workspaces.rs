@@ -10,28 +10,21 @@ use toft_core::{
     refusal::{Refusal, Stop},
     testing::Stage,
     verbs::workspace::{List, Listed, Move, Pin, Provide, Provided},
-    workspace::{WorkspaceKind, WorkspaceState},
+    workspace::WorkspaceState,
 };
 
 fn wanted(name: &str, task: Option<&str>) -> Provide {
     Provide {
         name: name.into(),
-        kind: WorkspaceKind::Worktree,
         path: format!("/w/{name}"),
         source: "/stage".into(),
         branch: Some(name.into()),
         own_branch: true,
         base: "abc".into(),
         onto: Some("main".into()),
-        stands_on: None,
-        pooled: false,
-        fresh: false,
-        made: false,
         task: task.map(str::to_owned),
-        fence: None,
         most: 3,
-        ports: Vec::new(),
-        free: Vec::new(),
+        ..Provide::default()
     }
 }
 

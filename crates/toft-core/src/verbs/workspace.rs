@@ -31,7 +31,7 @@ const GONE: &str = "toft ws restore brings back what was put away, toft ws creat
 const NAMED: usize = 5;
 
 /// Ask for a workspace: afterwards its row is there, and its directory may be made.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Provide {
     /// What to call it.
     pub name: String,

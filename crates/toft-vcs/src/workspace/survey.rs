@@ -131,13 +131,13 @@ fn read_index(git: &Git, status: &mut Status) -> Result<(), WorkspaceError> {
         let mode = u32::from_str_radix(mode, 8).unwrap_or_default();
         if mode == 0o160_000 {
             status.submodules.push(path.to_vec());
-        } else if status_of_link(git, path) && flag.chars().all(|letter| letter.is_ascii_lowercase() || letter == 'S') {
-            // What a link says is not hashed by name.
-            status.changed.push(path.to_vec());
-        } else if (flag == "S" || flag.chars().all(|letter| letter.is_ascii_lowercase()))
-            && fs::symlink_metadata(git.dir().join(path_of(path))).is_ok()
-        {
-            unwatched.push((oid.to_owned(), path.to_vec()));
+        } else if flag == "S" || flag.chars().all(|letter| letter.is_ascii_lowercase()) {
+            match fs::symlink_metadata(git.dir().join(path_of(path))) {
+                // What a link says is not hashed by name.
+                Ok(meta) if meta.is_symlink() => status.changed.push(path.to_vec()),
+                Ok(_) => unwatched.push((oid.to_owned(), path.to_vec())),
+                Err(_) => {}
+            }
         }
         status.index.push((mode, oid.to_owned(), path.to_vec()));
     }
@@ -152,10 +152,6 @@ fn read_index(git: &Git, status: &mut Status) -> Result<(), WorkspaceError> {
     }
     status.changed.extend(odd.into_iter().map(|(_, path)| path));
     Ok(())
-}
-
-fn status_of_link(git: &Git, path: &[u8]) -> bool {
-    fs::symlink_metadata(git.dir().join(path_of(path))).is_ok_and(|meta| meta.is_symlink())
 }
 
 /// What was begun in a checkout and is not over.
@@ -174,8 +170,7 @@ pub(super) fn doing(git_dir: &Path) -> Option<&'static str> {
 pub(super) fn survey(ground: &Ground, workspace: &Workspace, dir: &Path) -> Result<Survey, WorkspaceError> {
     let git = Git::inside(dir)?;
     let own = git_dir(dir)?;
-    let status = status(&git)?;
-    let mut status = status;
+    let mut status = status(&git)?;
     set_up_links(workspace, dir, &mut status);
     let landing = landed::look(ground, &git, workspace, &status)?;
     let mut stuck: Vec<String> =

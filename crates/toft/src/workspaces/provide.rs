@@ -8,8 +8,8 @@ use toft_core::{
     workspace::{Workspace, WorkspaceKind, WorkspaceState},
 };
 use toft_vcs::{
-    MAIN,
-    workspace::{Ground, Made, Sharing, WorkspaceError},
+    MAIN, Turn,
+    workspace::{Ground, Made, Sharing, Start, WorkspaceError},
 };
 
 use super::{Given, Wanted, Workspaces};
@@ -19,6 +19,17 @@ use crate::{
     session::random_mint,
     setup::{self, Setup},
 };
+
+/// What a new workspace stands on.
+#[derive(Default)]
+struct Footing {
+    /// The turn of whoever needs a base.
+    turn: Option<Turn>,
+    /// The base that a layer goes over.
+    stands_on: Option<String>,
+    /// The base that is copied.
+    copy_of: Option<String>,
+}
 
 impl Workspaces<'_> {
     /// Gives a workspace: the one that is there for this work, or a new one. Nothing is left if that fails.
@@ -33,8 +44,7 @@ impl Workspaces<'_> {
             Some(name) => name.clone(),
             None => file_name(&named.name),
         };
-        let rules = &self.toft.located().workspaces;
-        let setup = if wanted.plain { &Setup::default() } else { &rules.setup };
+        let setup = if wanted.plain { &Setup::default() } else { &self.toft.located().workspaces.setup };
         if !setup.trusted(&self.id) {
             return Err(Error::Untrusted { count: setup.commands().len() });
         }
@@ -45,45 +55,10 @@ impl Workspaces<'_> {
             // Where the last holder got to, as far as this machine has it.
             start.commit = last.commit;
         }
-        // Until the row says who stands on it, nobody may take a base away.
-        let sharing = if wanted.in_place { None } else { self.share(wanted.clone) };
-        let bases = sharing.map(|_| self.ground.bases_turn()).transpose()?;
-        let base = match bases {
-            Some(_) => {
-                step("checking out");
-                Some(self.ground.base_for(&self.root, &start.commit, |tree| self.warm(tree))?)
-            }
-            None => None,
-        };
-        let (stands_on, copy_of) = if sharing == Some(Sharing::Overlay) { (base, None) } else { (None, base) };
-        let in_place = wanted.in_place.then(|| self.ground.branch_at(&self.source)).transpose()?;
         let commit = start.commit.clone();
-        let request = Provide {
-            stands_on,
-            kind: match (wanted.in_place, wanted.clone) {
-                (true, _) => WorkspaceKind::InPlace,
-                (false, true) => WorkspaceKind::Clone,
-                (false, false) => WorkspaceKind::Worktree,
-            },
-            path: if wanted.in_place { self.source.clone() } else { self.root.join(&name) }.display().to_string(),
-            source: self.source.display().to_string(),
-            own_branch: !wanted.pooled && !wanted.in_place && !self.ground.has_branch(&name)?,
-            branch: match in_place {
-                Some(branch) => branch,
-                None => (self.ground.has_branches() && !wanted.pooled).then(|| name.clone()),
-            },
-            base: start.commit,
-            onto: start.onto,
-            pooled: wanted.pooled,
-            fresh: wanted.pooled || wanted.in_place,
-            made: wanted.in_place,
-            task: named.task.map(|task| task.to_string()),
-            fence: wanted.fence,
-            most: rules.most,
-            ports: rules.setup.ports.clone(),
-            free: rules.setup.free_ports(seed(&name)),
-            name,
-        };
+        let Footing { turn: bases, stands_on, copy_of } = self.footing(&wanted, &commit, &mut step)?;
+        let task = named.task.map(|task| task.to_string());
+        let request = Provide { task, stands_on, ..self.request(name, wanted, start)? };
         let provided = self.toft.perform_as(actor, None, request)?;
         // Whoever copies from it needs it until that is done.
         let _bases = bases.filter(|_| copy_of.is_some());
@@ -118,6 +93,48 @@ impl Workspaces<'_> {
                 Err(error)
             })?;
             Ok(Made { notes: made.notes.into_iter().chain(missing).collect() })
+        })
+    }
+
+    /// What is asked of the store.
+    fn request(&self, name: String, wanted: Wanted, start: Start) -> Result<Provide, Error> {
+        let rules = &self.toft.located().workspaces;
+        let (path, kind, branch) = match (wanted.in_place, wanted.clone) {
+            (true, _) => (self.source.clone(), WorkspaceKind::InPlace, self.ground.branch_at(&self.source)?),
+            (false, true) => (self.root.join(&name), WorkspaceKind::Clone, Some(name.clone())),
+            (false, false) => (self.root.join(&name), WorkspaceKind::Worktree, Some(name.clone())),
+        };
+        Ok(Provide {
+            kind,
+            path: path.display().to_string(),
+            source: self.source.display().to_string(),
+            own_branch: !wanted.pooled && !wanted.in_place && !self.ground.has_branch(&name)?,
+            branch: branch.filter(|_| self.ground.has_branches() && !wanted.pooled),
+            base: start.commit,
+            onto: start.onto,
+            pooled: wanted.pooled,
+            fresh: wanted.pooled || wanted.in_place,
+            made: wanted.in_place,
+            fence: wanted.fence,
+            most: rules.most,
+            ports: rules.setup.ports.clone(),
+            free: rules.setup.free_ports(seed(&name)),
+            name,
+            ..Provide::default()
+        })
+    }
+
+    /// What a new workspace stands on or copies. Until the row says who stands on it, nobody may take a base away.
+    fn footing(&self, wanted: &Wanted, commit: &str, step: &mut impl FnMut(&str)) -> Result<Footing, Error> {
+        let Some(sharing) = self.share(wanted.clone).filter(|_| !wanted.in_place) else {
+            return Ok(Footing::default());
+        };
+        let turn = Some(self.ground.bases_turn()?);
+        step("checking out");
+        let base = Some(self.ground.base_for(&self.root, commit, |tree| self.warm(tree))?);
+        Ok(match sharing {
+            Sharing::Overlay => Footing { turn, stands_on: base, copy_of: None },
+            Sharing::Copy => Footing { turn, stands_on: None, copy_of: base },
         })
     }
 
@@ -236,15 +253,9 @@ impl Workspaces<'_> {
             branch: self.ground.has_branches().then(|| name.to_owned()),
             base: like.base.clone(),
             onto: like.onto.clone(),
-            stands_on: None,
-            pooled: false,
             fresh: true,
-            made: false,
-            task: None,
-            fence: None,
             most: self.toft.located().workspaces.most,
-            ports: Vec::new(),
-            free: Vec::new(),
+            ..Provide::default()
         };
         Ok(self.toft.perform_as(actor, None, request)?.workspace)
     }
@@ -266,22 +277,15 @@ impl Workspaces<'_> {
         let start = self.ground.start(None)?;
         let request = Provide {
             name: file_name(&found.worktree),
-            kind: WorkspaceKind::Worktree,
             path: found.root.display().to_string(),
             source: self.source.display().to_string(),
-            own_branch: false,
             branch: self.ground.branch_at(&found.root)?,
             base: start.commit,
             onto: start.onto,
-            stands_on: None,
-            pooled: false,
             fresh: true,
             made: true,
-            task: None,
-            fence: None,
             most: self.toft.located().workspaces.most,
-            ports: Vec::new(),
-            free: Vec::new(),
+            ..Provide::default()
         };
         let workspace = self.toft.perform_as(actor, None, request)?.workspace;
         Ok(Given { workspace, existing: true, notes: Vec::new() })
