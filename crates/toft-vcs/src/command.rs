@@ -153,6 +153,8 @@ pub(crate) struct Run {
     command: Command,
     what: String,
     patience: Duration,
+    /// What it leaves running must not keep our turn.
+    apart: bool,
 }
 
 impl Run {
@@ -209,6 +211,7 @@ impl Run {
     pub(crate) fn mounting(program: &'static str, dir: &Path) -> Result<Self, RunError> {
         let mut run = Self::new(program, dir)?;
         run.command.stdout(Stdio::null()).stderr(Stdio::null());
+        run.apart = true;
         Ok(run)
     }
 
@@ -217,7 +220,7 @@ impl Run {
         let mut command = Command::new(absolute(program)?);
         command.current_dir(dir).env("LC_ALL", "C").env("SSH_ASKPASS", "").stdin(Stdio::null());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        Ok(Self { command, what: program.to_owned(), patience: PATIENCE })
+        Ok(Self { command, what: program.to_owned(), patience: PATIENCE, apart: false })
     }
 
     /// More words.
@@ -252,7 +255,8 @@ impl Run {
     /// Runs it, whatever comes of it.
     pub(crate) fn end(mut self) -> Result<Ended, RunError> {
         // Nothing here reads; a turn that is kept open this way lasts as long as the program does.
-        self.command.stdin(lock::held().map_or_else(Stdio::null, Stdio::from));
+        let held = if self.apart { None } else { lock::held() };
+        self.command.stdin(held.map_or_else(Stdio::null, Stdio::from));
         self.run(|_| Ok(()))
     }
 
@@ -476,6 +480,7 @@ pub fn shell(
     let mut run = Run::new("sh", dir)?.args(["-c", text]).patience(patience);
     run.command.envs(variables).env_remove("LC_ALL").env_remove("SSH_ASKPASS");
     run.command.stdout(told.try_clone().map_err(failed)?).stderr(told);
+    run.apart = true;
     match run.end()?.code {
         0 => Ok(()),
         code => Err(RunError::Failed { what, code, said: format!("it ended with {code}") }),

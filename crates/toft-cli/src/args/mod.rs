@@ -25,6 +25,7 @@ Examples:
   toft init                                   set up this repository
   toft add \"Pin the orders schema\"            write work down
   toft claim                                  take the best ready work under a lease
+  toft claim --ws                             the same, with a directory of its own to do it in
   toft save -m \"schema drafted\"               checkpoint, and renew the lease
   toft finish -m \"pinned\" --evidence 9d3f2c1  done, with the commit that shows it
 
