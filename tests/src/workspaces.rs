@@ -46,6 +46,11 @@ pub struct Whole {
 }
 
 impl Whole {
+    /// Whether nothing differs from what was committed.
+    pub fn is_clean(&self) -> bool {
+        self.status.is_empty()
+    }
+
     /// What differs, in words.
     pub fn differences(&self, other: &Self) -> Vec<String> {
         let mut found: Vec<String> = Vec::new();

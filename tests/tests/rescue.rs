@@ -248,6 +248,10 @@ fn no_byte_is_lost_though_tidying_up_is_killed_anywhere() {
         }
         let shown = home.toft(&repo, &["ws", "show", &plot.name, "--json"]).data();
         if shown["rescue"].is_null() {
+            assert!(plot.whole.is_clean(), "{} was not clean, and nobody knows where it is", plot.name);
+            for commit in &plot.commits {
+                home.run(&repo, "git", &["cat-file", "-e", commit]);
+            }
             clean += 1;
             continue;
         }
