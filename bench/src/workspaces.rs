@@ -10,7 +10,7 @@ use std::{
 use crate::toft_bin;
 
 /// Each thing is done so often; the middle counts.
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 6;
 /// So many workspaces are weighed.
 const WEIGHED: usize = 20;
 
@@ -90,7 +90,10 @@ impl Drop for Yard {
     }
 }
 
+/// How long something takes once what was written before is on disk.
 fn timed<T>(run: impl FnOnce() -> T) -> (Duration, T) {
+    let synced = Command::new("sync").status();
+    assert!(synced.is_ok_and(|status| status.success()), "sync");
     let start = Instant::now();
     let made = run();
     (start.elapsed(), made)
@@ -111,26 +114,37 @@ fn one(files: usize) {
     for n in 0..ROUNDS {
         let at = |kind: &str| yard.dir.path().join(format!("{kind}{n}"));
         let name = |kind: &str| format!("{kind}{n}");
-        let path = at("bare").display().to_string();
-        let add = timed(|| yard.git(&repo, &["worktree", "add", "-q", "-b", &name("bare"), &path])).0;
-        bare.push(add);
-        bare_status.push(add + timed(|| yard.git(&at("bare"), &["status", "--porcelain"])).0);
+        let mut one_bare = || {
+            let path = at("bare").display().to_string();
+            let add = timed(|| yard.git(&repo, &["worktree", "add", "-q", "-b", &name("bare"), &path])).0;
+            bare.push(add);
+            bare_status.push(add + timed(|| yard.git(&at("bare"), &["status", "--porcelain"])).0);
+            fs::remove_dir_all(at("bare")).expect("it goes");
+        };
+        let mut one_plain = || {
+            yard.configure("instant = \"never\"");
+            let (took, made) = timed(|| yard.toft(&["ws", "create", "--name", &name("plain"), "-q"]));
+            plain.push(took);
+            fs::remove_dir_all(made).expect("it goes");
+        };
+        // What one leaves to be written slows the next: they take turns in going first.
+        if n % 2 == 0 {
+            one_bare();
+            one_plain();
+        } else {
+            one_plain();
+            one_bare();
+        }
         yard.configure("instant = \"always\"");
         let (took, made) = timed(|| yard.toft(&["ws", "create", "--name", &name("instant"), "-q"]));
         instant.push(took);
         let (looked, said) = timed(|| yard.git(Path::new(&made), &["status", "--porcelain"]));
         assert_eq!(said, "", "a fresh one is clean");
         instant_status.push(took + looked);
-        yard.configure("instant = \"never\"");
-        let (took, made) = timed(|| yard.toft(&["ws", "create", "--name", &name("plain"), "-q"]));
-        plain.push(took);
         let path = at("empty").display().to_string();
         let add = ["worktree", "add", "-q", "--no-checkout", "-b", &name("empty"), &path];
         let added = timed(|| yard.git(&repo, &add)).0;
         floor.push(added + mount(yard.dir.path(), n));
-        for dir in [at("bare"), PathBuf::from(made)] {
-            fs::remove_dir_all(dir).expect("it goes");
-        }
     }
     let [bare, bare_status, plain, instant, instant_status, floor] =
         [bare, bare_status, plain, instant, instant_status, floor].map(middle);

@@ -124,7 +124,17 @@ pub(super) fn check_out(inside: &Git) -> Result<(), WorkspaceError> {
     Ok(())
 }
 
-pub(super) fn exists(git: &Git, branch: &str) -> Result<bool, RunError> {
+/// Whether there is a branch, from git's files where they tell.
+pub(super) fn has_branch(ground: &Ground, name: &str) -> Result<bool, WorkspaceError> {
+    let full = format!("refs/heads/{name}");
+    if ground.common_dir.join("reftable").exists() {
+        return Ok(exists(ground.git()?, name)?);
+    }
+    let packed = crate::read(&ground.common_dir.join("packed-refs"))?.unwrap_or_default();
+    Ok(ground.common_dir.join(&full).is_file() || packed.lines().any(|line| line.ends_with(&format!(" {full}"))))
+}
+
+fn exists(git: &Git, branch: &str) -> Result<bool, RunError> {
     let name = format!("refs/heads/{branch}");
     Ok(git.run(["rev-parse", "--verify", "--quiet", &name])?.maybe()?.is_some())
 }

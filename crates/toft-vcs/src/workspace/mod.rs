@@ -213,7 +213,7 @@ impl Ground {
     /// Whether there is a branch of that name already.
     pub fn has_branch(&self, name: &str) -> Result<bool, WorkspaceError> {
         match self.vcs {
-            Vcs::Git => Ok(git::exists(self.git()?, name)?),
+            Vcs::Git => git::has_branch(self, name),
             _ => Ok(false),
         }
     }
