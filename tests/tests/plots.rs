@@ -87,7 +87,8 @@ fn a_crowd_makes_workspaces_while_git_tidies_up() {
 }
 
 /// What a hostile repository tries. Each runs `canary` if it can.
-const TRAPS: [&str; 18] = [
+const TRAPS: [&str; 19] = [
+    "alternates",
     "fsmonitor",
     "hooks-dir",
     "hooks-path",
@@ -167,6 +168,12 @@ fn set(home: &Home, repo: &Path, trap: &str, canary: &str, port: u16) {
             git(&["config", "core.editor", script]);
             git(&["config", "core.askPass", script]);
         }
+        "alternates" => {
+            let other = repo.join("inner.git/objects").display().to_string();
+            fs::create_dir_all(repo.join(".git/objects/info")).unwrap();
+            fs::write(repo.join(".git/objects/info/alternates"), format!("{other}\n")).unwrap();
+            git(&["config", "core.alternateRefsCommand", script]);
+        }
         "worktree-config" => {
             git(&["config", "extensions.worktreeConfig", "true"]);
             git(&["config", "--worktree", "core.fsmonitor", script]);
@@ -232,8 +239,10 @@ fn hostile_repositories_get_nothing_executed_connected_or_written_outside() {
                 assert_eq!(said.code, 0, "{traps:?}: {said:?}");
             }
             assert_eq!(fs::read_to_string(path.join("a.txt")).unwrap(), "changed\n");
-            toft(&["ws", "create", "--name", "apart", "--clone"]).ok();
-            toft(&["ws", "rm", "apart"]).ok();
+            let apart = toft(&["ws", "create", "--name", "apart", "--clone", "-q"]).ok();
+            fs::write(Path::new(apart.trim()).join("new.txt"), "new\n").unwrap();
+            toft(&["ws", "rm", "apart", "--rescue"]).ok();
+            toft(&["ws", "restore", "apart"]).ok();
         }
         for args in [&["doctor"][..], &["status"], &["ready"], &["where"], &["list"], &["log"]] {
             toft(args);

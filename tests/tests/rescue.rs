@@ -309,7 +309,7 @@ fn one_whose_making_was_killed_is_made_again() {
 fn a_submodule_with_work_holds_its_workspace_back_and_one_without_does_not() {
     let home = Home::new();
     let repo = project(&home);
-    let plots: Vec<PathBuf> = ["clean", "changed", "ahead"]
+    let plots: Vec<PathBuf> = ["clean", "changed", "ahead", "put-by"]
         .iter()
         .map(|name| PathBuf::from(home.toft(&repo, &["ws", "create", "--name", name, "-q"]).ok().trim()))
         .collect();
@@ -318,7 +318,12 @@ fn a_submodule_with_work_holds_its_workspace_back_and_one_without_does_not() {
     }
     fs::write(plots[1].join("lib/lib.txt"), "changed\n").unwrap();
     home.run(&plots[2].join("lib"), "git", &["commit", "-q", "--allow-empty", "-m", "only here"]);
+    // Its files are gone, its commits are not.
+    home.run(&plots[3].join("lib"), "git", &["switch", "-q", "-c", "feature"]);
+    home.run(&plots[3].join("lib"), "git", &["commit", "-q", "--allow-empty", "-m", "only here"]);
+    home.run(&plots[3], "git", &["submodule", "--quiet", "deinit", "-f", "lib"]);
     home.toft(&repo, &["ws", "rm", "clean"]).ok();
+    assert!(home.toft(&repo, &["ws", "rm", "put-by", "--rescue"]).fails(5).contains("submodule"));
     for name in ["changed", "ahead"] {
         let said = home.toft(&repo, &["ws", "rm", name, "--rescue"]).fails(5);
         assert!(said.contains("submodule lib"), "{said}");
