@@ -141,6 +141,11 @@ fn exists(git: &Git, branch: &str) -> Result<bool, RunError> {
 
 /// A name that git takes for a branch.
 fn check_branch(git: &Git, branch: &str) -> Result<(), WorkspaceError> {
+    // Most names are plain, and need no asking.
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_');
+    if branch.chars().all(plain) && branch.starts_with(|letter: char| letter.is_ascii_alphanumeric()) {
+        return Ok(());
+    }
     let known =
         !branch.starts_with('-') && git.run(["check-ref-format", &format!("refs/heads/{branch}")])?.end()?.code == 0;
     known.then_some(()).ok_or_else(|| WorkspaceError::BadName { text: branch.to_owned() })
