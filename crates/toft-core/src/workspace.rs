@@ -3,7 +3,7 @@
 //! What is stored is how far a directory is on its way from being asked for to being gone. Whether somebody works in it
 //! follows from the lease of its task, and whether it may go from what is in it ([`Survey`]): neither is stored.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -281,6 +281,43 @@ impl Survey {
             Some(how) if words.is_empty() => format!("clean, {}", how.as_str()),
             None if words.is_empty() => "clean, not landed".into(),
             _ => words.join(", "),
+        }
+    }
+}
+
+/// What workspaces may take while nobody needs them.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// The time it is.
+    pub now: Timestamp,
+    /// Not handed out for so long.
+    pub max_age: Option<Duration>,
+    /// So many bytes together.
+    pub max_bytes: Option<u64>,
+    /// So many.
+    pub max_count: Option<usize>,
+    /// What they take now.
+    pub bytes: u64,
+    /// How many there are now.
+    pub count: usize,
+}
+
+impl Limits {
+    /// Too old, or one too many; the oldest are looked at first.
+    pub fn too_old(&self, workspace: &Workspace) -> bool {
+        self.max_age.is_some_and(|age| self.now.since(workspace.used) >= age)
+            || self.max_count.is_some_and(|most| self.count > most)
+    }
+
+    fn too_large(&self) -> bool {
+        self.max_bytes.is_some_and(|most| self.bytes > most)
+    }
+
+    /// What becomes of one that nobody needs: what is only in it keeps it, unless a limit is reached.
+    pub fn judge(&self, workspace: &Workspace, survey: &Survey) -> Fate {
+        match survey.fate() {
+            Fate::Rescue if !self.too_old(workspace) && !self.too_large() => Fate::Stay(survey.summary()),
+            fate => fate,
         }
     }
 }

@@ -14,7 +14,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use toft_core::workspace::Workspace;
-use toft_vcs::shell;
+use toft_vcs::{shell, workspace::behind_link};
 
 use crate::{
     config::state_home,
@@ -116,7 +116,7 @@ impl Setup {
             for path in paths {
                 step(path);
                 let (source, target) = (from.join(path), to.join(path));
-                let what = if behind_link(from, path) || behind_link(to, path) {
+                let what = if behind_link(from, Path::new(path)) || behind_link(to, Path::new(path)) {
                     missing.push(format!("{path} is behind a link, and is not taken"));
                     "is behind a link"
                 } else if fs::symlink_metadata(&source).is_err() {
@@ -164,11 +164,6 @@ pub(crate) fn inside(text: &str) -> Result<(), String> {
         true => Ok(()),
         false => Err(format!("workspaces.setup: `{text}` is not a path inside the checkout")),
     }
-}
-
-/// Whether a directory on the way is a link: what is there is elsewhere.
-pub(crate) fn behind_link(dir: &Path, path: &str) -> bool {
-    Path::new(path).ancestors().skip(1).any(|part| !part.as_os_str().is_empty() && dir.join(part).is_symlink())
 }
 
 fn make_room(target: &Path) -> Result<(), Error> {

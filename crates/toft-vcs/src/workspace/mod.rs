@@ -23,7 +23,7 @@ use std::{
 use thiserror::Error;
 use toft_core::workspace::{Survey, Workspace, WorkspaceKind};
 
-pub use self::{overlay::Sharing, remove::Removed};
+pub use self::{overlay::Sharing, picture::behind_link, remove::Removed};
 use crate::{
     Checkout, FindError, Vcs,
     command::{Git, RunError},

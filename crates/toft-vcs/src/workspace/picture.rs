@@ -143,7 +143,7 @@ pub(super) fn take(workspace: &Workspace, dir: &Path) -> Result<Picture, Workspa
 }
 
 /// Whether a directory on the way is a link: what is there is elsewhere.
-fn behind_link(dir: &Path, path: &Path) -> bool {
+pub fn behind_link(dir: &Path, path: &Path) -> bool {
     path.ancestors().skip(1).any(|part| !part.as_os_str().is_empty() && dir.join(part).is_symlink())
 }
 

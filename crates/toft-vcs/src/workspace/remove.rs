@@ -30,8 +30,6 @@ pub struct Removed {
     pub rescue: Option<String>,
     /// What was in it.
     pub survey: Option<Survey>,
-    /// Its branch was deleted, for it had landed.
-    pub branch_gone: bool,
 }
 
 /// Beside the workspace: where it waits to be looked at once more, and where it is once it may be deleted.
@@ -97,10 +95,9 @@ pub(super) fn remove(
     match (ground.vcs, workspace.kind) {
         (Vcs::Git, WorkspaceKind::Worktree) => {
             unlist(ground, workspace)?;
-            removed.branch_gone = match &removed.survey {
-                Some(survey) if survey.landed.is_some() => drop_branch(ground, workspace, &survey.head)?,
-                _ => false,
-            };
+            if let Some(survey) = removed.survey.as_ref().filter(|survey| survey.landed.is_some()) {
+                drop_branch(ground, workspace, &survey.head)?;
+            }
         }
         (Vcs::Git, _) => forget_clone(ground, path)?,
         (Vcs::Jj, _) => jj::forget(ground, workspace)?,
@@ -186,7 +183,7 @@ fn clear(ground: &Ground, workspace: &Workspace, dir: &Path, may_rescue: bool) -
         Vcs::Jj => Some(ground.rescue_at(workspace, dir)?),
         _ => None,
     };
-    Ok(Removed { rescue, survey: Some(survey), branch_gone: false })
+    Ok(Removed { rescue, survey: Some(survey) })
 }
 
 /// Removes git's link where it is alone: nobody ever had any files there.
@@ -265,8 +262,8 @@ fn listed(git: &Git) -> Result<Vec<(String, Option<String>)>, WorkspaceError> {
 }
 
 /// Deletes the workspace's branch if it is where it was and nobody has it checked out.
-pub(super) fn drop_branch(ground: &Ground, workspace: &Workspace, at: &str) -> Result<bool, WorkspaceError> {
-    let Some(branch) = workspace.branch.as_ref().filter(|_| workspace.own_branch) else { return Ok(false) };
+pub(super) fn drop_branch(ground: &Ground, workspace: &Workspace, at: &str) -> Result<(), WorkspaceError> {
+    let Some(branch) = workspace.branch.as_ref().filter(|_| workspace.own_branch) else { return Ok(()) };
     let git = ground.git()?;
     let _turn = Turn::wait(&ground.state, LIST)?;
     let in_use = |git: &Git| -> Result<bool, WorkspaceError> {
@@ -277,15 +274,14 @@ pub(super) fn drop_branch(ground: &Ground, workspace: &Workspace, at: &str) -> R
     let reached = git.run(["for-each-ref", "--contains", at, "--format=%(refname)"])?.text()?;
     let kept = reached.lines().any(|reached| reached != name);
     if in_use(git)? || known.as_deref() != Some(at) || !kept {
-        return Ok(false);
+        return Ok(());
     }
     retry(|| git.run(["update-ref", "-d", &name, at])?.ok())?;
     if in_use(git)? {
         // Somebody checked it out in this moment, without waiting for a turn: it is theirs.
         git.run(["update-ref", &name, at, ""])?.ok()?;
-        return Ok(false);
     }
-    Ok(true)
+    Ok(())
 }
 
 fn forget_clone(ground: &Ground, path: &Path) -> Result<(), WorkspaceError> {

@@ -226,11 +226,6 @@ impl Toft {
 }
 
 impl Workspaces<'_> {
-    /// Where this repository's are.
-    pub fn root(&self) -> &Path {
-        &self.root
-    }
-
     /// Whether workspaces share their files here, or why not; nothing before the first one is made.
     pub fn instant(&self) -> Option<Result<Sharing, String>> {
         self.root.is_dir().then(|| self.ground.try_instant_in(&self.root).map_err(|error| error.to_string()))

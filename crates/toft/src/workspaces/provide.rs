@@ -9,7 +9,7 @@ use toft_core::{
 };
 use toft_vcs::{
     MAIN, Turn,
-    workspace::{Ground, Made, Sharing, Start, WorkspaceError},
+    workspace::{Ground, Made, Sharing, Start, WorkspaceError, behind_link},
 };
 
 use super::{Given, Wanted, Workspaces};
@@ -153,7 +153,7 @@ impl Workspaces<'_> {
     fn warm(&self, tree: &Path) -> std::io::Result<()> {
         for path in &self.toft.located().workspaces.warm {
             let (source, target) = (self.source.join(path), tree.join(path));
-            let linked = setup::behind_link(&self.source, path) || setup::behind_link(tree, path);
+            let linked = behind_link(&self.source, Path::new(path)) || behind_link(tree, Path::new(path));
             if !linked && fs::symlink_metadata(&source).is_ok() && fs::symlink_metadata(&target).is_err() {
                 setup::copy(&source, &target).map_err(std::io::Error::other)?;
             }

@@ -4,38 +4,13 @@ use std::{fs, path::Path, time::Duration};
 
 use toft_core::{
     lease::Fence,
-    time::Timestamp,
     verbs::workspace::{List, Listed, Move, Show},
-    workspace::{Fate, Workspace, WorkspaceState},
+    workspace::{Fate, Limits, Workspace, WorkspaceState},
 };
 use toft_vcs::workspace::{Ground, Removed, WorkspaceError, process_in};
 
 use super::{Tidied, Workspaces};
 use crate::error::Error;
-
-/// What workspaces may take.
-struct Limits {
-    now: Timestamp,
-    max_age: Option<Duration>,
-    max_bytes: Option<u64>,
-    max_count: Option<usize>,
-    /// What they take now.
-    bytes: u64,
-    /// How many there are now.
-    count: usize,
-}
-
-impl Limits {
-    /// Too old, or one too many; the oldest are looked at first.
-    fn too_old(&self, workspace: &Workspace) -> bool {
-        self.max_age.is_some_and(|age| self.now.since(workspace.used) >= age)
-            || self.max_count.is_some_and(|most| self.count > most)
-    }
-
-    fn too_large(&self) -> bool {
-        self.max_bytes.is_some_and(|most| self.bytes > most)
-    }
-}
 
 impl Workspaces<'_> {
     /// Puts everything in a workspace away, and leaves it as it is.
@@ -130,14 +105,12 @@ impl Workspaces<'_> {
             return Ok(stays(name, why));
         }
         let survey = self.ground.survey(workspace)?;
-        let (fate, why) = (survey.fate(), survey.summary());
-        let (rescue, too_old) = (fate == Fate::Rescue, limits.too_old(workspace));
-        match fate {
+        let why = survey.summary();
+        let (rescue, too_old) = match limits.judge(workspace, &survey) {
             Fate::Stay(why) => return Ok(stays(name, why)),
-            Fate::Rescue if !too_old && !limits.too_large() => return Ok(stays(name, why)),
             _ if try_only => return Ok(Tidied { gone: true, ..stays(name, why) }),
-            _ => {}
-        }
+            fate => (fate == Fate::Rescue, limits.too_old(workspace)),
+        };
         let before = limits.max_bytes.map(|_| own_size(workspace)).unwrap_or_default();
         if rescue && !too_old {
             // What can be built again goes first; that may be enough.
