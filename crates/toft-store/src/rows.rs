@@ -254,6 +254,7 @@ pub(crate) fn attempt(cells: &mut Cells<'_>) -> Result<Attempt> {
         },
         reason: cells.optional_text()?,
         cost: cells.real()?,
+        report: cells.optional_json()?,
     })
 }
 

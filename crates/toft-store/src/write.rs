@@ -215,7 +215,8 @@ fn renew_lease(execute: &mut Execute<'_>, row: &Lease) -> Result<()> {
 }
 
 fn attempt(execute: &mut Execute<'_>, row: &Attempt) -> Result<()> {
-    let Attempt { task, fence, lease, agent, place, started, ended, result, reason, cost } = row;
+    let Attempt { task, fence, lease, agent, place, started, ended, result, reason, cost, report } = row;
+    let report = report.as_ref().map(json).transpose()?;
     let result = result.as_ref().map(word).transpose()?;
     execute(
         Query::attempt_put,
@@ -230,7 +231,8 @@ fn attempt(execute: &mut Execute<'_>, row: &Attempt) -> Result<()> {
             ended.map(|at| at.0),
             result,
             reason,
-            cost
+            cost,
+            report
         ],
     )
 }

@@ -230,7 +230,7 @@ impl<'a> Job<'a> {
             fence: Some(self.hold().fence()),
             how,
             message,
-            cost: None,
+            ..finish::Request::default()
         };
         Finish { toft: self.toft, agent: self.agent, request }
     }

@@ -175,8 +175,8 @@ pub(super) fn finish(app: &App<'_>, args: &args::Finish) -> Done {
         other => other,
     };
     let id = task_or_issue(toft, id.as_ref())?;
-    let request =
-        finish::Request { id, fence: args.hold.fence.clone(), how, message: args.message.clone(), cost: args.cost };
+    let (fence, message, cost) = (args.hold.fence.clone(), args.message.clone(), args.cost);
+    let request = finish::Request { id, fence, how, message, cost, report: None };
     let (outcome, workspace) = toft.finish_and_tidy(&toft.located().agent, app.op(), request)?;
     app.show(&Finished { outcome, workspace })
 }

@@ -1,6 +1,7 @@
 //! Workflows, their tasks, and the plans they come from.
 
 mod plan;
+mod report;
 mod requeue;
 mod settle;
 mod task;
@@ -8,6 +9,7 @@ mod template;
 mod workflow;
 
 pub use plan::{Plan, PlanTask, check_names};
+pub use report::{Claim, Ending, Report, Seen, Usage, Word, renewal};
 pub(crate) use requeue::{place_in_queue, refresh_room, requeue};
 pub(crate) use settle::{conclude, free, retry_at, settle, skip_pointless};
 pub use task::{Attempt, AttemptResult, Dependency, DependencyKind, Evidence, Outcome, Task, TaskState, TaskStatus};

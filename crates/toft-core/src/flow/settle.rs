@@ -3,7 +3,8 @@
 use serde_json::json;
 
 use super::{
-    AttemptResult, DependencyKind, Task, TaskState, TaskStatus, Workflow, WorkflowStatus, place_in_queue, refresh_room,
+    AttemptResult, DependencyKind, Report, Task, TaskState, TaskStatus, Workflow, WorkflowStatus, place_in_queue,
+    refresh_room,
 };
 use crate::{
     change::Write,
@@ -20,8 +21,9 @@ pub(crate) fn free(
     lease: &Lease,
     result: AttemptResult,
     reason: Option<String>,
-    cost: Option<f64>,
+    seen: Option<(Option<f64>, Option<Report>)>,
 ) -> Verdict<Vec<Write>> {
+    let (cost, report) = seen.unwrap_or_default();
     let mut writes = vec![Write::DropLease(lease.task.clone())];
     let attempts = work.tx.attempts(&lease.task)?;
     if let Some(mut attempt) = attempts.into_iter().find(|attempt| attempt.fence == lease.fence.number) {
@@ -29,6 +31,7 @@ pub(crate) fn free(
         attempt.result = Some(result);
         attempt.reason = reason;
         attempt.cost = cost;
+        attempt.report = report;
         writes.push(Write::Attempt(attempt));
     }
     Ok(writes)

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    flow::Report,
     id::{AgentId, LeaseId, RepositoryId, TaskId, WorkflowId},
     lease::Fence,
     repository::Place,
@@ -205,6 +206,9 @@ pub struct Attempt {
     /// What it cost, if anyone said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<f64>,
+    /// What its runner saw.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub report: Option<Report>,
 }
 
 impl Attempt {

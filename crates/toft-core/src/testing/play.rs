@@ -180,7 +180,8 @@ impl Play {
                     None => finish::How::Handoff,
                 },
             };
-            let request = finish::Request { id: Some(id), fence, how, message: "m".into(), cost: Some(0.5) };
+            let request =
+                finish::Request { id: Some(id), fence, how, message: "m".into(), cost: Some(0.5), report: None };
             said(play.stage.perform(agent, request))
         })
     }

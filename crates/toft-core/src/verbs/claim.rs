@@ -320,6 +320,7 @@ impl Request {
             result: None,
             reason: None,
             cost: None,
+            report: None,
         };
         let hold = Hold { fence: fence.number, id: fence.id.clone(), token: fence.clone(), expires: lease.expires() };
         work.did(

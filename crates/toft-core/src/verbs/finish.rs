@@ -8,8 +8,8 @@ use crate::{
     change::Write,
     checkpoint::CheckpointKind,
     flow::{
-        AttemptResult, Dependency, DependencyKind, Evidence, Outcome as TaskOutcome, Task, TaskStatus, WorkflowStatus,
-        free, place_in_queue, retry_at, settle,
+        AttemptResult, Dependency, DependencyKind, Evidence, Outcome as TaskOutcome, Report, Task, TaskStatus,
+        WorkflowStatus, free, place_in_queue, retry_at, settle,
     },
     gate::{Gate, GateKind},
     id::{GateId, TaskId, WorkflowId},
@@ -32,6 +32,8 @@ pub struct Request {
     pub message: String,
     /// What it cost.
     pub cost: Option<f64>,
+    /// What its runner saw.
+    pub report: Option<Report>,
 }
 
 /// How a hold ends.
@@ -115,7 +117,7 @@ impl Verb for Request {
         let (result, verb) = self.judge(work, &mut task);
         task.state.updated = work.now.wall;
         let reason = (!self.message.is_empty()).then(|| self.message.clone());
-        let mut writes = free(work, &lease, result, reason, self.cost)?;
+        let mut writes = free(work, &lease, result, reason, Some((self.cost, self.report.clone())))?;
         writes.push(Write::TaskState(task.id.clone(), task.state.clone()));
         let gate = self.gate(work, &mut task, &mut writes)?;
         work.did(

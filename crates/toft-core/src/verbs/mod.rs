@@ -18,6 +18,7 @@ pub mod log;
 pub mod ready;
 pub mod renew;
 pub mod replan;
+pub mod report;
 pub mod save;
 pub mod send;
 pub mod show;

@@ -7,8 +7,8 @@ use toft_core::{
     change::{QueueEntry, Receipt, Write},
     checkpoint::{Checkpoint, CheckpointKind, Detail},
     flow::{
-        Attempt, AttemptResult, Dependency, DependencyKind, Evidence, Outcome, Plan, PlanTask, Source, Task, TaskState,
-        TaskStatus, Template, Variable, Workflow, WorkflowStatus,
+        Attempt, AttemptResult, Dependency, DependencyKind, Ending, Evidence, Outcome, Plan, PlanTask, Report, Source,
+        Task, TaskState, TaskStatus, Template, Usage, Variable, Workflow, WorkflowStatus,
     },
     gate::{Gate, GateKind, Opened},
     id::{
@@ -134,6 +134,14 @@ pub(super) fn attempt(task: &str, fence: u64) -> Attempt {
         result: Some(AttemptResult::ProcessGone),
         reason: Some("killed".into()),
         cost: Some(0.75),
+        report: Some(Report {
+            ending: Ending::Exited(3),
+            ran_ms: 1_500,
+            host: "here".into(),
+            log: "/state/attempts/tk_1/5/log".into(),
+            workspace: "tf-1".into(),
+            usage: Some(Usage { input_tokens: 7, output_tokens: 9 }),
+        }),
     }
 }
 

@@ -17,6 +17,7 @@ const MIGRATIONS: &[Migration] = &[
     (1, "foundation", include_str!("migrations/0001_foundation.sql")),
     (2, "plan", include_str!("migrations/0002_plan.sql")),
     (3, "workspaces", include_str!("migrations/0003_workspaces.sql")),
+    (4, "reports", include_str!("migrations/0004_reports.sql")),
 ];
 
 /// The schema this toft writes.

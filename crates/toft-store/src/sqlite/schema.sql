@@ -15,7 +15,7 @@ CREATE TABLE attempts (
     ended      INTEGER,
     result     TEXT,
     reason     TEXT,
-    cost       REAL,
+    cost       REAL, report TEXT,
     PRIMARY KEY (task, fence)
 ) WITHOUT ROWID;
 

@@ -23,7 +23,7 @@ use toft_core::{
     time::Timestamp,
     verbs::{
         claim::Claimed,
-        finish::{self, How},
+        finish,
         workspace::{List, Listed, Pin, Show},
     },
     workspace::{Survey, Workspace, WorkspaceState},
@@ -153,7 +153,7 @@ impl Toft {
         let wanted = Wanted { work, fence: fence.clone(), ..wanted };
         self.workspaces().and_then(|all| all.provide(actor, wanted, step)).or_else(|error| {
             let (id, message) = (Some(claimed.task.id.to_string()), format!("no workspace: {error}"));
-            let request = finish::Request { id, fence, how: How::Release, message, cost: None };
+            let request = finish::Request { id, fence, message, ..finish::Request::default() };
             self.finish(actor, None, request)?;
             Err(Error::NoWorkspace { cause: Box::new(error) })
         })

@@ -1,4 +1,4 @@
-SELECT task, fence, lease, agent, repository, worktree, started, ended, result, reason, cost
+SELECT task, fence, lease, agent, repository, worktree, started, ended, result, reason, cost, report
 FROM attempts
 WHERE space = $1 AND task = $2
 ORDER BY fence

@@ -1,4 +1,4 @@
-SELECT task, fence, lease, agent, repository, worktree, started, ended, result, reason, cost
+SELECT task, fence, lease, agent, repository, worktree, started, ended, result, reason, cost, report
 FROM attempts
 WHERE task = ?1
 ORDER BY fence

@@ -1,0 +1,233 @@
+//! What a runner saw of an attempt, and what that means for the task.
+//!
+//! A commit or an explicit word is evidence. An agent that ends well and shows nothing has not done its task.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    flow::Evidence,
+    verbs::finish::{How, WaitFor},
+};
+
+/// So much of what a command said is kept as the reason.
+const REASON: usize = 400;
+
+/// What a runner saw of the command it started for an attempt.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// How the command ended.
+    pub ending: Ending,
+    /// How long it ran, in milliseconds.
+    pub ran_ms: u64,
+    /// The machine whose disk has the log.
+    pub host: String,
+    /// Where everything it said is kept.
+    pub log: String,
+    /// The workspace it ran in, by name.
+    pub workspace: String,
+    /// What it used, if it said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+}
+
+/// What an agent used, as it says itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Usage {
+    /// Tokens read.
+    pub input_tokens: u64,
+    /// Tokens written.
+    pub output_tokens: u64,
+}
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ending {
+    /// By itself, with this code.
+    Exited(i32),
+    /// By this signal, which the runner did not send.
+    Signalled(i32),
+    /// It said nothing for so many seconds, and was ended.
+    Idle(u64),
+    /// It took longer than so many seconds, and was ended.
+    Overtime(u64),
+    /// The runner was told to stop, and ended it.
+    Stopped,
+    /// Its lease was lost, and the runner ended it.
+    Lost,
+}
+
+impl std::fmt::Display for Ending {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Exited(code) => write!(f, "exited with {code}"),
+            Self::Signalled(signal) => write!(f, "was ended by signal {signal}"),
+            Self::Idle(seconds) => write!(f, "said nothing for {seconds} s and was ended"),
+            Self::Overtime(seconds) => write!(f, "took longer than {seconds} s and was ended"),
+            Self::Stopped => f.write_str("was stopped with its runner"),
+            Self::Lost => f.write_str("was ended when its lease was lost"),
+        }
+    }
+}
+
+/// What an agent says of its own attempt, in the file that `TOFT_REPORT` names. `toft finish` says the same.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Word {
+    /// How it ends; absent if it only says what it used.
+    pub outcome: Option<Claim>,
+    /// In words.
+    pub message: String,
+    /// The commit that shows it.
+    pub evidence: Option<String>,
+    /// Why nothing had to change.
+    pub no_change: Option<String>,
+    /// What it cost.
+    pub cost: Option<f64>,
+    /// What it used.
+    pub usage: Option<Usage>,
+}
+
+/// How an agent says that its attempt ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Claim {
+    /// Done.
+    Done,
+    /// It did not work.
+    Failed,
+    /// Given back.
+    Release,
+    /// Given back with a note for the next holder.
+    Handoff,
+    /// A person must answer the message.
+    Waiting,
+}
+
+/// Everything that was seen of an attempt that its agent did not end itself.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// How the command ended.
+    pub ending: Ending,
+    /// A commit that is in the workspace now and was not before.
+    pub commit: Option<String>,
+    /// How many files were changed and not committed.
+    pub uncommitted: usize,
+    /// What the agent says itself.
+    pub word: Word,
+    /// The last it said.
+    pub said: String,
+}
+
+impl Seen {
+    /// How the hold ends, and in which words.
+    pub fn judge(&self) -> (How, String) {
+        if self.ending == Ending::Stopped {
+            return (How::Release, self.ending.to_string());
+        }
+        let well = self.ending == Ending::Exited(0);
+        let message = |otherwise: String| match self.word.message.trim() {
+            "" => shorten(&otherwise),
+            message => message.to_owned(),
+        };
+        match self.word.outcome {
+            Some(Claim::Failed) => (How::Failed, message("the agent gave up".into())),
+            Some(Claim::Release) => (How::Release, message("given back by the agent".into())),
+            Some(Claim::Handoff) => (How::Handoff, message(self.said.clone())),
+            Some(Claim::Waiting) if !self.word.message.trim().is_empty() => {
+                (How::Waiting(WaitFor::Human), message(String::new()))
+            }
+            Some(Claim::Done | Claim::Waiting) | None if !well => {
+                let said = if self.said.is_empty() { String::new() } else { format!(": {}", self.said) };
+                (How::Failed, shorten(&format!("{}{said}", self.ending)))
+            }
+            Some(Claim::Done | Claim::Waiting) | None => match self.evidence() {
+                Some(evidence) => (How::Done(evidence), message(self.said.clone())),
+                None => (How::Failed, self.nothing_to_show()),
+            },
+        }
+    }
+
+    /// What shows that it is done: what the agent names, else what is there.
+    fn evidence(&self) -> Option<Evidence> {
+        let named = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());
+        let commit = named(&self.word.evidence).or_else(|| self.commit.clone());
+        let reason = named(&self.word.no_change).filter(|_| self.uncommitted == 0);
+        commit.map(Evidence::Commit).or(reason.map(Evidence::NoChange))
+    }
+
+    fn nothing_to_show(&self) -> String {
+        match self.uncommitted {
+            0 => "ended without a commit, and without a reason why nothing had to change".into(),
+            1 => "ended with 1 changed file that is not committed".into(),
+            count => format!("ended with {count} changed files that are not committed"),
+        }
+    }
+}
+
+fn shorten(text: &str) -> String {
+    match text.char_indices().nth(REASON) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// How often a runner renews a lease: twice may fail before it is lost.
+pub fn renewal(ttl: Duration) -> Duration {
+    ttl / 3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(ending: Ending) -> Seen {
+        Seen { ending, commit: None, uncommitted: 0, word: Word::default(), said: "all good".into() }
+    }
+
+    #[test]
+    fn a_commit_is_evidence() {
+        let seen = Seen { commit: Some("c0ffee".into()), ..seen(Ending::Exited(0)) };
+        assert!(
+            matches!(seen.judge(), (How::Done(Evidence::Commit(commit)), said) if commit == "c0ffee" && said == "all good")
+        );
+    }
+
+    #[test]
+    fn an_empty_diff_without_a_reason_is_not_done() {
+        let (how, message) = seen(Ending::Exited(0)).judge();
+        assert!(matches!(how, How::Failed), "{message}");
+        let word = Word { outcome: Some(Claim::Done), ..Word::default() };
+        assert!(matches!(Seen { word, ..seen(Ending::Exited(0)) }.judge().0, How::Failed));
+        let word = Word { no_change: Some("it was mended already".into()), ..Word::default() };
+        let reasoned = Seen { word, ..seen(Ending::Exited(0)) };
+        assert!(matches!(reasoned.judge().0, How::Done(Evidence::NoChange(_))));
+        let left = Seen { uncommitted: 2, ..reasoned };
+        assert!(matches!(left.judge(), (How::Failed, said) if said.contains("2 changed files")));
+    }
+
+    #[test]
+    fn a_command_that_ends_badly_has_not_done_its_task_whatever_it_says() {
+        let word = Word { outcome: Some(Claim::Done), evidence: Some("c0ffee".into()), ..Word::default() };
+        for ending in [Ending::Exited(3), Ending::Signalled(9), Ending::Idle(60), Ending::Overtime(60), Ending::Lost] {
+            let seen = Seen { word: word.clone(), commit: Some("c0ffee".into()), ..seen(ending) };
+            assert!(matches!(seen.judge().0, How::Failed), "{ending}");
+        }
+    }
+
+    #[test]
+    fn a_runner_that_stops_gives_the_task_back_without_counting_it() {
+        assert!(matches!(seen(Ending::Stopped).judge().0, How::Release));
+    }
+
+    #[test]
+    fn a_question_is_asked_only_if_there_is_one() {
+        let asks = |message: &str| Word { outcome: Some(Claim::Waiting), message: message.into(), ..Word::default() };
+        let asked = Seen { word: asks("which colour?"), ..seen(Ending::Exited(0)) };
+        assert!(matches!(asked.judge().0, How::Waiting(WaitFor::Human)));
+        assert!(matches!(Seen { word: asks(" "), ..seen(Ending::Exited(0)) }.judge().0, How::Failed));
+    }
+}
