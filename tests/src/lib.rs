@@ -1,5 +1,6 @@
 //! What the stories share: a home of their own, real repositories, and the installed binary.
 
+pub mod agents;
 pub mod issues;
 pub mod lease_model;
 pub mod linear;
@@ -73,6 +74,7 @@ impl Home {
             ("GIT_COMMITTER_EMAIL", "ana@example.org".into()),
             ("GIT_CONFIG_NOSYSTEM", "1".into()),
             ("HGUSER", "ana".into()),
+            ("TOFT_STORY", dir.path().display().to_string()),
         ];
         let mut home = Self { dir, env: env.into_iter().map(|(name, value)| (name.into(), value)).collect() };
         if let Some(server) = story_server() {
@@ -84,6 +86,21 @@ impl Home {
     /// From now on every command uses this store.
     pub fn use_store(&mut self, store: &str) {
         self.env.insert("TOFT_STORE".into(), store.into());
+    }
+
+    /// From now on every command has this variable.
+    pub fn set(&mut self, name: &str, value: &str) {
+        self.env.insert(name.into(), value.into());
+    }
+
+    /// From now on every command finds `toft` on its path.
+    #[cfg(unix)]
+    pub fn toft_on_path(&mut self) {
+        let bin = self.path().join("bin");
+        fs::create_dir(&bin).unwrap();
+        std::os::unix::fs::symlink(toft_bin(), bin.join("toft")).unwrap();
+        let path = format!("{}:{}", bin.display(), self.env["PATH"]);
+        self.set("PATH", &path);
     }
 
     /// Whether the repositories share a store on a server.

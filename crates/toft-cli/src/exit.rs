@@ -50,6 +50,11 @@ impl Failure {
         Self::new(NOTHING, "nothing", message, help)
     }
 
+    /// It ran, and something in it did not work.
+    pub(crate) fn stopped(message: impl Into<String>, help: &str) -> Self {
+        Self::new(FAILED, "failed", message, help)
+    }
+
     /// The doctor found something.
     pub(crate) fn unhealthy(count: usize) -> Self {
         Self::new(DOCTOR, "unhealthy", format!("{count} checks failed"), "each failed line above says what was seen")
@@ -130,6 +135,11 @@ impl From<Error> for Failure {
             }
             Error::Setup { .. } => Self::new(FAILED, "setup_failed", message, "mend it, or --plain makes one without"),
             Error::NoWorkspace { cause } => Self { message, ..Self::from(*cause) },
+            Error::Start { .. } => Self::new(FAILED, "not_started", message, "is it installed, and on PATH?"),
+            Error::NoSandbox => {
+                Self::new(NOT_ALLOWED, "no_sandbox", message, "install bubblewrap, or run without --sandbox")
+            }
+            Error::Sandbox { .. } => Self::new(FAILED, "sandbox", message, "toft doctor"),
             Error::Io { .. } => Self::new(FAILED, "io", message, ""),
         }
     }

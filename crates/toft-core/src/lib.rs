@@ -17,10 +17,12 @@ pub mod ready;
 pub mod refusal;
 pub mod repository;
 pub mod retention;
+pub mod sheet;
 pub mod store;
 pub mod tables;
 #[cfg(feature = "testing")]
 pub mod testing;
+pub mod text;
 pub mod time;
 pub mod verbs;
 pub mod workspace;

@@ -1,6 +1,7 @@
 //! Configuration: built-in, then the user's, the repository's, this clone's, then what the caller says.
 
 use std::{
+    collections::BTreeMap,
     env, fs,
     path::{Path, PathBuf},
     time::Duration,
@@ -16,6 +17,7 @@ use toft_core::{
 
 use crate::{
     error::Error,
+    runner::{Recipe, recipes},
     setup::{Setup, inside},
 };
 
@@ -92,6 +94,40 @@ struct File {
     retry: Retry,
     retention: Kept,
     workspaces: Workspaces,
+    run: Run,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Run {
+    idle: Option<String>,
+    total: Option<String>,
+    agents: BTreeMap<String, RunAgent>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RunAgent {
+    command: Vec<String>,
+    #[serde(default)]
+    writes: Vec<String>,
+}
+
+/// How agents are run.
+#[derive(Clone, Debug)]
+pub struct RunRules {
+    /// One that says nothing for so long is ended.
+    pub idle: Option<Duration>,
+    /// One that takes so long is ended.
+    pub total: Option<Duration>,
+    /// How agents are started, by name.
+    pub agents: Vec<Recipe>,
+}
+
+impl Default for RunRules {
+    fn default() -> Self {
+        Self { idle: None, total: None, agents: recipes() }
+    }
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -204,6 +240,7 @@ pub(crate) struct Settings {
     pub(crate) policy: Policy,
     pub(crate) retention: Retention,
     pub(crate) workspaces: WorkspaceRules,
+    pub(crate) run: RunRules,
     pub(crate) files: Vec<PathBuf>,
 }
 
@@ -277,6 +314,18 @@ impl Settings {
             setup.check().map_err(wrong)?;
             self.workspaces.setup = Setup { own, ..setup };
         }
+        for (text, into) in [(&file.run.idle, &mut self.run.idle), (&file.run.total, &mut self.run.total)] {
+            if let Some(text) = text {
+                *into = Some(parse_duration(text).map_err(wrong)?);
+            }
+        }
+        if !file.run.agents.is_empty() && !own {
+            return Err(wrong("only the user's own configuration may say how agents are started".into()));
+        }
+        for (name, RunAgent { command, writes }) in file.run.agents {
+            self.run.agents.retain(|known| known.name != name);
+            self.run.agents.push(Recipe { name, command, writes });
+        }
         self.policy.max_attempts = file.retry.max_attempts.unwrap_or(self.policy.max_attempts).max(1);
         self.files.push(path.to_owned());
         Ok(())
@@ -304,7 +353,8 @@ pub(crate) fn variable(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-pub(crate) fn home() -> PathBuf {
+/// The user's home directory.
+pub fn home() -> PathBuf {
     variable("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from)
 }
 

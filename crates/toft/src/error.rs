@@ -83,6 +83,23 @@ pub enum Error {
         /// Why there is none.
         cause: Box<Self>,
     },
+    /// The command of a runner could not be started.
+    #[error("could not start `{command}`: {cause}")]
+    Start {
+        /// Which.
+        command: String,
+        /// Why.
+        cause: std::io::Error,
+    },
+    /// A fence was asked for, and nothing here can put one up.
+    #[error("there is no sandbox to be had here: bubblewrap does not work, and the kernel has no Landlock")]
+    NoSandbox,
+    /// A fence could not be put up.
+    #[error("the sandbox could not be entered: {cause}")]
+    Sandbox {
+        /// Why.
+        cause: String,
+    },
     /// A file that could not be read or written.
     #[error("could not {doing} {path}: {cause}", path = path.display())]
     Io {

@@ -25,6 +25,7 @@
 //! command line can ask is a request in [`verbs`], run with [`Toft::perform`].
 
 mod blobs;
+pub mod briefing;
 mod config;
 pub mod doctor;
 mod engine;
@@ -35,12 +36,14 @@ mod machine;
 pub mod plan;
 pub mod plan_file;
 mod registry;
+pub mod runner;
 mod session;
 mod setup;
 mod worker;
 pub mod workspaces;
 
-pub use config::{Config, Instant, Store, WorkspaceRules};
+pub use config::home;
+pub use config::{Config, Instant, RunRules, Store, WorkspaceRules};
 pub use engine::Home;
 pub use error::Error;
 pub use events::Events;
@@ -50,8 +53,8 @@ pub use registry::registered_stores;
 pub use session::Toft;
 pub use setup::{Setup, variables};
 pub use toft_core::{
-    agent, change, checkpoint, flow, gate, id, issue, lease, message, ready, refusal, repository, retention, store,
-    time, verbs, workspace,
+    agent, change, checkpoint, flow, gate, id, issue, lease, message, ready, refusal, repository, retention, sheet,
+    store, text, time, verbs, workspace,
 };
 pub use toft_vcs as vcs;
 pub use worker::{AgentBuilder, Finish, Job, Query, Worker};

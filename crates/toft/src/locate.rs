@@ -13,12 +13,15 @@ use toft_core::{
 use toft_vcs::{Checkout, ID_FILE, MAIN, PLAIN_DIR, Vcs};
 
 use crate::{
-    config::{Config, Settings, Store, WorkspaceRules, state_home, variable},
+    config::{Config, RunRules, Settings, Store, WorkspaceRules, state_home, variable},
     engine::{Engine, Home, Open},
     error::{Error, io},
     registry,
     session::random_mint,
 };
+
+/// What a repository's own store is called.
+const STORE: &str = "toft.db";
 
 /// What was found, and why.
 #[derive(Clone, Debug)]
@@ -43,6 +46,16 @@ pub struct Located {
     pub retention: Retention,
     /// How workspaces are kept.
     pub workspaces: WorkspaceRules,
+    /// How agents are run.
+    pub run: RunRules,
+}
+
+impl Located {
+    /// Whether the store is the repository's own, however it was named.
+    pub(crate) fn own_store(&self) -> bool {
+        let own = self.checkout.as_ref().map(|checkout| checkout.state_dir().join(STORE));
+        own.is_some() && self.store.file() == own.as_deref()
+    }
 }
 
 /// Why a store was chosen.
@@ -106,6 +119,7 @@ pub fn locate(config: &Config) -> Result<Located, Error> {
         policy,
         retention: settings.retention,
         workspaces: settings.workspaces,
+        run: settings.run,
     })
 }
 
@@ -115,7 +129,7 @@ fn home_of(store: &Store, checkout: Option<&Checkout>, dir: &Path) -> Result<Hom
         None => Err(Error::NoRepository { dir: dir.to_owned() }),
     };
     Ok(Home::File(match store {
-        Store::Repo => state()?.join("toft.db"),
+        Store::Repo => state()?.join(STORE),
         Store::Worktree => {
             let name = checkout.map_or(MAIN, |checkout| checkout.worktree.as_str());
             state()?.join("worktrees").join(name).join("toft.db")

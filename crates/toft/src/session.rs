@@ -33,7 +33,7 @@ use crate::{
     engine::{Engine, Open},
     error::Error,
     events::Events,
-    locate::{Located, Source, init, locate},
+    locate::{Located, init, locate},
     machine::Machine,
     plan::{self, Plan},
     worker::AgentBuilder,
@@ -214,15 +214,20 @@ impl Toft {
     }
 
     /// What can start now: tasks, and issues that nobody is on.
-    pub fn ready(&self, mut request: ready::Request) -> Result<ready::Outcome, Error> {
+    pub fn ready(&self, request: ready::Request) -> Result<ready::Outcome, Error> {
+        self.ready_for(&self.located.agent, request)
+    }
+
+    /// The same, as `actor` sees it.
+    pub fn ready_for(&self, actor: &str, mut request: ready::Request) -> Result<ready::Outcome, Error> {
         let plan = self.plan()?;
         let mut asked = request.limit + 1;
         loop {
             if let Some(plan) = &plan {
-                request.offers = plan.offers(&request.labels, false, asked)?;
+                request.offers = plan.offers(&request.labels, request.mine, asked)?;
             }
             let all = request.offers.len() < asked;
-            let outcome = self.perform(request.clone())?;
+            let outcome = self.run(actor, None, request.clone())?;
             // A ledger elsewhere in time may offer what somebody is on already.
             if all || outcome.ready.len() >= request.limit {
                 return Ok(outcome);
@@ -297,7 +302,7 @@ impl Toft {
     /// one of the repository's own store.
     fn visit(&self) -> Result<(), Error> {
         let (Some(checkout), Some(id)) = (&self.located.checkout, &self.located.repository) else { return Ok(()) };
-        let known = checkout.worktree == MAIN && self.located.source == Source::Repository;
+        let known = checkout.worktree == MAIN && self.located.own_store();
         if known || self.visited.swap(true, Ordering::Relaxed) {
             return Ok(());
         }
@@ -379,16 +384,14 @@ impl Toft {
             let promising = match &request.id {
                 Some(_) => true,
                 None => {
-                    let plan = self.plan()?;
                     let look = ready::Request {
-                        offers: plan.map_or(Ok(Vec::new()), |plan| plan.offers(&request.labels, true, 1))?,
                         scope: request.scope.clone(),
                         labels: request.labels.clone(),
                         limit: 1,
-                        explain: false,
                         mine: true,
+                        ..ready::Request::default()
                     };
-                    !self.run(actor, None, look)?.ready.is_empty()
+                    !self.ready_for(actor, look)?.ready.is_empty()
                 }
             };
             if promising {

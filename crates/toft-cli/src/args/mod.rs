@@ -4,6 +4,7 @@ mod agent;
 mod commands;
 mod flow;
 mod plan;
+mod run;
 mod work;
 mod ws;
 
@@ -16,6 +17,7 @@ pub(crate) use self::{
     agent::{AgentCommand, Inbox, Register, Send},
     flow::{Apply, FlowCommand, FromTemplate, NewFlow, One, TaskFields, TemplateCommand},
     plan::{Add, Compact, Delete, EditIssue, Export, Fields, Graph, Import, LedgerArgs, LedgerCommand, Restore, Undo},
+    run::{Fenced, Prime, Run, Sandbox},
     work::{Claim, Finish, List, Log, Ready, Save, Show, Status},
     ws::{CreateWs, From, Ws, WsCommand},
 };
@@ -56,7 +58,7 @@ pub(crate) struct Global {
     #[arg(long, value_name = "STORE", global = true)]
     pub(crate) store: Option<String>,
     /// Who asks; TOFT_AGENT or the user's name when left out
-    #[arg(long = "as", alias = "agent", value_name = "AGENT", global = true)]
+    #[arg(long = "as", value_name = "AGENT", global = true)]
     pub(crate) agent: Option<String>,
     /// JSON on stdout; with FIELDS, only those of each row
     #[arg(long, value_name = "FIELDS", num_args = 0..=1, require_equals = true, default_missing_value = "", global = true)]
@@ -111,6 +113,8 @@ commands! {
     Log(Log) "log" ["events", "history"] "What happened";
     Flow(Flow) "flow" ["workflow", "flows"] "Workflows and templates";
     Ws(Ws) "ws" ["workspace", "workspaces", "worktree"] "Workspaces: a directory of its own for every job";
+    Run(Run) "run" [] "Claim, make a workspace, run a command, renew, record, repeat";
+    Prime(Prime) "prime" [] "What a session needs to begin, in 1,500 tokens";
     Trust(Trust) "trust" [] "Let this repository's own commands set workspaces up";
     Agent(Agent) "agent" ["agents"] "Agents and their messages";
     Backup(Backup) "backup" [] "Write a verified copy of the store";
@@ -121,6 +125,7 @@ commands! {
     Undo(Undo) "undo" [] "Take your last operations back, where that is safe";
     Compact(Compact) "compact" [] "Put ledgers in order; what has long been over goes to the archive";
     Import(Import) "import" [] "Take issues in: beads, jsonl, markdown";
+    Fenced(Fenced) "fenced" [] "";
     Export(Export) "export" [] "Give issues out: beads, jsonl, csv, schema";
 }
 

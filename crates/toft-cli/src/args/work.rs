@@ -146,6 +146,15 @@ pub(crate) struct Show {
     /// Only the value under this key
     #[arg(long, value_name = "KEY")]
     pub(crate) state: Option<String>,
+    /// Everything whoever takes it over must know, to be read by an agent
+    #[arg(long, conflicts_with_all = ["why", "state"])]
+    pub(crate) context: bool,
+    /// With --context: how many tokens it may have
+    #[arg(long, value_name = "TOKENS", default_value_t = toft::briefing::CONTEXT_TOKENS, requires = "context")]
+    pub(crate) budget: usize,
+    /// What was said in an attempt, by its number; the newest when left out
+    #[arg(long, value_name = "ATTEMPT", num_args = 0..=1, require_equals = true, default_missing_value = "0", conflicts_with_all = ["why", "state", "context"])]
+    pub(crate) log: Option<u64>,
     /// At most so many checkpoints, events or tasks
     #[arg(long, default_value = "10", value_parser = positive)]
     pub(crate) limit: usize,

@@ -4,6 +4,7 @@ mod agent;
 mod flow;
 mod place;
 mod plan;
+mod run;
 mod work;
 mod ws;
 
@@ -51,6 +52,9 @@ pub(crate) fn run(cli: &Cli, output: &Output) -> Done {
         Command::Graph(args) => plan::graph(&app, args),
         Command::Ws(args) => ws::run(&app, &args.command),
         Command::Trust(args) => place::trust(&app, args),
+        Command::Run(args) => run::run(&app, args),
+        Command::Prime(args) => run::prime(&app, args),
+        Command::Fenced(args) => run::fenced(args),
         Command::Agent(args) => agent::run(&app, &args.command),
     }
 }
@@ -78,6 +82,16 @@ impl App<'_> {
         let opened = Toft::at(located);
         drop(waiting);
         Ok(keep(opened?))
+    }
+
+    /// The store, if there is one here at all.
+    fn open_if_any(&self) -> Result<Option<&'static Toft>, Failure> {
+        match toft::locate(&self.config()?) {
+            Ok(located) if located.store.missing() => Ok(None),
+            Ok(_) => self.open().map(Some),
+            Err(toft::Error::NoRepository { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// The stores and scopes a reading command looks into.

@@ -19,8 +19,8 @@ use crate::{
     args::{self, Claim},
     exit::Failure,
     render::{
-        AgentList, Claims, EventLine, Finished, FlowShown, History, Ready, Saved, Shown, StateValue, StatusView,
-        TaskList,
+        AgentList, AttemptLog, Claims, Context, EventLine, Finished, FlowShown, History, Ready, Saved, Shown,
+        StateValue, StatusView, TaskList,
     },
 };
 
@@ -217,6 +217,15 @@ fn evidence(args: &args::Finish) -> Evidence {
 
 pub(super) fn show(app: &App<'_>, args: &args::Show) -> Done {
     let toft = app.open()?;
+    if args.context {
+        let id = task_or_issue(toft, Some(&args.id))?.unwrap_or_default();
+        let here = toft.workspace_here()?.map(|found| found.workspace);
+        return app.show(&Context(toft.context(&toft.located().agent, &id, here.as_ref(), args.budget)?));
+    }
+    if let Some(attempt) = args.log {
+        let id = task_or_issue(toft, Some(&args.id))?.unwrap_or_default();
+        return app.show(&AttemptLog(toft.attempt_log(&toft.located().agent, &id, attempt)?));
+    }
     if args.id != "@"
         && args.state.is_none()
         && let Some(plan) = toft.plan()?

@@ -7,6 +7,7 @@ mod history;
 mod issues;
 mod page;
 mod place;
+mod run;
 mod svg;
 mod tasks;
 mod workspaces;
@@ -26,6 +27,7 @@ pub(crate) use self::{
     issues::{Compacted, ImportDone, IssueList, IssueShown, IssueWritten, IssuesWritten, LedgerList, UndoDone},
     page::{Page, clock},
     place::{BackedUp, Examined, Forgotten, Initialised, Place, Trusted},
+    run::{AttemptLog, Context, Primed, Watch},
     tasks::{Answered, Claims, Finished, Ready, Saved, Shown, StateValue, StatusView, TaskDecided, TaskList},
     workspaces::{Rescued, WsEnv, WsGiven, WsList, WsPath, WsPinned, WsPooled, WsShown, WsTidied},
 };
@@ -120,6 +122,16 @@ impl Output {
             }
         });
         Some(Soon { done: Some(done), teller: Some(teller) })
+    }
+
+    /// Whether another program reads what is printed.
+    pub(crate) fn machine(&self) -> bool {
+        self.json.is_some()
+    }
+
+    /// Whether nothing but ids was asked for.
+    pub(crate) fn silent(&self) -> bool {
+        self.quiet
     }
 
     /// Prints lines as they are: data for other programs.

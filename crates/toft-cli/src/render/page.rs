@@ -1,7 +1,6 @@
 //! Lines of text: columns, colours, and text from outside made harmless.
 
-use std::fmt::Write as _;
-
+pub(crate) use toft::text::{clean, short};
 use toft::{flow::TaskStatus, time::Timestamp};
 
 /// Text being put together.
@@ -72,6 +71,11 @@ impl Page {
         if self.terminal { clock(at) } else { Timestamp(at.0 - at.0 % 1_000).to_string().replace(".000Z", "Z") }
     }
 
+    /// Text that was made harmless already.
+    pub(crate) fn verbatim(&mut self, text: &str) {
+        self.text.push_str(text);
+    }
+
     /// The lines of a longer text, indented.
     pub(crate) fn block(&mut self, indent: &str, text: &str) {
         for line in text.lines() {
@@ -85,49 +89,5 @@ pub(crate) fn clock(at: Timestamp) -> String {
     match jiff::Timestamp::from_millisecond(at.0) {
         Ok(at) => at.to_zoned(jiff::tz::TimeZone::system()).strftime("%H:%M:%S").to_string(),
         Err(_) => at.to_string(),
-    }
-}
-
-/// Text from outside on one line: control and direction characters are shown, never sent to a terminal.
-pub(crate) fn clean(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '\n' => out.push('⏎'),
-            '\t' => out.push(' '),
-            c if c.is_control()
-                || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}') =>
-            {
-                let _ = write!(out, "\\u{{{:x}}}", c as u32);
-            }
-            c => out.push(c),
-        }
-    }
-    out
-}
-
-/// At most `width` characters of a text.
-pub(crate) fn short(text: &str, width: usize) -> String {
-    let text = clean(text);
-    if text.chars().count() <= width {
-        return text;
-    }
-    let cut: String = text.chars().take(width.saturating_sub(1)).collect();
-    format!("{cut}…")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn control_characters_are_shown_and_never_sent() {
-        assert_eq!(clean("a\u{1b}[2Jb\u{202e}c\nd\u{7}"), "a\\u{1b}[2Jb\\u{202e}c⏎d\\u{7}");
-    }
-
-    #[test]
-    fn long_text_is_cut_between_characters() {
-        assert_eq!(short("ääääää", 4), "äää…");
-        assert_eq!(short("ok", 4), "ok");
     }
 }

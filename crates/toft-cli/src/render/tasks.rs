@@ -528,11 +528,15 @@ fn needs_you(page: &mut Page, needs: &[status::NeedsYou]) {
     }
     for need in needs {
         page.line(match need {
-            NeedsYou::Question { gate, task, from, text, .. } => {
-                format!("  {gate}  {} asks on {task}: {}", clean(from), short(text, 100))
+            NeedsYou::Question { gate, task, from, text, behind } => {
+                let (from, text, waits) = (clean(from), short(text, 100), waits(*behind));
+                format!("  {gate}  {from} asks on {task}: {text}{waits}\n    toft agent answer {gate} \"…\"")
             }
-            NeedsYou::Failed { task, name, text, .. } => {
-                format!("  {task}  failed for good: {} ({})", short(name, 50), short(text, 70))
+            NeedsYou::Failed { task, name, text, behind } => {
+                let (name, text, waits) = (short(name, 50), short(text, 70), waits(*behind));
+                format!(
+                    "  {task}  failed for good: {name} ({text}){waits}\n    toft show {task} --log · toft flow retry {task}"
+                )
             }
             NeedsYou::Budget { workflow, title, budget, spent } => {
                 format!(
@@ -543,6 +547,10 @@ fn needs_you(page: &mut Page, needs: &[status::NeedsYou]) {
             NeedsYou::Message { id, from, text } => format!("  {id}  {}: {}", clean(from), short(text, 100)),
         });
     }
+}
+
+fn waits(behind: u32) -> String {
+    if behind == 0 { String::new() } else { format!(", {behind} wait for it") }
 }
 
 fn working(page: &mut Page, outcome: &status::Outcome) {

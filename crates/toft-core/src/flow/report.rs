@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    flow::Evidence,
+    flow::{Attempt, AttemptResult, Evidence},
     verbs::finish::{How, WaitFor},
 };
 
@@ -173,6 +173,12 @@ fn shorten(text: &str) -> String {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }
+}
+
+/// Whether commits that earlier attempts left count for the next one. Those of attempts that were cut short do; an attempt
+/// that failed is to be followed by something new.
+pub fn builds_on(earlier: &[Attempt]) -> bool {
+    !earlier.iter().any(|attempt| attempt.result == Some(AttemptResult::Failed))
 }
 
 /// How often a runner renews a lease: twice may fail before it is lost.

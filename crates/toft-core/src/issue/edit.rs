@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{BLOCKS, CLOSED, Closed, Comment, DEFERRED, Deleted, Dep, IN_PROGRESS, Issue, OPEN, Put, ready::Nodes};
+use super::{
+    BLOCKS, CLOSED, Closed, Comment, DEFERRED, Deleted, Dep, IN_PROGRESS, Issue, NO_AUTO_CLAIM, OPEN, Put, ready::Nodes,
+};
 use crate::{
     refusal::{Refusal, Verdict},
     store::StoreError,
@@ -305,6 +307,19 @@ pub fn close(issue: &Issue, reason: &str, outcome: Option<Value>, by: &By<'_>) -
 /// Nobody is on it any more. What somebody else decided meanwhile stands.
 pub fn give_back(issue: &Issue) -> Vec<Put> {
     if issue.status == IN_PROGRESS { reopen(issue) } else { Vec::new() }
+}
+
+/// It was tried and failed for good: it is open again, says why, and nobody takes it unasked before a person decided.
+pub fn park(issue: &Issue, reason: &str, by: &By<'_>) -> Vec<Put> {
+    let mut puts = give_back(issue);
+    if issue.unfinished() {
+        if !issue.labels.iter().any(|label| label == NO_AUTO_CLAIM) {
+            puts.push(Put::Label(NO_AUTO_CLAIM.to_owned(), true));
+        }
+        let (id, text) = (by.word.to_owned(), format!("Failed for good: {reason}"));
+        puts.push(Put::Comment(Comment { id, at: by.now, by: by.actor.to_owned(), text }));
+    }
+    puts
 }
 
 /// It is to be done after all.

@@ -96,6 +96,23 @@ impl Verb for Tell {
     }
 }
 
+/// Whoever asks, with what it holds; nothing if nobody knows it yet.
+#[derive(Clone, Copy, Debug)]
+pub struct Mine;
+
+impl Verb for Mine {
+    type Outcome = Option<Listed>;
+    const NAME: &'static str = "agent.mine";
+    const ACCESS: Access = Access::Read;
+
+    fn run(self, work: &mut Work<'_>) -> Verdict<Option<Listed>> {
+        match work.tx.agent_named(work.actor)? {
+            Some(agent) => listed(work, agent).map(Some),
+            None => Ok(None),
+        }
+    }
+}
+
 /// Every agent, by name.
 #[derive(Clone, Debug, Default)]
 pub struct List;

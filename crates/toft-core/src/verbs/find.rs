@@ -5,8 +5,8 @@ use crate::{
     agent::Agent,
     flow::{Task, Workflow},
     id::{AgentId, TaskId, WORD, WorkflowId, WorkspaceId},
-    refusal::{Refusal, Verdict},
-    store::{LeasesOf, TaskQuery, WorkspaceQuery},
+    refusal::{Refusal, Stop, Verdict},
+    store::{EventQuery, LeasesOf, TaskQuery, WorkspaceQuery},
     workspace::Workspace,
 };
 
@@ -43,6 +43,27 @@ pub(crate) fn task(work: &mut Work<'_>, text: &str) -> Verdict<Task> {
         Some(task) => Ok(task),
         None => Err(Refusal::NotFound { what: "task", text: text.to_owned() }.into()),
     }
+}
+
+/// The task that `text` names; for an issue that nobody is on, the last one that was worked on for it.
+pub(crate) fn last_task(work: &mut Work<'_>, text: &str) -> Verdict<Task> {
+    /// An issue is told once how each of its workflows ended.
+    const LOOKED_AT: usize = 50;
+    let missing = match task(work, text) {
+        Err(Stop::Refused(missing @ Refusal::NotFound { .. })) if text.contains('-') => missing,
+        found => return found,
+    };
+    let entity = Some(text.to_owned());
+    let told = EventQuery { entity, newest: true, limit: LOOKED_AT, ..EventQuery::default() };
+    let events = work.tx.events(&told)?;
+    let last = events.iter().rev().find_map(|event| event.detail["workflow"].as_str());
+    let workflow = match last {
+        Some(id) => work.tx.workflow(&WorkflowId::known(id))?,
+        None => None,
+    };
+    let of = TaskQuery { workflow: workflow.map(|workflow| workflow.id), ..TaskQuery::default() };
+    let tasks = if of.workflow.is_some() { work.tx.tasks(&of)? } else { Vec::new() };
+    tasks.into_iter().max_by_key(|task| task.state.updated).ok_or_else(|| missing.into())
 }
 
 /// The task of a workflow that the caller holds, or else the first that is not over.
@@ -142,9 +163,9 @@ pub(crate) fn anything(work: &mut Work<'_>, text: &str) -> Verdict<Found> {
     }
     match task(work, text) {
         Ok(task) => Ok(Found::Task(task)),
-        Err(crate::refusal::Stop::Refused(Refusal::NotFound { .. })) => match workflow(work, text) {
+        Err(Stop::Refused(Refusal::NotFound { .. })) => match workflow(work, text) {
             Ok(workflow) => Ok(Found::Workflow(workflow)),
-            Err(crate::refusal::Stop::Refused(Refusal::NotFound { .. })) => match work.tx.agent_named(text)? {
+            Err(Stop::Refused(Refusal::NotFound { .. })) => match work.tx.agent_named(text)? {
                 Some(agent) => Ok(Found::Agent(agent)),
                 None => Err(Refusal::NotFound { what: "task, workflow or agent", text: text.to_owned() }.into()),
             },

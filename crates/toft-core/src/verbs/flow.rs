@@ -129,7 +129,14 @@ pub(super) fn make(
     Ok(Outcome { workflow, tasks })
 }
 
-/// A failed workflow's issue may have been taken up by another since.
+/// Lets a workflow that was over go on; its issue must not have been taken up by another since.
+pub(super) fn revive(work: &mut Work<'_>, workflow: &mut Workflow) -> Verdict<()> {
+    alone_on_its_issue(work, workflow)?;
+    workflow.status = WorkflowStatus::Running;
+    workflow.told = false;
+    Ok(())
+}
+
 fn alone_on_its_issue(work: &mut Work<'_>, workflow: &Workflow) -> Verdict<()> {
     let Some(issue) = workflow.issue() else { return Ok(()) };
     match work.tx.workflow_of_issue(issue)?.filter(|live| live.id != workflow.id) {
@@ -213,8 +220,7 @@ impl Verb for Move {
         }
         work.me()?;
         if target == WorkflowStatus::Running {
-            alone_on_its_issue(work, &workflow)?;
-            workflow.told = false;
+            revive(work, &mut workflow)?;
         }
         workflow.status = target;
         workflow.reason.clone_from(&self.reason);

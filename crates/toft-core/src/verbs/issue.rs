@@ -157,11 +157,8 @@ impl Verb for Untold {
     fn run(self, work: &mut Work<'_>) -> Verdict<Vec<Ended>> {
         let mut ended = Vec::new();
         for workflow in work.tx.untold(AT_ONCE)? {
-            let done = TaskQuery {
-                workflow: Some(workflow.id.clone()),
-                statuses: vec![TaskStatus::Done],
-                ..TaskQuery::default()
-            };
+            let last = if workflow.status == WorkflowStatus::Failed { TaskStatus::Failed } else { TaskStatus::Done };
+            let done = TaskQuery { workflow: Some(workflow.id.clone()), statuses: vec![last], ..TaskQuery::default() };
             let last = work.tx.tasks(&done)?.into_iter().max_by_key(|task| task.state.updated);
             ended.push(Ended { workflow, outcome: last.and_then(|task| task.state.outcome) });
         }

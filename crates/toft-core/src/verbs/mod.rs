@@ -7,6 +7,7 @@ pub mod agent;
 pub mod answer;
 pub mod audit;
 pub mod claim;
+pub mod context;
 pub mod find;
 pub mod finish;
 pub mod flow;

@@ -5,10 +5,11 @@ use serde::{Deserialize, Serialize};
 use super::{Verb, Work, issue::Offer, sweep};
 use crate::{
     flow::{Task, TaskStatus},
+    lease::Standing,
     ready::{self, Queue, Reason},
     refusal::Verdict,
     repository::Scope,
-    store::{Access, TaskQuery},
+    store::{Access, LeasesOf, TaskQuery},
 };
 
 /// What can start now, best first.
@@ -73,6 +74,25 @@ impl Item {
             Self::Task(task) => ready::rank(task),
             Self::Issue(offer) => offer.rank.clone(),
         }
+    }
+}
+
+/// Whether anything may become ready without anybody asking: something is held, or a timer runs.
+#[derive(Clone, Debug)]
+pub struct Stirring {
+    /// From where.
+    pub scope: Scope,
+}
+
+impl Verb for Stirring {
+    type Outcome = bool;
+    const NAME: &'static str = "stirring";
+    const ACCESS: Access = Access::Read;
+
+    fn run(self, work: &mut Work<'_>) -> Verdict<bool> {
+        let leases = work.tx.leases(&LeasesOf::Repository(self.scope.repository.clone()))?;
+        let held = leases.iter().any(|lease| lease.standing(&work.now, work.processes) == Standing::Live);
+        Ok(held || ready::next_timer(work.tx, &self.scope)?.is_some())
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Verb, Work, find};
+use super::{Verb, Work, find, flow::revive};
 use crate::{
     change::Write,
     flow::{
@@ -121,7 +121,7 @@ impl Verb for Request {
             add_missing(work, task, edges)?;
         }
         if workflow.status == WorkflowStatus::Failed {
-            workflow.status = WorkflowStatus::Running;
+            revive(work, &mut workflow)?;
         }
         save_plan(work, &mut workflow)?;
         for task in skipped {
@@ -173,7 +173,7 @@ impl Verb for Decide {
         let mut workflow = open_workflow(work, task.workflow.as_str())?;
         work.me()?;
         if workflow.status == WorkflowStatus::Failed {
-            workflow.status = WorkflowStatus::Running;
+            revive(work, &mut workflow)?;
             workflow.updated = work.now.wall;
             work.tx.derive(&[Write::Workflow(workflow.clone())])?;
             requeue(work, &workflow)?;

@@ -169,6 +169,13 @@ impl Request {
         Ok((working, more))
     }
 
+    /// Whether the issue that a failed task was for is worked on in another workflow now.
+    fn taken_up_again(&self, work: &mut Work<'_>, task: &Task) -> Verdict<bool> {
+        let workflow = work.require_workflow(&task.workflow)?;
+        let Some(issue) = workflow.issue() else { return Ok(false) };
+        Ok(work.tx.workflow_of_issue(issue)?.is_some_and(|live| live.id != workflow.id))
+    }
+
     /// Sorted by how much waits behind each.
     fn needs_you(&self, work: &mut Work<'_>, workflows: &[flow::Listed]) -> Verdict<Vec<NeedsYou>> {
         let mut needs = Vec::new();
@@ -205,6 +212,9 @@ impl Request {
             ..TaskQuery::default()
         };
         for task in work.tx.tasks(&failed)? {
+            if self.taken_up_again(work, &task)? {
+                continue;
+            }
             let text = task.state.outcome.map_or_else(|| "its holders were lost".to_owned(), |outcome| outcome.summary);
             needs.push(NeedsYou::Failed { task: task.id, name: task.name, text, behind: task.state.unblocks });
         }

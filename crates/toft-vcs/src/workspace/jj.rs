@@ -5,7 +5,7 @@ use std::path::Path;
 
 use toft_core::workspace::{Landed, Survey, Workspace};
 
-use super::{Ground, LIST, Made, Start, WorkspaceError};
+use super::{Ground, LIST, Made, Stand, Start, WorkspaceError};
 use crate::{command::Run, lock::Turn};
 
 const COMMIT: &str = "commit_id ++ \"\\n\"";
@@ -44,6 +44,12 @@ pub(super) fn survey(ground: &Ground, workspace: &Workspace, dir: &Path) -> Resu
         head,
         ..Survey::default()
     })
+}
+
+/// Everything is a commit once jj has looked; the newest one that changes something counts.
+pub(super) fn stand(dir: &Path) -> Result<Stand, WorkspaceError> {
+    let found = commits(dir, "heads(::@ ~ empty())")?;
+    Ok(Stand { commit: found.first().cloned().unwrap_or_default(), uncommitted: 0 })
 }
 
 /// Has jj look at everything; gives the commit that holds it.

@@ -139,6 +139,15 @@ pub struct Start {
     pub onto: Option<String>,
 }
 
+/// Where a checkout stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stand {
+    /// Its newest commit.
+    pub commit: String,
+    /// How many files are changed and not committed.
+    pub uncommitted: usize,
+}
+
 /// A workspace that was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Made {
@@ -274,6 +283,27 @@ impl Ground {
                 Ok(Git::inside(dir)?.run(ask)?.maybe()?)
             }
             _ => Ok(Some(rev.to_owned()).filter(|rev| rev != "HEAD")),
+        }
+    }
+
+    /// Where a checkout stands: its newest commit, and how many files are changed and not committed.
+    pub fn stand(&self, workspace: &Workspace) -> Result<Stand, WorkspaceError> {
+        let dir = Path::new(&workspace.path);
+        match self.vcs {
+            Vcs::Git => survey::stand(dir),
+            Vcs::Jj => jj::stand(dir),
+            _ => {
+                let seen = self.survey(workspace)?;
+                Ok(Stand { commit: seen.head, uncommitted: seen.changed + seen.untracked })
+            }
+        }
+    }
+
+    /// The commit that a workspace stands on which was just made.
+    pub fn begun_at(&self, workspace: &Workspace) -> Result<String, WorkspaceError> {
+        match self.vcs {
+            Vcs::Git => Ok(workspace.base.clone()),
+            _ => Ok(self.stand(workspace)?.commit),
         }
     }
 

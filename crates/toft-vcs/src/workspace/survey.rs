@@ -9,7 +9,7 @@ use std::{
 
 use toft_core::workspace::{Survey, Workspace, WorkspaceKind};
 
-use super::{Ground, WorkspaceError, git::git_dir, landed, overlay, remove};
+use super::{Ground, Stand, WorkspaceError, git::git_dir, landed, overlay, remove};
 use crate::{command::Git, lock};
 
 /// An ignored file by itself is a setting if it is no larger; a directory, or a larger one, is an artefact.
@@ -89,6 +89,17 @@ pub(super) fn status(git: &Git) -> Result<Status, WorkspaceError> {
     }
     read_index(git, &mut status)?;
     Ok(status)
+}
+
+/// Where a checkout stands, in one question.
+pub(super) fn stand(dir: &Path) -> Result<Stand, WorkspaceError> {
+    let git = Git::inside(dir)?;
+    let said =
+        git.run(["status", "--porcelain=v2", "--branch", "-z", "--ignore-submodules=dirty", "--no-renames"])?.ok()?;
+    let lines = said.split(|byte| *byte == 0).filter(|line| !line.is_empty());
+    let (headers, files): (Vec<_>, Vec<_>) = lines.partition(|line| line.starts_with(b"# "));
+    let commit = headers.iter().find_map(|line| line.strip_prefix(b"# branch.oid "));
+    Ok(Stand { commit: commit.map(shown).unwrap_or_default(), uncommitted: files.len() })
 }
 
 fn header(status: &mut Status, text: &str) {

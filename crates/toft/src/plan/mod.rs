@@ -42,7 +42,7 @@ pub use self::{
     text::many,
     write::Wrote,
 };
-use crate::{engine::Engine, error::Error, locate::Source, session::Toft};
+use crate::{engine::Engine, error::Error, session::Toft};
 
 /// How many ids an ambiguous prefix names.
 const NAMED: usize = 5;
@@ -111,7 +111,7 @@ impl<'t> Plan<'t> {
             // repositories: each has an index of its own then.
             let same = self.ledgers.iter().all(|ledger| ledger.place != Place::Tree);
             let index = match self.toft.engine() {
-                Engine::File(store) if same && self.toft.located().source == Source::Repository => Index::Store(store),
+                Engine::File(store) if same && self.toft.located().own_store() => Index::Store(store),
                 _ => Index::Own(Box::new(SqliteStore::create(&own_index(&self.state, self.worktree))?)),
             };
             self.index.get_or_init(|| index);

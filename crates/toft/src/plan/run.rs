@@ -85,6 +85,11 @@ impl Plan<'_> {
                     let agent = issue.assignee.clone().unwrap_or_default();
                     Ok(edit::close(issue, &summary, outcome, &edit::By { actor: &agent, now, word: "" })?)
                 }
+                WorkflowStatus::Failed => {
+                    let reason = outcome.as_ref().map_or("its holders were lost", |outcome| outcome.summary.as_str());
+                    let word = format!("{}-{}", workflow.id, now.0);
+                    Ok(edit::park(issue, reason, &edit::By { actor: "toft", now, word: &word }))
+                }
                 _ => Ok(edit::give_back(issue)),
             });
             match told {

@@ -30,7 +30,7 @@ use toft_core::{
 };
 use toft_vcs::{
     MAIN,
-    workspace::{Ground, Sharing},
+    workspace::{Ground, Sharing, Stand},
 };
 
 pub use self::tidy::own_size;
@@ -293,6 +293,19 @@ impl Workspaces<'_> {
             self.ground.open(&workspace)?;
         }
         Ok(workspace)
+    }
+
+    /// The commit that a workspace stands on before anything is done in it.
+    pub(crate) fn stands(&self, given: &Given) -> Result<String, Error> {
+        Ok(match given.existing {
+            true => self.ground.stand(&given.workspace)?.commit,
+            false => self.ground.begun_at(&given.workspace)?,
+        })
+    }
+
+    /// Where a workspace stands.
+    pub(crate) fn stand(&self, workspace: &Workspace) -> Result<Stand, Error> {
+        Ok(self.ground.stand(workspace)?)
     }
 
     fn look(&self, listed: Listed) -> Seen {

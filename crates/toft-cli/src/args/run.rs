@@ -1,0 +1,96 @@
+//! Running agents, and briefing them.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::{Args, ValueEnum};
+use toft::time::parse_duration;
+
+use super::positive;
+
+/// Claim, make a workspace, run a command, renew, record, repeat.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "The command finds its brief on standard input and in the file $TOFT_BRIEF, and its task in $TOFT_TASK, $TOFT_FENCE,\n\
+$TOFT_WORKSPACE, $TOFT_AGENT and $TOFT_STORE. It is done if it ends well and left a commit, or said so itself: with\n\
+`toft finish`, or in the file $TOFT_REPORT as {\"outcome\":\"done\",\"message\":\"…\",\"no_change\":\"…\",\"cost\":0.1}.\n\
+Ctrl-C lets what runs end; a second one ends it and gives it back.\n\n\
+Examples:\n  \
+toft run --slots 5 --agent claude              five Claude Code agents until you stop them\n  \
+toft run --until-idle -- ./my-agent.sh         any command, until nothing is left to do\n  \
+toft run --once -l rust --total 2h -- codex exec --full-auto -"
+)]
+pub(crate) struct Run {
+    /// How many agents at once
+    #[arg(long, value_name = "N", default_value = "1", value_parser = positive)]
+    pub(crate) slots: usize,
+    /// Only with this label
+    #[arg(short, long = "label", value_name = "LABEL")]
+    pub(crate) labels: Vec<String>,
+    /// One task for each slot, and that is all
+    #[arg(long, conflicts_with = "until_idle")]
+    pub(crate) once: bool,
+    /// End when nothing is left to do
+    #[arg(long)]
+    pub(crate) until_idle: bool,
+    /// A well-known agent: claude, codex, gemini, cursor, opencode, or one of [run.agents] in config.toml
+    #[arg(long = "agent", value_name = "NAME", conflicts_with = "command")]
+    pub(crate) recipe: Option<String>,
+    /// End a command that says nothing for this long
+    #[arg(long, value_name = "DUR", value_parser = parse_duration)]
+    pub(crate) idle: Option<Duration>,
+    /// End a command that takes this long
+    #[arg(long, value_name = "DUR", value_parser = parse_duration)]
+    pub(crate) total: Option<Duration>,
+    /// How long a lease lasts; renewed every third of it
+    #[arg(long, value_name = "DUR", default_value = "90s", value_parser = parse_duration)]
+    pub(crate) ttl: Duration,
+    /// How long a command that is told to end may take over it
+    #[arg(long, value_name = "DUR", default_value = "5s", value_parser = parse_duration)]
+    pub(crate) grace: Duration,
+    /// How many tokens the brief may have
+    #[arg(long, value_name = "TOKENS", default_value_t = toft::briefing::CONTEXT_TOKENS)]
+    pub(crate) budget: usize,
+    /// Start from this commit or branch instead of the main checkout's
+    #[arg(long, value_name = "REV")]
+    pub(crate) base: Option<String>,
+    /// A fence around what the command may write; offline closes the network too
+    #[arg(long, value_name = "WHAT", num_args = 0..=1, require_equals = true, default_missing_value = "files")]
+    pub(crate) sandbox: Option<Sandbox>,
+    /// With --sandbox: it may write here, too
+    #[arg(long, value_name = "PATH", requires = "sandbox")]
+    pub(crate) allow: Vec<PathBuf>,
+    /// The command, and its arguments
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<String>,
+}
+
+/// How tight a fence is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Sandbox {
+    /// Writes only where the work is.
+    Files,
+    /// And no network.
+    Offline,
+}
+
+/// A command behind a fence that the kernel keeps up.
+#[derive(Args, Debug)]
+pub(crate) struct Fenced {
+    /// It may write below here
+    #[arg(long, value_name = "PATH")]
+    pub(crate) write: Vec<PathBuf>,
+    /// It may not use the network
+    #[arg(long)]
+    pub(crate) offline: bool,
+    /// The command
+    #[arg(last = true, required = true)]
+    pub(crate) command: Vec<String>,
+}
+
+/// What a session needs to begin; at most 1,500 tokens. Says nothing where there is no toft.
+#[derive(Args, Debug)]
+pub(crate) struct Prime {
+    /// Letters in it stay unread
+    #[arg(long)]
+    pub(crate) peek: bool,
+}

@@ -1,0 +1,117 @@
+//! run, prime, and the fence that run puts around commands.
+
+use std::{process::ExitCode, sync::mpsc};
+
+use signal_hook::{
+    consts::{SIGHUP, SIGINT, SIGTERM},
+    iterator::Signals,
+};
+use toft::{
+    Error, Toft,
+    runner::{Fleet, Order, Rules, SLOT, SandboxFence, Slot, enter_sandbox},
+};
+
+use super::{App, Done};
+use crate::{
+    args::{Fenced, Prime, Run, Sandbox},
+    exit::Failure,
+    render::{Primed, Watch},
+};
+
+pub(super) fn run(app: &App<'_>, args: &Run) -> Done {
+    let config = toft::Config { brief: false, ..app.config()? };
+    if let Ok(name) = std::env::var(SLOT) {
+        let toft = Toft::with(toft::Config { agent: Some(name.clone()), ..config })?;
+        let rules = rules(&toft, args)?;
+        Slot::new(toft, name, rules).run()?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let toft = Toft::with(config)?;
+    let rules = rules(&toft, args)?;
+    let promise = match &rules.sandbox {
+        Some(fence) => Some(fence.promise(fence.kind()?)),
+        None => None,
+    };
+    let program = std::env::current_exe()
+        .map_err(|cause| Failure::from(Error::Io { doing: "find", path: "toft".into(), cause }))?;
+    let fleet = Fleet::new(&toft, program, std::env::args_os().skip(1).collect(), args.slots)?;
+    let mut watch = Watch::new(app.output, fleet.names(), promise.as_deref());
+    let troubled = fleet.run(orders()?, |news| watch.take(&news))?;
+    watch.close();
+    match (troubled, watch.parked()) {
+        (false, 0) => Ok(ExitCode::SUCCESS),
+        (true, _) => Err(Failure::stopped("a slot could not go on", "what it said is above")),
+        (false, parked) => {
+            let message = format!("{parked} of the tasks failed for good");
+            Err(Failure::stopped(message, "toft status says which, and what helps"))
+        }
+    }
+}
+
+fn rules(toft: &Toft, args: &Run) -> Result<Rules, Failure> {
+    let known = &toft.located().run;
+    let recipe = match &args.recipe {
+        Some(name) => Some(known.agents.iter().find(|recipe| recipe.name == *name).ok_or_else(|| {
+            let names: Vec<_> = known.agents.iter().map(|recipe| recipe.name.as_str()).collect();
+            Failure::invalid(
+                format!("--agent: `{name}` is not known"),
+                &format!("use {}, or -- COMMAND", names.join(", ")),
+            )
+        })?),
+        None => None,
+    };
+    let command = recipe.map_or_else(|| args.command.clone(), |recipe| recipe.command.clone());
+    if command.is_empty() {
+        return Err(Failure::invalid("there is nothing to run", "toft run --agent claude, or toft run -- COMMAND"));
+    }
+    let sandbox = args.sandbox.map(|kind| {
+        let own = recipe.into_iter().flat_map(|recipe| &recipe.writes).map(|dir| toft::home().join(dir));
+        let writable = args.allow.iter().cloned().chain(own).collect();
+        SandboxFence { writable, network: kind == Sandbox::Files }
+    });
+    Ok(Rules {
+        command,
+        labels: args.labels.clone(),
+        once: args.once,
+        until_idle: args.until_idle,
+        ttl: args.ttl,
+        idle: args.idle.or(known.idle),
+        total: args.total.or(known.total),
+        grace: args.grace,
+        budget: args.budget,
+        sandbox,
+        base: args.base.clone(),
+    })
+}
+
+/// The first Ctrl-C lets what runs end, the second ends it, as does being told to end by anybody else.
+fn orders() -> Result<mpsc::Receiver<Order>, Failure> {
+    let (send, orders) = mpsc::channel();
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
+        .map_err(|cause| Failure::from(Error::Io { doing: "listen for", path: "signals".into(), cause }))?;
+    std::thread::spawn(move || {
+        let mut asked = false;
+        for signal in signals.forever() {
+            let order = if signal == SIGINT && !asked { Order::Drain } else { Order::Stop };
+            asked = true;
+            if send.send(order).is_err() {
+                return;
+            }
+        }
+    });
+    Ok(orders)
+}
+
+/// Puts the fence up around this process and becomes the command.
+pub(super) fn fenced(args: &Fenced) -> Done {
+    enter_sandbox(&SandboxFence { writable: args.write.clone(), network: !args.offline })?;
+    Err(toft::runner::become_command(&args.command).into())
+}
+
+pub(super) fn prime(app: &App<'_>, args: &Prime) -> Done {
+    let toft = match app.open_if_any()? {
+        Some(toft) => toft,
+        None => return Ok(ExitCode::SUCCESS),
+    };
+    app.show(&Primed(toft.prime(&toft.located().agent, !args.peek)?))
+}

@@ -1,0 +1,236 @@
+//! A runner at work: a line for each slot on a terminal, plain lines elsewhere, and what came of it.
+
+use std::{collections::BTreeMap, io::IsTerminal as _, time::Duration};
+
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use serde_json::{Value, json};
+use toft::{
+    briefing::Prime,
+    runner::{News, Order, Told},
+};
+
+use super::{
+    Output, View, data,
+    page::{Page, clean, short},
+};
+
+/// Follows a runner.
+pub(crate) struct Watch<'a> {
+    output: &'a Output,
+    names: Vec<String>,
+    live: Option<Live>,
+    /// What each slot is on: its id and title.
+    on: BTreeMap<usize, String>,
+    counts: BTreeMap<String, usize>,
+    parked: Vec<String>,
+}
+
+/// Lines that are written over.
+struct Live {
+    all: MultiProgress,
+    bars: Vec<ProgressBar>,
+}
+
+impl<'a> Watch<'a> {
+    pub(crate) fn new(output: &'a Output, names: &[String], promise: Option<&str>) -> Self {
+        let terminal = std::io::stderr().is_terminal() && std::io::stdout().is_terminal();
+        let live = (terminal && !output.machine()).then(|| {
+            let all = MultiProgress::new();
+            let bars = names.iter().map(|name| {
+                let bar = all.add(ProgressBar::new_spinner());
+                if let Ok(style) = ProgressStyle::with_template("{prefix:.cyan} {spinner} {wide_msg}") {
+                    bar.set_style(style);
+                }
+                bar.set_prefix(name.clone());
+                bar.enable_steady_tick(Duration::from_millis(120));
+                bar
+            });
+            let bars = bars.collect();
+            Live { all, bars }
+        });
+        let (on, counts) = (BTreeMap::new(), BTreeMap::new());
+        let watch = Self { output, names: names.to_vec(), live, on, counts, parked: Vec::new() };
+        if let Some(promise) = promise {
+            watch.line(&format!("sandbox by {}", clean(promise)));
+        }
+        watch
+    }
+
+    /// Shows what happened.
+    pub(crate) fn take(&mut self, news: &News) {
+        if self.output.machine() {
+            self.count(news);
+            let slot = |index: &usize| self.names[*index].clone();
+            let line = match news {
+                News::Slot(index, told) => json!({ "slot": slot(index), "news": told }),
+                News::Again(index) => json!({ "slot": slot(index), "news": { "told": "killed" } }),
+                News::Over(index, why) => json!({ "slot": slot(index), "news": { "told": "over", "why": why } }),
+                News::Heard(order) => {
+                    json!({ "news": { "told": if *order == Order::Drain { "draining" } else { "stopping" } } })
+                }
+            };
+            self.output.lines(&[line.to_string()]);
+            return;
+        }
+        match news {
+            News::Slot(index, told) => self.told(*index, told),
+            News::Again(index) => self.say(*index, "was killed, and is started again"),
+            News::Over(index, Some(why)) => self.say(*index, &format!("could not go on: {}", why.trim())),
+            News::Over(index, None) => self.quiet(*index, "over"),
+            News::Heard(Order::Drain) => self.line("Letting what runs end; Ctrl-C again ends it and gives it back."),
+            News::Heard(Order::Stop) => self.line("Ending what runs."),
+        }
+        self.count(news);
+    }
+
+    fn count(&mut self, news: &News) {
+        if let News::Slot(_, Told::Ended { how, parked, task, issue, .. }) = news {
+            *self.counts.entry(how.clone()).or_default() += 1;
+            if *parked {
+                self.parked.push(issue.clone().unwrap_or_else(|| task.clone()));
+            }
+        }
+    }
+
+    fn told(&mut self, index: usize, told: &Told) {
+        match told {
+            Told::Waiting => self.quiet(index, "waits for work"),
+            Told::Took { task, issue, title, attempt } => {
+                let id = issue.as_deref().unwrap_or(task);
+                let again = if *attempt > 1 { format!(" (attempt {attempt})") } else { String::new() };
+                let on = format!("{id} {}{again}", short(title, 60));
+                self.line(&format!("{}  took  {on}", self.names[index]));
+                self.quiet(index, &on);
+                self.on.insert(index, on);
+            }
+            Told::Step { text } | Told::Said { text } => {
+                let on = self.on.get(&index).cloned().unwrap_or_default();
+                self.quiet(index, &format!("{on}  {}", short(text, 200)));
+            }
+            Told::Ended { task, issue, how, message, parked, ran_ms } => {
+                let id = issue.as_deref().unwrap_or(task);
+                let asks = if *parked { "; it is tried no more, and asks you: toft status" } else { "" };
+                let seconds = *ran_ms as f64 / 1_000.0;
+                let said = if message.is_empty() { String::new() } else { format!(": {}", short(message, 160)) };
+                self.line(&format!("{}  {how}  {id} after {seconds:.1} s{said}{asks}", self.names[index]));
+            }
+            Told::Trouble { text } => self.say(index, text),
+        }
+    }
+
+    fn say(&self, index: usize, text: &str) {
+        self.line(&format!("{}  {}", self.names[index], clean(text)));
+    }
+
+    /// Something for the line of a slot only.
+    fn quiet(&self, index: usize, text: &str) {
+        if let Some(live) = &self.live {
+            live.bars[index].set_message(clean(text));
+        }
+    }
+
+    fn line(&self, text: &str) {
+        if self.output.silent() {
+            return;
+        }
+        match &self.live {
+            // A terminal that is gone shows nothing.
+            Some(live) => drop(live.all.println(text)),
+            None => self.output.lines(&[text.to_owned()]),
+        }
+    }
+
+    /// Says what came of it all.
+    pub(crate) fn close(&mut self) {
+        if let Some(live) = self.live.take() {
+            live.bars.iter().for_each(ProgressBar::finish_and_clear);
+        }
+        if self.output.machine() {
+            self.output
+                .lines(&[json!({ "toft": 1, "kind": "run", "data": { "ended": self.counts, "parked": self.parked } })
+                    .to_string()]);
+            return;
+        }
+        let counts: Vec<String> = self.counts.iter().map(|(how, count)| format!("{count} {how}")).collect();
+        let said =
+            if counts.is_empty() { "Nothing was taken.".into() } else { format!("Over: {}.", counts.join(", ")) };
+        self.line(&said);
+        if !self.parked.is_empty() {
+            self.line(&format!("Needs you: {}", self.parked.join(", ")));
+        }
+    }
+
+    /// How many tasks failed for good.
+    pub(crate) fn parked(&self) -> usize {
+        self.parked.len()
+    }
+}
+
+/// What a session needs to begin.
+pub(crate) struct Primed(pub(crate) Prime);
+
+impl View for Primed {
+    fn kind(&self) -> &'static str {
+        "prime"
+    }
+
+    fn json(&self) -> Value {
+        data(&self.0)
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.0.holds.clone()
+    }
+
+    fn text(&self, page: &mut Page) {
+        page.verbatim(&self.0.text);
+    }
+}
+
+/// Everything whoever takes over a task must know.
+pub(crate) struct Context(pub(crate) String);
+
+impl View for Context {
+    fn kind(&self) -> &'static str {
+        "context"
+    }
+
+    fn json(&self) -> Value {
+        json!({ "text": self.0 })
+    }
+
+    fn ids(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn text(&self, page: &mut Page) {
+        page.verbatim(&self.0);
+    }
+}
+
+/// What was said in an attempt.
+pub(crate) struct AttemptLog(pub(crate) toft::runner::AttemptLog);
+
+impl View for AttemptLog {
+    fn kind(&self) -> &'static str {
+        "attempt_log"
+    }
+
+    fn json(&self) -> Value {
+        data(&self.0)
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.0.files.iter().map(|path| path.display().to_string()).collect()
+    }
+
+    fn text(&self, page: &mut Page) {
+        self.0.lines.iter().for_each(|line| page.line(clean(line)));
+        if self.0.lines.is_empty() {
+            page.line(format!(
+                "Nothing was said in attempt {} at {}: no runner began it.",
+                self.0.attempt, self.0.task
+            ));
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! A sheet of text that fits a budget of tokens: fixed parts whole, the others cut where that hurts least.
+//!
+//! The same parts and the same budget always give the same sheet.
+
+use crate::text::tokens;
+
+/// A sheet being put together, in the order it is read.
+#[derive(Clone, Debug, Default)]
+pub struct Sheet {
+    parts: Vec<Part>,
+}
+
+#[derive(Clone, Debug)]
+struct Part {
+    title: String,
+    body: Body,
+    /// Its share of the budget before what others leave, in hundredths.
+    share: usize,
+}
+
+#[derive(Clone, Debug)]
+enum Body {
+    /// Never cut.
+    Fixed(String),
+    /// Pieces of text; the first is the most important. One that does not fit is cut in its middle.
+    Pieces(Vec<String>, String),
+    /// Lines; the first are the most important. Those that do not fit are counted.
+    Rows(Vec<String>, String),
+}
+
+impl Sheet {
+    /// Text that is never cut.
+    pub fn fixed(&mut self, text: impl Into<String>) {
+        self.part("", Body::Fixed(text.into()), 0);
+    }
+
+    /// Pieces of text under a title, the most important first. `rest` says where the rest can be read.
+    pub fn pieces(&mut self, title: &str, pieces: Vec<String>, share: usize, rest: impl Into<String>) {
+        if !pieces.is_empty() {
+            self.part(title, Body::Pieces(pieces, rest.into()), share);
+        }
+    }
+
+    /// Lines under a title, the most important first. `rest` says where the rest can be read.
+    pub fn rows(&mut self, title: &str, rows: Vec<String>, share: usize, rest: impl Into<String>) {
+        if !rows.is_empty() {
+            self.part(title, Body::Rows(rows, rest.into()), share);
+        }
+    }
+
+    fn part(&mut self, title: &str, body: Body, share: usize) {
+        self.parts.push(Part { title: title.to_owned(), body, share });
+    }
+
+    /// The text, within `budget` tokens as far as what is fixed allows.
+    pub fn text(&self, budget: usize) -> String {
+        let wanted: Vec<usize> = self.parts.iter().map(Part::wanted).collect();
+        let fixed: usize =
+            self.parts.iter().zip(&wanted).filter(|(part, _)| part.share == 0).map(|(_, wanted)| wanted).sum();
+        let free = budget.saturating_sub(fixed);
+        let mut given: Vec<usize> =
+            self.parts.iter().zip(&wanted).map(|(part, wanted)| (free * part.share / 100).min(*wanted)).collect();
+        // What some do not need goes to the others, in the order they are read.
+        let mut left = free.saturating_sub(given.iter().sum());
+        for (part, (given, wanted)) in self.parts.iter().zip(given.iter_mut().zip(&wanted)) {
+            if part.share > 0 {
+                let more = (*wanted - *given).min(left);
+                *given += more;
+                left -= more;
+            }
+        }
+        let mut text = String::new();
+        for (part, room) in self.parts.iter().zip(given) {
+            let written = part.write(room);
+            if !written.is_empty() {
+                text.push_str(&written);
+                text.push('\n');
+            }
+        }
+        text.truncate(text.trim_end().len());
+        text.push('\n');
+        text
+    }
+}
+
+impl Part {
+    fn heading(&self) -> String {
+        if self.title.is_empty() { String::new() } else { format!("## {}\n\n", self.title) }
+    }
+
+    fn wanted(&self) -> usize {
+        let body: usize = match &self.body {
+            Body::Fixed(text) => tokens(text),
+            Body::Pieces(pieces, _) => pieces.iter().map(|piece| tokens(piece) + 2).sum(),
+            Body::Rows(rows, _) => rows.iter().map(|row| tokens(row) + 1).sum(),
+        };
+        body + tokens(&self.heading()) + 1
+    }
+
+    fn write(&self, room: usize) -> String {
+        let heading = self.heading();
+        let mut left = room.saturating_sub(tokens(&heading) + 1);
+        let (lines, rest, blank) = match &self.body {
+            Body::Fixed(text) => return format!("{text}\n"),
+            Body::Pieces(pieces, rest) => (pieces, rest, "\n\n"),
+            Body::Rows(rows, rest) => (rows, rest, "\n"),
+        };
+        let whole = self.wanted() <= room;
+        let mut text = String::new();
+        let more = |count: usize| format!("… {count} more: {rest}\n");
+        for (n, line) in lines.iter().enumerate() {
+            let reserve = if whole { 0 } else { tokens(&more(lines.len())) };
+            let cost = tokens(line) + blank.len();
+            if cost + reserve <= left {
+                text.push_str(line);
+                text.push_str(blank);
+                left -= cost;
+                continue;
+            }
+            let cut = match (&self.body, n) {
+                // The most important one is shown in part rather than not at all.
+                (Body::Pieces(..), 0) => middle_out(line, left.saturating_sub(reserve + 2), rest),
+                _ => None,
+            };
+            let shown = n + usize::from(cut.is_some());
+            if let Some(cut) = cut {
+                text.push_str(&cut);
+                text.push_str(blank);
+            }
+            if shown < lines.len() && (shown > 0 || tokens(&more(lines.len())) <= left) {
+                text.push_str(&more(lines.len() - shown));
+            }
+            break;
+        }
+        if text.is_empty() { text } else { format!("{heading}{}\n", text.trim_end()) }
+    }
+}
+
+/// A text without its middle, so that it fits; nothing if hardly anything would be left.
+fn middle_out(text: &str, room: usize, rest: &str) -> Option<String> {
+    let lines: Vec<&str> = text.lines().collect();
+    let (first, last) = (lines.first()?, lines.last()?);
+    let framed = first.starts_with("<data ") && *last == "</data>";
+    let (open, inner, close) = match framed {
+        true => (format!("{first}\n"), text[first.len()..text.len() - last.len()].trim_matches('\n'), "\n</data>"),
+        false => (String::new(), text, ""),
+    };
+    let total = inner.chars().count();
+    let (mut low, mut high) = (0, total);
+    let cut = |keep: usize| {
+        let head = keep * 2 / 3;
+        let start: String = inner.chars().take(head).collect();
+        let end: String = inner.chars().skip(total - (keep - head)).collect();
+        format!("{open}{start}\n[… {} characters left out: {rest} …]\n{end}{close}", total - keep)
+    };
+    while low < high {
+        let keep = (low + high).div_ceil(2);
+        if tokens(&cut(keep)) <= room { low = keep } else { high = keep - 1 }
+    }
+    (low >= 40).then(|| cut(low))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sheet() -> Sheet {
+        let mut sheet = Sheet::default();
+        sheet.fixed("# Head");
+        let long: String = (0..400).map(|n| format!("word{n} and more of it. ")).collect();
+        sheet.pieces("Notes", vec![crate::text::quoted("ana", &long), "old note".into()], 50, "toft show x");
+        sheet.rows("Rows", (0..300).map(|n| format!("- row {n} is here")).collect(), 50, "toft list");
+        sheet.fixed("Rules");
+        sheet
+    }
+
+    #[test]
+    fn a_sheet_fits_its_budget_and_keeps_what_is_fixed() {
+        for budget in [120, 200, 500, 1_000, 4_000] {
+            let text = sheet().text(budget);
+            assert!(tokens(&text) <= budget, "{budget}: {} tokens\n{text}", tokens(&text));
+            assert!(text.starts_with("# Head\n") && text.trim_end().ends_with("Rules"), "{text}");
+        }
+        assert_eq!(sheet().text(500), sheet().text(500));
+    }
+
+    #[test]
+    fn what_fits_is_whole_and_what_is_left_out_is_counted() {
+        let whole = sheet().text(100_000);
+        assert!(whole.contains("row 299") && whole.contains("old note") && !whole.contains('…'), "{whole}");
+        let cut = sheet().text(700);
+        assert!(cut.contains("characters left out: toft show x") && cut.contains("</data>"), "{cut}");
+        let shown = cut.lines().filter(|line| line.starts_with("- row")).count();
+        assert!(cut.contains(&format!("… {} more: toft list", 300 - shown)), "{cut}");
+    }
+}

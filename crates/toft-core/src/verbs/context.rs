@@ -1,0 +1,78 @@
+//! Context: everything somebody who takes a task over must know.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Verb, Work, find, show::AttemptView};
+use crate::{
+    checkpoint::Checkpoint,
+    flow::{DependencyKind, Task, Workflow},
+    gate::Gate,
+    refusal::Verdict,
+    store::{Access, TaskQuery},
+};
+
+/// How many checkpoints are looked at.
+const CHECKPOINTS: usize = 50;
+/// How many tasks of the same workflow.
+const SIBLINGS: usize = 200;
+
+/// Ask for the context of a task.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The task, by id or prefix; `@` is what I hold.
+    pub id: String,
+}
+
+/// What a task stands in.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// The task.
+    pub task: Task,
+    /// Its workflow.
+    pub workflow: Workflow,
+    /// Checkpoints with who wrote them, newest first.
+    pub checkpoints: Vec<(Checkpoint, String)>,
+    /// Attempts that are over, newest first.
+    pub attempts: Vec<AttemptView>,
+    /// What earlier holders asked, and what they were answered, newest first.
+    pub answers: Vec<Gate>,
+    /// What it depends on, and how.
+    pub needs: Vec<(DependencyKind, Task)>,
+    /// The other tasks of its workflow, in plan order.
+    pub siblings: Vec<Task>,
+    /// Its values, by key.
+    pub state: Vec<(String, Value)>,
+}
+
+impl Verb for Request {
+    type Outcome = Outcome;
+    const NAME: &'static str = "context";
+    const ACCESS: Access = Access::Read;
+
+    fn run(self, work: &mut Work<'_>) -> Verdict<Outcome> {
+        let task = find::last_task(work, &self.id)?;
+        let workflow = work.require_workflow(&task.workflow)?;
+        let mut checkpoints = Vec::new();
+        for checkpoint in work.tx.checkpoints(&task.id, CHECKPOINTS)? {
+            let by = work.agent_name(&checkpoint.agent)?;
+            checkpoints.push((checkpoint, by));
+        }
+        let mut attempts = Vec::new();
+        for attempt in work.tx.attempts(&task.id)?.into_iter().rev().filter(|attempt| attempt.ended.is_some()) {
+            attempts.push(AttemptView { agent_name: work.agent_name(&attempt.agent)?, attempt });
+        }
+        let mut answers = work.tx.gates(&task.id)?;
+        answers.retain(|gate| gate.opened.is_some());
+        answers.reverse();
+        let mut needs = Vec::new();
+        for (dependency, _) in work.tx.dependencies(&task.id)? {
+            needs.extend(work.tx.task(&dependency.on)?.map(|on| (dependency.kind, on)));
+        }
+        let of = TaskQuery { workflow: Some(workflow.id.clone()), limit: SIBLINGS, ..TaskQuery::default() };
+        let mut siblings = if workflow.tasks > 1 { work.tx.tasks(&of)? } else { Vec::new() };
+        siblings.retain(|sibling| sibling.id != task.id && !needs.iter().any(|(_, on)| on.id == sibling.id));
+        let state = work.tx.states(&task.id)?;
+        Ok(Outcome { task, workflow, checkpoints, attempts, answers, needs, siblings, state })
+    }
+}

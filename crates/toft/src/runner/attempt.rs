@@ -1,0 +1,400 @@
+//! One attempt: the files it leaves, what its command is told, and watching it to its end.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    sync::{
+        atomic::{AtomicBool, Ordering},
+        mpsc::{self, Receiver, RecvTimeoutError},
+    },
+    time::{Duration, Instant},
+};
+
+use serde::Serialize;
+use toft_core::{
+    flow::{Ending, Report, Seen, Word, builds_on, renewal},
+    id::TaskId,
+    lease::{Fence, Processes as _},
+    refusal::Refusal,
+    store,
+    verbs::{claim::Claimed, context, renew},
+};
+
+use super::{
+    Rules, Told,
+    log::{Log, Voice, older},
+    mask::Mask,
+    process::{Heard, Running, Start},
+    recipe::{Spoken, filled},
+    sandbox,
+};
+use crate::{
+    engine::Home,
+    error::{Error, io as failed},
+    session::Toft,
+    setup::variables,
+    workspaces::{Given, Workspaces},
+};
+
+/// The variable that marks everything an attempt starts.
+pub(super) const MARK: &str = "TOFT_ATTEMPT";
+/// How often a watcher looks up at least.
+const TICK: Duration = Duration::from_millis(if cfg!(target_os = "linux") { 200 } else { 20 });
+/// How often news of what is said is passed on.
+const NEWS: Duration = Duration::from_millis(250);
+/// What is still on its way when a command ended is waited for so long.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+/// A command whose agent has ended its own hold has so long to end too.
+const FAREWELL: Duration = Duration::from_secs(30);
+/// A longer report is none.
+const LONGEST_REPORT: u64 = 1 << 20;
+
+/// Where an attempt's files are.
+pub(crate) struct Files {
+    dir: PathBuf,
+}
+
+impl Files {
+    pub(crate) fn of(toft: &Toft, task: &TaskId, fence: u64) -> Option<Self> {
+        let checkout = toft.located().checkout.as_ref()?;
+        Some(Self { dir: checkout.state_dir().join("attempts").join(task.as_str()).join(fence.to_string()) })
+    }
+
+    /// Makes room for them, and notes in the log that it began.
+    pub(crate) fn begin(&self, note: &str, mask: &Mask) -> Result<(), Error> {
+        fs::create_dir_all(&self.dir).map_err(failed("make", &self.dir))?;
+        let log = self.log();
+        let noted = Log::create(&log).and_then(|mut log| {
+            log.line(Voice::Runner, note.as_bytes(), mask)?;
+            log.flush()
+        });
+        noted.map_err(failed("write", &log))
+    }
+
+    fn brief(&self) -> PathBuf {
+        self.dir.join("brief.md")
+    }
+
+    fn report(&self) -> PathBuf {
+        self.dir.join("report.json")
+    }
+
+    pub(crate) fn log(&self) -> PathBuf {
+        self.dir.join("log")
+    }
+}
+
+/// What was said in an attempt.
+#[derive(Clone, Debug, Serialize)]
+pub struct AttemptLog {
+    /// At which task.
+    pub task: TaskId,
+    /// Number of the attempt.
+    pub attempt: u64,
+    /// Where it is kept, the older part first.
+    pub files: Vec<PathBuf>,
+    /// Its lines.
+    pub lines: Vec<String>,
+}
+
+impl Toft {
+    /// What was said in an attempt at a task; in the newest when its number is 0.
+    pub fn attempt_log(&self, actor: &str, id: &str, number: u64) -> Result<AttemptLog, Error> {
+        let task = self.perform_as(actor, None, context::Request { id: id.to_owned() })?.task.id;
+        let attempts = store::ask(self.store(), |tx| tx.attempts(&task))?;
+        let found = attempts.iter().rev().find(|attempt| number == 0 || attempt.fence == number);
+        let missing = |text: String| Refusal::NotFound { what: "log", text };
+        let attempt = found.ok_or_else(|| missing(format!("{task} attempt {number}")))?;
+        let elsewhere = attempt.report.as_ref().filter(|report| report.host != self.machine().disks());
+        if let Some(report) = elsewhere {
+            return Err(missing(format!("{} on another machine, {}", report.log, report.host)).into());
+        }
+        let files: Vec<PathBuf> = Files::of(self, &task, attempt.fence)
+            .map(|files| [older(&files.log()), files.log()])
+            .into_iter()
+            .flatten()
+            .filter(|path| path.is_file())
+            .collect();
+        let mut lines = Vec::new();
+        for path in &files {
+            let bytes = fs::read(path).map_err(failed("read", path))?;
+            lines.extend(String::from_utf8_lossy(&bytes).lines().map(str::to_owned));
+        }
+        Ok(AttemptLog { task, attempt: attempt.fence, files, lines })
+    }
+}
+
+/// One attempt under way.
+pub(super) struct Attempt<'a> {
+    pub(super) toft: &'a Toft,
+    pub(super) rules: &'a Rules,
+    pub(super) actor: &'a str,
+    pub(super) claimed: &'a Claimed,
+    pub(super) given: &'a Given,
+    pub(super) mask: &'a Mask,
+    /// The runner is gone, or in a hurry.
+    pub(super) stop: &'a AtomicBool,
+}
+
+/// What came of it.
+pub(super) struct Came {
+    /// What was seen, unless the agent ended its hold itself.
+    pub(super) seen: Option<Seen>,
+    pub(super) report: Report,
+    pub(super) cost: Option<f64>,
+}
+
+impl Attempt<'_> {
+    fn fence(&self) -> Fence {
+        self.claimed.lease.fence()
+    }
+
+    /// Runs the command to its end and says what was seen.
+    pub(super) fn run(&self, tell: &mut dyn FnMut(Told)) -> Result<Came, Error> {
+        let workspace = &self.given.workspace;
+        let workspaces = self.toft.workspaces()?;
+        let before = self.stood(&workspaces)?;
+        let files = self.prepare()?;
+        let brief = fs::read_to_string(files.brief()).map_err(failed("read", &files.brief()))?;
+        let mut log = Log::create(&files.log()).map_err(failed("write", &files.log()))?;
+        let command = self.command(&brief)?;
+        let (told, heard) = mpsc::channel();
+        let start = Start {
+            command: &command,
+            dir: Path::new(&workspace.path),
+            stdin: fs::File::open(files.brief()).map_err(failed("read", &files.brief()))?,
+            variables: self.variables(&files),
+        };
+        let begun = Instant::now();
+        let mut running = Running::start(start, &told)
+            .map_err(|cause| Error::Start { command: command.first().cloned().unwrap_or_default(), cause })?;
+        drop(told);
+        let mut spoken = Spoken::default();
+        let watched = self.watch(&mut running, &heard, &mut log, &mut spoken, tell);
+        // Whatever happened, nothing of it goes on.
+        let rest = running.kill_rest();
+        let ending = watched?;
+        rest.map_err(|cause| Error::Start { command: command.join(" "), cause })?;
+        self.last_words(&heard, &mut log, &mut spoken).map_err(failed("write", &files.log()))?;
+        let ran = begun.elapsed();
+        let mut word = read_word(&files.report()).unwrap_or_else(|problem| {
+            // A report that cannot be read says nothing; that is said.
+            let _ = log.line(Voice::Runner, format!("TOFT_REPORT: {problem}").as_bytes(), self.mask);
+            Word::default()
+        });
+        let close = format!("the command {ending} after {:.1} s", ran.as_secs_f64());
+        log.line(Voice::Runner, close.as_bytes(), self.mask)
+            .and_then(|_| log.flush())
+            .map_err(failed("write", &files.log()))?;
+        let report = Report {
+            ending,
+            ran_ms: u64::try_from(ran.as_millis()).unwrap_or(u64::MAX),
+            host: self.toft.machine().disks().to_owned(),
+            log: files.log().display().to_string(),
+            workspace: workspace.name.clone(),
+            usage: word.usage.or(spoken.usage),
+        };
+        let cost = word.cost.filter(|cost| cost.is_finite() && *cost >= 0.0).or(spoken.cost);
+        let seen = match self.ended_itself()? {
+            true => None,
+            false => {
+                let stand = workspaces.stand(workspace)?;
+                word.message = self.mask.mask(&word.message);
+                let said = spoken.words.map_or_else(|| log.last().to_owned(), |words| self.mask.mask(&words));
+                let commit = Some(stand.commit).filter(|commit| *commit != before && !commit.is_empty());
+                Some(Seen { ending, commit, uncommitted: stand.uncommitted, word, said })
+            }
+        };
+        Ok(Came { seen, report, cost })
+    }
+
+    /// The commit that this attempt has to go beyond.
+    fn stood(&self, workspaces: &Workspaces<'_>) -> Result<String, Error> {
+        if self.given.existing {
+            let attempts = store::ask(self.toft.store(), |tx| tx.attempts(&self.claimed.task.id))?;
+            if builds_on(&attempts) {
+                return Ok(self.given.workspace.base.clone());
+            }
+        }
+        workspaces.stands(self.given)
+    }
+
+    /// Makes the directory for its files and writes the brief.
+    fn prepare(&self) -> Result<Files, Error> {
+        let task = &self.claimed.task;
+        let nowhere = || Error::NoRepository { dir: PathBuf::from(".") };
+        let files = Files::of(self.toft, &task.id, self.claimed.lease.fence).ok_or_else(nowhere)?;
+        let brief = self.toft.context(self.actor, task.id.as_str(), Some(&self.given.workspace), self.rules.budget)?;
+        fs::write(files.brief(), brief).map_err(failed("write", &files.brief()))?;
+        Ok(files)
+    }
+
+    fn command(&self, brief: &str) -> Result<Vec<String>, Error> {
+        let located = self.toft.located();
+        let common = located.checkout.as_ref().map(|checkout| checkout.common_dir.clone()).unwrap_or_default();
+        let command = filled(&self.rules.command, brief, &common);
+        let Some(fence) = &self.rules.sandbox else { return Ok(command) };
+        let kind = fence.kind()?;
+        let program = std::env::current_exe().map_err(failed("find", Path::new("toft")))?;
+        let dir = Path::new(&self.given.workspace.path);
+        let fence = sandbox::Fence { writable: self.writable(&fence.writable, dir, common)?, ..fence.clone() };
+        Ok(fence.around(kind, &program, dir, command))
+    }
+
+    /// What an agent must write to do its work, and what the user allows besides.
+    fn writable(&self, allowed: &[PathBuf], dir: &Path, common: PathBuf) -> Result<Vec<PathBuf>, Error> {
+        let mut writable = vec![dir.to_owned(), common, std::env::temp_dir()];
+        writable.extend(self.toft.located().store.file().and_then(Path::parent).map(Path::to_owned));
+        if let Some(plan) = self.toft.plan()? {
+            writable.extend(plan.ledgers().iter().filter(|ledger| !ledger.read_only).map(|ledger| ledger.dir.clone()));
+        }
+        writable.extend_from_slice(allowed);
+        writable.sort();
+        writable.dedup();
+        Ok(writable)
+    }
+
+    fn variables(&self, files: &Files) -> Vec<(String, String)> {
+        let store = match &self.toft.located().store {
+            Home::File(path) => path.display().to_string(),
+            Home::Server(url) => url.clone(),
+        };
+        let mut set: Vec<(String, String)> = variables(&self.given.workspace).into_iter().collect();
+        let fence = self.fence();
+        let mut put = |name: &str, value: String| set.push((name.to_owned(), value));
+        put("TOFT_TASK", self.claimed.task.id.to_string());
+        put("TOFT_FENCE", fence.to_string());
+        put("TOFT_AGENT", self.actor.to_owned());
+        put("TOFT_STORE", store);
+        put("TOFT_BRIEF", files.brief().display().to_string());
+        put("TOFT_REPORT", files.report().display().to_string());
+        put(MARK, fence.id.to_string());
+        if let Some(issue) = &self.claimed.issue {
+            put("TOFT_ISSUE", issue.clone());
+        }
+        set
+    }
+
+    /// Renews the lease, keeps what is said, and ends the command when it is time.
+    fn watch(
+        &self,
+        running: &mut Running,
+        heard: &Receiver<Heard>,
+        log: &mut Log,
+        spoken: &mut Spoken,
+        tell: &mut dyn FnMut(Told),
+    ) -> Result<Ending, Error> {
+        let begun = Instant::now();
+        let (mut last_said, mut last_renewed) = (begun, begun);
+        let mut news: Option<Instant> = None;
+        let mut farewell = None;
+        loop {
+            let mut said = None;
+            match heard.recv_timeout(TICK) {
+                Ok(Heard::Line(voice, line)) => {
+                    spoken.hear(&line);
+                    let kept = |error: io::Error| failed("write", Path::new("the log"))(error);
+                    said = Some(log.line(voice, &line, self.mask).map_err(kept)?);
+                    while let Ok(Heard::Line(voice, line)) = heard.try_recv() {
+                        spoken.hear(&line);
+                        said = Some(log.line(voice, &line, self.mask).map_err(kept)?);
+                    }
+                    log.flush().map_err(kept)?;
+                    last_said = Instant::now();
+                }
+                Ok(Heard::Ended) | Err(RecvTimeoutError::Timeout) => {}
+                // Both of its voices are closed; it may still run.
+                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(TICK),
+            }
+            if let Some(text) = said.filter(|text| !text.trim().is_empty())
+                && news.is_none_or(|last| last.elapsed() >= NEWS)
+            {
+                news = Some(Instant::now());
+                tell(Told::Said { text });
+            }
+            if let Some(status) = running.ended().map_err(failed("watch", Path::new("the command")))? {
+                return Ok(ending(status));
+            }
+            let forced = if self.stop.load(Ordering::Relaxed) {
+                Some(Ending::Stopped)
+            } else if self.rules.total.is_some_and(|total| begun.elapsed() >= total) {
+                self.rules.total.map(|total| Ending::Overtime(total.as_secs()))
+            } else if self.rules.idle.is_some_and(|idle| last_said.elapsed() >= idle) {
+                self.rules.idle.map(|idle| Ending::Idle(idle.as_secs()))
+            } else if farewell.is_some_and(|since: Instant| since.elapsed() >= FAREWELL) {
+                Some(Ending::Stopped)
+            } else {
+                None
+            };
+            if let Some(ending) = forced {
+                running.end(self.rules.grace).map_err(failed("end", Path::new("the command")))?;
+                return Ok(ending);
+            }
+            if farewell.is_none() && last_renewed.elapsed() >= renewal(self.rules.ttl) {
+                last_renewed = Instant::now();
+                match self.renew() {
+                    Ok(true) => {}
+                    Ok(false) if self.ended_itself()? => farewell = Some(Instant::now()),
+                    Ok(false) => {
+                        running.end(self.rules.grace).map_err(failed("end", Path::new("the command")))?;
+                        return Ok(Ending::Lost);
+                    }
+                    // It is tried again before it is too late; whether it was is seen then.
+                    Err(error) => tell(Told::Trouble { text: error.to_string() }),
+                }
+            }
+        }
+    }
+
+    /// Keeps the lease; false if it is somebody else's now.
+    fn renew(&self) -> Result<bool, Error> {
+        let holds = vec![(self.claimed.task.id.clone(), self.fence())];
+        match self.toft.perform_as(self.actor, None, renew::Request { holds, ttl: None }) {
+            Ok(_) => Ok(true),
+            Err(Error::Refused(Refusal::FenceStale { .. } | Refusal::NotHolder { .. })) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether this hold was ended, by the agent or by anybody else.
+    fn ended_itself(&self) -> Result<bool, Error> {
+        let attempts = store::ask(self.toft.store(), |tx| tx.attempts(&self.claimed.task.id))?;
+        let own = attempts.iter().find(|attempt| attempt.fence() == self.fence());
+        Ok(own.is_some_and(|attempt| attempt.ended.is_some()))
+    }
+
+    /// What was still on its way when the command ended.
+    fn last_words(&self, heard: &Receiver<Heard>, log: &mut Log, spoken: &mut Spoken) -> io::Result<()> {
+        let until = Instant::now() + LAST_WORDS;
+        while let Ok(heard) = heard.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            if let Heard::Line(voice, line) = heard {
+                spoken.hear(&line);
+                log.line(voice, &line, self.mask)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How a command ended by itself.
+fn ending(status: std::process::ExitStatus) -> Ending {
+    #[cfg(unix)]
+    if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
+        return Ending::Signalled(signal);
+    }
+    Ending::Exited(status.code().unwrap_or(-1))
+}
+
+/// What an agent left in the file that `TOFT_REPORT` named.
+fn read_word(path: &Path) -> Result<Word, String> {
+    let meta = match fs::symlink_metadata(path) {
+        Ok(meta) => meta,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Word::default()),
+        Err(error) => return Err(error.to_string()),
+    };
+    if !meta.is_file() || meta.len() > LONGEST_REPORT {
+        return Err("is no plain file of a sensible size".into());
+    }
+    let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
+    serde_json::from_str(&text).map_err(|error| error.to_string())
+}

@@ -1,0 +1,121 @@
+//! The runner: claims work, gives it a workspace, briefs a command, watches it, and decides what came of it.
+//!
+//! `toft run` is one process that only watches over others ([`Fleet`]), and one process for each slot ([`Slot`]). A slot
+//! is the parent of everything its agent starts, and its lease follows it: when a slot dies its task is free, and when
+//! the runner dies every slot ends its agent, gives the task back and goes. Start at [`Slot::run`].
+
+mod attempt;
+mod fleet;
+mod log;
+mod mask;
+mod process;
+mod recipe;
+mod sandbox;
+mod slot;
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+pub use self::{
+    attempt::AttemptLog,
+    fleet::{Fleet, News, Order, SLOT},
+    process::become_command,
+    recipe::{Recipe, recipes},
+    sandbox::{Fence as SandboxFence, enter as enter_sandbox},
+    slot::Slot,
+};
+
+/// How a runner works.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    /// What is started for each task.
+    pub command: Vec<String>,
+    /// Only tasks with all of these labels.
+    pub labels: Vec<String>,
+    /// Each slot does one task, and that is all.
+    pub once: bool,
+    /// Ends when nothing is ready, nothing is held, and nothing will be by itself.
+    pub until_idle: bool,
+    /// How long a lease lasts; renewed every third of it.
+    pub ttl: Duration,
+    /// A command that says nothing for so long is ended.
+    pub idle: Option<Duration>,
+    /// A command that takes so long is ended.
+    pub total: Option<Duration>,
+    /// A command that is told to end has so long to do it.
+    pub grace: Duration,
+    /// What a command may cost to read.
+    pub budget: usize,
+    /// A fence around what the command may write.
+    pub sandbox: Option<SandboxFence>,
+    /// What the workspace starts from, if not where the main checkout is.
+    pub base: Option<String>,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self {
+            command: Vec::new(),
+            labels: Vec::new(),
+            once: false,
+            until_idle: false,
+            ttl: Duration::from_secs(90),
+            idle: None,
+            total: None,
+            grace: Duration::from_secs(5),
+            budget: crate::briefing::CONTEXT_TOKENS,
+            sandbox: None,
+            base: None,
+        }
+    }
+}
+
+/// What a slot tells, as it happens.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "told")]
+pub enum Told {
+    /// It looks for work.
+    Waiting,
+    /// It took a task.
+    Took {
+        /// Which.
+        task: String,
+        /// For which issue.
+        issue: Option<String>,
+        /// What that is called.
+        title: String,
+        /// Which attempt it is, from 1 on.
+        attempt: u32,
+    },
+    /// Something goes on before the command starts.
+    Step {
+        /// What.
+        text: String,
+    },
+    /// The command said something.
+    Said {
+        /// What, without secrets.
+        text: String,
+    },
+    /// A task ended, for now.
+    Ended {
+        /// Which.
+        task: String,
+        /// For which issue.
+        issue: Option<String>,
+        /// How: done, failed, released, handed off, waiting.
+        how: String,
+        /// In words.
+        message: String,
+        /// It will be tried no more; a person is asked.
+        parked: bool,
+        /// How long the command ran.
+        ran_ms: u64,
+    },
+    /// Something is in the way, and is tried again.
+    Trouble {
+        /// What.
+        text: String,
+    },
+}

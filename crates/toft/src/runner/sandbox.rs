@@ -1,0 +1,143 @@
+//! A fence around what a command may write. It says honestly what it keeps out.
+//!
+//! bubblewrap is used where it is installed and works, Landlock otherwise; with neither, a sandbox that was asked for is
+//! refused.
+
+use std::path::{Path, PathBuf};
+
+use super::process;
+use crate::error::Error;
+
+/// bubblewrap with everything to be read and nothing to be written.
+const BWRAP: &[&str] = &["bwrap", "--ro-bind", "/", "/", "--dev-bind", "/dev", "/dev"];
+
+/// What a fenced command may do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fence {
+    /// It may write below these; everything else can only be read.
+    pub writable: Vec<PathBuf>,
+    /// It may use the network.
+    pub network: bool,
+}
+
+/// What puts a fence up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// bubblewrap: name spaces of its own.
+    Bubblewrap,
+    /// Landlock: rules of the kernel.
+    Landlock {
+        /// It can close TCP.
+        tcp: bool,
+    },
+}
+
+impl Fence {
+    /// What can put it up here, or why nothing can.
+    pub fn kind(&self) -> Result<Kind, Error> {
+        if process::succeeds(&[BWRAP, &["true"]].concat()) {
+            return Ok(Kind::Bubblewrap);
+        }
+        landlock().map(|tcp| Kind::Landlock { tcp }).ok_or(Error::NoSandbox)
+    }
+
+    /// What is kept out, in words.
+    pub fn promise(&self, kind: Kind) -> String {
+        let places: Vec<String> = self.writable.iter().map(|path| path.display().to_string()).collect();
+        let writes = format!("writes only below {}; reads everything", places.join(", "));
+        let network = match (self.network, kind) {
+            (true, _) => "the network is open",
+            (false, Kind::Bubblewrap) => "no network",
+            (false, Kind::Landlock { tcp: false }) => "the network is open: this kernel cannot close it",
+            (false, Kind::Landlock { tcp: true }) => "no TCP; UDP and local sockets are open",
+        };
+        let by = match kind {
+            Kind::Bubblewrap => "bubblewrap",
+            Kind::Landlock { .. } => "Landlock",
+        };
+        format!("{by}: {writes}; {network}")
+    }
+
+    /// The command with the fence around it; `toft` is this program.
+    pub(crate) fn around(&self, kind: Kind, toft: &Path, dir: &Path, command: Vec<String>) -> Vec<String> {
+        let text = |path: &Path| path.display().to_string();
+        let mut words = match kind {
+            Kind::Bubblewrap => {
+                let mut words: Vec<String> = BWRAP.iter().map(|&word| word.to_owned()).collect();
+                for path in self.writable.iter().filter(|path| path.exists()) {
+                    words.extend(["--bind".to_owned(), text(path), text(path)]);
+                }
+                if !self.network {
+                    words.push("--unshare-net".to_owned());
+                }
+                words.extend(["--chdir".to_owned(), text(dir)]);
+                words
+            }
+            Kind::Landlock { .. } => {
+                let mut words = vec![text(toft), "fenced".to_owned()];
+                words.extend(self.writable.iter().flat_map(|path| ["--write".to_owned(), text(path)]));
+                if !self.network {
+                    words.push("--offline".to_owned());
+                }
+                words
+            }
+        };
+        words.push("--".to_owned());
+        words.extend(command);
+        words
+    }
+}
+
+/// Puts the fence up around this process, for good.
+#[cfg(target_os = "linux")]
+pub fn enter(fence: &Fence) -> Result<(), Error> {
+    use landlock::{
+        ABI, Access as _, AccessFs, AccessNet, CompatLevel, Compatible as _, PathBeneath, PathFd, Ruleset,
+        RulesetAttr as _, RulesetCreatedAttr as _, RulesetStatus,
+    };
+    let abi = ABI::V5;
+    let refused = |error: landlock::RulesetError| Error::Sandbox { cause: error.to_string() };
+    let mut rules = Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(AccessFs::from_write(abi))
+        .map_err(refused)?;
+    if !fence.network {
+        rules = rules.handle_access(AccessNet::from_all(abi)).map_err(refused)?;
+    }
+    let mut rules = rules.create().map_err(refused)?;
+    let devices = Path::new("/dev");
+    for path in fence.writable.iter().map(PathBuf::as_path).chain([devices]) {
+        // What is not there cannot be written to, and what appears later there may not.
+        let Ok(below) = PathFd::new(path) else { continue };
+        let access = if path.is_dir() {
+            AccessFs::from_write(abi)
+        } else {
+            AccessFs::from_file(abi) & AccessFs::from_write(abi)
+        };
+        rules = rules.add_rule(PathBeneath::new(below, access)).map_err(refused)?;
+    }
+    match rules.restrict_self().map_err(refused)?.ruleset {
+        RulesetStatus::NotEnforced => Err(Error::NoSandbox),
+        RulesetStatus::PartiallyEnforced | RulesetStatus::FullyEnforced => Ok(()),
+    }
+}
+
+/// Puts the fence up around this process, for good.
+#[cfg(not(target_os = "linux"))]
+pub fn enter(_fence: &Fence) -> Result<(), Error> {
+    Err(Error::NoSandbox)
+}
+
+/// Whether this kernel has Landlock, and whether that can close TCP.
+#[cfg(target_os = "linux")]
+fn landlock() -> Option<bool> {
+    use landlock::{ABI, Access as _, AccessFs, AccessNet, CompatLevel, Compatible as _, Ruleset, RulesetAttr as _};
+    let strict = || Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
+    strict().handle_access(AccessFs::from_write(ABI::V1)).and_then(Ruleset::create).ok()?;
+    Some(strict().handle_access(AccessNet::from_all(ABI::V4)).and_then(Ruleset::create).is_ok())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn landlock() -> Option<bool> {
+    None
+}

@@ -1,0 +1,346 @@
+//! A slot: one process that takes one task after the other.
+
+use std::{
+    io::{BufRead as _, Write as _},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use toft_core::{
+    flow::TaskStatus,
+    refusal::Refusal,
+    store::{self, StoreError},
+    verbs::{
+        agent::Register,
+        claim::{self, Claimed},
+        finish::{self, How},
+        ready, report,
+    },
+};
+
+use toft_vcs::{RunError, workspace::WorkspaceError};
+
+use super::{
+    Rules, Told,
+    attempt::{Attempt, Came, Files},
+    mask::Mask,
+    process,
+};
+use crate::{
+    engine::Home,
+    error::Error,
+    session::Toft,
+    workspaces::{Given, Wanted},
+};
+
+/// How long a slot waits for work before it looks up.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// How long it rests after trouble, doubled each time up to the longest.
+const REST: Duration = Duration::from_millis(500);
+const LONGEST_REST: Duration = Duration::from_secs(30);
+/// What the runner writes to let a slot end after its task.
+pub(super) const DRAIN: &str = "drain";
+
+/// One slot of a runner.
+pub struct Slot {
+    toft: Toft,
+    rules: Rules,
+    name: String,
+    mask: Mask,
+    drain: Arc<AtomicBool>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Slot {
+    /// A slot that works under `name`.
+    pub fn new(toft: Toft, name: String, rules: Rules) -> Self {
+        let store = match &toft.located().store {
+            Home::Server(url) => Some(url.clone()),
+            Home::File(_) => None,
+        };
+        let mask = Mask::from_environment(store);
+        Self { toft, rules, name, mask, drain: Arc::default(), stop: Arc::default() }
+    }
+
+    /// Works until there is nothing more to do, or the runner says so on standard input, or is gone. News goes to
+    /// standard output, a line of JSON each.
+    pub fn run(self) -> Result<(), Error> {
+        process::adopt_orphans();
+        self.obey();
+        let runtime = self.rules.command.first().cloned();
+        let register = Register { name: Some(self.name.clone()), runtime, ..Register::default() };
+        self.toft.perform_as(&self.name, None, register)?;
+        let (mut waiting, mut rest) = (false, REST);
+        while !self.over() {
+            if !waiting {
+                tell(Told::Waiting);
+            }
+            let outcome = match self.take() {
+                Ok(Some(claimed)) => self.work(&claimed).map(|()| true),
+                Ok(None) if self.rules.until_idle && self.idle()? => return Ok(()),
+                Ok(None) => Ok(false),
+                Err(error) => Err(error),
+            };
+            match outcome {
+                Ok(worked) => {
+                    (waiting, rest) = (!worked, REST);
+                    if worked && self.rules.once {
+                        return Ok(());
+                    }
+                }
+                Err(error) if passing(&error) => {
+                    tell(Told::Trouble { text: error.to_string() });
+                    self.sleep(rest);
+                    rest = (rest * 2).min(LONGEST_REST);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Listens to the runner. When it is gone, its end of the pipe is closed.
+    fn obey(&self) {
+        let (drain, stop) = (Arc::clone(&self.drain), Arc::clone(&self.stop));
+        thread::spawn(move || {
+            for line in std::io::stdin().lock().lines() {
+                match line {
+                    Ok(line) if line == DRAIN => drain.store(true, Ordering::Relaxed),
+                    _ => break,
+                }
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+    }
+
+    fn over(&self) -> bool {
+        self.drain.load(Ordering::Relaxed) || self.stop.load(Ordering::Relaxed)
+    }
+
+    fn sleep(&self, span: Duration) {
+        let step = Duration::from_millis(50);
+        let mut left = span;
+        while !left.is_zero() && !self.over() {
+            thread::sleep(step.min(left));
+            left = left.saturating_sub(step);
+        }
+    }
+
+    /// Takes a task, if one is ready soon.
+    fn take(&self) -> Result<Option<Claimed>, Error> {
+        let request = claim::Request {
+            labels: self.rules.labels.clone(),
+            scope: self.toft.scope(),
+            ttl: Some(self.rules.ttl),
+            holder: self.toft.machine().this_process(),
+            ..claim::Request::default()
+        };
+        match self.toft.claim_waiting(&self.name, None, &request, PATIENCE) {
+            Ok(outcome) => Ok(outcome.claims.into_iter().next()),
+            Err(Error::Refused(Refusal::NothingReady { .. } | Refusal::AgentPaused { .. })) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether nobody holds anything, nothing is ready, and nothing becomes ready by itself; in this order, so that what
+    /// somebody makes ready by ending is seen.
+    fn idle(&self) -> Result<bool, Error> {
+        let scope = self.toft.scope();
+        let busy = self.toft.perform_as(&self.name, None, ready::Stirring { scope: scope.clone() })?;
+        let look = ready::Request {
+            scope,
+            labels: self.rules.labels.clone(),
+            limit: 1,
+            mine: true,
+            ..ready::Request::default()
+        };
+        Ok(!busy && self.toft.ready_for(&self.name, look)?.ready.is_empty())
+    }
+
+    /// Does what was taken, and says what came of it.
+    fn work(&self, claimed: &Claimed) -> Result<(), Error> {
+        let task = &claimed.task;
+        tell(Told::Took {
+            task: task.id.to_string(),
+            issue: claimed.issue.clone(),
+            title: task.name.clone(),
+            attempt: task.state.attempt + 1,
+        });
+        if let Some(files) = Files::of(&self.toft, &task.id, claimed.lease.fence) {
+            files.begin(&format!("{} took {} \"{}\"", self.name, task.id, task.name), &self.mask)?;
+        }
+        if task.state.fence > 1 {
+            self.end_stragglers(claimed)?;
+        }
+        let Some(given) = self.provide(claimed)? else { return Ok(()) };
+        let attempt = Attempt {
+            toft: &self.toft,
+            rules: &self.rules,
+            actor: &self.name,
+            claimed,
+            given: &given,
+            mask: &self.mask,
+            stop: &self.stop,
+        };
+        match attempt.run(&mut tell) {
+            Ok(came) => self.conclude(claimed, came),
+            Err(error) => {
+                // Nothing was done that counts; the next one may be luckier.
+                self.give_back(claimed, &error)?;
+                Err(error)
+            }
+        }
+    }
+
+    /// A workspace; without one there is no attempt. What is wrong with this task alone counts against it, anything else is
+    /// the runner's own trouble.
+    fn provide(&self, claimed: &Claimed) -> Result<Option<Given>, Error> {
+        let (work, fence) = (Some(claimed.task.id.to_string()), Some(claimed.lease.fence()));
+        let wanted = Wanted { work, fence: fence.clone(), base: self.rules.base.clone(), ..Wanted::default() };
+        let step = |text: &str| tell(Told::Step { text: text.to_owned() });
+        let error = match self.toft.workspaces().and_then(|all| all.provide(&self.name, wanted, step)) {
+            Ok(given) => return Ok(Some(given)),
+            Err(error) => error,
+        };
+        if !of_this_task(&error) {
+            self.give_back(claimed, &error)?;
+            return Err(error);
+        }
+        let message = format!("no workspace: {error}");
+        let (task, issue) = (claimed.task.id.to_string(), claimed.issue.clone());
+        let request = finish::Request {
+            id: Some(task.clone()),
+            fence,
+            how: How::Failed,
+            message: message.clone(),
+            ..finish::Request::default()
+        };
+        let outcome = self.toft.finish(&self.name, None, request)?;
+        let parked = outcome.task.state.status == TaskStatus::Failed;
+        tell(Told::Ended { task, issue, how: "failed".into(), message, parked, ran_ms: 0 });
+        Ok(None)
+    }
+
+    /// Ends what an earlier attempt at this task left running.
+    fn end_stragglers(&self, claimed: &Claimed) -> Result<(), Error> {
+        let attempts = store::ask(self.toft.store(), |tx| tx.attempts(&claimed.task.id))?;
+        let over: Vec<String> = attempts
+            .iter()
+            .filter(|attempt| attempt.ended.is_some())
+            .map(|attempt| attempt.lease.to_string())
+            .collect();
+        let count = process::end_stragglers(&over);
+        if count > 0 {
+            tell(Told::Trouble { text: format!("ended {count} processes that an earlier attempt had left") });
+        }
+        Ok(())
+    }
+
+    fn conclude(&self, claimed: &Claimed, came: Came) -> Result<(), Error> {
+        let (task, fence) = (&claimed.task, claimed.lease.fence());
+        let Came { seen, report, cost } = came;
+        let ran_ms = report.ran_ms;
+        let ended = |how: &str, message: String, parked: bool| {
+            let (task, issue) = (task.id.to_string(), claimed.issue.clone());
+            tell(Told::Ended { task, issue, how: how.to_owned(), message, parked, ran_ms });
+        };
+        if let Some(seen) = seen {
+            let (how, message) = seen.judge();
+            let word = word(&how);
+            let id = Some(task.id.to_string());
+            let (fence, report) = (Some(fence.clone()), Some(report.clone()));
+            let request = finish::Request { id, fence, how, message: message.clone(), cost, report };
+            match self.toft.finish(&self.name, None, request) {
+                Ok(outcome) => {
+                    ended(word, message, outcome.task.state.status == TaskStatus::Failed);
+                    return Ok(());
+                }
+                // Somebody ended the hold meanwhile; what was seen is told below.
+                Err(Error::Refused(Refusal::FenceStale { .. } | Refusal::NotHolder { .. })) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let request = report::Request { task: task.id.clone(), fence, report, cost };
+        let attempt = self.toft.perform_as(&self.name, None, request)?;
+        let now = store::ask(self.toft.store(), |tx| tx.task(&task.id))?;
+        let parked = now.as_ref().is_some_and(|task| task.state.status == TaskStatus::Failed);
+        let how = serde_json::to_value(attempt.result).unwrap_or_default();
+        ended(how.as_str().unwrap_or("lost"), attempt.reason.unwrap_or_default(), parked);
+        if let Some(now) = now {
+            self.toft.let_go_of_workspace(&self.name, &now)?;
+        }
+        Ok(())
+    }
+
+    fn give_back(&self, claimed: &Claimed, error: &Error) -> Result<(), Error> {
+        let (id, fence) = (Some(claimed.task.id.to_string()), Some(claimed.lease.fence()));
+        let message = format!("the runner could not go on: {error}");
+        let request = finish::Request { id, fence, message, ..finish::Request::default() };
+        match self.toft.finish(&self.name, None, request) {
+            Ok(_) | Err(Error::Refused(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn word(how: &How) -> &'static str {
+    match how {
+        How::Done(_) => "done",
+        How::Failed => "failed",
+        How::Release => "released",
+        How::Handoff => "handoff",
+        How::Waiting(_) => "waiting",
+    }
+}
+
+/// Whether a workspace could not be had for a reason that other tasks do not share.
+fn of_this_task(error: &Error) -> bool {
+    use WorkspaceError::{BadName, BranchTaken, InTheWay, InUse, Stays};
+    match error {
+        Error::Setup { .. } => true,
+        Error::Workspace(error) => {
+            matches!(error, BadName { .. } | BranchTaken { .. } | InTheWay { .. } | InUse { .. } | Stays { .. })
+        }
+        _ => false,
+    }
+}
+
+/// Whether it may work the next time.
+fn passing(error: &Error) -> bool {
+    match error {
+        Error::Store(error) => !matches!(error, StoreError::Newer { .. } | StoreError::Missing { .. }),
+        Error::NoWorkspace { cause } => passing(cause),
+        Error::Workspace(error) => {
+            use WorkspaceError::{Busy, Io, Run};
+            matches!(
+                error,
+                Busy { .. } | Io { .. } | Run(RunError::Late { .. } | RunError::Failed { .. } | RunError::Io { .. })
+            )
+        }
+        Error::Io { .. } | Error::Refused(_) | Error::Setup { .. } => true,
+        Error::Checkout(_)
+        | Error::NoRepository { .. }
+        | Error::NotInitialised { .. }
+        | Error::OnServer { .. }
+        | Error::UnknownStore { .. }
+        | Error::Config { .. }
+        | Error::PlanFile { .. }
+        | Error::Untrusted { .. }
+        | Error::Start { .. }
+        | Error::NoSandbox
+        | Error::Sandbox { .. } => false,
+    }
+}
+
+/// Passes news on to the runner. If nobody listens, the runner is gone, which its other pipe says too.
+#[expect(clippy::needless_pass_by_value, reason = "news is made to be told")]
+fn tell(told: Told) {
+    let mut out = std::io::stdout().lock();
+    if let Ok(line) = serde_json::to_string(&told) {
+        let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+    }
+}

@@ -1,0 +1,51 @@
+//! Scripted agents, runners, and what they leave behind.
+
+use std::{
+    fs,
+    path::Path,
+    process::{Child, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{Home, toft_bin};
+
+/// An executable file in a home.
+#[cfg(unix)]
+pub fn script(home: &Home, name: &str, text: &str) -> String {
+    use std::os::unix::fs::PermissionsExt as _;
+    let path = home.path().join(name);
+    fs::write(&path, text).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    path.display().to_string()
+}
+
+/// Starts a runner that nobody listens to.
+pub fn start(home: &Home, repo: &Path, words: &[&str]) -> Child {
+    let mut command = home.command(repo, toft_bin(), &[&["run"], words].concat());
+    command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+/// Processes that something in this home started.
+pub fn left_over(home: &Home) -> Vec<String> {
+    let sign = format!("TOFT_STORY={}", home.path().display());
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+        let environ = fs::read(entry.path().join("environ")).unwrap_or_default();
+        if environ.split(|byte| *byte == 0).any(|word| word == sign.as_bytes()) {
+            let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            found.push(format!("{pid} {}", String::from_utf8_lossy(&line).replace('\0', " ")));
+        }
+    }
+    found
+}
+
+/// Waits until nothing that was started in this home is left.
+pub fn none_left(home: &Home) {
+    let until = Instant::now() + Duration::from_secs(20);
+    while !left_over(home).is_empty() {
+        assert!(Instant::now() < until, "still there: {:#?}", left_over(home));
+        thread::sleep(Duration::from_millis(50));
+    }
+}
