@@ -199,9 +199,10 @@ impl Said {
     }
 }
 
-/// How many tokens a model reads.
+/// How many tokens a model reads; by the dearer of two tokenizers.
 pub fn tokens(text: &str) -> usize {
-    tiktoken_rs::o200k_base_singleton().encode_ordinary(text).len()
+    let counts = [tiktoken_rs::o200k_base_singleton(), tiktoken_rs::cl100k_base_singleton()];
+    counts.map(|counter| counter.encode_ordinary(text).len()).into_iter().max().unwrap_or(0)
 }
 
 /// Every file below a directory with its content: to see that nothing changed.

@@ -1,6 +1,6 @@
 //! Text from outside: made harmless, and counted as a model counts it.
 
-use std::fmt::Write as _;
+use std::{collections::HashSet, fmt::Write as _, sync::OnceLock};
 
 /// Text from outside on one line: control and direction characters are shown, never sent to a terminal.
 pub fn clean(text: &str) -> String {
@@ -56,22 +56,23 @@ pub fn quoted(from: &str, text: &str) -> String {
     format!("<data from=\"{from}\">\n{inside}\n</data>")
 }
 
-/// How many tokens a text costs a model, estimated so that common tokenizers count no more. Words are cheap, what looks
-/// like no word is dear, and anything outside of ASCII dearer.
+/// Words that common tokenizers take as one, in order.
+const WORDS: &str = include_str!("words.txt");
+
+/// How many tokens a text costs a model, estimated so that common tokenizers count no more. Well-known words are cheap. So
+/// are others in their company: that is how people write. What looks like no word is dear, and anything outside of ASCII
+/// dearer.
 pub fn tokens(text: &str) -> usize {
-    let mut quarters = 0;
-    let mut word = 0;
-    let mut odd = false;
+    let mut count = Count::default();
+    let mut word = String::new();
     let mut last = ' ';
     for c in text.chars() {
         if c.is_ascii_alphabetic() {
-            // A capital or a hard consonant in the middle of a word is where tokenizers break it up.
-            odd |= word > 0 && (c.is_ascii_uppercase() || last.is_ascii_digit()) || "qxzQXZ".contains(c);
-            word += 1;
+            word.push(c);
         } else {
-            quarters += cost(word, odd);
-            (word, odd) = (0, false);
-            quarters += match c {
+            count.word(&word);
+            word.clear();
+            count.quarters += match c {
                 ' ' if last != ' ' => 0,
                 ' ' => 1,
                 c if c.is_ascii_digit() => 2,
@@ -81,17 +82,46 @@ pub fn tokens(text: &str) -> usize {
         }
         last = c;
     }
-    (quarters + cost(word, odd)).div_ceil(4)
+    count.word(&word);
+    count.tokens()
 }
 
-/// What a run of letters costs, in quarters of a token.
-fn cost(letters: usize, odd: bool) -> usize {
-    match letters {
-        0 => 0,
-        _ if odd => 3 * letters,
-        1..=4 => 6,
-        5..=12 => 4 + letters,
-        _ => 2 * letters,
+#[derive(Default)]
+struct Count {
+    /// Quarters of tokens that are certain.
+    quarters: usize,
+    /// Well-known words.
+    known: usize,
+    /// Words that look like some, and their letters.
+    others: usize,
+    letters: usize,
+}
+
+impl Count {
+    fn word(&mut self, word: &str) {
+        static KNOWN: OnceLock<HashSet<&str>> = OnceLock::new();
+        let known = KNOWN.get_or_init(|| WORDS.lines().collect());
+        let tail = word.get(1..).unwrap_or_default();
+        let odd = tail.contains(|c: char| c.is_ascii_uppercase())
+            || word.contains(['q', 'x', 'z', 'Q', 'X', 'Z']) && word.len() < 5
+            || !word.contains(['a', 'e', 'i', 'o', 'u', 'y', 'A', 'E', 'I', 'O', 'U', 'Y'])
+            || word.len() > 16;
+        match word.len() {
+            0 => {}
+            _ if known.contains(word) => self.known += 1,
+            length if odd => self.quarters += 3 * length,
+            length => {
+                self.others += 1;
+                self.letters += length;
+            }
+        }
+    }
+
+    fn tokens(&self) -> usize {
+        // Of what people write, at least every third word is a well-known one.
+        let prose = self.known * 2 >= self.others;
+        let others = if prose { 4 * self.others + self.letters } else { 4 * self.others + 2 * self.letters };
+        (self.quarters + 4 * self.known + others).div_ceil(4)
     }
 }
 

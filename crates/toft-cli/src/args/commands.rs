@@ -15,7 +15,7 @@ macro_rules! commands {
                 command$(.subcommand(
                     clap::Command::new($name)
                         .about($about)
-                        .hide($about.is_empty())
+                        .hide($about.starts_with("Internal"))
                         .aliases([$($alias,)*] as [&str; 0 $(+ { let _ = $alias; 1 })*])
                         .defer(<$args as clap::Args>::augment_args),
                 ))*

@@ -125,7 +125,7 @@ commands! {
     Undo(Undo) "undo" [] "Take your last operations back, where that is safe";
     Compact(Compact) "compact" [] "Put ledgers in order; what has long been over goes to the archive";
     Import(Import) "import" [] "Take issues in: beads, jsonl, markdown";
-    Fenced(Fenced) "fenced" [] "";
+    Fenced(Fenced) "fenced" [] "Internal: becomes a command behind a fence";
     Export(Export) "export" [] "Give issues out: beads, jsonl, csv, schema";
 }
 

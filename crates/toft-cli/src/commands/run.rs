@@ -35,8 +35,10 @@ pub(super) fn run(app: &App<'_>, args: &Run) -> Done {
     let program = std::env::current_exe()
         .map_err(|cause| Failure::from(Error::Io { doing: "find", path: "toft".into(), cause }))?;
     let fleet = Fleet::new(&toft, program, std::env::args_os().skip(1).collect(), args.slots)?;
+    toft.let_go_of_ended(&toft.located().agent)?;
     let mut watch = Watch::new(app.output, fleet.names(), promise.as_deref());
     let troubled = fleet.run(orders()?, |news| watch.take(&news))?;
+    toft.let_go_of_ended(&toft.located().agent)?;
     watch.close();
     match (troubled, watch.parked()) {
         (false, 0) => Ok(ExitCode::SUCCESS),

@@ -11,7 +11,7 @@ use crate::{
     store::Access,
 };
 
-/// Letters for me; unread ones are marked as read.
+/// Letters for me; unread ones are marked as read, unless they want to be confirmed.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
     /// The inbox of the person in charge instead of the agent's.
@@ -56,7 +56,9 @@ impl Verb for Request {
             letters = work.tx.inbox(&recipient, true, self.limit)?;
         }
         letters.retain(|letter| !expired(letter));
-        for letter in letters.iter().filter(|letter| letter.state == DeliveryState::Queued) {
+        // What wants to be confirmed stays in the inbox until it is.
+        for letter in letters.iter().filter(|letter| letter.state == DeliveryState::Queued && !letter.message.needs_ack)
+        {
             mark(work, &recipient, letter, DeliveryState::Read)?;
         }
         Ok(Outcome { letters })

@@ -26,7 +26,7 @@ use toft_core::{
         finish,
         workspace::{List, Listed, Pin, Show},
     },
-    workspace::{Survey, Workspace, WorkspaceState},
+    workspace::{Keep, Survey, Workspace, WorkspaceState},
 };
 use toft_vcs::{
     MAIN,
@@ -193,6 +193,23 @@ impl Toft {
                 Err(Refusal::Invalid { field: "evidence".into(), problem }.into())
             }
         }
+    }
+
+    /// Lets every workspace go whose task is over and which configuration does not keep: somebody may have been killed
+    /// before they came to it.
+    pub fn let_go_of_ended(&self, actor: &str) -> Result<Vec<Tidied>, Error> {
+        let keep = self.located().workspaces.keep;
+        if keep == Keep::Always {
+            return Ok(Vec::new());
+        }
+        let mut gone = Vec::new();
+        for row in self.perform(List { scope: self.scope(), all: false, limit: 0 })? {
+            let Some(task) = row.workspace.task.filter(|_| !row.open) else { continue };
+            if let Some(task) = store::ask(self.store(), |tx| tx.task(&task))? {
+                gone.extend(self.let_go_of_workspace(actor, &task)?.filter(|tidied| tidied.gone));
+            }
+        }
+        Ok(gone)
     }
 
     /// When a task ends, its workspace goes if configuration says so and nobody is in it.
