@@ -113,7 +113,7 @@ fn whatever_agents_do_and_runners_suffer_every_task_ends_once_and_nothing_is_lef
     for event in events.as_array().unwrap().iter().filter(|event| event["verb"] == "task.done") {
         *done.entry(event["entity"].as_str().unwrap()).or_default() += 1;
     }
-    let mut attempts = 0;
+    let mut attempts = 0usize;
     for task in listed {
         let id = task["id"].as_str().unwrap();
         assert_eq!(task["status"], "done", "{task}");
@@ -322,11 +322,15 @@ fn the_next_run_goes_on_in_the_same_workspace_from_the_last_checkpoint() {
         let (agent, slot) = (pid(), pid());
         let workspace = words.next().unwrap().to_owned();
         if at_one_stroke {
+            let stat = fs::read_to_string(format!("/proc/{slot}/stat")).unwrap();
+            let inner = stat.rsplit_once(')').unwrap().1.split_whitespace().nth(1).unwrap().parse().unwrap();
             // A stopped parent cannot end anything before it is killed itself.
-            for pid in [slot, runner.id() as i32] {
+            for pid in [slot, inner, runner.id() as i32] {
                 kill(Pid::from_raw(pid), Signal::SIGSTOP).unwrap();
             }
-            kill(Pid::from_raw(slot), Signal::SIGKILL).unwrap();
+            for pid in [slot, inner] {
+                kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
+            }
         }
         send(&runner, Signal::SIGKILL);
         runner.wait().unwrap();
@@ -403,4 +407,64 @@ fn a_recipe_of_ones_own_replaces_the_built_in_one() {
     fs::write(tree.join("config.toml"), "[run.agents.evil]\ncommand = [\"touch\", \"/tmp/evil\"]\n").unwrap();
     let said = home.toft(&repo, &["run", "--agent", "evil"]).fails(2);
     assert!(said.contains("only the user's own configuration"), "{said}");
+}
+
+/// No sockets, and a home that can only be read: what an agent needs works, and what it does not need is kept out.
+#[test]
+fn behind_a_fence_work_goes_on_and_everything_else_can_only_be_read() {
+    for without_bubblewrap in [false, true] {
+        let (mut home, repo) = started(&["Fenced"]);
+        let passing = home.path().join("passing");
+        fs::create_dir(&passing).unwrap();
+        home.set("TMPDIR", passing.to_str().unwrap());
+        if without_bubblewrap {
+            // The first on the path that says no.
+            agents::script(&home, "bin/bwrap", "#!/bin/sh\nexit 1\n");
+        }
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let script = format!(
+            r#"set -e
+            toft add "Found more" -q > "$TMPDIR/found"
+            toft save -m "half"
+            ! touch "$HOME/evil" 2>/dev/null
+            ! touch {repo}/evil 2>/dev/null
+            ! touch {repo}/.git/hooks/evil 2>/dev/null
+            ! sh -c 'echo evil >> {repo}/.git/config' 2>/dev/null
+            ! bash -c ': > /dev/tcp/127.0.0.1/{port}' 2>/dev/null
+            echo kept out
+            echo x > file; git add file; git commit -qm fenced
+            toft finish -m "all of it" --evidence HEAD
+            toft claim "$(cat "$TMPDIR/found")" > /dev/null
+            toft finish "$(cat "$TMPDIR/found")" --no-change "was enough" > /dev/null
+            echo over"#,
+            repo = repo.display()
+        );
+        let before = toft_stories::snapshot(&repo.join(".git/hooks"));
+        let said = home.toft(&repo, &["run", "--once", "--sandbox=offline", "--", "bash", "-c", &script]);
+        let by = if without_bubblewrap { "sandbox by Landlock" } else { "sandbox by bubblewrap" };
+        if !said.out.contains(by) {
+            assert!(std::env::var_os("TOFT_TEST_ALL").is_none() || without_bubblewrap, "{said:?}");
+            assert_eq!(said.code, 4, "what was asked for and cannot be had is refused: {said:?}");
+            continue;
+        }
+        let ids = home.toft(&repo, &["list", "--all", "-q"]).ok();
+        let log = home.toft(&repo, &["show", ids.lines().last().unwrap(), "--log"]).ok();
+        assert!(said.code == 0 && log.contains("kept out") && log.contains("out over"), "{said:?}\n{log}");
+        let all = data(&home, &repo, &["list", "--all"]);
+        assert!(all.as_array().unwrap().iter().all(|row| row["status"] == "closed"), "{all}");
+        assert_eq!(before, toft_stories::snapshot(&repo.join(".git/hooks")));
+        assert!(!home.path().join("home/evil").exists() && !repo.join("evil").exists());
+        drop(listener);
+    }
+}
+
+#[test]
+fn what_a_killed_git_left_locked_stops_nobody_after_it() {
+    let (home, repo) = started(&["Locked"]);
+    let locked = r#"touch "$(git rev-parse --git-dir)/index.lock"; kill -9 $$"#;
+    home.toft(&repo, &["run", "--once", "--", "sh", "-c", locked]).ok();
+    thread::sleep(Duration::from_millis(50));
+    let said = home.toft(&repo, &["run", "--once", "--", "sh", "-c", "echo x > x; git add x && git commit -qm x"]).ok();
+    assert!(said.contains("removed a lock") && said.contains("done"), "{said}");
 }

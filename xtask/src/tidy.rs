@@ -11,13 +11,14 @@ use anyhow::{Context, Result, bail};
 use crate::promises;
 
 /// Which of our crates each may depend on. Siblings never meet.
-const LAYERS: [(&str, &[&str]); 6] = [
+const LAYERS: [(&str, &[&str]); 7] = [
     ("toft-core", &[]),
     ("toft-ledger", &[]),
     ("toft-store", &["toft-core"]),
     ("toft-vcs", &["toft-core"]),
     ("toft", &["toft-core", "toft-ledger", "toft-store", "toft-vcs"]),
-    ("toft-cli", &["toft"]),
+    ("toft-server", &[]),
+    ("toft-cli", &["toft", "toft-server"]),
 ];
 
 /// What the core never does: I/O, a clock of its own, SQL.

@@ -7,7 +7,7 @@ use toft::{
     verbs::{agent, answer, inbox, send},
 };
 
-use super::{App, Done, word};
+use super::{App, Done, word, work::unreadable_fence};
 use crate::{
     args::{AgentCommand, Inbox, Register, Send},
     render,
@@ -48,6 +48,10 @@ fn tell(app: &App<'_>, agent: Option<&String>, state: AgentState) -> Done {
 }
 
 fn send(app: &App<'_>, args: &Send) -> Done {
+    let (_, fence) = match &args.task {
+        Some(_) => args.hold.of(args.task.as_ref()).map_err(unreadable_fence)?,
+        None => (None, None),
+    };
     let request = send::Request {
         to: args.to.clone(),
         body: args.text.clone(),
@@ -55,7 +59,7 @@ fn send(app: &App<'_>, args: &Send) -> Done {
         priority: args.priority,
         reply_to: args.reply_to.as_deref().map(MessageId::known),
         task: args.task.clone(),
-        fence: args.hold.fence.clone(),
+        fence,
         needs_ack: args.needs_ack,
         expires: args.expires,
     };

@@ -8,7 +8,7 @@ use signal_hook::{
 };
 use toft::{
     Error, Toft,
-    runner::{Fleet, Order, Rules, SLOT, SandboxFence, Slot, enter_sandbox},
+    runner::{Fleet, Order, Rules, SLOT, SandboxFence, Slot, WARDEN, Warden, enter_sandbox, pass_on},
 };
 
 use super::{App, Done};
@@ -28,13 +28,22 @@ pub(super) fn run(app: &App<'_>, args: &Run) -> Done {
     }
     let toft = Toft::with(config)?;
     let rules = rules(&toft, args)?;
+    let args_again = || std::env::args_os().skip(1).collect();
+    let program = std::env::current_exe().map_err(listening("find", "toft"))?;
+    if std::env::var_os(WARDEN).is_none() {
+        let warden = Warden::start(program, args_again())?;
+        let (runner, mut signals) = (warden.runner(), signals()?);
+        std::thread::spawn(move || signals.forever().for_each(|signal| pass_on(signal, runner)));
+        return match warden.wait()? {
+            Some(code) => Ok(ExitCode::from(u8::try_from(code).unwrap_or(1))),
+            None => Err(Failure::stopped("the runner was killed", "what it had taken is free again: toft run goes on")),
+        };
+    }
     let promise = match &rules.sandbox {
         Some(fence) => Some(fence.promise(fence.kind()?)),
         None => None,
     };
-    let program = std::env::current_exe()
-        .map_err(|cause| Failure::from(Error::Io { doing: "find", path: "toft".into(), cause }))?;
-    let fleet = Fleet::new(&toft, program, std::env::args_os().skip(1).collect(), args.slots)?;
+    let fleet = Fleet::new(&toft, program, args_again(), args.slots)?;
     toft.let_go_of_ended(&toft.located().agent)?;
     let mut watch = Watch::new(app.output, fleet.names(), promise.as_deref());
     let troubled = fleet.run(orders()?, |news| watch.take(&news))?;
@@ -86,11 +95,10 @@ fn rules(toft: &Toft, args: &Run) -> Result<Rules, Failure> {
     })
 }
 
-/// The first Ctrl-C lets what runs end, the second ends it, as does being told to end by anybody else.
+/// The first Ctrl-C lets what runs end, the second ends it, as does being told to end by anybody else, or losing the warden.
 fn orders() -> Result<mpsc::Receiver<Order>, Failure> {
     let (send, orders) = mpsc::channel();
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
-        .map_err(|cause| Failure::from(Error::Io { doing: "listen for", path: "signals".into(), cause }))?;
+    let (mut signals, alone) = (signals()?, send.clone());
     std::thread::spawn(move || {
         let mut asked = false;
         for signal in signals.forever() {
@@ -101,7 +109,21 @@ fn orders() -> Result<mpsc::Receiver<Order>, Failure> {
             }
         }
     });
+    std::thread::spawn(move || {
+        // Nothing ever comes this way; that it ends says that the warden is gone.
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        // The runner may be over by then.
+        let _ = alone.send(Order::Stop);
+    });
     Ok(orders)
+}
+
+fn signals() -> Result<Signals, Failure> {
+    Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(listening("listen for", "signals"))
+}
+
+fn listening(doing: &'static str, what: &'static str) -> impl Fn(std::io::Error) -> Failure {
+    move |cause| Error::Io { doing, path: what.into(), cause }.into()
 }
 
 /// Puts the fence up around this process and becomes the command.

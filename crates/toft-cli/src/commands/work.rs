@@ -125,9 +125,10 @@ pub(super) fn save(app: &App<'_>, args: &args::Save) -> Done {
         (None, Some(_)) => toft.commit_here()?,
         (given, _) => given.clone(),
     };
+    let (id, fence) = args.hold.of(args.id.as_ref()).map_err(unreadable_fence)?;
     let request = save::Request {
-        id: task_or_issue(toft, args.id.as_ref())?,
-        fence: args.hold.fence.clone(),
+        id: task_or_issue(toft, id.as_ref())?,
+        fence,
         message: args.message.clone(),
         kind,
         detail,
@@ -138,6 +139,10 @@ pub(super) fn save(app: &App<'_>, args: &args::Save) -> Done {
         ttl: args.ttl,
     };
     app.show(&Saved(app.perform(toft, request)?))
+}
+
+pub(super) fn unreadable_fence(problem: String) -> Failure {
+    Failure::invalid(problem, "leave it out to act under your own hold")
 }
 
 /// JSON, or else the text itself.
@@ -174,8 +179,9 @@ pub(super) fn finish(app: &App<'_>, args: &args::Finish) -> Done {
         How::Done(Evidence::Commit(text)) => How::Done(Evidence::Commit(toft.commit_named(&text)?)),
         other => other,
     };
+    let (id, fence) = args.hold.of(id.as_ref()).map_err(unreadable_fence)?;
     let id = task_or_issue(toft, id.as_ref())?;
-    let (fence, message, cost) = (args.hold.fence.clone(), args.message.clone(), args.cost);
+    let (message, cost) = (args.message.clone(), args.cost);
     let request = finish::Request { id, fence, how, message, cost, report: None };
     let (outcome, workspace) = toft.finish_and_tidy(&toft.located().agent, app.op(), request)?;
     app.show(&Finished { outcome, workspace })

@@ -2,7 +2,10 @@
 
 use toft::{Toft, workspaces::Wanted};
 
-use super::{App, Done, work::task_or_issue};
+use super::{
+    App, Done,
+    work::{task_or_issue, unreadable_fence},
+};
 use crate::{
     args::{CreateWs, From, WsCommand},
     render::{Rescued, WsEnv, WsGiven, WsList, WsPath, WsPinned, WsPooled, WsShown, WsTidied},
@@ -34,7 +37,8 @@ pub(super) fn run(app: &App<'_>, command: &WsCommand) -> Done {
         WsCommand::Rm(args) => {
             let id = all.named(args.one.id.as_deref())?;
             let _soon = app.output.soon(format!("taking {id} down"));
-            app.show(&WsTidied { rows: vec![all.remove(me, &id, args.hold.fence.clone(), args.rescue)?], tried: false })
+            let (_, fence) = args.hold.of(args.one.id.as_ref()).map_err(unreadable_fence)?;
+            app.show(&WsTidied { rows: vec![all.remove(me, &id, fence, args.rescue)?], tried: false })
         }
         WsCommand::Gc(args) => {
             let rows = all.tidy(me, args.older_than, args.dry_run, |name| app.output.progress(name))?;
@@ -67,10 +71,14 @@ pub(super) fn wanted(from: &From) -> Wanted {
 }
 
 fn create(app: &App<'_>, toft: &Toft, args: &CreateWs) -> Done {
+    let (_, fence) = match &args.id {
+        Some(_) => args.hold.of(args.id.as_ref()).map_err(unreadable_fence)?,
+        None => (None, None),
+    };
     let wanted = Wanted {
         work: task_or_issue(toft, args.id.as_ref())?,
         name: args.name.clone(),
-        fence: args.hold.fence.clone(),
+        fence,
         in_place: args.in_place,
         ..wanted(&args.from)
     };

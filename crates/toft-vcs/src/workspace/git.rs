@@ -3,7 +3,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use toft_core::workspace::{Workspace, WorkspaceKind};
@@ -241,6 +241,29 @@ pub(super) fn git_dir(path: &Path) -> Result<PathBuf, WorkspaceError> {
     }
     let text = fs::read_to_string(&link).map_err(io("read", &link))?;
     Ok(path.join(text.trim_end().trim_start_matches("gitdir: ")))
+}
+
+/// The locks that work in one workspace takes; a killed git leaves them, and every other one stops at them.
+pub(super) fn clear_locks(
+    ground: &Ground,
+    workspace: &Workspace,
+    before: SystemTime,
+) -> Result<Vec<String>, WorkspaceError> {
+    let own = git_dir(Path::new(&workspace.path))?;
+    let mut locks = vec![own.join("index.lock"), own.join("HEAD.lock")];
+    if let Some(branch) = workspace.branch.as_ref().filter(|_| workspace.own_branch) {
+        let refs = if workspace.kind == WorkspaceKind::Clone { &own } else { &ground.common_dir };
+        locks.push(refs.join("refs").join("heads").join(format!("{branch}.lock")));
+    }
+    let mut cleared = Vec::new();
+    for lock in locks {
+        let left = fs::symlink_metadata(&lock).ok().filter(fs::Metadata::is_file).and_then(|meta| meta.modified().ok());
+        if left.is_some_and(|left| left < before) {
+            fs::remove_file(&lock).map_err(io("remove", &lock))?;
+            cleared.push(lock.display().to_string());
+        }
+    }
+    Ok(cleared)
 }
 
 /// Takes away what was begun and never handed over.

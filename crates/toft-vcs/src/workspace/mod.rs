@@ -18,6 +18,7 @@ use std::{
     fs, io,
     path::{Path, PathBuf},
     sync::OnceLock,
+    time::SystemTime,
 };
 
 use thiserror::Error;
@@ -297,6 +298,31 @@ impl Ground {
                 Ok(Stand { commit: seen.head, uncommitted: seen.changed + seen.untracked })
             }
         }
+    }
+
+    /// Removes locks of git that whoever worked here before left when they were killed, `before` this moment; gives which.
+    /// Only those of this workspace alone, and only while nobody is in it.
+    pub fn clear_locks(&self, workspace: &Workspace, before: SystemTime) -> Result<Vec<String>, WorkspaceError> {
+        match (self.vcs, process_in(Path::new(&workspace.path))) {
+            (Vcs::Git, None) => git::clear_locks(self, workspace, before),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// Where work in a workspace writes: the directory itself, and what a commit writes elsewhere. Hooks, settings and
+    /// other worktrees are not among it.
+    pub fn written(&self, workspace: &Workspace) -> Vec<PathBuf> {
+        let dir = PathBuf::from(&workspace.path);
+        let elsewhere = match (self.vcs, workspace.kind) {
+            (Vcs::Git, WorkspaceKind::Clone) => Vec::new(),
+            (Vcs::Git, _) => {
+                let own = git::git_dir(&dir).ok();
+                let shared = ["objects", "refs", "logs"].map(|name| self.common_dir.join(name));
+                shared.into_iter().chain(own).collect()
+            }
+            _ => vec![self.common_dir.clone()],
+        };
+        [dir].into_iter().chain(elsewhere).collect()
     }
 
     /// The commit that a workspace stands on which was just made.

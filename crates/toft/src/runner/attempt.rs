@@ -237,13 +237,15 @@ impl Attempt<'_> {
         let kind = fence.kind()?;
         let program = std::env::current_exe().map_err(failed("find", Path::new("toft")))?;
         let dir = Path::new(&self.given.workspace.path);
-        let fence = sandbox::Fence { writable: self.writable(&fence.writable, dir, common)?, ..fence.clone() };
+        let fence = sandbox::Fence { writable: self.writable(&fence.writable)?, ..fence.clone() };
         Ok(fence.around(kind, &program, dir, command))
     }
 
     /// What an agent must write to do its work, and what the user allows besides.
-    fn writable(&self, allowed: &[PathBuf], dir: &Path, common: PathBuf) -> Result<Vec<PathBuf>, Error> {
-        let mut writable = vec![dir.to_owned(), common, std::env::temp_dir()];
+    fn writable(&self, allowed: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
+        let mut writable = self.toft.workspaces()?.written(&self.given.workspace);
+        writable.push(std::env::temp_dir());
+        writable.extend(self.toft.located().checkout.as_ref().map(toft_vcs::Checkout::state_dir));
         writable.extend(self.toft.located().store.file().and_then(Path::parent).map(Path::to_owned));
         if let Some(plan) = self.toft.plan()? {
             writable.extend(plan.ledgers().iter().filter(|ledger| !ledger.read_only).map(|ledger| ledger.dir.clone()));

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Told, process, slot::DRAIN};
+use super::{Told, process, slot::DRAIN, warden};
 use crate::{
     error::{Error, io as failed},
     session::Toft,
@@ -152,6 +152,7 @@ impl Fleet {
                 }
             }
         }
+        warden::end_all();
         Ok(troubled)
     }
 

@@ -1,8 +1,9 @@
 //! The runner: claims work, gives it a workspace, briefs a command, watches it, and decides what came of it.
 //!
-//! `toft run` is one process that only watches over others ([`Fleet`]), and one process for each slot ([`Slot`]). A slot
-//! is the parent of everything its agent starts, and its lease follows it: when a slot dies its task is free, and when
-//! the runner dies every slot ends its agent, gives the task back and goes. Start at [`Slot::run`].
+//! `toft run` is a [`Warden`] with one child, the runner ([`Fleet`]), which has a child for each slot ([`Slot`]). A slot is
+//! the parent of everything its agent starts, and its lease follows it: when a slot dies its task is free and the runner
+//! ends what it left; when the runner or its warden dies every slot ends its agent, gives the task back and goes. Start
+//! at [`Slot::run`].
 
 mod attempt;
 mod fleet;
@@ -12,6 +13,7 @@ mod process;
 mod recipe;
 mod sandbox;
 mod slot;
+mod warden;
 
 use std::time::Duration;
 
@@ -24,6 +26,7 @@ pub use self::{
     recipe::{Recipe, recipes},
     sandbox::{Fence as SandboxFence, enter as enter_sandbox},
     slot::Slot,
+    warden::{WARDEN, Warden, pass_on},
 };
 
 /// How a runner works.

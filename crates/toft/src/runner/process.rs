@@ -55,7 +55,7 @@ impl Running {
         let mut command = Command::new(program);
         command.args(words).current_dir(start.dir).env("PWD", start.dir).envs(start.variables);
         // Whose process a lease follows was the caller's to say, not the agent's.
-        command.env_remove("TOFT_PID").env_remove(super::SLOT);
+        command.env_remove("TOFT_PID").env_remove(super::SLOT).env_remove(super::WARDEN);
         command.stdin(start.stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut wrapped = CommandWrap::from(command);
         #[cfg(unix)]
@@ -186,28 +186,37 @@ fn kill_left_behind() {}
 /// Every process below this one.
 #[cfg(target_os = "linux")]
 fn left_behind() -> Vec<nix::unistd::Pid> {
-    below(&[])
+    below(&[], false)
 }
 
-/// Every process below this one that is neither in `but` nor below one of those.
+/// Every process below this one that is neither in `but` nor below one of those. If told so, takes leave of its own
+/// children that ended.
 #[cfg(target_os = "linux")]
-fn below(but: &[i32]) -> Vec<nix::unistd::Pid> {
+fn below(but: &[i32], take_leave: bool) -> Vec<nix::unistd::Pid> {
+    use nix::{sys::wait, unistd::Pid};
+    let me = i32::try_from(std::process::id()).unwrap_or(0);
     let mut all = Vec::new();
     for (pid, stat) in processes("stat") {
         let Some((_, rest)) = stat.rsplit_once(')') else { continue };
         let mut fields = rest.split_ascii_whitespace();
         let over = matches!(fields.next(), Some("Z" | "X"));
-        if let (false, Some(Ok(parent))) = (over, fields.next().map(str::parse::<i32>)) {
-            all.push((pid, parent));
+        let Some(Ok(parent)) = fields.next().map(str::parse::<i32>) else { continue };
+        match over {
+            false => all.push((pid, parent)),
+            true if take_leave && parent == me && !but.contains(&pid) => {
+                // Nobody wants to know how it ended.
+                let _ = wait::waitpid(Pid::from_raw(pid), Some(wait::WaitPidFlag::WNOHANG));
+            }
+            true => {}
         }
     }
-    let mut below = vec![i32::try_from(std::process::id()).unwrap_or(0)];
+    let mut below = vec![me];
     let mut next = 0;
     while let Some(parent) = below.get(next).copied() {
         below.extend(all.iter().filter(|(pid, of)| *of == parent && !but.contains(pid)).map(|(pid, _)| *pid));
         next += 1;
     }
-    below.into_iter().skip(1).map(nix::unistd::Pid::from_raw).collect()
+    below.into_iter().skip(1).map(Pid::from_raw).collect()
 }
 
 #[cfg(all(unix, not(target_os = "linux")))]
@@ -264,7 +273,7 @@ pub(crate) fn end_children_but(known: &[u32]) -> bool {
     #[cfg(target_os = "linux")]
     {
         let known: Vec<i32> = known.iter().filter_map(|pid| i32::try_from(*pid).ok()).collect();
-        let found = below(&known);
+        let found = below(&known, true);
         for pid in &found {
             // It may have ended in this moment.
             let _ = nix::sys::signal::kill(*pid, nix::sys::signal::Signal::SIGKILL);

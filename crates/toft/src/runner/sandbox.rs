@@ -14,7 +14,7 @@ const BWRAP: &[&str] = &["bwrap", "--ro-bind", "/", "/", "--dev-bind", "/dev", "
 /// What a fenced command may do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fence {
-    /// It may write below these; everything else can only be read.
+    /// It may write below these, besides where its work is; everything else can only be read.
     pub writable: Vec<PathBuf>,
     /// It may use the network.
     pub network: bool,
@@ -43,8 +43,14 @@ impl Fence {
 
     /// What is kept out, in words.
     pub fn promise(&self, kind: Kind) -> String {
-        let places: Vec<String> = self.writable.iter().map(|path| path.display().to_string()).collect();
-        let writes = format!("writes only below {}; reads everything", places.join(", "));
+        let mut places = vec![
+            "its workspace".to_owned(),
+            "what a commit writes".to_owned(),
+            "the store and the ledgers".to_owned(),
+            std::env::temp_dir().display().to_string(),
+        ];
+        places.extend(self.writable.iter().map(|path| path.display().to_string()));
+        let writes = format!("writes only {}; reads everything", places.join(", "));
         let network = match (self.network, kind) {
             (true, _) => "the network is open",
             (false, Kind::Bubblewrap) => "no network",

@@ -7,7 +7,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     thread,
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use toft_core::{
@@ -163,7 +163,7 @@ impl Slot {
 
     /// Does what was taken, and says what came of it.
     fn work(&self, claimed: &Claimed) -> Result<(), Error> {
-        let task = &claimed.task;
+        let (task, taken) = (&claimed.task, SystemTime::now());
         tell(Told::Took {
             task: task.id.to_string(),
             issue: claimed.issue.clone(),
@@ -177,6 +177,12 @@ impl Slot {
             self.end_stragglers(claimed)?;
         }
         let Some(given) = self.provide(claimed)? else { return Ok(()) };
+        if given.existing {
+            // Whoever had it before is over, and what they left locked would stop everybody after them.
+            for lock in self.toft.workspaces()?.clear_locks(&given.workspace, taken)? {
+                tell(Told::Trouble { text: format!("removed a lock that a killed git had left: {lock}") });
+            }
+        }
         let attempt = Attempt {
             toft: &self.toft,
             rules: &self.rules,

@@ -12,6 +12,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     thread,
+    time::SystemTime,
 };
 
 use serde::Serialize;
@@ -318,6 +319,16 @@ impl Workspaces<'_> {
             true => self.ground.stand(&given.workspace)?.commit,
             false => self.ground.begun_at(&given.workspace)?,
         })
+    }
+
+    /// Removes locks that a killed git left in a workspace before this moment; gives which.
+    pub(crate) fn clear_locks(&self, workspace: &Workspace, before: SystemTime) -> Result<Vec<String>, Error> {
+        Ok(self.ground.clear_locks(workspace, before)?)
+    }
+
+    /// Where work in a workspace writes: the directory itself, and what a commit writes elsewhere.
+    pub(crate) fn written(&self, workspace: &Workspace) -> Vec<PathBuf> {
+        self.ground.written(workspace)
     }
 
     /// Where a workspace stands.

@@ -1,0 +1,6 @@
+//! toft for other programs. Protocols are spoken here; what is asked is answered by a [`mcp::Desk`].
+//!
+//! The only crate that is asynchronous; `blocking.rs` is its one bridge to everything else.
+
+mod blocking;
+pub mod mcp;
