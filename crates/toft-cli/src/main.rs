@@ -6,6 +6,7 @@
 mod args;
 mod commands;
 mod exit;
+mod mcp;
 mod render;
 
 use std::process::ExitCode;

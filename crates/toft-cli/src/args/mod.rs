@@ -115,6 +115,7 @@ commands! {
     Ws(Ws) "ws" ["workspace", "workspaces", "worktree"] "Workspaces: a directory of its own for every job";
     Run(Run) "run" [] "Claim, make a workspace, run a command, renew, record, repeat";
     Prime(Prime) "prime" [] "What a session needs to begin, in 1,500 tokens";
+    Mcp(Nothing) "mcp" [] "Serve the Model Context Protocol on standard input and output";
     Trust(Trust) "trust" [] "Let this repository's own commands set workspaces up";
     Agent(Agent) "agent" ["agents"] "Agents and their messages";
     Backup(Backup) "backup" [] "Write a verified copy of the store";

@@ -8,7 +8,7 @@ mod run;
 mod work;
 mod ws;
 
-use std::process::ExitCode;
+use std::{cell::OnceCell, process::ExitCode};
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -24,38 +24,51 @@ use crate::{
 type Done = Result<ExitCode, Failure>;
 
 pub(crate) fn run(cli: &Cli, output: &Output) -> Done {
-    let app = App { global: &cli.global, output };
-    match &cli.command {
-        Command::Init(args) => place::init(&app, args),
+    let app = App { global: &cli.global, output, toft: OnceCell::new() };
+    let done = answer(&app, &cli.command);
+    // The process is short: the system closes files faster than we could.
+    std::mem::forget(app);
+    done
+}
+
+/// The same for a process that goes on: everything is closed again.
+pub(crate) fn run_and_close(cli: &Cli, output: &Output) -> Done {
+    answer(&App { global: &cli.global, output, toft: OnceCell::new() }, &cli.command)
+}
+
+fn answer(app: &App<'_>, command: &Command) -> Done {
+    match command {
+        Command::Init(args) => place::init(app, args),
         Command::Where(_) => place::locate(&app),
         Command::Doctor(_) => place::doctor(&app),
-        Command::Backup(args) => place::backup(&app, &args.file),
-        Command::Gc(args) => place::gc(&app, args),
-        Command::Ready(args) => work::ready(&app, args),
-        Command::Claim(args) => work::claim(&app, args),
-        Command::Save(args) => work::save(&app, args),
-        Command::Finish(args) => work::finish(&app, args),
-        Command::Show(args) => work::show(&app, args),
-        Command::List(args) => work::list(&app, args),
-        Command::Status(args) => work::status(&app, args),
-        Command::Log(args) => work::log(&app, args),
-        Command::Flow(args) => flow::run(&app, &args.command),
-        Command::Add(args) => plan::add(&app, args),
-        Command::Edit(args) => plan::change(&app, args),
-        Command::Ledger(args) => plan::ledger(&app, &args.command),
-        Command::Delete(args) => plan::delete(&app, args),
-        Command::Restore(args) => plan::restore(&app, args),
-        Command::Undo(args) => plan::undo(&app, args),
-        Command::Compact(args) => plan::compact(&app, args),
-        Command::Import(args) => plan::import(&app, args),
-        Command::Export(args) => plan::export(&app, args),
-        Command::Graph(args) => plan::graph(&app, args),
-        Command::Ws(args) => ws::run(&app, &args.command),
-        Command::Trust(args) => place::trust(&app, args),
-        Command::Run(args) => run::run(&app, args),
-        Command::Prime(args) => run::prime(&app, args),
+        Command::Backup(args) => place::backup(app, &args.file),
+        Command::Gc(args) => place::gc(app, args),
+        Command::Ready(args) => work::ready(app, args),
+        Command::Claim(args) => work::claim(app, args),
+        Command::Save(args) => work::save(app, args),
+        Command::Finish(args) => work::finish(app, args),
+        Command::Show(args) => work::show(app, args),
+        Command::List(args) => work::list(app, args),
+        Command::Status(args) => work::status(app, args),
+        Command::Log(args) => work::log(app, args),
+        Command::Flow(args) => flow::run(app, &args.command),
+        Command::Add(args) => plan::add(app, args),
+        Command::Edit(args) => plan::change(app, args),
+        Command::Ledger(args) => plan::ledger(app, &args.command),
+        Command::Delete(args) => plan::delete(app, args),
+        Command::Restore(args) => plan::restore(app, args),
+        Command::Undo(args) => plan::undo(app, args),
+        Command::Compact(args) => plan::compact(app, args),
+        Command::Import(args) => plan::import(app, args),
+        Command::Export(args) => plan::export(app, args),
+        Command::Graph(args) => plan::graph(app, args),
+        Command::Ws(args) => ws::run(app, &args.command),
+        Command::Trust(args) => place::trust(app, args),
+        Command::Run(args) => run::run(app, args),
+        Command::Prime(args) => run::prime(app, args),
         Command::Fenced(args) => run::fenced(args),
-        Command::Agent(args) => agent::run(&app, &args.command),
+        Command::Mcp(_) => crate::mcp::serve(),
+        Command::Agent(args) => agent::run(app, &args.command),
     }
 }
 
@@ -63,6 +76,8 @@ pub(crate) fn run(cli: &Cli, output: &Output) -> Done {
 struct App<'a> {
     global: &'a Global,
     output: &'a Output,
+    /// The store, once it was needed.
+    toft: OnceCell<Toft>,
 }
 
 impl App<'_> {
@@ -75,17 +90,21 @@ impl App<'_> {
         Ok(Config { store, dir: dir.clone(), agent: agent.clone(), brief: true, ..Config::default() })
     }
 
-    fn open(&self) -> Result<&'static Toft, Failure> {
+    fn open(&self) -> Result<&Toft, Failure> {
+        if let Some(toft) = self.toft.get() {
+            return Ok(toft);
+        }
         let located = toft::locate(&self.config()?)?;
         let waiting =
             located.store.file().is_none().then(|| self.output.soon(format!("waiting for {}", located.store)));
         let opened = Toft::at(located);
         drop(waiting);
-        Ok(keep(opened?))
+        let opened = opened?;
+        Ok(self.toft.get_or_init(|| opened))
     }
 
     /// The store, if there is one here at all.
-    fn open_if_any(&self) -> Result<Option<&'static Toft>, Failure> {
+    fn open_if_any(&self) -> Result<Option<&Toft>, Failure> {
         match toft::locate(&self.config()?) {
             Ok(located) if located.store.missing() => Ok(None),
             Ok(_) => self.open().map(Some),
@@ -95,7 +114,7 @@ impl App<'_> {
     }
 
     /// The stores and scopes a reading command looks into.
-    fn reach(&self, reach: Reach) -> Result<Vec<(&'static Toft, Scope)>, Failure> {
+    fn reach(&self, reach: Reach) -> Result<Vec<(&Toft, Scope)>, Failure> {
         if !reach.all_repos {
             let toft = self.open()?;
             let scope = if reach.here { toft.here() } else { toft.scope() };
@@ -104,7 +123,8 @@ impl App<'_> {
         let mut tofts = Vec::new();
         for path in toft::registered_stores()? {
             let config = Config { store: Some(Store::Path(path)), ..self.config()? };
-            tofts.push((open(config)?, Scope::default()));
+            // As many as there are stores, for the rest of a short process.
+            tofts.push((&*Box::leak(Box::new(Toft::with(config)?)), Scope::default()));
         }
         Ok(tofts)
     }
@@ -122,15 +142,6 @@ impl App<'_> {
         self.output.show(view)?;
         Ok(ExitCode::SUCCESS)
     }
-}
-
-fn open(config: Config) -> Result<&'static Toft, Failure> {
-    Ok(keep(Toft::with(config)?))
-}
-
-/// Keeps a store for the rest of the process, which is short: the system closes files faster than we could.
-fn keep(toft: Toft) -> &'static Toft {
-    Box::leak(Box::new(toft))
 }
 
 /// Reads a word as one of an enum's, naming the field when it is none of them.

@@ -13,6 +13,7 @@ mod tasks;
 mod workspaces;
 
 use std::{
+    cell::RefCell,
     collections::BTreeSet,
     io::{IsTerminal as _, Write as _},
 };
@@ -81,6 +82,19 @@ pub(crate) struct Output {
     quiet: bool,
     terminal: bool,
     color: bool,
+    /// What is shown is kept instead, for another program.
+    kept: Option<RefCell<Kept>>,
+}
+
+/// What would have been printed.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    /// As text.
+    pub(crate) text: String,
+    /// What kind of thing it was.
+    pub(crate) kind: &'static str,
+    /// As data.
+    pub(crate) data: Value,
 }
 
 impl Output {
@@ -91,17 +105,27 @@ impl Output {
             Color::Never => false,
             Color::Auto => terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
         };
-        Self { json: global.json.clone(), quiet: global.quiet, terminal, color }
+        Self { json: global.json.clone(), quiet: global.quiet, terminal, color, kept: None }
     }
 
     /// For when the arguments could not be read.
     pub(crate) fn plain(json: bool) -> Self {
-        Self { json: json.then(String::new), quiet: false, terminal: false, color: false }
+        Self { json: json.then(String::new), quiet: false, terminal: false, color: false, kept: None }
+    }
+
+    /// Prints nothing: what is shown is kept.
+    pub(crate) fn keeping() -> Self {
+        Self { kept: Some(RefCell::default()), ..Self::plain(false) }
+    }
+
+    /// What was kept.
+    pub(crate) fn kept(self) -> Kept {
+        self.kept.map(RefCell::into_inner).unwrap_or_default()
     }
 
     /// Says how far something slow is, on one line that is written over; only to a person at a terminal.
     pub(crate) fn progress(&self, text: &str) {
-        if std::io::stderr().is_terminal() && !self.quiet {
+        if self.kept.is_none() && std::io::stderr().is_terminal() && !self.quiet {
             progress(text);
         }
     }
@@ -109,7 +133,7 @@ impl Output {
     /// Says what is waited for if it takes longer than a moment; dropped, it says no more.
     pub(crate) fn soon(&self, text: String) -> Option<Soon> {
         const MOMENT: std::time::Duration = std::time::Duration::from_millis(1_500);
-        if !std::io::stderr().is_terminal() || self.quiet {
+        if self.kept.is_some() || !std::io::stderr().is_terminal() || self.quiet {
             return None;
         }
         let (done, waited) = std::sync::mpsc::channel::<()>();
@@ -141,6 +165,14 @@ impl Output {
 
     /// Prints a view. Refuses fields that nothing has.
     pub(crate) fn show(&self, view: &dyn View) -> Result<(), Failure> {
+        if let Some(kept) = &self.kept {
+            let mut page = Page::new(false, false);
+            view.text(&mut page);
+            let mut kept = kept.borrow_mut();
+            kept.text.push_str(page.text());
+            (kept.kind, kept.data) = (view.kind(), view.json());
+            return Ok(());
+        }
         if self.json.is_some() {
             let data = view.json();
             self.check_fields(&data)?;
@@ -217,6 +249,12 @@ impl Output {
     }
 
     fn print(&self, text: &str) {
+        if let Some(kept) = &self.kept {
+            let mut kept = kept.borrow_mut();
+            kept.text.push_str(text);
+            kept.text.push('\n');
+            return;
+        }
         let mut out = std::io::stdout().lock();
         if writeln!(out, "{text}").is_err() {
             // The reader went away; there is nobody to print for.

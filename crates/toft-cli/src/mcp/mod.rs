@@ -1,0 +1,97 @@
+//! toft over the Model Context Protocol: each tool is a command, with the same answers, refusals and next steps.
+//!
+//! `tools.rs` says what each tool takes and which command that is. Nothing is kept between two calls.
+
+mod tools;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+use serde_json::{Map, Value, json};
+use toft_server::mcp::{Answer, Card, Desk, serve as serve_desk};
+
+use crate::{args::Cli, commands, exit::Failure, render::Output};
+
+/// A longer answer is cut: it would fill a model's context.
+const LONGEST: usize = 48 << 10;
+
+const INSTRUCTIONS: &str = "Work here is shared by several agents. Call prime first: it says who you are, what you hold, \
+what was said to you and what is ready. Claim before you work, save after each step, finish with evidence. Pass cwd (the \
+directory you work in) and agent (your name from prime) with every call.";
+
+/// Serves until the client is gone.
+pub(crate) fn serve() -> Result<ExitCode, Failure> {
+    serve_desk(Commands).map_err(|error| Failure::stopped(format!("the client cannot be served: {error}"), ""))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Answers with commands.
+struct Commands;
+
+impl Desk for Commands {
+    fn tools(&self) -> Vec<Card> {
+        tools::TOOLS.iter().map(tools::Tool::card).collect()
+    }
+
+    fn call(&self, name: &str, arguments: &Map<String, Value>) -> Answer {
+        let Some(tool) = tools::TOOLS.iter().find(|tool| tool.name == name) else {
+            return refused(&Failure::invalid(format!("there is no tool `{name}`"), ""));
+        };
+        match tool.words(arguments) {
+            Ok(words) => answer(&words),
+            Err(failure) => refused(&failure),
+        }
+    }
+
+    fn resources(&self) -> Vec<(&'static str, &'static str, &'static str)> {
+        vec![
+            ("toft://inbox", "inbox", "Messages for whoever runs this server, left unread"),
+            ("toft://ready", "ready", "What can start now"),
+            ("toft://issue/{id}", "issue", "One issue, whole"),
+            ("toft://flow/{id}", "workflow", "One workflow with its tasks"),
+        ]
+    }
+
+    fn read(&self, address: &str) -> Option<Answer> {
+        let words: Vec<&str> = match address.strip_prefix("toft://")?.split_once('/') {
+            None if address == "toft://inbox" => vec!["agent", "inbox", "--peek"],
+            None if address == "toft://ready" => vec!["ready"],
+            Some(("issue", id)) if !id.is_empty() => vec!["show", "--", id],
+            Some(("flow", id)) if !id.is_empty() => vec!["flow", "show", "--", id],
+            _ => return None,
+        };
+        Some(answer(&words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>()))
+    }
+
+    fn instructions(&self) -> &'static str {
+        INSTRUCTIONS
+    }
+}
+
+/// Runs a command and keeps what it would have printed.
+fn answer(words: &[String]) -> Answer {
+    let line = ["toft".to_owned()].into_iter().chain(words.iter().cloned());
+    let cli = match Cli::try_parse_from(line) {
+        Ok(cli) => cli,
+        Err(error) => return refused(&Failure::usage(&error)),
+    };
+    let output = Output::keeping();
+    match commands::run_and_close(&cli, &output) {
+        Ok(_) => {
+            let kept = output.kept();
+            let mut text = kept.text;
+            if let Some((cut, _)) = text.char_indices().find(|(at, _)| *at >= LONGEST) {
+                text.truncate(cut);
+                text.push_str("\n… cut here; ask for less of it");
+            }
+            Answer { text, data: json!({ "kind": kept.kind, "data": kept.data }), refused: false }
+        }
+        Err(failure) => refused(&failure),
+    }
+}
+
+fn refused(failure: &Failure) -> Answer {
+    let help = failure.help.as_ref().map(|help| format!("\nhelp: {help}")).unwrap_or_default();
+    let text = format!("error[{}]: {}{help}", failure.code, failure.message);
+    Answer { text, data: json!({ "error": failure.json() }), refused: true }
+}

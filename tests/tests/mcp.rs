@@ -1,0 +1,233 @@
+//! `toft mcp` with a real client for every revision, with a hostile one, and with one that dies.
+#![cfg(unix)]
+
+use std::{
+    io::{BufRead as _, BufReader, Write as _},
+    path::{Path, PathBuf},
+    process::{Child, ChildStdin, ChildStdout, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+use toft_stories::{Home, toft_bin, tokens};
+
+/// Python with the official client; `.ci/run` installs it.
+fn python() -> Option<PathBuf> {
+    let known = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../target/tools/mcp/bin/python");
+    let found = std::env::var_os("TOFT_MCP_PYTHON").map_or(known, PathBuf::from);
+    let there = found.exists();
+    assert!(there || std::env::var_os("TOFT_TEST_ALL").is_none(), "{} is not there", found.display());
+    there.then_some(found)
+}
+
+#[test]
+fn the_official_client_works_over_every_revision() {
+    let Some(python) = python() else { return };
+    let home = Home::new();
+    let repo = home.repo("api");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("mcp/client.py");
+    let words = [script.to_str().unwrap(), toft_bin().to_str().unwrap(), repo.to_str().unwrap()].map(str::to_owned);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let talks: Value = serde_json::from_str(&home.run(&repo, python.to_str().unwrap(), &words)).unwrap();
+    let talks = talks.as_array().unwrap();
+    let spoken: Vec<&str> = talks.iter().map(|talk| talk["spoken"].as_str().unwrap()).collect();
+    assert_eq!(spoken, ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28", "2026-07-28"]);
+    for talk in talks {
+        let says = |name: &str, text: &str| {
+            assert!(talk[name].as_str().unwrap().contains(text), "{}: {name}: {}", talk["revision"], talk[name]);
+        };
+        let issue = talk["issue"].as_str().unwrap();
+        says("primed", "you are heron");
+        says("ready", issue);
+        says("saved", "Saved cp_");
+        says("context", "half of it");
+        says("found", issue);
+        says("read", "said over the protocol");
+        assert_eq!(talk["claim"]["issue"]["id"], issue);
+        assert_eq!(talk["refused"]["is_error"], true);
+        assert_eq!(talk["refused"]["data"]["error"]["code"], "needs_evidence");
+        assert_eq!(talk["done"]["is_error"], false, "{}", talk["done"]);
+        assert!(talk["wrong"]["text"].as_str().unwrap().contains("takes no `colour`"));
+        assert_eq!(talk["missing"], "MCPError");
+        assert_eq!(talk["templates"], json!(["toft://issue/{id}", "toft://flow/{id}"]));
+    }
+    let closed = home.toft(&repo, &["list", "--status", "closed", "-q"]).ok();
+    assert_eq!(closed.lines().count(), talks.len());
+    assert_eq!(home.toft(&repo, &["agent", "inbox", "--human", "-q"]).ok().lines().count(), talks.len());
+}
+
+/// A client that speaks lines.
+struct Client {
+    child: Child,
+    to: Option<ChildStdin>,
+    from: BufReader<ChildStdout>,
+}
+
+impl Client {
+    fn start(home: &Home, repo: &Path) -> Self {
+        let mut command = home.command(repo, toft_bin(), &["mcp"]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let (to, from) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
+        Self { child, to, from }
+    }
+
+    fn raw(&mut self, bytes: &[u8]) {
+        let to = self.to.as_mut().unwrap();
+        to.write_all(bytes).unwrap();
+        to.write_all(b"\n").unwrap();
+        to.flush().unwrap();
+    }
+
+    /// A request of the stateless revision.
+    fn ask(&mut self, id: u64, method: &str, params: Value) {
+        let mut params = params;
+        params["_meta"] = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+        });
+        self.raw(json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }).to_string().as_bytes());
+    }
+
+    fn hear(&mut self) -> Value {
+        let mut line = String::new();
+        self.from.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
+    }
+
+    /// What comes for this request, whatever comes before it.
+    fn answer(&mut self, id: u64) -> Value {
+        loop {
+            let heard = self.hear();
+            if heard["id"] == id {
+                return heard;
+            }
+        }
+    }
+}
+
+#[test]
+fn all_tools_together_cost_less_than_two_thousand_tokens() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    let mut client = Client::start(&home, &repo);
+    client.ask(1, "tools/list", json!({}));
+    let tools = client.answer(1)["result"]["tools"].clone();
+    let count = tokens(&tools.to_string());
+    eprintln!("{count} tokens in {} bytes", tools.to_string().len());
+    assert!(count < 2_000, "{count} tokens");
+    let names: Vec<&str> = tools.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+    let expected =
+        ["prime", "ready", "claim", "show", "search", "add", "edit", "save", "finish", "message", "flow", "workspace"];
+    assert_eq!(names, expected);
+    for tool in tools.as_array().unwrap() {
+        let read_only = ["ready", "show", "search"].contains(&tool["name"].as_str().unwrap());
+        assert_eq!(tool["annotations"]["readOnlyHint"] == true, read_only, "{tool}");
+        assert_eq!(tool["annotations"]["destructiveHint"] == true, tool["name"] == "workspace", "{tool}");
+        for everywhere in ["cwd", "agent"] {
+            assert_eq!(tool["inputSchema"]["properties"][everywhere]["type"], "string");
+        }
+    }
+}
+
+#[test]
+fn a_hostile_client_gets_errors_and_a_good_one_after_it_answers() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    home.toft(&repo, &["add", "Still here"]).ok();
+    let mut client = Client::start(&home, &repo);
+    client.ask(1, "tools/list", json!({}));
+    client.answer(1);
+    let huge =
+        format!(r#"{{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{{"name":"{}"}}}}"#, "x".repeat(6 << 20));
+    let deep = format!("{}{}", "[".repeat(20_000), "]".repeat(20_000));
+    for line in [
+        b"{not json".to_vec(),
+        b"".to_vec(),
+        b"\xff\xfe\x00\x01".to_vec(),
+        b"[]".to_vec(),
+        b"null".to_vec(),
+        b"42".to_vec(),
+        br#"{"jsonrpc":"1.0","id":3,"method":"tools/list"}"#.to_vec(),
+        br#"{"jsonrpc":"2.0","id":{"a":1},"method":"tools/list"}"#.to_vec(),
+        br#"{"jsonrpc":"2.0","method":"notifications/unknown"}"#.to_vec(),
+        br#"{"jsonrpc":"2.0","id":999,"result":{}}"#.to_vec(),
+        huge.into_bytes(),
+        deep.into_bytes(),
+    ] {
+        client.raw(&line);
+    }
+    client.ask(10, "no/such/method", json!({}));
+    assert!(client.answer(10)["error"]["code"].is_number());
+    client.ask(11, "tools/call", json!({ "name": "rm -rf", "arguments": {} }));
+    assert!(client.answer(11)["error"]["message"].as_str().unwrap().contains("there is no tool"));
+    let wrong = [
+        json!({ "name": "add", "arguments": { "title": { "not": "a text" } } }),
+        json!({ "name": "add", "arguments": { "title": "-" } }),
+        json!({ "name": "add", "arguments": {} }),
+        json!({ "name": "flow", "arguments": { "action": "abandon" } }),
+        json!({ "name": "ready", "arguments": { "limit": -1 } }),
+        json!({ "name": "ready", "arguments": { "cwd": "/no/such/dir" } }),
+        json!({ "name": "show", "arguments": { "id": "--help" } }),
+        json!({ "name": "claim", "arguments": { "agent": "--json" } }),
+    ];
+    for (n, call) in wrong.iter().enumerate() {
+        let id = 20 + n as u64;
+        client.ask(id, "tools/call", call.clone());
+        let answer = client.answer(id);
+        let refused = answer["result"]["isError"] == true || answer["error"].is_object();
+        assert!(refused, "{call}: {answer}");
+    }
+    // Many at once, whose answers may come in any order.
+    for id in 100..160 {
+        let title = format!("{id} --as-flag\u{1b}[31m\0{}", "é".repeat(100));
+        client.ask(id, "tools/call", json!({ "name": "add", "arguments": { "title": title.replace('\0', "") } }));
+    }
+    let mut open: std::collections::BTreeSet<u64> = (100..160).collect();
+    while !open.is_empty() {
+        let heard = client.hear();
+        assert_eq!(heard["result"]["isError"], false, "{heard}");
+        assert!(open.remove(&heard["id"].as_u64().unwrap()), "{heard} came twice");
+    }
+    client.ask(200, "tools/call", json!({ "name": "search", "arguments": { "text": "Still here" } }));
+    let answer = client.answer(200);
+    assert!(answer["result"]["content"][0]["text"].as_str().unwrap().contains("Still here"), "{answer}");
+    assert_eq!(home.toft(&repo, &["list", "-q", "--limit", "1000"]).ok().lines().count(), 61);
+    client.to.take();
+    assert!(client.child.wait().unwrap().success());
+}
+
+#[test]
+fn when_its_client_is_killed_the_server_ends_and_the_task_is_free() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    let id = home.toft(&repo, &["add", "Held over the protocol", "-q"]).ok();
+    let script = r#"
+import json, subprocess, sys, time
+server = subprocess.Popen([sys.argv[1], "mcp"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
+call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "claim", "arguments": {"agent": "heron"}, "_meta": meta}}
+server.stdin.write(json.dumps(call).encode() + b"\n"); server.stdin.flush()
+assert not json.loads(server.stdout.readline())["result"]["isError"]
+print(server.pid, flush=True)
+time.sleep(1000)
+"#;
+    let mut command = home.command(&repo, "python3", &["-c", script, toft_bin().to_str().unwrap()]);
+    let mut client = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(client.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let server = PathBuf::from(format!("/proc/{}", line.trim()));
+    assert!(server.exists(), "{line}");
+    assert_eq!(home.toft(&repo, &["claim"]).code, 6, "it is held");
+    client.kill().unwrap();
+    client.wait().unwrap();
+    let until = Instant::now() + Duration::from_secs(5);
+    let over =
+        |dir: &Path| std::fs::read_to_string(dir.join("stat")).is_ok_and(|stat| stat.contains(") Z ")) || !dir.exists();
+    while !over(&server) {
+        assert!(Instant::now() < until, "the server outlived its client");
+        thread::sleep(Duration::from_millis(20));
+    }
+    let claimed = home.toft(&repo, &["claim", id.trim()]).ok();
+    assert!(claimed.contains("Held over the protocol"), "{claimed}");
+}
