@@ -8,6 +8,7 @@ mod commands;
 mod exit;
 mod mcp;
 mod render;
+mod setup;
 
 use std::process::ExitCode;
 

@@ -368,7 +368,7 @@ pub(crate) fn data_home() -> PathBuf {
 }
 
 /// Where state that belongs to no repository is kept.
-pub(crate) fn state_home() -> PathBuf {
+pub fn state_home() -> PathBuf {
     variable("XDG_STATE_HOME").map_or_else(|| home().join(".local").join("state"), PathBuf::from).join("toft")
 }
 

@@ -31,6 +31,7 @@ pub mod doctor;
 mod engine;
 mod error;
 mod events;
+pub mod hooks;
 mod locate;
 mod machine;
 pub mod plan;
@@ -42,8 +43,8 @@ mod setup;
 mod worker;
 pub mod workspaces;
 
-pub use config::home;
 pub use config::{Config, Instant, RunRules, Store, WorkspaceRules};
+pub use config::{home, state_home};
 pub use engine::Home;
 pub use error::Error;
 pub use events::Events;

@@ -5,6 +5,7 @@ mod commands;
 mod flow;
 mod plan;
 mod run;
+mod setup;
 mod work;
 mod ws;
 
@@ -18,6 +19,7 @@ pub(crate) use self::{
     flow::{Apply, FlowCommand, FromTemplate, NewFlow, One, TaskFields, TemplateCommand},
     plan::{Add, Compact, Delete, EditIssue, Export, Fields, Graph, Import, LedgerArgs, LedgerCommand, Restore, Undo},
     run::{Fenced, Prime, Run, Sandbox},
+    setup::{Hook, Setup},
     work::{Claim, Finish, List, Log, Ready, Save, Show, Status},
     ws::{CreateWs, From, Ws, WsCommand},
 };
@@ -115,6 +117,8 @@ commands! {
     Ws(Ws) "ws" ["workspace", "workspaces", "worktree"] "Workspaces: a directory of its own for every job";
     Run(Run) "run" [] "Claim, make a workspace, run a command, renew, record, repeat";
     Prime(Prime) "prime" [] "What a session needs to begin, in 1,500 tokens";
+    Setup(Setup) "setup" [] "Wire toft into the coding agents used here";
+    Hook(Hook) "hook" [] "What a coding agent's hooks call";
     Mcp(Nothing) "mcp" [] "Serve the Model Context Protocol on standard input and output";
     Trust(Trust) "trust" [] "Let this repository's own commands set workspaces up";
     Agent(Agent) "agent" ["agents"] "Agents and their messages";

@@ -5,6 +5,7 @@ mod flow;
 mod place;
 mod plan;
 mod run;
+mod setup;
 mod work;
 mod ws;
 
@@ -67,6 +68,8 @@ fn answer(app: &App<'_>, command: &Command) -> Done {
         Command::Run(args) => run::run(app, args),
         Command::Prime(args) => run::prime(app, args),
         Command::Fenced(args) => run::fenced(args),
+        Command::Setup(args) => setup::setup(app, args),
+        Command::Hook(args) => setup::hook(app, args),
         Command::Mcp(_) => crate::mcp::serve(),
         Command::Agent(args) => agent::run(app, &args.command),
     }

@@ -7,7 +7,7 @@ use toft::{
     retention::Retention,
 };
 
-use super::{App, Done};
+use super::{App, Done, setup};
 use crate::{
     args::{Gc, Init, Trust},
     exit::Failure,
@@ -36,7 +36,8 @@ pub(super) fn locate(app: &App<'_>) -> Done {
 }
 
 pub(super) fn doctor(app: &App<'_>) -> Done {
-    let checks = examine(app.open()?);
+    let mut checks = examine(app.open()?);
+    checks.extend(setup::hooks_fire(app.open()?.located())?);
     let failed = checks.iter().filter(|check| check.health == Health::Fail).count();
     let shown = app.show(&Examined(checks));
     if failed > 0 { Err(Failure::unhealthy(failed)) } else { shown }

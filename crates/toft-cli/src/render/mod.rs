@@ -8,6 +8,7 @@ mod issues;
 mod page;
 mod place;
 mod run;
+mod setup;
 mod svg;
 mod tasks;
 mod workspaces;
@@ -29,6 +30,7 @@ pub(crate) use self::{
     page::{Page, clock},
     place::{BackedUp, Examined, Forgotten, Initialised, Place, Trusted},
     run::{AttemptLog, Context, Primed, Watch},
+    setup::SetupShown,
     tasks::{Answered, Claims, Finished, Ready, Saved, Shown, StateValue, StatusView, TaskDecided, TaskList},
     workspaces::{Rescued, WsEnv, WsGiven, WsList, WsPath, WsPinned, WsPooled, WsShown, WsTidied},
 };

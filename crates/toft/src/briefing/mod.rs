@@ -7,6 +7,7 @@ mod context;
 mod prime;
 
 pub use self::prime::Prime;
+pub(crate) use self::prime::letter;
 
 /// What a session may cost.
 pub const PRIME_TOKENS: usize = 1_500;

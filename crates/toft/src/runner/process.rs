@@ -136,6 +136,52 @@ pub fn become_command(words: &[String]) -> Error {
     Error::Start { command: program.clone(), cause }
 }
 
+/// Runs a command line as a harness runs a hook: in a shell, with an event to read; what it says is not kept.
+#[expect(clippy::disallowed_methods, reason = "agents are started here, programs of version control in toft-vcs")]
+pub fn run_as_harness(line: &str, dir: &Path, variables: &[(&str, &str)], input: &str) -> io::Result<()> {
+    let mut command = Command::new("sh");
+    command.args(["-c", line]).current_dir(dir).envs(variables.iter().copied());
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn()?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // A command that does not read says so by its end.
+        let _ = io::Write::write_all(&mut stdin, input.as_bytes());
+    }
+    let until = Instant::now() + GIVE_UP;
+    loop {
+        match child.try_wait()? {
+            Some(status) if status.success() => return Ok(()),
+            Some(status) => return Err(io::Error::other(format!("it ended with {status}"))),
+            None if Instant::now() >= until => {
+                child.kill()?;
+                child.wait()?;
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "it does not end"));
+            }
+            None => thread::sleep(LOOK),
+        }
+    }
+}
+
+/// The harness that this process was started by: the first above it that is no shell.
+pub fn harness_process() -> Option<u32> {
+    #[cfg(target_os = "linux")]
+    {
+        const SHELLS: [&str; 6] = ["sh", "bash", "dash", "zsh", "ash", "env"];
+        let mut pid = std::os::unix::process::parent_id();
+        for _ in 0..8 {
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+            let (name, rest) = stat.split_once('(')?.1.rsplit_once(')')?;
+            if !SHELLS.contains(&name) {
+                return (pid > 1).then_some(pid);
+            }
+            pid = rest.split_ascii_whitespace().nth(1)?.parse().ok()?;
+        }
+        None
+    }
+    #[cfg(not(target_os = "linux"))]
+    None
+}
+
 /// Whether a command can be started, and ends well.
 #[expect(clippy::disallowed_methods, reason = "agents are started here, programs of version control in toft-vcs")]
 pub(crate) fn succeeds(words: &[&str]) -> bool {

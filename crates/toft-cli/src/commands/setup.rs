@@ -1,0 +1,231 @@
+//! setup, and hook.
+
+use std::{
+    fs,
+    io::{IsTerminal as _, Read as _, Write as _},
+    path::PathBuf,
+    process::ExitCode,
+    sync::mpsc,
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use toft::{
+    Config, Located, Toft,
+    doctor::{Check, Health},
+    hooks::{Heard, Moment, Reply, session_name},
+};
+
+use super::{App, Done};
+use crate::{
+    args::{Hook, Setup},
+    exit::Failure,
+    render::{Page, SetupShown},
+    setup::{self, Dialect, Ground, HARNESSES, Harness},
+};
+
+/// A harness that does not close its end is not waited for.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// A longer event is cut; what is asked of it stands at its beginning.
+const LONGEST: u64 = 1 << 20;
+/// What went wrong is noted in a file that never gets longer than this.
+const LONGEST_LOG: u64 = 64 << 10;
+
+pub(super) fn setup(app: &App<'_>, args: &Setup) -> Done {
+    let ground = match args.user {
+        true => Ground::user(toft::home(), &toft::state_home()),
+        false => project(&toft::locate(&app.config()?)?)?,
+    };
+    let harnesses = chosen(args, &ground)?;
+    let all = match args.remove {
+        true => setup::unwire(&ground, &harnesses)?,
+        false => setup::wire(&ground, &harnesses)?,
+    };
+    let names: Vec<&str> = harnesses.iter().map(|harness| harness.title).collect();
+    let write = !all.is_empty() && !args.dry_run && (args.yes || agreed(&all)?);
+    if write {
+        setup::apply(&ground, &all, !args.remove)?;
+    }
+    app.show(&SetupShown { all, names: names.join(", "), written: write, removed: args.remove })
+}
+
+fn project(located: &Located) -> Result<Ground, Failure> {
+    match &located.checkout {
+        Some(checkout) => Ok(Ground::project(checkout.root.clone(), &checkout.state_dir())),
+        None => Err(Failure::invalid("this is no checkout", "go into one, or toft setup --user")),
+    }
+}
+
+fn chosen(args: &Setup, ground: &Ground) -> Result<Vec<&'static Harness>, Failure> {
+    if args.all {
+        return Ok(HARNESSES.iter().collect());
+    }
+    let known: Vec<&str> = HARNESSES.iter().map(|harness| harness.name).collect();
+    let mut chosen = Vec::new();
+    for name in &args.agents {
+        let harness = Harness::named(name).ok_or_else(|| {
+            Failure::invalid(format!("`{name}` is no agent that toft knows"), &format!("use {}", known.join(", ")))
+        })?;
+        chosen.push(harness);
+    }
+    if args.agents.is_empty() {
+        // What was written once is taken away wherever it is.
+        chosen = if args.remove { HARNESSES.iter().collect() } else { setup::detected(ground, &toft::home()) };
+    }
+    if chosen.is_empty() {
+        return Err(Failure::nothing(
+            "no coding agent was found here",
+            &format!("name one: toft setup {}", known.join("|")),
+        ));
+    }
+    Ok(chosen)
+}
+
+/// Asks the person at the terminal; without one, nobody agreed.
+fn agreed(all: &[setup::Changed]) -> Result<bool, Failure> {
+    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+        return Ok(false);
+    }
+    let mut page = Page::new(true, false);
+    SetupShown::diffs(all, &mut page);
+    let mut err = std::io::stderr();
+    let mut answer = String::new();
+    let asked = write!(err, "{}Write this? [y/N] ", page.text()).and_then(|()| err.flush());
+    asked
+        .and_then(|()| std::io::stdin().read_line(&mut answer))
+        .map_err(|error| Failure::stopped(error.to_string(), ""))?;
+    Ok(["y", "yes"].contains(&answer.trim().to_ascii_lowercase().as_str()))
+}
+
+/// Runs every hook that is written down for this checkout or this user, as its agent would.
+pub(super) fn hooks_fire(located: &Located) -> Result<Vec<Check>, Failure> {
+    let Some(checkout) = &located.checkout else { return Ok(Vec::new()) };
+    let grounds = [project(located)?, Ground::user(toft::home(), &toft::state_home())];
+    let mut checks: Vec<Check> = Vec::new();
+    for probe in setup::probes(&grounds)? {
+        let fired = probe.fire(&checkout.root, &checkout.state_dir());
+        let (health, seen) = match fired {
+            Ok(()) => (Health::Ok, format!("{} fires", probe.file)),
+            Err(problem) => (Health::Fail, format!("{}: `{}`: {problem}", probe.file, probe.command)),
+        };
+        let what = format!("hooks of {}", probe.harness.title);
+        match checks
+            .iter_mut()
+            .find(|check| check.what == what && check.health == health && check.seen.starts_with(&seen))
+        {
+            // Of many in one file that work, one line is enough.
+            Some(check) => check.seen = format!("{seen}, all of them"),
+            None => checks.push(Check { what, health, seen }),
+        }
+    }
+    Ok(checks)
+}
+
+/// Whatever happens, the harness goes on as if nothing had.
+pub(super) fn hook(app: &App<'_>, args: &Hook) -> Done {
+    let harness = Harness::named(&args.harness);
+    let dialect = harness.map_or(Dialect::Claude, |harness| harness.dialect);
+    let reply = answer(app, args).unwrap_or_else(|failure| {
+        note(app, &format!("{} {}: {}", args.event, args.harness, failure.message));
+        Reply::default()
+    });
+    let said = spoken(dialect, &args.event, reply);
+    if !said.is_empty() {
+        app.output.lines(&[said]);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn answer(app: &App<'_>, args: &Hook) -> Result<Reply, Failure> {
+    let Some(moment) = Moment::from_word(&args.event) else { return Ok(Reply::default()) };
+    let event = heard();
+    let text = |names: &[&str]| names.iter().find_map(|name| event[*name].as_str()).unwrap_or_default().to_owned();
+    let heard = Heard {
+        session: text(&["session_id", "sessionId", "conversation_id"]),
+        source: text(&["source", "reason"]),
+        again: event["stop_hook_active"].as_bool().unwrap_or(false),
+        harness: args.harness.clone(),
+    };
+    let dir = Some(text(&["cwd"])).filter(|dir| !dir.is_empty()).map(PathBuf::from).filter(|dir| dir.is_dir());
+    let mut config = Config { dir: app.global.dir.clone().or(dir), ..app.config()? };
+    let named = config.agent.is_some() || std::env::var("TOFT_AGENT").is_ok_and(|name| !name.is_empty());
+    if !named {
+        config.agent = Some(session_name(&heard.session));
+    }
+    let located = match toft::locate(&config) {
+        Ok(located) if !located.store.missing() => located,
+        // There is no toft here: nothing to say.
+        Ok(_) | Err(toft::Error::NoRepository { .. }) => return Ok(Reply::default()),
+        Err(error) => return Err(error.into()),
+    };
+    if let Some(checkout) = &located.checkout
+        && setup::answer_probe(&checkout.state_dir())
+    {
+        return Ok(Reply::default());
+    }
+    let actor = located.agent.clone();
+    if moment == Moment::Start && !named {
+        tell_shell(&actor);
+    }
+    Ok(Toft::at(located)?.hook(&actor, moment, &heard)?)
+}
+
+/// The event, if the harness says one.
+fn heard() -> Value {
+    if std::io::stdin().is_terminal() {
+        return Value::Null;
+    }
+    let (told, hear) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        // What cannot be read was not said.
+        let _ = std::io::stdin().lock().take(LONGEST).read_to_end(&mut bytes);
+        let _ = told.send(bytes);
+    });
+    let bytes = hear.recv_timeout(PATIENCE).unwrap_or_default();
+    serde_json::from_slice(&bytes).unwrap_or_default()
+}
+
+/// Lets every command of a session know who it is, and whose life a lease follows, where the harness can.
+fn tell_shell(agent: &str) {
+    let Some(file) = std::env::var_os("CLAUDE_ENV_FILE").filter(|file| !file.is_empty()) else { return };
+    let pid = toft::runner::harness_process().map(|pid| format!("export TOFT_PID={pid}\n")).unwrap_or_default();
+    let lines = format!("export TOFT_AGENT={agent}\n{pid}");
+    let known = fs::read_to_string(&file).is_ok_and(|text| text.contains("TOFT_AGENT="));
+    if !known && let Ok(mut file) = fs::File::options().append(true).create(true).open(file) {
+        // Without it the agent is told to say who it is.
+        let _ = file.write_all(lines.as_bytes());
+    }
+}
+
+/// The reply as a harness reads it.
+fn spoken(dialect: Dialect, event: &str, Reply { context, hold_on }: Reply) -> String {
+    let said = match (dialect, context, hold_on) {
+        (Dialect::Gemini, None, None) => json!({}),
+        (_, None, None) => return String::new(),
+        (Dialect::Plain, context, hold_on) => return context.or(hold_on).unwrap_or_default(),
+        (Dialect::Gemini, _, Some(reason)) => json!({ "decision": "deny", "reason": reason }),
+        (Dialect::Cursor, _, Some(reason)) => json!({ "followup_message": reason }),
+        (_, _, Some(reason)) => json!({ "decision": "block", "reason": reason }),
+        (Dialect::Cursor, Some(context), _) => json!({ "additional_context": context }),
+        (Dialect::Copilot, Some(context), _) => json!({ "additionalContext": context }),
+        (_, Some(context), _) => {
+            json!({ "hookSpecificOutput": { "hookEventName": event, "additionalContext": context } })
+        }
+    };
+    said.to_string()
+}
+
+/// Notes what went wrong where `toft doctor` finds it.
+fn note(app: &App<'_>, text: &str) {
+    let located = app.config().ok().and_then(|config| toft::locate(&config).ok());
+    let Some(checkout) = located.and_then(|located| located.checkout) else { return };
+    let path = checkout.state_dir().join("hooks.log");
+    if fs::metadata(&path).is_ok_and(|meta| meta.len() > LONGEST_LOG) {
+        // The newest is worth more than the oldest.
+        let _ = fs::remove_file(&path);
+    }
+    if let Ok(mut file) = fs::File::options().append(true).create(true).open(path) {
+        let _ = writeln!(file, "{text}");
+    }
+}

@@ -1,0 +1,83 @@
+//! What wiring changes: each file's difference.
+
+use serde_json::{Value, json};
+use similar::TextDiff;
+
+use super::{
+    View,
+    page::{Ink, Page, clean},
+};
+use crate::setup::Changed;
+
+/// What was, or would be, written.
+pub(crate) struct SetupShown {
+    pub(crate) all: Vec<Changed>,
+    pub(crate) names: String,
+    pub(crate) written: bool,
+    pub(crate) removed: bool,
+}
+
+impl SetupShown {
+    /// The differences.
+    pub(crate) fn diffs(all: &[Changed], page: &mut Page) {
+        for Changed { name, before, after, .. } in all {
+            let what = match (before, after) {
+                (None, _) => "new",
+                (_, None) => "goes",
+                _ => "changes",
+            };
+            page.line(page.ink(Ink::Head, &format!("{} ({what})", clean(name))));
+            let (old, new) = (before.as_deref().unwrap_or_default(), after.as_deref().unwrap_or_default());
+            let diff = TextDiff::from_lines(old, new);
+            for line in diff.unified_diff().context_radius(2).to_string().lines() {
+                let ink = match line.chars().next() {
+                    Some('+') => Ink::Good,
+                    Some('-') => Ink::Bad,
+                    _ => Ink::Faint,
+                };
+                page.line(page.ink(ink, &format!("  {}", clean(line))));
+            }
+        }
+    }
+}
+
+impl View for SetupShown {
+    fn kind(&self) -> &'static str {
+        "setup"
+    }
+
+    fn json(&self) -> Value {
+        let files: Vec<Value> =
+            self.all.iter().map(|changed| json!({ "file": changed.name, "after": changed.after })).collect();
+        json!({ "agents": self.names, "files": files, "written": self.written })
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.all.iter().map(|changed| changed.name.clone()).collect()
+    }
+
+    fn text(&self, page: &mut Page) {
+        if self.all.is_empty() {
+            let state = if self.removed { "Nothing of toft is there" } else { "Everything is there already" };
+            page.line(format!("{state}: {}.", self.names));
+            return;
+        }
+        if !self.written {
+            Self::diffs(&self.all, page);
+            page.line("Nothing was written; --yes writes it.");
+            return;
+        }
+        for Changed { name, before, after, .. } in &self.all {
+            let what = match (before, after) {
+                (None, _) => "made",
+                (_, None) => "removed",
+                _ => "changed",
+            };
+            page.line(format!("{what}  {}", clean(name)));
+        }
+        page.line(match self.removed {
+            true => format!("toft is no longer wired into {}.", self.names),
+            false => format!("toft is wired into {}. toft doctor proves that the hooks fire.", self.names),
+        });
+    }
+}

@@ -1,0 +1,297 @@
+//! Changing a text so that everything else in it stays: comments, order, blanks, line ends.
+
+use jsonc_parser::{
+    ParseOptions,
+    cst::{CstInputValue, CstObject, CstRootNode},
+};
+use serde_json::Value;
+use toml_edit::{DocumentMut, Item, Table};
+
+use super::harness::Change;
+
+const BEGIN: &str = "<!-- toft: begin; `toft setup --remove` takes this away -->";
+const END: &str = "<!-- toft: end -->";
+
+/// The text with the change in it.
+pub(super) fn add(text: Option<&str>, change: &Change) -> Result<Option<String>, String> {
+    let now = text.unwrap_or_default();
+    Ok(Some(match change {
+        Change::Whole(whole) => whole.clone(),
+        Change::Block(block) => with_block(now, block),
+        Change::Key(keys, value) => json(now, |root| {
+            let (last, path) = keys.split_last().ok_or("nothing to write")?;
+            let object = descend(root, path)?;
+            match object.get(last) {
+                Some(known) if known.value().and_then(|node| node.to_serde_value()).as_ref() == Some(value) => {}
+                Some(known) => known.set_value(input(value)),
+                None => drop(object.append(last, input(value))),
+            }
+            Ok(())
+        })?,
+        Change::Item(keys, value, besides) => json(now, |root| {
+            if let Some((key, value)) = besides
+                && root.get(key).is_none()
+            {
+                root.append(key, input(value));
+            }
+            let (last, path) = keys.split_last().ok_or("nothing to write")?;
+            let object = descend(root, path)?;
+            let list = match object.get(last) {
+                Some(known) => known.array_value().ok_or_else(|| format!("`{last}` is not a list"))?,
+                None => object.array_value_or_set(last),
+            };
+            let ours = list
+                .elements()
+                .into_iter()
+                .find(|node| node.to_serde_value().is_some_and(|node| is_ours(&node, value)));
+            match ours {
+                Some(known) if known.to_serde_value().as_ref() == Some(value) => {}
+                Some(known) => {
+                    known.remove();
+                    list.append(input(value));
+                }
+                None => drop(list.append(input(value))),
+            }
+            Ok(())
+        })?,
+        Change::Table(outer, name, values) => toml(now, outer, name, Some(values))?,
+    }))
+}
+
+/// The text without the change; nothing if there is nothing else. A text that cannot be read is left alone.
+pub(super) fn take(text: Option<&str>, change: &Change) -> Option<String> {
+    let now = text?;
+    let left = match change {
+        Change::Whole(whole) if now == whole => return None,
+        Change::Whole(_) => return Some(now.to_owned()),
+        Change::Block(_) => without_block(now),
+        Change::Key(keys, _) => json(now, |root| {
+            if let Some((last, path)) = keys.split_last()
+                && let Some(object) = existing(root, path)
+                && let Some(known) = object.get(last)
+            {
+                known.remove();
+                prune(root, path);
+            }
+            Ok(())
+        })
+        .unwrap_or_else(|_| now.to_owned()),
+        Change::Item(keys, value, _) => json(now, |root| {
+            if let Some((last, path)) = keys.split_last()
+                && let Some(list) = existing(root, path).and_then(|object| object.array_value(last))
+            {
+                let ours =
+                    |node: &jsonc_parser::cst::CstNode| node.to_serde_value().is_some_and(|node| is_ours(&node, value));
+                list.elements().into_iter().filter(ours).for_each(jsonc_parser::cst::CstNode::remove);
+                prune(root, keys);
+            }
+            Ok(())
+        })
+        .unwrap_or_else(|_| now.to_owned()),
+        Change::Table(outer, name, _) => toml(now, outer, name, None).unwrap_or_else(|_| now.to_owned()),
+    };
+    (!left.trim().is_empty() && left.trim() != "{}").then_some(left)
+}
+
+/// Whether a value in a list is the one that toft wrote, in whatever version: it calls the same hook.
+fn is_ours(node: &Value, ours: &Value) -> bool {
+    let call = |value: &Value| {
+        let text = value.to_string();
+        let start = text.find("toft hook ")?;
+        let words: Vec<String> = text[start..].split([' ', ';', '"']).take(3).map(str::to_owned).collect();
+        Some(words)
+    };
+    call(node).is_some() && call(node) == call(ours)
+}
+
+fn json(text: &str, edit: impl FnOnce(&CstObject) -> Result<(), String>) -> Result<String, String> {
+    let blank = text.trim().is_empty();
+    let root = CstRootNode::parse(if blank { "{}" } else { text }, &ParseOptions::default())
+        .map_err(|error| error.to_string())?;
+    let object = root.object_value().ok_or("it is not a JSON object")?;
+    edit(&object)?;
+    let text = root.to_string();
+    Ok(if blank { format!("{}\n", text.trim_end()) } else { text })
+}
+
+/// The object at the end of a path, made where it is missing.
+fn descend(root: &CstObject, path: &[&str]) -> Result<CstObject, String> {
+    let mut object = root.clone();
+    for key in path {
+        object = match object.get(key) {
+            Some(known) => known.object_value().ok_or_else(|| format!("`{key}` is not an object"))?,
+            None => object.object_value_or_set(key),
+        };
+    }
+    Ok(object)
+}
+
+fn existing(root: &CstObject, path: &[&str]) -> Option<CstObject> {
+    path.iter().try_fold(root.clone(), |object, key| object.object_value(key))
+}
+
+/// Removes what is empty now, from the end of a path up.
+fn prune(root: &CstObject, path: &[&str]) {
+    for length in (1..=path.len()).rev() {
+        let (last, before) = (path[length - 1], &path[..length - 1]);
+        let Some(found) = existing(root, before).and_then(|object| object.get(last)) else { return };
+        let empty = found.value().and_then(|node| node.to_serde_value()).is_some_and(|value| match value {
+            Value::Object(all) => all.is_empty(),
+            Value::Array(all) => all.is_empty(),
+            _ => false,
+        });
+        if !empty {
+            return;
+        }
+        found.remove();
+    }
+}
+
+fn input(value: &Value) -> CstInputValue {
+    match value {
+        Value::Null => CstInputValue::Null,
+        Value::Bool(yes) => CstInputValue::Bool(*yes),
+        Value::Number(number) => CstInputValue::Number(number.to_string()),
+        Value::String(text) => CstInputValue::String(text.clone()),
+        Value::Array(all) => CstInputValue::Array(all.iter().map(input).collect()),
+        Value::Object(all) => {
+            CstInputValue::Object(all.iter().map(|(key, value)| (key.clone(), input(value))).collect())
+        }
+    }
+}
+
+/// A table with these values, or none.
+fn toml(text: &str, outer: &str, name: &str, values: Option<&[(&'static str, Value)]>) -> Result<String, String> {
+    let mut document: DocumentMut = text.parse().map_err(|error: toml_edit::TomlError| error.message().to_owned())?;
+    match values {
+        Some(values) => {
+            let tables = document.entry(outer).or_insert_with(|| {
+                let mut tables = Table::new();
+                tables.set_implicit(true);
+                Item::Table(tables)
+            });
+            let tables = tables.as_table_like_mut().ok_or_else(|| format!("`{outer}` is not a table"))?;
+            if tables.get(name).is_none() {
+                tables.insert(name, Item::Table(Table::new()));
+            }
+            let table = tables
+                .get_mut(name)
+                .and_then(Item::as_table_like_mut)
+                .ok_or_else(|| format!("`{name}` is not a table"))?;
+            for (key, value) in values {
+                let wanted = toml_value(value);
+                if table.get(key).is_none_or(|known| known.to_string().trim() != wanted.to_string().trim()) {
+                    table.insert(key, Item::Value(wanted));
+                }
+            }
+        }
+        None => {
+            if let Some(tables) = document.get_mut(outer).and_then(Item::as_table_like_mut) {
+                tables.remove(name);
+                if tables.is_empty() {
+                    document.remove(outer);
+                }
+            }
+        }
+    }
+    Ok(document.to_string())
+}
+
+fn toml_value(value: &Value) -> toml_edit::Value {
+    match value {
+        Value::Array(all) => toml_edit::Value::Array(all.iter().map(toml_value).collect()),
+        Value::Bool(yes) => (*yes).into(),
+        Value::String(text) => text.as_str().into(),
+        other => other.to_string().into(),
+    }
+}
+
+fn with_block(text: &str, block: &str) -> String {
+    let end_of_line = if text.contains("\r\n") { "\r\n" } else { "\n" };
+    let whole = [BEGIN, block, END].join("\n").replace('\n', end_of_line);
+    match bounds(text) {
+        Some((from, to)) => format!("{}{whole}{}", &text[..from], &text[to..]),
+        None if text.trim().is_empty() => format!("{whole}{end_of_line}"),
+        None => {
+            let gap = if text.ends_with('\n') { end_of_line.to_owned() } else { end_of_line.repeat(2) };
+            format!("{text}{gap}{whole}{end_of_line}")
+        }
+    }
+}
+
+fn without_block(text: &str) -> String {
+    match bounds(text) {
+        Some((from, to)) => {
+            let (before, after) = (text[..from].trim_end(), text[to..].trim_start());
+            match (before.is_empty(), after.is_empty()) {
+                (true, _) => after.to_owned(),
+                (false, true) => format!("{before}\n"),
+                (false, false) => format!("{before}\n\n{after}"),
+            }
+        }
+        None => text.to_owned(),
+    }
+}
+
+/// Where the block is.
+fn bounds(text: &str) -> Option<(usize, usize)> {
+    let from = text.find(BEGIN)?;
+    let to = from + text[from..].find(END)? + END.len();
+    Some((from, to))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn comments_order_and_blanks_of_json_stay() {
+        let text = "{\n\t// mine\n\t\"z\": 1,   /* why */\n\t\"mcpServers\": { \"other\": {\"command\":\"x\"} },\n}\n";
+        let change = Change::Key(vec!["mcpServers", "toft"], json!({ "command": "toft" }));
+        let added = add(Some(text), &change).unwrap().unwrap();
+        for kept in ["// mine", "\"z\": 1,   /* why */", "{\"command\":\"x\"}"] {
+            assert!(added.contains(kept), "{added}");
+        }
+        assert_eq!(add(Some(&added), &change).unwrap().unwrap(), added, "again changes nothing");
+        let taken = take(Some(&added), &change).unwrap();
+        assert!(!taken.contains("toft") && taken.contains("\"other\"") && taken.contains("// mine"), "{taken}");
+    }
+
+    #[test]
+    fn of_a_list_only_our_own_items_are_changed() {
+        let ours = |event: &str| json!({ "command": super::super::harness::command(event, "cursor") });
+        let change = Change::Item(vec!["hooks", "stop"], ours("stop"), Some(("version", json!(1))));
+        let text = r#"{"version":2,"hooks":{"stop":[{"command":"mine"}]}}"#;
+        let added = add(Some(text), &change).unwrap().unwrap();
+        assert!(
+            added.contains("\"mine\"") && added.contains("toft hook stop") && added.contains("\"version\":2"),
+            "{added}"
+        );
+        assert_eq!(add(Some(&added), &change).unwrap().unwrap(), added);
+        let older = added.replace("command -v toft", "which toft");
+        let mended = add(Some(&older), &change).unwrap().unwrap();
+        assert_eq!(mended.matches("toft hook stop").count(), 1, "{mended}");
+        let taken = take(Some(&added), &change).unwrap();
+        assert!(taken.contains("\"mine\"") && !taken.contains("toft hook"), "{taken}");
+        let refused = add(Some(r#"{"hooks":{"stop":"no"}}"#), &change);
+        assert!(refused.is_err_and(|problem| problem.contains("not a list")));
+    }
+
+    #[test]
+    fn toml_and_blocks_keep_what_is_around_them() {
+        let change = Change::Table("mcp_servers", "toft", vec![("command", json!("toft")), ("args", json!(["mcp"]))]);
+        let text = "# mine\nmodel   = \"x\" # why\n\n[mcp_servers.other]\ncommand = 'y'\n";
+        let added = add(Some(text), &change).unwrap().unwrap();
+        assert!(added.starts_with(text) && added.contains("[mcp_servers.toft]"), "{added}");
+        assert_eq!(add(Some(&added), &change).unwrap().unwrap(), added);
+        assert_eq!(take(Some(&added), &change).unwrap(), text);
+        let block = Change::Block("Hello".into());
+        let text = "# Mine\r\n\r\nwords\r\n";
+        let added = add(Some(text), &block).unwrap().unwrap();
+        assert!(added.starts_with(text) && !added.replace("\r\n", "").contains('\n'), "{added:?}");
+        assert_eq!(add(Some(&added), &block).unwrap().unwrap(), added);
+        assert_eq!(take(add(None, &block).unwrap().as_deref(), &block), None);
+    }
+}

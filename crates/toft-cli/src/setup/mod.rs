@@ -1,0 +1,171 @@
+//! Wiring toft into coding agents: what each wants is a table, how a file is changed keeps everything else in it.
+//!
+//! `harness.rs` is the table, `edit.rs` changes texts, `record.rs` remembers what was there before, so that `--remove`
+//! can give every byte back. Nothing is written that was not shown.
+
+mod edit;
+mod harness;
+mod probe;
+mod record;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use self::{
+    harness::{Change, Piece},
+    record::Records,
+};
+pub(crate) use self::{
+    harness::{Dialect, HARNESSES, Harness},
+    probe::{answer_probe, probes},
+};
+use crate::exit::Failure;
+
+/// Where files are written.
+#[derive(Clone, Debug)]
+pub(crate) struct Ground {
+    /// The checkout, or the user's home.
+    root: PathBuf,
+    /// Where what was there before is remembered.
+    records: PathBuf,
+    user: bool,
+}
+
+impl Ground {
+    /// Files in a checkout.
+    pub(crate) fn project(root: PathBuf, state: &Path) -> Self {
+        Self { root, records: state.join("setup"), user: false }
+    }
+
+    /// Files in the user's home.
+    pub(crate) fn user(home: PathBuf, state: &Path) -> Self {
+        Self { root: home, records: state.join("setup"), user: true }
+    }
+}
+
+/// One file that changes.
+#[derive(Clone, Debug)]
+pub(crate) struct Changed {
+    pub(crate) path: PathBuf,
+    /// As people call it.
+    pub(crate) name: String,
+    /// What is in it; nothing if it is not there.
+    pub(crate) before: Option<String>,
+    /// What will be in it; nothing if it goes.
+    pub(crate) after: Option<String>,
+}
+
+/// The harnesses that seem to be used here.
+pub(crate) fn detected(ground: &Ground, home: &Path) -> Vec<&'static Harness> {
+    HARNESSES.iter().filter(|harness| harness.is_used(&ground.root, home)).collect()
+}
+
+/// What writing for these harnesses would change.
+pub(crate) fn wire(ground: &Ground, harnesses: &[&Harness]) -> Result<Vec<Changed>, Failure> {
+    changes(ground, harnesses, |text, change| edit::add(text, change))
+}
+
+/// What taking everything away again would change. What nobody touched since becomes what it was, byte for byte; of the
+/// rest only what is toft's goes.
+pub(crate) fn unwire(ground: &Ground, harnesses: &[&Harness]) -> Result<Vec<Changed>, Failure> {
+    let records = Records::at(&ground.records);
+    let mut all = changes(ground, harnesses, |text, change| Ok(edit::take(text, change)))?;
+    // A file whose last piece went may have been ours, or empty before.
+    let touched = pieces(ground, harnesses).into_iter().map(|(name, _)| name);
+    let mut names: Vec<String> = touched.collect();
+    names.dedup();
+    for name in names {
+        let path = ground.root.join(&name);
+        let Some(before) = records.before(&path, read(&path)?.as_deref()) else { continue };
+        let now = read(&path)?;
+        all.retain(|changed| changed.path != path);
+        if before != now {
+            all.push(Changed { path, name, before: now, after: before });
+        }
+    }
+    all.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(all)
+}
+
+/// Writes what was shown.
+pub(crate) fn apply(ground: &Ground, all: &[Changed], wiring: bool) -> Result<(), Failure> {
+    let records = Records::at(&ground.records);
+    for changed in all {
+        let now = read(&changed.path)?;
+        if now != changed.before {
+            let message = format!("{} changed while you looked", changed.name);
+            return Err(Failure::stopped(message, "nothing was written to it; run it again"));
+        }
+        if wiring {
+            records.keep(&changed.path, changed.before.as_deref(), changed.after.as_deref().unwrap_or_default())?;
+        }
+        match &changed.after {
+            Some(text) => record::write(&changed.path, text)?,
+            None => record::remove(&changed.path, &ground.root)?,
+        }
+        if !wiring {
+            records.forget(&changed.path)?;
+        }
+    }
+    Ok(())
+}
+
+fn pieces(ground: &Ground, harnesses: &[&Harness]) -> Vec<(String, Change)> {
+    let mut all: Vec<(String, Change)> = Vec::new();
+    for harness in harnesses {
+        for Piece { project, user, change } in harness.pieces() {
+            let name = if ground.user { user } else { project };
+            // Several read the same file.
+            if let Some(name) = name
+                && !all.iter().any(|(known, same)| *known == name && *same == change)
+            {
+                all.push((name, change));
+            }
+        }
+    }
+    all.sort_by(|(one, _), (other, _)| one.cmp(other));
+    all
+}
+
+fn changes(
+    ground: &Ground,
+    harnesses: &[&Harness],
+    edit: impl Fn(Option<&str>, &Change) -> Result<Option<String>, String>,
+) -> Result<Vec<Changed>, Failure> {
+    let mut all: Vec<Changed> = Vec::new();
+    for (name, change) in pieces(ground, harnesses) {
+        let path = ground.root.join(&name);
+        let known = all.iter().position(|changed| changed.path == path);
+        let before = match known {
+            Some(at) => all[at].before.clone(),
+            None => read(&path)?,
+        };
+        let now = known.map_or_else(|| before.clone(), |at| all[at].after.clone());
+        let after = edit(now.as_deref(), &change).map_err(|problem| {
+            Failure::stopped(
+                format!("{name} cannot be changed: {problem}"),
+                "mend it, or name other agents; nothing was written",
+            )
+        })?;
+        match known {
+            Some(at) => all[at].after = after,
+            None => all.push(Changed { path, name, before, after }),
+        }
+    }
+    all.retain(|changed| changed.before != changed.after);
+    Ok(all)
+}
+
+/// What is in a file; nothing if there is none. A link is followed, as whoever reads it does.
+fn read(path: &Path) -> Result<Option<String>, Failure> {
+    match fs::read(path) {
+        Ok(bytes) => match String::from_utf8(bytes) {
+            Ok(text) => Ok(Some(text)),
+            Err(_) => Err(Failure::stopped(format!("{} is no text", path.display()), "move it out of the way")),
+        },
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Failure::stopped(format!("{} cannot be read: {error}", path.display()), "")),
+    }
+}

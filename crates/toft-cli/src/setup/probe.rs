@@ -1,0 +1,99 @@
+//! Proving that a hook fires: the very command line in a harness's file is run, as the harness would run it.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use jsonc_parser::{ParseOptions, cst::CstRootNode};
+use serde_json::{Value, json};
+
+use super::{Ground, HARNESSES, harness::Harness, read};
+use crate::exit::Failure;
+
+/// The variable that asks a hook only to show that it was reached.
+const ASKED: &str = "TOFT_HOOK_PROBE";
+
+/// A hook that was found in a file.
+pub(crate) struct Probe {
+    pub(crate) harness: &'static Harness,
+    pub(crate) file: String,
+    pub(crate) command: String,
+}
+
+/// Every hook command that is written down for this checkout and this user.
+pub(crate) fn probes(grounds: &[Ground]) -> Result<Vec<Probe>, Failure> {
+    let mut found = Vec::new();
+    for harness in &HARNESSES {
+        for ground in grounds {
+            let (project, user) = harness.hook_files();
+            let Some(name) = (if ground.user { user } else { Some(project) }) else { continue };
+            let path = ground.root.join(name);
+            let Some(text) = read(&path)? else { continue };
+            let commands = commands_in(&text, harness.name);
+            found.extend(commands.into_iter().map(|command| Probe {
+                harness,
+                file: path.display().to_string(),
+                command,
+            }));
+        }
+    }
+    Ok(found)
+}
+
+/// Strings in JSON that call a hook for this harness; in anything else, the hook itself.
+fn commands_in(text: &str, harness: &str) -> Vec<String> {
+    let ours = |text: &str| text.contains("toft hook ") && text.contains(&format!("--for {harness}"));
+    let parsed = CstRootNode::parse(text, &ParseOptions::default()).ok().and_then(|root| root.to_serde_value());
+    match parsed {
+        Some(value) => {
+            let mut found = Vec::new();
+            strings(&value, &mut |text| {
+                if ours(text) && !found.contains(&text.to_owned()) {
+                    found.push(text.to_owned());
+                }
+            });
+            found
+        }
+        None if text.contains("toft hook ") => vec![format!("toft hook prompt --for {harness}")],
+        None => Vec::new(),
+    }
+}
+
+fn strings(value: &Value, each: &mut impl FnMut(&str)) {
+    match value {
+        Value::String(text) => each(text),
+        Value::Array(all) => all.iter().for_each(|value| strings(value, each)),
+        Value::Object(all) => all.values().for_each(|value| strings(value, each)),
+        _ => {}
+    }
+}
+
+impl Probe {
+    /// Runs the command as the harness would; says why it does not reach this store.
+    pub(crate) fn fire(&self, dir: &Path, state: &Path) -> Result<(), String> {
+        let mark = mark(state);
+        // What an earlier one left would prove nothing.
+        let _ = fs::remove_file(&mark);
+        let word = format!("{}-{}", std::process::id(), self.harness.name);
+        let input = json!({ "session_id": "doctor", "cwd": dir, "hook_event_name": "doctor" }).to_string();
+        toft::runner::run_as_harness(&self.command, dir, &[(ASKED, &word)], &input)
+            .map_err(|error| error.to_string())?;
+        match fs::read_to_string(&mark) {
+            Ok(found) if found == word => fs::remove_file(&mark).map_err(|error| error.to_string()),
+            _ => Err("it runs, and no toft answers for this store; is toft on PATH?".into()),
+        }
+    }
+}
+
+/// Shows that a hook was reached, if that is all that was asked; whether it was.
+pub(crate) fn answer_probe(state: &Path) -> bool {
+    let Ok(word) = std::env::var(ASKED) else { return false };
+    // What could not be written is not found.
+    let _ = fs::write(mark(state), word);
+    true
+}
+
+fn mark(state: &Path) -> PathBuf {
+    state.join("hook-probe")
+}

@@ -1,0 +1,102 @@
+//! What was in a file before toft wrote to it, so that it can be given back byte for byte.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::exit::Failure;
+
+/// Where records are kept.
+pub(super) struct Records {
+    dir: PathBuf,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Record {
+    path: PathBuf,
+    /// What was there; nothing if no file was.
+    before: Option<String>,
+    /// What was written.
+    after: String,
+}
+
+impl Records {
+    pub(super) fn at(dir: &Path) -> Self {
+        Self { dir: dir.to_owned() }
+    }
+
+    fn file(&self, path: &Path) -> PathBuf {
+        let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_') { c } else { '+' };
+        let name: String = path.display().to_string().chars().map(plain).collect();
+        // Long paths end alike more often than they begin alike.
+        let start = name.len().saturating_sub(180);
+        self.dir.join(format!("{}.json", &name[start..]))
+    }
+
+    fn load(&self, path: &Path) -> Option<Record> {
+        let record: Record = serde_json::from_slice(&fs::read(self.file(path)).ok()?).ok()?;
+        (record.path == path).then_some(record)
+    }
+
+    /// What was there before, if what was written is still there as it was.
+    #[expect(clippy::option_option, reason = "no record is not the same as no file")]
+    pub(super) fn before(&self, path: &Path, now: Option<&str>) -> Option<Option<String>> {
+        self.load(path).filter(|record| Some(record.after.as_str()) == now).map(|record| record.before)
+    }
+
+    /// Remembers what was there. What was there before the first time counts, as long as nobody wrote since.
+    pub(super) fn keep(&self, path: &Path, before: Option<&str>, after: &str) -> Result<(), Failure> {
+        let first = self.before(path, before);
+        let before = first.unwrap_or_else(|| before.map(str::to_owned));
+        let record = Record { path: path.to_owned(), before, after: after.to_owned() };
+        let text = serde_json::to_string_pretty(&record).map_err(|error| failed(path, &error.to_string()))?;
+        write(&self.file(path), &text)
+    }
+
+    pub(super) fn forget(&self, path: &Path) -> Result<(), Failure> {
+        match fs::remove_file(self.file(path)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(path, &error.to_string())),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Writes a file whole or not at all. A link stays one, and so do permissions.
+pub(super) fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let dir = real.parent().unwrap_or(Path::new("."));
+    let draft = real.with_extension(format!("toft-{}", std::process::id()));
+    let written = (|| {
+        fs::create_dir_all(dir)?;
+        fs::write(&draft, text)?;
+        if let Ok(meta) = fs::metadata(&real) {
+            fs::set_permissions(&draft, meta.permissions())?;
+        }
+        fs::File::open(&draft)?.sync_all()?;
+        fs::rename(&draft, &real)
+    })();
+    written.map_err(|error| {
+        // The draft may never have been there.
+        let _ = fs::remove_file(&draft);
+        failed(path, &error.to_string())
+    })
+}
+
+/// Removes a file, and the directories that are empty then, below `root`.
+pub(super) fn remove(path: &Path, root: &Path) -> Result<(), Failure> {
+    fs::remove_file(path).map_err(|error| failed(path, &error.to_string()))?;
+    for dir in path.ancestors().skip(1).take_while(|dir| *dir != root && dir.starts_with(root)) {
+        // One that holds anything else stays.
+        if fs::remove_dir(dir).is_err() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn failed(path: &Path, cause: &str) -> Failure {
+    Failure::stopped(format!("{} could not be written: {cause}", path.display()), "nothing else was touched")
+}
