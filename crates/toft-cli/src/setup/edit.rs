@@ -90,7 +90,8 @@ pub(super) fn take(text: Option<&str>, change: &Change) -> Option<String> {
         .unwrap_or_else(|_| now.to_owned()),
         Change::Table(outer, name, _) => toml(now, outer, name, None).unwrap_or_else(|_| now.to_owned()),
     };
-    (!left.trim().is_empty() && left.trim() != "{}").then_some(left)
+    let nothing_else = left != now && (left.trim().is_empty() || left.trim() == "{}");
+    (!nothing_else).then_some(left)
 }
 
 /// Whether a value in a list is the one that toft wrote, in whatever version: it calls the same hook.
