@@ -389,6 +389,9 @@ fn a_command_that_cannot_be_started_costs_the_task_nothing() {
     assert_eq!(ready[0]["attempt"], 0, "{ready}");
     let said = home.toft(&repo, &["run"]).fails(2);
     assert!(said.contains("--agent claude"), "{said}");
+    agents::script(&home, "beside", "#!/bin/sh\ngit commit -q --allow-empty -m beside\n");
+    let said = home.toft(&repo, &["run", "--once", "--", "../beside"]).ok();
+    assert!(said.contains("done"), "a program is named from where it is typed: {said}");
     let said = home.toft(&repo, &["run", "--agent", "hal"]).fails(2);
     assert!(said.contains("claude, codex, gemini, cursor, opencode"), "{said}");
 }

@@ -18,7 +18,7 @@ pub(crate) use self::{
     agent::{AgentCommand, Inbox, Register, Send},
     flow::{Apply, FlowCommand, FromTemplate, NewFlow, One, TaskFields, TemplateCommand},
     plan::{Add, Compact, Delete, EditIssue, Export, Fields, Graph, Import, LedgerArgs, LedgerCommand, Restore, Undo},
-    run::{Fenced, Prime, Run, Sandbox},
+    run::{Fenced, Prime, Run, Sandbox, Try},
     setup::{Hook, Setup},
     work::{Claim, Finish, List, Log, Ready, Save, Show, Status},
     ws::{CreateWs, From, Ws, WsCommand},
@@ -117,6 +117,7 @@ commands! {
     Ws(Ws) "ws" ["workspace", "workspaces", "worktree"] "Workspaces: a directory of its own for every job";
     Run(Run) "run" [] "Claim, make a workspace, run a command, renew, record, repeat";
     Prime(Prime) "prime" [] "What a session needs to begin, in 1,500 tokens";
+    Try(Try) "try" ["demo"] "A demo that can be thrown away: five agents, forty issues, ten seconds";
     Setup(Setup) "setup" [] "Wire toft into the coding agents used here";
     Hook(Hook) "hook" [] "What a coding agent's hooks call";
     Mcp(Nothing) "mcp" [] "Serve the Model Context Protocol on standard input and output";

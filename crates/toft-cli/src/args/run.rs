@@ -87,6 +87,17 @@ pub(crate) struct Fenced {
     pub(crate) command: Vec<String>,
 }
 
+/// A demo that can be thrown away: five scripted agents build a village of forty issues in ten seconds.
+#[derive(Args, Debug)]
+pub(crate) struct Try {
+    /// Where; must not exist. A temporary directory when left out
+    #[arg(value_name = "DIR")]
+    pub(crate) place: Option<PathBuf>,
+    /// How many agents
+    #[arg(long, value_name = "N", default_value = "5", value_parser = positive)]
+    pub(crate) agents: usize,
+}
+
 /// What a session needs to begin; at most 1,500 tokens. Says nothing where there is no toft.
 #[derive(Args, Debug)]
 pub(crate) struct Prime {

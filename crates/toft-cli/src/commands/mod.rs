@@ -1,6 +1,7 @@
 //! Commands: arguments become requests, requests are performed, outcomes become views.
 
 mod agent;
+mod demo;
 mod flow;
 mod place;
 mod plan;
@@ -68,6 +69,7 @@ fn answer(app: &App<'_>, command: &Command) -> Done {
         Command::Run(args) => run::run(app, args),
         Command::Prime(args) => run::prime(app, args),
         Command::Fenced(args) => run::fenced(args),
+        Command::Try(args) => demo::demo(app, args),
         Command::Setup(args) => setup::setup(app, args),
         Command::Hook(args) => setup::hook(app, args),
         Command::Mcp(_) => crate::mcp::serve(),

@@ -71,7 +71,14 @@ fn rules(toft: &Toft, args: &Run) -> Result<Rules, Failure> {
         })?),
         None => None,
     };
-    let command = recipe.map_or_else(|| args.command.clone(), |recipe| recipe.command.clone());
+    let mut command = recipe.map_or_else(|| args.command.clone(), |recipe| recipe.command.clone());
+    if let Some(program) = command.first_mut()
+        && program.contains('/')
+        && let Ok(whole) = std::fs::canonicalize(&*program)
+    {
+        // It is started elsewhere, and means what it means here.
+        *program = whole.display().to_string();
+    }
     if command.is_empty() {
         return Err(Failure::invalid("there is nothing to run", "toft run --agent claude, or toft run -- COMMAND"));
     }

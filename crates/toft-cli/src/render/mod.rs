@@ -29,7 +29,7 @@ pub(crate) use self::{
     issues::{Compacted, ImportDone, IssueList, IssueShown, IssueWritten, IssuesWritten, LedgerList, UndoDone},
     page::{Page, clock},
     place::{BackedUp, Examined, Forgotten, Initialised, Place, Trusted},
-    run::{AttemptLog, Context, Primed, Watch},
+    run::{AttemptLog, Context, Primed, TryShown, Watch},
     setup::SetupShown,
     tasks::{Answered, Claims, Finished, Ready, Saved, Shown, StateValue, StatusView, TaskDecided, TaskList},
     workspaces::{Rescued, WsEnv, WsGiven, WsList, WsPath, WsPinned, WsPooled, WsShown, WsTidied},

@@ -234,3 +234,32 @@ impl View for AttemptLog {
         }
     }
 }
+
+/// What to do next with the demo.
+pub(crate) struct TryShown {
+    pub(crate) repo: std::path::PathBuf,
+    pub(crate) shell: String,
+}
+
+impl View for TryShown {
+    fn kind(&self) -> &'static str {
+        "try"
+    }
+
+    fn json(&self) -> Value {
+        json!({ "repository": self.repo, "shell": self.shell })
+    }
+
+    fn ids(&self) -> Vec<String> {
+        vec![self.repo.display().to_string()]
+    }
+
+    fn text(&self, page: &mut Page) {
+        page.line("");
+        page.line("Look around, then answer the question and run the rest:");
+        page.line(format!("  cd {} && {}", self.repo.display(), self.shell));
+        page.line("  toft list --all          toft log          toft graph          git log --all --oneline");
+        page.line("  toft agent answer …      toft run --until-idle -- ../agent");
+        page.line("Nothing outside of that directory was touched.");
+    }
+}

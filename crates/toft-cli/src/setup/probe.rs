@@ -77,8 +77,11 @@ impl Probe {
         let _ = fs::remove_file(&mark);
         let word = format!("{}-{}", std::process::id(), self.harness.name);
         let input = json!({ "session_id": "doctor", "cwd": dir, "hook_event_name": "doctor" }).to_string();
-        toft::runner::run_as_harness(&self.command, dir, &[(ASKED, &word)], &input)
-            .map_err(|error| error.to_string())?;
+        let ended = toft::runner::in_shell(&self.command, dir, &[(ASKED, &word)], Some(&input));
+        let status = ended.map_err(|error| error.to_string())?;
+        if !status.success() {
+            return Err(format!("it ended with {status}"));
+        }
         match fs::read_to_string(&mark) {
             Ok(found) if found == word => fs::remove_file(&mark).map_err(|error| error.to_string()),
             _ => Err("it runs, and no toft answers for this store; is toft on PATH?".into()),

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 pub use self::{
     attempt::AttemptLog,
     fleet::{Fleet, News, Order, SLOT},
-    process::{become_command, harness_process, run_as_harness},
+    process::{become_command, harness_process, in_shell},
     recipe::{Recipe, recipes},
     sandbox::{Fence as SandboxFence, enter as enter_sandbox},
     slot::Slot,

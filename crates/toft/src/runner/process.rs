@@ -136,11 +136,13 @@ pub fn become_command(words: &[String]) -> Error {
     Error::Start { command: program.clone(), cause }
 }
 
-/// Runs a command line as a harness runs a hook: in a shell, with an event to read; what it says is not kept.
+/// Runs a command line in a shell. With something to read, nothing that it says is kept and it must end soon; without, it
+/// speaks and hears as this process does.
 #[expect(clippy::disallowed_methods, reason = "agents are started here, programs of version control in toft-vcs")]
-pub fn run_as_harness(line: &str, dir: &Path, variables: &[(&str, &str)], input: &str) -> io::Result<()> {
+pub fn in_shell(line: &str, dir: &Path, variables: &[(&str, &str)], input: Option<&str>) -> io::Result<ExitStatus> {
     let mut command = Command::new("sh");
     command.args(["-c", line]).current_dir(dir).envs(variables.iter().copied());
+    let Some(input) = input else { return command.status() };
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = command.spawn()?;
     if let Some(mut stdin) = child.stdin.take() {
@@ -150,8 +152,7 @@ pub fn run_as_harness(line: &str, dir: &Path, variables: &[(&str, &str)], input:
     let until = Instant::now() + GIVE_UP;
     loop {
         match child.try_wait()? {
-            Some(status) if status.success() => return Ok(()),
-            Some(status) => return Err(io::Error::other(format!("it ended with {status}"))),
+            Some(status) => return Ok(status),
             None if Instant::now() >= until => {
                 child.kill()?;
                 child.wait()?;

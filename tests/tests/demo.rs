@@ -1,0 +1,40 @@
+//! `toft try` from an empty directory with the installed binary: what it shows, and that it touches nothing else.
+#![cfg(unix)]
+
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
+
+use toft_stories::{Home, agents, snapshot};
+
+#[test]
+fn five_agents_build_a_village_and_leave_one_question() {
+    let home = Home::new();
+    let empty = home.path().join("empty");
+    fs::create_dir(&empty).unwrap();
+    let before = snapshot(&home.path().join("home"));
+    let begun = Instant::now();
+    let said = home.toft(&empty, &["try", "demo"]).ok();
+    let took = begun.elapsed();
+    eprintln!("{took:.1?}\n{said}");
+    assert!(said.contains("40 issues and 5 agents"), "{said}");
+    assert!(said.contains("Over: 39 done, 2 failed, 1 waiting."), "{said}");
+    assert!(said.contains("Ring the bell in the morning or in the evening?"), "{said}");
+    assert!(took < Duration::from_secs(40), "{took:?}");
+    assert_eq!(snapshot(&home.path().join("home")), before, "nothing of the user's is touched");
+    agents::none_left(&home);
+
+    // As the text says: look around, answer, run the rest.
+    let repo = empty.join("demo/village");
+    let shell = |line: &str| home.run(&repo, "sh", &["-c", &format!(". ../env; {line}")]);
+    let gate = said.split("toft agent answer ").nth(1).unwrap().split_whitespace().next().unwrap();
+    shell(&format!("toft agent answer {gate} 'in the evening'"));
+    let rest = shell("toft run --until-idle -- ../agent");
+    assert!(rest.contains("1 done"), "{rest}");
+    assert_eq!(shell("toft list --all -q --limit 100").lines().count(), 40);
+    assert_eq!(shell("toft list --status closed -q --limit 100").lines().count(), 40);
+    assert!(shell("toft log --limit 1000").contains("task.answered"));
+    assert!(shell("toft graph").contains("Open the chapel"));
+    assert!(shell("git log --all --oneline").lines().count() > 40);
+}
