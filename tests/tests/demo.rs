@@ -29,12 +29,12 @@ fn five_agents_build_a_village_and_leave_one_question() {
     let repo = empty.join("demo/village");
     let shell = |line: &str| home.run(&repo, "sh", &["-c", &format!(". ../env; {line}")]);
     let gate = said.split("toft agent answer ").nth(1).unwrap().split_whitespace().next().unwrap();
+    assert!(shell("toft graph").contains("Open the chapel"));
     shell(&format!("toft agent answer {gate} 'in the evening'"));
     let rest = shell("toft run --until-idle -- ../agent");
     assert!(rest.contains("1 done"), "{rest}");
     assert_eq!(shell("toft list --all -q --limit 100").lines().count(), 40);
     assert_eq!(shell("toft list --status closed -q --limit 100").lines().count(), 40);
     assert!(shell("toft log --limit 1000").contains("task.answered"));
-    assert!(shell("toft graph").contains("Open the chapel"));
     assert!(shell("git log --all --oneline").lines().count() > 40);
 }

@@ -25,6 +25,7 @@ use toft_core::{
         undo::{self, Undo, Undone, Way},
         visit,
     },
+    workspace::Keep,
 };
 use toft_vcs::{Checkout, MAIN};
 
@@ -151,20 +152,30 @@ impl Toft {
 
     /// Ends a hold as `actor`.
     pub fn finish(&self, actor: &str, op: Option<OpId>, request: finish::Request) -> Result<finish::Outcome, Error> {
-        Ok(self.finish_and_tidy(actor, op, request)?.0)
+        let outcome = self.give_back(actor, op, request)?;
+        // Looking into a workspace that stays would take longer than everything else.
+        if self.located.workspaces.keep != Keep::Always {
+            self.let_go_of_workspace(actor, &outcome.task)?;
+        }
+        Ok(outcome)
     }
 
-    /// Ends a hold as `actor`, and says what became of its workspace, if configuration lets it go.
+    fn give_back(&self, actor: &str, op: Option<OpId>, request: finish::Request) -> Result<finish::Outcome, Error> {
+        let outcome = self.perform_as(actor, op, request)?;
+        if let Some(plan) = self.plan()? {
+            plan.given_back(&outcome)?;
+        }
+        Ok(outcome)
+    }
+
+    /// Ends a hold as `actor`, and says what became of its workspace: it went if configuration lets it, or what is in it.
     pub fn finish_and_tidy(
         &self,
         actor: &str,
         op: Option<OpId>,
         request: finish::Request,
     ) -> Result<(finish::Outcome, Option<Tidied>), Error> {
-        let outcome = self.perform_as(actor, op, request)?;
-        if let Some(plan) = self.plan()? {
-            plan.given_back(&outcome)?;
-        }
+        let outcome = self.give_back(actor, op, request)?;
         let tidied = self.let_go_of_workspace(actor, &outcome.task)?;
         Ok((outcome, tidied))
     }

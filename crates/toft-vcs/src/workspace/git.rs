@@ -99,7 +99,7 @@ pub(super) fn take_over(ground: &Ground, workspace: &Workspace) -> Result<Made, 
         check_branch(git, branch)?;
         let switch = ["switch", "--quiet", "--no-guess"];
         let run = inside.run(switch)?.patience(CHECKOUT);
-        match exists(git, branch)? {
+        match has_branch(ground, branch)? {
             true => run.arg(branch).ok()?,
             false => run.args(["--no-track", "--create", branch, &workspace.base]).ok()?,
         };
@@ -241,6 +241,23 @@ pub(super) fn git_dir(path: &Path) -> Result<PathBuf, WorkspaceError> {
     }
     let text = fs::read_to_string(&link).map_err(io("read", &link))?;
     Ok(path.join(text.trim_end().trim_start_matches("gitdir: ")))
+}
+
+/// The commit that a workspace stands on, if plain files say so.
+pub(super) fn plain_head(common_dir: &Path, workspace: &Workspace) -> Option<String> {
+    let own = git_dir(Path::new(&workspace.path)).ok()?;
+    let shared = if workspace.kind == WorkspaceKind::Clone { &own } else { common_dir };
+    let text = fs::read_to_string(own.join("HEAD")).ok()?;
+    let commit = match text.trim().strip_prefix("ref: ") {
+        // A name that leads elsewhere is git's to follow.
+        Some(name) if name.starts_with("refs/heads/") && !name.contains("..") => {
+            fs::read_to_string(shared.join(name)).ok()?.trim().to_owned()
+        }
+        Some(_) => return None,
+        None => text.trim().to_owned(),
+    };
+    let hash = [40, 64].contains(&commit.len()) && commit.bytes().all(|byte| byte.is_ascii_hexdigit());
+    hash.then_some(commit)
 }
 
 /// The locks that work in one workspace takes; a killed git leaves them, and every other one stops at them.

@@ -300,6 +300,15 @@ impl Ground {
         }
     }
 
+    /// The commit that a checkout stands on, from git's files where they tell.
+    pub fn head(&self, workspace: &Workspace) -> Result<String, WorkspaceError> {
+        let plain = match self.vcs {
+            Vcs::Git => git::plain_head(&self.common_dir, workspace),
+            _ => None,
+        };
+        plain.map_or_else(|| Ok(self.stand(workspace)?.commit), Ok)
+    }
+
     /// Removes locks of git that whoever worked here before left when they were killed, `before` this moment; gives which.
     /// Only those of this workspace alone, and only while nobody is in it.
     pub fn clear_locks(&self, workspace: &Workspace, before: SystemTime) -> Result<Vec<String>, WorkspaceError> {

@@ -198,7 +198,7 @@ impl Attempt<'_> {
         let seen = match self.ended_itself()? {
             true => None,
             false => {
-                let stand = workspaces.stand(workspace)?;
+                let stand = workspaces.stand(workspace, &before)?;
                 word.message = self.mask.mask(&word.message);
                 let said = spoken.words.map_or_else(|| log.last().to_owned(), |words| self.mask.mask(&words));
                 let commit = Some(stand.commit).filter(|commit| *commit != before && !commit.is_empty());
@@ -271,6 +271,13 @@ impl Attempt<'_> {
         put("TOFT_BRIEF", files.brief().display().to_string());
         put("TOFT_REPORT", files.report().display().to_string());
         put(MARK, fence.id.to_string());
+        // An agent's git does not tidy up: it would be ended half way, with everything else the agent started.
+        let count = std::env::var("GIT_CONFIG_COUNT").ok().and_then(|count| count.parse().ok()).unwrap_or(0);
+        for (n, (key, value)) in (count..).zip([("gc.auto", "0"), ("maintenance.auto", "false")]) {
+            put(&format!("GIT_CONFIG_KEY_{n}"), key.to_owned());
+            put(&format!("GIT_CONFIG_VALUE_{n}"), value.to_owned());
+        }
+        put("GIT_CONFIG_COUNT", (count + 2).to_string());
         if let Some(issue) = &self.claimed.issue {
             put("TOFT_ISSUE", issue.clone());
         }

@@ -316,7 +316,7 @@ impl Workspaces<'_> {
     /// The commit that a workspace stands on before anything is done in it.
     pub(crate) fn stands(&self, given: &Given) -> Result<String, Error> {
         Ok(match given.existing {
-            true => self.ground.stand(&given.workspace)?.commit,
+            true => self.ground.head(&given.workspace)?,
             false => self.ground.begun_at(&given.workspace)?,
         })
     }
@@ -331,8 +331,12 @@ impl Workspaces<'_> {
         self.ground.written(workspace)
     }
 
-    /// Where a workspace stands.
-    pub(crate) fn stand(&self, workspace: &Workspace) -> Result<Stand, Error> {
+    /// Where a workspace stands. What is not committed is counted only if there is no commit beyond `before`.
+    pub(crate) fn stand(&self, workspace: &Workspace, before: &str) -> Result<Stand, Error> {
+        let commit = self.ground.head(workspace)?;
+        if commit != before {
+            return Ok(Stand { commit, uncommitted: 0 });
+        }
         Ok(self.ground.stand(workspace)?)
     }
 
