@@ -1,5 +1,6 @@
 //! Prints the table of measurements: toft beside the bare engine, in one run, as ratios.
 
+mod agents;
 mod fair;
 mod ledger;
 mod scale;
@@ -22,12 +23,14 @@ fn main() {
         ["server", parts @ ..] => return server::run(parts),
         ["ledger"] => return ledger::run(&[1_000, 10_000]),
         ["ledger", "long"] => return ledger::run(&[1_000, 10_000, 100_000]),
+        ["agents"] => return agents::run(200),
+        ["agents", "long"] => return agents::run(1_000),
         ["workspaces"] => return workspaces::run(&[5_000]),
         ["workspaces", "long"] => return workspaces::run(&[5_000, 50_000]),
         [] | ["long"] | ["quick"] => {}
         other => {
             panic!(
-                "toft-bench [quick|long|ledger [long]|workspaces [long]|server [long] [bare|batches|renewals|sizes|idle|many]...], not {other:?}"
+                "toft-bench [quick|long|ledger [long]|workspaces [long]|agents [long]|server [long] [bare|batches|renewals|sizes|idle|many]...], not {other:?}"
             )
         }
     }

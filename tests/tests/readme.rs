@@ -87,3 +87,8 @@ fn the_guide_to_workspaces_really_runs() {
 fn the_guide_to_issues_really_runs() {
     runs("docs/guides/issues.md", 6);
 }
+
+#[test]
+fn the_guide_to_agents_really_runs() {
+    runs("docs/guides/agents.md", 5);
+}

@@ -471,3 +471,19 @@ fn what_a_killed_git_left_locked_stops_nobody_after_it() {
     let said = home.toft(&repo, &["run", "--once", "--", "sh", "-c", "echo x > x; git add x && git commit -qm x"]).ok();
     assert!(said.contains("removed a lock") && said.contains("done"), "{said}");
 }
+
+#[test]
+fn an_attempts_fence_is_for_its_own_task() {
+    let (home, repo) = started(&["Own", "Other"]);
+    let script = r#"
+        other=$(toft list -q | head -1); [ "$other" = "$TOFT_ISSUE" ] && other=$(toft list -q | tail -1)
+        toft claim "$other" > /dev/null || exit 3
+        toft finish --no-change "mine is done" > /dev/null || exit 4
+        toft finish --no-change "not mine" 2>/dev/null && exit 5
+        toft finish "$other" --no-change "named" > /dev/null || exit 6
+        echo all of it"#;
+    let said = home.toft(&repo, &["run", "--once", "--", "sh", "-c", script]).ok();
+    assert!(said.contains("done"), "{said}");
+    let all = data(&home, &repo, &["list", "--all"]);
+    assert!(all.as_array().unwrap().iter().all(|row| row["status"] == "closed"), "{said} {all}");
+}
