@@ -164,7 +164,7 @@ struct Session<'a> {
 
 impl Session<'_> {
     /// Runs the hook for an event as the harness does, with its event on standard input.
-    fn fire(&mut self, names: &[&str], more: Value) -> Value {
+    fn fire(&mut self, names: &[&str], more: &Value) -> Value {
         let (event, line) = self
             .hooks
             .iter()
@@ -221,7 +221,7 @@ fn hooks_fire_as_each_harness_would_fire_them() {
         let hooks = hooks_of(&repo, file);
         let mut session = Session { home: &home, repo: &repo, hooks, times: Vec::new() };
 
-        let primed = context(&session.fire(&START, json!({ "source": "startup" })));
+        let primed = context(&session.fire(&START, &json!({ "source": "startup" })));
         assert!(primed.contains("Pin the schema") && primed.contains("--as "), "{harness}: {primed}");
         let me = primed.split("you are ").nth(1).unwrap().split([',', ' ', '\n']).next().unwrap().to_owned();
         let agents = home.toft(&repo, &["agent", "list", "-q"]).ok();
@@ -229,32 +229,32 @@ fn hooks_fire_as_each_harness_would_fire_them() {
 
         home.toft(&repo, &["--as", &me, "claim"]).ok();
         home.toft(&repo, &["agent", "send", &me, "use the new index"]).ok();
-        let told = context(&session.fire(&TOOLS, json!({})));
+        let told = context(&session.fire(&TOOLS, &json!({})));
         assert!(told.contains("use the new index") && told.contains("<data from="), "{harness}: {told}");
-        let again = session.fire(&TOOLS, json!({}));
+        let again = session.fire(&TOOLS, &json!({}));
         assert_eq!(context(&again), "", "{harness}: a letter comes once");
         if harness == "gemini" {
             assert_eq!(again, json!({}), "only JSON may be said");
         }
 
-        let reminded = session.fire(&STOP, json!({ "stop_hook_active": false }));
+        let reminded = session.fire(&STOP, &json!({ "stop_hook_active": false }));
         let reason = reminded["reason"].as_str().or(reminded["followup_message"].as_str()).unwrap_or_default();
         assert!(reason.contains("You still hold tk_") && reason.contains("Pin the schema"), "{harness}: {reminded}");
         assert_eq!(reminded["decision"].as_str().unwrap_or_default(), stop, "{harness}");
-        let quiet = session.fire(&STOP, json!({ "stop_hook_active": false }));
+        let quiet = session.fire(&STOP, &json!({ "stop_hook_active": false }));
         assert!(quiet.is_null() || quiet == json!({}), "{harness}: reminded once: {quiet}");
 
         if let Some((event, _)) =
             session.hooks.iter().find(|(event, _)| event.to_lowercase().starts_with("precomp")).cloned()
         {
-            session.fire(&[&event], json!({ "trigger": "auto" }));
+            session.fire(&[&event], &json!({ "trigger": "auto" }));
             let shown = home.toft(&repo, &["show", "@", "--as", &me]).ok();
             assert!(shown.contains("context was cut here"), "{harness}: {shown}");
-            let resumed = context(&session.fire(&START, json!({ "source": "compact" })));
+            let resumed = context(&session.fire(&START, &json!({ "source": "compact" })));
             assert!(resumed.contains("context was cut here"), "{harness}: {resumed}");
         }
         if session.hooks.iter().any(|(event, _)| END.contains(&event.as_str())) {
-            session.fire(&END, json!({ "reason": "exit" }));
+            session.fire(&END, &json!({ "reason": "exit" }));
             let ready = home.toft(&repo, &["ready"]).ok();
             assert!(ready.contains("Pin the schema"), "{harness}: what the session held is free: {ready}");
         }

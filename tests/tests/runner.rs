@@ -243,6 +243,11 @@ fn what_is_said_is_kept_with_its_time_and_without_secrets() {
     let log = home.toft(&repo, &["show", &id, "--log"]).ok();
     assert!(log.contains("out my token is [masked]") && log.contains("out no end of line"), "{log}");
     assert!(log.lines().all(|line| line.starts_with("20") && line.contains("Z ")), "{log}");
+    home.toft(&repo, &["gc", "--data", "--older-than", "0s"]).ok();
+    assert!(
+        home.toft(&repo, &["show", &id, "--log"]).ok().contains("my token"),
+        "of an open task nothing is forgotten"
+    );
     let everywhere = toft_stories::snapshot(&repo.join(".git/toft/attempts"));
     assert!(!everywhere.is_empty());
     assert!(everywhere.values().all(|text| !String::from_utf8_lossy(text).contains("hunter2-hunter2")));

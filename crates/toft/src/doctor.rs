@@ -18,6 +18,7 @@ use toft_vcs::workspace::Sharing;
 use crate::{
     engine::{Engine, Open},
     error::Error,
+    runner::SandboxFence,
     session::Toft,
     workspaces::Seen,
 };
@@ -67,7 +68,18 @@ pub fn examine(toft: &Toft) -> Vec<Check> {
     ]);
     checks.extend(ledgers(toft));
     checks.extend(workspaces(toft));
+    checks.push(sandbox());
     checks
+}
+
+/// What `toft run --sandbox` would enforce.
+fn sandbox() -> Check {
+    let fence = SandboxFence::default();
+    let seen = match fence.kind() {
+        Ok(kind) => format!("offline by {}", fence.promise(kind)),
+        Err(error) => format!("{error}; --sandbox is refused"),
+    };
+    Check { what: "sandbox".into(), health: Health::Ok, seen }
 }
 
 /// Whether store, version control and disk agree about workspaces, and what was begun was ended.

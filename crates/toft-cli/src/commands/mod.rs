@@ -41,8 +41,8 @@ pub(crate) fn run_and_close(cli: &Cli, output: &Output) -> Done {
 fn answer(app: &App<'_>, command: &Command) -> Done {
     match command {
         Command::Init(args) => place::init(app, args),
-        Command::Where(_) => place::locate(&app),
-        Command::Doctor(_) => place::doctor(&app),
+        Command::Where(_) => place::locate(app),
+        Command::Doctor(_) => place::doctor(app),
         Command::Backup(args) => place::backup(app, &args.file),
         Command::Gc(args) => place::gc(app, args),
         Command::Ready(args) => work::ready(app, args),

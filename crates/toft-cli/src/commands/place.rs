@@ -4,7 +4,7 @@ use std::path::Path;
 
 use toft::{
     doctor::{Health, examine},
-    retention::Retention,
+    retention::{Old, Retention},
 };
 
 use super::{App, Done, setup};
@@ -73,5 +73,6 @@ pub(super) fn gc(app: &App<'_>, args: &Gc) -> Done {
     let outcome =
         toft.forget_old(&retention, |what, count| app.output.progress(&format!("{count} {}", what.as_str())))?;
     app.output.progress("");
-    app.show(&Forgotten(outcome.gone))
+    let logs = toft.forget_logs(retention.of(Old::Attempts))?;
+    app.show(&Forgotten { gone: outcome.gone, logs })
 }

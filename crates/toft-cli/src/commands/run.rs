@@ -31,7 +31,7 @@ pub(super) fn run(app: &App<'_>, args: &Run) -> Done {
     let args_again = || std::env::args_os().skip(1).collect();
     let program = std::env::current_exe().map_err(listening("find", "toft"))?;
     if std::env::var_os(WARDEN).is_none() {
-        let warden = Warden::start(program, args_again())?;
+        let warden = Warden::start(&program, args_again())?;
         let (runner, mut signals) = (warden.runner(), signals()?);
         std::thread::spawn(move || signals.forever().for_each(|signal| pass_on(signal, runner)));
         return match warden.wait()? {

@@ -195,7 +195,11 @@ impl View for BackedUp {
     }
 }
 
-pub(crate) struct Forgotten(pub(crate) Vec<(Old, u64)>);
+pub(crate) struct Forgotten {
+    pub(crate) gone: Vec<(Old, u64)>,
+    /// Logs of attempts.
+    pub(crate) logs: usize,
+}
 
 impl View for Forgotten {
     fn kind(&self) -> &'static str {
@@ -203,7 +207,8 @@ impl View for Forgotten {
     }
 
     fn json(&self) -> Value {
-        self.0.iter().map(|(what, count)| (what.as_str().to_owned(), Value::from(*count))).collect()
+        let rows = self.gone.iter().map(|(what, count)| (what.as_str().to_owned(), Value::from(*count)));
+        rows.chain((self.logs > 0).then(|| ("logs".to_owned(), Value::from(self.logs)))).collect()
     }
 
     fn ids(&self) -> Vec<String> {
@@ -211,11 +216,14 @@ impl View for Forgotten {
     }
 
     fn text(&self, page: &mut Page) {
-        if self.0.is_empty() {
+        if self.gone.is_empty() && self.logs == 0 {
             page.line("Nothing is old enough to be forgotten.");
         }
-        for (what, count) in &self.0 {
+        for (what, count) in &self.gone {
             page.line(format!("Forgot {count} {}", what.as_str()));
+        }
+        if self.logs > 0 {
+            page.line(format!("Forgot {} logs", self.logs));
         }
     }
 }

@@ -64,7 +64,7 @@ pub(crate) fn detected(ground: &Ground, home: &Path) -> Vec<&'static Harness> {
 
 /// What writing for these harnesses would change.
 pub(crate) fn wire(ground: &Ground, harnesses: &[&Harness]) -> Result<Vec<Changed>, Failure> {
-    changes(ground, harnesses, |text, change| edit::add(text, change))
+    changes(ground, harnesses, edit::add)
 }
 
 /// What taking everything away again would change. What nobody touched since becomes what it was, byte for byte; of the

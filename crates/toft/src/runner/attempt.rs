@@ -84,6 +84,37 @@ impl Files {
     }
 }
 
+impl Toft {
+    /// Forgets the files of attempts that ended so long ago at tasks that are over; gives how many.
+    pub fn forget_logs(&self, older_than: Duration) -> Result<usize, Error> {
+        let Some(checkout) = &self.located().checkout else { return Ok(0) };
+        let root = checkout.state_dir().join("attempts");
+        let mut count = 0;
+        for task in subdirectories(&root)? {
+            let id = TaskId::known(task.file_name().unwrap_or_default().to_string_lossy());
+            let open = store::ask(self.store(), |tx| tx.task(&id))?.is_some_and(|task| task.state.status.open());
+            for attempt in if open { Vec::new() } else { subdirectories(&task)? } {
+                let age = fs::metadata(attempt.join("log")).and_then(|meta| meta.modified()).map(|at| at.elapsed());
+                if age.is_ok_and(|age| age.is_ok_and(|age| age >= older_than)) {
+                    fs::remove_dir_all(&attempt).map_err(failed("remove", &attempt))?;
+                    count += 1;
+                }
+            }
+            // One that holds other attempts stays.
+            let _ = fs::remove_dir(&task);
+        }
+        Ok(count)
+    }
+}
+
+fn subdirectories(dir: &Path) -> Result<Vec<PathBuf>, Error> {
+    match fs::read_dir(dir) {
+        Ok(entries) => Ok(entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).collect()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(cause) => Err(failed("read", dir)(cause)),
+    }
+}
+
 /// What was said in an attempt.
 #[derive(Clone, Debug, Serialize)]
 pub struct AttemptLog {

@@ -5,7 +5,7 @@
 
 use std::{
     ffi::OsString,
-    path::{Path, PathBuf},
+    path::Path,
     process::{Child, Command, Stdio},
     thread,
     time::Duration,
@@ -25,14 +25,14 @@ pub struct Warden {
 impl Warden {
     /// Starts the runner: `program` with `args`.
     #[expect(clippy::disallowed_methods, reason = "a runner starts itself again below its warden")]
-    pub fn start(program: PathBuf, args: Vec<OsString>) -> Result<Self, Error> {
+    pub fn start(program: &Path, args: Vec<OsString>) -> Result<Self, Error> {
         process::adopt_orphans();
-        let mut command = Command::new(&program);
+        let mut command = Command::new(program);
         command.args(args).env(WARDEN, "1").stdin(Stdio::piped());
         // What is typed at the terminal reaches the warden, who passes it on once.
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
-        let child = command.spawn().map_err(failed("start", &program))?;
+        let child = command.spawn().map_err(failed("start", program))?;
         Ok(Self { child })
     }
 
