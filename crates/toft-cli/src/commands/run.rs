@@ -82,6 +82,12 @@ fn rules(toft: &Toft, args: &Run) -> Result<Rules, Failure> {
     if command.is_empty() {
         return Err(Failure::invalid("there is nothing to run", "toft run --agent claude, or toft run -- COMMAND"));
     }
+    if args.sandbox == Some(Sandbox::Offline) && toft.located().store.file().is_none() {
+        return Err(Failure::invalid(
+            "offline, the command could not reach the store, which is on a server",
+            "use --sandbox",
+        ));
+    }
     let sandbox = args.sandbox.map(|kind| {
         let own = recipe.into_iter().flat_map(|recipe| &recipe.writes).map(|dir| toft::home().join(dir));
         let writable = args.allow.iter().cloned().chain(own).collect();
