@@ -497,3 +497,37 @@ fn an_attempts_fence_is_for_its_own_task() {
     let all = data(&home, &repo, &["list", "--all"]);
     assert!(all.as_array().unwrap().iter().all(|row| row["status"] == "closed"), "{said} {all}");
 }
+
+/// An agent that always gives its task back would be started for ever.
+#[test]
+fn what_is_given_back_again_and_again_fails_and_asks_a_person() {
+    for script in [
+        r#"echo '{"outcome":"release"}' > "$TOFT_REPORT""#,
+        "toft finish release",
+        r#"echo '{"outcome":"handoff"}' > "$TOFT_REPORT""#,
+    ] {
+        let (home, repo) = started(&["Nobody wants it"]);
+        let ended = home.toft(&repo, &["run", "--until-idle", "--", "sh", "-c", script]);
+        let needs = data(&home, &repo, &["status"])["needs_you"].clone();
+        assert!(needs[0]["text"].as_str().unwrap().contains("given back 3 times"), "{script}: {ended:?} {needs}");
+        assert_eq!(issue(&home, &repo)["status"], "open");
+        let again = home.toft(&repo, &["run", "--until-idle", "--", "sh", "-c", script]).ok();
+        assert!(again.contains("Nothing was taken"), "{script}: {again}");
+    }
+}
+
+#[test]
+fn an_agent_that_never_stops_talking_is_kept_within_bounds() {
+    let (home, repo) = started(&["Talkative"]);
+    let script =
+        "yes 'the same line again and again and again' | head -c 60000000; git commit -q --allow-empty -m said";
+    home.toft(&repo, &["run", "--once", "--", "sh", "-c", script]).ok();
+    let kept: usize = toft_stories::snapshot(&repo.join(".git/toft/attempts")).values().map(Vec::len).sum();
+    assert!(kept < 10 << 20, "{kept} bytes");
+    assert_eq!(issue(&home, &repo)["status"], "closed");
+    let news = home.toft(&repo, &["run", "--until-idle", "--json", "--", "true"]).ok();
+    for line in news.lines() {
+        let line: Value = serde_json::from_str(line).unwrap();
+        assert_eq!(line["toft"], 1, "{line}");
+    }
+}

@@ -69,7 +69,7 @@ impl<'a> Watch<'a> {
                     json!({ "news": { "told": if *order == Order::Drain { "draining" } else { "stopping" } } })
                 }
             };
-            self.output.lines(&[line.to_string()]);
+            self.output.lines(&[json!({ "toft": 1, "kind": "news", "data": line }).to_string()]);
             return;
         }
         match news {
@@ -99,7 +99,9 @@ impl<'a> Watch<'a> {
                 let id = issue.as_deref().unwrap_or(task);
                 let again = if *attempt > 1 { format!(" (attempt {attempt})") } else { String::new() };
                 let on = format!("{id} {}{again}", short(title, 60));
-                self.line(&format!("{}  took  {on}", self.names[index]));
+                if self.live.is_none() {
+                    self.line(&format!("{}  took  {on}", self.names[index]));
+                }
                 self.quiet(index, &on);
                 self.on.insert(index, on);
             }

@@ -9,6 +9,7 @@ mod template;
 mod workflow;
 
 pub use plan::{Plan, PlanTask, check_names};
+pub(crate) use report::given_back;
 pub use report::{Claim, Ending, Report, Seen, Usage, Word, builds_on, renewal};
 pub(crate) use requeue::{place_in_queue, refresh_room, requeue};
 pub(crate) use settle::{conclude, free, retry_at, settle, skip_pointless};

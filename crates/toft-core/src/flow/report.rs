@@ -136,6 +136,9 @@ impl Seen {
         match self.word.outcome {
             Some(Claim::Failed) => (How::Failed, message("the agent gave up".into())),
             Some(Claim::Release) => (How::Release, message("given back by the agent".into())),
+            Some(Claim::Handoff) if self.said.is_empty() => {
+                (How::Handoff, message("handed over without a word".into()))
+            }
             Some(Claim::Handoff) => (How::Handoff, message(self.said.clone())),
             Some(Claim::Waiting) if !self.word.message.trim().is_empty() => {
                 (How::Waiting(WaitFor::Human), message(String::new()))
@@ -179,6 +182,15 @@ fn shorten(text: &str) -> String {
 /// that failed is to be followed by something new.
 pub fn builds_on(earlier: &[Attempt]) -> bool {
     !earlier.iter().any(|attempt| attempt.result == Some(AttemptResult::Failed))
+}
+
+/// How often in a row a task was given back by those who were to do it. What a runner stopped does not count.
+pub(crate) fn given_back(attempts: &[Attempt]) -> usize {
+    let by_itself = |attempt: &&Attempt| {
+        matches!(attempt.result, Some(AttemptResult::Released | AttemptResult::Handoff))
+            && attempt.report.as_ref().is_none_or(|report| report.ending != Ending::Stopped)
+    };
+    attempts.iter().rev().filter(|attempt| attempt.ended.is_some()).take_while(by_itself).count()
 }
 
 /// How often a runner renews a lease: twice may fail before it is lost.

@@ -8,8 +8,8 @@ use crate::{
     change::Write,
     checkpoint::CheckpointKind,
     flow::{
-        AttemptResult, Dependency, DependencyKind, Evidence, Outcome as TaskOutcome, Report, Task, TaskStatus,
-        WorkflowStatus, free, place_in_queue, retry_at, settle,
+        AttemptResult, Dependency, DependencyKind, Ending, Evidence, Outcome as TaskOutcome, Report, Task, TaskStatus,
+        WorkflowStatus, free, given_back, place_in_queue, retry_at, settle,
     },
     gate::{Gate, GateKind},
     id::{GateId, TaskId, WorkflowId},
@@ -94,7 +94,7 @@ impl Verb for Request {
         Ahead::Hold { task: self.id.as_deref().unwrap_or_default() }
     }
 
-    fn run(self, work: &mut Work<'_>) -> Verdict<Outcome> {
+    fn run(mut self, work: &mut Work<'_>) -> Verdict<Outcome> {
         let mut task = find::task(work, self.id.as_deref().unwrap_or("@"))?;
         let lease = work.require_hold(&task.id, self.fence.as_ref())?;
         if let How::Done(Evidence::Commit(text) | Evidence::Artifact(text) | Evidence::NoChange(text)) = &self.how
@@ -103,6 +103,7 @@ impl Verb for Request {
             return Err(Refusal::NeedsEvidence.into());
         }
         self.check()?;
+        self.once_too_often(work, &mut task)?;
         if matches!(self.how, How::Handoff) {
             let note = save::Request {
                 id: Some(task.id.to_string()),
@@ -141,6 +142,20 @@ impl Verb for Request {
 }
 
 impl Request {
+    /// What a runner's agents give back as often as it may be tried has failed: nobody would ever stop.
+    fn once_too_often(&mut self, work: &mut Work<'_>, task: &mut Task) -> Verdict<()> {
+        let by_itself = self.report.as_ref().is_some_and(|report| report.ending != Ending::Stopped);
+        if by_itself && matches!(self.how, How::Release | How::Handoff) {
+            let times = given_back(&work.tx.attempts(&task.id)?) + 1;
+            if times >= task.max_attempts as usize {
+                self.how = How::Failed;
+                self.message = format!("given back {times} times: {}", self.message);
+                task.state.attempt = task.max_attempts.saturating_sub(1);
+            }
+        }
+        Ok(())
+    }
+
     fn check(&self) -> Result<(), Refusal> {
         let invalid = |field: &str, problem: &str| Refusal::Invalid { field: field.into(), problem: problem.into() };
         if self.cost.is_some_and(|cost| !cost.is_finite() || cost < 0.0) {

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::{Verb, Work};
 use crate::{
     change::Write,
-    flow::{Attempt, Report},
+    flow::{Attempt, Outcome, Report, TaskStatus, given_back, settle},
     id::TaskId,
     lease::Fence,
     refusal::{Refusal, Verdict},
@@ -29,6 +29,7 @@ impl Verb for Request {
     type Outcome = Attempt;
     const NAME: &'static str = "report";
     const ACCESS: Access = Access::Write;
+    const ENDS: bool = true;
 
     fn run(self, work: &mut Work<'_>) -> Verdict<Attempt> {
         let found = work.tx.attempts(&self.task)?.into_iter().find(|attempt| attempt.fence() == self.fence);
@@ -39,6 +40,26 @@ impl Verb for Request {
         attempt.cost = attempt.cost.or(self.cost);
         let detail = json!({ "fence": self.fence, "ending": attempt.report.as_ref().map(|report| report.ending) });
         work.did(self.task.as_str(), "task.reported", detail, vec![Write::Attempt(attempt.clone())])?;
+        give_up(work, &self.task)?;
         Ok(attempt)
     }
+}
+
+/// A task that agents gave back themselves as often as it may be tried fails for good: nobody would ever stop.
+fn give_up(work: &mut Work<'_>, id: &TaskId) -> Verdict<()> {
+    let times = given_back(&work.tx.attempts(id)?);
+    let Some(mut task) = work.tx.task(id)?.filter(|task| task.state.status == TaskStatus::Pending) else {
+        return Ok(());
+    };
+    if times < task.max_attempts as usize {
+        return Ok(());
+    }
+    let summary = format!("given back {times} times");
+    task.state.status = TaskStatus::Failed;
+    task.state.attempt = task.max_attempts;
+    task.state.updated = work.now.wall;
+    task.state.outcome = Some(Outcome { summary: summary.clone(), evidence: None });
+    let writes = vec![Write::TaskState(task.id.clone(), task.state.clone()), Write::DropQueue(task.id.clone())];
+    work.by_itself(id.as_str(), "task.failed", json!({ "message": summary }), writes)?;
+    settle(work, &task, TaskStatus::Pending).map(drop)
 }

@@ -46,6 +46,8 @@ const NEWS: Duration = Duration::from_millis(250);
 const LAST_WORDS: Duration = Duration::from_millis(500);
 /// A command whose agent has ended its own hold has so long to end too.
 const FAREWELL: Duration = Duration::from_secs(30);
+/// So many lines wait to be kept.
+const WAITING: usize = 256;
 /// A longer report is none.
 const LONGEST_REPORT: u64 = 1 << 20;
 
@@ -189,7 +191,8 @@ impl Attempt<'_> {
         let brief = fs::read_to_string(files.brief()).map_err(failed("read", &files.brief()))?;
         let mut log = Log::create(&files.log()).map_err(failed("write", &files.log()))?;
         let command = self.command(&brief)?;
-        let (told, heard) = mpsc::channel();
+        // One that says more than can be kept has to wait.
+        let (told, heard) = mpsc::sync_channel(WAITING);
         let start = Start {
             command: &command,
             dir: Path::new(&workspace.path),

@@ -7,7 +7,7 @@ use std::{
     fs, io,
     path::Path,
     process::{Command, ExitStatus, Stdio},
-    sync::mpsc::Sender,
+    sync::mpsc::SyncSender,
     thread,
     time::{Duration, Instant},
 };
@@ -48,7 +48,7 @@ pub(crate) struct Running {
 impl Running {
     /// Starts it; what it says and when it ends is told.
     #[expect(clippy::disallowed_methods, reason = "agents are started here, programs of version control in toft-vcs")]
-    pub(crate) fn start(start: Start<'_>, told: &Sender<Heard>) -> io::Result<Self> {
+    pub(crate) fn start(start: Start<'_>, told: &SyncSender<Heard>) -> io::Result<Self> {
         let [program, words @ ..] = start.command else {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "there is no command"));
         };
@@ -334,7 +334,7 @@ pub(crate) fn end_children_but(known: &[u32]) -> bool {
     }
 }
 
-fn listen(from: Option<impl io::Read + Send + 'static>, voice: Voice, told: &Sender<Heard>) {
+fn listen(from: Option<impl io::Read + Send + 'static>, voice: Voice, told: &SyncSender<Heard>) {
     let Some(mut from) = from else { return };
     let told = told.clone();
     thread::spawn(move || {
@@ -359,7 +359,7 @@ fn listen(from: Option<impl io::Read + Send + 'static>, voice: Voice, told: &Sen
 
 /// Tells when a process ends, without taking leave of it.
 #[cfg(target_os = "linux")]
-fn watch(pid: u32, told: &Sender<Heard>) {
+fn watch(pid: u32, told: &SyncSender<Heard>) {
     use nix::sys::wait::{Id, WaitPidFlag, waitid};
     let told = told.clone();
     thread::spawn(move || {
@@ -372,4 +372,4 @@ fn watch(pid: u32, told: &Sender<Heard>) {
 
 /// Elsewhere it is asked after.
 #[cfg(not(target_os = "linux"))]
-fn watch(_pid: u32, _told: &Sender<Heard>) {}
+fn watch(_pid: u32, _told: &SyncSender<Heard>) {}

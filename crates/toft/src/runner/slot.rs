@@ -7,7 +7,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     thread,
-    time::{Duration, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
 use toft_core::{
@@ -42,6 +42,8 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// How long it rests after trouble, doubled each time up to the longest.
 const REST: Duration = Duration::from_millis(500);
 const LONGEST_REST: Duration = Duration::from_secs(30);
+/// How long a store that cannot be reached is waited for with news of what was done.
+const LONGEST_WAIT: Duration = Duration::from_secs(600);
 /// What the runner writes to let a slot end after its task.
 pub(super) const DRAIN: &str = "drain";
 
@@ -192,14 +194,11 @@ impl Slot {
             mask: &self.mask,
             stop: &self.stop,
         };
-        match attempt.run(&mut tell) {
-            Ok(came) => self.conclude(claimed, came),
-            Err(error) => {
-                // Nothing was done that counts; the next one may be luckier.
-                self.give_back(claimed, &error)?;
-                Err(error)
-            }
-        }
+        attempt.run(&mut tell).and_then(|came| self.conclude(claimed, came)).or_else(|error| {
+            // What cannot be told counts for nothing; the next one may be luckier.
+            self.give_back(claimed, &error)?;
+            Err(error)
+        })
     }
 
     /// A workspace; without one there is no attempt. What is wrong with this task alone counts against it, anything else is
@@ -260,7 +259,7 @@ impl Slot {
             let id = Some(task.id.to_string());
             let (fence, report) = (Some(fence.clone()), Some(report.clone()));
             let request = finish::Request { id, fence, how, message: message.clone(), cost, report };
-            match self.toft.finish(&self.name, None, request) {
+            match self.patiently(|| self.toft.finish(&self.name, None, request.clone())) {
                 Ok(outcome) => {
                     ended(word, message, outcome.task.state.status == TaskStatus::Failed);
                     return Ok(());
@@ -271,7 +270,7 @@ impl Slot {
             }
         }
         let request = report::Request { task: task.id.clone(), fence, report, cost };
-        let attempt = self.toft.perform_as(&self.name, None, request)?;
+        let attempt = self.patiently(|| self.toft.perform_as(&self.name, None, request.clone()))?;
         let now = store::ask(self.toft.store(), |tx| tx.task(&task.id))?;
         let parked = now.as_ref().is_some_and(|task| task.state.status == TaskStatus::Failed);
         let how = serde_json::to_value(attempt.result).unwrap_or_default();
@@ -280,6 +279,21 @@ impl Slot {
             self.toft.let_go_of_workspace(&self.name, &now)?;
         }
         Ok(())
+    }
+
+    /// Tells the store again for as long as it cannot be reached: what was done should not be done twice.
+    fn patiently<T>(&self, mut tell_store: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
+        let (until, mut rest) = (Instant::now() + LONGEST_WAIT, REST);
+        loop {
+            match tell_store() {
+                Err(Error::Store(error)) if Instant::now() < until => {
+                    tell(Told::Trouble { text: error.to_string() });
+                    thread::sleep(rest);
+                    rest = (rest * 2).min(LONGEST_REST);
+                }
+                told => return told,
+            }
+        }
     }
 
     fn give_back(&self, claimed: &Claimed, error: &Error) -> Result<(), Error> {
