@@ -338,3 +338,26 @@ sys.stdin.read()
     harness.wait().unwrap();
     home.toft(&repo, &["claim"]).ok();
 }
+
+#[test]
+fn what_is_wired_again_after_an_edit_goes_all_the_same() {
+    let mut home = Home::new();
+    home.toft_on_path();
+    let repo = home.repo("api");
+    lay(&repo);
+    home.toft(&repo, &["setup", "claude", "-y"]).ok();
+    let rules = repo.join("CLAUDE.md");
+    let edited = fs::read_to_string(&rules).unwrap().replace("Several agents work here", "Many agents work here");
+    fs::write(&rules, format!("{edited}\nMore of mine.\n")).unwrap();
+    let settings = repo.join(".claude/settings.json");
+    let edited = fs::read_to_string(&settings)
+        .unwrap()
+        .replace("toft hook Stop --for claude", "toft hook Stop --for claude --quiet");
+    fs::write(&settings, edited).unwrap();
+    home.toft(&repo, &["setup", "claude", "-y"]).ok();
+    home.toft(&repo, &["setup", "--remove", "-y"]).ok();
+    for (path, mine) in [(&rules, "More of mine."), (&settings, "say done")] {
+        let text = fs::read_to_string(path).unwrap();
+        assert!(!text.contains("toft") && text.contains(mine), "{}: {text}", path.display());
+    }
+}

@@ -73,6 +73,12 @@ impl Failure {
                 Some(ContextValue::Strings(words)) => words.first().cloned(),
                 _ => None,
             });
+        let typed = match error.get(ContextKind::InvalidSubcommand) {
+            Some(ContextValue::String(word)) => meant(word),
+            _ => None,
+        };
+        // What takes something away or takes work is nobody's guess.
+        let suggested = suggested.filter(|word| !["delete", "rm", "start", "take"].contains(&word.as_str()));
         let missing = lines.clone().find(|line| line.starts_with(['<', '-'])).map(str::to_owned);
         let usage = lines.clone().find(|line| line.starts_with("Usage:")).map(str::to_owned);
         let message = match missing {
@@ -80,6 +86,7 @@ impl Failure {
             _ => message,
         };
         let help = match (suggested, usage) {
+            _ if let Some(meant) = typed => meant.to_owned(),
             (Some(word), _) => format!("did you mean `{word}`?"),
             (None, Some(usage)) => usage,
             (None, None) => "toft --help".to_owned(),
@@ -230,6 +237,30 @@ fn refused(refusal: &Refusal, mut message: String) -> Failure {
         Refusal::OpReused { .. } => (USAGE, "op_reused", String::new()),
     };
     Failure { facts, ..Failure::new(status, code, message, &help) }
+}
+
+/// What somebody means who types a word that is no command.
+fn meant(word: &str) -> Option<&'static str> {
+    Some(match word {
+        "release" | "handoff" | "waiting" | "fail" | "failed" | "abort" => {
+            "toft finish release|handoff|waiting|failed -m \"…\""
+        }
+        "retry" | "skip" => "toft flow retry TASK · toft flow skip TASK",
+        "cancel" | "abandon" => "toft flow abandon WORKFLOW",
+        "inbox" | "send" | "answer" | "register" | "message" | "messages" | "pause" => {
+            "toft agent inbox|send|answer|register|pause"
+        }
+        "logs" => "toft log · toft show ID --log",
+        "search" | "find" | "query" => "toft list --search TEXT",
+        "comment" | "note" | "label" => "toft edit ID -m TEXT · toft edit ID -l LABEL",
+        "dep" | "deps" | "depend" | "link" | "block" => "toft edit ID --needs OTHER",
+        "whoami" | "info" => "toft where",
+        "ps" | "top" | "who" => "toft status",
+        "version" => "toft --version",
+        "context" | "brief" => "toft show ID --context",
+        "watch" | "tail" => "toft log --follow",
+        _ => return None,
+    })
 }
 
 /// Where what was not found could be looked up.

@@ -21,7 +21,7 @@ use toft_core::{
 };
 
 use crate::{
-    briefing::letter,
+    briefing::{Here, letter},
     config::variable,
     error::{Error, io},
     session::Toft,
@@ -84,6 +84,10 @@ pub struct Heard {
     pub again: bool,
     /// Which harness.
     pub harness: String,
+    /// Its process.
+    pub process: Option<u32>,
+    /// Commands of the session know who they are.
+    pub known: bool,
 }
 
 /// What it is answered.
@@ -131,18 +135,22 @@ impl Toft {
         let runtime = Some(heard.harness.clone()).filter(|name| !name.is_empty());
         self.perform_as(actor, None, Register { name: Some(actor.to_owned()), runtime, ..Register::default() })?;
         self.forget_sessions();
+        self.name_process(actor, heard)?;
         let context = match variable("TOFT_TASK") {
             // A runner has briefed it already; only what it has forgotten is said again.
             Some(_) if heard.source == "startup" => None,
             Some(task) => {
                 let here = self.workspace_here()?.map(|found| found.workspace);
-                Some(self.context(actor, &task, here.as_ref(), AGAIN)?)
+                let here = here.as_ref().map(|workspace| Here { workspace, notes: &[] });
+                Some(self.context(actor, &task, here, AGAIN)?)
             }
             None => {
                 let text = self.prime(actor, true)?.text;
-                Some(match variable("TOFT_AGENT") {
-                    Some(_) => text,
-                    None => format!("{text}\nSay `--as {actor}` with every toft command, or set TOFT_AGENT={actor}.\n"),
+                Some(match heard.known {
+                    true => text,
+                    false => {
+                        format!("{text}\nSay `--as {actor}` with every toft command, or set TOFT_AGENT={actor}.\n")
+                    }
                 })
             }
         };
@@ -245,6 +253,27 @@ impl Toft {
             let _ = fs::remove_file(path);
         }
         Ok(Reply::default())
+    }
+
+    /// Lets whatever the same process starts know the session's name: an MCP server has no other way to.
+    fn name_process(&self, actor: &str, heard: &Heard) -> Result<(), Error> {
+        let Some(path) = heard.process.and_then(|pid| self.name_file(pid)) else { return Ok(()) };
+        if let Some(dir) = path.parent() {
+            fs::create_dir_all(dir).map_err(io("make", dir))?;
+        }
+        fs::write(&path, actor).map_err(io("write", &path))
+    }
+
+    fn name_file(&self, pid: u32) -> Option<PathBuf> {
+        let process = self.machine().holder(pid)?;
+        self.sessions().map(|dir| dir.join(format!("process-{pid}-{}", process.started)))
+    }
+
+    /// The name of whatever speaks for a process: that of its session, if a hook said so, else one of its own.
+    pub fn name_of_process(&self, pid: u32) -> Option<String> {
+        let process = self.machine().holder(pid)?;
+        let named = self.name_file(pid).and_then(|path| fs::read_to_string(path).ok()).filter(|name| !name.is_empty());
+        Some(named.unwrap_or_else(|| session_name(&format!("{} {pid} {}", process.boot, process.started))))
     }
 
     fn renew_all(&self, actor: &str) -> Result<(), Error> {

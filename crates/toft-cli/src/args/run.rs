@@ -26,6 +26,9 @@ pub(crate) struct Run {
     /// Only with this label
     #[arg(short, long = "label", value_name = "LABEL")]
     pub(crate) labels: Vec<String>,
+    /// What the agents can do; tasks may require it
+    #[arg(long, value_name = "TAG")]
+    pub(crate) can: Vec<String>,
     /// One task for each slot, and that is all
     #[arg(long, conflicts_with = "until_idle")]
     pub(crate) once: bool,

@@ -129,7 +129,7 @@ pub(crate) struct Finish {
     #[arg(short, long, default_value = "")]
     pub(crate) message: String,
     /// The commit that shows it
-    #[arg(long, value_name = "COMMIT")]
+    #[arg(long, value_name = "COMMIT", alias = "commit")]
     pub(crate) evidence: Option<String>,
     /// A diff or other artefact that shows it
     #[arg(long, value_name = "NAME", conflicts_with = "evidence")]

@@ -7,9 +7,13 @@ use toft::{
     verbs::{agent, answer, inbox, send},
 };
 
-use super::{App, Done, word, work::unreadable_fence};
+use super::{
+    App, Done, word,
+    work::{task_or_issue, unreadable_fence},
+};
 use crate::{
     args::{AgentCommand, Inbox, Register, Send},
+    exit::Failure,
     render,
 };
 
@@ -22,7 +26,8 @@ pub(super) fn run(app: &App<'_>, command: &AgentCommand) -> Done {
         AgentCommand::Pause { agent } => tell(app, agent.as_ref(), AgentState::Draining),
         AgentCommand::Resume { agent } => tell(app, agent.as_ref(), AgentState::Active),
         AgentCommand::Answer { id, text } => {
-            let request = answer::Request { id: id.clone(), answer: text.clone() };
+            let id = task_or_issue(app.open()?, Some(id))?.unwrap_or_default();
+            let request = answer::Request { id, answer: text.clone() };
             app.show(&render::Answered(app.perform(app.open()?, request)?))
         }
     }
@@ -34,7 +39,7 @@ fn register(app: &App<'_>, args: &Register) -> Done {
         None => None,
     };
     let request = agent::Register {
-        name: args.name.clone(),
+        name: args.name.clone().or_else(|| app.global.agent.clone()),
         role,
         capabilities: args.capabilities.clone(),
         runtime: args.runtime.clone(),
@@ -47,13 +52,24 @@ fn tell(app: &App<'_>, agent: Option<&String>, state: AgentState) -> Done {
     app.show(&render::AgentView(app.perform(app.open()?, request)?))
 }
 
+/// Whom a message is for: an issue stands for whoever works on it.
+fn recipient(toft: &toft::Toft, to: &String) -> Result<String, Failure> {
+    let issue = match toft.plan()?.filter(|_| to.starts_with(toft::issue::PREFIX)) {
+        Some(plan) => plan.named(to)?,
+        None => None,
+    };
+    let Some(found) = issue else { return Ok(to.clone()) };
+    let id = found.issue.id;
+    Ok(toft.perform(toft::verbs::context::Request { id: id.clone() }).map_or(id, |facts| facts.task.id.to_string()))
+}
+
 fn send(app: &App<'_>, args: &Send) -> Done {
     let (_, fence) = match &args.task {
         Some(_) => args.hold.of(args.task.as_ref()).map_err(unreadable_fence)?,
         None => (None, None),
     };
     let request = send::Request {
-        to: args.to.clone(),
+        to: recipient(app.open()?, &args.to)?,
         body: args.text.clone(),
         kind: word::<MessageKind>("kind", &args.kind)?,
         priority: args.priority,
@@ -76,7 +92,13 @@ fn inbox(app: &App<'_>, args: &Inbox) -> Done {
         app.perform(toft, peek)?.letters
     } else {
         let ack = args.ack.as_deref().map(MessageId::known);
-        app.perform(toft, inbox::Request { human: args.human, all: args.all, ack, limit: args.limit })?.letters
+        let confirmed = ack.is_some();
+        let request = inbox::Request { human: args.human, all: args.all, ack, limit: args.limit };
+        let letters = app.perform(toft, request)?.letters;
+        if confirmed {
+            return app.show(&render::Confirmed(letters));
+        }
+        letters
     };
     app.show(&render::Inbox(letters))
 }

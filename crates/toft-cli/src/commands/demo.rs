@@ -28,6 +28,9 @@ case "$TOFT_FENCE:$title" in
     exec toft finish waiting -m "Ring the bell in the morning or in the evening?" ;;
 esac
 place=${title##* }
+for other in $(sed -n 's/^Note: .*git merge \([0-9a-f]*\).*/\1/p' "$TOFT_BRIEF"); do
+    git merge -q --no-edit "$other" && echo "took in $other"
+done
 echo "$title" >> "village/$place.md"
 toft save -m "$title: half of it stands" >/dev/null
 moment 2
@@ -79,6 +82,7 @@ fn lay_out(dir: &Path, repo: &Path, program: &Path) -> std::io::Result<()> {
     fs::create_dir(dir.join("bin"))?;
     fs::write(repo.join("README.md"), "# A village\n\nBuilt by agents that share their work through toft.\n")?;
     fs::write(repo.join("village/.keep"), "")?;
+    fs::write(repo.join(".gitattributes"), "village/*.md merge=union\n")?;
     fs::write(dir.join("plan.jsonl"), plan())?;
     fs::write(dir.join("agent"), AGENT)?;
     let exports: String =

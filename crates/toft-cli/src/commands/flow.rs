@@ -6,7 +6,7 @@ use toft::{
     verbs::{flow, replan, template},
 };
 
-use super::{App, Done, word};
+use super::{App, Done, word, work::task_or_issue};
 use crate::{
     args::{Apply, FlowCommand, FromTemplate, NewFlow, TemplateCommand},
     render::{FlowList, FlowMade, FlowMoved, FlowShown, Replanned, TaskDecided, TemplateKept, TemplateList},
@@ -115,6 +115,7 @@ fn step(app: &App<'_>, one: &crate::args::One, to: flow::Step) -> Done {
 }
 
 fn decide(app: &App<'_>, task: &str, retry: bool, message: &str) -> Done {
-    let request = replan::Decide { task: task.to_owned(), retry, reason: message.to_owned() };
+    let task = task_or_issue(app.open()?, Some(&task.to_owned()))?.unwrap_or_default();
+    let request = replan::Decide { task, retry, reason: message.to_owned() };
     app.show(&TaskDecided(app.perform(app.open()?, request)?))
 }

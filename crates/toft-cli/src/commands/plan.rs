@@ -58,10 +58,24 @@ fn edit(fields: &args::Fields, now: Timestamp) -> Edit {
     }
 }
 
+/// What was typed for an issue: what I hold, or a task, stands for the issue it is done for.
+fn issue_of(toft: &Toft, text: &String) -> Result<String, Failure> {
+    if text != "@" && !text.starts_with(toft::id::TaskId::PREFIX) {
+        return Ok(text.clone());
+    }
+    let facts = toft.perform(toft::verbs::context::Request { id: text.clone() })?;
+    facts.workflow.issue().map(str::to_owned).ok_or_else(|| {
+        Failure::invalid(format!("{} is not done for an issue", facts.task.id), "name an issue: toft list")
+    })
+}
+
 pub(super) fn add(app: &App<'_>, args: &args::Add) -> Done {
     let toft = app.open()?;
     let plan = plan(toft)?;
-    let first = Edit { kind: args.kind.clone(), ..edit(&args.fields, plan.now()?) };
+    let mut first = Edit { kind: args.kind.clone(), ..edit(&args.fields, plan.now()?) };
+    for need in first.needs.iter_mut().chain(&mut first.parent).chain(first.relates.iter_mut().map(|dep| &mut dep.on)) {
+        *need = issue_of(toft, need)?;
+    }
     let op = app.global.op.as_deref();
     if args.title == "-" {
         let mut text = String::new();

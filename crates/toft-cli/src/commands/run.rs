@@ -28,6 +28,12 @@ pub(super) fn run(app: &App<'_>, args: &Run) -> Done {
     }
     let toft = Toft::with(config)?;
     let rules = rules(&toft, args)?;
+    if let Some(program) = rules.command.first()
+        && !toft::runner::can_start(program)
+    {
+        let message = format!("there is no program `{program}`");
+        return Err(Failure::invalid(message, "is it installed, and on PATH? Nothing was taken"));
+    }
     let args_again = || std::env::args_os().skip(1).collect();
     let program = std::env::current_exe().map_err(listening("find", "toft"))?;
     if std::env::var_os(WARDEN).is_none() {
@@ -96,6 +102,7 @@ fn rules(toft: &Toft, args: &Run) -> Result<Rules, Failure> {
     Ok(Rules {
         command,
         labels: args.labels.clone(),
+        can: args.can.clone(),
         once: args.once,
         until_idle: args.until_idle,
         ttl: args.ttl,

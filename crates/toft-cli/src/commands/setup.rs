@@ -46,7 +46,8 @@ pub(super) fn setup(app: &App<'_>, args: &Setup) -> Done {
     if write {
         setup::apply(&ground, &all, !args.remove)?;
     }
-    app.show(&SetupShown { all, names: names.join(", "), written: write, removed: args.remove })
+    let store = toft::locate(&app.config()?).is_ok_and(|located| !located.store.missing());
+    app.show(&SetupShown { all, names: names.join(", "), written: write, removed: args.remove, store })
 }
 
 fn project(located: &Located) -> Result<Ground, Failure> {
@@ -63,7 +64,8 @@ fn chosen(args: &Setup, ground: &Ground) -> Result<Vec<&'static Harness>, Failur
     let known: Vec<&str> = HARNESSES.iter().map(|harness| harness.name).collect();
     let mut chosen = Vec::new();
     for name in &args.agents {
-        let harness = Harness::named(name).ok_or_else(|| {
+        let plain = name.trim_end_matches("-code").trim_end_matches("-cli").trim_end_matches("-agent");
+        let harness = Harness::named(plain).ok_or_else(|| {
             Failure::invalid(format!("`{name}` is no agent that toft knows"), &format!("use {}", known.join(", ")))
         })?;
         chosen.push(harness);
@@ -145,6 +147,8 @@ fn answer(app: &App<'_>, args: &Hook) -> Result<Reply, Failure> {
         source: text(&["source", "reason"]),
         again: event["stop_hook_active"].as_bool().unwrap_or(false),
         harness: args.harness.clone(),
+        process: toft::runner::harness_process(),
+        known: false,
     };
     let dir = Some(text(&["cwd"])).filter(|dir| !dir.is_empty()).map(PathBuf::from).filter(|dir| dir.is_dir());
     let mut config = Config { dir: app.global.dir.clone().or(dir), ..app.config()? };
@@ -164,10 +168,8 @@ fn answer(app: &App<'_>, args: &Hook) -> Result<Reply, Failure> {
         return Ok(Reply::default());
     }
     let actor = located.agent.clone();
-    if moment == Moment::Start && !named {
-        tell_shell(&actor);
-    }
-    Ok(Toft::at(located)?.hook(&actor, moment, &heard)?)
+    let known = named || moment == Moment::Start && tell_shell(&actor);
+    Ok(Toft::at(located)?.hook(&actor, moment, &Heard { known, ..heard })?)
 }
 
 /// The event, if the harness says one.
@@ -186,16 +188,14 @@ fn heard() -> Value {
     serde_json::from_slice(&bytes).unwrap_or_default()
 }
 
-/// Lets every command of a session know who it is, and whose life a lease follows, where the harness can.
-fn tell_shell(agent: &str) {
-    let Some(file) = std::env::var_os("CLAUDE_ENV_FILE").filter(|file| !file.is_empty()) else { return };
+/// Lets every command of a session know who it is, and whose life a lease follows, where the harness can; whether it could.
+fn tell_shell(agent: &str) -> bool {
+    let Some(file) = std::env::var_os("CLAUDE_ENV_FILE").filter(|file| !file.is_empty()) else { return false };
     let pid = toft::runner::harness_process().map(|pid| format!("export TOFT_PID={pid}\n")).unwrap_or_default();
     let lines = format!("export TOFT_AGENT={agent}\n{pid}");
     let known = fs::read_to_string(&file).is_ok_and(|text| text.contains("TOFT_AGENT="));
-    if !known && let Ok(mut file) = fs::File::options().append(true).create(true).open(file) {
-        // Without it the agent is told to say who it is.
-        let _ = file.write_all(lines.as_bytes());
-    }
+    let opened = fs::File::options().append(true).create(true).open(file);
+    known || opened.and_then(|mut file| file.write_all(lines.as_bytes())).is_ok()
 }
 
 /// The reply as a harness reads it.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use toft::{
+    briefing::Here,
     checkpoint::CheckpointKind,
     flow::{Evidence, TaskStatus},
     id::CheckpointId,
@@ -125,11 +126,15 @@ pub(super) fn save(app: &App<'_>, args: &args::Save) -> Done {
         (None, Some(_)) => toft.commit_here()?,
         (given, _) => given.clone(),
     };
-    let (id, fence) = args.hold.of(args.id.as_ref()).map_err(unreadable_fence)?;
+    // Words where an id was meant are what is to be said.
+    let words = args.id.clone().filter(|text| args.message.is_none() && text.contains(' '));
+    let typed = args.id.as_ref().filter(|_| words.is_none());
+    let (id, fence) = args.hold.of(typed).map_err(unreadable_fence)?;
+    let message = args.message.clone().or(words);
     let request = save::Request {
         id: task_or_issue(toft, id.as_ref())?,
         fence,
-        message: args.message.clone(),
+        message,
         kind,
         detail,
         files: args.files.clone(),
@@ -226,7 +231,8 @@ pub(super) fn show(app: &App<'_>, args: &args::Show) -> Done {
     if args.context {
         let id = task_or_issue(toft, Some(&args.id))?.unwrap_or_default();
         let here = toft.workspace_here()?.map(|found| found.workspace);
-        return app.show(&Context(toft.context(&toft.located().agent, &id, here.as_ref(), args.budget)?));
+        let here = here.as_ref().map(|workspace| Here { workspace, notes: &[] });
+        return app.show(&Context(toft.context(&toft.located().agent, &id, here, args.budget)?));
     }
     if let Some(attempt) = args.log {
         let id = task_or_issue(toft, Some(&args.id))?.unwrap_or_default();

@@ -37,7 +37,7 @@ impl Desk for Commands {
         let Some(tool) = tools::TOOLS.iter().find(|tool| tool.name == name) else {
             return refused(&Failure::invalid(format!("there is no tool `{name}`"), ""));
         };
-        match tool.words(arguments) {
+        match tool.words(arguments, who) {
             Ok(words) => answer(&words),
             Err(failure) => refused(&failure),
         }
@@ -66,6 +66,16 @@ impl Desk for Commands {
     fn instructions(&self) -> &'static str {
         INSTRUCTIONS
     }
+}
+
+/// Who calls, if they do not say: the session of the client, or the client itself.
+fn who(dir: Option<&str>) -> Option<String> {
+    if std::env::var("TOFT_AGENT").is_ok_and(|name| !name.is_empty()) {
+        return None;
+    }
+    let config = toft::Config { dir: dir.map(Into::into), ..toft::Config::default() };
+    let located = toft::locate(&config).ok().filter(|located| !located.store.missing())?;
+    toft::Toft::at(located).ok()?.name_of_process(tools::client()?)
 }
 
 /// Runs a command and keeps what it would have printed.

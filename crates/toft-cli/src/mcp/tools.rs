@@ -192,7 +192,7 @@ pub(super) const TOOLS: [Tool; 12] = [
             &[
                 arg("action", Word("list|show|new|start|pause|resume|retry"), Verb, ""),
                 arg("id", Text, Place, "or the title of a new one"),
-                arg("task", Texts, Flag("--task"), "names, each after the one before"),
+                arg("task", Texts, Flag("--task"), "names; they may run at the same time"),
             ],
         )
     },
@@ -267,7 +267,11 @@ impl Tool {
     }
 
     /// The command line that a call stands for. What a caller wrote is never taken for a flag.
-    pub(super) fn words(&self, given: &Map<String, Value>) -> Result<Vec<String>, Failure> {
+    pub(super) fn words(
+        &self,
+        given: &Map<String, Value>,
+        who: impl Fn(Option<&str>) -> Option<String>,
+    ) -> Result<Vec<String>, Failure> {
         let known = |name: &String| {
             ["cwd", "agent"].contains(&name.as_str()) || self.arguments.iter().any(|argument| argument.name == name)
         };
@@ -287,10 +291,12 @@ impl Tool {
             Some(other) => Err(Failure::invalid(format!("`{name}` is not a text: {other}"), "")),
         };
         let (mut words, mut verbs, mut flags, mut places) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        if let Some(dir) = everywhere("cwd")? {
+        let dir = everywhere("cwd")?;
+        let agent = everywhere("agent")?.or_else(|| who(dir.as_deref()));
+        if let Some(dir) = dir {
             words.extend(["-C".to_owned(), dir]);
         }
-        if let Some(agent) = everywhere("agent")? {
+        if let Some(agent) = agent {
             words.push(format!("--as={agent}"));
         }
         words.extend(self.command.iter().map(|&word| word.to_owned()));
@@ -318,7 +324,7 @@ impl Tool {
 }
 
 /// The client, whose life a lease follows: it started this server.
-fn client() -> Option<u32> {
+pub(super) fn client() -> Option<u32> {
     #[cfg(unix)]
     return Some(std::os::unix::process::parent_id()).filter(|pid| *pid > 1);
     #[cfg(not(unix))]

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use toft::{
     agent::{Agent, AgentState},
-    message::{Letter, Message},
+    message::{DeliveryState, Letter, Message},
     verbs::agent::Listed,
 };
 
@@ -117,12 +117,39 @@ impl View for Inbox {
 
     fn text(&self, page: &mut Page) {
         for letter in &self.0 {
-            let ack = if letter.message.needs_ack { " (wants an ack)" } else { "" };
+            let id = &letter.message.id;
+            let ack = match letter.message.needs_ack && letter.state != DeliveryState::Acked {
+                true => format!(" (wants to be confirmed: toft agent inbox --ack {id})"),
+                false => String::new(),
+            };
             page.line(format!("{}  {}{ack}:", page.ink(Ink::Id, letter.message.id.as_str()), clean(&letter.from_name)));
             page.block("  ", &letter.message.body);
         }
         if self.0.is_empty() {
             page.line("No new messages.");
+        }
+    }
+}
+
+/// A letter that was confirmed.
+pub(crate) struct Confirmed(pub(crate) Vec<Letter>);
+
+impl View for Confirmed {
+    fn kind(&self) -> &'static str {
+        "messages"
+    }
+
+    fn json(&self) -> Value {
+        data(&self.0)
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.0.iter().map(|letter| letter.message.id.to_string()).collect()
+    }
+
+    fn text(&self, page: &mut Page) {
+        for letter in &self.0 {
+            page.line(format!("Confirmed {} from {}", letter.message.id, clean(&letter.from_name)));
         }
     }
 }

@@ -75,7 +75,10 @@ impl<'a> Watch<'a> {
         match news {
             News::Slot(index, told) => self.told(*index, told),
             News::Again(index) => self.say(*index, "was killed, and is started again"),
-            News::Over(index, Some(why)) => self.say(*index, &format!("could not go on: {}", why.trim())),
+            News::Over(index, Some(why)) => {
+                let first = why.trim().lines().next().unwrap_or_default();
+                self.say(*index, &format!("could not go on: {first}"));
+            }
             News::Over(index, None) => self.quiet(*index, "over"),
             News::Heard(Order::Drain) => self.line("Letting what runs end; Ctrl-C again ends it and gives it back."),
             News::Heard(Order::Stop) => self.line("Ending what runs."),
@@ -94,7 +97,8 @@ impl<'a> Watch<'a> {
 
     fn told(&mut self, index: usize, told: &Told) {
         match told {
-            Told::Waiting => self.quiet(index, "waits for work"),
+            Told::Waiting if self.live.is_some() => self.quiet(index, "waits for work"),
+            Told::Waiting => self.say(index, "waits for work"),
             Told::Took { task, issue, title, attempt } => {
                 let id = issue.as_deref().unwrap_or(task);
                 let again = if *attempt > 1 { format!(" (attempt {attempt})") } else { String::new() };
@@ -154,9 +158,15 @@ impl<'a> Watch<'a> {
             return;
         }
         let counts: Vec<String> = self.counts.iter().map(|(how, count)| format!("{count} {how}")).collect();
-        let said =
-            if counts.is_empty() { "Nothing was taken.".into() } else { format!("Over: {}.", counts.join(", ")) };
+        let said = if counts.is_empty() {
+            "Nothing was done; toft ready --explain says why.".into()
+        } else {
+            format!("Over: {}.", counts.join(", "))
+        };
         self.line(&said);
+        if self.counts.contains_key("done") {
+            self.line("What was done is on branches of their own; toft ws list says what has not landed.");
+        }
         if !self.parked.is_empty() {
             self.line(&format!("Needs you: {}", self.parked.join(", ")));
         }

@@ -15,6 +15,8 @@ pub(crate) struct SetupShown {
     pub(crate) names: String,
     pub(crate) written: bool,
     pub(crate) removed: bool,
+    /// There is a store that hooks can reach.
+    pub(crate) store: bool,
 }
 
 impl SetupShown {
@@ -76,8 +78,11 @@ impl View for SetupShown {
             page.line(format!("{what}  {}", clean(name)));
         }
         page.line(match self.removed {
-            true => format!("toft is no longer wired into {}.", self.names),
-            false => format!("toft is wired into {}. toft doctor proves that the hooks fire.", self.names),
+            true => "toft is no longer wired in here.".to_owned(),
+            false if self.store => {
+                format!("toft is wired into {}. toft doctor proves that the hooks fire.", self.names)
+            }
+            false => format!("toft is wired into {}. toft init makes the store they need.", self.names),
         });
     }
 }

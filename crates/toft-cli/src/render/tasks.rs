@@ -544,7 +544,9 @@ fn needs_you(page: &mut Page, needs: &[status::NeedsYou]) {
                     short(title, 50)
                 )
             }
-            NeedsYou::Message { id, from, text } => format!("  {id}  {}: {}", clean(from), short(text, 100)),
+            NeedsYou::Message { id, from, text } => {
+                format!("  {id}  {}: {}\n    toft agent inbox --human", clean(from), short(text, 100))
+            }
         });
     }
 }

@@ -92,6 +92,8 @@ pub(crate) fn unwire(ground: &Ground, harnesses: &[&Harness]) -> Result<Vec<Chan
 /// Writes what was shown.
 pub(crate) fn apply(ground: &Ground, all: &[Changed], wiring: bool) -> Result<(), Failure> {
     let records = Records::at(&ground.records);
+    let every: Vec<&Harness> = HARNESSES.iter().collect();
+    let pieces = pieces(ground, &every);
     for changed in all {
         let now = read(&changed.path)?;
         if now != changed.before {
@@ -99,7 +101,11 @@ pub(crate) fn apply(ground: &Ground, all: &[Changed], wiring: bool) -> Result<()
             return Err(Failure::stopped(message, "nothing was written to it; run it again"));
         }
         if wiring {
-            records.keep(&changed.path, changed.before.as_deref(), changed.after.as_deref().unwrap_or_default())?;
+            // What toft wrote earlier is not what was there before toft.
+            let own = pieces.iter().filter(|(name, _)| *name == changed.name).map(|(_, change)| change);
+            let clean = own.fold(changed.before.clone(), |text, change| edit::take(text.as_deref(), change));
+            let after = changed.after.as_deref().unwrap_or_default();
+            records.keep(&changed.path, changed.before.as_deref(), clean, after)?;
         }
         match &changed.after {
             Some(text) => record::write(&changed.path, text)?,

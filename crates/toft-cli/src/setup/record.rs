@@ -47,10 +47,16 @@ impl Records {
         self.load(path).filter(|record| Some(record.after.as_str()) == now).map(|record| record.before)
     }
 
-    /// Remembers what was there. What was there before the first time counts, as long as nobody wrote since.
-    pub(super) fn keep(&self, path: &Path, before: Option<&str>, after: &str) -> Result<(), Failure> {
-        let first = self.before(path, before);
-        let before = first.unwrap_or_else(|| before.map(str::to_owned));
+    /// Remembers what was there: what was there before the first time, as long as nobody wrote since, else what is there
+    /// now without toft.
+    pub(super) fn keep(
+        &self,
+        path: &Path,
+        now: Option<&str>,
+        clean: Option<String>,
+        after: &str,
+    ) -> Result<(), Failure> {
+        let before = self.before(path, now).unwrap_or(clean);
         let record = Record { path: path.to_owned(), before, after: after.to_owned() };
         let text = serde_json::to_string_pretty(&record).map_err(|error| failed(path, &error.to_string()))?;
         write(&self.file(path), &text)

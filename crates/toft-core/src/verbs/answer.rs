@@ -3,12 +3,13 @@
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Verb, Work, find};
+use super::{Verb, Work, find, inbox};
 use crate::{
     change::Write,
     flow::{Task, TaskStatus, place_in_queue},
     gate::{Gate, Opened},
     id::{GateId, TaskId},
+    message::{DeliveryState, HUMAN, MessageKind},
     refusal::{Refusal, Verdict},
     store::Access,
 };
@@ -56,6 +57,12 @@ impl Verb for Request {
         work.did(task.id.as_str(), "task.answered", json!({ "gate": gate.id, "answer": self.answer }), writes)?;
         let workflow = work.require_workflow(&task.workflow)?;
         place_in_queue(work, &task, &workflow)?;
+        // The question itself needs no reading any more.
+        for letter in work.tx.inbox(HUMAN, true, usize::MAX)? {
+            if letter.message.kind == MessageKind::Question && letter.message.task.as_ref() == Some(&task.id) {
+                inbox::mark(work, HUMAN, &letter, DeliveryState::Read)?;
+            }
+        }
         Ok(Outcome { gate, task })
     }
 }

@@ -41,7 +41,8 @@ impl Verb for Request {
         let now = work.now.wall;
         if let Some(id) = &self.ack {
             let letters = work.tx.inbox(&recipient, false, usize::MAX)?;
-            let Some(letter) = letters.into_iter().find(|letter| letter.message.id == *id) else {
+            let Some(letter) = letters.into_iter().find(|letter| letter.message.id.as_str().starts_with(id.as_str()))
+            else {
                 return Err(Refusal::NotFound { what: "message", text: id.to_string() }.into());
             };
             mark(work, &recipient, &letter, DeliveryState::Acked)?;
@@ -95,7 +96,7 @@ impl Verb for Peek {
     }
 }
 
-fn mark(work: &mut Work<'_>, recipient: &str, letter: &Letter, state: DeliveryState) -> Verdict<()> {
+pub(super) fn mark(work: &mut Work<'_>, recipient: &str, letter: &Letter, state: DeliveryState) -> Verdict<()> {
     let delivery = Delivery {
         message: letter.message.id.clone(),
         recipient: recipient.to_owned(),

@@ -155,7 +155,7 @@ impl Verb for Decide {
     const ENDS: bool = true;
 
     fn run(self, work: &mut Work<'_>) -> Verdict<Task> {
-        let mut task = find::task(work, &self.task)?;
+        let mut task = find::last_task(work, &self.task)?;
         let fits = if self.retry {
             task.state.status == TaskStatus::Failed
         } else {

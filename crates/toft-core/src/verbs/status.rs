@@ -1,5 +1,7 @@
 //! Status: who is on what, and what needs a person.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use super::{Verb, Work, flow, sweep};
@@ -169,11 +171,13 @@ impl Request {
         Ok((working, more))
     }
 
-    /// Whether the issue that a failed task was for is worked on in another workflow now.
-    fn taken_up_again(&self, work: &mut Work<'_>, task: &Task) -> Verdict<bool> {
+    /// Whether the issue that a failed task was for was taken up by another workflow since.
+    fn taken_up_again(&self, work: &mut Work<'_>, task: &Task, seen: &mut BTreeSet<(String, String)>) -> Verdict<bool> {
         let workflow = work.require_workflow(&task.workflow)?;
         let Some(issue) = workflow.issue() else { return Ok(false) };
-        Ok(work.tx.workflow_of_issue(issue)?.is_some_and(|live| live.id != workflow.id))
+        let other = seen.iter().any(|(known, by)| known == issue && *by != workflow.id.as_str());
+        seen.insert((issue.to_owned(), workflow.id.to_string()));
+        Ok(other || work.tx.workflow_of_issue(issue)?.is_some_and(|live| live.id != workflow.id))
     }
 
     /// Sorted by how much waits behind each.
@@ -211,8 +215,10 @@ impl Request {
             limit: self.limit,
             ..TaskQuery::default()
         };
+        let mut seen = BTreeSet::new();
         for task in work.tx.tasks(&failed)? {
-            if self.taken_up_again(work, &task)? {
+            // Newest first: of several that failed for one issue, only the last counts.
+            if self.taken_up_again(work, &task, &mut seen)? {
                 continue;
             }
             let text = task.state.outcome.map_or_else(|| "its holders were lost".to_owned(), |outcome| outcome.summary);

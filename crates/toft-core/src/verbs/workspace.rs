@@ -12,6 +12,7 @@ use serde_json::json;
 use super::{Verb, Work, find};
 use crate::{
     change::Write,
+    flow::Evidence,
     id::{TaskId, WorkspaceId},
     lease::{Fence, Standing},
     refusal::{Refusal, Verdict},
@@ -85,6 +86,10 @@ pub struct Named {
     pub task: Option<TaskId>,
     /// The commit that its last holder spoke of.
     pub commit: Option<String>,
+    /// The issue it is done for.
+    pub issue: Option<String>,
+    /// The commits that show that what it needs is done.
+    pub needs: Vec<String>,
 }
 
 impl Verb for Name {
@@ -96,15 +101,26 @@ impl Verb for Name {
     fn run(self, work: &mut Work<'_>) -> Verdict<Named> {
         let task = match find::task(work, &self.id) {
             Ok(task) => task,
-            Err(_) if is_issue(&self.id) => return Ok(Named { name: self.id, task: None, commit: None }),
+            Err(_) if is_issue(&self.id) => {
+                let issue = Some(self.id.clone());
+                return Ok(Named { name: self.id, task: None, commit: None, issue, needs: Vec::new() });
+            }
             Err(stop) => return Err(stop),
         };
         let of = TaskQuery { workflow: Some(task.workflow.clone()), limit: 2, ..TaskQuery::default() };
         let alone = work.tx.tasks(&of)?.len() == 1;
         let workflow = work.require_workflow(&task.workflow)?;
-        let issue = workflow.issue().filter(|_| alone).map(str::to_owned);
+        let issue = workflow.issue().map(str::to_owned);
         let commit = work.tx.checkpoints(&task.id, 1)?.pop().and_then(|checkpoint| checkpoint.commit);
-        Ok(Named { name: issue.unwrap_or_else(|| task.id.to_string()), task: Some(task.id), commit })
+        let mut needs = Vec::new();
+        for (dependency, _) in work.tx.dependencies(&task.id)? {
+            let outcome = work.tx.task(&dependency.on)?.and_then(|on| on.state.outcome);
+            if let Some(Evidence::Commit(commit)) = outcome.and_then(|outcome| outcome.evidence) {
+                needs.push(commit);
+            }
+        }
+        let name = issue.clone().filter(|_| alone).unwrap_or_else(|| task.id.to_string());
+        Ok(Named { name, task: Some(task.id), commit, issue, needs })
     }
 }
 

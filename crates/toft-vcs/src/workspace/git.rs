@@ -243,6 +243,43 @@ pub(super) fn git_dir(path: &Path) -> Result<PathBuf, WorkspaceError> {
     Ok(path.join(text.trim_end().trim_start_matches("gitdir: ")))
 }
 
+/// Stacks work on the work it needs, as long as each is ahead of the one before; what is beside it is only named.
+pub(super) fn stack(ground: &Ground, start: String, needs: &[String]) -> Result<(String, Vec<String>), WorkspaceError> {
+    let git = ground.git()?;
+    let within = |old: &str, new: &str| -> Result<Option<bool>, WorkspaceError> {
+        let ended = git.run(["merge-base", "--is-ancestor", "--end-of-options", old, new])?.end()?;
+        Ok(match ended.code {
+            0 => Some(true),
+            1 => Some(false),
+            _ => None,
+        })
+    };
+    let (mut base, mut beside) = (start.clone(), Vec::new());
+    for need in needs {
+        match within(need, &base)? {
+            Some(true) => {}
+            Some(false) if within(&base, need)? == Some(true) => base.clone_from(need),
+            Some(false) => beside.push(need),
+            // Nobody here has it; where it was done is said elsewhere.
+            None => {}
+        }
+    }
+    let mut notes = Vec::new();
+    if base != start {
+        notes.push(format!("it starts from {}, the work of what it needs, which has not landed", short(&base)));
+    }
+    for need in beside {
+        if within(need, &base)? == Some(false) {
+            notes.push(format!("what it needs is not all in it: git merge {}", short(need)));
+        }
+    }
+    Ok((base, notes))
+}
+
+fn short(commit: &str) -> &str {
+    commit.get(..12).unwrap_or(commit)
+}
+
 /// The commit that a workspace stands on, if plain files say so.
 pub(super) fn plain_head(common_dir: &Path, workspace: &Workspace) -> Option<String> {
     let own = git_dir(Path::new(&workspace.path)).ok()?;

@@ -287,6 +287,15 @@ impl Ground {
         }
     }
 
+    /// What to start from so that what is needed is there: the newest of these commits that is ahead of `start`, and what to
+    /// know about the others.
+    pub fn stack(&self, start: String, needs: &[String]) -> Result<(String, Vec<String>), WorkspaceError> {
+        match self.vcs {
+            Vcs::Git if !needs.is_empty() => git::stack(self, start, needs),
+            _ => Ok((start, Vec::new())),
+        }
+    }
+
     /// Where a checkout stands: its newest commit, and how many files are changed and not committed.
     pub fn stand(&self, workspace: &Workspace) -> Result<Stand, WorkspaceError> {
         let dir = Path::new(&workspace.path);

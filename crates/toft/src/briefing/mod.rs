@@ -6,8 +6,8 @@
 mod context;
 mod prime;
 
-pub use self::prime::Prime;
 pub(crate) use self::prime::letter;
+pub use self::{context::Here, prime::Prime};
 
 /// What a session may cost.
 pub const PRIME_TOKENS: usize = 1_500;

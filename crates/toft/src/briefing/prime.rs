@@ -49,7 +49,8 @@ impl Toft {
             }
             false => self.perform_as(actor, None, inbox::Peek { human: false, limit: LETTERS })?.letters,
         };
-        let ready = self.ready(ready::Request { scope: self.scope(), limit: READY, ..ready::Request::default() })?;
+        let look = ready::Request { scope: self.scope(), limit: READY, mine: true, ..ready::Request::default() };
+        let ready = self.ready_for(actor, look)?;
         let mut sheet = Sheet::default();
         sheet.fixed(self.head(actor, &mine));
         sheet.pieces("You hold", self.held(actor, &mine)?, 45, "toft show @ --context");

@@ -29,6 +29,7 @@ use super::{
     sandbox,
 };
 use crate::{
+    briefing::Here,
     engine::Home,
     error::{Error, io as failed},
     session::Toft,
@@ -60,6 +61,11 @@ impl Files {
     pub(crate) fn of(toft: &Toft, task: &TaskId, fence: u64) -> Option<Self> {
         let checkout = toft.located().checkout.as_ref()?;
         Some(Self { dir: checkout.state_dir().join("attempts").join(task.as_str()).join(fence.to_string()) })
+    }
+
+    /// A temporary directory of its own, for a command behind a fence.
+    fn passing(&self) -> PathBuf {
+        self.dir.join("tmp")
     }
 
     /// Makes room for them, and notes in the log that it began.
@@ -133,7 +139,16 @@ pub struct AttemptLog {
 impl Toft {
     /// What was said in an attempt at a task; in the newest when its number is 0.
     pub fn attempt_log(&self, actor: &str, id: &str, number: u64) -> Result<AttemptLog, Error> {
-        let task = self.perform_as(actor, None, context::Request { id: id.to_owned() })?.task.id;
+        let facts = self.perform_as(actor, None, context::Request { id: id.to_owned() });
+        let task = match facts {
+            Ok(facts) => facts.task.id,
+            Err(Error::Refused(Refusal::NotFound { .. })) => {
+                return Err(
+                    Refusal::NotFound { what: "attempt", text: format!("{id}: nobody has taken it yet") }.into()
+                );
+            }
+            Err(error) => return Err(error),
+        };
         let attempts = store::ask(self.store(), |tx| tx.attempts(&task))?;
         let found = attempts.iter().rev().find(|attempt| number == 0 || attempt.fence == number);
         let missing = |text: String| Refusal::NotFound { what: "log", text };
@@ -211,11 +226,10 @@ impl Attempt<'_> {
         rest.map_err(|cause| Error::Start { command: command.join(" "), cause })?;
         self.last_words(&heard, &mut log, &mut spoken).map_err(failed("write", &files.log()))?;
         let ran = begun.elapsed();
-        let mut word = read_word(&files.report()).unwrap_or_else(|problem| {
-            // A report that cannot be read says nothing; that is said.
-            let _ = log.line(Voice::Runner, format!("TOFT_REPORT: {problem}").as_bytes(), self.mask);
-            Word::default()
-        });
+        let (mut word, unread) = match read_word(&files.report()) {
+            Ok(word) => (word, None),
+            Err(problem) => (Word::default(), Some(problem)),
+        };
         let close = format!("the command {ending} after {:.1} s", ran.as_secs_f64());
         log.line(Voice::Runner, close.as_bytes(), self.mask)
             .and_then(|_| log.flush())
@@ -234,9 +248,12 @@ impl Attempt<'_> {
             false => {
                 let stand = workspaces.stand(workspace, &before)?;
                 word.message = self.mask.mask(&word.message);
-                let said = spoken.words.map_or_else(|| log.last().to_owned(), |words| self.mask.mask(&words));
+                let said = match spoken.words {
+                    Some(words) => self.mask.mask(&words),
+                    None => log.last(ending == Ending::Exited(0)).to_owned(),
+                };
                 let commit = Some(stand.commit).filter(|commit| *commit != before && !commit.is_empty());
-                Some(Seen { ending, commit, uncommitted: stand.uncommitted, word, said })
+                Some(Seen { ending, commit, uncommitted: stand.uncommitted, word, unread, said })
             }
         };
         Ok(Came { seen, report, cost })
@@ -258,9 +275,25 @@ impl Attempt<'_> {
         let task = &self.claimed.task;
         let nowhere = || Error::NoRepository { dir: PathBuf::from(".") };
         let files = Files::of(self.toft, &task.id, self.claimed.lease.fence).ok_or_else(nowhere)?;
-        let brief = self.toft.context(self.actor, task.id.as_str(), Some(&self.given.workspace), self.rules.budget)?;
+        let here = Here { workspace: &self.given.workspace, notes: &self.notes()? };
+        let brief = self.toft.context(self.actor, task.id.as_str(), Some(here), self.rules.budget)?;
         fs::write(files.brief(), brief).map_err(failed("write", &files.brief()))?;
+        if self.rules.sandbox.is_some() {
+            fs::create_dir_all(files.passing()).map_err(failed("make", &files.passing()))?;
+        }
         Ok(files)
+    }
+
+    /// What is in the directory that one would not expect.
+    fn notes(&self) -> Result<Vec<String>, Error> {
+        let mut notes = self.given.notes.clone();
+        if self.given.existing && self.claimed.task.state.fence > 1 {
+            let left = self.toft.workspaces()?.uncommitted(&self.given.workspace)?;
+            if left > 0 {
+                notes.push(format!("{left} changed files of an earlier attempt are here and not committed"));
+            }
+        }
+        Ok(notes)
     }
 
     fn command(&self, brief: &str) -> Result<Vec<String>, Error> {
@@ -278,7 +311,6 @@ impl Attempt<'_> {
     /// What an agent must write to do its work, and what the user allows besides.
     fn writable(&self, allowed: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
         let mut writable = self.toft.workspaces()?.written(&self.given.workspace);
-        writable.push(std::env::temp_dir());
         writable.extend(self.toft.located().checkout.as_ref().map(toft_vcs::Checkout::state_dir));
         writable.extend(self.toft.located().store.file().and_then(Path::parent).map(Path::to_owned));
         if let Some(plan) = self.toft.plan()? {
@@ -305,6 +337,9 @@ impl Attempt<'_> {
         put("TOFT_BRIEF", files.brief().display().to_string());
         put("TOFT_REPORT", files.report().display().to_string());
         put(MARK, fence.id.to_string());
+        if self.rules.sandbox.is_some() {
+            put("TMPDIR", files.passing().display().to_string());
+        }
         // An agent's git does not tidy up: it would be ended half way, with everything else the agent started.
         let count = std::env::var("GIT_CONFIG_COUNT").ok().and_then(|count| count.parse().ok()).unwrap_or(0);
         for (n, (key, value)) in (count..).zip([("gc.auto", "0"), ("maintenance.auto", "false")]) {

@@ -43,8 +43,9 @@ pub(crate) struct Log {
     file: io::BufWriter<fs::File>,
     size: u64,
     largest: u64,
-    /// The last line that said something.
-    last: String,
+    /// The last line of each voice that said something.
+    out: String,
+    err: String,
 }
 
 impl Log {
@@ -56,7 +57,14 @@ impl Log {
     fn sized(path: &Path, largest: u64) -> io::Result<Self> {
         let file = fs::File::options().append(true).create(true).open(path)?;
         let size = file.metadata()?.len();
-        Ok(Self { path: path.to_owned(), file: io::BufWriter::new(file), size, largest, last: String::new() })
+        Ok(Self {
+            path: path.to_owned(),
+            file: io::BufWriter::new(file),
+            size,
+            largest,
+            out: String::new(),
+            err: String::new(),
+        })
     }
 
     /// Keeps one line; gives it as it was kept.
@@ -73,8 +81,12 @@ impl Log {
         }
         self.file.write_all(line.as_bytes())?;
         self.size += line.len() as u64;
-        if voice != Voice::Runner && !text.trim().is_empty() {
-            text.trim().clone_into(&mut self.last);
+        if !text.trim().is_empty() {
+            match voice {
+                Voice::Out => text.trim().clone_into(&mut self.out),
+                Voice::Err => text.trim().clone_into(&mut self.err),
+                Voice::Runner => {}
+            }
         }
         Ok(text)
     }
@@ -84,9 +96,10 @@ impl Log {
         self.file.flush()
     }
 
-    /// The last that the command said.
-    pub(crate) fn last(&self) -> &str {
-        &self.last
+    /// The last that the command said: its output if it ended well, its complaint if not, as far as there is one.
+    pub(crate) fn last(&self, well: bool) -> &str {
+        let (first, second) = if well { (&self.out, &self.err) } else { (&self.err, &self.out) };
+        if first.is_empty() { second } else { first }
     }
 
     fn rotate(&mut self) -> io::Result<()> {
@@ -126,6 +139,6 @@ mod tests {
         let (new, old) = (fs::read_to_string(&path).unwrap(), fs::read_to_string(older(&path)).unwrap());
         assert!(old.contains("line 499") && old.len() <= 2_000, "{old}");
         assert!(new.contains(" err xxx") && new.len() < LONGEST + 100, "{}", new.len());
-        assert!(log.last().starts_with("xxx"));
+        assert!(log.last(false).starts_with("xxx") && log.last(true) == "line 499");
     }
 }

@@ -64,8 +64,40 @@ impl Mask {
         for (beginning, least) in BEGINNINGS {
             text = mask_tokens(&text, beginning, least);
         }
-        text
+        mask_assigned(&text)
     }
+}
+
+/// What is assigned to a name that says it is secret: `password=…`, `"token": "…"`.
+fn mask_assigned(text: &str) -> String {
+    const SIGNS: [&str; 6] = ["password", "passwd", "secret", "token", "api_key", "apikey"];
+    let lower = text.to_ascii_lowercase();
+    let mut cuts: Vec<(usize, usize)> = Vec::new();
+    for sign in SIGNS {
+        for (at, _) in lower.match_indices(sign) {
+            let after = &text[at + sign.len()..];
+            let gap = after.len() - after.trim_start_matches(['"', '\'', ' ']).len();
+            let Some(value) = after[gap..].strip_prefix(['=', ':']).filter(|_| gap <= 2) else { continue };
+            let start = value.len() - value.trim_start_matches(['"', '\'', ' ']).len();
+            let end =
+                value[start..].find([' ', '"', '\'', ',', ';', '&', ')', '}']).map_or(value.len(), |end| start + end);
+            if end - start >= 4 && start <= 3 {
+                let from = text.len() - value.len() + start;
+                cuts.push((from, from + end - start));
+            }
+        }
+    }
+    cuts.sort_unstable();
+    let (mut out, mut done) = (String::new(), 0);
+    for (from, to) in cuts.into_iter().filter(|(from, to)| !text[*from..*to].contains(MASKED)) {
+        if from >= done {
+            out.push_str(&text[done..from]);
+            out.push_str(MASKED);
+            done = to;
+        }
+    }
+    out.push_str(&text[done..]);
+    out
 }
 
 fn mask_tokens(text: &str, beginning: &str, least: usize) -> String {
@@ -99,7 +131,20 @@ mod tests {
         let token = format!("ghp_{}", "a1B2".repeat(9));
         assert_eq!(mask.mask(&format!("push with {token} now")), "push with ghp_[masked] now");
         assert_eq!(mask.mask(&format!("key sk-ant-{}", "x".repeat(30))), "key sk-[masked]");
-        for fine in ["task-1 is done", "risk-averse", "the ghp_ prefix", "Bearer of news", "AKIA"] {
+        assert_eq!(mask.mask("login with password=hunter2 now"), "login with password=[masked] now");
+        assert_eq!(mask.mask(r#"{"api_key": "abcd1234", "n": 1}"#), r#"{"api_key": "[masked]", "n": 1}"#);
+        assert_eq!(mask.mask("DB_PASSWORD=päss1 TOKEN=[masked]"), "DB_PASSWORD=[masked] TOKEN=[masked]");
+        for fine in [
+            "tokens: 12",
+            "the secret of it",
+            "token budget",
+            "secret = x",
+            "task-1 is done",
+            "risk-averse",
+            "the ghp_ prefix",
+            "Bearer of news",
+            "AKIA",
+        ] {
             assert_eq!(mask.mask(fine), fine);
         }
     }

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 pub use self::{
     attempt::AttemptLog,
     fleet::{Fleet, News, Order, SLOT},
-    process::{become_command, harness_process, in_shell},
+    process::{become_command, can_start, harness_process, in_shell},
     recipe::{Recipe, recipes},
     sandbox::{Fence as SandboxFence, enter as enter_sandbox},
     slot::Slot,
@@ -36,6 +36,8 @@ pub struct Rules {
     pub command: Vec<String>,
     /// Only tasks with all of these labels.
     pub labels: Vec<String>,
+    /// What its agents can do.
+    pub can: Vec<String>,
     /// Each slot does one task, and that is all.
     pub once: bool,
     /// Ends when nothing is ready, nothing is held, and nothing will be by itself.
@@ -61,6 +63,7 @@ impl Default for Rules {
         Self {
             command: Vec::new(),
             labels: Vec::new(),
+            can: Vec::new(),
             once: false,
             until_idle: false,
             ttl: Duration::from_secs(90),

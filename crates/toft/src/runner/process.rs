@@ -125,6 +125,17 @@ impl Running {
     }
 }
 
+/// Whether there is such a program, as far as can be told before it is started.
+pub fn can_start(program: &str) -> bool {
+    let path = Path::new(program);
+    if path.components().count() > 1 {
+        // One that is named from a workspace may be there.
+        return path.is_relative() || path.is_file();
+    }
+    let dirs = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&dirs).any(|dir| dir.join(format!("{program}{}", std::env::consts::EXE_SUFFIX)).is_file())
+}
+
 /// Becomes another command; gives back only why that was not possible.
 #[expect(clippy::disallowed_methods, reason = "agents are started here, programs of version control in toft-vcs")]
 pub fn become_command(words: &[String]) -> Error {

@@ -47,7 +47,7 @@ impl Fence {
             "its workspace".to_owned(),
             "what a commit writes".to_owned(),
             "the store and the ledgers".to_owned(),
-            std::env::temp_dir().display().to_string(),
+            "a temporary directory of its own".to_owned(),
         ];
         places.extend(self.writable.iter().map(|path| path.display().to_string()));
         let writes = format!("writes only {}; reads everything", places.join(", "));

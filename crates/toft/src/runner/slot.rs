@@ -13,7 +13,7 @@ use std::{
 use toft_core::{
     flow::TaskStatus,
     refusal::Refusal,
-    store::{self, StoreError},
+    store::{self, LeasesOf, StoreError},
     verbs::{
         agent::Register,
         claim::{self, Claimed},
@@ -74,17 +74,22 @@ impl Slot {
         process::adopt_orphans();
         self.obey();
         let runtime = self.rules.command.first().cloned();
-        let register = Register { name: Some(self.name.clone()), runtime, ..Register::default() };
+        let capabilities = self.rules.can.clone();
+        let register = Register { name: Some(self.name.clone()), runtime, capabilities, ..Register::default() };
         self.toft.perform_as(&self.name, None, register)?;
+        self.let_go_of_others()?;
         let (mut waiting, mut rest) = (false, REST);
         while !self.over() {
-            if !waiting {
-                tell(Told::Waiting);
-            }
             let outcome = match self.take() {
-                Ok(Some(claimed)) => self.work(&claimed).map(|()| true),
+                Ok(Some(claimed)) if self.over() => self.return_unbegun(&claimed).map(|()| true),
+                Ok(Some(claimed)) => self.work(&claimed).and_then(|()| self.let_go_of_others()).map(|()| true),
                 Ok(None) if self.rules.until_idle && self.idle()? => return Ok(()),
-                Ok(None) => Ok(false),
+                Ok(None) => {
+                    if !waiting {
+                        tell(Told::Waiting);
+                    }
+                    Ok(false)
+                }
                 Err(error) => Err(error),
             };
             match outcome {
@@ -277,6 +282,33 @@ impl Slot {
         ended(how.as_str().unwrap_or("lost"), attempt.reason.unwrap_or_default(), parked);
         if let Some(now) = now {
             self.toft.let_go_of_workspace(&self.name, &now)?;
+        }
+        Ok(())
+    }
+
+    fn return_unbegun(&self, claimed: &Claimed) -> Result<(), Error> {
+        let (id, fence) = (Some(claimed.task.id.to_string()), Some(claimed.lease.fence()));
+        let message = "its runner stopped before it began".to_owned();
+        self.toft
+            .finish(&self.name, None, finish::Request { id, fence, message, ..finish::Request::default() })
+            .map(drop)
+    }
+
+    /// Gives back what an agent claimed by hand besides its own task, and left: nobody works on it.
+    fn let_go_of_others(&self) -> Result<(), Error> {
+        let by_hand = store::ask(self.toft.store(), |tx| {
+            let Some(me) = tx.agent_named(&self.name)? else { return Ok(Vec::new()) };
+            let leases = tx.leases(&LeasesOf::Agent(me.id))?;
+            // What follows a process is free when that ends, and counts as lost.
+            Ok(leases.into_iter().filter(|lease| lease.holder.is_none()).map(|lease| lease.task).collect())
+        })?;
+        for task in by_hand {
+            let message = "its agent ended".to_owned();
+            let request = finish::Request { id: Some(task.to_string()), message, ..finish::Request::default() };
+            match self.toft.finish(&self.name, None, request) {
+                Ok(_) | Err(Error::Refused(_)) => {}
+                Err(error) => return Err(error),
+            }
         }
         Ok(())
     }

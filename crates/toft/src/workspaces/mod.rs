@@ -331,6 +331,11 @@ impl Workspaces<'_> {
         self.ground.written(workspace)
     }
 
+    /// How many files in a workspace are changed and not committed.
+    pub(crate) fn uncommitted(&self, workspace: &Workspace) -> Result<usize, Error> {
+        Ok(self.ground.stand(workspace)?.uncommitted)
+    }
+
     /// Where a workspace stands. What is not committed is counted only if there is no commit beyond `before`.
     pub(crate) fn stand(&self, workspace: &Workspace, before: &str) -> Result<Stand, Error> {
         let commit = self.ground.head(workspace)?;

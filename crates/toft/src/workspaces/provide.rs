@@ -37,7 +37,7 @@ impl Workspaces<'_> {
     pub fn provide(&self, actor: &str, wanted: Wanted, mut step: impl FnMut(&str)) -> Result<Given, Error> {
         let named = match &wanted.work {
             Some(work) => self.toft.perform_as(actor, None, Name { id: work.clone() })?,
-            None => Named { name: String::new(), task: None, commit: None },
+            None => Named { name: String::new(), task: None, commit: None, issue: None, needs: Vec::new() },
         };
         let name = match &wanted.name {
             Some(name) if file_name(name) != *name => return Err(WorkspaceError::BadName { text: name.clone() }.into()),
@@ -54,6 +54,11 @@ impl Workspaces<'_> {
         {
             // Where the last holder got to, as far as this machine has it.
             start.commit = last.commit;
+        }
+        let mut notes = Vec::new();
+        if wanted.base.is_none() && named.commit.is_none() {
+            let needs = self.needed(&named)?;
+            (start.commit, notes) = self.ground.stack(start.commit, &needs)?;
         }
         let commit = start.commit.clone();
         let Footing { turn: bases, stands_on, copy_of } = self.footing(&wanted, &commit, &mut step)?;
@@ -92,8 +97,25 @@ impl Workspaces<'_> {
                 ground.clear_begun(&workspace)?;
                 Err(error)
             })?;
-            Ok(Made { notes: made.notes.into_iter().chain(missing).collect() })
+            Ok(Made { notes: notes.into_iter().chain(made.notes).chain(missing).collect() })
         })
+    }
+
+    /// The commits that show that what some work needs is done.
+    fn needed(&self, named: &Named) -> Result<Vec<String>, Error> {
+        let mut needs = named.needs.clone();
+        if let (Some(plan), Some(issue)) = (self.toft.plan()?, &named.issue)
+            && let Some(found) = plan.known(issue)?
+        {
+            for on in found.issue.blockers() {
+                let closed = plan.known(on)?.and_then(|found| found.issue.closed).and_then(|closed| closed.outcome);
+                needs.extend(closed.and_then(|outcome| outcome["evidence"]["commit"].as_str().map(str::to_owned)));
+            }
+        }
+        needs.retain(|commit| commit.len() >= 7 && commit.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        needs.sort();
+        needs.dedup();
+        Ok(needs)
     }
 
     /// What is asked of the store.
