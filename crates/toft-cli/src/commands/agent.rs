@@ -53,12 +53,12 @@ fn tell(app: &App<'_>, agent: Option<&String>, state: AgentState) -> Done {
 }
 
 /// Whom a message is for: an issue stands for whoever works on it.
-fn recipient(toft: &toft::Toft, to: &String) -> Result<String, Failure> {
+fn recipient(toft: &toft::Toft, to: &str) -> Result<String, Failure> {
     let issue = match toft.plan()?.filter(|_| to.starts_with(toft::issue::PREFIX)) {
         Some(plan) => plan.named(to)?,
         None => None,
     };
-    let Some(found) = issue else { return Ok(to.clone()) };
+    let Some(found) = issue else { return Ok(to.to_owned()) };
     let id = found.issue.id;
     Ok(toft.perform(toft::verbs::context::Request { id: id.clone() }).map_or(id, |facts| facts.task.id.to_string()))
 }

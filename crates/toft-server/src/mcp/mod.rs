@@ -13,7 +13,7 @@ use rmcp::{
         ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, Resource, ResourceContents,
         ResourceTemplate, ServerCapabilities, ServerConfig, Tool, ToolAnnotations,
     },
-    service::RequestContext,
+    service::{RequestContext, ServerInitializeError},
     transport::async_rw::AsyncRwTransport,
 };
 use serde_json::{Map, Value};
@@ -69,7 +69,11 @@ pub fn serve(desk: impl Desk) -> std::io::Result<()> {
     let served = runtime.block_on(async {
         let transport = AsyncRwTransport::<RoleServer, _, _>::new(tokio::io::stdin(), tokio::io::stdout())
             .with_max_line_length(LONGEST);
-        let service = Speaker { desk: Arc::new(desk) }.serve(transport).await.map_err(std::io::Error::other)?;
+        let service = match (Speaker { desk: Arc::new(desk) }).serve(transport).await {
+            // It never said a word.
+            Err(ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
+            served => served.map_err(std::io::Error::other)?,
+        };
         service.waiting().await.map(drop).map_err(std::io::Error::other)
     });
     // Nobody is left to answer; what is still being read is not waited for.

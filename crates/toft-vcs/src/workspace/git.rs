@@ -244,7 +244,7 @@ pub(super) fn git_dir(path: &Path) -> Result<PathBuf, WorkspaceError> {
 }
 
 /// Stacks work on the work it needs, as long as each is ahead of the one before; what is beside it is only named.
-pub(super) fn stack(ground: &Ground, start: String, needs: &[String]) -> Result<(String, Vec<String>), WorkspaceError> {
+pub(super) fn stack(ground: &Ground, start: &str, needs: &[String]) -> Result<(String, Vec<String>), WorkspaceError> {
     let git = ground.git()?;
     let within = |old: &str, new: &str| -> Result<Option<bool>, WorkspaceError> {
         let ended = git.run(["merge-base", "--is-ancestor", "--end-of-options", old, new])?.end()?;
@@ -254,7 +254,7 @@ pub(super) fn stack(ground: &Ground, start: String, needs: &[String]) -> Result<
             _ => None,
         })
     };
-    let (mut base, mut beside) = (start.clone(), Vec::new());
+    let (mut base, mut beside) = (start.to_owned(), Vec::new());
     for need in needs {
         match within(need, &base)? {
             Some(true) => {}

@@ -291,7 +291,7 @@ impl Ground {
     /// know about the others.
     pub fn stack(&self, start: String, needs: &[String]) -> Result<(String, Vec<String>), WorkspaceError> {
         match self.vcs {
-            Vcs::Git if !needs.is_empty() => git::stack(self, start, needs),
+            Vcs::Git if !needs.is_empty() => git::stack(self, &start, needs),
             _ => Ok((start, Vec::new())),
         }
     }
