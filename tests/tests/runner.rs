@@ -566,3 +566,18 @@ fn what_an_agent_claims_besides_and_leaves_is_given_back() {
     assert!(data(&home, &repo, &["status"])["working"].as_array().unwrap().is_empty());
     assert_eq!(data(&home, &repo, &["ready"]).as_array().unwrap().len(), 1);
 }
+
+#[test]
+fn an_agent_whose_work_was_given_up_is_ended_soon() {
+    let (home, repo) = started(&["Given up"]);
+    let began = home.path().join("began");
+    let script = format!("echo x > {}; sleep 1000", began.display());
+    let mut runner = agents::start(&home, &repo, &["--once", "--ttl", "1s", "--", "sh", "-c", &script]);
+    appears(&began);
+    let flow = data(&home, &repo, &["flow", "list"])[0]["id"].as_str().unwrap().to_owned();
+    home.toft(&repo, &["flow", "abandon", &flow]).ok();
+    let begun = Instant::now();
+    runner.wait().unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+    agents::none_left(&home);
+}

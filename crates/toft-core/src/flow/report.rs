@@ -187,11 +187,12 @@ pub fn builds_on(earlier: &[Attempt]) -> bool {
     !earlier.iter().any(|attempt| attempt.result == Some(AttemptResult::Failed))
 }
 
-/// How often in a row a task was given back by those who were to do it. What a runner stopped does not count.
+/// How often in a row a task was given back by the agents of runners. What a runner stopped does not count, and neither does
+/// what people give back.
 pub(crate) fn given_back(attempts: &[Attempt]) -> usize {
     let by_itself = |attempt: &&Attempt| {
         matches!(attempt.result, Some(AttemptResult::Released | AttemptResult::Handoff))
-            && attempt.report.as_ref().is_none_or(|report| report.ending != Ending::Stopped)
+            && attempt.report.as_ref().is_some_and(|report| report.ending != Ending::Stopped)
     };
     attempts.iter().rev().filter(|attempt| attempt.ended.is_some()).take_while(by_itself).count()
 }

@@ -12,7 +12,7 @@ use std::{
 
 use serde::Serialize;
 use toft_core::{
-    flow::{Ending, Report, Seen, Word, builds_on, renewal},
+    flow::{AttemptResult, Ending, Report, Seen, Word, builds_on, renewal},
     id::TaskId,
     lease::{Fence, Processes as _},
     refusal::Refusal,
@@ -243,9 +243,9 @@ impl Attempt<'_> {
             usage: word.usage.or(spoken.usage),
         };
         let cost = word.cost.filter(|cost| cost.is_finite() && *cost >= 0.0).or(spoken.cost);
-        let seen = match self.ended_itself()? {
-            true => None,
-            false => {
+        let seen = match self.ended()? {
+            Some(_) => None,
+            None => {
                 let stand = workspaces.stand(workspace, &before)?;
                 word.message = self.mask.mask(&word.message);
                 let said = match spoken.words {
@@ -412,7 +412,9 @@ impl Attempt<'_> {
                 last_renewed = Instant::now();
                 match self.renew() {
                     Ok(true) => {}
-                    Ok(false) if self.ended_itself()? => farewell = Some(Instant::now()),
+                    Ok(false) if self.ended().is_ok_and(|how| how.is_some_and(by_its_agent)) => {
+                        farewell = Some(Instant::now());
+                    }
                     Ok(false) => {
                         running.end(self.rules.grace).map_err(failed("end", Path::new("the command")))?;
                         return Ok(Ending::Lost);
@@ -434,11 +436,11 @@ impl Attempt<'_> {
         }
     }
 
-    /// Whether this hold was ended, by the agent or by anybody else.
-    fn ended_itself(&self) -> Result<bool, Error> {
+    /// How this hold was ended, by the agent or by anybody else; nothing while it stands.
+    fn ended(&self) -> Result<Option<AttemptResult>, Error> {
         let attempts = store::ask(self.toft.store(), |tx| tx.attempts(&self.claimed.task.id))?;
-        let own = attempts.iter().find(|attempt| attempt.fence() == self.fence());
-        Ok(own.is_some_and(|attempt| attempt.ended.is_some()))
+        let own = attempts.into_iter().find(|attempt| attempt.fence() == self.fence());
+        Ok(own.and_then(|attempt| attempt.result))
     }
 
     /// What was still on its way when the command ended.
@@ -451,6 +453,18 @@ impl Attempt<'_> {
             }
         }
         Ok(())
+    }
+}
+
+/// Whether an agent ends its hold so, and not somebody over its head.
+fn by_its_agent(how: AttemptResult) -> bool {
+    match how {
+        AttemptResult::Done
+        | AttemptResult::Failed
+        | AttemptResult::Released
+        | AttemptResult::Handoff
+        | AttemptResult::Waiting => true,
+        AttemptResult::Expired | AttemptResult::ProcessGone | AttemptResult::Revoked => false,
     }
 }
 

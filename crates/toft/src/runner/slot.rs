@@ -47,6 +47,13 @@ const LONGEST_WAIT: Duration = Duration::from_secs(600);
 /// What the runner writes to let a slot end after its task.
 pub(super) const DRAIN: &str = "drain";
 
+/// What came of looking for work.
+enum Turn {
+    Worked,
+    Idle,
+    Over,
+}
+
 /// One slot of a runner.
 pub struct Slot {
     toft: Toft,
@@ -80,24 +87,15 @@ impl Slot {
         self.let_go_of_others()?;
         let (mut waiting, mut rest) = (false, REST);
         while !self.over() {
-            let outcome = match self.take() {
-                Ok(Some(claimed)) if self.over() => self.return_unbegun(&claimed).map(|()| true),
-                Ok(Some(claimed)) => self.work(&claimed).and_then(|()| self.let_go_of_others()).map(|()| true),
-                Ok(None) if self.rules.until_idle && self.idle()? => return Ok(()),
-                Ok(None) => {
+            match self.turn() {
+                Ok(Turn::Over) => return Ok(()),
+                Ok(Turn::Worked) if self.rules.once => return Ok(()),
+                Ok(Turn::Worked) => (waiting, rest) = (false, REST),
+                Ok(Turn::Idle) => {
                     if !waiting {
                         tell(Told::Waiting);
                     }
-                    Ok(false)
-                }
-                Err(error) => Err(error),
-            };
-            match outcome {
-                Ok(worked) => {
-                    (waiting, rest) = (!worked, REST);
-                    if worked && self.rules.once {
-                        return Ok(());
-                    }
+                    (waiting, rest) = (true, REST);
                 }
                 Err(error) if passing(&error) => {
                     tell(Told::Trouble { text: error.to_string() });
@@ -108,6 +106,23 @@ impl Slot {
             }
         }
         Ok(())
+    }
+
+    /// Takes one task and does it, if there is one.
+    fn turn(&self) -> Result<Turn, Error> {
+        match self.take()? {
+            Some(claimed) if self.over() => {
+                self.return_unbegun(&claimed)?;
+                Ok(Turn::Over)
+            }
+            Some(claimed) => {
+                self.work(&claimed)?;
+                self.let_go_of_others()?;
+                Ok(Turn::Worked)
+            }
+            None if self.rules.until_idle && self.idle()? => Ok(Turn::Over),
+            None => Ok(Turn::Idle),
+        }
     }
 
     /// Listens to the runner. When it is gone, its end of the pipe is closed.
@@ -177,6 +192,15 @@ impl Slot {
             title: task.name.clone(),
             attempt: task.state.attempt + 1,
         });
+        self.attempt(claimed, taken).or_else(|error| {
+            // What cannot be told counts for nothing; the next one may be luckier.
+            self.give_back(claimed, &error)?;
+            Err(error)
+        })
+    }
+
+    fn attempt(&self, claimed: &Claimed, taken: SystemTime) -> Result<(), Error> {
+        let task = &claimed.task;
         if let Some(files) = Files::of(&self.toft, &task.id, claimed.lease.fence) {
             files.begin(&format!("{} took {} \"{}\"", self.name, task.id, task.name), &self.mask)?;
         }
@@ -199,11 +223,7 @@ impl Slot {
             mask: &self.mask,
             stop: &self.stop,
         };
-        attempt.run(&mut tell).and_then(|came| self.conclude(claimed, came)).or_else(|error| {
-            // What cannot be told counts for nothing; the next one may be luckier.
-            self.give_back(claimed, &error)?;
-            Err(error)
-        })
+        self.conclude(claimed, attempt.run(&mut tell)?)
     }
 
     /// A workspace; without one there is no attempt. What is wrong with this task alone counts against it, anything else is
@@ -217,7 +237,6 @@ impl Slot {
             Err(error) => error,
         };
         if !of_this_task(&error) {
-            self.give_back(claimed, &error)?;
             return Err(error);
         }
         let message = format!("no workspace: {error}");
@@ -318,7 +337,7 @@ impl Slot {
         let (until, mut rest) = (Instant::now() + LONGEST_WAIT, REST);
         loop {
             match tell_store() {
-                Err(Error::Store(error)) if Instant::now() < until => {
+                Err(Error::Store(error)) if Instant::now() < until && !self.stop.load(Ordering::Relaxed) => {
                     tell(Told::Trouble { text: error.to_string() });
                     thread::sleep(rest);
                     rest = (rest * 2).min(LONGEST_REST);
