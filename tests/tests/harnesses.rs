@@ -361,3 +361,88 @@ fn what_is_wired_again_after_an_edit_goes_all_the_same() {
         assert!(!text.contains("toft") && text.contains(mine), "{}: {text}", path.display());
     }
 }
+
+#[test]
+fn what_is_somebodys_own_stays_theirs() {
+    let mut home = Home::new();
+    home.toft_on_path();
+    let repo = home.repo("api");
+    let put = |name: &str, text: &str| {
+        fs::create_dir_all(repo.join(name).parent().unwrap()).unwrap();
+        fs::write(repo.join(name), text).unwrap();
+    };
+    let own_server = r#"{"mcpServers":{"toft":{"command":"/opt/my-toft"}}}"#;
+    put(".mcp.json", own_server);
+    put(".claude/skills/toft/SKILL.md", "my own skill");
+    home.toft(&repo, &["setup", "--remove", "-y"]).ok();
+    home.toft(&repo, &["setup", "claude", "-y"]).ok();
+    let settings = repo.join(".claude/settings.json");
+    let mut value: Value = serde_json::from_str(&fs::read_to_string(&settings).unwrap()).unwrap();
+    let group = value["hooks"]["Stop"][0]["hooks"].as_array_mut().unwrap();
+    group.push(json!({ "type": "command", "command": "my-own" }));
+    fs::write(&settings, value.to_string()).unwrap();
+    home.toft(&repo, &["setup", "claude", "-y"]).ok();
+    assert!(fs::read_to_string(&settings).unwrap().contains("my-own"));
+    home.toft(&repo, &["setup", "--remove", "-y"]).ok();
+    let left = fs::read_to_string(&settings).unwrap();
+    assert!(left.contains("my-own") && !left.contains("toft"), "{left}");
+    assert_eq!(fs::read_to_string(repo.join(".mcp.json")).unwrap(), own_server);
+    assert_eq!(fs::read_to_string(repo.join(".claude/skills/toft/SKILL.md")).unwrap(), "my own skill");
+}
+
+#[test]
+fn links_are_followed_inside_and_refused_outside() {
+    let mut home = Home::new();
+    home.toft_on_path();
+    let repo = home.repo("api");
+    fs::write(repo.join("AGENTS.md"), "mine\n").unwrap();
+    std::os::unix::fs::symlink("AGENTS.md", repo.join("CLAUDE.md")).unwrap();
+    home.toft(&repo, &["setup", "claude", "codex", "-y"]).ok();
+    assert!(repo.join("CLAUDE.md").is_symlink());
+    home.toft(&repo, &["setup", "--remove", "-y"]).ok();
+    assert_eq!(fs::read_to_string(repo.join("AGENTS.md")).unwrap(), "mine\n");
+    assert!(repo.join("CLAUDE.md").is_symlink());
+    fs::remove_file(repo.join("CLAUDE.md")).unwrap();
+    for target in ["/dev/zero", "../outside.md", "nowhere.md"] {
+        fs::write(home.path().join("outside.md"), "not here\n").unwrap();
+        std::os::unix::fs::symlink(target, repo.join("CLAUDE.md")).unwrap();
+        let said = home.toft(&repo, &["setup", "claude", "-y"]).fails(1);
+        assert!(said.contains("CLAUDE.md"), "{target}: {said}");
+        assert_eq!(fs::read_to_string(home.path().join("outside.md")).unwrap(), "not here\n");
+        fs::remove_file(repo.join("CLAUDE.md")).unwrap();
+    }
+}
+
+#[test]
+fn the_doctor_runs_nothing_that_a_repository_brings() {
+    let mut home = Home::new();
+    home.toft_on_path();
+    let repo = home.repo("api");
+    fs::create_dir(repo.join(".claude")).unwrap();
+    let evil = home.path().join("evil");
+    let line = format!("id > {} # toft hook Stop --for claude", evil.display());
+    let text = json!({ "hooks": { "Stop": [{ "hooks": [{ "type": "command", "command": line }] }] } });
+    fs::write(repo.join(".claude/settings.json"), text.to_string()).unwrap();
+    let said = home.toft(&repo, &["doctor"]).ok();
+    assert!(said.contains("is not what toft writes, and is not run"), "{said}");
+    assert!(!evil.exists());
+}
+
+#[test]
+fn what_was_kept_of_private_files_stays_private() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let mut home = Home::new();
+    home.toft_on_path();
+    let repo = home.repo("api");
+    let private = home.path().join("home/.claude.json");
+    fs::write(&private, "{\"token\": \"s3cr3t-s3cr3t\"}\n").unwrap();
+    fs::set_permissions(&private, fs::Permissions::from_mode(0o600)).unwrap();
+    home.toft(&repo, &["setup", "claude", "--user", "-y"]).ok();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&private), 0o600);
+    for (path, text) in snapshot(&home.path().join("home")) {
+        if String::from_utf8_lossy(&text).contains("s3cr3t-s3cr3t") {
+            assert_eq!(mode(&path), 0o600, "{}", path.display());
+        }
+    }
+}

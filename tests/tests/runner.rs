@@ -581,3 +581,58 @@ fn an_agent_whose_work_was_given_up_is_ended_soon() {
     assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
     agents::none_left(&home);
 }
+
+#[test]
+fn only_work_that_was_done_here_counts() {
+    let run = |script: &str| {
+        let (home, repo) = started(&["Of its own"]);
+        home.run(&repo, "git", &["commit", "-q", "--allow-empty", "-m", "second"]);
+        home.run(&repo, "git", &["branch", "other"]);
+        home.run(&repo, "git", &["commit", "-q", "--allow-empty", "-m", "third"]);
+        home.toft(&repo, &["run", "--until-idle", "--", "sh", "-c", script]).out
+    };
+    for script in [
+        "git reset -q --hard HEAD~1",
+        "git checkout -q --detach other",
+        "rm -f .git; git init -q; git commit -q --allow-empty -m elsewhere",
+        "rm -f .git",
+        "head -c 3000 /dev/zero > $(git rev-parse --git-dir)/index",
+        r#"echo '{"outcome":"done","evidence":"nonsense"}' > "$TOFT_REPORT""#,
+        r#"echo garbage > "$TOFT_REPORT""#,
+    ] {
+        let said = run(script);
+        assert!(
+            said.contains("3 failed") && said.contains("Needs you"),
+            "it is tried three times, then asks: {script}: {said}"
+        );
+    }
+    let said = run("git checkout -qb mine; git commit -q --allow-empty -m mine");
+    assert!(said.contains("1 done"), "a branch of its own counts: {said}");
+}
+
+#[test]
+fn neither_the_callers_repository_nor_their_own_checkout_is_worked_in() {
+    let (mut home, repo) = started(&["In a hook"]);
+    home.set("GIT_DIR", repo.join(".git").to_str().unwrap());
+    home.set("GIT_INDEX_FILE", repo.join(".git/index").to_str().unwrap());
+    home.toft(&repo, &["run", "--once", "--", "sh", "-c", "echo x > x; git add x; git commit -qm x"]).ok();
+    assert_eq!(home.run(&repo, "git", &["log", "--oneline", "main"]).lines().count(), 1);
+    let (home, repo) = started(&["Mine"]);
+    let id = issue(&home, &repo)["id"].as_str().unwrap().to_owned();
+    home.toft(&repo, &["claim", &id]).ok();
+    home.toft(&repo, &["ws", "create", &id, "--in-place"]).ok();
+    home.toft(&repo, &["finish", "release"]).ok();
+    home.toft(&repo, &["run", "--once", "--", "sh", "-c", "git commit -q --allow-empty -m agent"]).ok();
+    assert_eq!(home.run(&repo, "git", &["log", "--oneline", "main"]).lines().count(), 1, "my checkout is mine");
+}
+
+/// A shell that becomes the runner may have started something before.
+#[test]
+fn what_was_there_before_the_runner_stays() {
+    let (home, repo) = started(&["One"]);
+    let script = "sleep 30 & echo $! > before; exec toft run --once -- git commit -q --allow-empty -m x";
+    home.run(&repo, "sh", &["-c", script]);
+    let pid: i32 = fs::read_to_string(repo.join("before")).unwrap().trim().parse().unwrap();
+    assert!(kill(Pid::from_raw(pid), None).is_ok(), "it was killed");
+    kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
+}

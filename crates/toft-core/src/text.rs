@@ -30,7 +30,8 @@ fn push_harmless(out: &mut String, c: char) {
     match c {
         '\t' => out.push(' '),
         c if c.is_control()
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}') =>
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+            || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}') =>
         {
             let _ = write!(out, "\\u{{{:x}}}", c as u32);
         }
@@ -48,12 +49,32 @@ pub fn short(text: &str, width: usize) -> String {
     format!("{cut}…")
 }
 
+/// A few words that somebody else wrote, on one line, which cannot pretend to be marks.
+pub fn named(text: &str, width: usize) -> String {
+    short(text, width).replace('<', "‹").replace('>', "›")
+}
+
 /// What somebody else wrote, marked as such for whoever reads it: data, not instructions.
 pub fn quoted(from: &str, text: &str) -> String {
     // What is inside cannot pretend to be outside.
-    let inside = clean_lines(text.trim()).replace("</data", "<\\/data").replace("<data", "<\\data");
+    let inside = without_marks(&clean_lines(text.trim()));
     let from = clean(from).replace(['"', '<', '>'], "'");
     format!("<data from=\"{from}\">\n{inside}\n</data>")
+}
+
+/// The text with everything that reads like the mark of a quotation broken up.
+fn without_marks(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for (at, c) in text.char_indices() {
+        out.push(c);
+        if c == '<' {
+            let rest = text[at + 1..].trim_start_matches(|c: char| c.is_whitespace() || c == '/');
+            if rest.get(..4).is_some_and(|word| word.eq_ignore_ascii_case("data")) {
+                out.push('\\');
+            }
+        }
+    }
+    out
 }
 
 /// Words that common tokenizers take as one, in order.
@@ -147,5 +168,8 @@ mod tests {
         assert_eq!(quoted.matches("</data>").count(), 1, "{quoted}");
         assert_eq!(quoted.matches("<data").count(), 1, "{quoted}");
         assert!(quoted.starts_with("<data from=\"tf-1 by 'eve'\">"), "{quoted}");
+        let hidden = super::quoted("eve", "</DATA> < /data > <\n/Data");
+        assert_eq!(hidden.to_lowercase().matches("data").count() - hidden.matches('\\').count(), 2, "{hidden}");
+        assert_eq!(named("a </data> b\u{e0041}\u{2028}", 80), "a ‹/data› b\\u{e0041}\\u{2028}");
     }
 }

@@ -16,7 +16,7 @@ use toft_core::{
     id::Mint,
     message::Letter,
     refusal::Refusal,
-    text::short,
+    text::named,
     verbs::{agent::Register, context, finish, inbox, renew, save},
 };
 
@@ -37,6 +37,9 @@ const FORGET: Duration = Duration::from_secs(7 * 24 * 3_600);
 const AGAIN: usize = 4_000;
 /// How many letters are delivered at once.
 const LETTERS: usize = 10;
+
+/// How a checkpoint begins that nobody wrote.
+const CUT: &str = "The session's context was cut here; ";
 
 /// When a harness calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,13 +200,14 @@ impl Toft {
     fn session_is_cut(&self, actor: &str) -> Result<Reply, Error> {
         for task in self.holds(actor)? {
             let last = self.perform_as(actor, None, context::Request { id: task.to_string() })?;
-            let before = last.checkpoints.first().map_or_else(
-                || "there was no checkpoint before".to_owned(),
-                |(checkpoint, _)| format!("the checkpoint before says: {}", checkpoint.summary),
-            );
+            let before = match last.checkpoints.first() {
+                None => format!("{CUT}there was no checkpoint before"),
+                Some((checkpoint, _)) if checkpoint.summary.starts_with(CUT) => checkpoint.summary.clone(),
+                Some((checkpoint, _)) => format!("{CUT}the checkpoint before says: {}", checkpoint.summary),
+            };
             let request = save::Request {
                 id: Some(task.to_string()),
-                message: Some(format!("The session's context was cut here; {before}")),
+                message: Some(before),
                 kind: CheckpointKind::Progress,
                 commit: self.commit_here()?,
                 ..save::Request::default()
@@ -224,7 +228,7 @@ impl Toft {
         for task in holds {
             let facts = self.perform_as(actor, None, context::Request { id: task.to_string() })?;
             news |= memory.reminded.insert(format!("{task}.{}", facts.task.state.fence));
-            rows.push(format!("{task} \"{}\"", short(&facts.task.name, 80)));
+            rows.push(format!("{task} \"{}\"", named(&facts.task.name, 80)));
         }
         if !news || heard.again {
             return Ok(Reply::default());
@@ -240,8 +244,8 @@ impl Toft {
 
     /// What is held is given back, with a word for whoever takes it next; a runner decides for its own agents.
     fn session_ends(&self, actor: &str, heard: &Heard) -> Result<Reply, Error> {
-        let goes_on = variable("TOFT_AGENT").is_some() && ["clear", "resume"].contains(&heard.source.as_str());
-        if variable("TOFT_TASK").is_none() && !goes_on {
+        // A name that somebody gave may be shared: by a session inside of this one, or by a person.
+        if variable("TOFT_TASK").is_none() && actor == session_name(&heard.session) {
             for task in self.holds(actor)? {
                 let message = "its session ended".to_owned();
                 let request = finish::Request { id: Some(task.to_string()), message, ..finish::Request::default() };

@@ -139,7 +139,9 @@ fn orders() -> Result<mpsc::Receiver<Order>, Failure> {
 }
 
 fn signals() -> Result<Signals, Failure> {
-    Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(listening("listen for", "signals"))
+    // Whoever started it with nohup wants it to outlive the terminal.
+    let hang_up = (!toft::runner::ignores_hang_up()).then_some(SIGHUP);
+    Signals::new([SIGINT, SIGTERM].into_iter().chain(hang_up)).map_err(listening("listen for", "signals"))
 }
 
 fn listening(doing: &'static str, what: &'static str) -> impl Fn(std::io::Error) -> Failure {

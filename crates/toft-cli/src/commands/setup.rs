@@ -24,10 +24,14 @@ use crate::{
     setup::{self, Dialect, Ground, HARNESSES, Harness},
 };
 
+/// What is said of a hook that somebody changed.
+const CHANGED: &str = "is not what toft writes, and is not run; toft setup writes it again";
 /// A harness that does not close its end is not waited for.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// A longer event is cut; what is asked of it stands at its beginning.
-const LONGEST: u64 = 1 << 20;
+/// A longer event is none.
+const LONGEST: u64 = 16 << 20;
+/// A hook answers by then, or not at all.
+const LATEST: Duration = Duration::from_secs(2);
 /// What went wrong is noted in a file that never gets longer than this.
 const LONGEST_LOG: u64 = 64 << 10;
 
@@ -52,7 +56,7 @@ pub(super) fn setup(app: &App<'_>, args: &Setup) -> Done {
 
 fn project(located: &Located) -> Result<Ground, Failure> {
     match &located.checkout {
-        Some(checkout) => Ok(Ground::project(checkout.root.clone(), &checkout.state_dir())),
+        Some(checkout) => Ok(Ground::project(checkout.root.clone(), &toft::state_home())),
         None => Err(Failure::invalid("this is no checkout", "go into one, or toft setup --user")),
     }
 }
@@ -105,8 +109,11 @@ pub(super) fn hooks_fire(located: &Located) -> Result<Vec<Check>, Failure> {
     let grounds = [project(located)?, Ground::user(toft::home(), &toft::state_home())];
     let mut checks: Vec<Check> = Vec::new();
     for probe in setup::probes(&grounds)? {
-        let fired = probe.fire(&checkout.root, &checkout.state_dir());
-        let (health, seen) = match fired {
+        let fired = probe.ours.then(|| probe.fire(&checkout.root, &checkout.state_dir()));
+        let (health, seen) = match fired.unwrap_or_else(|| Err(CHANGED.to_owned())) {
+            Err(problem) if problem == CHANGED => {
+                (Health::Warn, format!("{}: `{}` {CHANGED}", probe.file, probe.command))
+            }
             Ok(()) => (Health::Ok, format!("{} fires", probe.file)),
             Err(problem) => (Health::Fail, format!("{}: `{}`: {problem}", probe.file, probe.command)),
         };
@@ -127,7 +134,15 @@ pub(super) fn hooks_fire(located: &Located) -> Result<Vec<Check>, Failure> {
 pub(super) fn hook(app: &App<'_>, args: &Hook) -> Done {
     let harness = Harness::named(&args.harness);
     let dialect = harness.map_or(Dialect::Claude, |harness| harness.dialect);
-    let reply = answer(app, args).unwrap_or_else(|failure| {
+    // A store that others keep busy is not waited for.
+    let (told, hear) = mpsc::channel();
+    let (config, event, name) = (app.config()?, args.event.clone(), args.harness.clone());
+    std::thread::spawn(move || {
+        // Nobody may be listening any more.
+        let _ = told.send(answer(config, &event, &name));
+    });
+    let late = || Err(Failure::stopped("it took too long", ""));
+    let reply = hear.recv_timeout(LATEST).unwrap_or_else(|_| late()).unwrap_or_else(|failure| {
         note(app, &format!("{} {}: {}", args.event, args.harness, failure.message));
         Reply::default()
     });
@@ -138,20 +153,25 @@ pub(super) fn hook(app: &App<'_>, args: &Hook) -> Done {
     Ok(ExitCode::SUCCESS)
 }
 
-fn answer(app: &App<'_>, args: &Hook) -> Result<Reply, Failure> {
-    let Some(moment) = Moment::from_word(&args.event) else { return Ok(Reply::default()) };
+fn answer(mut config: Config, word: &str, harness: &str) -> Result<Reply, Failure> {
+    let Some(moment) = Moment::from_word(word) else { return Ok(Reply::default()) };
     let event = heard();
     let text = |names: &[&str]| names.iter().find_map(|name| event[*name].as_str()).unwrap_or_default().to_owned();
     let heard = Heard {
-        session: text(&["session_id", "sessionId", "conversation_id"]),
+        session: Some(text(&["session_id", "sessionId", "conversation_id"]))
+            .filter(|id| !id.is_empty())
+            .unwrap_or_else(
+                // One that does not say which it is, is known by its process.
+                || format!("process {}", toft::runner::harness_process().unwrap_or_default()),
+            ),
         source: text(&["source", "reason"]),
         again: event["stop_hook_active"].as_bool().unwrap_or(false),
-        harness: args.harness.clone(),
+        harness: harness.to_owned(),
         process: toft::runner::harness_process(),
         known: false,
     };
     let dir = Some(text(&["cwd"])).filter(|dir| !dir.is_empty()).map(PathBuf::from).filter(|dir| dir.is_dir());
-    let mut config = Config { dir: app.global.dir.clone().or(dir), ..app.config()? };
+    config.dir = config.dir.take().or(dir);
     let named = config.agent.is_some() || std::env::var("TOFT_AGENT").is_ok_and(|name| !name.is_empty());
     if !named {
         config.agent = Some(session_name(&heard.session));

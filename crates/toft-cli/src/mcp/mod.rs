@@ -94,7 +94,11 @@ fn answer(words: &[String]) -> Answer {
                 text.truncate(cut);
                 text.push_str("\n… cut here; ask for less of it");
             }
-            Answer { text, data: json!({ "kind": kept.kind, "data": kept.data }), refused: false }
+            let data = match kept.data.to_string().len() > 2 * LONGEST {
+                true => json!({ "kind": kept.kind, "cut": true }),
+                false => json!({ "kind": kept.kind, "data": kept.data }),
+            };
+            Answer { text, data, refused: false }
         }
         Err(failure) => refused(&failure),
     }

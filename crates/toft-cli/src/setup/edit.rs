@@ -2,7 +2,7 @@
 
 use jsonc_parser::{
     ParseOptions,
-    cst::{CstInputValue, CstObject, CstRootNode},
+    cst::{CstInputValue, CstNode, CstObject, CstRootNode},
 };
 use serde_json::Value;
 use toml_edit::{DocumentMut, Item, Table};
@@ -21,10 +21,9 @@ pub(super) fn add(text: Option<&str>, change: &Change) -> Result<Option<String>,
         Change::Key(keys, value) => json(now, |root| {
             let (last, path) = keys.split_last().ok_or("nothing to write")?;
             let object = descend(root, path)?;
-            match object.get(last) {
-                Some(known) if known.value().and_then(|node| node.to_serde_value()).as_ref() == Some(value) => {}
-                Some(known) => known.set_value(input(value)),
-                None => drop(object.append(last, input(value))),
+            // Something else of that name is somebody's own.
+            if object.get(last).is_none() {
+                object.append(last, input(value));
             }
             Ok(())
         })?,
@@ -40,14 +39,13 @@ pub(super) fn add(text: Option<&str>, change: &Change) -> Result<Option<String>,
                 Some(known) => known.array_value().ok_or_else(|| format!("`{last}` is not a list"))?,
                 None => object.array_value_or_set(last),
             };
-            let ours = list
-                .elements()
-                .into_iter()
-                .find(|node| node.to_serde_value().is_some_and(|node| is_ours(&node, value)));
-            match ours {
-                Some(known) if known.to_serde_value().as_ref() == Some(value) => {}
+            match list.elements().into_iter().find(|node| calls(node, value)) {
+                Some(known)
+                    if inner(&known, value)
+                        .is_some_and(|own| own.to_serde_value().as_ref() == Some(own_part(value))) => {}
                 Some(known) => {
-                    known.remove();
+                    // An older one of ours; what else stands in the same group stays.
+                    remove_own(&known, value);
                     list.append(input(value));
                 }
                 None => drop(list.append(input(value))),
@@ -65,10 +63,11 @@ pub(super) fn take(text: Option<&str>, change: &Change) -> Option<String> {
         Change::Whole(whole) if now == whole => return None,
         Change::Whole(_) => return Some(now.to_owned()),
         Change::Block(_) => without_block(now),
-        Change::Key(keys, _) => json(now, |root| {
+        Change::Key(keys, value) => json(now, |root| {
             if let Some((last, path)) = keys.split_last()
                 && let Some(object) = existing(root, path)
                 && let Some(known) = object.get(last)
+                && known.value().and_then(|node| node.to_serde_value()).as_ref() == Some(value)
             {
                 known.remove();
                 prune(root, path);
@@ -80,9 +79,9 @@ pub(super) fn take(text: Option<&str>, change: &Change) -> Option<String> {
             if let Some((last, path)) = keys.split_last()
                 && let Some(list) = existing(root, path).and_then(|object| object.array_value(last))
             {
-                let ours =
-                    |node: &jsonc_parser::cst::CstNode| node.to_serde_value().is_some_and(|node| is_ours(&node, value));
-                list.elements().into_iter().filter(ours).for_each(jsonc_parser::cst::CstNode::remove);
+                for node in list.elements().into_iter().filter(|node| calls(node, value)) {
+                    remove_own(&node, value);
+                }
                 prune(root, keys);
             }
             Ok(())
@@ -94,15 +93,40 @@ pub(super) fn take(text: Option<&str>, change: &Change) -> Option<String> {
     (!nothing_else).then_some(left)
 }
 
-/// Whether a value in a list is the one that toft wrote, in whatever version: it calls the same hook.
-fn is_ours(node: &Value, ours: &Value) -> bool {
-    let call = |value: &Value| {
-        let text = value.to_string();
-        let start = text.find("toft hook ")?;
-        let words: Vec<String> = text[start..].split([' ', ';', '"']).take(3).map(str::to_owned).collect();
-        Some(words)
-    };
-    call(node).is_some() && call(node) == call(ours)
+/// The part of an item that is toft's own: the hook itself, whatever group it stands in.
+fn own_part(value: &Value) -> &Value {
+    value.get("hooks").and_then(|hooks| hooks.get(0)).unwrap_or(value)
+}
+
+/// The hook that a command line calls: `toft hook EVENT`.
+fn call(value: &Value) -> Option<Vec<String>> {
+    let text = value.to_string();
+    let start = text.find("toft hook ")?;
+    Some(text[start..].split([' ', ';', '"']).take(3).map(str::to_owned).collect())
+}
+
+/// The node below an item of a list, or the item itself, that is toft's own, in whatever version.
+fn inner(node: &CstNode, ours: &Value) -> Option<CstNode> {
+    let is_ours = |node: &CstNode| node.to_serde_value().is_some_and(|found| call(&found) == call(ours));
+    match node.as_object().and_then(|group| group.array_value("hooks")) {
+        Some(hooks) => hooks.elements().into_iter().find(is_ours),
+        None => is_ours(node).then(|| node.clone()),
+    }
+}
+
+fn calls(node: &CstNode, ours: &Value) -> bool {
+    inner(node, ours).is_some()
+}
+
+/// Removes what is toft's own from an item of a list; the item with it, if there was nothing else.
+fn remove_own(node: &CstNode, ours: &Value) {
+    let alone =
+        node.as_object().and_then(|group| group.array_value("hooks")).is_none_or(|hooks| hooks.elements().len() <= 1);
+    match inner(node, ours) {
+        Some(_) if alone => node.clone().remove(),
+        Some(own) => own.remove(),
+        None => {}
+    }
 }
 
 fn json(text: &str, edit: impl FnOnce(&CstObject) -> Result<(), String>) -> Result<String, String> {
@@ -223,12 +247,13 @@ fn with_block(text: &str, block: &str) -> String {
 fn without_block(text: &str) -> String {
     match bounds(text) {
         Some((from, to)) => {
-            let (before, after) = (text[..from].trim_end(), text[to..].trim_start());
-            match (before.is_empty(), after.is_empty()) {
-                (true, _) => after.to_owned(),
-                (false, true) => format!("{before}\n"),
-                (false, false) => format!("{before}\n\n{after}"),
-            }
+            // What was put there: a blank line before it, and the end of its own last line.
+            let end_of_line = if text.contains("\r\n") { "\r\n" } else { "\n" };
+            let (before, after) = (&text[..from], &text[to..]);
+            let after = after.strip_prefix(end_of_line).unwrap_or(after);
+            let blank = end_of_line.repeat(2);
+            let before = if before.ends_with(&blank) { &before[..before.len() - end_of_line.len()] } else { before };
+            format!("{before}{after}")
         }
         None => text.to_owned(),
     }

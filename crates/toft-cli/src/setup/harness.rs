@@ -293,7 +293,7 @@ export const Toft = async ({ $, directory }) => {
 
 /// The command that a hook runs; where there is no toft it does nothing.
 pub(super) fn command(event: &str, harness: &str) -> String {
-    format!("if command -v toft >/dev/null 2>&1; then toft hook {event} --for {harness}; fi")
+    format!("if command -v toft >/dev/null 2>&1; then toft hook {event} --for {harness} || true; fi")
 }
 
 impl Harness {
@@ -364,6 +364,16 @@ impl Harness {
             }
             HookShape::Plugin => vec![piece(Change::Whole(PLUGIN.to_owned()))],
         }
+    }
+
+    /// Whether a command is one that toft writes for it, letter by letter.
+    pub(super) fn wrote(&self, line: &str) -> bool {
+        line == command("prompt", self.name) || self.hooks.events.iter().any(|event| line == command(event, self.name))
+    }
+
+    /// Whether a text is the plugin that toft writes for it.
+    pub(super) fn is_plugin(&self, text: &str) -> bool {
+        matches!(self.hooks.shape, HookShape::Plugin) && text == PLUGIN
     }
 
     /// The file that its hooks are in, in a checkout and at home.

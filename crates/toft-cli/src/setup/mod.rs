@@ -23,6 +23,9 @@ pub(crate) use self::{
 };
 use crate::exit::Failure;
 
+/// A larger file is none that people write settings or rules in.
+const LARGEST: u64 = 8 << 20;
+
 /// Where files are written.
 #[derive(Clone, Debug)]
 pub(crate) struct Ground {
@@ -37,6 +40,25 @@ impl Ground {
     /// Files in a checkout.
     pub(crate) fn project(root: PathBuf, state: &Path) -> Self {
         Self { root, records: state.join("setup"), user: false }
+    }
+
+    /// The file that a name stands for. Links are followed, in a checkout only to what is inside of it.
+    fn real(&self, name: &str) -> Result<PathBuf, Failure> {
+        let path = self.root.join(name);
+        let refuse = |problem: &str| {
+            let message = format!("{} {problem}", path.display());
+            Failure::stopped(message, "name the agents whose files are plain; nothing was written")
+        };
+        let linked = path.ancestors().take_while(|part| *part != self.root).any(Path::is_symlink);
+        if !linked {
+            return Ok(path);
+        }
+        let real = fs::canonicalize(&path).map_err(|_| refuse("is behind a link that leads nowhere"))?;
+        let root = fs::canonicalize(&self.root).unwrap_or_else(|_| self.root.clone());
+        match self.user || real.starts_with(root) {
+            true => Ok(real),
+            false => Err(refuse("is behind a link that leads out of the checkout")),
+        }
     }
 
     /// Files in the user's home.
@@ -77,7 +99,7 @@ pub(crate) fn unwire(ground: &Ground, harnesses: &[&Harness]) -> Result<Vec<Chan
     let mut names: Vec<String> = touched.collect();
     names.dedup();
     for name in names {
-        let path = ground.root.join(&name);
+        let path = ground.real(&name)?;
         let Some(before) = records.before(&path, read(&path)?.as_deref()) else { continue };
         let now = read(&path)?;
         all.retain(|changed| changed.path != path);
@@ -108,7 +130,7 @@ pub(crate) fn apply(ground: &Ground, all: &[Changed], wiring: bool) -> Result<()
             records.keep(&changed.path, changed.before.as_deref(), clean, after)?;
         }
         match &changed.after {
-            Some(text) => record::write(&changed.path, text)?,
+            Some(text) => record::write(&changed.path, text, false)?,
             None => record::remove(&changed.path, &ground.root)?,
         }
         if !wiring {
@@ -142,13 +164,20 @@ fn changes(
 ) -> Result<Vec<Changed>, Failure> {
     let mut all: Vec<Changed> = Vec::new();
     for (name, change) in pieces(ground, harnesses) {
-        let path = ground.root.join(&name);
+        let path = ground.real(&name)?;
         let known = all.iter().position(|changed| changed.path == path);
         let before = match known {
             Some(at) => all[at].before.clone(),
             None => read(&path)?,
         };
         let now = known.map_or_else(|| before.clone(), |at| all[at].after.clone());
+        if let (Change::Whole(whole), Some(text)) = (&change, &now)
+            && text != whole
+            && Records::at(&ground.records).before(&path, Some(text)).is_none()
+        {
+            // Somebody's own file of that name stays theirs.
+            continue;
+        }
         let after = edit(now.as_deref(), &change).map_err(|problem| {
             Failure::stopped(
                 format!("{name} cannot be changed: {problem}"),
@@ -166,6 +195,12 @@ fn changes(
 
 /// What is in a file; nothing if there is none. A link is followed, as whoever reads it does.
 fn read(path: &Path) -> Result<Option<String>, Failure> {
+    if fs::metadata(path).is_ok_and(|meta| !meta.is_file() || meta.len() > LARGEST) {
+        return Err(Failure::stopped(
+            format!("{} is no file of a sensible size", path.display()),
+            "move it out of the way",
+        ));
+    }
     match fs::read(path) {
         Ok(bytes) => match String::from_utf8(bytes) {
             Ok(text) => Ok(Some(text)),

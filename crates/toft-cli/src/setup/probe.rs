@@ -8,7 +8,11 @@ use std::{
 use jsonc_parser::{ParseOptions, cst::CstRootNode};
 use serde_json::{Value, json};
 
-use super::{Ground, HARNESSES, harness::Harness, read};
+use super::{
+    Ground, HARNESSES,
+    harness::{Harness, command},
+    read,
+};
 use crate::exit::Failure;
 
 /// The variable that asks a hook only to show that it was reached.
@@ -19,6 +23,8 @@ pub(crate) struct Probe {
     pub(crate) harness: &'static Harness,
     pub(crate) file: String,
     pub(crate) command: String,
+    /// It is what toft writes, letter by letter. Anything else is somebody's own, and is not run.
+    pub(crate) ours: bool,
 }
 
 /// Every hook command that is written down for this checkout and this user.
@@ -30,34 +36,29 @@ pub(crate) fn probes(grounds: &[Ground]) -> Result<Vec<Probe>, Failure> {
             let Some(name) = (if ground.user { user } else { Some(project) }) else { continue };
             let path = ground.root.join(name);
             let Some(text) = read(&path)? else { continue };
-            let commands = commands_in(&text, harness.name);
-            found.extend(commands.into_iter().map(|command| Probe {
-                harness,
-                file: path.display().to_string(),
-                command,
-            }));
+            for command in commands_in(&text, harness) {
+                let (file, ours) = (path.display().to_string(), harness.wrote(&command));
+                found.push(Probe { harness, file, command, ours });
+            }
         }
     }
     Ok(found)
 }
 
-/// Strings in JSON that call a hook for this harness; in anything else, the hook itself.
-fn commands_in(text: &str, harness: &str) -> Vec<String> {
-    let ours = |text: &str| text.contains("toft hook ") && text.contains(&format!("--for {harness}"));
-    let parsed = CstRootNode::parse(text, &ParseOptions::default()).ok().and_then(|root| root.to_serde_value());
-    match parsed {
-        Some(value) => {
-            let mut found = Vec::new();
-            strings(&value, &mut |text| {
-                if ours(text) && !found.contains(&text.to_owned()) {
-                    found.push(text.to_owned());
-                }
-            });
-            found
-        }
-        None if text.contains("toft hook ") => vec![format!("toft hook prompt --for {harness}")],
-        None => Vec::new(),
+/// Strings in JSON that call a hook for this harness; for a plugin that is toft's own, what it calls.
+fn commands_in(text: &str, harness: &Harness) -> Vec<String> {
+    if harness.is_plugin(text) {
+        return vec![command("prompt", harness.name)];
     }
+    let ours = |text: &str| text.contains("toft hook ") && text.contains(&format!("--for {}", harness.name));
+    let parsed = CstRootNode::parse(text, &ParseOptions::default()).ok().and_then(|root| root.to_serde_value());
+    let mut found: Vec<String> = Vec::new();
+    strings(&parsed.unwrap_or_default(), &mut |text| {
+        if ours(text) && !found.iter().any(|known| known == text) {
+            found.push(text.to_owned());
+        }
+    });
+    found
 }
 
 fn strings(value: &Value, each: &mut impl FnMut(&str)) {

@@ -59,7 +59,7 @@ impl Records {
         let before = self.before(path, now).unwrap_or(clean);
         let record = Record { path: path.to_owned(), before, after: after.to_owned() };
         let text = serde_json::to_string_pretty(&record).map_err(|error| failed(path, &error.to_string()))?;
-        write(&self.file(path), &text)
+        write(&self.file(path), &text, true)
     }
 
     pub(super) fn forget(&self, path: &Path) -> Result<(), Failure> {
@@ -71,13 +71,22 @@ impl Records {
 }
 
 /// Writes a file whole or not at all. A link stays one, and so do permissions.
-pub(super) fn write(path: &Path, text: &str) -> Result<(), Failure> {
+pub(super) fn write(path: &Path, text: &str, private: bool) -> Result<(), Failure> {
     let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let dir = real.parent().unwrap_or(Path::new("."));
     let draft = real.with_extension(format!("toft-{}", std::process::id()));
+    // One that is private stays so while it is written.
+    #[cfg(unix)]
+    let private = private
+        || fs::metadata(&real)
+            .is_ok_and(|meta| std::os::unix::fs::PermissionsExt::mode(&meta.permissions()) & 0o077 == 0);
     let written = (|| {
         fs::create_dir_all(dir)?;
-        fs::write(&draft, text)?;
+        let mut options = fs::File::options();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, if private { 0o600 } else { 0o666 });
+        io::Write::write_all(&mut options.open(&draft)?, text.as_bytes())?;
         if let Ok(meta) = fs::metadata(&real) {
             fs::set_permissions(&draft, meta.permissions())?;
         }

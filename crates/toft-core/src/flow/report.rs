@@ -118,8 +118,8 @@ pub struct Seen {
     pub uncommitted: usize,
     /// What the agent says itself.
     pub word: Word,
-    /// Why what the agent says itself could not be read.
-    pub unread: Option<String>,
+    /// What could not be read of it, or looked at.
+    pub problem: Option<String>,
     /// The last it said.
     pub said: String,
 }
@@ -166,7 +166,7 @@ impl Seen {
 
     fn nothing_to_show(&self) -> String {
         match self.uncommitted {
-            _ if let Some(problem) = &self.unread => format!("its report cannot be read: {problem}"),
+            _ if let Some(problem) = &self.problem => problem.clone(),
             0 => "ended without a commit, and without a reason why nothing had to change".into(),
             1 => "ended with 1 changed file that is not committed".into(),
             count => format!("ended with {count} changed files that are not committed"),
@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     fn seen(ending: Ending) -> Seen {
-        Seen { ending, commit: None, uncommitted: 0, word: Word::default(), unread: None, said: "all good".into() }
+        Seen { ending, commit: None, uncommitted: 0, word: Word::default(), problem: None, said: "all good".into() }
     }
 
     #[test]

@@ -243,6 +243,32 @@ pub(super) fn git_dir(path: &Path) -> Result<PathBuf, WorkspaceError> {
     Ok(path.join(text.trim_end().trim_start_matches("gitdir: ")))
 }
 
+/// Whether a commit holds something that was made here: on the workspace's own branch, what neither `before` nor the branch it
+/// is to land on has; on another, or on none, what no other branch has.
+pub(super) fn is_own(
+    ground: &Ground,
+    workspace: &Workspace,
+    before: &str,
+    commit: &str,
+) -> Result<bool, WorkspaceError> {
+    let dir = Path::new(&workspace.path);
+    if !ground.is_here(workspace, dir) {
+        return Ok(false);
+    }
+    let head = git_dir(dir)?.join("HEAD");
+    let text = fs::read_to_string(&head).map_err(io("read", &head))?;
+    let on = text.trim().strip_prefix("ref: refs/heads/").map(str::to_owned);
+    let mut others = vec!["--not".to_owned(), before.to_owned(), "--remotes".to_owned()];
+    match on {
+        Some(branch) if Some(&branch) == workspace.branch.as_ref() => {
+            others.extend(workspace.onto.iter().map(|onto| format!("--branches={onto}")));
+        }
+        Some(branch) => others.extend([format!("--exclude={branch}"), "--branches".to_owned()]),
+        None => others.push("--branches".to_owned()),
+    }
+    Ok(Git::inside(dir)?.run(["rev-list", "--max-count=1", commit])?.args(others).maybe()?.is_some())
+}
+
 /// Stacks work on the work it needs, as long as each is ahead of the one before; what is beside it is only named.
 pub(super) fn stack(ground: &Ground, start: &str, needs: &[String]) -> Result<(String, Vec<String>), WorkspaceError> {
     let git = ground.git()?;

@@ -141,7 +141,7 @@ pub struct Start {
 }
 
 /// Where a checkout stands.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stand {
     /// Its newest commit.
     pub commit: String,
@@ -316,6 +316,14 @@ impl Ground {
             _ => None,
         };
         plain.map_or_else(|| Ok(self.stand(workspace)?.commit), Ok)
+    }
+
+    /// Whether a workspace's commit holds something that was made there since `before`: nobody else's branch has it.
+    pub fn is_own(&self, workspace: &Workspace, before: &str, commit: &str) -> Result<bool, WorkspaceError> {
+        match self.vcs {
+            Vcs::Git => git::is_own(self, workspace, before, commit),
+            _ => Ok(true),
+        }
     }
 
     /// Removes locks of git that whoever worked here before left when they were killed, `before` this moment; gives which.

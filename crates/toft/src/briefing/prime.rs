@@ -5,7 +5,7 @@ use toft_core::{
     id::TaskId,
     message::Letter,
     sheet::Sheet,
-    text::{clean, quoted, short},
+    text::{clean, named, quoted},
     verbs::{agent, context, inbox, ready},
 };
 
@@ -93,7 +93,7 @@ impl Toft {
             let facts = self.perform_as(actor, None, context::Request { id: id.to_string() })?;
             let name = &facts.task.name;
             let issue = facts.workflow.issue().map(|issue| format!(" for {issue}")).unwrap_or_default();
-            let mut piece = format!("{id} \"{}\"{issue}", short(name, 120));
+            let mut piece = format!("{id} \"{}\"{issue}", named(name, 120));
             match facts.checkpoints.first() {
                 Some((checkpoint, by)) => {
                     let from = format!("checkpoint {} by {by}", checkpoint.seq);
@@ -118,5 +118,5 @@ pub(crate) fn letter(letter: &Letter) -> String {
 }
 
 fn item(item: &ready::Item) -> String {
-    format!("- {} \"{}\"", item.id(), short(item.name(), 100))
+    format!("- {} \"{}\"", item.id(), named(item.name(), 100))
 }

@@ -20,6 +20,8 @@ use toft_core::{
     verbs::{claim::Claimed, context, renew},
 };
 
+use toft_vcs::workspace::Stand;
+
 use super::{
     Rules, Told,
     log::{Log, Voice, older},
@@ -70,7 +72,7 @@ impl Files {
 
     /// Makes room for them, and notes in the log that it began.
     pub(crate) fn begin(&self, note: &str, mask: &Mask) -> Result<(), Error> {
-        fs::create_dir_all(&self.dir).map_err(failed("make", &self.dir))?;
+        private_dir(&self.dir).map_err(failed("make", &self.dir))?;
         let log = self.log();
         let noted = Log::create(&log).and_then(|mut log| {
             log.line(Voice::Runner, note.as_bytes(), mask)?;
@@ -121,6 +123,15 @@ fn subdirectories(dir: &Path) -> Result<Vec<PathBuf>, Error> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         Err(cause) => Err(failed("read", dir)(cause)),
     }
+}
+
+/// A directory that only its owner can look into.
+fn private_dir(dir: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(dir)
 }
 
 /// What was said in an attempt.
@@ -228,7 +239,7 @@ impl Attempt<'_> {
         let ran = begun.elapsed();
         let (mut word, unread) = match read_word(&files.report()) {
             Ok(word) => (word, None),
-            Err(problem) => (Word::default(), Some(problem)),
+            Err(problem) => (Word::default(), Some(format!("its report cannot be read: {problem}"))),
         };
         let close = format!("the command {ending} after {:.1} s", ran.as_secs_f64());
         log.line(Voice::Runner, close.as_bytes(), self.mask)
@@ -246,17 +257,32 @@ impl Attempt<'_> {
         let seen = match self.ended()? {
             Some(_) => None,
             None => {
-                let stand = workspaces.stand(workspace, &before)?;
+                let (stand, problem) = match workspaces.own_work(workspace, &before) {
+                    Ok(stand) => (stand, unread),
+                    // It ran; what cannot be looked at now counts against it.
+                    Err(error) => (Stand::default(), Some(format!("its workspace cannot be looked at: {error}"))),
+                };
+                for text in [&mut word.evidence, &mut word.no_change].into_iter().flatten() {
+                    *text = self.mask.mask(text);
+                }
+                let problem = self.check_evidence(&mut word, &workspaces)?.or(problem);
                 word.message = self.mask.mask(&word.message);
                 let said = match spoken.words {
                     Some(words) => self.mask.mask(&words),
                     None => log.last(ending == Ending::Exited(0)).to_owned(),
                 };
-                let commit = Some(stand.commit).filter(|commit| *commit != before && !commit.is_empty());
-                Some(Seen { ending, commit, uncommitted: stand.uncommitted, word, unread, said })
+                let commit = Some(stand.commit).filter(|commit| !commit.is_empty());
+                Some(Seen { ending, commit, uncommitted: stand.uncommitted, word, problem, said })
             }
         };
         Ok(Came { seen, report, cost })
+    }
+
+    /// A commit that an agent names must be there.
+    fn check_evidence(&self, word: &mut Word, workspaces: &Workspaces<'_>) -> Result<Option<String>, Error> {
+        let Some(named) = word.evidence.take().filter(|named| !named.trim().is_empty()) else { return Ok(None) };
+        word.evidence = workspaces.commit_in(&self.given.workspace, &named)?;
+        Ok(word.evidence.is_none().then(|| format!("`{named}`, which it names as evidence, is no commit here")))
     }
 
     /// The commit that this attempt has to go beyond.
@@ -373,9 +399,11 @@ impl Attempt<'_> {
                     spoken.hear(&line);
                     let kept = |error: io::Error| failed("write", Path::new("the log"))(error);
                     said = Some(log.line(voice, &line, self.mask).map_err(kept)?);
-                    while let Ok(Heard::Line(voice, line)) = heard.try_recv() {
-                        spoken.hear(&line);
-                        said = Some(log.line(voice, &line, self.mask).map_err(kept)?);
+                    for heard in heard.try_iter().take(WAITING) {
+                        if let Heard::Line(voice, line) = heard {
+                            spoken.hear(&line);
+                            said = Some(log.line(voice, &line, self.mask).map_err(kept)?);
+                        }
                     }
                     log.flush().map_err(kept)?;
                     last_said = Instant::now();
@@ -447,6 +475,9 @@ impl Attempt<'_> {
     fn last_words(&self, heard: &Receiver<Heard>, log: &mut Log, spoken: &mut Spoken) -> io::Result<()> {
         let until = Instant::now() + LAST_WORDS;
         while let Ok(heard) = heard.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            if Instant::now() >= until {
+                break;
+            }
             if let Heard::Line(voice, line) = heard {
                 spoken.hear(&line);
                 log.line(voice, &line, self.mask)?;

@@ -152,7 +152,7 @@ impl Fleet {
                 }
             }
         }
-        warden::end_all();
+        warden::end_all(&[]);
         Ok(troubled)
     }
 

@@ -69,10 +69,10 @@ impl Log {
 
     /// Keeps one line; gives it as it was kept.
     pub(crate) fn line(&mut self, voice: Voice, said: &[u8], mask: &Mask) -> io::Result<String> {
-        let cut = said.len() > LONGEST;
-        let text = String::from_utf8_lossy(&said[..said.len().min(LONGEST)]);
-        let mut text = mask.mask(text.trim_end_matches(['\n', '\r']));
-        if cut {
+        let whole = String::from_utf8_lossy(said);
+        let mut text = mask.mask(whole.trim_end_matches(['\n', '\r']));
+        if let Some((cut, _)) = text.char_indices().find(|(at, _)| *at >= LONGEST) {
+            text.truncate(cut);
             text.push_str(" […]");
         }
         let line = format!("{} {} {text}\n", now(), voice.sign());

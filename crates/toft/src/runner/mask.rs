@@ -6,7 +6,9 @@ const MASKED: &str = "[masked]";
 /// A shorter value is too likely to be an ordinary word.
 const SHORTEST: usize = 8;
 /// Names of variables whose values are secret.
-const NAMES: [&str; 7] = ["TOKEN", "SECRET", "PASSWORD", "PASSWD", "API_KEY", "APIKEY", "PRIVATE_KEY"];
+const NAMES: [&str; 8] = ["TOKEN", "SECRET", "PASSW", "API_KEY", "APIKEY", "PRIVATE_KEY", "CREDENTIAL", "DATABASE_URL"];
+/// How names of such variables end.
+const ENDS: [&str; 3] = ["_KEY", "_PASS", "_PAT"];
 /// How tokens of well-known services begin, and how many letters follow at least.
 const BEGINNINGS: [(&str, usize); 15] = [
     ("sk-", 20),
@@ -36,7 +38,7 @@ impl Mask {
     pub(crate) fn from_environment(more: impl IntoIterator<Item = String>) -> Self {
         let secret = |name: &str| {
             let name = name.to_ascii_uppercase();
-            NAMES.iter().any(|sign| name.contains(sign)) || name.ends_with("_KEY")
+            NAMES.iter().any(|sign| name.contains(sign)) || ENDS.iter().any(|end| name.ends_with(end))
         };
         let found = env::vars_os().filter_map(|(name, value)| {
             let (name, value) = (name.into_string().ok()?, value.into_string().ok()?);
@@ -46,7 +48,10 @@ impl Mask {
     }
 
     fn of(values: impl IntoIterator<Item = String>) -> Self {
-        let mut values: Vec<String> = values.into_iter().filter(|value| value.len() >= SHORTEST).collect();
+        // A value is said line by line, and in JSON with its slashes marked.
+        let lines = values.into_iter().flat_map(|value| value.lines().map(str::to_owned).collect::<Vec<_>>());
+        let forms = lines.flat_map(|line| [line.replace('/', "\\/"), line]);
+        let mut values: Vec<String> = forms.filter(|value| value.trim().len() >= SHORTEST).collect();
         // A value that contains another is masked first.
         values.sort_by_key(|value| std::cmp::Reverse(value.len()));
         values.dedup();
@@ -126,7 +131,8 @@ mod tests {
 
     #[test]
     fn values_and_tokens_are_masked_and_ordinary_words_are_not() {
-        let mask = Mask::of(["hunter2hunter2".to_owned(), "short".to_owned()]);
+        let mask = Mask::of(["hunter2hunter2".to_owned(), "short".to_owned(), "first/line1\nsecond-line".to_owned()]);
+        assert_eq!(mask.mask(r"say first\/line1 and second-line"), "say [masked] and [masked]");
         assert_eq!(mask.mask("pw=hunter2hunter2 short"), "pw=[masked] short");
         let token = format!("ghp_{}", "a1B2".repeat(9));
         assert_eq!(mask.mask(&format!("push with {token} now")), "push with ghp_[masked] now");

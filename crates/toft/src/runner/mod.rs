@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 pub use self::{
     attempt::AttemptLog,
     fleet::{Fleet, News, Order, SLOT},
-    process::{become_command, can_start, harness_process, in_shell},
+    process::{become_command, can_start, harness_process, ignores_hang_up, in_shell},
     recipe::{Recipe, recipes},
     sandbox::{Fence as SandboxFence, enter as enter_sandbox},
     slot::Slot,

@@ -56,6 +56,7 @@ impl Running {
         command.args(words).current_dir(start.dir).env("PWD", start.dir).envs(start.variables);
         // Whose process a lease follows was the caller's to say, not the agent's.
         command.env_remove("TOFT_PID").env_remove(super::SLOT).env_remove(super::WARDEN);
+        without_callers_repository(&mut command);
         command.stdin(start.stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut wrapped = CommandWrap::from(command);
         #[cfg(unix)]
@@ -125,6 +126,30 @@ impl Running {
     }
 }
 
+/// Which repository the caller was in means nothing where a command is started.
+fn without_callers_repository(command: &mut Command) {
+    for name in [
+        "GIT_DIR",
+        "GIT_WORK_TREE",
+        "GIT_INDEX_FILE",
+        "GIT_COMMON_DIR",
+        "GIT_OBJECT_DIRECTORY",
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+        "GIT_NAMESPACE",
+        "GIT_PREFIX",
+        "GIT_QUARANTINE_PATH",
+    ] {
+        command.env_remove(name);
+    }
+}
+
+/// Whether this process was started to go on when its terminal is gone.
+pub fn ignores_hang_up() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
+}
+
 /// Whether there is such a program, as far as can be told before it is started.
 pub fn can_start(program: &str) -> bool {
     let path = Path::new(program);
@@ -152,7 +177,9 @@ pub fn become_command(words: &[String]) -> Error {
 #[expect(clippy::disallowed_methods, reason = "agents are started here, programs of version control in toft-vcs")]
 pub fn in_shell(line: &str, dir: &Path, variables: &[(&str, &str)], input: Option<&str>) -> io::Result<ExitStatus> {
     let mut command = Command::new("sh");
-    command.args(["-c", line]).current_dir(dir).envs(variables.iter().copied());
+    command.args(["-c", line]).current_dir(dir);
+    without_callers_repository(&mut command);
+    command.envs(variables.iter().copied());
     let Some(input) = input else { return command.status() };
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = command.spawn()?;
@@ -323,6 +350,28 @@ pub(crate) fn end_stragglers(leases: &[String]) -> usize {
     {
         let _ = leases;
         0
+    }
+}
+
+/// Every process below this one now.
+pub(crate) fn children() -> Vec<u32> {
+    #[cfg(target_os = "linux")]
+    return below(&[], false).into_iter().filter_map(|pid| u32::try_from(pid.as_raw()).ok()).collect();
+    #[cfg(not(target_os = "linux"))]
+    Vec::new()
+}
+
+/// Whether anything is below this process but what is in `known`, or below that.
+pub(crate) fn any_children_but(known: &[u32]) -> bool {
+    #[cfg(target_os = "linux")]
+    {
+        let known: Vec<i32> = known.iter().filter_map(|pid| i32::try_from(*pid).ok()).collect();
+        !below(&known, true).is_empty()
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = known;
+        false
     }
 }
 

@@ -20,6 +20,7 @@ use toft_core::{
         finish::{self, How},
         ready, report,
     },
+    workspace::WorkspaceKind,
 };
 
 use toft_vcs::{RunError, workspace::WorkspaceError};
@@ -192,10 +193,13 @@ impl Slot {
             title: task.name.clone(),
             attempt: task.state.attempt + 1,
         });
-        self.attempt(claimed, taken).or_else(|error| {
-            // What cannot be told counts for nothing; the next one may be luckier.
-            self.give_back(claimed, &error)?;
-            Err(error)
+        self.attempt(claimed, taken).or_else(|error| match counts(claimed, &error) {
+            true => self.fail(claimed, &error),
+            false => {
+                // What is no task's fault counts for nothing; the next one may be luckier.
+                self.give_back(claimed, &error)?;
+                Err(error)
+            }
         })
     }
 
@@ -207,7 +211,7 @@ impl Slot {
         if task.state.fence > 1 {
             self.end_stragglers(claimed)?;
         }
-        let Some(given) = self.provide(claimed)? else { return Ok(()) };
+        let given = self.provide(claimed)?;
         if given.existing {
             // Whoever had it before is over, and what they left locked would stop everybody after them.
             for lock in self.toft.workspaces()?.clear_locks(&given.workspace, taken)? {
@@ -226,24 +230,26 @@ impl Slot {
         self.conclude(claimed, attempt.run(&mut tell)?)
     }
 
-    /// A workspace; without one there is no attempt. What is wrong with this task alone counts against it, anything else is
-    /// the runner's own trouble.
-    fn provide(&self, claimed: &Claimed) -> Result<Option<Given>, Error> {
+    /// A workspace; without one there is no attempt.
+    fn provide(&self, claimed: &Claimed) -> Result<Given, Error> {
         let (work, fence) = (Some(claimed.task.id.to_string()), Some(claimed.lease.fence()));
-        let wanted = Wanted { work, fence: fence.clone(), base: self.rules.base.clone(), ..Wanted::default() };
+        let wanted = Wanted { work, fence, base: self.rules.base.clone(), ..Wanted::default() };
         let step = |text: &str| tell(Told::Step { text: text.to_owned() });
-        let error = match self.toft.workspaces().and_then(|all| all.provide(&self.name, wanted, step)) {
-            Ok(given) => return Ok(Some(given)),
-            Err(error) => error,
-        };
-        if !of_this_task(&error) {
-            return Err(error);
+        let given = self.toft.workspaces()?.provide(&self.name, wanted, step)?;
+        match given.workspace.kind {
+            // Somebody's own checkout is not for agents that nobody watches.
+            WorkspaceKind::InPlace => Err(WorkspaceError::InTheWay { path: given.workspace.path.into() }.into()),
+            _ => Ok(given),
         }
+    }
+
+    /// It did not come to an attempt, and that counts.
+    fn fail(&self, claimed: &Claimed, error: &Error) -> Result<(), Error> {
         let message = format!("no workspace: {error}");
         let (task, issue) = (claimed.task.id.to_string(), claimed.issue.clone());
         let request = finish::Request {
             id: Some(task.clone()),
-            fence,
+            fence: Some(claimed.lease.fence()),
             how: How::Failed,
             message: message.clone(),
             ..finish::Request::default()
@@ -251,7 +257,7 @@ impl Slot {
         let outcome = self.toft.finish(&self.name, None, request)?;
         let parked = outcome.task.state.status == TaskStatus::Failed;
         tell(Told::Ended { task, issue, how: "failed".into(), message, parked, ran_ms: 0 });
-        Ok(None)
+        Ok(())
     }
 
     /// Ends what an earlier attempt at this task left running.
@@ -368,6 +374,12 @@ fn word(how: &How) -> &'static str {
     }
 }
 
+/// Whether trouble counts against a task: it is its own, or it has been there before.
+fn counts(claimed: &Claimed, error: &Error) -> bool {
+    let again = claimed.task.state.fence > 1 && matches!(error, Error::Workspace(_) | Error::Checkout(_));
+    of_this_task(error) || again && !full(error)
+}
+
 /// Whether a workspace could not be had for a reason that other tasks do not share.
 fn of_this_task(error: &Error) -> bool {
     use WorkspaceError::{BadName, BranchTaken, InTheWay, InUse, Stays};
@@ -378,6 +390,11 @@ fn of_this_task(error: &Error) -> bool {
         }
         _ => false,
     }
+}
+
+/// Whether the disk is full, which is no task's fault.
+fn full(error: &Error) -> bool {
+    matches!(error, Error::Workspace(WorkspaceError::Io { cause, .. }) if cause.kind() == std::io::ErrorKind::StorageFull)
 }
 
 /// Whether it may work the next time.

@@ -8,7 +8,7 @@ use std::{
     path::Path,
     process::{Child, Command, Stdio},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use super::process;
@@ -17,15 +17,23 @@ use crate::error::{Error, io as failed};
 /// The variable that tells a process that it has a warden.
 pub const WARDEN: &str = "TOFT_RUN_WARDEN";
 
+/// How long slots that lost their runner have to end what they began.
+const LAST_ACTS: Duration = Duration::from_secs(15);
+/// How often it is looked whether they did.
+const LOOK: Duration = Duration::from_millis(10);
+
 /// Over a runner.
 pub struct Warden {
     child: Child,
+    /// What was below this process before: a shell that became it may have started something.
+    others: Vec<u32>,
 }
 
 impl Warden {
     /// Starts the runner: `program` with `args`.
     #[expect(clippy::disallowed_methods, reason = "a runner starts itself again below its warden")]
     pub fn start(program: &Path, args: Vec<OsString>) -> Result<Self, Error> {
+        let others = process::children();
         process::adopt_orphans();
         let mut command = Command::new(program);
         command.args(args).env(WARDEN, "1").stdin(Stdio::piped());
@@ -33,7 +41,7 @@ impl Warden {
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         let child = command.spawn().map_err(failed("start", program))?;
-        Ok(Self { child })
+        Ok(Self { child, others })
     }
 
     /// Whom to pass signals on to.
@@ -47,15 +55,20 @@ impl Warden {
         let held = self.child.stdin.take();
         let status = self.child.wait().map_err(failed("wait for", Path::new("the runner")))?;
         drop(held);
-        end_all();
+        // If the runner was killed, its slots notice, end their agents, and give back what they hold.
+        let until = Instant::now() + LAST_ACTS;
+        while Instant::now() < until && process::any_children_but(&self.others) {
+            thread::sleep(LOOK);
+        }
+        end_all(&self.others);
         Ok(status.code())
     }
 }
 
-/// Ends everything below this process.
-pub(super) fn end_all() {
-    while process::end_children_but(&[]) {
-        thread::sleep(Duration::from_millis(5));
+/// Ends everything below this process but what is in `others`, or below that.
+pub(super) fn end_all(others: &[u32]) {
+    while process::end_children_but(others) {
+        thread::sleep(LOOK);
     }
 }
 

@@ -336,13 +336,19 @@ impl Workspaces<'_> {
         Ok(self.ground.stand(workspace)?.uncommitted)
     }
 
-    /// Where a workspace stands. What is not committed is counted only if there is no commit beyond `before`.
-    pub(crate) fn stand(&self, workspace: &Workspace, before: &str) -> Result<Stand, Error> {
+    /// The newest commit in a workspace that was made there since `before`, if any; without one, how many files are changed
+    /// and not committed.
+    pub(crate) fn own_work(&self, workspace: &Workspace, before: &str) -> Result<Stand, Error> {
         let commit = self.ground.head(workspace)?;
-        if commit != before {
+        if commit != before && self.ground.is_own(workspace, before, &commit)? {
             return Ok(Stand { commit, uncommitted: 0 });
         }
-        Ok(self.ground.stand(workspace)?)
+        Ok(Stand { commit: String::new(), ..self.ground.stand(workspace)? })
+    }
+
+    /// The commit that a word stands for in a workspace.
+    pub(crate) fn commit_in(&self, workspace: &Workspace, text: &str) -> Result<Option<String>, Error> {
+        Ok(self.ground.commit_at(Path::new(&workspace.path), text)?)
     }
 
     fn look(&self, listed: Listed) -> Seen {
