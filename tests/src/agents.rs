@@ -2,11 +2,17 @@
 
 use std::{
     fs,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Stdio},
     thread,
     time::{Duration, Instant},
 };
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use serde_json::Value;
 
 use crate::{Home, toft_bin};
 
@@ -48,4 +54,51 @@ pub fn none_left(home: &Home) {
         assert!(Instant::now() < until, "still there: {:#?}", left_over(home));
         thread::sleep(Duration::from_millis(50));
     }
+}
+
+/// A seed, said so that a run can be told again.
+pub fn seed() -> u64 {
+    let seed = std::env::var("TOFT_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = seed.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64);
+    eprintln!("TOFT_SEED={seed}");
+    seed
+}
+
+/// What a command says, as data.
+pub fn data(home: &Home, repo: &Path, words: &[&str]) -> Value {
+    home.toft(repo, &[words, &["--json"]].concat()).data()
+}
+
+/// A home with `toft` on its path, and a repository with these issues.
+pub fn started(titles: &[&str]) -> (Home, PathBuf) {
+    let mut home = Home::new();
+    home.toft_on_path();
+    home.set("TOFT_RETRY_BACKOFF", "50ms");
+    let repo = home.repo("api");
+    for title in titles {
+        home.toft(&repo, &["add", title]).ok();
+    }
+    (home, repo)
+}
+
+/// The first issue there is.
+pub fn issue(home: &Home, repo: &Path) -> Value {
+    data(home, repo, &["list", "--all"])[0].clone()
+}
+
+/// Waits until a file is there, and gives what is in it.
+pub fn appears(path: &Path) -> String {
+    let until = Instant::now() + Duration::from_secs(20);
+    loop {
+        match fs::read_to_string(path) {
+            Ok(text) if !text.is_empty() => return text,
+            _ => assert!(Instant::now() < until, "{} never appeared", path.display()),
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Sends a signal.
+pub fn send(child: &Child, signal: Signal) {
+    kill(Pid::from_raw(child.id() as i32), signal).unwrap();
 }
