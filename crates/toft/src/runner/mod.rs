@@ -6,6 +6,7 @@
 //! at [`Slot::run`].
 
 mod attempt;
+mod files;
 mod fleet;
 mod log;
 mod mask;
@@ -20,7 +21,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
-    attempt::AttemptLog,
+    files::AttemptLog,
     fleet::{Fleet, News, Order, SLOT},
     process::{become_command, can_start, harness_process, ignores_hang_up, in_shell},
     recipe::{Recipe, recipes},

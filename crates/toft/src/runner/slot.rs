@@ -27,7 +27,8 @@ use toft_vcs::{RunError, workspace::WorkspaceError};
 
 use super::{
     Rules, Told,
-    attempt::{Attempt, Came, Files},
+    attempt::{Attempt, Came},
+    files::Files,
     mask::Mask,
     process,
 };
