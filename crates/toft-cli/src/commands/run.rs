@@ -1,6 +1,6 @@
 //! run, prime, and the fence that run puts around commands.
 
-use std::{process::ExitCode, sync::mpsc};
+use std::{collections::BTreeSet, process::ExitCode, sync::mpsc};
 
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
@@ -9,6 +9,7 @@ use signal_hook::{
 use toft::{
     Error, Toft,
     runner::{Fleet, Order, Rules, SLOT, SandboxFence, Slot, WARDEN, Warden, enter_sandbox, pass_on},
+    verbs::status::{self, NeedsYou},
 };
 
 use super::{App, Done};
@@ -51,9 +52,12 @@ pub(super) fn run(app: &App<'_>, args: &Run) -> Done {
     };
     let fleet = Fleet::new(&toft, program, args_again(), args.slots)?;
     toft.let_go_of_ended(&toft.located().agent)?;
+    let before = failed_for_good(&toft)?;
     let mut watch = Watch::new(app.output, fleet.names(), promise.as_deref());
     let troubled = fleet.run(orders()?, |news| watch.take(&news))?;
     toft.let_go_of_ended(&toft.located().agent)?;
+    // What failed because its slots were killed nobody has told.
+    watch.also_parked(failed_for_good(&toft)?.difference(&before));
     watch.close();
     match (troubled, watch.parked()) {
         (false, 0) => Ok(ExitCode::SUCCESS),
@@ -63,6 +67,17 @@ pub(super) fn run(app: &App<'_>, args: &Run) -> Done {
             Err(Failure::stopped(message, "toft status says which, and what helps"))
         }
     }
+}
+
+/// The tasks that failed for good, as far as they are listed.
+fn failed_for_good(toft: &Toft) -> Result<BTreeSet<String>, Failure> {
+    const LISTED: usize = 1_000;
+    let outcome = toft.perform(status::Request { scope: toft.scope(), limit: LISTED })?;
+    let failed = outcome.needs_you.into_iter().filter_map(|need| match need {
+        NeedsYou::Failed { task, .. } => Some(task.to_string()),
+        _ => None,
+    });
+    Ok(failed.collect())
 }
 
 fn rules(toft: &Toft, args: &Run) -> Result<Rules, Failure> {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use toft::{
     change::Event,
-    issue::{Dep, Issue, ready::Reason},
+    issue::{Dep, Issue, NO_AUTO_CLAIM, ready::Reason},
     plan::{Compaction, Found, Imported, Ledger, Wrote},
     time::Timestamp,
     verbs::{issue::On, undo::Undo},
@@ -122,7 +122,12 @@ impl View for IssueList {
         for found in &self.issues {
             let issue = &found.issue;
             let id = page.ink(Ink::Id, &clean(&issue.id));
-            let ready = if found.ready(self.now) { "  ready" } else { "" };
+            let held_back = found.issue.labels.iter().any(|label| label == NO_AUTO_CLAIM);
+            let ready = match (found.ready(self.now), held_back) {
+                (true, false) => "  ready",
+                (true, true) => "  ready if asked for",
+                (false, _) => "",
+            };
             let who = issue.assignee.as_deref().map(|name| format!("  {}", clean(name))).unwrap_or_default();
             page.line(format!(
                 "{id}  P{}  {}  {}{}",

@@ -1,6 +1,10 @@
 //! A runner at work: a line for each slot on a terminal, plain lines elsewhere, and what came of it.
 
-use std::{collections::BTreeMap, io::IsTerminal as _, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::IsTerminal as _,
+    time::Duration,
+};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
@@ -23,6 +27,8 @@ pub(crate) struct Watch<'a> {
     on: BTreeMap<usize, String>,
     counts: BTreeMap<String, usize>,
     parked: Vec<String>,
+    /// Tasks that were said to be parked.
+    told: BTreeSet<String>,
 }
 
 /// Lines that are written over.
@@ -49,7 +55,7 @@ impl<'a> Watch<'a> {
             Live { all, bars }
         });
         let (on, counts) = (BTreeMap::new(), BTreeMap::new());
-        let watch = Self { output, names: names.to_vec(), live, on, counts, parked: Vec::new() };
+        let watch = Self { output, names: names.to_vec(), live, on, counts, parked: Vec::new(), told: BTreeSet::new() };
         if let Some(promise) = promise {
             watch.line(&format!("sandbox by {}", clean(promise)));
         }
@@ -90,6 +96,7 @@ impl<'a> Watch<'a> {
         if let News::Slot(_, Told::Ended { how, parked, task, issue, .. }) = news {
             *self.counts.entry(how.clone()).or_default() += 1;
             if *parked {
+                self.told.insert(task.clone());
                 self.parked.push(issue.clone().unwrap_or_else(|| task.clone()));
             }
         }
@@ -143,6 +150,13 @@ impl<'a> Watch<'a> {
             // A terminal that is gone shows nothing.
             Some(live) => drop(live.all.println(text)),
             None => self.output.lines(&[text.to_owned()]),
+        }
+    }
+
+    /// Tasks that failed for good without anybody saying so.
+    pub(crate) fn also_parked<'t>(&mut self, tasks: impl Iterator<Item = &'t String>) {
+        for task in tasks.filter(|task| !self.told.contains(*task)) {
+            self.parked.push(task.clone());
         }
     }
 
