@@ -306,3 +306,19 @@ fn what_was_there_before_the_runner_stays() {
     assert!(kill(Pid::from_raw(pid), None).is_ok(), "it was killed");
     kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
 }
+
+/// An ordinary user's workspace may be served by a process, which outlives whoever needed it first.
+#[test]
+fn what_serves_a_mount_is_left_alone() {
+    let (home, repo) = started(&["One"]);
+    let pid = home.path().join("pid");
+    let script = format!(
+        "cp /bin/sleep ../fuse-overlayfs; setsid ../fuse-overlayfs 60 & echo $! > {}; sleep 1000 & git commit -q --allow-empty -m x",
+        pid.display()
+    );
+    home.toft(&repo, &["run", "--once", "--", "sh", "-c", &script]).ok();
+    let left = agents::left_over(&home);
+    assert!(left.len() == 1 && left[0].contains("fuse-overlayfs"), "{left:?}");
+    let pid: i32 = fs::read_to_string(pid).unwrap().trim().parse().unwrap();
+    kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
+}

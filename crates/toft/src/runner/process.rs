@@ -32,6 +32,10 @@ const LOOK: Duration = Duration::from_millis(5);
 /// What does not die when it is killed is given up on.
 const GIVE_UP: Duration = Duration::from_secs(10);
 
+/// A workspace of an ordinary user may be a mount that a process serves: it belongs to the workspace, not to an agent.
+#[cfg(target_os = "linux")]
+const SERVES_MOUNTS: &str = "(fuse-overlayfs";
+
 /// What is to be started.
 pub(crate) struct Start<'a> {
     pub(crate) command: &'a [String],
@@ -239,14 +243,14 @@ pub(crate) fn adopt_orphans() {
     }
 }
 
-/// Whether this process has no children at all; ended ones are taken leave of.
+/// Whether nothing is left to be ended; of what has ended, leave is taken.
 #[cfg(unix)]
 fn nobody_left() -> bool {
     use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
     loop {
         match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
             Err(nix::errno::Errno::ECHILD) => return true,
-            Ok(WaitStatus::StillAlive) | Err(_) => return false,
+            Ok(WaitStatus::StillAlive) | Err(_) => return left_behind().is_empty(),
             Ok(_) => {}
         }
     }
@@ -282,7 +286,10 @@ fn below(but: &[i32], take_leave: bool) -> Vec<nix::unistd::Pid> {
     let me = i32::try_from(std::process::id()).unwrap_or(0);
     let mut all = Vec::new();
     for (pid, stat) in processes("stat") {
-        let Some((_, rest)) = stat.rsplit_once(')') else { continue };
+        let Some((name, rest)) = stat.rsplit_once(')') else { continue };
+        if name.ends_with(SERVES_MOUNTS) {
+            continue;
+        }
         let mut fields = rest.split_ascii_whitespace();
         let over = matches!(fields.next(), Some("Z" | "X"));
         let Some(Ok(parent)) = fields.next().map(str::parse::<i32>) else { continue };
