@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Told, process, slot::DRAIN, warden};
+use super::{Told, slot::DRAIN, tree, warden};
 use crate::{
     error::{Error, io as failed},
     session::Toft,
@@ -107,7 +107,7 @@ impl Fleet {
 
     /// Runs until every slot has ended; gives whether one of them could not go on.
     pub fn run(self, orders: Receiver<Order>, mut news: impl FnMut(News)) -> Result<bool, Error> {
-        process::adopt_orphans();
+        tree::adopt_orphans();
         let (events, heard) = mpsc::channel();
         let forward = events.clone();
         thread::spawn(move || orders.into_iter().try_for_each(|order| forward.send(Event::Order(order))));
@@ -141,7 +141,7 @@ impl Fleet {
             if orphans {
                 // What a killed slot left behind is this process's own child now.
                 let known: Vec<u32> = posts.iter().filter_map(|post| post.child.as_ref().map(Child::id)).collect();
-                orphans = process::end_children_but(&known);
+                orphans = tree::end_children_but(&known);
             }
             for (index, post) in posts.iter_mut().enumerate() {
                 if post.again.is_some_and(|when| when <= Instant::now() || draining) {

@@ -14,6 +14,7 @@ mod process;
 mod recipe;
 mod sandbox;
 mod slot;
+mod tree;
 mod warden;
 
 use std::time::Duration;

@@ -30,7 +30,7 @@ use super::{
     attempt::{Attempt, Came},
     files::Files,
     mask::Mask,
-    process,
+    tree,
 };
 use crate::{
     engine::Home,
@@ -80,7 +80,7 @@ impl Slot {
     /// Works until there is nothing more to do, or the runner says so on standard input, or is gone. News goes to
     /// standard output, a line of JSON each.
     pub fn run(self) -> Result<(), Error> {
-        process::adopt_orphans();
+        tree::adopt_orphans();
         self.obey();
         let runtime = self.rules.command.first().cloned();
         let capabilities = self.rules.can.clone();
@@ -269,7 +269,7 @@ impl Slot {
             .filter(|attempt| attempt.ended.is_some())
             .map(|attempt| attempt.lease.to_string())
             .collect();
-        let count = process::end_stragglers(&over);
+        let count = tree::end_stragglers(&over);
         if count > 0 {
             tell(Told::Trouble { text: format!("ended {count} processes that an earlier attempt had left") });
         }

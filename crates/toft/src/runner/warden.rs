@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::process;
+use super::tree;
 use crate::error::{Error, io as failed};
 
 /// The variable that tells a process that it has a warden.
@@ -33,8 +33,8 @@ impl Warden {
     /// Starts the runner: `program` with `args`.
     #[expect(clippy::disallowed_methods, reason = "a runner starts itself again below its warden")]
     pub fn start(program: &Path, args: Vec<OsString>) -> Result<Self, Error> {
-        let others = process::children();
-        process::adopt_orphans();
+        let others = tree::children();
+        tree::adopt_orphans();
         let mut command = Command::new(program);
         command.args(args).env(WARDEN, "1").stdin(Stdio::piped());
         // What is typed at the terminal reaches the warden, who passes it on once.
@@ -57,7 +57,7 @@ impl Warden {
         drop(held);
         // If the runner was killed, its slots notice, end their agents, and give back what they hold.
         let until = Instant::now() + LAST_ACTS;
-        while Instant::now() < until && process::any_children_but(&self.others) {
+        while Instant::now() < until && tree::any_children_but(&self.others) {
             thread::sleep(LOOK);
         }
         end_all(&self.others);
@@ -67,7 +67,7 @@ impl Warden {
 
 /// Ends everything below this process but what is in `others`, or below that.
 pub(super) fn end_all(others: &[u32]) {
-    while process::end_children_but(others) {
+    while tree::end_children_but(others) {
         thread::sleep(LOOK);
     }
 }

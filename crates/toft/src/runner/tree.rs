@@ -1,0 +1,177 @@
+//! Every process below this one: found, counted, ended.
+//!
+//! On Linux, from `/proc`; elsewhere there is only the group of a command.
+
+#[cfg(target_os = "linux")]
+use std::fs;
+
+/// A workspace of an ordinary user may be a mount that a process serves: it belongs to the workspace, not to an agent.
+#[cfg(target_os = "linux")]
+const SERVES_MOUNTS: &str = "(fuse-overlayfs";
+
+/// From now on what is left behind by its parent becomes this process's own child.
+pub(super) fn adopt_orphans() {
+    #[cfg(target_os = "linux")]
+    if let Err(error) = nix::sys::prctl::set_child_subreaper(true) {
+        // Very old kernels; the group is ended all the same.
+        debug_assert_eq!(error, nix::errno::Errno::EINVAL);
+    }
+}
+
+/// Whether nothing is left to be ended; of what has ended, leave is taken.
+#[cfg(unix)]
+pub(super) fn nobody_left() -> bool {
+    use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+    loop {
+        match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+            Err(nix::errno::Errno::ECHILD) => return true,
+            Ok(WaitStatus::StillAlive) | Err(_) => return left_behind().is_empty(),
+            Ok(_) => {}
+        }
+    }
+}
+
+#[cfg(not(unix))]
+pub(super) fn nobody_left() -> bool {
+    true
+}
+
+#[cfg(unix)]
+pub(super) fn kill_left_behind() {
+    for pid in left_behind() {
+        // It may have ended in this moment.
+        let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL);
+    }
+}
+
+#[cfg(not(unix))]
+pub(super) fn kill_left_behind() {}
+
+/// Every process below this one.
+#[cfg(target_os = "linux")]
+pub(super) fn left_behind() -> Vec<nix::unistd::Pid> {
+    below(&[], false)
+}
+
+/// Every process below this one that is neither in `but` nor below one of those. If told so, takes leave of its own
+/// children that ended.
+#[cfg(target_os = "linux")]
+fn below(but: &[i32], take_leave: bool) -> Vec<nix::unistd::Pid> {
+    use nix::{sys::wait, unistd::Pid};
+    let me = i32::try_from(std::process::id()).unwrap_or(0);
+    let mut all = Vec::new();
+    for (pid, stat) in processes("stat") {
+        let Some((name, rest)) = stat.rsplit_once(')') else { continue };
+        if name.ends_with(SERVES_MOUNTS) {
+            continue;
+        }
+        let mut fields = rest.split_ascii_whitespace();
+        let over = matches!(fields.next(), Some("Z" | "X"));
+        let Some(Ok(parent)) = fields.next().map(str::parse::<i32>) else { continue };
+        match over {
+            false => all.push((pid, parent)),
+            true if take_leave && parent == me && !but.contains(&pid) => {
+                // Nobody wants to know how it ended.
+                let _ = wait::waitpid(Pid::from_raw(pid), Some(wait::WaitPidFlag::WNOHANG));
+            }
+            true => {}
+        }
+    }
+    let mut below = vec![me];
+    let mut next = 0;
+    while let Some(parent) = below.get(next).copied() {
+        below.extend(all.iter().filter(|(pid, of)| *of == parent && !but.contains(pid)).map(|(pid, _)| *pid));
+        next += 1;
+    }
+    below.into_iter().skip(1).map(Pid::from_raw).collect()
+}
+
+#[cfg(all(unix, not(target_os = "linux")))]
+pub(super) fn left_behind() -> Vec<nix::unistd::Pid> {
+    Vec::new()
+}
+
+#[cfg(not(unix))]
+pub(super) fn left_behind() -> Vec<u32> {
+    Vec::new()
+}
+
+/// A file of every process in `/proc`; those that end meanwhile are left out.
+#[cfg(target_os = "linux")]
+fn processes(file: &str) -> Vec<(i32, String)> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    pids.filter_map(|pid| {
+        let bytes = fs::read(format!("/proc/{pid}/{file}")).ok()?;
+        Some((pid, String::from_utf8_lossy(&bytes).into_owned()))
+    })
+    .collect()
+}
+
+/// Kills what runners started under one of these leases and could not end, because they and their slots were killed at
+/// one stroke. Gives how many there were.
+pub(super) fn end_stragglers(leases: &[String]) -> usize {
+    #[cfg(target_os = "linux")]
+    {
+        let ours = |environ: &str| {
+            environ.split('\0').any(|word| {
+                word.strip_prefix(super::attempt::MARK).is_some_and(|value| {
+                    value.strip_prefix('=').is_some_and(|lease| leases.iter().any(|known| known == lease))
+                })
+            })
+        };
+        let found: Vec<i32> =
+            processes("environ").into_iter().filter(|(_, environ)| ours(environ)).map(|(pid, _)| pid).collect();
+        for pid in &found {
+            // It may have ended in this moment.
+            let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(*pid), nix::sys::signal::Signal::SIGKILL);
+        }
+        found.len()
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = leases;
+        0
+    }
+}
+
+/// Every process below this one now.
+pub(super) fn children() -> Vec<u32> {
+    #[cfg(target_os = "linux")]
+    return below(&[], false).into_iter().filter_map(|pid| u32::try_from(pid.as_raw()).ok()).collect();
+    #[cfg(not(target_os = "linux"))]
+    Vec::new()
+}
+
+/// Whether anything is below this process but what is in `known`, or below that.
+pub(super) fn any_children_but(known: &[u32]) -> bool {
+    #[cfg(target_os = "linux")]
+    {
+        let known: Vec<i32> = known.iter().filter_map(|pid| i32::try_from(*pid).ok()).collect();
+        !below(&known, true).is_empty()
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = known;
+        false
+    }
+}
+
+/// Kills every process below this one that is neither one of `known` nor below one of them; gives whether there was any.
+pub(super) fn end_children_but(known: &[u32]) -> bool {
+    #[cfg(target_os = "linux")]
+    {
+        let known: Vec<i32> = known.iter().filter_map(|pid| i32::try_from(*pid).ok()).collect();
+        let found = below(&known, true);
+        for pid in &found {
+            // It may have ended in this moment.
+            let _ = nix::sys::signal::kill(*pid, nix::sys::signal::Signal::SIGKILL);
+        }
+        !found.is_empty()
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = known;
+        false
+    }
+}
