@@ -261,12 +261,17 @@ pub(super) fn is_own(
     let mut others = vec!["--not".to_owned(), before.to_owned(), "--remotes".to_owned()];
     match on {
         Some(branch) if Some(&branch) == workspace.branch.as_ref() => {
-            others.extend(workspace.onto.iter().map(|onto| format!("--branches={onto}")));
+            // By its name: going through every branch takes longer the more there are.
+            others.extend(workspace.onto.iter().map(|onto| format!("refs/heads/{onto}")));
         }
         Some(branch) => others.extend([format!("--exclude={branch}"), "--branches".to_owned()]),
         None => others.push("--branches".to_owned()),
     }
-    Ok(Git::inside(dir)?.run(["rev-list", "--max-count=1", commit])?.args(others).maybe()?.is_some())
+    Ok(Git::inside(dir)?
+        .run(["rev-list", "--ignore-missing", "--max-count=1", commit])?
+        .args(others)
+        .maybe()?
+        .is_some())
 }
 
 /// Stacks work on the work it needs, as long as each is ahead of the one before; what is beside it is only named.
