@@ -153,6 +153,8 @@ fn a_task_that_kills_its_worker_each_time_is_parked_and_asks_a_person() {
     let status =
         |title: &str| all.as_array().unwrap().iter().find(|row| row["title"] == title).unwrap()["status"].clone();
     assert_eq!(status("Harmless"), "closed");
+    let deadly = all.as_array().unwrap().iter().find(|row| row["title"] == "Deadly").unwrap();
+    assert_eq!(deadly["comments"].as_array().unwrap().len(), 1, "it is said once, whoever tells it: {deadly}");
     let task = needs[0]["task"].as_str().unwrap();
     let attempts = data(&home, &repo, &["show", task])["attempts"].clone();
     assert_eq!(attempts.as_array().unwrap().len(), 3, "{attempts}");

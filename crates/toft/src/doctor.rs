@@ -18,7 +18,7 @@ use toft_vcs::workspace::Sharing;
 use crate::{
     engine::{Engine, Open},
     error::Error,
-    runner::SandboxFence,
+    runner::Sandbox,
     session::Toft,
     workspaces::Seen,
 };
@@ -74,9 +74,9 @@ pub fn examine(toft: &Toft) -> Vec<Check> {
 
 /// What `toft run --sandbox` would enforce.
 fn sandbox() -> Check {
-    let fence = SandboxFence::default();
-    let seen = match fence.kind() {
-        Ok(kind) => format!("offline by {}", fence.promise(kind)),
+    let sandbox = Sandbox::default();
+    let seen = match sandbox.kind() {
+        Ok(kind) => format!("offline by {}", sandbox.promise(kind)),
         Err(error) => format!("{error}; --sandbox is refused"),
     };
     Check { what: "sandbox".into(), health: Health::Ok, seen }

@@ -91,10 +91,10 @@ pub enum Error {
         /// Why.
         cause: std::io::Error,
     },
-    /// A fence was asked for, and nothing here can put one up.
+    /// A sandbox was asked for, and nothing here can make one.
     #[error("there is no sandbox to be had here: bubblewrap does not work, and the kernel has no Landlock")]
     NoSandbox,
-    /// A fence could not be put up.
+    /// A sandbox could not be entered.
     #[error("the sandbox could not be entered: {cause}")]
     Sandbox {
         /// Why.

@@ -18,7 +18,7 @@ pub(crate) use self::{
     agent::{AgentCommand, Inbox, Register, Send},
     flow::{Apply, FlowCommand, FromTemplate, NewFlow, One, TaskFields, TemplateCommand},
     plan::{Add, Compact, Delete, EditIssue, Export, Fields, Graph, Import, LedgerArgs, LedgerCommand, Restore, Undo},
-    run::{Fenced, Prime, Run, Sandbox, Try},
+    run::{Confine, Prime, Run, Sandboxed, Try},
     setup::{Hook, Setup},
     work::{Claim, Finish, List, Log, Ready, Save, Show, Status},
     ws::{CreateWs, From, Ws, WsCommand},
@@ -131,7 +131,7 @@ commands! {
     Undo(Undo) "undo" [] "Take your last operations back, where that is safe";
     Compact(Compact) "compact" [] "Put ledgers in order; what has long been over goes to the archive";
     Import(Import) "import" [] "Take issues in: beads, jsonl, markdown";
-    Fenced(Fenced) "fenced" [] "Internal: becomes a command behind a fence";
+    Sandboxed(Sandboxed) "sandboxed" [] "Internal: becomes a command in a sandbox";
     Export(Export) "export" [] "Give issues out: beads, jsonl, csv, schema";
 }
 

@@ -56,9 +56,9 @@ pub(crate) struct Run {
     /// Start from this commit or branch instead of the main checkout's
     #[arg(long, value_name = "REV")]
     pub(crate) base: Option<String>,
-    /// A fence around what the command may write; offline closes the network too
+    /// Keep the command from writing elsewhere; offline closes the network too
     #[arg(long, value_name = "WHAT", num_args = 0..=1, require_equals = true, default_missing_value = "files")]
-    pub(crate) sandbox: Option<Sandbox>,
+    pub(crate) sandbox: Option<Confine>,
     /// With --sandbox: it may write here, too
     #[arg(long, value_name = "PATH", requires = "sandbox")]
     pub(crate) allow: Vec<PathBuf>,
@@ -67,18 +67,18 @@ pub(crate) struct Run {
     pub(crate) command: Vec<String>,
 }
 
-/// How tight a fence is.
+/// How tight a sandbox is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Sandbox {
+pub(crate) enum Confine {
     /// Writes only where the work is.
     Files,
     /// And no network.
     Offline,
 }
 
-/// A command behind a fence that the kernel keeps up.
+/// A command in a sandbox that the kernel keeps up.
 #[derive(Args, Debug)]
-pub(crate) struct Fenced {
+pub(crate) struct Sandboxed {
     /// It may write below here
     #[arg(long, value_name = "PATH")]
     pub(crate) write: Vec<PathBuf>,

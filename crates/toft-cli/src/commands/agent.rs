@@ -88,17 +88,14 @@ fn inbox(app: &App<'_>, args: &Inbox) -> Done {
     if let Some(patience) = args.wait {
         toft.wait_for(patience, || Ok((!toft.perform(peek.clone())?.letters.is_empty()).then_some(())))?;
     }
-    let letters = if args.peek {
-        app.perform(toft, peek)?.letters
-    } else {
-        let ack = args.ack.as_deref().map(MessageId::known);
-        let confirmed = ack.is_some();
-        let request = inbox::Request { human: args.human, all: args.all, ack, limit: args.limit };
-        let letters = app.perform(toft, request)?.letters;
-        if confirmed {
-            return app.show(&render::Confirmed(letters));
+    let ack = args.ack.as_deref().map(MessageId::known);
+    let confirmed = ack.is_some();
+    let letters = match args.peek {
+        true => app.perform(toft, peek)?.letters,
+        false => {
+            let request = inbox::Request { human: args.human, all: args.all, ack, limit: args.limit };
+            app.perform(toft, request)?.letters
         }
-        letters
     };
-    app.show(&render::Inbox(letters))
+    app.show(&render::Inbox { letters, confirmed })
 }

@@ -68,7 +68,7 @@ fn answer(app: &App<'_>, command: &Command) -> Done {
         Command::Trust(args) => place::trust(app, args),
         Command::Run(args) => run::run(app, args),
         Command::Prime(args) => run::prime(app, args),
-        Command::Fenced(args) => run::fenced(args),
+        Command::Sandboxed(args) => run::sandboxed(args),
         Command::Try(args) => demo::demo(app, args),
         Command::Setup(args) => setup::setup(app, args),
         Command::Hook(args) => setup::hook(app, args),

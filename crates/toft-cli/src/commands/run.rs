@@ -1,4 +1,4 @@
-//! run, prime, and the fence that run puts around commands.
+//! run, prime, and the sandbox that run puts commands in.
 
 use std::{collections::BTreeSet, process::ExitCode, sync::mpsc};
 
@@ -8,13 +8,13 @@ use signal_hook::{
 };
 use toft::{
     Error, Toft,
-    runner::{Fleet, Order, Rules, SLOT, SandboxFence, Slot, WARDEN, Warden, enter_sandbox, pass_on},
+    runner::{Fleet, Order, Rules, SLOT, Sandbox, Slot, WARDEN, Warden, enter_sandbox, pass_on},
     verbs::status::{self, NeedsYou},
 };
 
 use super::{App, Done};
 use crate::{
-    args::{Fenced, Prime, Run, Sandbox},
+    args::{Confine, Prime, Run, Sandboxed},
     exit::Failure,
     render::{Primed, Watch},
 };
@@ -47,7 +47,7 @@ pub(super) fn run(app: &App<'_>, args: &Run) -> Done {
         };
     }
     let promise = match &rules.sandbox {
-        Some(fence) => Some(fence.promise(fence.kind()?)),
+        Some(sandbox) => Some(sandbox.promise(sandbox.kind()?)),
         None => None,
     };
     let fleet = Fleet::new(&toft, program, args_again(), args.slots)?;
@@ -103,7 +103,7 @@ fn rules(toft: &Toft, args: &Run) -> Result<Rules, Failure> {
     if command.is_empty() {
         return Err(Failure::invalid("there is nothing to run", "toft run --agent claude, or toft run -- COMMAND"));
     }
-    if args.sandbox == Some(Sandbox::Offline) && toft.located().store.file().is_none() {
+    if args.sandbox == Some(Confine::Offline) && toft.located().store.file().is_none() {
         return Err(Failure::invalid(
             "offline, the command could not reach the store, which is on a server",
             "use --sandbox",
@@ -112,7 +112,7 @@ fn rules(toft: &Toft, args: &Run) -> Result<Rules, Failure> {
     let sandbox = args.sandbox.map(|kind| {
         let own = recipe.into_iter().flat_map(|recipe| &recipe.writes).map(|dir| toft::home().join(dir));
         let writable = args.allow.iter().cloned().chain(own).collect();
-        SandboxFence { writable, network: kind == Sandbox::Files }
+        Sandbox { writable, network: kind == Confine::Files }
     });
     Ok(Rules {
         command,
@@ -163,9 +163,9 @@ fn listening(doing: &'static str, what: &'static str) -> impl Fn(std::io::Error)
     move |cause| Error::Io { doing, path: what.into(), cause }.into()
 }
 
-/// Puts the fence up around this process and becomes the command.
-pub(super) fn fenced(args: &Fenced) -> Done {
-    enter_sandbox(&SandboxFence { writable: args.write.clone(), network: !args.offline })?;
+/// Enters the sandbox and becomes the command.
+pub(super) fn sandboxed(args: &Sandboxed) -> Done {
+    enter_sandbox(&Sandbox { writable: args.write.clone(), network: !args.offline })?;
     Err(toft::runner::become_command(&args.command).into())
 }
 

@@ -100,7 +100,11 @@ impl View for Sent {
     }
 }
 
-pub(crate) struct Inbox(pub(crate) Vec<Letter>);
+pub(crate) struct Inbox {
+    pub(crate) letters: Vec<Letter>,
+    /// They were confirmed just now.
+    pub(crate) confirmed: bool,
+}
 
 impl View for Inbox {
     fn kind(&self) -> &'static str {
@@ -108,15 +112,19 @@ impl View for Inbox {
     }
 
     fn json(&self) -> Value {
-        data(&self.0)
+        data(&self.letters)
     }
 
     fn ids(&self) -> Vec<String> {
-        self.0.iter().map(|letter| letter.message.id.to_string()).collect()
+        self.letters.iter().map(|letter| letter.message.id.to_string()).collect()
     }
 
     fn text(&self, page: &mut Page) {
-        for letter in &self.0 {
+        for letter in &self.letters {
+            if self.confirmed {
+                page.line(format!("Confirmed {} from {}", letter.message.id, clean(&letter.from_name)));
+                continue;
+            }
             let id = &letter.message.id;
             let ack = match letter.message.needs_ack && letter.state != DeliveryState::Acked {
                 true => format!(" (wants to be confirmed: toft agent inbox --ack {id})"),
@@ -125,31 +133,8 @@ impl View for Inbox {
             page.line(format!("{}  {}{ack}:", page.ink(Ink::Id, letter.message.id.as_str()), clean(&letter.from_name)));
             page.block("  ", &letter.message.body);
         }
-        if self.0.is_empty() {
+        if self.letters.is_empty() {
             page.line("No new messages.");
-        }
-    }
-}
-
-/// A letter that was confirmed.
-pub(crate) struct Confirmed(pub(crate) Vec<Letter>);
-
-impl View for Confirmed {
-    fn kind(&self) -> &'static str {
-        "messages"
-    }
-
-    fn json(&self) -> Value {
-        data(&self.0)
-    }
-
-    fn ids(&self) -> Vec<String> {
-        self.0.iter().map(|letter| letter.message.id.to_string()).collect()
-    }
-
-    fn text(&self, page: &mut Page) {
-        for letter in &self.0 {
-            page.line(format!("Confirmed {} from {}", letter.message.id, clean(&letter.from_name)));
         }
     }
 }

@@ -22,7 +22,7 @@ use std::{
 use serde_json::{Value, json};
 
 pub(crate) use self::{
-    agents::{AgentList, AgentView, Confirmed, Inbox, Sent},
+    agents::{AgentList, AgentView, Inbox, Sent},
     flows::{FlowList, FlowMade, FlowMoved, FlowShown, Replanned, TemplateKept, TemplateList},
     graph::{Graph, Pen},
     history::{EventLine, History},

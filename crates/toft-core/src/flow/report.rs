@@ -78,7 +78,7 @@ impl std::fmt::Display for Ending {
 #[serde(default, deny_unknown_fields)]
 pub struct Word {
     /// How it ends; absent if it only says what it used.
-    pub outcome: Option<Claim>,
+    pub outcome: Option<SaidOutcome>,
     /// In words.
     pub message: String,
     /// The commit that shows it.
@@ -94,7 +94,7 @@ pub struct Word {
 /// How an agent says that its attempt ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Claim {
+pub enum SaidOutcome {
     /// Done.
     Done,
     /// It did not work.
@@ -136,20 +136,20 @@ impl Seen {
             message => message.to_owned(),
         };
         match self.word.outcome {
-            Some(Claim::Failed) => (How::Failed, message("the agent gave up".into())),
-            Some(Claim::Release) => (How::Release, message("given back by the agent".into())),
-            Some(Claim::Handoff) if self.said.is_empty() => {
+            Some(SaidOutcome::Failed) => (How::Failed, message("the agent gave up".into())),
+            Some(SaidOutcome::Release) => (How::Release, message("given back by the agent".into())),
+            Some(SaidOutcome::Handoff) if self.said.is_empty() => {
                 (How::Handoff, message("handed over without a word".into()))
             }
-            Some(Claim::Handoff) => (How::Handoff, message(self.said.clone())),
-            Some(Claim::Waiting) if !self.word.message.trim().is_empty() => {
+            Some(SaidOutcome::Handoff) => (How::Handoff, message(self.said.clone())),
+            Some(SaidOutcome::Waiting) if !self.word.message.trim().is_empty() => {
                 (How::Waiting(WaitFor::Human), message(String::new()))
             }
-            Some(Claim::Done | Claim::Waiting) | None if !well => {
+            Some(SaidOutcome::Done | SaidOutcome::Waiting) | None if !well => {
                 let said = if self.said.is_empty() { String::new() } else { format!(": {}", self.said) };
                 (How::Failed, shorten(&format!("{}{said}", self.ending)))
             }
-            Some(Claim::Done | Claim::Waiting) | None => match self.evidence() {
+            Some(SaidOutcome::Done | SaidOutcome::Waiting) | None => match self.evidence() {
                 Some(evidence) => (How::Done(evidence), message(self.said.clone())),
                 None => (How::Failed, self.nothing_to_show()),
             },
@@ -222,7 +222,7 @@ mod tests {
     fn an_empty_diff_without_a_reason_is_not_done() {
         let (how, message) = seen(Ending::Exited(0)).judge();
         assert!(matches!(how, How::Failed), "{message}");
-        let word = Word { outcome: Some(Claim::Done), ..Word::default() };
+        let word = Word { outcome: Some(SaidOutcome::Done), ..Word::default() };
         assert!(matches!(Seen { word, ..seen(Ending::Exited(0)) }.judge().0, How::Failed));
         let word = Word { no_change: Some("it was mended already".into()), ..Word::default() };
         let reasoned = Seen { word, ..seen(Ending::Exited(0)) };
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn a_command_that_ends_badly_has_not_done_its_task_whatever_it_says() {
-        let word = Word { outcome: Some(Claim::Done), evidence: Some("c0ffee".into()), ..Word::default() };
+        let word = Word { outcome: Some(SaidOutcome::Done), evidence: Some("c0ffee".into()), ..Word::default() };
         for ending in [Ending::Exited(3), Ending::Signalled(9), Ending::Idle(60), Ending::Overtime(60), Ending::Lost] {
             let seen = Seen { word: word.clone(), commit: Some("c0ffee".into()), ..seen(ending) };
             assert!(matches!(seen.judge().0, How::Failed), "{ending}");
@@ -247,7 +247,8 @@ mod tests {
 
     #[test]
     fn a_question_is_asked_only_if_there_is_one() {
-        let asks = |message: &str| Word { outcome: Some(Claim::Waiting), message: message.into(), ..Word::default() };
+        let asks =
+            |message: &str| Word { outcome: Some(SaidOutcome::Waiting), message: message.into(), ..Word::default() };
         let asked = Seen { word: asks("which colour?"), ..seen(Ending::Exited(0)) };
         assert!(matches!(asked.judge().0, How::Waiting(WaitFor::Human)));
         assert!(matches!(Seen { word: asks(" "), ..seen(Ending::Exited(0)) }.judge().0, How::Failed));

@@ -312,7 +312,8 @@ pub fn give_back(issue: &Issue) -> Vec<Put> {
 /// It was tried and failed for good: it is open again, says why, and nobody takes it unasked before a person decided.
 pub fn park(issue: &Issue, reason: &str, by: &By<'_>) -> Vec<Put> {
     let mut puts = give_back(issue);
-    if issue.unfinished() {
+    let known = issue.comments.iter().any(|comment| comment.id == by.word);
+    if issue.unfinished() && !known {
         if !issue.labels.iter().any(|label| label == NO_AUTO_CLAIM) {
             puts.push(Put::Label(NO_AUTO_CLAIM.to_owned(), true));
         }

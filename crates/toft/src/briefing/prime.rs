@@ -59,7 +59,7 @@ impl Toft {
         let none = rows.is_empty() && mine.is_empty();
         sheet.rows("Ready", rows, 25, "toft ready");
         if none {
-            sheet.fixed("Nothing is ready to be taken. `toft add \"title\"` writes work down.\n");
+            sheet.fixed("Nothing is ready to be taken. `toft add \"title\"` writes work down.");
         }
         sheet.fixed(RULES);
         Ok(Prime {

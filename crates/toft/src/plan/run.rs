@@ -87,7 +87,8 @@ impl Plan<'_> {
                 }
                 WorkflowStatus::Failed => {
                     let reason = outcome.as_ref().map_or("its holders were lost", |outcome| outcome.summary.as_str());
-                    let word = format!("{}-{}", workflow.id, now.0);
+                    // Two that tell it at once say the same.
+                    let word = format!("{}-{}", workflow.id, workflow.updated.0);
                     Ok(edit::park(issue, reason, &edit::By { actor: "toft", now, word: &word }))
                 }
                 _ => Ok(edit::give_back(issue)),

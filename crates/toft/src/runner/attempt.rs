@@ -27,7 +27,7 @@ use super::{
     mask::Mask,
     process::{Heard, Running, Start},
     recipe::{Spoken, filled},
-    sandbox,
+    sandbox::Sandbox,
 };
 use crate::{
     briefing::Here,
@@ -65,8 +65,7 @@ pub(super) struct Attempt<'a> {
 
 /// What came of it.
 pub(super) struct Came {
-    /// What was seen, unless the agent ended its hold itself.
-    pub(super) seen: Option<Seen>,
+    pub(super) seen: Seen,
     pub(super) report: Report,
     pub(super) cost: Option<f64>,
 }
@@ -122,35 +121,36 @@ impl Attempt<'_> {
             usage: word.usage.or(spoken.usage),
         };
         let cost = word.cost.filter(|cost| cost.is_finite() && *cost >= 0.0).or(spoken.cost);
-        let seen = match self.ended()? {
-            Some(_) => None,
-            None => {
-                let (stand, problem) = match workspaces.own_work(workspace, &before) {
-                    Ok(stand) => (stand, unread),
-                    // It ran; what cannot be looked at now counts against it.
-                    Err(error) => (Stand::default(), Some(format!("its workspace cannot be looked at: {error}"))),
-                };
-                for text in [&mut word.evidence, &mut word.no_change].into_iter().flatten() {
-                    *text = self.mask.mask(text);
-                }
-                let problem = self.check_evidence(&mut word, &workspaces)?.or(problem);
-                word.message = self.mask.mask(&word.message);
-                let said = match spoken.words {
-                    Some(words) => self.mask.mask(&words),
-                    None => log.last(ending == Ending::Exited(0)).to_owned(),
-                };
-                let commit = Some(stand.commit).filter(|commit| !commit.is_empty());
-                Some(Seen { ending, commit, uncommitted: stand.uncommitted, word, problem, said })
-            }
+        let (stand, problem) = match workspaces.own_work(workspace, &before) {
+            Ok(stand) => (stand, unread),
+            // It ran; what cannot be looked at now counts against it.
+            Err(error) => (Stand::default(), Some(format!("its workspace cannot be looked at: {error}"))),
         };
+        for text in [&mut word.evidence, &mut word.no_change].into_iter().flatten() {
+            *text = self.mask.mask(text);
+        }
+        let problem = self.check_evidence(&mut word, &workspaces).or(problem);
+        word.message = self.mask.mask(&word.message);
+        let said = match spoken.words {
+            Some(words) => self.mask.mask(&words),
+            None => log.last(ending == Ending::Exited(0)).to_owned(),
+        };
+        let commit = Some(stand.commit).filter(|commit| !commit.is_empty());
+        let seen = Seen { ending, commit, uncommitted: stand.uncommitted, word, problem, said };
         Ok(Came { seen, report, cost })
     }
 
-    /// A commit that an agent names must be there.
-    fn check_evidence(&self, word: &mut Word, workspaces: &Workspaces<'_>) -> Result<Option<String>, Error> {
-        let Some(named) = word.evidence.take().filter(|named| !named.trim().is_empty()) else { return Ok(None) };
-        word.evidence = workspaces.commit_in(&self.given.workspace, &named)?;
-        Ok(word.evidence.is_none().then(|| format!("`{named}`, which it names as evidence, is no commit here")))
+    /// A commit that an agent names must be there; says what is wrong with it.
+    fn check_evidence(&self, word: &mut Word, workspaces: &Workspaces<'_>) -> Option<String> {
+        let named = word.evidence.take().filter(|named| !named.trim().is_empty())?;
+        match workspaces.commit_in(&self.given.workspace, &named) {
+            Ok(Some(commit)) => {
+                word.evidence = Some(commit);
+                None
+            }
+            Ok(None) => Some(format!("`{named}`, which it names as evidence, is no commit here")),
+            Err(error) => Some(format!("`{named}`, which it names as evidence, cannot be looked at: {error}")),
+        }
     }
 
     /// The commit that this attempt has to go beyond.
@@ -194,12 +194,12 @@ impl Attempt<'_> {
         let located = self.toft.located();
         let common = located.checkout.as_ref().map(|checkout| checkout.common_dir.clone()).unwrap_or_default();
         let command = filled(&self.rules.command, brief, &common);
-        let Some(fence) = &self.rules.sandbox else { return Ok(command) };
-        let kind = fence.kind()?;
+        let Some(sandbox) = &self.rules.sandbox else { return Ok(command) };
+        let kind = sandbox.kind()?;
         let program = std::env::current_exe().map_err(failed("find", Path::new("toft")))?;
         let dir = Path::new(&self.given.workspace.path);
-        let fence = sandbox::Fence { writable: self.writable(&fence.writable)?, ..fence.clone() };
-        Ok(fence.around(kind, &program, dir, command))
+        let sandbox = Sandbox { writable: self.writable(&sandbox.writable)?, ..sandbox.clone() };
+        Ok(sandbox.around(kind, &program, dir, command))
     }
 
     /// What an agent must write to do its work, and what the user allows besides.
@@ -307,11 +307,9 @@ impl Attempt<'_> {
             if farewell.is_none() && last_renewed.elapsed() >= renewal(self.rules.ttl) {
                 last_renewed = Instant::now();
                 match self.renew() {
-                    Ok(true) => {}
-                    Ok(false) if self.ended().is_ok_and(|how| how.is_some_and(by_its_agent)) => {
-                        farewell = Some(Instant::now());
-                    }
-                    Ok(false) => {
+                    Ok(Hold::Stands) => {}
+                    Ok(Hold::Ended) => farewell = Some(Instant::now()),
+                    Ok(Hold::Lost) => {
                         running.end(self.rules.grace).map_err(failed("end", Path::new("the command")))?;
                         return Ok(Ending::Lost);
                     }
@@ -322,21 +320,20 @@ impl Attempt<'_> {
         }
     }
 
-    /// Keeps the lease; false if it is somebody else's now.
-    fn renew(&self) -> Result<bool, Error> {
+    /// Keeps the lease, or says what became of it.
+    fn renew(&self) -> Result<Hold, Error> {
         let holds = vec![(self.claimed.task.id.clone(), self.fence())];
         match self.toft.perform_as(self.actor, None, renew::Request { holds, ttl: None }) {
-            Ok(_) => Ok(true),
-            Err(Error::Refused(Refusal::FenceStale { .. } | Refusal::NotHolder { .. })) => Ok(false),
-            Err(error) => Err(error),
+            Ok(_) => return Ok(Hold::Stands),
+            Err(Error::Refused(Refusal::FenceStale { .. } | Refusal::NotHolder { .. })) => {}
+            Err(error) => return Err(error),
         }
-    }
-
-    /// How this hold was ended, by the agent or by anybody else; nothing while it stands.
-    fn ended(&self) -> Result<Option<AttemptResult>, Error> {
         let attempts = store::ask(self.toft.store(), |tx| tx.attempts(&self.claimed.task.id))?;
         let own = attempts.into_iter().find(|attempt| attempt.fence() == self.fence());
-        Ok(own.and_then(|attempt| attempt.result))
+        Ok(match own.and_then(|attempt| attempt.result).is_some_and(by_its_agent) {
+            true => Hold::Ended,
+            false => Hold::Lost,
+        })
     }
 
     /// What was still on its way when the command ended.
@@ -353,6 +350,14 @@ impl Attempt<'_> {
         }
         Ok(())
     }
+}
+
+/// What became of an attempt's hold.
+enum Hold {
+    Stands,
+    /// The agent ended it itself.
+    Ended,
+    Lost,
 }
 
 /// Whether an agent ends its hold so, and not somebody over its head.

@@ -26,7 +26,7 @@ pub use self::{
     fleet::{Fleet, News, Order, SLOT},
     process::{become_command, can_start, harness_process, ignores_hang_up, in_shell},
     recipe::{Recipe, recipes},
-    sandbox::{Fence as SandboxFence, enter as enter_sandbox},
+    sandbox::{Sandbox, enter as enter_sandbox},
     slot::Slot,
     warden::{WARDEN, Warden, pass_on},
 };
@@ -54,8 +54,8 @@ pub struct Rules {
     pub grace: Duration,
     /// What a command may cost to read.
     pub budget: usize,
-    /// A fence around what the command may write.
-    pub sandbox: Option<SandboxFence>,
+    /// What the command may write.
+    pub sandbox: Option<Sandbox>,
     /// What the workspace starts from, if not where the main checkout is.
     pub base: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! A fence around what a command may write. It says honestly what it keeps out.
+//! What a command may write, and whether it may use the network. It says honestly what it keeps out.
 //!
 //! bubblewrap is used where it is installed and works, Landlock otherwise; with neither, a sandbox that was asked for is
 //! refused.
@@ -11,16 +11,16 @@ use crate::error::Error;
 /// bubblewrap with everything to be read and nothing to be written.
 const BWRAP: &[&str] = &["bwrap", "--ro-bind", "/", "/", "--dev-bind", "/dev", "/dev"];
 
-/// What a fenced command may do.
+/// What a command in it may do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Fence {
+pub struct Sandbox {
     /// It may write below these, besides where its work is; everything else can only be read.
     pub writable: Vec<PathBuf>,
     /// It may use the network.
     pub network: bool,
 }
 
-/// What puts a fence up.
+/// What puts a sandbox up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// bubblewrap: name spaces of its own.
@@ -32,7 +32,7 @@ pub enum Kind {
     },
 }
 
-impl Fence {
+impl Sandbox {
     /// What can put it up here, or why nothing can.
     pub fn kind(&self) -> Result<Kind, Error> {
         if process::succeeds(&[BWRAP, &["true"]].concat()) {
@@ -64,7 +64,7 @@ impl Fence {
         format!("{by}: {writes}; {network}")
     }
 
-    /// The command with the fence around it; `toft` is this program.
+    /// The command with the sandbox around it; `toft` is this program.
     pub(crate) fn around(&self, kind: Kind, toft: &Path, dir: &Path, command: Vec<String>) -> Vec<String> {
         let text = |path: &Path| path.display().to_string();
         let mut words = match kind {
@@ -80,7 +80,7 @@ impl Fence {
                 words
             }
             Kind::Landlock { .. } => {
-                let mut words = vec![text(toft), "fenced".to_owned()];
+                let mut words = vec![text(toft), "sandboxed".to_owned()];
                 words.extend(self.writable.iter().flat_map(|path| ["--write".to_owned(), text(path)]));
                 if !self.network {
                     words.push("--offline".to_owned());
@@ -94,9 +94,9 @@ impl Fence {
     }
 }
 
-/// Puts the fence up around this process, for good.
+/// Puts the sandbox up around this process, for good.
 #[cfg(target_os = "linux")]
-pub fn enter(fence: &Fence) -> Result<(), Error> {
+pub fn enter(sandbox: &Sandbox) -> Result<(), Error> {
     use landlock::{
         ABI, Access as _, AccessFs, AccessNet, CompatLevel, Compatible as _, PathBeneath, PathFd, Ruleset,
         RulesetAttr as _, RulesetCreatedAttr as _, RulesetStatus,
@@ -107,12 +107,12 @@ pub fn enter(fence: &Fence) -> Result<(), Error> {
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_write(abi))
         .map_err(refused)?;
-    if !fence.network {
+    if !sandbox.network {
         rules = rules.handle_access(AccessNet::from_all(abi)).map_err(refused)?;
     }
     let mut rules = rules.create().map_err(refused)?;
     let devices = Path::new("/dev");
-    for path in fence.writable.iter().map(PathBuf::as_path).chain([devices]) {
+    for path in sandbox.writable.iter().map(PathBuf::as_path).chain([devices]) {
         // What is not there cannot be written to, and what appears later there may not.
         let Ok(below) = PathFd::new(path) else { continue };
         let access = if path.is_dir() {
@@ -128,9 +128,9 @@ pub fn enter(fence: &Fence) -> Result<(), Error> {
     }
 }
 
-/// Puts the fence up around this process, for good.
+/// Puts the sandbox up around this process, for good.
 #[cfg(not(target_os = "linux"))]
-pub fn enter(_fence: &Fence) -> Result<(), Error> {
+pub fn enter(_sandbox: &Sandbox) -> Result<(), Error> {
     Err(Error::NoSandbox)
 }
 

@@ -50,7 +50,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(600);
 pub(super) const DRAIN: &str = "drain";
 
 /// What came of looking for work.
-enum Turn {
+enum Round {
     Worked,
     Idle,
     Over,
@@ -89,11 +89,11 @@ impl Slot {
         self.let_go_of_others()?;
         let (mut waiting, mut rest) = (false, REST);
         while !self.over() {
-            match self.turn() {
-                Ok(Turn::Over) => return Ok(()),
-                Ok(Turn::Worked) if self.rules.once => return Ok(()),
-                Ok(Turn::Worked) => (waiting, rest) = (false, REST),
-                Ok(Turn::Idle) => {
+            match self.round() {
+                Ok(Round::Over) => return Ok(()),
+                Ok(Round::Worked) if self.rules.once => return Ok(()),
+                Ok(Round::Worked) => (waiting, rest) = (false, REST),
+                Ok(Round::Idle) => {
                     if !waiting {
                         tell(Told::Waiting);
                     }
@@ -111,19 +111,19 @@ impl Slot {
     }
 
     /// Takes one task and does it, if there is one.
-    fn turn(&self) -> Result<Turn, Error> {
+    fn round(&self) -> Result<Round, Error> {
         match self.take()? {
             Some(claimed) if self.over() => {
                 self.return_unbegun(&claimed)?;
-                Ok(Turn::Over)
+                Ok(Round::Over)
             }
             Some(claimed) => {
                 self.work(&claimed)?;
                 self.let_go_of_others()?;
-                Ok(Turn::Worked)
+                Ok(Round::Worked)
             }
-            None if self.rules.until_idle && self.idle()? => Ok(Turn::Over),
-            None => Ok(Turn::Idle),
+            None if self.rules.until_idle && self.idle()? => Ok(Round::Over),
+            None => Ok(Round::Idle),
         }
     }
 
@@ -284,21 +284,24 @@ impl Slot {
             let (task, issue) = (task.id.to_string(), claimed.issue.clone());
             tell(Told::Ended { task, issue, how: how.to_owned(), message, parked, ran_ms });
         };
-        if let Some(seen) = seen {
-            let (how, message) = seen.judge();
-            let word = word(&how);
-            let id = Some(task.id.to_string());
-            let (fence, report) = (Some(fence.clone()), Some(report.clone()));
-            let request = finish::Request { id, fence, how, message: message.clone(), cost, report };
-            match self.patiently(|| self.toft.finish(&self.name, None, request.clone())) {
-                Ok(outcome) => {
-                    ended(word, message, outcome.task.state.status == TaskStatus::Failed);
-                    return Ok(());
-                }
-                // Somebody ended the hold meanwhile; what was seen is told below.
-                Err(Error::Refused(Refusal::FenceStale { .. } | Refusal::NotHolder { .. })) => {}
-                Err(error) => return Err(error),
+        let (how, message) = seen.judge();
+        let word = word(&how);
+        let request = finish::Request {
+            id: Some(task.id.to_string()),
+            fence: Some(fence.clone()),
+            how,
+            message: message.clone(),
+            cost,
+            report: Some(report.clone()),
+        };
+        match self.patiently(|| self.toft.finish(&self.name, None, request.clone())) {
+            Ok(outcome) => {
+                ended(word, message, outcome.task.state.status == TaskStatus::Failed);
+                return Ok(());
             }
+            // The agent ended its hold itself, or somebody else did: what was seen is told all the same.
+            Err(Error::Refused(Refusal::FenceStale { .. } | Refusal::NotHolder { .. })) => {}
+            Err(error) => return Err(error),
         }
         let request = report::Request { task: task.id.clone(), fence, report, cost };
         let attempt = self.patiently(|| self.toft.perform_as(&self.name, None, request.clone()))?;
