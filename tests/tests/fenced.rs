@@ -141,6 +141,22 @@ fn a_task_that_kills_its_worker_is_parked_and_asks_a_human() {
     home.toft(&repo, &["claim"]).ok();
 }
 
+/// Whoever asks for work takes back what others lost, and a ledger hears of it though there is nothing to take.
+#[test]
+fn an_issue_that_failed_for_good_says_so_at_once() {
+    let home = Home::new();
+    let repo = home.git("repo");
+    home.toft(&repo, &["init"]).ok();
+    home.toft(&repo, &["add", "Deadly"]).ok();
+    for _ in 0..3 {
+        let holder = Holder::start();
+        home.toft(&repo, &["claim", "--as", "victim", "--pid", &holder.pid()]).ok();
+    }
+    home.toft(&repo, &["claim"]).fails(6);
+    let issue = home.toft(&repo, &["list", "--json"]).data()[0].clone();
+    assert_eq!(issue["comments"].as_array().map(Vec::len), Some(1), "{issue}");
+}
+
 #[test]
 fn a_question_is_answered_after_its_asker_is_gone() {
     let home = Home::new();

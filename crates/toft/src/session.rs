@@ -140,14 +140,17 @@ impl Toft {
         if V::ACCESS == Access::Write {
             self.visit()?;
         }
-        let outcome = self.run(actor, op, verb)?;
+        let outcome = self.run(actor, op, verb);
+        // A claim that found nothing may have taken back what somebody lost.
+        let answered = matches!(outcome, Ok(_) | Err(Error::Refused(_)));
         if V::ENDS
+            && answered
             && let Some(plan) = self.plan()?
         {
             // What a ledger cannot be told now it is told after the next such verb; the doctor says what waits.
             let _ = plan.tell();
         }
-        Ok(outcome)
+        outcome
     }
 
     /// Ends a hold as `actor`.
