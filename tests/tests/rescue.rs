@@ -305,6 +305,22 @@ fn one_whose_making_was_killed_is_made_again() {
     assert!(checks.contains("each where it should be"), "{checks}");
 }
 
+/// Before the first there is not even a directory to put workspaces in.
+#[test]
+fn the_very_first_whose_making_was_killed_is_made_again() {
+    for n in 0..sized(12, 100) as u64 {
+        let home = Home::new();
+        let repo = project(&home);
+        let args = ["ws", "create", "--name", "first", "-q"];
+        let mut making = home.command(&repo, toft_stories::toft_bin(), &args).stdout(Stdio::null()).spawn().unwrap();
+        thread::sleep(Duration::from_millis(n % 12));
+        making.kill().unwrap();
+        making.wait().unwrap();
+        let said = home.toft(&repo, &args);
+        assert!(said.code == 0 || said.err.contains("error[exists]"), "{said:?}");
+    }
+}
+
 #[test]
 fn a_submodule_with_work_holds_its_workspace_back_and_one_without_does_not() {
     let home = Home::new();

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use toft_core::workspace::{Fate, Survey, Workspace, WorkspaceKind};
+use toft_core::workspace::{Fate, Survey, Workspace, WorkspaceKind, WorkspaceState};
 
 use super::{Ground, LIST, WorkspaceError, jj, overlay, rescue, survey};
 use crate::{
@@ -54,7 +54,8 @@ pub(super) fn remove(
     let path = Path::new(&workspace.path);
     let (waiting, gone) = aside(workspace);
     let mut removed = Removed::default();
-    if !exists(path.parent().unwrap_or(path))? {
+    // One whose making had only begun may be the first of all.
+    if workspace.state != WorkspaceState::Provisioning && !exists(path.parent().unwrap_or(path))? {
         return Err(WorkspaceError::Stays { why: format!("{} is not there; is its disk?", path.display()) });
     }
     if exists(path)? && !exists(&waiting)? && !exists(&gone)? && overlay::has_layer(workspace) {
