@@ -11,7 +11,7 @@ use toft::{
     refusal::Refusal,
     store::StoreError,
     time::Timestamp,
-    vcs::{RunError, workspace::WorkspaceError},
+    vcs::{RunError, exchange::ExchangeError, workspace::WorkspaceError},
 };
 
 /// Why a command did not do what was asked.
@@ -53,6 +53,11 @@ impl Failure {
     /// It ran, and something in it did not work.
     pub(crate) fn stopped(message: impl Into<String>, help: &str) -> Self {
         Self::new(FAILED, "failed", message, help)
+    }
+
+    /// It is not done before somebody looked.
+    pub(crate) fn held(message: impl Into<String>, help: &str) -> Self {
+        Self::new(NOT_ALLOWED, "held", message, help)
     }
 
     /// The doctor found something.
@@ -137,6 +142,16 @@ impl From<Error> for Failure {
             Error::Config { .. } => Self::new(USAGE, "config", message, "mend that value; toft where lists the files"),
             Error::PlanFile { .. } => Self::new(USAGE, "plan_file", message, "docs/guides/plans.md shows the shape"),
             Error::Workspace(error) => workspace(&error, message),
+            Error::Exchange(error) => {
+                let (status, code, help) = match error {
+                    ExchangeError::Offline { .. } => (RETRY, "offline", "everything is kept here; try again later"),
+                    ExchangeError::Denied { .. } => (NOT_ALLOWED, "denied", "can you reach that remote yourself?"),
+                    ExchangeError::Protected { .. } => (NOT_ALLOWED, "protected", "ask whoever keeps that remote"),
+                    ExchangeError::InTheWay(_) => (CONFLICT, "in_the_way", ""),
+                    ExchangeError::Failed(error) => return workspace(&error, message),
+                };
+                Self::new(status, code, message, help)
+            }
             Error::Untrusted { .. } => {
                 Self::new(NOT_ALLOWED, "untrusted", message, "toft trust shows them · --plain makes one without")
             }

@@ -17,6 +17,7 @@ pub mod ready;
 pub mod refusal;
 pub mod repository;
 pub mod retention;
+pub mod secret;
 pub mod sheet;
 pub mod store;
 pub mod tables;

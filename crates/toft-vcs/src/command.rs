@@ -1,4 +1,5 @@
-//! The only place a process is started: git, jj and hg, by absolute path, without a shell, prompts, hooks or network.
+//! The only place a process is started: git, jj and hg, by absolute path, without a shell, prompts or hooks, and without
+//! network unless ledgers are exchanged.
 //!
 //! What a repository's own configuration would have them execute is switched off: a repository may come from anywhere.
 //! What the user configured for themselves stays.
@@ -30,28 +31,48 @@ const MOST_COMPLAINT: u64 = 64 << 10;
 /// How many settings of a repository may have to be switched off.
 const MOST_SETTINGS: usize = 1_000;
 
-/// Set for every git: nothing is executed, asked, fetched or tidied by the way.
-const GIT_SETTINGS: [(&str, &str); 19] = [
+/// Set for every git: nothing is executed, asked or tidied by the way.
+const GIT_SETTINGS: [(&str, &str); 13] = [
     ("core.alternateRefsCommand", "true"),
     ("core.hooksPath", "/dev/null"),
     ("core.fsmonitor", "false"),
-    ("core.sshCommand", "false"),
-    ("core.gitProxy", "false"),
-    ("core.askPass", ""),
     ("core.editor", ":"),
     ("core.pager", "cat"),
-    ("credential.helper", ""),
     ("diff.external", ""),
     ("gc.auto", "0"),
     ("maintenance.auto", "false"),
     ("gpg.program", "false"),
     ("log.showSignature", "false"),
-    ("protocol.allow", "never"),
     ("safe.bareRepository", "explicit"),
     ("submodule.recurse", "false"),
     ("checkout.workers", "0"),
+];
+
+/// Set for a git that stays on this machine.
+const GIT_AT_HOME: [(&str, &str); 6] = [
+    ("core.sshCommand", "false"),
+    ("core.gitProxy", "false"),
+    ("core.askPass", ""),
+    ("credential.helper", ""),
+    ("protocol.allow", "never"),
     ("fastimport.unpackLimit", "0"),
 ];
+
+/// Set for a git that talks to another repository: by the ways everybody knows.
+const GIT_ABROAD: [(&str, &str); 9] = [
+    ("protocol.allow", "never"),
+    ("protocol.file.allow", "always"),
+    ("protocol.git.allow", "always"),
+    ("protocol.http.allow", "always"),
+    ("protocol.https.allow", "always"),
+    ("protocol.ssh.allow", "always"),
+    ("push.gpgSign", "false"),
+    ("push.followTags", "false"),
+    ("fastimport.unpackLimit", "1000"),
+];
+
+/// What the user may say about how others are reached.
+const GIT_WAYS: [&str; 4] = ["GIT_SSH", "GIT_SSH_COMMAND", "GIT_SSH_VARIANT", "GIT_SSL_NO_VERIFY"];
 
 /// What the user may say to git through the environment.
 const GIT_VARIABLES: [&str; 9] = [
@@ -159,27 +180,34 @@ pub(crate) struct Run {
 
 impl Run {
     /// Git in `dir`, with nothing there switched off yet but what always is. See [`Git`].
-    fn bare_git(dir: &Path, more: &[(String, String)]) -> Result<Self, RunError> {
-        let mut run = Self::new("git", dir)?;
-        let kept = |name: &OsStr| GIT_VARIABLES.iter().any(|known| name == *known);
+    fn bare_git(dir: &Path, more: &[(String, String)], abroad: bool) -> Result<Self, RunError> {
+        Ok(Self::new("git", dir)?.careful(more, abroad))
+    }
+
+    /// Every git that this starts, itself or through another program, executes nothing that a repository names.
+    fn careful(mut self, more: &[(String, String)], abroad: bool) -> Self {
+        let kept = |name: &OsStr| {
+            GIT_VARIABLES.iter().any(|known| name == *known) || abroad && GIT_WAYS.iter().any(|known| name == *known)
+        };
         let foreign = |(name, _): &(OsString, OsString)| name.to_string_lossy().starts_with("GIT_") && !kept(name);
         for (name, _) in env::vars_os().filter(foreign) {
-            run.command.env_remove(name);
+            self.command.env_remove(name);
         }
+        let there: &[(&str, &str)] = if abroad { &GIT_ABROAD } else { &GIT_AT_HOME };
         let own = GIT_SETTINGS.iter().map(|(key, value)| (*key, *value));
         let more = more.iter().map(|(key, value)| (key.as_str(), value.as_str()));
         let mut count = 0;
-        for (key, value) in own.chain(more) {
-            run.command.env(format!("GIT_CONFIG_KEY_{count}"), key).env(format!("GIT_CONFIG_VALUE_{count}"), value);
+        for (key, value) in own.chain(more).chain(there.iter().copied()) {
+            self.command.env(format!("GIT_CONFIG_KEY_{count}"), key).env(format!("GIT_CONFIG_VALUE_{count}"), value);
             count += 1;
         }
-        run.command
+        self.command
             .env("GIT_CONFIG_COUNT", count.to_string())
             .env("GIT_TERMINAL_PROMPT", "0")
             .env("GIT_OPTIONAL_LOCKS", "0")
             .env("GIT_NO_LAZY_FETCH", "1")
             .env("GIT_LFS_SKIP_SMUDGE", "1");
-        Ok(run)
+        self
     }
 
     /// Jujutsu in `dir`.
@@ -195,11 +223,26 @@ impl Run {
         ]))
     }
 
-    /// Mercurial in `dir`. What the repository configures is not read.
+    /// Jujutsu in `dir`, talking to another repository through git.
+    pub(crate) fn jj_abroad(dir: &Path) -> Result<Self, RunError> {
+        Ok(Self::jj(dir)?.careful(&[], true).args(["--config=git.abandon-unreachable-commits=false"]))
+    }
+
+    /// Mercurial in `dir`, or Sapling, which takes the same words. What the repository configures is not read.
     pub(crate) fn hg(dir: &Path) -> Result<Self, RunError> {
-        let mut run = Self::new("hg", dir)?;
-        run.command.env("HGPLAIN", "1").env("HGRCSKIPREPO", "1").env_remove("HG");
+        let run = Self::hg_like("hg", dir)?;
         Ok(run.args(["--noninteractive", "--config", "extensions.share="]))
+    }
+
+    /// Sapling in `dir`.
+    pub(crate) fn sl(dir: &Path) -> Result<Self, RunError> {
+        Ok(Self::hg_like("sl", dir)?.args(["--noninteractive"]))
+    }
+
+    fn hg_like(program: &'static str, dir: &Path) -> Result<Self, RunError> {
+        let mut run = Self::new(program, dir)?;
+        run.command.env("HGPLAIN", "1").env("HGRCSKIPREPO", "1").env_remove("HG");
+        Ok(run)
     }
 
     /// Copies files.
@@ -343,6 +386,8 @@ pub(crate) struct Git {
     dir: PathBuf,
     git_dir: Option<PathBuf>,
     work_tree: bool,
+    /// It may talk to other repositories.
+    abroad: bool,
     off: Vec<(String, String)>,
 }
 
@@ -369,11 +414,17 @@ impl Git {
 
     /// In a worktree of this repository that was just made: what is switched off is the same.
     pub(crate) fn linked(&self, dir: &Path) -> Self {
-        Self { dir: dir.to_owned(), git_dir: None, work_tree: false, off: self.off.clone() }
+        Self { dir: dir.to_owned(), git_dir: None, work_tree: false, abroad: false, off: self.off.clone() }
+    }
+
+    /// The same, and it may talk to other repositories.
+    pub(crate) fn abroad(mut self) -> Self {
+        self.abroad = true;
+        self
     }
 
     fn new(dir: &Path, git_dir: Option<PathBuf>, work_tree: bool) -> Result<Self, RunError> {
-        let mut git = Self { dir: dir.to_owned(), git_dir, work_tree, off: Vec::new() };
+        let mut git = Self { dir: dir.to_owned(), git_dir, work_tree, abroad: false, off: Vec::new() };
         if git.names_no_program() {
             return Ok(git);
         }
@@ -392,8 +443,21 @@ impl Git {
 
     /// Whether the repository's configuration is short and plain enough to be seen through without asking git.
     fn names_no_program(&self) -> bool {
-        const SIGNS: [&str; 8] =
-            ["filter", "driver", "include", "credential", "protocol", "textconv", "command", "worktreeconfig"];
+        const SIGNS: [&str; 13] = [
+            "filter",
+            "driver",
+            "include",
+            "credential",
+            "protocol",
+            "textconv",
+            "command",
+            "worktreeconfig",
+            "pack",
+            "proxy",
+            "askpass",
+            "helper",
+            "vcs",
+        ];
         let link = self.dir.join(".git");
         let own = match &self.git_dir {
             Some(git_dir) => git_dir.clone(),
@@ -415,7 +479,7 @@ impl Git {
 
     /// A run of it.
     pub(crate) fn run<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(&self, args: I) -> Result<Run, RunError> {
-        let mut run = Run::bare_git(&self.dir, &self.off)?;
+        let mut run = Run::bare_git(&self.dir, &self.off, self.abroad)?;
         if let Some(git_dir) = &self.git_dir {
             run = run.env("GIT_DIR", git_dir);
         }
@@ -441,6 +505,11 @@ fn switched_off(key: &str) -> Option<&'static str> {
         ("merge", "driver") => Some("false"),
         ("diff", "command" | "textconv") | ("credential", "helper") => Some(""),
         ("protocol", "allow") => Some("never"),
+        ("core", "sshcommand") => Some("ssh"),
+        ("core", "askpass" | "gitproxy") => Some(""),
+        ("remote", "uploadpack") => Some("git-upload-pack"),
+        ("remote", "receivepack") => Some("git-receive-pack"),
+        ("http" | "remote", "proxy") => Some(""),
         _ => None,
     }
 }

@@ -5,6 +5,7 @@
 //! asks the programs themselves.
 
 mod command;
+pub mod exchange;
 mod git;
 mod hg;
 mod jj;

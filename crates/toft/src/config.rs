@@ -95,6 +95,23 @@ struct File {
     retention: Kept,
     workspaces: Workspaces,
     run: Run,
+    sync: Sync,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Sync {
+    remote: Option<String>,
+    auto: Option<String>,
+}
+
+/// How ledgers are exchanged.
+#[derive(Clone, Debug, Default)]
+pub struct SyncRules {
+    /// The remote of the repository that keeps its own ledger.
+    pub remote: Option<String>,
+    /// Commands exchange ledgers by themselves when the last time was so long ago.
+    pub auto: Option<Duration>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -241,6 +258,7 @@ pub(crate) struct Settings {
     pub(crate) retention: Retention,
     pub(crate) workspaces: WorkspaceRules,
     pub(crate) run: RunRules,
+    pub(crate) sync: SyncRules,
     pub(crate) files: Vec<PathBuf>,
 }
 
@@ -277,9 +295,19 @@ impl Settings {
             if let Some(root) = &file.workspaces.root {
                 self.workspaces.root = workspace_root(root).map_err(wrong)?;
             }
-        } else if file.store.is_some() || file.agent.is_some() || file.workspaces.root.is_some() {
+            self.sync.remote = file.sync.remote.clone().or(self.sync.remote.take());
+            if let Some(auto) = &file.sync.auto {
+                self.sync.auto = Some(parse_duration(auto).map_err(wrong)?);
+            }
+        } else if file.store.is_some()
+            || file.agent.is_some()
+            || file.workspaces.root.is_some()
+            || file.sync.remote.is_some()
+            || file.sync.auto.is_some()
+        {
             return Err(wrong(
-                "a configuration file inside the tree may not name a store, an agent or a place for workspaces".into(),
+                "a configuration file inside the tree may not name a store, an agent, a place for workspaces or a remote"
+                    .into(),
             ));
         }
         let span = |text: &Option<String>, into: &mut Duration| -> Result<(), Error> {

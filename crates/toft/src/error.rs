@@ -63,6 +63,9 @@ pub enum Error {
     /// A workspace could not be made, looked at or taken down.
     #[error(transparent)]
     Workspace(#[from] toft_vcs::workspace::WorkspaceError),
+    /// A ledger could not be exchanged with others.
+    #[error(transparent)]
+    Exchange(#[from] toft_vcs::exchange::ExchangeError),
     /// Commands of a repository that nobody trusted.
     #[error("setting a workspace up would run {count} commands that nobody here trusted")]
     Untrusted {

@@ -43,7 +43,7 @@ mod setup;
 mod worker;
 pub mod workspaces;
 
-pub use config::{Config, Instant, RunRules, Store, WorkspaceRules};
+pub use config::{Config, Instant, RunRules, Store, SyncRules, WorkspaceRules};
 pub use config::{home, state_home};
 pub use engine::Home;
 pub use error::Error;

@@ -13,7 +13,7 @@ use toft_core::{
 use toft_vcs::{Checkout, ID_FILE, MAIN, PLAIN_DIR, Vcs};
 
 use crate::{
-    config::{Config, RunRules, Settings, Store, WorkspaceRules, state_home, variable},
+    config::{Config, RunRules, Settings, Store, SyncRules, WorkspaceRules, state_home, variable},
     engine::{Engine, Home, Open},
     error::{Error, io},
     registry,
@@ -48,6 +48,8 @@ pub struct Located {
     pub workspaces: WorkspaceRules,
     /// How agents are run.
     pub run: RunRules,
+    /// How ledgers are exchanged.
+    pub sync: SyncRules,
 }
 
 impl Located {
@@ -120,6 +122,7 @@ pub fn locate(config: &Config) -> Result<Located, Error> {
         retention: settings.retention,
         workspaces: settings.workspaces,
         run: settings.run,
+        sync: settings.sync,
     })
 }
 

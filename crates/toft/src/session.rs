@@ -193,10 +193,15 @@ impl Toft {
         plan::make_tree_ledger(self.checkout()?)
     }
 
-    /// From now on new issues go to a private ledger, of which the repository sees nothing.
-    pub fn plan_in_private(&self) -> Result<(), Error> {
+    /// From now on new issues go to a private ledger, of which the repository sees nothing. Gives where it is.
+    pub fn plan_in_private(&self, how: &plan::Private) -> Result<PathBuf, Error> {
         let repository = self.located.repository.as_ref().map(ToString::to_string).unwrap_or_default();
-        plan::plan_in_private(self.checkout()?, &repository)
+        how.begin(self.checkout()?, &repository)
+    }
+
+    /// From now on new issues go to the repository's own ledger again.
+    pub fn plan_in_public(&self) -> Result<(), Error> {
+        plan::plan_in_public(self.checkout()?)
     }
 
     /// Lets this clone see another ledger.

@@ -6,6 +6,7 @@ mod flow;
 mod plan;
 mod run;
 mod setup;
+mod share;
 mod work;
 mod ws;
 
@@ -20,6 +21,7 @@ pub(crate) use self::{
     plan::{Add, Compact, Delete, EditIssue, Export, Fields, Graph, Import, LedgerArgs, LedgerCommand, Restore, Undo},
     run::{Confine, Prime, Run, Sandboxed, Try},
     setup::{Hook, Setup},
+    share::{Accept, Doctor, Move, Propose, Reject, Sync, Withdraw},
     work::{Claim, Finish, List, Log, Ready, Save, Show, Status},
     ws::{CreateWs, From, Ws, WsCommand},
 };
@@ -101,7 +103,7 @@ pub(crate) struct Reach {
 commands! {
     Init(Init) "init" [] "Set up here: make the store";
     Where(Nothing) "where" [] "Which store, repository, worktree and agent, and why";
-    Doctor(Nothing) "doctor" [] "Prove that everything is really on";
+    Doctor(Doctor) "doctor" [] "Prove that everything is really on";
     Add(Add) "add" ["create", "new"] "Write work down";
     Edit(EditIssue) "edit" ["update", "set"] "Change an issue: fields, labels, needs, comments";
     Ready(Ready) "ready" ["todo"] "What can start now";
@@ -118,6 +120,12 @@ commands! {
     Run(Run) "run" [] "Claim, make a workspace, run a command, renew, record, repeat";
     Prime(Prime) "prime" [] "What a session needs to begin, in 1,500 tokens";
     Try(Try) "try" ["demo"] "A demo that can be thrown away: five agents, forty issues, ten seconds";
+    Sync(Sync) "sync" ["pull", "push"] "Exchange every ledger with other clones, under any version control";
+    Propose(Propose) "propose" [] "Offer an issue to another ledger";
+    Withdraw(Withdraw) "withdraw" [] "Take a proposal back";
+    Accept(Accept) "accept" [] "Take what somebody proposed into the plan";
+    Reject(Reject) "reject" [] "Do not; they hear why";
+    Move(Move) "move" ["mv", "migrate"] "Move issues to another ledger";
     Setup(Setup) "setup" [] "Wire toft into the coding agents used here";
     Hook(Hook) "hook" [] "What a coding agent's hooks call";
     Mcp(Nothing) "mcp" [] "Serve the Model Context Protocol on standard input and output";
@@ -145,10 +153,19 @@ pub(crate) struct Init {
     #[arg(long)]
     pub(crate) tree: bool,
     /// Plan in private: new issues go to a ledger of your own, and nothing to the repository
-    #[arg(long, conflicts_with = "tree")]
+    #[arg(long)]
     pub(crate) contributor: bool,
-    /// Ask nothing; toft never does
-    #[arg(long, hide = true)]
+    /// Keep the repository's own ledger again: new issues go there
+    #[arg(long, conflicts_with = "contributor")]
+    pub(crate) maintainer: bool,
+    /// With --contributor: private plans go to this repository, of whatever kind
+    #[arg(long, value_name = "DIR", requires = "contributor")]
+    pub(crate) planning: Option<PathBuf>,
+    /// With --contributor: the remote that keeps the project's own ledger
+    #[arg(long, value_name = "REMOTE", requires = "contributor")]
+    pub(crate) upstream: Option<String>,
+    /// Ask nothing
+    #[arg(long)]
     pub(crate) no_input: bool,
 }
 

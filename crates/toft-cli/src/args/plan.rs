@@ -204,6 +204,9 @@ pub(crate) struct Export {
     /// beads, jsonl, csv; schema: what a line of a ledger may say, as a JSON schema
     #[arg(value_parser = ["beads", "jsonl", "csv", "schema"])]
     pub(crate) form: String,
+    /// As they were at a revision or a moment
+    #[arg(long, value_name = "REV|TIME")]
+    pub(crate) at: Option<String>,
 }
 
 /// The plan as a picture.

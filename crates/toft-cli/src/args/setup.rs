@@ -11,10 +11,11 @@ toft setup                    show what would change for the agents found here, 
 toft setup claude codex -y    write it for these two\n  \
 toft setup --user -y          in your home, for every repository\n  \
 toft setup --remove -y        give every byte back\n  \
+toft setup guard -y           before every git push, look that nothing private leaves\n  \
 toft doctor                   prove that the hooks fire"
 )]
 pub(crate) struct Setup {
-    /// Which agents
+    /// Which agents; guard, for git's hook before a push
     #[arg(value_name = "AGENT")]
     pub(crate) agents: Vec<String>,
     /// Every agent that is known
@@ -37,8 +38,12 @@ pub(crate) struct Setup {
 /// What a coding agent's hooks call; quick, silent, and never in its way.
 #[derive(Args, Debug)]
 pub(crate) struct Hook {
-    /// SessionStart, UserPromptSubmit, PostToolUse, PreCompact, Stop, SessionEnd, or what another agent calls these
+    /// SessionStart, UserPromptSubmit, PostToolUse, PreCompact, Stop, SessionEnd, or what another agent calls these;
+    /// pre-push, from git
     pub(crate) event: String,
+    /// What git says besides: the remote and its address
+    #[arg(hide = true)]
+    pub(crate) rest: Vec<String>,
     /// Which agent calls
     #[arg(long = "for", value_name = "AGENT", default_value = "claude")]
     pub(crate) harness: String,

@@ -174,6 +174,9 @@ pub(crate) struct Show {
     /// What was said in an attempt, by its number; the newest when left out
     #[arg(long, value_name = "ATTEMPT", num_args = 0..=1, require_equals = true, default_missing_value = "0", conflicts_with_all = ["why", "state", "context"])]
     pub(crate) log: Option<u64>,
+    /// An issue as it was at a revision or a moment: a commit, 2026-11-15, 2026-11-15T12:00:00Z
+    #[arg(long, value_name = "REV|TIME", conflicts_with_all = ["why", "state", "context", "log"])]
+    pub(crate) at: Option<String>,
     /// At most so many checkpoints, events or tasks
     #[arg(long, default_value = "10", value_parser = positive)]
     pub(crate) limit: usize,
@@ -197,6 +200,12 @@ pub(crate) struct List {
     /// Only with this text in name or brief
     #[arg(long, value_name = "TEXT")]
     pub(crate) search: Option<String>,
+    /// Only issues of this ledger
+    #[arg(long, value_name = "NAME")]
+    pub(crate) ledger: Option<String>,
+    /// Issues as they were at a revision or a moment
+    #[arg(long, value_name = "REV|TIME")]
+    pub(crate) at: Option<String>,
     /// At most so many rows
     #[arg(long, default_value = "20", value_parser = positive)]
     pub(crate) limit: usize,
@@ -217,7 +226,7 @@ pub(crate) struct Status {
 /// History.
 #[derive(Args, Debug)]
 pub(crate) struct Log {
-    /// About this task, workflow or agent
+    /// About this issue, task, workflow or agent; of an issue also what version control remembers
     pub(crate) id: Option<String>,
     /// After this event
     #[arg(long, value_name = "SEQ")]

@@ -7,6 +7,7 @@ mod place;
 mod plan;
 mod run;
 mod setup;
+mod share;
 mod work;
 mod ws;
 
@@ -42,7 +43,7 @@ fn answer(app: &App<'_>, command: &Command) -> Done {
     match command {
         Command::Init(args) => place::init(app, args),
         Command::Where(_) => place::locate(app),
-        Command::Doctor(_) => place::doctor(app),
+        Command::Doctor(args) => place::doctor(app, args),
         Command::Backup(args) => place::backup(app, &args.file),
         Command::Gc(args) => place::gc(app, args),
         Command::Ready(args) => work::ready(app, args),
@@ -70,6 +71,12 @@ fn answer(app: &App<'_>, command: &Command) -> Done {
         Command::Prime(args) => run::prime(app, args),
         Command::Sandboxed(args) => run::sandboxed(args),
         Command::Try(args) => demo::demo(app, args),
+        Command::Sync(args) => share::sync(app, args),
+        Command::Propose(args) => share::propose(app, args),
+        Command::Withdraw(args) => share::withdraw(app, args),
+        Command::Accept(args) => share::accept(app, args),
+        Command::Reject(args) => share::reject(app, args),
+        Command::Move(args) => share::move_issues(app, args),
         Command::Setup(args) => setup::setup(app, args),
         Command::Hook(args) => setup::hook(app, args),
         Command::Mcp(_) => crate::mcp::serve(),
@@ -147,6 +154,27 @@ impl App<'_> {
         self.output.show(view)?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Asks the person at the terminal for a line; nothing without one.
+fn asked(question: &str) -> Result<Option<String>, Failure> {
+    use std::io::{IsTerminal as _, Write as _};
+    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+        return Ok(None);
+    }
+    let mut err = std::io::stderr();
+    let mut answer = String::new();
+    write!(err, "{question}")
+        .and_then(|()| err.flush())
+        .and_then(|()| std::io::stdin().read_line(&mut answer))
+        .map_err(|error| Failure::stopped(error.to_string(), ""))?;
+    Ok(Some(answer.trim().to_owned()))
+}
+
+/// Shows something and asks whether to go on; without a person, nobody agreed.
+fn said_yes(shown: &str, question: &str) -> Result<bool, Failure> {
+    let answer = asked(&format!("{shown}{question} [y/N] "))?.unwrap_or_default();
+    Ok(["y", "yes"].contains(&answer.to_ascii_lowercase().as_str()))
 }
 
 /// Reads a word as one of an enum's, naming the field when it is none of them.

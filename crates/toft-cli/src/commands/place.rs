@@ -1,15 +1,16 @@
 //! init, where, doctor, backup, gc.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use toft::{
     doctor::{Health, examine},
+    plan::Private,
     retention::{Old, Retention},
 };
 
-use super::{App, Done, setup};
+use super::{App, Done, asked, setup, share};
 use crate::{
-    args::{Gc, Init, Trust},
+    args::{Doctor, Gc, Init, Trust},
     exit::Failure,
     render::{BackedUp, Examined, Forgotten, Initialised, Place, Trusted},
 };
@@ -19,10 +20,26 @@ pub(super) fn init(app: &App<'_>, args: &Init) -> Done {
     if args.tree {
         toft.keep_issues_in_tree()?;
     }
-    if args.contributor {
-        toft.plan_in_private()?;
+    if args.maintainer {
+        toft.plan_in_public()?;
     }
-    app.show(&Initialised { located: toft.located().clone(), new })
+    let private = match args.contributor {
+        true => {
+            let mut how = Private { dir: args.planning.clone(), upstream: args.upstream.clone() };
+            if how.dir.is_none() && !args.no_input {
+                let answer = asked("Which repository are your private plans in? [one of toft's own] ")?;
+                how.dir = answer.filter(|answer| !answer.is_empty()).map(PathBuf::from);
+            }
+            Some(toft.plan_in_private(&how)?)
+        }
+        false => None,
+    };
+    let located = toft.located().clone();
+    let hint = match &located.checkout {
+        Some(checkout) => toft::plan::hint(checkout)?,
+        None => false,
+    };
+    app.show(&Initialised { located, new, private, hint })
 }
 
 pub(super) fn locate(app: &App<'_>) -> Done {
@@ -35,7 +52,10 @@ pub(super) fn locate(app: &App<'_>) -> Done {
     app.show(&Place { located, workspace })
 }
 
-pub(super) fn doctor(app: &App<'_>) -> Done {
+pub(super) fn doctor(app: &App<'_>, args: &Doctor) -> Done {
+    if let Some(range) = &args.outgoing {
+        return share::outgoing(app, range, args.yes);
+    }
     let mut checks = examine(app.open()?);
     checks.extend(setup::hooks_fire(app.open()?.located())?);
     let failed = checks.iter().filter(|check| check.health == Health::Fail).count();

@@ -173,7 +173,11 @@ pub(super) fn export(app: &App<'_>, args: &args::Export) -> Done {
         "csv" => Export::Csv,
         _ => Export::Lines,
     };
-    app.output.lines(&plan(app.open()?)?.export(form)?);
+    let plan = plan(app.open()?)?;
+    app.output.lines(&match &args.at {
+        Some(when) => plan.at(when)?.export(form)?,
+        None => plan.export(form)?,
+    });
     Ok(std::process::ExitCode::SUCCESS)
 }
 
@@ -232,6 +236,7 @@ pub(super) fn list(app: &App<'_>, plan: &Plan<'_>, args: &args::List) -> Done {
         all: args.all,
         labels: args.labels.clone(),
         search: args.search.clone(),
+        ledger: args.ledger.clone(),
         limit: args.limit + 1,
         ..Asked::default()
     };

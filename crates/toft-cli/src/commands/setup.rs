@@ -14,14 +14,15 @@ use toft::{
     Config, Located, Toft,
     doctor::{Check, Health},
     hooks::{Heard, Moment, Reply, session_name},
+    vcs::Vcs,
 };
 
-use super::{App, Done};
+use super::{App, Done, said_yes, share};
 use crate::{
     args::{Hook, Setup},
     exit::Failure,
-    render::{Page, SetupShown},
-    setup::{self, Dialect, Ground, HARNESSES, Harness},
+    render::{GuardSet, Page, SetupShown},
+    setup::{self, Dialect, Ground, Guard, HARNESSES, Harness},
 };
 
 /// What is said of a hook that somebody changed.
@@ -36,6 +37,9 @@ const LATEST: Duration = Duration::from_secs(2);
 const LONGEST_LOG: u64 = 64 << 10;
 
 pub(super) fn setup(app: &App<'_>, args: &Setup) -> Done {
+    if args.agents.iter().any(|name| name == "guard") {
+        return guard(app, args);
+    }
     let ground = match args.user {
         true => Ground::user(toft::home(), &toft::state_home()),
         false => project(&toft::locate(&app.config()?)?)?,
@@ -52,6 +56,30 @@ pub(super) fn setup(app: &App<'_>, args: &Setup) -> Done {
     }
     let store = toft::locate(&app.config()?).is_ok_and(|located| !located.store.missing());
     app.show(&SetupShown { all, names: names.join(", "), written: write, removed: args.remove, store })
+}
+
+/// The hook that looks at what leaves.
+fn guard(app: &App<'_>, args: &Setup) -> Done {
+    let located = toft::locate(&app.config()?)?;
+    let Some(checkout) = located.checkout.filter(|checkout| checkout.vcs == Vcs::Git && args.agents.len() == 1) else {
+        return Err(Failure::invalid(
+            "the guard is a hook of git's, and is set up by itself",
+            "toft setup guard, in a git checkout",
+        ));
+    };
+    let Some(dir) = toft::vcs::exchange::hooks_dir(&checkout).map_err(toft::Error::from)? else {
+        return Err(Failure::stopped(
+            "your hooks are the same for every repository (core.hooksPath)",
+            "let the pre-push there run: toft hook pre-push \"$1\" \"$2\"",
+        ));
+    };
+    let guard = Guard::at(dir)?;
+    let said = guard.words(args.remove);
+    let write = guard.changes(args.remove) && !args.dry_run && (args.yes || said_yes(&format!("{said}\n"), "Do it?")?);
+    if write {
+        guard.apply(args.remove)?;
+    }
+    app.show(&GuardSet { said, changes: guard.changes(args.remove), written: write })
 }
 
 fn project(located: &Located) -> Result<Ground, Failure> {
@@ -94,13 +122,7 @@ fn agreed(all: &[setup::Changed]) -> Result<bool, Failure> {
     }
     let mut page = Page::new(true, false);
     SetupShown::diffs(all, &mut page);
-    let mut err = std::io::stderr();
-    let mut answer = String::new();
-    let asked = write!(err, "{}Write this? [y/N] ", page.text()).and_then(|()| err.flush());
-    asked
-        .and_then(|()| std::io::stdin().read_line(&mut answer))
-        .map_err(|error| Failure::stopped(error.to_string(), ""))?;
-    Ok(["y", "yes"].contains(&answer.trim().to_ascii_lowercase().as_str()))
+    said_yes(page.text(), "Write this?")
 }
 
 /// Runs every hook that is written down for this checkout or this user, as its agent would.
@@ -132,6 +154,12 @@ pub(super) fn hooks_fire(located: &Located) -> Result<Vec<Check>, Failure> {
 
 /// Whatever happens, the harness goes on as if nothing had.
 pub(super) fn hook(app: &App<'_>, args: &Hook) -> Done {
+    if args.event == "pre-push" {
+        let mut said = String::new();
+        // What git does not say is not pushed.
+        let _ = std::io::stdin().lock().take(LONGEST).read_to_string(&mut said);
+        return share::before_push(app, args.rest.first().map_or("origin", String::as_str), &said);
+    }
     let harness = Harness::named(&args.harness);
     let dialect = harness.map_or(Dialect::Claude, |harness| harness.dialect);
     // A store that others keep busy is not waited for.

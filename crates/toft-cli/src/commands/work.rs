@@ -241,9 +241,15 @@ pub(super) fn show(app: &App<'_>, args: &args::Show) -> Done {
     if args.id != "@"
         && args.state.is_none()
         && let Some(plan) = toft.plan()?
-        && let Some(found) = plan.named(&args.id)?
     {
-        return plan::show(app, toft, &plan, found, args);
+        if let Some(when) = &args.at {
+            let past = plan.at(when)?;
+            let found = past.find(&args.id)?;
+            return plan::show(app, toft, &past, found, args);
+        }
+        if let Some(found) = plan.named(&args.id)? {
+            return plan::show(app, toft, &plan, found, args);
+        }
     }
     let request = show::Request { id: args.id.clone(), why: args.why, state: args.state.clone(), limit: args.limit };
     match app.perform(toft, request)? {
@@ -270,9 +276,12 @@ pub(super) fn list(app: &App<'_>, args: &args::List) -> Done {
         && !args.reach.all_repos
         && args.kind.as_deref() != Some("tasks")
         && let Some(plan) = app.open()?.plan()?
-        && (args.kind.is_some() || plan.any()?)
+        && (args.kind.is_some() || args.at.is_some() || plan.any()?)
     {
-        return plan::list(app, &plan, args);
+        return match &args.at {
+            Some(when) => plan::list(app, &plan.at(when)?, args),
+            None => plan::list(app, &plan, args),
+        };
     }
     let status = match &args.status {
         Some(text) => Some(word::<TaskStatus>("status", text)?),
@@ -297,7 +306,7 @@ pub(super) fn list(app: &App<'_>, args: &args::List) -> Done {
 }
 
 pub(super) fn status(app: &App<'_>, args: &args::Status) -> Done {
-    let (mut outcomes, mut collisions) = (Vec::new(), Vec::new());
+    let (mut outcomes, mut collisions, mut proposals) = (Vec::new(), Vec::new(), Vec::new());
     for (toft, scope) in app.reach(args.reach)? {
         let outcome = app.perform(toft, status::Request { scope, limit: args.limit })?;
         // Only who works can run into somebody.
@@ -306,18 +315,25 @@ pub(super) fn status(app: &App<'_>, args: &args::Status) -> Done {
         {
             collisions.extend(workspaces.collisions()?);
         }
+        if let Some(plan) = toft.plan()? {
+            proposals.extend(plan.proposals()?);
+        }
         outcomes.push(outcome);
     }
-    app.show(&StatusView { outcomes, collisions })
+    app.show(&StatusView { outcomes, collisions, proposals })
 }
 
 pub(super) fn log(app: &App<'_>, args: &args::Log) -> Done {
-    let mut events = Vec::new();
+    let (mut events, mut past) = (Vec::new(), Vec::new());
     for (toft, scope) in app.reach(args.reach)? {
-        let issue = match (&args.id, toft.plan()?) {
+        let plan = toft.plan()?;
+        let issue = match (&args.id, &plan) {
             (Some(id), Some(plan)) => plan.named(id)?.map(|found| found.issue.id),
             _ => None,
         };
+        if let (Some(id), Some(plan)) = (&issue, &plan) {
+            past.extend(plan.past(id, args.limit)?);
+        }
         let id = args.id.clone().filter(|_| issue.is_none());
         let request = log::Request { id, issue, scope: scope.clone(), after: args.after, limit: args.limit };
         let found = app.perform(toft, request)?;
@@ -337,5 +353,5 @@ pub(super) fn log(app: &App<'_>, args: &args::Log) -> Done {
             app.show(&EventLine(event?))?;
         }
     }
-    if args.follow { Ok(std::process::ExitCode::SUCCESS) } else { app.show(&History(events)) }
+    if args.follow { Ok(std::process::ExitCode::SUCCESS) } else { app.show(&History { events, past }) }
 }

@@ -1,7 +1,7 @@
 //! What happened.
 
 use serde_json::Value;
-use toft::{change::Event, issue::Put};
+use toft::{change::Event, issue::Put, plan::Past};
 
 use super::{
     View, data,
@@ -53,7 +53,11 @@ pub(super) fn particulars(event: &Event) -> String {
     words.join(" ")
 }
 
-pub(crate) struct History(pub(crate) Vec<Event>);
+pub(crate) struct History {
+    pub(crate) events: Vec<Event>,
+    /// Of an issue: what version control remembers.
+    pub(crate) past: Vec<Past>,
+}
 
 impl View for History {
     fn kind(&self) -> &'static str {
@@ -61,15 +65,23 @@ impl View for History {
     }
 
     fn json(&self) -> Value {
-        data(&self.0)
+        match self.past.is_empty() {
+            true => data(&self.events),
+            false => serde_json::json!({ "events": self.events, "commits": self.past }),
+        }
     }
 
     fn ids(&self) -> Vec<String> {
-        self.0.iter().map(|event| event.seq.to_string()).collect()
+        self.events.iter().map(|event| event.seq.to_string()).collect()
     }
 
     fn text(&self, page: &mut Page) {
-        self.0.iter().for_each(|event| line(page, event));
+        self.events.iter().for_each(|event| line(page, event));
+        for Past { revision, at, by, ledger, changes, .. } in &self.past {
+            let said = changes.iter().map(|change| short(change, 60)).collect::<Vec<_>>().join(", ");
+            let revision = page.ink(Ink::Id, &clean(revision));
+            page.line(format!("commit {revision}  {}  {}  ledger {ledger}  {said}", clean(at), clean(by)));
+        }
     }
 }
 

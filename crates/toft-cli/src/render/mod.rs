@@ -9,6 +9,7 @@ mod page;
 mod place;
 mod run;
 mod setup;
+mod share;
 mod svg;
 mod tasks;
 mod workspaces;
@@ -30,7 +31,8 @@ pub(crate) use self::{
     page::{Page, clock},
     place::{BackedUp, Examined, Forgotten, Initialised, Place, Trusted},
     run::{AttemptLog, Context, Primed, TryShown, Watch},
-    setup::SetupShown,
+    setup::{GuardSet, SetupShown},
+    share::{GuardShown, IssuesMoved, ProposalsMade, SyncDone},
     tasks::{Answered, Claims, Finished, Ready, Saved, Shown, StateValue, StatusView, TaskDecided, TaskList},
     workspaces::{Rescued, WsEnv, WsGiven, WsList, WsPath, WsPinned, WsPooled, WsShown, WsTidied},
 };

@@ -81,6 +81,10 @@ impl View for Place {
 pub(crate) struct Initialised {
     pub(crate) located: Located,
     pub(crate) new: bool,
+    /// Where new issues go, if they are private from now on.
+    pub(crate) private: Option<PathBuf>,
+    /// Whoever works here may want them to be.
+    pub(crate) hint: bool,
 }
 
 impl View for Initialised {
@@ -91,6 +95,7 @@ impl View for Initialised {
     fn json(&self) -> Value {
         let mut value = located(&self.located);
         value["new"] = self.new.into();
+        value["private"] = self.private.as_ref().map(|dir| dir.display().to_string()).into();
         value
     }
 
@@ -105,6 +110,13 @@ impl View for Initialised {
             page.line("Next: toft add \"…\" writes work down, toft claim takes it.");
         } else {
             page.line(format!("The store {store} is there already; nothing changed."));
+        }
+        if let Some(private) = &self.private {
+            let place = clean(&private.display().to_string());
+            page.line(format!("New issues are private from now on, in {place}; toft propose offers one upstream."));
+        }
+        if self.hint {
+            page.line("There is a remote `upstream`: if others keep this project, toft init --contributor keeps your planning private.");
         }
         if self.located.source == Source::Flag {
             page.line(

@@ -86,3 +86,32 @@ impl View for SetupShown {
         });
     }
 }
+
+/// The guard before a push.
+pub(crate) struct GuardSet {
+    pub(crate) said: String,
+    pub(crate) changes: bool,
+    pub(crate) written: bool,
+}
+
+impl View for GuardSet {
+    fn kind(&self) -> &'static str {
+        "guard"
+    }
+
+    fn json(&self) -> Value {
+        json!({ "said": self.said, "written": self.written })
+    }
+
+    fn ids(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn text(&self, page: &mut Page) {
+        page.line(match (self.changes, self.written) {
+            (false, _) => format!("{}.", clean(&self.said)),
+            (true, true) => format!("Done: {}.", clean(&self.said)),
+            (true, false) => format!("Would {}; --yes does it.", clean(&self.said)),
+        });
+    }
+}

@@ -484,6 +484,7 @@ impl Shown {
 pub(crate) struct StatusView {
     pub(crate) outcomes: Vec<status::Outcome>,
     pub(crate) collisions: Vec<Collision>,
+    pub(crate) proposals: Vec<Found>,
 }
 
 impl View for StatusView {
@@ -496,6 +497,8 @@ impl View for StatusView {
             [one] => {
                 let mut row = data(one);
                 row["collisions"] = data(&self.collisions);
+                row["proposals"] =
+                    self.proposals.iter().map(|found| issues::row(&found.issue, &found.ledger)).collect();
                 row
             }
             many => data(&many),
@@ -508,7 +511,7 @@ impl View for StatusView {
 
     fn text(&self, page: &mut Page) {
         for outcome in &self.outcomes {
-            needs_you(page, &outcome.needs_you);
+            needs_you(page, &outcome.needs_you, &self.proposals);
             working(page, outcome);
             for listed in &outcome.workflows {
                 super::flows::line(page, listed);
@@ -521,10 +524,17 @@ impl View for StatusView {
     }
 }
 
-fn needs_you(page: &mut Page, needs: &[status::NeedsYou]) {
+fn needs_you(page: &mut Page, needs: &[status::NeedsYou], proposals: &[Found]) {
     use status::NeedsYou;
-    if !needs.is_empty() {
+    if !needs.is_empty() || !proposals.is_empty() {
         page.line(page.ink(Ink::Head, "Needs you"));
+    }
+    for Found { issue, .. } in proposals {
+        let by = issue.origin.as_ref().map(|origin| clean(&origin.by)).unwrap_or_default();
+        let (id, title) = (clean(&issue.id), short(&issue.title, 60));
+        page.line(format!(
+            "  {id}  {by} proposes: {title}\n    toft show {id} · toft accept {id} · toft reject {id} -m \"…\""
+        ));
     }
     for need in needs {
         page.line(match need {

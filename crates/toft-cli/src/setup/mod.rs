@@ -1,9 +1,10 @@
 //! Wiring toft into coding agents: what each wants is a table, how a file is changed keeps everything else in it.
 //!
-//! `harness.rs` is the table, `edit.rs` changes texts, `record.rs` remembers what was there before, so that `--remove`
+//! `guard.rs` is git's hook before a push, `harness.rs` the table, `edit.rs` changes texts, `record.rs` remembers what was there before, so that `--remove`
 //! can give every byte back. Nothing is written that was not shown.
 
 mod edit;
+mod guard;
 mod harness;
 mod probe;
 mod record;
@@ -13,13 +14,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
+pub(crate) use self::{
+    guard::Guard,
+    harness::{Dialect, HARNESSES, Harness},
+    probe::{answer_probe, probes},
+};
 use self::{
     harness::{Change, Piece},
     record::Records,
-};
-pub(crate) use self::{
-    harness::{Dialect, HARNESSES, Harness},
-    probe::{answer_probe, probes},
 };
 use crate::exit::Failure;
 

@@ -6,7 +6,8 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{
-    BLOCKS, CLOSED, Closed, Comment, DEFERRED, Deleted, Dep, IN_PROGRESS, Issue, NO_AUTO_CLAIM, OPEN, Put, ready::Nodes,
+    BLOCKS, CLOSED, Closed, Comment, DEFERRED, Deleted, Dep, IN_PROGRESS, Issue, NO_AUTO_CLAIM, OPEN, Put,
+    proposal::Part, ready::Nodes,
 };
 use crate::{
     refusal::{Refusal, Verdict},
@@ -84,7 +85,7 @@ fn text(value: &str) -> Option<Value> {
     (!value.is_empty()).then(|| value.into())
 }
 
-fn told(value: &impl Serialize) -> Verdict<Value> {
+pub(super) fn told(value: &impl Serialize) -> Verdict<Value> {
     serde_json::to_value(value)
         .map_err(|error| StoreError::Failed { doing: "write an issue".into(), cause: error.to_string() }.into())
 }
@@ -165,6 +166,17 @@ pub fn change<N: Nodes<Error = StoreError>>(
         Some(Step::Close { reason }) => puts.extend(close(issue, reason, None, by)?),
         Some(Step::Reopen) => puts.extend(reopen(issue)),
         None => {}
+    }
+    let own = |put: &Put| match put {
+        Put::Field(name, _) => name == "notes",
+        Put::Comment(_) | Put::Unsay(_) => true,
+        Put::Label(..) | Put::Dep(..) => false,
+    };
+    if Part::of(issue) == Part::Mirror && !puts.iter().all(own) {
+        let to = issue.origin.as_ref().map(|origin| origin.to.clone()).unwrap_or_default();
+        let state = format!("accepted, and follows the ledger `{to}`");
+        let wanted = "notes and comments stay yours; the rest is changed there".into();
+        return Err(Refusal::WrongState { id: issue.id.clone(), state, wanted }.into());
     }
     Ok(puts)
 }

@@ -1,8 +1,11 @@
 //! Issues: things to do, as the plan has them. They live in ledgers; a store only has an index of them.
 //!
-//! [`ready`] is the rule for what can start, [`edit`] what may be written.
+//! [`ready`] is the rule for what can start, [`edit`] what may be written, [`proposal`] how one ledger's issue becomes
+//! another's, [`outgoing`] what may leave.
 
 pub mod edit;
+pub mod outgoing;
+pub mod proposal;
 pub mod ready;
 
 use std::borrow::Cow;
@@ -92,6 +95,12 @@ pub struct Issue {
     /// The template its workflow is made from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<String>,
+    /// local, proposed; absent, everybody is meant to see it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub visibility: Option<String>,
+    /// Where it was proposed from, or to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
     /// It was deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deleted: Option<Deleted>,
@@ -200,6 +209,24 @@ pub struct Comment {
     pub text: String,
 }
 
+/// Where a proposed issue comes from, or goes to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Origin {
+    /// Who proposed it.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub by: String,
+    /// In the proposer's own copy: the ledger it was proposed to.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub to: String,
+    /// In the proposer's own copy: the remote with the branch that proposes it.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub remote: String,
+    /// In the proposer's own copy: it was seen in that ledger.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub landed: bool,
+}
+
 /// A tombstone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Deleted {
@@ -235,8 +262,6 @@ pub fn schema() -> Value {
     let also = [
         ("estimate", "How much it is, in any words."),
         ("external", "What it is called elsewhere: {system, ref}."),
-        ("visibility", "Who is meant to see it; everybody when absent."),
-        ("origin", "Where it was proposed from."),
         ("meta", "Anything, for other programs."),
         ("clk", "When each field was written, by which clone; toft writes it."),
         ("sum", "Tells whether the line was changed by hand; toft writes it."),

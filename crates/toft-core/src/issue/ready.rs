@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fmt};
 
 use serde::{Deserialize, Serialize};
 
-use super::{CLOSED, DEFERRED, EPIC, Issue, OPEN};
+use super::{CLOSED, DEFERRED, EPIC, Issue, OPEN, proposal::Part};
 use crate::{
     ready::{Turn, place_in_order},
     time::Timestamp,
@@ -36,6 +36,8 @@ pub struct Node {
     pub written: Timestamp,
     /// Where its labels put it in the order.
     pub turn: Turn,
+    /// What it is to whoever sees it.
+    pub part: Part,
 }
 
 impl Node {
@@ -52,6 +54,7 @@ impl Node {
             priority: issue.priority,
             written: issue.written(),
             turn: Turn::of(&issue.labels),
+            part: Part::of(issue),
         }
     }
 
@@ -119,6 +122,10 @@ pub enum Reason {
         /// How many.
         count: u64,
     },
+    /// Somebody proposes it, and whoever keeps the ledger has not decided.
+    Proposed,
+    /// It is another ledger's.
+    Mirror,
 }
 
 impl fmt::Display for Reason {
@@ -137,6 +144,8 @@ impl fmt::Display for Reason {
             Self::Deferred { ancestor, until: Some(at) } => write!(f, "{}is put off until {at}", whose(ancestor)),
             Self::Deferred { ancestor, until: None } => write!(f, "{}is put off", whose(ancestor)),
             Self::OpenChildren { count } => write!(f, "{count} of its parts are not done"),
+            Self::Proposed => f.write_str("it is proposed, and nobody has decided (toft accept, toft reject)"),
+            Self::Mirror => f.write_str("it was accepted, and is the other ledger's now"),
         }
     }
 }
@@ -170,6 +179,11 @@ pub fn standing<N: Nodes>(nodes: &mut N, node: &Node) -> Result<Standing, N::Err
         standing.held.push(Reason::Deleted);
     } else if ![OPEN, DEFERRED].contains(&node.status.as_str()) {
         standing.held.push(Reason::Status { status: node.status.clone() });
+    }
+    match node.part {
+        Part::Own => {}
+        Part::Offered => standing.held.push(Reason::Proposed),
+        Part::Mirror => standing.held.push(Reason::Mirror),
     }
     judge(nodes, node, None, &mut standing)?;
     if node.epic {

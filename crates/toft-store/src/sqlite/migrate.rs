@@ -18,6 +18,7 @@ const MIGRATIONS: &[Migration] = &[
     (2, "plan", include_str!("migrations/0002_plan.sql")),
     (3, "workspaces", include_str!("migrations/0003_workspaces.sql")),
     (4, "reports", include_str!("migrations/0004_reports.sql")),
+    (5, "proposals", include_str!("migrations/0005_proposals.sql")),
 ];
 
 /// The schema this toft writes.

@@ -113,7 +113,7 @@ CREATE TABLE issues (
     opens       INTEGER,
     rank        TEXT NOT NULL,
     line        TEXT NOT NULL
-);
+, part TEXT NOT NULL DEFAULT '');
 
 CREATE UNIQUE INDEX issues_by_id ON issues (id, ledger);
 

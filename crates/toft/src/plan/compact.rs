@@ -48,7 +48,7 @@ impl Plan<'_> {
         writable.map(|ledger| self.compact_one(ledger, before)).collect()
     }
 
-    fn compact_one(&self, ledger: &Ledger, before: Timestamp) -> Result<Compaction, Error> {
+    pub(super) fn compact_one(&self, ledger: &Ledger, before: Timestamp) -> Result<Compaction, Error> {
         let turn = Turn::take(&ledger.lock).map_err(io("lock", &ledger.lock))?;
         loop {
             let looks = looks(ledger)?;
@@ -114,7 +114,7 @@ impl Plan<'_> {
 }
 
 /// How every file of a ledger looks.
-fn looks(ledger: &Ledger) -> Result<Vec<(String, Option<Look>)>, Error> {
+pub(super) fn looks(ledger: &Ledger) -> Result<Vec<(String, Option<Look>)>, Error> {
     let mut looks = Vec::new();
     for file in ledger.files()? {
         let path = ledger.dir.join(&file);
@@ -167,14 +167,19 @@ fn quarantine(ledger: &Ledger, path: &Path) -> Result<usize, Error> {
         file.by_ref().take(bytes).read_to_end(&mut piece).map_err(io("read", path))?;
         texts.push(piece);
     }
+    set_aside(ledger, &texts)
+}
+
+/// Keeps pieces of a ledger that nobody understands, each in a file named by its content.
+pub(super) fn set_aside(ledger: &Ledger, pieces: &[Vec<u8>]) -> Result<usize, Error> {
     let dir = ledger.quarantine();
-    for piece in &texts {
+    for piece in pieces {
         fs::create_dir_all(&dir).map_err(io("make", &dir))?;
         let kept = dir.join(format!("{}.txt", &blake3::hash(piece).to_hex()[..16]));
         let mut out = File::create(&kept).map_err(io("write", &kept))?;
         std::io::Write::write_all(&mut out, piece).and_then(|()| out.sync_all()).map_err(io("write", &kept))?;
     }
-    Ok(texts.len())
+    Ok(pieces.len())
 }
 
 fn unreadable(text: &str) -> bool {

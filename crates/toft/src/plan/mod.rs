@@ -2,14 +2,21 @@
 //!
 //! `place.rs` says where ledgers are, `hydrate.rs` brings the index up to their files, `write.rs` is the one way a ledger
 //! is changed, `undo.rs` takes that back, `run.rs` ties issues to the workflows that are on them, `compact.rs` puts a
-//! ledger in order, `text.rs`, `exchange.rs` and `beads.rs` are other forms.
+//! ledger in order. `sync.rs` exchanges ledgers with other clones (`copy.rs` is what they have), `propose.rs` offers an issue of one to another,
+//! `guard.rs` looks at what is about to leave, `past.rs` at what was. `text.rs`, `exchange.rs` and `beads.rs` are other
+//! forms.
 
 mod beads;
 mod compact;
+mod copy;
 mod exchange;
+mod guard;
 mod hydrate;
+mod past;
 mod place;
+mod propose;
 mod run;
+mod sync;
 mod text;
 mod undo;
 mod write;
@@ -32,13 +39,18 @@ use toft_store::{
     SqliteStore,
     sqlite::index::{IndexTx, Indexed},
 };
+use toft_vcs::Checkout;
 
-pub(crate) use self::place::{add, make_tree_ledger, plan_in_private, remove};
+pub(crate) use self::place::{add, make_tree_ledger, plan_in_public, remove};
 pub use self::{
     compact::Compaction,
     exchange::{Export, Import, Imported},
+    guard::{Found as Leaking, Guarded},
     hydrate::Trouble,
-    place::{Ledger, Place},
+    past::Past,
+    place::{Ledger, Place, Private, hint},
+    propose::{Came, Proposed},
+    sync::{How, Synced, Wish},
     text::many,
     write::Wrote,
 };
@@ -50,11 +62,18 @@ const NAMED: usize = 5;
 /// Issues as this checkout sees them.
 pub struct Plan<'t> {
     toft: &'t Toft,
+    checkout: &'t Checkout,
     ledgers: Vec<Ledger>,
+    /// Whoever plans here does not keep the repository's own ledger.
+    contributor: bool,
+    /// The remote that keeps it then.
+    upstream: Option<String>,
     index: OnceLock<Index<'t>>,
     state: PathBuf,
     worktree: &'t str,
     replica: OnceLock<Replica>,
+    /// Of a plan as it was: its files.
+    aside: Option<past::Aside>,
 }
 
 /// Where the index is: beside the rows it is asked with, or in a file of its own.
@@ -90,9 +109,10 @@ impl Found {
 impl<'t> Plan<'t> {
     pub(crate) fn open(toft: &'t Toft) -> Result<Option<Self>, Error> {
         let Some(checkout) = &toft.located().checkout else { return Ok(None) };
-        let ledgers = place::ledgers(checkout)?;
+        let place::Seen { ledgers, contributor, upstream } = place::ledgers(checkout)?;
         let (state, index, replica) = (checkout.state_dir(), OnceLock::new(), OnceLock::new());
-        Ok(Some(Self { toft, ledgers, index, state, worktree: &checkout.worktree, replica }))
+        let worktree = &checkout.worktree;
+        Ok(Some(Self { toft, checkout, ledgers, contributor, upstream, index, state, worktree, replica, aside: None }))
     }
 
     /// This clone's name in clocks; looked up, or made, when something is written.
@@ -111,6 +131,7 @@ impl<'t> Plan<'t> {
             // repositories: each has an index of its own then.
             let same = self.ledgers.iter().all(|ledger| ledger.place != Place::Tree);
             let index = match self.toft.engine() {
+                _ if let Some(aside) = &self.aside => Index::Own(Box::new(SqliteStore::create(&aside.index())?)),
                 Engine::File(store) if same && self.toft.located().own_store() => Index::Store(store),
                 _ => Index::Own(Box::new(SqliteStore::create(&own_index(&self.state, self.worktree))?)),
             };
@@ -154,18 +175,18 @@ impl<'t> Plan<'t> {
             return Err(Refusal::NotFound { what: "issue", text: text.to_owned() }.into());
         }
         let index = self.look()?;
-        Found::of(&named(&index, text)?)
+        Found::of(&self.row_of(&index, text)?)
     }
 
     /// The same, for who looks again when it is their turn to write: a whole id that is known is enough.
     fn find_to_write(&self, text: &str) -> Result<Found, Error> {
-        let known = if self.unwritten() { None } else { self.index(Access::Read)?.issue(text)? };
+        let known = if self.unwritten() { None } else { self.preferred(self.index(Access::Read)?.copies(text)?) };
         known.map_or_else(|| self.find(text), |row| Found::of(&row))
     }
 
     /// An issue by its whole id, if any ledger here has it.
     pub fn known(&self, id: &str) -> Result<Option<Found>, Error> {
-        self.look()?.issue(id)?.as_ref().map(Found::of).transpose()
+        self.preferred(self.look()?.copies(id)?).as_ref().map(Found::of).transpose()
     }
 
     /// The issue that `text` names, if it names one at all.
@@ -182,7 +203,40 @@ impl<'t> Plan<'t> {
         if self.unwritten() {
             return Ok(Vec::new());
         }
-        self.look()?.list(asked)?.iter().map(Found::of).collect()
+        let mut found: Vec<Found> = self.look()?.list(asked)?.iter().map(Found::of).collect::<Result<_, _>>()?;
+        // One that stands in several ledgers is shown as the first of them has it; copies follow each other.
+        let place = |found: &Found| self.ledgers.iter().position(|ledger| ledger.name == found.ledger);
+        found.dedup_by(|next, kept| {
+            let same = next.issue.id == kept.issue.id;
+            if same && place(next) < place(kept) {
+                std::mem::swap(next, kept);
+            }
+            same
+        });
+        Ok(found)
+    }
+
+    /// The copy of an issue that is meant, if several ledgers have it: that of the first of them.
+    fn preferred(&self, copies: Vec<Indexed>) -> Option<Indexed> {
+        let place = |row: &Indexed| self.ledgers.iter().position(|ledger| ledger.name == row.ledger);
+        // One that was moved left a tombstone behind.
+        let gone = |row: &Indexed| row.issue().map_or(true, |issue| issue.deleted.is_some());
+        match copies.len() {
+            0 | 1 => copies.into_iter().next(),
+            _ => copies.into_iter().min_by_key(|row| (gone(row), place(row))),
+        }
+    }
+
+    /// The row that a whole id or a unique prefix names.
+    fn row_of(&self, index: &IndexTx<'_>, text: &str) -> Result<Indexed, Error> {
+        match self.preferred(index.copies(text)?) {
+            Some(row) => Ok(row),
+            None => {
+                let id = whole_id(index, text)?;
+                self.preferred(index.copies(&id)?)
+                    .ok_or_else(|| StoreError::Unreadable { table: "issues", id, cause: "it is gone".into() }.into())
+            }
+        }
     }
 
     /// Whether there are any issues at all.
@@ -271,11 +325,8 @@ fn own_index(state: &std::path::Path, worktree: &str) -> PathBuf {
     state.join("index").join(format!("{worktree}.db"))
 }
 
-/// The row that a whole id or a unique prefix names.
-fn named(index: &IndexTx<'_>, text: &str) -> Result<Indexed, Error> {
-    if let Some(row) = index.issue(text)? {
-        return Ok(row);
-    }
+/// The id that a unique prefix names.
+fn whole_id(index: &IndexTx<'_>, text: &str) -> Result<String, Error> {
     let prefixes = [text.to_owned(), format!("{}{text}", toft_core::issue::PREFIX)];
     let mut candidates = Vec::new();
     for prefix in prefixes {
@@ -285,9 +336,7 @@ fn named(index: &IndexTx<'_>, text: &str) -> Result<Indexed, Error> {
     }
     match candidates.as_slice() {
         [] => Err(Refusal::NotFound { what: "issue", text: text.to_owned() }.into()),
-        [one] => index.issue(one)?.ok_or_else(|| {
-            StoreError::Unreadable { table: "issues", id: one.clone(), cause: "it is gone".into() }.into()
-        }),
+        [one] => Ok(one.clone()),
         many => {
             let candidates = many.iter().take(NAMED).cloned().collect();
             Err(Refusal::Ambiguous { text: text.to_owned(), candidates }.into())

@@ -8,7 +8,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use toft_core::refusal::Refusal;
 use toft_ledger::{clock::Replica, file::Turn};
-use toft_vcs::{Checkout, Vcs};
+use toft_vcs::{Checkout, Vcs, exchange};
 
 use crate::{
     config::{data_home, state_home},
@@ -66,6 +66,9 @@ struct Known {
     /// Whoever plans here does so in private.
     #[serde(default)]
     contributor: bool,
+    /// The remote that keeps the repository's own ledger then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    upstream: Option<String>,
     #[serde(default)]
     also: Vec<Also>,
 }
@@ -129,8 +132,16 @@ impl Ledger {
     }
 }
 
-/// The ledgers that a checkout sees, the one that new issues go to first.
-pub(super) fn ledgers(checkout: &Checkout) -> Result<Vec<Ledger>, Error> {
+/// What a checkout sees.
+pub(super) struct Seen {
+    /// Ledgers, the one that new issues go to first.
+    pub(super) ledgers: Vec<Ledger>,
+    pub(super) contributor: bool,
+    pub(super) upstream: Option<String>,
+}
+
+/// The ledgers that a checkout sees.
+pub(super) fn ledgers(checkout: &Checkout) -> Result<Seen, Error> {
     let (state, tree) = (checkout.state_dir(), checkout.root.join(IN_TREE));
     let in_tree = !matches!(checkout.vcs, Vcs::Git | Vcs::Jj) || tree.join(ISSUES).exists();
     let own = match in_tree {
@@ -143,7 +154,7 @@ pub(super) fn ledgers(checkout: &Checkout) -> Result<Vec<Ledger>, Error> {
         ledgers.sort_by_key(|ledger| ledger.place != Place::Planning);
     }
     ledgers[0].first = true;
-    Ok(ledgers)
+    Ok(Seen { ledgers, contributor: known.contributor, upstream: known.upstream })
 }
 
 const KNOWN: &str = "ledgers.json";
@@ -176,7 +187,7 @@ pub(crate) fn add(checkout: &Checkout, name: &str, dir: &Path, read_only: bool) 
         let problem = format!("`{name}` is not a name: letters, digits, - and _");
         return Err(Refusal::Invalid { field: "name".into(), problem }.into());
     }
-    if ledgers(checkout)?.iter().any(|ledger| ledger.name == name) {
+    if ledgers(checkout)?.ledgers.iter().any(|ledger| ledger.name == name) {
         return Err(Refusal::Exists { what: "ledger", name: name.into() }.into());
     }
     let dir = fs::canonicalize(dir).map_err(io("find", dir))?;
@@ -199,18 +210,70 @@ pub(crate) fn remove(checkout: &Checkout, name: &str) -> Result<(), Error> {
     })
 }
 
-/// From now on new issues go to a private ledger, which has a part for each repository.
-pub(crate) fn plan_in_private(checkout: &Checkout, repository: &str) -> Result<(), Error> {
-    let dir = data_home().join("planning").join(format!("{}-{repository}", checkout.name()));
-    fs::create_dir_all(&dir).map_err(io("make", &dir))?;
-    know(&checkout.state_dir(), |known| {
-        known.contributor = true;
-        if !known.also.iter().any(|also| also.place == Place::Planning) {
-            let name = Place::Planning.as_str().to_owned();
-            known.also.push(Also { name, place: Place::Planning, dir, read_only: false });
+/// How somebody plans in private.
+#[derive(Clone, Debug, Default)]
+pub struct Private {
+    /// The repository that private plans are in, of whatever kind; absent, one of toft's own.
+    pub dir: Option<PathBuf>,
+    /// The remote that keeps the project's own ledger; absent, `upstream` if there is one.
+    pub upstream: Option<String>,
+}
+
+impl Private {
+    /// From now on new issues go to a private ledger, which has a part for each project. Gives where that is.
+    pub(crate) fn begin(&self, checkout: &Checkout, repository: &str) -> Result<PathBuf, Error> {
+        let remotes = remotes(checkout)?;
+        if let Some(named) = self.upstream.as_ref().filter(|named| !remotes.contains(named)) {
+            return Err(Refusal::NotFound { what: "remote", text: named.clone() }.into());
         }
+        let upstream = self.upstream.clone().or_else(|| remotes.into_iter().find(|name| name == UPSTREAM));
+        let home = match &self.dir {
+            Some(dir) => std::path::absolute(dir).map_err(io("find", dir))?,
+            None => data_home().join("planning"),
+        };
+        // Every clone of a project has the same first commit, so that its part is the same wherever it is planned.
+        let print = exchange::fingerprint(checkout)?.unwrap_or_else(|| repository.to_owned());
+        let part = home.join(format!("{}-{}", checkout.name(), &print[..print.len().min(10)]));
+        fs::create_dir_all(&part).map_err(io("make", &part))?;
+        if self.dir.is_none() {
+            exchange::make_repository(&home)?;
+        }
+        let dir = fs::canonicalize(&part).map_err(io("find", &part))?;
+        let mut place = dir.clone();
+        know(&checkout.state_dir(), |known| {
+            known.contributor = true;
+            known.upstream = upstream;
+            let name = Place::Planning.as_str().to_owned();
+            match known.also.iter_mut().find(|also| also.place == Place::Planning) {
+                // Plans that were begun elsewhere stay in sight unless somebody says where they are now.
+                Some(also) if self.dir.is_none() => place.clone_from(&also.dir),
+                Some(also) => also.dir = dir,
+                None => known.also.push(Also { name, place: Place::Planning, dir, read_only: false }),
+            }
+            Ok(())
+        })?;
+        Ok(place)
+    }
+}
+
+/// What a fork calls the project it was made of.
+const UPSTREAM: &str = "upstream";
+
+/// From now on new issues go to the repository's own ledger; private plans stay in sight.
+pub(crate) fn plan_in_public(checkout: &Checkout) -> Result<(), Error> {
+    know(&checkout.state_dir(), |known| {
+        (known.contributor, known.upstream) = (false, None);
         Ok(())
     })
+}
+
+fn remotes(checkout: &Checkout) -> Result<Vec<String>, Error> {
+    Ok(exchange::remotes(checkout)?)
+}
+
+/// Whether the remotes look as if somebody contributes here to what others keep, and nobody has said so yet.
+pub fn hint(checkout: &Checkout) -> Result<bool, Error> {
+    Ok(!known(&checkout.state_dir())?.contributor && remotes(checkout)?.iter().any(|name| name == UPSTREAM))
 }
 
 /// Puts an empty ledger into the working tree, unless one is there.

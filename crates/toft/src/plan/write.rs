@@ -8,6 +8,7 @@ use toft_core::{
         DISCOVERED_FROM, Issue, Put,
         edit::{self, By, Edit},
         mint_id,
+        proposal::LOCAL,
         ready::{Node, Nodes},
     },
     refusal::Refusal,
@@ -26,7 +27,7 @@ use toft_ledger::{
 };
 use toft_store::sqlite::index::{IndexTx, Indexed};
 
-use super::{Ledger, Plan, hydrate::now_nanos, named};
+use super::{Ledger, Place, Plan, hydrate::now_nanos};
 use crate::{
     error::{Error, io},
     session::random_mint,
@@ -129,6 +130,11 @@ impl Draft<'_> {
         Ok(Wrote { issue: self.issue(&issue.id)?, ledger: self.ledger.name.clone(), before })
     }
 
+    /// Whether the ledger has an issue of this id.
+    pub(super) fn has(&self, id: &str) -> Result<bool, Error> {
+        Ok(self.records.contains_key(id) || self.index.line(&self.ledger.name, id)?.is_some())
+    }
+
     /// How many issues are written.
     pub(super) fn changes(&self) -> usize {
         self.records.len()
@@ -139,7 +145,7 @@ fn record(row: &Indexed) -> Result<Record, Error> {
     Ok(line::read(&row.line).map_err(|error| unreadable(&row.file, &error.to_string()))?.record)
 }
 
-fn issue_of(record: &Record) -> Result<Issue, Error> {
+pub(super) fn issue_of(record: &Record) -> Result<Issue, Error> {
     serde_json::from_str(&line::write(record)).map_err(|error| unreadable(record.id(), &error.to_string()))
 }
 
@@ -162,7 +168,7 @@ fn text(value: &Value) -> Json {
 }
 
 /// Where something is written, and what.
-fn register(put: &Put) -> (Key, Option<Json>) {
+pub(super) fn register(put: &Put) -> (Key, Option<Json>) {
     match put {
         Put::Field(name, value) => (Key::field(name), value.as_ref().map(text)),
         Put::Label(word, there) => (Key::label(word), there.then(|| text(&json!(word)))),
@@ -175,6 +181,29 @@ fn register(put: &Put) -> (Key, Option<Json>) {
 }
 
 impl Plan<'_> {
+    /// Puts a change together and writes nothing.
+    pub(super) fn rehearse<T>(
+        &self,
+        ledger: &Ledger,
+        build: impl FnOnce(&mut Draft<'_>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        self.refresh()?;
+        let index = self.index(Access::Read)?;
+        build(&mut self.draft(&index, ledger)?)
+    }
+
+    /// The moment after everything in a ledger.
+    pub(super) fn clock(&self, ledger: &Ledger) -> Result<Clock, Error> {
+        self.refresh()?;
+        let index = self.index(Access::Read)?;
+        Ok(self.draft(&index, ledger)?.clock)
+    }
+
+    fn draft<'d>(&self, index: &'d IndexTx<'d>, ledger: &'d Ledger) -> Result<Draft<'d>, Error> {
+        let clock = Clock::after(self.newest(index, ledger)?, (now_nanos() / 1_000_000) as u64, self.replica()?);
+        Ok(Draft { index, ledger, clock, records: BTreeMap::new(), issues: BTreeMap::new() })
+    }
+
     /// Changes a ledger. What `build` puts together is on disk when this returns.
     pub(super) fn write<T>(
         &self,
@@ -184,8 +213,7 @@ impl Plan<'_> {
         let turn = Turn::take(&ledger.lock).map_err(io("lock", &ledger.lock))?;
         self.refresh_in_turn(Some(ledger))?;
         let index = self.index(Access::Read)?;
-        let clock = Clock::after(self.newest(&index, ledger)?, (now_nanos() / 1_000_000) as u64, self.replica()?);
-        let mut draft = Draft { index: &index, ledger, clock, records: BTreeMap::new(), issues: BTreeMap::new() };
+        let mut draft = self.draft(&index, ledger)?;
         let built = build(&mut draft)?;
         let lines: Vec<String> = draft.records.values().map(line::write).collect();
         if lines.iter().any(|line| line.len() >= LONGEST_LINE) {
@@ -211,21 +239,21 @@ impl Plan<'_> {
         Ok(newest)
     }
 
-    fn by<'a>(&'a self, word: &'a str, now: Timestamp) -> By<'a> {
+    pub(super) fn by<'a>(&'a self, word: &'a str, now: Timestamp) -> By<'a> {
         By { actor: &self.toft.located().agent, now, word }
+    }
+
+    /// The ledger of that name.
+    pub(super) fn called(&self, name: &str) -> Result<&Ledger, Error> {
+        let known = self.ledgers.iter().find(|ledger| ledger.name == name);
+        known.ok_or_else(|| Refusal::NotFound { what: "ledger", text: name.to_owned() }.into())
     }
 
     /// The ledger a write goes to: the one that is named, else the parent's, else the first.
     pub(super) fn route(&self, name: Option<&str>, parent: Option<&str>) -> Result<&Ledger, Error> {
-        let called = |name: &str| {
-            self.ledgers
-                .iter()
-                .find(|ledger| ledger.name == name)
-                .ok_or_else(|| Error::from(Refusal::NotFound { what: "ledger", text: name.to_owned() }))
-        };
         let ledger = match (name, parent.filter(|parent| !parent.is_empty())) {
-            (Some(name), _) => called(name),
-            (None, Some(parent)) => called(&self.find(parent)?.ledger),
+            (Some(name), _) => self.called(name),
+            (None, Some(parent)) => self.called(&self.find(parent)?.ledger),
             (None, None) => {
                 self.ledgers.first().ok_or_else(|| Refusal::NotFound { what: "ledger", text: String::new() }.into())
             }
@@ -273,7 +301,10 @@ impl Plan<'_> {
                     wrote.push(Wrote { issue, ledger: ledger.name.clone(), before: None });
                     continue;
                 }
-                let puts = edit::create(draft, id, &edit, &self.by(&word, now))?;
+                let mut puts = edit::create(draft, id, &edit, &self.by(&word, now))?;
+                if ledger.place == Place::Planning {
+                    puts.push(Put::Field("visibility".into(), Some(LOCAL.into())));
+                }
                 draft.put(id, &puts)?;
                 let before = Some(Before { issue: id.clone(), was: None, now: puts });
                 wrote.push(Wrote { issue: draft.issue(id)?, ledger: ledger.name.clone(), before });
@@ -291,7 +322,7 @@ impl Plan<'_> {
             {
                 Some(id) => Ok(id.clone()),
                 None if text.is_empty() => Ok(String::new()),
-                None => Ok(named(index, text)?.issue()?.id),
+                None => Ok(self.row_of(index, text)?.issue()?.id),
             }
         };
         let mut edit = edit.clone();
@@ -338,9 +369,19 @@ impl Plan<'_> {
         build: impl FnOnce(&mut Draft<'_>, &Issue) -> Result<Vec<Put>, Error>,
     ) -> Result<Wrote, Error> {
         let found = self.find_to_write(id)?;
-        let ledger = self.route(Some(&found.ledger), None)?;
+        self.change_in(self.route(Some(&found.ledger), None)?, &found.issue.id, what, build)
+    }
+
+    /// Changes one issue of a ledger, and says so in history.
+    pub(super) fn change_in(
+        &self,
+        ledger: &Ledger,
+        id: &str,
+        what: &'static str,
+        build: impl FnOnce(&mut Draft<'_>, &Issue) -> Result<Vec<Put>, Error>,
+    ) -> Result<Wrote, Error> {
         let wrote = self.write(ledger, |draft| {
-            let issue = draft.issue(&found.issue.id)?;
+            let issue = draft.issue(id)?;
             let puts = build(draft, &issue)?;
             draft.change(&issue, &puts)
         })?;

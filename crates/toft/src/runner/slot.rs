@@ -415,6 +415,7 @@ fn passing(error: &Error) -> bool {
         }
         Error::Io { .. } | Error::Refused(_) | Error::Setup { .. } => true,
         Error::Checkout(_)
+        | Error::Exchange(_)
         | Error::NoRepository { .. }
         | Error::NotInitialised { .. }
         | Error::OnServer { .. }

@@ -87,8 +87,8 @@ impl IndexTx<'_> {
     /// Puts an issue down that the index does not have.
     pub fn put_new(&self, ledger: &str, file: &str, issue: &Issue, line: &str) -> Result<()> {
         let node = Node::of(issue);
-        let sql = "INSERT INTO issues (id, ledger, file, status, epic, deleted, parent, defer_until, priority, unfinished, created, first, labels, rank, line)
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, '', ?14)";
+        let sql = "INSERT INTO issues (id, ledger, file, status, epic, deleted, parent, defer_until, priority, unfinished, created, first, labels, part, rank, line)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, '', ?15)";
         self.execute(
             sql,
             params![
@@ -105,6 +105,7 @@ impl IndexTx<'_> {
                 node.written.0,
                 node.turn.number(),
                 words(&issue.labels),
+                node.part.as_str(),
                 line
             ],
         )?;
@@ -145,10 +146,10 @@ impl IndexTx<'_> {
         Ok(self.rows(&sql, params![id, ledger], indexed)?.pop())
     }
 
-    /// An issue, in whichever ledger it is.
-    pub fn issue(&self, id: &str) -> Result<Option<Indexed>> {
-        let sql = format!("SELECT {COLUMNS} FROM issues i WHERE i.id = ?1 ORDER BY i.ledger LIMIT 1");
-        Ok(self.rows(&sql, params![id], indexed)?.pop())
+    /// An issue, in every ledger it is in.
+    pub fn copies(&self, id: &str) -> Result<Vec<Indexed>> {
+        let sql = format!("SELECT {COLUMNS} FROM issues i WHERE i.id = ?1 ORDER BY i.ledger");
+        self.rows(&sql, params![id], indexed)
     }
 
     /// Ids with a prefix, in order.
@@ -166,7 +167,7 @@ impl IndexTx<'_> {
         let sql = format!(
             "SELECT {COLUMNS} FROM issues i INDEXED BY issues_ready
             WHERE i.opens IS NOT NULL AND i.opens <= ?1 AND (?3 IS NULL OR instr(i.labels, ?3) = 0){filter}
-            ORDER BY i.rank LIMIT ?2"
+            ORDER BY i.rank, i.part, i.ledger LIMIT ?2"
         );
         let word = |label: &str| format!(" {label} ");
         let mut values: Vec<rusqlite::types::Value> = vec![now.0.into(), (limit as i64).into(), not.map(word).into()];
@@ -222,6 +223,15 @@ impl IndexTx<'_> {
             WHERE d.target = ?1 AND d.blocks = 1 AND i.deleted = 0 ORDER BY i.id"
         );
         self.rows(&sql, params![id], indexed)
+    }
+
+    /// Issues that somebody offers, newest first.
+    pub fn offered(&self) -> Result<Vec<Indexed>> {
+        let sql = format!(
+            "SELECT {COLUMNS} FROM issues i INDEXED BY issues_unfinished
+            WHERE i.unfinished = 1 AND i.part = 'offered' ORDER BY i.created DESC, i.id DESC"
+        );
+        self.rows(&sql, [], indexed)
     }
 
     /// Every issue, in the order of ids.

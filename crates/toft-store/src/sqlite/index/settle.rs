@@ -4,7 +4,10 @@ use std::collections::{BTreeSet, HashMap};
 
 use rusqlite::params;
 use toft_core::{
-    issue::ready::{Node, Nodes, rank, standing},
+    issue::{
+        proposal::Part,
+        ready::{Node, Nodes, rank, standing},
+    },
     ready::Turn,
     store::{Result, StoreError},
     time::Timestamp,
@@ -59,7 +62,7 @@ impl Nodes for Known {
     }
 }
 
-const NODE: &str = "SELECT id, status, epic, deleted, parent, defer_until, priority, created, first FROM issues";
+const NODE: &str = "SELECT id, status, epic, deleted, parent, defer_until, priority, created, first, part FROM issues";
 
 fn node(row: &rusqlite::Row<'_>) -> rusqlite::Result<Node> {
     Ok(Node {
@@ -72,6 +75,7 @@ fn node(row: &rusqlite::Row<'_>) -> rusqlite::Result<Node> {
         priority: row.get(6)?,
         written: Timestamp(row.get(7)?),
         turn: Turn::numbered(row.get(8)?),
+        part: Part::named(&row.get::<_, String>(9)?),
         needs: Vec::new(),
     })
 }
@@ -79,7 +83,9 @@ fn node(row: &rusqlite::Row<'_>) -> rusqlite::Result<Node> {
 impl IndexTx<'_> {
     /// What the ready rule must know of an issue.
     pub fn node(&self, id: &str) -> Result<Option<Node>> {
-        let found = self.rows(&format!("{NODE} WHERE id = ?1 ORDER BY ledger LIMIT 1"), params![id], node)?.pop();
+        let found = self
+            .rows(&format!("{NODE} WHERE id = ?1 ORDER BY deleted, part, ledger LIMIT 1"), params![id], node)?
+            .pop();
         let Some(mut node) = found else { return Ok(None) };
         let needs = "SELECT target FROM issue_deps WHERE id = ?1 AND blocks = 1 ORDER BY target";
         node.needs = self.rows(needs, params![id], |row| row.get(0))?;
@@ -139,7 +145,7 @@ impl IndexTx<'_> {
 
     fn settle_all(&self) -> Result<()> {
         let mut known = Known { nodes: HashMap::new(), open_children: HashMap::new() };
-        for node in self.rows(&format!("{NODE} ORDER BY id, ledger DESC"), [], node)? {
+        for node in self.rows(&format!("{NODE} ORDER BY id, deleted DESC, part DESC, ledger DESC"), [], node)? {
             known.nodes.insert(node.id.clone(), node);
         }
         let edges = "SELECT id, target FROM issue_deps WHERE blocks = 1 ORDER BY id, target";

@@ -1,0 +1,112 @@
+//! Sharing: sync, proposals, moves.
+
+use clap::Args;
+
+/// Exchange every ledger with other clones: bring in, merge, record, send. Offline is no error.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+A ledger beside a git or jj repository travels as the branch `toft` of its remote; nothing of yours is touched: no HEAD, no
+index, no file. A planning or shared ledger is committed, pulled and pushed in its own repository, whatever that is. Of a
+ledger in the working tree only the other side's copy is merged into yours; committing is up to you.
+
+Examples:
+  toft sync                 every ledger seen from here
+  toft sync -n              what would come and go
+  toft sync --commit        and commit the ledger in the working tree, that file alone
+  toft sync team            only this ledger")]
+pub(crate) struct Sync {
+    /// Only this ledger
+    pub(crate) ledger: Option<String>,
+    /// Only say what would come and go
+    #[arg(short = 'n', long)]
+    pub(crate) dry_run: bool,
+    /// Commit the ledger in the working tree, and nothing else
+    #[arg(long)]
+    pub(crate) commit: bool,
+    /// Send what is doubtful, too: over 100 issues at once, very long ones, what looks like a secret
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+}
+
+/// Offer an issue to another ledger, under the same id. Notes, comments and private needs stay with you.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+To a ledger in the working tree that is one more line, for your next commit. To one beside the repository it is a branch
+`toft-propose/ID` with one commit on top of what upstream has.
+
+Examples:
+  toft propose tf-a41c                   to the repository's own ledger
+  toft propose tf-a41c --push origin     and send its branch to your fork
+  toft propose tf-a41c --to team")]
+pub(crate) struct Propose {
+    /// Which issues
+    #[arg(required = true)]
+    pub(crate) ids: Vec<String>,
+    /// To which ledger; the repository's own when left out
+    #[arg(long, value_name = "LEDGER", alias = "target")]
+    pub(crate) to: Option<String>,
+    /// Send the branch that proposes it to this remote
+    #[arg(long, value_name = "REMOTE", num_args = 0..=1, default_missing_value = "origin")]
+    pub(crate) push: Option<String>,
+}
+
+/// Take a proposal back.
+#[derive(Args, Debug)]
+pub(crate) struct Withdraw {
+    /// Which issue
+    pub(crate) id: String,
+}
+
+/// Take what somebody proposed into the plan.
+#[derive(Args, Debug)]
+pub(crate) struct Accept {
+    /// Which issue
+    pub(crate) id: String,
+}
+
+/// Do not take what somebody proposed; they hear why on their next sync.
+#[derive(Args, Debug)]
+pub(crate) struct Reject {
+    /// Which issue
+    pub(crate) id: String,
+    /// Why
+    #[arg(short = 'm', long, alias = "message")]
+    pub(crate) reason: String,
+}
+
+/// Move issues to another ledger: same ids, same history, a tombstone where they were.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  toft move tf-a41c tf-7f3a --to planning
+  toft move --to planning --filter author=me
+  toft move --to team --filter label=db --filter status=open -n")]
+pub(crate) struct Move {
+    /// Which issues
+    pub(crate) ids: Vec<String>,
+    /// To which ledger
+    #[arg(long, value_name = "LEDGER")]
+    pub(crate) to: String,
+    /// Those that fit: author=NAME (or me), assignee=, label=, status=, type=, ledger=
+    #[arg(long, value_name = "FIELD=VALUE")]
+    pub(crate) filter: Vec<String>,
+    /// Only say which
+    #[arg(short = 'n', long)]
+    pub(crate) dry_run: bool,
+}
+
+/// Prove that everything is really on; or look at what is about to leave.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  toft doctor                        everything, on this machine
+  toft doctor --outgoing             commits that no remote has: would they publish what is private?
+  toft doctor --outgoing main..fix   the same for a range")]
+pub(crate) struct Doctor {
+    /// Look at what commits would publish: those of RANGE, or those that no remote has
+    #[arg(long, value_name = "RANGE", num_args = 0..=1, default_missing_value = "")]
+    pub(crate) outgoing: Option<String>,
+    /// With --outgoing: what is merely doubtful may leave
+    #[arg(short, long, requires = "outgoing")]
+    pub(crate) yes: bool,
+}

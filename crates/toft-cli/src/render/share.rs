@@ -1,0 +1,189 @@
+//! What was exchanged, proposed, moved, and what may not leave.
+
+use serde_json::{Value, json};
+use toft::plan::{Guarded, How, Place, Proposed, Synced, Wrote};
+
+use super::{
+    View, data,
+    page::{Ink, Page, clean, short},
+};
+
+pub(crate) struct SyncDone {
+    pub(crate) all: Vec<Synced>,
+    pub(crate) try_only: bool,
+}
+
+impl View for SyncDone {
+    fn kind(&self) -> &'static str {
+        "sync"
+    }
+
+    fn json(&self) -> Value {
+        data(&self.all)
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.all.iter().map(|one| one.ledger.clone()).collect()
+    }
+
+    fn text(&self, page: &mut Page) {
+        for one in &self.all {
+            let ledger = page.ink(Ink::Head, &one.ledger);
+            page.line(format!("{ledger}  {}", outcome(one, self.try_only)));
+            for came in &one.came {
+                let why = came.why.as_ref().map(|why| format!(" ({})", short(why, 100))).unwrap_or_default();
+                let id = page.ink(Ink::Id, &clean(&came.issue));
+                let what = match came.news {
+                    "landed" => "is in their ledger now, and waits for their word".to_owned(),
+                    "accepted" => "was accepted; your copy follows theirs from now on".to_owned(),
+                    "rejected" => format!("is yours again{why}"),
+                    _ => "follows what they changed".to_owned(),
+                };
+                page.line(format!("  {id} \"{}\" {what}", short(&came.title, 60)));
+            }
+        }
+        if self.all.is_empty() {
+            page.line("There is no ledger here yet: toft add \"…\" begins one.");
+        }
+    }
+}
+
+fn outcome(one: &Synced, try_only: bool) -> String {
+    let with = one.remote.as_deref().map(|remote| format!(" with {}", clean(remote))).unwrap_or_default();
+    let said = one.said.iter().map(|said| short(said, 160)).collect::<Vec<_>>().join("; ");
+    let counts = match (one.received, one.sent) {
+        (0, 0) => "nothing new".to_owned(),
+        (received, sent) => format!("{received} in, {sent} out"),
+    };
+    let races = if one.races > 0 { format!(", after {} lost races", one.races) } else { String::new() };
+    let rewritten = if one.rewritten { "; their history was replaced, nothing of yours was" } else { "" };
+    let waits = match one.place {
+        Place::Tree => "; commit when you like",
+        _ => "; what is yours stays here, toft propose offers it",
+    };
+    match one.how {
+        _ if try_only && !one.how.failed() && one.how != How::Offline && one.how != How::Unversioned => {
+            format!("would exchange{with}: {counts}")
+        }
+        How::Synced => format!("synced{with}: {counts}{races}{rewritten}"),
+        How::Received => {
+            let committed = if said.is_empty() { waits.to_owned() } else { format!("; {said}") };
+            format!("received{with}: {} in{committed}{rewritten}", one.received)
+        }
+        How::Recorded => {
+            let committed = if said.is_empty() { String::new() } else { format!("; {said}") };
+            format!("here only: it has no remote to be sent to{committed}")
+        }
+        How::Unversioned => "here only: it is under no version control; copy it as you like".to_owned(),
+        How::Offline => format!("offline: everything is kept here, and goes the next time ({said})"),
+        How::Denied => format!("not let in{with}: {said}"),
+        How::Protected => format!("not taken{with}: {said}"),
+        How::InTheWay => format!("in the way: {said}"),
+        How::Outrun => format!("others were faster again and again{with}; try once more"),
+        How::Held => format!("held back: {said}"),
+        How::Failed => format!("failed{with}: {said}"),
+    }
+}
+
+pub(crate) struct ProposalsMade(pub(crate) Vec<Proposed>);
+
+impl View for ProposalsMade {
+    fn kind(&self) -> &'static str {
+        "proposals"
+    }
+
+    fn json(&self) -> Value {
+        data(&self.0)
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.0.iter().map(|made| made.issue.id.clone()).collect()
+    }
+
+    fn text(&self, page: &mut Page) {
+        for Proposed { issue, to, place, branch, sent_to, private } in &self.0 {
+            let id = page.ink(Ink::Id, &clean(&issue.id));
+            page.line(format!("Proposed {id} \"{}\" to ledger {to}", short(&issue.title, 60)));
+            match (branch, sent_to, place) {
+                (Some(branch), Some(remote), _) => {
+                    page.line(format!("  its branch {branch} is on {}; open a pull request from it", clean(remote)));
+                }
+                (Some(branch), None, _) => {
+                    page.line(format!("  its branch is {branch}; git push origin {branch}, then open a pull request"));
+                }
+                (None, _, Place::Tree) => page.line("  one more line in .toft/issues.jsonl, for your next commit"),
+                (None, ..) => page.line("  whoever keeps it decides: toft accept, toft reject"),
+            }
+            if !private.is_empty() {
+                let named = private.iter().map(|id| clean(id)).collect::<Vec<_>>().join(", ");
+                page.line(format!(
+                    "  nobody there can see {named}, so that stays with you; propose it too if they should"
+                ));
+            }
+        }
+    }
+}
+
+pub(crate) struct IssuesMoved {
+    pub(crate) moved: Vec<Wrote>,
+    pub(crate) try_only: bool,
+}
+
+impl View for IssuesMoved {
+    fn kind(&self) -> &'static str {
+        "moved"
+    }
+
+    fn json(&self) -> Value {
+        self.moved.iter().map(|wrote| json!({ "id": wrote.issue.id, "ledger": wrote.ledger })).collect()
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.moved.iter().map(|wrote| wrote.issue.id.clone()).collect()
+    }
+
+    fn text(&self, page: &mut Page) {
+        let did = if self.try_only { "Would move" } else { "Moved" };
+        for Wrote { issue, ledger, .. } in &self.moved {
+            let id = page.ink(Ink::Id, &clean(&issue.id));
+            page.line(format!("{did} {id} \"{}\" to ledger {ledger}", short(&issue.title, 60)));
+        }
+        if self.moved.is_empty() {
+            page.line("Everything is there already.");
+        }
+    }
+}
+
+pub(crate) struct GuardShown(pub(crate) Guarded);
+
+impl View for GuardShown {
+    fn kind(&self) -> &'static str {
+        "outgoing"
+    }
+
+    fn json(&self) -> Value {
+        data(&self.0)
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.0.leaks.iter().map(|leak| leak.issue.clone()).collect()
+    }
+
+    fn text(&self, page: &mut Page) {
+        let Guarded { issues, leaks, doubts } = &self.0;
+        for leak in leaks {
+            let id = page.ink(Ink::Id, &clean(&leak.issue));
+            let revision: String = leak.revision.chars().take(10).collect();
+            page.line(format!("{id} {}: {} in commit {revision}", leak.why, clean(&leak.path)));
+        }
+        for doubt in doubts {
+            page.line(format!("Sure? {}", short(doubt, 200)));
+        }
+        if leaks.is_empty() && doubts.is_empty() {
+            page.line(match issues {
+                0 => "Nothing of any ledger would leave.".to_owned(),
+                count => format!("{count} issues would leave, all of them meant to."),
+            });
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! A ledger beside a git repository: a ref of its own here, an orphan branch on the other side, written by plumbing.
+//! Nothing of the user's is looked at or touched: no HEAD, no index, no file.
+
+use std::{fs, path::PathBuf};
+
+use super::{Exchange, ExchangeError, Fetched, Files, Sent, content, git_dir, lost_race, read_files, refs, understood};
+use crate::{Checkout, RunError, command::Git};
+
+/// Where the ledger is recorded.
+pub(super) const HERE: &str = "refs/toft/ledger";
+/// What the other side calls it.
+const THERE: &str = "refs/heads/toft";
+/// How branches are called that propose an issue.
+const PROPOSE: &str = "toft-propose/";
+
+/// The exchange of a ledger that is no part of any working tree.
+pub struct Branch {
+    git: Git,
+    git_dir: PathBuf,
+    dir: PathBuf,
+    remote: Option<(String, refs::Abroad)>,
+    here: Option<String>,
+    theirs: Option<String>,
+    /// What the other side has, with its proposals.
+    seen: Option<String>,
+}
+
+/// An issue that somebody proposes on a branch of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Proposal {
+    /// The issue.
+    pub id: String,
+    /// The ledger's files on that branch.
+    pub files: Files,
+}
+
+impl Branch {
+    /// The ledger in `dir` of a checkout under git, or under Jujutsu, which has a git repository behind it.
+    pub fn open(
+        checkout: &Checkout,
+        dir: &std::path::Path,
+        remote: Option<&str>,
+    ) -> Result<Option<Self>, ExchangeError> {
+        let Some(git_dir) = git_dir(checkout) else { return Ok(None) };
+        let git = Git::of(&git_dir)?;
+        let remote = match refs::choose(&git_dir, remote)? {
+            Some((name, url)) => Some((name, refs::abroad(Git::of(&git_dir)?, &url)?)),
+            None => None,
+        };
+        let here = refs::resolve(&git, &git_dir, HERE)?;
+        let mut branch = Self { git, git_dir, dir: dir.to_owned(), remote, here, theirs: None, seen: None };
+        branch.theirs = branch.known(THERE)?;
+        Ok(Some(branch))
+    }
+
+    /// Where a branch of the other side was when it was last fetched.
+    fn known(&self, branch: &str) -> Result<Option<String>, RunError> {
+        match self.remote() {
+            Some(remote) => refs::resolve(&self.git, &self.git_dir, &tracking(remote, branch)),
+            None => Ok(None),
+        }
+    }
+
+    /// Writes a commit that holds exactly `files`; gives its name. The ref points to it.
+    fn commit(&self, name: &str, parents: &[&str], files: &Files, message: &str) -> Result<String, ExchangeError> {
+        let who = self.git.run(["var", "GIT_COMMITTER_IDENT"])?.maybe()?.unwrap_or_else(|| {
+            let now = std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs());
+            format!("toft <toft@localhost> {now} +0000")
+        });
+        self.git.run(["fast-import", "--quiet", "--force", "--done"])?.ok_fed(|to| {
+            writeln!(to, "commit {name}\ncommitter {who}\ndata {}\n{message}", message.len())?;
+            for (n, parent) in parents.iter().enumerate() {
+                writeln!(to, "{} {parent}", if n == 0 { "from" } else { "merge" })?;
+            }
+            writeln!(to, "deleteall")?;
+            for (name, bytes) in files {
+                writeln!(to, "M 100644 inline {name}\ndata {}", bytes.len())?;
+                to.write_all(bytes)?;
+                writeln!(to)?;
+            }
+            writeln!(to, "done")
+        })?;
+        let made = refs::resolve(&self.git, &self.git_dir, name)?;
+        made.ok_or_else(|| ExchangeError::InTheWay(format!("git made no commit for {name}")))
+    }
+
+    /// A name for everything that is known of the other side.
+    fn look(&self) -> Option<String> {
+        let below = self.git_dir.join(tracking(self.remote()?, &format!("refs/heads/{PROPOSE}")));
+        let mut seen: Vec<String> = self.theirs.iter().cloned().collect();
+        for entry in fs::read_dir(below).into_iter().flatten().flatten() {
+            let commit = fs::read_to_string(entry.path()).unwrap_or_default();
+            seen.push(format!("{} {}", entry.file_name().to_string_lossy(), commit.trim()));
+        }
+        seen.sort();
+        (!seen.is_empty()).then(|| seen.join(", "))
+    }
+
+    fn point(&mut self, to: String) -> Result<(), ExchangeError> {
+        self.git.run(["update-ref", HERE, &to])?.ok()?;
+        self.here = Some(to);
+        Ok(())
+    }
+
+    /// Issues that branches of the other side propose, as they were last fetched.
+    fn proposals(&self) -> Result<Vec<Proposal>, ExchangeError> {
+        let Some(remote) = self.remote() else { return Ok(Vec::new()) };
+        let below = tracking(remote, &format!("refs/heads/{PROPOSE}"));
+        if !self.git_dir.join(&below).is_dir() && !self.git_dir.join("packed-refs").exists() {
+            return Ok(Vec::new());
+        }
+        let listed = self.git.run(["for-each-ref", "--format=%(refname)", &below])?.text()?;
+        let mut proposals = Vec::new();
+        for name in listed.lines() {
+            let id = name.strip_prefix(&below).unwrap_or_default().to_owned();
+            proposals.push(Proposal { id, files: content::at(&self.git, name, "")? });
+        }
+        Ok(proposals)
+    }
+
+    /// Makes a branch that adds one issue to what the other side has: `edited` is its files with that issue. Gives the
+    /// branch's name.
+    pub fn propose(&self, id: &str, edited: &Files, message: &str) -> Result<String, ExchangeError> {
+        let (name, parents) = (format!("{PROPOSE}{id}"), self.theirs.as_deref());
+        self.commit(&format!("refs/heads/{name}"), parents.as_slice(), edited, message)?;
+        Ok(name)
+    }
+
+    /// Sends a branch that proposes an issue to a remote; nothing sent takes it away there.
+    pub fn send_proposal(&self, id: &str, to: &str, there: bool) -> Result<(), ExchangeError> {
+        let Some((_, url)) = refs::choose(&self.git_dir, Some(to))? else {
+            return Err(ExchangeError::InTheWay(format!("there is no remote `{to}`")));
+        };
+        let branch = format!("refs/heads/{PROPOSE}{id}");
+        let what = if there { format!("+{branch}:{branch}") } else { format!(":{branch}") };
+        let sent = refs::abroad(Git::of(&self.git_dir)?, &url)?.run(["push", "--quiet", to, &what])?.ok();
+        match sent {
+            Err(RunError::Failed { said, .. }) if !there && said.contains("remote ref does not exist") => Ok(()),
+            sent => sent.map(drop).map_err(|error| understood(error, to)),
+        }
+    }
+
+    /// Takes the branch that proposes an issue away here.
+    pub fn withdraw(&self, id: &str) -> Result<(), ExchangeError> {
+        Ok(self.git.run(["update-ref", "-d", &format!("refs/heads/{PROPOSE}{id}")])?.ok().map(drop)?)
+    }
+
+    /// Whether a branch of a remote proposes this issue; asks the remote.
+    pub fn proposed_at(&self, remote: &str, id: &str) -> Result<bool, ExchangeError> {
+        let Some((_, url)) = refs::choose(&self.git_dir, Some(remote))? else { return Ok(false) };
+        let branch = format!("refs/heads/{PROPOSE}{id}");
+        let git = refs::abroad(Git::of(&self.git_dir)?, &url)?;
+        let ended = git.run(["ls-remote", "--exit-code", remote, &branch])?.end()?;
+        match ended.code {
+            0 => Ok(true),
+            2 => Ok(false),
+            _ => Err(understood(ended.ok("git ls-remote".into()).err().unwrap_or(RunError::Missing("git")), remote)),
+        }
+    }
+}
+
+/// Where a branch of a remote is kept here, out of everybody's sight.
+fn tracking(remote: &str, branch: &str) -> String {
+    format!("refs/toft/remotes/{remote}/{}", branch.trim_start_matches("refs/heads/"))
+}
+
+impl Exchange for Branch {
+    fn remote(&self) -> Option<&str> {
+        self.remote.as_ref().map(|(name, _)| name.as_str())
+    }
+
+    fn fetch(&mut self) -> Result<Fetched, ExchangeError> {
+        let Some((remote, git)) = &self.remote else { return Ok(Fetched::default()) };
+        let refs = format!("+{THERE}*:{}*", tracking(remote, THERE));
+        git.run([
+            "fetch",
+            "--quiet",
+            "--prune",
+            "--no-tags",
+            "--no-write-fetch-head",
+            "--no-recurse-submodules",
+            "--no-auto-maintenance",
+            "--refmap=",
+            remote,
+            &refs,
+        ])?
+        .ok()
+        .map_err(|error| understood(error, remote))?;
+        let before = self.theirs.take();
+        self.theirs = self.known(THERE)?;
+        let rewritten = match (&before, &self.theirs) {
+            (Some(before), Some(now)) => !refs::ancestor(&self.git, before, now)?,
+            (Some(_), None) => true,
+            (None, _) => false,
+        };
+        self.seen = self.look();
+        Ok(Fetched { tip: self.seen.clone(), rewritten })
+    }
+
+    fn theirs(&self) -> Result<Files, ExchangeError> {
+        match &self.theirs {
+            Some(commit) => Ok(content::at(&self.git, commit, "")?),
+            None => Ok(Files::new()),
+        }
+    }
+
+    fn record(&mut self, message: &str) -> Result<bool, ExchangeError> {
+        let files = read_files(&self.dir)?;
+        let (here, theirs) = (self.here.clone(), self.theirs.clone());
+        if let Some(theirs) = &theirs
+            && content::at(&self.git, theirs, "")? == files
+        {
+            let moved = here.as_ref() != Some(theirs);
+            if moved {
+                self.point(theirs.clone())?;
+            }
+            return Ok(moved);
+        }
+        let ahead = match (&here, &theirs) {
+            (Some(here), Some(theirs)) => refs::ancestor(&self.git, theirs, here)?,
+            (_, None) => true,
+            (None, Some(_)) => false,
+        };
+        if let Some(here) = &here
+            && ahead
+            && content::at(&self.git, here, "")? == files
+        {
+            return Ok(false);
+        }
+        if here.is_none() && theirs.is_none() && files.is_empty() {
+            return Ok(false);
+        }
+        let mut parents: Vec<&str> = Vec::new();
+        if !ahead {
+            parents.extend(theirs.as_deref());
+        }
+        if let Some(here) = &here
+            && (ahead || !refs::ancestor(&self.git, here, parents[0])?)
+        {
+            parents.push(here);
+        }
+        self.here = Some(self.commit(HERE, &parents, &files, message)?);
+        Ok(true)
+    }
+
+    fn send(&mut self) -> Result<Sent, ExchangeError> {
+        let (Some((remote, git)), Some(here)) = (&self.remote, &self.here) else { return Ok(Sent::Same) };
+        if self.theirs.as_ref() == Some(here) {
+            return Ok(Sent::Same);
+        }
+        let what = format!("{here}:{THERE}");
+        match git.run(["push", "--quiet", "--no-verify", "--no-recurse-submodules", remote, &what])?.ok() {
+            Ok(_) => {
+                self.git.run(["update-ref", &tracking(remote, THERE), here])?.ok()?;
+                self.theirs = Some(here.clone());
+                self.seen = self.look();
+                Ok(Sent::Done)
+            }
+            Err(error) if lost_race(&error) => Ok(Sent::LostRace),
+            Err(error) => Err(understood(error, remote)),
+        }
+    }
+
+    fn seen(&self) -> Option<&str> {
+        self.seen.as_deref()
+    }
+
+    fn offered(&self) -> Result<Vec<Proposal>, ExchangeError> {
+        self.proposals()
+    }
+}

@@ -1,0 +1,299 @@
+//! What version control remembers of a ledger: when an issue changed, how everything was at some moment, and what a range
+//! of commits would publish.
+
+use std::path::Path;
+
+use super::{ExchangeError, Files, ISSUES, Site, branch, content, git_dir, hg::Hg};
+use crate::{Checkout, RunError, Vcs, command::Git};
+
+/// How far back one issue is looked for.
+const COMMITS: usize = 1_000;
+
+/// The past of one ledger.
+pub struct History {
+    way: Way,
+    prefix: String,
+}
+
+enum Way {
+    Git { git: Git, tip: String },
+    Hg(Hg),
+    None,
+}
+
+/// One commit that changed an issue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Changed {
+    /// Its name.
+    pub revision: String,
+    /// When, as the program writes it.
+    pub at: String,
+    /// Who.
+    pub by: String,
+    /// What was said.
+    pub message: String,
+    /// The issue's lines after it, as they stand in the file; none if it took them away.
+    pub lines: Vec<String>,
+}
+
+impl History {
+    /// Of a ledger beside a repository.
+    pub fn of_branch(checkout: &Checkout) -> Result<Self, ExchangeError> {
+        let way = match git_dir(checkout) {
+            Some(git_dir) => Way::Git { git: Git::of(&git_dir)?, tip: branch::HERE.to_owned() },
+            None => Way::None,
+        };
+        Ok(Self { way, prefix: String::new() })
+    }
+
+    /// Of a ledger in a directory, under whatever that is.
+    pub fn of_dir(dir: &Path) -> Result<Self, ExchangeError> {
+        let Some(checkout) = crate::find(dir)? else { return Ok(Self { way: Way::None, prefix: String::new() }) };
+        let site = Site::new(checkout, dir)?;
+        let way = match (git_dir(&site.checkout), site.checkout.vcs) {
+            (Some(_), Vcs::Git) => Way::Git { git: Git::inside(&site.checkout.root)?, tip: "HEAD".into() },
+            (Some(git_dir), _) => {
+                let head = crate::command::Run::jj(&site.checkout.root)?
+                    .args(["log", "--no-graph", "-r", "@", "-T", "commit_id"])
+                    .text()?;
+                Way::Git { git: Git::of(&git_dir)?, tip: head }
+            }
+            (None, vcs @ (Vcs::Hg | Vcs::Sl)) => Way::Hg(Hg { vcs, root: site.checkout.root }),
+            (None, _) => Way::None,
+        };
+        Ok(Self { way, prefix: site.prefix })
+    }
+
+    /// Commits that changed an issue, newest first.
+    pub fn of_issue(&self, id: &str, limit: usize) -> Result<Vec<Changed>, ExchangeError> {
+        let sign = format!("\"id\":{}", quoted(id));
+        match &self.way {
+            Way::Git { git, tip } => self.of_issue_git(git, tip, &sign, limit),
+            Way::Hg(hg) => self.of_issue_hg(hg, &sign, limit),
+            Way::None => Ok(Vec::new()),
+        }
+    }
+
+    fn of_issue_git(&self, git: &Git, tip: &str, sign: &str, limit: usize) -> Result<Vec<Changed>, ExchangeError> {
+        if git.run(["rev-parse", "--verify", "--quiet", &format!("{tip}^{{commit}}")])?.maybe()?.is_none() {
+            return Ok(Vec::new());
+        }
+        let pattern: String =
+            sign.chars().flat_map(|c| if c.is_ascii_alphanumeric() { vec![c] } else { vec!['[', c, ']'] }).collect();
+        let paths = [format!("{}{ISSUES}", self.prefix), format!("{}{}", self.prefix, super::ARCHIVE)];
+        let run = git
+            .run(["log", "--no-ext-diff", "--no-textconv", "-p", "-U0", "--diff-merges=first-parent"])?
+            .arg(format!("--max-count={limit}"))
+            .args(["--format=%x00%H%x1f%cI%x1f%an%x1f%s", &format!("-G{pattern}"), tip, "--"])
+            .args(&paths);
+        let said = String::from_utf8_lossy(&run.ok()?).into_owned();
+        let commit = |text: &str| -> Option<Changed> {
+            let (head, diff) = text.split_once('\n').unwrap_or((text, ""));
+            let mut words = head.split('\u{1f}').map(str::to_owned);
+            let lines = diff.lines().filter_map(|line| line.strip_prefix('+'));
+            let lines = lines.filter(|line| line.contains(sign)).map(str::to_owned).collect();
+            Some(Changed {
+                revision: words.next()?,
+                at: words.next()?,
+                by: words.next()?,
+                message: words.next()?,
+                lines,
+            })
+        };
+        Ok(said.split('\0').filter_map(commit).collect())
+    }
+
+    fn of_issue_hg(&self, hg: &Hg, sign: &str, limit: usize) -> Result<Vec<Changed>, ExchangeError> {
+        let path = format!("path:{}{ISSUES}", self.prefix);
+        let format = "{node}\\x1f{date|rfc3339date}\\x1f{author|user}\\x1f{desc|firstline}\\n";
+        let most = COMMITS.to_string();
+        let said = hg.run(["log", "-l", &most, "-T", format, &path])?.maybe()?.unwrap_or_default();
+        let lines_at = |revision: &str| -> Result<Vec<String>, RunError> {
+            let text = hg.run(["cat", "-r", revision, &path])?.maybe()?.unwrap_or_default();
+            Ok(text.lines().filter(|line| line.contains(sign)).map(str::to_owned).collect())
+        };
+        // Each is compared with the one before it; the oldest with nothing.
+        let mut found: Vec<Changed> = Vec::new();
+        let mut older: Option<(Changed, Vec<String>)> = None;
+        for head in said.lines().collect::<Vec<_>>().into_iter().rev() {
+            let mut words = head.split('\u{1f}').map(str::to_owned);
+            let (Some(revision), Some(at), Some(by), Some(message)) =
+                (words.next(), words.next(), words.next(), words.next())
+            else {
+                continue;
+            };
+            let lines = lines_at(&revision)?;
+            let before = older.take().map(|(_, lines)| lines).unwrap_or_default();
+            let changed = Changed { revision, at, by, message, lines: lines.clone() };
+            if lines != before {
+                found.push(changed.clone());
+            }
+            older = Some((changed, lines));
+        }
+        found.reverse();
+        found.truncate(limit);
+        Ok(found)
+    }
+
+    /// The ledger's files at a revision, or at a moment (`2026-11-15T12:00:00Z`); and the revision's name. A revision of
+    /// the project itself stands for its moment.
+    pub fn at(&self, when: &str) -> Result<Option<(String, Files)>, ExchangeError> {
+        match &self.way {
+            Way::Git { git, tip } => {
+                let named = git
+                    .run(["rev-parse", "--verify", "--quiet", "--end-of-options", &format!("{when}^{{commit}}")])?
+                    .maybe()?;
+                let moment = match &named {
+                    Some(named) => {
+                        let files = content::at(git, named, &self.prefix)?;
+                        if !files.is_empty() {
+                            return Ok(Some((named.clone(), files)));
+                        }
+                        git.run(["show", "--no-patch", "--format=%cI", named])?.text()?
+                    }
+                    None if is_moment(when) => when.to_owned(),
+                    None => return Ok(None),
+                };
+                let before = git.run(["rev-list", "-1", &format!("--before={moment}"), tip, "--"])?.maybe()?;
+                match before {
+                    Some(commit) => Ok(Some((commit.clone(), content::at(git, &commit, &self.prefix)?))),
+                    None => Ok(None),
+                }
+            }
+            Way::Hg(hg) => {
+                let plain =
+                    when.chars().all(|c| c.is_ascii_alphanumeric() || "-._:+/".contains(c)) && !when.starts_with('-');
+                let which = match is_moment(when) {
+                    true => format!("last(date('<{}') and ::.)", when.replace('T', " ").trim_end_matches('Z')),
+                    false => when.to_owned(),
+                };
+                if !plain {
+                    return Ok(None);
+                }
+                match hg.run(["log", "-r", &which, "-T", "{node}"])?.maybe()? {
+                    Some(node) => Ok(Some((node.clone(), hg.at(&node, &self.prefix)?))),
+                    None => Ok(None),
+                }
+            }
+            Way::None => Ok(None),
+        }
+    }
+}
+
+/// Does a text begin like a date?
+fn is_moment(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    bytes.len() >= 10 && bytes[..4].iter().all(u8::is_ascii_digit) && bytes[4] == b'-' && bytes[7] == b'-'
+}
+
+fn quoted(text: &str) -> String {
+    serde_json::to_string(text).unwrap_or_default()
+}
+
+/// Which commits are looked at before they leave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Range {
+    /// Those that no remote has.
+    Unpublished,
+    /// As the program understands it.
+    Named(String),
+    /// What is about to be pushed: this commit, without what that remote has, and without what it says it has.
+    Pushing {
+        /// The commit.
+        commit: String,
+        /// To which remote.
+        remote: String,
+        /// What it has in that place, if anything.
+        there: Option<String>,
+    },
+}
+
+/// A line that a commit adds or takes away.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outgoing {
+    /// By which commit.
+    pub revision: String,
+    /// In which file.
+    pub path: String,
+    /// The line.
+    pub line: String,
+    /// It is there after the commit; otherwise it was there before.
+    pub added: bool,
+}
+
+/// Every line that commits of a range add or take away and that has one of these texts in it.
+pub fn outgoing(
+    checkout: &Checkout,
+    range: &Range,
+    wanted: impl Fn(&str) -> bool,
+) -> Result<Vec<Outgoing>, ExchangeError> {
+    let said = match (git_dir(checkout), checkout.vcs) {
+        (Some(git_dir), vcs) => {
+            let git = if vcs == Vcs::Git { Git::inside(&checkout.root)? } else { Git::of(&git_dir)? };
+            let run = git.run(["log", "--no-ext-diff", "--no-textconv", "-p", "-U0", "--diff-merges=first-parent"])?;
+            let run = run.args(["--format=%x00%H", "--no-color", "--src-prefix=a/", "--dst-prefix=b/"]);
+            let run = match range {
+                Range::Unpublished => {
+                    let head = match vcs {
+                        Vcs::Git => "HEAD".to_owned(),
+                        _ => crate::command::Run::jj(&checkout.root)?
+                            .args(["log", "--no-graph", "-r", "@", "-T", "commit_id"])
+                            .text()?,
+                    };
+                    if git.run(["rev-parse", "--verify", "--quiet", &format!("{head}^{{commit}}")])?.maybe()?.is_none()
+                    {
+                        return Ok(Vec::new());
+                    }
+                    run.args([head.as_str(), "--not", "--remotes", "--glob=refs/toft/upstream"])
+                }
+                Range::Named(range) => run.args(["--end-of-options", range]),
+                Range::Pushing { commit, remote, there } => {
+                    let mut run = run.args([commit.as_str(), "--not", &format!("--remotes={remote}")]);
+                    if let Some(there) = there
+                        && git.run(["cat-file", "-e", there])?.end()?.code == 0
+                    {
+                        run = run.arg(there);
+                    }
+                    run
+                }
+            };
+            run.arg("--").ok()?
+        }
+        (None, vcs @ (Vcs::Hg | Vcs::Sl)) => {
+            let which = match range {
+                Range::Named(range) => range.clone(),
+                Range::Pushing { commit, .. } => format!("draft() and ::{commit}"),
+                Range::Unpublished => "draft() and ::.".to_owned(),
+            };
+            let hg = Hg { vcs, root: checkout.root.clone() };
+            hg.run(["log", "--git", "-p", "-r", &which, "-T", "\\0{node}\\n"])?.ok()?
+        }
+        (None, _) => return Ok(Vec::new()),
+    };
+    let text = String::from_utf8_lossy(&said);
+    let mut found = Vec::new();
+    for commit in text.split('\0') {
+        let mut lines = commit.lines();
+        let revision = lines.next().unwrap_or_default().to_owned();
+        let mut path = String::new();
+        // Within a hunk a line that begins with `++` or `--` is content, not a header.
+        let mut header = true;
+        for line in lines {
+            if line.starts_with("diff ") {
+                header = true;
+            } else if line.starts_with("@@") {
+                header = false;
+            } else if header {
+                let name = line.strip_prefix("+++ b/").or_else(|| line.strip_prefix("--- a/"));
+                path = name.map_or(path, str::to_owned);
+            } else if let Some((sign, line)) = line.split_at_checked(1)
+                && ["+", "-"].contains(&sign)
+                && wanted(line)
+            {
+                let (revision, path) = (revision.clone(), path.clone());
+                found.push(Outgoing { revision, path, line: line.to_owned(), added: sign == "+" });
+            }
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,198 @@
+//! A ledger that has a Jujutsu repository to itself. Everything it does is one of Jujutsu's own operations.
+
+use std::fs;
+
+use super::{Exchange, ExchangeError, Fetched, Files, Sent, Site, belongs, git_dir, lost_race, refs, understood};
+use crate::{RunError, command::Run, lock::io};
+
+/// The exchange of a ledger's own repository.
+pub(super) struct Own {
+    site: Site,
+    remote: Option<String>,
+    bookmark: String,
+    theirs: Option<String>,
+    here: Option<String>,
+}
+
+impl Own {
+    pub(super) fn open(site: Site, remote: Option<&str>) -> Result<Self, ExchangeError> {
+        let git_dir = git_dir(&site.checkout).unwrap_or_default();
+        let remote = refs::choose(&git_dir, remote)?.map(|(name, _)| name);
+        let mut own = Self { site, remote, bookmark: String::new(), theirs: None, here: None };
+        let near = own.ask("heads(::@ & bookmarks())", "local_bookmarks.map(|b| b.name()).join(\"\\n\") ++ \"\\n\"")?;
+        let there = own.ask("remote_bookmarks()", "remote_bookmarks.map(|b| b.name()).join(\"\\n\") ++ \"\\n\"")?;
+        let mut known = near.lines().chain(there.lines()).filter(|name| !name.is_empty() && !name.starts_with("toft"));
+        own.bookmark = known.next().unwrap_or("main").to_owned();
+        own.theirs = own.known()?;
+        own.here = Some(own.ask("@-", "commit_id ++ \"\\n\"")?).filter(|id| !id.is_empty());
+        Ok(own)
+    }
+
+    fn run<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Result<Run, RunError> {
+        Ok(Run::jj(&self.site.checkout.root)?.args(args))
+    }
+
+    /// What a template says of revisions, as of the last snapshot.
+    fn ask(&self, revisions: &str, template: &str) -> Result<String, RunError> {
+        self.run(["log", "--no-graph", "--ignore-working-copy", "-r", revisions, "-T", template])?.text()
+    }
+
+    fn known(&self) -> Result<Option<String>, RunError> {
+        let Some(remote) = &self.remote else { return Ok(None) };
+        let there = format!("present({}@{remote})", quoted(&self.bookmark));
+        Ok(Some(self.ask(&there, "commit_id")?).filter(|id| !id.is_empty()))
+    }
+
+    fn file(&self, name: &str) -> String {
+        format!("root-file:{}", quoted(&self.site.path(name)))
+    }
+
+    /// Whether one revision is in the history of another.
+    fn ancestor(&self, of: &str, commit: &str) -> Result<bool, RunError> {
+        Ok(!self.ask(&format!("{of} & ::{commit}"), "commit_id")?.is_empty())
+    }
+
+    /// A commit on top of both sides that holds our files; whatever else the working copy had stays on top of it.
+    fn merge(&self, theirs: &str, files: &Files, message: &str) -> Result<(), ExchangeError> {
+        let before = self.run(["op", "log", "--no-graph", "--limit=1", "-T", "id"])?.text()?;
+        let old = self.ask("@", "change_id")?;
+        let empty = self.ask("@", "empty")? == "true";
+        let merged = (|| {
+            self.run(["new", "-m", message, "@-", theirs])?.ok()?;
+            self.put(files)?;
+            Ok::<_, ExchangeError>(self.run(["log", "--no-graph", "-r", "@", "-T", "conflict"])?.text()? == "true")
+        })();
+        let back = || -> Result<(), ExchangeError> {
+            self.run(["op", "restore", &before])?.ok()?;
+            self.put(files)
+        };
+        match merged {
+            Ok(false) => {}
+            Ok(true) => {
+                back()?;
+                let root = self.site.checkout.root.display();
+                return Err(ExchangeError::InTheWay(format!(
+                    "files besides the ledger's in {root} were changed on both sides; merge them there, then sync again"
+                )));
+            }
+            Err(error) => {
+                back()?;
+                return Err(error);
+            }
+        }
+        if empty {
+            self.run(["new"])?.ok()?;
+        } else {
+            self.run(["rebase", "-s", &old, "-d", "@"])?.ok()?;
+            self.run(["edit", &old])?.ok()?;
+        }
+        Ok(())
+    }
+
+    /// Our files, whatever a merge left in their place.
+    fn put(&self, files: &Files) -> Result<(), ExchangeError> {
+        for (name, bytes) in files {
+            let path = self.site.dir.join(name);
+            if let Some(dir) = path.parent() {
+                fs::create_dir_all(dir).map_err(io("make", dir))?;
+            }
+            fs::write(&path, bytes).map_err(io("write", &path))?;
+        }
+        Ok(())
+    }
+}
+
+/// A word in the language of revisions and files.
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+impl Exchange for Own {
+    fn remote(&self) -> Option<&str> {
+        self.remote.as_deref()
+    }
+
+    fn fetch(&mut self) -> Result<Fetched, ExchangeError> {
+        let Some(remote) = &self.remote else { return Ok(Fetched::default()) };
+        let exact = format!("exact:{}", quoted(&self.bookmark));
+        Run::jj_abroad(&self.site.checkout.root)?
+            .args(["git", "fetch", "--ignore-working-copy", "--remote", remote, "--branch", &exact])
+            .patience(super::PATIENCE)
+            .ok()
+            .map_err(|error| understood(error, remote))?;
+        let before = self.theirs.take();
+        self.theirs = self.known()?;
+        let rewritten = match (&before, &self.theirs) {
+            (Some(before), Some(now)) => !self.ancestor(before, now)?,
+            _ => false,
+        };
+        Ok(Fetched { tip: self.theirs.clone(), rewritten })
+    }
+
+    fn theirs(&self) -> Result<Files, ExchangeError> {
+        let Some(theirs) = &self.theirs else { return Ok(Files::new()) };
+        let listed = self.run(["file", "list", "--ignore-working-copy", "-r", theirs])?.text()?;
+        let mut files = Files::new();
+        let within = listed.lines().filter_map(|path| path.strip_prefix(&self.site.prefix));
+        for name in within.filter(|name| belongs(name)) {
+            let bytes = self.run(["file", "show", "--ignore-working-copy", "-r", theirs, &self.file(name)])?.ok()?;
+            files.insert(name.to_owned(), bytes);
+        }
+        Ok(files)
+    }
+
+    fn record(&mut self, message: &str) -> Result<bool, ExchangeError> {
+        let files = self.site.files()?;
+        let before = self.here.clone();
+        let names: Vec<String> = files.keys().map(|name| self.file(name)).collect();
+        let mut changed = false;
+        if !names.is_empty() {
+            let look = self.run(["diff", "--summary", "-r", "@"])?.args(&names).text()?;
+            changed = !look.is_empty();
+        }
+        let behind = match &self.theirs {
+            Some(theirs) => !self.ancestor(theirs, "@-")?,
+            None => false,
+        };
+        let theirs = self.theirs.clone().unwrap_or_default();
+        if behind && self.ancestor("@-", &theirs)? && self.theirs()? == files {
+            self.run(["rebase", "-s", "@", "-d", &theirs])?.ok()?;
+        } else {
+            if changed {
+                self.run(["commit", "-m", message])?.args(&names).ok()?;
+            }
+            if behind {
+                self.merge(&theirs, &files, message)?;
+            }
+        }
+        self.here = Some(self.ask("@-", "commit_id ++ \"\\n\"")?).filter(|id| !id.is_empty());
+        if changed || behind {
+            self.run(["bookmark", "set", "--allow-backwards", "-r", "@-", &self.bookmark])?.ok()?;
+        }
+        Ok(self.here != before)
+    }
+
+    fn send(&mut self) -> Result<Sent, ExchangeError> {
+        let (Some(remote), Some(here)) = (&self.remote, &self.here) else { return Ok(Sent::Same) };
+        if self.theirs.as_ref() == Some(here) {
+            return Ok(Sent::Same);
+        }
+        let exact = format!("exact:{}", quoted(&self.bookmark));
+        let sent = Run::jj_abroad(&self.site.checkout.root)?
+            .args(["git", "push", "--ignore-working-copy", "--remote", remote, "--bookmark", &exact])
+            .patience(super::PATIENCE)
+            .ok();
+        match sent {
+            Ok(_) => {
+                self.theirs = Some(here.clone());
+                Ok(Sent::Done)
+            }
+            Err(error) if lost_race(&error) => Ok(Sent::LostRace),
+            Err(error) => Err(understood(error, remote)),
+        }
+    }
+
+    fn seen(&self) -> Option<&str> {
+        self.theirs.as_deref()
+    }
+}

@@ -1,0 +1,359 @@
+//! Exchange of a ledger's files with other clones, through whatever version control they are under.
+//!
+//! Every way does the same: [`Exchange::fetch`] brings in what the other side has, [`Exchange::record`] commits our files
+//! together with it, [`Exchange::send`] sends that on. What the files say is nobody's business here: the reader merges.
+//!
+//! `branch.rs` is a ledger beside a git repository, `own.rs` one that has a git repository to itself, `jj.rs` and `hg.rs`
+//! the same for Jujutsu, Mercurial and Sapling. `tree.rs` is a ledger among the user's own files, of which only the other
+//! side's copy is fetched.
+
+mod branch;
+mod content;
+mod hg;
+mod history;
+mod jj;
+mod own;
+mod refs;
+mod tree;
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use thiserror::Error;
+
+pub use self::{
+    branch::{Branch, Proposal},
+    history::{Changed, History, Outgoing, Range, outgoing},
+    tree::Tree,
+};
+use crate::{Checkout, FindError, RunError, Vcs, lock::io, workspace::WorkspaceError};
+
+/// The file that is written to; others are archives.
+const ISSUES: &str = "issues.jsonl";
+const ARCHIVE: &str = "archive";
+/// How long the other side may take to answer.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A ledger's files, by their name within it.
+pub type Files = BTreeMap<String, Vec<u8>>;
+
+/// What the other side has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fetched {
+    /// A name for exactly this state of it; none while it has nothing.
+    pub tip: Option<String>,
+    /// Its history is not a continuation of what it was.
+    pub rewritten: bool,
+}
+
+/// Whether what was recorded is now on the other side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// It is.
+    Done,
+    /// It was already.
+    Same,
+    /// Somebody else was faster: fetch again.
+    LostRace,
+}
+
+/// Why an exchange did not come to its end.
+#[derive(Debug, Error)]
+pub enum ExchangeError {
+    /// The other side cannot be reached.
+    #[error("{remote} cannot be reached: {said}")]
+    Offline {
+        /// Which.
+        remote: String,
+        /// What was heard instead.
+        said: String,
+    },
+    /// The other side does not let us in.
+    #[error("{remote} does not let us in: {said}")]
+    Denied {
+        /// Which.
+        remote: String,
+        /// What it said.
+        said: String,
+    },
+    /// The other side does not take it.
+    #[error("{remote} does not take it: {said}")]
+    Protected {
+        /// Which.
+        remote: String,
+        /// What it said.
+        said: String,
+    },
+    /// Other files than the ledger's are in the way.
+    #[error("{0}")]
+    InTheWay(String),
+    /// Something failed here.
+    #[error(transparent)]
+    Failed(#[from] WorkspaceError),
+}
+
+impl From<RunError> for ExchangeError {
+    fn from(error: RunError) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+impl From<FindError> for ExchangeError {
+    fn from(error: FindError) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+/// One way to exchange a ledger.
+pub trait Exchange {
+    /// Who it is exchanged with; nobody while there is no remote.
+    fn remote(&self) -> Option<&str>;
+
+    /// Asks the other side what it has.
+    fn fetch(&mut self) -> Result<Fetched, ExchangeError>;
+
+    /// The files of the other side, as they were fetched.
+    fn theirs(&self) -> Result<Files, ExchangeError>;
+
+    /// Commits our files, and what was fetched with them. Says whether anything had to be.
+    fn record(&mut self, message: &str) -> Result<bool, ExchangeError>;
+
+    /// Sends what was recorded.
+    fn send(&mut self) -> Result<Sent, ExchangeError>;
+
+    /// The name of what the other side has, as far as is known.
+    fn seen(&self) -> Option<&str>;
+
+    /// Issues that branches of the other side propose.
+    fn offered(&self) -> Result<Vec<Proposal>, ExchangeError> {
+        Ok(Vec::new())
+    }
+}
+
+/// The way to exchange a ledger that has a repository to itself; none where there is no version control.
+pub fn own(dir: &Path, remote: Option<&str>) -> Result<Option<Box<dyn Exchange>>, ExchangeError> {
+    let Some(checkout) = crate::find(dir)? else { return Ok(None) };
+    let site = Site::new(checkout, dir)?;
+    Ok(match site.checkout.vcs {
+        Vcs::Git => Some(Box::new(own::Own::open(site, remote)?)),
+        Vcs::Jj => Some(Box::new(jj::Own::open(site, remote)?)),
+        Vcs::Hg | Vcs::Sl => Some(Box::new(hg::Own::open(site)?)),
+        Vcs::None => None,
+    })
+}
+
+/// Makes a git repository for ledgers where there is no version control yet.
+pub fn make_repository(dir: &Path) -> Result<(), ExchangeError> {
+    if crate::find(dir)?.is_some() {
+        return Ok(());
+    }
+    match crate::command::Git::inside(dir) {
+        Ok(git) => Ok(git.run(["init", "--quiet", "--initial-branch=main"])?.ok().map(drop)?),
+        // Somebody without git plans without it.
+        Err(RunError::Missing(_)) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Where git looks for the hooks of a checkout; none if that is the same place for every repository.
+pub fn hooks_dir(checkout: &Checkout) -> Result<Option<PathBuf>, ExchangeError> {
+    let git = crate::command::Git::inside(&checkout.root)?;
+    let setting = |scope: &str| git.run(["config", scope, "--get", "core.hooksPath"])?.maybe();
+    if let Some(own) = setting("--local")? {
+        return Ok(Some(checkout.root.join(own)));
+    }
+    match setting("--global")?.or(setting("--system")?) {
+        Some(_) => Ok(None),
+        None => Ok(Some(checkout.common_dir.join("hooks"))),
+    }
+}
+
+/// Remotes that a checkout knows, by name.
+pub fn remotes(checkout: &Checkout) -> Result<Vec<String>, ExchangeError> {
+    match git_dir(checkout) {
+        Some(git_dir) => Ok(refs::remotes(&git_dir)?.into_iter().map(|(name, _)| name).collect()),
+        None => Ok(hg::default_path(&checkout.common_dir)?.map(|_| "default".to_owned()).into_iter().collect()),
+    }
+}
+
+/// What stands for a project wherever it is cloned: its first commit.
+pub fn fingerprint(checkout: &Checkout) -> Result<Option<String>, ExchangeError> {
+    if let Some(git_dir) = git_dir(checkout) {
+        let first = crate::command::Git::of(&git_dir)?
+            .run(["rev-list", "--max-parents=0", "--max-count=100", "--all", "--not", "--glob=refs/toft"])?
+            .maybe()?;
+        return Ok(first.and_then(|all| all.lines().min().map(str::to_owned)));
+    }
+    match checkout.vcs {
+        Vcs::Hg | Vcs::Sl => Ok(hg::first(&checkout.root, checkout.vcs)?),
+        _ => Ok(None),
+    }
+}
+
+/// The git repository behind a checkout, if there is one.
+pub(crate) fn git_dir(checkout: &Checkout) -> Option<PathBuf> {
+    match checkout.vcs {
+        Vcs::Git => Some(checkout.common_dir.clone()),
+        // Colocated, or its own.
+        Vcs::Jj if checkout.common_dir.join("store").is_dir() => {
+            let own = checkout.common_dir.join("store").join("git");
+            own.is_dir().then_some(own)
+        }
+        Vcs::Jj => Some(checkout.common_dir.clone()),
+        _ => None,
+    }
+}
+
+/// Where a ledger's files are within a checkout.
+pub(crate) struct Site {
+    checkout: Checkout,
+    /// The ledger's directory.
+    dir: PathBuf,
+    /// The same within the checkout: empty, or ending in `/`.
+    prefix: String,
+}
+
+impl Site {
+    fn new(checkout: Checkout, dir: &Path) -> Result<Self, ExchangeError> {
+        let dir = fs::canonicalize(dir).map_err(io("find", dir))?;
+        let within = dir.strip_prefix(&checkout.root).unwrap_or(Path::new("")).to_string_lossy().into_owned();
+        let prefix = if within.is_empty() { within } else { format!("{within}/") };
+        Ok(Self { checkout, dir, prefix })
+    }
+
+    /// The ledger's files as they are here.
+    fn files(&self) -> Result<Files, ExchangeError> {
+        read_files(&self.dir)
+    }
+
+    /// A name within the checkout.
+    fn path(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix)
+    }
+}
+
+/// A ledger's files in a directory.
+pub fn read_files(dir: &Path) -> Result<Files, ExchangeError> {
+    let mut files = Files::new();
+    let mut take = |name: String| -> Result<(), ExchangeError> {
+        let path = dir.join(&name);
+        match fs::read(&path) {
+            Ok(bytes) => drop(files.insert(name, bytes)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(cause) => return Err(io("read", &path)(cause).into()),
+        }
+        Ok(())
+    };
+    take(ISSUES.to_owned())?;
+    let archive = dir.join(ARCHIVE);
+    match fs::read_dir(&archive) {
+        Ok(entries) => {
+            for entry in entries {
+                let name = entry.map_err(io("read", &archive))?.file_name().to_string_lossy().into_owned();
+                if is_archive(&name) {
+                    take(format!("{ARCHIVE}/{name}"))?;
+                }
+            }
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(cause) => return Err(io("read", &archive)(cause).into()),
+    }
+    Ok(files)
+}
+
+fn is_archive(name: &str) -> bool {
+    name.ends_with(".jsonl") && !name.starts_with('.') && !name.contains('/')
+}
+
+/// Is this a file of a ledger?
+fn belongs(name: &str) -> bool {
+    name == ISSUES || name.strip_prefix(ARCHIVE).and_then(|name| name.strip_prefix('/')).is_some_and(is_archive)
+}
+
+/// What a failure of a program that talked to another repository means.
+fn understood(error: RunError, remote: &str) -> ExchangeError {
+    const OFFLINE: [&str; 19] = [
+        "Could not resolve",
+        "Connection refused",
+        "Connection timed out",
+        "Connection reset",
+        "Connection closed",
+        "Operation timed out",
+        "Network is unreachable",
+        "No route to host",
+        "Failed to connect",
+        "Couldn't connect",
+        "unable to access",
+        "does not appear to be a git repository",
+        "does not exist",
+        "not found",
+        "No such file or directory",
+        "early EOF",
+        "hung up unexpectedly",
+        "Name or service not known",
+        "error: [Errno",
+    ];
+    const DENIED: [&str; 10] = [
+        "Permission denied",
+        "Authentication failed",
+        "could not read Username",
+        "could not read Password",
+        "terminal prompts disabled",
+        "Host key verification failed",
+        "authorization failed",
+        "returned error: 401",
+        "returned error: 403",
+        "access denied",
+    ];
+    const PROTECTED: [&str; 8] = [
+        "protected branch",
+        "hook declined",
+        "GH006",
+        "remote rejected",
+        "prohibited",
+        "hook failed",
+        "push failed on remote",
+        "denying",
+    ];
+    let remote = remote.to_owned();
+    match &error {
+        RunError::Late { .. } => ExchangeError::Offline { remote, said: error.to_string() },
+        RunError::Failed { said, .. } => {
+            let has = |signs: &[&str]| signs.iter().any(|sign| said.contains(sign));
+            let said = said.clone();
+            if has(&DENIED) {
+                ExchangeError::Denied { remote, said }
+            } else if has(&PROTECTED) {
+                ExchangeError::Protected { remote, said }
+            } else if has(&OFFLINE) {
+                ExchangeError::Offline { remote, said }
+            } else {
+                error.into()
+            }
+        }
+        _ => error.into(),
+    }
+}
+
+/// Somebody else changed the other side between our look and our word.
+fn lost_race(error: &RunError) -> bool {
+    const SIGNS: [&str; 12] = [
+        "non-fast-forward",
+        "fetch first",
+        "stale info",
+        "cannot lock ref",
+        "failed to update ref",
+        "incorrect old value",
+        "reference already exists",
+        "failed to lock",
+        "creates new remote head",
+        "unsynced changes",
+        "moved on the remote",
+        "unexpectedly moved",
+    ];
+    matches!(error, RunError::Failed { said, .. } if SIGNS.iter().any(|sign| said.contains(sign)))
+}

@@ -1,0 +1,282 @@
+//! A ledger that has a git repository to itself. Only its files are committed; what else changed on the other side comes
+//! along as in any merge.
+
+use std::path::PathBuf;
+
+use super::{Exchange, ExchangeError, Fetched, Files, Sent, Site, content, git_dir, lost_race, refs, understood};
+use crate::{
+    RunError,
+    command::{Git, Run},
+};
+
+/// The exchange of a ledger's own repository.
+pub(super) struct Own {
+    git: Git,
+    git_dir: PathBuf,
+    site: Site,
+    branch: Option<String>,
+    remote: Option<(String, refs::Abroad)>,
+    here: Option<String>,
+    theirs: Option<String>,
+}
+
+impl Own {
+    pub(super) fn open(site: Site, remote: Option<&str>) -> Result<Self, ExchangeError> {
+        let git = Git::inside(&site.checkout.root)?;
+        let git_dir = git_dir(&site.checkout).unwrap_or_default();
+        let remote = match refs::choose(&git_dir, remote)? {
+            Some((name, url)) => Some((name, refs::abroad(Git::of(&git_dir)?, &url)?)),
+            None => None,
+        };
+        let branch = git.run(["symbolic-ref", "--quiet", "--short", "HEAD"])?.maybe()?;
+        let here = git.run(["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])?.maybe()?;
+        let mut own = Self { git, git_dir, site, branch, remote, here, theirs: None };
+        own.theirs = own.known()?;
+        Ok(own)
+    }
+
+    fn tracking(&self) -> Option<String> {
+        let (remote, branch) = (&self.remote.as_ref()?.0, self.branch.as_ref()?);
+        Some(format!("refs/toft/remotes/{remote}/{branch}"))
+    }
+
+    fn known(&self) -> Result<Option<String>, RunError> {
+        match self.tracking() {
+            Some(name) => refs::resolve(&self.git, &self.git_dir, &name),
+            None => Ok(None),
+        }
+    }
+
+    /// The tree that both sides together have, but for the ledger's files.
+    fn merged(&self) -> Result<String, ExchangeError> {
+        let tree = |commit: &str| -> Result<String, ExchangeError> {
+            Ok(self.git.run(["rev-parse", "--verify", &format!("{commit}^{{tree}}")])?.text()?)
+        };
+        match (&self.here, &self.theirs) {
+            (None, None) => Ok(self.git.run(["mktree"])?.ok_fed(|_| Ok(())).map(|said| text(&said))?),
+            (Some(one), None) | (None, Some(one)) => tree(one),
+            (Some(here), Some(theirs)) if refs::ancestor(&self.git, theirs, here)? => tree(here),
+            (Some(here), Some(theirs)) if refs::ancestor(&self.git, here, theirs)? => tree(theirs),
+            (Some(here), Some(theirs)) => {
+                let run = self.git.run([
+                    "merge-tree",
+                    "--write-tree",
+                    "--name-only",
+                    "--no-messages",
+                    "--allow-unrelated-histories",
+                    "-z",
+                    here,
+                    theirs,
+                ])?;
+                let ended = run.end()?;
+                let mut words =
+                    ended.out.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned());
+                let tree = words.next().unwrap_or_default();
+                if !(0..=1).contains(&ended.code) {
+                    ended.ok("git merge-tree".into())?;
+                    return Ok(tree);
+                }
+                let other = words
+                    .find(|path| !path.is_empty() && !path.strip_prefix(&self.site.prefix).is_some_and(super::belongs));
+                match other {
+                    Some(path) => Err(in_the_way(&self.site, &path)),
+                    None => Ok(tree),
+                }
+            }
+        }
+    }
+
+    /// A tree with our files in the place of whatever ledger was in `tree`.
+    fn with_ours(&self, tree: &str, files: &Files) -> Result<(String, Vec<String>), ExchangeError> {
+        with_files(&self.git, &self.git_dir, tree, &self.site.prefix, files)
+    }
+
+    /// Lets the checkout follow, from one tree to another; ledger files are as they should be already.
+    fn follow(&self, entries: &[String], from: &str, to: &str) -> Result<(), ExchangeError> {
+        stage(&self.git, entries)?;
+        if from != to {
+            self.git
+                .run(["read-tree", "-m", "-u", from, to])?
+                .ok()
+                .map_err(|error| ExchangeError::InTheWay(format!("{}: {error}", self.site.checkout.root.display())))?;
+        }
+        Ok(())
+    }
+}
+
+fn in_the_way(site: &Site, path: &str) -> ExchangeError {
+    let root = site.checkout.root.display();
+    ExchangeError::InTheWay(format!(
+        "{path} in {root} was changed on both sides; merge it there by hand, then sync again"
+    ))
+}
+
+fn text(said: &[u8]) -> String {
+    String::from_utf8_lossy(said).trim_end().to_owned()
+}
+
+/// Takes exactly these entries into the index, whatever else is in it.
+pub(super) fn stage(git: &Git, entries: &[String]) -> Result<(), RunError> {
+    let run = git.run(["update-index", "--add", "-z", "--index-info"])?;
+    run.ok_fed(|to| entries.iter().try_for_each(|entry| write!(to, "{entry}\0"))).map(drop)
+}
+
+/// A tree with `files` below `prefix`, and no other ledger file there; and the entries that differ, for an index.
+pub(super) fn with_files(
+    git: &Git,
+    git_dir: &std::path::Path,
+    tree: &str,
+    prefix: &str,
+    files: &Files,
+) -> Result<(String, Vec<String>), ExchangeError> {
+    let mut entries = Vec::new();
+    for (name, bytes) in files {
+        let oid = git.run(["hash-object", "-w", "--no-filters", "--stdin"])?.ok_fed(|to| to.write_all(bytes))?;
+        entries.push(format!("100644 {}\t{prefix}{name}", text(&oid)));
+    }
+    for name in content::at(git, tree, prefix)?.keys().filter(|name| !files.contains_key(*name)) {
+        entries.push(format!("0 {}\t{prefix}{name}", "0".repeat(40)));
+    }
+    let index = git_dir.join(format!("toft-index.{}", std::process::id()));
+    let built = (|| {
+        let with = |args: &[&str]| Ok::<_, RunError>(git.run(args)?.env("GIT_INDEX_FILE", &index));
+        with(&["read-tree", tree])?.ok()?;
+        let put = with(&["update-index", "--add", "-z", "--index-info"])?;
+        put.ok_fed(|to| entries.iter().try_for_each(|entry| write!(to, "{entry}\0")))?;
+        with(&["write-tree"])?.text()
+    })();
+    // Ours alone; the next one is made anew.
+    let _ = std::fs::remove_file(&index);
+    Ok((built?, entries))
+}
+
+impl Exchange for Own {
+    fn remote(&self) -> Option<&str> {
+        self.remote.as_ref().map(|(name, _)| name.as_str())
+    }
+
+    fn fetch(&mut self) -> Result<Fetched, ExchangeError> {
+        let (Some((remote, git)), Some(branch), Some(tracking)) = (&self.remote, &self.branch, self.tracking()) else {
+            return Ok(Fetched::default());
+        };
+        let refs = format!("+refs/heads/{branch}:{tracking}");
+        let words = [
+            "fetch",
+            "--quiet",
+            "--no-tags",
+            "--no-write-fetch-head",
+            "--no-recurse-submodules",
+            "--no-auto-maintenance",
+            "--refmap=",
+            remote,
+            &refs,
+        ];
+        match git.run(words)?.ok() {
+            Ok(_) => {}
+            // It has no such branch yet.
+            Err(RunError::Failed { said, .. }) if said.contains("couldn't find remote ref") => {
+                self.theirs = None;
+                return Ok(Fetched::default());
+            }
+            Err(error) => return Err(understood(error, remote)),
+        }
+        let before = self.theirs.take();
+        self.theirs = self.known()?;
+        let rewritten = match (&before, &self.theirs) {
+            (Some(before), Some(now)) => !refs::ancestor(&self.git, before, now)?,
+            _ => false,
+        };
+        Ok(Fetched { tip: self.theirs.clone(), rewritten })
+    }
+
+    fn theirs(&self) -> Result<Files, ExchangeError> {
+        match &self.theirs {
+            Some(commit) => Ok(content::at(&self.git, commit, &self.site.prefix)?),
+            None => Ok(Files::new()),
+        }
+    }
+
+    fn record(&mut self, message: &str) -> Result<bool, ExchangeError> {
+        let files = self.site.files()?;
+        if files.is_empty() && self.theirs.is_none() {
+            return Ok(false);
+        }
+        if self.branch.is_none() {
+            let root = self.site.checkout.root.display();
+            return Err(ExchangeError::InTheWay(format!("{root} is on no branch; switch to one, then sync again")));
+        }
+        let (tree, _) = self.with_ours(&self.merged()?, &files)?;
+        let of = |commit: &Option<String>| -> Result<Option<String>, ExchangeError> {
+            match commit {
+                Some(commit) => Ok(Some(self.git.run(["rev-parse", &format!("{commit}^{{tree}}")])?.text()?)),
+                None => Ok(None),
+            }
+        };
+        let (ours, others) = (of(&self.here)?, of(&self.theirs)?);
+        let behind = match (&self.here, &self.theirs) {
+            (Some(here), Some(theirs)) => !refs::ancestor(&self.git, theirs, here)?,
+            (None, Some(_)) => true,
+            (_, None) => false,
+        };
+        let new = if !behind && ours.as_ref() == Some(&tree) {
+            return Ok(false);
+        } else if behind
+            && others.as_ref() == Some(&tree)
+            && let Some(theirs) = &self.theirs
+            && (self.here.is_none()
+                || self.here.as_deref().is_some_and(|here| refs::ancestor(&self.git, here, theirs).unwrap_or(false)))
+        {
+            theirs.clone()
+        } else {
+            let mut commit = self.git.run(["commit-tree", "-m", message, &tree])?;
+            let (here, theirs) = (self.here.iter(), self.theirs.iter().filter(|_| behind));
+            for parent in here.chain(theirs) {
+                commit = commit.args(["-p", parent]);
+            }
+            named(&self.git, commit)?.text()?
+        };
+        // What our checkout has, with the ledger's files as they are: from there it follows.
+        let empty = self.git.run(["mktree"])?.ok_fed(|_| Ok(())).map(|said| text(&said))?;
+        let (from, entries) = self.with_ours(ours.as_deref().unwrap_or(&empty), &files)?;
+        self.follow(&entries, &from, &tree)?;
+        let mut update = vec!["update-ref", "-m", "toft sync", "HEAD", new.as_str()];
+        update.extend(self.here.as_deref());
+        self.git.run(update)?.ok()?;
+        self.here = Some(new);
+        Ok(true)
+    }
+
+    fn send(&mut self) -> Result<Sent, ExchangeError> {
+        let (Some((remote, git)), Some(here), Some(branch)) = (&self.remote, &self.here, &self.branch) else {
+            return Ok(Sent::Same);
+        };
+        if self.theirs.as_ref() == Some(here) {
+            return Ok(Sent::Same);
+        }
+        let what = format!("{here}:refs/heads/{branch}");
+        match git.run(["push", "--quiet", "--no-verify", "--no-recurse-submodules", remote, &what])?.ok() {
+            Ok(_) => {
+                if let Some(tracking) = self.tracking() {
+                    self.git.run(["update-ref", &tracking, here])?.ok()?;
+                }
+                self.theirs = Some(here.clone());
+                Ok(Sent::Done)
+            }
+            Err(error) if lost_race(&error) => Ok(Sent::LostRace),
+            Err(error) => Err(understood(error, remote)),
+        }
+    }
+
+    fn seen(&self) -> Option<&str> {
+        self.theirs.as_deref()
+    }
+}
+
+/// Somebody who never told git their name may sync too.
+pub(super) fn named(git: &Git, run: Run) -> Result<Run, RunError> {
+    if git.run(["var", "GIT_COMMITTER_IDENT"])?.maybe()?.is_some() {
+        return Ok(run);
+    }
+    let run = run.env("GIT_AUTHOR_NAME", "toft").env("GIT_AUTHOR_EMAIL", "toft@localhost");
+    Ok(run.env("GIT_COMMITTER_NAME", "toft").env("GIT_COMMITTER_EMAIL", "toft@localhost"))
+}

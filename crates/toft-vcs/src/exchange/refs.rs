@@ -1,0 +1,108 @@
+//! What git's files say without asking git: which remotes there are, and where a ref points.
+
+use std::{fs, path::Path};
+
+use crate::{RunError, command::Git};
+
+/// Every remote with its URL, in the order of the configuration.
+pub(super) fn remotes(git_dir: &Path) -> Result<Vec<(String, String)>, RunError> {
+    match fs::read_to_string(git_dir.join("config")) {
+        Ok(text) if !text.to_ascii_lowercase().contains("include") => Ok(plain_remotes(&text)),
+        _ => {
+            let listed = Git::of(git_dir)?.run(["config", "--get-regexp", r"^remote\..*\.url$"])?.maybe()?;
+            let lines = listed.unwrap_or_default();
+            let named = |line: &str| {
+                let (key, url) = line.split_once(' ')?;
+                Some((key.strip_prefix("remote.")?.strip_suffix(".url")?.to_owned(), url.to_owned()))
+            };
+            Ok(lines.lines().filter_map(named).collect())
+        }
+    }
+}
+
+fn plain_remotes(text: &str) -> Vec<(String, String)> {
+    let mut remotes: Vec<(String, String)> = Vec::new();
+    let mut section: Option<String> = None;
+    for line in text.lines().map(str::trim) {
+        if let Some(header) = line.strip_prefix('[') {
+            section = header
+                .strip_prefix("remote \"")
+                .and_then(|rest| rest.strip_suffix("\"]"))
+                .map(|name| name.replace("\\\"", "\""));
+        } else if let (Some(name), Some((key, url))) = (&section, line.split_once('='))
+            && key.trim().eq_ignore_ascii_case("url")
+            && !remotes.iter().any(|(known, _)| known == name)
+        {
+            remotes.push((name.clone(), url.trim().trim_matches('"').to_owned()));
+        }
+    }
+    remotes
+}
+
+/// The remote to exchange with: the one that is named, else `origin`, else the only one.
+pub(super) fn choose(git_dir: &Path, named: Option<&str>) -> Result<Option<(String, String)>, RunError> {
+    let mut remotes = remotes(git_dir)?;
+    let wanted = match named {
+        Some(named) => remotes.iter().position(|(name, _)| name == named),
+        None => remotes.iter().position(|(name, _)| name == "origin").or_else(|| (remotes.len() == 1).then_some(0)),
+    };
+    Ok(wanted.map(|at| remotes.swap_remove(at)))
+}
+
+/// A git that talks to `url` without ever asking a question.
+pub(super) fn abroad(git: Git, url: &str) -> Result<Abroad, RunError> {
+    let git = git.abroad();
+    let local = url.starts_with('/') || url.starts_with('.') || url.starts_with("file:") || url.starts_with("http");
+    let own_ssh = || std::env::var_os("GIT_SSH_COMMAND").is_some() || std::env::var_os("GIT_SSH").is_some();
+    let quiet = !local && !own_ssh() && git.run(["config", "--get", "core.sshCommand"])?.maybe()?.is_none();
+    Ok(Abroad { git, quiet })
+}
+
+/// Git, as it talks to another repository.
+pub(super) struct Abroad {
+    git: Git,
+    /// The ssh that is used is ours to tell not to ask.
+    quiet: bool,
+}
+
+impl Abroad {
+    pub(super) fn run<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Result<crate::command::Run, RunError> {
+        let run = self.git.run(args)?.patience(super::PATIENCE);
+        Ok(match self.quiet {
+            true => run.env("GIT_SSH_COMMAND", "ssh -oBatchMode=yes -oConnectTimeout=15"),
+            false => run,
+        })
+    }
+}
+
+/// Where a ref points.
+pub(super) fn resolve(git: &Git, git_dir: &Path, name: &str) -> Result<Option<String>, RunError> {
+    let whole = |text: &str| text.len() >= 40 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if let Ok(text) = fs::read_to_string(git_dir.join(name))
+        && whole(text.trim())
+    {
+        return Ok(Some(text.trim().to_owned()));
+    }
+    if git_dir.join("reftable").exists() {
+        return git.run(["rev-parse", "--verify", "--quiet", name])?.maybe();
+    }
+    let packed = fs::read_to_string(git_dir.join("packed-refs")).unwrap_or_default();
+    let found = packed.lines().filter_map(|line| line.split_once(' ')).find(|(_, known)| *known == name);
+    Ok(found.map(|(oid, _)| oid.to_owned()))
+}
+
+/// Is one commit in the history of the other?
+pub(super) fn ancestor(git: &Git, of: &str, commit: &str) -> Result<bool, RunError> {
+    Ok(of == commit || git.run(["merge-base", "--is-ancestor", of, commit])?.end()?.code == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn remotes_are_read_from_a_plain_configuration() {
+        let text = "[core]\n\tbare = false\n[remote \"origin\"]\n\turl = /a/b.git\n\tfetch = +x:y\n[branch \"main\"]\n\turl = no\n[remote \"up\"]\n url=ssh://h/p\n";
+        assert_eq!(plain_remotes(text), [("origin".into(), "/a/b.git".into()), ("up".into(), "ssh://h/p".into())]);
+    }
+}

@@ -1,0 +1,171 @@
+//! A ledger among the user's own files: the other side's copy is fetched and read, and nothing is moved. Committing is
+//! the user's, unless they ask for it.
+
+use std::path::Path;
+
+use super::{
+    ExchangeError, Fetched, Files, Site, content, git_dir,
+    hg::{self, Hg},
+    own, refs, understood,
+};
+use crate::{
+    Checkout, Vcs,
+    command::{Git, Run},
+};
+
+/// A ledger in a working tree.
+pub struct Tree {
+    site: Site,
+    way: Way,
+}
+
+enum Way {
+    Git { git: Git, remote: Option<(String, refs::Abroad)>, branch: String, theirs: Option<String> },
+    Hg { hg: Hg, remote: Option<String>, theirs: Option<String> },
+    Nobody,
+}
+
+impl Tree {
+    /// The ledger in `dir` of a checkout. The other side is its remote of that name, else the one its branch follows.
+    pub fn open(checkout: &Checkout, dir: &Path, remote: Option<&str>) -> Result<Self, ExchangeError> {
+        let site = Site::new(checkout.clone(), dir)?;
+        let way = match (git_dir(checkout), checkout.vcs) {
+            (Some(git_dir), _) => {
+                let git = Git::of(&git_dir)?;
+                let inside = if checkout.vcs == Vcs::Git { Git::inside(&checkout.root)? } else { Git::of(&git_dir)? };
+                let branch = inside.run(["symbolic-ref", "--quiet", "--short", "HEAD"])?.maybe()?;
+                let setting = |key: &str| match &branch {
+                    Some(branch) => inside.run(["config", "--get", &format!("branch.{branch}.{key}")])?.maybe(),
+                    None => Ok(None),
+                };
+                let follows = if remote.is_some() { None } else { setting("remote")? };
+                let branch = match follows {
+                    Some(_) => setting("merge")?.unwrap_or_else(|| "HEAD".into()),
+                    None => "HEAD".into(),
+                };
+                let remote = match refs::choose(&git_dir, remote.or(follows.as_deref()))? {
+                    Some((name, url)) => Some((name, refs::abroad(Git::of(&git_dir)?, &url)?)),
+                    None => None,
+                };
+                Way::Git { git, remote, branch, theirs: None }
+            }
+            (None, vcs @ (Vcs::Hg | Vcs::Sl)) => Way::Hg {
+                hg: Hg { vcs, root: checkout.root.clone() },
+                remote: hg::default_path(&checkout.common_dir)?,
+                theirs: None,
+            },
+            (None, _) => Way::Nobody,
+        };
+        Ok(Self { site, way })
+    }
+
+    /// Who it is exchanged with; nobody while there is no remote.
+    pub fn remote(&self) -> Option<&str> {
+        match &self.way {
+            Way::Git { remote, .. } => remote.as_ref().map(|(name, _)| name.as_str()),
+            Way::Hg { remote, .. } => remote.as_deref(),
+            Way::Nobody => None,
+        }
+    }
+
+    /// Asks the other side what it has.
+    pub fn fetch(&mut self) -> Result<Fetched, ExchangeError> {
+        let tip = match &mut self.way {
+            Way::Git { git, remote: Some((remote, abroad)), branch, theirs } => {
+                let to = format!("refs/toft/upstream/{remote}");
+                let refs = format!("+{branch}:{to}");
+                abroad
+                    .run([
+                        "fetch",
+                        "--quiet",
+                        "--no-tags",
+                        "--no-write-fetch-head",
+                        "--no-recurse-submodules",
+                        "--no-auto-maintenance",
+                        "--refmap=",
+                        remote,
+                        &refs,
+                    ])?
+                    .ok()
+                    .map_err(|error| understood(error, remote))?;
+                *theirs = git.run(["rev-parse", "--verify", "--quiet", &to])?.maybe()?;
+                theirs.clone()
+            }
+            Way::Hg { hg, remote: Some(remote), theirs } => {
+                *theirs = hg.pull(remote)?;
+                theirs.clone()
+            }
+            _ => None,
+        };
+        Ok(Fetched { tip, rewritten: false })
+    }
+
+    /// The files of the other side, as they were fetched.
+    pub fn theirs(&self) -> Result<Files, ExchangeError> {
+        match &self.way {
+            Way::Git { git, theirs: Some(commit), .. } => Ok(content::at(git, commit, &self.site.prefix)?),
+            Way::Hg { hg, theirs: Some(revision), .. } => hg.at(revision, &self.site.prefix),
+            _ => Ok(Files::new()),
+        }
+    }
+
+    /// Commits the ledger's files, and nothing else, on the branch the user is on. Says whether anything had to be.
+    pub fn commit(&self, message: &str) -> Result<bool, ExchangeError> {
+        let files = self.site.files()?;
+        let root = &self.site.checkout.root;
+        let paths: Vec<String> = files.keys().map(|name| self.site.path(name)).collect();
+        match self.site.checkout.vcs {
+            Vcs::Git => self.commit_git(&files, message),
+            Vcs::Jj => {
+                let names: Vec<String> = paths.iter().map(|path| format!("root-file:\"{path}\"")).collect();
+                let changed = Run::jj(root)?.args(["diff", "--summary", "-r", "@"]).args(&names).text()?;
+                if !changed.is_empty() {
+                    Run::jj(root)?.args(["commit", "-m", message]).args(&names).ok()?;
+                }
+                Ok(!changed.is_empty())
+            }
+            vcs @ (Vcs::Hg | Vcs::Sl) => {
+                let hg = Hg { vcs, root: root.clone() };
+                let named = paths.iter().map(|path| format!("path:{path}"));
+                let changed = hg.run(["status", "--no-status"])?.args(named).text()?;
+                if !changed.is_empty() {
+                    hg.commit(&paths, message)?;
+                }
+                Ok(!changed.is_empty())
+            }
+            Vcs::None => Ok(false),
+        }
+    }
+
+    fn commit_git(&self, files: &Files, message: &str) -> Result<bool, ExchangeError> {
+        let git = Git::inside(&self.site.checkout.root)?;
+        let own = git.run(["rev-parse", "--absolute-git-dir"])?.text()?;
+        for busy in ["rebase-merge", "rebase-apply", "MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "BISECT_LOG"] {
+            if Path::new(&own).join(busy).exists() {
+                return Err(ExchangeError::InTheWay(
+                    "something is in progress here (a rebase, a merge); end it, then sync --commit".into(),
+                ));
+            }
+        }
+        let here = git.run(["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])?.maybe()?;
+        let tree = match &here {
+            Some(here) => format!("{here}^{{tree}}"),
+            None => String::from_utf8_lossy(&git.run(["mktree"])?.ok_fed(|_| Ok(()))?).trim().to_owned(),
+        };
+        let before = git.run(["rev-parse", &tree])?.text()?;
+        let (after, entries) = own::with_files(&git, Path::new(&own), &before, &self.site.prefix, files)?;
+        if before == after {
+            return Ok(false);
+        }
+        let mut commit = git.run(["commit-tree", "-m", message, &after])?;
+        if let Some(here) = &here {
+            commit = commit.args(["-p", here]);
+        }
+        let commit = own::named(&git, commit)?.text()?;
+        own::stage(&git, &entries)?;
+        let mut update = vec!["update-ref", "-m", "toft sync --commit", "HEAD", commit.as_str()];
+        update.extend(here.as_deref());
+        git.run(update)?.ok()?;
+        Ok(true)
+    }
+}

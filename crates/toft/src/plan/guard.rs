@@ -1,0 +1,126 @@
+//! The guard: what a range of commits would publish, looked at line by line before it leaves.
+
+use std::collections::{BTreeMap, HashSet};
+
+use serde::Serialize;
+use toft_core::{
+    issue::{
+        Issue,
+        outgoing::{Doubt, Leak, doubts, leak},
+        proposal::Part,
+    },
+    store::Access,
+};
+use toft_vcs::exchange::{self, Outgoing, Range};
+
+use super::{Place, Plan};
+use crate::error::Error;
+
+/// What was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Guarded {
+    /// How many issues would be published.
+    pub issues: usize,
+    /// What may not leave.
+    pub leaks: Vec<Found>,
+    /// What is worth a question.
+    pub doubts: Vec<String>,
+}
+
+/// A line that may not leave.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Found {
+    /// In which commit.
+    pub revision: String,
+    /// In which file.
+    pub path: String,
+    /// Which issue.
+    pub issue: String,
+    /// Why not.
+    pub why: &'static str,
+}
+
+impl Plan<'_> {
+    /// Looks at what commits of a range would publish.
+    pub fn guard(&self, range: &Range) -> Result<Guarded, Error> {
+        let private = self.private_ids()?;
+        let mentions = |line: &str| words(line).any(|word| private.contains(word));
+        let lines = exchange::outgoing(self.checkout, range, |line| record(line).is_some() || mentions(line))?;
+        let mut guarded = Guarded::default();
+        let mut commits: BTreeMap<String, Vec<&Outgoing>> = BTreeMap::new();
+        lines.iter().for_each(|line| commits.entry(line.revision.clone()).or_default().push(line));
+        let mut leaving: BTreeMap<String, String> = BTreeMap::new();
+        for (revision, lines) in commits {
+            let before: BTreeMap<String, Issue> =
+                lines.iter().filter(|line| !line.added).filter_map(|line| record(&line.line)).collect();
+            let mut stays = HashSet::new();
+            for line in lines.iter().filter(|line| line.added) {
+                let found = |issue: &str, why: &'static str| {
+                    let (revision, path) = (revision.clone(), line.path.clone());
+                    Found { revision, path, issue: issue.to_owned(), why }
+                };
+                match record(&line.line) {
+                    Some((id, issue)) => {
+                        let why = leak(&issue, private.contains(id.as_str()), before.get(&id), !self.contributor);
+                        guarded.leaks.extend(why.map(|why: Leak| found(&id, why.as_str())));
+                        stays.insert(id.clone());
+                        leaving.insert(id, line.line.clone());
+                    }
+                    None => {
+                        let named = words(&line.line).find(|word| private.contains(*word)).unwrap_or_default();
+                        guarded.doubts.push(format!("{} names {named}, which is private", line.path));
+                    }
+                }
+            }
+            for (id, issue) in before.iter().filter(|(id, _)| self.contributor && !stays.contains(*id)) {
+                if Part::of(issue) != Part::Offered {
+                    let path = lines.first().map(|line| line.path.clone()).unwrap_or_default();
+                    let why = "is taken away, and belongs to the other side";
+                    guarded.leaks.push(Found { revision: revision.clone(), path, issue: id.clone(), why });
+                }
+            }
+        }
+        guarded.issues = leaving.len();
+        let doubtful: Vec<Doubt> = doubts(leaving.iter().map(|(id, line)| (id.as_str(), line.as_str())));
+        guarded.doubts.extend(doubtful.iter().map(ToString::to_string));
+        guarded.doubts.sort();
+        guarded.doubts.dedup();
+        Ok(guarded)
+    }
+
+    /// Issues that only private ledgers have, or that nobody was offered.
+    fn private_ids(&self) -> Result<HashSet<String>, Error> {
+        if self.unwritten() {
+            return Ok(HashSet::new());
+        }
+        self.refresh()?;
+        let index = self.index(Access::Read)?;
+        let hidden = |place: Place| match place {
+            Place::Planning => true,
+            Place::Shared => self.contributor,
+            Place::Branch | Place::Tree => false,
+        };
+        let mut ids = HashSet::new();
+        for ledger in self.ledgers.iter().filter(|ledger| hidden(ledger.place)) {
+            for file in ledger.files()? {
+                ids.extend(index.ids_of(&ledger.name, &file)?);
+            }
+        }
+        Ok(ids)
+    }
+}
+
+/// The issue that a line is, if it is one.
+fn record(line: &str) -> Option<(String, Issue)> {
+    let text = line.trim().trim_end_matches(',');
+    if !text.starts_with('{') || !text.contains("\"id\"") || !text.contains("\"title\"") {
+        return None;
+    }
+    let issue: Issue = serde_json::from_str(text).ok()?;
+    Some((issue.id.clone(), issue))
+}
+
+/// What could be an id.
+fn words(line: &str) -> impl Iterator<Item = &str> {
+    line.split(|c: char| !c.is_ascii_alphanumeric() && !"-_.".contains(c)).filter(|word| word.contains('-'))
+}

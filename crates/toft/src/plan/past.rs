@@ -1,0 +1,151 @@
+//! The past, as version control remembers it: when an issue changed, and the plan as it was.
+
+use std::{fs, path::PathBuf, sync::OnceLock};
+
+use serde::Serialize;
+use serde_json::Value;
+use toft_core::{issue::Issue, refusal::Refusal};
+use toft_ledger::line;
+use toft_vcs::exchange::{Changed, History};
+
+use super::{Ledger, Place, Plan};
+use crate::{
+    error::{Error, io},
+    session::random_mint,
+};
+
+/// One change of an issue that version control remembers.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Past {
+    /// The commit.
+    pub revision: String,
+    /// When.
+    pub at: String,
+    /// Who.
+    pub by: String,
+    /// What was said.
+    pub message: String,
+    /// In which ledger.
+    pub ledger: String,
+    /// What changed, in words.
+    pub changes: Vec<String>,
+}
+
+/// Files of a plan as it was, for as long as somebody looks.
+pub(super) struct Aside(PathBuf);
+
+impl Drop for Aside {
+    fn drop(&mut self) {
+        // A copy of what version control has.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+impl Aside {
+    /// Where an index of them is.
+    pub(super) fn index(&self) -> PathBuf {
+        self.0.join("index.db")
+    }
+}
+
+impl<'t> Plan<'t> {
+    fn history(&self, ledger: &Ledger) -> Result<History, Error> {
+        Ok(match ledger.place {
+            Place::Branch => History::of_branch(self.checkout)?,
+            _ if !ledger.dir.exists() => History::of_branch(self.checkout)?,
+            _ => History::of_dir(&ledger.dir)?,
+        })
+    }
+
+    /// What version control remembers of an issue, newest first.
+    pub fn past(&self, id: &str, limit: usize) -> Result<Vec<Past>, Error> {
+        let mut all = Vec::new();
+        for ledger in &self.ledgers {
+            let changed = self.history(ledger)?.of_issue(id, limit)?;
+            let states: Vec<Value> = changed.iter().map(state).collect();
+            for (n, Changed { revision, at, by, message, .. }) in changed.iter().enumerate() {
+                let older = states[n + 1..].iter().find(|state| !state.is_null());
+                let changes = differences(older, &states[n]);
+                if changes.is_empty() {
+                    continue;
+                }
+                all.push(Past {
+                    revision: revision.chars().take(12).collect(),
+                    at: at.clone(),
+                    by: by.clone(),
+                    message: message.clone(),
+                    ledger: ledger.name.clone(),
+                    changes,
+                });
+            }
+        }
+        all.sort_by(|a, b| b.at.cmp(&a.at));
+        all.truncate(limit);
+        Ok(all)
+    }
+
+    /// The plan as it was at a revision or a moment: every ledger that version control remembers, read anew.
+    pub fn at(&self, when: &str) -> Result<Plan<'t>, Error> {
+        let dir = self.state.join("past").join(random_mint().word());
+        let aside = Aside(dir.clone());
+        let mut ledgers = Vec::new();
+        for ledger in &self.ledgers {
+            let Some((_, files)) = self.history(ledger)?.at(when)? else { continue };
+            let place = dir.join(&ledger.name);
+            for (name, bytes) in files {
+                let path = place.join(&name);
+                let parent = path.parent().unwrap_or(&place);
+                fs::create_dir_all(parent).map_err(io("make", parent))?;
+                fs::write(&path, bytes).map_err(io("write", &path))?;
+            }
+            let lock = place.with_extension("lock");
+            ledgers.push(Ledger { dir: place, read_only: true, lock, ..ledger.clone() });
+        }
+        if ledgers.is_empty() {
+            return Err(Refusal::NotFound { what: "revision or time", text: when.to_owned() }.into());
+        }
+        Ok(Plan {
+            toft: self.toft,
+            checkout: self.checkout,
+            ledgers,
+            contributor: self.contributor,
+            upstream: None,
+            index: OnceLock::new(),
+            state: dir,
+            worktree: self.worktree,
+            replica: OnceLock::new(),
+            aside: Some(aside),
+        })
+    }
+}
+
+/// What an issue said after a commit; null if it was gone.
+fn state(changed: &Changed) -> Value {
+    let mut records = changed.lines.iter().filter_map(|text| line::read(text.trim()).ok()).map(|line| line.record);
+    let Some(mut first) = records.next() else { return Value::Null };
+    records.for_each(|other| first.merge(other));
+    let issue = serde_json::from_str::<Issue>(&line::write(&first)).ok();
+    issue.and_then(|issue| serde_json::to_value(issue).ok()).unwrap_or_default()
+}
+
+/// What one state says that the other did not.
+fn differences(older: Option<&Value>, newer: &Value) -> Vec<String> {
+    let Some(newer) = newer.as_object() else { return vec!["taken away".into()] };
+    let Some(older) = older.and_then(Value::as_object) else { return vec!["written down".into()] };
+    let mut names: Vec<&String> = newer.keys().chain(older.keys()).collect();
+    names.sort();
+    names.dedup();
+    let differs = names.into_iter().filter(|name| newer.get(*name) != older.get(*name));
+    differs
+        .map(|name| match newer.get(name) {
+            Some(Value::String(text)) => format!("{name}: {}", text.chars().take(60).collect::<String>()),
+            Some(Value::Number(number)) => format!("{name}: {number}"),
+            Some(Value::Array(members)) => {
+                let before = older.get(name).and_then(Value::as_array).map_or(0, Vec::len);
+                format!("{name}: {before} → {}", members.len())
+            }
+            Some(_) => name.clone(),
+            None => format!("{name}: none"),
+        })
+        .collect()
+}

@@ -1,0 +1,478 @@
+//! Sync: every ledger with the other side of whatever version control it is under. Bring in, merge, put in order, record,
+//! send; each ledger by itself, and offline is no error.
+
+use std::{
+    collections::BTreeMap,
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde::{Deserialize, Serialize};
+use toft_core::issue::{
+    Issue,
+    outgoing::{Doubt, doubts},
+    proposal::Part,
+};
+use toft_ledger::{
+    file::{Look, Turn},
+    line,
+};
+use toft_vcs::exchange::{self, Branch, Exchange, ExchangeError, Files, Sent, Tree};
+
+use super::{
+    Ledger, Place, Plan,
+    compact::looks,
+    copy::{lines_of, message, new_lines, news},
+    hydrate::now_nanos,
+    propose::Came,
+};
+use crate::error::{Error, io};
+
+/// Closed issues stay in the file that is written to for so long.
+const ARCHIVE_AFTER: Duration = Duration::from_secs(14 * 24 * 3_600);
+/// How long losing races is put up with.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// A look this long after a file changed has seen the change.
+const TICK: i64 = 20_000_000;
+
+/// What somebody wants of a sync.
+#[derive(Clone, Debug, Default)]
+pub struct Wish {
+    /// Only this ledger.
+    pub ledger: Option<String>,
+    /// Only say what would be done.
+    pub try_only: bool,
+    /// Commit ledgers in the working tree.
+    pub commit: bool,
+    /// What is doubtful may be sent.
+    pub sure: bool,
+    /// Begin nothing after this moment.
+    pub until: Option<Instant>,
+}
+
+/// How far a ledger came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum How {
+    /// Both sides have the same.
+    Synced,
+    /// The other side's news is here; ours goes there when somebody commits, or proposes.
+    Received,
+    /// It is recorded here, and there is nobody to send it to.
+    Recorded,
+    /// It has no version control; copying it is up to its owner.
+    Unversioned,
+    /// The other side cannot be reached; everything waits here.
+    Offline,
+    /// The other side does not let us in.
+    Denied,
+    /// The other side does not take it.
+    Protected,
+    /// Something else than the ledger is in the way.
+    InTheWay,
+    /// Others were faster again and again.
+    Outrun,
+    /// Something doubtful is not sent unless somebody says so.
+    Held,
+    /// Something else failed.
+    Failed,
+}
+
+impl How {
+    /// Is there something somebody must do?
+    pub fn failed(self) -> bool {
+        matches!(self, Self::Denied | Self::Protected | Self::InTheWay | Self::Outrun | Self::Held | Self::Failed)
+    }
+}
+
+/// How it went with one ledger.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Synced {
+    /// Which.
+    pub ledger: String,
+    /// What kind of place it is in.
+    pub place: Place,
+    /// With whom.
+    pub remote: Option<String>,
+    /// How far it came.
+    pub how: How,
+    /// How many issues came in, or changed by what did.
+    pub received: usize,
+    /// How many issues went out.
+    pub sent: usize,
+    /// How often others were faster.
+    pub races: u32,
+    /// The other side's history was replaced; nothing of ours was.
+    pub rewritten: bool,
+    /// What came of proposals.
+    pub came: Vec<Came>,
+    /// What was heard, or what is in doubt.
+    pub said: Vec<String>,
+}
+
+impl Synced {
+    fn new(ledger: &Ledger) -> Self {
+        Self {
+            ledger: ledger.name.clone(),
+            place: ledger.place,
+            remote: None,
+            how: How::Synced,
+            received: 0,
+            sent: 0,
+            races: 0,
+            rewritten: false,
+            came: Vec::new(),
+            said: Vec::new(),
+        }
+    }
+
+    fn fails(&mut self, error: &ExchangeError) {
+        self.how = match error {
+            ExchangeError::Offline { .. } => How::Offline,
+            ExchangeError::Denied { .. } => How::Denied,
+            ExchangeError::Protected { .. } => How::Protected,
+            ExchangeError::InTheWay(_) => How::InTheWay,
+            ExchangeError::Failed(_) => How::Failed,
+        };
+        self.said.push(error.to_string());
+    }
+}
+
+/// How files of a ledger look: name, identity, size, when it was written.
+type Looks = Vec<(String, (u64, u64), u64, i64)>;
+
+/// What is remembered of the last sync of a ledger: if nothing of it changed, there is nothing to do.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Memo {
+    tip: Option<String>,
+    looks: Looks,
+    looked: i64,
+}
+
+impl Memo {
+    /// Is what it remembers all there is to know? A file that changed just before may have changed again within the same
+    /// tick of its clock.
+    fn holds(&self, tip: Option<&String>, looks: &Looks) -> bool {
+        let settled = || self.looks.iter().all(|(.., written)| self.looked - written > TICK);
+        self.looked > 0 && self.tip.as_ref() == tip && self.looks == *looks && settled()
+    }
+}
+
+impl Plan<'_> {
+    /// Exchanges every ledger seen from here; `step` hears what is being done with which.
+    pub fn sync(&self, wish: &Wish, mut step: impl FnMut(&str, &str)) -> Result<Vec<Synced>, Error> {
+        if let Some(name) = &wish.ledger {
+            self.called(name)?;
+        }
+        let mut all = Vec::new();
+        for ledger in self.ledgers.iter().filter(|known| wish.ledger.as_ref().is_none_or(|name| *name == known.name)) {
+            if wish.until.is_some_and(|until| Instant::now() >= until) {
+                break;
+            }
+            let mut synced = Synced::new(ledger);
+            self.sync_one(ledger, wish, &mut synced, &mut |what| step(&ledger.name, what))?;
+            all.push(synced);
+        }
+        Ok(all)
+    }
+
+    fn sync_one(
+        &self,
+        ledger: &Ledger,
+        wish: &Wish,
+        synced: &mut Synced,
+        step: &mut dyn FnMut(&str),
+    ) -> Result<(), Error> {
+        // Nothing is made just to be exchanged.
+        let lock = ledger.lock.with_extension("sync.lock");
+        let Some(_turn) = Turn::take_within(&lock, PATIENCE).map_err(io("lock", &lock))? else {
+            synced.how = How::Outrun;
+            synced.said.push("another sync of this ledger goes on and on".into());
+            return Ok(());
+        };
+        let exchanged = match ledger.place {
+            Place::Branch => match Branch::open(self.checkout, &ledger.dir, self.remote()) {
+                Ok(Some(mut branch)) => self.sync_branch(ledger, &mut branch, wish, synced, step),
+                Ok(None) => unversioned(synced),
+                Err(error) => Err(Trouble::Exchange(error)),
+            },
+            Place::Tree => match Tree::open(self.checkout, &ledger.dir, self.remote()) {
+                _ if !ledger.dir.exists() => Ok(()),
+                Ok(mut tree) => self.sync_tree(ledger, &mut tree, wish, synced, step),
+                Err(error) => Err(Trouble::Exchange(error)),
+            },
+            Place::Planning | Place::Shared => match exchange::own(&ledger.dir, None) {
+                _ if !ledger.dir.exists() => Ok(()),
+                Ok(Some(mut own)) => self.exchange(ledger, own.as_mut(), wish, synced, step).map(drop),
+                Ok(None) => unversioned(synced),
+                Err(error) => Err(Trouble::Exchange(error)),
+            },
+        };
+        match exchanged {
+            Ok(()) => Ok(()),
+            Err(Trouble::Exchange(error)) => {
+                synced.fails(&error);
+                Ok(())
+            }
+            Err(Trouble::Here(error)) => Err(error),
+        }
+    }
+
+    /// The remote that the repository's own ledger is exchanged with, if somebody said.
+    pub(super) fn remote(&self) -> Option<&str> {
+        self.toft.located().sync.remote.as_deref().or_else(|| self.upstream.as_deref().filter(|_| self.contributor))
+    }
+
+    fn sync_branch(
+        &self,
+        ledger: &Ledger,
+        branch: &mut Branch,
+        wish: &Wish,
+        synced: &mut Synced,
+        step: &mut dyn FnMut(&str),
+    ) -> Result<(), Trouble> {
+        let theirs = self.exchange(ledger, branch, wish, synced, step)?;
+        if self.contributor && !wish.try_only && synced.how != How::Offline {
+            let gone = |remote: &str, id: &str| Ok(!branch.proposed_at(remote, id)?);
+            synced.came = self.follow_proposals(ledger, theirs.as_ref(), gone)?;
+        }
+        Ok(())
+    }
+
+    fn sync_tree(
+        &self,
+        ledger: &Ledger,
+        tree: &mut Tree,
+        wish: &Wish,
+        synced: &mut Synced,
+        step: &mut dyn FnMut(&str),
+    ) -> Result<(), Trouble> {
+        synced.remote = tree.remote().map(str::to_owned);
+        synced.how = if synced.remote.is_some() { How::Received } else { How::Recorded };
+        if let Some(remote) = &synced.remote {
+            step(&format!("asking {remote}"));
+            match tree.fetch() {
+                Ok(_) => {
+                    let theirs = tree.theirs()?;
+                    if self.contributor {
+                        // The file is upstream's; what comes in through it would go out again with the next commit.
+                        if !wish.try_only {
+                            synced.came = self.follow_proposals(ledger, Some(&theirs), |_, _| Ok(false))?;
+                        }
+                    } else {
+                        synced.received = self.take_in(ledger, &theirs, wish.try_only)?;
+                    }
+                }
+                Err(error) => synced.fails(&error),
+            }
+        }
+        if !wish.try_only && !self.contributor && (synced.received > 0 || wish.commit) {
+            self.put_in_order(ledger)?;
+        }
+        if wish.commit && !wish.try_only {
+            step("committing");
+            let turn = Turn::take(&ledger.lock).map_err(io("lock", &ledger.lock))?;
+            if tree.commit("toft: issues")? {
+                synced.said.push("committed".into());
+            }
+            drop(turn);
+        }
+        Ok(())
+    }
+
+    /// Exchanges a ledger that may be recorded and sent. Gives the other side's files, where they were looked at.
+    fn exchange(
+        &self,
+        ledger: &Ledger,
+        way: &mut dyn Exchange,
+        wish: &Wish,
+        synced: &mut Synced,
+        step: &mut dyn FnMut(&str),
+    ) -> Result<Option<Files>, Trouble> {
+        synced.remote = way.remote().map(str::to_owned);
+        let keeps = !(ledger.read_only || self.contributor && ledger.place == Place::Branch);
+        let (memo_path, begun) = (self.memo_path(ledger), Instant::now());
+        let memo: Memo = std::fs::read_to_string(&memo_path)
+            .ok()
+            .and_then(|text| serde_json::from_str(&text).ok())
+            .unwrap_or_default();
+        let mut offline = None;
+        loop {
+            let mut theirs = None;
+            if let Some(remote) = &synced.remote {
+                step(&format!("asking {remote}"));
+                match way.fetch() {
+                    Ok(fetched) => {
+                        synced.rewritten |= fetched.rewritten;
+                        if synced.races == 0 && memo.holds(fetched.tip.as_ref(), &self.looks(ledger)?) {
+                            return Ok(None);
+                        }
+                        let files = way.theirs()?;
+                        step("merging");
+                        synced.received += self.take_in(ledger, &files, wish.try_only || ledger.read_only)?;
+                        theirs = Some(files);
+                    }
+                    Err(error @ ExchangeError::Offline { .. }) => offline = Some(error),
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            if keeps {
+                let offered = way.offered()?;
+                synced.received += self.take_offered(ledger, &offered, wish.try_only)?;
+            }
+            if !wish.try_only && !ledger.read_only {
+                self.put_in_order(ledger)?;
+            }
+            let news = news(&exchange::read_files(&ledger.dir)?, theirs.as_ref());
+            if keeps && synced.remote.is_some() && offline.is_none() {
+                let doubts = if wish.sure { Vec::new() } else { self.doubts_of(&news) };
+                synced.sent = news.len();
+                if !doubts.is_empty() {
+                    synced.how = How::Held;
+                    synced.sent = 0;
+                    synced.said.extend(doubts.iter().map(ToString::to_string));
+                    return Ok(theirs);
+                }
+            }
+            if wish.try_only || ledger.read_only {
+                synced.how = if offline.is_some() { How::Offline } else { How::Received };
+                return Ok(theirs);
+            }
+            step("recording");
+            let turn = Turn::take(&ledger.lock).map_err(io("lock", &ledger.lock))?;
+            way.record(&message(&news))?;
+            drop(turn);
+            if let Some(error) = offline.take() {
+                synced.fails(&error);
+                return Ok(theirs);
+            }
+            if synced.remote.is_none() {
+                synced.how = How::Recorded;
+                return Ok(theirs);
+            }
+            if !keeps {
+                synced.how = How::Received;
+                self.remember(ledger, way, &memo_path)?;
+                return Ok(theirs);
+            }
+            step("sending");
+            match way.send()? {
+                Sent::Done | Sent::Same => {
+                    synced.how = How::Synced;
+                    self.remember(ledger, way, &memo_path)?;
+                    return Ok(theirs);
+                }
+                Sent::LostRace if begun.elapsed() < PATIENCE => {
+                    synced.races += 1;
+                    // Those who lost do not all come back at once.
+                    let most = 20 * u64::from(synced.races.min(16));
+                    let pause =
+                        u64::from(std::process::id()).wrapping_mul(2_654_435_761 + u64::from(synced.races)) % most;
+                    thread::sleep(Duration::from_millis(pause));
+                }
+                Sent::LostRace => {
+                    synced.how = How::Outrun;
+                    return Ok(theirs);
+                }
+            }
+        }
+    }
+
+    fn doubts_of(&self, news: &BTreeMap<String, String>) -> Vec<Doubt> {
+        doubts(news.iter().map(|(id, line)| (id.as_str(), line.as_str())))
+    }
+
+    fn memo_path(&self, ledger: &Ledger) -> std::path::PathBuf {
+        self.state.join("sync").join(format!("{}.json", ledger.name))
+    }
+
+    fn remember(&self, ledger: &Ledger, way: &dyn Exchange, path: &std::path::Path) -> Result<(), Error> {
+        let looked = now_nanos();
+        let memo = Memo { tip: way.seen().map(str::to_owned), looks: self.looks(ledger)?, looked };
+        let text = serde_json::to_string(&memo).unwrap_or_default();
+        let turn = Turn::take(&path.with_extension("lock")).map_err(io("lock", path))?;
+        turn.replace(path, |out| out.write_all(text.as_bytes())).map_err(io("write", path)).map(drop)
+    }
+
+    fn looks(&self, ledger: &Ledger) -> Result<Looks, Error> {
+        let flat = |(name, look): (String, Option<Look>)| {
+            let Look { identity, size, written } = look?;
+            Some((name, identity, size, written))
+        };
+        Ok(looks(ledger)?.into_iter().filter_map(flat).collect())
+    }
+
+    /// Puts a ledger in order, if it is not.
+    fn put_in_order(&self, ledger: &Ledger) -> Result<(), Error> {
+        if !ledger.dir.exists() {
+            return Ok(());
+        }
+        let before = self.now()?.minus(ARCHIVE_AFTER);
+        self.compact_one(ledger, before).map(drop)
+    }
+
+    /// Takes in what another copy of a ledger has; says how many issues that changed, or would.
+    pub(super) fn take_in(&self, ledger: &Ledger, files: &Files, try_only: bool) -> Result<usize, Error> {
+        let lines = new_lines(ledger, files, !try_only)?;
+        if lines.is_empty() {
+            return Ok(0);
+        }
+        let build = |draft: &mut super::write::Draft<'_>| {
+            for line in lines.into_values().flatten() {
+                draft.take(line)?;
+            }
+            Ok(draft.changes())
+        };
+        if try_only { self.rehearse(ledger, build) } else { self.write(ledger, build) }
+    }
+
+    /// Takes in issues that others propose on branches of their own: each branch its one issue, and only if it is new.
+    fn take_offered(&self, ledger: &Ledger, offered: &[exchange::Proposal], try_only: bool) -> Result<usize, Error> {
+        if offered.is_empty() {
+            return Ok(0);
+        }
+        let mut lines = Vec::new();
+        for proposal in offered {
+            let found = lines_of(&proposal.files, |_| Ok(()))?.remove(&proposal.id).unwrap_or_default();
+            let sound = found.into_iter().filter(|line| line.sound).filter(|line| {
+                let issue = serde_json::from_str::<Issue>(&line::write(&line.record));
+                issue.is_ok_and(|issue| Part::of(&issue) == Part::Offered && issue.deleted.is_none())
+            });
+            lines.extend(sound);
+        }
+        let build = |draft: &mut super::write::Draft<'_>| {
+            for line in lines {
+                if !draft.has(line.record.id())? {
+                    draft.take(line)?;
+                }
+            }
+            Ok(draft.changes())
+        };
+        if try_only { self.rehearse(ledger, build) } else { self.write(ledger, build) }
+    }
+}
+
+fn unversioned(synced: &mut Synced) -> Result<(), Trouble> {
+    synced.how = How::Unversioned;
+    Ok(())
+}
+
+/// What stopped a sync of one ledger.
+pub(super) enum Trouble {
+    /// The exchange: it concerns that ledger only.
+    Exchange(ExchangeError),
+    /// Something here.
+    Here(Error),
+}
+
+impl From<ExchangeError> for Trouble {
+    fn from(error: ExchangeError) -> Self {
+        Self::Exchange(error)
+    }
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Self {
+        Self::Here(error)
+    }
+}
