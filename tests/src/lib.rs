@@ -4,6 +4,7 @@ pub mod agents;
 pub mod issues;
 pub mod lease_model;
 pub mod linear;
+pub mod share;
 pub mod workspaces;
 
 use std::{
@@ -91,6 +92,11 @@ impl Home {
     /// From now on every command has this variable.
     pub fn set(&mut self, name: &str, value: &str) {
         self.env.insert(name.into(), value.into());
+    }
+
+    /// What every command has under this name.
+    pub fn variable(&self, name: &str) -> String {
+        self.env.get(name).cloned().unwrap_or_default()
     }
 
     /// From now on every command finds `toft` on its path.

@@ -197,7 +197,7 @@ impl Exchange for Branch {
         Ok(Fetched { tip: self.seen.clone(), rewritten })
     }
 
-    fn theirs(&self) -> Result<Files, ExchangeError> {
+    fn theirs(&mut self) -> Result<Files, ExchangeError> {
         match &self.theirs {
             Some(commit) => Ok(content::at(&self.git, commit, "")?),
             None => Ok(Files::new()),

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use super::{Exchange, ExchangeError, Fetched, Files, Sent, Site, belongs, lost_race, understood};
+use super::{ARCHIVE, Exchange, ExchangeError, Fetched, Files, ISSUES, Sent, Site, belongs, lost_race, understood};
 use crate::{RunError, Vcs, command::Run, lock::io};
 
 /// The exchange of a ledger's own repository.
@@ -12,6 +12,8 @@ pub(super) struct Own {
     remote: Option<String>,
     theirs: Option<String>,
     here: Option<String>,
+    /// What the other side has is here.
+    pulled: bool,
 }
 
 /// One of both programs, in a checkout.
@@ -26,54 +28,64 @@ impl Hg {
         Ok(run.args(args))
     }
 
-    /// The names of revisions.
-    fn revisions(&self, which: &str) -> Result<Vec<String>, RunError> {
-        let said = self.run(["log", "-r", which, "-T", "{node}\\n"])?.text()?;
-        Ok(said.lines().map(str::to_owned).collect())
+    /// What a template says of revisions.
+    fn ask(&self, which: &str, template: &str) -> Result<String, RunError> {
+        self.run(["log", "-r", which, "-T", template])?.text()
     }
 
-    /// What the other side has newest on the branch we are on.
-    pub(super) fn pull(&self, remote: &str) -> Result<Option<String>, ExchangeError> {
-        let abroad = |args: &[&str]| -> Result<Vec<u8>, ExchangeError> {
-            let run = self.run(args.iter().copied())?.patience(super::PATIENCE);
-            run.ok().map_err(|error| understood(error, remote))
+    /// What the other side has newest on the branch we are on; nothing is brought here.
+    pub(super) fn newest(&self, common_dir: &Path, remote: &str) -> Result<Option<String>, ExchangeError> {
+        let own = fs::read_to_string(common_dir.join("branch")).unwrap_or_default();
+        let branch = match (self.vcs, own.trim()) {
+            (Vcs::Sl, _) => "main",
+            (_, "") => "default",
+            (_, branch) => branch,
         };
-        abroad(&["pull", "--quiet", remote])?;
-        let said = match self.vcs {
-            Vcs::Sl => abroad(&["identify", "--id", "--debug", "-r", "main", remote]),
-            _ => {
-                let branch = self.run(["branch"])?.text()?;
-                let named = abroad(&["identify", "--id", "--debug", "-r", &branch, remote]);
-                // A new one has no branch yet.
-                if named.is_ok() { named } else { abroad(&["identify", "--id", "--debug", remote]) }
-            }
+        let run = self.run(["identify", "--id", "--debug", "-r", branch, remote])?.patience(super::PATIENCE);
+        let tip = match run.text() {
+            // A new one has no branch yet.
+            Err(RunError::Failed { said, .. }) if said.contains("unknown revision") => return Ok(None),
+            said => said.map_err(|error| understood(error, remote))?,
         };
-        let tip = String::from_utf8_lossy(&said?).trim().to_owned();
         Ok(Some(tip).filter(|tip| tip.len() == 40 && tip.bytes().any(|digit| digit != b'0')))
+    }
+
+    /// Brings here what the other side has.
+    pub(super) fn pull(&self, remote: &str) -> Result<(), ExchangeError> {
+        let run = self.run(["pull", "--quiet", remote])?.patience(super::PATIENCE);
+        run.ok().map(drop).map_err(|error| understood(error, remote))
     }
 
     /// A ledger's files below `prefix` in a revision.
     pub(super) fn at(&self, revision: &str, prefix: &str) -> Result<Files, ExchangeError> {
-        let listed = self.run(["files", "-r", revision, "-T", "{path}\\n"])?.maybe()?.unwrap_or_default();
+        let which = [format!("path:{prefix}{ISSUES}"), format!("glob:{prefix}{ARCHIVE}/*.jsonl")];
+        let run = self.run(["cat", "-r", revision, "-T", "{path}\\0{data}\\0"])?.args(&which);
+        let ended = run.end()?;
+        // Where there are none, it says so.
+        let said = if ended.code == 1 { ended.out } else { ended.ok("hg cat".into())? };
+        let mut words = said.split(|byte| *byte == 0);
         let mut files = Files::new();
-        for path in listed.lines() {
+        while let (Some(path), Some(bytes)) = (words.next(), words.next()) {
+            let path = String::from_utf8_lossy(path);
             if let Some(name) = path.strip_prefix(prefix).filter(|name| belongs(name)) {
-                let bytes = self.run(["cat", "-r", revision, &format!("path:{path}")])?.ok()?;
-                files.insert(name.to_owned(), bytes);
+                files.insert(name.to_owned(), bytes.to_vec());
             }
         }
         Ok(files)
     }
 
-    /// Commits exactly these files.
-    pub(super) fn commit(&self, paths: &[String], message: &str) -> Result<(), RunError> {
+    /// Commits exactly these files; whether anything had to be.
+    pub(super) fn commit(&self, paths: &[String], message: &str) -> Result<bool, RunError> {
         let mut named = paths.iter().map(|path| format!("path:{path}")).collect::<Vec<_>>();
-        let unknown = self.run(["status", "--unknown", "--no-status"])?.args(&named).text()?;
-        if !unknown.is_empty() {
+        let changed = self.run(["status"])?.args(&named).text()?;
+        if changed.lines().any(|line| line.starts_with('?')) {
             self.run(["add", "--quiet"])?.args(&named).ok()?;
         }
         named.insert(0, message.to_owned());
-        self.run(["commit", "--quiet", "-m"])?.args(named).ok().map(drop)
+        if !changed.is_empty() {
+            self.run(["commit", "--quiet", "-m"])?.args(named).ok()?;
+        }
+        Ok(!changed.is_empty())
     }
 }
 
@@ -112,8 +124,7 @@ impl Own {
     pub(super) fn open(site: Site) -> Result<Self, ExchangeError> {
         let remote = default_path(&site.checkout.common_dir)?;
         let hg = Hg { vcs: site.checkout.vcs, root: site.checkout.root.clone() };
-        let here = hg.revisions(".")?.into_iter().next();
-        Ok(Self { hg, site, remote, theirs: None, here })
+        Ok(Self { hg, site, remote, theirs: None, here: None, pulled: false })
     }
 
     fn paths(&self, files: &Files) -> Vec<String> {
@@ -171,47 +182,54 @@ impl Exchange for Own {
 
     fn fetch(&mut self) -> Result<Fetched, ExchangeError> {
         let Some(remote) = &self.remote else { return Ok(Fetched::default()) };
-        self.theirs = self.hg.pull(remote)?;
+        self.theirs = self.hg.newest(&self.site.checkout.common_dir, remote)?;
+        self.pulled = false;
         Ok(Fetched { tip: self.theirs.clone(), rewritten: false })
     }
 
-    fn theirs(&self) -> Result<Files, ExchangeError> {
-        match &self.theirs {
-            Some(revision) => self.hg.at(revision, &self.site.prefix),
-            None => Ok(Files::new()),
+    fn theirs(&mut self) -> Result<Files, ExchangeError> {
+        let Some(revision) = &self.theirs else { return Ok(Files::new()) };
+        if let Some(remote) = self.remote.as_ref().filter(|_| !self.pulled) {
+            self.hg.pull(remote)?;
+            self.pulled = true;
         }
+        self.hg.at(revision, &self.site.prefix)
     }
 
     fn record(&mut self, message: &str) -> Result<bool, ExchangeError> {
         let files = self.site.files()?;
-        let before = self.here.clone();
+        let theirs_files = self.theirs()?;
         let theirs = self.theirs.clone().unwrap_or_default();
-        let within = |of: &str, which: &str| -> Result<bool, RunError> {
-            Ok(!self.hg.revisions(&format!("{of} and ::{which}"))?.is_empty())
+        // Where we are; whether they are in our history, and we in theirs.
+        let within = match theirs.is_empty() {
+            true => "no\n".to_owned(),
+            false => format!(
+                "{{revset(\"{theirs} and ::.\") % \"yes\"}}\\n{{revset(\". and ::{theirs}\") % \"yes\"}}"
+            ),
         };
-        let behind = !theirs.is_empty() && !within(&theirs, ".")?;
-        let straight = behind && (self.here.is_none() || within(".", &theirs)?);
-        if straight && self.theirs()? == files {
+        let said = self.hg.ask(".", &format!("{{node}}\\n{within}"))?;
+        let mut facts = said.lines();
+        let before = facts.next().filter(|node| node.bytes().any(|digit| digit != b'0')).map(str::to_owned);
+        let behind = !theirs.is_empty() && facts.next() != Some("yes");
+        let straight = behind && (before.is_none() || facts.next() == Some("yes"));
+        let paths = self.paths(&files);
+        let mut moved = behind;
+        if straight && theirs_files == files {
             // Nothing of ours is missing there: the checkout follows, over files that say the same.
-            let named: Vec<String> = self.paths(&files).iter().map(|path| format!("path:{path}")).collect();
+            let named: Vec<String> = paths.iter().map(|path| format!("path:{path}")).collect();
             self.hg.run(["update", "--quiet", "--tool", ":other", "-r", &theirs])?.ok()?;
             self.put(&files)?;
             self.hg.run(["resolve", "--quiet", "--mark"])?.args(&named).end()?;
         } else {
-            let paths = self.paths(&files);
             if !paths.is_empty() {
-                let named = paths.iter().map(|path| format!("path:{path}"));
-                let changed = self.hg.run(["status", "--no-status"])?.args(named).text()?;
-                if !changed.is_empty() {
-                    self.hg.commit(&paths, message)?;
-                }
+                moved |= self.hg.commit(&paths, message)?;
             }
             if behind {
                 self.merge(&theirs, &files, message)?;
             }
         }
-        self.here = self.hg.revisions(".")?.into_iter().next();
-        Ok(self.here != before)
+        self.here = if moved { Some(self.hg.ask(".", "{node}")?) } else { before };
+        Ok(moved)
     }
 
     fn send(&mut self) -> Result<Sent, ExchangeError> {

@@ -12,24 +12,32 @@ pub(super) struct Own {
     bookmark: String,
     theirs: Option<String>,
     here: Option<String>,
+    /// Somebody who never told Jujutsu their name may sync too.
+    nameless: bool,
 }
 
 impl Own {
     pub(super) fn open(site: Site, remote: Option<&str>) -> Result<Self, ExchangeError> {
         let git_dir = git_dir(&site.checkout).unwrap_or_default();
         let remote = refs::choose(&git_dir, remote)?.map(|(name, _)| name);
-        let mut own = Self { site, remote, bookmark: String::new(), theirs: None, here: None };
-        let near = own.ask("heads(::@ & bookmarks())", "local_bookmarks.map(|b| b.name()).join(\"\\n\") ++ \"\\n\"")?;
-        let there = own.ask("remote_bookmarks()", "remote_bookmarks.map(|b| b.name()).join(\"\\n\") ++ \"\\n\"")?;
-        let mut known = near.lines().chain(there.lines()).filter(|name| !name.is_empty() && !name.starts_with("toft"));
+        let mut own = Self { site, remote, bookmark: String::new(), theirs: None, here: None, nameless: false };
+        // The nearest bookmark of ours, else one of the other side's.
+        let names = "bookmarks.map(|b| if(b.remote(), \"\", \"+\") ++ b.name()).join(\"\\n\") ++ \"\\n\"";
+        let said = own.ask("heads(::@ & bookmarks()) | remote_bookmarks()", names)?;
+        let near = said.lines().filter_map(|name| name.strip_prefix('+'));
+        let there = said.lines().filter(|name| !name.starts_with('+'));
+        let mut known = near.chain(there).filter(|name| !name.is_empty() && !name.starts_with("toft"));
         own.bookmark = known.next().unwrap_or("main").to_owned();
         own.theirs = own.known()?;
-        own.here = Some(own.ask("@-", "commit_id ++ \"\\n\"")?).filter(|id| !id.is_empty());
         Ok(own)
     }
 
     fn run<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Result<Run, RunError> {
-        Ok(Run::jj(&self.site.checkout.root)?.args(args))
+        let run = Run::jj(&self.site.checkout.root)?.args(args);
+        Ok(match self.nameless {
+            true => run.env("JJ_USER", "toft").env("JJ_EMAIL", "toft@localhost"),
+            false => run,
+        })
     }
 
     /// What a template says of revisions, as of the last snapshot.
@@ -129,7 +137,7 @@ impl Exchange for Own {
         Ok(Fetched { tip: self.theirs.clone(), rewritten })
     }
 
-    fn theirs(&self) -> Result<Files, ExchangeError> {
+    fn theirs(&mut self) -> Result<Files, ExchangeError> {
         let Some(theirs) = &self.theirs else { return Ok(Files::new()) };
         let listed = self.run(["file", "list", "--ignore-working-copy", "-r", theirs])?.text()?;
         let mut files = Files::new();
@@ -143,9 +151,10 @@ impl Exchange for Own {
 
     fn record(&mut self, message: &str) -> Result<bool, ExchangeError> {
         let files = self.site.files()?;
-        let before = self.here.clone();
+        let before = Some(self.ask("@-", "commit_id ++ \"\\n\"")?).filter(|id| !id.is_empty());
         let names: Vec<String> = files.keys().map(|name| self.file(name)).collect();
         let mut changed = false;
+        self.nameless = self.run(["config", "get", "user.email"])?.maybe()?.is_none();
         if !names.is_empty() {
             let look = self.run(["diff", "--summary", "-r", "@"])?.args(&names).text()?;
             changed = !look.is_empty();
@@ -167,6 +176,10 @@ impl Exchange for Own {
         }
         self.here = Some(self.ask("@-", "commit_id ++ \"\\n\"")?).filter(|id| !id.is_empty());
         if changed || behind {
+            if let Some(remote) = self.remote.as_ref().filter(|_| self.theirs.is_some()) {
+                let there = format!("{}@{remote}", self.bookmark);
+                self.run(["bookmark", "track", &there])?.end()?;
+            }
             self.run(["bookmark", "set", "--allow-backwards", "-r", "@-", &self.bookmark])?.ok()?;
         }
         Ok(self.here != before)

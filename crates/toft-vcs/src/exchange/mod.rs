@@ -117,7 +117,7 @@ pub trait Exchange {
     fn fetch(&mut self) -> Result<Fetched, ExchangeError>;
 
     /// The files of the other side, as they were fetched.
-    fn theirs(&self) -> Result<Files, ExchangeError>;
+    fn theirs(&mut self) -> Result<Files, ExchangeError>;
 
     /// Commits our files, and what was fetched with them. Says whether anything had to be.
     fn record(&mut self, message: &str) -> Result<bool, ExchangeError>;

@@ -189,7 +189,7 @@ impl Exchange for Own {
         Ok(Fetched { tip: self.theirs.clone(), rewritten })
     }
 
-    fn theirs(&self) -> Result<Files, ExchangeError> {
+    fn theirs(&mut self) -> Result<Files, ExchangeError> {
         match &self.theirs {
             Some(commit) => Ok(content::at(&self.git, commit, &self.site.prefix)?),
             None => Ok(Files::new()),

@@ -92,7 +92,10 @@ impl Tree {
                 theirs.clone()
             }
             Way::Hg { hg, remote: Some(remote), theirs } => {
-                *theirs = hg.pull(remote)?;
+                *theirs = hg.newest(&self.site.checkout.common_dir, remote)?;
+                if theirs.is_some() {
+                    hg.pull(remote)?;
+                }
                 theirs.clone()
             }
             _ => None,
@@ -125,13 +128,7 @@ impl Tree {
                 Ok(!changed.is_empty())
             }
             vcs @ (Vcs::Hg | Vcs::Sl) => {
-                let hg = Hg { vcs, root: root.clone() };
-                let named = paths.iter().map(|path| format!("path:{path}"));
-                let changed = hg.run(["status", "--no-status"])?.args(named).text()?;
-                if !changed.is_empty() {
-                    hg.commit(&paths, message)?;
-                }
-                Ok(!changed.is_empty())
+                Ok(Hg { vcs, root: root.clone() }.commit(&paths, message)?)
             }
             Vcs::None => Ok(false),
         }
