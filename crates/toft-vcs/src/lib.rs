@@ -7,6 +7,7 @@
 mod command;
 pub mod exchange;
 mod git;
+mod git_run;
 mod hg;
 mod jj;
 mod lock;

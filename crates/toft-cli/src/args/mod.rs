@@ -138,9 +138,29 @@ commands! {
     Restore(Restore) "restore" [] "Take the deletion of an issue back";
     Undo(Undo) "undo" [] "Take your last operations back, where that is safe";
     Compact(Compact) "compact" [] "Put ledgers in order; what has long been over goes to the archive";
-    Import(Import) "import" [] "Take issues in: beads, jsonl, markdown";
+    Import(Import) "import" [] "Take issues in: beads, jsonl, markdown, caw, langgraph";
     Sandboxed(Sandboxed) "sandboxed" [] "Internal: becomes a command in a sandbox";
     Export(Export) "export" [] "Give issues out: beads, jsonl, csv, schema";
+}
+
+impl Command {
+    /// Whether ledgers may be exchanged after it, where configuration wants that: it works on the plan, and nobody but a
+    /// person or an agent waits for it.
+    pub(crate) fn may_sync(&self) -> bool {
+        matches!(
+            self,
+            Self::Add(_)
+                | Self::Edit(_)
+                | Self::Ready(_)
+                | Self::Claim(_)
+                | Self::Finish(_)
+                | Self::Show(_)
+                | Self::List(_)
+                | Self::Status(_)
+                | Self::Delete(_)
+                | Self::Restore(_)
+        )
+    }
 }
 
 /// Set up here.

@@ -185,13 +185,14 @@ pub(crate) struct Compact {
 /// Take issues in from elsewhere.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  toft import beads .beads/issues.jsonl\n  toft import jsonl backup.jsonl\n  toft import markdown plan.md"
+    after_help = "Nothing of the other tool is changed, and importing again changes nothing that is known.\n\nExamples:\n  toft import beads .beads             its ledger, its deletions, and whether you plan in private\n  toft import caw ~/.caw/workflows.db\n  toft import langgraph ~/.agentos/issue_workflow.db\n  toft import jsonl backup.jsonl\n  toft import markdown plan.md"
 )]
 pub(crate) struct Import {
-    /// beads; jsonl: lines as a ledger has them; markdown: a list, again and again as it grows
-    #[arg(value_parser = ["beads", "jsonl", "markdown"])]
+    /// beads; jsonl: lines as a ledger has them; markdown: a list, again and again as it grows; caw, langgraph: their
+    /// databases
+    #[arg(value_parser = ["beads", "jsonl", "markdown", "caw", "langgraph"])]
     pub(crate) form: String,
-    /// The file; - for standard input
+    /// The file, or a .beads directory; - for standard input
     pub(crate) file: String,
     /// Into this ledger
     #[arg(long, value_name = "NAME")]

@@ -29,6 +29,11 @@ type Done = Result<ExitCode, Failure>;
 pub(crate) fn run(cli: &Cli, output: &Output) -> Done {
     let app = App { global: &cli.global, output, toft: OnceCell::new() };
     let done = answer(&app, &cli.command);
+    if done.is_ok() && cli.command.may_sync() {
+        // Nobody asked for it: what does not work now does the next time.
+        let _ =
+            app.toft.get().map(|toft| toft.plan().and_then(|plan| plan.map_or(Ok(()), |plan| plan.sync_by_itself())));
+    }
     // The process is short: the system closes files faster than we could.
     std::mem::forget(app);
     done

@@ -1,6 +1,6 @@
 //! Issues.
 
-use std::{collections::BTreeSet, io::Read as _};
+use std::{collections::BTreeSet, io::Read as _, path::Path};
 
 use toft::{
     Toft,
@@ -8,7 +8,7 @@ use toft::{
         DISCOVERED_FROM, Dep,
         edit::{Edit, Step},
     },
-    plan::{Asked, Export, Found, Import, Plan},
+    plan::{Asked, Export, Found, Import, Older, Plan},
     time::Timestamp,
     verbs::{issue::OnIt, log},
 };
@@ -146,21 +146,76 @@ pub(super) fn compact(app: &App<'_>, args: &args::Compact) -> Done {
 }
 
 pub(super) fn import(app: &App<'_>, args: &args::Import) -> Done {
-    let text = match args.file.as_str() {
+    let plan = plan(app.open()?)?;
+    let path = Path::new(&args.file);
+    let older = match args.form.as_str() {
+        "caw" => Some(Older::Caw),
+        "langgraph" => Some(Older::LangGraph),
+        _ => None,
+    };
+    if let Some(store) = older {
+        return match path.is_file() {
+            true => app.show(&ImportDone(plan.import_store(store, path, args.ledger.as_deref())?)),
+            false => Err(Failure::invalid(format!("{} is no file", args.file), "name the database itself")),
+        };
+    }
+    let (text, mut notes) = match args.form.as_str() {
+        "beads" if path.is_dir() => beads_directory(path)?,
+        _ => (read_text(&args.file)?, Vec::new()),
+    };
+    let form = match args.form.as_str() {
+        "beads" => Import::Beads,
+        "markdown" => Import::Markdown,
+        _ => Import::Lines,
+    };
+    let mut imported = plan.import(form, &text, args.ledger.as_deref())?;
+    imported.unreadable.append(&mut notes);
+    app.show(&ImportDone(imported))
+}
+
+fn read_text(file: &str) -> Result<String, Failure> {
+    let text = match file {
         "-" => {
             let mut text = String::new();
             std::io::stdin().read_to_string(&mut text).map(|_| text)
         }
         file => std::fs::read_to_string(file),
     };
-    let text =
-        text.map_err(|error| Failure::invalid(format!("{}: {error}", args.file), "name a file of UTF-8 text"))?;
-    let form = match args.form.as_str() {
-        "beads" => Import::Beads,
-        "markdown" => Import::Markdown,
-        _ => Import::Lines,
-    };
-    app.show(&ImportDone(plan(app.open()?)?.import(form, &text, args.ledger.as_deref())?))
+    text.map_err(|error| Failure::invalid(format!("{file}: {error}"), "name a file of UTF-8 text"))
+}
+
+/// What beads keeps in a directory, whatever it called it at the time: the ledger, then what it deleted; and what its
+/// settings mean here.
+fn beads_directory(dir: &Path) -> Result<(String, Vec<String>), Failure> {
+    const LEDGERS: [&str; 3] = ["issues.jsonl", "beads.jsonl", "local.jsonl"];
+    let found = |name: &&str| dir.join(name).is_file();
+    let mut text = String::new();
+    for name in LEDGERS.into_iter().filter(found) {
+        text.push_str(&read_text(&dir.join(name).display().to_string())?);
+        text.push('\n');
+    }
+    if text.is_empty() {
+        let message = format!("there is no ledger of beads in {}", dir.display());
+        return Err(Failure::invalid(message, "let it write one first: bd export, or bd sync"));
+    }
+    if found(&"deletions.jsonl") {
+        text.push_str(&toft::plan::beads_deletions(
+            &text,
+            &read_text(&dir.join("deletions.jsonl").display().to_string())?,
+        ));
+    }
+    let mut notes = Vec::new();
+    for name in ["config.yaml", "config.toml"].into_iter().filter(found) {
+        let settings = read_text(&dir.join(name).display().to_string())?;
+        let planning = settings.lines().map(str::trim).filter(|line| !line.starts_with('#'));
+        let mut planning = planning.filter(|line| line.contains("contributor") || line.contains("planning"));
+        if let Some(line) = planning.next() {
+            notes.push(format!(
+                "{name} says `{line}`: toft init --contributor --planning DIR plans in private here too"
+            ));
+        }
+    }
+    Ok((text, notes))
 }
 
 pub(super) fn export(app: &App<'_>, args: &args::Export) -> Done {

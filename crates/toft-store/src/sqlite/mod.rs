@@ -3,6 +3,7 @@
 //! `open.rs` checks the file and sets the connection up, `turn.rs` makes writers wait in order,
 //! `wal.rs` keeps the log short, `tx.rs` answers questions and puts rows down; `index` is what ledgers say.
 
+pub mod foreign;
 pub mod index;
 mod migrate;
 mod open;

@@ -1,10 +1,12 @@
 //! A ledger beside a git repository: a ref of its own here, an orphan branch on the other side, written by plumbing.
 //! Nothing of the user's is looked at or touched: no HEAD, no index, no file.
 
-use std::{fs, path::PathBuf};
+use std::{fs, path::PathBuf, time::Duration};
 
-use super::{Exchange, ExchangeError, Fetched, Files, Sent, content, git_dir, lost_race, read_files, refs, understood};
-use crate::{Checkout, RunError, command::Git};
+use super::{
+    Exchange, ExchangeError, Fetched, Files, Reach, Sent, content, git_dir, lost_race, read_files, refs, understood,
+};
+use crate::{Checkout, RunError, git_run::Git};
 
 /// Where the ledger is recorded.
 pub(super) const HERE: &str = "refs/toft/ledger";
@@ -23,6 +25,7 @@ pub struct Branch {
     theirs: Option<String>,
     /// What the other side has, with its proposals.
     seen: Option<String>,
+    patience: Duration,
 }
 
 /// An issue that somebody proposes on a branch of its own.
@@ -36,19 +39,24 @@ pub struct Proposal {
 
 impl Branch {
     /// The ledger in `dir` of a checkout under git, or under Jujutsu, which has a git repository behind it.
-    pub fn open(
-        checkout: &Checkout,
-        dir: &std::path::Path,
-        remote: Option<&str>,
-    ) -> Result<Option<Self>, ExchangeError> {
+    pub fn open(checkout: &Checkout, dir: &std::path::Path, reach: Reach<'_>) -> Result<Option<Self>, ExchangeError> {
         let Some(git_dir) = git_dir(checkout) else { return Ok(None) };
         let git = Git::of(&git_dir)?;
-        let remote = match refs::choose(&git_dir, remote)? {
-            Some((name, url)) => Some((name, refs::abroad(Git::of(&git_dir)?, &url)?)),
+        let remote = match refs::choose(&git_dir, reach.remote)? {
+            Some((name, url)) => Some((name, refs::abroad(Git::of(&git_dir)?, &url, reach.patience)?)),
             None => None,
         };
         let here = refs::resolve(&git, &git_dir, HERE)?;
-        let mut branch = Self { git, git_dir, dir: dir.to_owned(), remote, here, theirs: None, seen: None };
+        let mut branch = Self {
+            git,
+            git_dir,
+            dir: dir.to_owned(),
+            remote,
+            here,
+            theirs: None,
+            seen: None,
+            patience: reach.patience,
+        };
         branch.theirs = branch.known(THERE)?;
         Ok(Some(branch))
     }
@@ -133,7 +141,8 @@ impl Branch {
         };
         let branch = format!("refs/heads/{PROPOSE}{id}");
         let what = if there { format!("+{branch}:{branch}") } else { format!(":{branch}") };
-        let sent = refs::abroad(Git::of(&self.git_dir)?, &url)?.run(["push", "--quiet", to, &what])?.ok();
+        let sent =
+            refs::abroad(Git::of(&self.git_dir)?, &url, self.patience)?.run(["push", "--quiet", to, &what])?.ok();
         match sent {
             Err(RunError::Failed { said, .. }) if !there && said.contains("remote ref does not exist") => Ok(()),
             sent => sent.map(drop).map_err(|error| understood(error, to)),
@@ -149,7 +158,7 @@ impl Branch {
     pub fn proposed_at(&self, remote: &str, id: &str) -> Result<bool, ExchangeError> {
         let Some((_, url)) = refs::choose(&self.git_dir, Some(remote))? else { return Ok(false) };
         let branch = format!("refs/heads/{PROPOSE}{id}");
-        let git = refs::abroad(Git::of(&self.git_dir)?, &url)?;
+        let git = refs::abroad(Git::of(&self.git_dir)?, &url, self.patience)?;
         let ended = git.run(["ls-remote", "--exit-code", remote, &branch])?.end()?;
         match ended.code {
             0 => Ok(true),

@@ -1,7 +1,7 @@
 //! A ledger's files in a commit of git.
 
 use super::{Files, belongs};
-use crate::{RunError, command::Git};
+use crate::{RunError, git_run::Git};
 
 /// The files of a ledger below `prefix` in a commit; none if it is not there.
 pub(super) fn at(git: &Git, commit: &str, prefix: &str) -> Result<Files, RunError> {

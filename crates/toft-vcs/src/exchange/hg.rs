@@ -1,8 +1,14 @@
 //! A ledger that has a Mercurial repository to itself, or a Sapling one, which takes almost the same words.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
-use super::{ARCHIVE, Exchange, ExchangeError, Fetched, Files, ISSUES, Sent, Site, belongs, lost_race, understood};
+use super::{
+    ARCHIVE, Exchange, ExchangeError, Fetched, Files, ISSUES, Reach, Sent, Site, belongs, lost_race, understood,
+};
 use crate::{RunError, Vcs, command::Run, lock::io};
 
 /// The exchange of a ledger's own repository.
@@ -19,10 +25,16 @@ pub(super) struct Own {
 /// One of both programs, in a checkout.
 pub(super) struct Hg {
     pub(super) vcs: Vcs,
-    pub(super) root: std::path::PathBuf,
+    pub(super) root: PathBuf,
+    pub(super) patience: Duration,
 }
 
 impl Hg {
+    /// One that asks nobody else.
+    pub(super) fn here(vcs: Vcs, root: &Path) -> Self {
+        Self { vcs, root: root.to_owned(), patience: Duration::ZERO }
+    }
+
     pub(super) fn run<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Result<Run, RunError> {
         let run = if self.vcs == Vcs::Sl { Run::sl(&self.root)? } else { Run::hg(&self.root)? };
         Ok(run.args(args))
@@ -41,7 +53,7 @@ impl Hg {
             (_, "") => "default",
             (_, branch) => branch,
         };
-        let run = self.run(["identify", "--id", "--debug", "-r", branch, remote])?.patience(super::PATIENCE);
+        let run = self.run(["identify", "--id", "--debug", "-r", branch, remote])?.patience(self.patience);
         let tip = match run.text() {
             // A new one has no branch yet.
             Err(RunError::Failed { said, .. }) if said.contains("unknown revision") => return Ok(None),
@@ -52,7 +64,7 @@ impl Hg {
 
     /// Brings here what the other side has.
     pub(super) fn pull(&self, remote: &str) -> Result<(), ExchangeError> {
-        let run = self.run(["pull", "--quiet", remote])?.patience(super::PATIENCE);
+        let run = self.run(["pull", "--quiet", remote])?.patience(self.patience);
         run.ok().map(drop).map_err(|error| understood(error, remote))
     }
 
@@ -117,13 +129,13 @@ pub(super) fn default_path(common_dir: &Path) -> Result<Option<String>, Exchange
 
 /// The first commit of a repository.
 pub(super) fn first(root: &Path, vcs: Vcs) -> Result<Option<String>, RunError> {
-    Hg { vcs, root: root.to_owned() }.run(["log", "-r", "first(roots(all()))", "-T", "{node}"])?.maybe()
+    Hg::here(vcs, root).run(["log", "-r", "first(roots(all()))", "-T", "{node}"])?.maybe()
 }
 
 impl Own {
-    pub(super) fn open(site: Site) -> Result<Self, ExchangeError> {
+    pub(super) fn open(site: Site, reach: Reach<'_>) -> Result<Self, ExchangeError> {
         let remote = default_path(&site.checkout.common_dir)?;
-        let hg = Hg { vcs: site.checkout.vcs, root: site.checkout.root.clone() };
+        let hg = Hg { vcs: site.checkout.vcs, root: site.checkout.root.clone(), patience: reach.patience };
         Ok(Self { hg, site, remote, theirs: None, here: None, pulled: false })
     }
 
@@ -203,9 +215,7 @@ impl Exchange for Own {
         // Where we are; whether they are in our history, and we in theirs.
         let within = match theirs.is_empty() {
             true => "no\n".to_owned(),
-            false => format!(
-                "{{revset(\"{theirs} and ::.\") % \"yes\"}}\\n{{revset(\". and ::{theirs}\") % \"yes\"}}"
-            ),
+            false => format!("{{revset(\"{theirs} and ::.\") % \"yes\"}}\\n{{revset(\". and ::{theirs}\") % \"yes\"}}"),
         };
         let said = self.hg.ask(".", &format!("{{node}}\\n{within}"))?;
         let mut facts = said.lines();
@@ -242,7 +252,7 @@ impl Exchange for Own {
             words.extend(["--to", "main"]);
         }
         words.push(remote);
-        let ended = self.hg.run(words)?.patience(super::PATIENCE).end()?;
+        let ended = self.hg.run(words)?.patience(self.hg.patience).end()?;
         match ended.code {
             // Nothing to send is no failure.
             0 | 1 if ended.err.is_empty() => {

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use super::{ExchangeError, Files, ISSUES, Site, branch, content, git_dir, hg::Hg};
-use crate::{Checkout, RunError, Vcs, command::Git};
+use crate::{Checkout, RunError, Vcs, git_run::Git};
 
 /// How far back one issue is looked for.
 const COMMITS: usize = 1_000;
@@ -58,7 +58,7 @@ impl History {
                     .text()?;
                 Way::Git { git: Git::of(&git_dir)?, tip: head }
             }
-            (None, vcs @ (Vcs::Hg | Vcs::Sl)) => Way::Hg(Hg { vcs, root: site.checkout.root }),
+            (None, vcs @ (Vcs::Hg | Vcs::Sl)) => Way::Hg(Hg::here(vcs, &site.checkout.root)),
             (None, _) => Way::None,
         };
         Ok(Self { way, prefix: site.prefix })
@@ -265,7 +265,7 @@ pub fn outgoing(
                 Range::Pushing { commit, .. } => format!("draft() and ::{commit}"),
                 Range::Unpublished => "draft() and ::.".to_owned(),
             };
-            let hg = Hg { vcs, root: checkout.root.clone() };
+            let hg = Hg::here(vcs, &checkout.root);
             hg.run(["log", "--git", "-p", "-r", &which, "-T", "\\0{node}\\n"])?.ok()?
         }
         (None, _) => return Ok(Vec::new()),

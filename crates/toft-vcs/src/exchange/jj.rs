@@ -1,8 +1,10 @@
 //! A ledger that has a Jujutsu repository to itself. Everything it does is one of Jujutsu's own operations.
 
-use std::fs;
+use std::{fs, time::Duration};
 
-use super::{Exchange, ExchangeError, Fetched, Files, Sent, Site, belongs, git_dir, lost_race, refs, understood};
+use super::{
+    Exchange, ExchangeError, Fetched, Files, Reach, Sent, Site, belongs, git_dir, lost_race, refs, understood,
+};
 use crate::{RunError, command::Run, lock::io};
 
 /// The exchange of a ledger's own repository.
@@ -14,13 +16,22 @@ pub(super) struct Own {
     here: Option<String>,
     /// Somebody who never told Jujutsu their name may sync too.
     nameless: bool,
+    patience: Duration,
 }
 
 impl Own {
-    pub(super) fn open(site: Site, remote: Option<&str>) -> Result<Self, ExchangeError> {
+    pub(super) fn open(site: Site, reach: Reach<'_>) -> Result<Self, ExchangeError> {
         let git_dir = git_dir(&site.checkout).unwrap_or_default();
-        let remote = refs::choose(&git_dir, remote)?.map(|(name, _)| name);
-        let mut own = Self { site, remote, bookmark: String::new(), theirs: None, here: None, nameless: false };
+        let remote = refs::choose(&git_dir, reach.remote)?.map(|(name, _)| name);
+        let mut own = Self {
+            site,
+            remote,
+            bookmark: String::new(),
+            theirs: None,
+            here: None,
+            nameless: false,
+            patience: reach.patience,
+        };
         // The nearest bookmark of ours, else one of the other side's.
         let names = "bookmarks.map(|b| if(b.remote(), \"\", \"+\") ++ b.name()).join(\"\\n\") ++ \"\\n\"";
         let said = own.ask("heads(::@ & bookmarks()) | remote_bookmarks()", names)?;
@@ -125,7 +136,7 @@ impl Exchange for Own {
         let exact = format!("exact:{}", quoted(&self.bookmark));
         Run::jj_abroad(&self.site.checkout.root)?
             .args(["git", "fetch", "--ignore-working-copy", "--remote", remote, "--branch", &exact])
-            .patience(super::PATIENCE)
+            .patience(self.patience)
             .ok()
             .map_err(|error| understood(error, remote))?;
         let before = self.theirs.take();
@@ -193,7 +204,7 @@ impl Exchange for Own {
         let exact = format!("exact:{}", quoted(&self.bookmark));
         let sent = Run::jj_abroad(&self.site.checkout.root)?
             .args(["git", "push", "--ignore-working-copy", "--remote", remote, "--bookmark", &exact])
-            .patience(super::PATIENCE)
+            .patience(self.patience)
             .ok();
         match sent {
             Ok(_) => {

@@ -35,8 +35,21 @@ use crate::{Checkout, FindError, RunError, Vcs, lock::io, workspace::WorkspaceEr
 /// The file that is written to; others are archives.
 const ISSUES: &str = "issues.jsonl";
 const ARCHIVE: &str = "archive";
-/// How long the other side may take to answer.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// With whom a ledger is exchanged, and how long that may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Reach<'r> {
+    /// The remote, if somebody named one.
+    pub remote: Option<&'r str>,
+    /// How long the other side may take to answer.
+    pub patience: Duration,
+}
+
+impl<'r> Reach<'r> {
+    /// As long as it takes.
+    pub fn to(remote: Option<&'r str>) -> Self {
+        Self { remote, patience: Duration::from_secs(60) }
+    }
+}
 
 /// A ledger's files, by their name within it.
 pub type Files = BTreeMap<String, Vec<u8>>;
@@ -135,13 +148,13 @@ pub trait Exchange {
 }
 
 /// The way to exchange a ledger that has a repository to itself; none where there is no version control.
-pub fn own(dir: &Path, remote: Option<&str>) -> Result<Option<Box<dyn Exchange>>, ExchangeError> {
+pub fn own(dir: &Path, reach: Reach<'_>) -> Result<Option<Box<dyn Exchange>>, ExchangeError> {
     let Some(checkout) = crate::find(dir)? else { return Ok(None) };
     let site = Site::new(checkout, dir)?;
     Ok(match site.checkout.vcs {
-        Vcs::Git => Some(Box::new(own::Own::open(site, remote)?)),
-        Vcs::Jj => Some(Box::new(jj::Own::open(site, remote)?)),
-        Vcs::Hg | Vcs::Sl => Some(Box::new(hg::Own::open(site)?)),
+        Vcs::Git => Some(Box::new(own::Own::open(site, reach)?)),
+        Vcs::Jj => Some(Box::new(jj::Own::open(site, reach)?)),
+        Vcs::Hg | Vcs::Sl => Some(Box::new(hg::Own::open(site, reach)?)),
         Vcs::None => None,
     })
 }
@@ -151,7 +164,7 @@ pub fn make_repository(dir: &Path) -> Result<(), ExchangeError> {
     if crate::find(dir)?.is_some() {
         return Ok(());
     }
-    match crate::command::Git::inside(dir) {
+    match crate::git_run::Git::inside(dir) {
         Ok(git) => Ok(git.run(["init", "--quiet", "--initial-branch=main"])?.ok().map(drop)?),
         // Somebody without git plans without it.
         Err(RunError::Missing(_)) => Ok(()),
@@ -161,7 +174,7 @@ pub fn make_repository(dir: &Path) -> Result<(), ExchangeError> {
 
 /// Where git looks for the hooks of a checkout; none if that is the same place for every repository.
 pub fn hooks_dir(checkout: &Checkout) -> Result<Option<PathBuf>, ExchangeError> {
-    let git = crate::command::Git::inside(&checkout.root)?;
+    let git = crate::git_run::Git::inside(&checkout.root)?;
     let setting = |scope: &str| git.run(["config", scope, "--get", "core.hooksPath"])?.maybe();
     if let Some(own) = setting("--local")? {
         return Ok(Some(checkout.root.join(own)));
@@ -183,7 +196,7 @@ pub fn remotes(checkout: &Checkout) -> Result<Vec<String>, ExchangeError> {
 /// What stands for a project wherever it is cloned: its first commit.
 pub fn fingerprint(checkout: &Checkout) -> Result<Option<String>, ExchangeError> {
     if let Some(git_dir) = git_dir(checkout) {
-        let first = crate::command::Git::of(&git_dir)?
+        let first = crate::git_run::Git::of(&git_dir)?
             .run(["rev-list", "--max-parents=0", "--max-count=100", "--all", "--not", "--glob=refs/toft"])?
             .maybe()?;
         return Ok(first.and_then(|all| all.lines().min().map(str::to_owned)));

@@ -3,11 +3,10 @@
 
 use std::path::PathBuf;
 
-use super::{Exchange, ExchangeError, Fetched, Files, Sent, Site, content, git_dir, lost_race, refs, understood};
-use crate::{
-    RunError,
-    command::{Git, Run},
+use super::{
+    Exchange, ExchangeError, Fetched, Files, Reach, Sent, Site, content, git_dir, lost_race, refs, understood,
 };
+use crate::{RunError, command::Run, git_run::Git};
 
 /// The exchange of a ledger's own repository.
 pub(super) struct Own {
@@ -21,11 +20,11 @@ pub(super) struct Own {
 }
 
 impl Own {
-    pub(super) fn open(site: Site, remote: Option<&str>) -> Result<Self, ExchangeError> {
+    pub(super) fn open(site: Site, reach: Reach<'_>) -> Result<Self, ExchangeError> {
         let git = Git::inside(&site.checkout.root)?;
         let git_dir = git_dir(&site.checkout).unwrap_or_default();
-        let remote = match refs::choose(&git_dir, remote)? {
-            Some((name, url)) => Some((name, refs::abroad(Git::of(&git_dir)?, &url)?)),
+        let remote = match refs::choose(&git_dir, reach.remote)? {
+            Some((name, url)) => Some((name, refs::abroad(Git::of(&git_dir)?, &url, reach.patience)?)),
             None => None,
         };
         let branch = git.run(["symbolic-ref", "--quiet", "--short", "HEAD"])?.maybe()?;

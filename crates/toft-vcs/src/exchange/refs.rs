@@ -1,8 +1,8 @@
 //! What git's files say without asking git: which remotes there are, and where a ref points.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, time::Duration};
 
-use crate::{RunError, command::Git};
+use crate::{RunError, git_run::Git};
 
 /// Every remote with its URL, in the order of the configuration.
 pub(super) fn remotes(git_dir: &Path) -> Result<Vec<(String, String)>, RunError> {
@@ -50,12 +50,12 @@ pub(super) fn choose(git_dir: &Path, named: Option<&str>) -> Result<Option<(Stri
 }
 
 /// A git that talks to `url` without ever asking a question.
-pub(super) fn abroad(git: Git, url: &str) -> Result<Abroad, RunError> {
+pub(super) fn abroad(git: Git, url: &str, patience: Duration) -> Result<Abroad, RunError> {
     let git = git.abroad();
     let local = url.starts_with('/') || url.starts_with('.') || url.starts_with("file:") || url.starts_with("http");
     let own_ssh = || std::env::var_os("GIT_SSH_COMMAND").is_some() || std::env::var_os("GIT_SSH").is_some();
     let quiet = !local && !own_ssh() && git.run(["config", "--get", "core.sshCommand"])?.maybe()?.is_none();
-    Ok(Abroad { git, quiet })
+    Ok(Abroad { git, quiet, patience })
 }
 
 /// Git, as it talks to another repository.
@@ -63,11 +63,12 @@ pub(super) struct Abroad {
     git: Git,
     /// The ssh that is used is ours to tell not to ask.
     quiet: bool,
+    patience: Duration,
 }
 
 impl Abroad {
     pub(super) fn run<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Result<crate::command::Run, RunError> {
-        let run = self.git.run(args)?.patience(super::PATIENCE);
+        let run = self.git.run(args)?.patience(self.patience);
         Ok(match self.quiet {
             true => run.env("GIT_SSH_COMMAND", "ssh -oBatchMode=yes -oConnectTimeout=15"),
             false => run,

@@ -4,14 +4,11 @@
 use std::path::Path;
 
 use super::{
-    ExchangeError, Fetched, Files, Site, content, git_dir,
+    ExchangeError, Fetched, Files, Reach, Site, content, git_dir,
     hg::{self, Hg},
     own, refs, understood,
 };
-use crate::{
-    Checkout, Vcs,
-    command::{Git, Run},
-};
+use crate::{Checkout, Vcs, command::Run, git_run::Git};
 
 /// A ledger in a working tree.
 pub struct Tree {
@@ -27,7 +24,7 @@ enum Way {
 
 impl Tree {
     /// The ledger in `dir` of a checkout. The other side is its remote of that name, else the one its branch follows.
-    pub fn open(checkout: &Checkout, dir: &Path, remote: Option<&str>) -> Result<Self, ExchangeError> {
+    pub fn open(checkout: &Checkout, dir: &Path, reach: Reach<'_>) -> Result<Self, ExchangeError> {
         let site = Site::new(checkout.clone(), dir)?;
         let way = match (git_dir(checkout), checkout.vcs) {
             (Some(git_dir), _) => {
@@ -38,19 +35,19 @@ impl Tree {
                     Some(branch) => inside.run(["config", "--get", &format!("branch.{branch}.{key}")])?.maybe(),
                     None => Ok(None),
                 };
-                let follows = if remote.is_some() { None } else { setting("remote")? };
+                let follows = if reach.remote.is_some() { None } else { setting("remote")? };
                 let branch = match follows {
                     Some(_) => setting("merge")?.unwrap_or_else(|| "HEAD".into()),
                     None => "HEAD".into(),
                 };
-                let remote = match refs::choose(&git_dir, remote.or(follows.as_deref()))? {
-                    Some((name, url)) => Some((name, refs::abroad(Git::of(&git_dir)?, &url)?)),
+                let remote = match refs::choose(&git_dir, reach.remote.or(follows.as_deref()))? {
+                    Some((name, url)) => Some((name, refs::abroad(Git::of(&git_dir)?, &url, reach.patience)?)),
                     None => None,
                 };
                 Way::Git { git, remote, branch, theirs: None }
             }
             (None, vcs @ (Vcs::Hg | Vcs::Sl)) => Way::Hg {
-                hg: Hg { vcs, root: checkout.root.clone() },
+                hg: Hg { vcs, root: checkout.root.clone(), patience: reach.patience },
                 remote: hg::default_path(&checkout.common_dir)?,
                 theirs: None,
             },
@@ -127,9 +124,7 @@ impl Tree {
                 }
                 Ok(!changed.is_empty())
             }
-            vcs @ (Vcs::Hg | Vcs::Sl) => {
-                Ok(Hg { vcs, root: root.clone() }.commit(&paths, message)?)
-            }
+            vcs @ (Vcs::Hg | Vcs::Sl) => Ok(Hg::here(vcs, root).commit(&paths, message)?),
             Vcs::None => Ok(false),
         }
     }

@@ -10,7 +10,8 @@ use toft_core::workspace::{Workspace, WorkspaceKind};
 
 use super::{Ground, LIST, Made, Start, WorkspaceError, overlay, remove, survey};
 use crate::{
-    command::{Git, RunError},
+    command::RunError,
+    git_run::Git,
     lock::{Turn, io, retry},
 };
 

@@ -5,10 +5,7 @@ use std::path::Path;
 use toft_core::workspace::{Landed, Workspace, WorkspaceKind};
 
 use super::{Ground, WorkspaceError, survey::Status};
-use crate::{
-    command::{Git, Run},
-    lock::io,
-};
+use crate::{command::Run, git_run::Git, lock::io};
 
 /// So many commits of a target are compared with a squashed change.
 const LOOKED_AT: &str = "--max-count=2000";

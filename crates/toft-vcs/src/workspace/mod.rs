@@ -25,11 +25,7 @@ use thiserror::Error;
 use toft_core::workspace::{Survey, Workspace, WorkspaceKind};
 
 pub use self::{overlay::Sharing, picture::behind_link, remove::Removed};
-use crate::{
-    Checkout, FindError, Vcs,
-    command::{Git, RunError},
-    lock,
-};
+use crate::{Checkout, FindError, Vcs, command::RunError, git_run::Git, lock};
 
 /// The turn that whatever changes a repository's list of worktrees waits for.
 const LIST: &str = "worktrees";

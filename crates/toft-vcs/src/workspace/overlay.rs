@@ -13,10 +13,7 @@ use std::{
 use toft_core::workspace::Workspace;
 
 use super::{Ground, WorkspaceError, git, remove};
-use crate::{
-    command::{Git, Run},
-    lock,
-};
+use crate::{command::Run, git_run::Git, lock};
 
 /// Why git has such a worktree locked: its directory is empty until it is mounted, and must not be pruned then.
 pub(super) const LOCKED: &str = "toft mounts it";

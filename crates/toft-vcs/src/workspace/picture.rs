@@ -10,7 +10,7 @@ use super::{
     git::git_dir,
     survey::{self, Status, path_of},
 };
-use crate::{command::Git, lock::io};
+use crate::{git_run::Git, lock::io};
 
 /// More of git's own files than this are no checkout's.
 const MOST_OWN: usize = 5_000;

@@ -13,7 +13,7 @@ use toft_core::workspace::{Fate, Survey, Workspace, WorkspaceKind, WorkspaceStat
 use super::{Ground, LIST, WorkspaceError, jj, overlay, rescue, survey};
 use crate::{
     Vcs,
-    command::Git,
+    git_run::Git,
     lock::{self, Turn, retry},
 };
 

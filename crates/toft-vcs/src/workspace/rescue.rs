@@ -19,7 +19,7 @@ use super::{
     picture::{self, File, Picture},
     survey::path_of,
 };
-use crate::{command::Git, lock};
+use crate::{git_run::Git, lock};
 
 /// Where rescues are.
 const PLACE: &str = "refs/toft/rescue";

@@ -17,7 +17,7 @@ use super::{
     rescue::{Held, below},
     survey::path_of,
 };
-use crate::{command::Git, lock};
+use crate::{git_run::Git, lock};
 
 pub(super) fn restore(
     ground: &Ground,

@@ -10,7 +10,7 @@ use std::{
 use toft_core::workspace::{Survey, Workspace, WorkspaceKind};
 
 use super::{Ground, Stand, WorkspaceError, git::git_dir, landed, overlay, remove};
-use crate::{command::Git, lock};
+use crate::{git_run::Git, lock};
 
 /// An ignored file by itself is a setting if it is no larger; a directory, or a larger one, is an artefact.
 const LARGEST_SETTING: u64 = 1 << 20;

@@ -99,6 +99,34 @@ pub(super) fn record(issue: &Map<String, Value>) -> Result<Record, String> {
     Ok(record)
 }
 
+/// What a file of deletions says, as issues: an old beads kept them apart. What the ledger has keeps what it says.
+pub fn deletions(ledger: &str, deleted: &str) -> String {
+    let parse = |text: &str| serde_json::from_str::<Map<String, Value>>(text).ok();
+    let known: std::collections::BTreeMap<String, Map<String, Value>> = ledger
+        .lines()
+        .filter_map(parse)
+        .filter_map(|issue| Some((issue.get("id")?.as_str()?.to_owned(), issue)))
+        .collect();
+    let mut lines = String::new();
+    for row in deleted.lines().filter_map(parse) {
+        let Some(id) = row.get("id").and_then(Value::as_str) else { continue };
+        let mut issue = known.get(id).cloned().unwrap_or_default();
+        let at = row.get("ts").or_else(|| row.get("timestamp")).cloned().unwrap_or_default();
+        issue.insert("id".into(), id.into());
+        for (name, value) in [
+            ("updated_at", Some(&at)),
+            ("deleted_at", Some(&at)),
+            ("deleted_by", row.get("by").or(row.get("actor"))),
+            ("delete_reason", row.get("reason")),
+        ] {
+            issue.extend(value.map(|value| (name.to_owned(), value.clone())));
+        }
+        lines.push_str(&Value::Object(issue).to_string());
+        lines.push('\n');
+    }
+    lines
+}
+
 fn list<'i>(issue: &'i Map<String, Value>, name: &str) -> impl Iterator<Item = &'i Value> {
     issue.get(name).and_then(Value::as_array).into_iter().flatten()
 }

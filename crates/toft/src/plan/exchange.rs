@@ -1,5 +1,7 @@
 //! Issues in and out, in other forms.
 
+use std::path::Path;
+
 use serde_json::{Value, json};
 use toft_core::{
     issue::{Issue, edit::Edit},
@@ -9,7 +11,7 @@ use toft_core::{
 };
 use toft_ledger::line::{self, Line};
 
-use super::{Plan, beads, many};
+use super::{Ledger, Plan, beads, many, older};
 use crate::error::Error;
 
 /// How an import went.
@@ -34,6 +36,15 @@ pub enum Import {
     Lines,
     /// A list.
     Markdown,
+}
+
+/// A store of another tool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Older {
+    /// A LangGraph checkpoint database.
+    LangGraph,
+    /// caw's database.
+    Caw,
 }
 
 /// A form issues are given out in.
@@ -64,6 +75,10 @@ impl Plan<'_> {
                 Err(problem) => imported.unreadable.push(format!("line {}: {problem}", number + 1)),
             }
         }
+        self.take_records(ledger, records, imported)
+    }
+
+    fn take_records(&self, ledger: &Ledger, records: Vec<Line>, mut imported: Imported) -> Result<Imported, Error> {
         imported.read = records.len();
         imported.changed = self.write(ledger, |draft| {
             for record in records {
@@ -73,6 +88,18 @@ impl Plan<'_> {
         })?;
         self.note_import(&imported)?;
         Ok(imported)
+    }
+
+    /// Takes in what another tool kept in a database, which stays as it is. Again and again, only what is new changes
+    /// anything.
+    pub fn import_store(&self, store: Older, path: &Path, ledger: Option<&str>) -> Result<Imported, Error> {
+        let ledger = self.route(ledger, None)?;
+        let found = match store {
+            Older::LangGraph => older::langgraph(path)?,
+            Older::Caw => older::caw(path)?,
+        };
+        let imported = Imported { ledger: ledger.name.clone(), unreadable: found.unreadable, ..Imported::default() };
+        self.take_records(ledger, found.lines, imported)
     }
 
     /// Each item is known by its title and what it is part of, so that a list that grew adds only what is new.

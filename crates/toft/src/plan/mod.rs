@@ -4,7 +4,7 @@
 //! is changed, `undo.rs` takes that back, `run.rs` ties issues to the workflows that are on them, `compact.rs` puts a
 //! ledger in order. `sync.rs` exchanges ledgers with other clones (`copy.rs` is what they have), `propose.rs` offers an issue of one to another,
 //! `guard.rs` looks at what is about to leave, `past.rs` at what was. `text.rs`, `exchange.rs` and `beads.rs` are other
-//! forms.
+//! forms, `older.rs` the stores of other tools.
 
 mod beads;
 mod compact;
@@ -12,6 +12,8 @@ mod copy;
 mod exchange;
 mod guard;
 mod hydrate;
+mod msgpack;
+mod older;
 mod past;
 mod place;
 mod propose;
@@ -43,8 +45,9 @@ use toft_vcs::Checkout;
 
 pub(crate) use self::place::{add, make_tree_ledger, plan_in_public, remove};
 pub use self::{
+    beads::deletions as beads_deletions,
     compact::Compaction,
-    exchange::{Export, Import, Imported},
+    exchange::{Export, Import, Imported, Older},
     guard::{Found as Leaking, Guarded},
     hydrate::Trouble,
     past::Past,

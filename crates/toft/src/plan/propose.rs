@@ -115,7 +115,7 @@ impl Plan<'_> {
         target: &Ledger,
         send_to: Option<&str>,
     ) -> Result<(Option<String>, Vec<String>), Error> {
-        let Some(mut branch) = Branch::open(self.checkout, &target.dir, self.remote())? else {
+        let Some(mut branch) = Branch::open(self.checkout, &target.dir, self.reach())? else {
             return Err(Refusal::Invalid { field: "to".into(), problem: "there is no git here".into() }.into());
         };
         match branch.fetch() {
@@ -171,7 +171,7 @@ impl Plan<'_> {
                     if origin.landed {
                         return Err(landed().into());
                     }
-                    if let Some(branch) = Branch::open(self.checkout, &target.dir, self.remote())? {
+                    if let Some(branch) = Branch::open(self.checkout, &target.dir, self.reach())? {
                         if !origin.remote.is_empty() {
                             branch.send_proposal(&mine.id, &origin.remote, false)?;
                         }
@@ -193,7 +193,7 @@ impl Plan<'_> {
 
     /// Whether the other side of a ledger in the tree has an issue, as far as can be told now.
     fn published(&self, target: &Ledger, id: &str) -> Result<bool, Error> {
-        let mut tree = Tree::open(self.checkout, &target.dir, self.remote())?;
+        let mut tree = Tree::open(self.checkout, &target.dir, self.reach())?;
         match tree.fetch() {
             Ok(_) => Ok(lines_of(&tree.theirs()?, |_| Ok(()))?.contains_key(id)),
             Err(ExchangeError::Offline { .. }) => Ok(false),

@@ -17,7 +17,7 @@ use toft_ledger::{
     file::{Look, Turn},
     line,
 };
-use toft_vcs::exchange::{self, Branch, Exchange, ExchangeError, Files, Sent, Tree};
+use toft_vcs::exchange::{self, Branch, Exchange, ExchangeError, Files, Reach, Sent, Tree};
 
 use super::{
     Ledger, Place, Plan,
@@ -32,6 +32,8 @@ use crate::error::{Error, io};
 const ARCHIVE_AFTER: Duration = Duration::from_secs(14 * 24 * 3_600);
 /// How long losing races is put up with.
 const PATIENCE: Duration = Duration::from_secs(300);
+/// How long a command may take longer for a sync that nobody asked for.
+const BY_ITSELF: Duration = Duration::from_secs(3);
 /// A look this long after a file changed has seen the change.
 const TICK: i64 = 20_000_000;
 
@@ -185,23 +187,27 @@ impl Plan<'_> {
     ) -> Result<(), Error> {
         // Nothing is made just to be exchanged.
         let lock = ledger.lock.with_extension("sync.lock");
-        let Some(_turn) = Turn::take_within(&lock, PATIENCE).map_err(io("lock", &lock))? else {
+        let Some(_turn) =
+            Turn::take_within(&lock, wish.until.map_or(PATIENCE, |_| Duration::ZERO)).map_err(io("lock", &lock))?
+        else {
             synced.how = How::Outrun;
             synced.said.push("another sync of this ledger goes on and on".into());
             return Ok(());
         };
+        let left = wish.until.map(|until| until.saturating_duration_since(Instant::now()));
+        let reach = left.map_or_else(|| self.reach(), |patience| Reach { patience, ..self.reach() });
         let exchanged = match ledger.place {
-            Place::Branch => match Branch::open(self.checkout, &ledger.dir, self.remote()) {
+            Place::Branch => match Branch::open(self.checkout, &ledger.dir, reach) {
                 Ok(Some(mut branch)) => self.sync_branch(ledger, &mut branch, wish, synced, step),
                 Ok(None) => unversioned(synced),
                 Err(error) => Err(Trouble::Exchange(error)),
             },
-            Place::Tree => match Tree::open(self.checkout, &ledger.dir, self.remote()) {
+            Place::Tree => match Tree::open(self.checkout, &ledger.dir, reach) {
                 _ if !ledger.dir.exists() => Ok(()),
                 Ok(mut tree) => self.sync_tree(ledger, &mut tree, wish, synced, step),
                 Err(error) => Err(Trouble::Exchange(error)),
             },
-            Place::Planning | Place::Shared => match exchange::own(&ledger.dir, None) {
+            Place::Planning | Place::Shared => match exchange::own(&ledger.dir, Reach { remote: None, ..reach }) {
                 _ if !ledger.dir.exists() => Ok(()),
                 Ok(Some(mut own)) => self.exchange(ledger, own.as_mut(), wish, synced, step).map(drop),
                 Ok(None) => unversioned(synced),
@@ -219,8 +225,26 @@ impl Plan<'_> {
     }
 
     /// The remote that the repository's own ledger is exchanged with, if somebody said.
-    pub(super) fn remote(&self) -> Option<&str> {
-        self.toft.located().sync.remote.as_deref().or_else(|| self.upstream.as_deref().filter(|_| self.contributor))
+    pub(super) fn reach(&self) -> Reach<'_> {
+        let said = self.toft.located().sync.remote.as_deref();
+        Reach::to(said.or_else(|| self.upstream.as_deref().filter(|_| self.contributor)))
+    }
+
+    /// Exchanges ledgers if configuration wants that and the last time is long enough ago; what does not work now does
+    /// the next time.
+    pub fn sync_by_itself(&self) -> Result<(), Error> {
+        let Some(every) = self.toft.located().sync.auto else { return Ok(()) };
+        let last = self.state.join("sync").join("last");
+        let age = || std::fs::metadata(&last).ok()?.modified().ok()?.elapsed().ok();
+        if age().is_some_and(|age| age < every) {
+            return Ok(());
+        }
+        let lock = self.state.join("sync").join("last.lock");
+        let Some(turn) = Turn::take_within(&lock, Duration::ZERO).map_err(io("lock", &lock))? else { return Ok(()) };
+        // Whether or not it works, the next try is as long away: nobody is kept waiting by a remote that is gone.
+        turn.replace(&last, |_| Ok(())).map_err(io("write", &last))?;
+        let wish = Wish { until: Some(Instant::now() + BY_ITSELF), ..Wish::default() };
+        self.sync(&wish, |_, _| {}).map(drop)
     }
 
     fn sync_branch(
@@ -362,7 +386,9 @@ impl Plan<'_> {
                     self.remember(ledger, way, &memo_path)?;
                     return Ok(theirs);
                 }
-                Sent::LostRace if begun.elapsed() < PATIENCE => {
+                Sent::LostRace
+                    if begun.elapsed() < PATIENCE && wish.until.is_none_or(|until| Instant::now() < until) =>
+                {
                     synced.races += 1;
                     // Those who lost do not all come back at once.
                     let most = 20 * u64::from(synced.races.min(16));

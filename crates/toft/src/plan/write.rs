@@ -403,7 +403,7 @@ impl Plan<'_> {
 }
 
 /// The same id for the same operation.
-fn id_of(op: &str) -> String {
+pub(super) fn id_of(op: &str) -> String {
     let mut reader = blake3::Hasher::new().update(op.as_bytes()).finalize_xof();
     mint_id(&mut toft_core::id::Mint::new(move |bytes| reader.fill(bytes)))
 }

@@ -1,0 +1,112 @@
+//! Databases of other programs: read from a copy, so that nothing of theirs changes.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use rusqlite::{Connection, OpenFlags, types::ValueRef};
+use toft_core::store::{Result, StoreError};
+
+use super::failed;
+
+/// A larger one is no notebook of one tool.
+const LARGEST: u64 = 4 << 30;
+
+/// What stands in one place of a table.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cell {
+    /// A number.
+    Number(i64),
+    /// A text; also a number with a fraction.
+    Text(String),
+    /// Bytes.
+    Bytes(Vec<u8>),
+}
+
+impl Cell {
+    /// As text.
+    pub fn text(&self) -> String {
+        match self {
+            Self::Number(number) => number.to_string(),
+            Self::Text(text) => text.clone(),
+            Self::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        }
+    }
+}
+
+/// One row, by the names of its columns; what is null is not there.
+pub type Row = BTreeMap<String, Cell>;
+
+/// Every table of a database, by name. The file, and what was written to it and not merged yet, are copied first.
+pub fn read(path: &Path) -> Result<BTreeMap<String, Vec<Row>>> {
+    let copy = Copy::of(path)?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(&copy.file, flags).map_err(failed("open that database"))?;
+    let read = |error| failed("read that database")(error);
+    let mut tables = BTreeMap::new();
+    let mut names = connection
+        .prepare("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
+        .map_err(read)?;
+    let names = names.query_map([], |row| row.get::<_, String>(0)).map_err(read)?;
+    for name in names.collect::<rusqlite::Result<Vec<_>>>().map_err(read)? {
+        let sql = format!("SELECT * FROM \"{}\"", name.replace('"', "\"\""));
+        let mut statement = connection.prepare(&sql).map_err(read)?;
+        let columns: Vec<String> = statement.column_names().map(str::to_owned).collect();
+        let rows = statement
+            .query_map([], |row| {
+                let mut cells = Row::new();
+                for (n, column) in columns.iter().enumerate() {
+                    let cell = match row.get_ref(n)? {
+                        ValueRef::Null => continue,
+                        ValueRef::Integer(number) => Cell::Number(number),
+                        ValueRef::Real(number) => Cell::Text(number.to_string()),
+                        ValueRef::Text(text) => Cell::Text(String::from_utf8_lossy(text).into_owned()),
+                        ValueRef::Blob(bytes) => Cell::Bytes(bytes.to_vec()),
+                    };
+                    cells.insert(column.clone(), cell);
+                }
+                Ok(cells)
+            })
+            .map_err(read)?;
+        tables.insert(name, rows.collect::<rusqlite::Result<_>>().map_err(read)?);
+    }
+    Ok(tables)
+}
+
+/// A copy, for as long as it is read.
+struct Copy {
+    dir: PathBuf,
+    file: PathBuf,
+}
+
+impl Copy {
+    fn of(path: &Path) -> Result<Self> {
+        let doing = |cause: std::io::Error| StoreError::Failed {
+            doing: format!("copy {}", path.display()),
+            cause: cause.to_string(),
+        };
+        let size = fs::metadata(path).map_err(doing)?.len();
+        if size > LARGEST {
+            return Err(doing(std::io::Error::other("it is too large")));
+        }
+        let now = std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos());
+        let dir = std::env::temp_dir().join(format!("toft-import-{}-{now}", std::process::id()));
+        fs::create_dir(&dir).map_err(doing)?;
+        let copy = Self { file: dir.join("copy.db"), dir };
+        fs::copy(path, &copy.file).map_err(doing)?;
+        let beside = |end: &str| PathBuf::from(format!("{}{end}", path.display()));
+        if beside("-wal").exists() {
+            fs::copy(beside("-wal"), format!("{}-wal", copy.file.display())).map_err(doing)?;
+        }
+        Ok(copy)
+    }
+}
+
+impl Drop for Copy {
+    fn drop(&mut self) {
+        // A copy that nobody needs.
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
