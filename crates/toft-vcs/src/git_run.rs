@@ -132,13 +132,22 @@ impl Git {
         Self::new(git_dir, Some(git_dir.to_owned()), false)
     }
 
+    /// On a repository, from where the paths of its remotes begin.
+    pub(crate) fn of_remotes(git_dir: &Path) -> Result<Self, RunError> {
+        let mut git = Self::of(git_dir)?.abroad();
+        if let Some(top) = git_dir.parent().filter(|_| git_dir.ends_with(".git")) {
+            git.dir = top.to_owned();
+        }
+        Ok(git)
+    }
+
     /// In a worktree of this repository that was just made: what is switched off is the same.
     pub(crate) fn linked(&self, dir: &Path) -> Self {
         Self { dir: dir.to_owned(), git_dir: None, work_tree: false, abroad: false, off: self.off.clone() }
     }
 
     /// The same, and it may talk to other repositories.
-    pub(crate) fn abroad(mut self) -> Self {
+    fn abroad(mut self) -> Self {
         self.abroad = true;
         self
     }

@@ -3,7 +3,11 @@
 use serde_json::{Value, json};
 use toft::{
     change::Event,
-    issue::{Dep, Issue, NO_AUTO_CLAIM, ready::Reason},
+    issue::{
+        Dep, Issue, NO_AUTO_CLAIM,
+        proposal::{PROPOSED, Part},
+        ready::Reason,
+    },
     plan::{Compaction, Found, Imported, Ledger, Wrote},
     time::Timestamp,
     verbs::{issue::On, undo::Undo},
@@ -33,7 +37,24 @@ fn tied(id: &str, found: Option<&Found>) -> String {
 
 /// How far an issue is, in one word.
 fn standing(issue: &Issue) -> String {
-    if issue.deleted.is_some() { "deleted".to_owned() } else { clean(&issue.status) }
+    let status = if issue.deleted.is_some() { "deleted".to_owned() } else { clean(&issue.status) };
+    match (Part::of(issue), issue.visibility.as_deref()) {
+        (Part::Mirror, _) => format!("{status}, accepted"),
+        (_, Some(PROPOSED)) => format!("{status}, proposed"),
+        _ => status,
+    }
+}
+
+/// Where a proposal comes from, or went.
+fn proposal(issue: &Issue) -> Option<String> {
+    let origin = issue.origin.as_ref()?;
+    Some(match (Part::of(issue), origin.landed) {
+        (Part::Offered, _) => format!(", proposed by {}", clean(&origin.by)),
+        (Part::Mirror, _) => format!(", follows ledger {}", clean(&origin.to)),
+        _ if origin.to.is_empty() => return None,
+        (_, true) => format!(", proposed to ledger {}, where it waits for their word", clean(&origin.to)),
+        (_, false) => format!(", proposed to ledger {}", clean(&origin.to)),
+    })
 }
 
 /// `title [labels]`, as lists show it.
@@ -181,7 +202,12 @@ impl View for IssueShown {
         let id = page.ink(Ink::Id, &clean(&issue.id));
         page.line(format!("{id}  P{}  {}  {}", issue.priority, standing(issue), title(issue)));
         let who = |word: &str, name: &Option<String>| name.as_ref().map(|name| format!(", {word} {}", clean(name)));
-        let facts = [who("assigned to", &issue.assignee), who("owned by", &issue.owner), who("part of", &issue.parent)];
+        let facts = [
+            who("assigned to", &issue.assignee),
+            who("owned by", &issue.owner),
+            who("part of", &issue.parent),
+            proposal(issue),
+        ];
         page.line(format!(
             "  {} in ledger {ledger}{}",
             clean(&issue.kind),

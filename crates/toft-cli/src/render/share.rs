@@ -50,6 +50,7 @@ impl View for SyncDone {
 
 fn outcome(one: &Synced, try_only: bool) -> String {
     let with = one.remote.as_deref().map(|remote| format!(" with {}", clean(remote))).unwrap_or_default();
+    let from = one.remote.as_deref().map(|remote| format!(" from {}", clean(remote))).unwrap_or_default();
     let said = one.said.iter().map(|said| short(said, 160)).collect::<Vec<_>>().join("; ");
     let counts = match (one.received, one.sent) {
         (0, 0) => "nothing new".to_owned(),
@@ -68,7 +69,10 @@ fn outcome(one: &Synced, try_only: bool) -> String {
         How::Synced => format!("synced{with}: {counts}{races}{rewritten}"),
         How::Received => {
             let committed = if said.is_empty() { waits.to_owned() } else { format!("; {said}") };
-            format!("received{with}: {} in{committed}{rewritten}", one.received)
+            match one.received {
+                0 if said.is_empty() => format!("nothing new{from}{rewritten}"),
+                received => format!("received{from}: {received} in{committed}{rewritten}"),
+            }
         }
         How::Recorded => {
             let committed = if said.is_empty() { String::new() } else { format!("; {said}") };
@@ -182,6 +186,7 @@ impl View for GuardShown {
         if leaks.is_empty() && doubts.is_empty() {
             page.line(match issues {
                 0 => "Nothing of any ledger would leave.".to_owned(),
+                1 => "1 issue would leave, and is meant to.".to_owned(),
                 count => format!("{count} issues would leave, all of them meant to."),
             });
         }

@@ -43,7 +43,7 @@ impl Branch {
         let Some(git_dir) = git_dir(checkout) else { return Ok(None) };
         let git = Git::of(&git_dir)?;
         let remote = match refs::choose(&git_dir, reach.remote)? {
-            Some((name, url)) => Some((name, refs::abroad(Git::of(&git_dir)?, &url, reach.patience)?)),
+            Some((name, url)) => Some((name, refs::abroad(&git_dir, &url, reach.patience)?)),
             None => None,
         };
         let here = refs::resolve(&git, &git_dir, HERE)?;
@@ -126,6 +126,11 @@ impl Branch {
         Ok(proposals)
     }
 
+    /// Whether anything of the other side is known.
+    pub fn fetched_before(&self) -> bool {
+        self.theirs.is_some()
+    }
+
     /// Makes a branch that adds one issue to what the other side has: `edited` is its files with that issue. Gives the
     /// branch's name.
     pub fn propose(&self, id: &str, edited: &Files, message: &str) -> Result<String, ExchangeError> {
@@ -141,8 +146,7 @@ impl Branch {
         };
         let branch = format!("refs/heads/{PROPOSE}{id}");
         let what = if there { format!("+{branch}:{branch}") } else { format!(":{branch}") };
-        let sent =
-            refs::abroad(Git::of(&self.git_dir)?, &url, self.patience)?.run(["push", "--quiet", to, &what])?.ok();
+        let sent = refs::abroad(&self.git_dir, &url, self.patience)?.run(["push", "--quiet", to, &what])?.ok();
         match sent {
             Err(RunError::Failed { said, .. }) if !there && said.contains("remote ref does not exist") => Ok(()),
             sent => sent.map(drop).map_err(|error| understood(error, to)),
@@ -158,7 +162,7 @@ impl Branch {
     pub fn proposed_at(&self, remote: &str, id: &str) -> Result<bool, ExchangeError> {
         let Some((_, url)) = refs::choose(&self.git_dir, Some(remote))? else { return Ok(false) };
         let branch = format!("refs/heads/{PROPOSE}{id}");
-        let git = refs::abroad(Git::of(&self.git_dir)?, &url, self.patience)?;
+        let git = refs::abroad(&self.git_dir, &url, self.patience)?;
         let ended = git.run(["ls-remote", "--exit-code", remote, &branch])?.end()?;
         match ended.code {
             0 => Ok(true),

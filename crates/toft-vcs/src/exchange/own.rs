@@ -24,7 +24,7 @@ impl Own {
         let git = Git::inside(&site.checkout.root)?;
         let git_dir = git_dir(&site.checkout).unwrap_or_default();
         let remote = match refs::choose(&git_dir, reach.remote)? {
-            Some((name, url)) => Some((name, refs::abroad(Git::of(&git_dir)?, &url, reach.patience)?)),
+            Some((name, url)) => Some((name, refs::abroad(&git_dir, &url, reach.patience)?)),
             None => None,
         };
         let branch = git.run(["symbolic-ref", "--quiet", "--short", "HEAD"])?.maybe()?;

@@ -50,8 +50,8 @@ pub(super) fn choose(git_dir: &Path, named: Option<&str>) -> Result<Option<(Stri
 }
 
 /// A git that talks to `url` without ever asking a question.
-pub(super) fn abroad(git: Git, url: &str, patience: Duration) -> Result<Abroad, RunError> {
-    let git = git.abroad();
+pub(super) fn abroad(git_dir: &Path, url: &str, patience: Duration) -> Result<Abroad, RunError> {
+    let git = Git::of_remotes(git_dir)?;
     let local = url.starts_with('/') || url.starts_with('.') || url.starts_with("file:") || url.starts_with("http");
     let own_ssh = || std::env::var_os("GIT_SSH_COMMAND").is_some() || std::env::var_os("GIT_SSH").is_some();
     let quiet = !local && !own_ssh() && git.run(["config", "--get", "core.sshCommand"])?.maybe()?.is_none();

@@ -41,7 +41,7 @@ impl Tree {
                     None => "HEAD".into(),
                 };
                 let remote = match refs::choose(&git_dir, reach.remote.or(follows.as_deref()))? {
-                    Some((name, url)) => Some((name, refs::abroad(Git::of(&git_dir)?, &url, reach.patience)?)),
+                    Some((name, url)) => Some((name, refs::abroad(&git_dir, &url, reach.patience)?)),
                     None => None,
                 };
                 Way::Git { git, remote, branch, theirs: None }

@@ -119,8 +119,9 @@ impl Plan<'_> {
             return Err(Refusal::Invalid { field: "to".into(), problem: "there is no git here".into() }.into());
         };
         match branch.fetch() {
+            Ok(_) => {}
             // What was fetched last is good enough.
-            Ok(_) | Err(ExchangeError::Offline { .. }) => {}
+            Err(ExchangeError::Offline { .. }) if branch.fetched_before() => {}
             Err(error) => return Err(error.into()),
         }
         let mut files = branch.theirs()?;
