@@ -1,11 +1,24 @@
 //! Sharing: clones under any version control that exchange ledgers, and never anything else.
 
-use std::{collections::BTreeMap, fs, path::Path};
+#![cfg(unix)]
 
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    process::Stdio,
+    thread,
+    time::Duration,
+};
+
+use serde_json::Value;
 use toft_stories::{
     Home,
     issues::{add, ledger, listed},
     share::{Vcs, play_sapling, project_with, synced, users},
+    sized, snapshot,
+    workspaces::Dice,
 };
 
 /// One ledger, two clones of it, each under the same version control: whatever that is, everything arrives.
@@ -120,4 +133,336 @@ fn ledgers_of_every_kind_take_part_in_one_sync() {
     ];
     assert_eq!(how, BTreeMap::from(expected), "{all:#?}");
     assert!(ledger(&repo).exists() && users(&repo).len() > 3);
+}
+
+/// A bare git repository with one commit on main, and a clone of it.
+fn cloned(home: &Home, names: &[&str]) -> (PathBuf, Vec<PathBuf>) {
+    let remote = Vcs::Git.remote(home, "remote.git");
+    let first = home.git("first");
+    home.run(&first, "git", &["push", "-q", remote.to_str().unwrap(), "main"]);
+    let clones = names.iter().map(|name| another(home, &remote, name)).collect();
+    (remote, clones)
+}
+
+fn another(home: &Home, remote: &Path, name: &str) -> PathBuf {
+    home.run(home.path(), "git", &["clone", "-q", remote.to_str().unwrap(), name]);
+    let dir = home.path().join(name);
+    home.toft(&dir, &["init"]).ok();
+    dir
+}
+
+fn how(home: &Home, repo: &Path) -> Value {
+    synced(home, repo, &[]).remove("branch").unwrap()
+}
+
+#[test]
+fn a_sync_touches_nothing_of_the_users() {
+    let home = Home::new();
+    let (_, clones) = cloned(&home, &["a", "b"]);
+    let (a, b) = (&clones[0], &clones[1]);
+    let git = |args: &[&str]| home.run(b, "git", args);
+    add(&home, a, &["From the other side"]);
+    how(&home, a);
+    // Everything at once that somebody may be in the middle of.
+    fs::write(b.join("kept"), "1\n").unwrap();
+    git(&["add", "."]);
+    git(&["commit", "-qm", "one"]);
+    fs::write(b.join("kept"), "stashed\n").unwrap();
+    git(&["stash", "-q"]);
+    git(&["checkout", "-q", "-b", "side", "HEAD~1"]);
+    fs::write(b.join("kept"), "2\n").unwrap();
+    git(&["add", "."]);
+    git(&["commit", "-qm", "two"]);
+    assert!(!home.command(b, "git", &["rebase", "-q", "main"]).output().unwrap().status.success());
+    fs::write(b.join("staged"), "x\n").unwrap();
+    git(&["add", "staged"]);
+    fs::write(b.join("untracked"), "y\n").unwrap();
+    git(&["worktree", "add", "-q", "--detach", home.path().join("linked").to_str().unwrap()]);
+    let linked = home.path().join("linked");
+    let before = (users(b), snapshot(&linked));
+    let mine = add(&home, b, &["From here"]);
+    let unchanged = |what: &str| {
+        let after = (users(b), snapshot(&linked));
+        let differ: Vec<_> = after.0.iter().filter(|(path, bytes)| before.0.get(*path) != Some(bytes)).collect();
+        assert!(differ.is_empty() && before.0.len() == after.0.len(), "{what} changed {differ:?}");
+        assert_eq!(before.1, after.1, "{what}");
+    };
+    for args in [&["sync", "-n"][..], &["sync"], &["sync"], &["log", &mine], &["list", "--at", "refs/toft/ledger"]] {
+        home.toft(b, args).ok();
+        unchanged(&format!("{args:?}"));
+    }
+    home.toft(&linked, &["sync"]).ok();
+    unchanged("a sync in a linked worktree");
+    home.toft(b, &["doctor", "--outgoing"]).ok();
+    unchanged("the guard");
+    assert_eq!(listed(&home, b).len(), 2);
+    assert_eq!(home.run(b, "git", &["branch", "--list", "toft*"]), "");
+}
+
+#[test]
+fn each_thing_in_the_way_has_a_plain_outcome_and_nothing_is_lost() {
+    let mut home = Home::new();
+    let (remote, clones) = cloned(&home, &["a", "b"]);
+    let (a, b) = (clones[0].clone(), clones[1].clone());
+    let first = add(&home, &a, &["First"]);
+    // Offline: recorded here, sent the next time.
+    let away = home.path().join("away.git");
+    fs::rename(&remote, &away).unwrap();
+    assert_eq!(how(&home, &a)["how"], "offline");
+    assert_eq!(home.toft(&a, &["sync"]).code, 0, "offline is no error");
+    fs::rename(&away, &remote).unwrap();
+    assert_eq!((&how(&home, &a)["how"], how(&home, &b)["received"].as_u64()), (&"synced".into(), Some(1)));
+
+    // Somebody does not take it.
+    let hook = remote.join("hooks/pre-receive");
+    fs::create_dir_all(hook.parent().unwrap()).unwrap();
+    fs::write(&hook, "#!/bin/sh\nprintf 'not \\033[31mhere\\n' >&2; exit 1\n").unwrap();
+    fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).unwrap();
+    add(&home, &a, &["Second"]);
+    let said = home.toft(&a, &["sync"]);
+    assert!(said.code == 1 && said.out.contains("not taken with origin") && !said.out.contains('\u{1b}'), "{said:?}");
+    fs::remove_file(&hook).unwrap();
+    assert_eq!(how(&home, &a)["sent"], 1);
+
+    // Somebody does not let us in.
+    let ssh = home.path().join("ssh");
+    fs::write(&ssh, "#!/bin/sh\necho 'ana@host: Permission denied (publickey).' >&2; exit 255\n").unwrap();
+    fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755)).unwrap();
+    let url = format!("ssh://host{}", remote.display());
+    home.run(&a, "git", &["remote", "set-url", "origin", &url]);
+    home.set("GIT_SSH_COMMAND", ssh.to_str().unwrap());
+    assert_eq!((how(&home, &a)["how"].clone(), home.toft(&a, &["sync"]).code), ("denied".into(), 1));
+    // The same way, and the door is open: everything goes through a program that plays ssh.
+    fs::write(&ssh, "#!/bin/sh\nfor last; do :; done\nexec sh -c \"$last\"\n").unwrap();
+    add(&home, &a, &["Third"]);
+    assert_eq!(how(&home, &a)["how"], "synced");
+
+    // No remote at all; and no version control.
+    home.run(&a, "git", &["remote", "remove", "origin"]);
+    add(&home, &a, &["Fourth"]);
+    assert_eq!(how(&home, &a)["how"], "recorded");
+    assert_eq!(home.run(&a, "git", &["show", "refs/toft/ledger:issues.jsonl"]).lines().count(), 4);
+    home.run(&a, "git", &["remote", "add", "origin", remote.to_str().unwrap()]);
+    assert_eq!(how(&home, &a)["how"], "synced");
+
+    // A history that was replaced takes nothing away from anybody.
+    assert_eq!(how(&home, &b)["how"], "synced");
+    let empty = home.run(&remote, "git", &["hash-object", "-t", "tree", "/dev/null"]);
+    let orphan = home.run(&remote, "git", &["commit-tree", "-m", "wiped", empty.trim()]);
+    home.run(&remote, "git", &["update-ref", "refs/heads/toft", orphan.trim()]);
+    let row = how(&home, &b);
+    assert_eq!((&row["how"], &row["rewritten"], &row["sent"]), (&"synced".into(), &true.into(), &4.into()), "{row}");
+    home.run(&remote, "git", &["update-ref", "-d", "refs/heads/toft"]);
+    assert_eq!(how(&home, &a)["sent"], 4, "a branch that was deleted is there again");
+
+    // A shallow clone is a clone.
+    let from = format!("file://{}", remote.display());
+    home.run(home.path(), "git", &["clone", "-q", "--depth", "1", "--no-single-branch", &from, "shallow"]);
+    let shallow = home.path().join("shallow");
+    home.toft(&shallow, &["init"]).ok();
+    home.toft(&shallow, &["sync"]).ok();
+    add(&home, &shallow, &["Fifth"]);
+    assert_eq!(how(&home, &shallow)["how"], "synced");
+    how(&home, &a);
+    let rows = listed(&home, &a);
+    assert!(rows.len() == 5 && rows.contains_key(&first), "{rows:?}");
+}
+
+#[test]
+fn what_is_doubtful_is_asked_about_first() {
+    let home = Home::new();
+    let (_, clones) = cloned(&home, &["a"]);
+    let a = &clones[0];
+    let many: String = (0..101).map(|n| format!("- item {n}\n")).collect();
+    let list = home.path().join("list.md");
+    fs::write(&list, many).unwrap();
+    home.toft(a, &["import", "markdown", list.to_str().unwrap()]).ok();
+    let said = home.toft(a, &["sync"]);
+    assert!(said.code == 4 && said.out.contains("101 issues at once"), "{said:?}");
+    assert_eq!(home.run(a, "git", &["ls-remote", "origin", "toft"]), "", "nothing was sent");
+    home.toft(a, &["sync", "--yes"]).ok();
+    let token = format!("ghp_{}", "a1B2".repeat(9));
+    add(&home, a, &["Rotate it", "-d", &format!("the old one is {token}")]);
+    let said = home.toft(a, &["sync"]);
+    assert!(said.code == 4 && said.out.contains("looks like a secret") && !said.out.contains(&token), "{said:?}");
+    add(&home, a, &["Long", "-d", &"long ".repeat(20_000)]);
+    assert!(home.toft(a, &["sync"]).out.contains("KiB long"));
+    home.toft(a, &["sync", "-y"]).ok();
+}
+
+/// The other files of a shared ledger's repository are merged as in any repository; what cannot be is left to a person.
+#[test]
+fn other_files_are_merged_or_left_to_a_person() {
+    for vcs in [Vcs::Git, Vcs::JjColocated, Vcs::Hg] {
+        let mut home = Home::new();
+        home.set("JJ_USER", "Ana");
+        home.set("JJ_EMAIL", "ana@example.org");
+        let remote = vcs.remote(&home, "remote");
+        let (one, two) = (vcs.clone(&home, &remote, "one"), vcs.clone(&home, &remote, "two"));
+        let (a, b) = (project_with(&home, "a", &one), project_with(&home, "b", &two));
+        let commit = |dir: &Path, text: &str| {
+            fs::write(dir.join("README"), text).unwrap();
+            match vcs {
+                Vcs::Hg => {
+                    home.run(dir, "hg", &["add", "-q", "README"]);
+                    home.run(dir, "hg", &["commit", "-qm", "read me", "README"]);
+                }
+                Vcs::Git => {
+                    home.run(dir, "git", &["add", "README"]);
+                    home.run(dir, "git", &["commit", "-qm", "read me"]);
+                }
+                _ => drop(home.run(dir, "jj", &["commit", "--quiet", "-m", "read me", "README"])),
+            }
+        };
+        let team = |repo: &Path| synced(&home, repo, &["team"]).remove("team").unwrap();
+        add(&home, &a, &["First", "--ledger", "team"]);
+        team(&a);
+        team(&b);
+        // One side has another file: it comes along.
+        commit(&one, "of one\n");
+        add(&home, &a, &["Second", "--ledger", "team"]);
+        assert_eq!(team(&a)["how"], "synced", "{vcs:?}");
+        add(&home, &b, &["Third", "--ledger", "team"]);
+        let row = team(&b);
+        assert_eq!(row["how"], "synced", "{vcs:?}: {row}");
+        assert_eq!(fs::read_to_string(two.join("README")).unwrap(), "of one\n", "{vcs:?}");
+        // Both have it, differently: nobody guesses, and both files stay as they are.
+        team(&a);
+        commit(&one, "one says so\n");
+        add(&home, &a, &["Fourth", "--ledger", "team"]);
+        assert_eq!(team(&a)["how"], "synced");
+        commit(&two, "two says so\n");
+        let fifth = add(&home, &b, &["Fifth", "--ledger", "team"]);
+        let row = team(&b);
+        assert_eq!(row["how"], "in_the_way", "{vcs:?}: {row}");
+        assert_eq!(fs::read_to_string(two.join("README")).unwrap(), "two says so\n", "{vcs:?}");
+        assert_eq!(listed(&home, &b).len(), 5, "{vcs:?}: what came in is here");
+        assert_eq!(listed(&home, &b)[&fifth]["title"], "Fifth");
+    }
+}
+
+/// Proof 5: an issue that exists only on another branch is nobody's deletion.
+#[test]
+fn an_issue_on_another_branch_is_not_deleted_by_a_sync() {
+    let home = Home::new();
+    let (_, clones) = cloned(&home, &["a", "b"]);
+    let (a, b) = (&clones[0], &clones[1]);
+    let git = |repo: &Path, args: &[&str]| home.run(repo, "git", args);
+    home.toft(a, &["init", "--tree"]).ok();
+    let main = add(&home, a, &["On main"]);
+    home.toft(a, &["sync", "--commit"]).ok();
+    git(a, &["push", "-q", "origin", "main"]);
+    git(a, &["checkout", "-q", "-b", "side"]);
+    let side = add(&home, a, &["Only on the side"]);
+    assert!(home.toft(a, &["sync", "--commit"]).ok().contains("committed"));
+    assert_eq!(git(a, &["status", "--porcelain"]), "");
+    assert_eq!(git(a, &["show", "--name-only", "--format=%s"]).trim(), "toft: issues\n\n.toft/issues.jsonl");
+    git(a, &["push", "-q", "origin", "side"]);
+    git(a, &["checkout", "-q", "main"]);
+    home.toft(a, &["sync", "--commit"]).ok();
+    let tree = fs::read_to_string(a.join(".toft/issues.jsonl")).unwrap();
+    assert!(tree.contains(&main) && !tree.contains(&side), "{tree}");
+    git(a, &["push", "-q", "origin", "main"]);
+    git(b, &["pull", "-q"]);
+    let third = add(&home, b, &["From b"]);
+    home.toft(b, &["sync", "--commit"]).ok();
+    git(b, &["push", "-q", "origin", "main"]);
+    // What the other side has comes into the file; committing is ours.
+    let row = synced(&home, a, &[]).remove("tree").unwrap();
+    assert_eq!((&row["how"], &row["received"]), (&"received".into(), &1.into()), "{row}");
+    assert_eq!(git(a, &["status", "--porcelain"]).trim(), "M .toft/issues.jsonl");
+    git(a, &["commit", "-qam", "theirs"]);
+    // git may leave a conflict between lines: the reader merges both sides.
+    home.command(a, "git", &["merge", "-q", "--no-edit", "side"]).output().unwrap();
+    let rows = listed(&home, a);
+    assert!([&main, &side, &third].iter().all(|id| rows.contains_key(*id)), "{rows:?}");
+}
+
+#[test]
+fn a_sync_that_is_killed_anywhere_loses_nothing() {
+    let home = Home::new();
+    let (_, clones) = cloned(&home, &["a", "b"]);
+    let mut dice = Dice::new(u64::from(std::process::id()));
+    let mut wanted = BTreeSet::new();
+    for round in 0..sized(30, 300) {
+        let repo = &clones[round % 2];
+        wanted.insert(add(&home, repo, &[&format!("Issue {round}")]));
+        let mut sync = home
+            .command(repo, toft_stories::toft_bin(), &["sync"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        thread::sleep(Duration::from_millis(dice.below(60)));
+        // It may have ended.
+        let _ = sync.kill();
+        sync.wait().unwrap();
+    }
+    for repo in [&clones[0], &clones[1], &clones[0]] {
+        let row = how(&home, repo);
+        assert_eq!(row["how"], "synced", "{row}");
+    }
+    for repo in &clones {
+        let there: BTreeSet<String> = listed(&home, repo).into_keys().collect();
+        assert_eq!(there, wanted);
+        home.toft(repo, &["doctor"]).ok();
+        home.run(repo, "git", &["fsck", "--no-dangling"]);
+    }
+    assert_eq!(fs::read(ledger(&clones[0])).unwrap(), fs::read(ledger(&clones[1])).unwrap());
+}
+
+#[test]
+fn the_past_of_an_issue_is_what_version_control_remembers() {
+    let mut home = Home::new();
+    play_sapling(&mut home);
+    for vcs in [Vcs::Git, Vcs::JjColocated, Vcs::Hg] {
+        let name = format!("{vcs:?}").to_lowercase();
+        let remote = vcs.remote(&home, &format!("{name}-remote"));
+        let dir = vcs.clone(&home, &remote, &format!("{name}-ledger"));
+        let repo = project_with(&home, &name, &dir);
+        let id = add(&home, &repo, &["As it was", "--ledger", "team"]);
+        home.toft(&repo, &["sync", "team"]).ok();
+        let first = match vcs {
+            Vcs::Hg => home.run(&dir, "hg", &["log", "-r", ".", "-T", "{node}"]),
+            Vcs::Git => home.run(&dir, "git", &["rev-parse", "HEAD"]),
+            _ => home.run(&dir, "jj", &["log", "--no-graph", "-r", "@-", "-T", "commit_id"]),
+        };
+        home.toft(&repo, &["edit", &id, "--title", "As it is", "-p", "0"]).ok();
+        add(&home, &repo, &["Another", "--ledger", "team"]);
+        home.toft(&repo, &["sync", "team"]).ok();
+        let shown = home.toft(&repo, &["show", &id, "--at", first.trim(), "--json"]).data();
+        assert_eq!((&shown["title"], &shown["priority"]), (&"As it was".into(), &2.into()), "{vcs:?}: {shown}");
+        let then = home.toft(&repo, &["list", "--at", first.trim(), "--json"]).data();
+        assert_eq!(then.as_array().unwrap().len(), 1, "{vcs:?}: the index is made of what was there then");
+        assert_eq!(home.toft(&repo, &["export", "jsonl", "--at", first.trim()]).ok().lines().count(), 1);
+        let log = home.toft(&repo, &["log", &id]).ok();
+        let commits: Vec<&str> = log.lines().filter(|line| line.starts_with("commit ")).collect();
+        assert!(commits.len() == 2 && commits[0].contains("title: As it is"), "{vcs:?}: {log}");
+        assert!(commits[1].contains("written down") && log.contains("issue.edited"), "{vcs:?}: {log}");
+        assert_eq!(home.toft(&repo, &["list", "--at", "no-such-thing"]).code, 3);
+        let now = home.toft(&repo, &["show", &id, "--json"]).data();
+        assert_eq!(now["title"], "As it is");
+        let left = fs::read_dir(repo.join(".git/toft/past")).map_or(0, Iterator::count);
+        assert_eq!(left, 0, "{vcs:?}: nothing of it is left lying about");
+    }
+}
+
+#[test]
+fn ledgers_exchange_themselves_where_that_is_wanted() {
+    let home = Home::new();
+    let (remote, clones) = cloned(&home, &["a", "b"]);
+    let (a, b) = (&clones[0], &clones[1]);
+    add(&home, a, &["Nobody asked"]);
+    assert_eq!(home.run(&remote, "git", &["branch", "--list", "toft"]), "", "only where that is wanted");
+    fs::write(a.join(".git/toft/config.toml"), "[sync]\nauto = \"1h\"\n").unwrap();
+    let id = add(&home, a, &["By itself"]);
+    how(&home, b);
+    assert!(listed(&home, b).contains_key(&id));
+    let later = add(&home, a, &["Within the hour"]);
+    how(&home, b);
+    assert!(!listed(&home, b).contains_key(&later), "not again before its time");
+    // A remote that is gone keeps nobody waiting, and is no error.
+    fs::write(a.join(".git/toft/config.toml"), "[sync]\nauto = \"0s\"\n").unwrap();
+    fs::rename(&remote, home.path().join("away")).unwrap();
+    assert_eq!(home.toft(a, &["list"]).err, "");
 }

@@ -25,6 +25,10 @@ pub struct Branch {
     theirs: Option<String>,
     /// What the other side has, with its proposals.
     seen: Option<String>,
+    /// Files of a commit that were read.
+    read: Option<(String, Files)>,
+    /// Who commits.
+    who: Option<String>,
     patience: Duration,
 }
 
@@ -54,7 +58,7 @@ impl Branch {
             remote,
             here,
             theirs: None,
-            seen: None,
+            seen: None, read: None, who: None,
             patience: reach.patience,
         };
         branch.theirs = branch.known(THERE)?;
@@ -69,12 +73,26 @@ impl Branch {
         }
     }
 
+    /// The ledger's files in a commit.
+    fn files_at(&mut self, commit: &str) -> Result<Files, RunError> {
+        if let Some((_, files)) = self.read.as_ref().filter(|(known, _)| known == commit) {
+            return Ok(files.clone());
+        }
+        let files = content::at(&self.git, commit, "")?;
+        self.read = Some((commit.to_owned(), files.clone()));
+        Ok(files)
+    }
+
     /// Writes a commit that holds exactly `files`; gives its name. The ref points to it.
-    fn commit(&self, name: &str, parents: &[&str], files: &Files, message: &str) -> Result<String, ExchangeError> {
-        let who = self.git.run(["var", "GIT_COMMITTER_IDENT"])?.maybe()?.unwrap_or_else(|| {
-            let now = std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs());
-            format!("toft <toft@localhost> {now} +0000")
-        });
+    fn commit(&mut self, name: &str, parents: &[&str], files: &Files, message: &str) -> Result<String, ExchangeError> {
+        let who = match &self.who {
+            Some(who) => who.clone(),
+            None => self.git.run(["var", "GIT_COMMITTER_IDENT"])?.maybe()?.unwrap_or_else(|| {
+                let now = std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs());
+                format!("toft <toft@localhost> {now} +0000")
+            }),
+        };
+        self.who = Some(who.clone());
         self.git.run(["fast-import", "--quiet", "--force", "--done"])?.ok_fed(|to| {
             writeln!(to, "commit {name}\ncommitter {who}\ndata {}\n{message}", message.len())?;
             for (n, parent) in parents.iter().enumerate() {
@@ -133,9 +151,9 @@ impl Branch {
 
     /// Makes a branch that adds one issue to what the other side has: `edited` is its files with that issue. Gives the
     /// branch's name.
-    pub fn propose(&self, id: &str, edited: &Files, message: &str) -> Result<String, ExchangeError> {
-        let (name, parents) = (format!("{PROPOSE}{id}"), self.theirs.as_deref());
-        self.commit(&format!("refs/heads/{name}"), parents.as_slice(), edited, message)?;
+    pub fn propose(&mut self, id: &str, edited: &Files, message: &str) -> Result<String, ExchangeError> {
+        let (name, parents) = (format!("{PROPOSE}{id}"), self.theirs.clone());
+        self.commit(&format!("refs/heads/{name}"), parents.as_deref().as_slice(), edited, message)?;
         Ok(name)
     }
 
@@ -211,8 +229,8 @@ impl Exchange for Branch {
     }
 
     fn theirs(&mut self) -> Result<Files, ExchangeError> {
-        match &self.theirs {
-            Some(commit) => Ok(content::at(&self.git, commit, "")?),
+        match self.theirs.clone() {
+            Some(commit) => Ok(self.files_at(&commit)?),
             None => Ok(Files::new()),
         }
     }
@@ -221,7 +239,7 @@ impl Exchange for Branch {
         let files = read_files(&self.dir)?;
         let (here, theirs) = (self.here.clone(), self.theirs.clone());
         if let Some(theirs) = &theirs
-            && content::at(&self.git, theirs, "")? == files
+            && self.files_at(theirs)? == files
         {
             let moved = here.as_ref() != Some(theirs);
             if moved {

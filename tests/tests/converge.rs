@@ -1,0 +1,245 @@
+//! Many clones, three version controls, everybody at once: all of them end with the same bytes, and nothing is lost.
+
+#![cfg(unix)]
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Instant,
+};
+
+use serde_json::Value;
+use toft_stories::{
+    Home,
+    issues::{add, ledger, listed},
+    share::{Vcs, synced, users},
+    sized, snapshot,
+    workspaces::Dice,
+};
+
+/// A player: a home of its own, a project under some version control, and ledgers under several.
+struct Player {
+    home: Home,
+    repo: PathBuf,
+    ledgers: Vec<(String, PathBuf)>,
+    offline: bool,
+}
+
+impl Player {
+    /// Everything of the user's that a command must not touch.
+    fn theirs(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+        if self.repo.join(".git").is_dir() {
+            return users(&self.repo);
+        }
+        // Of Mercurial: its checkout and what it stands on; the ledger in the tree is ours to write.
+        let own = |path: &Path| path.starts_with(self.repo.join(".toft")) || path.starts_with(self.repo.join(".hg"));
+        let mut files: BTreeMap<PathBuf, Vec<u8>> =
+            snapshot(&self.repo).into_iter().filter(|(path, _)| !own(path)).collect();
+        let state = self.repo.join(".hg/dirstate");
+        files.insert(state.clone(), fs::read(state).unwrap_or_default());
+        files
+    }
+
+    fn toft(&self, args: &[&str]) -> String {
+        let before = self.theirs();
+        let said = self.home.toft(&self.repo, args).ok();
+        assert!(self.theirs() == before, "{args:?} touched what is the user's");
+        said
+    }
+
+    fn sync(&self) {
+        let before = self.theirs();
+        for (name, row) in synced(&self.home, &self.repo, &[]) {
+            let fine = ["synced", "offline", "recorded", "received"].contains(&row["how"].as_str().unwrap());
+            assert!(fine, "{name}: {row}");
+            assert!(self.offline || row["how"] != "offline", "{name}: {row}");
+        }
+        assert!(self.theirs() == before, "a sync touched what is the user's");
+    }
+}
+
+/// Five clones: two of a git project, one of it under Jujutsu, two of a Mercurial project. The first three share the
+/// ledger beside the repository; all five share one in a git repository, which two of them keep with Jujutsu, and one in a
+/// Mercurial repository.
+#[test]
+fn five_clones_on_three_version_controls_end_with_the_same_bytes() {
+    let base = Home::new();
+    let code = Vcs::Git.remote(&base, "code.git");
+    let seed = base.git("seed");
+    base.run(&seed, "git", &["push", "-q", code.to_str().unwrap(), "main"]);
+    let code_hg = Vcs::Hg.remote(&base, "code-hg");
+    let (team, notes) = (Vcs::Git.remote(&base, "team.git"), Vcs::Hg.remote(&base, "notes"));
+    let kinds = [Vcs::Git, Vcs::Git, Vcs::JjColocated, Vcs::Hg, Vcs::Hg];
+    let teams = [Vcs::Git, Vcs::Jj, Vcs::Git, Vcs::JjColocated, Vcs::Git];
+    let mut players: Vec<Player> = Vec::new();
+    for (n, (kind, team_kind)) in kinds.into_iter().zip(teams).enumerate() {
+        let mut home = Home::within(base.path());
+        home.set("USER", &format!("player{n}"));
+        let repo = match kind {
+            Vcs::Hg => Vcs::Hg.clone(&home, &code_hg, "repo"),
+            _ => {
+                home.run(home.path(), "git", &["clone", "-q", code.to_str().unwrap(), "repo"]);
+                let repo = home.path().join("repo");
+                if kind == Vcs::JjColocated {
+                    home.run(&repo, "jj", &["git", "init", "--colocate"]);
+                }
+                repo
+            }
+        };
+        home.toft(&repo, &["init"]).ok();
+        let mut ledgers = Vec::new();
+        for (name, remote, vcs) in [("team", &team, team_kind), ("notes", &notes, Vcs::Hg)] {
+            let dir = vcs.clone(&home, remote, name);
+            home.toft(&repo, &["ledger", "add", name, dir.to_str().unwrap()]).ok();
+            ledgers.push((name.to_owned(), dir));
+        }
+        if kind != Vcs::Hg {
+            ledgers.push(("branch".into(), ledger(&repo).parent().unwrap().to_owned()));
+            fs::write(repo.join("dirty"), "not committed\n").unwrap();
+        }
+        players.push(Player { home, repo, ledgers, offline: false });
+    }
+    let seed =
+        std::env::var("TOFT_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(u64::from(std::process::id()));
+    println!("seed {seed}");
+    let mut dice = Dice::new(seed);
+    let (mut added, mut said, mut deleted) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    let (rounds, begun) = (sized(6, 50), Instant::now());
+    for round in 0..rounds {
+        for player in 0..players.len() {
+            let one = &mut players[player];
+            if player == 1 || player == 3 {
+                one.offline = round % 5 != 4 && round + 1 != rounds;
+            }
+            let ledgers: Vec<&str> = one.ledgers.iter().map(|(name, _)| name.as_str()).collect();
+            let known: Vec<(String, Value)> = listed(&one.home, &one.repo).into_iter().collect();
+            let any = |dice: &mut Dice| known[dice.below(known.len() as u64) as usize].0.clone();
+            match dice.below(6) {
+                0 | 1 => {
+                    let to = ledgers[dice.below(ledgers.len() as u64) as usize];
+                    let id = one.toft(&["add", &format!("Issue {round} of {player}"), "--ledger", to, "-q"]);
+                    added.insert(id.trim().to_owned());
+                }
+                _ if known.is_empty() => {}
+                2 => {
+                    let (id, text) = (any(&mut dice), format!("said in {round} by {player}"));
+                    one.toft(&["edit", &id, "-m", &text]);
+                    said.insert((id, text));
+                }
+                3 => drop(one.toft(&["edit", &any(&mut dice), "-l", &format!("label{}", dice.below(4))])),
+                4 => drop(one.toft(&["edit", &any(&mut dice), "-p", &dice.below(5).to_string()])),
+                _ if dice.one_in(3) => {
+                    let id = any(&mut dice);
+                    one.toft(&["delete", &id]);
+                    deleted.insert(id);
+                }
+                _ => {}
+            }
+        }
+        // Everybody in some order, but for those who are away.
+        let mut order: Vec<usize> = (0..players.len()).collect();
+        (1..order.len()).rev().for_each(|n| order.swap(n, dice.below(n as u64 + 1) as usize));
+        for player in order.into_iter().filter(|_| !dice.one_in(3)).collect::<Vec<_>>() {
+            if !players[player].offline {
+                players[player].sync();
+            }
+        }
+        if round == rounds / 2 {
+            // Somebody forces the team's branch back to where it began.
+            let first = base.run(&team, "git", &["rev-list", "--max-parents=0", "--max-count=1", "main"]);
+            base.run(&team, "git", &["update-ref", "refs/heads/main", first.trim()]);
+        }
+    }
+    players.iter_mut().for_each(|player| player.offline = false);
+    for _ in 0..2 {
+        players.iter().for_each(Player::sync);
+    }
+    for name in ["team", "notes", "branch"] {
+        let copies: Vec<(PathBuf, String)> = players
+            .iter()
+            .flat_map(|player| player.ledgers.iter().filter(|(known, _)| known == name))
+            .map(|(_, dir)| (dir.clone(), fs::read_to_string(dir.join("issues.jsonl")).unwrap_or_default()))
+            .collect();
+        assert!(copies.len() >= 3);
+        for (dir, text) in &copies {
+            assert!(*text == copies[0].1, "{name}: {} differs from {}", dir.display(), copies[0].0.display());
+        }
+    }
+    let everything: String = players
+        .iter()
+        .flat_map(|player| &player.ledgers)
+        .map(|(_, dir)| fs::read_to_string(dir.join("issues.jsonl")).unwrap_or_default())
+        .collect();
+    for id in &added {
+        assert!(everything.contains(id.as_str()), "{id} is lost");
+    }
+    for (id, text) in &said {
+        assert!(everything.contains(text.as_str()), "{text} of {id} is lost");
+    }
+    for player in &players {
+        let rows = listed(&player.home, &player.repo);
+        assert!(deleted.iter().all(|id| !rows.contains_key(id)), "no resurrection");
+        player.home.toft(&player.repo, &["doctor"]).ok();
+    }
+    println!(
+        "{rounds} rounds in {:?}: {} issues, {} comments, {} deletions",
+        begun.elapsed(),
+        added.len(),
+        said.len(),
+        deleted.len()
+    );
+}
+
+/// Everybody pushes the same branch at the same moment, beside a loop of bare git that rebases until it is through.
+#[test]
+fn clones_that_push_one_ledger_at_once_all_succeed() {
+    let home = Home::new();
+    let count = sized(12, 32);
+    let remote = Vcs::Git.remote(&home, "remote.git");
+    let seed = home.git("seed");
+    home.run(&seed, "git", &["push", "-q", remote.to_str().unwrap(), "main"]);
+    let clone = |name: &str| {
+        home.run(home.path(), "git", &["clone", "-q", remote.to_str().unwrap(), name]);
+        home.path().join(name)
+    };
+    let ours: Vec<PathBuf> = (0..count).map(|n| clone(&format!("ours{n}"))).collect();
+    for (n, repo) in ours.iter().enumerate() {
+        home.toft(repo, &["init"]).ok();
+        add(&home, repo, &[&format!("Issue {n}")]);
+    }
+    let all_at_once = |repos: &[PathBuf], start: &dyn Fn(&Path) -> std::process::Command| {
+        let begun = Instant::now();
+        let running: Vec<_> = repos
+            .iter()
+            .map(|repo| start(repo).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
+            .collect();
+        let ended: Vec<_> = running.into_iter().map(|child| child.wait_with_output().unwrap()).collect();
+        (begun.elapsed(), ended)
+    };
+    let (took, ended) = all_at_once(&ours, &|repo| home.command(repo, toft_stories::toft_bin(), &["sync", "--json"]));
+    let mut races = 0;
+    for output in &ended {
+        assert!(output.status.success(), "{output:?}");
+        let row: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(row["data"][0]["how"], "synced", "{row}");
+        races += row["data"][0]["races"].as_u64().unwrap();
+    }
+    let there = home.run(&remote, "git", &["show", "toft:issues.jsonl"]);
+    assert_eq!(there.lines().count(), count, "every issue is there");
+    assert!(races > 0, "it was a race");
+
+    let bare: Vec<PathBuf> = (0..count).map(|n| clone(&format!("bare{n}"))).collect();
+    for (n, repo) in bare.iter().enumerate() {
+        fs::write(repo.join(format!("file{n}")), "x\n").unwrap();
+        home.run(repo, "git", &["add", "."]);
+    }
+    let script = "git commit -qm x; until git push -q origin HEAD:main 2>/dev/null; do git pull -q --rebase origin main || exit 1; done";
+    let (bare_took, ended) = all_at_once(&bare, &|repo| home.command(repo, "sh", &["-c", script]));
+    assert!(ended.iter().all(|output| output.status.success()), "{ended:?}");
+    println!(
+        "{count} clones at once: {took:?} with {races} lost races; bare git with rebase: {bare_took:?} ({:.2})",
+        took.as_secs_f64() / bare_took.as_secs_f64()
+    );
+}
