@@ -58,7 +58,9 @@ impl Branch {
             remote,
             here,
             theirs: None,
-            seen: None, read: None, who: None,
+            seen: None,
+            read: None,
+            who: None,
             patience: reach.patience,
         };
         branch.theirs = branch.known(THERE)?;

@@ -8,7 +8,7 @@ use super::{
     hg::{self, Hg},
     own, refs, understood,
 };
-use crate::{Checkout, Vcs, command::Run, git_run::Git};
+use crate::{Checkout, RunError, Vcs, command::Run, git_run::Git};
 
 /// A ledger in a working tree.
 pub struct Tree {
@@ -71,20 +71,25 @@ impl Tree {
             Way::Git { git, remote: Some((remote, abroad)), branch, theirs } => {
                 let to = format!("refs/toft/upstream/{remote}");
                 let refs = format!("+{branch}:{to}");
-                abroad
-                    .run([
-                        "fetch",
-                        "--quiet",
-                        "--no-tags",
-                        "--no-write-fetch-head",
-                        "--no-recurse-submodules",
-                        "--no-auto-maintenance",
-                        "--refmap=",
-                        remote,
-                        &refs,
-                    ])?
-                    .ok()
-                    .map_err(|error| understood(error, remote))?;
+                let fetched = abroad.run([
+                    "fetch",
+                    "--quiet",
+                    "--no-tags",
+                    "--no-write-fetch-head",
+                    "--no-recurse-submodules",
+                    "--no-auto-maintenance",
+                    "--refmap=",
+                    remote,
+                    &refs,
+                ])?;
+                match fetched.ok() {
+                    Ok(_) => {}
+                    // It has no such branch yet.
+                    Err(RunError::Failed { said, .. }) if said.contains("couldn't find remote ref") => {
+                        return Ok(Fetched::default());
+                    }
+                    Err(error) => return Err(understood(error, remote)),
+                }
                 *theirs = git.run(["rev-parse", "--verify", "--quiet", &to])?.maybe()?;
                 theirs.clone()
             }

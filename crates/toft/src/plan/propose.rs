@@ -80,6 +80,9 @@ impl Plan<'_> {
             let problem = format!("{} is in `{}` already", issue.id, target.name);
             return Err(Refusal::Invalid { field: "to".into(), problem }.into());
         }
+        // What was sent once is sent again.
+        let sent = issue.origin.as_ref().map(|origin| origin.remote.clone()).filter(|remote| !remote.is_empty());
+        let send_to = send_to.or(sent.as_deref());
         let marks = proposal::propose(&issue, &target.name, send_to)?;
         let on_branch = self.contributor && target.place == Place::Branch;
         if send_to.is_some() && !on_branch {
@@ -220,7 +223,13 @@ impl Plan<'_> {
         for row in &copies {
             let issue = row.issue()?;
             if Part::of(&issue) == Part::Offered {
-                return Ok((issue, self.route(Some(&row.ledger), None)?));
+                let ledger = self.route(Some(&row.ledger), None)?;
+                if self.contributor && matches!(ledger.place, Place::Branch | Place::Tree) {
+                    let state = "for whoever keeps that ledger to decide".into();
+                    let wanted = "toft withdraw takes back what you proposed".into();
+                    return Err(Refusal::WrongState { id: issue.id, state, wanted }.into());
+                }
+                return Ok((issue, ledger));
             }
         }
         Ok((found.issue, self.route(Some(&found.ledger), None)?))
