@@ -108,8 +108,7 @@ fn five_clones_on_three_version_controls_end_with_the_same_bytes() {
     let (mut added, mut said, mut deleted) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     let (rounds, begun) = (sized(6, 50), Instant::now());
     for round in 0..rounds {
-        for player in 0..players.len() {
-            let one = &mut players[player];
+        for (player, one) in players.iter_mut().enumerate() {
             if player == 1 || player == 3 {
                 one.offline = round % 5 != 4 && round + 1 != rounds;
             }

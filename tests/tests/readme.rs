@@ -1,8 +1,12 @@
 //! What the documents show runs, and says what it says.
 
-use std::path::Path;
+use std::{
+    io::{BufRead as _, BufReader, Write as _},
+    path::Path,
+    process::Stdio,
+};
 
-use toft_stories::{Home, toft_bin};
+use toft_stories::{Home, older, toft_bin};
 
 /// A command of a transcript, the exit code it gives, and the lines it prints.
 struct Step {
@@ -71,6 +75,66 @@ fn runs(document: &str, at_least: usize) {
             && expected.iter().zip(&printed).all(|(pattern, line)| matches(pattern, line));
         assert!(same, "{command}\n--- {document}\n{}\n--- printed\n{out}", expected.join("\n"));
     }
+}
+
+/// Runs a document's transcripts in one shell, from an empty home, as somebody would type them.
+fn is_typed(document: &str, home: &Home) {
+    let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(document)).unwrap();
+    let place = home.path().join("home");
+    let path = format!("{}:{}", toft_bin().parent().unwrap().display(), std::env::var("PATH").unwrap());
+    let mut shell = home
+        .command(&place, "sh", &[])
+        .env("PATH", &path)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit())
+        .spawn()
+        .unwrap();
+    let (mut says, hears) = (shell.stdin.take().unwrap(), shell.stdout.take().unwrap());
+    let mut lines = BufReader::new(hears).lines();
+    let steps = steps(&text);
+    assert!(steps.len() > 5, "{document} has a transcript");
+    for Step { command, code, lines: expected } in steps {
+        // In a group, not a shell of its own: what it sets and where it goes stays.
+        writeln!(says, "{{ {command}\n}} 2>&1 </dev/null\nprintf '@@%s\\n' $?").unwrap();
+        let mut printed = Vec::new();
+        let ended = loop {
+            let line = lines.next().unwrap_or_else(|| panic!("{command}: the shell is gone")).unwrap();
+            match line.split_once("@@") {
+                Some((rest, ended)) => {
+                    printed.extend(Some(rest.to_owned()).filter(|rest| !rest.is_empty()));
+                    break ended.to_owned();
+                }
+                None => printed.push(line),
+            }
+        };
+        let said = printed.join("\n");
+        assert_eq!(ended, code.to_string(), "{document}: {command}\n{said}");
+        let same = printed.len() == expected.len()
+            && expected.iter().zip(&printed).all(|(pattern, line)| matches(pattern, line));
+        assert!(same, "{command}\n--- {document}\n{}\n--- printed\n{said}", expected.join("\n"));
+    }
+    drop(says);
+    shell.wait().unwrap();
+}
+
+#[test]
+fn the_guide_to_sharing_really_runs() {
+    is_typed("docs/guides/sharing.md", &Home::new());
+}
+
+#[test]
+fn the_guide_to_contributing_really_runs() {
+    is_typed("docs/guides/contributing.md", &Home::new());
+}
+
+#[test]
+fn the_guide_to_migrating_really_runs() {
+    let home = Home::new();
+    older::beads(&home.path().join("home/project/.beads"));
+    older::caw(&home, &home.path().join("home/.caw"));
+    older::langgraph(&home, &home.path().join("home/.agentos"));
+    is_typed("docs/guides/migrating.md", &home);
 }
 
 #[test]

@@ -270,7 +270,9 @@ pub(super) fn graph(app: &App<'_>, args: &args::Graph) -> Done {
 
 /// One issue, whole.
 pub(super) fn show(app: &App<'_>, toft: &Toft, plan: &Plan<'_>, found: Found, args: &args::Show) -> Done {
-    let on = toft.perform(OnIt { issue: found.issue.id.clone() })?;
+    // What was is shown without what happens now.
+    let past = args.at.is_some();
+    let on = if past { None } else { toft.perform(OnIt { issue: found.issue.id.clone() })? };
     let why = if args.why { Some(plan.why(&found.issue)?) } else { None };
     let parts = Asked { parent: Some(found.issue.id.clone()), all: true, limit: args.limit, ..Asked::default() };
     let children = plan.list(&parts)?;
@@ -280,7 +282,10 @@ pub(super) fn show(app: &App<'_>, toft: &Toft, plan: &Plan<'_>, found: Found, ar
     }
     let needed_by = plan.needed_by(&found.issue.id)?;
     let issue = Some(found.issue.id.clone());
-    let history = toft.perform(log::Request { issue, scope: toft.scope(), limit: HISTORY, ..Default::default() })?;
+    let history = match past {
+        true => Vec::new(),
+        false => toft.perform(log::Request { issue, scope: toft.scope(), limit: HISTORY, ..Default::default() })?,
+    };
     app.show(&IssueShown { found, why, on, children, needs, needed_by, history })
 }
 

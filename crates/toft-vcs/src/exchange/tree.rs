@@ -70,27 +70,30 @@ impl Tree {
         let tip = match &mut self.way {
             Way::Git { git, remote: Some((remote, abroad)), branch, theirs } => {
                 let to = format!("refs/toft/upstream/{remote}");
-                let refs = format!("+{branch}:{to}");
-                let fetched = abroad.run([
-                    "fetch",
-                    "--quiet",
-                    "--no-tags",
-                    "--no-write-fetch-head",
-                    "--no-recurse-submodules",
-                    "--no-auto-maintenance",
-                    "--refmap=",
-                    remote,
-                    &refs,
-                ])?;
-                match fetched.ok() {
-                    Ok(_) => {}
-                    // It has no such branch yet.
-                    Err(RunError::Failed { said, .. }) if said.contains("couldn't find remote ref") => {
-                        return Ok(Fetched::default());
+                *theirs = None;
+                // One whose HEAD leads nowhere has a branch of a usual name.
+                for from in [branch.as_str(), "refs/heads/main", "refs/heads/master"] {
+                    let refs = format!("+{from}:{to}");
+                    let fetched = abroad.run([
+                        "fetch",
+                        "--quiet",
+                        "--no-tags",
+                        "--no-write-fetch-head",
+                        "--no-recurse-submodules",
+                        "--no-auto-maintenance",
+                        "--refmap=",
+                        remote,
+                        &refs,
+                    ])?;
+                    match fetched.ok() {
+                        Ok(_) => {
+                            *theirs = git.run(["rev-parse", "--verify", "--quiet", &to])?.maybe()?;
+                            break;
+                        }
+                        Err(RunError::Failed { said, .. }) if said.contains("couldn't find remote ref") => {}
+                        Err(error) => return Err(understood(error, remote)),
                     }
-                    Err(error) => return Err(understood(error, remote)),
                 }
-                *theirs = git.run(["rev-parse", "--verify", "--quiet", &to])?.maybe()?;
                 theirs.clone()
             }
             Way::Hg { hg, remote: Some(remote), theirs } => {
