@@ -18,6 +18,7 @@ use toft_vcs::workspace::Sharing;
 use crate::{
     engine::{Engine, Open},
     error::Error,
+    plan::{How, Wish},
     runner::Sandbox,
     session::Toft,
     workspaces::Seen,
@@ -25,6 +26,8 @@ use crate::{
 
 /// How many things of a kind are named.
 const SHOWN: usize = 5;
+/// How long the other sides of ledgers are asked.
+const ASKING: Duration = Duration::from_secs(5);
 
 /// One thing that was tried.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -67,6 +70,7 @@ pub fn examine(toft: &Toft) -> Vec<Check> {
         check("processes", || processes(toft)),
     ]);
     checks.extend(ledgers(toft));
+    checks.extend(sharing(toft));
     checks.extend(workspaces(toft));
     checks.push(sandbox());
     checks
@@ -141,6 +145,34 @@ fn ledgers(toft: &Toft) -> Option<Check> {
         true => told(Health::Ok, format!("{issues} issues, {open} unfinished; every line is understood")),
         false => told(Health::Warn, odd.join("; ")),
     }
+}
+
+/// Whether ledgers can be exchanged: the other side of each is really asked, and nothing is sent.
+fn sharing(toft: &Toft) -> Option<Check> {
+    let told = |health, seen| Some(Check { what: "sharing".into(), health, seen });
+    let wish = Wish { try_only: true, sure: true, until: Some(Instant::now() + ASKING), ..Wish::default() };
+    let asked = toft.plan().and_then(|plan| plan.map(|plan| plan.sync(&wish, |_, _| {})).transpose());
+    let all = match asked {
+        Ok(Some(all)) => all,
+        Ok(None) => return None,
+        Err(error) => return told(Health::Fail, error.to_string()),
+    };
+    let mut health = Health::Ok;
+    let mut seen = Vec::new();
+    for one in &all {
+        let remote = one.remote.as_deref().unwrap_or("nobody");
+        seen.push(match one.how {
+            How::Offline => format!("{} cannot reach {remote} now", one.ledger),
+            how if how.failed() => {
+                health = Health::Warn;
+                format!("{}: {}", one.ledger, one.said.join(", "))
+            }
+            How::Unversioned => format!("{} is under no version control", one.ledger),
+            _ if one.remote.is_none() => format!("{} has no remote", one.ledger),
+            _ => format!("{} with {remote}: {} would come, {} would go", one.ledger, one.received, one.sent),
+        });
+    }
+    if seen.is_empty() { None } else { told(health, seen.join("; ")) }
 }
 
 /// Whether the server keeps what it acknowledges, and whether anything makes it slower.
