@@ -5,6 +5,7 @@ mod fair;
 mod ledger;
 mod scale;
 mod server;
+mod share;
 mod workspaces;
 
 use std::{
@@ -25,12 +26,14 @@ fn main() {
         ["ledger", "long"] => return ledger::run(&[1_000, 10_000, 100_000]),
         ["agents"] => return agents::run(200),
         ["agents", "long"] => return agents::run(1_000),
+        ["share"] => return share::run(&[1_000]),
+        ["share", "long"] => return share::run(&[100, 1_000, 10_000]),
         ["workspaces"] => return workspaces::run(&[5_000]),
         ["workspaces", "long"] => return workspaces::run(&[5_000, 50_000]),
         [] | ["long"] | ["quick"] => {}
         other => {
             panic!(
-                "toft-bench [quick|long|ledger [long]|workspaces [long]|agents [long]|server [long] [bare|batches|renewals|sizes|idle|many]...], not {other:?}"
+                "toft-bench [quick|long|ledger [long]|workspaces [long]|agents [long]|share [long]|server [long] [bare|batches|renewals|sizes|idle|many]...], not {other:?}"
             )
         }
     }
