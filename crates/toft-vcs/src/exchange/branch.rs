@@ -222,6 +222,8 @@ impl Exchange for Branch {
         let before = self.theirs.take();
         self.theirs = self.known(THERE)?;
         let rewritten = match (&before, &self.theirs) {
+            // What we sent ourselves goes on from what was there.
+            (Some(_), Some(now)) if self.here.as_ref() == Some(now) => false,
             (Some(before), Some(now)) => !refs::ancestor(&self.git, before, now)?,
             (Some(_), None) => true,
             (None, _) => false,
@@ -256,7 +258,7 @@ impl Exchange for Branch {
         };
         if let Some(here) = &here
             && ahead
-            && content::at(&self.git, here, "")? == files
+            && self.files_at(here)? == files
         {
             return Ok(false);
         }
@@ -284,7 +286,7 @@ impl Exchange for Branch {
         let what = format!("{here}:{THERE}");
         match git.run(["push", "--quiet", "--no-verify", "--no-recurse-submodules", remote, &what])?.ok() {
             Ok(_) => {
-                self.git.run(["update-ref", &tracking(remote, THERE), here])?.ok()?;
+                // The next fetch sees it there.
                 self.theirs = Some(here.clone());
                 self.seen = self.look();
                 Ok(Sent::Done)

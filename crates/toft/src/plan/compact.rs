@@ -1,7 +1,7 @@
 //! Puts a ledger in order: one line for each issue, sorted; what has long been over goes to the archive.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashSet},
     fs::{self, File},
     io::{Read as _, Seek as _, SeekFrom},
     path::Path,
@@ -12,8 +12,10 @@ use serde::Serialize;
 use toft_core::{issue::Issue, store::Access, time::Timestamp};
 use toft_ledger::{
     file::{Found, Look, Turn, scan},
-    line,
+    line::{self, Line},
+    record::Record,
 };
+use toft_store::sqlite::index::Indexed;
 
 use super::{
     Ledger, Plan,
@@ -92,25 +94,56 @@ impl Plan<'_> {
     /// Every line of a ledger by the file it belongs in, and by the file it is in; read anew from all of them.
     fn sorted(&self, ledger: &Ledger, before: Timestamp) -> Result<(Files, Files), Error> {
         let (mut wanted, mut now) = (Files::new(), Files::new());
-        let index = self.index(Access::Write)?;
-        self.ingest_all(&index, ledger)?;
-        for file in ledger.files()? {
-            for id in index.ids_of(&ledger.name, &file)? {
-                let Some(row) = index.line(&ledger.name, &id)? else { continue };
-                let belongs = match over(&row.issue()?) {
-                    Some(at) if at < before => format!("{ARCHIVE}/{}.jsonl", &at.to_string()[..4]),
-                    _ => ISSUES.to_owned(),
-                };
-                wanted.entry(belongs).or_default().insert(id.clone(), row.line.clone());
-                now.entry(file.clone()).or_default().insert(id, row.line);
-            }
+        self.refresh_in_turn(Some(ledger))?;
+        let mut rows = self.index(Access::Read)?.all_of(&ledger.name)?;
+        if !agree(ledger, &rows)? {
+            let index = self.index(Access::Write)?;
+            self.ingest_all(&index, ledger)?;
+            rows = index.all_of(&ledger.name)?;
+            index.commit()?;
         }
-        index.commit()?;
+        for row in rows {
+            let issue = row.issue()?;
+            let belongs = match over(&issue) {
+                Some(at) if at < before => format!("{ARCHIVE}/{}.jsonl", &at.to_string()[..4]),
+                _ => ISSUES.to_owned(),
+            };
+            wanted.entry(belongs).or_default().insert(issue.id.clone(), row.line.clone());
+            now.entry(row.file).or_default().insert(issue.id, row.line);
+        }
         for file in ledger.files()?.into_iter().filter(|file| ledger.dir.join(file).exists()) {
             now.entry(file).or_default();
         }
         Ok((wanted, now))
     }
+}
+
+/// Does the index have everything that the files say? Lines that are there letter by letter are; others must add nothing.
+fn agree(ledger: &Ledger, rows: &[Indexed]) -> Result<bool, Error> {
+    let known: HashSet<&str> = rows.iter().map(|row| row.line.as_str()).collect();
+    let mut records: Option<BTreeMap<String, Record>> = None;
+    for file in ledger.files()? {
+        let path = ledger.dir.join(file);
+        let text = match fs::read(&path) {
+            Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(cause) => return Err(Error::Io { doing: "read", path, cause }),
+        };
+        for text in text.lines().filter(|text| !text.is_empty() && !known.contains(text)) {
+            let Ok(Line { record, sound: true }) = line::read(text) else { return Ok(false) };
+            let records = records.get_or_insert_with(|| {
+                let read = |row: &Indexed| line::read(&row.line).ok().map(|line| line.record);
+                rows.iter().filter_map(read).map(|record| (record.id().to_owned(), record)).collect()
+            });
+            let Some(row) = records.get(record.id()) else { return Ok(false) };
+            let mut both = row.clone();
+            both.merge(record);
+            if both != *row {
+                return Ok(false);
+            }
+        }
+    }
+    Ok(true)
 }
 
 /// How every file of a ledger looks.

@@ -135,6 +135,11 @@ impl IndexTx<'_> {
         self.execute("DELETE FROM issues WHERE id = ?1 AND ledger = ?2", params![id, ledger]).map(drop)
     }
 
+    /// Every issue of a ledger.
+    pub fn all_of(&self, ledger: &str) -> Result<Vec<Indexed>> {
+        self.rows(&format!("SELECT {COLUMNS} FROM issues i WHERE i.ledger = ?1"), params![ledger], indexed)
+    }
+
     /// Every id that a file of a ledger has.
     pub fn ids_of(&self, ledger: &str, file: &str) -> Result<Vec<String>> {
         self.rows("SELECT id FROM issues WHERE ledger = ?1 AND file = ?2", params![ledger, file], |row| row.get(0))
