@@ -357,6 +357,7 @@ fn an_issue_on_another_branch_is_not_deleted_by_a_sync() {
     assert!(home.toft(a, &["sync", "--commit"]).ok().contains("committed"));
     assert_eq!(git(a, &["status", "--porcelain"]), "");
     assert_eq!(git(a, &["show", "--name-only", "--format=%s"]).trim(), "toft: issues\n\n.toft/issues.jsonl");
+    assert_eq!(git(a, &["show", "main:.toft/.gitattributes"]).trim(), "*.jsonl merge=union");
     git(a, &["push", "-q", "origin", "side"]);
     git(a, &["checkout", "-q", "main"]);
     home.toft(a, &["sync", "--commit"]).ok();

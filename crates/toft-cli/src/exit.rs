@@ -23,6 +23,8 @@ pub(crate) struct Failure {
     pub(crate) help: Option<String>,
     pub(crate) retryable: bool,
     pub(crate) facts: Value,
+    /// What was seen all the same: its kind, and the data.
+    pub(crate) seen: Option<(&'static str, Value)>,
 }
 
 const FAILED: u8 = 1;
@@ -37,7 +39,7 @@ const DOCTOR: u8 = 8;
 impl Failure {
     fn new(status: u8, code: &'static str, message: impl Into<String>, help: &str) -> Self {
         let help = (!help.is_empty()).then(|| help.to_owned());
-        Self { status, code, message: message.into(), help, retryable: status == RETRY, facts: Value::Null }
+        Self { status, code, message: message.into(), help, retryable: status == RETRY, facts: Value::Null, seen: None }
     }
 
     /// A value that cannot be.
@@ -289,6 +291,9 @@ fn look_up(what: &str) -> &'static str {
         "state key" => "toft show TASK",
         "repository" => "toft where",
         "workspace" => "toft ws list --all",
+        "ledger" => "toft ledger list",
+        "remote" => "git remote -v lists them",
+        "revision or time" => "nothing was recorded by then; toft log ID says when things were",
         _ => "toft list --all · toft flow list · toft agent list",
     }
 }

@@ -180,20 +180,28 @@ impl Record {
         }
     }
 
-    /// Takes a line that was changed without its clocks: what differs from what was known was written now.
+    /// Takes a line that was changed without its clocks: what differs from what was known was written now. What was
+    /// written here since the line was is none of its business: whoever changed it had not seen that.
     #[must_use]
     pub fn adopted(mut self, known: Option<&Self>, now: Clock) -> Self {
-        if self.base == Clock::ZERO {
+        let foreign = self.base == Clock::ZERO;
+        if foreign {
             self.base = known.map_or(now, |known| known.base);
         }
+        let newest = if foreign { Clock::ZERO } else { self.newest() };
+        let base = self.base;
         for (key, register) in &mut self.registers {
             match known.and_then(|known| known.registers.get(key)) {
                 Some(before) if before.value == register.value => register.clock = register.clock.max(before.clock),
+                Some(before) if !foreign && before.clock > register.clock => {}
+                Some(before) if !foreign && before.clock < register.clock && register.clock != base => {}
                 None if register.value.is_none() => {}
                 _ => register.clock = now,
             }
         }
-        for (key, before) in known.iter().flat_map(|known| &known.registers) {
+        for (key, before) in
+            known.iter().flat_map(|known| &known.registers).filter(|(_, before)| before.clock <= newest)
+        {
             let gone = Register { clock: if before.value.is_some() { now } else { before.clock }, value: None };
             self.registers.entry(key.clone()).or_insert(gone);
         }

@@ -40,10 +40,9 @@ const GIT_AT_HOME: [(&str, &str); 6] = [
 ];
 
 /// Set for a git that talks to another repository: by the ways everybody knows.
-const GIT_ABROAD: [(&str, &str); 9] = [
+const GIT_ABROAD: [(&str, &str); 8] = [
     ("protocol.allow", "never"),
     ("protocol.file.allow", "always"),
-    ("protocol.git.allow", "always"),
     ("protocol.http.allow", "always"),
     ("protocol.https.allow", "always"),
     ("protocol.ssh.allow", "always"),
@@ -216,6 +215,11 @@ impl Git {
             run = run.env("GIT_WORK_TREE", &self.dir);
         }
         Ok(run.args(args))
+    }
+
+    /// Whether the repository names something to be executed, which is switched off here but not for others.
+    pub(crate) fn names_programs(&self) -> bool {
+        !self.off.is_empty()
     }
 
     /// Where it runs.

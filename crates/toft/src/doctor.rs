@@ -138,6 +138,10 @@ fn ledgers(toft: &Toft) -> Option<Check> {
     }
     let mut odd: Vec<String> =
         dangling.iter().map(|(id, on)| format!("{id} needs {on}, which no ledger here has")).collect();
+    let aside = toft.plan().ok().flatten().map_or(0, |plan| plan.set_aside_count());
+    if aside > 0 {
+        odd.push(format!("{aside} pieces that nobody understands are kept in quarantine/, beside their ledger"));
+    }
     if untold > 0 {
         odd.push(format!("{untold} ended workflows are not in their ledgers yet"));
     }

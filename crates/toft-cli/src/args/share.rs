@@ -59,9 +59,17 @@ pub(crate) struct Withdraw {
 
 /// Take what somebody proposed into the plan.
 #[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  toft accept tf-a41c
+  toft accept tf-a41c --from https://example.org/ana/project.git    a fork's branch toft-propose/tf-a41c")]
 pub(crate) struct Accept {
-    /// Which issue
-    pub(crate) id: String,
+    /// Which issues
+    #[arg(required = true)]
+    pub(crate) ids: Vec<String>,
+    /// Fetch the branch that proposes it from this remote or URL first
+    #[arg(long, value_name = "REMOTE|URL")]
+    pub(crate) from: Option<String>,
 }
 
 /// Do not take what somebody proposed; they hear why on their next sync.
@@ -93,6 +101,9 @@ pub(crate) struct Move {
     /// Only say which
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
+    /// Notes and comments may leave a private ledger, too
+    #[arg(short, long)]
+    pub(crate) yes: bool,
 }
 
 /// Prove that everything is really on; or look at what is about to leave.

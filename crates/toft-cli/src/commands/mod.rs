@@ -155,6 +155,15 @@ impl App<'_> {
         Ok(toft.perform_as(&toft.located().agent, self.op(), verb)?)
     }
 
+    /// Shows what was seen, and that it is not as it should be: in JSON both in one.
+    fn show_failed(&self, view: &dyn View, mut failure: Failure) -> Done {
+        match self.output.is_json() {
+            true => failure.seen = Some((view.kind(), view.json())),
+            false => self.output.show(view)?,
+        }
+        Err(failure)
+    }
+
     fn show(&self, view: &dyn View) -> Done {
         self.output.show(view)?;
         Ok(ExitCode::SUCCESS)

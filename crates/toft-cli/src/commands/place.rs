@@ -39,7 +39,12 @@ pub(super) fn init(app: &App<'_>, args: &Init) -> Done {
         Some(checkout) => toft::plan::hint(checkout)?,
         None => false,
     };
-    app.show(&Initialised { located, new, private, hint })
+    let waiting = match &located.checkout {
+        Some(checkout) => toft::plan::waiting(checkout)?,
+        None => false,
+    };
+    let changed = args.tree || args.contributor || args.maintainer;
+    app.show(&Initialised { located, new, private, hint, changed, waiting, public: args.maintainer })
 }
 
 pub(super) fn locate(app: &App<'_>) -> Done {
@@ -59,8 +64,10 @@ pub(super) fn doctor(app: &App<'_>, args: &Doctor) -> Done {
     let mut checks = examine(app.open()?);
     checks.extend(setup::hooks_fire(app.open()?.located())?);
     let failed = checks.iter().filter(|check| check.health == Health::Fail).count();
-    let shown = app.show(&Examined(checks));
-    if failed > 0 { Err(Failure::unhealthy(failed)) } else { shown }
+    match failed {
+        0 => app.show(&Examined(checks)),
+        _ => app.show_failed(&Examined(checks), Failure::unhealthy(failed)),
+    }
 }
 
 pub(super) fn backup(app: &App<'_>, file: &Path) -> Done {

@@ -303,7 +303,8 @@ pub(super) fn list(app: &App<'_>, plan: &Plan<'_>, args: &args::List) -> Done {
     let mut issues = plan.list(&asked)?;
     let more = issues.len() > args.limit;
     issues.truncate(args.limit);
-    app.show(&IssueList { issues, more, now: plan.now()? })
+    let several = plan.ledgers().len() > 1 && args.ledger.is_none();
+    app.show(&IssueList { issues, more, now: plan.now()?, several })
 }
 
 pub(super) fn ledger(app: &App<'_>, command: &args::LedgerCommand) -> Done {

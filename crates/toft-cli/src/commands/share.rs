@@ -2,14 +2,18 @@
 
 use toft::{
     plan::{Asked, How, Plan, Wish},
-    vcs::exchange::Range,
+    vcs::{
+        RunError,
+        exchange::{ExchangeError, Range},
+        workspace::WorkspaceError,
+    },
 };
 
 use super::{App, Done, plan, said_yes};
 use crate::{
     args,
     exit::Failure,
-    render::{GuardShown, IssueWritten, IssuesMoved, ProposalsMade, SyncDone},
+    render::{GuardShown, IssueWritten, IssuesDecided, IssuesMoved, ProposalsMade, SyncDone},
 };
 
 /// What git calls a commit that is not there.
@@ -35,21 +39,23 @@ pub(super) fn sync(app: &App<'_>, args: &args::Sync) -> Done {
         app.output.progress("");
     }
     let (failed, held) = (all.iter().any(|one| one.how.failed()), all.iter().any(|one| one.how == How::Held));
-    let shown = app.show(&SyncDone { all, try_only: args.dry_run });
+    let view = SyncDone { all, try_only: args.dry_run };
     match (held, failed) {
-        (true, _) => Err(Failure::held("something doubtful was not sent", "look at it, then toft sync --yes sends it")),
-        (_, true) => Err(Failure::stopped("not every ledger was exchanged", "each line above says what is in the way")),
-        _ => shown,
+        (true, _) => {
+            let help = "a real secret: take it out (toft edit); else toft sync --yes sends it";
+            app.show_failed(&view, Failure::held("something doubtful was not sent", help))
+        }
+        (_, true) => {
+            let help = "each ledger says what is in its way";
+            app.show_failed(&view, Failure::stopped("not every ledger was exchanged", help))
+        }
+        _ => app.show(&view),
     }
 }
 
 pub(super) fn propose(app: &App<'_>, args: &args::Propose) -> Done {
     let plan = plan::plan(app.open()?)?;
-    let mut made = Vec::new();
-    for id in &args.ids {
-        made.push(plan.propose(id, args.to.as_deref(), args.push.as_deref())?);
-    }
-    app.show(&ProposalsMade(made))
+    app.show(&ProposalsMade(plan.propose(&args.ids, args.to.as_deref(), args.push.as_deref())?))
 }
 
 pub(super) fn withdraw(app: &App<'_>, args: &args::Withdraw) -> Done {
@@ -58,13 +64,20 @@ pub(super) fn withdraw(app: &App<'_>, args: &args::Withdraw) -> Done {
 }
 
 pub(super) fn accept(app: &App<'_>, args: &args::Accept) -> Done {
-    let wrote = plan::plan(app.open()?)?.accept(&args.id)?;
-    app.show(&IssueWritten { wrote, did: "Accepted" })
+    let plan = plan::plan(app.open()?)?;
+    let mut wrote = Vec::new();
+    for id in &args.ids {
+        if let Some(from) = &args.from {
+            plan.fetch_proposal(id, from)?;
+        }
+        wrote.push(plan.accept(id)?);
+    }
+    app.show(&IssuesDecided { wrote, did: "Accepted" })
 }
 
 pub(super) fn reject(app: &App<'_>, args: &args::Reject) -> Done {
     let wrote = plan::plan(app.open()?)?.reject(&args.id, &args.reason)?;
-    app.show(&IssueWritten { wrote, did: "Rejected" })
+    app.show(&IssuesDecided { wrote: vec![wrote], did: "Rejected" })
 }
 
 pub(super) fn move_issues(app: &App<'_>, args: &args::Move) -> Done {
@@ -80,7 +93,7 @@ pub(super) fn move_issues(app: &App<'_>, args: &args::Move) -> Done {
             false => Err(Failure::nothing("no issue fits", "toft list --all shows them")),
         };
     }
-    let moved = plan.move_to(&ids, &args.to, args.dry_run)?;
+    let moved = plan.move_to(&ids, &args.to, args.dry_run, args.yes)?;
     app.show(&IssuesMoved { moved, try_only: args.dry_run })
 }
 
@@ -122,25 +135,35 @@ fn guard(app: &App<'_>, ranges: &[Range], yes: bool) -> Done {
     let plan = plan::plan(app.open()?)?;
     let mut all = toft::plan::Guarded::default();
     for range in ranges {
-        let found = plan.guard(range)?;
+        let found = match plan.guard(range) {
+            // What cannot be looked at does not leave unseen.
+            Err(toft::Error::Exchange(ExchangeError::Failed(WorkspaceError::Run(
+                error @ (RunError::TooMuch { .. } | RunError::Late { .. }),
+            )))) => {
+                let help = "push less at once, or toft doctor --outgoing RANGE a part of it";
+                return Err(Failure::held(format!("there is more to look at than can be: {error}"), help));
+            }
+            found => found?,
+        };
         all.issues += found.issues;
         all.leaks.extend(found.leaks);
         all.doubts.extend(found.doubts);
     }
-    let (leaks, doubts) = (all.leaks.len(), all.doubts.len());
-    let shown = app.show(&GuardShown(all));
-    match (leaks, doubts) {
-        (0, 0) => shown,
-        (0, _) if yes => shown,
-        (0, _) => Err(Failure::held(
-            format!("{doubts} things are worth a look before they leave"),
-            "look at them; toft doctor --outgoing --yes lets them pass",
-        )),
-        _ => Err(Failure::held(
-            format!("{leaks} lines may not leave"),
-            "take them out of these commits; toft propose offers an issue the right way",
-        )),
+    let (leaks, doubts) = (all.leaks.len(), all.doubts.clone());
+    let view = GuardShown(all);
+    if leaks > 0 {
+        let help = "take them out of these commits (git rebase -i); toft propose offers an issue the right way";
+        return app.show_failed(&view, Failure::held(format!("may not leave: {leaks}"), help));
     }
+    if doubts.is_empty() {
+        return app.show(&view);
+    }
+    if yes {
+        plan.allow(&doubts)?;
+        return app.show(&view);
+    }
+    let help = "look; toft doctor --outgoing --yes lets these pass from now on, before a push too";
+    app.show_failed(&view, Failure::held(format!("worth a look before it leaves: {}", doubts.len()), help))
 }
 
 /// What git asks before it pushes: closed on pollution, open on anything else that goes wrong.
@@ -150,9 +173,7 @@ pub(super) fn before_push(app: &App<'_>, remote: &str, said: &str) -> Done {
         let mut words = line.split(' ').skip(1);
         let (Some(commit), Some(_), Some(there)) = (words.next(), words.next(), words.next()) else { continue };
         let real = |name: &str| !name.trim_matches(NOTHING).is_empty();
-        // The ledger's own branches are what sync sends.
-        let own = line.split(' ').nth(2).is_some_and(|name| name == "refs/heads/toft");
-        if real(commit) && !own {
+        if real(commit) {
             let there = Some(there.to_owned()).filter(|there| real(there));
             ranges.push(Range::Pushing { commit: commit.to_owned(), remote: remote.to_owned(), there });
         }

@@ -39,6 +39,7 @@ fn tied(id: &str, found: Option<&Found>) -> String {
 fn standing(issue: &Issue) -> String {
     let status = if issue.deleted.is_some() { "deleted".to_owned() } else { clean(&issue.status) };
     match (Part::of(issue), issue.visibility.as_deref()) {
+        _ if issue.deleted.is_some() => status,
         (Part::Mirror, _) => format!("{status}, accepted"),
         (_, Some(PROPOSED)) => format!("{status}, proposed"),
         _ => status,
@@ -120,6 +121,8 @@ pub(crate) struct IssueList {
     pub(crate) issues: Vec<Found>,
     pub(crate) more: bool,
     pub(crate) now: Timestamp,
+    /// There are several ledgers, so each issue says which it is in.
+    pub(crate) several: bool,
 }
 
 impl View for IssueList {
@@ -144,18 +147,19 @@ impl View for IssueList {
             let issue = &found.issue;
             let id = page.ink(Ink::Id, &clean(&issue.id));
             let held_back = found.issue.labels.iter().any(|label| label == NO_AUTO_CLAIM);
-            let ready = match (found.ready(self.now), held_back) {
+            let ready = match (found.ready(self.now) && issue.unfinished(), held_back) {
                 (true, false) => "  ready",
                 (true, true) => "  ready if asked for",
                 (false, _) => "",
             };
             let who = issue.assignee.as_deref().map(|name| format!("  {}", clean(name))).unwrap_or_default();
+            let ledger = if self.several { format!("  ({})", found.ledger) } else { String::new() };
             page.line(format!(
                 "{id}  P{}  {}  {}{}",
                 issue.priority,
                 standing(issue),
                 title(issue),
-                page.ink(Ink::Faint, &format!("{who}{ready}"))
+                page.ink(Ink::Faint, &format!("{who}{ready}{ledger}"))
             ));
         }
         if self.issues.is_empty() {

@@ -32,7 +32,7 @@ pub(crate) use self::{
     place::{BackedUp, Examined, Forgotten, Initialised, Place, Trusted},
     run::{AttemptLog, Context, Primed, TryShown, Watch},
     setup::{GuardSet, SetupShown},
-    share::{GuardShown, IssuesMoved, ProposalsMade, SyncDone},
+    share::{GuardShown, IssuesDecided, IssuesMoved, ProposalsMade, SyncDone},
     tasks::{Answered, Claims, Finished, Ready, Saved, Shown, StateValue, StatusView, TaskDecided, TaskList},
     workspaces::{Rescued, WsEnv, WsGiven, WsList, WsPath, WsPinned, WsPooled, WsShown, WsTidied},
 };
@@ -162,6 +162,11 @@ impl Output {
         self.quiet
     }
 
+    /// Whether JSON was asked for.
+    pub(crate) fn is_json(&self) -> bool {
+        self.json.is_some()
+    }
+
     /// Prints lines as they are: data for other programs.
     pub(crate) fn lines(&self, lines: &[String]) {
         lines.iter().for_each(|line| self.print(line));
@@ -241,7 +246,11 @@ impl Output {
     /// Prints why nothing was done: as JSON on stdout if that was asked for, else on stderr.
     pub(crate) fn failure(&self, failure: &Failure) {
         if self.json.is_some() {
-            self.print(&json!({ "toft": 1, "error": failure.json() }).to_string());
+            let mut said = json!({ "toft": 1, "error": failure.json() });
+            if let Some((kind, data)) = &failure.seen {
+                (said["kind"], said["data"]) = ((*kind).into(), self.select(data.clone()));
+            }
+            self.print(&said.to_string());
             return;
         }
         let mut text = format!("error[{}]: {}\n", failure.code, page::clean(&failure.message));

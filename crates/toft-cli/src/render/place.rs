@@ -85,6 +85,12 @@ pub(crate) struct Initialised {
     pub(crate) private: Option<PathBuf>,
     /// Whoever works here may want them to be.
     pub(crate) hint: bool,
+    /// A role or a place was chosen.
+    pub(crate) changed: bool,
+    /// A remote has issues that were never brought here.
+    pub(crate) waiting: bool,
+    /// Whoever works here keeps the repository's own ledger again.
+    pub(crate) public: bool,
 }
 
 impl View for Initialised {
@@ -109,11 +115,19 @@ impl View for Initialised {
             page.line(format!("Made the store {store}"));
             page.line("Next: toft add \"…\" writes work down, toft claim takes it.");
         } else {
-            page.line(format!("The store {store} is there already; nothing changed."));
+            let changed = if self.changed { "" } else { "; nothing changed" };
+            page.line(format!("The store {store} is there already{changed}."));
         }
         if let Some(private) = &self.private {
             let place = clean(&private.display().to_string());
             page.line(format!("New issues are private from now on, in {place}; toft propose offers one upstream."));
+            page.line("toft setup guard lets git look before every push that nothing private leaves.");
+        }
+        if self.public {
+            page.line("New issues go to the repository's own ledger from now on.");
+        }
+        if self.waiting {
+            page.line("A remote has issues already: toft sync brings them here.");
         }
         if self.hint {
             page.line("There is a remote `upstream`: if others keep this project, toft init --contributor keeps your planning private.");

@@ -66,7 +66,10 @@ fn outcome(one: &Synced, try_only: bool) -> String {
         _ if try_only && !one.how.failed() && one.how != How::Offline && one.how != How::Unversioned => {
             format!("would exchange{with}: {counts}")
         }
-        How::Synced => format!("synced{with}: {counts}{races}{rewritten}"),
+        How::Synced => {
+            let said = if said.is_empty() { String::new() } else { format!("; {said}") };
+            format!("synced{with}: {counts}{races}{rewritten}{said}")
+        }
         How::Received => {
             let committed = if said.is_empty() { waits.to_owned() } else { format!("; {said}") };
             match one.received {
@@ -78,6 +81,7 @@ fn outcome(one: &Synced, try_only: bool) -> String {
             let committed = if said.is_empty() { String::new() } else { format!("; {said}") };
             format!("here only: it has no remote to be sent to{committed}")
         }
+        How::Left => "read only here; bringing it up to date is its owner's".to_owned(),
         How::Unversioned => "here only: it is under no version control; copy it as you like".to_owned(),
         How::Offline => format!("offline: everything is kept here, and goes the next time ({said})"),
         How::Denied => format!("not let in{with}: {said}"),
@@ -120,10 +124,34 @@ impl View for ProposalsMade {
             }
             if !private.is_empty() {
                 let named = private.iter().map(|id| clean(id)).collect::<Vec<_>>().join(", ");
-                page.line(format!(
-                    "  nobody there can see {named}, so that stays with you; propose it too if they should"
-                ));
+                page.line(format!("  left out: {named}, which nobody there can see; propose it too if they should"));
             }
+        }
+    }
+}
+
+pub(crate) struct IssuesDecided {
+    pub(crate) wrote: Vec<Wrote>,
+    pub(crate) did: &'static str,
+}
+
+impl View for IssuesDecided {
+    fn kind(&self) -> &'static str {
+        "issues"
+    }
+
+    fn json(&self) -> Value {
+        self.wrote.iter().map(|wrote| super::issues::row(&wrote.issue, &wrote.ledger)).collect()
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.wrote.iter().map(|wrote| wrote.issue.id.clone()).collect()
+    }
+
+    fn text(&self, page: &mut Page) {
+        for Wrote { issue, ledger, .. } in &self.wrote {
+            let id = page.ink(Ink::Id, &clean(&issue.id));
+            page.line(format!("{} {id} \"{}\" (ledger {ledger})", self.did, short(&issue.title, 60)));
         }
     }
 }

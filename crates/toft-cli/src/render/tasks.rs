@@ -484,7 +484,10 @@ impl Shown {
 pub(crate) struct StatusView {
     pub(crate) outcomes: Vec<status::Outcome>,
     pub(crate) collisions: Vec<Collision>,
+    /// What others propose here.
     pub(crate) proposals: Vec<Found>,
+    /// What was proposed from here.
+    pub(crate) waiting: Vec<Found>,
 }
 
 impl View for StatusView {
@@ -516,6 +519,11 @@ impl View for StatusView {
             for listed in &outcome.workflows {
                 super::flows::line(page, listed);
             }
+        }
+        for Found { issue, .. } in &self.waiting {
+            let (id, origin) = (page.ink(Ink::Id, &clean(&issue.id)), issue.origin.clone().unwrap_or_default());
+            let how = if origin.landed { "is in their ledger, and waits for their word" } else { "waits to be merged" };
+            page.line(format!("Proposed {id}  {}  {how}", short(&issue.title, 60)));
         }
         self.collisions.iter().for_each(|collision| super::workspaces::collision(page, collision));
         if page.text().is_empty() {

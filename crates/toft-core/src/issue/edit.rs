@@ -172,13 +172,21 @@ pub fn change<N: Nodes<Error = StoreError>>(
         Put::Comment(_) | Put::Unsay(_) => true,
         Put::Label(..) | Put::Dep(..) => false,
     };
-    if Part::of(issue) == Part::Mirror && !puts.iter().all(own) {
-        let to = issue.origin.as_ref().map(|origin| origin.to.clone()).unwrap_or_default();
-        let state = format!("accepted, and follows the ledger `{to}`");
-        let wanted = "notes and comments stay yours; the rest is changed there".into();
-        return Err(Refusal::WrongState { id: issue.id.clone(), state, wanted }.into());
+    if !puts.iter().all(own) {
+        refuse_mirror(issue)?;
     }
     Ok(puts)
+}
+
+/// What was accepted elsewhere is changed there.
+fn refuse_mirror(issue: &Issue) -> Verdict<()> {
+    if Part::of(issue) != Part::Mirror {
+        return Ok(());
+    }
+    let to = issue.origin.as_ref().map(|origin| origin.to.clone()).unwrap_or_default();
+    let state = format!("accepted, and follows the ledger `{to}`");
+    let wanted = "notes and comments stay yours; the rest is changed there".into();
+    Err(Refusal::WrongState { id: issue.id.clone(), state, wanted }.into())
 }
 
 /// Needs, other relations and the parent; nothing may come to wait for itself.
@@ -352,6 +360,7 @@ pub fn delete(issue: &Issue, reason: &str, by: &By<'_>) -> Verdict<Vec<Put>> {
     if issue.deleted.is_some() {
         return Ok(Vec::new());
     }
+    refuse_mirror(issue)?;
     let deleted = Deleted { at: by.now, by: by.actor.to_owned(), reason: reason.to_owned() };
     Ok(vec![Put::Field("deleted".into(), Some(told(&deleted)?))])
 }

@@ -225,6 +225,9 @@ pub struct Origin {
     /// In the proposer's own copy: it was seen in that ledger.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub landed: bool,
+    /// In a mirror: the status it had in that ledger when it was last looked at.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub status: String,
 }
 
 /// A tombstone.

@@ -56,21 +56,10 @@ impl Part {
 /// it stay private.
 const PUBLIC: [&str; 9] = ["title", "type", "priority", "created", "body", "design", "acceptance", "due", "template"];
 /// What a mirror takes over.
-const MIRRORED: [&str; 13] = [
-    "title",
-    "type",
-    "status",
-    "priority",
-    "parent",
-    "assignee",
-    "owner",
-    "closed",
-    "defer_until",
-    "due",
-    "body",
-    "design",
-    "acceptance",
-];
+const MIRRORED: [&str; 9] =
+    ["title", "type", "priority", "owner", "defer_until", "due", "body", "design", "acceptance"];
+/// What it takes over only when the other side moved it: work may go on here meanwhile.
+const MOVED: [&str; 3] = ["status", "assignee", "closed"];
 
 fn wrong(issue: &Issue, state: &str, wanted: &str) -> Refusal {
     Refusal::WrongState { id: issue.id.clone(), state: state.into(), wanted: wanted.into() }
@@ -130,6 +119,12 @@ pub fn publish(
     for label in issue.labels.iter().filter(|label| there.is_none_or(|there| !there.labels.contains(label))) {
         puts.push(Put::Label(label.clone(), true));
     }
+    for label in there.iter().flat_map(|there| &there.labels).filter(|label| !issue.labels.contains(label)) {
+        puts.push(Put::Label(label.clone(), false));
+    }
+    for dep in there.iter().flat_map(|there| &there.deps).filter(|dep| !issue.deps.contains(dep)) {
+        puts.push(Put::Dep(dep.clone(), false));
+    }
     let mut private = Vec::new();
     for dep in &issue.deps {
         match seen(&dep.on)? {
@@ -154,6 +149,9 @@ pub fn withdraw(issue: &Issue) -> Verdict<Vec<Put>> {
     match (issue.visibility.as_deref(), &issue.origin) {
         (Some(PROPOSED), Some(origin)) if !origin.to.is_empty() => {
             Ok(vec![field("visibility", Some(LOCAL.into())), field("origin", None)])
+        }
+        _ if Part::of(issue) == Part::Mirror => {
+            Err(wrong(issue, "accepted already", "whoever keeps that ledger decides now").into())
         }
         _ => Err(wrong(issue, "not proposed by you", "only what you proposed can be withdrawn").into()),
     }
@@ -199,8 +197,8 @@ pub fn follow(mine: &Issue, theirs: Option<&Issue>, gone: bool, by: &By<'_>) -> 
     if !proposed && Part::of(mine) != Part::Mirror {
         return Ok(None);
     }
-    let back = |why: String| {
-        let said = Comment { id: by.word.to_owned(), at: by.now, by: by.actor.to_owned(), text: why.clone() };
+    let back = |why: String, who: &str| {
+        let said = Comment { id: by.word.to_owned(), at: by.now, by: who.to_owned(), text: why.clone() };
         let puts = vec![field("visibility", Some(LOCAL.into())), field("origin", None), Put::Comment(said)];
         Ok(Some((puts, News::Rejected(why))))
     };
@@ -208,7 +206,8 @@ pub fn follow(mine: &Issue, theirs: Option<&Issue>, gone: bool, by: &By<'_>) -> 
         Some(theirs) if theirs.deleted.is_some() => {
             let deleted = theirs.deleted.as_ref();
             let reason = deleted.map(|deleted| deleted.reason.as_str()).filter(|reason| !reason.is_empty());
-            back(format!("Not taken: {}", reason.unwrap_or("no reason was given")))
+            let who = deleted.map_or("", |deleted| deleted.by.as_str());
+            back(format!("Not taken: {}", reason.unwrap_or("no reason was given")), who)
         }
         Some(theirs) if Part::of(theirs) == Part::Offered => {
             if !proposed || origin.landed {
@@ -219,6 +218,15 @@ pub fn follow(mine: &Issue, theirs: Option<&Issue>, gone: bool, by: &By<'_>) -> 
         }
         Some(theirs) => {
             let mut puts = fields_from(theirs, Some(mine), &MIRRORED)?;
+            // What it is part of here may be private.
+            if theirs.parent.is_some() && theirs.parent != mine.parent {
+                puts.push(field("parent", theirs.parent.as_deref().map(Into::into)));
+            }
+            if origin.status != theirs.status {
+                puts.extend(fields_from(theirs, Some(mine), &MOVED)?);
+                let origin = Origin { status: theirs.status.clone(), landed: true, ..origin.clone() };
+                puts.push(field("origin", Some(told(&origin)?)));
+            }
             let had = |label: &String| mine.labels.contains(label);
             puts.extend(theirs.labels.iter().filter(|label| !had(label)).map(|label| Put::Label(label.clone(), true)));
             let gone = mine.labels.iter().filter(|label| !theirs.labels.contains(label));
@@ -233,7 +241,7 @@ pub fn follow(mine: &Issue, theirs: Option<&Issue>, gone: bool, by: &By<'_>) -> 
             }
             Ok((!puts.is_empty()).then_some((puts, News::Changed)))
         }
-        None if proposed && (origin.landed || gone) => back("Not taken: it is gone from there".into()),
+        None if proposed && (origin.landed || gone) => back("Not taken: it is gone from there".into(), by.actor),
         None => Ok(None),
     }
 }

@@ -141,7 +141,10 @@ impl Branch {
         let mut proposals = Vec::new();
         for name in listed.lines() {
             let id = name.strip_prefix(&below).unwrap_or_default().to_owned();
-            proposals.push(Proposal { id, files: content::at(&self.git, name, "")? });
+            // One that is no ledger, or too large to be one, proposes nothing.
+            if let Ok(files) = content::at(&self.git, name, "") {
+                proposals.push(Proposal { id, files });
+            }
         }
         Ok(proposals)
     }
@@ -161,16 +164,45 @@ impl Branch {
 
     /// Sends a branch that proposes an issue to a remote; nothing sent takes it away there.
     pub fn send_proposal(&self, id: &str, to: &str, there: bool) -> Result<(), ExchangeError> {
-        let Some((_, url)) = refs::choose(&self.git_dir, Some(to))? else {
-            return Err(ExchangeError::InTheWay(format!("there is no remote `{to}`")));
-        };
+        let url = self.url_of(to)?;
         let branch = format!("refs/heads/{PROPOSE}{id}");
         let what = if there { format!("+{branch}:{branch}") } else { format!(":{branch}") };
-        let sent = refs::abroad(&self.git_dir, &url, self.patience)?.run(["push", "--quiet", to, &what])?.ok();
+        let sent = refs::abroad(&self.git_dir, &url, self.patience)?
+            .run(["push", "--quiet", "--receive-pack=git-receive-pack", to, &what])?
+            .ok();
         match sent {
             Err(RunError::Failed { said, .. }) if !there && said.contains("remote ref does not exist") => Ok(()),
             sent => sent.map(drop).map_err(|error| understood(error, to)),
         }
+    }
+
+    /// Where a remote is.
+    pub fn url_of(&self, remote: &str) -> Result<String, ExchangeError> {
+        let known = refs::choose(&self.git_dir, Some(remote))?.map(|(_, url)| url);
+        known.ok_or_else(|| ExchangeError::InTheWay(format!("there is no remote `{remote}`")))
+    }
+
+    /// Fetches the branch that proposes an issue from anywhere: a remote, or a URL.
+    pub fn fetch_proposal(&self, from: &str, id: &str) -> Result<Proposal, ExchangeError> {
+        if from.starts_with('-') {
+            return Err(ExchangeError::InTheWay(format!("`{from}` is no place to fetch from")));
+        }
+        let name = format!("refs/toft/offered/{id}");
+        let refs = format!("+refs/heads/{PROPOSE}{id}:{name}");
+        let words = [
+            "fetch",
+            "--upload-pack=git-upload-pack",
+            "--quiet",
+            "--no-tags",
+            "--no-write-fetch-head",
+            "--no-recurse-submodules",
+            "--refmap=",
+            from,
+            &refs,
+        ];
+        let fetched = refs::abroad(&self.git_dir, from, self.patience)?.run(words)?.ok();
+        fetched.map_err(|error| understood(error, from))?;
+        Ok(Proposal { id: id.to_owned(), files: content::at(&self.git, &name, "")? })
     }
 
     /// Takes the branch that proposes an issue away here.
@@ -180,10 +212,10 @@ impl Branch {
 
     /// Whether a branch of a remote proposes this issue; asks the remote.
     pub fn proposed_at(&self, remote: &str, id: &str) -> Result<bool, ExchangeError> {
-        let Some((_, url)) = refs::choose(&self.git_dir, Some(remote))? else { return Ok(false) };
+        let url = self.url_of(remote)?;
         let branch = format!("refs/heads/{PROPOSE}{id}");
         let git = refs::abroad(&self.git_dir, &url, self.patience)?;
-        let ended = git.run(["ls-remote", "--exit-code", remote, &branch])?.end()?;
+        let ended = git.run(["ls-remote", "--exit-code", "--upload-pack=git-upload-pack", remote, &branch])?.end()?;
         match ended.code {
             0 => Ok(true),
             2 => Ok(false),
@@ -207,6 +239,7 @@ impl Exchange for Branch {
         let refs = format!("+{THERE}*:{}*", tracking(remote, THERE));
         git.run([
             "fetch",
+            "--upload-pack=git-upload-pack",
             "--quiet",
             "--prune",
             "--no-tags",
@@ -284,14 +317,25 @@ impl Exchange for Branch {
             return Ok(Sent::Same);
         }
         let what = format!("{here}:{THERE}");
-        match git.run(["push", "--quiet", "--no-verify", "--no-recurse-submodules", remote, &what])?.ok() {
+        match git
+            .run([
+                "push",
+                "--quiet",
+                "--no-verify",
+                "--receive-pack=git-receive-pack",
+                "--no-recurse-submodules",
+                remote,
+                &what,
+            ])?
+            .ok()
+        {
             Ok(_) => {
                 // The next fetch sees it there.
                 self.theirs = Some(here.clone());
                 self.seen = self.look();
                 Ok(Sent::Done)
             }
-            Err(error) if lost_race(&error) => Ok(Sent::LostRace),
+            Err(error) if lost_race(&error) => Ok(Sent::LostRace(error.to_string())),
             Err(error) => Err(understood(error, remote)),
         }
     }

@@ -7,7 +7,8 @@ use std::{
 };
 
 use super::{
-    ARCHIVE, Exchange, ExchangeError, Fetched, Files, ISSUES, Reach, Sent, Site, belongs, lost_race, understood,
+    ARCHIVE, Exchange, ExchangeError, Fetched, Files, ISSUES, Reach, Sent, Site, belongs, lost_race, read_files,
+    understood,
 };
 use crate::{RunError, Vcs, command::Run, lock::io};
 
@@ -71,19 +72,20 @@ impl Hg {
     /// A ledger's files below `prefix` in a revision.
     pub(super) fn at(&self, revision: &str, prefix: &str) -> Result<Files, ExchangeError> {
         let which = [format!("path:{prefix}{ISSUES}"), format!("glob:{prefix}{ARCHIVE}/*.jsonl")];
-        let run = self.run(["cat", "-r", revision, "-T", "{path}\\0{data}\\0"])?.args(&which);
-        let ended = run.end()?;
+        // Into files: no byte of theirs can be taken for a separator.
+        let now = std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos());
+        let out = std::env::temp_dir().join(format!("toft-cat-{}-{now}", std::process::id()));
+        fs::create_dir(&out).map_err(io("make", &out))?;
+        let ended = self.run(["cat", "-r", revision, "--output"])?.arg(out.join("%p")).args(&which).end();
+        let files = read_files(&out.join(prefix));
+        // A copy of what version control has.
+        let _ = fs::remove_dir_all(&out);
+        let ended = ended?;
         // Where there are none, it says so.
-        let said = if ended.code == 1 { ended.out } else { ended.ok("hg cat".into())? };
-        let mut words = said.split(|byte| *byte == 0);
-        let mut files = Files::new();
-        while let (Some(path), Some(bytes)) = (words.next(), words.next()) {
-            let path = String::from_utf8_lossy(path);
-            if let Some(name) = path.strip_prefix(prefix).filter(|name| belongs(name)) {
-                files.insert(name.to_owned(), bytes.to_vec());
-            }
+        if ended.code > 1 {
+            ended.ok("hg cat".into())?;
         }
-        Ok(files)
+        files
     }
 
     /// Commits exactly these files; whether anything had to be.
@@ -145,23 +147,39 @@ impl Own {
 
     /// One commit on top of both sides that holds our files.
     fn merge(&self, theirs: &str, files: &Files, message: &str) -> Result<(), ExchangeError> {
-        let ended = self.hg.run(["merge", "--quiet", "--tool", ":merge", "-r", theirs])?.end()?;
-        let unresolved = self.hg.run(["resolve", "--list", "-T", "{status} {path}\\n"])?.maybe()?.unwrap_or_default();
+        let root = self.site.checkout.root.display();
+        if self.hg.run(["parents", "-T", "{node}\\n"])?.text()?.lines().count() > 1 {
+            return Err(ExchangeError::InTheWay(format!("a merge is in progress in {root}; end it, then sync again")));
+        }
+        let ended = self
+            .hg
+            .run([
+                "merge",
+                "--quiet",
+                "--config",
+                "ui.origbackuppath=.hg/origbackups",
+                "--tool",
+                ":merge",
+                "-r",
+                theirs,
+            ])?
+            .end()?;
+        let unresolved = self.hg.run(["resolve", "--list"])?.maybe()?.unwrap_or_default();
         let other = unresolved
             .lines()
             .filter_map(|line| line.strip_prefix("U "))
             .find(|path| !path.strip_prefix(&self.site.prefix).is_some_and(belongs));
         if ended.code > 1 || other.is_some() {
-            let root = self.site.checkout.root.display();
             let why = match other {
                 Some(path) => {
                     format!("{path} in {root} was changed on both sides; merge it there by hand, then sync again")
                 }
                 None => format!("{root}: {}", ended.err),
             };
-            // A merge that never began has nothing to take back.
-            let _ = self.hg.run(["merge", "--abort"])?.end();
-            self.put(files)?;
+            if ended.code <= 1 {
+                self.hg.run(["merge", "--abort"])?.ok()?;
+                self.put(files)?;
+            }
             return Err(ExchangeError::InTheWay(why));
         }
         self.put(files)?;
@@ -261,7 +279,7 @@ impl Exchange for Own {
             }
             _ => {
                 let error = ended.ok("hg push".into()).err().unwrap_or(RunError::Missing("hg"));
-                if lost_race(&error) { Ok(Sent::LostRace) } else { Err(understood(error, remote)) }
+                if lost_race(&error) { Ok(Sent::LostRace(error.to_string())) } else { Err(understood(error, remote)) }
             }
         }
     }

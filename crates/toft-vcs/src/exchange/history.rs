@@ -64,7 +64,7 @@ impl History {
         Ok(Self { way, prefix: site.prefix })
     }
 
-    /// Commits that changed an issue, newest first.
+    /// Commits that changed an issue, newest first: one more than asked for, to tell what the last one changed.
     pub fn of_issue(&self, id: &str, limit: usize) -> Result<Vec<Changed>, ExchangeError> {
         let sign = format!("\"id\":{}", quoted(id));
         match &self.way {
@@ -83,7 +83,7 @@ impl History {
         let paths = [format!("{}{ISSUES}", self.prefix), format!("{}{}", self.prefix, super::ARCHIVE)];
         let run = git
             .run(["log", "--no-ext-diff", "--no-textconv", "-p", "-U0", "--diff-merges=first-parent"])?
-            .arg(format!("--max-count={limit}"))
+            .arg(format!("--max-count={}", limit + 1))
             .args(["--format=%x00%H%x1f%cI%x1f%an%x1f%s", &format!("-G{pattern}"), tip, "--"])
             .args(&paths);
         let said = String::from_utf8_lossy(&run.ok()?).into_owned();
@@ -131,13 +131,14 @@ impl History {
             older = Some((changed, lines));
         }
         found.reverse();
-        found.truncate(limit);
+        found.truncate(limit + 1);
         Ok(found)
     }
 
     /// The ledger's files at a revision, or at a moment (`2026-11-15T12:00:00Z`); and the revision's name. A revision of
     /// the project itself stands for its moment.
     pub fn at(&self, when: &str) -> Result<Option<(String, Files)>, ExchangeError> {
+        let when = &moment(when);
         match &self.way {
             Way::Git { git, tip } => {
                 let named = git
@@ -164,7 +165,7 @@ impl History {
                 let plain =
                     when.chars().all(|c| c.is_ascii_alphanumeric() || "-._:+/".contains(c)) && !when.starts_with('-');
                 let which = match is_moment(when) {
-                    true => format!("last(date('<{}') and ::.)", when.replace('T', " ").trim_end_matches('Z')),
+                    true => format!("last(date('<{}') and ::.)", when.replace('T', " ").replace('Z', " +0000")),
                     false => when.to_owned(),
                 };
                 if !plain {
@@ -184,6 +185,16 @@ impl History {
 fn is_moment(text: &str) -> bool {
     let bytes = text.as_bytes();
     bytes.len() >= 10 && bytes[..4].iter().all(u8::is_ascii_digit) && bytes[4] == b'-' && bytes[7] == b'-'
+}
+
+/// A day is meant with all of it; a time without a zone is everybody's.
+fn moment(text: &str) -> String {
+    let text = text.replacen(' ', "T", 1);
+    match is_moment(&text) {
+        true if text.len() == 10 => format!("{text}T23:59:59Z"),
+        true if !text.ends_with('Z') && !text[10..].contains(['+', '-']) => format!("{text}Z"),
+        _ => text,
+    }
 }
 
 fn quoted(text: &str) -> String {
@@ -221,17 +232,21 @@ pub struct Outgoing {
     pub added: bool,
 }
 
-/// Every line that commits of a range add or take away and that has one of these texts in it.
+/// Every line that commits of a range add or take away, in files or in their messages, and that is wanted. What a merge
+/// brings from either side is none of its own. `upstream` is a remote whose commits are known to everybody.
 pub fn outgoing(
     checkout: &Checkout,
     range: &Range,
+    upstream: Option<&str>,
     wanted: impl Fn(&str) -> bool,
 ) -> Result<Vec<Outgoing>, ExchangeError> {
     let said = match (git_dir(checkout), checkout.vcs) {
         (Some(git_dir), vcs) => {
             let git = if vcs == Vcs::Git { Git::inside(&checkout.root)? } else { Git::of(&git_dir)? };
-            let run = git.run(["log", "--no-ext-diff", "--no-textconv", "-p", "-U0", "--diff-merges=first-parent"])?;
-            let run = run.args(["--format=%x00%H", "--no-color", "--src-prefix=a/", "--dst-prefix=b/"]);
+            let run =
+                git.run(["log", "--no-ext-diff", "--no-textconv", "--text", "-p", "-U0", "--cc", "--no-color"])?;
+            let run = run.args(["--format=%x00%H%n%B%x01", "--src-prefix=a/", "--dst-prefix=b/"]);
+            let known = ["--glob=refs/toft/upstream", "--glob=refs/toft/remotes"];
             let run = match range {
                 Range::Unpublished => {
                     let head = match vcs {
@@ -244,11 +259,12 @@ pub fn outgoing(
                     {
                         return Ok(Vec::new());
                     }
-                    run.args([head.as_str(), "--not", "--remotes", "--glob=refs/toft/upstream"])
+                    run.args([head.as_str(), "--not", "--remotes"]).args(known)
                 }
                 Range::Named(range) => run.args(["--end-of-options", range]),
                 Range::Pushing { commit, remote, there } => {
-                    let mut run = run.args([commit.as_str(), "--not", &format!("--remotes={remote}")]);
+                    let mut run = run.args([commit.as_str(), "--not", &format!("--remotes={remote}")]).args(known);
+                    run = run.args(upstream.map(|upstream| format!("--remotes={upstream}")));
                     if let Some(there) = there
                         && git.run(["cat-file", "-e", there])?.end()?.code == 0
                     {
@@ -266,34 +282,50 @@ pub fn outgoing(
                 Range::Unpublished => "draft() and ::.".to_owned(),
             };
             let hg = Hg::here(vcs, &checkout.root);
-            hg.run(["log", "--git", "-p", "-r", &which, "-T", "\\0{node}\\n"])?.ok()?
+            hg.run(["log", "--git", "--text", "-p", "-r", &which, "-T", "\\0{node}\\n{desc}\\x01\\n"])?.ok()?
         }
         (None, _) => return Ok(Vec::new()),
     };
     let text = String::from_utf8_lossy(&said);
     let mut found = Vec::new();
+    // A file may have such a byte in it as well: what follows is then read as a commit without a name, and still looked at.
     for commit in text.split('\0') {
-        let mut lines = commit.lines();
-        let revision = lines.next().unwrap_or_default().to_owned();
-        let mut path = String::new();
-        // Within a hunk a line that begins with `++` or `--` is content, not a header.
-        let mut header = true;
-        for line in lines {
-            if line.starts_with("diff ") {
-                header = true;
-            } else if line.starts_with("@@") {
-                header = false;
-            } else if header {
-                let name = line.strip_prefix("+++ b/").or_else(|| line.strip_prefix("--- a/"));
-                path = name.map_or(path, str::to_owned);
-            } else if let Some((sign, line)) = line.split_at_checked(1)
-                && ["+", "-"].contains(&sign)
-                && wanted(line)
-            {
-                let (revision, path) = (revision.clone(), path.clone());
-                found.push(Outgoing { revision, path, line: line.to_owned(), added: sign == "+" });
+        read_commit(commit, &wanted, &mut found);
+    }
+    Ok(found)
+}
+
+/// Lines of one commit: its message, then what it changes.
+fn read_commit(commit: &str, wanted: &impl Fn(&str) -> bool, found: &mut Vec<Outgoing>) {
+    let (head, diff) = commit.split_once('\u{1}').unwrap_or(("", commit));
+    let mut message = head.lines();
+    let revision = message.next().unwrap_or_default().to_owned();
+    let mut take = |path: &str, line: &str, added: bool| {
+        if wanted(line) {
+            found.push(Outgoing { revision: revision.clone(), path: path.to_owned(), line: line.to_owned(), added });
+        }
+    };
+    message.for_each(|line| take("the commit's message", line, true));
+    let (mut path, mut parents) = (String::new(), 0);
+    for line in diff.lines() {
+        if line.starts_with("diff ") {
+            parents = 0;
+        } else if line.starts_with("@@") {
+            // A merge has a column for each side.
+            parents = line.bytes().take_while(|byte| *byte == b'@').count() - 1;
+        } else if parents == 0 {
+            let name = line.strip_prefix("+++ b/").or_else(|| line.strip_prefix("--- a/"));
+            match name {
+                Some(name) => path = name.to_owned(),
+                // What is no header at all is looked at, too.
+                None => take(&path, line.trim_start_matches('+'), true),
+            }
+        } else if let Some((signs, line)) = line.split_at_checked(parents) {
+            for (sign, added) in [('+', true), ('-', false)] {
+                if signs.chars().all(|known| known == sign) {
+                    take(&path, line, added);
+                }
             }
         }
     }
-    Ok(found)
 }

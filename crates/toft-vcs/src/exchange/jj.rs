@@ -5,7 +5,7 @@ use std::{fs, time::Duration};
 use super::{
     Exchange, ExchangeError, Fetched, Files, Reach, Sent, Site, belongs, git_dir, lost_race, refs, understood,
 };
-use crate::{RunError, command::Run, lock::io};
+use crate::{RunError, command::Run, git_run::Git, lock::io};
 
 /// The exchange of a ledger's own repository.
 pub(super) struct Own {
@@ -22,6 +22,13 @@ pub(super) struct Own {
 impl Own {
     pub(super) fn open(site: Site, reach: Reach<'_>) -> Result<Self, ExchangeError> {
         let git_dir = git_dir(&site.checkout).unwrap_or_default();
+        // Jujutsu starts git by itself, with whatever that repository configures.
+        if Git::of(&git_dir)?.names_programs() {
+            let dir = git_dir.display();
+            return Err(ExchangeError::InTheWay(format!(
+                "the configuration in {dir} names programs, which jj would run"
+            )));
+        }
         let remote = refs::choose(&git_dir, reach.remote)?.map(|(name, _)| name);
         let mut own = Self {
             site,
@@ -211,7 +218,7 @@ impl Exchange for Own {
                 self.theirs = Some(here.clone());
                 Ok(Sent::Done)
             }
-            Err(error) if lost_race(&error) => Ok(Sent::LostRace),
+            Err(error) if lost_race(&error) => Ok(Sent::LostRace(error.to_string())),
             Err(error) => Err(understood(error, remote)),
         }
     }

@@ -64,14 +64,14 @@ pub struct Fetched {
 }
 
 /// Whether what was recorded is now on the other side.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sent {
     /// It is.
     Done,
     /// It was already.
     Same,
-    /// Somebody else was faster: fetch again.
-    LostRace,
+    /// Somebody else was faster, by what was heard: fetch again.
+    LostRace(String),
 }
 
 /// Why an exchange did not come to its end.
@@ -185,6 +185,18 @@ pub fn hooks_dir(checkout: &Checkout) -> Result<Option<PathBuf>, ExchangeError> 
     }
 }
 
+/// Whether a remote's ledger was seen by git itself.
+pub fn ledger_seen(checkout: &Checkout) -> Result<bool, ExchangeError> {
+    let Some(git_dir) = git_dir(checkout) else { return Ok(false) };
+    let git = crate::git_run::Git::of(&git_dir)?;
+    for remote in remotes(checkout)? {
+        if refs::resolve(&git, &git_dir, &format!("refs/remotes/{remote}/toft"))?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// Remotes that a checkout knows, by name.
 pub fn remotes(checkout: &Checkout) -> Result<Vec<String>, ExchangeError> {
     match git_dir(checkout) {
@@ -195,16 +207,19 @@ pub fn remotes(checkout: &Checkout) -> Result<Vec<String>, ExchangeError> {
 
 /// What stands for a project wherever it is cloned: its first commit.
 pub fn fingerprint(checkout: &Checkout) -> Result<Option<String>, ExchangeError> {
-    if let Some(git_dir) = git_dir(checkout) {
-        let first = crate::git_run::Git::of(&git_dir)?
-            .run(["rev-list", "--max-parents=0", "--max-count=100", "--all", "--not", "--glob=refs/toft"])?
-            .maybe()?;
-        return Ok(first.and_then(|all| all.lines().min().map(str::to_owned)));
-    }
-    match checkout.vcs {
-        Vcs::Hg | Vcs::Sl => Ok(hg::first(&checkout.root, checkout.vcs)?),
-        _ => Ok(None),
-    }
+    let said = match checkout.vcs {
+        Vcs::Git => {
+            let git = crate::git_run::Git::inside(&checkout.root)?;
+            git.run(["rev-list", "--max-parents=0", "HEAD"])?.maybe()?
+        }
+        Vcs::Jj => {
+            let ask = ["log", "--no-graph", "-r", "roots(::@- ~ root())", "-T", "commit_id ++ \"\\n\""];
+            crate::command::Run::jj(&checkout.root)?.args(ask).maybe()?
+        }
+        Vcs::Hg | Vcs::Sl => hg::first(&checkout.root, checkout.vcs)?,
+        Vcs::None => None,
+    };
+    Ok(said.and_then(|all| all.lines().min().map(str::to_owned)))
 }
 
 /// The git repository behind a checkout, if there is one.
@@ -233,7 +248,14 @@ pub(crate) struct Site {
 impl Site {
     fn new(checkout: Checkout, dir: &Path) -> Result<Self, ExchangeError> {
         let dir = fs::canonicalize(dir).map_err(io("find", dir))?;
-        let within = dir.strip_prefix(&checkout.root).unwrap_or(Path::new("")).to_string_lossy().into_owned();
+        let Ok(within) = dir.strip_prefix(&checkout.root) else {
+            return Err(ExchangeError::InTheWay(format!(
+                "{} is not inside of {}; is it behind a link?",
+                dir.display(),
+                checkout.root.display()
+            )));
+        };
+        let within = within.to_string_lossy().into_owned();
         let prefix = if within.is_empty() { within } else { format!("{within}/") };
         Ok(Self { checkout, dir, prefix })
     }
@@ -279,7 +301,8 @@ pub fn read_files(dir: &Path) -> Result<Files, ExchangeError> {
 }
 
 fn is_archive(name: &str) -> bool {
-    name.ends_with(".jsonl") && !name.starts_with('.') && !name.contains('/')
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    name.ends_with(".jsonl") && !name.starts_with(['.', '-']) && name.chars().all(plain)
 }
 
 /// Is this a file of a ledger?
@@ -289,7 +312,8 @@ fn belongs(name: &str) -> bool {
 
 /// What a failure of a program that talked to another repository means.
 fn understood(error: RunError, remote: &str) -> ExchangeError {
-    const OFFLINE: [&str; 19] = [
+    const OFFLINE: [&str; 20] = [
+        "Could not find repository",
         "Could not resolve",
         "Connection refused",
         "Connection timed out",

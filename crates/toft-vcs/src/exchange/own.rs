@@ -1,7 +1,7 @@
 //! A ledger that has a git repository to itself. Only its files are committed; what else changed on the other side comes
 //! along as in any merge.
 
-use std::path::PathBuf;
+use std::{collections::BTreeSet, path::PathBuf};
 
 use super::{
     Exchange, ExchangeError, Fetched, Files, Reach, Sent, Site, content, git_dir, lost_race, refs, understood,
@@ -75,14 +75,36 @@ impl Own {
                     ended.ok("git merge-tree".into())?;
                     return Ok(tree);
                 }
-                let other = words
-                    .find(|path| !path.is_empty() && !path.strip_prefix(&self.site.prefix).is_some_and(super::belongs));
-                match other {
-                    Some(path) => Err(in_the_way(&self.site, &path)),
-                    None => Ok(tree),
+                let (mut tree, mut entries) = (tree, Vec::new());
+                for path in words.filter(|path| !path.is_empty()) {
+                    if path.strip_prefix(&self.site.prefix).is_some_and(super::belongs) {
+                        continue;
+                    }
+                    if !of_a_ledger(&path) {
+                        return Err(in_the_way(&self.site, &path));
+                    }
+                    entries.push(format!("100644 {}\t{path}", self.both(here, theirs, &path)?));
                 }
+                if !entries.is_empty() {
+                    tree = with_entries(&self.git, &self.git_dir, &tree, &entries)?;
+                }
+                Ok(tree)
             }
         }
+    }
+
+    /// A file of another ledger in the same repository: all lines of both sides, whose reader merges them.
+    fn both(&self, here: &str, theirs: &str, path: &str) -> Result<String, ExchangeError> {
+        let mut lines = BTreeSet::new();
+        for side in [here, theirs] {
+            let ended = self.git.run(["cat-file", "blob", &format!("{side}:{path}")])?.end()?;
+            let text = ended.out.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+            lines.extend(text.map(<[u8]>::to_vec));
+        }
+        let run = self.git.run(["hash-object", "-w", "--no-filters", "--stdin"])?;
+        let blob =
+            run.ok_fed(|to| lines.iter().try_for_each(|line| to.write_all(line).and_then(|()| to.write_all(b"\n"))))?;
+        Ok(text(&blob))
     }
 
     /// A tree with our files in the place of whatever ledger was in `tree`.
@@ -90,14 +112,43 @@ impl Own {
         with_files(&self.git, &self.git_dir, tree, &self.site.prefix, files)
     }
 
+    /// Entries of other ledgers in the same repository that differ between two trees, as both have them. Files that are
+    /// here are written by whoever has the turn there; a sync from there brings them up to date.
+    fn others(&self, from: &str, to: &str) -> Result<(Vec<String>, Vec<String>), ExchangeError> {
+        let said = self.git.run(["diff-tree", "-r", "-z", "--no-renames", from, to])?.ok()?;
+        let mut words = said.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned());
+        let (mut before, mut after) = (Vec::new(), Vec::new());
+        while let (Some(facts), Some(path)) = (words.next(), words.next()) {
+            // :mode mode oid oid letter
+            let facts: Vec<&str> = facts.trim_start_matches(':').split(' ').collect();
+            if let [old_mode, new_mode, old, new, _] = facts.as_slice()
+                && of_a_ledger(&path)
+                && !path.strip_prefix(&self.site.prefix).is_some_and(super::belongs)
+                && self.site.checkout.root.join(&path).exists()
+            {
+                before.push(format!("{} {old}\t{path}", mode_of(old_mode)));
+                after.push(format!("{} {new}\t{path}", mode_of(new_mode)));
+            }
+        }
+        Ok((before, after))
+    }
+
     /// Lets the checkout follow, from one tree to another; ledger files are as they should be already.
     fn follow(&self, entries: &[String], from: &str, to: &str) -> Result<(), ExchangeError> {
         stage(&self.git, entries)?;
+        let (before, after) = self.others(from, to)?;
+        let to = &match before.is_empty() {
+            true => to.to_owned(),
+            false => with_entries(&self.git, &self.git_dir, to, &before)?,
+        };
         if from != to {
             self.git
                 .run(["read-tree", "-m", "-u", from, to])?
                 .ok()
                 .map_err(|error| ExchangeError::InTheWay(format!("{}: {error}", self.site.checkout.root.display())))?;
+        }
+        if !after.is_empty() {
+            stage(&self.git, &after)?;
         }
         Ok(())
     }
@@ -136,6 +187,11 @@ pub(super) fn with_files(
     for name in content::at(git, tree, prefix)?.keys().filter(|name| !files.contains_key(*name)) {
         entries.push(format!("0 {}\t{prefix}{name}", "0".repeat(40)));
     }
+    Ok((with_entries(git, git_dir, tree, &entries)?, entries))
+}
+
+/// A tree with these entries instead of what it has there.
+fn with_entries(git: &Git, git_dir: &std::path::Path, tree: &str, entries: &[String]) -> Result<String, RunError> {
     let index = git_dir.join(format!("toft-index.{}", std::process::id()));
     let built = (|| {
         let with = |args: &[&str]| Ok::<_, RunError>(git.run(args)?.env("GIT_INDEX_FILE", &index));
@@ -146,7 +202,18 @@ pub(super) fn with_files(
     })();
     // Ours alone; the next one is made anew.
     let _ = std::fs::remove_file(&index);
-    Ok((built?, entries))
+    built
+}
+
+/// Whether a path is that of a ledger's file, wherever the ledger is.
+fn of_a_ledger(path: &str) -> bool {
+    let (dir, name) = path.rsplit_once('/').unwrap_or(("", path));
+    name == super::ISSUES || super::is_archive(name) && (dir == super::ARCHIVE || dir.ends_with("/archive"))
+}
+
+/// How an index is told that something is not there.
+fn mode_of(mode: &str) -> &str {
+    if mode == "000000" { "0" } else { mode }
 }
 
 impl Exchange for Own {
@@ -161,6 +228,7 @@ impl Exchange for Own {
         let refs = format!("+refs/heads/{branch}:{tracking}");
         let words = [
             "fetch",
+            "--upload-pack=git-upload-pack",
             "--quiet",
             "--no-tags",
             "--no-write-fetch-head",
@@ -253,7 +321,18 @@ impl Exchange for Own {
             return Ok(Sent::Same);
         }
         let what = format!("{here}:refs/heads/{branch}");
-        match git.run(["push", "--quiet", "--no-verify", "--no-recurse-submodules", remote, &what])?.ok() {
+        match git
+            .run([
+                "push",
+                "--quiet",
+                "--no-verify",
+                "--receive-pack=git-receive-pack",
+                "--no-recurse-submodules",
+                remote,
+                &what,
+            ])?
+            .ok()
+        {
             Ok(_) => {
                 if let Some(tracking) = self.tracking() {
                     self.git.run(["update-ref", &tracking, here])?.ok()?;
@@ -261,7 +340,7 @@ impl Exchange for Own {
                 self.theirs = Some(here.clone());
                 Ok(Sent::Done)
             }
-            Err(error) if lost_race(&error) => Ok(Sent::LostRace),
+            Err(error) if lost_race(&error) => Ok(Sent::LostRace(error.to_string())),
             Err(error) => Err(understood(error, remote)),
         }
     }

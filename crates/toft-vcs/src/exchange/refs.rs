@@ -2,12 +2,13 @@
 
 use std::{fs, path::Path, time::Duration};
 
+use super::ExchangeError;
 use crate::{RunError, git_run::Git};
 
 /// Every remote with its URL, in the order of the configuration.
 pub(super) fn remotes(git_dir: &Path) -> Result<Vec<(String, String)>, RunError> {
     match fs::read_to_string(git_dir.join("config")) {
-        Ok(text) if !text.to_ascii_lowercase().contains("include") => Ok(plain_remotes(&text)),
+        Ok(text) if is_plain(&text) => Ok(plain_remotes(&text)),
         _ => {
             let listed = Git::of(git_dir)?.run(["config", "--get-regexp", r"^remote\..*\.url$"])?.maybe()?;
             let lines = listed.unwrap_or_default();
@@ -18,6 +19,26 @@ pub(super) fn remotes(git_dir: &Path) -> Result<Vec<(String, String)>, RunError>
             Ok(lines.lines().filter_map(named).collect())
         }
     }
+}
+
+/// Whether a configuration says what it says in the usual way.
+fn is_plain(text: &str) -> bool {
+    let usual = |line: &str| line.strip_prefix("[remote \"").is_some_and(|rest| rest.ends_with("\"]"));
+    let lower = text.to_ascii_lowercase();
+    !lower.contains("include")
+        && lower
+            .lines()
+            .zip(text.lines())
+            .filter(|(lower, _)| lower.trim().starts_with("[remote"))
+            .all(|(_, line)| usual(line.trim()))
+}
+
+/// Whether a remote's name is a name, and never an option or a path.
+fn is_name(name: &str) -> bool {
+    !name.is_empty()
+        && !name.starts_with(['-', '/', '.'])
+        && name.chars().all(|c| c.is_alphanumeric() || "-_./".contains(c))
+        && !name.contains("..")
 }
 
 fn plain_remotes(text: &str) -> Vec<(String, String)> {
@@ -40,13 +61,24 @@ fn plain_remotes(text: &str) -> Vec<(String, String)> {
 }
 
 /// The remote to exchange with: the one that is named, else `origin`, else the only one.
-pub(super) fn choose(git_dir: &Path, named: Option<&str>) -> Result<Option<(String, String)>, RunError> {
+pub(super) fn choose(git_dir: &Path, named: Option<&str>) -> Result<Option<(String, String)>, ExchangeError> {
     let mut remotes = remotes(git_dir)?;
+    remotes.retain(|(name, _)| is_name(name));
+    let names = remotes.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
     let wanted = match named {
         Some(named) => remotes.iter().position(|(name, _)| name == named),
         None => remotes.iter().position(|(name, _)| name == "origin").or_else(|| (remotes.len() == 1).then_some(0)),
     };
-    Ok(wanted.map(|at| remotes.swap_remove(at)))
+    match wanted {
+        Some(at) => Ok(Some(remotes.swap_remove(at))),
+        None if remotes.is_empty() => Ok(None),
+        None => Err(ExchangeError::InTheWay(match named {
+            Some(named) => format!("there is no remote `{named}` (there are {names})"),
+            None => {
+                format!("which remote? There are {names}; [sync] remote = \"…\" in .git/toft/config.toml names one")
+            }
+        })),
+    }
 }
 
 /// A git that talks to `url` without ever asking a question.

@@ -1,7 +1,7 @@
 //! A ledger among the user's own files: the other side's copy is fetched and read, and nothing is moved. Committing is
 //! the user's, unless they ask for it.
 
-use std::path::Path;
+use std::{fs, path::Path};
 
 use super::{
     ExchangeError, Fetched, Files, Reach, Site, content, git_dir,
@@ -9,6 +9,8 @@ use super::{
     own, refs, understood,
 };
 use crate::{Checkout, RunError, Vcs, command::Run, git_run::Git};
+
+const ATTRIBUTES: &str = ".gitattributes";
 
 /// A ledger in a working tree.
 pub struct Tree {
@@ -76,6 +78,7 @@ impl Tree {
                     let refs = format!("+{from}:{to}");
                     let fetched = abroad.run([
                         "fetch",
+                        "--upload-pack=git-upload-pack",
                         "--quiet",
                         "--no-tags",
                         "--no-write-fetch-head",
@@ -138,6 +141,13 @@ impl Tree {
     }
 
     fn commit_git(&self, files: &Files, message: &str) -> Result<bool, ExchangeError> {
+        let mut files = files.clone();
+        // How git is to merge them goes along.
+        let attributes = self.site.dir.join(ATTRIBUTES);
+        if let Ok(bytes) = fs::read(&attributes) {
+            files.insert(ATTRIBUTES.to_owned(), bytes);
+        }
+        let files = &files;
         let git = Git::inside(&self.site.checkout.root)?;
         let own = git.run(["rev-parse", "--absolute-git-dir"])?.text()?;
         for busy in ["rebase-merge", "rebase-apply", "MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "BISECT_LOG"] {

@@ -50,6 +50,12 @@ impl Plan<'_> {
         writable.map(|ledger| self.compact_one(ledger, before)).collect()
     }
 
+    /// How many pieces that nobody understands are kept beside ledgers.
+    pub fn set_aside_count(&self) -> usize {
+        let count = |ledger: &Ledger| fs::read_dir(ledger.quarantine()).map_or(0, Iterator::count);
+        self.ledgers.iter().map(count).sum()
+    }
+
     pub(super) fn compact_one(&self, ledger: &Ledger, before: Timestamp) -> Result<Compaction, Error> {
         let turn = Turn::take(&ledger.lock).map_err(io("lock", &ledger.lock))?;
         loop {

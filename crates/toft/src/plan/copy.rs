@@ -20,8 +20,8 @@ use crate::error::Error;
 /// Lines of a ledger, by id.
 pub(super) type Lines = BTreeMap<String, Vec<Line>>;
 
-/// Lines of another copy that ours does not have letter by letter.
-pub(super) fn new_lines(ledger: &Ledger, files: &Files, keep: bool) -> Result<Lines, Error> {
+/// Lines of another copy that ours does not have letter by letter, and how many of them nobody understands.
+pub(super) fn new_lines(ledger: &Ledger, files: &Files, keep: bool) -> Result<(Lines, usize), Error> {
     let ours = exchange::read_files(&ledger.dir).map_err(Error::from)?;
     let known: HashSet<&[u8]> = each_line(&ours).collect();
     let mut new = Files::new();
@@ -34,7 +34,12 @@ pub(super) fn new_lines(ledger: &Ledger, files: &Files, keep: bool) -> Result<Li
         }
         new.insert(name.clone(), text);
     }
-    lines_of(&new, |piece| if keep { set_aside(ledger, &[piece.to_vec()]).map(drop) } else { Ok(()) })
+    let mut unclear = 0;
+    let lines = lines_of(&new, |piece| {
+        unclear += 1;
+        if keep { set_aside(ledger, &[piece.to_vec()]).map(drop) } else { Ok(()) }
+    })?;
+    Ok((lines, unclear))
 }
 
 /// Every line of a ledger's files by id; what nobody understands goes to `bad`.

@@ -1,20 +1,25 @@
 //! The guard: what a range of commits would publish, looked at line by line before it leaves.
 
-use std::collections::{BTreeMap, HashSet};
+use std::{
+    collections::{BTreeMap, HashSet},
+    fs,
+    path::PathBuf,
+};
 
 use serde::Serialize;
 use toft_core::{
     issue::{
         Issue,
         outgoing::{Doubt, Leak, doubts, leak},
-        proposal::Part,
+        proposal::{PROPOSED, Part},
     },
     store::Access,
 };
+use toft_ledger::file::Turn;
 use toft_vcs::exchange::{self, Outgoing, Range};
 
 use super::{Place, Plan};
-use crate::error::Error;
+use crate::error::{Error, io};
 
 /// What was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -44,8 +49,10 @@ impl Plan<'_> {
     /// Looks at what commits of a range would publish.
     pub fn guard(&self, range: &Range) -> Result<Guarded, Error> {
         let private = self.private_ids()?;
+        let upstream = self.upstream.as_deref();
         let mentions = |line: &str| words(line).any(|word| private.contains(word));
-        let lines = exchange::outgoing(self.checkout, range, |line| record(line).is_some() || mentions(line))?;
+        let lines =
+            exchange::outgoing(self.checkout, range, upstream, |line| record(line).is_some() || mentions(line))?;
         let mut guarded = Guarded::default();
         let mut commits: BTreeMap<String, Vec<&Outgoing>> = BTreeMap::new();
         lines.iter().for_each(|line| commits.entry(line.revision.clone()).or_default().push(line));
@@ -85,7 +92,25 @@ impl Plan<'_> {
         guarded.doubts.extend(doubtful.iter().map(ToString::to_string));
         guarded.doubts.sort();
         guarded.doubts.dedup();
+        let allowed = fs::read_to_string(self.allowed()).unwrap_or_default();
+        guarded.doubts.retain(|doubt| !allowed.lines().any(|line| line == print(doubt)));
         Ok(guarded)
+    }
+
+    /// Where doubts are kept that somebody looked at.
+    fn allowed(&self) -> PathBuf {
+        self.state.join("sync").join("allowed")
+    }
+
+    /// Somebody looked at these: they are not asked about again.
+    pub fn allow(&self, doubts: &[String]) -> Result<(), Error> {
+        let path = self.allowed();
+        let lines: Vec<String> = doubts.iter().map(|doubt| print(doubt)).collect();
+        if !lines.is_empty() {
+            let turn = Turn::take(&path.with_extension("lock")).map_err(io("lock", &path))?;
+            turn.append(&path, &lines).map_err(io("write", &path))?;
+        }
+        Ok(())
     }
 
     /// Issues that only private ledgers have, or that nobody was offered.
@@ -102,12 +127,23 @@ impl Plan<'_> {
         };
         let mut ids = HashSet::new();
         for ledger in self.ledgers.iter().filter(|ledger| hidden(ledger.place)) {
-            for file in ledger.files()? {
-                ids.extend(index.ids_of(&ledger.name, &file)?);
+            for row in index.all_of(&ledger.name)? {
+                let issue = row.issue()?;
+                // What was accepted or moved elsewhere is no secret any more.
+                if issue.deleted.is_none()
+                    && Part::of(&issue) == Part::Own
+                    && issue.visibility.as_deref() != Some(PROPOSED)
+                {
+                    ids.insert(issue.id);
+                }
             }
         }
         Ok(ids)
     }
+}
+
+fn print(doubt: &str) -> String {
+    blake3::hash(doubt.as_bytes()).to_hex()[..24].to_owned()
 }
 
 /// The issue that a line is, if it is one.

@@ -51,7 +51,7 @@ pub use self::{
     guard::{Found as Leaking, Guarded},
     hydrate::Trouble,
     past::Past,
-    place::{Ledger, Place, Private, hint},
+    place::{Ledger, Place, Private, hint, waiting},
     propose::{Came, Proposed},
     sync::{How, Synced, Wish},
     text::many,
@@ -312,7 +312,9 @@ impl<'t> Plan<'t> {
 
     /// What needs an issue.
     pub fn needed_by(&self, id: &str) -> Result<Vec<Found>, Error> {
-        self.look()?.needed_by(id)?.iter().map(Found::of).collect()
+        let mut found: Vec<Found> = self.look()?.needed_by(id)?.iter().map(Found::of).collect::<Result<_, _>>()?;
+        found.dedup_by(|next, kept| next.issue.id == kept.issue.id);
+        Ok(found)
     }
 
     /// Needs that no ledger here can show.

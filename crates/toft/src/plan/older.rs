@@ -79,7 +79,7 @@ fn short(text: &str) -> String {
 /// A moment as databases write it: ISO 8601, SQLite's own form, or seconds or milliseconds since 1970.
 fn moment(text: &str) -> Timestamp {
     if let Ok(number) = text.parse::<i64>() {
-        return Timestamp(if number > 100_000_000_000 { number } else { number * 1_000 });
+        return Timestamp(if number > 100_000_000_000 { number } else { number.saturating_mul(1_000).max(0) });
     }
     let forms = [text.to_owned(), format!("{}Z", text.replacen(' ', "T", 1))];
     forms.iter().find_map(|form| serde_json::from_value(json!(form)).ok()).unwrap_or_default()

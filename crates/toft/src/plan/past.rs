@@ -1,6 +1,6 @@
 //! The past, as version control remembers it: when an issue changed, and the plan as it was.
 
-use std::{fs, path::PathBuf, sync::OnceLock};
+use std::{fs, path::PathBuf, sync::OnceLock, time::Duration};
 
 use serde::Serialize;
 use serde_json::Value;
@@ -13,6 +13,9 @@ use crate::{
     error::{Error, io},
     session::random_mint,
 };
+
+/// Nobody looks at the past for so long.
+const LEFT: Duration = Duration::from_secs(3_600);
 
 /// One change of an issue that version control remembers.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -63,7 +66,7 @@ impl<'t> Plan<'t> {
         for ledger in &self.ledgers {
             let changed = self.history(ledger)?.of_issue(id, limit)?;
             let states: Vec<Value> = changed.iter().map(state).collect();
-            for (n, Changed { revision, at, by, message, .. }) in changed.iter().enumerate() {
+            for (n, Changed { revision, at, by, message, .. }) in changed.iter().enumerate().take(limit) {
                 let older = states[n + 1..].iter().find(|state| !state.is_null());
                 let changes = differences(older, &states[n]);
                 if changes.is_empty() {
@@ -86,7 +89,15 @@ impl<'t> Plan<'t> {
 
     /// The plan as it was at a revision or a moment: every ledger that version control remembers, read anew.
     pub fn at(&self, when: &str) -> Result<Plan<'t>, Error> {
-        let dir = self.state.join("past").join(random_mint().word());
+        let all = self.state.join("past");
+        // What somebody who was killed left behind.
+        for entry in fs::read_dir(&all).into_iter().flatten().flatten() {
+            let age = entry.metadata().and_then(|meta| meta.modified()).ok().and_then(|at| at.elapsed().ok());
+            if age.is_some_and(|age| age > LEFT) {
+                let _ = fs::remove_dir_all(entry.path());
+            }
+        }
+        let dir = all.join(random_mint().word());
         let aside = Aside(dir.clone());
         let mut ledgers = Vec::new();
         for ledger in &self.ledgers {

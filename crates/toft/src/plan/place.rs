@@ -191,6 +191,7 @@ pub(crate) fn add(checkout: &Checkout, name: &str, dir: &Path, read_only: bool) 
         return Err(Refusal::Exists { what: "ledger", name: name.into() }.into());
     }
     let dir = fs::canonicalize(dir).map_err(io("find", dir))?;
+    refuse_inside(checkout, &dir)?;
     let also = Also { name: name.into(), place: Place::Shared, dir, read_only };
     know(&checkout.state_dir(), |known| {
         known.also.push(also);
@@ -231,9 +232,16 @@ impl Private {
             Some(dir) => std::path::absolute(dir).map_err(io("find", dir))?,
             None => data_home().join("planning"),
         };
-        // Every clone of a project has the same first commit, so that its part is the same wherever it is planned.
+        fs::create_dir_all(&home).map_err(io("make", &home))?;
+        refuse_inside(checkout, &home)?;
+        // Every clone of a project has the same first commit, so that its part is the same wherever it is planned,
+        // whatever the clone is called.
         let print = exchange::fingerprint(checkout)?.unwrap_or_else(|| repository.to_owned());
-        let part = home.join(format!("{}-{}", checkout.name(), &print[..print.len().min(10)]));
+        let print = &print[..print.len().min(10)];
+        let entries = fs::read_dir(&home).map_err(io("read", &home))?.flatten();
+        let mut names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        let known = names.find(|name| name.ends_with(&format!("-{print}")));
+        let part = home.join(known.unwrap_or_else(|| format!("{}-{print}", checkout.name())));
         fs::create_dir_all(&part).map_err(io("make", &part))?;
         if self.dir.is_none() {
             exchange::make_repository(&home)?;
@@ -256,6 +264,18 @@ impl Private {
     }
 }
 
+/// A ledger inside of a project's own repository would be published with it.
+fn refuse_inside(checkout: &Checkout, dir: &Path) -> Result<(), Error> {
+    match toft_vcs::find(dir)? {
+        Some(around) if around.common_dir == checkout.common_dir && checkout.vcs != Vcs::None => {
+            let problem =
+                format!("{} is in this very project; such a ledger needs a place outside of it", dir.display());
+            Err(Refusal::Invalid { field: "ledger".into(), problem }.into())
+        }
+        _ => Ok(()),
+    }
+}
+
 /// What a fork calls the project it was made of.
 const UPSTREAM: &str = "upstream";
 
@@ -271,6 +291,11 @@ fn remotes(checkout: &Checkout) -> Result<Vec<String>, Error> {
     Ok(exchange::remotes(checkout)?)
 }
 
+/// Whether a remote is known to have issues that were never brought here.
+pub fn waiting(checkout: &Checkout) -> Result<bool, Error> {
+    Ok(!checkout.state_dir().join("ledger").exists() && exchange::ledger_seen(checkout)?)
+}
+
 /// Whether the remotes look as if somebody contributes here to what others keep, and nobody has said so yet.
 pub fn hint(checkout: &Checkout) -> Result<bool, Error> {
     Ok(!known(&checkout.state_dir())?.contributor && remotes(checkout)?.iter().any(|name| name == UPSTREAM))
@@ -281,7 +306,15 @@ pub(crate) fn make_tree_ledger(checkout: &Checkout) -> Result<(), Error> {
     let dir = checkout.root.join(IN_TREE);
     fs::create_dir_all(&dir).map_err(io("make", &dir))?;
     let path = dir.join(ISSUES);
-    fs::OpenOptions::new().create(true).append(true).open(&path).map_err(io("make", &path)).map(drop)
+    fs::OpenOptions::new().create(true).append(true).open(&path).map_err(io("make", &path))?;
+    // git need not ask anybody about two lines at one place.
+    let attributes = dir.join(".gitattributes");
+    match checkout.vcs {
+        Vcs::Git | Vcs::Jj if !attributes.exists() => {
+            fs::write(&attributes, "*.jsonl merge=union\n").map_err(io("write", &attributes))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// This clone's name in clocks, made once.

@@ -1,5 +1,7 @@
 //! Proposals: an issue of one ledger, offered to another under the same id; and moving issues for good.
 
+use std::collections::HashSet;
+
 use serde::Serialize;
 use toft_core::{
     issue::{
@@ -71,11 +73,28 @@ impl Plan<'_> {
         own.ok_or_else(|| Refusal::NotFound { what: "ledger", text: String::new() }.into())
     }
 
-    /// Offers an issue to another ledger, the repository's own unless named. With a remote, the branch that proposes it is
+    /// Offers issues to another ledger, the repository's own unless named. With a remote, branches that propose them are
     /// sent there.
-    pub fn propose(&self, text: &str, to: Option<&str>, send_to: Option<&str>) -> Result<Proposed, Error> {
+    pub fn propose(&self, texts: &[String], to: Option<&str>, send_to: Option<&str>) -> Result<Vec<Proposed>, Error> {
+        let ids = texts.iter().map(|text| Ok(self.find(text)?.issue.id)).collect::<Result<Vec<_>, Error>>()?;
+        ids.iter().map(|id| self.propose_one(id, &ids, to, send_to)).collect()
+    }
+
+    /// Whether whoever reads a ledger will see an issue that is proposed to it too.
+    fn goes_along(&self, id: &str, target: &Ledger, with: &[String]) -> Result<bool, Error> {
+        let sent = |issue: &Issue| issue.origin.as_ref().is_some_and(|origin| origin.to == target.name);
+        Ok(with.iter().any(|other| other == id) || self.known(id)?.is_some_and(|found| sent(&found.issue)))
+    }
+
+    fn propose_one(
+        &self,
+        id: &str,
+        with: &[String],
+        to: Option<&str>,
+        send_to: Option<&str>,
+    ) -> Result<Proposed, Error> {
         let target = to.map_or_else(|| self.own_ledger(), |name| self.called(name))?;
-        let Found { issue, ledger, .. } = self.find(text)?;
+        let Found { issue, ledger, .. } = self.find(id)?;
         if ledger == target.name {
             let problem = format!("{} is in `{}` already", issue.id, target.name);
             return Err(Refusal::Invalid { field: "to".into(), problem }.into());
@@ -90,8 +109,8 @@ impl Plan<'_> {
             return Err(Refusal::Invalid { field: "push".into(), problem }.into());
         }
         let (branch, private) = match on_branch {
-            true => self.propose_on_branch(&issue, target, send_to)?,
-            false => (None, self.propose_in_place(&issue, target)?),
+            true => self.propose_on_branch(&issue, target, with, send_to)?,
+            false => (None, self.propose_in_place(&issue, target, with)?),
         };
         let source = self.route(Some(&ledger), None)?;
         let wrote = self.change_in(source, &issue.id, "issue.proposed", |_, _| Ok(marks))?;
@@ -99,16 +118,47 @@ impl Plan<'_> {
         Ok(Proposed { issue: wrote.issue, to: target.name.clone(), place: target.place, branch, sent_to, private })
     }
 
-    fn propose_in_place(&self, issue: &Issue, target: &Ledger) -> Result<Vec<String>, Error> {
+    /// What an issue is tied to and that goes along.
+    fn all_along(&self, issue: &Issue, target: &Ledger, with: &[String]) -> Result<HashSet<String>, Error> {
+        let mut along = HashSet::new();
+        for id in issue.deps.iter().map(|dep| &dep.on).chain(&issue.parent) {
+            if self.goes_along(id, target, with)? {
+                along.insert(id.clone());
+            }
+        }
+        Ok(along)
+    }
+
+    fn propose_in_place(&self, issue: &Issue, target: &Ledger, with: &[String]) -> Result<Vec<String>, Error> {
         let target = self.route(Some(&target.name), None)?;
+        let along = self.all_along(issue, target, with)?;
         let (now, word) = (self.now()?, random_mint().word());
-        self.write(target, |draft| {
+        let private = self.write(target, |draft| {
             let there = if draft.has(&issue.id)? { Some(draft.issue(&issue.id)?) } else { None };
-            let seen = |id: &str| draft.has(id).map_err(stopped);
+            let seen = |id: &str| Ok(draft.has(id).map_err(stopped)? || along.contains(id));
             let (puts, private) = proposal::publish(issue, there.as_ref(), seen, &self.by(&word, now))?;
             draft.put(&issue.id, &puts)?;
             Ok(private)
-        })
+        })?;
+        if target.place == Place::Tree {
+            self.sort_line(target, &issue.id)?;
+        }
+        Ok(private)
+    }
+
+    /// Puts an issue's line in the tree where it stands in order: two proposals at the end of a file would always be in each
+    /// other's way.
+    fn sort_line(&self, target: &Ledger, id: &str) -> Result<(), Error> {
+        let turn = Turn::take(&target.lock).map_err(io("lock", &target.lock))?;
+        self.refresh_in_turn(Some(target))?;
+        let path = target.issues();
+        let Some(row) = self.index(Access::Read)?.line(&target.name, id)? else { return Ok(()) };
+        let record = line::read(&row.line).map_err(|error| bad_line(&error.to_string()))?.record;
+        let mut files = Files::from([(ISSUES.to_owned(), std::fs::read(&path).map_err(io("read", &path))?)]);
+        with_line(&mut files, &record);
+        let text = files.remove(ISSUES).unwrap_or_default();
+        turn.replace(&path, |out| out.write_all(&text)).map_err(io("write", &path))?;
+        self.refresh_in_turn(Some(target))
     }
 
     /// A branch on top of what the other side has, with one more line.
@@ -116,11 +166,15 @@ impl Plan<'_> {
         &self,
         issue: &Issue,
         target: &Ledger,
+        with: &[String],
         send_to: Option<&str>,
     ) -> Result<(Option<String>, Vec<String>), Error> {
         let Some(mut branch) = Branch::open(self.checkout, &target.dir, self.reach())? else {
             return Err(Refusal::Invalid { field: "to".into(), problem: "there is no git here".into() }.into());
         };
+        if let Some(remote) = send_to {
+            branch.url_of(remote)?;
+        }
         match branch.fetch() {
             Ok(_) => {}
             // What was fetched last is good enough.
@@ -133,7 +187,9 @@ impl Plan<'_> {
         let word = random_mint().word();
         let by = self.by(&word, self.now()?);
         let there_issue = there.as_ref().map(issue_of).transpose()?;
-        let (puts, private) = proposal::publish(issue, there_issue.as_ref(), |id| Ok(lines.contains_key(id)), &by)?;
+        let along = self.all_along(issue, target, with)?;
+        let seen = |id: &str| Ok(lines.contains_key(id) || along.contains(id));
+        let (puts, private) = proposal::publish(issue, there_issue.as_ref(), seen, &by)?;
         let clock = self.clock(target)?;
         let mut record = there.unwrap_or_else(|| Record::new(&issue.id, clock));
         for put in &puts {
@@ -175,14 +231,20 @@ impl Plan<'_> {
                     if origin.landed {
                         return Err(landed().into());
                     }
-                    if let Some(branch) = Branch::open(self.checkout, &target.dir, self.reach())? {
+                    if let Some(mut branch) = Branch::open(self.checkout, &target.dir, self.reach())? {
+                        branch.fetch()?;
+                        if lines_of(&branch.theirs()?, |_| Ok(()))?.contains_key(&mine.id) {
+                            return Err(landed().into());
+                        }
                         if !origin.remote.is_empty() {
                             branch.send_proposal(&mine.id, &origin.remote, false)?;
                         }
                         branch.withdraw(&mine.id)?;
                     }
                 }
-                Place::Tree if !self.published(target, &mine.id)? => self.take_line_away(target, &mine.id)?,
+                Place::Tree if !origin.landed && !self.published(target, &mine.id)? => {
+                    self.take_line_away(target, &mine.id)?;
+                }
                 _ => {
                     let (now, word) = (self.now()?, random_mint().word());
                     self.change_in(target, &mine.id, "issue.withdrawn", |_, issue| {
@@ -195,14 +257,11 @@ impl Plan<'_> {
         self.change_in(source, &mine.id, "issue.withdrawn", |_, _| Ok(puts))
     }
 
-    /// Whether the other side of a ledger in the tree has an issue, as far as can be told now.
+    /// Whether the other side of a ledger in the tree has an issue.
     fn published(&self, target: &Ledger, id: &str) -> Result<bool, Error> {
         let mut tree = Tree::open(self.checkout, &target.dir, self.reach())?;
-        match tree.fetch() {
-            Ok(_) => Ok(lines_of(&tree.theirs()?, |_| Ok(()))?.contains_key(id)),
-            Err(ExchangeError::Offline { .. }) => Ok(false),
-            Err(error) => Err(error.into()),
-        }
+        tree.fetch()?;
+        Ok(lines_of(&tree.theirs()?, |_| Ok(()))?.contains_key(id))
     }
 
     /// A proposal that nobody else has seen leaves no trace in the file; the issue stays in the ledger it came from.
@@ -235,6 +294,18 @@ impl Plan<'_> {
         Ok((found.issue, self.route(Some(&found.ledger), None)?))
     }
 
+    /// Fetches a proposal from a branch elsewhere, a remote's or a URL's, so that it can be decided on.
+    pub fn fetch_proposal(&self, id: &str, from: &str) -> Result<(), Error> {
+        let own = self.own_ledger()?;
+        let Some(branch) = Branch::open(self.checkout, &own.dir, self.reach())?.filter(|_| own.place == Place::Branch)
+        else {
+            let problem = "only a ledger beside a git repository is proposed to by branches".to_owned();
+            return Err(Refusal::Invalid { field: "from".into(), problem }.into());
+        };
+        let offered = branch.fetch_proposal(from, id)?;
+        self.take_offered(own, &[offered], false).map(drop)
+    }
+
     /// Takes what somebody proposed into the plan.
     pub fn accept(&self, text: &str) -> Result<Wrote, Error> {
         let (issue, ledger) = self.offered(text)?;
@@ -256,6 +327,16 @@ impl Plan<'_> {
             return Ok(Vec::new());
         }
         self.look()?.offered()?.iter().map(Found::of).collect()
+    }
+
+    /// What was proposed from here and is not decided.
+    pub fn my_proposals(&self) -> Result<Vec<Found>, Error> {
+        if self.unwritten() || !self.contributor {
+            return Ok(Vec::new());
+        }
+        let sent = |issue: &Issue| issue.origin.as_ref().is_some_and(|origin| !origin.to.is_empty());
+        let all = self.list(&Asked::default())?;
+        Ok(all.into_iter().filter(|found| sent(&found.issue) && Part::of(&found.issue) == Part::Own).collect())
     }
 
     /// Looks at what became of proposals to a ledger, and lets the copies here say so.
@@ -303,7 +384,7 @@ impl Plan<'_> {
     }
 
     /// Moves issues to another ledger for good: same ids, same history, a tombstone where they were.
-    pub fn move_to(&self, ids: &[String], to: &str, try_only: bool) -> Result<Vec<Wrote>, Error> {
+    pub fn move_to(&self, ids: &[String], to: &str, try_only: bool, sure: bool) -> Result<Vec<Wrote>, Error> {
         let target = self.route(Some(to), None)?;
         let mut moving: Vec<(Ledger, Indexed)> = Vec::new();
         for id in ids {
@@ -312,6 +393,14 @@ impl Plan<'_> {
                 continue;
             }
             let source = self.route(Some(&found.ledger), None)?.clone();
+            let Issue { id, notes, comments, .. } = &found.issue;
+            let said = notes.is_some() || !comments.is_empty();
+            if !sure && said && source.place == Place::Planning && target.place != Place::Planning {
+                let problem = format!(
+                    "others would read the notes and comments of {id}; toft propose offers it without them, --yes moves them too"
+                );
+                return Err(Refusal::Invalid { field: "move".into(), problem }.into());
+            }
             let row = self.index(Access::Read)?.line(&source.name, &found.issue.id)?;
             moving.extend(row.map(|row| (source, row)));
         }

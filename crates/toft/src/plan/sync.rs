@@ -22,7 +22,7 @@ use toft_vcs::exchange::{self, Branch, Exchange, ExchangeError, Files, Reach, Se
 use super::{
     Ledger, Place, Plan,
     compact::looks,
-    copy::{lines_of, message, new_lines, news},
+    copy::{Lines, lines_of, message, new_lines, news},
     hydrate::now_nanos,
     propose::Came,
 };
@@ -34,6 +34,8 @@ const ARCHIVE_AFTER: Duration = Duration::from_secs(14 * 24 * 3_600);
 const PATIENCE: Duration = Duration::from_secs(300);
 /// How long a command may take longer for a sync that nobody asked for.
 const BY_ITSELF: Duration = Duration::from_secs(3);
+/// So often something that looks like a lost race may happen though nothing changed on the other side.
+const STILL: u32 = 8;
 /// A look this long after a file changed has seen the change.
 const TICK: i64 = 20_000_000;
 
@@ -64,6 +66,8 @@ pub enum How {
     Recorded,
     /// It has no version control; copying it is up to its owner.
     Unversioned,
+    /// It is read and never written here, so it is its owner's to bring up to date.
+    Left,
     /// The other side cannot be reached; everything waits here.
     Offline,
     /// The other side does not let us in.
@@ -128,6 +132,14 @@ impl Synced {
         }
     }
 
+    fn takes(&mut self, taken: &Taken) {
+        self.received += taken.changed;
+        if taken.unclear > 0 {
+            let count = taken.unclear;
+            self.said.push(format!("{count} lines of theirs that nobody understands are kept in quarantine/"));
+        }
+    }
+
     fn fails(&mut self, error: &ExchangeError) {
         self.how = match error {
             ExchangeError::Offline { .. } => How::Offline,
@@ -138,6 +150,14 @@ impl Synced {
         };
         self.said.push(error.to_string());
     }
+}
+
+/// What came of another copy's lines.
+struct Taken {
+    /// How many issues changed, or would.
+    changed: usize,
+    /// How many lines nobody understands.
+    unclear: usize,
 }
 
 /// How files of a ledger look: name, identity, size, when it was written.
@@ -185,8 +205,27 @@ impl Plan<'_> {
         synced: &mut Synced,
         step: &mut dyn FnMut(&str),
     ) -> Result<(), Error> {
-        // Nothing is made just to be exchanged.
-        let lock = ledger.lock.with_extension("sync.lock");
+        if ledger.read_only {
+            synced.how = How::Left;
+            return Ok(());
+        }
+        let around = match ledger.place {
+            Place::Planning | Place::Shared if ledger.dir.exists() => toft_vcs::find(&ledger.dir)?,
+            _ => None,
+        };
+        if around.as_ref().is_some_and(|around| around.common_dir == self.checkout.common_dir) {
+            synced.how = How::InTheWay;
+            let dir = ledger.dir.display();
+            synced
+                .said
+                .push(format!("{dir} is in this project's own repository; a ledger like that is committed with it"));
+            return Ok(());
+        }
+        // Ledgers that share a repository take turns.
+        let lock = match &around {
+            Some(around) => repository_lock(&around.common_dir),
+            None => ledger.lock.with_extension("sync.lock"),
+        };
         let Some(_turn) =
             Turn::take_within(&lock, wish.until.map_or(PATIENCE, |_| Duration::ZERO)).map_err(io("lock", &lock))?
         else {
@@ -284,7 +323,8 @@ impl Plan<'_> {
                             synced.came = self.follow_proposals(ledger, Some(&theirs), |_, _| Ok(false))?;
                         }
                     } else {
-                        synced.received = self.take_in(ledger, &theirs, wish.try_only)?;
+                        let taken = self.take_in(ledger, &theirs, wish.try_only)?;
+                        synced.takes(&taken);
                     }
                 }
                 Err(error) => synced.fails(&error),
@@ -314,13 +354,13 @@ impl Plan<'_> {
         step: &mut dyn FnMut(&str),
     ) -> Result<Option<Files>, Trouble> {
         synced.remote = way.remote().map(str::to_owned);
-        let keeps = !(ledger.read_only || self.contributor && ledger.place == Place::Branch);
+        let keeps = !(self.contributor && ledger.place == Place::Branch);
         let (memo_path, begun) = (self.memo_path(ledger), Instant::now());
         let memo: Memo = std::fs::read_to_string(&memo_path)
             .ok()
             .and_then(|text| serde_json::from_str(&text).ok())
             .unwrap_or_default();
-        let mut offline = None;
+        let (mut offline, mut still, mut before) = (None, 0, None);
         loop {
             let mut theirs = None;
             if let Some(remote) = &synced.remote {
@@ -333,7 +373,8 @@ impl Plan<'_> {
                         }
                         let files = way.theirs()?;
                         step("merging");
-                        synced.received += self.take_in(ledger, &files, wish.try_only || ledger.read_only)?;
+                        let taken = self.take_in(ledger, &files, wish.try_only)?;
+                        synced.takes(&taken);
                         theirs = Some(files);
                     }
                     Err(error @ ExchangeError::Offline { .. }) => offline = Some(error),
@@ -344,7 +385,7 @@ impl Plan<'_> {
                 let offered = way.offered()?;
                 synced.received += self.take_offered(ledger, &offered, wish.try_only)?;
             }
-            if !wish.try_only && !ledger.read_only {
+            if !wish.try_only {
                 self.put_in_order(ledger)?;
             }
             let news = news(&exchange::read_files(&ledger.dir)?, theirs.as_ref());
@@ -358,12 +399,13 @@ impl Plan<'_> {
                     return Ok(theirs);
                 }
             }
-            if wish.try_only || ledger.read_only {
+            if wish.try_only {
                 synced.how = if offline.is_some() { How::Offline } else { How::Received };
                 return Ok(theirs);
             }
             step("recording");
             let turn = Turn::take(&ledger.lock).map_err(io("lock", &ledger.lock))?;
+            let seen = (now_nanos(), self.looks(ledger)?);
             way.record(&message(&news))?;
             drop(turn);
             if let Some(error) = offline.take() {
@@ -376,19 +418,28 @@ impl Plan<'_> {
             }
             if !keeps {
                 synced.how = How::Received;
-                self.remember(ledger, way, &memo_path)?;
+                self.remember(way, &memo_path, seen)?;
                 return Ok(theirs);
             }
             step("sending");
+            let there = way.seen().map(str::to_owned);
             match way.send()? {
                 Sent::Done | Sent::Same => {
                     synced.how = How::Synced;
-                    self.remember(ledger, way, &memo_path)?;
+                    self.remember(way, &memo_path, seen)?;
                     return Ok(theirs);
                 }
-                Sent::LostRace
+                Sent::LostRace(said) if still > STILL => {
+                    // Nobody was faster: it is not wanted.
+                    synced.how = How::Protected;
+                    synced.said.push(said);
+                    return Ok(theirs);
+                }
+                Sent::LostRace(_)
                     if begun.elapsed() < PATIENCE && wish.until.is_none_or(|until| Instant::now() < until) =>
                 {
+                    still = if before == there { still + 1 } else { 0 };
+                    before = there;
                     synced.races += 1;
                     // Those who lost do not all come back at once.
                     let most = 20 * u64::from(synced.races.min(16));
@@ -396,7 +447,7 @@ impl Plan<'_> {
                         u64::from(std::process::id()).wrapping_mul(2_654_435_761 + u64::from(synced.races)) % most;
                     thread::sleep(Duration::from_millis(pause));
                 }
-                Sent::LostRace => {
+                Sent::LostRace(_) => {
                     synced.how = How::Outrun;
                     return Ok(theirs);
                 }
@@ -412,9 +463,10 @@ impl Plan<'_> {
         self.state.join("sync").join(format!("{}.json", ledger.name))
     }
 
-    fn remember(&self, ledger: &Ledger, way: &dyn Exchange, path: &std::path::Path) -> Result<(), Error> {
-        let looked = now_nanos();
-        let memo = Memo { tip: way.seen().map(str::to_owned), looks: self.looks(ledger)?, looked };
+    /// Remembers what both sides had when it was recorded; what was written since is for the next time.
+    fn remember(&self, way: &dyn Exchange, path: &std::path::Path, seen: (i64, Looks)) -> Result<(), Error> {
+        let (looked, looks) = seen;
+        let memo = Memo { tip: way.seen().map(str::to_owned), looks, looked };
         let text = serde_json::to_string(&memo).unwrap_or_default();
         let turn = Turn::take(&path.with_extension("lock")).map_err(io("lock", path))?;
         turn.replace(path, |out| out.write_all(text.as_bytes())).map_err(io("write", path)).map(drop)
@@ -437,9 +489,14 @@ impl Plan<'_> {
         self.compact_one(ledger, before).map(drop)
     }
 
-    /// Takes in what another copy of a ledger has; says how many issues that changed, or would.
-    pub(super) fn take_in(&self, ledger: &Ledger, files: &Files, try_only: bool) -> Result<usize, Error> {
-        let lines = new_lines(ledger, files, !try_only)?;
+    /// Takes in what another copy of a ledger has.
+    fn take_in(&self, ledger: &Ledger, files: &Files, try_only: bool) -> Result<Taken, Error> {
+        let (lines, unclear) = new_lines(ledger, files, !try_only)?;
+        let changed = self.take_lines(ledger, lines, try_only)?;
+        Ok(Taken { changed, unclear })
+    }
+
+    fn take_lines(&self, ledger: &Ledger, lines: Lines, try_only: bool) -> Result<usize, Error> {
         if lines.is_empty() {
             return Ok(0);
         }
@@ -453,7 +510,12 @@ impl Plan<'_> {
     }
 
     /// Takes in issues that others propose on branches of their own: each branch its one issue, and only if it is new.
-    fn take_offered(&self, ledger: &Ledger, offered: &[exchange::Proposal], try_only: bool) -> Result<usize, Error> {
+    pub(super) fn take_offered(
+        &self,
+        ledger: &Ledger,
+        offered: &[exchange::Proposal],
+        try_only: bool,
+    ) -> Result<usize, Error> {
         if offered.is_empty() {
             return Ok(0);
         }
@@ -468,7 +530,13 @@ impl Plan<'_> {
         }
         let build = |draft: &mut super::write::Draft<'_>| {
             for line in lines {
-                if !draft.has(line.record.id())? {
+                let id = line.record.id().to_owned();
+                // What was decided stays; what still waits may be said better.
+                let waits = !draft.has(&id)? || {
+                    let known = draft.issue(&id)?;
+                    known.deleted.is_none() && Part::of(&known) == Part::Offered
+                };
+                if waits {
                     draft.take(line)?;
                 }
             }
@@ -476,6 +544,12 @@ impl Plan<'_> {
         };
         if try_only { self.rehearse(ledger, build) } else { self.write(ledger, build) }
     }
+}
+
+/// What syncs of one repository wait for each other at.
+fn repository_lock(common_dir: &std::path::Path) -> std::path::PathBuf {
+    let print = blake3::hash(common_dir.as_os_str().as_encoded_bytes()).to_hex();
+    crate::config::state_home().join("locks").join(format!("{}.sync.lock", &print[..16]))
 }
 
 fn unversioned(synced: &mut Synced) -> Result<(), Trouble> {
