@@ -209,7 +209,6 @@ fn a_merge_of_the_users_in_a_mercurial_ledger_is_left_alone() {
     hg(&one, &["pull", "-q"]);
     hg(&one, &["merge", "-q"]);
     fs::write(one.join("theirs"), "edited by hand").unwrap();
-    add(&home, &repo, &["Two", "--ledger", "team"]);
     home.toft(&repo, &["sync", "team"]);
     assert_eq!(fs::read_to_string(one.join("theirs")).unwrap(), "edited by hand");
     assert_eq!(hg(&one, &["parents", "-T", "x"]), "xx", "it is still a merge");

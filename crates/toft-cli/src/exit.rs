@@ -24,7 +24,7 @@ pub(crate) struct Failure {
     pub(crate) retryable: bool,
     pub(crate) facts: Value,
     /// What was seen all the same: its kind, and the data.
-    pub(crate) seen: Option<(&'static str, Value)>,
+    pub(crate) seen: Option<Box<(&'static str, Value)>>,
 }
 
 const FAILED: u8 = 1;

@@ -158,7 +158,7 @@ impl App<'_> {
     /// Shows what was seen, and that it is not as it should be: in JSON both in one.
     fn show_failed(&self, view: &dyn View, mut failure: Failure) -> Done {
         match self.output.is_json() {
-            true => failure.seen = Some((view.kind(), view.json())),
+            true => failure.seen = Some(Box::new((view.kind(), view.json()))),
             false => self.output.show(view)?,
         }
         Err(failure)

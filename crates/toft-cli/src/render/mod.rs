@@ -247,8 +247,8 @@ impl Output {
     pub(crate) fn failure(&self, failure: &Failure) {
         if self.json.is_some() {
             let mut said = json!({ "toft": 1, "error": failure.json() });
-            if let Some((kind, data)) = &failure.seen {
-                (said["kind"], said["data"]) = ((*kind).into(), self.select(data.clone()));
+            if let Some(seen) = &failure.seen {
+                (said["kind"], said["data"]) = (seen.0.into(), self.select(seen.1.clone()));
             }
             self.print(&said.to_string());
             return;
