@@ -19,7 +19,7 @@ use toft_store::sqlite::index::Indexed;
 
 use super::{
     Ledger, Plan,
-    hydrate::Failed,
+    hydrate::{Failed, print},
     place::{ARCHIVE, ISSUES},
 };
 use crate::error::{Error, io};
@@ -77,6 +77,7 @@ impl Plan<'_> {
                 })
                 .sum();
             // First everything is where it will be and where it was, then only where it will be.
+            let mut written = BTreeMap::new();
             for (file, lines) in &wanted {
                 let both: Lines = now
                     .get(file)
@@ -85,13 +86,20 @@ impl Plan<'_> {
                     .chain(lines)
                     .map(|(id, line)| (id.clone(), line.clone()))
                     .collect();
-                replace(&turn, &ledger.dir.join(file), &both)?;
+                written.extend(replace(&turn, &ledger.dir.join(file), &both)?.map(|new| (file.clone(), new)));
             }
             for file in now.keys() {
                 let lines = wanted.get(file).cloned().unwrap_or_default();
-                replace(&turn, &ledger.dir.join(file), &lines)?;
+                written.extend(replace(&turn, &ledger.dir.join(file), &lines)?.map(|new| (file.clone(), new)));
             }
-            self.refresh_in_turn(Some(ledger))?;
+            // Where every issue stayed in its file, the index knows what is in it now.
+            let ids = |files: &Files| -> Vec<(String, Vec<String>)> {
+                files.iter().map(|(file, lines)| (file.clone(), lines.keys().cloned().collect())).collect()
+            };
+            match ids(&wanted) == ids(&now) && quarantined == 0 {
+                true => self.rewritten(ledger, &written)?,
+                false => self.refresh_in_turn(Some(ledger))?,
+            }
             let issues = wanted.values().map(BTreeMap::len).sum();
             return Ok(Compaction { ledger: ledger.name.clone(), issues, archived, quarantined });
         }
@@ -162,16 +170,18 @@ pub(super) fn looks(ledger: &Ledger) -> Result<Vec<(String, Option<Look>)>, Erro
     Ok(looks)
 }
 
-fn replace(turn: &Turn, path: &Path, lines: &Lines) -> Result<(), Error> {
+/// Writes a file anew, if it says anything else; gives how it looks then, and its content's print.
+fn replace(turn: &Turn, path: &Path, lines: &Lines) -> Result<Option<(Look, String)>, Error> {
     let mut content = String::new();
     for line in lines.values() {
         content.push_str(line);
         content.push('\n');
     }
     if fs::read(path).is_ok_and(|now| now == content.as_bytes()) {
-        return Ok(());
+        return Ok(None);
     }
-    turn.replace(path, |out| out.write_all(content.as_bytes())).map_err(io("write", path)).map(drop)
+    let look = turn.replace(path, |out| out.write_all(content.as_bytes())).map_err(io("write", path))?;
+    Ok(Some((look, print(content.as_bytes()))))
 }
 
 /// When an issue was over for good.

@@ -152,6 +152,29 @@ impl Plan<'_> {
         Ok(index.commit()?)
     }
 
+    /// Files of a ledger were just put in order here: the same issues in other lines, each with how it looks and its print.
+    pub(super) fn rewritten(&self, ledger: &Ledger, files: &BTreeMap<String, (Look, String)>) -> Result<(), Error> {
+        if files.is_empty() {
+            return Ok(());
+        }
+        let index = self.index(Access::Write)?;
+        for (file, (look, print)) in files {
+            let known = index.file(&ledger.name, file)?.unwrap_or_default();
+            let state = FileState {
+                identity: look.identity,
+                size: look.size,
+                written: look.written,
+                looked: 0,
+                ingested: look.size,
+                tail: serde_json::to_string(&Prints(vec![(look.size, print.clone())])).unwrap_or_default(),
+                newest: known.newest,
+                troubles: String::new(),
+            };
+            index.put_file(&ledger.name, file, &state)?;
+        }
+        Ok(index.commit()?)
+    }
+
     /// Reads what is new in a file; says whether issues are no longer in it.
     fn ingest(&self, index: &IndexTx<'_>, ledger: &Ledger, file: &str, how: How) -> Result<bool, Error> {
         let path = ledger.dir.join(file);
@@ -292,6 +315,11 @@ impl Prints {
         self.0.extend(print_of(file, from, upto - from)?.map(|print| (upto - from, print)));
         Ok(self)
     }
+}
+
+/// A print of a piece of a file.
+pub(super) fn print(bytes: &[u8]) -> String {
+    blake3::hash(bytes).to_hex()[..24].to_owned()
 }
 
 /// A print of a piece of a file; none if it ends before that.

@@ -468,8 +468,13 @@ impl Plan<'_> {
         let (looked, looks) = seen;
         let memo = Memo { tip: way.seen().map(str::to_owned), looks, looked };
         let text = serde_json::to_string(&memo).unwrap_or_default();
-        let turn = Turn::take(&path.with_extension("lock")).map_err(io("lock", path))?;
-        turn.replace(path, |out| out.write_all(text.as_bytes())).map_err(io("write", path)).map(drop)
+        // Whoever syncs this ledger has the turn; a memo that is lost costs a longer look.
+        let draft = path.with_extension("new");
+        let dir = path.parent().unwrap_or(path);
+        std::fs::create_dir_all(dir)
+            .and_then(|()| std::fs::write(&draft, text))
+            .and_then(|()| std::fs::rename(&draft, path))
+            .map_err(io("write", path))
     }
 
     fn looks(&self, ledger: &Ledger) -> Result<Looks, Error> {
