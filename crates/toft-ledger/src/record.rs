@@ -183,18 +183,33 @@ impl Record {
     /// Takes a line that was changed without its clocks: what differs from what was known was written now. What was
     /// written here since the line was is none of its business: whoever changed it had not seen that.
     #[must_use]
-    pub fn adopted(mut self, known: Option<&Self>, now: Clock) -> Self {
-        let foreign = self.base == Clock::ZERO;
-        if foreign {
+    pub fn adopted(self, known: Option<&Self>, now: Clock) -> Self {
+        self.adopt(known, now, true)
+    }
+
+    /// The same for a line of another copy: one without any clocks says nothing of what it leaves out.
+    #[must_use]
+    pub fn adopted_from_elsewhere(self, known: Option<&Self>, now: Clock) -> Self {
+        let dated = self.base != Clock::ZERO;
+        self.adopt(known, now, dated)
+    }
+
+    fn adopt(mut self, known: Option<&Self>, now: Clock, whole: bool) -> Self {
+        let undated = self.base == Clock::ZERO;
+        if undated {
             self.base = known.map_or(now, |known| known.base);
         }
-        let newest = if foreign { Clock::ZERO } else { self.newest() };
+        let newest = match (whole, undated) {
+            (false, _) => Clock::ZERO,
+            (true, true) => now,
+            (true, false) => self.newest(),
+        };
         let base = self.base;
         for (key, register) in &mut self.registers {
             match known.and_then(|known| known.registers.get(key)) {
                 Some(before) if before.value == register.value => register.clock = register.clock.max(before.clock),
-                Some(before) if !foreign && before.clock > register.clock => {}
-                Some(before) if !foreign && before.clock < register.clock && register.clock != base => {}
+                Some(before) if !undated && before.clock > register.clock => {}
+                Some(before) if !undated && before.clock < register.clock && register.clock != base => {}
                 None if register.value.is_none() => {}
                 _ => register.clock = now,
             }

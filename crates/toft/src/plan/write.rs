@@ -110,7 +110,10 @@ impl Draft<'_> {
             (None, Some(row)) => Some(record(row)?),
             (None, None) => None,
         };
-        let mut record = if line.sound { line.record } else { line.record.adopted(known.as_ref(), self.clock) };
+        let mut record = match line.sound {
+            true => line.record,
+            false => line.record.adopted_from_elsewhere(known.as_ref(), self.clock),
+        };
         if let Some(known) = known {
             record.merge(known);
         }
