@@ -167,12 +167,10 @@ impl Branch {
         let url = self.url_of(to)?;
         let branch = format!("refs/heads/{PROPOSE}{id}");
         let what = if there { format!("+{branch}:{branch}") } else { format!(":{branch}") };
-        let sent = refs::abroad(&self.git_dir, &url, self.patience)?
-            .run(["push", "--quiet", "--receive-pack=git-receive-pack", to, &what])?
-            .ok();
+        let sent = refs::abroad(&self.git_dir, &url, self.patience)?.push(to, &what);
         match sent {
             Err(RunError::Failed { said, .. }) if !there && said.contains("remote ref does not exist") => Ok(()),
-            sent => sent.map(drop).map_err(|error| understood(error, to)),
+            sent => sent.map_err(|error| understood(error, to)),
         }
     }
 
@@ -189,19 +187,9 @@ impl Branch {
         }
         let name = format!("refs/toft/offered/{id}");
         let refs = format!("+refs/heads/{PROPOSE}{id}:{name}");
-        let words = [
-            "fetch",
-            "--upload-pack=git-upload-pack",
-            "--quiet",
-            "--no-tags",
-            "--no-write-fetch-head",
-            "--no-recurse-submodules",
-            "--refmap=",
-            from,
-            &refs,
-        ];
-        let fetched = refs::abroad(&self.git_dir, from, self.patience)?.run(words)?.ok();
-        fetched.map_err(|error| understood(error, from))?;
+        if !refs::abroad(&self.git_dir, from, self.patience)?.fetch(from, &refs, &[])? {
+            return Err(ExchangeError::InTheWay(format!("{from} has no branch {PROPOSE}{id}")));
+        }
         Ok(Proposal { id: id.to_owned(), files: content::at(&self.git, &name, "")? })
     }
 
@@ -237,21 +225,7 @@ impl Exchange for Branch {
     fn fetch(&mut self) -> Result<Fetched, ExchangeError> {
         let Some((remote, git)) = &self.remote else { return Ok(Fetched::default()) };
         let refs = format!("+{THERE}*:{}*", tracking(remote, THERE));
-        git.run([
-            "fetch",
-            "--upload-pack=git-upload-pack",
-            "--quiet",
-            "--prune",
-            "--no-tags",
-            "--no-write-fetch-head",
-            "--no-recurse-submodules",
-            "--no-auto-maintenance",
-            "--refmap=",
-            remote,
-            &refs,
-        ])?
-        .ok()
-        .map_err(|error| understood(error, remote))?;
+        git.fetch(remote, &refs, &["--prune"])?;
         let before = self.theirs.take();
         self.theirs = self.known(THERE)?;
         let rewritten = match (&before, &self.theirs) {
@@ -317,19 +291,8 @@ impl Exchange for Branch {
             return Ok(Sent::Same);
         }
         let what = format!("{here}:{THERE}");
-        match git
-            .run([
-                "push",
-                "--quiet",
-                "--no-verify",
-                "--receive-pack=git-receive-pack",
-                "--no-recurse-submodules",
-                remote,
-                &what,
-            ])?
-            .ok()
-        {
-            Ok(_) => {
+        match git.push(remote, &what) {
+            Ok(()) => {
                 // The next fetch sees it there.
                 self.theirs = Some(here.clone());
                 self.seen = self.look();

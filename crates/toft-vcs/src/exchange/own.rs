@@ -1,7 +1,10 @@
 //! A ledger that has a git repository to itself. Only its files are committed; what else changed on the other side comes
 //! along as in any merge.
 
-use std::{collections::BTreeSet, path::PathBuf};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
 use super::{
     Exchange, ExchangeError, Fetched, Files, Reach, Sent, Site, content, git_dir, lost_race, refs, understood,
@@ -154,6 +157,20 @@ impl Own {
     }
 }
 
+/// Nothing is committed in the middle of what the user does.
+pub(super) fn refuse_busy(git_dir: &Path) -> Result<(), ExchangeError> {
+    let signs = ["rebase-merge", "rebase-apply", "MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "BISECT_LOG"];
+    match signs.iter().any(|sign| git_dir.join(sign).exists()) {
+        true => {
+            let dir = git_dir.display();
+            Err(ExchangeError::InTheWay(format!(
+                "a rebase, a merge or the like is in progress in {dir}; end it, then sync again"
+            )))
+        }
+        false => Ok(()),
+    }
+}
+
 fn in_the_way(site: &Site, path: &str) -> ExchangeError {
     let root = site.checkout.root.display();
     ExchangeError::InTheWay(format!(
@@ -174,7 +191,7 @@ pub(super) fn stage(git: &Git, entries: &[String]) -> Result<(), RunError> {
 /// A tree with `files` below `prefix`, and no other ledger file there; and the entries that differ, for an index.
 pub(super) fn with_files(
     git: &Git,
-    git_dir: &std::path::Path,
+    git_dir: &Path,
     tree: &str,
     prefix: &str,
     files: &Files,
@@ -191,7 +208,7 @@ pub(super) fn with_files(
 }
 
 /// A tree with these entries instead of what it has there.
-fn with_entries(git: &Git, git_dir: &std::path::Path, tree: &str, entries: &[String]) -> Result<String, RunError> {
+fn with_entries(git: &Git, git_dir: &Path, tree: &str, entries: &[String]) -> Result<String, RunError> {
     let index = git_dir.join(format!("toft-index.{}", std::process::id()));
     let built = (|| {
         let with = |args: &[&str]| Ok::<_, RunError>(git.run(args)?.env("GIT_INDEX_FILE", &index));
@@ -226,26 +243,10 @@ impl Exchange for Own {
             return Ok(Fetched::default());
         };
         let refs = format!("+refs/heads/{branch}:{tracking}");
-        let words = [
-            "fetch",
-            "--upload-pack=git-upload-pack",
-            "--quiet",
-            "--no-tags",
-            "--no-write-fetch-head",
-            "--no-recurse-submodules",
-            "--no-auto-maintenance",
-            "--refmap=",
-            remote,
-            &refs,
-        ];
-        match git.run(words)?.ok() {
-            Ok(_) => {}
-            // It has no such branch yet.
-            Err(RunError::Failed { said, .. }) if said.contains("couldn't find remote ref") => {
-                self.theirs = None;
-                return Ok(Fetched::default());
-            }
-            Err(error) => return Err(understood(error, remote)),
+        // It may have no such branch yet.
+        if !git.fetch(remote, &refs, &[])? {
+            self.theirs = None;
+            return Ok(Fetched::default());
         }
         let before = self.theirs.take();
         self.theirs = self.known()?;
@@ -272,6 +273,7 @@ impl Exchange for Own {
             let root = self.site.checkout.root.display();
             return Err(ExchangeError::InTheWay(format!("{root} is on no branch; switch to one, then sync again")));
         }
+        refuse_busy(&self.git_dir)?;
         let (tree, _) = self.with_ours(&self.merged()?, &files)?;
         let of = |commit: &Option<String>| -> Result<Option<String>, ExchangeError> {
             match commit {
@@ -321,19 +323,8 @@ impl Exchange for Own {
             return Ok(Sent::Same);
         }
         let what = format!("{here}:refs/heads/{branch}");
-        match git
-            .run([
-                "push",
-                "--quiet",
-                "--no-verify",
-                "--receive-pack=git-receive-pack",
-                "--no-recurse-submodules",
-                remote,
-                &what,
-            ])?
-            .ok()
-        {
-            Ok(_) => {
+        match git.push(remote, &what) {
+            Ok(()) => {
                 if let Some(tracking) = self.tracking() {
                     self.git.run(["update-ref", &tracking, here])?.ok()?;
                 }

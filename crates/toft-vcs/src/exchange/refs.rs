@@ -2,8 +2,8 @@
 
 use std::{fs, path::Path, time::Duration};
 
-use super::ExchangeError;
-use crate::{RunError, git_run::Git};
+use super::{ExchangeError, understood};
+use crate::{RunError, command::Run, git_run::Git};
 
 /// Every remote with its URL, in the order of the configuration.
 pub(super) fn remotes(git_dir: &Path) -> Result<Vec<(String, String)>, RunError> {
@@ -99,12 +99,39 @@ pub(super) struct Abroad {
 }
 
 impl Abroad {
-    pub(super) fn run<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Result<crate::command::Run, RunError> {
+    /// A run of it. Programs on the other side are the usual ones, whatever the repository says.
+    pub(super) fn run<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Result<Run, RunError> {
         let run = self.git.run(args)?.patience(self.patience);
         Ok(match self.quiet {
             true => run.env("GIT_SSH_COMMAND", "ssh -oBatchMode=yes -oConnectTimeout=15"),
             false => run,
         })
+    }
+
+    /// Fetches refs into places of our own, and nothing else; whether they are there.
+    pub(super) fn fetch(&self, from: &str, refs: &str, more: &[&str]) -> Result<bool, ExchangeError> {
+        let words = [
+            "fetch",
+            "--upload-pack=git-upload-pack",
+            "--quiet",
+            "--no-tags",
+            "--no-write-fetch-head",
+            "--no-recurse-submodules",
+            "--no-auto-maintenance",
+            "--refmap=",
+        ];
+        match self.run(words.into_iter().chain(more.iter().copied()).chain([from, refs]))?.ok() {
+            Ok(_) => Ok(true),
+            Err(RunError::Failed { said, .. }) if said.contains("couldn't find remote ref") => Ok(false),
+            Err(error) => Err(understood(error, from)),
+        }
+    }
+
+    /// Sends a commit, or takes a branch away.
+    pub(super) fn push(&self, to: &str, what: &str) -> Result<(), RunError> {
+        let words =
+            ["push", "--receive-pack=git-receive-pack", "--quiet", "--no-verify", "--no-recurse-submodules", to, what];
+        self.run(words)?.ok().map(drop)
     }
 }
 

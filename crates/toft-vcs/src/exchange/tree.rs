@@ -6,9 +6,9 @@ use std::{fs, path::Path};
 use super::{
     ExchangeError, Fetched, Files, Reach, Site, content, git_dir,
     hg::{self, Hg},
-    own, refs, understood,
+    own, refs,
 };
-use crate::{Checkout, RunError, Vcs, command::Run, git_run::Git};
+use crate::{Checkout, Vcs, command::Run, git_run::Git};
 
 const ATTRIBUTES: &str = ".gitattributes";
 
@@ -76,25 +76,9 @@ impl Tree {
                 // One whose HEAD leads nowhere has a branch of a usual name.
                 for from in [branch.as_str(), "refs/heads/main", "refs/heads/master"] {
                     let refs = format!("+{from}:{to}");
-                    let fetched = abroad.run([
-                        "fetch",
-                        "--upload-pack=git-upload-pack",
-                        "--quiet",
-                        "--no-tags",
-                        "--no-write-fetch-head",
-                        "--no-recurse-submodules",
-                        "--no-auto-maintenance",
-                        "--refmap=",
-                        remote,
-                        &refs,
-                    ])?;
-                    match fetched.ok() {
-                        Ok(_) => {
-                            *theirs = git.run(["rev-parse", "--verify", "--quiet", &to])?.maybe()?;
-                            break;
-                        }
-                        Err(RunError::Failed { said, .. }) if said.contains("couldn't find remote ref") => {}
-                        Err(error) => return Err(understood(error, remote)),
+                    if abroad.fetch(remote, &refs, &[])? {
+                        *theirs = git.run(["rev-parse", "--verify", "--quiet", &to])?.maybe()?;
+                        break;
                     }
                 }
                 theirs.clone()
@@ -150,13 +134,7 @@ impl Tree {
         let files = &files;
         let git = Git::inside(&self.site.checkout.root)?;
         let own = git.run(["rev-parse", "--absolute-git-dir"])?.text()?;
-        for busy in ["rebase-merge", "rebase-apply", "MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "BISECT_LOG"] {
-            if Path::new(&own).join(busy).exists() {
-                return Err(ExchangeError::InTheWay(
-                    "something is in progress here (a rebase, a merge); end it, then sync --commit".into(),
-                ));
-            }
-        }
+        own::refuse_busy(Path::new(&own))?;
         let here = git.run(["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])?.maybe()?;
         let tree = match &here {
             Some(here) => format!("{here}^{{tree}}"),
