@@ -157,6 +157,7 @@ impl Branch {
     /// Makes a branch that adds one issue to what the other side has: `edited` is its files with that issue. Gives the
     /// branch's name.
     pub fn propose(&mut self, id: &str, edited: &Files, message: &str) -> Result<String, ExchangeError> {
+        self.refuse_checked_out(id)?;
         let (name, parents) = (format!("{PROPOSE}{id}"), self.theirs.clone());
         self.commit(&format!("refs/heads/{name}"), parents.as_deref().as_slice(), edited, message)?;
         Ok(name)
@@ -193,8 +194,23 @@ impl Branch {
         Ok(Proposal { id: id.to_owned(), files: content::at(&self.git, &name, "")? })
     }
 
+    /// A branch that somebody stands on is theirs for as long as they do.
+    fn refuse_checked_out(&self, id: &str) -> Result<(), ExchangeError> {
+        let branch = format!("refs/heads/{PROPOSE}{id}");
+        match self.git.run(["for-each-ref", "--format=%(worktreepath)", &branch])?.maybe()? {
+            Some(path) if !path.trim().is_empty() => {
+                let path = path.trim();
+                Err(ExchangeError::InTheWay(format!(
+                    "{PROPOSE}{id} is checked out in {path}; switch to another branch first"
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Takes the branch that proposes an issue away here.
     pub fn withdraw(&self, id: &str) -> Result<(), ExchangeError> {
+        self.refuse_checked_out(id)?;
         Ok(self.git.run(["update-ref", "-d", &format!("refs/heads/{PROPOSE}{id}")])?.ok().map(drop)?)
     }
 

@@ -178,29 +178,14 @@ impl Own {
             };
             if ended.code <= 1 {
                 self.hg.run(["merge", "--abort"])?.ok()?;
-                self.put(files)?;
+                self.site.put(files)?;
             }
             return Err(ExchangeError::InTheWay(why));
         }
-        self.put(files)?;
+        self.site.put(files)?;
         let named: Vec<String> = self.paths(files).iter().map(|path| format!("path:{path}")).collect();
         self.hg.run(["resolve", "--quiet", "--mark"])?.args(&named).end()?;
         self.hg.run(["commit", "--quiet", "-m", message])?.ok()?;
-        Ok(())
-    }
-
-    /// Our files, whatever a merge left in their place.
-    fn put(&self, files: &Files) -> Result<(), ExchangeError> {
-        for (name, bytes) in files {
-            let path = self.site.dir.join(name);
-            if fs::read(&path).is_ok_and(|now| now == *bytes) {
-                continue;
-            }
-            if let Some(dir) = path.parent() {
-                fs::create_dir_all(dir).map_err(io("make", dir))?;
-            }
-            fs::write(&path, bytes).map_err(io("write", &path))?;
-        }
         Ok(())
     }
 }
@@ -246,7 +231,7 @@ impl Exchange for Own {
             // Nothing of ours is missing there: the checkout follows, over files that say the same.
             let named: Vec<String> = paths.iter().map(|path| format!("path:{path}")).collect();
             self.hg.run(["update", "--quiet", "--tool", ":other", "-r", &theirs])?.ok()?;
-            self.put(&files)?;
+            self.site.put(&files)?;
             self.hg.run(["resolve", "--quiet", "--mark"])?.args(&named).end()?;
         } else {
             if !paths.is_empty() {

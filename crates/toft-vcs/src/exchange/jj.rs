@@ -1,11 +1,11 @@
 //! A ledger that has a Jujutsu repository to itself. Everything it does is one of Jujutsu's own operations.
 
-use std::{fs, time::Duration};
+use std::time::Duration;
 
 use super::{
     Exchange, ExchangeError, Fetched, Files, Reach, Sent, Site, belongs, git_dir, lost_race, refs, understood,
 };
-use crate::{RunError, command::Run, git_run::Git, lock::io};
+use crate::{RunError, command::Run, git_run::Git};
 
 /// The exchange of a ledger's own repository.
 pub(super) struct Own {
@@ -85,12 +85,12 @@ impl Own {
         let empty = self.ask("@", "empty")? == "true";
         let merged = (|| {
             self.run(["new", "-m", message, "@-", theirs])?.ok()?;
-            self.put(files)?;
+            self.site.put(files)?;
             Ok::<_, ExchangeError>(self.run(["log", "--no-graph", "-r", "@", "-T", "conflict"])?.text()? == "true")
         })();
         let back = || -> Result<(), ExchangeError> {
             self.run(["op", "restore", &before])?.ok()?;
-            self.put(files)
+            self.site.put(files)
         };
         match merged {
             Ok(false) => {}
@@ -111,18 +111,6 @@ impl Own {
         } else {
             self.run(["rebase", "-s", &old, "-d", "@"])?.ok()?;
             self.run(["edit", &old])?.ok()?;
-        }
-        Ok(())
-    }
-
-    /// Our files, whatever a merge left in their place.
-    fn put(&self, files: &Files) -> Result<(), ExchangeError> {
-        for (name, bytes) in files {
-            let path = self.site.dir.join(name);
-            if let Some(dir) = path.parent() {
-                fs::create_dir_all(dir).map_err(io("make", dir))?;
-            }
-            fs::write(&path, bytes).map_err(io("write", &path))?;
         }
         Ok(())
     }

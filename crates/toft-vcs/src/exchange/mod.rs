@@ -265,6 +265,21 @@ impl Site {
         read_files(&self.dir)
     }
 
+    /// Our files, whatever a merge left in their place.
+    fn put(&self, files: &Files) -> Result<(), ExchangeError> {
+        for (name, bytes) in files {
+            let path = self.dir.join(name);
+            if fs::read(&path).is_ok_and(|now| now == *bytes) {
+                continue;
+            }
+            if let Some(dir) = path.parent() {
+                fs::create_dir_all(dir).map_err(io("make", dir))?;
+            }
+            fs::write(&path, bytes).map_err(io("write", &path))?;
+        }
+        Ok(())
+    }
+
     /// A name within the checkout.
     fn path(&self, name: &str) -> String {
         format!("{}{name}", self.prefix)

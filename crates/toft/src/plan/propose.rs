@@ -236,10 +236,10 @@ impl Plan<'_> {
                         if lines_of(&branch.theirs()?, |_| Ok(()))?.contains_key(&mine.id) {
                             return Err(landed().into());
                         }
+                        branch.withdraw(&mine.id)?;
                         if !origin.remote.is_empty() {
                             branch.send_proposal(&mine.id, &origin.remote, false)?;
                         }
-                        branch.withdraw(&mine.id)?;
                     }
                 }
                 Place::Tree if !origin.landed && !self.published(target, &mine.id)? => {
