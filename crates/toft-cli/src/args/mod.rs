@@ -124,7 +124,7 @@ commands! {
     Propose(Propose) "propose" [] "Offer an issue to another ledger";
     Withdraw(Withdraw) "withdraw" [] "Take a proposal back";
     Accept(Accept) "accept" [] "Take what somebody proposed into the plan";
-    Reject(Reject) "reject" [] "Do not; they hear why";
+    Reject(Reject) "reject" [] "Refuse what somebody proposed; they hear why";
     Move(Move) "move" ["mv", "migrate"] "Move issues to another ledger";
     Setup(Setup) "setup" [] "Wire toft into the coding agents used here";
     Hook(Hook) "hook" [] "What a coding agent's hooks call";

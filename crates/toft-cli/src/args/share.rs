@@ -5,9 +5,10 @@ use clap::Args;
 /// Exchange every ledger with other clones: bring in, merge, record, send. Offline is no error.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-A ledger beside a git or jj repository travels as the branch `toft` of its remote; nothing of yours is touched: no HEAD, no
-index, no file. A planning or shared ledger is committed, pulled and pushed in its own repository, whatever that is. Of a
-ledger in the working tree only the other side's copy is merged into yours; committing is up to you.
+A ledger beside a git or jj repository travels as the branch `toft` of its remote; nothing of
+yours is touched: no HEAD, no index, no file. A planning or shared ledger is committed, pulled and
+pushed in its own repository, whatever that is. Of a ledger in the working tree only the other
+side's copy is merged into yours; committing is up to you.
 
 Examples:
   toft sync                 every ledger seen from here
@@ -31,8 +32,8 @@ pub(crate) struct Sync {
 /// Offer an issue to another ledger, under the same id. Notes, comments and private needs stay with you.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-To a ledger in the working tree that is one more line, for your next commit. To one beside the repository it is a branch
-`toft-propose/ID` with one commit on top of what upstream has.
+To a ledger in the working tree that is one more line, for your next commit. To one beside the
+repository it is a branch `toft-propose/ID` with one commit on top of what upstream has.
 
 Examples:
   toft propose tf-a41c                   to the repository's own ledger
@@ -62,7 +63,7 @@ pub(crate) struct Withdraw {
 #[command(after_help = "\
 Examples:
   toft accept tf-a41c
-  toft accept tf-a41c --from https://example.org/ana/project.git    a fork's branch toft-propose/tf-a41c")]
+  toft accept tf-a41c --from https://example.org/ana/project.git    from a fork's branch")]
 pub(crate) struct Accept {
     /// Which issues
     #[arg(required = true)]
@@ -72,7 +73,7 @@ pub(crate) struct Accept {
     pub(crate) from: Option<String>,
 }
 
-/// Do not take what somebody proposed; they hear why on their next sync.
+/// Refuse what somebody proposed; they hear why on their next sync.
 #[derive(Args, Debug)]
 pub(crate) struct Reject {
     /// Which issue
