@@ -13,12 +13,12 @@ use toft_core::{
     workspace::WorkspaceState,
 };
 use toft_store::{SqliteStore, sqlite::SCHEMA_VERSION};
+use toft_vcs::exchange::ExchangeError;
 use toft_vcs::workspace::Sharing;
 
 use crate::{
     engine::{Engine, Open},
     error::Error,
-    plan::{How, Wish},
     runner::Sandbox,
     session::Toft,
     workspaces::Seen,
@@ -151,32 +151,22 @@ fn ledgers(toft: &Toft) -> Option<Check> {
     }
 }
 
-/// Whether ledgers can be exchanged: the other side of each is really asked, and nothing is sent.
+/// Whether ledgers can be exchanged: the other side of each is really asked, and nothing is brought or sent.
 fn sharing(toft: &Toft) -> Option<Check> {
-    let told = |health, seen| Some(Check { what: "sharing".into(), health, seen });
-    let wish = Wish { try_only: true, sure: true, until: Some(Instant::now() + ASKING), ..Wish::default() };
-    let asked = toft.plan().and_then(|plan| plan.map(|plan| plan.sync(&wish, |_, _| {})).transpose());
-    let all = match asked {
-        Ok(Some(all)) => all,
-        Ok(None) => return None,
-        Err(error) => return told(Health::Fail, error.to_string()),
-    };
-    let mut health = Health::Ok;
-    let mut seen = Vec::new();
-    for one in &all {
-        let remote = one.remote.as_deref().unwrap_or("nobody");
-        seen.push(match one.how {
-            How::Offline => format!("{} cannot reach {remote} now", one.ledger),
-            how if how.failed() => {
+    let plan = toft.plan().ok()??;
+    let (mut health, mut seen) = (Health::Ok, Vec::new());
+    for (ledger, asked) in plan.ask_others(ASKING) {
+        seen.push(match asked {
+            Ok(Some(remote)) => format!("{ledger} with {remote}, which answers"),
+            Ok(None) => format!("{ledger} with nobody"),
+            Err(ExchangeError::Offline { remote, .. }) => format!("{ledger} with {remote}, which does not answer now"),
+            Err(error) => {
                 health = Health::Warn;
-                format!("{}: {}", one.ledger, one.said.join(", "))
+                format!("{ledger}: {error}")
             }
-            How::Unversioned => format!("{} is under no version control", one.ledger),
-            _ if one.remote.is_none() => format!("{} has no remote", one.ledger),
-            _ => format!("{} with {remote}: {} would come, {} would go", one.ledger, one.received, one.sent),
         });
     }
-    if seen.is_empty() { None } else { told(health, seen.join("; ")) }
+    Some(Check { what: "sharing".into(), health, seen: seen.join("; ") })
 }
 
 /// Whether the server keeps what it acknowledges, and whether anything makes it slower.

@@ -197,6 +197,22 @@ pub fn ledger_seen(checkout: &Checkout) -> Result<bool, ExchangeError> {
     Ok(false)
 }
 
+/// Asks whoever a checkout is exchanged with whether they are there, and changes nothing; nobody without a remote.
+pub fn ask(checkout: &Checkout, reach: Reach<'_>) -> Result<Option<String>, ExchangeError> {
+    if let Some(git_dir) = git_dir(checkout) {
+        let Some((remote, url)) = refs::choose(&git_dir, reach.remote)? else { return Ok(None) };
+        let words = ["ls-remote", "--upload-pack=git-upload-pack", "--quiet", remote.as_str(), "HEAD"];
+        refs::abroad(&git_dir, &url, reach.patience)?.run(words)?.ok().map_err(|error| understood(error, &remote))?;
+        return Ok(Some(remote));
+    }
+    let remote = hg::default_path(&checkout.common_dir)?;
+    if let Some(remote) = &remote {
+        let hg = hg::Hg { vcs: checkout.vcs, root: checkout.root.clone(), patience: reach.patience };
+        hg.newest(&checkout.common_dir, remote)?;
+    }
+    Ok(remote)
+}
+
 /// Remotes that a checkout knows, by name.
 pub fn remotes(checkout: &Checkout) -> Result<Vec<String>, ExchangeError> {
     match git_dir(checkout) {

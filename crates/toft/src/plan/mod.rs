@@ -2,7 +2,7 @@
 //!
 //! `place.rs` says where ledgers are, `hydrate.rs` brings the index up to their files, `write.rs` is the one way a ledger
 //! is changed, `undo.rs` takes that back, `run.rs` ties issues to the workflows that are on them, `compact.rs` puts a
-//! ledger in order. `sync.rs` exchanges ledgers with other clones (`copy.rs` is what they have), `propose.rs` offers an issue of one to another,
+//! ledger in order. `sync.rs` exchanges ledgers with other clones (`copy.rs` is what they have, `synced.rs` how it went), `propose.rs` offers an issue of one to another,
 //! `guard.rs` looks at what is about to leave, `past.rs` at what was. `text.rs`, `exchange.rs` and `beads.rs` are other
 //! forms, `older.rs` the stores of other tools.
 
@@ -19,6 +19,7 @@ mod place;
 mod propose;
 mod run;
 mod sync;
+mod synced;
 mod text;
 mod undo;
 mod write;
@@ -53,7 +54,7 @@ pub use self::{
     past::Past,
     place::{Ledger, Place, Private, hint, waiting},
     propose::{Came, Proposed},
-    sync::{How, Synced, Wish},
+    synced::{How, Synced, Wish},
     text::many,
     write::Wrote,
 };

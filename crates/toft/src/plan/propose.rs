@@ -62,11 +62,6 @@ pub struct Came {
 }
 
 impl Plan<'_> {
-    /// Whoever plans here does not keep the repository's own ledger.
-    pub fn contributor(&self) -> bool {
-        self.contributor
-    }
-
     /// The repository's own ledger.
     fn own_ledger(&self) -> Result<&Ledger, Error> {
         let own = self.ledgers.iter().find(|ledger| matches!(ledger.place, Place::Branch | Place::Tree));

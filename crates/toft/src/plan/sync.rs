@@ -24,7 +24,7 @@ use super::{
     compact::looks,
     copy::{Lines, lines_of, message, new_lines, news},
     hydrate::now_nanos,
-    propose::Came,
+    synced::{How, Synced, Taken, Wish},
 };
 use crate::error::{Error, io};
 
@@ -38,127 +38,6 @@ const BY_ITSELF: Duration = Duration::from_secs(3);
 const STILL: u32 = 8;
 /// A look this long after a file changed has seen the change.
 const TICK: i64 = 20_000_000;
-
-/// What somebody wants of a sync.
-#[derive(Clone, Debug, Default)]
-pub struct Wish {
-    /// Only this ledger.
-    pub ledger: Option<String>,
-    /// Only say what would be done.
-    pub try_only: bool,
-    /// Commit ledgers in the working tree.
-    pub commit: bool,
-    /// What is doubtful may be sent.
-    pub sure: bool,
-    /// Begin nothing after this moment.
-    pub until: Option<Instant>,
-}
-
-/// How far a ledger came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum How {
-    /// Both sides have the same.
-    Synced,
-    /// The other side's news is here; ours goes there when somebody commits, or proposes.
-    Received,
-    /// It is recorded here, and there is nobody to send it to.
-    Recorded,
-    /// It has no version control; copying it is up to its owner.
-    Unversioned,
-    /// It is read and never written here, so it is its owner's to bring up to date.
-    Left,
-    /// The other side cannot be reached; everything waits here.
-    Offline,
-    /// The other side does not let us in.
-    Denied,
-    /// The other side does not take it.
-    Protected,
-    /// Something else than the ledger is in the way.
-    InTheWay,
-    /// Others were faster again and again.
-    Outrun,
-    /// Something doubtful is not sent unless somebody says so.
-    Held,
-    /// Something else failed.
-    Failed,
-}
-
-impl How {
-    /// Is there something somebody must do?
-    pub fn failed(self) -> bool {
-        matches!(self, Self::Denied | Self::Protected | Self::InTheWay | Self::Outrun | Self::Held | Self::Failed)
-    }
-}
-
-/// How it went with one ledger.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Synced {
-    /// Which.
-    pub ledger: String,
-    /// What kind of place it is in.
-    pub place: Place,
-    /// With whom.
-    pub remote: Option<String>,
-    /// How far it came.
-    pub how: How,
-    /// How many issues came in, or changed by what did.
-    pub received: usize,
-    /// How many issues went out.
-    pub sent: usize,
-    /// How often others were faster.
-    pub races: u32,
-    /// The other side's history was replaced; nothing of ours was.
-    pub rewritten: bool,
-    /// What came of proposals.
-    pub came: Vec<Came>,
-    /// What was heard, or what is in doubt.
-    pub said: Vec<String>,
-}
-
-impl Synced {
-    fn new(ledger: &Ledger) -> Self {
-        Self {
-            ledger: ledger.name.clone(),
-            place: ledger.place,
-            remote: None,
-            how: How::Synced,
-            received: 0,
-            sent: 0,
-            races: 0,
-            rewritten: false,
-            came: Vec::new(),
-            said: Vec::new(),
-        }
-    }
-
-    fn takes(&mut self, taken: &Taken) {
-        self.received += taken.changed;
-        if taken.unclear > 0 {
-            let count = taken.unclear;
-            self.said.push(format!("{count} lines of theirs that nobody understands are kept in quarantine/"));
-        }
-    }
-
-    fn fails(&mut self, error: &ExchangeError) {
-        self.how = match error {
-            ExchangeError::Offline { .. } => How::Offline,
-            ExchangeError::Denied { .. } => How::Denied,
-            ExchangeError::Protected { .. } => How::Protected,
-            ExchangeError::InTheWay(_) => How::InTheWay,
-            ExchangeError::Failed(_) => How::Failed,
-        };
-        self.said.push(error.to_string());
-    }
-}
-
-/// What came of another copy's lines.
-struct Taken {
-    /// How many issues changed, or would.
-    changed: usize,
-    /// How many lines nobody understands.
-    unclear: usize,
-}
 
 /// How files of a ledger look: name, identity, size, when it was written.
 type Looks = Vec<(String, (u64, u64), u64, i64)>;
@@ -226,12 +105,18 @@ impl Plan<'_> {
             Some(around) => repository_lock(&around.common_dir),
             None => ledger.lock.with_extension("sync.lock"),
         };
-        let Some(_turn) =
-            Turn::take_within(&lock, wish.until.map_or(PATIENCE, |_| Duration::ZERO)).map_err(io("lock", &lock))?
-        else {
-            synced.how = How::Outrun;
-            synced.said.push("another sync of this ledger goes on and on".into());
-            return Ok(());
+        let patience = wish.until.map_or(PATIENCE, |_| Duration::ZERO);
+        let _turn = match wish.try_only {
+            // Who only looks is in nobody's way.
+            true => None,
+            false => match Turn::take_within(&lock, patience).map_err(io("lock", &lock))? {
+                Some(turn) => Some(turn),
+                None => {
+                    synced.how = How::Outrun;
+                    synced.said.push("another sync of this ledger goes on and on".into());
+                    return Ok(());
+                }
+            },
         };
         let left = wish.until.map(|until| until.saturating_duration_since(Instant::now()));
         let reach = left.map_or_else(|| self.reach(), |patience| Reach { patience, ..self.reach() });
@@ -284,6 +169,18 @@ impl Plan<'_> {
         turn.replace(&last, |_| Ok(())).map_err(io("write", &last))?;
         let wish = Wish { until: Some(Instant::now() + BY_ITSELF), ..Wish::default() };
         self.sync(&wish, |_, _| {}).map(drop)
+    }
+
+    /// Asks whoever each ledger is exchanged with whether they are there. Changes nothing.
+    pub(crate) fn ask_others(&self, patience: Duration) -> Vec<(String, Result<Option<String>, ExchangeError>)> {
+        let ask = |ledger: &Ledger| match ledger.place {
+            Place::Branch | Place::Tree => exchange::ask(self.checkout, Reach { patience, ..self.reach() }),
+            Place::Planning | Place::Shared => match toft_vcs::find(&ledger.dir) {
+                Ok(Some(checkout)) => exchange::ask(&checkout, Reach { patience, remote: None }),
+                _ => Ok(None),
+            },
+        };
+        self.ledgers.iter().map(|ledger| (ledger.name.clone(), ask(ledger))).collect()
     }
 
     fn sync_branch(

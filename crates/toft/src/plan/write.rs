@@ -192,7 +192,8 @@ impl Plan<'_> {
     ) -> Result<T, Error> {
         self.refresh()?;
         let index = self.index(Access::Read)?;
-        build(&mut self.draft(&index, ledger)?)
+        let clock = self.newest(&index, ledger)?;
+        build(&mut Draft { index: &index, ledger, clock, records: BTreeMap::new(), issues: BTreeMap::new() })
     }
 
     /// The moment after everything in a ledger.
