@@ -373,8 +373,12 @@ impl View for LedgerList {
     }
 
     fn text(&self, page: &mut Page) {
-        for Ledger { name, place, dir, read_only, first, .. } in &self.0 {
-            let mode = if *read_only { "read only" } else { "read and write" };
+        for Ledger { name, place, dir, read_only, first, kept_by_others, .. } in &self.0 {
+            let mode = match (read_only, kept_by_others) {
+                (true, _) => "read only",
+                (_, true) => "kept by others, what you write there is not sent",
+                _ => "read and write",
+            };
             let first = if *first { ", new issues go here" } else { "" };
             page.line(format!("{name}  {}  {mode}{first}  {}", place.as_str(), clean(&dir.display().to_string())));
         }

@@ -55,6 +55,8 @@ pub struct Ledger {
     pub read_only: bool,
     /// New issues go there unless told otherwise.
     pub first: bool,
+    /// Others keep it: what is written to it here is not sent.
+    pub kept_by_others: bool,
     /// What its writers wait for each other at.
     #[serde(skip)]
     pub(super) lock: PathBuf,
@@ -92,14 +94,14 @@ impl Ledger {
     fn own(place: Place, dir: PathBuf, state: &Path) -> Self {
         let name = place.as_str().to_owned();
         let lock = state.join("locks").join(format!("{name}.lock"));
-        Self { name, place, dir, read_only: false, first: false, lock }
+        Self { name, place, dir, read_only: false, first: false, kept_by_others: false, lock }
     }
 
     /// One that several repositories may write to; their writers wait at the same place.
     fn also(Also { name, place, dir, read_only }: Also) -> Self {
         let print = blake3::hash(dir.as_os_str().as_encoded_bytes()).to_hex();
         let lock = state_home().join("locks").join(format!("{}.lock", &print[..16]));
-        Self { name, place, dir, read_only, first: false, lock }
+        Self { name, place, dir, read_only, first: false, kept_by_others: false, lock }
     }
 
     /// The file that is written to.
@@ -151,6 +153,7 @@ pub(super) fn ledgers(checkout: &Checkout) -> Result<Seen, Error> {
     let known = known(&state)?;
     let mut ledgers: Vec<Ledger> = std::iter::once(own).chain(known.also.into_iter().map(Ledger::also)).collect();
     if known.contributor {
+        ledgers[0].kept_by_others = true;
         ledgers.sort_by_key(|ledger| ledger.place != Place::Planning);
     }
     ledgers[0].first = true;
