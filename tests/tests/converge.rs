@@ -107,6 +107,8 @@ fn five_clones_on_three_version_controls_end_with_the_same_bytes() {
     let mut dice = Dice::new(seed);
     let (mut added, mut said, mut deleted) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     let (rounds, begun) = (sized(4, 50), Instant::now());
+    added.insert(players[0].toft(&["add", "The first", "--ledger", "team", "-q"]).trim().to_owned());
+    players[0].sync();
     for round in 0..rounds {
         for (player, one) in players.iter_mut().enumerate() {
             if player == 1 || player == 3 {
