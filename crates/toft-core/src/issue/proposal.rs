@@ -157,6 +157,25 @@ pub fn withdraw(issue: &Issue) -> Verdict<Vec<Put>> {
     }
 }
 
+/// Whether a branch that proposes an issue is believed: it offers that issue, and whoever keeps the ledger either does not
+/// know it or has not decided. What waits may be said better.
+pub fn believed(offered: &Issue, known: Option<&Issue>) -> bool {
+    let waits = |issue: &Issue| issue.deleted.is_none() && Part::of(issue) == Part::Offered;
+    waits(offered) && known.is_none_or(waits)
+}
+
+/// Moving an issue out of a private ledger takes its notes and comments along; that is asked about.
+pub fn refuse_telling(issue: &Issue) -> Result<(), Refusal> {
+    if issue.notes.is_none() && issue.comments.is_empty() {
+        return Ok(());
+    }
+    let id = &issue.id;
+    let problem = format!(
+        "others would read the notes and comments of {id}; toft propose offers it without them, --yes moves them too"
+    );
+    Err(Refusal::Invalid { field: "move".into(), problem })
+}
+
 fn refuse_unless_offered(issue: &Issue) -> Verdict<()> {
     match Part::of(issue) {
         Part::Offered if issue.deleted.is_none() => Ok(()),

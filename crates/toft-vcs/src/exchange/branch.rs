@@ -4,7 +4,7 @@
 use std::{fs, path::PathBuf, time::Duration};
 
 use super::{
-    Exchange, ExchangeError, Fetched, Files, Reach, Sent, content, git_dir, lost_race, read_files, refs, understood,
+    Contact, Exchange, ExchangeError, Fetched, Files, Sent, content, git_dir, read_files, refs, understood, unsent,
 };
 use crate::{Checkout, RunError, git_run::Git};
 
@@ -43,7 +43,7 @@ pub struct Proposal {
 
 impl Branch {
     /// The ledger in `dir` of a checkout under git, or under Jujutsu, which has a git repository behind it.
-    pub fn open(checkout: &Checkout, dir: &std::path::Path, reach: Reach<'_>) -> Result<Option<Self>, ExchangeError> {
+    pub fn open(checkout: &Checkout, dir: &std::path::Path, reach: Contact<'_>) -> Result<Option<Self>, ExchangeError> {
         let Some(git_dir) = git_dir(checkout) else { return Ok(None) };
         let git = Git::of(&git_dir)?;
         let remote = match refs::choose(&git_dir, reach.remote)? {
@@ -314,8 +314,7 @@ impl Exchange for Branch {
                 self.seen = self.look();
                 Ok(Sent::Done)
             }
-            Err(error) if lost_race(&error) => Ok(Sent::LostRace(error.to_string())),
-            Err(error) => Err(understood(error, remote)),
+            Err(error) => unsent(error, remote),
         }
     }
 

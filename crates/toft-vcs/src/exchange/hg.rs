@@ -7,8 +7,8 @@ use std::{
 };
 
 use super::{
-    ARCHIVE, Exchange, ExchangeError, Fetched, Files, ISSUES, Reach, Sent, Site, belongs, lost_race, read_files,
-    understood,
+    ARCHIVE, Contact, Exchange, ExchangeError, Fetched, Files, ISSUES, Sent, Site, belongs, read_files, understood,
+    unsent,
 };
 use crate::{RunError, Vcs, command::Run, lock::io};
 
@@ -135,7 +135,7 @@ pub(super) fn first(root: &Path, vcs: Vcs) -> Result<Option<String>, RunError> {
 }
 
 impl Own {
-    pub(super) fn open(site: Site, reach: Reach<'_>) -> Result<Self, ExchangeError> {
+    pub(super) fn open(site: Site, reach: Contact<'_>) -> Result<Self, ExchangeError> {
         let remote = default_path(&site.checkout.common_dir)?;
         let hg = Hg { vcs: site.checkout.vcs, root: site.checkout.root.clone(), patience: reach.patience };
         Ok(Self { hg, site, remote, theirs: None, here: None, pulled: false })
@@ -264,7 +264,7 @@ impl Exchange for Own {
             }
             _ => {
                 let error = ended.ok("hg push".into()).err().unwrap_or(RunError::Missing("hg"));
-                if lost_race(&error) { Ok(Sent::LostRace(error.to_string())) } else { Err(understood(error, remote)) }
+                unsent(error, remote)
             }
         }
     }

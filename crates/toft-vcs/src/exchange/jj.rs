@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use super::{
-    Exchange, ExchangeError, Fetched, Files, Reach, Sent, Site, belongs, git_dir, lost_race, refs, understood,
-};
+use super::{Contact, Exchange, ExchangeError, Fetched, Files, Sent, Site, belongs, git_dir, refs, understood, unsent};
 use crate::{RunError, command::Run, git_run::Git};
 
 /// The exchange of a ledger's own repository.
@@ -20,7 +18,7 @@ pub(super) struct Own {
 }
 
 impl Own {
-    pub(super) fn open(site: Site, reach: Reach<'_>) -> Result<Self, ExchangeError> {
+    pub(super) fn open(site: Site, reach: Contact<'_>) -> Result<Self, ExchangeError> {
         let git_dir = git_dir(&site.checkout).unwrap_or_default();
         // Jujutsu starts git by itself, with whatever that repository configures.
         if Git::of(&git_dir)?.names_programs() {
@@ -206,8 +204,7 @@ impl Exchange for Own {
                 self.theirs = Some(here.clone());
                 Ok(Sent::Done)
             }
-            Err(error) if lost_race(&error) => Ok(Sent::LostRace(error.to_string())),
-            Err(error) => Err(understood(error, remote)),
+            Err(error) => unsent(error, remote),
         }
     }
 

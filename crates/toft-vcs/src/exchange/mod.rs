@@ -37,14 +37,14 @@ const ISSUES: &str = "issues.jsonl";
 const ARCHIVE: &str = "archive";
 /// With whom a ledger is exchanged, and how long that may take.
 #[derive(Clone, Copy, Debug)]
-pub struct Reach<'r> {
+pub struct Contact<'r> {
     /// The remote, if somebody named one.
     pub remote: Option<&'r str>,
     /// How long the other side may take to answer.
     pub patience: Duration,
 }
 
-impl<'r> Reach<'r> {
+impl<'r> Contact<'r> {
     /// As long as it takes.
     pub fn to(remote: Option<&'r str>) -> Self {
         Self { remote, patience: Duration::from_secs(60) }
@@ -148,7 +148,7 @@ pub trait Exchange {
 }
 
 /// The way to exchange a ledger that has a repository to itself; none where there is no version control.
-pub fn own(dir: &Path, reach: Reach<'_>) -> Result<Option<Box<dyn Exchange>>, ExchangeError> {
+pub fn own(dir: &Path, reach: Contact<'_>) -> Result<Option<Box<dyn Exchange>>, ExchangeError> {
     let Some(checkout) = crate::find(dir)? else { return Ok(None) };
     let site = Site::new(checkout, dir)?;
     Ok(match site.checkout.vcs {
@@ -198,7 +198,7 @@ pub fn ledger_seen(checkout: &Checkout) -> Result<bool, ExchangeError> {
 }
 
 /// Asks whoever a checkout is exchanged with whether they are there, and changes nothing; nobody without a remote.
-pub fn ask(checkout: &Checkout, reach: Reach<'_>) -> Result<Option<String>, ExchangeError> {
+pub fn ask(checkout: &Checkout, reach: Contact<'_>) -> Result<Option<String>, ExchangeError> {
     if let Some(git_dir) = git_dir(checkout) {
         let Some((remote, url)) = refs::choose(&git_dir, reach.remote)? else { return Ok(None) };
         let words = ["ls-remote", "--upload-pack=git-upload-pack", "--quiet", remote.as_str(), "HEAD"];
@@ -405,6 +405,11 @@ fn understood(error: RunError, remote: &str) -> ExchangeError {
         }
         _ => error.into(),
     }
+}
+
+/// What it means that something was not sent.
+fn unsent(error: RunError, remote: &str) -> Result<Sent, ExchangeError> {
+    if lost_race(&error) { Ok(Sent::LostRace(error.to_string())) } else { Err(understood(error, remote)) }
 }
 
 /// Somebody else changed the other side between our look and our word.

@@ -6,9 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{
-    Exchange, ExchangeError, Fetched, Files, Reach, Sent, Site, content, git_dir, lost_race, refs, understood,
-};
+use super::{Contact, Exchange, ExchangeError, Fetched, Files, Sent, Site, content, git_dir, refs, unsent};
 use crate::{RunError, command::Run, git_run::Git};
 
 /// The exchange of a ledger's own repository.
@@ -23,7 +21,7 @@ pub(super) struct Own {
 }
 
 impl Own {
-    pub(super) fn open(site: Site, reach: Reach<'_>) -> Result<Self, ExchangeError> {
+    pub(super) fn open(site: Site, reach: Contact<'_>) -> Result<Self, ExchangeError> {
         let git = Git::inside(&site.checkout.root)?;
         let git_dir = git_dir(&site.checkout).unwrap_or_default();
         let remote = match refs::choose(&git_dir, reach.remote)? {
@@ -282,18 +280,20 @@ impl Exchange for Own {
             }
         };
         let (ours, others) = (of(&self.here)?, of(&self.theirs)?);
-        let behind = match (&self.here, &self.theirs) {
-            (Some(here), Some(theirs)) => !refs::ancestor(&self.git, theirs, here)?,
-            (None, Some(_)) => true,
-            (_, None) => false,
+        // Whether they have what we have not, and nothing of ours is missing there.
+        let (behind, straight) = match (&self.here, &self.theirs) {
+            (Some(here), Some(theirs)) => {
+                (!refs::ancestor(&self.git, theirs, here)?, refs::ancestor(&self.git, here, theirs)?)
+            }
+            (None, Some(_)) => (true, true),
+            (_, None) => (false, false),
         };
         let new = if !behind && ours.as_ref() == Some(&tree) {
             return Ok(false);
         } else if behind
+            && straight
             && others.as_ref() == Some(&tree)
             && let Some(theirs) = &self.theirs
-            && (self.here.is_none()
-                || self.here.as_deref().is_some_and(|here| refs::ancestor(&self.git, here, theirs).unwrap_or(false)))
         {
             theirs.clone()
         } else {
@@ -331,8 +331,7 @@ impl Exchange for Own {
                 self.theirs = Some(here.clone());
                 Ok(Sent::Done)
             }
-            Err(error) if lost_race(&error) => Ok(Sent::LostRace(error.to_string())),
-            Err(error) => Err(understood(error, remote)),
+            Err(error) => unsent(error, remote),
         }
     }
 

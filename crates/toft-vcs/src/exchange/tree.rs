@@ -4,7 +4,7 @@
 use std::{fs, path::Path};
 
 use super::{
-    ExchangeError, Fetched, Files, Reach, Site, content, git_dir,
+    Contact, ExchangeError, Fetched, Files, Site, content, git_dir,
     hg::{self, Hg},
     own, refs,
 };
@@ -26,7 +26,7 @@ enum Way {
 
 impl Tree {
     /// The ledger in `dir` of a checkout. The other side is its remote of that name, else the one its branch follows.
-    pub fn open(checkout: &Checkout, dir: &Path, reach: Reach<'_>) -> Result<Self, ExchangeError> {
+    pub fn open(checkout: &Checkout, dir: &Path, reach: Contact<'_>) -> Result<Self, ExchangeError> {
         let site = Site::new(checkout.clone(), dir)?;
         let way = match (git_dir(checkout), checkout.vcs) {
             (Some(git_dir), _) => {

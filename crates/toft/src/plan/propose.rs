@@ -209,9 +209,8 @@ impl Plan<'_> {
             issue.origin.as_ref().is_some_and(|origin| !origin.to.is_empty()).then_some((issue, row.ledger.clone()))
         });
         let Some((mine, ledger)) = mine else {
-            return Err(proposal::withdraw(&self.find(&id)?.issue)
-                .err()
-                .map_or_else(|| Refusal::NotFound { what: "proposal", text: id }.into(), Into::into));
+            proposal::withdraw(&self.find(&id)?.issue)?;
+            return Err(Refusal::NotFound { what: "proposal", text: id }.into());
         };
         let puts = proposal::withdraw(&mine)?;
         let origin = mine.origin.clone().unwrap_or_default();
@@ -388,13 +387,8 @@ impl Plan<'_> {
                 continue;
             }
             let source = self.route(Some(&found.ledger), None)?.clone();
-            let Issue { id, notes, comments, .. } = &found.issue;
-            let said = notes.is_some() || !comments.is_empty();
-            if !sure && said && source.place == Place::Planning && target.place != Place::Planning {
-                let problem = format!(
-                    "others would read the notes and comments of {id}; toft propose offers it without them, --yes moves them too"
-                );
-                return Err(Refusal::Invalid { field: "move".into(), problem }.into());
+            if !sure && source.place == Place::Planning && target.place != Place::Planning {
+                proposal::refuse_telling(&found.issue)?;
             }
             let row = self.index(Access::Read)?.line(&source.name, &found.issue.id)?;
             moving.extend(row.map(|row| (source, row)));

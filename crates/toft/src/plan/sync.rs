@@ -9,15 +9,11 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use toft_core::issue::{
-    Issue,
     outgoing::{Doubt, doubts},
-    proposal::Part,
+    proposal,
 };
-use toft_ledger::{
-    file::{Look, Turn},
-    line,
-};
-use toft_vcs::exchange::{self, Branch, Exchange, ExchangeError, Files, Reach, Sent, Tree};
+use toft_ledger::file::{Look, Turn};
+use toft_vcs::exchange::{self, Branch, Contact, Exchange, ExchangeError, Files, Sent, Tree};
 
 use super::{
     Ledger, Place, Plan,
@@ -25,6 +21,7 @@ use super::{
     copy::{Lines, lines_of, message, new_lines, news},
     hydrate::now_nanos,
     synced::{How, Synced, Taken, Wish},
+    write::issue_of,
 };
 use crate::error::{Error, io};
 
@@ -119,7 +116,7 @@ impl Plan<'_> {
             },
         };
         let left = wish.until.map(|until| until.saturating_duration_since(Instant::now()));
-        let reach = left.map_or_else(|| self.reach(), |patience| Reach { patience, ..self.reach() });
+        let reach = left.map_or_else(|| self.reach(), |patience| Contact { patience, ..self.reach() });
         let exchanged = match ledger.place {
             Place::Branch => match Branch::open(self.checkout, &ledger.dir, reach) {
                 Ok(Some(mut branch)) => self.sync_branch(ledger, &mut branch, wish, synced, step),
@@ -131,7 +128,7 @@ impl Plan<'_> {
                 Ok(mut tree) => self.sync_tree(ledger, &mut tree, wish, synced, step),
                 Err(error) => Err(Trouble::Exchange(error)),
             },
-            Place::Planning | Place::Shared => match exchange::own(&ledger.dir, Reach { remote: None, ..reach }) {
+            Place::Planning | Place::Shared => match exchange::own(&ledger.dir, Contact { remote: None, ..reach }) {
                 _ if !ledger.dir.exists() => Ok(()),
                 Ok(Some(mut own)) => self.exchange(ledger, own.as_mut(), wish, synced, step).map(drop),
                 Ok(None) => unversioned(synced),
@@ -149,9 +146,9 @@ impl Plan<'_> {
     }
 
     /// The remote that the repository's own ledger is exchanged with, if somebody said.
-    pub(super) fn reach(&self) -> Reach<'_> {
+    pub(super) fn reach(&self) -> Contact<'_> {
         let said = self.toft.located().sync.remote.as_deref();
-        Reach::to(said.or_else(|| self.upstream.as_deref().filter(|_| self.contributor)))
+        Contact::to(said.or_else(|| self.upstream.as_deref().filter(|_| self.contributor)))
     }
 
     /// Exchanges ledgers if configuration wants that and the last time is long enough ago; what does not work now does
@@ -174,9 +171,9 @@ impl Plan<'_> {
     /// Asks whoever each ledger is exchanged with whether they are there. Changes nothing.
     pub(crate) fn ask_others(&self, patience: Duration) -> Vec<(String, Result<Option<String>, ExchangeError>)> {
         let ask = |ledger: &Ledger| match ledger.place {
-            Place::Branch | Place::Tree => exchange::ask(self.checkout, Reach { patience, ..self.reach() }),
+            Place::Branch | Place::Tree => exchange::ask(self.checkout, Contact { patience, ..self.reach() }),
             Place::Planning | Place::Shared => match toft_vcs::find(&ledger.dir) {
-                Ok(Some(checkout)) => exchange::ask(&checkout, Reach { patience, remote: None }),
+                Ok(Some(checkout)) => exchange::ask(&checkout, Contact { patience, remote: None }),
                 _ => Ok(None),
             },
         };
@@ -424,21 +421,14 @@ impl Plan<'_> {
         let mut lines = Vec::new();
         for proposal in offered {
             let found = lines_of(&proposal.files, |_| Ok(()))?.remove(&proposal.id).unwrap_or_default();
-            let sound = found.into_iter().filter(|line| line.sound).filter(|line| {
-                let issue = serde_json::from_str::<Issue>(&line::write(&line.record));
-                issue.is_ok_and(|issue| Part::of(&issue) == Part::Offered && issue.deleted.is_none())
-            });
+            let sound = found.into_iter().filter(|line| line.sound);
             lines.extend(sound);
         }
         let build = |draft: &mut super::write::Draft<'_>| {
             for line in lines {
-                let id = line.record.id().to_owned();
-                // What was decided stays; what still waits may be said better.
-                let waits = !draft.has(&id)? || {
-                    let known = draft.issue(&id)?;
-                    known.deleted.is_none() && Part::of(&known) == Part::Offered
-                };
-                if waits {
+                let (id, offered) = (line.record.id().to_owned(), issue_of(&line.record)?);
+                let known = if draft.has(&id)? { Some(draft.issue(&id)?) } else { None };
+                if proposal::believed(&offered, known.as_ref()) {
                     draft.take(line)?;
                 }
             }
