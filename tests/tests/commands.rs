@@ -27,7 +27,7 @@ fn a_plan_runs_in_the_order_of_its_dependencies() {
             assert_eq!(claim["task"]["name"], task, "{name}");
             assert_eq!((&claim["issue"], &claim["workspace"]), (&json!(null), &json!(null)));
             home.toft(&repo, &["claim"]).fails(6);
-            home.toft(&repo, &["finish", "-m", "ok", "--evidence", "abc"]).ok();
+            home.toft(&repo, &["finish", "-m", "ok", "--no-change", "abc"]).ok();
         }
     }
     let done = home.toft(&repo, &["flow", "list", "--all", "--json=status"]).data();
@@ -177,7 +177,7 @@ fn what_agents_guess_works_and_mistakes_are_one_line_with_the_remedy() {
     home.toft(&repo, &["next"]).ok();
     home.toft(&repo, &["checkpoint", "-m", "n"]).ok();
     home.toft(&repo, &["get", "@"]).ok();
-    home.toft(&repo, &["done", "-m", "d", "--evidence", "e"]).ok();
+    home.toft(&repo, &["done", "-m", "d", "--no-change", "e"]).ok();
     home.toft(&repo, &["ls"]).ok();
     for (args, remedy) in [
         (&["clam"][..], "claim"),
@@ -245,7 +245,7 @@ fn working_leaves_the_users_repository_as_it_was() {
     home.toft(&repo, &["flow", "new", "x"]).ok();
     home.toft(&repo, &["claim"]).ok();
     home.toft(&repo, &["save", "-m", "y"]).ok();
-    home.toft(&repo, &["finish", "--evidence", "HEAD"]).ok();
+    home.toft(&repo, &["finish", "--no-change", "it is a look"]).ok();
     home.toft(&repo, &["doctor"]).ok();
     assert_eq!(users(), before);
 }

@@ -51,7 +51,7 @@ fn refuses_every_verb(home: &Home, repo: &Path, task: &str, fence: &str) {
         &["save", task, "-m", "late"][..],
         &["save", task],
         &["save", task, "--key", "k", "--value", "1"],
-        &["finish", task, "-m", "late", "--evidence", "abc"],
+        &["finish", task, "-m", "late", "--no-change", "abc"],
         &["finish", task, "failed", "-m", "late"],
         &["finish", task, "release"],
         &["finish", task, "handoff", "-m", "late"],
@@ -79,7 +79,7 @@ fn a_holder_stopped_past_its_cap_is_refused_when_it_wakes() {
     holder.signal(Signal::SIGSTOP);
     sleep(Duration::from_millis(1_200));
     home.toft(&repo, &["claim", &task, "--as", "new"]).ok();
-    home.toft(&repo, &["finish", &task, "--as", "new", "-m", "done", "--evidence", "abc"]).ok();
+    home.toft(&repo, &["finish", &task, "--as", "new", "-m", "done", "--no-change", "abc"]).ok();
     holder.signal(Signal::SIGCONT);
     refuses_every_verb(&home, &repo, &task, &fence);
 }

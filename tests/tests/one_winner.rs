@@ -94,7 +94,7 @@ fn storm(workers: usize, cycles: usize, longest_wait: Duration) {
                             &fence,
                             "-m",
                             "m",
-                            "--evidence",
+                            "--no-change",
                             "c",
                             "--as",
                             &agent,

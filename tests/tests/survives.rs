@@ -24,7 +24,7 @@ const CASES: [Case; 4] = [
     Case {
         name: "finish",
         prepare: &[&["claim"]],
-        command: &["finish", "-m", "m", "--evidence", "c"],
+        command: &["finish", "-m", "m", "--no-change", "c"],
         verb: "task.done",
     },
 ];

@@ -27,7 +27,7 @@ pub(crate) struct Failure {
     pub(crate) seen: Option<Box<(&'static str, Value)>>,
 }
 
-const FAILED: u8 = 1;
+pub(crate) const FAILED: u8 = 1;
 const USAGE: u8 = 2;
 const NOT_FOUND: u8 = 3;
 const NOT_ALLOWED: u8 = 4;
@@ -132,6 +132,9 @@ impl From<Error> for Failure {
                 "go into a repository, or add --store global, or toft init --no-vcs for a plain directory",
             ),
             Error::NotInitialised { .. } => Self::new(NOT_FOUND, "not_initialised", message, "toft init"),
+            Error::UnknownRepository { .. } => {
+                Self::new(NOT_FOUND, "unknown_repository", message, "toft init registers it there")
+            }
             Error::OnServer { .. } => {
                 Self::new(USAGE, "on_server", message, "docs/guides/operating.md says how it is done on a server")
             }
@@ -216,6 +219,11 @@ fn refused(refusal: &Refusal, mut message: String) -> Failure {
         Refusal::FenceStale { .. } => {
             (CONFLICT, "fence_stale", "stop working on it: your writes change nothing now · toft ready".into())
         }
+        Refusal::OtherSession { task, .. } => (
+            CONFLICT,
+            "other_session",
+            format!("finish it where it was claimed, add the --fence that claim printed, or toft claim {task} --take-over"),
+        ),
         Refusal::NotHolder { task, status, .. } if !status.open() => {
             (CONFLICT, "not_holder", format!("toft show {task}"))
         }
@@ -251,7 +259,7 @@ fn refused(refusal: &Refusal, mut message: String) -> Failure {
         Refusal::MissingVariables { .. } => (USAGE, "missing_variables", "add --set NAME=VALUE for each".into()),
         Refusal::UnknownVariables { .. } => (USAGE, "unknown_variables", "toft flow template list".into()),
         Refusal::CannotUndo { .. } => (CONFLICT, "cannot_undo", "toft log shows what was done".into()),
-        Refusal::OpReused { .. } => (USAGE, "op_reused", String::new()),
+        Refusal::OpReused { .. } => (CONFLICT, "op_reused", "use a new --op id for another request".into()),
     };
     Failure { facts, ..Failure::new(status, code, message, &help) }
 }

@@ -120,6 +120,8 @@ pub struct Receipt {
     pub actor: String,
     /// Its verb.
     pub verb: String,
+    /// A digest of what was asked; empty in receipts of older versions.
+    pub request: String,
     /// Its outcome.
     pub outcome: Value,
     /// When.

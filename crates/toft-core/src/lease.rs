@@ -2,6 +2,9 @@
 //!
 //! Owns the judgement whether a hold still stands. Leases end by clock, so a crashed agent frees its task
 //! unaided; a living process on this host keeps its own up to a cap, and a dead one loses it at once.
+//!
+//! A lease expires only on a clock that cannot step: the monotonic clock of the machine that renewed it, or that of a
+//! machine that has watched it since without seeing a renewal. The wall clock says only when to look.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -9,11 +12,15 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::{
     id::{AgentId, LeaseId, RepositoryId, TaskId, WorkflowId},
-    time::{Now, Tick, Timestamp, millis},
+    time::{Now, Tick, Timestamp},
 };
 
 /// How long a lease with a known process on this machine goes unexamined.
 pub const LOOK_AGAIN: Duration = Duration::from_secs(5);
+/// A look at a lease with a process is not repeated sooner.
+const SOONEST: Duration = Duration::from_millis(100);
+/// How many machines may watch one lease at a time; the one that began first gives way.
+const WATCHERS: usize = 8;
 
 /// The one live hold on a task. Ended ones live on as attempts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,9 +43,11 @@ pub struct Lease {
     pub cap: Duration,
     /// Wall clock of the last renewal.
     pub renewed: Timestamp,
-    /// Lease clock of the last renewal.
+    /// The last renewal on the monotonic clock of the machine that renewed.
     pub renewed_tick: Tick,
-    /// When, on the lease clock, somebody should next examine it. Renewals leave it alone, so no index moves with a heartbeat.
+    /// Since when other machines have watched it without seeing a renewal, each on its own monotonic clock.
+    pub seen: Vec<Tick>,
+    /// When, on the wall, the next look is due. Renewals leave it alone, so no index moves with a heartbeat.
     pub check_at: i64,
     /// The process that holds it, when there is one to watch.
     pub holder: Option<Holder>,
@@ -56,41 +65,69 @@ impl Lease {
         if alive == Some(Liveness::Dead) {
             return Standing::Lost(Lost::ProcessGone);
         }
-        let silent = now.since(&self.renewed_tick, self.renewed);
-        if silent < self.ttl || (alive == Some(Liveness::Alive) && silent < self.cap) {
-            Standing::Live
-        } else {
-            Standing::Lost(Lost::Expired)
+        match self.silence(&now.tick) {
+            // Another machine renewed it last, and this one has not watched it yet.
+            None => Standing::Live,
+            Some(silent) if silent < self.ttl || (alive == Some(Liveness::Alive) && silent < self.cap) => {
+                Standing::Live
+            }
+            Some(_) => Standing::Lost(Lost::Expired),
         }
     }
 
-    /// Is it due for a look?
+    /// How long it has gone without a renewal on the clock of this machine; absent if this machine cannot tell.
+    fn silence(&self, tick: &Tick) -> Option<Duration> {
+        let same = |known: &&Tick| known.epoch == tick.epoch;
+        let since = Some(&self.renewed_tick).filter(same).or_else(|| self.seen.iter().find(same));
+        since.map(|since| Duration::from_millis(tick.ms.saturating_sub(since.ms).max(0) as u64))
+    }
+
+    /// Is a look due?
     pub fn due(&self, now: &Now) -> bool {
-        self.renewed_tick.epoch != now.tick.epoch || self.check_at <= now.tick.ms
+        self.check_at <= now.wall.0
     }
 
     /// The same lease, renewed now.
     pub fn renew(mut self, now: &Now, ttl: Option<Duration>) -> Self {
         self.ttl = ttl.unwrap_or(self.ttl);
         self.cap = self.cap.max(self.ttl);
-        let rebooted = self.renewed_tick.epoch != now.tick.epoch;
         self.renewed = now.wall;
         self.renewed_tick = now.tick.clone();
+        self.seen.clear();
         // Usually the next look stays where it was; it moves only if it would come too late.
-        if rebooted || self.check_at > now.tick.ms.saturating_add(millis(self.ttl)) {
+        if self.check_at > now.wall.plus(self.ttl).0 {
             self.check_at = self.next_check(now);
         }
         self
     }
 
-    /// When to look at it next: soon if a process can be watched, else when it would end.
+    /// The same lease after a look that found it standing: when to look next, and, if it seems silent and another machine
+    /// renewed it last, that this machine watches it from now on.
+    pub fn examined(mut self, now: &Now) -> Self {
+        if self.silence(&now.tick).is_none() && now.wall.since(self.renewed) >= self.ttl / 2 {
+            if self.seen.len() == WATCHERS {
+                self.seen.remove(0);
+            }
+            self.seen.push(now.tick.clone());
+        }
+        self.check_at = self.next_check(now);
+        self
+    }
+
+    /// When to look at it next: soon if a process can be watched, else when it would end, or when another machine should
+    /// begin to watch it.
     pub fn next_check(&self, now: &Now) -> i64 {
-        let left = self.ttl.saturating_sub(now.since(&self.renewed_tick, self.renewed));
+        let half = self.ttl / 2;
+        let left = match self.silence(&now.tick) {
+            Some(silent) if silent < half => half - silent,
+            Some(silent) => self.ttl.saturating_sub(silent),
+            None => half.saturating_sub(now.wall.since(self.renewed)),
+        };
         let wait = match self.holder {
-            Some(_) => LOOK_AGAIN.min(left.max(Duration::from_millis(100))),
+            Some(_) => LOOK_AGAIN.min(left.max(SOONEST)),
             None => left,
         };
-        now.tick.ms.saturating_add(millis(wait))
+        now.wall.plus(wait).0
     }
 }
 
@@ -170,10 +207,10 @@ pub struct Holder {
 pub enum Liveness {
     /// It runs, or is stopped.
     Alive,
-    /// It is over.
+    /// It has ended: this boot of this host says so, to somebody who may see its processes.
     Dead,
-    /// It is another machine's; only the clock can tell.
-    Elsewhere,
+    /// It cannot be told from here; only a clock can.
+    Unknown,
 }
 
 /// Looks at processes; passed in so that rules stay pure.
@@ -215,15 +252,41 @@ mod tests {
         assert_eq!(lease.standing(&now_at(1), &FixedProcesses::alive(&[])), Standing::Lost(Lost::ProcessGone));
     }
 
+    /// The same moment on another machine, whose monotonic clock began elsewhere.
+    fn elsewhere(ms: i64) -> Now {
+        Now { tick: Tick { epoch: "boot-2".into(), ms: ms + 77 }, ..now_at(ms) }
+    }
+
     #[test]
-    fn a_renewal_after_a_reboot_or_for_less_time_moves_the_next_look() {
-        let far = Lease { check_at: 2_592_000_000, ..lease(None) };
-        let mut rebooted = now_at(5);
-        rebooted.tick = Tick { epoch: "boot-2".into(), ms: 5 };
-        assert_eq!(far.clone().renew(&rebooted, None).check_at, 10_005);
-        assert_eq!(far.renew(&now_at(0), Some(Duration::from_secs(2))).check_at, 2_000);
-        let near = Lease { check_at: 9_000, ..lease(None) };
-        assert_eq!(near.renew(&now_at(5_000), None).check_at, 9_000);
+    fn another_machine_frees_a_lease_only_after_it_watched_it_for_its_whole_time() {
+        let nobody = FixedProcesses::default();
+        let lease = lease(None);
+        assert_eq!(lease.standing(&elsewhere(9_000_000), &nobody), Standing::Live, "never watched");
+        let young = lease.clone().examined(&elsewhere(4_999));
+        assert!(young.seen.is_empty(), "it may be renewed yet");
+        let watched = lease.examined(&elsewhere(6_000));
+        assert_eq!(watched.standing(&elsewhere(15_999), &nobody), Standing::Live);
+        assert_eq!(watched.standing(&elsewhere(16_000), &nobody), Standing::Lost(Lost::Expired));
+        let renewed = watched.renew(&now_at(9_000), None);
+        assert_eq!(renewed.standing(&elsewhere(16_000), &nobody), Standing::Live, "a renewal ends the watch");
+    }
+
+    #[test]
+    fn no_step_of_the_wall_clock_frees_or_prolongs_a_lease() {
+        let nobody = FixedProcesses::default();
+        for step in [-31_536_000_000, -120_000, 120_000, 31_536_000_000] {
+            let stepped = |ms: i64| Now { wall: Timestamp(now_at(ms).wall.0 + step), ..now_at(ms) };
+            assert_eq!(lease(None).standing(&stepped(9_999), &nobody), Standing::Live);
+            assert_eq!(lease(None).standing(&stepped(10_000), &nobody), Standing::Lost(Lost::Expired));
+        }
+    }
+
+    #[test]
+    fn a_renewal_for_less_time_moves_the_next_look() {
+        let far = Lease { check_at: now_at(2_592_000_000).wall.0, ..lease(None) };
+        assert_eq!(far.renew(&now_at(0), Some(Duration::from_secs(2))).check_at, now_at(1_000).wall.0);
+        let near = Lease { check_at: now_at(9_000).wall.0, ..lease(None) };
+        assert_eq!(near.renew(&now_at(5_000), None).check_at, now_at(9_000).wall.0);
     }
 
     #[test]

@@ -333,7 +333,7 @@ pub(crate) fn next_timer(tx: &mut dyn StoreTx, scope: &Scope) -> Result<Option<T
 }
 
 /// The repositories in scope, as lanes name them.
-fn homes(tx: &mut dyn StoreTx, scope: &Scope) -> Result<Vec<String>> {
+pub(crate) fn homes(tx: &mut dyn StoreTx, scope: &Scope) -> Result<Vec<String>> {
     Ok(match &scope.repository {
         Some(repository) => vec![home(Some(repository.as_str()))],
         None => {

@@ -56,6 +56,14 @@ pub enum Refusal {
         /// Who holds it now.
         holder: Option<String>,
     },
+    /// Another session of the same agent holds the task.
+    #[error("another session of {agent} holds {task}")]
+    OtherSession {
+        /// Which task.
+        task: TaskId,
+        /// The name both sessions have.
+        agent: String,
+    },
     /// The caller does not hold the task.
     #[error("{agent} does not hold {task} ({})", status.as_str())]
     NotHolder {
@@ -185,8 +193,8 @@ pub enum Refusal {
         /// Why it stays.
         why: String,
     },
-    /// The operation id belongs to another verb or agent.
-    #[error("operation {op} was a `{verb}` of {actor}; use a new id for another operation")]
+    /// The operation id belongs to another request.
+    #[error("operation {op} was another request: `{verb}` by {actor}")]
     OpReused {
         /// The id.
         op: String,

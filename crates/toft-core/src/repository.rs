@@ -15,8 +15,32 @@ pub struct Repository {
     pub vcs: String,
     /// The directory all its worktrees share.
     pub common_dir: String,
+    /// Commits that its history begins with; none if no clone could tell so far.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub roots: Vec<String>,
+    /// Where its clones are and what they are exchanged with, each in one spelling.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remotes: Vec<String>,
     /// First seen.
     pub created: Timestamp,
+}
+
+impl Repository {
+    /// Is a clone one of this repository? Clones name a remote in common, or one of them is the other's remote. One that was
+    /// never cloned from anywhere shares its first commits. A fork that names nothing in common is another repository.
+    pub fn has_clone(&self, roots: &[String], remotes: &[String]) -> bool {
+        let shares = |ours: &[String], theirs: &[String]| ours.iter().any(|one| theirs.contains(one));
+        // Each clone's own place is among its remotes.
+        let alone = self.remotes.len() <= 1 || remotes.len() <= 1;
+        shares(&self.remotes, remotes) || alone && shares(&self.roots, roots)
+    }
+
+    /// Learns what another of its clones knows.
+    pub fn learn(&mut self, roots: &[String], remotes: &[String]) {
+        for (known, new) in [(&mut self.roots, roots), (&mut self.remotes, remotes)] {
+            known.extend(new.iter().filter(|one| !known.contains(one)).cloned().collect::<Vec<_>>());
+        }
+    }
 }
 
 /// One checkout of a repository.

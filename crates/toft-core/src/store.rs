@@ -15,7 +15,7 @@ use crate::{
     message::{Letter, Message},
     repository::{Repository, Scope, Worktree},
     retention::Old,
-    time::{Now, Tick, Timestamp},
+    time::{Now, Timestamp},
     workspace::Workspace,
 };
 
@@ -91,8 +91,10 @@ pub trait StoreTx {
     fn confirm(&mut self) -> Result<()> {
         Ok(())
     }
-    /// The store's clock.
+    /// The store's wall clock, and the monotonic clock of the machine that asks.
     fn now(&mut self) -> Result<Now>;
+    /// What the wall said when the newest event was written.
+    fn newest_event_at(&mut self) -> Result<Option<Timestamp>>;
     /// What this operation answered, if it ran before.
     fn receipt(&mut self, op: &OpId) -> Result<Option<Receipt>>;
     /// Ids of any kind that start with `prefix`, in order.
@@ -114,7 +116,7 @@ pub trait StoreTx {
     fn workflows(&mut self, query: &WorkflowQuery) -> Result<Vec<Workflow>>;
     /// The workflow that is on an issue now, if any.
     fn workflow_of_issue(&mut self, issue: &str) -> Result<Option<Workflow>>;
-    /// Workflows on issues that are over and whose ledger was not told, up to `limit`.
+    /// Workflows on issues whose ledger has to be told what is true of them now, up to `limit`.
     fn untold(&mut self, limit: usize) -> Result<Vec<Workflow>>;
     /// How many tasks of a workflow have each status.
     fn progress(&mut self, workflow: &WorkflowId) -> Result<Vec<(TaskStatus, u64)>>;
@@ -134,9 +136,8 @@ pub trait StoreTx {
     fn lease(&mut self, task: &TaskId) -> Result<Option<Lease>>;
     /// Leases, by task.
     fn leases(&mut self, of: &LeasesOf) -> Result<Vec<Lease>>;
-    /// Leases due for a look: of this epoch and past their `check_at`, or of another epoch; with a host, also
-    /// every lease that follows a process of that host.
-    fn overdue(&mut self, tick: &Tick, host: Option<&str>, limit: usize) -> Result<Vec<Lease>>;
+    /// Leases due for a look: past their `check_at`; with a host, also every lease that follows a process of that host.
+    fn overdue(&mut self, wall: Timestamp, host: Option<&str>, limit: usize) -> Result<Vec<Lease>>;
     /// Attempts at a task, oldest first.
     fn attempts(&mut self, task: &TaskId) -> Result<Vec<Attempt>>;
 

@@ -19,7 +19,7 @@ use crate::{
     repository::{Repository, Scope, Worktree},
     retention::Old,
     store::{EventQuery, LeasesOf, Result, StoreError, TaskQuery, WorkflowQuery, WorkspaceQuery},
-    time::{Tick, Timestamp},
+    time::Timestamp,
     workspace::Workspace,
 };
 
@@ -166,7 +166,7 @@ impl Tables {
     }
 
     pub fn untold(&self, limit: usize) -> Result<Vec<Workflow>> {
-        let untold = |workflow: &&Workflow| workflow.issue_state() == Some(IssueState::Untold);
+        let untold = |workflow: &&Workflow| workflow.ledger_pending();
         Ok(limited(self.workflows.values().filter(untold).cloned(), limit))
     }
 
@@ -228,9 +228,13 @@ impl Tables {
         Ok(self.leases.values().filter(fits).cloned().collect())
     }
 
-    pub fn overdue(&self, tick: &Tick, host: Option<&str>, limit: usize) -> Result<Vec<Lease>> {
+    pub fn newest_event_at(&self) -> Result<Option<Timestamp>> {
+        Ok(self.events.last().map(|event| event.at))
+    }
+
+    pub fn overdue(&self, wall: Timestamp, host: Option<&str>, limit: usize) -> Result<Vec<Lease>> {
         let local = |lease: &Lease| lease.holder.as_ref().is_some_and(|holder| Some(holder.host.as_str()) == host);
-        let due = |lease: &&Lease| lease.renewed_tick.epoch != tick.epoch || lease.check_at <= tick.ms || local(lease);
+        let due = |lease: &&Lease| lease.check_at <= wall.0 || local(lease);
         let mut rows: Vec<_> = self.leases.values().filter(due).cloned().collect();
         rows.sort_by(|a, b| (a.check_at, &a.task).cmp(&(b.check_at, &b.task)));
         Ok(limited(rows.into_iter(), limit))

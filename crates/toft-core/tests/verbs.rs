@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use toft_core::{
-    flow::{Evidence, Plan},
+    flow::{Evidence, Plan, PlanTask},
     id::OpId,
-    lease::Fence,
-    refusal::Stop,
-    store::{Access, EventQuery},
+    lease::{Fence, Lease},
+    refusal::{Refusal, Stop},
+    store::{Access, EventQuery, LeasesOf, TaskQuery},
     testing::{Bytes, Play, Stage},
-    verbs::{self, answer, claim, finish, flow, renew, save, send},
+    verbs::{self, Operation, answer, claim, finish, flow, renew, save, send, undo},
 };
 
 proptest! {
@@ -26,10 +26,81 @@ proptest! {
             play.check();
         }
     }
+
+    /// Whatever happened before, an undo changes nothing that another agent holds, finished, or built upon.
+    #[test]
+    fn undo_never_touches_what_another_holds_finished_or_built_upon(
+        moves in prop::collection::vec(any::<Bytes>(), 1..60),
+        undos in prop::collection::vec((0usize..6, any::<bool>()), 1..8),
+    ) {
+        const ACTORS: [&str; 6] = ["planner", "boss", "agent-0", "agent-1", "agent-2", "agent-3"];
+        let mut play = Play::on(Stage::memory());
+        for bytes in moves {
+            play.step(bytes);
+        }
+        for (who, redo) in undos {
+            let actor = ACTORS[who];
+            let own = play.stage.holds(actor);
+            let before = of_others(&play.stage, &own);
+            play.undo(actor, redo);
+            play.check();
+            prop_assert_eq!(before, of_others(&play.stage, &own));
+        }
+    }
+}
+
+/// What must not change when somebody takes something back: others' live holds, everything that was ever worked on and was
+/// not their own hold, and tasks that work elsewhere waits for.
+fn of_others(stage: &Stage, own: &[Lease]) -> Vec<String> {
+    let mut tx = stage.store.begin(Access::Read).unwrap();
+    let mut rows: Vec<String> = Vec::new();
+    for lease in tx.leases(&LeasesOf::Repository(None)).unwrap() {
+        if !own.iter().any(|mine| mine.task == lease.task) {
+            rows.push(format!("{} held under {}", lease.task, lease.fence));
+        }
+    }
+    for task in tx.tasks(&TaskQuery::default()).unwrap() {
+        let worked_on = task.state.fence > 0 && !own.iter().any(|mine| mine.task == task.id);
+        let dependents = tx.dependents(&task.id).unwrap();
+        let built_upon = dependents.iter().any(|edge| {
+            tx.task(&edge.task).unwrap().is_some_and(|other| other.workflow != task.workflow && other.state.fence > 0)
+        });
+        if worked_on || built_upon {
+            rows.push(format!("{} {:?} {:?}", task.id, task.state.status, task.state.outcome));
+        }
+    }
+    rows
+}
+
+#[test]
+fn what_was_undone_can_be_done_again() {
+    let stage = Stage::memory();
+    let undo = |actor: &str, redo: bool| {
+        let scope = stage.scope();
+        let last = stage.perform(actor, undo::Last { scope: scope.clone(), count: 1, undone: redo }).unwrap().pop();
+        let op = last.expect("there is an operation").op;
+        stage.perform(actor, undo::Take { op, scope, redo })
+    };
+    let made = stage.flow("chain", &["a", "b<-a"]);
+    undo("planner", false).unwrap();
+    assert!(stage.ready().is_empty());
+    undo("planner", true).unwrap();
+    assert_eq!(stage.ready(), ["a"]);
+    stage.claim("w").unwrap();
+    let stop = undo("planner", false).unwrap_err();
+    assert!(matches!(stop, Stop::Refused(Refusal::CannotUndo { .. })), "{stop}");
+    assert_eq!(stage.holds("w").len(), 1, "the hold stands");
+    undo("w", false).unwrap();
+    assert_eq!(stage.ready(), ["a"], "a claim is given back");
+    let move_to = |to| flow::Move { id: made.workflow.id.to_string(), to, reason: None };
+    stage.perform("boss", move_to(flow::Step::Pause)).unwrap();
+    stage.perform("other", move_to(flow::Step::Resume)).unwrap();
+    stage.perform("other", move_to(flow::Step::Pause)).unwrap();
+    assert!(undo("boss", false).is_err(), "others moved it since");
 }
 
 fn fence_is_stale(stop: &Stop) -> bool {
-    matches!(stop, Stop::Refused(toft_core::refusal::Refusal::FenceStale { .. }))
+    matches!(stop, Stop::Refused(Refusal::FenceStale { .. }))
 }
 
 #[test]
@@ -127,7 +198,8 @@ fn a_task_that_kills_its_worker_is_parked_and_asks_a_human() {
 fn replaying_an_operation_answers_as_before_and_changes_nothing() {
     let stage = Stage::memory();
     stage.flow("two", &["first", "second"]);
-    let op = Some(OpId::known("op_mine"));
+    let op = |request: &str| Some(Operation { id: OpId::known("op_mine"), request: request.into() });
+    let (op, changed) = (op("the one"), op("another"));
     let request = || claim::Request { scope: stage.scope(), ..Default::default() };
     let once = stage.perform_as_op("a", request(), op.clone()).unwrap();
     let before = history(&stage);
@@ -135,9 +207,79 @@ fn replaying_an_operation_answers_as_before_and_changes_nothing() {
     assert_eq!(once, twice);
     assert_eq!(history(&stage), before);
     let stranger = stage.perform_as_op("b", request(), op.clone()).unwrap_err();
-    assert!(matches!(stranger, Stop::Refused(toft_core::refusal::Refusal::OpReused { .. })));
+    assert!(matches!(stranger, Stop::Refused(Refusal::OpReused { .. })));
+    let changed = stage.perform_as_op("a", request(), changed).unwrap_err();
+    assert!(matches!(changed, Stop::Refused(Refusal::OpReused { .. })));
     let other = stage.perform_as_op("a", renew::Request::default(), op).unwrap_err();
-    assert!(matches!(other, Stop::Refused(toft_core::refusal::Refusal::OpReused { .. })));
+    assert!(matches!(other, Stop::Refused(Refusal::OpReused { .. })));
+}
+
+#[test]
+fn a_name_alone_writes_nothing_on_a_held_task() {
+    let stage = Stage::memory();
+    stage.flow("one", &["only"]);
+    let held = stage.claim("ana").unwrap();
+    let id = Some(held.task.id.to_string());
+    let before = history(&stage);
+    let named = |name: &str, fence: Option<Fence>| {
+        let request = finish::Request { id: id.clone(), fence, ..Default::default() };
+        stage.perform(name, request).unwrap_err()
+    };
+    let other = named("ana", None);
+    assert!(matches!(other, Stop::Refused(Refusal::OtherSession { .. })), "{other}");
+    let stranger = named("bob", None);
+    assert!(matches!(stranger, Stop::Refused(Refusal::LeaseHeld { .. })), "{stranger}");
+    let thief = named("bob", Some(held.lease.fence()));
+    assert!(matches!(thief, Stop::Refused(Refusal::LeaseHeld { .. })), "{thief}");
+    assert_eq!(history(&stage), before);
+    let shown = format!("{:?}", stage.perform("bob", verbs::log::Request { limit: 100, ..Default::default() }).unwrap());
+    assert!(!shown.contains(held.lease.id.as_str()), "history shows nobody's fence");
+}
+
+#[test]
+fn a_clock_that_went_back_strands_no_retry_and_no_timer() {
+    let stage = Stage::memory();
+    stage.flow("two", &["flaky", "patient"]);
+    const YEAR: i64 = 365 * 86_400_000;
+    for how in [finish::How::Failed, finish::How::Waiting(finish::WaitFor::Timer(Duration::from_secs(5)))] {
+        stage.claim("w").unwrap();
+        stage.clock.step_wall(YEAR);
+        finish_as(&stage, "w", how);
+        stage.clock.step_wall(-YEAR);
+    }
+    assert!(stage.claim("w").is_err(), "neither is due yet");
+    stage.perform("w", verbs::sweep::Request).unwrap();
+    stage.clock.advance(Duration::from_secs(11));
+    assert!(stage.claim("w").is_ok() && stage.claim("v").is_ok(), "both are due");
+}
+
+#[test]
+fn an_issue_that_cannot_be_started_leaves_nothing_behind() {
+    let stage = Stage::memory();
+    let tasks = vec![PlanTask { name: "t".into(), repository: Some("nowhere".into()), ..Default::default() }];
+    let plan = Plan { title: "p".into(), tasks, ..Default::default() };
+    let (extends, variables) = (None, std::collections::BTreeMap::new());
+    stage.perform("boss", verbs::template::Put { name: "bad".into(), extends, variables, plan }).unwrap();
+    stage.flow("other", &["fine"]);
+    let offer = |id: &str, template: Option<&str>| {
+        let issue = serde_json::json!({ "id": id, "title": id, "status": "open", "priority": 0, "template": template });
+        let issue = serde_json::from_value(issue).unwrap();
+        verbs::issue::Offer { issue, ledger: "main".into(), rank: "0".into(), reasons: vec![] }
+    };
+    let request = claim::Request {
+        offers: vec![offer("tf-broken", Some("bad")), offer("tf-sound", None)],
+        count: 3,
+        scope: stage.scope(),
+        ..Default::default()
+    };
+    let claimed = stage.perform("w", request.clone()).unwrap().claims;
+    let names: Vec<_> = claimed.iter().map(|claimed| claimed.task.name.as_str()).collect();
+    assert_eq!(names, ["tf-sound", "fine"], "the others are taken");
+    let flows = stage.perform("w", flow::List { all: true, limit: 9, ..Default::default() }).unwrap();
+    assert_eq!(flows.len(), 2, "no workflow was left for the broken one: {flows:?}");
+    let alone = claim::Request { offers: vec![offer("tf-broken", Some("bad"))], ..request };
+    let stop = stage.perform("v", alone).unwrap_err();
+    assert!(matches!(stop, Stop::Refused(Refusal::NotFound { what: "repository", .. })), "and it says why: {stop}");
 }
 
 #[test]
@@ -147,8 +289,8 @@ fn done_needs_evidence() {
     let held = stage.claim("a").unwrap();
     let how = finish::How::Done(Evidence::NoChange("  ".into()));
     let request = finish::Request { id: Some(held.task.id.to_string()), how, ..Default::default() };
-    let stop = stage.perform("a", request).unwrap_err();
-    assert!(matches!(stop, Stop::Refused(toft_core::refusal::Refusal::NeedsEvidence)));
+    let stop = stage.finish("a", request).unwrap_err();
+    assert!(matches!(stop, Stop::Refused(Refusal::NeedsEvidence)));
 }
 
 #[test]
@@ -159,7 +301,7 @@ fn a_question_survives_the_agent_that_asked_it() {
     let how = finish::How::Waiting(finish::WaitFor::Human);
     let id = held.task.id.to_string();
     stage
-        .perform(
+        .finish(
             "asker",
             finish::Request { id: Some(id.clone()), how, message: "blue or red?".into(), ..Default::default() },
         )
@@ -183,12 +325,12 @@ fn tasks_that_wait_for_each_other_are_refused() {
     };
     let source = toft_core::flow::Source::Prompt { text: "loop".into() };
     let stop = stage.perform("p", flow::New { plan, source, hold: false }).unwrap_err();
-    assert!(matches!(stop, Stop::Refused(toft_core::refusal::Refusal::Cycle { path }) if path.len() == 4));
+    assert!(matches!(stop, Stop::Refused(Refusal::Cycle { path }) if path.len() == 4));
     let made = stage.flow("line", &["a", "b<-a"]);
     let held = stage.claim("w").unwrap();
     let how = finish::How::Waiting(finish::WaitFor::Task(made.tasks[1].id.to_string()));
-    let stop = stage.perform("w", finish::Request { id: Some(held.task.id.to_string()), how, ..Default::default() });
-    assert!(matches!(stop.unwrap_err(), Stop::Refused(toft_core::refusal::Refusal::Cycle { .. })));
+    let stop = stage.finish("w", finish::Request { id: Some(held.task.id.to_string()), how, ..Default::default() });
+    assert!(matches!(stop.unwrap_err(), Stop::Refused(Refusal::Cycle { .. })));
 }
 
 #[test]
@@ -225,7 +367,7 @@ fn a_workflow_never_exceeds_its_parallel_limit() {
     stage.claim("two").unwrap();
     assert!(stage.claim("three").is_err());
     let how = finish::How::Done(Evidence::Commit("c1".into()));
-    stage.perform("one", finish::Request { id: Some(first.task.id.to_string()), how, ..Default::default() }).unwrap();
+    stage.finish("one", finish::Request { id: Some(first.task.id.to_string()), how, ..Default::default() }).unwrap();
     assert_eq!(stage.claim("three").unwrap().task.name, "c");
 }
 
@@ -250,7 +392,7 @@ fn task_named(stage: &Stage, name: &str) -> toft_core::flow::Task {
 }
 
 fn finish_as(stage: &Stage, agent: &str, how: finish::How) {
-    stage.perform(agent, finish::Request { how, message: "m".into(), ..Default::default() }).unwrap();
+    stage.finish(agent, finish::Request { how, message: "m".into(), ..Default::default() }).unwrap();
 }
 
 #[test]

@@ -207,8 +207,11 @@ impl Turn {
             let size = file.metadata()?.len();
             let torn = size > 0 && !ends_in_newline(&mut file, size)?;
             let message = if torn { format!("\n{text}") } else { text.clone() };
-            file.write_all(message.as_bytes())?;
-            file.sync_data()?;
+            if let Err(error) = file.write_all(message.as_bytes()).and_then(|()| file.sync_data()) {
+                // Half a line, or one whose writer is told that it failed, must not stay.
+                file.set_len(size)?;
+                return Err(error);
+            }
             if new {
                 sync_dir(path)?;
             }

@@ -19,7 +19,7 @@ pub struct MachineClock {
 impl MachineClock {
     /// The clocks of this boot.
     pub fn new() -> Self {
-        Self { boot: boot_id() }
+        Self { boot: clock_id() }
     }
 }
 
@@ -57,10 +57,36 @@ fn monotonic_ms() -> i64 {
     wall().0
 }
 
-/// A name for this boot of this machine. Where the kernel gives none, the time of boot to ten minutes.
+/// Names the monotonic clock of this boot. Processes in a time namespace of their own read another one.
+fn clock_id() -> String {
+    let boot = boot_id();
+    match std::fs::read_link("/proc/self/ns/time") {
+        Ok(namespace) if namespace.as_os_str() != FIRST_TIME_NAMESPACE => {
+            format!("{boot}/{}", namespace.to_string_lossy())
+        }
+        _ => boot,
+    }
+}
+
+/// What Linux calls the time namespace that a machine boots with.
+const FIRST_TIME_NAMESPACE: &str = "time:[4026531834]";
+
+/// Names this boot of this machine.
+#[cfg(not(target_os = "macos"))]
 pub fn boot_id() -> String {
     match std::fs::read_to_string("/proc/sys/kernel/random/boot_id") {
         Ok(id) => id.trim().to_owned(),
+        // Without a name, the time of boot to ten minutes.
         Err(_) => format!("boot-{}", (wall().0 - monotonic_ms()) / 600_000),
+    }
+}
+
+/// Names this boot of this machine. macOS tells only through a system call or this program.
+#[cfg(target_os = "macos")]
+pub fn boot_id() -> String {
+    let asked = std::process::Command::new("/usr/sbin/sysctl").args(["-n", "kern.bootsessionuuid"]).output();
+    match asked.ok().and_then(|said| String::from_utf8(said.stdout).ok()).map(|id| id.trim().to_owned()) {
+        Some(id) if !id.is_empty() => id,
+        _ => format!("boot-{}", (wall().0 - monotonic_ms()) / 600_000),
     }
 }

@@ -50,6 +50,7 @@ queries! {
     event_forget
     event_list
     event_list_newest
+    event_newest_at
     event_of_entity
     event_of_entity_newest
     gate_get

@@ -216,7 +216,13 @@ pub(crate) fn lease(cells: &mut Cells<'_>) -> Result<Lease> {
             Some(text) => Some(holder(&text).ok_or_else(|| cells.unreadable(format!("`{text}` is no process")))?),
             None => None,
         },
+        seen: watchers(cells)?,
     })
+}
+
+fn watchers(cells: &mut Cells<'_>) -> Result<Vec<Tick>> {
+    let pairs: Option<Vec<(String, i64)>> = cells.optional_json()?;
+    Ok(pairs.unwrap_or_default().into_iter().map(|(epoch, ms)| Tick { epoch, ms }).collect())
 }
 
 /// A process as one sortable word: the host first, so that a host's processes stand together.
@@ -277,6 +283,7 @@ pub(crate) fn receipt(cells: &mut Cells<'_>) -> Result<Receipt> {
         op: cells.id(OpId::known)?,
         actor: cells.text()?,
         verb: cells.text()?,
+        request: cells.text()?,
         outcome: cells.json()?,
         at: cells.time()?,
     })

@@ -12,7 +12,7 @@ use toft_core::{
     repository::Place,
     retention::Old,
     store::{Result, StoreError},
-    time::{Timestamp, millis},
+    time::{Tick, Timestamp, millis},
     workspace::Workspace,
 };
 
@@ -83,8 +83,8 @@ pub(crate) fn put(execute: &mut Execute<'_>, write: &Write) -> Result<()> {
         Write::Template(row) => execute(Query::template_put, &values![row.name, row.version, json(row)?]),
         Write::Queue(QueueEntry { task, lane, rank }) => execute(Query::queue_put, &values![task.as_str(), lane, rank]),
         Write::DropQueue(task) => execute(Query::queue_drop, &values![task.as_str()]),
-        Write::Receipt(Receipt { op, actor, verb, outcome, at }) => {
-            execute(Query::receipt_put, &values![op.as_str(), actor, verb, json(outcome)?, at.0])
+        Write::Receipt(Receipt { op, actor, verb, request, outcome, at }) => {
+            execute(Query::receipt_put, &values![op.as_str(), actor, verb, request, json(outcome)?, at.0])
         }
     }
 }
@@ -115,7 +115,8 @@ fn workflow(execute: &mut Execute<'_>, row: &Workflow) -> Result<()> {
             row.created.0,
             json(row)?,
             row.issue(),
-            row.issue_state().map(IssueState::as_str)
+            row.issue_state().map(IssueState::as_str),
+            row.ledger_pending()
         ],
     )
 }
@@ -174,8 +175,21 @@ fn dependency(execute: &mut Execute<'_>, query: Query, row: &Dependency) -> Resu
 }
 
 fn lease(execute: &mut Execute<'_>, row: &Lease) -> Result<()> {
-    let Lease { task, workflow, repository, agent, fence, acquired, ttl, cap, renewed, renewed_tick, check_at, holder } =
-        row;
+    let Lease {
+        task,
+        workflow,
+        repository,
+        agent,
+        fence,
+        acquired,
+        ttl,
+        cap,
+        renewed,
+        renewed_tick,
+        seen,
+        check_at,
+        holder,
+    } = row;
     execute(
         Query::lease_put,
         &values![
@@ -192,13 +206,20 @@ fn lease(execute: &mut Execute<'_>, row: &Lease) -> Result<()> {
             renewed_tick.epoch,
             renewed_tick.ms,
             check_at,
-            holder.as_ref().map(holder_word)
+            holder.as_ref().map(holder_word),
+            watchers(seen)?
         ],
     )
 }
 
+/// Who watches a lease, as JSON; nothing while nobody does, which is nearly always.
+fn watchers(seen: &[Tick]) -> Result<Option<String>> {
+    let pairs: Vec<(&str, i64)> = seen.iter().map(|tick| (tick.epoch.as_str(), tick.ms)).collect();
+    if pairs.is_empty() { Ok(None) } else { json(&pairs).map(Some) }
+}
+
 fn renew_lease(execute: &mut Execute<'_>, row: &Lease) -> Result<()> {
-    let Lease { task, fence, ttl, cap, renewed, renewed_tick, check_at, .. } = row;
+    let Lease { task, fence, ttl, cap, renewed, renewed_tick, seen, check_at, .. } = row;
     execute(
         Query::lease_renew,
         &values![
@@ -209,7 +230,8 @@ fn renew_lease(execute: &mut Execute<'_>, row: &Lease) -> Result<()> {
             renewed.0,
             renewed_tick.ms,
             renewed_tick.epoch,
-            check_at
+            check_at,
+            watchers(seen)?
         ],
     )
 }

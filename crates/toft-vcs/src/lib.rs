@@ -9,11 +9,13 @@ pub mod exchange;
 mod git;
 mod git_run;
 mod hg;
+mod identity;
 mod jj;
 mod lock;
 pub mod workspace;
 
 pub use command::{RunError, shell};
+pub use identity::{Identity, identity};
 pub use lock::Turn;
 
 use std::{

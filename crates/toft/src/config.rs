@@ -36,6 +36,8 @@ pub struct Config {
     pub lease_cap: Option<Duration>,
     /// This process does one thing and ends, as a command does.
     pub brief: bool,
+    /// Look at every repository in the store, whichever directory this is.
+    pub whole_store: bool,
 }
 
 /// Which store.

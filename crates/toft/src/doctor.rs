@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use toft_core::{
     lease::{Liveness, Processes},
     store::{Access, StoreError, ask},
-    verbs::{audit, issue::Untold},
+    verbs::{audit, issue::Pending},
     workspace::WorkspaceState,
 };
 use toft_store::{SqliteStore, sqlite::SCHEMA_VERSION};
@@ -122,7 +122,7 @@ fn ledgers(toft: &Toft) -> Option<Check> {
     let told = |health, seen| Some(Check { what: "ledgers".into(), health, seen });
     let examined = || -> Result<_, Error> {
         let Some(plan) = toft.plan()? else { return Ok(None) };
-        let untold = toft.perform(Untold)?.len();
+        let untold = toft.perform(Pending { scope: toft.scope() })?.len();
         Ok(Some((plan.troubles()?, plan.dangling(SHOWN)?, untold, plan.counts()?)))
     };
     let (troubles, dangling, untold, (issues, open)) = match examined() {
@@ -143,7 +143,7 @@ fn ledgers(toft: &Toft) -> Option<Check> {
         odd.push(format!("{aside} pieces that nobody understands are kept in quarantine/, beside their ledger"));
     }
     if untold > 0 {
-        odd.push(format!("{untold} ended workflows are not in their ledgers yet"));
+        odd.push(format!("{untold} issues are not in their ledgers as they are; the next command tells them again"));
     }
     match odd.is_empty() {
         true => told(Health::Ok, format!("{issues} issues, {open} unfinished; every line is understood")),

@@ -32,6 +32,14 @@ pub enum Error {
         /// Where it would be.
         store: String,
     },
+    /// The store does not know this repository: nothing in it is shown or given to it.
+    #[error("{store} does not know the repository {name}")]
+    UnknownRepository {
+        /// What people call it.
+        name: String,
+        /// Which store.
+        store: String,
+    },
     /// Only a store in a file can do this.
     #[error("the store is on a server, which does not give {asked}")]
     OnServer {

@@ -24,6 +24,7 @@ use crate::{
     briefing::{Here, letter},
     config::variable,
     error::{Error, io},
+    holds::Held,
     session::Toft,
 };
 
@@ -198,7 +199,7 @@ impl Toft {
 
     /// Whoever goes on after the cut starts from a checkpoint.
     fn session_is_cut(&self, actor: &str) -> Result<Reply, Error> {
-        for task in self.holds(actor)? {
+        for Held { task, fence } in self.live_holds(actor)? {
             let last = self.perform_as(actor, None, context::Request { id: task.to_string() })?;
             let before = match last.checkpoints.first() {
                 None => format!("{CUT}there was no checkpoint before"),
@@ -207,6 +208,7 @@ impl Toft {
             };
             let request = save::Request {
                 id: Some(task.to_string()),
+                fence: Some(fence),
                 message: Some(before),
                 kind: CheckpointKind::Progress,
                 commit: self.commit_here()?,
@@ -218,14 +220,14 @@ impl Toft {
     }
 
     fn session_stops(&self, actor: &str, heard: &Heard) -> Result<Reply, Error> {
-        let holds = self.holds(actor)?;
+        let holds = self.live_holds(actor)?;
         if holds.is_empty() {
             return Ok(Reply::default());
         }
         self.renew_all(actor)?;
         let mut memory = self.remember(heard);
         let (mut rows, mut news) = (Vec::new(), false);
-        for task in holds {
+        for Held { task, .. } in holds {
             let facts = self.perform_as(actor, None, context::Request { id: task.to_string() })?;
             news |= memory.reminded.insert(format!("{task}.{}", facts.task.state.fence));
             rows.push(format!("{task} \"{}\"", named(&facts.task.name, 80)));
@@ -246,9 +248,10 @@ impl Toft {
     fn session_ends(&self, actor: &str, heard: &Heard) -> Result<Reply, Error> {
         // A name that somebody gave may be shared: by a session inside of this one, or by a person.
         if variable("TOFT_TASK").is_none() && actor == session_name(&heard.session) {
-            for task in self.holds(actor)? {
+            for Held { task, fence } in self.live_holds(actor)? {
+                let (id, fence) = (Some(task.to_string()), Some(fence));
                 let message = "its session ended".to_owned();
-                let request = finish::Request { id: Some(task.to_string()), message, ..finish::Request::default() };
+                let request = finish::Request { id, fence, message, ..finish::Request::default() };
                 self.finish(actor, None, request)?;
             }
         }

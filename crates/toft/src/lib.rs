@@ -31,6 +31,7 @@ pub mod doctor;
 mod engine;
 mod error;
 mod events;
+mod holds;
 pub mod hooks;
 mod locate;
 mod machine;
@@ -40,6 +41,7 @@ mod registry;
 pub mod runner;
 mod session;
 mod setup;
+mod work;
 mod worker;
 pub mod workspaces;
 
@@ -48,11 +50,13 @@ pub use config::{home, state_home};
 pub use engine::Home;
 pub use error::Error;
 pub use events::Events;
+pub use holds::Held;
 pub use locate::{Located, Source, locate};
 pub use machine::Machine;
 pub use registry::registered_stores;
 pub use session::Toft;
 pub use setup::{Setup, variables};
+pub use work::operation;
 pub use toft_core::{
     agent, change, checkpoint, flow, gate, id, issue, lease, message, ready, refusal, repository, retention, sheet,
     store, text, time, verbs, workspace,

@@ -9,6 +9,7 @@ use std::{
 use toft_core::{
     id::{Mint, RepositoryId},
     retention::Retention,
+    store,
 };
 use toft_vcs::{Checkout, ID_FILE, MAIN, PLAIN_DIR, Vcs};
 
@@ -16,6 +17,7 @@ use crate::{
     config::{Config, RunRules, Settings, Store, SyncRules, WorkspaceRules, state_home, variable},
     engine::{Engine, Home, Open},
     error::{Error, io},
+    holds::write_private,
     registry,
     session::random_mint,
 };
@@ -33,6 +35,7 @@ pub struct Located {
     /// Whether it may be made when it is missing.
     pub(crate) create: bool,
     pub(crate) brief: bool,
+    pub(crate) whole_store: bool,
     /// The checkout it was asked from, if any.
     pub checkout: Option<Checkout>,
     /// The repository's id, if it has one yet.
@@ -53,6 +56,13 @@ pub struct Located {
 }
 
 impl Located {
+    /// A file that says that the store knows this clone's repository.
+    pub(crate) fn registered_mark(&self) -> Option<PathBuf> {
+        let (checkout, id) = self.checkout.as_ref().zip(self.repository.as_ref())?;
+        let path = elsewhere(&checkout.state_dir(), &self.store);
+        Some(path.with_extension(id.as_str()))
+    }
+
     /// Whether the store is the repository's own, however it was named.
     pub(crate) fn own_store(&self) -> bool {
         let own = self.checkout.as_ref().map(|checkout| checkout.state_dir().join(STORE));
@@ -102,18 +112,23 @@ pub fn locate(config: &Config) -> Result<Located, Error> {
     } else {
         (Store::Repo, Source::Repository)
     };
+    let home = home_of(&store, checkout.as_ref(), &dir)?;
     let repository = match &state {
-        Some(state) => read_id(state)?,
+        Some(state) => match read_id_file(&elsewhere(state, &home))? {
+            Some(id) => Some(id),
+            None => read_id(state)?,
+        },
         None => None,
     };
     let mut policy = settings.policy;
     policy.ttl = config.lease_ttl.unwrap_or(policy.ttl);
     policy.cap = config.lease_cap.unwrap_or(policy.cap).max(policy.ttl);
     Ok(Located {
-        store: home_of(&store, checkout.as_ref(), &dir)?,
+        store: home,
         source,
         create: matches!(store, Store::NewPath(_)),
         brief: config.brief,
+        whole_store: config.whole_store,
         checkout,
         repository,
         agent: config.agent.clone().or(settings.agent).unwrap_or_else(user_name),
@@ -148,11 +163,14 @@ fn user_name() -> String {
 }
 
 fn read_id(state: &Path) -> Result<Option<RepositoryId>, Error> {
-    let path = state.join(ID_FILE);
-    match fs::read_to_string(&path) {
+    read_id_file(&state.join(ID_FILE))
+}
+
+fn read_id_file(path: &Path) -> Result<Option<RepositoryId>, Error> {
+    match fs::read_to_string(path) {
         Ok(text) => Ok(Some(RepositoryId::known(text.trim()))),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(cause) => Err(Error::Io { doing: "read", path, cause }),
+        Err(cause) => Err(Error::Io { doing: "read", path: path.to_owned(), cause }),
     }
 }
 
@@ -164,20 +182,56 @@ pub(crate) fn init(config: &Config, no_vcs: bool) -> Result<(Located, bool), Err
         mark_plain(&dir, mint)?;
     }
     let mut located = locate(config)?;
-    if let Some(checkout) = &located.checkout {
-        let state = checkout.state_dir();
-        located.repository = Some(make_id(&state, mint)?);
-    }
     let new = match Engine::open(&located.store, Open::Known) {
         Ok(_) => false,
         Err(Error::NotInitialised { .. }) => true,
         Err(error) => return Err(error),
     };
-    Engine::open(&located.store, Open::Create)?;
+    let engine = Engine::open(&located.store, Open::Create)?;
+    if let Some(checkout) = &located.checkout {
+        located.repository = Some(settle_id(&located, checkout, engine.store(), mint)?);
+    }
     if let Some(file) = located.store.file() {
         registry::remember(file)?;
     }
     Ok((located, new))
+}
+
+/// The repository's id in this store: the one that the clone remembers, else that of another clone which the store knows,
+/// else a new one. What a store elsewhere calls it is remembered for that store alone.
+fn settle_id(
+    located: &Located,
+    checkout: &Checkout,
+    store: &dyn store::Store,
+    mint: &mut Mint,
+) -> Result<RepositoryId, Error> {
+    let state = checkout.state_dir();
+    if located.own_store() {
+        return make_id(&state, None, mint);
+    }
+    let identity = toft_vcs::identity(checkout).map_err(toft_vcs::workspace::WorkspaceError::from)?;
+    let known = store::ask(store, |tx| tx.repositories())?;
+    let own = read_id(&state)?;
+    let registered = |id: &RepositoryId| known.iter().any(|known| known.id == *id);
+    if let Some(id) = located.repository.as_ref().or(own.as_ref()).filter(|id| registered(id)) {
+        return Ok(id.clone());
+    }
+    let clone_of = known.iter().find(|known| known.has_clone(&identity.roots, &identity.remotes));
+    match (clone_of.map(|known| known.id.clone()), own) {
+        (Some(theirs), Some(_)) => {
+            let path = elsewhere(&state, &located.store);
+            write_private(&path, format!("{theirs}\n").as_bytes())?;
+            Ok(theirs)
+        }
+        (found, None) => make_id(&state, found, mint),
+        (None, Some(own)) => Ok(own),
+    }
+}
+
+/// Where a clone remembers what another store than its own calls the repository.
+fn elsewhere(state: &Path, store: &Home) -> PathBuf {
+    let digest = blake3::hash(store.to_string().as_bytes()).to_hex();
+    state.join("stores").join(&digest[..16])
 }
 
 /// Marks a directory as a repository without a VCS, unless it is in one.
@@ -193,16 +247,16 @@ fn mark_plain(dir: &Path, mint: &mut Mint) -> Result<(), Error> {
             ),
         }),
         Some(_) => Ok(()),
-        None => make_id(&dir.join(PLAIN_DIR), mint).map(drop),
+        None => make_id(&dir.join(PLAIN_DIR), None, mint).map(drop),
     }
 }
 
-/// The repository's id, made if there is none. Two that make it at once agree on the first.
-fn make_id(state: &Path, mint: &mut Mint) -> Result<RepositoryId, Error> {
+/// The repository's id, made, or taken from another clone, if there is none. Two that make it at once agree on the first.
+fn make_id(state: &Path, known: Option<RepositoryId>, mint: &mut Mint) -> Result<RepositoryId, Error> {
     fs::create_dir_all(state).map_err(io("make", state))?;
     let path = state.join(ID_FILE);
     let draft = state.join(format!("{ID_FILE}.{}", mint.word()));
-    let id = RepositoryId::mint(mint);
+    let id = known.unwrap_or_else(|| RepositoryId::mint(mint));
     let mut file = fs::File::create(&draft).map_err(io("write", &draft))?;
     writeln!(file, "{id}").and_then(|()| file.sync_all()).map_err(io("write", &draft))?;
     let linked = fs::hard_link(&draft, &path);

@@ -13,27 +13,39 @@ pub struct Machine {
     host: String,
     disks: String,
     boot: String,
+    /// The store is a file, so every process that ever held anything in it ran on this machine.
+    alone: bool,
     this_process: OnceLock<Option<Holder>>,
 }
 
 impl Machine {
     /// This machine. `TOFT_HOST` gives it another name.
+    ///
+    /// A host is one boot of one machine, as seen from one pid and time namespace: images copy a machine's id, nothing
+    /// copies a boot's.
     pub fn this() -> Self {
         let named = variable("TOFT_HOST");
-        let namespace = fs::read_link("/proc/self/ns/pid").map(|link| link.to_string_lossy().into_owned());
-        let id = machine_id();
+        let boot = boot_id();
+        let namespace = |kind: &str| fs::read_link(format!("/proc/self/ns/{kind}")).unwrap_or_default();
+        let (pids, clocks) = (namespace("pid"), namespace("time"));
+        let host = digest(&format!("{boot} {} {}", pids.display(), clocks.display()));
         Self {
-            // Pids of another namespace mean nothing here; its disks may well.
-            host: named.clone().unwrap_or_else(|| digest(&format!("{id}{}", namespace.unwrap_or_default()))),
-            disks: named.unwrap_or_else(|| digest(&id)),
-            boot: boot_id(),
+            host: named.clone().unwrap_or(host),
+            disks: named.unwrap_or_else(|| digest(&machine_id())),
+            boot,
+            alone: false,
             this_process: OnceLock::new(),
         }
     }
 
+    /// The same machine, asked about a store that only its own processes can reach.
+    pub(crate) fn alone(self) -> Self {
+        Self { alone: true, ..self }
+    }
+
     /// The process with this id, as a lease's holder; nothing if it does not run.
     pub fn holder(&self, pid: u32) -> Option<Holder> {
-        let started = started(pid)?;
+        let Sight::Started(started) = look(pid) else { return None };
         Some(Holder { host: self.host.clone(), boot: self.boot.clone(), pid, started })
     }
 
@@ -53,14 +65,29 @@ impl Processes for Machine {
     }
 
     fn liveness(&self, holder: &Holder) -> Liveness {
+        if holder.boot != self.boot {
+            return if self.alone { Liveness::Dead } else { Liveness::Unknown };
+        }
         if holder.host != self.host {
-            Liveness::Elsewhere
-        } else if holder.boot == self.boot && started(holder.pid) == Some(holder.started) {
-            Liveness::Alive
-        } else {
-            Liveness::Dead
+            return Liveness::Unknown;
+        }
+        match look(holder.pid) {
+            Sight::Started(at) if at == holder.started => Liveness::Alive,
+            // Another process has its number by now.
+            Sight::Started(_) | Sight::Gone => Liveness::Dead,
+            Sight::Hidden => Liveness::Unknown,
         }
     }
+}
+
+/// What can be seen of a process.
+enum Sight {
+    /// It runs; when it started, in the kernel's own units.
+    Started(u64),
+    /// There is none. A zombie has ended.
+    Gone,
+    /// There is one, or there may be one, that this process may not look at.
+    Hidden,
 }
 
 /// The machine's id.
@@ -88,28 +115,46 @@ fn kernel_name() -> Option<String> {
     variable("COMPUTERNAME")
 }
 
-/// When a process started, in the kernel's own units; nothing if it is over. A zombie is over.
+/// `/proc` may be that of another pid namespace, or may hide the processes of other users (`hidepid`): what is not in it is
+/// gone only if the kernel says so too.
 #[cfg(target_os = "linux")]
-fn started(pid: u32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
-    let state = fields.next()?;
-    if matches!(state, "Z" | "X") { None } else { fields.nth(18)?.parse().ok() }
+fn look(pid: u32) -> Sight {
+    let own = fs::read_link("/proc/self").ok().and_then(|link| link.to_str()?.parse::<u32>().ok());
+    if own != Some(std::process::id()) {
+        return Sight::Hidden;
+    }
+    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return ask_kernel(pid) };
+    let fields = stat.rsplit_once(')').map(|(_, rest)| rest.split_ascii_whitespace());
+    let Some(mut fields) = fields else { return Sight::Hidden };
+    match (fields.next(), fields.nth(18).and_then(|started| started.parse().ok())) {
+        (Some("Z" | "X"), _) => Sight::Gone,
+        (_, Some(started)) => Sight::Started(started),
+        _ => Sight::Hidden,
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn ask_kernel(pid: u32) -> Sight {
+    let Ok(pid) = i32::try_from(pid) else { return Sight::Gone };
+    match nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), None) {
+        Err(nix::errno::Errno::ESRCH) => Sight::Gone,
+        _ => Sight::Hidden,
+    }
 }
 
 /// Without `/proc` a process is known only by its id.
 #[cfg(all(unix, not(target_os = "linux")))]
-fn started(pid: u32) -> Option<u64> {
-    let pid = nix::unistd::Pid::from_raw(i32::try_from(pid).ok()?);
-    match nix::sys::signal::kill(pid, None) {
-        Ok(()) | Err(nix::errno::Errno::EPERM) => Some(0),
-        Err(_) => None,
+fn look(pid: u32) -> Sight {
+    let Ok(pid) = i32::try_from(pid) else { return Sight::Gone };
+    match nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), None) {
+        Ok(()) | Err(nix::errno::Errno::EPERM) => Sight::Started(0),
+        Err(_) => Sight::Gone,
     }
 }
 
 #[cfg(not(unix))]
-fn started(_pid: u32) -> Option<u64> {
-    None
+fn look(_pid: u32) -> Sight {
+    Sight::Hidden
 }
 
 #[cfg(all(test, target_os = "linux"))]
@@ -123,7 +168,10 @@ mod tests {
         assert_eq!(machine.liveness(&me), Liveness::Alive);
         let reused = Holder { started: me.started + 1, ..me.clone() };
         assert_eq!(machine.liveness(&reused), Liveness::Dead);
-        let elsewhere = Holder { host: "far".into(), ..me };
-        assert_eq!(machine.liveness(&elsewhere), Liveness::Elsewhere);
+        let elsewhere = Holder { host: "far".into(), ..me.clone() };
+        assert_eq!(machine.liveness(&elsewhere), Liveness::Unknown);
+        let before = Holder { boot: "earlier".into(), ..me };
+        assert_eq!(machine.liveness(&before), Liveness::Unknown, "it may be a machine made from the same image");
+        assert_eq!(machine.alone().liveness(&before), Liveness::Dead, "no other machine can reach a file");
     }
 }

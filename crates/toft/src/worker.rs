@@ -134,6 +134,7 @@ impl<'a> Worker<'a> {
             scope: query.scope.unwrap_or_else(|| self.toft.scope()),
             ttl: query.ttl,
             cap: None,
+            take_over: false,
             holder: self.toft.machine().this_process(),
         };
         let claimed = match query.wait {

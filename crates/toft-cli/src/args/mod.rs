@@ -18,11 +18,11 @@ use commands::commands;
 pub(crate) use self::{
     agent::{AgentCommand, Inbox, Register, Send},
     flow::{Apply, FlowCommand, FromTemplate, NewFlow, One, TaskFields, TemplateCommand},
-    plan::{Add, Compact, Delete, EditIssue, Export, Fields, Graph, Import, LedgerArgs, LedgerCommand, Restore, Undo},
+    plan::{Add, Compact, Delete, EditIssue, Export, Fields, Graph, Import, LedgerArgs, LedgerCommand, Redo, Restore, Undo},
     run::{Confine, Prime, Run, Sandboxed, Try},
     setup::{Hook, Setup},
     share::{Accept, Doctor, Move, Propose, Reject, Sync, Withdraw},
-    work::{Claim, Finish, List, Log, Ready, Save, Show, Status},
+    work::{Claim, Finish, Hold, List, Log, Ready, Save, Show, Status},
     ws::{CreateWs, From, Ws, WsCommand},
 };
 
@@ -137,6 +137,7 @@ commands! {
     Delete(Delete) "delete" ["rm"] "Delete an issue; restore takes that back";
     Restore(Restore) "restore" [] "Take the deletion of an issue back";
     Undo(Undo) "undo" [] "Take your last operations back, where that is safe";
+    Redo(Redo) "redo" [] "Do again what you took back with undo";
     Compact(Compact) "compact" [] "Put ledgers in order; what has long been over goes to the archive";
     Import(Import) "import" [] "Take issues in: beads, jsonl, markdown, caw, langgraph";
     Sandboxed(Sandboxed) "sandboxed" [] "Internal: becomes a command in a sandbox";
@@ -144,6 +145,29 @@ commands! {
 }
 
 impl Command {
+    /// Whether it changes ledgers, workspaces or settings, which no transaction of the store covers.
+    pub(crate) fn writes_beside_the_store(&self) -> bool {
+        matches!(
+            self,
+            Self::Add(_)
+                | Self::Edit(_)
+                | Self::Delete(_)
+                | Self::Restore(_)
+                | Self::Undo(_)
+                | Self::Redo(_)
+                | Self::Import(_)
+                | Self::Compact(_)
+                | Self::Move(_)
+                | Self::Propose(_)
+                | Self::Withdraw(_)
+                | Self::Accept(_)
+                | Self::Reject(_)
+                | Self::Sync(_)
+                | Self::Ledger(_)
+                | Self::Ws(_)
+        )
+    }
+
     /// Whether ledgers may be exchanged after it, where configuration wants that: it works on the plan, and nobody but a
     /// person or an agent waits for it.
     pub(crate) fn may_sync(&self) -> bool {

@@ -145,6 +145,24 @@ pub(crate) struct Undo {
     pub(crate) dry_run: bool,
 }
 
+/// Do again what you took back.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Issues are written again, a workflow that was given up is there again, a claim is made again if the task is free. Nothing is
+done again that others have changed since.
+
+Examples:
+  toft redo -n     what the next redo would do
+  toft redo        the last that was undone")]
+pub(crate) struct Redo {
+    /// How many
+    #[arg(default_value = "1", value_parser = positive)]
+    pub(crate) count: usize,
+    /// Only say what would be done again
+    #[arg(short = 'n', long)]
+    pub(crate) dry_run: bool,
+}
+
 /// Ledgers.
 #[derive(Args, Debug)]
 pub(crate) struct LedgerArgs {

@@ -49,6 +49,9 @@ pub(crate) struct Claim {
     /// Only tasks of this worktree
     #[arg(long)]
     pub(crate) here: bool,
+    /// Take over what another session of the same agent holds; that session can write no more
+    #[arg(long, requires = "id")]
+    pub(crate) take_over: bool,
     /// Also give a workspace to do it in; nothing is claimed without one
     #[arg(long, visible_alias = "workspace")]
     pub(crate) ws: bool,
@@ -95,28 +98,9 @@ pub(crate) struct Save {
 /// Which hold a write is made under.
 #[derive(Args, Debug)]
 pub(crate) struct Hold {
-    /// The fence the claim printed; that of TOFT_FENCE for TOFT_TASK, and my own hold for others, when left out
+    /// The fence that claim printed; that of this session when left out
     #[arg(long, value_name = "FENCE")]
-    fence: Option<Fence>,
-}
-
-impl Hold {
-    /// The fence for what was typed. An attempt's own fence is for its own task: without an id, that is what is meant.
-    pub(crate) fn of(&self, id: Option<&String>) -> Result<(Option<String>, Option<Fence>), String> {
-        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-        let (Some(fence), None) = (variable("TOFT_FENCE"), &self.fence) else {
-            return Ok((id.cloned(), self.fence.clone()));
-        };
-        let (task, issue) = (variable("TOFT_TASK"), variable("TOFT_ISSUE"));
-        let own = |text: &String| {
-            let prefix = |known: &Option<String>| known.as_ref().is_some_and(|known| known.starts_with(text.as_str()));
-            prefix(&task) || prefix(&issue)
-        };
-        match id.filter(|id| *id != "@") {
-            Some(other) if task.is_some() && !own(other) => Ok((Some(other.clone()), None)),
-            _ => Ok((task.or(id.cloned()), Some(fence.parse()?))),
-        }
-    }
+    pub(crate) fence: Option<Fence>,
 }
 
 /// End a hold.

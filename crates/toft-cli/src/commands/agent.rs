@@ -9,7 +9,7 @@ use toft::{
 
 use super::{
     App, Done, word,
-    work::{task_or_issue, unreadable_fence},
+    work::{held, task_or_issue},
 };
 use crate::{
     args::{AgentCommand, Inbox, Register, Send},
@@ -64,8 +64,8 @@ fn recipient(toft: &toft::Toft, to: &str) -> Result<String, Failure> {
 }
 
 fn send(app: &App<'_>, args: &Send) -> Done {
-    let (_, fence) = match &args.task {
-        Some(_) => args.hold.of(args.task.as_ref()).map_err(unreadable_fence)?,
+    let (task, fence) = match &args.task {
+        Some(_) => held(app.open()?, args.task.as_ref(), &args.hold)?,
         None => (None, None),
     };
     let request = send::Request {
@@ -74,7 +74,7 @@ fn send(app: &App<'_>, args: &Send) -> Done {
         kind: word::<MessageKind>("kind", &args.kind)?,
         priority: args.priority,
         reply_to: args.reply_to.as_deref().map(MessageId::known),
-        task: args.task.clone(),
+        task,
         fence,
         needs_ack: args.needs_ack,
         expires: args.expires,

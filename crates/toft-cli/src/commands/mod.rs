@@ -15,20 +15,24 @@ use std::{cell::OnceCell, process::ExitCode};
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use toft::{Config, Store, Toft, id::OpId, repository::Scope, verbs::Verb};
+use toft::{
+    Config, Store, Toft,
+    repository::Scope,
+    verbs::{Operation, Verb, op},
+};
 
 use crate::{
     args::{Cli, Command, Global, Reach},
     exit::Failure,
-    render::{Output, View},
+    render::{Output, Repeated, View},
 };
 
 /// What a command gives back: it printed, or says why not.
 type Done = Result<ExitCode, Failure>;
 
 pub(crate) fn run(cli: &Cli, output: &Output) -> Done {
-    let app = App { global: &cli.global, output, toft: OnceCell::new() };
-    let done = answer(&app, &cli.command);
+    let app = App::new(cli, output);
+    let done = answer_once(&app, &cli.command);
     if done.is_ok() && cli.command.may_sync() {
         // Nobody asked for it: what does not work now does the next time.
         let _ =
@@ -41,7 +45,27 @@ pub(crate) fn run(cli: &Cli, output: &Output) -> Done {
 
 /// The same for a process that goes on: everything is closed again.
 pub(crate) fn run_and_close(cli: &Cli, output: &Output) -> Done {
-    answer(&App { global: &cli.global, output, toft: OnceCell::new() }, &cli.command)
+    answer_once(&App::new(cli, output), &cli.command)
+}
+
+/// Answers a command; one that was named as an operation and ran before answers as it did then. Verbs of the store remember
+/// their answer in their own transaction, other commands here.
+fn answer_once(app: &App<'_>, command: &Command) -> Done {
+    let Some(op) = app.op().filter(|_| command.writes_beside_the_store()) else { return answer(app, command) };
+    let toft = app.open()?;
+    let me = &toft.located().agent;
+    if let Some(answer) = toft.perform_as(me, None, op::Recall { op: op.clone() })? {
+        return app.show(&Repeated::of(answer));
+    }
+    app.output.remember();
+    let done = answer(app, command)?;
+    if let Some(answer) = app.output.remembered() {
+        let said = toft.perform_as(me, None, op::Remember { op, answer });
+        if let Err(error) = said {
+            return Err(Failure::stopped(format!("it was done, and its operation id was not kept: {error}"), ""));
+        }
+    }
+    Ok(done)
 }
 
 fn answer(app: &App<'_>, command: &Command) -> Done {
@@ -66,6 +90,7 @@ fn answer(app: &App<'_>, command: &Command) -> Done {
         Command::Delete(args) => plan::delete(app, args),
         Command::Restore(args) => plan::restore(app, args),
         Command::Undo(args) => plan::undo(app, args),
+        Command::Redo(args) => plan::redo(app, args),
         Command::Compact(args) => plan::compact(app, args),
         Command::Import(args) => plan::import(app, args),
         Command::Export(args) => plan::export(app, args),
@@ -91,13 +116,19 @@ fn answer(app: &App<'_>, command: &Command) -> Done {
 
 /// Global flags, and where to print.
 struct App<'a> {
+    /// What was asked, for the digest of an operation.
+    command: &'a Command,
     global: &'a Global,
     output: &'a Output,
     /// The store, once it was needed.
     toft: OnceCell<Toft>,
 }
 
-impl App<'_> {
+impl<'a> App<'a> {
+    fn new(cli: &'a Cli, output: &'a Output) -> Self {
+        Self { command: &cli.command, global: &cli.global, output, toft: OnceCell::new() }
+    }
+
     fn config(&self) -> Result<Config, Failure> {
         let store = match self.global.store.as_deref().filter(|text| !text.is_empty()) {
             Some(text) => Some(Store::parse(text)?),
@@ -139,20 +170,22 @@ impl App<'_> {
         }
         let mut tofts = Vec::new();
         for path in toft::registered_stores()? {
-            let config = Config { store: Some(Store::Path(path)), ..self.config()? };
+            let config = Config { store: Some(Store::Path(path)), whole_store: true, ..self.config()? };
             // As many as there are stores, for the rest of a short process.
             tofts.push((&*Box::leak(Box::new(Toft::with(config)?)), Scope::default()));
         }
         Ok(tofts)
     }
 
-    fn op(&self) -> Option<OpId> {
-        self.global.op.as_deref().map(OpId::known)
+    /// The operation that was named, with a digest of what was typed: how it is printed does not matter.
+    fn op(&self) -> Option<Operation> {
+        let typed = || format!("{:?} {:?}", self.command, self.global.agent);
+        self.global.op.as_deref().map(|id| toft::operation(id, &typed()))
     }
 
-    /// Performs a verb as whoever asks, once for each operation id.
+    /// Performs a verb as the agent that asks, once for each operation id.
     fn perform<V: Verb>(&self, toft: &Toft, verb: V) -> Result<V::Outcome, Failure> {
-        Ok(toft.perform_as(&toft.located().agent, self.op(), verb)?)
+        Ok(toft.act(&toft.located().agent, self.op(), verb)?)
     }
 
     /// Shows what was seen, and that it is not as it should be: in JSON both in one.
@@ -164,8 +197,10 @@ impl App<'_> {
         Err(failure)
     }
 
+    /// Shows an outcome, and beside it what did not work after it was committed.
     fn show(&self, view: &dyn View) -> Done {
-        self.output.show(view)?;
+        let notes = self.toft.get().map(Toft::take_notes).unwrap_or_default();
+        self.output.show_with(view, &notes)?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -138,7 +138,18 @@ pub(super) fn undo(app: &App<'_>, args: &args::Undo) -> Done {
     if undone.is_empty() {
         return Err(Failure::nothing("you did nothing here that could be taken back", "toft log"));
     }
-    app.show(&UndoDone { undone, dry_run: args.dry_run })
+    app.show(&UndoDone { undone, dry_run: args.dry_run, redo: false })
+}
+
+pub(super) fn redo(app: &App<'_>, args: &args::Redo) -> Done {
+    let toft = app.open()?;
+    let me = &toft.located().agent;
+    let (redone, claims) = toft.redo(me, args.count, args.dry_run)?;
+    if redone.is_empty() {
+        return Err(Failure::nothing("you took nothing back here", "toft undo -n"));
+    }
+    toft.keep_holds(me, &claims);
+    app.show(&UndoDone { undone: redone, dry_run: args.dry_run, redo: true })
 }
 
 pub(super) fn compact(app: &App<'_>, args: &args::Compact) -> Done {

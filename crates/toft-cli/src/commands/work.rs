@@ -8,6 +8,7 @@ use toft::{
     checkpoint::CheckpointKind,
     flow::{Evidence, TaskStatus},
     id::CheckpointId,
+    lease::Fence,
     verbs::{
         claim,
         finish::{self, How, WaitFor},
@@ -76,26 +77,58 @@ pub(super) fn claim(app: &App<'_>, args: &Claim) -> Done {
         ttl: args.ttl,
         cap: args.cap,
         holder,
+        take_over: args.take_over,
     };
     let outcome = match args.wait {
         Some(patience) => toft.claim_waiting(&toft.located().agent, app.op().as_ref(), &request, patience)?,
         None => toft.claim(&toft.located().agent, app.op(), request)?,
     };
-    let mut issues = BTreeMap::new();
-    for id in outcome.claims.iter().filter_map(|claimed| claimed.issue.clone()) {
-        let found = plan::plan(toft)?.find(&id)?;
-        issues.insert(id, found);
-    }
-    let mut workspaces = BTreeMap::new();
-    if args.ws {
-        for claimed in &outcome.claims {
-            let (me, wanted) = (&toft.located().agent, ws::wanted(&args.from));
-            let given = toft.workspace_for(me, claimed, wanted, |step| app.output.progress(step));
-            app.output.progress("");
-            workspaces.insert(claimed.task.id.clone(), given?);
+    let me = &toft.located().agent;
+    let claim::Outcome { claims } = outcome;
+    let (mut workspaces, mut kept, mut given_back) = (BTreeMap::new(), Vec::new(), Vec::new());
+    for claimed in claims {
+        if !args.ws {
+            kept.push(claimed);
+            continue;
+        }
+        let given = toft.workspace_for(me, &claimed, ws::wanted(&args.from), |step| app.output.progress(step));
+        app.output.progress("");
+        match given {
+            Ok(given) => {
+                workspaces.insert(claimed.task.id.clone(), given);
+                kept.push(claimed);
+            }
+            Err(error) => given_back.push((claimed.task.id, error)),
         }
     }
+    if kept.is_empty()
+        && let Some((_, error)) = given_back.pop()
+    {
+        return Err(error.into());
+    }
+    for (task, error) in given_back {
+        toft.note(format!("{task} was given back: {error}"));
+    }
+    toft.keep_holds(me, &kept);
+    // The claim stands, whatever the plan can say of its issue now.
+    let plan = toft.plan().ok().flatten();
+    let found = |id: &String| plan.as_ref()?.find(id).ok().map(|found| (id.clone(), found));
+    let issues = kept.iter().filter_map(|claimed| found(claimed.issue.as_ref()?)).collect();
+    let outcome = claim::Outcome { claims: kept };
     app.show(&Claims { outcome, issues, workspaces, many: args.count.is_some() })
+}
+
+/// Which task is meant, and under which hold of this session; a fence that was typed goes before.
+pub(super) fn held(
+    toft: &toft::Toft,
+    typed: Option<&String>,
+    hold: &args::Hold,
+) -> Result<(Option<String>, Option<Fence>), Failure> {
+    let id = task_or_issue(toft, typed)?;
+    if let Some(fence) = &hold.fence {
+        return Ok((id, Some(fence.clone())));
+    }
+    Ok(toft.hold_of(&toft.located().agent, id.as_deref())?)
 }
 
 /// What was typed for a task: an issue stands for the task that is worked on for it.
@@ -129,10 +162,10 @@ pub(super) fn save(app: &App<'_>, args: &args::Save) -> Done {
     // Words where an id was meant are what is to be said.
     let words = args.id.clone().filter(|text| args.message.is_none() && text.contains(' '));
     let typed = args.id.as_ref().filter(|_| words.is_none());
-    let (id, fence) = args.hold.of(typed).map_err(unreadable_fence)?;
+    let (id, fence) = held(toft, typed, &args.hold)?;
     let message = args.message.clone().or(words);
     let request = save::Request {
-        id: task_or_issue(toft, id.as_ref())?,
+        id,
         fence,
         message,
         kind,
@@ -144,10 +177,6 @@ pub(super) fn save(app: &App<'_>, args: &args::Save) -> Done {
         ttl: args.ttl,
     };
     app.show(&Saved(app.perform(toft, request)?))
-}
-
-pub(super) fn unreadable_fence(problem: String) -> Failure {
-    Failure::invalid(problem, "leave it out to act under your own hold")
 }
 
 /// JSON, or else the text itself.
@@ -180,12 +209,7 @@ pub(super) fn finish(app: &App<'_>, args: &args::Finish) -> Done {
         _ => How::Done(evidence(args)),
     };
     let toft = app.open()?;
-    let how = match how {
-        How::Done(Evidence::Commit(text)) => How::Done(Evidence::Commit(toft.commit_named(&text)?)),
-        other => other,
-    };
-    let (id, fence) = args.hold.of(id.as_ref()).map_err(unreadable_fence)?;
-    let id = task_or_issue(toft, id.as_ref())?;
+    let (id, fence) = held(toft, id.as_ref(), &args.hold)?;
     let (message, cost) = (args.message.clone(), args.cost);
     let request = finish::Request { id, fence, how, message, cost, report: None };
     let (outcome, workspace) = toft.finish_and_tidy(&toft.located().agent, app.op(), request)?;

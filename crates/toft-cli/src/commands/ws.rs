@@ -1,13 +1,14 @@
 //! Workspaces.
 
-use toft::{Toft, workspaces::Wanted};
+use toft::{Toft, lease::Fence, workspace::Workspace, workspaces::Wanted};
 
 use super::{
     App, Done,
-    work::{task_or_issue, unreadable_fence},
+    work::task_or_issue,
 };
 use crate::{
-    args::{CreateWs, From, WsCommand},
+    args::{CreateWs, From, Hold, WsCommand},
+    exit::Failure,
     render::{Rescued, WsEnv, WsGiven, WsList, WsPath, WsPinned, WsPooled, WsShown, WsTidied},
 };
 
@@ -37,7 +38,7 @@ pub(super) fn run(app: &App<'_>, command: &WsCommand) -> Done {
         WsCommand::Rm(args) => {
             let id = all.named(args.one.id.as_deref())?;
             let _soon = app.output.soon(format!("taking {id} down"));
-            let (_, fence) = args.hold.of(args.one.id.as_ref()).map_err(unreadable_fence)?;
+            let fence = fence_for(toft, &all.show(&id)?.listed.workspace, &args.hold)?;
             app.show(&WsTidied { rows: vec![all.remove(me, &id, fence, args.rescue)?], tried: false })
         }
         WsCommand::Gc(args) => {
@@ -65,18 +66,30 @@ pub(super) fn run(app: &App<'_>, command: &WsCommand) -> Done {
     }
 }
 
+/// The fence of this session's hold on what is done in a workspace.
+fn fence_for(toft: &Toft, workspace: &Workspace, hold: &Hold) -> Result<Option<Fence>, Failure> {
+    match (&hold.fence, &workspace.task) {
+        (Some(fence), _) => Ok(Some(fence.clone())),
+        (None, Some(task)) => Ok(toft.hold_of(&toft.located().agent, Some(task.as_str()))?.1),
+        (None, None) => Ok(None),
+    }
+}
+
 /// What a new one is to be made from.
 pub(super) fn wanted(from: &From) -> Wanted {
     Wanted { base: from.base.clone(), clone: from.clone, plain: from.plain, ..Wanted::default() }
 }
 
 fn create(app: &App<'_>, toft: &Toft, args: &CreateWs) -> Done {
-    let (_, fence) = match &args.id {
-        Some(_) => args.hold.of(args.id.as_ref()).map_err(unreadable_fence)?,
-        None => (None, None),
+    let work = task_or_issue(toft, args.id.as_ref())?;
+    let fence = match (&args.hold.fence, &work) {
+        (Some(fence), _) => Some(fence.clone()),
+        // An issue that nobody has begun has no hold.
+        (None, Some(work)) => toft.hold_of(&toft.located().agent, Some(work)).ok().and_then(|(_, fence)| fence),
+        (None, None) => None,
     };
     let wanted = Wanted {
-        work: task_or_issue(toft, args.id.as_ref())?,
+        work,
         name: args.name.clone(),
         fence,
         in_place: args.in_place,

@@ -287,11 +287,12 @@ impl View for IssueShown {
 pub(crate) struct UndoDone {
     pub(crate) undone: Vec<Undo>,
     pub(crate) dry_run: bool,
+    pub(crate) redo: bool,
 }
 
 impl View for UndoDone {
     fn kind(&self) -> &'static str {
-        "undo"
+        if self.redo { "redo" } else { "undo" }
     }
 
     fn json(&self) -> Value {
@@ -303,7 +304,12 @@ impl View for UndoDone {
     }
 
     fn text(&self, page: &mut Page) {
-        let did = if self.dry_run { "Would take back" } else { "Took back" };
+        let did = match (self.redo, self.dry_run) {
+            (false, true) => "Would take back",
+            (false, false) => "Took back",
+            (true, true) => "Would do again",
+            (true, false) => "Did again",
+        };
         for undo in &self.undone {
             page.line(format!("{did} {} of {}", clean(&undo.what), clean(&undo.entities.join(", "))));
         }

@@ -88,6 +88,36 @@ pub(crate) struct Output {
     color: bool,
     /// What is shown is kept instead, for another program.
     kept: Option<RefCell<Kept>>,
+    /// What is shown is also remembered, to be shown again.
+    remembered: RefCell<Option<Value>>,
+}
+
+/// What an operation showed when it ran.
+pub(crate) struct Repeated(Value);
+
+impl Repeated {
+    pub(crate) fn of(answer: Value) -> Self {
+        Self(answer)
+    }
+}
+
+impl View for Repeated {
+    fn kind(&self) -> &'static str {
+        // A few bytes, once for each repeated operation.
+        Box::leak(self.0["kind"].as_str().unwrap_or_default().to_owned().into_boxed_str())
+    }
+
+    fn json(&self) -> Value {
+        self.0["data"].clone()
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.0["ids"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+    }
+
+    fn text(&self, page: &mut Page) {
+        self.0["text"].as_str().unwrap_or_default().lines().for_each(|line| page.line(line.to_owned()));
+    }
 }
 
 /// What would have been printed.
@@ -109,17 +139,29 @@ impl Output {
             Color::Never => false,
             Color::Auto => terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
         };
-        Self { json: global.json.clone(), quiet: global.quiet, terminal, color, kept: None }
+        let remembered = RefCell::default();
+        Self { json: global.json.clone(), quiet: global.quiet, terminal, color, kept: None, remembered }
     }
 
     /// For when the arguments could not be read.
     pub(crate) fn plain(json: bool) -> Self {
-        Self { json: json.then(String::new), quiet: false, terminal: false, color: false, kept: None }
+        let (json, remembered) = (json.then(String::new), RefCell::default());
+        Self { json, quiet: false, terminal: false, color: false, kept: None, remembered }
     }
 
     /// Prints nothing: what is shown is kept.
     pub(crate) fn keeping() -> Self {
         Self { kept: Some(RefCell::default()), ..Self::plain(false) }
+    }
+
+    /// From now on what is shown is remembered too.
+    pub(crate) fn remember(&self) {
+        *self.remembered.borrow_mut() = Some(Value::Null);
+    }
+
+    /// What was shown, if anything was.
+    pub(crate) fn remembered(&self) -> Option<Value> {
+        self.remembered.take().filter(|shown| !shown.is_null())
     }
 
     /// What was kept.
@@ -174,25 +216,45 @@ impl Output {
 
     /// Prints a view. Refuses fields that nothing has.
     pub(crate) fn show(&self, view: &dyn View) -> Result<(), Failure> {
+        self.show_with(view, &[])
+    }
+
+    /// Prints a view and what goes beside it: `notes` in JSON, lines after the text, on stderr where only ids were asked for.
+    pub(crate) fn show_with(&self, view: &dyn View, notes: &[String]) -> Result<(), Failure> {
+        if self.remembered.borrow().is_some() {
+            let mut page = Page::new(false, false);
+            view.text(&mut page);
+            let shown = json!({ "kind": view.kind(), "data": view.json(), "ids": view.ids(), "text": page.text() });
+            *self.remembered.borrow_mut() = Some(shown);
+        }
+        let lines = || notes.iter().map(|note| format!("note: {}\n", page::clean(note))).collect::<String>();
         if let Some(kept) = &self.kept {
             let mut page = Page::new(false, false);
             view.text(&mut page);
             let mut kept = kept.borrow_mut();
             kept.text.push_str(page.text());
+            kept.text.push_str(&lines());
             (kept.kind, kept.data) = (view.kind(), view.json());
             return Ok(());
         }
         if self.json.is_some() {
             let data = view.json();
             self.check_fields(&data)?;
-            self.print(&self.envelope(view, data).to_string());
+            let mut envelope = self.envelope(view, data);
+            if !notes.is_empty() {
+                envelope["notes"] = json!(notes);
+            }
+            self.print(&envelope.to_string());
         } else if self.quiet {
             view.ids().iter().for_each(|id| self.print(id));
+            // Nobody is left to tell if stderr is gone.
+            let _ = std::io::stderr().write_all(lines().as_bytes());
         } else {
             let mut page = Page::new(self.terminal, self.color);
             view.text(&mut page);
-            if !page.text().is_empty() {
-                self.print(page.text().trim_end_matches('\n'));
+            let text = format!("{}{}", page.text(), lines());
+            if !text.is_empty() {
+                self.print(text.trim_end_matches('\n'));
             }
         }
         Ok(())
@@ -269,9 +331,16 @@ impl Output {
             return;
         }
         let mut out = std::io::stdout().lock();
-        if writeln!(out, "{text}").is_err() {
+        match writeln!(out, "{text}").and_then(|()| out.flush()) {
+            Ok(()) => {}
             // The reader went away; there is nobody to print for.
-            std::process::exit(0);
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),
+            // What was done is done; whoever reads the output did not get it.
+            Err(error) => {
+                let text = format!("error[output]: the output could not be written: {error}\n");
+                let _ = std::io::stderr().write_all(text.as_bytes());
+                std::process::exit(i32::from(crate::exit::FAILED));
+            }
         }
     }
 }

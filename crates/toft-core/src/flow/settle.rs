@@ -155,9 +155,19 @@ pub(crate) fn conclude(work: &mut Work<'_>, id: &WorkflowId) -> Verdict<Workflow
         (true, _) => return Ok(workflow),
     };
     workflow.status = status;
+    workflow.told = false;
     workflow.updated = work.now.wall;
     work.by_itself(id.as_str(), verb, json!({ "title": workflow.title }), vec![Write::Workflow(workflow.clone())])?;
     Ok(workflow)
+}
+
+/// Who is on an issue changed: its ledger has to be told.
+pub(crate) fn ledger_changed(work: &mut Work<'_>, workflow: &mut Workflow) -> Verdict<()> {
+    if workflow.issue().is_some() && workflow.told {
+        workflow.told = false;
+        work.tx.derive(&[Write::Workflow(workflow.clone())])?;
+    }
+    Ok(())
 }
 
 /// When a task that failed `attempts` times may be tried again.

@@ -45,7 +45,7 @@ pub struct Workflow {
     /// Every repository its tasks work in.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub repositories: Vec<RepositoryId>,
-    /// The ledger of its issue knows how it ended.
+    /// The ledger of its issue says what is true of it now.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub told: bool,
     /// How many tasks it has.
@@ -86,6 +86,11 @@ impl Workflow {
             }
             _ => Some(IssueState::Live),
         }
+    }
+
+    /// Does the ledger of its issue still have to be told something?
+    pub fn ledger_pending(&self) -> bool {
+        self.issue().is_some() && !self.told
     }
 
     /// Has its budget been used up?

@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicI64, AtomicU64, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -26,23 +26,45 @@ use crate::{
         Access, EventQuery, LeasesOf, Result, Store, StoreError, StoreTx, TaskQuery, WorkflowQuery, WorkspaceQuery,
     },
     tables::Tables,
-    time::{Now, Tick, Timestamp, millis},
+    time::{Now, Timestamp, millis},
     workspace::Workspace,
 };
 
 /// A clock that moves only when told to.
-#[derive(Clone, Debug, Default)]
-pub struct ManualClock(Arc<AtomicI64>);
+#[derive(Clone, Debug)]
+pub struct ManualClock(Arc<Mutex<Now>>);
+
+impl Default for ManualClock {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::new(now_at(0))))
+    }
+}
 
 impl ManualClock {
     /// What it says.
     pub fn now(&self) -> Now {
-        now_at(self.0.load(Ordering::SeqCst))
+        self.lock().clone()
     }
 
-    /// Moves it.
+    /// Lets time pass.
     pub fn advance(&self, span: Duration) {
-        self.0.fetch_add(millis(span), Ordering::SeqCst);
+        let mut now = self.lock();
+        now.wall = now.wall.plus(span);
+        now.tick.ms += millis(span);
+    }
+
+    /// Sets both clocks: another machine asks.
+    pub fn set(&self, now: Now) {
+        *self.lock() = now;
+    }
+
+    /// Steps the wall clock by so many milliseconds; no time passes.
+    pub fn step_wall(&self, ms: i64) {
+        self.lock().wall.0 += ms;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Now> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -113,7 +135,8 @@ impl StoreTx for MemoryTx<'_> {
         fn dependents(&mut self, on: &TaskId) -> Result<Vec<Dependency>>;
         fn lease(&mut self, task: &TaskId) -> Result<Option<Lease>>;
         fn leases(&mut self, of: &LeasesOf) -> Result<Vec<Lease>>;
-        fn overdue(&mut self, tick: &Tick, host: Option<&str>, limit: usize) -> Result<Vec<Lease>>;
+        fn newest_event_at(&mut self) -> Result<Option<Timestamp>>;
+        fn overdue(&mut self, wall: Timestamp, host: Option<&str>, limit: usize) -> Result<Vec<Lease>>;
         fn attempts(&mut self, task: &TaskId) -> Result<Vec<Attempt>>;
         fn checkpoints(&mut self, task: &TaskId, limit: usize) -> Result<Vec<Checkpoint>>;
         fn state(&mut self, task: &TaskId, key: &str) -> Result<Option<Value>>;

@@ -10,7 +10,7 @@ use crate::{
     ready,
     refusal::{Stop, Verdict},
     store::{Access, EventQuery, LeasesOf, Result, StoreTx, TaskQuery, WorkflowQuery},
-    verbs::{self, answer, audit, claim, finish, flow, renew, replan, save, send},
+    verbs::{self, answer, audit, claim, finish, flow, renew, replan, save, send, undo},
 };
 
 /// One move: what it does and to whom is read from these bytes.
@@ -69,10 +69,22 @@ impl Play {
                 self.stage.processes.kill(u32::from(which % 5) + 1);
                 "killed".into()
             }
+            30 => self.undo(["planner", "boss", agent.as_str()][usize::from(which % 3)], how.is_multiple_of(3)),
             _ => {
                 self.stage.clock.advance(Duration::from_secs(u64::from(which % 80)));
                 "passed".into()
             }
+        }
+    }
+
+    /// Takes the last operation of somebody back, or does the last one again that was taken back.
+    pub fn undo(&mut self, actor: &str, redo: bool) -> String {
+        let scope = self.stage.scope();
+        let last = self.stage.perform(actor, undo::Last { scope: scope.clone(), count: 1, undone: redo });
+        match last.map(|mut last| last.pop()) {
+            Ok(Some(undo)) => said(self.stage.perform(actor, undo::Take { op: undo.op, scope, redo })),
+            Ok(None) => "nothing to undo".into(),
+            Err(stop) => said::<()>(Err(stop)),
         }
     }
 

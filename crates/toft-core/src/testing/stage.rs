@@ -9,16 +9,16 @@ use std::{
 use super::{ManualClock, MemoryStore};
 use crate::{
     flow::{Plan, PlanTask, Source},
-    id::{AgentId, LeaseId, Mint, OpId, RepositoryId, TaskId, WorkflowId},
+    id::{AgentId, LeaseId, Mint, RepositoryId, TaskId, WorkflowId},
     lease::{Fence, Holder, Lease, Liveness, Processes},
     refusal::Verdict,
     repository::{Place, Repository, Scope, Worktree},
-    store::Store,
+    store::{LeasesOf, Store, ask},
     time::{Now, Tick, Timestamp},
-    verbs::{self, Caller, Policy, Verb, claim::Claimed, perform},
+    verbs::{self, Caller, Operation, Policy, Verb, claim::Claimed, perform},
 };
 
-/// Processes of host `here`; whatever is not listed is dead, other hosts are elsewhere.
+/// Processes of host `here`; whatever is not listed is dead, of other hosts nothing can be told.
 #[derive(Clone, Debug, Default)]
 pub struct FixedProcesses {
     alive: Arc<Mutex<BTreeSet<u32>>>,
@@ -43,7 +43,7 @@ impl Processes for FixedProcesses {
 
     fn liveness(&self, holder: &Holder) -> Liveness {
         if holder.host != "here" {
-            Liveness::Elsewhere
+            Liveness::Unknown
         } else if self.alive.lock().unwrap_or_else(PoisonError::into_inner).contains(&holder.pid) {
             Liveness::Alive
         } else {
@@ -80,6 +80,7 @@ pub fn lease(pid: Option<u32>) -> Lease {
         cap: Duration::from_secs(60),
         renewed: now_at(0).wall,
         renewed_tick: now_at(0).tick,
+        seen: Vec::new(),
         check_at: 0,
         holder: pid.map(|pid| Holder { host: "here".into(), boot: "boot-1".into(), pid, started: 1 }),
     }
@@ -124,6 +125,8 @@ impl Stage {
                 name: "stage".into(),
                 vcs: "git".into(),
                 common_dir: "/stage/.git".into(),
+                roots: Vec::new(),
+                remotes: Vec::new(),
                 created: Timestamp(0),
             },
             worktree: Worktree { repository, name: "main".into(), path: "/stage".into(), seen: Timestamp(0) },
@@ -142,8 +145,9 @@ impl Stage {
         self.perform_as_op(actor, verb, None)
     }
 
-    /// Performs a verb under an operation id.
-    pub fn perform_as_op<V: Verb>(&self, actor: &str, verb: V, op: Option<OpId>) -> Verdict<V::Outcome> {
+    /// Performs a verb as an operation.
+    pub fn perform_as_op<V: Verb>(&self, actor: &str, verb: V, op: Option<Operation>) -> Verdict<V::Outcome> {
+        let holds: Vec<Fence> = self.holds(actor).into_iter().map(|lease| lease.fence).collect();
         let mut mint = self.mint.lock().unwrap_or_else(PoisonError::into_inner);
         let mut caller = Caller {
             actor,
@@ -151,9 +155,31 @@ impl Stage {
             mint: &mut mint,
             processes: &self.processes,
             policy: &self.policy,
+            holds: &holds,
             op,
         };
         perform(self.store.as_ref(), &mut caller, verb)
+    }
+
+    /// What an agent holds: each agent is one session here.
+    pub fn holds(&self, actor: &str) -> Vec<Lease> {
+        ask(self.store.as_ref(), |tx| match tx.agent_named(actor)? {
+            Some(agent) => tx.leases(&LeasesOf::Agent(agent.id)),
+            None => Ok(Vec::new()),
+        })
+        .expect("leases can be read")
+    }
+
+    /// The fence of what an agent holds: the one task, or the one that is named.
+    pub fn fence(&self, actor: &str, task: Option<&str>) -> Option<Fence> {
+        let named = |lease: &Lease| task.is_none_or(|task| lease.task.as_str() == task);
+        self.holds(actor).into_iter().find(named).map(|lease| lease.fence)
+    }
+
+    /// Ends a hold of `actor`.
+    pub fn finish(&self, actor: &str, request: verbs::finish::Request) -> Verdict<verbs::finish::Outcome> {
+        let fence = self.fence(actor, request.id.as_deref());
+        self.perform(actor, verbs::finish::Request { fence, ..request })
     }
 
     /// A running workflow of tasks, each `name` or `name<-needed,needed`.

@@ -5,16 +5,16 @@ use std::{collections::BTreeSet, time::Duration};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Verb, Work, find, issue::Offer, sweep};
+use super::{Verb, Work, find, flow, issue::Offer, sweep};
 use crate::{
     agent::{Agent, AgentState},
     change::Write,
     checkpoint::Checkpoint,
-    flow::{Attempt, Task, TaskStatus, Workflow, place_in_queue, refresh_room},
+    flow::{Attempt, AttemptResult, Task, TaskStatus, Workflow, free, ledger_changed, place_in_queue, refresh_room},
     gate::Gate,
     id::{LeaseId, WorkflowId},
     issue,
-    lease::{Fence, Holder, Lease, Standing},
+    lease::{Fence, Holder, Lease, Liveness, Standing},
     ready::{self, Queue, Reason},
     refusal::{Refusal, Stop, Verdict},
     repository::Scope,
@@ -44,6 +44,17 @@ pub struct Request {
     pub cap: Option<Duration>,
     /// The process whose life the lease follows.
     pub holder: Option<Holder>,
+    /// End the hold that another session of the same agent has on the task, and take it.
+    pub take_over: bool,
+}
+
+/// Why something that is ready was not taken.
+#[derive(Default)]
+struct Lacking {
+    /// Capabilities that ready tasks want and the agent does not have.
+    tags: BTreeSet<String>,
+    /// What is wrong with the first issue that cannot be started.
+    broken: Option<Refusal>,
 }
 
 /// What was taken.
@@ -123,7 +134,7 @@ impl Verb for Request {
             let state = if me.state == AgentState::Draining { "draining" } else { "gone" };
             return Err(Refusal::AgentPaused { agent: me.name, state: state.into() }.into());
         }
-        let mut lacking = BTreeSet::new();
+        let mut lacking = Lacking::default();
         let claims = match self.id.as_deref() {
             Some(text) if text.starts_with(WorkflowId::PREFIX) => {
                 let workflow = find::workflow(work, text)?;
@@ -136,8 +147,11 @@ impl Verb for Request {
             None => self.best(work, &me, None, &mut lacking)?,
         };
         if claims.is_empty() {
+            if let Some(broken) = lacking.broken {
+                return Err(broken.into());
+            }
             let next = ready::next_timer(work.tx, &self.scope)?;
-            return Err(Refusal::NothingReady { next, lacking: lacking.into_iter().collect() }.into());
+            return Err(Refusal::NothingReady { next, lacking: lacking.tags.into_iter().collect() }.into());
         }
         Ok(Outcome { claims })
     }
@@ -150,7 +164,7 @@ impl Request {
         work: &mut Work<'_>,
         me: &Agent,
         offer: &Offer,
-        lacking: &mut BTreeSet<String>,
+        lacking: &mut Lacking,
     ) -> Verdict<Vec<Claimed>> {
         if let Some(live) = work.tx.workflow_of_issue(&offer.issue.id)? {
             let claims = self.best(work, me, Some(&live), lacking)?;
@@ -163,25 +177,31 @@ impl Request {
             }
             return Ok(claims);
         }
-        Ok(self.start(work, me, offer)?.into_iter().collect())
+        let built = offer.build(work)?;
+        Ok(self.start(work, me, built)?.into_iter().collect())
     }
 
     /// Starts an issue's workflow and takes the first of its tasks that can start.
-    fn start(&self, work: &mut Work<'_>, me: &Agent, offer: &Offer) -> Verdict<Option<Claimed>> {
-        let (plan, template) = offer.plan(work)?;
-        if !plan.tasks.iter().any(|task| task.requires.iter().all(|tag| me.capabilities.contains(tag))) {
+    fn start(&self, work: &mut Work<'_>, me: &Agent, built: flow::Buildable) -> Verdict<Option<Claimed>> {
+        if built.tasks().iter().all(|task| !task.lacking(&me.capabilities).is_empty()) {
             return Ok(None);
         }
-        let (workflow, tasks) = offer.start(work, &plan, template)?;
-        let first =
-            tasks.into_iter().find(|task| task.state.open_blockers == 0 && task.lacking(&me.capabilities).is_empty());
-        first.map(|task| self.take(work, me, task, workflow)).transpose()
+        let made = built.make(work)?;
+        let first = made
+            .tasks
+            .into_iter()
+            .find(|task| task.state.open_blockers == 0 && task.lacking(&me.capabilities).is_empty());
+        first.map(|task| self.take(work, me, task, made.workflow)).transpose()
     }
 
     fn named(&self, work: &mut Work<'_>, me: &Agent, text: &str) -> Verdict<Claimed> {
         let mut task = find::task(work, text)?;
         if let Some(lease) = work.tx.lease(&task.id)? {
             match lease.standing(&work.now, work.processes) {
+                Standing::Live if self.take_over && self.abandoned(work, me, &lease) => hand_over(work, &lease)?,
+                Standing::Live if lease.agent == me.id && !work.holds.contains(&lease.fence) => {
+                    return Err(Refusal::OtherSession { task: task.id, agent: me.name.clone() }.into());
+                }
                 Standing::Live => return Err(work.held(&lease)?),
                 Standing::Lost(why) => {
                     work.swept += 1;
@@ -204,13 +224,19 @@ impl Request {
         self.take(work, me, task, workflow)
     }
 
+    /// A hold that its own agent may take over: it follows no process that is known to live.
+    fn abandoned(&self, work: &Work<'_>, me: &Agent, lease: &Lease) -> bool {
+        let alive = lease.holder.as_ref().is_some_and(|holder| work.processes.liveness(holder) != Liveness::Dead);
+        lease.agent == me.id && !alive
+    }
+
     /// The best ready tasks. Holds that are overdue are taken back first; if that leaves nothing, every process is asked after.
     fn best(
         &self,
         work: &mut Work<'_>,
         me: &Agent,
         only: Option<&Workflow>,
-        lacking: &mut BTreeSet<String>,
+        lacking: &mut Lacking,
     ) -> Verdict<Vec<Claimed>> {
         sweep::sweep(work, false)?;
         self.promote_due(work)?;
@@ -241,7 +267,7 @@ impl Request {
         work: &mut Work<'_>,
         me: &Agent,
         only: Option<&Workflow>,
-        lacking: &mut BTreeSet<String>,
+        lacking: &mut Lacking,
     ) -> Verdict<Vec<Claimed>> {
         let wanted = self.count.max(1);
         let mut queue = Queue::open(work.tx, &self.scope, self.page(only))?;
@@ -255,10 +281,11 @@ impl Request {
             }
             if let Some(offer) = offers.next_if(|offer| head.as_ref().is_none_or(|(rank, _)| offer.rank < *rank)) {
                 if work.tx.workflow_of_issue(&offer.issue.id)?.is_none() {
-                    match self.start(work, me, offer) {
-                        // One that cannot be started, for its template or its title, is nobody else's trouble.
-                        Err(Stop::Refused(_)) => {}
-                        started => claims.extend(started?),
+                    // An issue that cannot be started, for its template or its title, keeps nobody from the others.
+                    match offer.build(work) {
+                        Ok(built) => claims.extend(self.start(work, me, built)?),
+                        Err(Stop::Refused(refusal)) => lacking.broken = lacking.broken.take().or(Some(refusal)),
+                        Err(failed) => return Err(failed),
                     }
                 }
                 continue;
@@ -272,7 +299,7 @@ impl Request {
             }
             let tags = task.lacking(&me.capabilities);
             if !tags.is_empty() {
-                lacking.extend(tags);
+                lacking.tags.extend(tags);
                 continue;
             }
             let workflow = work.require_workflow(&task.workflow)?;
@@ -305,6 +332,7 @@ impl Request {
             cap: self.cap.unwrap_or(work.policy.cap).max(ttl),
             renewed: work.now.wall,
             renewed_tick: work.now.tick.clone(),
+            seen: Vec::new(),
             check_at: 0,
             holder: self.holder.clone(),
         };
@@ -326,7 +354,7 @@ impl Request {
         work.did(
             task.id.as_str(),
             "claim",
-            json!({ "fence": fence }),
+            json!({ "fence": fence.number }),
             vec![
                 Write::TaskState(task.id.clone(), task.state.clone()),
                 Write::DropQueue(task.id.clone()),
@@ -335,9 +363,23 @@ impl Request {
             ],
         )?;
         refresh_room(work, &mut workflow)?;
+        ledger_changed(work, &mut workflow)?;
         let issue = workflow.issue().map(str::to_owned);
         Ok(Claimed { task, lease: hold, workflow_title: workflow.title, issue, resume, answers })
     }
+}
+
+/// Ends the hold of another session of the same agent; its fence is stale from then on.
+fn hand_over(work: &mut Work<'_>, lease: &Lease) -> Verdict<()> {
+    let reason = Some("taken over by another session".to_owned());
+    let mut writes = free(work, lease, AttemptResult::Handoff, reason, None)?;
+    let Some(mut task) = work.tx.task(&lease.task)? else { return Ok(()) };
+    task.state.status = TaskStatus::Pending;
+    writes.push(Write::TaskState(task.id.clone(), task.state.clone()));
+    work.did(task.id.as_str(), "task.taken_over", json!({ "fence": lease.fence.number }), writes)?;
+    let mut workflow = work.require_workflow(&task.workflow)?;
+    refresh_room(work, &mut workflow)?;
+    place_in_queue(work, &task, &workflow)
 }
 
 fn answered(work: &mut Work<'_>, task: &Task) -> Verdict<Vec<Gate>> {

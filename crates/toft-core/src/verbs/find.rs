@@ -1,12 +1,12 @@
 //! Finding things by what a user types: a whole id, any unique prefix of one, or `@` for what I hold.
 
-use super::Work;
+use super::{Verb, Work};
 use crate::{
     agent::Agent,
     flow::{Task, Workflow},
     id::{AgentId, TaskId, WORD, WorkflowId, WorkspaceId},
     refusal::{Refusal, Stop, Verdict},
-    store::{EventQuery, LeasesOf, TaskQuery, WorkspaceQuery},
+    store::{Access, EventQuery, LeasesOf, TaskQuery, WorkspaceQuery},
     workspace::Workspace,
 };
 
@@ -27,6 +27,23 @@ pub(super) fn unique(work: &mut Work<'_>, what: &'static str, kind: &str, text: 
             candidates.truncate(NAMED);
             Err(Refusal::Ambiguous { text: text.to_owned(), candidates }.into())
         }
+    }
+}
+
+/// Which task a text names.
+#[derive(Clone, Debug)]
+pub struct TaskNamed {
+    /// A whole id, a unique prefix, an issue that somebody works on, or `@`.
+    pub text: String,
+}
+
+impl Verb for TaskNamed {
+    type Outcome = TaskId;
+    const NAME: &'static str = "task.named";
+    const ACCESS: Access = Access::Read;
+
+    fn run(self, work: &mut Work<'_>) -> Verdict<TaskId> {
+        task(work, &self.text).map(|task| task.id)
     }
 }
 

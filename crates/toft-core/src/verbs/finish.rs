@@ -9,7 +9,7 @@ use crate::{
     checkpoint::CheckpointKind,
     flow::{
         AttemptResult, Dependency, DependencyKind, Ending, Evidence, Outcome as TaskOutcome, Report, Task, TaskStatus,
-        WorkflowStatus, free, given_back, place_in_queue, retry_at, settle,
+        WorkflowStatus, free, given_back, ledger_changed, place_in_queue, retry_at, settle,
     },
     gate::{Gate, GateKind},
     id::{GateId, TaskId, WorkflowId},
@@ -124,13 +124,14 @@ impl Verb for Request {
         work.did(
             task.id.as_str(),
             verb,
-            json!({ "fence": lease.fence, "message": self.message, "status": task.state.status, "gate": gate.as_ref().map(|gate| &gate.id) }),
+            json!({ "fence": lease.fence.number, "message": self.message, "status": task.state.status, "gate": gate.as_ref().map(|gate| &gate.id) }),
             writes,
         )?;
         self.ask_human(work, &task)?;
         self.spend(work, &task)?;
         if task.state.status.open() {
-            let workflow = work.require_workflow(&task.workflow)?;
+            let mut workflow = work.require_workflow(&task.workflow)?;
+            ledger_changed(work, &mut workflow)?;
             place_in_queue(work, &task, &workflow)?;
         }
         let workflow = settle(work, &task, from)?;

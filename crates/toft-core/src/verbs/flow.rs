@@ -56,7 +56,7 @@ impl Verb for New {
     const ACCESS: Access = Access::Write;
 
     fn run(self, work: &mut Work<'_>) -> Verdict<Outcome> {
-        make(work, &self.plan, self.source, None, self.hold)
+        build(work, &self.plan, self.source, None, self.hold)?.make(work)
     }
 }
 
@@ -69,17 +69,25 @@ impl Verb for From {
         let template = super::template::load(work, &self.template)?;
         let name = format!("{}@{}", template.name, template.version);
         let plan = template.fill(&self.values)?;
-        make(work, &plan, Source::Template { name: name.clone() }, Some(name), self.hold)
+        build(work, &plan, Source::Template { name: name.clone() }, Some(name), self.hold)?.make(work)
     }
 }
 
-pub(super) fn make(
+/// A workflow that can be made: checked whole, nothing written yet.
+pub(super) struct Buildable {
+    workflow: Workflow,
+    additions: replan::Additions,
+}
+
+/// Checks a plan and turns it into a workflow with tasks. Every refusal comes from here, so that [`Buildable::make`] only
+/// writes.
+pub(super) fn build(
     work: &mut Work<'_>,
     plan: &Plan,
     source: Source,
     template: Option<String>,
     hold: bool,
-) -> Verdict<Outcome> {
+) -> Verdict<Buildable> {
     let invalid = |field: &str, problem: &str| Refusal::Invalid { field: field.into(), problem: problem.into() };
     if plan.title.trim().is_empty() {
         return Err(invalid("title", "a workflow needs a title").into());
@@ -94,7 +102,7 @@ pub(super) fn make(
         (false, true) => WorkflowStatus::Ready,
         (false, false) => WorkflowStatus::Running,
     };
-    let mut workflow = Workflow {
+    let workflow = Workflow {
         id: WorkflowId::mint(work.mint),
         title: plan.title.clone(),
         source,
@@ -114,19 +122,60 @@ pub(super) fn make(
         created: work.now.wall,
         updated: work.now.wall,
     };
-    work.me()?;
-    work.did(
-        workflow.id.as_str(),
-        "flow.new",
-        json!({ "title": workflow.title, "tasks": plan.tasks.len(), "status": workflow.status }),
-        vec![Write::Workflow(workflow.clone())],
-    )?;
-    let tasks = replan::insert(work, &mut workflow, &plan.tasks, &[])?;
-    work.tx.derive(&[Write::Workflow(workflow.clone())])?;
-    requeue(work, &workflow)?;
-    let ids: Vec<_> = tasks.iter().map(|task| task.id.clone()).collect();
-    skip_pointless(work, &ids)?;
-    Ok(Outcome { workflow, tasks })
+    let additions = replan::build(work, &workflow, &plan.tasks, &[])?;
+    Ok(Buildable { workflow, additions })
+}
+
+impl Buildable {
+    /// The tasks it will have.
+    pub(super) fn tasks(&self) -> &[Task] {
+        self.additions.tasks()
+    }
+
+    /// Writes the workflow and its tasks.
+    pub(super) fn make(self, work: &mut Work<'_>) -> Verdict<Outcome> {
+        let Self { mut workflow, additions } = self;
+        work.me()?;
+        work.did(
+            workflow.id.as_str(),
+            "flow.new",
+            json!({ "title": workflow.title, "tasks": additions.tasks().len(), "status": workflow.status }),
+            vec![Write::Workflow(workflow.clone())],
+        )?;
+        let tasks = additions.insert(work, &mut workflow)?;
+        work.tx.derive(&[Write::Workflow(workflow.clone())])?;
+        requeue(work, &workflow)?;
+        let ids: Vec<_> = tasks.iter().map(|task| task.id.clone()).collect();
+        skip_pointless(work, &ids)?;
+        Ok(Outcome { workflow, tasks })
+    }
+}
+
+/// Brings a workflow back that was given up before anybody worked on it. Somebody may have taken its issue up since.
+pub(super) fn restore(work: &mut Work<'_>, id: &str, status: WorkflowStatus) -> Verdict<()> {
+    let mut workflow = find::workflow(work, id)?;
+    let all = TaskQuery { workflow: Some(workflow.id.clone()), ..TaskQuery::default() };
+    let tasks = work.tx.tasks(&all)?;
+    let untouched = tasks.iter().all(|task| task.state.fence == 0);
+    if workflow.status != WorkflowStatus::Abandoned || !untouched {
+        let (id, state) = (workflow.id.to_string(), workflow.status.as_str().into());
+        let wanted = "only one that was undone before anybody worked on it comes back".into();
+        return Err(Refusal::WrongState { id, state, wanted }.into());
+    }
+    alone_on_its_issue(work, &workflow)?;
+    workflow.status = status;
+    workflow.told = false;
+    workflow.reason = None;
+    workflow.updated = work.now.wall;
+    let detail = json!({ "reason": "redone" });
+    work.did(workflow.id.as_str(), "flow.restored", detail, vec![Write::Workflow(workflow.clone())])?;
+    for mut task in tasks.into_iter().filter(|task| task.state.status == TaskStatus::Cancelled) {
+        task.state.status = TaskStatus::Pending;
+        task.state.updated = work.now.wall;
+        work.tx.derive(&[Write::TaskState(task.id.clone(), task.state.clone())])?;
+    }
+    replan::recount_all(work, &workflow)?;
+    requeue(work, &workflow)
 }
 
 /// Lets a workflow that was over go on; its issue must not have been taken up by another since.
@@ -223,6 +272,7 @@ impl Verb for Move {
             revive(work, &mut workflow)?;
         }
         workflow.status = target;
+        workflow.told = false;
         workflow.reason.clone_from(&self.reason);
         workflow.updated = work.now.wall;
         work.did(
@@ -289,7 +339,7 @@ fn cancel_open(work: &mut Work<'_>, workflow: &Workflow) -> Verdict<()> {
     for lease in work.tx.leases(&LeasesOf::Workflow(workflow.id.clone()))? {
         let writes = free(work, &lease, AttemptResult::Revoked, Some("workflow abandoned".into()), None)?;
         let agent = work.agent_name(&lease.agent)?;
-        work.did(lease.task.as_str(), "lease.revoked", json!({ "agent": agent, "fence": lease.fence }), writes)?;
+        work.did(lease.task.as_str(), "lease.revoked", json!({ "agent": agent, "fence": lease.fence.number }), writes)?;
         let body =
             format!("Your hold on {} is over: {} \"{}\" was abandoned.", lease.task, workflow.id, workflow.title);
         let (to, inbox) = (Address::Agent(lease.agent.clone()), lease.agent.to_string());

@@ -6,10 +6,11 @@ use serde_json::Value;
 use super::{Verb, Work, find, flow, template};
 use crate::{
     change::Write,
-    flow::{Outcome as TaskOutcome, Plan, PlanTask, Source, Task, TaskStatus, Workflow, WorkflowStatus},
+    flow::{IssueState, Outcome as TaskOutcome, Plan, PlanTask, Source, TaskStatus, Workflow, WorkflowStatus},
     issue::{Issue, NO_AUTO_CLAIM, ready::Reason},
     lease::Standing,
     refusal::{Refusal, Verdict},
+    repository::Scope,
     store::{Access, LeasesOf, TaskQuery},
 };
 
@@ -39,11 +40,14 @@ impl Offer {
         self.reasons.is_empty() && labels.iter().all(|label| has(label)) && !(to_take && has(NO_AUTO_CLAIM))
     }
 
-    /// How it is done: by its template, else in a single task.
-    pub(super) fn plan(&self, work: &mut Work<'_>) -> Verdict<(Plan, Option<String>)> {
+    /// The workflow that would do it: by its template, else in a single task. Refuses whatever could not be made, and
+    /// writes nothing.
+    pub(super) fn build(&self, work: &mut Work<'_>) -> Verdict<flow::Buildable> {
         let mut reasons = self.reasons.clone();
-        // A ledger that was not told yet how the last one ended does not know what it says.
-        let ended = work.tx.untold(AT_ONCE)?.into_iter().find(|ended| ended.issue() == Some(&self.issue.id));
+        // A ledger that was not told yet how the last workflow ended does not know what it says.
+        let pending = work.tx.untold(AT_ONCE)?.into_iter();
+        let ended = pending.filter(|workflow| workflow.issue_state() == Some(IssueState::Untold));
+        let ended = ended.into_iter().find(|ended| ended.issue() == Some(&self.issue.id));
         reasons.extend(ended.map(|ended| Reason::Running { workflow: ended.id.to_string() }));
         if !reasons.is_empty() {
             return Err(Refusal::IssueNotReady { issue: self.issue.id.clone(), reasons }.into());
@@ -58,19 +62,15 @@ impl Offer {
         };
         plan.title.clone_from(title);
         plan.priority = plan.priority.or(Some((*priority).min(4)));
-        Ok((plan, template.clone()))
-    }
-
-    /// Starts a workflow for it.
-    pub(super) fn start(
-        &self,
-        work: &mut Work<'_>,
-        plan: &Plan,
-        template: Option<String>,
-    ) -> Verdict<(Workflow, Vec<Task>)> {
         let source = Source::Issue { id: self.issue.id.clone(), ledger: self.ledger.clone() };
-        let made = flow::make(work, plan, source, template, false)?;
-        Ok((made.workflow, made.tasks))
+        let built = flow::build(work, &plan, source, template.clone(), false)?;
+        match built.tasks().is_empty() {
+            true => {
+                let problem = format!("template `{}` has no tasks", template.as_deref().unwrap_or_default());
+                Err(Refusal::Invalid { field: "template".into(), problem }.into())
+            }
+            false => Ok(built),
+        }
     }
 }
 
@@ -136,41 +136,68 @@ impl Verb for OnIt {
     }
 }
 
-/// Workflows that are over and whose issue's ledger does not say so yet.
+/// Workflows whose issue's ledger has to be told what is true of them now.
 #[derive(Clone, Debug)]
-pub struct Untold;
-
-/// One of them.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Ended {
-    /// The workflow.
-    pub workflow: Workflow,
-    /// How its last task ended.
-    pub outcome: Option<TaskOutcome>,
+pub struct Pending {
+    /// From where.
+    pub scope: Scope,
 }
 
-impl Verb for Untold {
-    type Outcome = Vec<Ended>;
-    const NAME: &'static str = "issue.untold";
+/// What a ledger has to be told of one issue.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct News {
+    /// The workflow on the issue.
+    pub workflow: Workflow,
+    /// Who holds a task of it; the first to have claimed.
+    pub holder: Option<String>,
+    /// How its last task ended.
+    pub outcome: Option<TaskOutcome>,
+    /// Who ended it.
+    pub ended_by: Option<String>,
+}
+
+impl Verb for Pending {
+    type Outcome = Vec<News>;
+    const NAME: &'static str = "issue.pending";
     const ACCESS: Access = Access::Read;
 
-    fn run(self, work: &mut Work<'_>) -> Verdict<Vec<Ended>> {
-        let mut ended = Vec::new();
+    fn run(self, work: &mut Work<'_>) -> Verdict<Vec<News>> {
+        let mut news = Vec::new();
         for workflow in work.tx.untold(AT_ONCE)? {
-            let last = if workflow.status == WorkflowStatus::Failed { TaskStatus::Failed } else { TaskStatus::Done };
-            let done = TaskQuery { workflow: Some(workflow.id.clone()), statuses: vec![last], ..TaskQuery::default() };
-            let last = work.tx.tasks(&done)?.into_iter().max_by_key(|task| task.state.updated);
-            ended.push(Ended { workflow, outcome: last.and_then(|task| task.state.outcome) });
+            if self.scope.covers(&workflow.place) {
+                news.push(news_of(work, workflow)?);
+            }
         }
-        Ok(ended)
+        Ok(news)
     }
 }
 
-/// The ledger says how a workflow ended.
+fn news_of(work: &mut Work<'_>, workflow: Workflow) -> Verdict<News> {
+    let leases = work.tx.leases(&LeasesOf::Workflow(workflow.id.clone()))?;
+    let first = leases.into_iter().min_by_key(|lease| lease.acquired);
+    let holder = first.map(|lease| work.agent_name(&lease.agent)).transpose()?;
+    let last = match workflow.status {
+        WorkflowStatus::Completed => TaskStatus::Done,
+        WorkflowStatus::Failed => TaskStatus::Failed,
+        _ => return Ok(News { workflow, holder, outcome: None, ended_by: None }),
+    };
+    let done = TaskQuery { workflow: Some(workflow.id.clone()), statuses: vec![last], ..TaskQuery::default() };
+    let last = work.tx.tasks(&done)?.into_iter().max_by_key(|task| task.state.updated);
+    let attempt = match &last {
+        Some(task) => work.tx.attempts(&task.id)?.pop(),
+        None => None,
+    };
+    let ended_by = attempt.map(|attempt| work.agent_name(&attempt.agent)).transpose()?;
+    Ok(News { workflow, holder, outcome: last.and_then(|task| task.state.outcome), ended_by })
+}
+
+/// A ledger was told what is true of an issue's workflow.
 #[derive(Clone, Debug)]
 pub struct Told {
-    /// The workflow.
-    pub workflow: String,
+    /// What it was told.
+    pub news: News,
+    /// What was written, as history has it; nothing if the ledger said so already.
+    pub noted: Option<Noted>,
 }
 
 impl Verb for Told {
@@ -179,15 +206,29 @@ impl Verb for Told {
     const ACCESS: Access = Access::Write;
 
     fn run(self, work: &mut Work<'_>) -> Verdict<()> {
-        let mut workflow = find::workflow(work, &self.workflow)?;
-        if workflow.told || workflow.issue().is_none() {
-            return Ok(());
-        }
-        workflow.told = true;
-        let closed = workflow.status == WorkflowStatus::Completed;
-        let what = if closed { "issue.closed" } else { "issue.reopened" };
-        let detail = serde_json::json!({ "workflow": workflow.id, "reason": workflow.reason });
+        let workflow = find::workflow(work, self.news.workflow.id.as_str())?;
+        let same = !workflow.told && news_of(work, workflow.clone())? == self.news;
+        let detail = |workflow: &Workflow| {
+            let mut detail = self.noted.as_ref().map_or_else(|| serde_json::json!({}), |noted| noted.detail.clone());
+            detail["workflow"] = workflow.id.as_str().into();
+            detail["reason"] = workflow.reason.clone().into();
+            detail
+        };
+        let what = match workflow.status {
+            WorkflowStatus::Completed => "issue.closed",
+            WorkflowStatus::Failed | WorkflowStatus::Abandoned => "issue.reopened",
+            _ if self.news.holder.is_some() => "issue.started",
+            _ => "issue.released",
+        };
         let issue = workflow.issue().unwrap_or_default().to_owned();
-        work.by_itself(&issue, what, detail, vec![Write::Workflow(workflow)])
+        match same {
+            true => {
+                let detail = detail(&workflow);
+                work.by_itself(&issue, what, detail, vec![Write::Workflow(Workflow { told: true, ..workflow })])
+            }
+            // It changed meanwhile: the ledger is told again.
+            false if self.noted.is_some() => work.by_itself(&issue, what, detail(&workflow), Vec::new()),
+            false => Ok(()),
+        }
     }
 }

@@ -7,6 +7,7 @@ pub mod agent;
 pub mod answer;
 pub mod audit;
 pub mod claim;
+mod clock;
 pub mod context;
 pub mod find;
 pub mod finish;
@@ -16,6 +17,7 @@ pub mod inbox;
 pub mod issue;
 pub mod list;
 pub mod log;
+pub mod op;
 pub mod ready;
 pub mod renew;
 pub mod replan;
@@ -77,8 +79,19 @@ pub struct Caller<'a> {
     pub processes: &'a dyn Processes,
     /// What configuration decides.
     pub policy: &'a Policy,
-    /// An operation id the caller may repeat; a repeated one answers as before and changes nothing.
-    pub op: Option<OpId>,
+    /// The holds that this session can prove; any verb of the session renews them.
+    pub holds: &'a [Fence],
+    /// An operation the caller may repeat; a repeated one answers as before and changes nothing.
+    pub op: Option<Operation>,
+}
+
+/// An operation id, and what was asked under it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Operation {
+    /// The id.
+    pub id: OpId,
+    /// A digest of the request: another request under the same id is refused.
+    pub request: String,
 }
 
 /// Numbers that configuration may change.
@@ -121,14 +134,19 @@ pub fn perform<V: Verb>(store: &dyn Store, caller: &mut Caller<'_>, verb: V) -> 
     }
 }
 
-/// If the verb refuses after it took lost holds back, that alone is done again and kept.
-fn attempt<V: Verb>(store: &dyn Store, caller: &mut Caller<'_>, op: Option<OpId>, verb: V) -> Verdict<V::Outcome> {
+/// A refusal rolls back the sweep of lost leases, so the sweep is run again alone and committed.
+fn attempt<V: Verb>(
+    store: &dyn Store,
+    caller: &mut Caller<'_>,
+    op: Option<Operation>,
+    verb: V,
+) -> Verdict<V::Outcome> {
     let mut tx = store.begin(V::ACCESS)?;
     tx.foresee(verb.ahead(caller.actor))?;
     if let Some(op) = &op
-        && let Some(receipt) = tx.receipt(op)?
+        && let Some(receipt) = tx.receipt(&op.id)?
     {
-        return repeated::<V>(receipt, caller.actor);
+        return repeated::<V>(receipt, caller.actor, op);
     }
     let now = tx.now()?;
     let mut work = Work {
@@ -138,12 +156,16 @@ fn attempt<V: Verb>(store: &dyn Store, caller: &mut Caller<'_>, op: Option<OpId>
         mint: caller.mint,
         processes: caller.processes,
         policy: caller.policy,
-        op: op.clone(),
+        op: op.as_ref().map(|op| op.id.clone()),
+        holds: caller.holds,
         parts: 0,
         swept: 0,
         me: None,
         now,
     };
+    if V::ACCESS == Access::Write {
+        clock::mend_if_stepped_back(&mut work)?;
+    }
     let outcome = match verb.run(&mut work) {
         Err(Stop::Refused(refusal)) if work.swept > 0 => {
             tx.confirm()?;
@@ -161,7 +183,8 @@ fn attempt<V: Verb>(store: &dyn Store, caller: &mut Caller<'_>, op: Option<OpId>
         if let Some(op) = op {
             let outcome = serde_json::to_value(&outcome).map_err(|error| unserialisable(&error))?;
             let actor = work.actor.to_owned();
-            let receipt = Receipt { op, actor, verb: V::NAME.to_owned(), outcome, at: work.now.wall };
+            let Operation { id: op, request } = op;
+            let receipt = Receipt { op, actor, verb: V::NAME.to_owned(), request, outcome, at: work.now.wall };
             work.tx.derive(&[Write::Receipt(receipt)])?;
         }
         tx.commit()?;
@@ -169,8 +192,9 @@ fn attempt<V: Verb>(store: &dyn Store, caller: &mut Caller<'_>, op: Option<OpId>
     Ok(outcome)
 }
 
-fn repeated<V: Verb>(receipt: Receipt, actor: &str) -> Verdict<V::Outcome> {
-    if receipt.verb != V::NAME || receipt.actor != actor {
+fn repeated<V: Verb>(receipt: Receipt, actor: &str, op: &Operation) -> Verdict<V::Outcome> {
+    let other_request = !receipt.request.is_empty() && receipt.request != op.request;
+    if receipt.verb != V::NAME || receipt.actor != actor || other_request {
         let Receipt { op, verb, actor, .. } = receipt;
         return Err(Refusal::OpReused { op: op.to_string(), verb, actor }.into());
     }
@@ -195,6 +219,7 @@ pub struct Work<'a> {
     pub(crate) processes: &'a dyn Processes,
     pub(crate) policy: &'a Policy,
     op: Option<OpId>,
+    holds: &'a [Fence],
     parts: u32,
     swept: usize,
     me: Option<Agent>,
@@ -232,7 +257,7 @@ impl Work<'_> {
         Ok(self.tx.apply(&Change { event, writes })?)
     }
 
-    /// The agent that asks, registered on first sight and marked as seen. What it holds is renewed.
+    /// The agent that asks, registered on first sight and marked as seen. What its session holds is renewed.
     pub(crate) fn me(&mut self) -> Verdict<Agent> {
         if let Some(me) = &self.me {
             return Ok(me.clone());
@@ -257,14 +282,16 @@ impl Work<'_> {
 
     fn greet(&mut self, mut agent: Agent) -> Verdict<Agent> {
         const NEWS: Duration = Duration::from_secs(30);
-        if self.now.wall.since(agent.seen) >= NEWS || agent.host != self.processes.host() {
+        let stale = self.now.wall.since(agent.seen) >= NEWS || agent.seen > self.now.wall;
+        if stale || agent.host != self.processes.host() {
             agent.seen = self.now.wall;
             agent.host = self.processes.host().to_owned();
             self.tx.derive(&[Write::Agent(agent.clone())])?;
         }
         for lease in self.tx.leases(&LeasesOf::Agent(agent.id.clone()))? {
             let silent = self.now.since(&lease.renewed_tick, lease.renewed);
-            if silent >= lease.ttl / 3 && lease.standing(&self.now, self.processes) == Standing::Live {
+            let due = silent >= lease.ttl / 3 || lease.renewed > self.now.wall;
+            if due && self.holds.contains(&lease.fence) && lease.standing(&self.now, self.processes) == Standing::Live {
                 let renewed = lease.renew(&self.now, None);
                 self.tx.derive(&[Write::RenewLease(renewed)])?;
             }
@@ -298,11 +325,13 @@ impl Work<'_> {
         }
     }
 
-    /// The caller's live lease on a task. With a fence, that fence must be the live one; without, the agent must hold it.
+    /// The caller's live lease on a task: the fence must be the live one, and the caller the agent that holds it.
     pub(crate) fn require_hold(&mut self, task: &TaskId, fence: Option<&Fence>) -> Verdict<Lease> {
         let lease = self.tx.lease(task)?;
         match (lease, fence) {
-            (Some(lease), Some(fence)) if lease.fence == *fence => Ok(lease),
+            (Some(lease), Some(fence)) if lease.fence == *fence => {
+                if self.is_mine(&lease)? { Ok(lease) } else { Err(self.held(&lease)?) }
+            }
             (lease, Some(fence)) => {
                 let holder = match lease {
                     Some(lease) => Some(self.agent_name(&lease.agent)?),
@@ -310,18 +339,19 @@ impl Work<'_> {
                 };
                 Err(Refusal::FenceStale { task: task.clone(), yours: fence.clone(), holder }.into())
             }
-            (Some(lease), None) => {
-                if self.tx.agent_named(self.actor)?.is_some_and(|agent| agent.id == lease.agent) {
-                    Ok(lease)
-                } else {
-                    Err(self.held(&lease)?)
-                }
-            }
+            (Some(lease), None) => match self.is_mine(&lease)? {
+                true => Err(Refusal::OtherSession { task: task.clone(), agent: self.actor.to_owned() }.into()),
+                false => Err(self.held(&lease)?),
+            },
             (None, None) => {
                 let status = self.tx.task(task)?.map_or(crate::flow::TaskStatus::Pending, |task| task.state.status);
                 Err(Refusal::NotHolder { task: task.clone(), agent: self.actor.to_owned(), status }.into())
             }
         }
+    }
+
+    fn is_mine(&mut self, lease: &Lease) -> Verdict<bool> {
+        Ok(self.tx.agent_named(self.actor)?.is_some_and(|agent| agent.id == lease.agent))
     }
 
     pub(crate) fn held(&mut self, lease: &Lease) -> Verdict<Stop> {

@@ -14,7 +14,7 @@ use crate::{
     time::Timestamp,
 };
 
-/// Renew these leases; everything the caller holds when none is named.
+/// Renew these leases; everything the caller's session holds when none is named.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
     /// Which, each with its fence.
@@ -43,6 +43,7 @@ impl Verb for Request {
         let mut leases = Vec::new();
         if self.holds.is_empty() {
             leases = work.tx.leases(&LeasesOf::Agent(me.id))?;
+            leases.retain(|lease| work.holds.contains(&lease.fence));
         } else {
             for (task, fence) in &self.holds {
                 match work.tx.lease(task)? {

@@ -63,10 +63,11 @@ impl Verb for Add {
         if let Some(task) = self.tasks.iter().find(|task| existing.iter().any(|known| known.name == task.name)) {
             return Err(Refusal::Exists { what: "task", name: task.name.clone() }.into());
         }
+        let additions = build(work, &workflow, &self.tasks, &existing)?;
         work.me()?;
         let added: Vec<_> = self.tasks.iter().map(|task| task.name.clone()).collect();
         work.did(workflow.id.as_str(), "flow.added", json!({ "tasks": added }), vec![])?;
-        let new = insert(work, &mut workflow, &self.tasks, &existing)?;
+        let new = additions.insert(work, &mut workflow)?;
         save_plan(work, &mut workflow)?;
         skip_pointless(work, &ids(&new))?;
         Ok(Outcome { workflow: workflow.id.to_string(), added, ..Outcome::default() })
@@ -109,7 +110,7 @@ impl Verb for Request {
         outcome.added = new.iter().map(|task| task.name.clone()).collect();
         let detail = serde_json::to_value(&outcome).unwrap_or_default();
         work.did(workflow.id.as_str(), "flow.replanned", detail, vec![])?;
-        let new = insert(work, &mut workflow, &new, &existing)?;
+        let new = build(work, &workflow, &new, &existing)?.insert(work, &mut workflow)?;
         let known = tasks_of(work, &workflow)?;
         let mut wanted = Vec::new();
         for task in &changed {
@@ -238,14 +239,24 @@ fn skip(work: &mut Work<'_>, mut task: Task, reason: &str) -> Verdict<Task> {
     Ok(task)
 }
 
-/// Writes planned tasks as new tasks of a workflow. Blockers are counted; the caller queues them.
-pub(super) fn insert(
+/// New tasks of a workflow, checked and counted, with nothing written yet.
+pub(super) struct Additions {
+    tasks: Vec<Task>,
+    edges: Vec<Dependency>,
+    /// How many new tasks wait for each older one.
+    waiters: BTreeMap<TaskId, u32>,
+    repositories: Vec<RepositoryId>,
+}
+
+/// Turns planned tasks into new tasks of a workflow. Every refusal comes from here, so that [`Additions::insert`] only writes.
+pub(super) fn build(
     work: &mut Work<'_>,
-    workflow: &mut Workflow,
+    workflow: &Workflow,
     planned: &[PlanTask],
     existing: &[Task],
-) -> Verdict<Vec<Task>> {
+) -> Verdict<Additions> {
     let first = existing.iter().map(|task| task.order + 1).max().unwrap_or(0);
+    let mut repositories = workflow.repositories.clone();
     let mut tasks = Vec::with_capacity(planned.len());
     for (position, plan) in planned.iter().enumerate() {
         let mut task = Task {
@@ -279,14 +290,14 @@ pub(super) fn insert(
             if work.place.repository.as_ref() != Some(&repository) {
                 task.place.worktree = None;
             }
-            if !workflow.repositories.contains(&repository) {
-                workflow.repositories.push(repository.clone());
+            if !repositories.contains(&repository) {
+                repositories.push(repository.clone());
             }
             task.place.repository = Some(repository);
         }
         tasks.push(task);
     }
-    if workflow.repositories.len() > 1
+    if repositories.len() > 1
         && let Some(plan) = planned.iter().find(|plan| plan.repository.is_none())
     {
         return Err(Refusal::Invalid {
@@ -300,7 +311,7 @@ pub(super) fn insert(
     let statuses: BTreeMap<_, _> =
         existing.iter().chain(&tasks).map(|task| (task.id.clone(), task.state.status)).collect();
     let mut blockers: BTreeMap<TaskId, u32> = BTreeMap::new();
-    let mut gained: BTreeMap<TaskId, u32> = BTreeMap::new();
+    let mut waiters: BTreeMap<TaskId, u32> = BTreeMap::new();
     for edge in &edges {
         let status = match statuses.get(&edge.on) {
             Some(status) => Some(*status),
@@ -310,22 +321,34 @@ pub(super) fn insert(
             *blockers.entry(edge.task.clone()).or_default() += 1;
         }
         if edge.kind == DependencyKind::Blocks {
-            *gained.entry(edge.on.clone()).or_default() += 1;
+            *waiters.entry(edge.on.clone()).or_default() += 1;
         }
     }
-    let mut writes = Vec::with_capacity(tasks.len() + edges.len());
     for task in &mut tasks {
         task.state.open_blockers = blockers.get(&task.id).copied().unwrap_or(0);
-        task.state.unblocks = gained.remove(&task.id).unwrap_or(0);
-        writes.push(Write::Task(task.clone()));
+        task.state.unblocks = waiters.remove(&task.id).unwrap_or(0);
     }
-    writes.extend(edges.into_iter().map(Write::Dependency));
-    work.tx.derive(&writes)?;
-    for (id, count) in gained {
-        add_waiters(work, &id, i64::from(count))?;
+    Ok(Additions { tasks, edges, waiters, repositories })
+}
+
+impl Additions {
+    /// The new tasks.
+    pub(super) fn tasks(&self) -> &[Task] {
+        &self.tasks
     }
-    workflow.tasks += tasks.len() as u32;
-    Ok(tasks)
+
+    /// Writes them. The caller writes the workflow and queues them.
+    pub(super) fn insert(self, work: &mut Work<'_>, workflow: &mut Workflow) -> Verdict<Vec<Task>> {
+        let mut writes: Vec<Write> = self.tasks.iter().cloned().map(Write::Task).collect();
+        writes.extend(self.edges.into_iter().map(Write::Dependency));
+        work.tx.derive(&writes)?;
+        for (id, count) in self.waiters {
+            add_waiters(work, &id, i64::from(count))?;
+        }
+        workflow.repositories = self.repositories;
+        workflow.tasks += self.tasks.len() as u32;
+        Ok(self.tasks)
+    }
 }
 
 /// The dependencies a plan names, by name in the plan or the workflow, or by id.
@@ -497,6 +520,14 @@ fn recount(work: &mut Work<'_>, id: &TaskId) -> Verdict<()> {
         work.tx.derive(&[Write::TaskState(task.id.clone(), task.state.clone())])?;
         let workflow = work.require_workflow(&task.workflow)?;
         place_in_queue(work, &task, &workflow)?;
+    }
+    Ok(())
+}
+
+/// Counts the open blockers of every task of a workflow anew.
+pub(super) fn recount_all(work: &mut Work<'_>, workflow: &Workflow) -> Verdict<()> {
+    for task in tasks_of(work, workflow)? {
+        recount(work, &task.id)?;
     }
     Ok(())
 }

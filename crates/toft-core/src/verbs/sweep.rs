@@ -7,7 +7,7 @@ use serde_json::json;
 use super::{Verb, Work};
 use crate::{
     change::Write,
-    flow::{AttemptResult, Task, TaskState, TaskStatus, free, place_in_queue, settle},
+    flow::{AttemptResult, Task, TaskState, TaskStatus, free, ledger_changed, place_in_queue, settle},
     lease::{Holder, Lease, Liveness, Lost, Processes, Standing},
     refusal::Verdict,
     store::Access,
@@ -25,6 +25,20 @@ impl Verb for Request {
 
     fn run(self, work: &mut Work<'_>) -> Verdict<usize> {
         sweep(work, true)
+    }
+}
+
+/// Is there a lease that another machine renewed last, that seems silent, and that this machine does not watch yet?
+#[derive(Clone, Copy, Debug)]
+pub struct Unwatched;
+
+impl Verb for Unwatched {
+    type Outcome = bool;
+    const NAME: &'static str = "sweep.unwatched";
+    const ACCESS: Access = Access::Read;
+
+    fn run(self, work: &mut Work<'_>) -> Verdict<bool> {
+        Ok(look(work, false)?.due.iter().any(|lease| lease.clone().examined(&work.now).seen != lease.seen))
     }
 }
 
@@ -60,7 +74,7 @@ pub(super) struct Look {
 /// asks after every process on this host.
 pub(super) fn look(work: &mut Work<'_>, thorough: bool) -> Verdict<Look> {
     let (host, limit) = if thorough { (Some(work.processes.host()), 0) } else { (None, AT_ONCE) };
-    let suspects = work.tx.overdue(&work.now.tick, host, limit)?;
+    let suspects = work.tx.overdue(work.now.wall, host, limit)?;
     let processes = Remembered { processes: work.processes, known: RefCell::default() };
     let (mut lost, mut due) = (Vec::new(), Vec::new());
     for lease in suspects {
@@ -76,8 +90,11 @@ pub(super) fn look(work: &mut Work<'_>, thorough: bool) -> Verdict<Look> {
 /// Takes back what is lost.
 pub(super) fn sweep(work: &mut Work<'_>, thorough: bool) -> Verdict<usize> {
     let Look { lost, due } = look(work, thorough)?;
-    for mut lease in due {
-        lease.check_at = lease.next_check(&work.now);
+    for lease in due {
+        let watchers = lease.seen.len();
+        let lease = lease.examined(&work.now);
+        // A watch that began is kept even if the verb refuses.
+        work.swept += usize::from(lease.seen.len() != watchers);
         work.tx.derive(&[Write::RenewLease(lease)])?;
     }
     let count = lost.len();
@@ -103,10 +120,11 @@ pub(super) fn take_back(work: &mut Work<'_>, lease: &Lease, why: Lost) -> Verdic
     work.by_itself(
         task.id.as_str(),
         "lease.lost",
-        json!({ "why": why, "agent": agent, "fence": lease.fence, "attempt": task.state.attempt, "status": task.state.status }),
+        json!({ "why": why, "agent": agent, "fence": lease.fence.number, "attempt": task.state.attempt, "status": task.state.status }),
         writes,
     )?;
-    let workflow = work.require_workflow(&task.workflow)?;
+    let mut workflow = work.require_workflow(&task.workflow)?;
+    ledger_changed(work, &mut workflow)?;
     place_in_queue(work, &task, &workflow)?;
     settle(work, &task, from).map(drop)
 }

@@ -1,14 +1,17 @@
-//! Undo: which operation was the caller's last, and how it is taken back, if it can be.
+//! Undo and redo: which operation was the caller's last, whether it can be taken back, and what takes it back.
+//!
+//! What another agent holds, finished or built upon stays. Judgement and act are one transaction, so nobody can come
+//! between; only what is written in ledgers is taken back by the caller, who then says so with [`Undone`].
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::{Verb, Work};
+use super::{Verb, Work, finish, flow};
 use crate::{
     change::Event,
-    id::{OpId, WorkflowId},
+    flow::{TaskStatus, WorkflowStatus},
+    id::{OpId, TaskId, WorkflowId},
     issue::Put,
-    lease::Fence,
     refusal::{Refusal, Verdict},
     repository::Scope,
     store::{Access, EventQuery, TaskQuery},
@@ -16,10 +19,11 @@ use crate::{
 
 /// How far back in history a look goes: a little at first.
 const LOOKS: [usize; 2] = [300, 10_000];
-/// What history says when an operation was taken back.
+/// What history says when an operation was taken back, or done again after that.
 const UNDONE: &str = "undone";
+const REDONE: &str = "redone";
 /// What follows from an operation, or only takes notice, and is none of its own.
-const NO_OPERATION: [&str; 9] = [
+const NO_OPERATION: [&str; 10] = [
     "issue.started",
     "issue.released",
     "issue.told",
@@ -29,18 +33,21 @@ const NO_OPERATION: [&str; 9] = [
     "message.read",
     "message.acked",
     UNDONE,
+    REDONE,
 ];
 
-/// The caller's last operations that were not taken back, newest first.
+/// The caller's last operations that can be looked at, newest first.
 #[derive(Clone, Debug)]
 pub struct Last {
     /// From where.
     pub scope: Scope,
     /// At most so many.
     pub count: usize,
+    /// Instead, those that were taken back and can be done again.
+    pub undone: bool,
 }
 
-/// One operation, and how it is taken back.
+/// One operation, and how it is taken back or done again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Undo {
     /// The operation.
@@ -53,7 +60,7 @@ pub struct Undo {
     pub way: Way,
 }
 
-/// What takes an operation back.
+/// What takes an operation back, or does it again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "way")]
 pub enum Way {
@@ -64,11 +71,21 @@ pub enum Way {
     },
     /// Holds are given back.
     Release {
-        /// Each task with the fence it is held under.
-        holds: Vec<(String, Fence)>,
+        /// Each task with the number of its fence.
+        holds: Vec<(String, u64)>,
+    },
+    /// Tasks are claimed again.
+    Claim {
+        /// Which.
+        tasks: Vec<String>,
     },
     /// A workflow that nobody worked on is given up.
     Abandon {
+        /// Which.
+        workflow: String,
+    },
+    /// A workflow that was given up is there again.
+    Revive {
         /// Which.
         workflow: String,
     },
@@ -111,25 +128,113 @@ impl Verb for Last {
             let query = EventQuery { scope: self.scope.clone(), newest: true, limit, ..EventQuery::default() };
             let events = work.tx.events(&query)?;
             let all = events.len() < limit;
-            operations = mine(events, work.actor);
+            operations = mine(events, work.actor, self.undone);
             if all || operations.len() >= self.count {
                 break;
             }
         }
         operations.truncate(self.count);
-        operations.into_iter().map(|events| undo(work, &events)).collect()
+        operations.into_iter().map(|events| judge(work, &events, self.undone)).collect()
     }
 }
 
-/// Operations of an actor that were not taken back, newest first.
-fn mine(events: Vec<Event>, actor: &str) -> Vec<Vec<Event>> {
-    let undone: Vec<String> = events
+/// Take one operation back, or do it again after that: everything that a store keeps, in one transaction. What ledgers
+/// keep is refused here.
+#[derive(Clone, Debug)]
+pub struct Take {
+    /// The operation.
+    pub op: OpId,
+    /// From where.
+    pub scope: Scope,
+    /// Do it again, after it was taken back.
+    pub redo: bool,
+}
+
+impl Verb for Take {
+    type Outcome = Undo;
+    const NAME: &'static str = "undo.take";
+    const ACCESS: Access = Access::Write;
+    const ENDS: bool = true;
+
+    fn run(self, work: &mut Work<'_>) -> Verdict<Undo> {
+        let count = LOOKS[1];
+        let query = EventQuery { scope: self.scope.clone(), newest: true, limit: count, ..EventQuery::default() };
+        let events = work.tx.events(&query)?;
+        let operations = mine(events, work.actor, self.redo);
+        let Some(events) = operations.into_iter().find(|events| events[0].op == self.op) else {
+            let what = if self.redo { "operation that was undone" } else { "operation of yours" };
+            return Err(Refusal::NotFound { what, text: self.op.to_string() }.into());
+        };
+        let undo = judge(work, &events, self.redo)?;
+        undo.allowed()?;
+        let reason = if self.redo { "redone" } else { "undone" };
+        let step = |workflow: &str, to| flow::Move { id: workflow.to_owned(), to, reason: Some(reason.into()) };
+        match &undo.way {
+            Way::Release { holds } => {
+                for (task, _) in holds {
+                    let fence = work.tx.lease(&TaskId::known(task.as_str()))?.map(|lease| lease.fence);
+                    let request = finish::Request { id: Some(task.clone()), fence, ..finish::Request::default() };
+                    finish::Request { message: reason.into(), ..request }.run(work)?;
+                }
+            }
+            Way::Abandon { workflow } => drop(step(workflow, flow::Step::Abandon).run(work)?),
+            Way::Resume { workflow } => drop(step(workflow, flow::Step::Resume).run(work)?),
+            Way::Pause { workflow } => drop(step(workflow, flow::Step::Pause).run(work)?),
+            Way::Revive { workflow } => {
+                let made = events.iter().find(|event| event.verb == "flow.new");
+                let status = made.and_then(|event| WorkflowStatus::from_word(event.detail["status"].as_str()?));
+                flow::restore(work, workflow, status.unwrap_or(WorkflowStatus::Running))?;
+            }
+            Way::Issues { .. } | Way::Claim { .. } | Way::Not { .. } => {
+                let why = "its ledger, or a claim, takes it back".to_owned();
+                let (what, entity) = (undo.what.clone(), undo.entities.join(", "));
+                return Err(Refusal::CannotUndo { what, entity, why }.into());
+            }
+        }
+        record(work, &undo, self.redo)?;
+        Ok(undo)
+    }
+}
+
+/// What ledgers keep was taken back, or done again: history says so, and the next undo goes past it.
+#[derive(Clone, Debug)]
+pub struct Undone {
+    /// Which operation.
+    pub undo: Undo,
+    /// It was done again.
+    pub redo: bool,
+}
+
+impl Verb for Undone {
+    type Outcome = ();
+    const NAME: &'static str = "undo.done";
+    const ACCESS: Access = Access::Write;
+
+    fn run(self, work: &mut Work<'_>) -> Verdict<()> {
+        record(work, &self.undo, self.redo)
+    }
+}
+
+fn record(work: &mut Work<'_>, undo: &Undo, redo: bool) -> Verdict<()> {
+    let detail = json!({ "what": undo.what, "of": undo.entities });
+    work.did(undo.op.as_str(), if redo { REDONE } else { UNDONE }, detail, Vec::new())
+}
+
+/// Operations of an actor, newest first: those that stand, or those that were taken back.
+fn mine(events: Vec<Event>, actor: &str, undone: bool) -> Vec<Vec<Event>> {
+    let mut taken_back: Vec<String> = Vec::new();
+    for event in &events {
+        match event.verb.as_str() {
+            UNDONE => taken_back.push(event.entity.clone()),
+            REDONE => taken_back.retain(|op| *op != event.entity),
+            _ => {}
+        }
+    }
+    // What takes an operation back is none by itself.
+    let acts: Vec<OpId> = events
         .iter()
-        .filter(|event| event.verb == UNDONE)
-        .flat_map(|event| {
-            let by = event.detail["by"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned);
-            by.chain([event.entity.clone()]).collect::<Vec<_>>()
-        })
+        .filter(|event| [UNDONE, REDONE].contains(&event.verb.as_str()))
+        .map(|event| event.op.clone())
         .collect();
     let mut operations: Vec<Vec<Event>> = Vec::new();
     for event in events.into_iter().rev().filter(|event| event.actor == actor) {
@@ -139,18 +244,26 @@ fn mine(events: Vec<Event>, actor: &str) -> Vec<Vec<Event>> {
         }
     }
     operations.retain(|events| {
+        let op = &events[0].op;
         events.iter().any(|event| !NO_OPERATION.contains(&event.verb.as_str()))
-            && !undone.iter().any(|op| *op == events[0].op.as_str())
+            && !acts.contains(op)
+            && taken_back.iter().any(|known| known == op.as_str()) == undone
     });
+    if undone {
+        // The last that was taken back is the first to be done again.
+        let place = |events: &Vec<Event>| taken_back.iter().rposition(|op| *op == events[0].op.as_str());
+        operations.sort_by_key(|events| std::cmp::Reverse(place(events)));
+    }
     operations
 }
 
-/// How one operation is taken back. Its events come newest first.
-fn undo(work: &mut Work<'_>, events: &[Event]) -> Verdict<Undo> {
+/// How one operation is taken back, or done again. Its events come newest first.
+fn judge(work: &mut Work<'_>, events: &[Event], redo: bool) -> Verdict<Undo> {
     let of = |verb: &str| events.iter().filter(|event| event.verb == verb).collect::<Vec<_>>();
     let claims = of("claim");
     let says = events.iter().rev().find(|event| !NO_OPERATION.contains(&event.verb.as_str()));
     let first = claims.first().copied().or(says).unwrap_or(&events[0]);
+    let workflow = || first.entity.clone();
     let way = match first.verb.as_str() {
         "issue.added" | "issue.edited" | "issue.deleted" | "issue.restored" => {
             match of(&first.verb).into_iter().map(before).collect() {
@@ -158,14 +271,17 @@ fn undo(work: &mut Work<'_>, events: &[Event]) -> Verdict<Undo> {
                 None => not("history does not say what was there before"),
             }
         }
-        "claim" => match claims.iter().map(|event| hold(event)).collect() {
-            Some(holds) => Way::Release { holds },
-            None => not("history does not say under which fence"),
+        "claim" if redo => Way::Claim { tasks: claims.iter().map(|event| event.entity.clone()).collect() },
+        "claim" => release(work, &claims)?,
+        "flow.new" if redo => Way::Revive { workflow: workflow() },
+        "flow.new" => match used(work, first)? {
+            None => Way::Abandon { workflow: workflow() },
+            Some(why) => not(&format!("{why}; toft flow abandon gives it up with what was done")),
         },
-        "flow.new" if untouched(work, &first.entity)? => Way::Abandon { workflow: first.entity.clone() },
-        "flow.new" => not("somebody worked on it; toft flow abandon gives it up with what was done"),
-        "flow.paused" => Way::Resume { workflow: first.entity.clone() },
-        "flow.resumed" => Way::Pause { workflow: first.entity.clone() },
+        "flow.paused" | "flow.resumed" if moved_since(work, first, redo)? => not("others have moved it since"),
+        "flow.paused" if !redo => Way::Resume { workflow: workflow() },
+        "flow.resumed" if redo => Way::Resume { workflow: workflow() },
+        "flow.paused" | "flow.resumed" => Way::Pause { workflow: workflow() },
         "flow.abandoned" => not("holds were revoked; toft flow new plans it anew"),
         "save" | "state" => not("others may have read it; save what is true now"),
         "task.done" => {
@@ -187,20 +303,56 @@ fn not(why: &str) -> Way {
     Way::Not { why: why.to_owned() }
 }
 
-fn hold(event: &Event) -> Option<(String, Fence)> {
-    Some((event.entity.clone(), event.detail["fence"].as_str()?.parse().ok()?))
+/// Claims are given back if this session still holds every one of them.
+fn release(work: &mut Work<'_>, claims: &[&Event]) -> Verdict<Way> {
+    let mut holds = Vec::new();
+    for event in claims {
+        let number = event.detail["fence"].as_u64().unwrap_or_default();
+        let lease = work.tx.lease(&TaskId::known(event.entity.as_str()))?;
+        match lease.filter(|lease| lease.fence.number == number && work.holds.contains(&lease.fence)) {
+            Some(_) => holds.push((event.entity.clone(), number)),
+            None => return Ok(not("this session does not hold it any more")),
+        }
+    }
+    Ok(Way::Release { holds })
+}
+
+/// Why a workflow is more than its maker's own by now: others touched it, or something outside of it waits for it.
+fn used(work: &mut Work<'_>, made: &Event) -> Verdict<Option<&'static str>> {
+    let id = WorkflowId::known(made.entity.as_str());
+    let all = TaskQuery { workflow: Some(id.clone()), ..TaskQuery::default() };
+    for task in work.tx.tasks(&all)? {
+        if task.state.fence > 0 || !matches!(task.state.status, TaskStatus::Pending | TaskStatus::Skipped) {
+            return Ok(Some("somebody worked on it"));
+        }
+        for dependent in work.tx.dependents(&task.id)? {
+            if work.tx.task(&dependent.task)?.is_some_and(|other| other.workflow != id) {
+                return Ok(Some("something else waits for it"));
+            }
+        }
+    }
+    let touched = moved_since(work, made, false)?;
+    Ok(touched.then_some("others have changed it"))
+}
+
+/// Has anybody else, or the caller by another operation, changed the workflow since? Taking an operation back does not count
+/// when it is about to be done again.
+fn moved_since(work: &mut Work<'_>, event: &Event, redo: bool) -> Verdict<bool> {
+    let query = EventQuery {
+        entity: Some(event.entity.clone()),
+        after: event.seq,
+        limit: LOOKS[0],
+        ..EventQuery::default()
+    };
+    let since = work.tx.events(&query)?;
+    let own = |later: &Event| later.op == event.op || redo && later.detail["reason"] == "undone";
+    Ok(since.iter().any(|later| later.verb.starts_with("flow.") && !own(later)))
 }
 
 fn before(event: &Event) -> Option<Before> {
     let puts = |name: &str| serde_json::from_value(event.detail.get(name)?.clone()).ok();
     let was = if event.verb == "issue.added" { None } else { Some(puts("was")?) };
     Some(Before { issue: event.entity.clone(), was, now: puts("now")? })
-}
-
-/// Has nobody ever held a task of it?
-fn untouched(work: &mut Work<'_>, workflow: &str) -> Verdict<bool> {
-    let all = TaskQuery { workflow: Some(WorkflowId::known(workflow)), ..TaskQuery::default() };
-    Ok(work.tx.tasks(&all)?.iter().all(|task| task.state.attempt == 0))
 }
 
 impl Undo {
@@ -213,24 +365,13 @@ impl Undo {
             _ => Ok(()),
         }
     }
-}
 
-/// An operation was taken back: history says so, and the next undo goes past it.
-#[derive(Clone, Debug)]
-pub struct Undone {
-    /// Which.
-    pub undo: Undo,
-    /// By which operations.
-    pub by: Vec<OpId>,
-}
-
-impl Verb for Undone {
-    type Outcome = ();
-    const NAME: &'static str = "undo.done";
-    const ACCESS: Access = Access::Write;
-
-    fn run(self, work: &mut Work<'_>) -> Verdict<()> {
-        let detail = json!({ "what": self.undo.what, "of": self.undo.entities, "by": self.by });
-        work.did(self.undo.op.as_str(), UNDONE, detail, Vec::new())
+    /// The same issues the other way round: what an undo wrote is what a redo finds.
+    pub fn again(issues: &[Before]) -> Vec<Before> {
+        let turned = |before: &Before| {
+            let was = before.was.clone()?;
+            Some(Before { issue: before.issue.clone(), was: Some(before.now.clone()), now: was })
+        };
+        issues.iter().filter_map(turned).collect()
     }
 }

@@ -5,6 +5,7 @@ use serde_json::json;
 use super::{Verb, Work};
 use crate::{
     change::Write,
+    id::RepositoryId,
     refusal::Verdict,
     repository::{Repository, Worktree},
     store::Access,
@@ -31,7 +32,12 @@ impl Verb for Request {
         let known = work.tx.repositories()?.into_iter().find(|known| known.id == self.repository.id);
         let worktrees = work.tx.worktrees(&self.repository.id)?;
         let seen = worktrees.iter().find(|known| known.name == self.worktree.name);
-        self.repository.created = known.as_ref().map_or(work.now.wall, |known| known.created);
+        self.repository.created = work.now.wall;
+        if let Some(known) = &known {
+            // The first clone that was seen names the repository; every other adds what it knows.
+            let new = std::mem::replace(&mut self.repository, known.clone());
+            self.repository.learn(&new.roots, &new.remotes);
+        }
         self.worktree.seen = seen.map_or(work.now.wall, |known| known.seen);
         if known.as_ref() == Some(&self.repository) && seen == Some(&self.worktree) {
             return Ok(false);
@@ -47,6 +53,26 @@ impl Verb for Request {
             vec![Write::Repository(self.repository), Write::Worktree(self.worktree)],
         )?;
         Ok(true)
+    }
+}
+
+/// Which repository of the store a clone is one of, if any.
+#[derive(Clone, Debug)]
+pub struct CloneOf {
+    /// Commits that its history begins with.
+    pub roots: Vec<String>,
+    /// Its remotes and its own place, each in one spelling.
+    pub remotes: Vec<String>,
+}
+
+impl Verb for CloneOf {
+    type Outcome = Option<RepositoryId>;
+    const NAME: &'static str = "repository.clone_of";
+    const ACCESS: Access = Access::Read;
+
+    fn run(self, work: &mut Work<'_>) -> Verdict<Option<RepositoryId>> {
+        let known = work.tx.repositories()?;
+        Ok(known.into_iter().find(|known| known.has_clone(&self.roots, &self.remotes)).map(|known| known.id))
     }
 }
 

@@ -285,10 +285,10 @@ fn may_work(work: &mut Work<'_>, task: &TaskId, fence: Option<&Fence>) -> Verdic
         return work.require_hold(task, fence).map(drop);
     }
     let Some(lease) = work.tx.lease(task)? else { return Ok(()) };
-    let mine = work.tx.agent_named(work.actor)?.is_some_and(|me| me.id == lease.agent);
     match lease.standing(&work.now, work.processes) {
-        Standing::Live if !mine => Err(work.held(&lease)?),
-        _ => Ok(()),
+        Standing::Live if work.holds.contains(&lease.fence) => Ok(()),
+        Standing::Live => work.require_hold(task, None).map(drop),
+        Standing::Lost(_) => Ok(()),
     }
 }
 

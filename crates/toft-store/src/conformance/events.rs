@@ -41,7 +41,8 @@ pub fn an_operation_is_answered_once(pair: &Pair) {
             op: OpId::known("op_a"),
             actor: "blue".into(),
             verb: "claim".into(),
-            outcome: outcome.into(),
+            request: "digest".into(),
+        outcome: outcome.into(),
             at: Timestamp(1_800_000_000_000),
         })
     };

@@ -103,6 +103,7 @@ pub(super) fn lease(task: &str) -> Lease {
         cap: Duration::from_millis(9_500),
         renewed: at(7),
         renewed_tick: Tick { epoch: "boot-1".into(), ms: 70 },
+        seen: vec![Tick { epoch: "boot-9".into(), ms: 71 }],
         check_at: 80,
         holder: Some(Holder { host: "here".into(), boot: "boot-1".into(), pid: 42, started: 99 }),
     }
@@ -281,6 +282,8 @@ pub fn every_field_of_every_row_comes_back(pair: &Pair) {
         name: "api".into(),
         vcs: "jj".into(),
         common_dir: "/r/.git".into(),
+        roots: vec!["4b825dc".into()],
+        remotes: vec!["example.org/team/app".into()],
         created: at(20),
     };
     let worktree =
@@ -291,6 +294,7 @@ pub fn every_field_of_every_row_comes_back(pair: &Pair) {
         op: OpId::known("op_1"),
         actor: "blue".into(),
         verb: "claim".into(),
+        request: "digest".into(),
         outcome: serde_json::json!({ "claims": [] }),
         at: at(22),
     };

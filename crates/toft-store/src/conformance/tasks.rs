@@ -64,7 +64,8 @@ pub fn the_workflow_on_an_issue_and_those_its_ledger_was_not_told_of_are_found(p
     pair.write(&[
         on("wf_1", "tf-a", WorkflowStatus::Abandoned, true),
         on("wf_2", "tf-a", WorkflowStatus::Failed, false),
-        on("wf_3", "tf-a", WorkflowStatus::Paused, false),
+        on("wf_3", "tf-a", WorkflowStatus::Paused, true),
+        on("wf_6", "tf-c", WorkflowStatus::Running, false),
         on("wf_4", "tf-b", WorkflowStatus::Completed, false),
         Write::Workflow(workflow("wf_5")),
     ]);
@@ -75,14 +76,14 @@ pub fn the_workflow_on_an_issue_and_those_its_ledger_was_not_told_of_are_found(p
         let rows = pair.read(|tx| tx.untold(limit));
         rows.into_iter().map(|workflow| workflow.id.to_string()).collect::<Vec<_>>()
     };
-    assert_eq!(untold(9), ["wf_2", "wf_4"]);
+    assert_eq!(untold(9), ["wf_2", "wf_4", "wf_6"]);
     assert_eq!(untold(1), ["wf_2"]);
     pair.write(&[
         on("wf_3", "tf-a", WorkflowStatus::Completed, false),
         on("wf_2", "tf-a", WorkflowStatus::Failed, true),
     ]);
     assert_eq!(live("tf-a"), None);
-    assert_eq!(untold(9), ["wf_3", "wf_4"]);
+    assert_eq!(untold(9), ["wf_3", "wf_4", "wf_6"]);
 }
 
 pub fn workflows_are_listed_newest_first(pair: &Pair) {

@@ -13,7 +13,7 @@ use super::{
         body, counts_of, load_agent, load_attempt, load_dependency, load_lease, load_queued, load_task, load_workflow,
     },
     sql,
-    tx::{EPOCH, PostgresTx, overdue_values, printed, question},
+    tx::{PostgresTx, overdue_values, printed, question},
 };
 use crate::{
     query::Query,
@@ -43,7 +43,7 @@ impl PostgresTx<'_> {
         let quiet = self.store.was_quiet(&home);
         if !quiet {
             batch.extend([
-                asked(sql!("ahead_lease_overdue"), &kept![EPOCH, leases as u64]),
+                asked(sql!("ahead_lease_overdue"), &kept![leases as u64]),
                 asked(Query::queue_list.postgres(), &kept![later, "", "~", 1u64]),
                 asked(Query::workflow_open_lanes.postgres(), &[]),
             ]);
@@ -71,7 +71,7 @@ impl PostgresTx<'_> {
         self.facts.marked.insert(home.clone());
         // Before anyone is told that there is nothing, it is asked for in earnest.
         if !quiet || !heads.is_empty() {
-            let asks = overdue_values(&now.tick, None, Some(leases as i64));
+            let asks = overdue_values(now.wall, None, Some(leases as i64));
             self.take_in(question("leases", Query::lease_overdue, &asks, load_lease), overdue)?;
             if !due {
                 let asks = kept![later, "", upto, timers as u64];

@@ -12,7 +12,7 @@ use std::{
 use toft_core::{
     retention::Old,
     store::{Access, Result, Store, StoreError, StoreTx},
-    time::{Now, Timestamp},
+    time::{Now, Tick, Timestamp},
 };
 use tokio_postgres::error::SqlState;
 
@@ -25,7 +25,7 @@ use super::{
     wire::{BEGIN, Row, Statement, Trouble, Wire, only_number},
 };
 use crate::{
-    clock::Clock,
+    clock::{Clock, MachineClock},
     value::{Bind, Value, kept},
     write,
 };
@@ -45,6 +45,8 @@ pub struct PostgresStore {
     wire: Mutex<Option<Wire>>,
     brief: bool,
     clock: Option<Arc<dyn Clock>>,
+    /// This machine's clocks: leases follow the monotonic one.
+    machine: MachineClock,
     bell: Bell,
     commits: AtomicU64,
     connected: AtomicBool,
@@ -91,6 +93,7 @@ impl PostgresStore {
             wire: Mutex::new(None),
             brief,
             clock,
+            machine: MachineClock::new(),
             commits: AtomicU64::new(0),
             connected: AtomicBool::new(false),
             door: Mutex::new(None),
@@ -175,6 +178,10 @@ impl PostgresStore {
 
     pub(super) fn own_clock(&self) -> Option<Now> {
         self.clock.as_ref().map(|clock| clock.now())
+    }
+
+    pub(super) fn tick(&self) -> Tick {
+        self.machine.now().tick
     }
 
     pub(super) fn has_own_clock(&self) -> bool {

@@ -17,7 +17,7 @@ use toft_core::{
     store::{
         Access, Ahead, EventQuery, LeasesOf, Result, StoreError, StoreTx, TaskQuery, WorkflowQuery, WorkspaceQuery,
     },
-    time::{Now, Tick, Timestamp},
+    time::{Now, Timestamp},
     workspace::Workspace,
 };
 
@@ -37,9 +37,6 @@ use crate::{
     rows::{self, Cells},
     value::{Bind, Value, kept},
 };
-
-/// The clock leases follow: the database's own, whichever server it is on.
-pub(super) const EPOCH: &str = "postgres";
 
 /// A question about to be asked.
 pub(super) struct Question {
@@ -61,6 +58,8 @@ pub(super) struct Moment {
     pub(super) pid: i64,
     pub(super) began: i64,
     pub(super) waiting: bool,
+    /// What the wall said when the newest event was written.
+    newest_event: Option<i64>,
 }
 
 impl Moment {
@@ -71,6 +70,7 @@ impl Moment {
             pid: row.number(2)?,
             began: row.number(3)?,
             waiting: row.number(4)? > 0,
+            newest_event: crate::value::Row::int(row, 5)?,
         })
     }
 }
@@ -259,10 +259,10 @@ fn repository(scope: &Scope) -> Option<&str> {
     scope.repository.as_ref().map(|id| id.as_str())
 }
 
-pub(super) fn overdue_values(tick: &Tick, host: Option<&str>, limit: Option<i64>) -> Vec<Value<'static>> {
+pub(super) fn overdue_values(wall: Timestamp, host: Option<&str>, limit: Option<i64>) -> Vec<Value<'static>> {
     // A holder's word starts with its host and `|`, and `}` is what comes after that.
     let (from, upto) = (host.map(|host| format!("{host}|")), host.map(|host| format!("{host}}}")));
-    kept![tick.epoch, tick.ms, limit, from, upto].to_vec()
+    kept![wall.0, limit, from, upto].to_vec()
 }
 
 impl StoreTx for PostgresTx<'_> {
@@ -288,7 +288,14 @@ impl StoreTx for PostgresTx<'_> {
             self.fetch(&[])?;
         }
         let wall = self.moment.as_ref().map_or(0, |moment| moment.wall);
-        Ok(Now { wall: Timestamp(wall), tick: Tick { epoch: EPOCH.to_owned(), ms: wall } })
+        Ok(Now { wall: Timestamp(wall), tick: self.store.tick() })
+    }
+
+    fn newest_event_at(&mut self) -> Result<Option<Timestamp>> {
+        if self.moment.is_none() {
+            self.fetch(&[])?;
+        }
+        Ok(self.moment.as_ref().and_then(|moment| moment.newest_event).map(Timestamp))
     }
 
     fn receipt(&mut self, op: &OpId) -> Result<Option<Receipt>> {
@@ -415,10 +422,10 @@ impl StoreTx for PostgresTx<'_> {
         self.facts.tables.leases(of)
     }
 
-    fn overdue(&mut self, tick: &Tick, host: Option<&str>, limit: usize) -> Result<Vec<Lease>> {
-        let values = overdue_values(tick, host, self.facts.widen(limit));
+    fn overdue(&mut self, wall: Timestamp, host: Option<&str>, limit: usize) -> Result<Vec<Lease>> {
+        let values = overdue_values(wall, host, self.facts.widen(limit));
         self.ask("leases", Query::lease_overdue, &values, load_lease)?;
-        self.facts.tables.overdue(tick, host, limit)
+        self.facts.tables.overdue(wall, host, limit)
     }
 
     fn attempts(&mut self, task: &TaskId) -> Result<Vec<Attempt>> {

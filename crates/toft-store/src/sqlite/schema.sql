@@ -140,7 +140,7 @@ CREATE TABLE leases (
     tick       INTEGER NOT NULL,
     check_at   INTEGER NOT NULL,
     holder     TEXT
-) WITHOUT ROWID;
+, seen TEXT) WITHOUT ROWID;
 
 CREATE INDEX leases_by_agent ON leases (agent);
 
@@ -188,7 +188,7 @@ CREATE TABLE receipts (
     verb    TEXT NOT NULL,
     outcome TEXT NOT NULL,
     at      INTEGER NOT NULL
-) WITHOUT ROWID;
+, request TEXT NOT NULL DEFAULT '') WITHOUT ROWID;
 
 CREATE TABLE repositories (
     id   TEXT PRIMARY KEY,
@@ -250,15 +250,15 @@ CREATE TABLE workflows (
     lane_open  INTEGER NOT NULL,
     created    INTEGER NOT NULL,
     body       TEXT NOT NULL
-, issue TEXT, issue_state TEXT) WITHOUT ROWID;
+, issue TEXT, issue_state TEXT, ledger_pending INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID;
 
 CREATE INDEX workflows_by_time ON workflows (created DESC, id DESC);
+
+CREATE INDEX workflows_ledger_pending ON workflows (id) WHERE ledger_pending = 1;
 
 CREATE UNIQUE INDEX workflows_on_issues ON workflows (issue) WHERE issue_state = 'live';
 
 CREATE INDEX workflows_open_lanes ON workflows (id) WHERE lane_open = 1;
-
-CREATE INDEX workflows_untold ON workflows (id) WHERE issue_state = 'untold';
 
 CREATE TABLE workspaces (
     id         TEXT PRIMARY KEY,

@@ -22,7 +22,7 @@ use toft_core::{
     message::{Letter, Message},
     repository::{Repository, Scope, Worktree},
     store::{Access, EventQuery, LeasesOf, Result, StoreTx, TaskQuery, WorkflowQuery, WorkspaceQuery},
-    time::{Now, Tick},
+    time::{Now, Timestamp},
     workspace::Workspace,
 };
 
@@ -170,6 +170,10 @@ impl StoreTx for SqliteTx<'_> {
         Ok(self.clock.now())
     }
 
+    fn newest_event_at(&mut self) -> Result<Option<Timestamp>> {
+        self.one("events", Query::event_newest_at, params![], |cells| cells.int().map(Timestamp))
+    }
+
     fn receipt(&mut self, op: &OpId) -> Result<Option<Receipt>> {
         self.one("receipts", Query::receipt_get, params![op.as_str()], rows::receipt)
     }
@@ -272,10 +276,10 @@ impl StoreTx for SqliteTx<'_> {
         }
     }
 
-    fn overdue(&mut self, tick: &Tick, host: Option<&str>, limit: usize) -> Result<Vec<Lease>> {
+    fn overdue(&mut self, wall: Timestamp, host: Option<&str>, limit: usize) -> Result<Vec<Lease>> {
         // A holder's word starts with its host and `|`, and `}` is what comes after that.
         let (from, upto) = (host.map(|host| format!("{host}|")), host.map(|host| format!("{host}}}")));
-        let values = params![tick.epoch, tick.ms, self::limit(limit), from, upto];
+        let values = params![wall.0, self::limit(limit), from, upto];
         self.list("leases", Query::lease_overdue, values, rows::lease)
     }
 

@@ -22,10 +22,18 @@ use std::{
 };
 
 use thiserror::Error;
-use toft_core::workspace::{Survey, Workspace, WorkspaceKind};
+use toft_core::{
+    time::Timestamp,
+    workspace::{Survey, Workspace, WorkspaceKind},
+};
 
 pub use self::{overlay::Sharing, picture::behind_link, remove::Removed};
-use crate::{Checkout, FindError, Vcs, command::RunError, git_run::Git, lock};
+use crate::{
+    Checkout, FindError, Vcs,
+    command::{Run, RunError},
+    git_run::Git,
+    lock,
+};
 
 /// The turn that whatever changes a repository's list of worktrees waits for.
 const LIST: &str = "worktrees";
@@ -281,6 +289,34 @@ impl Ground {
             }
             _ => Ok(Some(rev.to_owned()).filter(|rev| rev != "HEAD")),
         }
+    }
+
+    /// The commit that a word stands for in a checkout, and when it was made, by its own word; nothing if there is none.
+    pub fn commit_made(&self, dir: &Path, rev: &str) -> Result<Option<(String, Timestamp)>, WorkspaceError> {
+        // A name, never an expression in the language of a version control.
+        if rev.starts_with('-') || !rev.chars().all(|letter| letter.is_alphanumeric() || "@~^._/-".contains(letter)) {
+            return Ok(None);
+        }
+        let said = match self.vcs {
+            Vcs::Git => match self.commit_at(dir, rev)? {
+                Some(commit) => Git::inside(dir)?.run(["log", "-1", "--format=%H %ct", "--end-of-options", &commit])?.maybe()?,
+                None => None,
+            },
+            Vcs::Jj => {
+                let made = r#"commit_id ++ " " ++ committer.timestamp().format("%s")"#;
+                let rev = if rev == "HEAD" { "@-" } else { rev };
+                Run::jj(dir)?.args(["log", "--no-graph", "-T", made, "-r", rev]).maybe()?
+            }
+            Vcs::Hg | Vcs::Sl => {
+                let rev = if rev == "HEAD" { "." } else { rev };
+                Run::hg(dir)?.args(["log", "-T", "{node} {date|hgdate}", "-r", rev]).maybe()?
+            }
+            Vcs::None => None,
+        };
+        let Some(said) = said else { return Ok(None) };
+        let mut words = said.split_whitespace();
+        let (commit, seconds) = (words.next().map(str::to_owned), words.next().and_then(|word| word.parse::<i64>().ok()));
+        Ok(commit.zip(seconds).map(|(commit, seconds)| (commit, Timestamp(seconds.saturating_mul(1_000)))))
     }
 
     /// What to start from so that what is needed is there: the newest of these commits that is ahead of `start`, and what to

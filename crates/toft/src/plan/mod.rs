@@ -44,7 +44,6 @@ use toft_store::{
 };
 use toft_vcs::Checkout;
 
-pub(crate) use self::place::{add, make_tree_ledger, plan_in_public, remove};
 pub use self::{
     beads::deletions as beads_deletions,
     compact::Compaction,

@@ -13,7 +13,7 @@ use toft_vcs::{Checkout, Vcs, exchange};
 use crate::{
     config::{data_home, state_home},
     error::{Error, io},
-    session::random_mint,
+    session::{Toft, random_mint},
 };
 
 /// What kind of place a ledger is in.
@@ -107,6 +107,21 @@ impl Ledger {
     /// The file that is written to.
     pub fn issues(&self) -> PathBuf {
         self.dir.join(ISSUES)
+    }
+
+    /// Says why nothing could be written to it now, as far as that can be known before anything is claimed: it is read-only,
+    /// its file or directory may not be written, or the disk is full.
+    pub(super) fn check_writable(&self) -> Result<(), Error> {
+        if self.read_only {
+            let problem = format!("`{}` is read and never written here", self.name);
+            return Err(Refusal::Invalid { field: "ledger".into(), problem }.into());
+        }
+        let path = self.issues();
+        match fs::OpenOptions::new().append(true).open(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            opened => drop(opened.map_err(io("write", &path))?),
+        }
+        check_room(&self.dir).map_err(io("write", &path))
     }
 
     /// Every file of it, by its name within the ledger; the one that is written to first.
@@ -320,6 +335,28 @@ pub(crate) fn make_tree_ledger(checkout: &Checkout) -> Result<(), Error> {
     }
 }
 
+/// A file system with less room than this for an ordinary user is full.
+const ROOM: u64 = 64 << 10;
+
+/// Is there room to write in a directory?
+#[cfg(unix)]
+fn check_room(dir: &Path) -> std::io::Result<()> {
+    match nix::sys::statvfs::statvfs(dir) {
+        // Some file systems do not count.
+        Ok(seen) if seen.blocks() == 0 => Ok(()),
+        Ok(seen) if (seen.blocks_available() as u64).saturating_mul(seen.fragment_size() as u64) < ROOM => {
+            Err(std::io::ErrorKind::StorageFull.into())
+        }
+        // Whatever cannot be asked is found out when it is written.
+        _ => Ok(()),
+    }
+}
+
+#[cfg(not(unix))]
+fn check_room(_dir: &Path) -> std::io::Result<()> {
+    Ok(())
+}
+
 /// This clone's name in clocks, made once.
 pub(super) fn replica(state: &Path) -> Result<Replica, Error> {
     let path = state.join("replica");
@@ -341,5 +378,43 @@ pub(super) fn replica(state: &Path) -> Result<Replica, Error> {
             path,
             cause: linked.err().unwrap_or_else(|| std::io::Error::other("it is empty")),
         }),
+    }
+}
+
+impl Toft {
+    fn checkout(&self) -> Result<&Checkout, Error> {
+        let nowhere = || Error::NoRepository { dir: PathBuf::from(".") };
+        self.located().checkout.as_ref().ok_or_else(nowhere)
+    }
+
+    /// Keeps issues in the working tree from now on, where they are reviewed and committed like code.
+    pub fn keep_issues_in_tree(&self) -> Result<(), Error> {
+        make_tree_ledger(self.checkout()?)
+    }
+
+    /// From now on new issues go to a private ledger, of which the repository sees nothing. Gives where it is.
+    pub fn plan_in_private(&self, how: &Private) -> Result<PathBuf, Error> {
+        let repository = self.located().repository.as_ref().map(ToString::to_string).unwrap_or_default();
+        how.begin(self.checkout()?, &repository)
+    }
+
+    /// From now on new issues go to the repository's own ledger again.
+    pub fn plan_in_public(&self) -> Result<(), Error> {
+        plan_in_public(self.checkout()?)
+    }
+
+    /// Lets this clone see another ledger.
+    pub fn add_ledger(&self, name: &str, dir: &Path, read_only: bool) -> Result<(), Error> {
+        add(self.checkout()?, name, dir, read_only)
+    }
+
+    /// Lets this clone no longer see a ledger, which stays as it is.
+    pub fn remove_ledger(&self, name: &str) -> Result<(), Error> {
+        remove(self.checkout()?, name)
+    }
+
+    /// Issues as this checkout sees them; `None` outside of one.
+    pub fn plan(&self) -> Result<Option<super::Plan<'_>>, Error> {
+        super::Plan::open(self)
     }
 }

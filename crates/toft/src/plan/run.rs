@@ -1,54 +1,49 @@
 //! Issues and the workflows that are on them: a claim starts one, its end closes the issue.
 
 use toft_core::{
-    flow::{Source, TaskStatus, WorkflowStatus},
+    flow::WorkflowStatus,
     issue::edit,
     refusal::Refusal,
     verbs::{
-        claim, finish, flow,
-        issue::{Ended, On, OnIt, Told, Untold},
+        claim, flow,
+        issue::{News, On, OnIt, Pending, Told},
     },
 };
 
-use super::Plan;
+use super::{Plan, write::noted};
 use crate::error::Error;
 
 /// How many issues a claim is offered at least; some may be taken by somebody else meanwhile.
 const OFFERED: usize = 16;
 
 impl Plan<'_> {
-    /// Completes a claim's request with what the plan offers.
-    pub(crate) fn offer_to(&self, request: &mut claim::Request) -> Result<(), Error> {
-        self.tell()?;
-        match &request.id {
-            None => request.offers = self.offers(&request.labels, true, OFFERED.max(request.count * 2))?,
-            Some(text) => match self.offer(text) {
-                Ok(offer) => {
-                    request.id = Some(offer.issue.id.clone());
-                    request.offers = vec![offer];
+    /// Completes a claim's request with what the plan offers. Only issues whose ledger can be written are offered: gives
+    /// what is wrong with the first that cannot.
+    pub(crate) fn offer_to(&self, request: &mut claim::Request) -> Result<Option<Error>, Error> {
+        self.tell();
+        let Some(text) = &request.id else {
+            let mut hindered = None;
+            let mut offers = self.offers(&request.labels, true, OFFERED.max(request.count * 2))?;
+            for ledger in &self.ledgers {
+                if offers.iter().any(|offer| offer.ledger == ledger.name)
+                    && let Err(error) = ledger.check_writable()
+                {
+                    offers.retain(|offer| offer.ledger != ledger.name);
+                    hindered = hindered.or(Some(error));
                 }
-                Err(Error::Refused(Refusal::NotFound { .. })) => {}
-                Err(error) => return Err(error),
-            },
-        }
-        Ok(())
-    }
-
-    /// Lets the ledger say who is on what was claimed.
-    pub(crate) fn started(&self, actor: &str, outcome: &claim::Outcome) -> Result<(), Error> {
-        for id in outcome.claims.iter().filter_map(|claimed| claimed.issue.as_deref()) {
-            self.change(id, "issue.started", |_, issue| Ok(edit::start(issue, actor)))?;
-        }
-        Ok(())
-    }
-
-    /// Lets the ledger say that nobody is on what was given back.
-    pub(crate) fn given_back(&self, outcome: &finish::Outcome) -> Result<(), Error> {
-        match &outcome.issue {
-            Some(id) if outcome.task.state.status == TaskStatus::Pending => {
-                self.change(id, "issue.released", |_, issue| Ok(edit::give_back(issue))).map(drop)
             }
-            _ => Ok(()),
+            request.offers = offers;
+            return Ok(hindered);
+        };
+        match self.offer(text) {
+            Ok(offer) => {
+                self.called(&offer.ledger)?.check_writable()?;
+                request.id = Some(offer.issue.id.clone());
+                request.offers = vec![offer];
+                Ok(None)
+            }
+            Err(Error::Refused(Refusal::NotFound { .. })) => Ok(None),
+            Err(error) => Err(error),
         }
     }
 
@@ -70,36 +65,49 @@ impl Plan<'_> {
         }
     }
 
-    /// Tells ledgers how workflows on their issues ended. What was not told, for whatever reason, is told the next time.
-    pub(crate) fn tell(&self) -> Result<(), Error> {
+    /// Tells ledgers what is true of their issues now. A ledger that cannot be told is told after the next verb, and what
+    /// was in the way is noted.
+    pub(crate) fn tell(&self) {
         if self.unwritten() {
-            return Ok(());
+            return;
         }
-        for Ended { workflow, outcome } in self.toft.perform(Untold)? {
-            let Source::Issue { id, .. } = &workflow.source else { continue };
-            let now = self.now()?;
-            let told = self.change(id, "issue.told", |_, issue| match workflow.status {
-                WorkflowStatus::Completed => {
-                    let summary = outcome.as_ref().map(|outcome| outcome.summary.clone()).unwrap_or_default();
-                    let outcome = serde_json::to_value(&outcome).ok().filter(|outcome| !outcome.is_null());
-                    let agent = issue.assignee.clone().unwrap_or_default();
-                    Ok(edit::close(issue, &summary, outcome, &edit::By { actor: &agent, now, word: "" })?)
-                }
-                WorkflowStatus::Failed => {
-                    let reason = outcome.as_ref().map_or("its holders were lost", |outcome| outcome.summary.as_str());
-                    // Two that tell it at once say the same.
-                    let word = format!("{}-{}", workflow.id, workflow.updated.0);
-                    Ok(edit::park(issue, reason, &edit::By { actor: "toft", now, word: &word }))
-                }
-                _ => Ok(edit::give_back(issue)),
-            });
-            match told {
-                Ok(_) => self.toft.perform(Told { workflow: workflow.id.to_string() })?,
+        let pending = match self.toft.perform(Pending { scope: self.toft.scope() }) {
+            Ok(pending) => pending,
+            Err(error) => return self.toft.note(format!("the ledgers were not told yet: {error}")),
+        };
+        for news in pending {
+            let issue = news.workflow.issue().unwrap_or_default().to_owned();
+            match self.tell_one(&issue, news) {
+                Ok(()) => {}
                 // Its ledger cannot be seen or written from here; it is told from where it can.
                 Err(Error::Refused(_)) => {}
-                Err(error) => return Err(error),
+                Err(error) => self.toft.note(format!("the ledger does not say so of {issue} yet: {error}")),
             }
         }
-        Ok(())
+    }
+
+    fn tell_one(&self, issue: &str, news: News) -> Result<(), Error> {
+        let News { workflow, holder, outcome, ended_by } = &news;
+        let now = self.now()?;
+        let found = self.find_to_write(issue)?;
+        let ledger = self.route(Some(&found.ledger), None)?;
+        let wrote = self.change_quietly(ledger, &found.issue.id, |issue| match (workflow.status, holder) {
+            (WorkflowStatus::Completed, _) => {
+                let summary = outcome.as_ref().map(|outcome| outcome.summary.clone()).unwrap_or_default();
+                let outcome = serde_json::to_value(outcome).ok().filter(|outcome| !outcome.is_null());
+                let by = edit::By { actor: ended_by.as_deref().unwrap_or("toft"), now, word: "" };
+                Ok(edit::close(issue, &summary, outcome, &by)?)
+            }
+            (WorkflowStatus::Failed, _) => {
+                let reason = outcome.as_ref().map_or("its holders were lost", |outcome| outcome.summary.as_str());
+                // Two that tell it at once say the same.
+                let word = format!("{}-{}", workflow.id, workflow.updated.0);
+                Ok(edit::park(issue, reason, &edit::By { actor: "toft", now, word: &word }))
+            }
+            (WorkflowStatus::Abandoned, _) | (_, None) => Ok(edit::give_back(issue)),
+            (_, Some(holder)) => Ok(edit::start(issue, holder)),
+        })?;
+        let noted = noted(&wrote);
+        self.toft.perform_as("toft", None, Told { news, noted })
     }
 }

@@ -37,7 +37,29 @@ impl Plan<'_> {
             }
             Ok(wrote)
         })?;
-        self.note("issue.reverted", &wrote)?;
+        self.note("issue.reverted", &wrote);
+        Ok(wrote)
+    }
+
+    /// Does again what [`Plan::take_back`] took back, all of it or nothing, if nobody wrote over it since.
+    pub(crate) fn put_again(&self, issues: &[Before]) -> Result<Vec<Wrote>, Error> {
+        let Some(first) = issues.first() else { return Ok(Vec::new()) };
+        let ledger = self.route(Some(&self.find(&first.issue)?.ledger), None)?;
+        let wrote = self.write(ledger, |draft| {
+            let mut wrote = Vec::new();
+            for before in issues {
+                let issue = draft.issue(&before.issue)?;
+                let changed = || stays(before, format!("it was changed since; toft log {}", before.issue));
+                let puts = match &before.was {
+                    None if issue.deleted.is_some() => edit::restore(&issue),
+                    Some(was) if edit::stands(&issue, was)? => edit::take_back(draft, &issue, &before.now)?,
+                    _ => return Err(changed()),
+                };
+                wrote.push(draft.change(&issue, &puts)?);
+            }
+            Ok(wrote)
+        })?;
+        self.note("issue.reverted", &wrote);
         Ok(wrote)
     }
 

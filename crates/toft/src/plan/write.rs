@@ -228,7 +228,10 @@ impl Plan<'_> {
         if !lines.is_empty() {
             let path = ledger.issues();
             let (start, _) = turn.append(&path, &lines).map_err(io("write", &path))?;
-            self.follow(ledger, start)?;
+            // From here on it is written: an index that cannot follow now is brought up to the file by the next reader.
+            if let Err(error) = self.follow(ledger, start) {
+                self.toft.note(format!("it is written, and the index does not have it yet: {error}"));
+            }
         }
         Ok(built)
     }
@@ -315,7 +318,7 @@ impl Plan<'_> {
             }
             Ok(wrote)
         })?;
-        self.note("issue.added", &wrote)?;
+        self.note("issue.added", &wrote);
         Ok(wrote)
     }
 
@@ -389,21 +392,42 @@ impl Plan<'_> {
             let puts = build(draft, &issue)?;
             draft.change(&issue, &puts)
         })?;
-        self.note(what, std::slice::from_ref(&wrote))?;
+        self.note(what, std::slice::from_ref(&wrote));
         Ok(wrote)
     }
 
-    pub(super) fn note(&self, what: &'static str, wrote: &[Wrote]) -> Result<(), Error> {
-        let noted = |Wrote { issue, ledger, before }: &Wrote| {
-            let Before { was, now, .. } = before.as_ref()?;
-            let detail = json!({
-                "ledger": ledger, "title": issue.title, "status": issue.status, "was": was, "now": now
-            });
-            Some(Noted { issue: issue.id.clone(), detail })
-        };
-        let notes: Vec<Noted> = wrote.iter().filter_map(noted).collect();
-        if notes.is_empty() { Ok(()) } else { self.toft.perform(Note { what, notes }) }
+    /// Changes one issue of a ledger; the caller says so in history.
+    pub(super) fn change_quietly(
+        &self,
+        ledger: &Ledger,
+        id: &str,
+        build: impl FnOnce(&Issue) -> Result<Vec<Put>, Error>,
+    ) -> Result<Wrote, Error> {
+        self.write(ledger, |draft| {
+            let issue = draft.issue(id)?;
+            let puts = build(&issue)?;
+            draft.change(&issue, &puts)
+        })
     }
+
+    /// History says what was written. It is in the ledger already: if history cannot say so, that is told beside the outcome.
+    pub(super) fn note(&self, what: &'static str, wrote: &[Wrote]) {
+        let notes: Vec<Noted> = wrote.iter().filter_map(noted).collect();
+        if notes.is_empty() {
+            return;
+        }
+        if let Err(error) = self.toft.perform(Note { what, notes }) {
+            self.toft.note(format!("the ledger was written, and history does not say so: {error}"));
+        }
+    }
+}
+
+/// What history says of something that was written; nothing if nothing had to be.
+pub(super) fn noted(Wrote { issue, ledger, before }: &Wrote) -> Option<Noted> {
+    let Before { was, now, .. } = before.as_ref()?;
+    let detail =
+        json!({ "ledger": ledger, "title": issue.title, "status": issue.status, "was": was, "now": now });
+    Some(Noted { issue: issue.id.clone(), detail })
 }
 
 /// The same id for the same operation.

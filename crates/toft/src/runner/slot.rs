@@ -310,7 +310,7 @@ impl Slot {
         let how = serde_json::to_value(attempt.result).unwrap_or_default();
         ended(how.as_str().unwrap_or("lost"), attempt.reason.unwrap_or_default(), parked);
         if let Some(now) = now {
-            self.toft.let_go_of_workspace(&self.name, &now)?;
+            self.toft.tidy_after(&self.name, &now);
         }
         Ok(())
     }
@@ -329,11 +329,12 @@ impl Slot {
             let Some(me) = tx.agent_named(&self.name)? else { return Ok(Vec::new()) };
             let leases = tx.leases(&LeasesOf::Agent(me.id))?;
             // What follows a process is free when that ends, and counts as lost.
-            Ok(leases.into_iter().filter(|lease| lease.holder.is_none()).map(|lease| lease.task).collect())
+            Ok(leases.into_iter().filter(|lease| lease.holder.is_none()).collect())
         })?;
-        for task in by_hand {
+        for lease in by_hand {
             let message = "its agent ended".to_owned();
-            let request = finish::Request { id: Some(task.to_string()), message, ..finish::Request::default() };
+            let (id, fence) = (Some(lease.task.to_string()), Some(lease.fence));
+            let request = finish::Request { id, fence, message, ..finish::Request::default() };
             match self.toft.finish(&self.name, None, request) {
                 Ok(_) | Err(Error::Refused(_)) => {}
                 Err(error) => return Err(error),
@@ -418,6 +419,7 @@ fn passing(error: &Error) -> bool {
         | Error::Exchange(_)
         | Error::NoRepository { .. }
         | Error::NotInitialised { .. }
+        | Error::UnknownRepository { .. }
         | Error::OnServer { .. }
         | Error::UnknownStore { .. }
         | Error::Config { .. }

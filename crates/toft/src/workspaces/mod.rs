@@ -12,12 +12,13 @@ use std::{
     fs,
     path::{Path, PathBuf},
     thread,
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
 use serde::Serialize;
 use toft_core::{
     flow::{Task, TaskStatus},
+    id::TaskId,
     lease::{Fence, Processes},
     refusal::Refusal,
     store,
@@ -30,7 +31,7 @@ use toft_core::{
     workspace::{Keep, Survey, Workspace, WorkspaceState},
 };
 use toft_vcs::{
-    MAIN,
+    MAIN, Vcs,
     workspace::{Ground, Sharing, Stand},
 };
 
@@ -40,6 +41,8 @@ use crate::{
     session::Toft,
 };
 
+/// The clock that a commit was made by and that of the store may differ by this much.
+const CLOCKS_DIFFER: Duration = Duration::from_secs(120);
 /// So many workspaces are compared with each other.
 const COMPARED: usize = 100;
 
@@ -180,20 +183,26 @@ impl Toft {
         }
     }
 
-    /// The commit that a word such as `HEAD` stands for here, which it would not elsewhere or tomorrow. What looks like a
-    /// commit already is taken as it is.
-    pub fn commit_named(&self, text: &str) -> Result<String, Error> {
-        let hash = text.chars().all(|letter| letter.is_ascii_hexdigit());
-        let (Some(checkout), false) = (&self.located().checkout, hash || text.is_empty()) else {
-            return Ok(text.to_owned());
-        };
-        match Ground::of(checkout).commit_at(&checkout.root, text)? {
-            Some(commit) => Ok(commit),
-            None => {
-                let problem = format!("`{text}` is no commit here");
-                Err(Refusal::Invalid { field: "evidence".into(), problem }.into())
-            }
+    /// The commit that is named as evidence: it must be there, and must have been made since work on the task began.
+    /// Outside of a checkout nothing can be looked at.
+    pub(crate) fn checked_evidence(&self, task: &TaskId, text: &str) -> Result<String, Error> {
+        let invalid = |problem: String| Error::from(Refusal::Invalid { field: "evidence".into(), problem });
+        let Some(checkout) = &self.located().checkout else { return Ok(text.to_owned()) };
+        if checkout.vcs == Vcs::None {
+            return Err(invalid("no version control here knows commits; use --artifact or --no-change".into()));
         }
+        let (commit, made) = Ground::of(checkout)
+            .commit_made(&checkout.root, text)?
+            .ok_or_else(|| invalid(format!("`{text}` is no commit here")))?;
+        let attempts = store::ask(self.store(), |tx| tx.attempts(task))?;
+        let began = attempts.iter().map(|attempt| attempt.started).min();
+        let before = began.is_some_and(|began| made.plus(CLOCKS_DIFFER) < began);
+        if before {
+            let short: String = commit.chars().take(12).collect();
+            let problem = format!("{short} was made before work on this began; name the commit that did it, or say why nothing had to change (--no-change)");
+            return Err(invalid(problem));
+        }
+        Ok(commit)
     }
 
     /// Lets every workspace go whose task is over and which configuration does not keep: somebody may have been killed

@@ -1,12 +1,6 @@
 -- lease_overdue at this moment.
-SELECT task, workflow, repository, agent, fence, lease, acquired, ttl, cap, renewed, epoch, tick, check_at, holder
+SELECT task, workflow, repository, agent, fence, lease, acquired, ttl, cap, renewed, epoch, tick, check_at, holder, seen
 FROM leases
-WHERE space = $1 AND task IN (
-    SELECT task FROM leases WHERE space = $1 AND epoch = $2 AND check_at <= (extract(epoch FROM transaction_timestamp()) * 1000)::bigint
-    UNION ALL
-    SELECT task FROM leases WHERE space = $1 AND epoch < $2
-    UNION ALL
-    SELECT task FROM leases WHERE space = $1 AND epoch > $2
-)
+WHERE space = $1 AND check_at <= (extract(epoch FROM transaction_timestamp()) * 1000)::bigint
 ORDER BY check_at, task
-LIMIT $3
+LIMIT $2

@@ -1,14 +1,10 @@
--- Three ranges of one index, and one of another; `<>` and `OR` would read every lease.
-SELECT task, workflow, repository, agent, fence, lease, acquired, ttl, cap, renewed, epoch, tick, check_at, holder
+-- A range of one index and one of another; `OR` would read every lease.
+SELECT task, workflow, repository, agent, fence, lease, acquired, ttl, cap, renewed, epoch, tick, check_at, holder, seen
 FROM leases
 WHERE space = $1 AND task IN (
-    SELECT task FROM leases WHERE space = $1 AND epoch = $2 AND check_at <= $3
+    SELECT task FROM leases WHERE space = $1 AND check_at <= $2
     UNION ALL
-    SELECT task FROM leases WHERE space = $1 AND epoch < $2
-    UNION ALL
-    SELECT task FROM leases WHERE space = $1 AND epoch > $2
-    UNION ALL
-    SELECT task FROM leases WHERE space = $1 AND holder > $5 AND holder < $6
+    SELECT task FROM leases WHERE space = $1 AND holder > $4 AND holder < $5
 )
 ORDER BY check_at, task
-LIMIT $4
+LIMIT $3

@@ -1,1 +1,1 @@
-SELECT op, actor, verb, outcome, at FROM receipts WHERE space = $1 AND op = $2
+SELECT op, actor, verb, request, outcome, at FROM receipts WHERE space = $1 AND op = $2

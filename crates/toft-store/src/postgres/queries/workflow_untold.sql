@@ -1,1 +1,1 @@
-SELECT body FROM workflows WHERE space = $1 AND issue_state = 'untold' ORDER BY id LIMIT $2
+SELECT body FROM workflows WHERE space = $1 AND ledger_pending = 1 ORDER BY id LIMIT $2

@@ -1,4 +1,4 @@
-SELECT task, workflow, repository, agent, fence, lease, acquired, ttl, cap, renewed, epoch, tick, check_at, holder
+SELECT task, workflow, repository, agent, fence, lease, acquired, ttl, cap, renewed, epoch, tick, check_at, holder, seen
 FROM leases
 WHERE workflow = ?1
 ORDER BY task

@@ -1,5 +1,5 @@
-SELECT task, workflow, repository, agent, fence, lease, acquired, ttl, cap, renewed, epoch, tick, check_at, holder
+SELECT task, workflow, repository, agent, fence, lease, acquired, ttl, cap, renewed, epoch, tick, check_at, holder, seen
 FROM leases
-WHERE epoch <> ?1 OR check_at <= ?2 OR (holder > ?4 AND holder < ?5)
+WHERE check_at <= ?1 OR (holder > ?3 AND holder < ?4)
 ORDER BY check_at, task
-LIMIT ?3
+LIMIT ?2

@@ -1,1 +1,1 @@
-SELECT op, actor, verb, outcome, at FROM receipts WHERE op = ?1
+SELECT op, actor, verb, request, outcome, at FROM receipts WHERE op = ?1

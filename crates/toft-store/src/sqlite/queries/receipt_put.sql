@@ -1,2 +1,2 @@
-INSERT INTO receipts (op, actor, verb, outcome, at)
-VALUES (?1, ?2, ?3, ?4, ?5)
+INSERT INTO receipts (op, actor, verb, request, outcome, at)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6)

@@ -1,1 +1,1 @@
-SELECT body FROM workflows INDEXED BY workflows_untold WHERE issue_state = 'untold' ORDER BY id LIMIT ?1
+SELECT body FROM workflows INDEXED BY workflows_ledger_pending WHERE ledger_pending = 1 ORDER BY id LIMIT ?1

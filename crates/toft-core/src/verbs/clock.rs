@@ -1,0 +1,95 @@
+//! The wall clock went back: whatever was timed on the clock that was ahead is timed again.
+//!
+//! Leases need none of this: they expire on monotonic clocks. Retries, timers and the next look at a lease are moments on
+//! the wall. An event from the future is the sign: events are in commit order, so the first write after the step sees it.
+
+use serde_json::json;
+
+use super::Work;
+use crate::{
+    change::Write,
+    flow::{Task, place_in_queue},
+    gate::GateKind,
+    ready,
+    refusal::Verdict,
+    repository::Scope,
+    store::{LeasesOf, StoreTx},
+    time::Timestamp,
+};
+
+/// Clocks that are kept in step may differ by this much.
+const TOLERANCE_MS: i64 = 2_000;
+/// How many timers are read at a time.
+const PAGE: usize = 1_000;
+
+/// Times everything again that was timed on a clock that was ahead of this one.
+pub(super) fn mend_if_stepped_back(work: &mut Work<'_>) -> Verdict<()> {
+    let now = work.now.wall;
+    let Some(newest) = work.tx.newest_event_at()?.filter(|at| at.0 > now.0 + TOLERANCE_MS) else { return Ok(()) };
+    let mut timers = 0u64;
+    for task in waiting(work.tx)? {
+        timers += u64::from(mend_timer(work, task)?);
+    }
+    let mut leases = 0u64;
+    for mut lease in work.tx.leases(&LeasesOf::Repository(None))? {
+        if lease.check_at > now.plus(lease.ttl).0 {
+            lease.check_at = now.0;
+            work.tx.derive(&[Write::RenewLease(lease)])?;
+            leases += 1;
+        }
+    }
+    let detail = json!({ "by_ms": newest.0 - now.0, "timers": timers, "leases": leases });
+    work.by_itself("clock", "clock.stepped_back", detail, Vec::new())
+}
+
+/// Every task that queues for its time to come.
+fn waiting(tx: &mut dyn StoreTx) -> Verdict<Vec<Task>> {
+    let mut waiting = Vec::new();
+    for home in ready::homes(tx, &Scope::default())? {
+        let lane = ready::timers(&home);
+        let mut after = String::new();
+        loop {
+            let page = tx.queued(&lane, &after, None, PAGE)?;
+            let full = page.len() == PAGE;
+            if let Some((entry, _)) = page.last() {
+                after.clone_from(&entry.rank);
+            }
+            waiting.extend(page.into_iter().map(|(_, task)| task));
+            if !full {
+                break;
+            }
+        }
+    }
+    Ok(waiting)
+}
+
+/// A timer that was set in the future begins now, for the time it was set for.
+fn mend_timer(work: &mut Work<'_>, mut task: Task) -> Verdict<bool> {
+    let now = work.now.wall;
+    let again = |set: Timestamp, until: Timestamp| Timestamp(now.0 + (until.0 - set.0).max(0));
+    let ahead = |set: Timestamp| set.0 > now.0 + TOLERANCE_MS;
+    let mut mended = false;
+    if let Some(until) = task.state.not_before
+        && ahead(task.state.updated)
+    {
+        task.state.not_before = Some(again(task.state.updated, until));
+        task.state.updated = now;
+        work.tx.derive(&[Write::TaskState(task.id.clone(), task.state.clone())])?;
+        mended = true;
+    }
+    for mut gate in work.tx.gates(&task.id)? {
+        if let GateKind::Timer { until } = gate.kind
+            && ahead(gate.created)
+        {
+            gate.kind = GateKind::Timer { until: again(gate.created, until) };
+            gate.created = now;
+            work.tx.derive(&[Write::Gate(gate)])?;
+            mended = true;
+        }
+    }
+    if mended {
+        let workflow = work.require_workflow(&task.workflow)?;
+        place_in_queue(work, &task, &workflow)?;
+    }
+    Ok(mended)
+}

@@ -1,0 +1,61 @@
+//! Operations whose work is outside of the store, such as in a ledger: what they answered is remembered here, so that
+//! running one again answers as before, and another request under the same id is refused.
+
+use serde_json::Value;
+
+use super::{Operation, Verb, Work};
+use crate::{
+    change::{Receipt, Write},
+    refusal::{Refusal, Verdict},
+    store::Access,
+};
+
+/// What receipts of such operations say instead of a verb.
+const COMMAND: &str = "command";
+
+/// What this operation answered, if it ran before.
+#[derive(Clone, Debug)]
+pub struct Recall {
+    /// The operation.
+    pub op: Operation,
+}
+
+impl Verb for Recall {
+    type Outcome = Option<Value>;
+    const NAME: &'static str = "op.recall";
+    const ACCESS: Access = Access::Read;
+
+    fn run(self, work: &mut Work<'_>) -> Verdict<Option<Value>> {
+        let Some(receipt) = work.tx.receipt(&self.op.id)? else { return Ok(None) };
+        let same = receipt.verb == COMMAND && receipt.actor == work.actor && receipt.request == self.op.request;
+        if same {
+            return Ok(Some(receipt.outcome));
+        }
+        let Receipt { op, verb, actor, .. } = receipt;
+        Err(Refusal::OpReused { op: op.to_string(), verb, actor }.into())
+    }
+}
+
+/// Remember what this operation answered.
+#[derive(Clone, Debug)]
+pub struct Remember {
+    /// The operation.
+    pub op: Operation,
+    /// Its answer.
+    pub answer: Value,
+}
+
+impl Verb for Remember {
+    type Outcome = ();
+    const NAME: &'static str = "op.remember";
+    const ACCESS: Access = Access::Write;
+
+    fn run(self, work: &mut Work<'_>) -> Verdict<()> {
+        if work.tx.receipt(&self.op.id)?.is_some() {
+            return Ok(());
+        }
+        let Operation { id: op, request } = self.op;
+        let (actor, verb, outcome, at) = (work.actor.to_owned(), COMMAND.to_owned(), self.answer, work.now.wall);
+        Ok(work.tx.derive(&[Write::Receipt(Receipt { op, actor, verb, request, outcome, at })])?)
+    }
+}

@@ -1,0 +1,1 @@
+SELECT at FROM events WHERE space = $1 ORDER BY seq DESC LIMIT 1

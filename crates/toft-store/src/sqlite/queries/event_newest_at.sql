@@ -1,0 +1,1 @@
+SELECT at FROM events ORDER BY seq DESC LIMIT 1
