@@ -46,7 +46,7 @@ fn one_task(home: &Home) -> std::path::PathBuf {
 /// Every verb a holder has, tried under an old fence; each must be refused with 5 and change nothing.
 fn refuses_every_verb(home: &Home, repo: &Path, task: &str, fence: &str) {
     let before = home.toft(repo, &["log", "--json", "--limit", "1000"]).data();
-    let env = [("TOFT_FENCE", fence), ("TOFT_AGENT", "old")];
+    let env = [("TOFT_TASK", task), ("TOFT_FENCE", fence), ("TOFT_AGENT", "old")];
     for args in [
         &["save", task, "-m", "late"][..],
         &["save", task],

@@ -222,7 +222,9 @@ fn refused(refusal: &Refusal, mut message: String) -> Failure {
         Refusal::OtherSession { task, .. } => (
             CONFLICT,
             "other_session",
-            format!("finish it where it was claimed, add the --fence that claim printed, or toft claim {task} --take-over"),
+            format!(
+                "finish it where it was claimed, add the --fence that claim printed, or toft claim {task} --take-over"
+            ),
         ),
         Refusal::NotHolder { task, status, .. } if !status.open() => {
             (CONFLICT, "not_holder", format!("toft show {task}"))

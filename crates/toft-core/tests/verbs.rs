@@ -232,7 +232,8 @@ fn a_name_alone_writes_nothing_on_a_held_task() {
     let thief = named("bob", Some(held.lease.fence()));
     assert!(matches!(thief, Stop::Refused(Refusal::LeaseHeld { .. })), "{thief}");
     assert_eq!(history(&stage), before);
-    let shown = format!("{:?}", stage.perform("bob", verbs::log::Request { limit: 100, ..Default::default() }).unwrap());
+    let shown =
+        format!("{:?}", stage.perform("bob", verbs::log::Request { limit: 100, ..Default::default() }).unwrap());
     assert!(!shown.contains(held.lease.id.as_str()), "history shows nobody's fence");
 }
 

@@ -65,7 +65,9 @@ impl Toft {
         for claimed in claims {
             if let Err(error) = self.keep_hold(actor, claimed) {
                 let fence = claimed.lease.fence();
-                self.note(format!("the fence could not be kept ({error}): add --fence {fence} when you save or finish"));
+                self.note(format!(
+                    "the fence could not be kept ({error}): add --fence {fence} when you save or finish"
+                ));
             }
         }
     }
@@ -76,7 +78,7 @@ impl Toft {
         };
         let fence = claimed.lease.fence();
         let path = self.holds_dir(actor).join(fence.id.as_str());
-        let (store, agent, task) = (self.located().store.to_string(), actor.to_owned(), claimed.task.id.clone());
+        let (store, agent, task) = (self.store_key(), actor.to_owned(), claimed.task.id.clone());
         let attempt = environment().map(|own| own.fence);
         let text = serde_json::to_vec(&Kept { store, agent, task, fence, session, attempt }).unwrap_or_default();
         write_private(&path, &text)
@@ -86,6 +88,12 @@ impl Toft {
     pub(crate) fn drop_hold(&self, actor: &str, fence: &Fence) {
         // A hold that came from elsewhere has no file.
         let _ = fs::remove_file(self.holds_dir(actor).join(fence.id.as_str()));
+    }
+
+    /// Which store a hold is in. The repository's own stays the same when the repository is moved.
+    fn store_key(&self) -> String {
+        let located = self.located();
+        if located.own_store() { "own".to_owned() } else { located.store.to_string() }
     }
 
     /// Each agent has a directory of its own, so that what a command reads does not grow with the fleet.
@@ -111,7 +119,7 @@ impl Toft {
         if kept.is_empty() {
             return holds;
         }
-        let store = self.located().store.to_string();
+        let store = self.store_key();
         let above = ancestors(self.machine());
         let named = variable("TOFT_SESSION");
         let attempt = environment().map(|own| own.fence);

@@ -56,10 +56,10 @@ pub use machine::Machine;
 pub use registry::registered_stores;
 pub use session::Toft;
 pub use setup::{Setup, variables};
-pub use work::operation;
 pub use toft_core::{
     agent, change, checkpoint, flow, gate, id, issue, lease, message, ready, refusal, repository, retention, sheet,
     store, text, time, verbs, workspace,
 };
 pub use toft_vcs as vcs;
+pub use work::operation;
 pub use worker::{AgentBuilder, Finish, Job, Query, Worker};

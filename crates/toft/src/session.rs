@@ -174,7 +174,9 @@ impl Toft {
 
     /// What goes beside the outcomes so far.
     pub fn take_notes(&self) -> Vec<String> {
-        std::mem::take(&mut *self.notes.lock().unwrap_or_else(PoisonError::into_inner))
+        let mut notes = std::mem::take(&mut *self.notes.lock().unwrap_or_else(PoisonError::into_inner));
+        notes.dedup();
+        notes
     }
 
     pub(crate) fn run<V: Verb>(&self, actor: &str, op: Option<Operation>, verb: V) -> Result<V::Outcome, Error> {

@@ -66,11 +66,32 @@ impl Toft {
             Some(plan) => plan.offer_to(&mut request)?,
             None => None,
         };
-        match (self.act(actor, op, request), hindered) {
+        let outcome = match self.act(actor, op.clone(), request.clone()) {
+            // Nothing is left: is something called in progress that nobody can be on?
+            Err(Error::Refused(Refusal::NothingReady { .. } | Refusal::IssueNotReady { .. }))
+                if self.free_orphans() =>
+            {
+                if let Some(plan) = self.plan()? {
+                    plan.offer_to(&mut request)?;
+                }
+                self.act(actor, op, request)
+            }
+            outcome => outcome,
+        };
+        match (outcome, hindered) {
             // The reason why nothing is ready is that the ledger which has something cannot be written.
             (Err(Error::Refused(Refusal::NothingReady { .. })), Some(hindered)) => Err(hindered),
             (outcome, _) => outcome,
         }
+    }
+
+    /// Opens issues again whose claimer is gone for good; whether there were any.
+    fn free_orphans(&self) -> bool {
+        let freed = self.plan().and_then(|plan| plan.map_or(Ok(0), |plan| plan.free_orphans()));
+        freed.unwrap_or_else(|error| {
+            self.note(format!("issues that are in progress elsewhere were not looked at: {error}"));
+            0
+        }) > 0
     }
 
     /// Ends a hold as `actor`.

@@ -18,7 +18,9 @@ use commands::commands;
 pub(crate) use self::{
     agent::{AgentCommand, Inbox, Register, Send},
     flow::{Apply, FlowCommand, FromTemplate, NewFlow, One, TaskFields, TemplateCommand},
-    plan::{Add, Compact, Delete, EditIssue, Export, Fields, Graph, Import, LedgerArgs, LedgerCommand, Redo, Restore, Undo},
+    plan::{
+        Add, Compact, Delete, EditIssue, Export, Fields, Graph, Import, LedgerArgs, LedgerCommand, Redo, Restore, Undo,
+    },
     run::{Confine, Prime, Run, Sandboxed, Try},
     setup::{Hook, Setup},
     share::{Accept, Doctor, Move, Propose, Reject, Sync, Withdraw},

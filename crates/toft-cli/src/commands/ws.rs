@@ -2,10 +2,7 @@
 
 use toft::{Toft, lease::Fence, workspace::Workspace, workspaces::Wanted};
 
-use super::{
-    App, Done,
-    work::task_or_issue,
-};
+use super::{App, Done, work::task_or_issue};
 use crate::{
     args::{CreateWs, From, Hold, WsCommand},
     exit::Failure,
@@ -88,13 +85,7 @@ fn create(app: &App<'_>, toft: &Toft, args: &CreateWs) -> Done {
         (None, Some(work)) => toft.hold_of(&toft.located().agent, Some(work)).ok().and_then(|(_, fence)| fence),
         (None, None) => None,
     };
-    let wanted = Wanted {
-        work,
-        name: args.name.clone(),
-        fence,
-        in_place: args.in_place,
-        ..wanted(&args.from)
-    };
+    let wanted = Wanted { work, name: args.name.clone(), fence, in_place: args.in_place, ..wanted(&args.from) };
     let given = toft.workspaces()?.provide(&toft.located().agent, wanted, |step| app.output.progress(step));
     app.output.progress("");
     app.show(&WsGiven(given?))

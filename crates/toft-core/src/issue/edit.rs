@@ -337,10 +337,14 @@ pub fn park(issue: &Issue, reason: &str, by: &By<'_>) -> Vec<Put> {
         if !issue.labels.iter().any(|label| label == NO_AUTO_CLAIM) {
             puts.push(Put::Label(NO_AUTO_CLAIM.to_owned(), true));
         }
-        let (id, text) = (by.word.to_owned(), format!("Failed for good: {reason}"));
-        puts.push(Put::Comment(Comment { id, at: by.now, by: by.actor.to_owned(), text }));
+        puts.push(comment(&format!("Failed for good: {reason}"), by));
     }
     puts
+}
+
+/// A comment; the same word writes it once.
+pub fn comment(text: &str, by: &By<'_>) -> Put {
+    Put::Comment(Comment { id: by.word.to_owned(), at: by.now, by: by.actor.to_owned(), text: text.to_owned() })
 }
 
 /// It is to be done after all.

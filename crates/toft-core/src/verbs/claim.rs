@@ -159,13 +159,7 @@ impl Verb for Request {
 
 impl Request {
     /// An issue: the best task of the workflow that is on it, or the first of one that is started now.
-    fn issue(
-        &self,
-        work: &mut Work<'_>,
-        me: &Agent,
-        offer: &Offer,
-        lacking: &mut Lacking,
-    ) -> Verdict<Vec<Claimed>> {
+    fn issue(&self, work: &mut Work<'_>, me: &Agent, offer: &Offer, lacking: &mut Lacking) -> Verdict<Vec<Claimed>> {
         if let Some(live) = work.tx.workflow_of_issue(&offer.issue.id)? {
             let claims = self.best(work, me, Some(&live), lacking)?;
             if claims.is_empty() {

@@ -135,12 +135,7 @@ pub fn perform<V: Verb>(store: &dyn Store, caller: &mut Caller<'_>, verb: V) -> 
 }
 
 /// A refusal rolls back the sweep of lost leases, so the sweep is run again alone and committed.
-fn attempt<V: Verb>(
-    store: &dyn Store,
-    caller: &mut Caller<'_>,
-    op: Option<Operation>,
-    verb: V,
-) -> Verdict<V::Outcome> {
+fn attempt<V: Verb>(store: &dyn Store, caller: &mut Caller<'_>, op: Option<Operation>, verb: V) -> Verdict<V::Outcome> {
     let mut tx = store.begin(V::ACCESS)?;
     tx.foresee(verb.ahead(caller.actor))?;
     if let Some(op) = &op
@@ -330,7 +325,11 @@ impl Work<'_> {
         let lease = self.tx.lease(task)?;
         match (lease, fence) {
             (Some(lease), Some(fence)) if lease.fence == *fence => {
-                if self.is_mine(&lease)? { Ok(lease) } else { Err(self.held(&lease)?) }
+                if self.is_mine(&lease)? {
+                    Ok(lease)
+                } else {
+                    Err(self.held(&lease)?)
+                }
             }
             (lease, Some(fence)) => {
                 let holder = match lease {

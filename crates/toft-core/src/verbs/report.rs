@@ -38,7 +38,8 @@ impl Verb for Request {
         };
         attempt.report = Some(self.report);
         attempt.cost = attempt.cost.or(self.cost);
-        let detail = json!({ "fence": self.fence.number, "ending": attempt.report.as_ref().map(|report| report.ending) });
+        let detail =
+            json!({ "fence": self.fence.number, "ending": attempt.report.as_ref().map(|report| report.ending) });
         work.did(self.task.as_str(), "task.reported", detail, vec![Write::Attempt(attempt.clone())])?;
         give_up(work, &self.task)?;
         Ok(attempt)

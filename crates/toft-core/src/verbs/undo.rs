@@ -331,19 +331,17 @@ fn used(work: &mut Work<'_>, made: &Event) -> Verdict<Option<&'static str>> {
             }
         }
     }
-    let touched = moved_since(work, made, false)?;
-    Ok(touched.then_some("others have changed it"))
+    let since =
+        EventQuery { entity: Some(made.entity.clone()), after: made.seq, limit: LOOKS[0], ..EventQuery::default() };
+    let others = work.tx.events(&since)?.iter().any(|later| later.actor != made.actor);
+    Ok(others.then_some("others have changed it"))
 }
 
 /// Has anybody else, or the caller by another operation, changed the workflow since? Taking an operation back does not count
 /// when it is about to be done again.
 fn moved_since(work: &mut Work<'_>, event: &Event, redo: bool) -> Verdict<bool> {
-    let query = EventQuery {
-        entity: Some(event.entity.clone()),
-        after: event.seq,
-        limit: LOOKS[0],
-        ..EventQuery::default()
-    };
+    let query =
+        EventQuery { entity: Some(event.entity.clone()), after: event.seq, limit: LOOKS[0], ..EventQuery::default() };
     let since = work.tx.events(&query)?;
     let own = |later: &Event| later.op == event.op || redo && later.detail["reason"] == "undone";
     Ok(since.iter().any(|later| later.verb.starts_with("flow.") && !own(later)))

@@ -42,7 +42,7 @@ pub fn an_operation_is_answered_once(pair: &Pair) {
             actor: "blue".into(),
             verb: "claim".into(),
             request: "digest".into(),
-        outcome: outcome.into(),
+            outcome: outcome.into(),
             at: Timestamp(1_800_000_000_000),
         })
     };

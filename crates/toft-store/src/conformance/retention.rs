@@ -79,7 +79,14 @@ pub fn old_messages_are_forgotten_once_everyone_has_seen_them(pair: &Pair) {
 pub fn old_receipts_are_forgotten(pair: &Pair) {
     for n in [10, 20, 90] {
         let op = OpId::known(format!("op_{n}"));
-        let receipt = Receipt { op, actor: "blue".into(), verb: "claim".into(), request: String::new(), outcome: n.into(), at: at(n) };
+        let receipt = Receipt {
+            op,
+            actor: "blue".into(),
+            verb: "claim".into(),
+            request: String::new(),
+            outcome: n.into(),
+            at: at(n),
+        };
         pair.write(&[Write::Receipt(receipt)]);
     }
     assert_eq!(forget(pair, Old::Receipts, 50, 1), 1);

@@ -4,7 +4,8 @@
 //! is changed, `undo.rs` takes that back, `run.rs` ties issues to the workflows that are on them, `compact.rs` puts a
 //! ledger in order. `sync.rs` exchanges ledgers with other clones (`copy.rs` is what they have, `synced.rs` how it went), `propose.rs` offers an issue of one to another,
 //! `guard.rs` looks at what is about to leave, `past.rs` at what was. `text.rs`, `exchange.rs` and `beads.rs` are other
-//! forms, `older.rs` the stores of other tools.
+//! forms, `older.rs` the stores of other tools,
+//! `orphans.rs` what is left of claims whose store or clone is gone.
 
 mod beads;
 mod compact;
@@ -14,6 +15,7 @@ mod guard;
 mod hydrate;
 mod msgpack;
 mod older;
+mod orphans;
 mod past;
 mod place;
 mod propose;
@@ -50,6 +52,7 @@ pub use self::{
     exchange::{Export, Import, Imported, Older},
     guard::{Found as Leaking, Guarded},
     hydrate::Trouble,
+    orphans::Orphan,
     past::Past,
     place::{Ledger, Place, Private, hint, waiting},
     propose::{Came, Proposed},

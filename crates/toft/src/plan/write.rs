@@ -425,8 +425,7 @@ impl Plan<'_> {
 /// What history says of something that was written; nothing if nothing had to be.
 pub(super) fn noted(Wrote { issue, ledger, before }: &Wrote) -> Option<Noted> {
     let Before { was, now, .. } = before.as_ref()?;
-    let detail =
-        json!({ "ledger": ledger, "title": issue.title, "status": issue.status, "was": was, "now": now });
+    let detail = json!({ "ledger": ledger, "title": issue.title, "status": issue.status, "was": was, "now": now });
     Some(Noted { issue: issue.id.clone(), detail })
 }
 

@@ -199,7 +199,9 @@ impl Toft {
         let before = began.is_some_and(|began| made.plus(CLOCKS_DIFFER) < began);
         if before {
             let short: String = commit.chars().take(12).collect();
-            let problem = format!("{short} was made before work on this began; name the commit that did it, or say why nothing had to change (--no-change)");
+            let problem = format!(
+                "{short} was made before work on this began; name the commit that did it, or say why nothing had to change (--no-change)"
+            );
             return Err(invalid(problem));
         }
         Ok(commit)
@@ -363,10 +365,22 @@ impl Workspaces<'_> {
     fn look(&self, listed: Listed) -> Seen {
         let workspace = &listed.workspace;
         let there = workspace.state.live() && workspace.host == self.host();
-        let (survey, trouble) = match there.then(|| self.ground.survey(workspace)) {
+        let looked = || {
+            self.ground.survey(workspace).or_else(|error| match self.ground.repair(workspace) {
+                true => self.ground.survey(workspace),
+                false => Err(error),
+            })
+        };
+        let (survey, trouble) = match there.then(looked) {
             Some(Ok(survey)) => (Some(survey), None),
             Some(Err(error)) if Path::new(&workspace.path).is_dir() => (None, Some(error.to_string())),
-            Some(Err(_)) => (None, Some("its directory is not there".into())),
+            Some(Err(_)) => (
+                None,
+                Some(match self.ground.moved_to(workspace) {
+                    Some(path) => format!("its directory was moved: toft ws adopt {}", path.display()),
+                    None => "its directory is not there".into(),
+                }),
+            ),
             None => (None, None),
         };
         Seen { listed, survey, trouble }
@@ -382,7 +396,8 @@ impl Workspaces<'_> {
         });
         let mut by_path: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for (row, touched) in open.iter().zip(touched) {
-            for path in touched?.into_iter().chain(row.paths.iter().cloned()) {
+            // What cannot be looked at is a row of its own in `ws list`; the others are compared all the same.
+            for path in touched.unwrap_or_default().into_iter().chain(row.paths.iter().cloned()) {
                 by_path.entry(path).or_default().insert(row.workspace.name.clone());
             }
         }

@@ -1,0 +1,103 @@
+//! Issues that a ledger calls in progress though nobody can be on them: the store that had the claim is gone, or the clone
+//! that made it has been silent for long. They are opened again, and say why.
+
+use std::time::Duration;
+
+use toft_core::{
+    issue::{IN_PROGRESS, edit},
+    store,
+    time::Timestamp,
+};
+use toft_ledger::{clock::Clock, line, record::Key};
+
+use super::{Asked, Found, Plan};
+use crate::{error::Error, session::random_mint};
+
+/// A claim of another clone, or of another store of this clone, is honoured for so long after it was written.
+const HONOURED: Duration = Duration::from_secs(24 * 3_600);
+
+/// Why an issue that nobody is on is called in progress.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Orphan {
+    /// This clone claimed it, and its only store knows nothing of that.
+    StoreGone,
+    /// Another clone, or another store, claimed it that long ago; nothing was heard since.
+    Silent(Duration),
+    /// Another clone, or another store, claimed it not long ago: it is left alone.
+    Elsewhere(Duration),
+}
+
+impl Plan<'_> {
+    /// Issues that are called in progress and that no workflow of this store is on.
+    pub fn orphans(&self) -> Result<Vec<(Found, Orphan)>, Error> {
+        if self.unwritten() {
+            return Ok(Vec::new());
+        }
+        let claimed = Asked { status: Some(IN_PROGRESS.into()), ..Asked::default() };
+        let (now, mut orphans) = (self.now()?, Vec::new());
+        // The index may share its connection with the store: one is asked after the other.
+        let rows = self.look()?.list(&claimed)?;
+        for row in rows {
+            let found = Found::of(&row)?;
+            if store::ask(self.toft.store(), |tx| tx.workflow_of_issue(&found.issue.id))?.is_some() {
+                continue;
+            }
+            // A line that was touched by hand has no clock of its own for the status: its age cannot be told.
+            let Some(clock) = line::read(&row.line)
+                .ok()
+                .and_then(|line| line.record.registers().get(&Key::field("status")).map(|register| register.clock))
+            else {
+                continue;
+            };
+            let orphan = self.judge(clock, now)?;
+            orphans.push((found, orphan));
+        }
+        Ok(orphans)
+    }
+
+    fn judge(&self, claimed: Clock, now: Timestamp) -> Result<Orphan, Error> {
+        let age = now.since(Timestamp(i64::try_from(claimed.ms).unwrap_or(i64::MAX)));
+        let ours = claimed.replica == self.replica()?;
+        Ok(match age >= HONOURED {
+            _ if ours && self.toft.located().own_store() && self.uses_one_store() => Orphan::StoreGone,
+            true => Orphan::Silent(age),
+            false => Orphan::Elsewhere(age),
+        })
+    }
+
+    /// Whether this clone was never registered with another store than its own.
+    fn uses_one_store(&self) -> bool {
+        !self.state.join("stores").exists()
+    }
+
+    /// Opens every issue again whose claimer is gone for good; gives how many there were.
+    pub(crate) fn free_orphans(&self) -> Result<usize, Error> {
+        let mut freed = 0;
+        for (found, orphan) in self.orphans()? {
+            let reason = match orphan {
+                Orphan::StoreGone => "the store that had its claim is gone".to_owned(),
+                Orphan::Silent(age) => format!("claimed elsewhere {} h ago, and silent since", age.as_secs() / 3_600),
+                Orphan::Elsewhere(_) => continue,
+            };
+            let ledger = match self.route(Some(&found.ledger), None) {
+                Ok(ledger) => ledger,
+                // It is opened again from where it can be written.
+                Err(Error::Refused(_)) => continue,
+                Err(error) => return Err(error),
+            };
+            let (now, word) = (self.now()?, random_mint().word());
+            self.change_in(ledger, &found.issue.id, "issue.released", |_, issue| {
+                let mut puts = edit::give_back(issue);
+                if !puts.is_empty() {
+                    puts.push(edit::comment(
+                        &format!("Open again: {reason}"),
+                        &edit::By { actor: "toft", now, word: &word },
+                    ));
+                }
+                Ok(puts)
+            })?;
+            freed += 1;
+        }
+        Ok(freed)
+    }
+}
