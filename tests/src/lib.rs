@@ -157,7 +157,8 @@ impl Home {
         let dir = self.path().join(name);
         fs::create_dir(&dir).unwrap();
         self.run(&dir, "git", &["init", "-q", "-b", "main"]);
-        self.run(&dir, "git", &["commit", "-q", "--allow-empty", "-m", "first"]);
+        // Repositories that begin with the same commit are one repository.
+        self.run(&dir, "git", &["commit", "-q", "--allow-empty", "-m", &format!("first of {name}")]);
         dir
     }
 }

@@ -104,7 +104,9 @@ impl Lease {
     /// The same lease after a look that found it standing: when to look next, and, if it seems silent and another machine
     /// renewed it last, that this machine watches it from now on.
     pub fn examined(mut self, now: &Now) -> Self {
-        if self.silence(&now.tick).is_none() && now.wall.since(self.renewed) >= self.ttl / 2 {
+        // A renewal in the future was made on a wall clock that was ahead: how long ago it was cannot be told.
+        let seems_silent = now.wall.since(self.renewed) >= self.ttl / 2 || self.renewed > now.wall;
+        if self.silence(&now.tick).is_none() && seems_silent {
             if self.seen.len() == WATCHERS {
                 self.seen.remove(0);
             }

@@ -123,9 +123,9 @@ fn ledgers(toft: &Toft) -> Option<Check> {
     let examined = || -> Result<_, Error> {
         let Some(plan) = toft.plan()? else { return Ok(None) };
         let untold = toft.perform(Pending { scope: toft.scope() })?.len();
-        Ok(Some((plan.troubles()?, plan.dangling(SHOWN)?, untold, plan.counts()?)))
+        Ok(Some((plan.troubles()?, plan.dangling(SHOWN)?, untold, plan.counts()?, plan.orphans()?)))
     };
-    let (troubles, dangling, untold, (issues, open)) = match examined() {
+    let (troubles, dangling, untold, (issues, open), orphans) = match examined() {
         Ok(Some(found)) => found,
         Ok(None) => return None,
         Err(error) => return told(Health::Fail, error.to_string()),
@@ -142,6 +142,7 @@ fn ledgers(toft: &Toft) -> Option<Check> {
     if aside > 0 {
         odd.push(format!("{aside} pieces that nobody understands are kept in quarantine/, beside their ledger"));
     }
+    odd.extend(orphans.iter().take(SHOWN).map(|(found, orphan)| format!("{} {}", found.issue.id, orphan.explained())));
     if untold > 0 {
         odd.push(format!("{untold} issues are not in their ledgers as they are; the next command tells them again"));
     }

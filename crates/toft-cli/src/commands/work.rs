@@ -331,7 +331,7 @@ pub(super) fn list(app: &App<'_>, args: &args::List) -> Done {
 
 pub(super) fn status(app: &App<'_>, args: &args::Status) -> Done {
     let (mut outcomes, mut collisions) = (Vec::new(), Vec::new());
-    let (mut proposals, mut waiting) = (Vec::new(), Vec::new());
+    let (mut proposals, mut waiting, mut orphans) = (Vec::new(), Vec::new(), Vec::new());
     for (toft, scope) in app.reach(args.reach)? {
         let outcome = app.perform(toft, status::Request { scope, limit: args.limit })?;
         // Only who works can run into somebody.
@@ -343,10 +343,11 @@ pub(super) fn status(app: &App<'_>, args: &args::Status) -> Done {
         if let Some(plan) = toft.plan()? {
             proposals.extend(plan.proposals()?);
             waiting.extend(plan.my_proposals()?);
+            orphans.extend(plan.orphans()?);
         }
         outcomes.push(outcome);
     }
-    app.show(&StatusView { outcomes, collisions, proposals, waiting })
+    app.show(&StatusView { outcomes, collisions, proposals, waiting, orphans })
 }
 
 pub(super) fn log(app: &App<'_>, args: &args::Log) -> Done {

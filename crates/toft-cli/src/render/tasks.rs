@@ -7,7 +7,7 @@ use toft::{
     flow::{DependencyKind, Task, TaskStatus, WorkflowStatus},
     gate::{Gate, GateKind},
     id::TaskId,
-    plan::Found,
+    plan::{Found, Orphan},
     verbs::{answer, claim, finish, issue::Offer, list, ready, save, show, status},
     workspaces::{Collision, Given, Tidied},
 };
@@ -488,6 +488,8 @@ pub(crate) struct StatusView {
     pub(crate) proposals: Vec<Found>,
     /// What was proposed from here.
     pub(crate) waiting: Vec<Found>,
+    /// Issues that are in progress and that nobody in this store is on.
+    pub(crate) orphans: Vec<(Found, Orphan)>,
 }
 
 impl View for StatusView {
@@ -519,6 +521,10 @@ impl View for StatusView {
             for listed in &outcome.workflows {
                 super::flows::line(page, listed);
             }
+        }
+        for (Found { issue, .. }, orphan) in &self.orphans {
+            let id = page.ink(Ink::Id, &clean(&issue.id));
+            page.line(format!("{id}  {}  {}", short(&issue.title, 60), orphan.explained()));
         }
         for Found { issue, .. } in &self.waiting {
             let (id, origin) = (page.ink(Ink::Id, &clean(&issue.id)), issue.origin.clone().unwrap_or_default());

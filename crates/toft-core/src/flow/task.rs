@@ -179,6 +179,10 @@ pub enum Evidence {
     NoChange(String),
 }
 
+fn unshown() -> LeaseId {
+    LeaseId::known("")
+}
+
 /// One hold on a task, from lease to end. Kept for ever.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Attempt {
@@ -186,7 +190,8 @@ pub struct Attempt {
     pub task: TaskId,
     /// Number of its lease.
     pub fence: u64,
-    /// Id of its lease.
+    /// Id of its lease: half of the fence, and so nobody's to see but the holder's.
+    #[serde(skip_serializing, default = "unshown")]
     pub lease: LeaseId,
     /// Who held it.
     pub agent: AgentId,

@@ -27,6 +27,29 @@ pub enum Orphan {
     Elsewhere(Duration),
 }
 
+impl Orphan {
+    /// What becomes of it, and when.
+    pub fn explained(&self) -> String {
+        let hours = |span: &Duration| span.as_secs() / 3_600;
+        match self {
+            Self::StoreGone => {
+                "is in progress, and the store that had its claim is gone: the next claim opens it again".to_owned()
+            }
+            Self::Silent(age) => {
+                format!(
+                    "was claimed elsewhere {} h ago, and nothing was heard since: the next claim opens it again",
+                    hours(age)
+                )
+            }
+            Self::Elsewhere(age) => format!(
+                "was claimed in another clone or store {} h ago: it is left alone for {} h",
+                hours(age),
+                hours(&HONOURED)
+            ),
+        }
+    }
+}
+
 impl Plan<'_> {
     /// Issues that are called in progress and that no workflow of this store is on.
     pub fn orphans(&self) -> Result<Vec<(Found, Orphan)>, Error> {

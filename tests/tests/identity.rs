@@ -1,0 +1,249 @@
+//! Who somebody is: a session and not a name, a repository and not a clone, a process that can be seen and not one that is
+//! guessed at.
+
+use std::{path::Path, thread, time::Duration};
+
+use toft_cluster::Cluster;
+use toft_stories::{Home, new_store_on, toft_bin};
+
+/// A task that one session holds, and its fence.
+fn claimed(home: &Home, repo: &Path, session: &str, args: &[&str]) -> (String, String) {
+    let args = [&["claim", "--json"], args].concat();
+    let claim = home.toft_with(repo, &[("TOFT_SESSION", session)], &args).data();
+    let word = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+    (word(&claim["task"]["id"]), word(&claim["lease"]["token"]))
+}
+
+fn no_server() -> bool {
+    let missing = !toft_cluster::available();
+    assert!(!(missing && std::env::var_os("TOFT_TEST_ALL").is_some()), "PostgreSQL is not installed");
+    missing
+}
+
+#[test]
+fn a_stale_session_of_the_same_name_changes_nothing() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    home.toft(&repo, &["flow", "new", "Ship", "--task", "A"]).ok();
+    let (task, _) = claimed(&home, &repo, "one", &["--ttl", "1s"]);
+    thread::sleep(Duration::from_millis(1_300));
+    claimed(&home, &repo, "two", &[]);
+    let one = [("TOFT_SESSION", "one")];
+    for args in [
+        &["finish", "--no-change", "by the stale one"][..],
+        &["finish", &task, "--no-change", "by the stale one"],
+        &["finish", &task["tk_".len()..], "--no-change", "by the stale one"],
+        &["save", "-m", "stale"],
+    ] {
+        assert!(home.toft_with(&repo, &one, args).fails(5).contains("is over"), "{args:?}");
+    }
+    let three = home.toft_with(&repo, &[("TOFT_SESSION", "three")], &["finish", &task, "release"]).fails(5);
+    assert!(three.contains("another session of ana") && three.contains("--take-over"), "{three}");
+    home.toft_with(&repo, &[("TOFT_SESSION", "two")], &["save", "-m", "still at it"]).ok();
+    home.toft_with(&repo, &[("TOFT_SESSION", "two")], &["finish", "--no-change", "x"]).ok();
+}
+
+#[test]
+fn a_session_may_take_over_what_another_of_the_same_agent_left() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    home.toft(&repo, &["flow", "new", "Ship", "--task", "A"]).ok();
+    let (task, _) = claimed(&home, &repo, "yesterday", &[]);
+    let today = [("TOFT_SESSION", "today")];
+    home.toft_with(&repo, &today, &["finish", &task, "release"]).fails(5);
+    home.toft_with(&repo, &today, &["claim", &task]).fails(5);
+    home.toft_with(&repo, &[("TOFT_SESSION", "bob")], &["claim", &task, "--take-over", "--as", "bob"]).fails(5);
+    home.toft_with(&repo, &today, &["claim", &task, "--take-over"]).ok();
+    home.toft_with(&repo, &[("TOFT_SESSION", "yesterday")], &["save", "-m", "late"]).fails(5);
+    home.toft_with(&repo, &today, &["finish", "--no-change", "x"]).ok();
+}
+
+#[test]
+fn a_shell_and_what_it_starts_are_one_session_and_another_shell_is_another() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    home.toft(&repo, &["flow", "new", "Ship", "--task", "A", "--task", "B"]).ok();
+    let bin = toft_bin().display().to_string();
+    let script = |name: &str, text: &str| {
+        let path = home.path().join(name);
+        std::fs::write(&path, text.replace("TOFT", &bin)).unwrap();
+        home.command(&repo, "bash", &[path.to_str().unwrap()]).output().unwrap()
+    };
+    let one = script("one.sh", "TOFT claim -q && sh -c 'TOFT save -m half' && (TOFT finish --no-change x)");
+    assert!(one.status.success(), "{}", String::from_utf8_lossy(&one.stderr));
+    assert!(script("two.sh", "TOFT claim -q").status.success());
+    let other = script("three.sh", "TOFT finish --no-change x");
+    assert_eq!(other.status.code(), Some(5), "{}", String::from_utf8_lossy(&other.stderr));
+}
+
+#[test]
+fn a_hook_writes_only_under_its_own_sessions_fence() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    home.toft(&repo, &["flow", "new", "Ship", "--task", "A", "--task", "B"]).ok();
+    let (task, fence) = claimed(&home, &repo, "s", &["--as", "ana-1", "--ttl", "1s"]);
+    thread::sleep(Duration::from_millis(1_300));
+    for _ in 0..2 {
+        claimed(&home, &repo, "s", &["--as", "ana-1"]);
+    }
+    let before = home.toft(&repo, &["log", "--json", "--limit", "100"]).data();
+    let stale = [("TOFT_AGENT", "ana-1"), ("TOFT_TASK", task.as_str()), ("TOFT_FENCE", &fence), ("TOFT_SESSION", "s")];
+    home.toft_with(&repo, &stale, &["save", "-m", "stale"]).fails(5);
+    home.toft_with(&repo, &stale, &["finish", &task["tk_".len()..], "--no-change", "x"]).fails(5);
+    home.toft_with(&repo, &stale, &["hook", "PreCompact"]).ok();
+    home.toft_with(&repo, &stale, &["hook", "Stop"]).ok();
+    assert_eq!(home.toft(&repo, &["log", "--json", "--limit", "100"]).data(), before, "nothing was written");
+    let shown = home.toft(&repo, &["log", "--json", "--limit", "100"]).ok();
+    let token = fence.split('.').nth(1).unwrap();
+    let task = home.toft(&repo, &["show", &task, "--json"]).ok();
+    assert!(!shown.contains(token) && !task.contains(token), "fences are their holder's alone");
+}
+
+#[test]
+fn an_agent_cannot_end_anothers_task_by_its_name() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    home.toft(&repo, &["flow", "new", "Ship", "--task", "A", "--task", "B"]).ok();
+    let (victim, _) = claimed(&home, &repo, "victim", &["--as", "ana-1"]);
+    let (own, fence) = claimed(&home, &repo, "evil", &["--as", "ana-2"]);
+    let evil = [("TOFT_AGENT", "ana-2"), ("TOFT_TASK", own.as_str()), ("TOFT_FENCE", fence.as_str())];
+    for args in [
+        &["finish", &victim, "--no-change", "all good", "--as", "ana-1"][..],
+        &["save", &victim, "-m", "all good", "--as", "ana-1"],
+        &["finish", &victim, "--fence", &fence, "--no-change", "all good", "--as", "ana-1"],
+    ] {
+        home.toft_with(&repo, &evil, args).fails(5);
+    }
+    home.toft_with(&repo, &[("TOFT_SESSION", "victim")], &["finish", "--as", "ana-1", "--no-change", "x"]).ok();
+}
+
+/// Runs toft in a mount namespace in which something else is mounted first.
+fn in_namespace(home: &Home, dir: &Path, mounts: &str, args: &str) -> (i32, String) {
+    let text = format!("{mounts}; cd {}; exec {} {args}", dir.display(), toft_bin().display());
+    let output = home.command(dir, "unshare", &["-m", "bash", "-c", &text]).output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&said).into_owned())
+}
+
+#[test]
+fn a_machine_made_from_the_same_image_takes_no_living_lease() {
+    if no_server() {
+        return;
+    }
+    let server = Cluster::start();
+    let mut home = Home::new();
+    home.use_store(&new_store_on(&server.url()));
+    let repo = home.repo("api");
+    home.toft(&repo, &["flow", "new", "Ship", "--task", "A"]).ok();
+    let mut living = home.command(&repo, "sleep", &["300"]).spawn().unwrap();
+    let pid = living.id().to_string();
+    home.toft(&repo, &["claim", "--as", "m1", "--pid", &pid, "--ttl", "90s"]).ok();
+    let boot = home.path().join("boot");
+    std::fs::write(&boot, "11111111-2222-3333-4444-555555555555\n").unwrap();
+    let other_boot = format!("mount --bind {} /proc/sys/kernel/random/boot_id", boot.display());
+    let (code, said) = in_namespace(&home, &repo, &other_boot, "--as m2 claim");
+    assert_eq!(code, 6, "{said}");
+    home.toft(&repo, &["save", "-m", "alive", "--as", "m1"]).ok();
+    living.kill().unwrap();
+    living.wait().unwrap();
+    home.toft(&repo, &["claim", "--as", "m3"]).ok();
+}
+
+#[test]
+fn a_process_that_may_not_be_seen_is_not_dead() {
+    if no_server() {
+        return;
+    }
+    let server = Cluster::start();
+    let mut home = Home::new();
+    home.use_store(&new_store_on(&server.url()));
+    home.set("TOFT_SESSION", "s");
+    let repo = home.repo("api");
+    home.toft(&repo, &["flow", "new", "Ship", "--task", "A"]).ok();
+    let mut living = home.command(&repo, "sleep", &["300"]).spawn().unwrap();
+    let pid = living.id().to_string();
+    home.toft(&repo, &["claim", "--as", "rooty", "--pid", &pid]).ok();
+    home.run(&repo, "git", &["config", "--global", "--add", "safe.directory", "*"]);
+    home.run(home.path(), "chmod", &["-R", "a+rX", "."]);
+    home.run(home.path(), "chmod", &["a+rwX", "home", "."]);
+    home.run(home.path(), "chmod", &["-R", "a+rwX", "api/.git/toft"]);
+    let hidden = "mount -t proc -o hidepid=2 proc /proc";
+    let user = format!("setpriv --reuid=65534 --regid=65534 --clear-groups {}", toft_bin().display());
+    let text = format!("{hidden}; cd {}; {user} --as nobody claim", repo.display());
+    let output = home.command(&repo, "unshare", &["-m", "bash", "-c", &text]).output().unwrap();
+    assert_eq!(output.status.code(), Some(6), "{}", String::from_utf8_lossy(&output.stderr));
+    home.toft(&repo, &["save", "-m", "alive", "--as", "rooty"]).ok();
+    living.kill().unwrap();
+    living.wait().unwrap();
+}
+
+#[test]
+fn clones_of_one_repository_are_one_and_a_stranger_sees_nothing() {
+    if no_server() {
+        return;
+    }
+    let server = Cluster::start();
+    let mut home = Home::new();
+    home.use_store(&new_store_on(&server.url()));
+    let up = home.path().join("up.git");
+    home.run(home.path(), "git", &["init", "-q", "--bare", "-b", "main", up.to_str().unwrap()]);
+    let a = home.repo("a");
+    home.run(&a, "git", &["remote", "add", "origin", up.to_str().unwrap()]);
+    home.run(&a, "git", &["push", "-q", "-u", "origin", "main"]);
+    home.toft(&a, &["flow", "new", "Ship", "--task", "Pin schema", "--task", "Write"]).ok();
+    home.run(home.path(), "git", &["clone", "-q", up.to_str().unwrap(), "b"]);
+    let b = home.path().join("b");
+    assert!(home.toft(&b, &["ready"]).fails(3).contains("toft init"), "it was never registered");
+    home.toft(&b, &["init"]).ok();
+    assert!(home.toft(&b, &["ready", "--as", "bob"]).ok().contains("Pin schema"));
+    home.toft(&b, &["claim", "--as", "bob"]).ok();
+    assert!(home.toft(&a, &["status"]).ok().contains("bob"));
+
+    // The machine that claimed is gone for good: another machine watches the lease run out.
+    home.toft_with(&a, &[("TOFT_HOST", "ha")], &["claim", "--as", "al", "--ttl", "2s"]).ok();
+    std::fs::rename(&a, home.path().join("a.gone")).unwrap();
+    home.toft_with(&b, &[("TOFT_HOST", "hb")], &["claim", "--as", "bea", "--wait=20s"]).ok();
+
+    // Another repository, and a fork that names nothing in common, are others.
+    let stranger = home.git("stranger");
+    for args in [&["ready"][..], &["claim"], &["list", "tasks"], &["status"], &["run", "--once", "--", "true"]] {
+        assert!(home.toft(&stranger, args).fails(3).contains("does not know the repository"), "{args:?}");
+    }
+    home.toft(&stranger, &["init"]).ok();
+    assert!(home.toft(&stranger, &["ready"]).ok().contains("Nothing is ready"));
+    home.toft(&stranger, &["claim"]).fails(6);
+}
+
+#[test]
+fn a_global_store_shows_a_repository_only_its_own_work() {
+    let mut home = Home::new();
+    if home.on_server() {
+        return;
+    }
+    home.use_store("global");
+    let (one, other) = (home.repo("one"), home.git("other"));
+    home.toft(&one, &["flow", "new", "Ship", "--task", "secret work"]).ok();
+    assert!(home.toft(&other, &["ready"]).fails(3).contains("toft init"));
+    home.toft(&other, &["init"]).ok();
+    assert!(!home.toft(&other, &["ready"]).ok().contains("secret work"));
+    assert!(home.toft(&one, &["ready"]).ok().contains("secret work"));
+}
+
+#[test]
+fn evidence_is_a_commit_that_exists_and_is_new() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    home.toft(&repo, &["flow", "new", "Ship", "--task", "A"]).ok();
+    let old = [("GIT_COMMITTER_DATE", "2020-01-01T00:00:00Z")];
+    let commit = |env: &[(&str, &str)]| {
+        let args = ["commit", "-q", "--allow-empty", "-m", "work"];
+        assert!(home.command(&repo, "git", &args).envs(env.iter().copied()).status().unwrap().success());
+    };
+    commit(&old);
+    home.toft(&repo, &["claim"]).ok();
+    assert!(home.toft(&repo, &["finish", "--evidence", "deadbeef"]).fails(2).contains("no commit here"));
+    assert!(home.toft(&repo, &["finish", "--evidence", "HEAD"]).fails(2).contains("before work on this began"));
+    assert!(home.toft(&repo, &["finish", "--evidence", "--output=/tmp/x"]).code != 0);
+    commit(&[]);
+    home.toft(&repo, &["finish", "--evidence", "HEAD"]).ok();
+}
