@@ -81,12 +81,18 @@ pub(crate) fn put(execute: &mut Execute<'_>, write: &Write) -> Result<()> {
         Write::Gate(row) => gate(execute, row),
         Write::Workspace(row) => workspace(execute, row),
         Write::Template(row) => execute(Query::template_put, &values![row.name, row.version, json(row)?]),
-        Write::Queue(QueueEntry { task, lane, rank }) => execute(Query::queue_put, &values![task.as_str(), lane, rank]),
+        Write::Queue(row) => queue_entry(execute, row),
         Write::DropQueue(task) => execute(Query::queue_drop, &values![task.as_str()]),
         Write::Receipt(Receipt { op, actor, verb, outcome, at }) => {
             execute(Query::receipt_put, &values![op.as_str(), actor, verb, json(outcome)?, at.0])
         }
     }
+}
+
+fn queue_entry(execute: &mut Execute<'_>, row: &QueueEntry) -> Result<()> {
+    let QueueEntry { task, lane, rank, workflow, worktree, labels } = row;
+    let labels = if labels.is_empty() { None } else { Some(json(labels)?) };
+    execute(Query::queue_put, &values![task.as_str(), lane, rank, workflow.as_str(), worktree, labels])
 }
 
 /// Statements that forget a batch, each with its values; the rows of the last are what is counted.

@@ -15,14 +15,15 @@ use toft_core::{
     ready,
     repository::{Repository, Scope, Worktree},
     store::{
-        Access, Ahead, EventQuery, LeasesOf, Result, StoreError, StoreTx, TaskQuery, WorkflowQuery, WorkspaceQuery,
+        Access, Ahead, EventQuery, LeasesOf, QueueScan, Result, StoreError, StoreTx, TaskQuery, WorkflowQuery,
+        WorkspaceQuery,
     },
     time::{Now, Tick, Timestamp},
     workspace::Workspace,
 };
 
 use super::{
-    facts::{Asked, Facts},
+    facts::{Asked, Facts, Look},
     load::{
         Load, counts_of, load_agent, load_attempt, load_checkpoint, load_dependency, load_dependency_on, load_gate,
         load_lease, load_letter, load_message, load_queue_entry, load_queued, load_receipt, load_repository,
@@ -33,7 +34,7 @@ use super::{
     wire::{BEGIN, Row, Statement, Trouble, Wire},
 };
 use crate::{
-    query::Query,
+    query::{Query, query_of},
     rows::{self, Cells},
     value::{Bind, Value, kept},
 };
@@ -269,8 +270,8 @@ impl StoreTx for PostgresTx<'_> {
     fn foresee(&mut self, ahead: Ahead<'_>) -> Result<()> {
         match ahead {
             Ahead::Unknown => Ok(()),
-            Ahead::Claim { actor, scope, page, leases, timers } => {
-                self.foresee_claim(actor, scope, page, [leases, timers])
+            Ahead::Claim { actor, scope, head, leases, timers } => {
+                self.foresee_claim(actor, scope, head, [leases, timers])
             }
             Ahead::Hold { task } => self.foresee_hold(task),
         }
@@ -517,20 +518,41 @@ impl StoreTx for PostgresTx<'_> {
         self.facts.tables.open_lanes(scope)
     }
 
-    fn queued(&mut self, lane: &str, after: &str, upto: Option<&str>, limit: usize) -> Result<Vec<(QueueEntry, Task)>> {
-        let upto_word = upto.unwrap_or("~");
-        let claiming = self.access == Access::Write && !ready::holds_timers(lane);
-        if claiming {
-            let foreseen =
-                after.is_empty() && self.facts.heads.iter().any(|(known, page)| known == lane && *page >= limit);
-            if !foreseen {
-                self.take_candidates(lane, after, upto_word, limit)?;
+    fn queued(&mut self, scan: &QueueScan<'_>) -> Result<Vec<(QueueEntry, Task)>> {
+        if self.access == Access::Write && !scan.lanes.iter().any(|lane| ready::holds_timers(lane)) {
+            let known = |(look, count): &(Look, usize)| {
+                look.lanes == scan.lanes && look.key == *scan.key && *count >= scan.limit
+            };
+            if !(scan.after.is_empty() && self.facts.heads.iter().any(known)) {
+                self.take_candidates(scan)?;
             }
         } else {
-            let values = kept![lane, after, upto_word, self.facts.widen(limit)];
-            self.ask("queue", Query::queue_list, &values, load_queued)?;
+            let (query, key) = query_of(scan.key);
+            let limit = self.facts.widen(scan.limit);
+            let asks = |lane: &String| {
+                let mut values = kept![lane, scan.after, scan.upto.unwrap_or("~"), limit].to_vec();
+                values.extend(key.map(Bind::bind));
+                question("queue", query, &values, load_queued)
+            };
+            self.ask_all(scan.lanes.iter().map(asks).collect())?;
         }
-        self.facts.tables.queued(lane, after, upto, limit)
+        self.facts.tables.queued(scan)
+    }
+
+    fn lanes(&mut self, prefixes: &[String], limit: usize) -> Result<Vec<String>> {
+        let asks = |prefix: &String| {
+            let limit = i64::try_from(limit).ok().filter(|limit| *limit > 0);
+            let values = kept![prefix, format!("{prefix}{}", char::MAX), limit];
+            self.store.of_space(Query::queue_lanes.postgres(), &values)
+        };
+        let batch: Vec<_> = prefixes.iter().map(asks).collect();
+        let mut lanes = self.facts.tables.lanes(prefixes, limit)?;
+        for row in self.fetch(&batch)?.iter().flatten() {
+            lanes.push(row.word(0)?.to_owned());
+        }
+        lanes.sort();
+        lanes.dedup();
+        Ok(lanes)
     }
 
     fn queue_entry(&mut self, task: &TaskId) -> Result<Option<QueueEntry>> {

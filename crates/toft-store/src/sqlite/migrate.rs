@@ -19,6 +19,7 @@ const MIGRATIONS: &[Migration] = &[
     (3, "workspaces", include_str!("migrations/0003_workspaces.sql")),
     (4, "reports", include_str!("migrations/0004_reports.sql")),
     (5, "proposals", include_str!("migrations/0005_proposals.sql")),
+    (7, "queue_keys", include_str!("migrations/0007_queue_keys.sql")),
 ];
 
 /// The schema this toft writes.

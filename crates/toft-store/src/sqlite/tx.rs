@@ -21,7 +21,7 @@ use toft_core::{
     lease::Lease,
     message::{Letter, Message},
     repository::{Repository, Scope, Worktree},
-    store::{Access, EventQuery, LeasesOf, Result, StoreTx, TaskQuery, WorkflowQuery, WorkspaceQuery},
+    store::{Access, EventQuery, LeasesOf, QueueScan, Result, StoreTx, TaskQuery, WorkflowQuery, WorkspaceQuery},
     time::{Now, Tick},
     workspace::Workspace,
 };
@@ -29,7 +29,7 @@ use toft_core::{
 use super::{failed, turn::Turn, wal::Wal};
 use crate::{
     clock::Clock,
-    query::Query,
+    query::{Query, query_of},
     rows::{self, Cells},
     value::{Row, Value},
     write,
@@ -354,13 +354,33 @@ impl StoreTx for SqliteTx<'_> {
         Ok(lanes)
     }
 
-    fn queued(&mut self, lane: &str, after: &str, upto: Option<&str>, limit: usize) -> Result<Vec<(QueueEntry, Task)>> {
-        self.list(
-            "queue",
-            Query::queue_list,
-            params![lane, after, upto.unwrap_or("~"), self::limit(limit)],
-            rows::queued,
-        )
+    fn queued(&mut self, scan: &QueueScan<'_>) -> Result<Vec<(QueueEntry, Task)>> {
+        let (query, key) = query_of(scan.key);
+        let (upto, limit) = (scan.upto.unwrap_or("~"), limit(scan.limit));
+        let mut found = Vec::new();
+        for lane in scan.lanes {
+            let mut values: Vec<&dyn ToSql> = vec![lane, &scan.after, &upto, &limit];
+            values.extend(key.as_ref().map(|key| key as &dyn ToSql));
+            found.extend(self.list("queue", query, &values, rows::queued)?);
+        }
+        if scan.lanes.len() > 1 {
+            found.sort_by(|(a, _), (b, _)| a.rank.cmp(&b.rank));
+            found.truncate(if scan.limit == 0 { found.len() } else { scan.limit });
+        }
+        Ok(found)
+    }
+
+    fn lanes(&mut self, prefixes: &[String], count: usize) -> Result<Vec<String>> {
+        let mut lanes = Vec::new();
+        for prefix in prefixes {
+            let upto = format!("{prefix}{}", char::MAX);
+            lanes.extend(
+                self.list("queue", Query::queue_lanes, params![prefix, upto, limit(count)], |cells| cells.text())?,
+            );
+        }
+        lanes.sort();
+        lanes.dedup();
+        Ok(lanes)
     }
 
     fn queue_entry(&mut self, task: &TaskId) -> Result<Option<QueueEntry>> {
