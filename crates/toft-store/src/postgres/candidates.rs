@@ -3,26 +3,66 @@
 use toft_core::{
     change::{QueueEntry, Write},
     flow::Workflow,
-    store::{QueueKey, QueueScan, Result},
+    ready,
+    store::{Access, QueueKey, QueueScan, Result},
 };
 
 use super::{
     facts::{Asked, Candidate, Look},
-    load::body,
+    load::{body, load_queued},
     sql,
-    tx::PostgresTx,
+    tx::{PostgresTx, question},
     wire::{Row, Statement},
 };
 use crate::{
-    query::Query,
+    query::{Query, query_of},
     rows::{self, Cells},
     value::{Bind, kept},
 };
 
 impl PostgresTx<'_> {
+    /// Takes in the entries that a scan asks for. A claim reads candidates; others read a list that must stand.
+    pub(super) fn read_queue(&mut self, scan: &QueueScan<'_>) -> Result<()> {
+        if self.access == Access::Write && !scan.lanes.iter().any(|lane| ready::holds_timers(lane)) {
+            let known = |(look, count): &(Look, usize)| {
+                look.lanes == scan.lanes && look.key == *scan.key && *count >= scan.limit
+            };
+            if !(scan.after.is_empty() && self.facts.heads.iter().any(known)) {
+                self.take_candidates(scan)?;
+            }
+        } else {
+            let (query, key) = query_of(scan.key);
+            let limit = self.facts.widen(scan.limit);
+            let asks = |lane: &String| {
+                let mut values = kept![lane, scan.after, scan.upto.unwrap_or("~"), limit].to_vec();
+                values.extend(key.map(Bind::bind));
+                question("queue", query, &values, load_queued)
+            };
+            self.ask_all(scan.lanes.iter().map(asks).collect())?;
+        }
+        Ok(())
+    }
+
+    /// Lanes on the server and those of this transaction. Nothing is concluded from a lane that is not there.
+    pub(super) fn find_lanes(&mut self, prefixes: &[String], limit: usize) -> Result<Vec<String>> {
+        let asks = |prefix: &String| {
+            let limit = i64::try_from(limit).ok().filter(|limit| *limit > 0);
+            let values = kept![prefix, format!("{prefix}{}", char::MAX), limit];
+            self.store.of_space(Query::queue_lanes.postgres(), &values)
+        };
+        let batch: Vec<_> = prefixes.iter().map(asks).collect();
+        let mut lanes = self.facts.tables.lanes(prefixes, limit)?;
+        for row in self.fetch(&batch)?.iter().flatten() {
+            lanes.push(row.word(0)?.to_owned());
+        }
+        lanes.sort();
+        lanes.dedup();
+        Ok(lanes)
+    }
+
     /// Entries of the queue that a claim chooses from. What it will take is marked, and what other claims have marked is
     /// stepped over, unless not enough is left then.
-    pub(super) fn take_candidates(&mut self, scan: &QueueScan<'_>) -> Result<()> {
+    fn take_candidates(&mut self, scan: &QueueScan<'_>) -> Result<()> {
         let limit = self.facts.widen(scan.limit);
         let look = Look { lanes: scan.lanes.to_vec(), key: scan.key.clone() };
         let (after, upto) = (scan.after, scan.upto.unwrap_or("~"));

@@ -12,7 +12,6 @@ use toft_core::{
     id::{AgentId, GateId, MessageId, OpId, RepositoryId, TaskId, WorkflowId, WorkspaceId},
     lease::Lease,
     message::{Letter, Message},
-    ready,
     repository::{Repository, Scope, Worktree},
     store::{
         Access, Ahead, EventQuery, LeasesOf, QueueScan, Result, StoreError, StoreTx, TaskQuery, WorkflowQuery,
@@ -23,18 +22,18 @@ use toft_core::{
 };
 
 use super::{
-    facts::{Asked, Facts, Look},
+    facts::{Asked, Facts},
     load::{
         Load, counts_of, load_agent, load_attempt, load_checkpoint, load_dependency, load_dependency_on, load_gate,
-        load_lease, load_letter, load_message, load_queue_entry, load_queued, load_receipt, load_repository,
-        load_state, load_task, load_template, load_workflow, load_workspace, load_worktree,
+        load_lease, load_letter, load_message, load_queue_entry, load_receipt, load_repository, load_state, load_task,
+        load_template, load_workflow, load_workspace, load_worktree,
     },
     open::PostgresStore,
     sql,
     wire::{BEGIN, Row, Statement, Trouble, Wire},
 };
 use crate::{
-    query::{Query, query_of},
+    query::Query,
     rows::{self, Cells},
     value::{Bind, Value, kept},
 };
@@ -138,7 +137,7 @@ impl<'a> PostgresTx<'a> {
     }
 
     /// Asks what is not known yet, in one journey.
-    fn ask_all(&mut self, questions: Vec<Question>) -> Result<()> {
+    pub(super) fn ask_all(&mut self, questions: Vec<Question>) -> Result<()> {
         let new: Vec<Question> =
             questions.into_iter().filter(|asked| !self.facts.knows(asked.query, &asked.values)).collect();
         if new.is_empty() {
@@ -519,40 +518,12 @@ impl StoreTx for PostgresTx<'_> {
     }
 
     fn queued(&mut self, scan: &QueueScan<'_>) -> Result<Vec<(QueueEntry, Task)>> {
-        if self.access == Access::Write && !scan.lanes.iter().any(|lane| ready::holds_timers(lane)) {
-            let known = |(look, count): &(Look, usize)| {
-                look.lanes == scan.lanes && look.key == *scan.key && *count >= scan.limit
-            };
-            if !(scan.after.is_empty() && self.facts.heads.iter().any(known)) {
-                self.take_candidates(scan)?;
-            }
-        } else {
-            let (query, key) = query_of(scan.key);
-            let limit = self.facts.widen(scan.limit);
-            let asks = |lane: &String| {
-                let mut values = kept![lane, scan.after, scan.upto.unwrap_or("~"), limit].to_vec();
-                values.extend(key.map(Bind::bind));
-                question("queue", query, &values, load_queued)
-            };
-            self.ask_all(scan.lanes.iter().map(asks).collect())?;
-        }
+        self.read_queue(scan)?;
         self.facts.tables.queued(scan)
     }
 
     fn lanes(&mut self, prefixes: &[String], limit: usize) -> Result<Vec<String>> {
-        let asks = |prefix: &String| {
-            let limit = i64::try_from(limit).ok().filter(|limit| *limit > 0);
-            let values = kept![prefix, format!("{prefix}{}", char::MAX), limit];
-            self.store.of_space(Query::queue_lanes.postgres(), &values)
-        };
-        let batch: Vec<_> = prefixes.iter().map(asks).collect();
-        let mut lanes = self.facts.tables.lanes(prefixes, limit)?;
-        for row in self.fetch(&batch)?.iter().flatten() {
-            lanes.push(row.word(0)?.to_owned());
-        }
-        lanes.sort();
-        lanes.dedup();
-        Ok(lanes)
+        self.find_lanes(prefixes, limit)
     }
 
     fn queue_entry(&mut self, task: &TaskId) -> Result<Option<QueueEntry>> {
