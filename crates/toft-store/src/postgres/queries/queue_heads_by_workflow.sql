@@ -5,7 +5,7 @@ FROM jsonb_array_elements_text($2::jsonb) l (lane)
 CROSS JOIN LATERAL (
     SELECT q.task, q.rank
     FROM queue q
-    WHERE q.space = $1 AND q.workflow = $7 AND q.lane = l.lane AND q.rank > $3 AND q.rank < $4
+    WHERE q.space = $1 AND q.workflow || ' ' || q.lane = $7 || ' ' || l.lane AND q.rank > $3 AND q.rank < $4
         AND q.rank >= coalesce((SELECT f.rank FROM queue_floors f WHERE f.space = $1 AND f.lane = l.lane ORDER BY f.n DESC LIMIT 1), '')
     ORDER BY q.rank
     LIMIT $5 + 64
