@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use toft_core::{
-    change::{Change, Event, QueueEntry, Receipt, Write},
+    change::{Event, QueueEntry, Receipt, Write},
     checkpoint::Checkpoint,
     flow::{Attempt, Dependency, IssueState, Task, TaskState, Workflow},
     gate::Gate,
@@ -39,11 +39,8 @@ fn repository(place: &Place) -> Option<&str> {
     place.repository.as_ref().map(|id| id.as_str())
 }
 
-pub(crate) fn apply(execute: &mut Execute<'_>, change: &Change) -> Result<()> {
-    for write in &change.writes {
-        put(execute, write)?;
-    }
-    let Event { seq: _, at, actor, place, entity, verb, detail, op, part } = &change.event;
+pub(crate) fn append(execute: &mut Execute<'_>, event: &Event) -> Result<()> {
+    let Event { seq: _, at, actor, place, entity, verb, detail, op, part } = event;
     execute(
         Query::event_append,
         &values![

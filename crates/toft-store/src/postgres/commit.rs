@@ -7,7 +7,7 @@ use std::{
 };
 
 use toft_core::{
-    change::{Change, Write},
+    change::Write,
     id::OpId,
     store::{Access, Result, StoreError},
 };
@@ -181,7 +181,7 @@ impl PostgresTx<'_> {
             Ok(())
         };
         for event in &self.facts.events {
-            write::apply(&mut execute, &Change { event: event.clone(), writes: Vec::new() })?;
+            write::append(&mut execute, event)?;
         }
         Ok(())
     }

@@ -240,7 +240,7 @@ CREATE UNIQUE INDEX task_states_queue ON task_states (lane, rank) WHERE lane IS 
 CREATE INDEX task_states_queue_by_workflow ON task_states (workflow, lane, rank) WHERE lane IS NOT NULL;
 
 CREATE INDEX task_states_queue_by_worktree ON task_states (worktree, lane, rank)
-WHERE lane IS NOT NULL AND worktree IS NOT NULL;
+WHERE lane IS NOT NULL AND worktree <> 'main';
 
 CREATE TABLE tasks (
     id         TEXT PRIMARY KEY,
