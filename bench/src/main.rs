@@ -2,6 +2,7 @@
 
 mod agents;
 mod fair;
+mod filters;
 mod ledger;
 mod scale;
 mod server;
@@ -24,6 +25,8 @@ fn main() {
         ["server", parts @ ..] => return server::run(parts),
         ["ledger"] => return ledger::run(&[1_000, 10_000]),
         ["ledger", "long"] => return ledger::run(&[1_000, 10_000, 100_000]),
+        ["filters"] => return filters::run(&[1_000, 100_000]),
+        ["filters", "long"] => return filters::run(&[1_000, 100_000, 1_000_000]),
         ["agents"] => return agents::run(200),
         ["agents", "long"] => return agents::run(1_000),
         ["share"] => return share::run(&[1_000]),
@@ -33,7 +36,7 @@ fn main() {
         [] | ["long"] | ["quick"] => {}
         other => {
             panic!(
-                "toft-bench [quick|long|ledger [long]|workspaces [long]|agents [long]|share [long]|server [long] [bare|batches|renewals|sizes|idle|many]...], not {other:?}"
+                "toft-bench [quick|long|filters [long]|ledger [long]|workspaces [long]|agents [long]|share [long]|server [long] [bare|batches|renewals|sizes|filters|idle|many]...], not {other:?}"
             )
         }
     }
@@ -48,6 +51,7 @@ fn main() {
         if long { &[1_000, 100_000, 1_000_000] } else { &[1_000, 100_000] },
         if long { 1_000_000 } else { 20_000 },
     );
+    filters::run(if long { &[1_000, 100_000, 1_000_000] } else { &[1_000, 100_000] });
     fair::run(&[50, 150], if long { 10 } else { 4 });
 }
 

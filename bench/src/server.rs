@@ -2,6 +2,7 @@
 
 use std::{
     io::Write as _,
+    path::Path,
     process::Command,
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
     thread,
@@ -10,6 +11,8 @@ use std::{
 
 use toft::{Config, Query, Store, Toft, flow::Plan, id::TaskId, lease::Fence, verbs::renew};
 use toft_cluster::Cluster;
+
+use crate::filters;
 
 /// What a bare claim and a bare finish are: one statement each, one row each.
 const BARE: &str = "\
@@ -45,6 +48,9 @@ pub(crate) fn run(words: &[&str]) {
     if wanted("sizes") {
         bench.sizes(if long { &[10_000, 1_000_000, 10_000_000] } else { &[10_000, 100_000] });
     }
+    if wanted("filters") {
+        bench.filters(if long { &[1_000, 100_000, 1_000_000] } else { &[1_000, 100_000] });
+    }
     if wanted("idle") {
         bench.idle_snapshot(if long { 40 } else { 10 });
     }
@@ -77,10 +83,14 @@ impl Bench {
 
     /// A handle on a store, with a connection of its own.
     fn open(&self, schema: &str, agent: &str) -> Toft {
+        self.open_in(self.repo.path(), schema, agent)
+    }
+
+    fn open_in(&self, dir: &Path, schema: &str, agent: &str) -> Toft {
         let url = format!("{}?schema={schema}", self.cluster.url());
         let config = Config {
             store: Some(Store::server(url)),
-            dir: Some(self.repo.path().to_owned()),
+            dir: Some(dir.to_owned()),
             agent: Some(agent.into()),
             ..Config::default()
         };
@@ -117,7 +127,7 @@ impl Bench {
                     FROM tasks t, n WHERE t.workflow = (SELECT id FROM first);
                 INSERT INTO task_states SELECT s.space, left(s.id, 9) || n.n, left(s.workflow, 9) || n.n, 'pending', 0, 0, 0, 0, NULL, NULL, s.updated
                     FROM task_states s, n WHERE s.workflow = (SELECT id FROM first);
-                INSERT INTO queue SELECT t.space, left(t.id, 9) || n.n, t.repository, '12ffffffff' || lpad(to_hex(t.created + k), 11, '0') || lpad(to_hex(t.ord), 6, '0') || left(t.id, 9) || n.n
+                INSERT INTO queue (space, task, workflow, worktree, lane, rank) SELECT t.space, left(t.id, 9) || n.n, left(t.workflow, 9) || n.n, t.worktree, t.repository, '12ffffffff' || lpad(to_hex(t.created + k), 11, '0') || lpad(to_hex(t.ord), 6, '0') || left(t.id, 9) || n.n
                     FROM tasks t, n WHERE t.workflow = (SELECT id FROM first);
                 INSERT INTO progress SELECT 'main', left(f.id, 9) || n.n, 1, ARRAY[1000, 0, 0, 0, 0, 0, 0, 0] FROM first f, n;"
             ));
@@ -261,6 +271,18 @@ impl Bench {
             let rate = middle(each);
             let claim = toft_bench::timing::median(times);
             println!("| {size} | {rate:.0} | {claim:.2?} | {:.2} |", middle(&rates[0]) / rate);
+        }
+    }
+
+    fn filters(&self, sizes: &[usize]) {
+        filters::header();
+        let dir = tempfile::tempdir().expect("a directory");
+        let linked = filters::link(self.repo.path(), &dir.path().join("linked"));
+        for size in sizes {
+            let schema = format!("filters{size}");
+            let toft = self.fill(&schema, *size);
+            let other = self.open_in(&linked, &schema, "filler");
+            filters::measure(&format!("PostgreSQL, {size}"), &toft, &other);
         }
     }
 

@@ -240,6 +240,9 @@ fn refused(refusal: &Refusal, mut message: String) -> Failure {
             "nothing_ready",
             format!("toft agent register NAME --can {}, then --as NAME", lacking.join(" --can ")),
         ),
+        Refusal::NothingReady { examined: Some(_), .. } => {
+            (NOTHING, "nothing_ready", "name fewer labels, or one that fewer tasks have".into())
+        }
         Refusal::NothingReady { .. } => {
             (NOTHING, "nothing_ready", "toft ready --explain · toft claim --wait · toft status".into())
         }

@@ -11,7 +11,7 @@ use crate::{
     checkpoint::Checkpoint,
     flow::{Attempt, Dependency, Task, TaskState, Template, Workflow},
     gate::Gate,
-    id::{OpId, TaskId},
+    id::{OpId, TaskId, WorkflowId},
     lease::Lease,
     message::{Delivery, Message},
     repository::{Place, Repository, Worktree},
@@ -109,6 +109,12 @@ pub struct QueueEntry {
     pub lane: String,
     /// Lower goes first.
     pub rank: String,
+    /// The task's workflow.
+    pub workflow: WorkflowId,
+    /// The task's worktree.
+    pub worktree: Option<String>,
+    /// The task's labels, sorted, each once.
+    pub labels: Vec<String>,
 }
 
 /// What an operation answered.

@@ -13,6 +13,7 @@ pub mod id;
 pub mod issue;
 pub mod lease;
 pub mod message;
+mod queue;
 pub mod ready;
 pub mod refusal;
 pub mod repository;

@@ -3,7 +3,7 @@
 //! [`reasons`] judges one task from its facts. [`entry`] is the same judgement turned into a place in the
 //! queue, stored so that reading the head is one range scan; a property test holds the two together.
 
-use std::{collections::VecDeque, fmt};
+use std::{collections::BTreeSet, fmt};
 
 use serde::{Deserialize, Serialize};
 
@@ -11,9 +11,9 @@ use crate::{
     change::QueueEntry,
     flow::{Dependency, DependencyKind, Task, TaskStatus, Workflow, WorkflowStatus},
     gate::Gate,
-    id::TaskId,
+    id::{TaskId, WorkflowId},
     repository::Scope,
-    store::{Result, StoreTx},
+    store::{QueueKey, QueueScan, Result, StoreTx},
     time::Timestamp,
 };
 
@@ -226,7 +226,15 @@ pub fn entry(task: &Task, workflow: &Workflow, gates: &[Gate], now: Timestamp) -
     } else {
         (lane(task, workflow), rank(task))
     };
-    Some(QueueEntry { task: task.id.clone(), lane, rank })
+    let labels: BTreeSet<String> = task.labels.iter().cloned().collect();
+    Some(QueueEntry {
+        task: task.id.clone(),
+        lane,
+        rank,
+        workflow: task.workflow.clone(),
+        worktree: task.place.worktree.clone(),
+        labels: labels.into_iter().collect(),
+    })
 }
 
 /// The lane of a repository's ready tasks.
@@ -234,9 +242,28 @@ pub fn home(repository: Option<&str>) -> String {
     repository.unwrap_or("-").to_owned()
 }
 
+/// Tasks that require different capabilities stand in different lanes, so that a claim steps over no task that its
+/// agent cannot do.
 fn lane(task: &Task, workflow: &Workflow) -> String {
     let home = home(task.repository().map(|id| id.as_str()));
-    if workflow.limited() { format!("{home}/{}", workflow.id) } else { home }
+    let base = if workflow.limited() { workflow_lane(&home, &workflow.id) } else { home };
+    let requires: BTreeSet<&String> = task.requires.iter().collect();
+    if requires.is_empty() { base } else { format!("{}{}", requiring(&base), serde_json::json!(requires)) }
+}
+
+/// The lane of a limited workflow's ready tasks.
+pub(crate) fn workflow_lane(home: &str, workflow: &WorkflowId) -> String {
+    format!("{home}/{workflow}")
+}
+
+/// How the names of lanes begin whose tasks require capabilities and would otherwise stand in `base`.
+pub(crate) fn requiring(base: &str) -> String {
+    format!("{base}+")
+}
+
+/// The capabilities that the tasks of a lane require.
+pub(crate) fn required(lane: &str) -> Vec<String> {
+    lane.split_once('+').and_then(|(_, tags)| serde_json::from_str(tags).ok()).unwrap_or_default()
 }
 
 /// The lane of a repository's timers, by its [`home`].
@@ -258,54 +285,6 @@ fn later_rank(at: Timestamp, rest: &str) -> String {
     format!("{:011x}{rest}", at.0.max(0))
 }
 
-/// Walks the queue in the order of [`rank`], over every open lane in scope.
-pub struct Queue {
-    lanes: Vec<Lane>,
-    page: usize,
-}
-
-struct Lane {
-    name: String,
-    heads: VecDeque<(String, Task)>,
-    last: String,
-    drained: bool,
-}
-
-impl Queue {
-    /// The queue as `scope` sees it, without timers. Pages of `page` are read from each lane as they are needed.
-    pub fn open(tx: &mut dyn StoreTx, scope: &Scope, page: usize) -> Result<Self> {
-        let homes = homes(tx, scope)?;
-        let mut names = homes.clone();
-        for workflow in tx.open_lanes(scope)? {
-            names.extend(homes.iter().map(|home| format!("{home}/{}", workflow.id)));
-        }
-        let lane = |name| Lane { name, heads: VecDeque::new(), last: String::new(), drained: false };
-        Ok(Self { lanes: names.into_iter().map(lane).collect(), page })
-    }
-
-    /// Lets tasks that stand in no lane take part, each at its rank.
-    pub fn join(&mut self, tasks: Vec<Task>) {
-        let mut heads: Vec<_> = tasks.into_iter().map(|task| (rank(&task), task)).collect();
-        heads.sort_by(|a, b| a.0.cmp(&b.0));
-        self.lanes.push(Lane { name: String::new(), heads: heads.into(), last: String::new(), drained: true });
-    }
-
-    /// The next task, and its place in the order.
-    pub fn next(&mut self, tx: &mut dyn StoreTx) -> Result<Option<(String, Task)>> {
-        for lane in &mut self.lanes {
-            if lane.heads.is_empty() && !lane.drained {
-                let page = tx.queued(&lane.name, &lane.last, None, self.page)?;
-                lane.drained = page.len() < self.page;
-                lane.last = page.last().map(|(entry, _)| entry.rank.clone()).unwrap_or_default();
-                lane.heads = page.into_iter().map(|(entry, task)| (entry.rank, task)).collect();
-            }
-        }
-        let best =
-            self.lanes.iter_mut().filter(|lane| !lane.heads.is_empty()).min_by(|a, b| a.heads[0].0.cmp(&b.heads[0].0));
-        Ok(best.and_then(|lane| lane.heads.pop_front()))
-    }
-}
-
 /// How many timers that ran out one look takes in.
 pub(crate) const DUE_AT_ONCE: usize = 256;
 
@@ -314,7 +293,16 @@ pub(crate) fn due(tx: &mut dyn StoreTx, scope: &Scope, now: Timestamp) -> Result
     let upto = ran_out_below(now);
     let mut due = Vec::new();
     for home in homes(tx, scope)? {
-        let found = tx.queued(&timers(&home), "", Some(&upto), DUE_AT_ONCE)?;
+        let lanes = [timers(&home)];
+        let scan = QueueScan {
+            lanes: &lanes,
+            key: &QueueKey::All,
+            after: "",
+            upto: Some(&upto),
+            limit: DUE_AT_ONCE,
+            taking: false,
+        };
+        let found = tx.queued(&scan)?;
         due.extend(found.into_iter().map(|(_, task)| task));
     }
     Ok(due)
@@ -324,7 +312,9 @@ pub(crate) fn due(tx: &mut dyn StoreTx, scope: &Scope, now: Timestamp) -> Result
 pub(crate) fn next_timer(tx: &mut dyn StoreTx, scope: &Scope) -> Result<Option<Timestamp>> {
     let mut next: Option<Timestamp> = None;
     for home in homes(tx, scope)? {
-        for (entry, _) in tx.queued(&timers(&home), "", None, 1)? {
+        let lanes = [timers(&home)];
+        let scan = QueueScan { lanes: &lanes, key: &QueueKey::All, after: "", upto: None, limit: 1, taking: false };
+        for (entry, _) in tx.queued(&scan)? {
             let at = i64::from_str_radix(&entry.rank[..11], 16).map(Timestamp).unwrap_or_default();
             next = Some(next.map_or(at, |known| known.min(at)));
         }

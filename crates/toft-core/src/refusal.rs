@@ -98,8 +98,9 @@ pub enum Refusal {
     },
     /// No task can start.
     #[error(
-        "nothing is ready{}{}",
+        "nothing is ready{}{}{}",
         if .lacking.is_empty() { String::new() } else { format!(" for you: what is needs an agent that can {}", .lacking.join(", ")) },
+        .examined.map_or(String::new(), |count| format!("; the search ended after {count} tasks that match only part of the filter")),
         .next.map_or(String::new(), |at| format!("; the next timer ends at {at}"))
     )]
     NothingReady {
@@ -107,6 +108,9 @@ pub enum Refusal {
         next: Option<Timestamp>,
         /// Capabilities that ready tasks want and the agent lacks.
         lacking: Vec<String>,
+        /// The search ended after so many tasks that matched one part of the filter and not another.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        examined: Option<usize>,
     },
     /// The thing is in another state.
     #[error("{id} is {state}; {wanted}")]

@@ -56,6 +56,11 @@ pub struct Worktree {
     pub seen: Timestamp,
 }
 
+impl Worktree {
+    /// The main one's name.
+    pub const MAIN: &str = "main";
+}
+
 /// Where a row comes from: written on every workflow, task, attempt, checkpoint and event.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {

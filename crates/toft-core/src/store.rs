@@ -54,7 +54,7 @@ pub enum Access {
 }
 
 /// What a verb is about to ask, so that a store far away can answer in one journey. Only a hint.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum Ahead<'a> {
     /// Nothing in particular.
     Unknown,
@@ -64,8 +64,8 @@ pub enum Ahead<'a> {
         actor: &'a str,
         /// From where.
         scope: &'a Scope,
-        /// How many of the queue are read at a time.
-        page: usize,
+        /// The head of the queue: under which key, and how many entries. Absent when the claim will read more than it takes.
+        head: Option<(QueueKey, usize)>,
         /// How many leases are looked at first.
         leases: usize,
         /// How many timers are looked at first.
@@ -172,9 +172,10 @@ pub trait StoreTx {
 
     /// Limited workflows in scope that have room: each has a lane of its own.
     fn open_lanes(&mut self, scope: &Scope) -> Result<Vec<Workflow>>;
-    /// Who queues in a lane after `after` and up to `upto`, in order.
-    fn queued(&mut self, lane: &str, after: &str, upto: Option<&str>, limit: usize) -> Result<Vec<(QueueEntry, Task)>>;
-
+    /// Entries of the queue, with their tasks, in the order of rank.
+    fn queued(&mut self, scan: &QueueScan<'_>) -> Result<Vec<(QueueEntry, Task)>>;
+    /// Lanes that have entries and whose names start with one of `prefixes`, in order; up to `limit` for each prefix.
+    fn lanes(&mut self, prefixes: &[String], limit: usize) -> Result<Vec<String>>;
     /// Where a task queues.
     fn queue_entry(&mut self, task: &TaskId) -> Result<Option<QueueEntry>>;
 
@@ -211,6 +212,36 @@ pub struct TaskQuery {
     pub statuses: Vec<TaskStatus>,
     /// At most so many; all when 0.
     pub limit: usize,
+}
+
+/// Which part of the queue to read. Its lanes are read as if they were one.
+#[derive(Clone, Copy, Debug)]
+pub struct QueueScan<'a> {
+    /// Lanes to read.
+    pub lanes: &'a [String],
+    /// Only entries under this key.
+    pub key: &'a QueueKey,
+    /// Only entries of a higher rank.
+    pub after: &'a str,
+    /// Only entries of a lower rank.
+    pub upto: Option<&'a str>,
+    /// Maximum number of entries; all when 0.
+    pub limit: usize,
+    /// The caller takes every entry it is given, so a store may hide these entries from other claims.
+    pub taking: bool,
+}
+
+/// What the queue is indexed by: a scan under any of these steps over no entry that it does not return.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum QueueKey {
+    /// Every entry.
+    All,
+    /// Tasks of a workflow.
+    Workflow(WorkflowId),
+    /// Tasks of a worktree.
+    Worktree(String),
+    /// Tasks with a label.
+    Label(String),
 }
 
 /// Which workspaces.

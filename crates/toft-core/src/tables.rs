@@ -18,7 +18,7 @@ use crate::{
     message::{Delivery, DeliveryState, Letter, Message},
     repository::{Repository, Scope, Worktree},
     retention::Old,
-    store::{EventQuery, LeasesOf, Result, StoreError, TaskQuery, WorkflowQuery, WorkspaceQuery},
+    store::{EventQuery, LeasesOf, QueueKey, QueueScan, Result, StoreError, TaskQuery, WorkflowQuery, WorkspaceQuery},
     time::Timestamp,
     workspace::Workspace,
 };
@@ -343,17 +343,34 @@ impl Tables {
         Ok(self.workflows.values().filter(fits).cloned().collect())
     }
 
-    pub fn queued(&self, lane: &str, after: &str, upto: Option<&str>, limit: usize) -> Result<Vec<(QueueEntry, Task)>> {
+    pub fn queued(&self, scan: &QueueScan<'_>) -> Result<Vec<(QueueEntry, Task)>> {
+        let QueueScan { lanes, key, after, upto, limit, taking: _ } = *scan;
+        let under = |row: &QueueEntry| match key {
+            QueueKey::All => true,
+            QueueKey::Workflow(id) => row.workflow == *id,
+            QueueKey::Worktree(name) => row.worktree.as_ref() == Some(name),
+            QueueKey::Label(label) => row.labels.contains(label),
+        };
         let mut rows: Vec<_> = self
             .queue
             .values()
-            .filter(|row| row.lane == lane && row.rank.as_str() > after)
-            .filter(|row| upto.is_none_or(|upto| row.rank.as_str() < upto))
+            .filter(|row| lanes.contains(&row.lane) && row.rank.as_str() > after)
+            .filter(|row| upto.is_none_or(|upto| row.rank.as_str() < upto) && under(row))
             .cloned()
             .collect();
         rows.sort_by(|a, b| a.rank.cmp(&b.rank));
         let tasks = &self.tasks;
         Ok(limited(rows.into_iter().filter_map(|row| tasks.get(&row.task).cloned().map(|task| (row, task))), limit))
+    }
+
+    pub fn lanes(&self, prefixes: &[String], limit: usize) -> Result<Vec<String>> {
+        let known: BTreeSet<&String> = self.queue.values().map(|row| &row.lane).collect();
+        let under = |prefix: &String| {
+            let found = known.iter().filter(|lane| lane.starts_with(prefix.as_str()));
+            limited(found.map(|lane| (*lane).clone()), limit)
+        };
+        let lanes: BTreeSet<String> = prefixes.iter().flat_map(under).collect();
+        Ok(lanes.into_iter().collect())
     }
 
     pub fn queue_entry(&self, task: &TaskId) -> Result<Option<QueueEntry>> {

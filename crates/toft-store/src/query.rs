@@ -1,5 +1,17 @@
 //! Every query by name. Each engine has a file for each; `xtask tidy` sees that it has no others.
 
+use toft_core::store::QueueKey;
+
+/// The query that reads the queue under a key, and the value of that key.
+pub(crate) fn query_of(key: &QueueKey) -> (Query, Option<&str>) {
+    match key {
+        QueueKey::All => (Query::queue_list, None),
+        QueueKey::Workflow(id) => (Query::queue_list_by_workflow, Some(id.as_str())),
+        QueueKey::Worktree(name) => (Query::queue_list_by_worktree, Some(name)),
+        QueueKey::Label(label) => (Query::queue_list_by_label, Some(label)),
+    }
+}
+
 macro_rules! queries {
     ($($name:ident)*) => {
         /// A query, called as its file is.
@@ -71,7 +83,11 @@ queries! {
     message_put
     queue_drop
     queue_get
+    queue_lanes
     queue_list
+    queue_list_by_label
+    queue_list_by_workflow
+    queue_list_by_worktree
     queue_put
     receipt_forget
     receipt_get

@@ -169,13 +169,21 @@ pub(crate) fn task(cells: &mut Cells<'_>) -> Result<Task> {
 }
 
 pub(crate) fn queue_entry(cells: &mut Cells<'_>) -> Result<QueueEntry> {
-    Ok(QueueEntry { task: cells.id(TaskId::known)?, lane: cells.text()?, rank: cells.text()? })
+    Ok(QueueEntry {
+        task: cells.id(TaskId::known)?,
+        lane: cells.text()?,
+        rank: cells.text()?,
+        workflow: cells.id(WorkflowId::known)?,
+        worktree: cells.optional_text()?,
+        labels: cells.optional_json()?.unwrap_or_default(),
+    })
 }
 
 pub(crate) fn queued(cells: &mut Cells<'_>) -> Result<(QueueEntry, Task)> {
     let (lane, rank) = (cells.text()?, cells.text()?);
+    let (worktree, labels) = (cells.optional_text()?, cells.optional_json()?.unwrap_or_default());
     let task = task(cells)?;
-    Ok((QueueEntry { task: task.id.clone(), lane, rank }, task))
+    Ok((QueueEntry { task: task.id.clone(), lane, rank, workflow: task.workflow.clone(), worktree, labels }, task))
 }
 
 pub(crate) fn dependency(cells: &mut Cells<'_>) -> Result<Dependency> {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use toft_core::{
-    change::{Change, Event, QueueEntry, Receipt, Write},
+    change::{Event, QueueEntry, Receipt, Write},
     checkpoint::Checkpoint,
     flow::{Attempt, Dependency, IssueState, Task, TaskState, Workflow},
     gate::Gate,
@@ -39,11 +39,8 @@ fn repository(place: &Place) -> Option<&str> {
     place.repository.as_ref().map(|id| id.as_str())
 }
 
-pub(crate) fn apply(execute: &mut Execute<'_>, change: &Change) -> Result<()> {
-    for write in &change.writes {
-        put(execute, write)?;
-    }
-    let Event { seq: _, at, actor, place, entity, verb, detail, op, part } = &change.event;
+pub(crate) fn append(execute: &mut Execute<'_>, event: &Event) -> Result<()> {
+    let Event { seq: _, at, actor, place, entity, verb, detail, op, part } = event;
     execute(
         Query::event_append,
         &values![
@@ -81,12 +78,18 @@ pub(crate) fn put(execute: &mut Execute<'_>, write: &Write) -> Result<()> {
         Write::Gate(row) => gate(execute, row),
         Write::Workspace(row) => workspace(execute, row),
         Write::Template(row) => execute(Query::template_put, &values![row.name, row.version, json(row)?]),
-        Write::Queue(QueueEntry { task, lane, rank }) => execute(Query::queue_put, &values![task.as_str(), lane, rank]),
+        Write::Queue(row) => queue_entry(execute, row),
         Write::DropQueue(task) => execute(Query::queue_drop, &values![task.as_str()]),
         Write::Receipt(Receipt { op, actor, verb, request, outcome, at }) => {
             execute(Query::receipt_put, &values![op.as_str(), actor, verb, request, json(outcome)?, at.0])
         }
     }
+}
+
+fn queue_entry(execute: &mut Execute<'_>, row: &QueueEntry) -> Result<()> {
+    let QueueEntry { task, lane, rank, workflow, worktree, labels } = row;
+    let labels = if labels.is_empty() { None } else { Some(json(labels)?) };
+    execute(Query::queue_put, &values![task.as_str(), lane, rank, workflow.as_str(), worktree, labels])
 }
 
 /// Statements that forget a batch, each with its values; the rows of the last are what is counted.

@@ -23,7 +23,8 @@ use crate::{
     repository::{Repository, Scope, Worktree},
     retention::Old,
     store::{
-        Access, EventQuery, LeasesOf, Result, Store, StoreError, StoreTx, TaskQuery, WorkflowQuery, WorkspaceQuery,
+        Access, EventQuery, LeasesOf, QueueScan, Result, Store, StoreError, StoreTx, TaskQuery, WorkflowQuery,
+        WorkspaceQuery,
     },
     tables::Tables,
     time::{Now, Timestamp, millis},
@@ -154,7 +155,8 @@ impl StoreTx for MemoryTx<'_> {
         fn template(&mut self, name: &str, version: Option<u32>) -> Result<Option<Template>>;
         fn templates(&mut self) -> Result<Vec<Template>>;
         fn open_lanes(&mut self, scope: &Scope) -> Result<Vec<Workflow>>;
-        fn queued(&mut self, lane: &str, after: &str, upto: Option<&str>, limit: usize) -> Result<Vec<(QueueEntry, Task)>>;
+        fn queued(&mut self, scan: &QueueScan<'_>) -> Result<Vec<(QueueEntry, Task)>>;
+        fn lanes(&mut self, prefixes: &[String], limit: usize) -> Result<Vec<String>>;
         fn queue_entry(&mut self, task: &TaskId) -> Result<Option<QueueEntry>>;
         fn events(&mut self, query: &EventQuery) -> Result<Vec<Event>>;
     }

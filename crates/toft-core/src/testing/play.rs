@@ -6,12 +6,17 @@ use std::{collections::BTreeMap, fmt::Debug, time::Duration};
 use super::Stage;
 use crate::{
     flow::{Evidence, Plan, PlanTask, Source, TaskStatus},
+    id::TaskId,
     lease::{Fence, Holder},
     ready,
-    refusal::{Stop, Verdict},
+    refusal::{Refusal, Stop, Verdict},
+    repository::Scope,
     store::{Access, EventQuery, LeasesOf, Result, StoreTx, TaskQuery, WorkflowQuery},
     verbs::{self, answer, audit, claim, finish, flow, renew, replan, save, send, undo},
 };
+
+const LABELS: [&str; 3] = ["x", "y", "discovered:related"];
+const CAPABILITIES: [&str; 2] = ["gpu", "rust"];
 
 /// One move: what it does and to whom is read from these bytes.
 pub type Bytes = [u8; 6];
@@ -40,6 +45,7 @@ impl Play {
             10..=11 => self.claim_named(&agent, which),
             12..=14 => self.save(&agent, which, how),
             15..=20 => self.finish(&agent, which, how, more),
+            21 if how.is_multiple_of(2) => self.register(&agent, which),
             21 => said(self.stage.perform(&agent, renew::Request::default())),
             22..=23 => self.with_task(which, |play, id| {
                 said(play.stage.perform("boss", answer::Request { id, answer: "yes".into() }))
@@ -109,6 +115,8 @@ impl Play {
                 on_failure_of,
                 parallel_group: (dice % 4 == 3).then_some((dice % 3) as u32),
                 max_attempts: Some(1 + (dice % 3) as u32),
+                labels: some_of(&LABELS, dice / 5),
+                requires: if dice % 7 < 2 { some_of(&CAPABILITIES, 1 + dice / 7) } else { vec![] },
                 ..PlanTask::default()
             });
         }
@@ -128,11 +136,31 @@ impl Play {
             started: 1,
         });
         let count = usize::from(which % 3);
-        let claimed = self
-            .stage
-            .perform(agent, claim::Request { count, holder, scope: self.stage.scope(), ..Default::default() });
+        let labels = if which.is_multiple_of(4) { some_of(&LABELS, usize::from(how / 8)) } else { vec![] };
+        let worktree = which.is_multiple_of(5).then(|| if how.is_multiple_of(3) { "other" } else { "main" }.into());
+        let scope = Scope { worktree, ..self.stage.scope() };
+        let id = which.is_multiple_of(7).then(|| self.flows.get(usize::from(how) % self.flows.len().max(1)).cloned());
+        let request = claim::Request { id: id.flatten(), count, labels, holder, scope, ..Default::default() };
+        let claimed = self.stage.perform(agent, request.clone());
+        let left = self.best_by_rule(agent, &request).expect("facts can be read");
+        match &claimed {
+            Ok(outcome) => {
+                let last = outcome.claims.iter().map(|claim| ready::rank(&claim.task)).max();
+                assert!(left.is_none() || left > last, "{agent} claimed {last:?} and left {left:?}");
+            }
+            Err(Stop::Refused(Refusal::NothingReady { .. })) => {
+                assert_eq!(left, None, "{agent} was told that nothing is ready")
+            }
+            Err(_) => {}
+        }
         self.remember(&claimed);
         said(claimed)
+    }
+
+    fn register(&mut self, agent: &str, which: u8) -> String {
+        let capabilities = some_of(&CAPABILITIES, usize::from(which));
+        let request = verbs::agent::Register { name: Some(agent.into()), capabilities, ..Default::default() };
+        said(self.stage.perform(agent, request))
     }
 
     fn claim_named(&mut self, agent: &str, which: u8) -> String {
@@ -220,6 +248,24 @@ impl Play {
         (!ids.is_empty()).then(|| ids[usize::from(n) % ids.len()].id.to_string())
     }
 
+    /// The rank of the task that the rule lets `agent` claim first.
+    fn best_by_rule(&self, agent: &str, request: &claim::Request) -> Result<Option<String>> {
+        let ready = self.ready_by_rule()?;
+        let mut tx = self.stage.store.begin(Access::Read)?;
+        let can = tx.agent_named(agent)?.map(|agent| agent.capabilities).unwrap_or_default();
+        for id in ready {
+            let Some(task) = tx.task(&id)? else { continue };
+            if request.id.as_ref().is_none_or(|id| task.workflow.as_str() == id)
+                && request.labels.iter().all(|label| task.labels.contains(label))
+                && request.scope.covers(&task.place)
+                && task.lacking(&can).is_empty()
+            {
+                return Ok(Some(ready::rank(&task)));
+            }
+        }
+        Ok(None)
+    }
+
     /// Panics if an invariant is broken, or if the queue offers anything but what the rule calls ready.
     pub fn check(&self) {
         let outcome = self.stage.perform("auditor", audit::Request { events: usize::MAX }).expect("an audit");
@@ -227,15 +273,36 @@ impl Play {
         let expected = self.ready_by_rule().expect("facts can be read");
         let request = verbs::ready::Request { scope: self.stage.scope(), limit: 10_000, ..Default::default() };
         let listed = self.stage.perform("looker", request).expect("looking never fails").ready;
-        let offered: Vec<_> = listed
-            .into_iter()
-            .map(|item| crate::id::TaskId::known(item.id()))
-            .filter(|id| expected.contains(id))
-            .collect();
+        let offered: Vec<_> =
+            listed.into_iter().map(|item| TaskId::known(item.id())).filter(|id| expected.contains(id)).collect();
         assert_eq!(offered, expected, "the queue offers what the rule calls ready, in its order");
+        for label in LABELS {
+            let labels = vec![label.to_owned()];
+            let request =
+                verbs::ready::Request { labels, scope: self.stage.scope(), limit: 10_000, ..Default::default() };
+            let listed = self.stage.perform("looker", request).expect("looking never fails").ready;
+            let offered: Vec<_> = listed
+                .iter()
+                .map(verbs::ready::Item::id)
+                .filter(|id| expected.iter().any(|known| known.as_str() == *id))
+                .collect();
+            let labelled = self.labelled(label, &expected).expect("facts can be read");
+            assert_eq!(offered, labelled, "a label's index offers what the rule calls ready, in its order");
+        }
     }
 
-    fn ready_by_rule(&self) -> Result<Vec<crate::id::TaskId>> {
+    fn labelled(&self, label: &str, ids: &[TaskId]) -> Result<Vec<String>> {
+        let mut tx = self.stage.store.begin(Access::Read)?;
+        let mut labelled = Vec::new();
+        for id in ids {
+            if tx.task(id)?.is_some_and(|task| task.labels.iter().any(|known| known == label)) {
+                labelled.push(id.to_string());
+            }
+        }
+        Ok(labelled)
+    }
+
+    fn ready_by_rule(&self) -> Result<Vec<TaskId>> {
         let mut tx = self.stage.store.begin(Access::Read)?;
         let now = tx.now()?.wall;
         let mut ready = Vec::new();
@@ -280,6 +347,11 @@ fn dump(tx: &mut dyn StoreTx) -> Result<String> {
         lines.push(format!("{task:?}"));
     }
     Ok(lines.join("\n"))
+}
+
+/// Those whose bits are set.
+fn some_of(words: &[&str], bits: usize) -> Vec<String> {
+    words.iter().enumerate().filter(|(n, _)| bits >> n & 1 == 1).map(|(_, word)| (*word).to_owned()).collect()
 }
 
 fn chain(names: &[u8]) -> Vec<PlanTask> {

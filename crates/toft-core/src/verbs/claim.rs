@@ -15,15 +15,13 @@ use crate::{
     id::{LeaseId, WorkflowId},
     issue,
     lease::{Fence, Holder, Lease, Liveness, Standing},
-    ready::{self, Queue, Reason},
+    queue::{Filter, Queue},
+    ready::{self, Reason},
     refusal::{Refusal, Stop, Verdict},
     repository::Scope,
-    store::{Access, Ahead, LeasesOf},
+    store::{Access, Ahead, LeasesOf, QueueKey},
     time::Timestamp,
 };
-
-/// How many candidates are read from a lane at a time, at least, when not every one will do.
-const PAGE: usize = 8;
 
 /// Take work: a certain task, the best of a certain workflow, or the best there is.
 #[derive(Clone, Debug, Default)]
@@ -46,15 +44,6 @@ pub struct Request {
     pub holder: Option<Holder>,
     /// End the hold that another session of the same agent has on the task, and take it.
     pub take_over: bool,
-}
-
-/// Why something that is ready was not taken.
-#[derive(Default)]
-struct Lacking {
-    /// Capabilities that ready tasks want and the agent does not have.
-    tags: BTreeSet<String>,
-    /// What is wrong with the first issue that cannot be started.
-    broken: Option<Refusal>,
 }
 
 /// What was taken.
@@ -111,16 +100,17 @@ impl Verb for Request {
     const ENDS: bool = true;
 
     fn ahead<'a>(&'a self, actor: &'a str) -> Ahead<'a> {
-        match &self.id {
-            None => Ahead::Claim {
-                actor,
-                scope: &self.scope,
-                page: self.page(None),
-                leases: sweep::AT_ONCE,
-                timers: ready::DUE_AT_ONCE,
-            },
-            Some(text) => Ahead::Hold { task: text },
-        }
+        let key = match &self.id {
+            None => self.filter(None, &[]).only_key(),
+            Some(text)
+                if text.starts_with(WorkflowId::PREFIX) && self.labels.is_empty() && self.scope.worktree.is_none() =>
+            {
+                Some(QueueKey::Workflow(WorkflowId::known(text)))
+            }
+            Some(text) => return Ahead::Hold { task: text },
+        };
+        let head = key.map(|key| (key, self.wanted()));
+        Ahead::Claim { actor, scope: &self.scope, head, leases: sweep::AT_ONCE, timers: ready::DUE_AT_ONCE }
     }
 
     fn run(self, work: &mut Work<'_>) -> Verdict<Outcome> {
@@ -134,34 +124,46 @@ impl Verb for Request {
             let state = if me.state == AgentState::Draining { "draining" } else { "gone" };
             return Err(Refusal::AgentPaused { agent: me.name, state: state.into() }.into());
         }
-        let mut lacking = Lacking::default();
+        let mut missed = Missed::default();
         let claims = match self.id.as_deref() {
             Some(text) if text.starts_with(WorkflowId::PREFIX) => {
                 let workflow = find::workflow(work, text)?;
-                self.best(work, &me, Some(&workflow), &mut lacking)?
+                self.best(work, &me, Some(&workflow), &mut missed)?
             }
             Some(text) if let Some(offer) = self.offers.iter().find(|offer| offer.issue.id == text) => {
-                self.issue(work, &me, offer, &mut lacking)?
+                self.issue(work, &me, offer, &mut missed)?
             }
             Some(text) => vec![self.named(work, &me, text)?],
-            None => self.best(work, &me, None, &mut lacking)?,
+            None => self.best(work, &me, None, &mut missed)?,
         };
         if claims.is_empty() {
-            if let Some(broken) = lacking.broken {
+            if let Some(broken) = missed.broken {
                 return Err(broken.into());
             }
             let next = ready::next_timer(work.tx, &self.scope)?;
-            return Err(Refusal::NothingReady { next, lacking: lacking.tags.into_iter().collect() }.into());
+            let lacking = missed.lacking.into_iter().collect();
+            return Err(Refusal::NothingReady { next, lacking, examined: missed.examined }.into());
         }
         Ok(Outcome { claims })
     }
 }
 
+/// What a search did not give, and why.
+#[derive(Default)]
+struct Missed {
+    /// Capabilities that the agent lacks.
+    lacking: BTreeSet<String>,
+    /// Where the search was ended.
+    examined: Option<usize>,
+    /// What is wrong with the first issue that cannot be started.
+    broken: Option<Refusal>,
+}
+
 impl Request {
     /// An issue: the best task of the workflow that is on it, or the first of one that is started now.
-    fn issue(&self, work: &mut Work<'_>, me: &Agent, offer: &Offer, lacking: &mut Lacking) -> Verdict<Vec<Claimed>> {
+    fn issue(&self, work: &mut Work<'_>, me: &Agent, offer: &Offer, missed: &mut Missed) -> Verdict<Vec<Claimed>> {
         if let Some(live) = work.tx.workflow_of_issue(&offer.issue.id)? {
-            let claims = self.best(work, me, Some(&live), lacking)?;
+            let claims = self.best(work, me, Some(&live), missed)?;
             if claims.is_empty() {
                 if let Some(lease) = work.tx.leases(&LeasesOf::Workflow(live.id.clone()))?.first() {
                     return Err(work.held(lease)?);
@@ -230,13 +232,13 @@ impl Request {
         work: &mut Work<'_>,
         me: &Agent,
         only: Option<&Workflow>,
-        lacking: &mut Lacking,
+        missed: &mut Missed,
     ) -> Verdict<Vec<Claimed>> {
         sweep::sweep(work, false)?;
         self.promote_due(work)?;
-        let claims = self.take_best(work, me, only, lacking)?;
+        let claims = self.take_best(work, me, only, missed)?;
         if claims.is_empty() && sweep::sweep(work, true)? > 0 {
-            return self.take_best(work, me, only, lacking);
+            return self.take_best(work, me, only, missed);
         }
         Ok(claims)
     }
@@ -250,10 +252,13 @@ impl Request {
         Ok(())
     }
 
-    /// How many candidates are read from a lane at a time.
-    fn page(&self, only: Option<&Workflow>) -> usize {
-        let wanted = self.count.max(1);
-        if wanted == 1 && self.labels.is_empty() && only.is_none() { 1 } else { PAGE.max(wanted) }
+    fn wanted(&self) -> usize {
+        self.count.max(1)
+    }
+
+    /// The tasks among which an agent with these capabilities chooses.
+    fn filter<'a>(&'a self, workflow: Option<&'a Workflow>, capabilities: &'a [String]) -> Filter<'a> {
+        Filter { scope: &self.scope, workflow, labels: &self.labels, capabilities: Some(capabilities) }
     }
 
     fn take_best(
@@ -261,15 +266,14 @@ impl Request {
         work: &mut Work<'_>,
         me: &Agent,
         only: Option<&Workflow>,
-        lacking: &mut Lacking,
+        missed: &mut Missed,
     ) -> Verdict<Vec<Claimed>> {
-        let wanted = self.count.max(1);
-        let mut queue = Queue::open(work.tx, &self.scope, self.page(only))?;
+        let mut queue = Queue::take(work.tx, self.filter(only, &me.capabilities), self.wanted())?;
         let mut claims = Vec::new();
         let mut offers =
             self.offers.iter().filter(|offer| only.is_none() && offer.listed(&self.labels, true)).peekable();
         let mut head = None;
-        while claims.len() < wanted {
+        while claims.len() < self.wanted() {
             if head.is_none() {
                 head = queue.next(work.tx)?;
             }
@@ -278,28 +282,23 @@ impl Request {
                     // An issue that cannot be started, for its template or its title, keeps nobody from the others.
                     match offer.build(work) {
                         Ok(built) => claims.extend(self.start(work, me, built)?),
-                        Err(Stop::Refused(refusal)) => lacking.broken = lacking.broken.take().or(Some(refusal)),
+                        Err(Stop::Refused(refusal)) => missed.broken = missed.broken.take().or(Some(refusal)),
                         Err(failed) => return Err(failed),
                     }
                 }
                 continue;
             }
             let Some((_, task)) = head.take() else { break };
-            let fits = only.is_none_or(|workflow| workflow.id == task.workflow)
-                && self.labels.iter().all(|label| task.labels.contains(label))
-                && self.scope.covers(&task.place);
-            if !fits {
-                continue;
-            }
-            let tags = task.lacking(&me.capabilities);
-            if !tags.is_empty() {
-                lacking.tags.extend(tags);
-                continue;
-            }
             let workflow = work.require_workflow(&task.workflow)?;
             if workflow.has_room() {
                 claims.push(self.take(work, me, task, workflow)?);
+            } else {
+                queue.leave_out(&workflow);
             }
+        }
+        if claims.is_empty() {
+            missed.lacking.extend(queue.lacking(work.tx)?);
+            missed.examined = queue.cut_after();
         }
         Ok(claims)
     }

@@ -13,14 +13,12 @@ use crate::{
     ready,
     refusal::Verdict,
     repository::Scope,
-    store::{LeasesOf, StoreTx},
+    store::{LeasesOf, QueueKey, QueueScan, StoreTx},
     time::Timestamp,
 };
 
 /// Clocks that are kept in step may differ by this much.
 const TOLERANCE_MS: i64 = 2_000;
-/// How many timers are read at a time.
-const PAGE: usize = 1_000;
 
 /// Times everything again that was timed on a clock that was ahead of this one.
 pub(super) fn mend_if_stepped_back(work: &mut Work<'_>) -> Verdict<()> {
@@ -46,19 +44,9 @@ pub(super) fn mend_if_stepped_back(work: &mut Work<'_>) -> Verdict<()> {
 fn waiting(tx: &mut dyn StoreTx) -> Verdict<Vec<Task>> {
     let mut waiting = Vec::new();
     for home in ready::homes(tx, &Scope::default())? {
-        let lane = ready::timers(&home);
-        let mut after = String::new();
-        loop {
-            let page = tx.queued(&lane, &after, None, PAGE)?;
-            let full = page.len() == PAGE;
-            if let Some((entry, _)) = page.last() {
-                after.clone_from(&entry.rank);
-            }
-            waiting.extend(page.into_iter().map(|(_, task)| task));
-            if !full {
-                break;
-            }
-        }
+        let lanes = [ready::timers(&home)];
+        let scan = QueueScan { lanes: &lanes, key: &QueueKey::All, after: "", upto: None, limit: 0, taking: false };
+        waiting.extend(tx.queued(&scan)?.into_iter().map(|(_, task)| task));
     }
     Ok(waiting)
 }

@@ -6,7 +6,8 @@ use super::{Verb, Work, issue::Offer, sweep};
 use crate::{
     flow::{Task, TaskStatus},
     lease::Standing,
-    ready::{self, Queue, Reason},
+    queue::{Filter, Queue},
+    ready::{self, Reason},
     refusal::Verdict,
     repository::Scope,
     store::{Access, LeasesOf, TaskQuery},
@@ -111,10 +112,11 @@ impl Verb for Request {
     const ACCESS: Access = Access::Read;
 
     fn run(self, work: &mut Work<'_>) -> Verdict<Outcome> {
-        let mut queue = Queue::open(work.tx, &self.scope, self.limit.clamp(1, 64) + 1)?;
-        queue.join(self.due(work)?);
         let me = if self.mine { work.tx.agent_named(work.actor)? } else { None };
         let can = me.map(|me| me.capabilities).unwrap_or_default();
+        let filter = self.filter(self.mine.then_some(can.as_slice()));
+        let mut queue = Queue::open(work.tx, filter, self.limit.clamp(1, 64) + 1)?;
+        queue.join(self.due(work)?);
         queue.join(freed(work)?);
         let mut ready = Vec::new();
         let mut offers = self.offers.iter().filter(|offer| offer.listed(&self.labels, self.mine)).peekable();
@@ -130,11 +132,11 @@ impl Verb for Request {
                 continue;
             }
             let Some((_, task)) = head.take() else { break };
-            if self.fits(&task) && (!self.mine || task.lacking(&can).is_empty()) {
+            if filter.fits(&task) && (!self.mine || task.lacking(&can).is_empty()) {
                 ready.push(Item::Task(Box::new(task)));
             }
         }
-        let more = ready.len() > self.limit;
+        let more = ready.len() > self.limit || queue.cut_after().is_some();
         ready.truncate(self.limit);
         let not_ready = if self.explain { self.explain(work)? } else { Vec::new() };
         Ok(Outcome { ready, more, not_ready })
@@ -142,8 +144,8 @@ impl Verb for Request {
 }
 
 impl Request {
-    fn fits(&self, task: &Task) -> bool {
-        self.scope.covers(&task.place) && self.labels.iter().all(|label| task.labels.contains(label))
+    fn filter<'a>(&'a self, capabilities: Option<&'a [String]>) -> Filter<'a> {
+        Filter { scope: &self.scope, workflow: None, labels: &self.labels, capabilities }
     }
 
     /// Tasks whose timer ran out, of workflows that have room.
@@ -165,7 +167,7 @@ impl Request {
             if not_ready.len() >= self.limit {
                 break;
             }
-            if !self.fits(&task) {
+            if !self.filter(None).fits(&task) {
                 continue;
             }
             let reasons = why(work, &task)?;

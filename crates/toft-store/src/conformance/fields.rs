@@ -18,7 +18,7 @@ use toft_core::{
     lease::{Fence, Holder, Lease},
     message::{Address, Delivery, DeliveryState, Message, MessageKind},
     repository::{Place, Repository, Worktree},
-    store::WorkspaceQuery,
+    store::{QueueKey, QueueScan, WorkspaceQuery},
     time::{Tick, Timestamp},
     workspace::{Workspace, WorkspaceKind, WorkspaceState},
 };
@@ -289,7 +289,14 @@ pub fn every_field_of_every_row_comes_back(pair: &Pair) {
     let worktree =
         Worktree { repository: repository.id.clone(), name: "side".into(), path: "/r/side".into(), seen: at(21) };
     let dependency = Dependency { task: id.clone(), on: TaskId::known("tk_9"), kind: DependencyKind::OnFailure };
-    let entry = QueueEntry { task: id.clone(), lane: "rp_a".into(), rank: "02f".into() };
+    let entry = QueueEntry {
+        task: id.clone(),
+        lane: "rp_a".into(),
+        rank: "02f".into(),
+        workflow: WorkflowId::known("wf_1"),
+        worktree: Some("main".into()),
+        labels: vec!["a b".into(), "l\"ü".into()],
+    };
     let receipt = Receipt {
         op: OpId::known("op_1"),
         actor: "blue".into(),
@@ -346,7 +353,13 @@ pub fn every_field_of_every_row_comes_back(pair: &Pair) {
     assert_eq!(pair.read(|tx| tx.workspace(&workspace.id)), Some(workspace));
     assert_eq!(pair.read(|tx| tx.template("ship", None)), Some(template()));
     assert_eq!(pair.read(|tx| tx.queue_entry(&id)), Some(entry.clone()));
-    assert_eq!(pair.read(|tx| tx.queued("rp_a", "", None, 0)), [(entry, task("tk_1", "wf_1"))]);
+    assert_eq!(pair.read(|tx| tx.queue_entry(&entry.task)), Some(entry.clone()));
+    let keys = [QueueKey::All, QueueKey::Workflow(entry.workflow.clone()), QueueKey::Worktree("main".into())];
+    for key in keys.into_iter().chain(entry.labels.iter().cloned().map(QueueKey::Label)) {
+        let lanes = &["rp_a".to_owned()];
+        let scan = QueueScan { lanes, key: &key, after: "", upto: None, limit: 0, taking: false };
+        assert_eq!(pair.read(|tx| tx.queued(&scan)), [(entry.clone(), task("tk_1", "wf_1"))]);
+    }
     assert_eq!(pair.read(|tx| tx.receipt(&receipt.op)), Some(receipt));
 }
 

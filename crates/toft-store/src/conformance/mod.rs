@@ -88,7 +88,11 @@ macro_rules! store_conformance {
             leases_are_found_by_agent_workflow_and_repository
             leases_due_for_a_look_are_found
             a_lane_is_read_in_the_order_of_rank
+            several_lanes_are_read_as_one
             a_task_queues_once
+            a_lane_is_read_by_workflow_worktree_and_label
+            what_a_claim_takes_leaves_every_index
+            lanes_are_found_by_how_their_names_begin
             open_lanes_are_those_of_limited_workflows_with_room
             events_are_numbered_without_gaps
             an_operation_is_answered_once

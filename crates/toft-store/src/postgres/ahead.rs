@@ -5,10 +5,11 @@ use toft_core::{
     id::{TaskId, WORD},
     ready,
     repository::Scope,
-    store::{Result, StoreTx},
+    store::{QueueKey, Result, StoreTx},
 };
 
 use super::{
+    facts::Look,
     load::{
         body, counts_of, load_agent, load_attempt, load_dependency, load_lease, load_queued, load_task, load_workflow,
     },
@@ -26,7 +27,7 @@ impl PostgresTx<'_> {
         &mut self,
         actor: &str,
         scope: &Scope,
-        page: usize,
+        head: Option<(QueueKey, usize)>,
         [leases, timers]: [usize; 2],
     ) -> Result<()> {
         let Some(repository) = &scope.repository else { return Ok(()) };
@@ -48,9 +49,14 @@ impl PostgresTx<'_> {
                 asked(Query::workflow_open_lanes.postgres(), &[]),
             ]);
         }
-        batch.extend(self.take_twice(&home, "", "~", Some(page as i64)));
+        let head = head.map(|(key, count)| (Look { lanes: vec![home.clone()], key }, count));
+        if let Some((look, count)) = &head {
+            batch.extend(self.take_twice(look, "", "~", Some(*count as i64)));
+        }
         let answers = self.fetch(&batch)?;
-        let [agent, mine, rest @ .., heads] = answers.as_slice() else { return Ok(()) };
+        let (asked, heads) = answers.split_at(if head.is_some() { answers.len() - 1 } else { answers.len() });
+        let heads = heads.first().map(Vec::as_slice).unwrap_or_default();
+        let [agent, mine, rest @ ..] = asked else { return Ok(()) };
         self.take_in(question("agents", Query::agent_named, &kept![actor], load_agent), agent)?;
         let known = self.facts.tables.agent_named(actor)?;
         if let Some(me) = known {
@@ -58,7 +64,7 @@ impl PostgresTx<'_> {
             self.take_in(question("leases", Query::lease_of_agent, &kept![id], load_lease), mine)?;
         }
         let [overdue, timer, lanes] = match rest {
-            [overdue, timer, lanes, _] => [overdue.as_slice(), timer, lanes],
+            [overdue, timer, lanes, ..] => [overdue.as_slice(), timer, lanes],
             _ => [[].as_slice(); 3],
         };
         let now = self.now()?;
@@ -68,7 +74,7 @@ impl PostgresTx<'_> {
             self.store.be_quiet(&home);
         }
         self.facts.on_trust = quiet && !heads.is_empty();
-        self.facts.marked.insert(home.clone());
+        self.facts.marked.extend(head.iter().map(|(look, _)| look.clone()));
         // Before anyone is told that there is nothing, it is asked for in earnest.
         if !quiet || !heads.is_empty() {
             let asks = overdue_values(now.wall, None, Some(leases as i64));
@@ -79,9 +85,8 @@ impl PostgresTx<'_> {
             }
             self.take_in(question("workflows", Query::workflow_open_lanes, &[], load_workflow), lanes)?;
         }
-        if self.take_candidate_rows(heads)? >= page {
-            self.facts.heads.push((home, page));
-        }
+        let found = self.take_candidate_rows(heads, true)?;
+        self.facts.heads.extend(head.filter(|(_, count)| found >= *count));
         Ok(())
     }
 

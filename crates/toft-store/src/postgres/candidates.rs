@@ -3,53 +3,110 @@
 use toft_core::{
     change::{QueueEntry, Write},
     flow::Workflow,
-    store::Result,
+    ready,
+    store::{Access, QueueKey, QueueScan, Result},
 };
 
 use super::{
-    facts::{Asked, Candidate},
-    load::body,
+    facts::{Asked, Candidate, Look},
+    load::{body, load_queued},
     sql,
-    tx::PostgresTx,
+    tx::{PostgresTx, question},
     wire::{Row, Statement},
 };
 use crate::{
-    query::Query,
+    query::{Query, query_of},
     rows::{self, Cells},
     value::{Bind, kept},
 };
 
 impl PostgresTx<'_> {
-    /// Tasks at the head of a lane that no other claim is looking at; whatever is there if that is not enough.
-    pub(super) fn take_candidates(&mut self, lane: &str, after: &str, upto: &str, limit: usize) -> Result<()> {
-        let wide = self.facts.widen(limit);
-        if !self.alone {
-            self.facts.marked.insert(lane.to_owned());
-            let rows = self.fetch(&self.take_twice(lane, after, upto, wide))?.pop().unwrap_or_default();
-            if limit > 0 && self.take_candidate_rows(&rows)? >= limit {
+    /// Takes in the entries that a scan asks for. A claim reads candidates; others read a list that must stand.
+    pub(super) fn read_queue(&mut self, scan: &QueueScan<'_>) -> Result<()> {
+        if self.access == Access::Write && !scan.lanes.iter().any(|lane| ready::holds_timers(lane)) {
+            let known = |(look, count): &(Look, usize)| {
+                look.lanes == scan.lanes && look.key == *scan.key && *count >= scan.limit
+            };
+            if !(scan.after.is_empty() && self.facts.heads.iter().any(known)) {
+                self.take_candidates(scan)?;
+            }
+        } else {
+            let (query, key) = query_of(scan.key);
+            let limit = self.facts.widen(scan.limit);
+            let asks = |lane: &String| {
+                let mut values = kept![lane, scan.after, scan.upto.unwrap_or("~"), limit].to_vec();
+                values.extend(key.map(Bind::bind));
+                question("queue", query, &values, load_queued)
+            };
+            self.ask_all(scan.lanes.iter().map(asks).collect())?;
+        }
+        Ok(())
+    }
+
+    /// Lanes on the server and those of this transaction. Nothing is concluded from a lane that is not there.
+    pub(super) fn find_lanes(&mut self, prefixes: &[String], limit: usize) -> Result<Vec<String>> {
+        let asks = |prefix: &String| {
+            let limit = i64::try_from(limit).ok().filter(|limit| *limit > 0);
+            let values = kept![prefix, format!("{prefix}{}", char::MAX), limit];
+            self.store.of_space(Query::queue_lanes.postgres(), &values)
+        };
+        let batch: Vec<_> = prefixes.iter().map(asks).collect();
+        let mut lanes = self.facts.tables.lanes(prefixes, limit)?;
+        for row in self.fetch(&batch)?.iter().flatten() {
+            lanes.push(row.word(0)?.to_owned());
+        }
+        lanes.sort();
+        lanes.dedup();
+        Ok(lanes)
+    }
+
+    /// Entries of the queue that a claim chooses from. What it will take is marked, and what other claims have marked is
+    /// stepped over, unless not enough is left then.
+    fn take_candidates(&mut self, scan: &QueueScan<'_>) -> Result<()> {
+        let limit = self.facts.widen(scan.limit);
+        let look = Look { lanes: scan.lanes.to_vec(), key: scan.key.clone() };
+        let (after, upto) = (scan.after, scan.upto.unwrap_or("~"));
+        if scan.taking && !self.alone {
+            let rows = self.fetch(&self.take_twice(&look, after, upto, limit))?.pop().unwrap_or_default();
+            self.facts.marked.insert(look.clone());
+            if scan.limit > 0 && self.take_candidate_rows(&rows, true)? >= scan.limit {
                 return Ok(());
             }
         }
-        let rows = self.fetch(&[self.take(lane, after, upto, wide, false)])?.remove(0);
-        self.take_candidate_rows(&rows).map(drop)
+        let rows = self.fetch(&[self.take(&look, after, upto, limit, false)])?.remove(0);
+        self.take_candidate_rows(&rows, scan.taking).map(drop)
     }
 
     /// Looks twice: the first look leaves marks, so that the second cannot see what another claim has just taken.
-    pub(super) fn take_twice(&self, lane: &str, after: &str, upto: &str, limit: Option<i64>) -> [Statement; 2] {
-        [(); 2].map(|()| self.take(lane, after, upto, limit, true))
+    pub(super) fn take_twice(&self, look: &Look, after: &str, upto: &str, limit: Option<i64>) -> [Statement; 2] {
+        [(); 2].map(|()| self.take(look, after, upto, limit, true))
     }
 
-    fn take(&self, lane: &str, after: &str, upto: &str, limit: Option<i64>, marking: bool) -> Statement {
-        self.store.of_space(sql!("queue_take"), &kept![lane, after, upto, limit, marking])
+    pub(super) fn take(&self, look: &Look, after: &str, upto: &str, limit: Option<i64>, marking: bool) -> Statement {
+        if let ([lane], QueueKey::All) = (look.lanes.as_slice(), &look.key) {
+            return self.store.of_space(sql!("queue_take"), &kept![lane, after, upto, limit, marking]);
+        }
+        let (heads, key) = match &look.key {
+            QueueKey::All => (sql!("queue_heads"), None),
+            QueueKey::Workflow(id) => (sql!("queue_heads_by_workflow"), Some(id.as_str())),
+            QueueKey::Worktree(name) => (sql!("queue_heads_by_worktree"), Some(name.as_str())),
+            QueueKey::Label(label) => (sql!("queue_heads_by_label"), Some(label.as_str())),
+        };
+        let text = format!("WITH heads AS MATERIALIZED (\n{heads})\n{}", sql!("queue_take_heads"));
+        let lanes = serde_json::json!(look.lanes).to_string();
+        let mut values = kept![lanes, after, upto, limit, marking].to_vec();
+        values.extend(key.map(|key| key.bind().keep()));
+        self.store.of_space(&text, &values)
     }
 
-    pub(super) fn take_candidate_rows(&mut self, rows: &[Row]) -> Result<usize> {
+    /// Workflows are taken in only with tasks that will be claimed: what is taken in is checked at the end.
+    pub(super) fn take_candidate_rows(&mut self, rows: &[Row], with_workflows: bool) -> Result<usize> {
         for row in rows {
             let (entry, task) = rows::queued(&mut Cells::of("queue", row))?;
             let at = row.len() - 3;
             let workflow: Workflow = body("workflows", row.word(at + 1)?)?;
             let (query, values) = (Query::workflow_get, vec![workflow.id.as_str().bind().keep()]);
-            if !self.facts.knows(query, &values) {
+            if with_workflows && !self.facts.knows(query, &values) {
                 self.facts.asked.push(Asked { query, values, print: Some(row.number(at + 2)?) });
                 self.facts.take_workflow(workflow);
             }

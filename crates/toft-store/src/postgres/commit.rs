@@ -7,8 +7,8 @@ use std::{
 };
 
 use toft_core::{
-    change::{Change, Write},
-    id::{OpId, TaskId},
+    change::Write,
+    id::OpId,
     store::{Access, Result, StoreError},
 };
 
@@ -21,6 +21,7 @@ use super::{
 };
 use crate::{
     query::Query,
+    rows::{self, Cells},
     value::{Bind, Value, kept},
     write,
 };
@@ -47,12 +48,12 @@ impl PostgresTx<'_> {
 
     /// Before somebody is told that there is nothing: no task was stepped over because another claim looked at it.
     fn nothing_was_hidden(&mut self) -> Result<()> {
-        for lane in std::mem::take(&mut self.facts.marked) {
-            let seen = self.facts.candidates.values().filter(|seen| seen.lane == lane).count();
-            let look = self.store.of_space(Query::queue_list.postgres(), &kept![lane, "", "~", seen as u64 + 1]);
-            let rows = self.fetch(&[look])?.remove(0);
+        for look in std::mem::take(&mut self.facts.marked) {
+            let seen = self.facts.candidates.values().filter(|seen| look.lanes.contains(&seen.lane)).count();
+            let rows = self.fetch(&[self.take(&look, "", "~", Some(seen as i64 + 1), false)])?.remove(0);
             for row in rows {
-                if !self.facts.candidates.contains_key(&TaskId::known(row.word(2)?)) {
+                let (_, task) = rows::queued(&mut Cells::of("queue", &row))?;
+                if !self.facts.candidates.contains_key(&task.id) {
                     return Err(self.troubled(&Trouble::inconsistent()));
                 }
             }
@@ -180,7 +181,7 @@ impl PostgresTx<'_> {
             Ok(())
         };
         for event in &self.facts.events {
-            write::apply(&mut execute, &Change { event: event.clone(), writes: Vec::new() })?;
+            write::append(&mut execute, event)?;
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use toft_core::{
     flow::{Dependency, Task, TaskStatus, Workflow},
     id::{AgentId, CheckpointId, GateId, LeaseId, MessageId, OpId, RepositoryId, TaskId, WorkflowId, WorkspaceId},
     lease::Lease,
-    store::Result,
+    store::{QueueKey, Result},
     tables::Tables,
 };
 
@@ -44,6 +44,13 @@ pub(super) struct Candidate {
     pub(super) rank: String,
     pub(super) lane: String,
     pub(super) print: i64,
+}
+
+/// A part of the queue that a claim chooses from.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Look {
+    pub(super) lanes: Vec<String>,
+    pub(super) key: QueueKey,
 }
 
 /// Names one row.
@@ -104,10 +111,10 @@ pub(super) struct Facts {
     pub(super) concluded: Vec<Concluded>,
     pub(super) candidates: BTreeMap<TaskId, Candidate>,
     pub(super) events: Vec<Event>,
-    /// Lanes whose head was fetched, and how much of it.
-    pub(super) heads: Vec<(String, usize)>,
-    /// Lanes that were looked into past what other claims had marked.
-    pub(super) marked: BTreeSet<String>,
+    /// Parts of the queue whose first entries were fetched, and how many of them.
+    pub(super) heads: Vec<(Look, usize)>,
+    /// Parts of the queue that were read past what other claims had marked.
+    pub(super) marked: BTreeSet<Look>,
     /// Something was taken to be so because it was so a moment ago.
     pub(super) on_trust: bool,
     /// Counts as the server has them.

@@ -16,6 +16,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (4, "reports", include_str!("migrations/0004_reports.sql")),
     (5, "proposals", include_str!("migrations/0005_proposals.sql")),
     (6, "holds", include_str!("migrations/0006_holds.sql")),
+    (7, "queue_keys", include_str!("migrations/0007_queue_keys.sql")),
 ];
 
 fn failed(address: &Address) -> impl Fn(Trouble) -> StoreError {

@@ -12,10 +12,10 @@ use toft_core::{
     id::{AgentId, GateId, MessageId, OpId, RepositoryId, TaskId, WorkflowId, WorkspaceId},
     lease::Lease,
     message::{Letter, Message},
-    ready,
     repository::{Repository, Scope, Worktree},
     store::{
-        Access, Ahead, EventQuery, LeasesOf, Result, StoreError, StoreTx, TaskQuery, WorkflowQuery, WorkspaceQuery,
+        Access, Ahead, EventQuery, LeasesOf, QueueScan, Result, StoreError, StoreTx, TaskQuery, WorkflowQuery,
+        WorkspaceQuery,
     },
     time::{Now, Timestamp},
     workspace::Workspace,
@@ -25,8 +25,8 @@ use super::{
     facts::{Asked, Facts},
     load::{
         Load, counts_of, load_agent, load_attempt, load_checkpoint, load_dependency, load_dependency_on, load_gate,
-        load_lease, load_letter, load_message, load_queue_entry, load_queued, load_receipt, load_repository,
-        load_state, load_task, load_template, load_workflow, load_workspace, load_worktree,
+        load_lease, load_letter, load_message, load_queue_entry, load_receipt, load_repository, load_state, load_task,
+        load_template, load_workflow, load_workspace, load_worktree,
     },
     open::PostgresStore,
     sql,
@@ -137,7 +137,7 @@ impl<'a> PostgresTx<'a> {
     }
 
     /// Asks what is not known yet, in one journey.
-    fn ask_all(&mut self, questions: Vec<Question>) -> Result<()> {
+    pub(super) fn ask_all(&mut self, questions: Vec<Question>) -> Result<()> {
         let new: Vec<Question> =
             questions.into_iter().filter(|asked| !self.facts.knows(asked.query, &asked.values)).collect();
         if new.is_empty() {
@@ -269,8 +269,8 @@ impl StoreTx for PostgresTx<'_> {
     fn foresee(&mut self, ahead: Ahead<'_>) -> Result<()> {
         match ahead {
             Ahead::Unknown => Ok(()),
-            Ahead::Claim { actor, scope, page, leases, timers } => {
-                self.foresee_claim(actor, scope, page, [leases, timers])
+            Ahead::Claim { actor, scope, head, leases, timers } => {
+                self.foresee_claim(actor, scope, head, [leases, timers])
             }
             Ahead::Hold { task } => self.foresee_hold(task),
         }
@@ -524,20 +524,13 @@ impl StoreTx for PostgresTx<'_> {
         self.facts.tables.open_lanes(scope)
     }
 
-    fn queued(&mut self, lane: &str, after: &str, upto: Option<&str>, limit: usize) -> Result<Vec<(QueueEntry, Task)>> {
-        let upto_word = upto.unwrap_or("~");
-        let claiming = self.access == Access::Write && !ready::holds_timers(lane);
-        if claiming {
-            let foreseen =
-                after.is_empty() && self.facts.heads.iter().any(|(known, page)| known == lane && *page >= limit);
-            if !foreseen {
-                self.take_candidates(lane, after, upto_word, limit)?;
-            }
-        } else {
-            let values = kept![lane, after, upto_word, self.facts.widen(limit)];
-            self.ask("queue", Query::queue_list, &values, load_queued)?;
-        }
-        self.facts.tables.queued(lane, after, upto, limit)
+    fn queued(&mut self, scan: &QueueScan<'_>) -> Result<Vec<(QueueEntry, Task)>> {
+        self.read_queue(scan)?;
+        self.facts.tables.queued(scan)
+    }
+
+    fn lanes(&mut self, prefixes: &[String], limit: usize) -> Result<Vec<String>> {
+        self.find_lanes(prefixes, limit)
     }
 
     fn queue_entry(&mut self, task: &TaskId) -> Result<Option<QueueEntry>> {

@@ -20,6 +20,7 @@ const MIGRATIONS: &[Migration] = &[
     (4, "reports", include_str!("migrations/0004_reports.sql")),
     (5, "proposals", include_str!("migrations/0005_proposals.sql")),
     (6, "holds", include_str!("migrations/0006_holds.sql")),
+    (7, "queue_keys", include_str!("migrations/0007_queue_keys.sql")),
 ];
 
 /// The schema this toft writes.
@@ -142,6 +143,42 @@ mod tests {
             let rows: i64 = store.query_row("SELECT count(*) FROM repositories", [], |row| row.get(0)).unwrap();
             assert_eq!(rows, 1);
         }
+    }
+
+    #[test]
+    fn an_upgrade_fills_in_the_keys_of_what_is_queued() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut connection, path) = made_by(dir.path(), &MIGRATIONS[..5]);
+        connection
+            .execute_batch(
+                r#"
+                INSERT INTO workflows (id, status, lane_open, created, body) VALUES ('wf_1', 'running', 0, 1, '{}');
+                INSERT INTO tasks VALUES
+                    ('tk_1', 'wf_1', 0, 'rp_1', 'main', 1, '{"labels":["ü","a b","a b"],"requires":["rust","gpu","rust"]}'),
+                    ('tk_2', 'wf_1', 0, 'rp_1', NULL, 1, '{}'),
+                    ('tk_3', 'wf_1', 0, 'rp_1', 'main', 1, '{"labels":["x"],"requires":["gpu"]}'),
+                    ('tk_4', 'wf_1', 0, 'rp_1', 'main', 1, '{"labels":["x"],"requires":["gpu"]}');
+                INSERT INTO task_states VALUES
+                    ('tk_1', 'wf_1', 'pending', 0, 0, 0, 0, NULL, NULL, 1, 'rp_1', '1'),
+                    ('tk_2', 'wf_1', 'pending', 0, 0, 0, 0, NULL, NULL, 1, 'rp_1/wf_1', '2'),
+                    ('tk_3', 'wf_1', 'pending', 0, 0, 0, 0, NULL, NULL, 1, 'rp_1~', '3'),
+                    ('tk_4', 'wf_1', 'leased', 0, 0, 0, 0, NULL, NULL, 1, NULL, NULL);
+                "#,
+            )
+            .unwrap();
+        migrate(&mut connection, &path).unwrap();
+        let rows = |sql: &str| -> Vec<String> {
+            let mut statement = connection.prepare(sql).unwrap();
+            statement.query_map([], |row| row.get(0)).unwrap().map(|row| row.unwrap()).collect()
+        };
+        assert_eq!(
+            rows("SELECT concat_ws(' ', id, lane, worktree, labels) FROM task_states ORDER BY id"),
+            [r#"tk_1 rp_1+["gpu","rust"] main ["a b","ü"]"#, "tk_2 rp_1/wf_1", r#"tk_3 rp_1~ main ["x"]"#, "tk_4"]
+        );
+        assert_eq!(
+            rows("SELECT concat_ws(' ', label, lane, rank, task) FROM queue_labels ORDER BY rank, label"),
+            [r#"a b rp_1+["gpu","rust"] 1 tk_1"#, r#"ü rp_1+["gpu","rust"] 1 tk_1"#, "x rp_1~ 3 tk_3"]
+        );
     }
 
     #[test]

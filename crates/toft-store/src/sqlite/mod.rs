@@ -16,6 +16,14 @@ pub use open::SqliteStore;
 
 use toft_core::store::StoreError;
 
+/// A query that only this engine has.
+macro_rules! sql {
+    ($name:literal) => {
+        include_str!(concat!("queries/", $name, ".sql"))
+    };
+}
+use sql;
+
 /// Says what was being done when SQLite failed.
 fn failed(doing: &'static str) -> impl Fn(rusqlite::Error) -> StoreError {
     move |error| match &error {

@@ -182,6 +182,22 @@ CREATE TRIGGER progress_update AFTER UPDATE OF status ON task_states WHEN old.st
     ON CONFLICT DO UPDATE SET count = count + 1;
 END;
 
+CREATE TABLE queue_labels (
+    label TEXT NOT NULL,
+    lane  TEXT NOT NULL,
+    rank  TEXT NOT NULL,
+    task  TEXT NOT NULL,
+    PRIMARY KEY (label, lane, rank)
+) WITHOUT ROWID;
+
+CREATE TRIGGER queue_labels_update AFTER UPDATE OF lane, rank, labels ON task_states
+WHEN old.labels IS NOT NULL OR new.labels IS NOT NULL BEGIN
+    DELETE FROM queue_labels
+    WHERE lane = old.lane AND rank = old.rank AND label IN (SELECT value FROM json_each(old.labels));
+    INSERT INTO queue_labels
+    SELECT value, new.lane, new.rank, new.id FROM json_each(new.labels) WHERE new.lane IS NOT NULL;
+END;
+
 CREATE TABLE receipts (
     op      TEXT PRIMARY KEY,
     actor   TEXT NOT NULL,
@@ -215,11 +231,16 @@ CREATE TABLE task_states (
     updated       INTEGER NOT NULL,
     lane          TEXT,
     rank          TEXT
-) WITHOUT ROWID;
+, worktree TEXT, labels TEXT) WITHOUT ROWID;
 
 CREATE INDEX task_states_failed ON task_states (id) WHERE status = 'failed';
 
 CREATE UNIQUE INDEX task_states_queue ON task_states (lane, rank) WHERE lane IS NOT NULL;
+
+CREATE INDEX task_states_queue_by_workflow ON task_states (workflow, lane, rank) WHERE lane IS NOT NULL;
+
+CREATE INDEX task_states_queue_by_worktree ON task_states (worktree, lane, rank)
+WHERE lane IS NOT NULL AND worktree <> 'main';
 
 CREATE TABLE tasks (
     id         TEXT PRIMARY KEY,

@@ -21,15 +21,17 @@ use toft_core::{
     lease::Lease,
     message::{Letter, Message},
     repository::{Repository, Scope, Worktree},
-    store::{Access, EventQuery, LeasesOf, Result, StoreTx, TaskQuery, WorkflowQuery, WorkspaceQuery},
+    store::{
+        Access, EventQuery, LeasesOf, QueueKey, QueueScan, Result, StoreTx, TaskQuery, WorkflowQuery, WorkspaceQuery,
+    },
     time::{Now, Timestamp},
     workspace::Workspace,
 };
 
-use super::{failed, turn::Turn, wal::Wal};
+use super::{failed, sql, turn::Turn, wal::Wal};
 use crate::{
     clock::Clock,
-    query::Query,
+    query::{Query, query_of},
     rows::{self, Cells},
     value::{Row, Value},
     write,
@@ -68,7 +70,28 @@ impl<'a> SqliteTx<'a> {
 
     /// Runs one statement; says how many rows it changed.
     pub(super) fn change(&self, query: Query, values: &[Value<'_>]) -> Result<usize> {
-        execute(&self.connection, query, values)
+        execute(&self.connection, query.sqlite(), values)
+    }
+
+    /// Puts rows down in order.
+    fn put_down(&self, mut writes: &[Write]) -> Result<()> {
+        let run = &mut |query: Query, values: &[Value<'_>]| self.change(query, values).map(drop);
+        let unqueue = &mut |_: Query, values: &[Value<'_>]| {
+            execute(&self.connection, sql!("task_state_set_unqueued"), values).map(drop)
+        };
+        loop {
+            writes = match writes {
+                [] => return Ok(()),
+                [state @ Write::TaskState(id, _), Write::DropQueue(task), rest @ ..] if id == task => {
+                    write::put(unqueue, state)?;
+                    rest
+                }
+                [write, rest @ ..] => {
+                    write::put(run, write)?;
+                    rest
+                }
+            };
+        }
     }
 
     fn list<T>(
@@ -78,8 +101,18 @@ impl<'a> SqliteTx<'a> {
         values: &[&dyn ToSql],
         read: impl Fn(&mut Cells<'_>) -> Result<T>,
     ) -> Result<Vec<T>> {
+        self.rows(table, query.sqlite(), values, read)
+    }
+
+    fn rows<T>(
+        &self,
+        table: &'static str,
+        text: &str,
+        values: &[&dyn ToSql],
+        read: impl Fn(&mut Cells<'_>) -> Result<T>,
+    ) -> Result<Vec<T>> {
         let doing = failed("read rows");
-        let mut statement = self.connection.prepare_cached(query.sqlite()).map_err(&doing)?;
+        let mut statement = self.connection.prepare_cached(text).map_err(&doing)?;
         let mut found = statement.query(values).map_err(&doing)?;
         let mut rows = Vec::new();
         while let Some(row) = found.next().map_err(&doing)? {
@@ -120,9 +153,9 @@ fn run(connection: &Connection, sql: &'static str) -> Result<()> {
     connection.prepare_cached(sql).and_then(|mut statement| statement.execute([])).map(drop).map_err(failed(sql))
 }
 
-fn execute(connection: &Connection, query: Query, values: &[Value<'_>]) -> Result<usize> {
+fn execute(connection: &Connection, text: &str, values: &[Value<'_>]) -> Result<usize> {
     let doing = failed("write a row");
-    let mut statement = connection.prepare_cached(query.sqlite()).map_err(&doing)?;
+    let mut statement = connection.prepare_cached(text).map_err(&doing)?;
     statement.execute(rusqlite::params_from_iter(values)).map_err(doing)
 }
 
@@ -358,13 +391,37 @@ impl StoreTx for SqliteTx<'_> {
         Ok(lanes)
     }
 
-    fn queued(&mut self, lane: &str, after: &str, upto: Option<&str>, limit: usize) -> Result<Vec<(QueueEntry, Task)>> {
-        self.list(
-            "queue",
-            Query::queue_list,
-            params![lane, after, upto.unwrap_or("~"), self::limit(limit)],
-            rows::queued,
-        )
+    fn queued(&mut self, scan: &QueueScan<'_>) -> Result<Vec<(QueueEntry, Task)>> {
+        let (query, key) = query_of(scan.key);
+        let text = match scan.key {
+            QueueKey::Worktree(name) if name == Worktree::MAIN => sql!("queue_list_of_main"),
+            _ => query.sqlite(),
+        };
+        let (upto, limit) = (scan.upto.unwrap_or("~"), limit(scan.limit));
+        let mut found = Vec::new();
+        for lane in scan.lanes {
+            let mut values: Vec<&dyn ToSql> = vec![lane, &scan.after, &upto, &limit];
+            values.extend(key.as_ref().map(|key| key as &dyn ToSql));
+            found.extend(self.rows("queue", text, &values, rows::queued)?);
+        }
+        if scan.lanes.len() > 1 {
+            found.sort_by(|(a, _), (b, _)| a.rank.cmp(&b.rank));
+            found.truncate(if scan.limit == 0 { found.len() } else { scan.limit });
+        }
+        Ok(found)
+    }
+
+    fn lanes(&mut self, prefixes: &[String], count: usize) -> Result<Vec<String>> {
+        let mut lanes = Vec::new();
+        for prefix in prefixes {
+            let upto = format!("{prefix}{}", char::MAX);
+            lanes.extend(
+                self.list("queue", Query::queue_lanes, params![prefix, upto, limit(count)], |cells| cells.text())?,
+            );
+        }
+        lanes.sort();
+        lanes.dedup();
+        Ok(lanes)
     }
 
     fn queue_entry(&mut self, task: &TaskId) -> Result<Option<QueueEntry>> {
@@ -392,12 +449,12 @@ impl StoreTx for SqliteTx<'_> {
     }
 
     fn apply(&mut self, change: &Change) -> Result<()> {
-        write::apply(&mut |query, values| execute(&self.connection, query, values).map(drop), change)
+        self.put_down(&change.writes)?;
+        write::append(&mut |query, values| self.change(query, values).map(drop), &change.event)
     }
 
     fn derive(&mut self, writes: &[Write]) -> Result<()> {
-        let run = &mut |query: Query, values: &[Value<'_>]| execute(&self.connection, query, values).map(drop);
-        writes.iter().try_for_each(|write| write::put(run, write))
+        self.put_down(writes)
     }
 
     fn commit(mut self: Box<Self>) -> Result<()> {

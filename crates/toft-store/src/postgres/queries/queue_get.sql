@@ -1,1 +1,1 @@
-SELECT task, lane, rank FROM queue WHERE space = $1 AND task = $2
+SELECT task, lane, rank, workflow, worktree, labels FROM queue WHERE space = $1 AND task = $2

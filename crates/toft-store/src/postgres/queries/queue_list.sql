@@ -1,4 +1,4 @@
-SELECT q.lane, q.rank, t.id, t.workflow, t.ord, t.repository, t.worktree, t.created, t.body, s.status, s.attempt, s.fence, s.open_blockers, s.unblocks, s.not_before, s.outcome, s.updated
+SELECT q.lane, q.rank, q.worktree, q.labels, t.id, t.workflow, t.ord, t.repository, t.worktree, t.created, t.body, s.status, s.attempt, s.fence, s.open_blockers, s.unblocks, s.not_before, s.outcome, s.updated
 FROM queue q
 JOIN tasks t ON t.space = q.space AND t.id = q.task
 JOIN task_states s ON s.space = q.space AND s.id = q.task

@@ -4,8 +4,11 @@ WITH lower AS (
     FROM (SELECT n, rank FROM queue_floors WHERE space = $1 AND lane = $3 ORDER BY n DESC LIMIT 1) f
     WHERE $4 < f.rank
 )
-INSERT INTO queue (space, task, lane, rank)
-VALUES ($1, $2, $3, $4)
+INSERT INTO queue (space, task, lane, rank, workflow, worktree, labels)
+VALUES ($1, $2, $3, $4, $5, $6, $7)
 ON CONFLICT (space, task) DO UPDATE SET
     lane = excluded.lane,
-    rank = excluded.rank
+    rank = excluded.rank,
+    workflow = excluded.workflow,
+    worktree = excluded.worktree,
+    labels = excluded.labels

@@ -1,0 +1,195 @@
+//! Reading the queue: which lanes and which key a filter needs, so that a claim steps over little that it cannot take.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use crate::{
+    change::QueueEntry,
+    flow::{Task, Workflow},
+    ready::{homes, rank, required, requiring, workflow_lane},
+    repository::Scope,
+    store::{QueueKey, QueueScan, Result, StoreTx},
+};
+
+/// How many entries are read at a time when some of them may not match.
+const PAGE: usize = 64;
+
+/// A search ends after so many entries that matched one key of the filter and not the others.
+const MISSES: usize = 1_000;
+
+/// How many different sets of required capabilities are looked for beside one lane.
+const SETS: usize = 256;
+
+/// Which tasks of the queue are wanted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Filter<'a> {
+    /// From where.
+    pub(crate) scope: &'a Scope,
+    /// Only tasks of this workflow.
+    pub(crate) workflow: Option<&'a Workflow>,
+    /// Only tasks with all of these labels.
+    pub(crate) labels: &'a [String],
+    /// Only tasks that require no other capabilities; whatever they require when absent.
+    pub(crate) capabilities: Option<&'a [String]>,
+}
+
+impl Filter<'_> {
+    /// The keys under which a wanted task is found: each narrows the queue, and none but all of them decide.
+    fn keys(&self) -> Vec<QueueKey> {
+        let mut keys: Vec<_> = self.workflow.iter().map(|workflow| QueueKey::Workflow(workflow.id.clone())).collect();
+        keys.extend(self.labels.iter().cloned().map(QueueKey::Label));
+        keys.extend(self.scope.worktree.clone().map(QueueKey::Worktree));
+        if keys.is_empty() { vec![QueueKey::All] } else { keys }
+    }
+
+    /// The key under which wanted tasks and no others are found, if one is enough.
+    pub(crate) fn only_key(&self) -> Option<QueueKey> {
+        let mut keys = self.keys();
+        if keys.len() == 1 { keys.pop() } else { None }
+    }
+
+    /// Is this task wanted, whatever it requires?
+    pub(crate) fn fits(&self, task: &Task) -> bool {
+        self.workflow.is_none_or(|workflow| workflow.id == task.workflow)
+            && self.labels.iter().all(|label| task.labels.contains(label))
+            && self.scope.covers(&task.place)
+    }
+
+    /// Lanes in which wanted tasks that require nothing stand: every open one in scope.
+    fn bases(&self, tx: &mut dyn StoreTx) -> Result<Vec<String>> {
+        let homes = homes(tx, self.scope)?;
+        Ok(match self.workflow {
+            // Whether it has room now, a claim sees when it takes something.
+            Some(workflow) if workflow.limited() => {
+                homes.iter().map(|home| workflow_lane(home, &workflow.id)).collect()
+            }
+            Some(_) => homes,
+            None => {
+                let mut bases = homes.clone();
+                for workflow in tx.open_lanes(self.scope)? {
+                    bases.extend(homes.iter().map(|home| workflow_lane(home, &workflow.id)));
+                }
+                bases
+            }
+        })
+    }
+
+    fn satisfied(&self, lane: &str) -> bool {
+        self.capabilities.is_none_or(|offered| required(lane).iter().all(|tag| offered.contains(tag)))
+    }
+}
+
+/// Lanes beside `bases` whose tasks require capabilities.
+fn requiring_lanes(tx: &mut dyn StoreTx, bases: &[String]) -> Result<Vec<String>> {
+    let prefixes: Vec<_> = bases.iter().map(|base| requiring(base)).collect();
+    if prefixes.is_empty() { Ok(Vec::new()) } else { tx.lanes(&prefixes, SETS) }
+}
+
+/// Walks the queue in the order of [`rank`], over every open lane that a filter allows.
+pub(crate) struct Queue<'a> {
+    filter: Filter<'a>,
+    bases: Vec<String>,
+    lanes: Vec<String>,
+    keys: Vec<QueueKey>,
+    /// How many keys were read under; the next one takes its turn.
+    turns: usize,
+    page: usize,
+    taking: bool,
+    /// No wanted task of this rank or a lower one is left to be read.
+    after: String,
+    heads: VecDeque<(String, Task)>,
+    joined: VecDeque<(String, Task)>,
+    drained: bool,
+    misses: usize,
+}
+
+impl<'a> Queue<'a> {
+    /// The queue as `filter` sees it, without timers, for a caller who only looks.
+    pub(crate) fn open(tx: &mut dyn StoreTx, filter: Filter<'a>, page: usize) -> Result<Self> {
+        let bases = filter.bases(tx)?;
+        let mut lanes = bases.clone();
+        // An agent without capabilities need not know which ones are required.
+        if filter.capabilities.is_none_or(|offered| !offered.is_empty()) {
+            lanes.extend(requiring_lanes(tx, &bases)?.into_iter().filter(|lane| filter.satisfied(lane)));
+        }
+        let keys = filter.keys();
+        let page = if keys.len() > 1 { PAGE } else { page };
+        let (heads, joined) = (VecDeque::new(), VecDeque::new());
+        let (after, taking, drained) = (String::new(), false, lanes.is_empty());
+        Ok(Self { filter, bases, lanes, keys, turns: 0, page, taking, after, heads, joined, drained, misses: 0 })
+    }
+
+    /// The same for a caller who takes `count` tasks. Under one key every entry matches, so only what is taken is read.
+    pub(crate) fn take(tx: &mut dyn StoreTx, filter: Filter<'a>, count: usize) -> Result<Self> {
+        let queue = Self::open(tx, filter, count)?;
+        let taking = queue.keys.len() == 1;
+        Ok(Self { taking, ..queue })
+    }
+
+    /// Lets tasks that stand in no lane take part, each at its rank.
+    pub(crate) fn join(&mut self, tasks: Vec<Task>) {
+        self.joined.extend(tasks.into_iter().map(|task| (rank(&task), task)));
+        self.joined.make_contiguous().sort_by(|a, b| a.0.cmp(&b.0));
+    }
+
+    /// The next task, and its place in the order.
+    pub(crate) fn next(&mut self, tx: &mut dyn StoreTx) -> Result<Option<(String, Task)>> {
+        while self.heads.is_empty() && !self.drained && self.misses < MISSES {
+            self.read_page(tx)?;
+        }
+        let joined_first = match (self.heads.front(), self.joined.front()) {
+            (Some(head), Some(joined)) => joined.0 < head.0,
+            (None, joined) => joined.is_some(),
+            (Some(_), None) => false,
+        };
+        Ok(if joined_first { self.joined.pop_front() } else { self.heads.pop_front() })
+    }
+
+    /// Reads on under the next key. A wanted task stands under every key, so what one page rules out is ruled out for
+    /// all of them, and the key with the fewest entries brings the search to its end.
+    fn read_page(&mut self, tx: &mut dyn StoreTx) -> Result<()> {
+        let key = &self.keys[self.turns % self.keys.len()];
+        self.turns += 1;
+        let (lanes, after) = (&self.lanes, self.after.as_str());
+        let scan = QueueScan { lanes, key, after, upto: None, limit: self.page, taking: self.taking };
+        let page = tx.queued(&scan)?;
+        self.drained = page.len() < self.page;
+        if let Some((QueueEntry { rank, .. }, _)) = page.last() {
+            self.after.clone_from(rank);
+        }
+        for (entry, task) in page {
+            if self.filter.fits(&task) {
+                self.heads.push_back((entry.rank, task));
+            } else {
+                self.misses += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Leaves out what else a workflow has queued: it has no more room.
+    pub(crate) fn leave_out(&mut self, workflow: &Workflow) {
+        let ends = format!("/{}", workflow.id);
+        self.lanes.retain(|lane| !lane.split('+').next().is_some_and(|base| base.ends_with(&ends)));
+        self.heads.retain(|(_, task)| task.workflow != workflow.id);
+        self.drained |= self.lanes.is_empty();
+    }
+
+    /// How many entries were read in vain when the search was ended before the queue was.
+    pub(crate) fn cut_after(&self) -> Option<usize> {
+        (self.misses >= MISSES && !self.drained).then_some(self.misses)
+    }
+
+    /// Capabilities that the caller lacks for the best tasks of this filter that require more than it offers.
+    pub(crate) fn lacking(&self, tx: &mut dyn StoreTx) -> Result<BTreeSet<String>> {
+        let Some(offered) = self.filter.capabilities else { return Ok(BTreeSet::new()) };
+        let mut lanes = requiring_lanes(tx, &self.bases)?;
+        lanes.retain(|lane| !self.filter.satisfied(lane));
+        if lanes.is_empty() {
+            return Ok(BTreeSet::new());
+        }
+        let (lanes, key) = (&lanes, &self.keys[0]);
+        let scan = QueueScan { lanes, key, after: "", upto: None, limit: PAGE, taking: false };
+        let found = tx.queued(&scan)?.into_iter().filter(|(_, task)| self.filter.fits(task));
+        Ok(found.flat_map(|(_, task)| task.lacking(offered)).collect())
+    }
+}
