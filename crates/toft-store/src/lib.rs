@@ -7,6 +7,7 @@ pub mod clock;
 pub mod conformance;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+pub mod private;
 mod query;
 mod rows;
 pub mod sqlite;

@@ -74,10 +74,18 @@ pub(crate) enum Engine {
 impl Engine {
     pub(crate) fn open(home: &Home, how: Open) -> Result<Self, Error> {
         match (home, how) {
-            (Home::File(path), Open::Create) => Ok(Self::File(SqliteStore::create(path)?)),
-            (Home::File(path), _) if !path.exists() => Err(Error::NotInitialised { store: home.to_string() }),
-            (Home::File(path), Open::Known) => Ok(Self::File(SqliteStore::open(path)?)),
-            (Home::File(path), Open::Briefly) => Ok(Self::File(SqliteStore::open_briefly(path)?)),
+            (Home::File(path), how) => {
+                let opened = match how {
+                    Open::Known => SqliteStore::open(path),
+                    Open::Briefly => SqliteStore::open_briefly(path),
+                    Open::Create => SqliteStore::create(path),
+                };
+                match opened {
+                    Ok(store) => Ok(Self::File(store)),
+                    Err(StoreError::Missing { .. }) => Err(Error::NotInitialised { store: home.to_string() }),
+                    Err(error) => Err(error.into()),
+                }
+            }
             #[cfg(feature = "postgres")]
             (Home::Server(url), how) => {
                 let opened = match how {

@@ -26,7 +26,7 @@ use toft_core::{
     workspace::Workspace,
 };
 
-use super::{failed, turn::Turn, wal::Wal};
+use super::{failed, migrate, turn::Turn, wal::Wal};
 use crate::{
     clock::Clock,
     query::Query,
@@ -48,7 +48,7 @@ pub(super) struct SqliteTx<'a> {
 impl<'a> SqliteTx<'a> {
     pub(super) fn begin(
         connection: MutexGuard<'a, Connection>,
-        turn: Option<Option<Turn<'a>>>,
+        turn: Option<Turn<'a>>,
         access: Access,
         clock: &'a dyn Clock,
         wal: &'a Wal,
@@ -59,7 +59,10 @@ impl<'a> SqliteTx<'a> {
             Access::Write => "BEGIN IMMEDIATE",
         };
         run(&connection, begin)?;
-        Ok(Self { connection, clock, wal, commits, open: true, _turn: turn.flatten() })
+        let tx = Self { connection, clock, wal, commits, open: true, _turn: turn };
+        // Another process may have upgraded the store since this one opened it.
+        migrate::require_current(&tx.connection)?;
+        Ok(tx)
     }
 
     pub(super) fn connection(&self) -> &Connection {
