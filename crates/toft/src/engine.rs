@@ -104,6 +104,21 @@ impl Engine {
         }
     }
 
+    /// Upgrades a store that exists; gives the schema before and after.
+    pub(crate) fn migrate(home: &Home) -> Result<(i64, i64), Error> {
+        let migrated = match home {
+            Home::File(path) => SqliteStore::migrate(path),
+            #[cfg(feature = "postgres")]
+            Home::Server(url) => PostgresStore::migrate(url),
+            #[cfg(not(feature = "postgres"))]
+            Home::Server(url) => return Err(Error::UnknownStore { text: url.clone() }),
+        };
+        match migrated {
+            Err(StoreError::Missing { .. }) => Err(Error::NotInitialised { store: home.to_string() }),
+            other => Ok(other?),
+        }
+    }
+
     pub(crate) fn store(&self) -> &dyn Store {
         match self {
             Self::File(store) => store,

@@ -48,7 +48,7 @@ pub use config::{home, state_home};
 pub use engine::Home;
 pub use error::Error;
 pub use events::Events;
-pub use locate::{Located, Source, locate};
+pub use locate::{Located, Source, locate, migrate};
 pub use machine::Machine;
 pub use registry::registered_stores;
 pub use session::Toft;

@@ -9,6 +9,7 @@ use std::{
 use toft_core::{
     id::{Mint, RepositoryId},
     retention::Retention,
+    store::StoreError,
 };
 use toft_vcs::{Checkout, ID_FILE, MAIN, PLAIN_DIR, Vcs};
 
@@ -169,7 +170,7 @@ pub(crate) fn init(config: &Config, no_vcs: bool) -> Result<(Located, bool), Err
         located.repository = Some(make_id(&state, mint)?);
     }
     let new = match Engine::open(&located.store, Open::Known) {
-        Ok(_) => false,
+        Ok(_) | Err(Error::Store(StoreError::Older { .. })) => false,
         Err(Error::NotInitialised { .. }) => true,
         Err(error) => return Err(error),
     };
@@ -178,6 +179,11 @@ pub(crate) fn init(config: &Config, no_vcs: bool) -> Result<(Located, bool), Err
         registry::remember(file)?;
     }
     Ok((located, new))
+}
+
+/// Upgrades a store to the schema of this toft; gives the schema before and after.
+pub fn migrate(located: &Located) -> Result<(i64, i64), Error> {
+    Engine::migrate(&located.store)
 }
 
 /// Marks a directory as a repository without a VCS, unless it is in one.

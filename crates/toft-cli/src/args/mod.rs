@@ -125,13 +125,14 @@ commands! {
     Withdraw(Withdraw) "withdraw" [] "Take a proposal back";
     Accept(Accept) "accept" [] "Take what somebody proposed into the plan";
     Reject(Reject) "reject" [] "Refuse what somebody proposed; they hear why";
-    Move(Move) "move" ["mv", "migrate"] "Move issues to another ledger";
+    Move(Move) "move" ["mv"] "Move issues to another ledger";
     Setup(Setup) "setup" [] "Wire toft into the coding agents used here";
     Hook(Hook) "hook" [] "What a coding agent's hooks call";
     Mcp(Nothing) "mcp" [] "Serve the Model Context Protocol on standard input and output";
     Trust(Trust) "trust" [] "Let this repository's own commands set workspaces up";
     Agent(Agent) "agent" ["agents"] "Agents and their messages";
     Backup(Backup) "backup" [] "Write a verified copy of the store";
+    Migrate(Nothing) "migrate" [] "Upgrade the store to the schema of this version";
     Gc(Gc) "gc" [] "Forget old history, messages and attempts";
     Ledger(LedgerArgs) "ledger" ["ledgers"] "The ledgers seen from here";
     Delete(Delete) "delete" ["rm"] "Delete an issue; restore takes that back";

@@ -8,6 +8,7 @@ mod plan;
 mod run;
 mod setup;
 mod share;
+mod upkeep;
 mod work;
 mod ws;
 
@@ -50,6 +51,7 @@ fn answer(app: &App<'_>, command: &Command) -> Done {
         Command::Where(_) => place::locate(app),
         Command::Doctor(args) => place::doctor(app, args),
         Command::Backup(args) => place::backup(app, &args.file),
+        Command::Migrate(_) => upkeep::migrate(app),
         Command::Gc(args) => place::gc(app, args),
         Command::Ready(args) => work::ready(app, args),
         Command::Claim(args) => work::claim(app, args),

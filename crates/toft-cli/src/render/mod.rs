@@ -12,6 +12,7 @@ mod setup;
 mod share;
 mod svg;
 mod tasks;
+mod upkeep;
 mod workspaces;
 
 use std::{
@@ -34,6 +35,7 @@ pub(crate) use self::{
     setup::{GuardSet, SetupShown},
     share::{GuardShown, IssuesDecided, IssuesMoved, ProposalsMade, SyncDone},
     tasks::{Answered, Claims, Finished, Ready, Saved, Shown, StateValue, StatusView, TaskDecided, TaskList},
+    upkeep::Migrated,
     workspaces::{Rescued, WsEnv, WsGiven, WsList, WsPath, WsPinned, WsPooled, WsShown, WsTidied},
 };
 use crate::{

@@ -19,7 +19,8 @@ use tokio_postgres::error::SqlState;
 use super::{
     bell::Bell,
     door::Door,
-    migrate, sql,
+    migrate::{self, Schema},
+    sql,
     tx::PostgresTx,
     url::Address,
     wire::{BEGIN, Row, Statement, Trouble, Wire, only_number},
@@ -65,25 +66,31 @@ struct Unrest {
 impl PostgresStore {
     /// Opens a store that exists.
     pub fn open(url: &str) -> Result<Self> {
-        Self::with(url, false, None, false)
+        Self::with(url, false, None, Schema::Require).map(|(store, _)| store)
     }
 
     /// Opens a store that exists, for a process that does one thing and ends.
     pub fn open_briefly(url: &str) -> Result<Self> {
-        Self::with(url, true, None, false)
+        Self::with(url, true, None, Schema::Require).map(|(store, _)| store)
     }
 
     /// Opens a store, or makes it.
     pub fn create(url: &str) -> Result<Self> {
-        Self::with(url, false, None, true)
+        Self::with(url, false, None, Schema::Create).map(|(store, _)| store)
+    }
+
+    /// Upgrades a store that exists; gives the schema before and after.
+    pub fn migrate(url: &str) -> Result<(i64, i64)> {
+        let (_, found) = Self::with(url, false, None, Schema::Upgrade)?;
+        Ok((found.unwrap_or_default(), migrate::SCHEMA_VERSION))
     }
 
     /// Opens a store that follows another clock, or makes it.
     pub fn create_with(url: &str, clock: Arc<dyn Clock>) -> Result<Self> {
-        Self::with(url, false, Some(clock), true)
+        Self::with(url, false, Some(clock), Schema::Create).map(|(store, _)| store)
     }
 
-    fn with(url: &str, brief: bool, clock: Option<Arc<dyn Clock>>, create: bool) -> Result<Self> {
+    fn with(url: &str, brief: bool, clock: Option<Arc<dyn Clock>>, schema: Schema) -> Result<(Self, Option<i64>)> {
         let address = Address::parse(url)?;
         let store = Self {
             bell: Bell::of(&address),
@@ -98,17 +105,17 @@ impl PostgresStore {
             quiet: Mutex::new(None),
         };
         let (mut wire, until) = (store.lock(), Instant::now() + PATIENCE);
-        loop {
+        let found = loop {
             store.connect(&mut wire)?;
             let Some(open) = wire.as_mut() else { continue };
-            match migrate::bring_up(open, &store.address, create) {
+            match migrate::bring_up(open, &store.address, schema) {
                 // Lost between two questions.
                 Err(StoreError::Unreachable { .. }) if Instant::now() < until => *wire = None,
                 done => break done?,
             }
-        }
+        };
         drop(wire);
-        Ok(store)
+        Ok((store, found))
     }
 
     /// Its address, without the password.
@@ -143,19 +150,32 @@ impl PostgresStore {
             self.connect(&mut wire)?;
             let Some(open) = wire.as_mut() else { continue };
             let settings = open.local_settings.clone().unwrap_or_else(|| "SELECT 1".into());
-            match open.send(&[(BEGIN, &[]), (&settings, &[]), (first, with), (text, values), ("COMMIT", &[])]) {
+            let known = kept![migrate::SCHEMA_VERSION];
+            let guard = (sql!("schema_stands"), known.as_slice());
+            match open.send(&[(BEGIN, &[]), (&settings, &[]), (first, with), guard, (text, values), ("COMMIT", &[])]) {
                 Ok(mut answers) => {
                     self.calm();
-                    return Ok(answers.swap_remove(3));
+                    return Ok(answers.swap_remove(4));
                 }
                 Err(trouble) => {
                     open.end_transaction(false);
+                    self.require_schema(&mut wire, &trouble)?;
                     match self.judge(&mut wire, &trouble) {
                         StoreError::Conflict => self.pause()?,
                         error => return Err(error),
                     }
                 }
             }
+        }
+    }
+
+    /// After a refusal that an upgrade may have caused: a division by zero of our own, or a statement that no longer fits.
+    pub(super) fn require_schema(&self, wire: &mut Option<Wire>, trouble: &Trouble) -> Result<()> {
+        let Trouble::Refused { code, .. } = trouble else { return Ok(()) };
+        let upgraded = code.code().starts_with("42") || *code == SqlState::DIVISION_BY_ZERO;
+        match wire.as_mut().filter(|open| upgraded && open.is_open()) {
+            Some(open) => migrate::version(open, &self.address)?.map_or(Ok(()), migrate::require_current),
+            None => Ok(()),
         }
     }
 

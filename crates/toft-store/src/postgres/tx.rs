@@ -28,6 +28,7 @@ use super::{
         load_lease, load_letter, load_message, load_queue_entry, load_queued, load_receipt, load_repository,
         load_state, load_task, load_template, load_workflow, load_workspace, load_worktree,
     },
+    migrate,
     open::PostgresStore,
     sql,
     wire::{BEGIN, Row, Statement, Trouble, Wire},
@@ -61,6 +62,7 @@ pub(super) struct Moment {
     pub(super) pid: i64,
     pub(super) began: i64,
     pub(super) waiting: bool,
+    schema: i64,
 }
 
 impl Moment {
@@ -71,6 +73,7 @@ impl Moment {
             pid: row.number(2)?,
             began: row.number(3)?,
             waiting: row.number(4)? > 0,
+            schema: row.number(5)?,
         })
     }
 }
@@ -103,6 +106,16 @@ impl<'a> PostgresTx<'a> {
         self.store.judge(&mut self.wire, trouble)
     }
 
+    /// A statement of this version may not fit a schema that was upgraded meanwhile.
+    fn upgraded(&mut self, trouble: &Trouble) -> Option<StoreError> {
+        if !matches!(trouble, Trouble::Refused { code, .. } if code.code().starts_with("42")) {
+            return None;
+        }
+        self.wire.as_mut().filter(|wire| wire.is_open())?.end_transaction(true);
+        self.open = false;
+        self.store.require_schema(&mut self.wire, trouble).err()
+    }
+
     /// Sends statements together, the beginning of the transaction before the first.
     pub(super) fn fetch(&mut self, batch: &[Statement]) -> Result<Vec<Vec<Row>>> {
         let begin = match self.access {
@@ -127,11 +140,13 @@ impl<'a> PostgresTx<'a> {
         self.looks += batch.len();
         let mut rows = match answered {
             Ok(rows) => rows,
-            Err(trouble) => return Err(self.troubled(&trouble)),
+            Err(trouble) => return Err(self.upgraded(&trouble).unwrap_or_else(|| self.troubled(&trouble))),
         };
         if first {
             let row = rows.drain(..ahead).next_back().and_then(|rows| rows.into_iter().next());
             self.moment = row.as_ref().map(Moment::of).transpose()?;
+            // Somebody may have upgraded the store since this process opened it.
+            self.moment.as_ref().map_or(Ok(()), |moment| migrate::require_current(moment.schema))?;
         }
         Ok(rows)
     }

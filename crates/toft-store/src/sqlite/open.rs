@@ -61,6 +61,15 @@ impl SqliteStore {
         Self::open(path)
     }
 
+    /// Upgrades a store that exists; gives the schema before and after.
+    pub fn migrate(path: &Path) -> Result<(i64, i64)> {
+        let real = file::real_path(path)?;
+        file::require_ours(&real)?;
+        let found = migrate::version(&connect(&real, Stay::Brief)?)?;
+        Self::open(&real)?;
+        Ok((found, migrate::SCHEMA_VERSION))
+    }
+
     /// Opens or creates a store whose content can be derived again: a damaged one is replaced, and where none can be
     /// written it lives in a temporary file.
     pub fn create_derived(path: &Path) -> Result<Self> {
