@@ -118,3 +118,41 @@ fn a_migration_says_from_which_schema_to_which() {
     home.toft(&repo, &["--store", &url, "init"]).ok();
     assert!(home.toft(&repo, &["--store", &url, "migrate"]).ok().contains("nothing to do"));
 }
+
+/// A newer toft on the same schema added a field to every agent and workflow; this one works on.
+fn work_on_rows_with_more_fields(home: &Home, repo: &Path, ask: impl Fn(&str) -> String, add: &str) {
+    home.toft(repo, &["flow", "new", "F", "--task", "A", "--task", "B"]).ok();
+    home.toft(repo, &["--as", "w", "claim"]).ok();
+    for table in ["agents", "workflows", "tasks"] {
+        ask(&format!("UPDATE {table} SET body = {add}"));
+    }
+    home.toft(repo, &["--as", "w", "save", "-m", "half"]).ok();
+    home.toft(repo, &["--as", "w", "finish", "--no-change", "x"]).ok();
+    home.toft(repo, &["--as", "w", "claim"]).ok();
+    home.toft(repo, &["--as", "w", "finish", "--no-change", "x"]).ok();
+    for table in ["agents", "workflows", "tasks"] {
+        let lost = ask(&format!("SELECT count(*) FROM {table} WHERE body NOT LIKE '%from_later%'"));
+        assert_eq!(lost.trim(), "0", "{table}");
+    }
+}
+
+#[test]
+fn what_a_newer_toft_wrote_besides_survives_the_work_of_this_one() {
+    if story_server().is_some() {
+        return;
+    }
+    let home = Home::new();
+    let repo = home.repo("api");
+    let store = repo.join(".git/toft/toft.db").display().to_string();
+    let ask = |sql: &str| home.run(&repo, "sqlite3", &[&store, sql]);
+    work_on_rows_with_more_fields(&home, &repo, ask, "json_set(body, '$.from_later', 1)");
+    if no_server() {
+        return;
+    }
+    let cluster = Cluster::start();
+    let mut home = Home::new();
+    home.use_store(&format!("{}?schema=more", cluster.url()));
+    let repo = home.repo("web");
+    let ask = |sql: &str| cluster.psql(&format!("SET search_path = more; {sql}"));
+    work_on_rows_with_more_fields(&home, &repo, ask, "jsonb_set(body::jsonb, '{from_later}', '1')::text");
+}

@@ -11,6 +11,7 @@ pub mod private;
 mod query;
 mod rows;
 pub mod sqlite;
+mod unknown;
 mod value;
 mod write;
 

@@ -158,7 +158,7 @@ impl PostgresTx<'_> {
         for write in self.facts.writes() {
             match &write {
                 Write::DropQueue(task) if claimed.contains(task) => {}
-                _ => write::put(&mut execute, &write)?,
+                _ => write::put(&mut execute, &self.unknown, &write)?,
             }
         }
         for task in &claimed {
@@ -178,7 +178,7 @@ impl PostgresTx<'_> {
             Ok(())
         };
         for event in &self.facts.events {
-            write::apply(&mut execute, &Change { event: event.clone(), writes: Vec::new() })?;
+            write::apply(&mut execute, &self.unknown, &Change { event: event.clone(), writes: Vec::new() })?;
         }
         Ok(())
     }

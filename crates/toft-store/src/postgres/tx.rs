@@ -36,6 +36,7 @@ use super::{
 use crate::{
     query::Query,
     rows::{self, Cells},
+    unknown::Unknown,
     value::{Bind, Value, kept},
 };
 
@@ -84,6 +85,7 @@ pub(super) struct PostgresTx<'a> {
     pub(super) access: Access,
     pub(super) moment: Option<Moment>,
     pub(super) facts: Facts,
+    pub(super) unknown: Unknown,
     /// A transaction is open on the server.
     pub(super) open: bool,
     /// How many statements have read, each at a moment of its own.
@@ -96,8 +98,8 @@ pub(super) struct PostgresTx<'a> {
 impl<'a> PostgresTx<'a> {
     pub(super) fn new(store: &'a PostgresStore, wire: MutexGuard<'a, Option<Wire>>, access: Access) -> Self {
         let alone = access == Access::Write && store.was_overtaken();
-        let facts = Facts::default();
-        Self { store, wire, access, moment: None, facts, open: false, looks: 0, alone, conflicted: false }
+        let (facts, unknown) = (Facts::default(), Unknown::default());
+        Self { store, wire, access, moment: None, facts, unknown, open: false, looks: 0, alone, conflicted: false }
     }
 
     /// What is to be done about trouble before anything was handed over: nothing happened, so the verb may run again.
@@ -168,10 +170,11 @@ impl<'a> PostgresTx<'a> {
     }
 
     pub(super) fn take_in(&mut self, question: Question, rows: &[Row]) -> Result<()> {
+        let kept = (self.access == Access::Write).then_some(&self.unknown);
         let mut print = 0;
         for row in rows {
             print ^= row.number(row.len() - 1)?;
-            (question.load)(&mut self.facts, &mut Cells::of(question.table, row))?;
+            (question.load)(&mut self.facts, &mut Cells::of(question.table, row).keeping(kept))?;
         }
         let Question { query, values, .. } = question;
         let print = (!rows.is_empty() || !only_what_else(query)).then_some(print);

@@ -9,7 +9,6 @@ use rusqlite::{
     Connection, ToSql, params,
     types::{ToSqlOutput, ValueRef},
 };
-use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 use toft_core::{
     agent::Agent,
@@ -31,6 +30,7 @@ use crate::{
     clock::Clock,
     query::Query,
     rows::{self, Cells},
+    unknown::{Body, Unknown},
     value::{Row, Value},
     write,
 };
@@ -41,6 +41,8 @@ pub(super) struct SqliteTx<'a> {
     wal: &'a Wal,
     commits: &'a AtomicU64,
     open: bool,
+    writes: bool,
+    unknown: Unknown,
     /// Held until the transaction is over; last, so that it is let go last.
     _turn: Option<Turn<'a>>,
 }
@@ -59,7 +61,16 @@ impl<'a> SqliteTx<'a> {
             Access::Write => "BEGIN IMMEDIATE",
         };
         run(&connection, begin)?;
-        let tx = Self { connection, clock, wal, commits, open: true, _turn: turn };
+        let tx = Self {
+            connection,
+            clock,
+            wal,
+            commits,
+            open: true,
+            writes: access == Access::Write,
+            unknown: Unknown::default(),
+            _turn: turn,
+        };
         // Another process may have upgraded the store since this one opened it.
         migrate::require_current(&tx.connection)?;
         Ok(tx)
@@ -84,9 +95,9 @@ impl<'a> SqliteTx<'a> {
         let doing = failed("read rows");
         let mut statement = self.connection.prepare_cached(query.sqlite()).map_err(&doing)?;
         let mut found = statement.query(values).map_err(&doing)?;
-        let mut rows = Vec::new();
+        let (mut rows, kept) = (Vec::new(), self.writes.then_some(&self.unknown));
         while let Some(row) = found.next().map_err(&doing)? {
-            rows.push(read(&mut Cells::of(table, row))?);
+            rows.push(read(&mut Cells::of(table, row).keeping(kept))?);
         }
         Ok(rows)
     }
@@ -101,12 +112,12 @@ impl<'a> SqliteTx<'a> {
         Ok(self.list(table, query, values, read)?.pop())
     }
 
-    fn body<T: DeserializeOwned>(&self, table: &'static str, query: Query, values: &[&dyn ToSql]) -> Result<Option<T>> {
-        self.one(table, query, values, |cells| cells.json())
+    fn body<T: Body>(&self, table: &'static str, query: Query, values: &[&dyn ToSql]) -> Result<Option<T>> {
+        self.one(table, query, values, |cells| cells.body())
     }
 
-    fn bodies<T: DeserializeOwned>(&self, table: &'static str, query: Query, values: &[&dyn ToSql]) -> Result<Vec<T>> {
-        self.list(table, query, values, |cells| cells.json())
+    fn bodies<T: Body>(&self, table: &'static str, query: Query, values: &[&dyn ToSql]) -> Result<Vec<T>> {
+        self.list(table, query, values, |cells| cells.body())
     }
 }
 
@@ -291,7 +302,7 @@ impl StoreTx for SqliteTx<'_> {
     }
 
     fn state(&mut self, task: &TaskId, key: &str) -> Result<Option<Json>> {
-        self.body("states", Query::state_get, params![task.as_str(), key])
+        self.one("states", Query::state_get, params![task.as_str(), key], |cells| cells.json())
     }
 
     fn states(&mut self, task: &TaskId) -> Result<Vec<(String, Json)>> {
@@ -391,12 +402,13 @@ impl StoreTx for SqliteTx<'_> {
     }
 
     fn apply(&mut self, change: &Change) -> Result<()> {
-        write::apply(&mut |query, values| execute(&self.connection, query, values).map(drop), change)
+        let run = &mut |query: Query, values: &[Value<'_>]| execute(&self.connection, query, values).map(drop);
+        write::apply(run, &self.unknown, change)
     }
 
     fn derive(&mut self, writes: &[Write]) -> Result<()> {
         let run = &mut |query: Query, values: &[Value<'_>]| execute(&self.connection, query, values).map(drop);
-        writes.iter().try_for_each(|write| write::put(run, write))
+        writes.iter().try_for_each(|write| write::put(run, &self.unknown, write))
     }
 
     fn commit(mut self: Box<Self>) -> Result<()> {
