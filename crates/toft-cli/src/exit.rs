@@ -132,8 +132,8 @@ impl From<Error> for Failure {
                 "go into a repository, or add --store global, or toft init --no-vcs for a plain directory",
             ),
             Error::NotInitialised { .. } => Self::new(NOT_FOUND, "not_initialised", message, "toft init"),
-            Error::OnServer { .. } => {
-                Self::new(USAGE, "on_server", message, "docs/guides/operating.md says how it is done on a server")
+            Error::StoreThere { .. } => {
+                Self::new(CONFLICT, "store_there", message, "add --replace: the store that is there is kept aside")
             }
             Error::UnknownStore { .. } => Self::new(
                 USAGE,

@@ -155,14 +155,6 @@ impl Engine {
         };
         serde_json::from_str(&text).map_err(|error| unreadable(blob, &error.to_string()))
     }
-
-    pub(crate) fn backup(&self, target: &Path) -> Result<(), Error> {
-        match self {
-            Self::File(store) => Ok(store.backup(target)?),
-            #[cfg(feature = "postgres")]
-            Self::Server(_) => Err(Error::OnServer { asked: "a copy in a file" }),
-        }
-    }
 }
 
 fn unreadable(blob: &str, cause: &str) -> Error {

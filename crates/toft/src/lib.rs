@@ -24,6 +24,7 @@
 //! Inside a repository, [`Toft::open`] finds the store exactly as the command line does. Everything the
 //! command line can ask is a request in [`verbs`], run with [`Toft::perform`].
 
+mod backup;
 mod blobs;
 pub mod briefing;
 mod config;
@@ -43,6 +44,7 @@ mod setup;
 mod worker;
 pub mod workspaces;
 
+pub use backup::{Backup, Restored, restore};
 pub use config::{Config, Instant, RunRules, Store, SyncRules, WorkspaceRules};
 pub use config::{home, state_home};
 pub use engine::Home;

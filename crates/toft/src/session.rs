@@ -490,11 +490,6 @@ impl Toft {
         }
         if gone.is_empty() { Ok(gc::Outcome { gone }) } else { self.perform(gc::Request { gone }) }
     }
-
-    /// A consistent, verified copy of the store.
-    pub fn backup(&self, target: &Path) -> Result<(), Error> {
-        self.engine.backup(target)
-    }
 }
 
 /// Ids from the system's randomness.

@@ -7,6 +7,7 @@ mod plan;
 mod run;
 mod setup;
 mod share;
+mod upkeep;
 mod work;
 mod ws;
 
@@ -22,6 +23,7 @@ pub(crate) use self::{
     run::{Confine, Prime, Run, Sandboxed, Try},
     setup::{Hook, Setup},
     share::{Accept, Doctor, Move, Propose, Reject, Sync, Withdraw},
+    upkeep::{Backup, BackupCommand},
     work::{Claim, Finish, List, Log, Ready, Save, Show, Status},
     ws::{CreateWs, From, Ws, WsCommand},
 };
@@ -131,7 +133,7 @@ commands! {
     Mcp(Nothing) "mcp" [] "Serve the Model Context Protocol on standard input and output";
     Trust(Trust) "trust" [] "Let this repository's own commands set workspaces up";
     Agent(Agent) "agent" ["agents"] "Agents and their messages";
-    Backup(Backup) "backup" [] "Write a verified copy of the store";
+    Backup(Backup) "backup" [] "Back up the store to a file, or restore it";
     Migrate(Nothing) "migrate" [] "Upgrade the store to the schema of this version";
     Gc(Gc) "gc" [] "Forget old history, messages and attempts";
     Ledger(LedgerArgs) "ledger" ["ledgers"] "The ledgers seen from here";
@@ -221,13 +223,6 @@ pub(crate) struct Trust {
     /// Trust them no longer
     #[arg(long, conflicts_with = "yes")]
     pub(crate) revoke: bool,
-}
-
-/// Copy the store.
-#[derive(Args, Debug)]
-pub(crate) struct Backup {
-    /// Where to; must not exist
-    pub(crate) file: PathBuf,
 }
 
 /// Forget what has been kept long enough. Work itself is never forgotten: tasks, checkpoints, unread messages and

@@ -50,7 +50,7 @@ fn answer(app: &App<'_>, command: &Command) -> Done {
         Command::Init(args) => place::init(app, args),
         Command::Where(_) => place::locate(app),
         Command::Doctor(args) => place::doctor(app, args),
-        Command::Backup(args) => place::backup(app, &args.file),
+        Command::Backup(args) => upkeep::backup(app, args),
         Command::Migrate(_) => upkeep::migrate(app),
         Command::Gc(args) => place::gc(app, args),
         Command::Ready(args) => work::ready(app, args),

@@ -1,6 +1,6 @@
-//! init, where, doctor, backup, gc.
+//! init, where, doctor, gc.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use toft::{
     doctor::{Health, examine},
@@ -12,7 +12,7 @@ use super::{App, Done, asked, setup, share};
 use crate::{
     args::{Doctor, Gc, Init, Trust},
     exit::Failure,
-    render::{BackedUp, Examined, Forgotten, Initialised, Place, Trusted},
+    render::{Examined, Forgotten, Initialised, Place, Trusted},
 };
 
 pub(super) fn init(app: &App<'_>, args: &Init) -> Done {
@@ -68,17 +68,6 @@ pub(super) fn doctor(app: &App<'_>, args: &Doctor) -> Done {
         0 => app.show(&Examined(checks)),
         _ => app.show_failed(&Examined(checks), Failure::unhealthy(failed)),
     }
-}
-
-pub(super) fn backup(app: &App<'_>, file: &Path) -> Done {
-    if file.exists() {
-        return Err(Failure::invalid(format!("{} is there already", file.display()), "name a file that is not"));
-    }
-    if file.parent().is_some_and(|dir| !dir.as_os_str().is_empty() && !dir.is_dir()) {
-        return Err(Failure::invalid(format!("{} has no directory to go to", file.display()), "make it first"));
-    }
-    app.open()?.backup(file)?;
-    app.show(&BackedUp(file.to_owned()))
 }
 
 pub(super) fn trust(app: &App<'_>, args: &Trust) -> Done {

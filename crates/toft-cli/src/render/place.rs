@@ -201,26 +201,6 @@ impl View for Trusted {
     }
 }
 
-pub(crate) struct BackedUp(pub(crate) PathBuf);
-
-impl View for BackedUp {
-    fn kind(&self) -> &'static str {
-        "backup"
-    }
-
-    fn json(&self) -> Value {
-        json!({ "file": self.0 })
-    }
-
-    fn ids(&self) -> Vec<String> {
-        vec![self.0.display().to_string()]
-    }
-
-    fn text(&self, page: &mut Page) {
-        page.line(format!("Copied and verified: {}", clean(&self.0.display().to_string())));
-    }
-}
-
 pub(crate) struct Forgotten {
     pub(crate) gone: Vec<(Old, u64)>,
     /// Logs of attempts.

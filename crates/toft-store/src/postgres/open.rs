@@ -261,6 +261,13 @@ impl PostgresStore {
         }
     }
 
+    /// One more connection, apart from the one that transactions share.
+    pub(super) fn another_wire(&self) -> Result<Wire> {
+        let mut wire = None;
+        self.connect(&mut wire)?;
+        wire.ok_or(StoreError::Conflict)
+    }
+
     /// What trouble means before anything was committed: usually, run again.
     pub(super) fn judge(&self, wire: &mut Option<Wire>, trouble: &Trouble) -> StoreError {
         let again = [

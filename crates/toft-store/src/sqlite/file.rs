@@ -61,6 +61,20 @@ pub(super) fn real_path(path: &Path) -> Result<PathBuf> {
     Ok(real)
 }
 
+/// Device and number of a file; `None` where there is no file, or the system has no such numbers.
+pub(super) fn identity(path: &Path) -> Option<(u64, u64)> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt as _;
+        fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = path;
+        None
+    }
+}
+
 /// The name of the file system, if two processes on it may see two different WALs.
 #[cfg(target_os = "linux")]
 fn unsound_file_system(path: &Path) -> Option<&'static str> {

@@ -3,6 +3,7 @@
 //! `file.rs` checks and creates the file, `open.rs` sets the connection up, `turn.rs` makes writers wait in order,
 //! `wal.rs` keeps the log short, `tx.rs` answers questions and puts rows down; `index` is what ledgers say.
 
+pub mod archive;
 mod file;
 pub mod foreign;
 pub mod index;

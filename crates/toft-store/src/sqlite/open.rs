@@ -36,6 +36,8 @@ const OLDEST_SQLITE: i32 = 3_051_003;
 /// A store in one SQLite file.
 pub struct SqliteStore {
     path: PathBuf,
+    /// Which file it is; a restore puts another one in its place.
+    identity: Option<(u64, u64)>,
     connection: Mutex<Connection>,
     /// The queue of writers; or why nobody may write here, which only a writer is told.
     turns: std::result::Result<TurnQueue, (Fault, String)>,
@@ -84,9 +86,10 @@ impl SqliteStore {
             Ok(store) if store.turns.is_ok() => Ok(store),
             Ok(_) | Err(StoreError::Blocked { fault: Fault::AccessDenied | Fault::ReadOnly, .. }) => {
                 let dir = private::TempDir::new("index").map_err(|error| StoreError::io("create an index", &error))?;
-                let store = Self::create(&dir.path().join("index.db"))?;
+                let mut store = Self::create(&dir.path().join("index.db"))?;
                 // Linux and macOS keep the open files until the process ends.
                 store.begin_tx(Access::Write)?;
+                store.identity = None;
                 Ok(store)
             }
             Err(error) => Err(error),
@@ -113,8 +116,9 @@ impl SqliteStore {
             }
             _ => (connection, turns),
         };
-        let wal = Wal::of(&path, stay);
-        let store = Self { path, connection: Mutex::new(connection), turns, clock, wal, commits: AtomicU64::new(0) };
+        let (wal, identity) = (Wal::of(&path, stay), file::identity(&path));
+        let store =
+            Self { path, identity, connection: Mutex::new(connection), turns, clock, wal, commits: AtomicU64::new(0) };
         store.upgrade()?;
         Ok(store)
     }
@@ -163,6 +167,9 @@ impl SqliteStore {
     }
 
     pub(super) fn begin_tx(&self, access: Access) -> Result<SqliteTx<'_>> {
+        if file::identity(&self.path) != self.identity {
+            return Err(file::damaged(&self.path, "the file was removed or replaced while this process had it open"));
+        }
         let connection = self.lock();
         let turn = match (access, &self.turns) {
             (Access::Read, _) => None,

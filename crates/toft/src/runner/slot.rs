@@ -418,7 +418,7 @@ fn passing(error: &Error) -> bool {
         | Error::Exchange(_)
         | Error::NoRepository { .. }
         | Error::NotInitialised { .. }
-        | Error::OnServer { .. }
+        | Error::StoreThere { .. }
         | Error::UnknownStore { .. }
         | Error::Config { .. }
         | Error::PlanFile { .. }
