@@ -212,6 +212,12 @@ fn restore_file(archive: &Archive, path: &Path, replace: bool, aside: &str) -> R
 
 #[cfg(feature = "postgres")]
 fn restore_server(archive: &Archive, url: &str, replace: bool, aside: &str) -> Result<Option<String>, Error> {
+    let known = toft_store::postgres::SCHEMA_VERSION;
+    match archive.about("schema")?.and_then(|text| text.parse().ok()).unwrap_or_default() {
+        found if found > known => return Err(StoreError::Newer { found, known }.into()),
+        found if found < known => return Err(StoreError::Older { found, known }.into()),
+        _ => {}
+    }
     let store = toft_store::PostgresStore::create(url)?;
     let empty = store.is_empty()?;
     if !empty && !replace {

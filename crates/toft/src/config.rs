@@ -168,6 +168,10 @@ struct Kept {
     events: Option<String>,
     messages: Option<String>,
     attempts: Option<String>,
+    checkpoints: Option<String>,
+    blobs: Option<String>,
+    workspaces: Option<String>,
+    agents: Option<String>,
     receipts: Option<String>,
 }
 
@@ -323,6 +327,10 @@ impl Settings {
         span(&file.retention.events, &mut self.retention.events)?;
         span(&file.retention.messages, &mut self.retention.messages)?;
         span(&file.retention.attempts, &mut self.retention.attempts)?;
+        span(&file.retention.checkpoints, &mut self.retention.checkpoints)?;
+        span(&file.retention.blobs, &mut self.retention.blobs)?;
+        span(&file.retention.workspaces, &mut self.retention.workspaces)?;
+        span(&file.retention.agents, &mut self.retention.agents)?;
         span(&file.retention.receipts, &mut self.retention.receipts)?;
         self.workspaces.keep = file.workspaces.keep.unwrap_or(self.workspaces.keep);
         self.workspaces.most = file.workspaces.most.unwrap_or(self.workspaces.most);

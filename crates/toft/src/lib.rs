@@ -41,6 +41,7 @@ mod registry;
 pub mod runner;
 mod session;
 mod setup;
+mod upkeep;
 mod worker;
 pub mod workspaces;
 

@@ -17,11 +17,10 @@ use toft_core::{
     id::{Mint, OpId, RepositoryId},
     refusal::Refusal,
     repository::{Place, Repository, Scope, Worktree},
-    retention::{Old, Retention},
     store::{self, Access, Store},
     time::Timestamp,
     verbs::{
-        Caller, Verb, claim, finish, flow, gc, perform, ready,
+        Caller, Verb, claim, finish, flow, perform, ready,
         undo::{self, Undo, Undone, Way},
         visit,
     },
@@ -465,30 +464,6 @@ impl Toft {
     /// The value that a checkpoint's detail stands for.
     pub fn load_detail(&self, detail: &Detail) -> Result<Value, Error> {
         self.engine.load_detail(detail)
-    }
-
-    /// Forgets what has been kept long enough, a batch at a time so that nobody waits long, and says so in history.
-    /// After each batch `progress` is told how many of which kind are gone so far.
-    pub fn forget_old(&self, retention: &Retention, mut progress: impl FnMut(Old, u64)) -> Result<gc::Outcome, Error> {
-        const BATCH: usize = 5_000;
-        let now = store::ask(self.store(), |tx| tx.now())?.wall;
-        let mut gone = Vec::new();
-        for what in Old::ALL {
-            let before = now.minus(retention.of(what));
-            let mut count = 0;
-            loop {
-                let batch = self.store().forget(what, before, BATCH)?;
-                count += batch as u64;
-                progress(what, count);
-                if batch < BATCH {
-                    break;
-                }
-            }
-            if count > 0 {
-                gone.push((what, count));
-            }
-        }
-        if gone.is_empty() { Ok(gc::Outcome { gone }) } else { self.perform(gc::Request { gone }) }
     }
 }
 

@@ -35,6 +35,10 @@ pub(crate) fn run(cli: &Cli, output: &Output) -> Done {
         let _ =
             app.toft.get().map(|toft| toft.plan().and_then(|plan| plan.map_or(Ok(()), |plan| plan.sync_by_itself())));
     }
+    if matches!(cli.command, Command::Sync(_) | Command::Run(_)) {
+        // The same: what is not forgotten today is forgotten tomorrow.
+        let _ = app.toft.get().map(Toft::forget_daily);
+    }
     // The process is short: the system closes files faster than we could.
     std::mem::forget(app);
     done

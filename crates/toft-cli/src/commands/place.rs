@@ -90,5 +90,6 @@ pub(super) fn gc(app: &App<'_>, args: &Gc) -> Done {
         toft.forget_old(&retention, |what, count| app.output.progress(&format!("{count} {}", what.as_str())))?;
     app.output.progress("");
     let logs = toft.forget_logs(retention.of(Old::Attempts))?;
-    app.show(&Forgotten { gone: outcome.gone, logs })
+    let bytes = toft.reclaim()?;
+    app.show(&Forgotten { gone: outcome.gone, logs, bytes })
 }

@@ -15,6 +15,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (3, "workspaces", include_str!("migrations/0003_workspaces.sql")),
     (4, "reports", include_str!("migrations/0004_reports.sql")),
     (5, "proposals", include_str!("migrations/0005_proposals.sql")),
+    (8, "retention", include_str!("migrations/0008_retention.sql")),
 ];
 
 fn failed(address: &Address) -> impl Fn(Trouble) -> StoreError {
@@ -26,7 +27,7 @@ fn failed(address: &Address) -> impl Fn(Trouble) -> StoreError {
 }
 
 /// The schema this toft writes.
-pub(super) const SCHEMA_VERSION: i64 = MIGRATIONS[MIGRATIONS.len() - 1].0;
+pub const SCHEMA_VERSION: i64 = MIGRATIONS[MIGRATIONS.len() - 1].0;
 
 /// What opening a store may do to its schema. A server is shared, so an ordinary command never upgrades it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

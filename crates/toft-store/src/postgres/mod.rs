@@ -28,6 +28,7 @@ mod url;
 mod wire;
 
 pub use health::ServerHealth;
+pub use migrate::SCHEMA_VERSION;
 pub use open::PostgresStore;
 pub use url::without_password;
 

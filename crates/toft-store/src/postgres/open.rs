@@ -40,6 +40,9 @@ const FIRST_PATIENCE: Duration = Duration::from_secs(20);
 /// How long a claim may rely on there having been nothing else to see to.
 const QUIET: Duration = Duration::from_millis(250);
 
+/// The server's wall clock, in milliseconds.
+const WALL: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+
 /// A store in a PostgreSQL schema.
 pub struct PostgresStore {
     address: Address,
@@ -370,12 +373,23 @@ impl Store for PostgresStore {
     }
 
     fn forget(&self, what: Old, before: Timestamp, limit: usize) -> Result<usize> {
+        let now = match self.own_clock() {
+            Some(now) => now.wall,
+            None => Timestamp(only_number(&self.now(WALL, &[])?)?.unwrap_or_default()),
+        };
         let mut gone = 0;
-        for (query, values) in write::forget(what, before, limit) {
-            let text = format!("WITH gone AS ({} RETURNING 1) SELECT count(*) FROM gone", query.postgres());
-            let (text, values) = self.of_space(&text, &values);
+        let mut run = |text: &str, values: &[Value<'_>]| -> Result<()> {
+            let text = format!("WITH gone AS ({text} RETURNING 1) SELECT count(*) FROM gone");
+            let (text, values) = self.of_space(&text, values);
             let rows = self.in_turn(&text, &values)?;
             gone = only_number(&rows)?.unwrap_or_default() as usize;
+            Ok(())
+        };
+        if what == Old::Blobs {
+            run(sql!("blob_forget"), &kept![before.0, limit as u64])?;
+        }
+        for (query, values) in write::forget(what, before, now, limit) {
+            run(query.postgres(), &values)?;
         }
         Ok(gone)
     }

@@ -19,6 +19,7 @@ const MIGRATIONS: &[Migration] = &[
     (3, "workspaces", include_str!("migrations/0003_workspaces.sql")),
     (4, "reports", include_str!("migrations/0004_reports.sql")),
     (5, "proposals", include_str!("migrations/0005_proposals.sql")),
+    (8, "retention", include_str!("migrations/0008_retention.sql")),
 ];
 
 /// The schema this toft writes.

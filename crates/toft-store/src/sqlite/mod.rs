@@ -10,6 +10,7 @@ pub mod index;
 mod migrate;
 mod open;
 mod read_only;
+mod space;
 mod turn;
 mod tx;
 mod wal;

@@ -149,6 +149,23 @@ impl SqliteStore {
         rusqlite::version()
     }
 
+    pub(super) fn ask_pragma(&self, name: &str) -> Result<i64> {
+        self.lock().query_row(&format!("PRAGMA {name}"), [], |row| row.get(0)).map_err(failed("look at the file"))
+    }
+
+    /// Rewrites the whole file in its turn.
+    pub(super) fn rewrite(&self, sql: &str) -> Result<()> {
+        let connection = self.lock();
+        let _turn = self.turns.as_ref().ok().map(TurnQueue::wait);
+        connection.execute_batch(sql).map_err(failed("give space back"))
+    }
+
+    /// Merges the log into the file, unless others are reading it.
+    pub(super) fn merge_log(&self) -> Result<()> {
+        let merge = "PRAGMA wal_checkpoint(TRUNCATE)";
+        self.lock().query_row(merge, [], |_| Ok(())).map_err(failed("merge the log"))
+    }
+
     fn upgrade(&self) -> Result<()> {
         let mut connection = self.lock();
         match migrate::version(&connection)? {
@@ -215,7 +232,7 @@ impl Store for SqliteStore {
     fn forget(&self, what: Old, before: Timestamp, limit: usize) -> Result<usize> {
         let tx = self.begin_tx(Access::Write)?;
         let mut gone = 0;
-        for (query, values) in write::forget(what, before, limit) {
+        for (query, values) in write::forget(what, before, self.clock.now().wall, limit) {
             gone = tx.change(query, &values)?;
         }
         Box::new(tx).commit()?;
