@@ -2,6 +2,8 @@
 //!
 //! Every engine passes the same conformance suite; the memory store in [`crate::testing`] is the definition.
 
+use std::time::Duration;
+
 use thiserror::Error;
 
 use crate::{
@@ -29,6 +31,11 @@ pub trait Store: Send + Sync {
 
     /// A number that moves whenever another connection commits; lets a waiter look cheaply.
     fn pulse(&self) -> Result<u64>;
+
+    /// How long a waiter goes without looking when nothing moves: leases and timers end without a commit.
+    fn look_again_after(&self) -> Duration {
+        Duration::from_secs(1)
+    }
 
     /// Forgets up to `limit` rows of a kind that are older than `before`, in a transaction of its own; says how many.
     fn forget(&self, what: Old, before: Timestamp, limit: usize) -> Result<usize>;

@@ -78,7 +78,11 @@ impl Store {
             "worktree" => Self::Worktree,
             "global" => Self::Global,
             _ if text.starts_with("postgres://") || text.starts_with("postgresql://") => Self::server(text),
-            _ if text.contains("://") => return Err(Error::UnknownStore { text: text.to_owned() }),
+            // Also with a slash too few: nobody names a file so, and the text may hold a password.
+            _ if text.contains("://") || text.starts_with("postgres:") || text.starts_with("postgresql:") => {
+                let scheme = text.split_once(':').map_or(text, |(scheme, _)| scheme);
+                return Err(Error::UnknownStore { text: format!("{scheme}:…") });
+            }
             _ => Self::Path(expand_home(text)),
         })
     }

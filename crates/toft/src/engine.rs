@@ -100,7 +100,7 @@ impl Engine {
                 }
             }
             #[cfg(not(feature = "postgres"))]
-            (Home::Server(url), _) => Err(Error::UnknownStore { text: url.clone() }),
+            (Home::Server(_), _) => Err(Error::UnknownStore { text: home.to_string() }),
         }
     }
 
@@ -111,7 +111,7 @@ impl Engine {
             #[cfg(feature = "postgres")]
             Home::Server(url) => PostgresStore::migrate(url),
             #[cfg(not(feature = "postgres"))]
-            Home::Server(url) => return Err(Error::UnknownStore { text: url.clone() }),
+            Home::Server(_) => return Err(Error::UnknownStore { text: home.to_string() }),
         };
         match migrated {
             Err(StoreError::Missing { .. }) => Err(Error::NotInitialised { store: home.to_string() }),

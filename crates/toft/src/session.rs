@@ -43,8 +43,6 @@ use crate::{
 /// How often a waiter looks whether anything changed: soon at first, then less and less.
 const FIRST_LOOK: Duration = Duration::from_millis(2);
 const LAST_LOOK: Duration = Duration::from_millis(50);
-/// A waiter looks for lost holds and timers at least this often, though nobody wrote.
-const LOOK_ANYWAY: Duration = Duration::from_secs(1);
 
 /// An open store, and who asks from where. Cheap to share between threads; one transaction at a time.
 pub struct Toft {
@@ -398,7 +396,7 @@ impl Toft {
         until: Instant,
     ) -> Result<bool, Error> {
         while Instant::now() < until {
-            pulse = self.wait_for_change(pulse, until.min(Instant::now() + LOOK_ANYWAY))?;
+            pulse = self.wait_for_change(pulse, until.min(Instant::now() + self.store().look_again_after()))?;
             let promising = match &request.id {
                 Some(_) => true,
                 None => {
@@ -447,7 +445,7 @@ impl Toft {
             if Instant::now() >= until {
                 return Ok(None);
             }
-            pulse = self.wait_for_change(pulse, until.min(Instant::now() + LOOK_ANYWAY))?;
+            pulse = self.wait_for_change(pulse, until.min(Instant::now() + self.store().look_again_after()))?;
         }
     }
 

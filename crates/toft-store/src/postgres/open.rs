@@ -11,7 +11,7 @@ use std::{
 
 use toft_core::{
     retention::Old,
-    store::{Access, Result, Store, StoreError, StoreTx},
+    store::{Access, Fault, Result, Store, StoreError, StoreTx},
     time::{Now, Timestamp},
 };
 use tokio_postgres::error::SqlState;
@@ -37,6 +37,9 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// How long a server that never answered is waited for: it may be starting, or its standby taking over.
 const FIRST_PATIENCE: Duration = Duration::from_secs(20);
 
+/// How long a process that stays keeps its connection while it waits.
+const KEEP_WHILE_WAITING: Duration = Duration::from_secs(5);
+
 /// How long a claim may rely on there having been nothing else to see to.
 const QUIET: Duration = Duration::from_millis(250);
 
@@ -54,6 +57,8 @@ pub struct PostgresStore {
     connected: AtomicBool,
     /// A brief process's place among those of its machine; let go when it begins to wait.
     door: Mutex<Option<Door>>,
+    /// Since when this process only waits.
+    waits_since: Mutex<Option<Instant>>,
     /// Since when, how often and why operations had to run again.
     unrest: Mutex<Option<Unrest>>,
     /// Where, and when, nothing was overdue, no timer had run out and no limited workflow had room.
@@ -104,6 +109,7 @@ impl PostgresStore {
             commits: AtomicU64::new(0),
             connected: AtomicBool::new(false),
             door: Mutex::new(None),
+            waits_since: Mutex::new(None),
             unrest: Mutex::new(None),
             quiet: Mutex::new(None),
         };
@@ -221,6 +227,26 @@ impl PostgresStore {
         self.door.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn waits_since(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.waits_since.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A process that waits holds no connection: a brief one from its second look at the news on, others after a while.
+    fn let_go_while_waiting(&self) {
+        let mut since = self.waits_since();
+        match *since {
+            None => *since = Some(Instant::now()),
+            Some(since) if self.brief || since.elapsed() > KEEP_WHILE_WAITING => {
+                // Another thread that uses it needs it.
+                if let Ok(mut wire) = self.wire.try_lock() {
+                    *wire = None;
+                    *self.door() = None;
+                }
+            }
+            Some(_) => {}
+        }
+    }
+
     /// Connects, unless connected; waits and tries again while the server is away, starting, or full.
     pub(super) fn connect(&self, wire: &mut Option<Wire>) -> Result<()> {
         if wire.as_ref().is_some_and(Wire::is_open) {
@@ -245,6 +271,10 @@ impl PostgresStore {
             let there = known || matches!(trouble, Trouble::Refused { .. });
             let patience = if there { PATIENCE } else { FIRST_PATIENCE };
             let (worth_waiting, cause) = match trouble {
+                Trouble::Refused { text, .. } | Trouble::Lost(text) if rejected(&text) => {
+                    let doing = format!("connect to {}", self.address.shown);
+                    return Err(StoreError::Blocked { fault: Fault::Credentials, doing, cause: text });
+                }
                 Trouble::Lost(cause) => {
                     let hopeless = ["invalid peer certificate", "failed to lookup address"];
                     (!hopeless.iter().any(|text| cause.contains(text)), cause)
@@ -353,14 +383,30 @@ impl PostgresStore {
     }
 }
 
+/// Whether the server does not know the user, or not by this password.
+fn rejected(cause: &str) -> bool {
+    const WORDS: [&str; 6] = [
+        "password authentication failed",
+        "password missing",
+        "no pg_hba.conf entry",
+        "authentication failed for user",
+        "is not permitted to log in",
+        "permission denied for",
+    ];
+    WORDS.iter().any(|word| cause.contains(word)) || cause.contains("role \"") && cause.contains("does not exist")
+}
+
 /// Between half of a span and the whole, so that those who failed together do not return together.
-fn jitter(span: Duration) -> Duration {
+pub(super) fn jitter(span: Duration) -> Duration {
     let noise = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |at| at.subsec_nanos());
     span.mul_f64(0.5 + f64::from(noise % 1_000) / 2_000.0)
 }
 
 impl Store for PostgresStore {
     fn begin(&self, access: Access) -> Result<Box<dyn StoreTx + '_>> {
+        if self.waits_since().take().is_some() {
+            self.bell.looks();
+        }
         self.pause()?;
         let mut wire = self.lock();
         self.connect(&mut wire)?;
@@ -368,8 +414,12 @@ impl Store for PostgresStore {
     }
 
     fn pulse(&self) -> Result<u64> {
-        *self.door() = None;
+        self.let_go_while_waiting();
         Ok(self.bell.heard(&self.address) << 32 | self.commits.load(Ordering::Relaxed))
+    }
+
+    fn look_again_after(&self) -> Duration {
+        self.bell.look_again_after()
     }
 
     fn forget(&self, what: Old, before: Timestamp, limit: usize) -> Result<usize> {
