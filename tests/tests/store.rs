@@ -128,3 +128,68 @@ fn a_refused_command_leaves_nothing_beside_a_foreign_database() {
         assert_eq!(snapshot(&theirs), before);
     }
 }
+
+/// Files and directories that others could read or enter.
+fn open_to_others(dir: &Path, skip: &dyn Fn(&Path) -> bool, found: &mut Vec<String>) {
+    use std::os::unix::fs::MetadataExt as _;
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let meta = fs::symlink_metadata(&path).unwrap();
+        if skip(&path) || meta.is_symlink() {
+            continue;
+        }
+        if meta.mode() & 0o077 != 0 {
+            found.push(format!("{:o} {}", meta.mode() & 0o777, path.display()));
+        }
+        if meta.is_dir() {
+            open_to_others(&path, skip, found);
+        }
+    }
+}
+
+#[test]
+fn everything_toft_writes_outside_the_users_tree_is_private_whatever_the_umask() {
+    if story_server().is_some() {
+        return;
+    }
+    let home = Home::new();
+    let repo = home.git("api");
+    let bin = toft_stories::toft_bin();
+    let toft = |args: &[&str]| {
+        let mut all = vec!["-c", "umask 000; exec \"$@\"", "sh", bin.to_str().unwrap()];
+        all.extend(args);
+        home.run(&repo, "sh", &all)
+    };
+    toft(&["init"]);
+    toft(&["add", "An issue"]);
+    toft(&["add", "Another"]);
+    toft(&["flow", "new", "F", "--task", "A"]);
+    toft(&["--as", "w", "claim", "--ws"]);
+    toft(&["--as", "w", "save", "-m", "x", "--detail", &format!("\"{}\"", "y".repeat(20_000))]);
+    toft(&["--as", "w", "finish", "--no-change", "x"]);
+    toft(&["run", "--once", "--", "sh", "-c", "date > f; git add f; git commit -qm x"]);
+    toft(&["compact"]);
+    toft(&["list", "--all"]);
+    toft(&["init", "--contributor", "--no-input"]);
+    toft(&["add", "A private plan"]);
+    toft(&["sync"]);
+    toft(&["gc", "--data"]);
+    toft(&["backup", home.path().join("kept.backup").to_str().unwrap()]);
+    let users = home.path().join("home");
+    let mut found = Vec::new();
+    // What git writes in a repository of toft's own, and what is checked out, is as git makes it; nobody else gets there.
+    let workspaces = users.join(".local/share/toft/workspaces");
+    let inside = |path: &Path| path.file_name().is_some_and(|name| name == ".git") || path.starts_with(&workspaces);
+    open_to_others(&repo.join(".git/toft"), &inside, &mut found);
+    for dir in [".local/state/toft", ".local/share/toft"] {
+        open_to_others(&users.join(dir), &inside, &mut found);
+    }
+    open_to_others(home.path(), &|path| !path.ends_with("kept.backup"), &mut found);
+    for dir in [repo.join(".git/toft"), users.join(".local/state/toft"), users.join(".local/share/toft"), workspaces] {
+        let mode = std::os::unix::fs::MetadataExt::mode(&fs::metadata(&dir).unwrap());
+        assert_eq!(mode & 0o077, 0, "{} has mode {mode:o}", dir.display());
+    }
+    // Inside a directory that nobody else can enter, the runner's own files are as its part of toft makes them.
+    found.retain(|line| !line.contains(".git/toft/attempts/") && !line.contains(".git/toft/run"));
+    assert!(found.is_empty(), "{found:#?}");
+}

@@ -11,6 +11,7 @@ mod git_run;
 mod hg;
 mod jj;
 mod lock;
+mod private;
 pub mod workspace;
 
 pub use command::{RunError, shell};

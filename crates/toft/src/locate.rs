@@ -11,6 +11,7 @@ use toft_core::{
     retention::Retention,
     store::StoreError,
 };
+use toft_store::private;
 use toft_vcs::{Checkout, ID_FILE, MAIN, PLAIN_DIR, Vcs};
 
 use crate::{
@@ -205,11 +206,11 @@ fn mark_plain(dir: &Path, mint: &mut Mint) -> Result<(), Error> {
 
 /// The repository's id, made if there is none. Two that make it at once agree on the first.
 fn make_id(state: &Path, mint: &mut Mint) -> Result<RepositoryId, Error> {
-    fs::create_dir_all(state).map_err(io("make", state))?;
+    private::create_dir_all(state).map_err(io("make", state))?;
     let path = state.join(ID_FILE);
     let draft = state.join(format!("{ID_FILE}.{}", mint.word()));
     let id = RepositoryId::mint(mint);
-    let mut file = fs::File::create(&draft).map_err(io("write", &draft))?;
+    let mut file = private::create(&draft).map_err(io("write", &draft))?;
     writeln!(file, "{id}").and_then(|()| file.sync_all()).map_err(io("write", &draft))?;
     let linked = fs::hard_link(&draft, &path);
     fs::remove_file(&draft).map_err(io("tidy", &draft))?;
