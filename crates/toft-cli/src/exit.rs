@@ -11,7 +11,7 @@ use toft::{
     refusal::Refusal,
     store::{Fault, StoreError},
     time::Timestamp,
-    vcs::{RunError, exchange::ExchangeError, workspace::WorkspaceError},
+    vcs::{FindError, RunError, exchange::ExchangeError, workspace::WorkspaceError},
 };
 
 /// Why a command did not do what was asked.
@@ -122,6 +122,9 @@ impl From<Error> for Failure {
         match error {
             Error::Refused(refusal) => refused(&refusal, message),
             Error::Store(error) => store(&error, message),
+            Error::Checkout(FindError::Unreadable { cause, .. }) if let Some(fault) = Fault::of(&cause) => {
+                blocked(fault, message)
+            }
             Error::Checkout(_) => {
                 Self::new(DOCTOR, "checkout_broken", message, "go to a checkout that is whole, or name one with -C")
             }
