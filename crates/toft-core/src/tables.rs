@@ -421,7 +421,7 @@ impl Tables {
             // Kept apart from rows.
             Old::Blobs => {}
             Old::Workspaces => {
-                self.workspaces.retain(|_, row| !goes(row.used < before && !row.state.live() && row.rescue.is_none()))
+                self.workspaces.retain(|_, row| !goes(row.used < before && !row.state.live() && row.rescue.is_none()));
             }
             Old::Agents => {
                 let holders: BTreeSet<_> = self.leases.values().map(|lease| lease.agent.clone()).collect();

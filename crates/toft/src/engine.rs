@@ -66,7 +66,7 @@ pub(crate) enum Open {
 
 /// An open store.
 pub(crate) enum Engine {
-    File(SqliteStore),
+    File(Box<SqliteStore>),
     #[cfg(feature = "postgres")]
     Server(Box<PostgresStore>),
 }
@@ -81,7 +81,7 @@ impl Engine {
                     Open::Create => SqliteStore::create(path),
                 };
                 match opened {
-                    Ok(store) => Ok(Self::File(store)),
+                    Ok(store) => Ok(Self::File(Box::new(store))),
                     Err(StoreError::Missing { .. }) => Err(Error::NotInitialised { store: home.to_string() }),
                     Err(error) => Err(error.into()),
                 }
@@ -121,7 +121,7 @@ impl Engine {
 
     pub(crate) fn store(&self) -> &dyn Store {
         match self {
-            Self::File(store) => store,
+            Self::File(store) => store.as_ref(),
             #[cfg(feature = "postgres")]
             Self::Server(store) => store.as_ref(),
         }

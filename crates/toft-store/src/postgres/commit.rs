@@ -30,6 +30,16 @@ use crate::{
 const FLOOR_EVERY: u64 = 64;
 
 impl PostgresTx<'_> {
+    /// A statement of this version may not fit a schema that was upgraded meanwhile.
+    pub(super) fn upgraded(&mut self, trouble: &Trouble) -> Option<StoreError> {
+        if !matches!(trouble, Trouble::Refused { code, .. } if code.code().starts_with("42")) {
+            return None;
+        }
+        self.wire.as_mut().filter(|wire| wire.is_open())?.end_transaction(true);
+        self.open = false;
+        self.store.require_schema(&mut self.wire, trouble).err()
+    }
+
     /// Everything that was read was true at one moment: always so for one statement, or one snapshot.
     pub(super) fn confirm_reads(&mut self) -> Result<()> {
         if self.access == Access::Read || self.alone || self.looks <= 1 {

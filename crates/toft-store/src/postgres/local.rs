@@ -27,12 +27,11 @@ fn dir() -> Option<PathBuf> {
     let named = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let state = || named("XDG_STATE_HOME").or_else(|| named("HOME").map(|home| home.join(".local/state")));
     let runtime = named("XDG_RUNTIME_DIR").filter(|dir| ours(dir)).map(|dir| dir.join("toft"));
-    let dir = runtime.into_iter().chain(state().map(|dir| dir.join("toft/run"))).find(|dir| {
+    runtime.into_iter().chain(state().map(|dir| dir.join("toft/run"))).find(|dir| {
         // Whether it could be created shows in whether it is there and ours.
         let _ = private::create_dir_all(dir);
         ours(dir)
-    });
-    dir
+    })
 }
 
 /// A real directory that belongs to this user, and that nobody else may enter.

@@ -108,16 +108,6 @@ impl<'a> PostgresTx<'a> {
         self.store.judge(&mut self.wire, trouble)
     }
 
-    /// A statement of this version may not fit a schema that was upgraded meanwhile.
-    fn upgraded(&mut self, trouble: &Trouble) -> Option<StoreError> {
-        if !matches!(trouble, Trouble::Refused { code, .. } if code.code().starts_with("42")) {
-            return None;
-        }
-        self.wire.as_mut().filter(|wire| wire.is_open())?.end_transaction(true);
-        self.open = false;
-        self.store.require_schema(&mut self.wire, trouble).err()
-    }
-
     /// Sends statements together, the beginning of the transaction before the first.
     pub(super) fn fetch(&mut self, batch: &[Statement]) -> Result<Vec<Vec<Row>>> {
         let begin = match self.access {
