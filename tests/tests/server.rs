@@ -304,3 +304,59 @@ fn a_waiting_claim_hears_of_work_at_once_and_quiet_waiting_asks_little() {
     assert!(*longest < Duration::from_millis(700), "{waits:?}");
     eprintln!("waiting claims were served {waits:.0?} after work was committed");
 }
+
+#[test]
+fn hundreds_of_waiting_commands_hold_few_connections_and_all_get_served() {
+    if no_server() {
+        return;
+    }
+    let (waiters, most) = (sized(100, 500), sized(30, 100));
+    let cluster = Cluster::start_with(&[("max_connections", &most.to_string())]);
+    let home = busy_home(&cluster.url(), 1);
+    let repo = home.path().join("api");
+    home.toft(&repo, &["claim", "--as", "first"]).ok();
+    let waiting: Vec<_> = (0..waiters)
+        .map(|n| {
+            let agent = format!("w{n}");
+            let mut waiter =
+                home.command(&repo, toft_stories::toft_bin(), &["claim", "--wait=240s", "--as", &agent, "-q"]);
+            waiter.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap()
+        })
+        .collect();
+    let connections = || {
+        let count = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'toft'";
+        cluster.try_psql(count).ok().and_then(|text| text.trim().parse::<usize>().ok())
+    };
+    // Every one of them has looked and waits.
+    let patience = Instant::now() + Duration::from_secs(120);
+    let mut calm = 0;
+    while calm < 8 {
+        assert!(Instant::now() < patience, "they never came to rest: {:?}", connections());
+        calm = if connections().is_some_and(|count| count <= 6) { calm + 1 } else { 0 };
+        thread::sleep(Duration::from_millis(100));
+    }
+    let mut largest = 0;
+    for _ in 0..20 {
+        largest = largest.max(connections().unwrap_or(most));
+        thread::sleep(Duration::from_millis(100));
+    }
+    assert!(largest < 20, "{largest} connections while {waiters} commands wait");
+    let start = Instant::now();
+    home.toft(&repo, &["status"]).ok();
+    assert!(start.elapsed() < Duration::from_secs(10), "others are served meanwhile: {:?}", start.elapsed());
+    let plan = home.path().join("more.json");
+    let tasks: Vec<_> = (0..waiters).map(|n| serde_json::json!({ "name": format!("more{n}") })).collect();
+    std::fs::write(&plan, serde_json::json!({ "title": "more", "tasks": tasks }).to_string()).unwrap();
+    home.toft(&repo, &["flow", "apply", plan.to_str().unwrap()]).ok();
+    let start = Instant::now();
+    let mut claimed = BTreeSet::new();
+    for waiter in waiting {
+        let said = waiter.wait_with_output().unwrap();
+        assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+        assert!(claimed.insert(String::from_utf8_lossy(&said.stdout).trim().to_owned()), "{said:?}");
+    }
+    eprintln!(
+        "{waiters} waiting commands on a server of {most} connections: at most {largest} held while they wait, all served {:.1?} after",
+        start.elapsed()
+    );
+}

@@ -9,9 +9,9 @@ use toft::{
     id::TaskId,
     ready::Reason,
     refusal::Refusal,
-    store::StoreError,
+    store::{Fault, StoreError},
     time::Timestamp,
-    vcs::{RunError, exchange::ExchangeError, workspace::WorkspaceError},
+    vcs::{FindError, RunError, exchange::ExchangeError, workspace::WorkspaceError},
 };
 
 /// Why a command did not do what was asked.
@@ -122,6 +122,9 @@ impl From<Error> for Failure {
         match error {
             Error::Refused(refusal) => refused(&refusal, message),
             Error::Store(error) => store(&error, message),
+            Error::Checkout(FindError::Unreadable { cause, .. }) if let Some(fault) = Fault::of(&cause) => {
+                blocked(fault, message)
+            }
             Error::Checkout(_) => {
                 Self::new(DOCTOR, "checkout_broken", message, "go to a checkout that is whole, or name one with -C")
             }
@@ -135,8 +138,8 @@ impl From<Error> for Failure {
             Error::UnknownRepository { .. } => {
                 Self::new(NOT_FOUND, "unknown_repository", message, "toft init registers it there")
             }
-            Error::OnServer { .. } => {
-                Self::new(USAGE, "on_server", message, "docs/guides/operating.md says how it is done on a server")
+            Error::StoreThere { .. } => {
+                Self::new(CONFLICT, "store_there", message, "add --replace: the store that is there is kept aside")
             }
             Error::UnknownStore { .. } => Self::new(
                 USAGE,
@@ -167,7 +170,10 @@ impl From<Error> for Failure {
                 Self::new(NOT_ALLOWED, "no_sandbox", message, "install bubblewrap, or run without --sandbox")
             }
             Error::Sandbox { .. } => Self::new(FAILED, "sandbox", message, "toft doctor"),
-            Error::Io { .. } => Self::new(FAILED, "io", message, ""),
+            Error::Io { cause, .. } => match Fault::of(&cause) {
+                Some(fault) => blocked(fault, message),
+                None => Self::new(FAILED, "io", message, ""),
+            },
         }
     }
 }
@@ -331,11 +337,21 @@ fn unready(task: &TaskId, reasons: &[Reason]) -> String {
 
 fn store(error: &StoreError, message: String) -> Failure {
     match error {
-        StoreError::Failed { .. } => Failure::new(
-            FAILED,
-            "store_failed",
+        StoreError::Failed { .. } => {
+            Failure::new(FAILED, "store_failed", message, "nothing was changed; toft doctor checks the store")
+        }
+        StoreError::Blocked { fault, .. } => blocked(*fault, message),
+        StoreError::Damaged { .. } => Failure::new(
+            DOCTOR,
+            "damaged",
             message,
-            "nothing was changed; free space or check the disk, then try again",
+            "toft doctor shows what is broken; toft backup restore FILE brings a backup back and keeps the damaged file",
+        ),
+        StoreError::Older { .. } => Failure::new(
+            DOCTOR,
+            "older_store",
+            message,
+            "toft migrate upgrades it; stop processes of older versions first",
         ),
         StoreError::Busy { .. } => Failure::new(RETRY, "busy", message, "try again"),
         StoreError::Conflict => Failure::new(RETRY, "busy", message, "try again"),
@@ -358,6 +374,29 @@ fn store(error: &StoreError, message: String) -> Failure {
         }
         StoreError::Missing { .. } => Failure::new(NOT_FOUND, "no_store", message, "toft init · toft where"),
     }
+}
+
+/// Obstacles outside the store.
+fn blocked(fault: Fault, message: String) -> Failure {
+    let (status, code, help) = match fault {
+        Fault::AccessDenied => (
+            NOT_ALLOWED,
+            "access_denied",
+            "toft where names the file: its owner must let you write there; in a sandbox, allow that directory",
+        ),
+        Fault::ReadOnly => (
+            NOT_ALLOWED,
+            "read_only",
+            "reading works here; to write, mount it writable, allow it in the sandbox, or choose another --store",
+        ),
+        Fault::NoSpace => (FAILED, "no_space", "nothing was changed; free disk space or quota, then try again"),
+        Fault::Credentials => (
+            NOT_ALLOWED,
+            "access_denied",
+            "check the user and password of the store's URL, or PGPASSWORD; toft where shows the URL",
+        ),
+    };
+    Failure::new(status, code, message, help)
 }
 
 fn clock(at: Timestamp) -> String {

@@ -8,19 +8,38 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Old {
-    /// Lines of history; the newest is kept, whatever its age, so that numbers go on where they were.
+    /// Lines of history, from the front. The newest is kept, whatever its age, so that numbers go on where they were.
+    /// One from the future, written under a wrong clock, stays and protects nothing around it.
     Events,
     /// Messages that everyone they went to has seen.
     Messages,
     /// Ended attempts at tasks that are done, skipped or cancelled.
     Attempts,
+    /// Checkpoints of tasks that are done, skipped or cancelled; the newest of each task is kept.
+    Checkpoints,
+    /// Large details that no checkpoint refers to.
+    Blobs,
+    /// Rows of workspaces that are removed and left nothing put away.
+    Workspaces,
+    /// Agents that hold nothing and were not seen for long, with their inboxes. Those told to drain are kept.
+    Agents,
     /// Answers kept for whoever repeats an operation.
     Receipts,
 }
 
 impl Old {
     /// Every kind.
-    pub const ALL: [Self; 4] = [Self::Events, Self::Messages, Self::Attempts, Self::Receipts];
+    pub const ALL: [Self; 8] = [
+        Self::Events,
+        Self::Attempts,
+        Self::Checkpoints,
+        Self::Blobs,
+        Self::Workspaces,
+        Self::Agents,
+        // After agents: what only a forgotten inbox kept goes too.
+        Self::Messages,
+        Self::Receipts,
+    ];
 
     /// The word users see.
     pub fn as_str(self) -> &'static str {
@@ -28,6 +47,10 @@ impl Old {
             Self::Events => "events",
             Self::Messages => "messages",
             Self::Attempts => "attempts",
+            Self::Checkpoints => "checkpoints",
+            Self::Blobs => "blobs",
+            Self::Workspaces => "workspaces",
+            Self::Agents => "agents",
             Self::Receipts => "receipts",
         }
     }
@@ -42,21 +65,50 @@ pub struct Retention {
     pub messages: Duration,
     /// Attempts.
     pub attempts: Duration,
+    /// Checkpoints.
+    pub checkpoints: Duration,
+    /// Blobs, since they were last written.
+    pub blobs: Duration,
+    /// Workspaces, since they were last used.
+    pub workspaces: Duration,
+    /// Agents, since they were last seen.
+    pub agents: Duration,
     /// Receipts.
     pub receipts: Duration,
 }
 
+const HOUR: Duration = Duration::from_secs(3600);
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
 impl Default for Retention {
     fn default() -> Self {
-        const DAY: Duration = Duration::from_secs(24 * 3600);
-        Self { events: DAY * 90, messages: DAY * 30, attempts: DAY * 90, receipts: DAY * 7 }
+        Self {
+            events: DAY * 90,
+            messages: DAY * 30,
+            attempts: DAY * 90,
+            checkpoints: DAY * 90,
+            blobs: DAY,
+            workspaces: DAY * 90,
+            agents: DAY * 30,
+            receipts: DAY * 7,
+        }
     }
 }
 
 impl Retention {
-    /// The same for every kind.
+    /// The same for every kind, except that a blob is written before the row that refers to it, and that an agent may be
+    /// between two tasks: those are kept for an hour and a day at least.
     pub fn all(keep: Duration) -> Self {
-        Self { events: keep, messages: keep, attempts: keep, receipts: keep }
+        Self {
+            events: keep,
+            messages: keep,
+            attempts: keep,
+            checkpoints: keep,
+            blobs: keep.max(HOUR),
+            workspaces: keep,
+            agents: keep.max(DAY),
+            receipts: keep,
+        }
     }
 
     /// How long this kind is kept.
@@ -65,6 +117,10 @@ impl Retention {
             Old::Events => self.events,
             Old::Messages => self.messages,
             Old::Attempts => self.attempts,
+            Old::Checkpoints => self.checkpoints,
+            Old::Blobs => self.blobs,
+            Old::Workspaces => self.workspaces,
+            Old::Agents => self.agents,
             Old::Receipts => self.receipts,
         }
     }

@@ -2,6 +2,8 @@
 //!
 //! Every engine passes the same conformance suite; the memory store in [`crate::testing`] is the definition.
 
+use std::time::Duration;
+
 use thiserror::Error;
 
 use crate::{
@@ -29,6 +31,11 @@ pub trait Store: Send + Sync {
 
     /// A number that moves whenever another connection commits; lets a waiter look cheaply.
     fn pulse(&self) -> Result<u64>;
+
+    /// How long a waiter goes without looking when nothing moves: leases and timers end without a commit.
+    fn look_again_after(&self) -> Duration {
+        Duration::from_secs(1)
+    }
 
     /// Forgets up to `limit` rows of a kind that are older than `before`, in a transaction of its own; says how many.
     fn forget(&self, what: Old, before: Timestamp, limit: usize) -> Result<usize>;
@@ -333,6 +340,32 @@ pub enum StoreError {
         /// What this toft knows.
         known: i64,
     },
+    /// Written by an older toft, and only an explicit migration may upgrade it.
+    #[error("the store has schema {found}, and this toft needs schema {known}")]
+    Older {
+        /// What the store has.
+        found: i64,
+        /// What this toft needs.
+        known: i64,
+    },
+    /// The file exists but is not a whole store: empty, truncated, overwritten, or replaced under this process.
+    #[error("the store is damaged: {reason} ({place})")]
+    Damaged {
+        /// The file, or what toft was doing when it found out.
+        place: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The operating system or the server does not let toft use the store.
+    #[error("could not {doing}: {cause}")]
+    Blocked {
+        /// What kind of obstacle.
+        fault: Fault,
+        /// What toft was doing.
+        doing: String,
+        /// What the system or server said.
+        cause: String,
+    },
     /// The place cannot hold a store.
     #[error("{path} cannot hold a store: {reason}")]
     Unsuitable {
@@ -347,4 +380,41 @@ pub enum StoreError {
         /// Where.
         path: String,
     },
+}
+
+/// Obstacles outside the store, each with its own remedy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// File permissions, or a sandbox.
+    AccessDenied,
+    /// The file or its file system takes no writes.
+    ReadOnly,
+    /// The disk or the quota is full.
+    NoSpace,
+    /// The server rejected the user or the password.
+    Credentials,
+}
+
+impl Fault {
+    /// The obstacle behind an error of the operating system, if it is one of these.
+    pub fn of(error: &std::io::Error) -> Option<Self> {
+        use std::io::ErrorKind;
+        match error.kind() {
+            ErrorKind::PermissionDenied => Some(Self::AccessDenied),
+            ErrorKind::ReadOnlyFilesystem => Some(Self::ReadOnly),
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Some(Self::NoSpace),
+            _ => None,
+        }
+    }
+}
+
+impl StoreError {
+    /// An error of the operating system, by what kind it is.
+    pub fn io(doing: impl Into<String>, error: &std::io::Error) -> Self {
+        let (doing, cause) = (doing.into(), error.to_string());
+        match Fault::of(error) {
+            Some(fault) => Self::Blocked { fault, doing, cause },
+            None => Self::Failed { doing, cause },
+        }
+    }
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use crate::{
-    agent::Agent,
+    agent::{Agent, AgentState},
     change::{Event, QueueEntry, Receipt, Write},
     checkpoint::Checkpoint,
     flow::{Attempt, Dependency, IssueState, Task, TaskStatus, Template, Workflow},
@@ -395,20 +395,25 @@ impl Tables {
         Ok(rows)
     }
 
-    pub fn forget(&mut self, what: Old, before: Timestamp, limit: usize) -> usize {
+    pub fn forget(&mut self, what: Old, before: Timestamp, now: Timestamp, limit: usize) -> usize {
         let mut left = limit;
         let mut goes = |old: bool| {
             let goes = old && left > 0;
             left -= usize::from(goes);
             goes
         };
+        let tasks = &self.tasks;
+        let over = |id: &TaskId| {
+            use TaskStatus::{Cancelled, Done, Skipped};
+            tasks.get(id).is_some_and(|task| matches!(task.state.status, Done | Skipped | Cancelled))
+        };
         match what {
             Old::Events => {
                 let newest = self.events.last().map(|event| event.seq);
                 let mut front = true;
                 self.events.retain(|event| {
-                    front = front && event.at < before && Some(event.seq) != newest;
-                    !goes(front)
+                    front = front && (event.at < before || event.at > now);
+                    !goes(front && event.at < before && Some(event.seq) != newest)
                 });
             }
             Old::Messages => {
@@ -422,14 +427,33 @@ impl Tables {
                 let messages = &self.messages;
                 self.deliveries.retain(|_, row| messages.contains_key(&row.message));
             }
-            Old::Attempts => {
-                let tasks = &self.tasks;
-                let over = |id: &TaskId| {
-                    use TaskStatus::{Cancelled, Done, Skipped};
-                    tasks.get(id).is_some_and(|task| matches!(task.state.status, Done | Skipped | Cancelled))
-                };
-                self.attempts
-                    .retain(|(task, _), row| !goes(row.ended.is_some_and(|ended| ended < before) && over(task)));
+            Old::Attempts => self
+                .attempts
+                .retain(|(task, _), row| !goes(row.ended.is_some_and(|ended| ended < before) && over(task))),
+            Old::Checkpoints => {
+                let mut newest = BTreeMap::new();
+                for row in self.checkpoints.values() {
+                    let seq = newest.entry(row.task.clone()).or_insert(row.seq);
+                    *seq = row.seq.max(*seq);
+                }
+                self.checkpoints
+                    .retain(|_, row| !goes(row.created < before && over(&row.task) && newest[&row.task] > row.seq));
+            }
+            // Kept apart from rows.
+            Old::Blobs => {}
+            Old::Workspaces => {
+                self.workspaces.retain(|_, row| !goes(row.used < before && !row.state.live() && row.rescue.is_none()));
+            }
+            Old::Agents => {
+                let holders: BTreeSet<_> = self.leases.values().map(|lease| lease.agent.clone()).collect();
+                let idle = |row: &Agent| row.state != AgentState::Draining && !holders.contains(&row.id);
+                let mut gone = BTreeSet::new();
+                self.agents.retain(|id, row| {
+                    let goes = goes(row.seen < before && idle(row));
+                    gone.extend(goes.then(|| id.to_string()));
+                    !goes
+                });
+                self.deliveries.retain(|(recipient, _), _| !gone.contains(recipient));
             }
             Old::Receipts => self.receipts.retain(|_, row| !goes(row.at < before)),
         }

@@ -186,9 +186,9 @@ impl Turn {
 
     fn open(lock: &Path) -> io::Result<File> {
         if let Some(dir) = lock.parent() {
-            fs::create_dir_all(dir)?;
+            create_dir_all(dir)?;
         }
-        OpenOptions::new().create(true).append(true).open(lock)
+        options_beside(lock).append(true).open(lock)
     }
 
     /// Appends lines and sees that they are on disk, in the file that is there now: one that a checkout replaced
@@ -200,9 +200,9 @@ impl Turn {
         for _ in 0..TRIES {
             let new = !path.exists();
             if new && let Some(dir) = path.parent() {
-                fs::create_dir_all(dir)?;
+                create_dir_all(dir)?;
             }
-            let mut file = OpenOptions::new().create(true).append(true).read(true).open(path)?;
+            let mut file = options_beside(path).append(true).read(true).open(path)?;
             // What a torn write left must not swallow the next line.
             let size = file.metadata()?.len();
             let torn = size > 0 && !ends_in_newline(&mut file, size)?;
@@ -226,11 +226,11 @@ impl Turn {
     /// Replaces a file by what `content` writes, all or nothing.
     pub fn replace(&self, path: &Path, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<Look> {
         let dir = path.parent().unwrap_or(Path::new("."));
-        fs::create_dir_all(dir)?;
+        create_dir_all(dir)?;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let temporary: PathBuf = dir.join(format!(".{name}.{}", std::process::id()));
         let written = (|| {
-            let mut file = File::create(&temporary)?;
+            let mut file = options_beside(&temporary).write(true).truncate(true).open(&temporary)?;
             let mut out = io::BufWriter::new(&mut file);
             content(&mut out)?;
             out.flush()?;
@@ -263,4 +263,32 @@ fn sync_dir(path: &Path) -> io::Result<()> {
         File::open(if dir.as_os_str().is_empty() { Path::new(".") } else { dir })?.sync_all()?;
     }
     Ok(())
+}
+
+/// Options that create a file as private as the directory it is in: a ledger of toft's own is in a private one, and a
+/// ledger in the user's tree is as open as that tree.
+fn options_beside(path: &Path) -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.create(true);
+    #[cfg(unix)]
+    if let Some(mode) = path.parent().and_then(mode_of) {
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, mode & 0o666);
+    }
+    options
+}
+
+/// Creates missing directories as private as the one they are in.
+fn create_dir_all(dir: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    if let Some(mode) = dir.ancestors().find_map(mode_of) {
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, mode & 0o777);
+    }
+    builder.create(dir)
+}
+
+#[cfg(unix)]
+fn mode_of(dir: &Path) -> Option<u32> {
+    fs::metadata(dir).ok().map(|meta| std::os::unix::fs::MetadataExt::mode(&meta))
 }

@@ -7,9 +7,11 @@ pub mod clock;
 pub mod conformance;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+pub mod private;
 mod query;
 mod rows;
 pub mod sqlite;
+mod unknown;
 mod value;
 mod write;
 

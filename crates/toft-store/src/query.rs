@@ -41,13 +41,16 @@ macro_rules! queries {
 }
 
 queries! {
+    agent_forget
     agent_get
+    agent_inbox_forget
     agent_list
     agent_named
     agent_put
     attempt_forget
     attempt_list
     attempt_put
+    checkpoint_forget
     checkpoint_list
     checkpoint_put
     delivery_forget
@@ -116,6 +119,7 @@ queries! {
     workflow_progress
     workflow_put
     workflow_untold
+    workspace_forget
     workspace_get
     workspace_list
     workspace_put

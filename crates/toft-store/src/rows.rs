@@ -17,7 +17,15 @@ use toft_core::{
     time::{Tick, Timestamp},
 };
 
-use crate::value::Row;
+use crate::{
+    unknown::{Body, Unknown},
+    value::Row,
+};
+
+/// Parts of rows that are stored as JSON beside columns.
+pub(crate) const TASK: &str = "tasks";
+pub(crate) const OUTCOME: &str = "outcomes";
+pub(crate) const REPORT: &str = "reports";
 
 /// What a task is told and never asked for by column.
 #[derive(Serialize, Deserialize)]
@@ -44,11 +52,17 @@ pub(crate) struct Cells<'r> {
     table: &'static str,
     row: &'r dyn Row,
     next: usize,
+    unknown: Option<&'r Unknown>,
 }
 
 impl<'r> Cells<'r> {
     pub(crate) fn of(table: &'static str, row: &'r dyn Row) -> Self {
-        Self { table, row, next: 0 }
+        Self { table, row, next: 0, unknown: None }
+    }
+
+    /// Bodies that are read are kept until they are written again.
+    pub(crate) fn keeping(self, unknown: Option<&'r Unknown>) -> Self {
+        Self { unknown, ..self }
     }
 
     fn step(&mut self) -> usize {
@@ -126,6 +140,26 @@ impl<'r> Cells<'r> {
         }
     }
 
+    /// A row that is stored as JSON.
+    pub(crate) fn body<T: Body>(&mut self) -> Result<T> {
+        let text = self.text()?;
+        let row: T = serde_json::from_str(&text).map_err(|error| self.unreadable(error.to_string()))?;
+        if let Some(unknown) = self.unknown {
+            unknown.keep(T::TABLE, row.key(), text);
+        }
+        Ok(row)
+    }
+
+    /// A part of the row `key` that is stored as JSON.
+    fn part<T: DeserializeOwned>(&mut self, part: &'static str, key: &str) -> Result<Option<T>> {
+        let Some(text) = self.optional_text()? else { return Ok(None) };
+        let read = serde_json::from_str(&text).map_err(|error| self.unreadable(error.to_string()))?;
+        if let Some(unknown) = self.unknown {
+            unknown.keep(part, key.to_owned(), text);
+        }
+        Ok(Some(read))
+    }
+
     fn unreadable(&self, cause: String) -> StoreError {
         StoreError::Unreadable { table: self.table, id: self.row.text(0).ok().flatten().unwrap_or_default(), cause }
     }
@@ -137,8 +171,8 @@ pub(crate) fn task(cells: &mut Cells<'_>) -> Result<Task> {
     let order = cells.int()? as u32;
     let place = cells.place()?;
     let created = cells.time()?;
-    let TaskBody { name, brief, priority, labels, requires, paths, parallel_group, plan, max_attempts } =
-        cells.json()?;
+    let body = cells.part(TASK, id.as_str())?.ok_or_else(|| cells.missing())?;
+    let TaskBody { name, brief, priority, labels, requires, paths, parallel_group, plan, max_attempts } = body;
     let state = TaskState {
         status: cells.word(TaskStatus::from_word)?,
         attempt: cells.int()? as u32,
@@ -146,7 +180,7 @@ pub(crate) fn task(cells: &mut Cells<'_>) -> Result<Task> {
         open_blockers: cells.int()? as u32,
         unblocks: cells.int()? as u32,
         not_before: cells.optional_int()?.map(Timestamp),
-        outcome: cells.optional_json()?,
+        outcome: cells.part(OUTCOME, id.as_str())?,
         updated: cells.time()?,
     };
     Ok(Task {
@@ -251,9 +285,11 @@ pub(crate) fn holder(word: &str) -> Option<Holder> {
 }
 
 pub(crate) fn attempt(cells: &mut Cells<'_>) -> Result<Attempt> {
+    let (task, fence) = (cells.id(TaskId::known)?, cells.int()? as u64);
+    let key = attempt_key(&task, fence);
     Ok(Attempt {
-        task: cells.id(TaskId::known)?,
-        fence: cells.int()? as u64,
+        task,
+        fence,
         lease: cells.id(LeaseId::known)?,
         agent: cells.id(AgentId::known)?,
         place: cells.place()?,
@@ -268,8 +304,12 @@ pub(crate) fn attempt(cells: &mut Cells<'_>) -> Result<Attempt> {
         },
         reason: cells.optional_text()?,
         cost: cells.real()?,
-        report: cells.optional_json()?,
+        report: cells.part(REPORT, &key)?,
     })
+}
+
+pub(crate) fn attempt_key(task: &TaskId, fence: u64) -> String {
+    format!("{task}/{fence}")
 }
 
 pub(crate) fn event(cells: &mut Cells<'_>) -> Result<Event> {
@@ -298,10 +338,10 @@ pub(crate) fn receipt(cells: &mut Cells<'_>) -> Result<Receipt> {
 }
 
 pub(crate) fn letter(cells: &mut Cells<'_>) -> Result<Letter> {
-    let message: Message = cells.json()?;
+    let message: Message = cells.body()?;
     let state =
         serde_json::from_value(Value::String(cells.text()?)).map_err(|error| cells.unreadable(error.to_string()))?;
-    let from: Option<Agent> = cells.optional_json()?;
+    let from: Option<Agent> = cells.part(Agent::TABLE, message.from.as_str())?;
     let from_name = from.map_or_else(|| message.from.to_string(), |agent| agent.name);
     Ok(Letter { message, from_name, state })
 }

@@ -18,7 +18,8 @@ use toft_core::{
 
 use crate::{
     query::Query,
-    rows::{TaskBody, holder_word},
+    rows::{OUTCOME, REPORT, TASK, TaskBody, attempt_key, holder_word},
+    unknown::Unknown,
     value::{Value, values},
 };
 
@@ -57,27 +58,29 @@ pub(crate) fn append(execute: &mut Execute<'_>, event: &Event) -> Result<()> {
     )
 }
 
-pub(crate) fn put(execute: &mut Execute<'_>, write: &Write) -> Result<()> {
+pub(crate) fn put(execute: &mut Execute<'_>, unknown: &Unknown, write: &Write) -> Result<()> {
     match write {
-        Write::Repository(row) => execute(Query::repository_put, &values![row.id.as_str(), json(row)?]),
-        Write::Worktree(row) => execute(Query::worktree_put, &values![row.repository.as_str(), row.name, json(row)?]),
-        Write::Workflow(row) => workflow(execute, row),
-        Write::Task(row) => task(execute, row),
-        Write::TaskState(id, state) => task_state(execute, id, state),
+        Write::Repository(row) => execute(Query::repository_put, &values![row.id.as_str(), unknown.body(row)?]),
+        Write::Worktree(row) => {
+            execute(Query::worktree_put, &values![row.repository.as_str(), row.name, unknown.body(row)?])
+        }
+        Write::Workflow(row) => workflow(execute, unknown, row),
+        Write::Task(row) => task(execute, unknown, row),
+        Write::TaskState(id, state) => task_state(execute, unknown, id, state),
         Write::Dependency(row) => dependency(execute, Query::dependency_put, row),
         Write::DropDependency(row) => dependency(execute, Query::dependency_drop, row),
         Write::Lease(row) => lease(execute, row),
         Write::RenewLease(row) => renew_lease(execute, row),
         Write::DropLease(task) => execute(Query::lease_drop, &values![task.as_str()]),
-        Write::Attempt(row) => attempt(execute, row),
-        Write::Checkpoint(row) => checkpoint(execute, row),
+        Write::Attempt(row) => attempt(execute, unknown, row),
+        Write::Checkpoint(row) => checkpoint(execute, unknown, row),
         Write::State(task, key, value) => execute(Query::state_put, &values![task.as_str(), key, json(value)?]),
-        Write::Agent(row) => execute(Query::agent_put, &values![row.id.as_str(), row.name, json(row)?]),
-        Write::Message(row) => execute(Query::message_put, &values![row.id.as_str(), json(row)?]),
+        Write::Agent(row) => execute(Query::agent_put, &values![row.id.as_str(), row.name, unknown.body(row)?]),
+        Write::Message(row) => execute(Query::message_put, &values![row.id.as_str(), unknown.body(row)?]),
         Write::Delivery(row) => delivery(execute, row),
-        Write::Gate(row) => gate(execute, row),
-        Write::Workspace(row) => workspace(execute, row),
-        Write::Template(row) => execute(Query::template_put, &values![row.name, row.version, json(row)?]),
+        Write::Gate(row) => gate(execute, unknown, row),
+        Write::Workspace(row) => workspace(execute, unknown, row),
+        Write::Template(row) => execute(Query::template_put, &values![row.name, row.version, unknown.body(row)?]),
         Write::Queue(row) => queue_entry(execute, row),
         Write::DropQueue(task) => execute(Query::queue_drop, &values![task.as_str()]),
         Write::Receipt(Receipt { op, actor, verb, request, outcome, at }) => {
@@ -93,20 +96,24 @@ fn queue_entry(execute: &mut Execute<'_>, row: &QueueEntry) -> Result<()> {
 }
 
 /// Statements that forget a batch, each with its values; the rows of the last are what is counted.
-pub(crate) fn forget(what: Old, before: Timestamp, limit: usize) -> Vec<(Query, [Value<'static>; 2])> {
+pub(crate) fn forget(what: Old, before: Timestamp, now: Timestamp, limit: usize) -> Vec<(Query, Vec<Value<'static>>)> {
     let limit = Value::Int(i64::try_from(limit).ok());
     let (at, text) = (Value::Int(Some(before.0)), Value::Text(Some(before.to_string().into())));
+    let both = |query, since: &Value<'static>| (query, vec![since.clone(), limit.clone()]);
     match what {
-        Old::Events => vec![(Query::event_forget, [at, limit])],
-        Old::Messages => {
-            vec![(Query::delivery_forget, [text.clone(), limit.clone()]), (Query::message_forget, [text, limit])]
-        }
-        Old::Attempts => vec![(Query::attempt_forget, [at, limit])],
-        Old::Receipts => vec![(Query::receipt_forget, [at, limit])],
+        Old::Events => vec![(Query::event_forget, vec![at, limit, Value::Int(Some(now.0))])],
+        Old::Messages => vec![both(Query::delivery_forget, &text), both(Query::message_forget, &text)],
+        Old::Attempts => vec![both(Query::attempt_forget, &at)],
+        Old::Checkpoints => vec![both(Query::checkpoint_forget, &text)],
+        // Kept apart from rows.
+        Old::Blobs => Vec::new(),
+        Old::Workspaces => vec![both(Query::workspace_forget, &text)],
+        Old::Agents => vec![both(Query::agent_inbox_forget, &text), both(Query::agent_forget, &text)],
+        Old::Receipts => vec![both(Query::receipt_forget, &at)],
     }
 }
 
-fn workflow(execute: &mut Execute<'_>, row: &Workflow) -> Result<()> {
+fn workflow(execute: &mut Execute<'_>, unknown: &Unknown, row: &Workflow) -> Result<()> {
     execute(
         Query::workflow_put,
         &values![
@@ -116,7 +123,7 @@ fn workflow(execute: &mut Execute<'_>, row: &Workflow) -> Result<()> {
             row.status.as_str(),
             row.lane_open(),
             row.created.0,
-            json(row)?,
+            unknown.body(row)?,
             row.issue(),
             row.issue_state().map(IssueState::as_str),
             row.ledger_pending()
@@ -124,7 +131,7 @@ fn workflow(execute: &mut Execute<'_>, row: &Workflow) -> Result<()> {
     )
 }
 
-fn task(execute: &mut Execute<'_>, row: &Task) -> Result<()> {
+fn task(execute: &mut Execute<'_>, unknown: &Unknown, row: &Task) -> Result<()> {
     let Task {
         id,
         workflow,
@@ -142,24 +149,32 @@ fn task(execute: &mut Execute<'_>, row: &Task) -> Result<()> {
         created,
         state,
     } = row.clone();
-    let body = json(&TaskBody { name, brief, priority, labels, requires, paths, parallel_group, plan, max_attempts })?;
+    let body = TaskBody { name, brief, priority, labels, requires, paths, parallel_group, plan, max_attempts };
+    let body = unknown.merged(TASK, id.to_string(), &body)?;
     execute(
         Query::task_put,
         &values![id.as_str(), workflow.as_str(), order, repository(&place), place.worktree, created.0, body],
     )?;
-    state_columns(&state, |columns| {
+    state_columns(&id, &state, unknown, |columns| {
         execute(Query::task_state_put, &[&values![id.as_str(), workflow.as_str()], columns].concat())
     })
 }
 
-fn task_state(execute: &mut Execute<'_>, id: &TaskId, state: &TaskState) -> Result<()> {
-    state_columns(state, |columns| execute(Query::task_state_set, &[&values![id.as_str()], columns].concat()))
+fn task_state(execute: &mut Execute<'_>, unknown: &Unknown, id: &TaskId, state: &TaskState) -> Result<()> {
+    state_columns(id, state, unknown, |columns| {
+        execute(Query::task_state_set, &[&values![id.as_str()], columns].concat())
+    })
 }
 
 /// What a task's state consists of, in the order of its columns.
-fn state_columns(state: &TaskState, put: impl FnOnce(&[Value<'_>]) -> Result<()>) -> Result<()> {
+fn state_columns(
+    id: &TaskId,
+    state: &TaskState,
+    unknown: &Unknown,
+    put: impl FnOnce(&[Value<'_>]) -> Result<()>,
+) -> Result<()> {
     let TaskState { status, attempt, fence, open_blockers, unblocks, not_before, outcome, updated } = state;
-    let outcome = outcome.as_ref().map(json).transpose()?;
+    let outcome = outcome.as_ref().map(|outcome| unknown.merged(OUTCOME, id.to_string(), outcome)).transpose()?;
     put(&values![
         status.as_str(),
         attempt,
@@ -239,9 +254,10 @@ fn renew_lease(execute: &mut Execute<'_>, row: &Lease) -> Result<()> {
     )
 }
 
-fn attempt(execute: &mut Execute<'_>, row: &Attempt) -> Result<()> {
+fn attempt(execute: &mut Execute<'_>, unknown: &Unknown, row: &Attempt) -> Result<()> {
     let Attempt { task, fence, lease, agent, place, started, ended, result, reason, cost, report } = row;
-    let report = report.as_ref().map(json).transpose()?;
+    let key = || attempt_key(task, *fence);
+    let report = report.as_ref().map(|report| unknown.merged(REPORT, key(), report)).transpose()?;
     let result = result.as_ref().map(word).transpose()?;
     execute(
         Query::attempt_put,
@@ -262,8 +278,8 @@ fn attempt(execute: &mut Execute<'_>, row: &Attempt) -> Result<()> {
     )
 }
 
-fn checkpoint(execute: &mut Execute<'_>, row: &Checkpoint) -> Result<()> {
-    execute(Query::checkpoint_put, &values![row.task.as_str(), row.seq as i64, json(row)?])
+fn checkpoint(execute: &mut Execute<'_>, unknown: &Unknown, row: &Checkpoint) -> Result<()> {
+    execute(Query::checkpoint_put, &values![row.task.as_str(), row.seq as i64, unknown.body(row)?])
 }
 
 fn delivery(execute: &mut Execute<'_>, row: &Delivery) -> Result<()> {
@@ -271,12 +287,12 @@ fn delivery(execute: &mut Execute<'_>, row: &Delivery) -> Result<()> {
     execute(Query::delivery_put, &values![recipient, rank, message.as_str(), word(state)?])
 }
 
-fn workspace(execute: &mut Execute<'_>, row: &Workspace) -> Result<()> {
+fn workspace(execute: &mut Execute<'_>, unknown: &Unknown, row: &Workspace) -> Result<()> {
     let (id, repository) = (row.id.as_str(), row.repository.as_str());
-    execute(Query::workspace_put, &values![id, repository, row.created.0, row.state.live(), json(row)?])
+    execute(Query::workspace_put, &values![id, repository, row.created.0, row.state.live(), unknown.body(row)?])
 }
 
-fn gate(execute: &mut Execute<'_>, row: &Gate) -> Result<()> {
+fn gate(execute: &mut Execute<'_>, unknown: &Unknown, row: &Gate) -> Result<()> {
     execute(
         Query::gate_put,
         &values![
@@ -286,7 +302,7 @@ fn gate(execute: &mut Execute<'_>, row: &Gate) -> Result<()> {
             row.place.worktree,
             row.created.0,
             row.asks(),
-            json(row)?
+            unknown.body(row)?
         ],
     )
 }

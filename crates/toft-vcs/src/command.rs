@@ -322,7 +322,7 @@ pub fn shell(
 ) -> Result<(), RunError> {
     let what = text.to_owned();
     let failed = |cause| RunError::Io { what: what.clone(), cause };
-    let mut told = fs::File::options().append(true).create(true).open(log).map_err(failed)?;
+    let mut told = crate::private::options().append(true).open(log).map_err(failed)?;
     writeln!(told, "$ {text}").map_err(failed)?;
     let mut run = Run::new("sh", dir)?.args(["-c", text]).patience(patience);
     run.command.envs(variables).env_remove("LC_ALL").env_remove("SSH_ASKPASS");

@@ -12,6 +12,7 @@ mod hg;
 mod identity;
 mod jj;
 mod lock;
+mod private;
 pub mod workspace;
 
 pub use command::{RunError, shell};

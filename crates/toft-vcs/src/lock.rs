@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{command::RunError, workspace::WorkspaceError};
+use crate::{command::RunError, private, workspace::WorkspaceError};
 
 /// How long somebody waits for a turn.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -59,8 +59,8 @@ impl Turn {
     pub fn attempt(state: &Path, name: &str) -> Result<Option<Self>, WorkspaceError> {
         let dir = state.join("locks");
         let failed = |cause| WorkspaceError::Io { doing: "lock", path: dir.join(name), cause };
-        fs::create_dir_all(&dir).map_err(failed)?;
-        let file = File::options().create(true).truncate(false).write(true).open(dir.join(name)).map_err(failed)?;
+        private::create_dir_all(&dir).map_err(failed)?;
+        let file = private::options().truncate(false).open(dir.join(name)).map_err(failed)?;
         match file.try_lock() {
             Ok(()) => {
                 HELD.with_borrow_mut(|held| held.push(file.try_clone().ok()));

@@ -1,10 +1,15 @@
 //! Details of checkpoints too large for a row: files beside the store, named by what is in them.
 
 use std::{
+    collections::BTreeSet,
     fs,
     io::Write as _,
     path::{Path, PathBuf},
+    time::{Duration, SystemTime},
 };
+
+use toft_core::time::Timestamp;
+use toft_store::private;
 
 use crate::error::{Error, io};
 
@@ -15,11 +20,13 @@ fn file(store: &Path, blob: &str) -> PathBuf {
 /// Keeps a text under the name of its content; it is on disk before anything refers to it.
 pub(crate) fn keep(store: &Path, blob: &str, text: &str) -> Result<(), Error> {
     let path = file(store, blob);
-    if !path.exists() {
+    // One that is there already is as good as new: the caller is about to refer to it.
+    let touched = fs::File::options().write(true).open(&path).and_then(|file| file.set_modified(SystemTime::now()));
+    if touched.is_err() {
         let dir = path.with_file_name("");
-        fs::create_dir_all(&dir).map_err(io("make", &dir))?;
+        private::create_dir_all(&dir).map_err(io("make", &dir))?;
         let draft = path.with_extension(std::process::id().to_string());
-        let mut out = fs::File::create(&draft).map_err(io("write", &draft))?;
+        let mut out = private::create(&draft).map_err(io("write", &draft))?;
         out.write_all(text.as_bytes()).and_then(|()| out.sync_all()).map_err(io("write", &draft))?;
         fs::rename(&draft, &path).map_err(io("write", &path))?;
         fs::File::open(&dir).and_then(|dir| dir.sync_all()).map_err(io("write", &dir))?;
@@ -31,4 +38,33 @@ pub(crate) fn keep(store: &Path, blob: &str, text: &str) -> Result<(), Error> {
 pub(crate) fn load(store: &Path, blob: &str) -> Result<String, Error> {
     let path = file(store, blob);
     fs::read_to_string(&path).map_err(io("read", &path))
+}
+
+/// Removes up to `limit` blobs that were last written before a time and that nothing refers to. `referenced` is asked after
+/// the directory was read, and only if there is a candidate.
+pub(crate) fn forget(
+    store: &Path,
+    before: Timestamp,
+    limit: usize,
+    referenced: impl FnOnce() -> Result<BTreeSet<String>, Error>,
+) -> Result<usize, Error> {
+    let dir = store.with_file_name("blobs");
+    let entries = match fs::read_dir(&dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(0),
+        Err(cause) => return Err(io("read", &dir)(cause)),
+    };
+    let before = SystemTime::UNIX_EPOCH + Duration::from_millis(before.0.unsigned_abs());
+    let old = |path: &Path| fs::metadata(path).and_then(|meta| meta.modified()).is_ok_and(|at| at < before);
+    let mut candidates: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(|path| old(path)).collect();
+    if candidates.is_empty() {
+        return Ok(0);
+    }
+    let referenced = referenced()?;
+    candidates.retain(|path| path.file_name().is_some_and(|name| !referenced.contains(&*name.to_string_lossy())));
+    candidates.truncate(limit);
+    for path in &candidates {
+        fs::remove_file(path).map_err(io("remove", path))?;
+    }
+    Ok(candidates.len())
 }

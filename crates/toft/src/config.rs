@@ -80,7 +80,11 @@ impl Store {
             "worktree" => Self::Worktree,
             "global" => Self::Global,
             _ if text.starts_with("postgres://") || text.starts_with("postgresql://") => Self::server(text),
-            _ if text.contains("://") => return Err(Error::UnknownStore { text: text.to_owned() }),
+            // Also with a slash too few: nobody names a file so, and the text may hold a password.
+            _ if text.contains("://") || text.starts_with("postgres:") || text.starts_with("postgresql:") => {
+                let scheme = text.split_once(':').map_or(text, |(scheme, _)| scheme);
+                return Err(Error::UnknownStore { text: format!("{scheme}:…") });
+            }
             _ => Self::Path(expand_home(text)),
         })
     }
@@ -170,6 +174,10 @@ struct Kept {
     events: Option<String>,
     messages: Option<String>,
     attempts: Option<String>,
+    checkpoints: Option<String>,
+    blobs: Option<String>,
+    workspaces: Option<String>,
+    agents: Option<String>,
     receipts: Option<String>,
 }
 
@@ -325,6 +333,10 @@ impl Settings {
         span(&file.retention.events, &mut self.retention.events)?;
         span(&file.retention.messages, &mut self.retention.messages)?;
         span(&file.retention.attempts, &mut self.retention.attempts)?;
+        span(&file.retention.checkpoints, &mut self.retention.checkpoints)?;
+        span(&file.retention.blobs, &mut self.retention.blobs)?;
+        span(&file.retention.workspaces, &mut self.retention.workspaces)?;
+        span(&file.retention.agents, &mut self.retention.agents)?;
         span(&file.retention.receipts, &mut self.retention.receipts)?;
         self.workspaces.keep = file.workspaces.keep.unwrap_or(self.workspaces.keep);
         self.workspaces.most = file.workspaces.most.unwrap_or(self.workspaces.most);

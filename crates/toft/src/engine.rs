@@ -66,7 +66,7 @@ pub(crate) enum Open {
 
 /// An open store.
 pub(crate) enum Engine {
-    File(SqliteStore),
+    File(Box<SqliteStore>),
     #[cfg(feature = "postgres")]
     Server(Box<PostgresStore>),
 }
@@ -74,10 +74,18 @@ pub(crate) enum Engine {
 impl Engine {
     pub(crate) fn open(home: &Home, how: Open) -> Result<Self, Error> {
         match (home, how) {
-            (Home::File(path), Open::Create) => Ok(Self::File(SqliteStore::create(path)?)),
-            (Home::File(path), _) if !path.exists() => Err(Error::NotInitialised { store: home.to_string() }),
-            (Home::File(path), Open::Known) => Ok(Self::File(SqliteStore::open(path)?)),
-            (Home::File(path), Open::Briefly) => Ok(Self::File(SqliteStore::open_briefly(path)?)),
+            (Home::File(path), how) => {
+                let opened = match how {
+                    Open::Known => SqliteStore::open(path),
+                    Open::Briefly => SqliteStore::open_briefly(path),
+                    Open::Create => SqliteStore::create(path),
+                };
+                match opened {
+                    Ok(store) => Ok(Self::File(Box::new(store))),
+                    Err(StoreError::Missing { .. }) => Err(Error::NotInitialised { store: home.to_string() }),
+                    Err(error) => Err(error.into()),
+                }
+            }
             #[cfg(feature = "postgres")]
             (Home::Server(url), how) => {
                 let opened = match how {
@@ -92,13 +100,28 @@ impl Engine {
                 }
             }
             #[cfg(not(feature = "postgres"))]
-            (Home::Server(url), _) => Err(Error::UnknownStore { text: url.clone() }),
+            (Home::Server(_), _) => Err(Error::UnknownStore { text: home.to_string() }),
+        }
+    }
+
+    /// Upgrades a store that exists; gives the schema before and after.
+    pub(crate) fn migrate(home: &Home) -> Result<(i64, i64), Error> {
+        let migrated = match home {
+            Home::File(path) => SqliteStore::migrate(path),
+            #[cfg(feature = "postgres")]
+            Home::Server(url) => PostgresStore::migrate(url),
+            #[cfg(not(feature = "postgres"))]
+            Home::Server(_) => return Err(Error::UnknownStore { text: home.to_string() }),
+        };
+        match migrated {
+            Err(StoreError::Missing { .. }) => Err(Error::NotInitialised { store: home.to_string() }),
+            other => Ok(other?),
         }
     }
 
     pub(crate) fn store(&self) -> &dyn Store {
         match self {
-            Self::File(store) => store,
+            Self::File(store) => store.as_ref(),
             #[cfg(feature = "postgres")]
             Self::Server(store) => store.as_ref(),
         }
@@ -131,14 +154,6 @@ impl Engine {
             Self::Server(store) => store.blob(blob)?.ok_or_else(|| unreadable(blob, "it is not there"))?,
         };
         serde_json::from_str(&text).map_err(|error| unreadable(blob, &error.to_string()))
-    }
-
-    pub(crate) fn backup(&self, target: &Path) -> Result<(), Error> {
-        match self {
-            Self::File(store) => Ok(store.backup(target)?),
-            #[cfg(feature = "postgres")]
-            Self::Server(_) => Err(Error::OnServer { asked: "a copy in a file" }),
-        }
     }
 }
 

@@ -40,11 +40,11 @@ pub enum Error {
         /// Which store.
         store: String,
     },
-    /// Only a store in a file can do this.
-    #[error("the store is on a server, which does not give {asked}")]
-    OnServer {
-        /// What was asked.
-        asked: &'static str,
+    /// A restore would replace a store that is whole.
+    #[error("there is a store at {store} already")]
+    StoreThere {
+        /// Where.
+        store: String,
     },
     /// A store this build cannot open.
     #[error("`{text}` is not a store this toft can open")]

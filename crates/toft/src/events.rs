@@ -70,7 +70,7 @@ impl<'a> Events<'a> {
             if !self.read.is_empty() || until.is_some_and(|until| Instant::now() >= until) {
                 return Ok(());
             }
-            let soon = Instant::now() + Duration::from_secs(1);
+            let soon = Instant::now() + self.toft.store().look_again_after();
             self.toft.wait_for_change(pulse, until.map_or(soon, |until| until.min(soon)))?;
         }
     }

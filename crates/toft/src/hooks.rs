@@ -266,9 +266,9 @@ impl Toft {
     fn name_process(&self, actor: &str, heard: &Heard) -> Result<(), Error> {
         let Some(path) = heard.process.and_then(|pid| self.name_file(pid)) else { return Ok(()) };
         if let Some(dir) = path.parent() {
-            fs::create_dir_all(dir).map_err(io("make", dir))?;
+            toft_store::private::create_dir_all(dir).map_err(io("make", dir))?;
         }
-        fs::write(&path, actor).map_err(io("write", &path))
+        toft_store::private::write(&path, actor).map_err(io("write", &path))
     }
 
     fn name_file(&self, pid: u32) -> Option<PathBuf> {
@@ -308,10 +308,10 @@ impl Toft {
     fn keep_in_mind(&self, heard: &Heard, memory: &Memory) -> Result<(), Error> {
         let Some(path) = self.memory_of(heard) else { return Ok(()) };
         if let Some(dir) = path.parent() {
-            fs::create_dir_all(dir).map_err(io("make", dir))?;
+            toft_store::private::create_dir_all(dir).map_err(io("make", dir))?;
         }
         let text = serde_json::to_vec(memory).unwrap_or_default();
-        fs::write(&path, text).map_err(io("write", &path))
+        toft_store::private::write(&path, text).map_err(io("write", &path))
     }
 
     /// Forgets sessions that never said that they ended.

@@ -24,6 +24,7 @@
 //! Inside a repository, [`Toft::open`] finds the store exactly as the command line does. Everything the
 //! command line can ask is a request in [`verbs`], run with [`Toft::perform`].
 
+mod backup;
 mod blobs;
 pub mod briefing;
 mod config;
@@ -41,17 +42,19 @@ mod registry;
 pub mod runner;
 mod session;
 mod setup;
+mod upkeep;
 mod work;
 mod worker;
 pub mod workspaces;
 
+pub use backup::{Backup, Restored, restore};
 pub use config::{Config, Instant, RunRules, Store, SyncRules, WorkspaceRules};
 pub use config::{home, state_home};
 pub use engine::Home;
 pub use error::Error;
 pub use events::Events;
 pub use holds::Held;
-pub use locate::{Located, Source, locate};
+pub use locate::{Located, Source, locate, migrate};
 pub use machine::Machine;
 pub use registry::registered_stores;
 pub use session::Toft;

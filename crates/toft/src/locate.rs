@@ -9,8 +9,9 @@ use std::{
 use toft_core::{
     id::{Mint, RepositoryId},
     retention::Retention,
-    store,
+    store::{self, StoreError},
 };
+use toft_store::private;
 use toft_vcs::{Checkout, ID_FILE, MAIN, PLAIN_DIR, Vcs};
 
 use crate::{
@@ -183,7 +184,7 @@ pub(crate) fn init(config: &Config, no_vcs: bool) -> Result<(Located, bool), Err
     }
     let mut located = locate(config)?;
     let new = match Engine::open(&located.store, Open::Known) {
-        Ok(_) => false,
+        Ok(_) | Err(Error::Store(StoreError::Older { .. })) => false,
         Err(Error::NotInitialised { .. }) => true,
         Err(error) => return Err(error),
     };
@@ -234,6 +235,11 @@ fn elsewhere(state: &Path, store: &Home) -> PathBuf {
     state.join("stores").join(&digest[..16])
 }
 
+/// Upgrades a store to the schema of this toft; gives the schema before and after.
+pub fn migrate(located: &Located) -> Result<(i64, i64), Error> {
+    Engine::migrate(&located.store)
+}
+
 /// Marks a directory as a repository without a VCS, unless it is in one.
 fn mark_plain(dir: &Path, mint: &mut Mint) -> Result<(), Error> {
     let found = toft_vcs::find(dir)?;
@@ -253,11 +259,11 @@ fn mark_plain(dir: &Path, mint: &mut Mint) -> Result<(), Error> {
 
 /// The repository's id, made, or taken from another clone, if there is none. Two that make it at once agree on the first.
 fn make_id(state: &Path, known: Option<RepositoryId>, mint: &mut Mint) -> Result<RepositoryId, Error> {
-    fs::create_dir_all(state).map_err(io("make", state))?;
+    private::create_dir_all(state).map_err(io("make", state))?;
     let path = state.join(ID_FILE);
     let draft = state.join(format!("{ID_FILE}.{}", mint.word()));
     let id = known.unwrap_or_else(|| RepositoryId::mint(mint));
-    let mut file = fs::File::create(&draft).map_err(io("write", &draft))?;
+    let mut file = private::create(&draft).map_err(io("write", &draft))?;
     writeln!(file, "{id}").and_then(|()| file.sync_all()).map_err(io("write", &draft))?;
     let linked = fs::hard_link(&draft, &path);
     fs::remove_file(&draft).map_err(io("tidy", &draft))?;

@@ -5,6 +5,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use toft_store::private;
+
 use crate::{
     config::state_home,
     error::{Error, io},
@@ -23,8 +25,8 @@ pub(crate) fn remember(store: &Path) -> Result<(), Error> {
     if entry.exists() {
         return Ok(());
     }
-    fs::create_dir_all(&dir).map_err(io("make", &dir))?;
-    fs::write(&entry, text.as_bytes()).map_err(io("write", &entry))
+    private::create_dir_all(&dir).map_err(io("make", &dir))?;
+    private::write(&entry, text.as_bytes()).map_err(io("write", &entry))
 }
 
 /// Every registered store that still exists.

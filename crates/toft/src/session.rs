@@ -16,10 +16,9 @@ use toft_core::{
     flow::{Plan as FlowPlan, Source as FlowSource},
     id::{Mint, RepositoryId},
     repository::{Place, Repository, Scope, Worktree},
-    retention::{Old, Retention},
     store::{self, Access, Store},
     time::Timestamp,
-    verbs::{Caller, Operation, Verb, flow, gc, perform, visit},
+    verbs::{Caller, Operation, Verb, flow, perform, visit},
 };
 use toft_vcs::{Checkout, MAIN};
 
@@ -37,8 +36,6 @@ use crate::{
 /// How often a waiter looks whether anything changed: soon at first, then less and less.
 const FIRST_LOOK: Duration = Duration::from_millis(2);
 const LAST_LOOK: Duration = Duration::from_millis(50);
-/// A waiter looks for lost holds and timers at least this often, though nobody wrote.
-pub(crate) const LOOK_ANYWAY: Duration = Duration::from_secs(1);
 
 /// An open store, and who asks from where. Cheap to share between threads; one transaction at a time.
 pub struct Toft {
@@ -281,7 +278,7 @@ impl Toft {
             if Instant::now() >= until {
                 return Ok(None);
             }
-            pulse = self.wait_for_change(pulse, until.min(Instant::now() + LOOK_ANYWAY))?;
+            pulse = self.wait_for_change(pulse, until.min(Instant::now() + self.store().look_again_after()))?;
         }
     }
 
@@ -298,35 +295,6 @@ impl Toft {
     /// The value that a checkpoint's detail stands for.
     pub fn load_detail(&self, detail: &Detail) -> Result<Value, Error> {
         self.engine.load_detail(detail)
-    }
-
-    /// Forgets what has been kept long enough, a batch at a time so that nobody waits long, and says so in history.
-    /// After each batch `progress` is told how many of which kind are gone so far.
-    pub fn forget_old(&self, retention: &Retention, mut progress: impl FnMut(Old, u64)) -> Result<gc::Outcome, Error> {
-        const BATCH: usize = 5_000;
-        let now = store::ask(self.store(), |tx| tx.now())?.wall;
-        let mut gone = Vec::new();
-        for what in Old::ALL {
-            let before = now.minus(retention.of(what));
-            let mut count = 0;
-            loop {
-                let batch = self.store().forget(what, before, BATCH)?;
-                count += batch as u64;
-                progress(what, count);
-                if batch < BATCH {
-                    break;
-                }
-            }
-            if count > 0 {
-                gone.push((what, count));
-            }
-        }
-        if gone.is_empty() { Ok(gc::Outcome { gone }) } else { self.perform(gc::Request { gone }) }
-    }
-
-    /// A consistent, verified copy of the store.
-    pub fn backup(&self, target: &Path) -> Result<(), Error> {
-        self.engine.backup(target)
     }
 }
 

@@ -68,9 +68,9 @@ impl Setup {
             };
         }
         if let Some(dir) = path.parent() {
-            fs::create_dir_all(dir).map_err(io("make", dir))?;
+            toft_store::private::create_dir_all(dir).map_err(io("make", dir))?;
         }
-        fs::write(&path, self.commands().join("\n")).map_err(io("write", &path))
+        toft_store::private::write(&path, self.commands().join("\n")).map_err(io("write", &path))
     }
 
     fn approval(&self, repository: &str) -> PathBuf {
@@ -109,9 +109,9 @@ impl Setup {
         let mut missing = Vec::new();
         let to = Path::new(&workspace.path);
         if let Some(dir) = log.parent() {
-            fs::create_dir_all(dir).map_err(io("make", dir))?;
+            toft_store::private::create_dir_all(dir).map_err(io("make", dir))?;
         }
-        let mut told = fs::File::create(log).map_err(io("write", log))?;
+        let mut told = toft_store::private::create(log).map_err(io("write", log))?;
         for (paths, link) in [(&self.copy, false), (&self.link, true)] {
             for path in paths {
                 step(path);

@@ -25,7 +25,7 @@ use toft_core::{
 
 use crate::{
     error::Error,
-    session::{LOOK_ANYWAY, Toft},
+    session::Toft,
     workspaces::Tidied,
 };
 
@@ -308,7 +308,7 @@ impl Toft {
         until: Instant,
     ) -> Result<bool, Error> {
         while Instant::now() < until {
-            pulse = self.wait_for_change(pulse, until.min(Instant::now() + LOOK_ANYWAY))?;
+            pulse = self.wait_for_change(pulse, until.min(Instant::now() + self.store().look_again_after()))?;
             // A lease of another machine that has gone silent runs out only while somebody watches it.
             if self.run(actor, None, sweep::Unwatched)? {
                 self.run(actor, None, sweep::Request)?;

@@ -7,6 +7,7 @@ mod plan;
 mod run;
 mod setup;
 mod share;
+mod upkeep;
 mod work;
 mod ws;
 
@@ -24,6 +25,7 @@ pub(crate) use self::{
     run::{Confine, Prime, Run, Sandboxed, Try},
     setup::{Hook, Setup},
     share::{Accept, Doctor, Move, Propose, Reject, Sync, Withdraw},
+    upkeep::{Backup, BackupCommand},
     work::{Claim, Finish, Hold, List, Log, Ready, Save, Show, Status},
     ws::{CreateWs, From, Ws, WsCommand},
 };
@@ -127,14 +129,15 @@ commands! {
     Withdraw(Withdraw) "withdraw" [] "Take a proposal back";
     Accept(Accept) "accept" [] "Take what somebody proposed into the plan";
     Reject(Reject) "reject" [] "Refuse what somebody proposed; they hear why";
-    Move(Move) "move" ["mv", "migrate"] "Move issues to another ledger";
+    Move(Move) "move" ["mv"] "Move issues to another ledger";
     Setup(Setup) "setup" [] "Wire toft into the coding agents used here";
     Hook(Hook) "hook" [] "What a coding agent's hooks call";
     Mcp(Nothing) "mcp" [] "Serve the Model Context Protocol on standard input and output";
     Trust(Trust) "trust" [] "Let this repository's own commands set workspaces up";
     Agent(Agent) "agent" ["agents"] "Agents and their messages";
-    Backup(Backup) "backup" [] "Write a verified copy of the store";
-    Gc(Gc) "gc" [] "Forget old history, messages and attempts";
+    Backup(Backup) "backup" [] "Back up the store to a file, or restore it";
+    Migrate(Nothing) "migrate" [] "Upgrade the store to the schema of this version";
+    Gc(Gc) "gc" [] "Forget old history, messages and attempts, and give space back";
     Ledger(LedgerArgs) "ledger" ["ledgers"] "The ledgers seen from here";
     Delete(Delete) "delete" ["rm"] "Delete an issue; restore takes that back";
     Restore(Restore) "restore" [] "Take the deletion of an issue back";
@@ -248,25 +251,18 @@ pub(crate) struct Trust {
     pub(crate) revoke: bool,
 }
 
-/// Copy the store.
-#[derive(Args, Debug)]
-pub(crate) struct Backup {
-    /// Where to; must not exist
-    pub(crate) file: PathBuf,
-}
-
-/// Forget what has been kept long enough. Work itself is never forgotten: tasks, checkpoints, unread messages and
-/// attempts at open tasks stay.
+/// Forget what has been kept long enough, and give its space back. Work itself is never forgotten: tasks, the newest
+/// checkpoint of each, unread messages, and everything about open tasks stay.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Defaults: events and attempts 90d, messages 30d, receipts 7d; [retention] in config.toml changes them.\n\n\
+    after_help = "Defaults: events, attempts, checkpoints and removed workspaces 90d, messages and idle agents 30d, receipts 7d, unreferenced blobs 1d; [retention] in config.toml changes them.\n\n\
     Example: toft gc --data --older-than 30d"
 )]
 pub(crate) struct Gc {
-    /// Rows in the store: old events, seen messages, ended attempts, receipts
+    /// Rows in the store: old events, seen messages, ended attempts, checkpoints of ended tasks, idle agents, receipts
     #[arg(long, required = true)]
     pub(crate) data: bool,
-    /// Keep nothing of these longer than this, whatever configuration says
+    /// Keep nothing of these longer than this, whatever configuration says; agents at least a day, blobs an hour
     #[arg(long, value_name = "DUR", value_parser = toft::time::parse_duration)]
     pub(crate) older_than: Option<std::time::Duration>,
 }

@@ -8,6 +8,7 @@ mod plan;
 mod run;
 mod setup;
 mod share;
+mod upkeep;
 mod work;
 mod ws;
 
@@ -37,6 +38,10 @@ pub(crate) fn run(cli: &Cli, output: &Output) -> Done {
         // Nobody asked for it: what does not work now does the next time.
         let _ =
             app.toft.get().map(|toft| toft.plan().and_then(|plan| plan.map_or(Ok(()), |plan| plan.sync_by_itself())));
+    }
+    if matches!(cli.command, Command::Sync(_) | Command::Run(_)) {
+        // The same: what is not forgotten today is forgotten tomorrow.
+        let _ = app.toft.get().map(Toft::forget_daily);
     }
     // The process is short: the system closes files faster than we could.
     std::mem::forget(app);
@@ -73,7 +78,8 @@ fn answer(app: &App<'_>, command: &Command) -> Done {
         Command::Init(args) => place::init(app, args),
         Command::Where(_) => place::locate(app),
         Command::Doctor(args) => place::doctor(app, args),
-        Command::Backup(args) => place::backup(app, &args.file),
+        Command::Backup(args) => upkeep::backup(app, args),
+        Command::Migrate(_) => upkeep::migrate(app),
         Command::Gc(args) => place::gc(app, args),
         Command::Ready(args) => work::ready(app, args),
         Command::Claim(args) => work::claim(app, args),

@@ -1,6 +1,6 @@
-//! init, where, doctor, backup, gc.
+//! init, where, doctor, gc.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use toft::{
     doctor::{Health, examine},
@@ -12,7 +12,7 @@ use super::{App, Done, asked, setup, share};
 use crate::{
     args::{Doctor, Gc, Init, Trust},
     exit::Failure,
-    render::{BackedUp, Examined, Forgotten, Initialised, Place, Trusted},
+    render::{Examined, Forgotten, Initialised, Place, Trusted},
 };
 
 pub(super) fn init(app: &App<'_>, args: &Init) -> Done {
@@ -70,17 +70,6 @@ pub(super) fn doctor(app: &App<'_>, args: &Doctor) -> Done {
     }
 }
 
-pub(super) fn backup(app: &App<'_>, file: &Path) -> Done {
-    if file.exists() {
-        return Err(Failure::invalid(format!("{} is there already", file.display()), "name a file that is not"));
-    }
-    if file.parent().is_some_and(|dir| !dir.as_os_str().is_empty() && !dir.is_dir()) {
-        return Err(Failure::invalid(format!("{} has no directory to go to", file.display()), "make it first"));
-    }
-    app.open()?.backup(file)?;
-    app.show(&BackedUp(file.to_owned()))
-}
-
 pub(super) fn trust(app: &App<'_>, args: &Trust) -> Done {
     let located = toft::locate(&app.config()?)?;
     let repository = located.repository.as_ref().map(ToString::to_string).unwrap_or_default();
@@ -101,5 +90,6 @@ pub(super) fn gc(app: &App<'_>, args: &Gc) -> Done {
         toft.forget_old(&retention, |what, count| app.output.progress(&format!("{count} {}", what.as_str())))?;
     app.output.progress("");
     let logs = toft.forget_logs(retention.of(Old::Attempts))?;
-    app.show(&Forgotten { gone: outcome.gone, logs })
+    let bytes = toft.reclaim()?;
+    app.show(&Forgotten { gone: outcome.gone, logs, bytes })
 }

@@ -12,6 +12,7 @@ mod setup;
 mod share;
 mod svg;
 mod tasks;
+mod upkeep;
 mod workspaces;
 
 use std::{
@@ -29,11 +30,12 @@ pub(crate) use self::{
     history::{EventLine, History},
     issues::{Compacted, ImportDone, IssueList, IssueShown, IssueWritten, IssuesWritten, LedgerList, UndoDone},
     page::{Page, clock},
-    place::{BackedUp, Examined, Forgotten, Initialised, Place, Trusted},
+    place::{Examined, Forgotten, Initialised, Place, Trusted},
     run::{AttemptLog, Context, Primed, TryShown, Watch},
     setup::{GuardSet, SetupShown},
     share::{GuardShown, IssuesDecided, IssuesMoved, ProposalsMade, SyncDone},
     tasks::{Answered, Claims, Finished, Ready, Saved, Shown, StateValue, StatusView, TaskDecided, TaskList},
+    upkeep::{BackedUp, Migrated, RestoredFrom},
     workspaces::{Rescued, WsEnv, WsGiven, WsList, WsPath, WsPinned, WsPooled, WsShown, WsTidied},
 };
 use crate::{

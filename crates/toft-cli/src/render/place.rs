@@ -201,30 +201,12 @@ impl View for Trusted {
     }
 }
 
-pub(crate) struct BackedUp(pub(crate) PathBuf);
-
-impl View for BackedUp {
-    fn kind(&self) -> &'static str {
-        "backup"
-    }
-
-    fn json(&self) -> Value {
-        json!({ "file": self.0 })
-    }
-
-    fn ids(&self) -> Vec<String> {
-        vec![self.0.display().to_string()]
-    }
-
-    fn text(&self, page: &mut Page) {
-        page.line(format!("Copied and verified: {}", clean(&self.0.display().to_string())));
-    }
-}
-
 pub(crate) struct Forgotten {
     pub(crate) gone: Vec<(Old, u64)>,
     /// Logs of attempts.
     pub(crate) logs: usize,
+    /// Given back to the file system.
+    pub(crate) bytes: u64,
 }
 
 impl View for Forgotten {
@@ -234,7 +216,9 @@ impl View for Forgotten {
 
     fn json(&self) -> Value {
         let rows = self.gone.iter().map(|(what, count)| (what.as_str().to_owned(), Value::from(*count)));
-        rows.chain((self.logs > 0).then(|| ("logs".to_owned(), Value::from(self.logs)))).collect()
+        rows.chain((self.logs > 0).then(|| ("logs".to_owned(), Value::from(self.logs))))
+            .chain((self.bytes > 0).then(|| ("bytes".to_owned(), Value::from(self.bytes))))
+            .collect()
     }
 
     fn ids(&self) -> Vec<String> {
@@ -250,6 +234,9 @@ impl View for Forgotten {
         }
         if self.logs > 0 {
             page.line(format!("Forgot {} logs", self.logs));
+        }
+        if self.bytes > 0 {
+            page.line(format!("Gave {:.1} MB back to the file system", self.bytes as f64 / 1e6));
         }
     }
 }

@@ -95,7 +95,12 @@ impl Store for MemoryStore {
     }
 
     fn forget(&self, what: Old, before: Timestamp, limit: usize) -> Result<usize> {
-        Ok(self.tables.lock().unwrap_or_else(PoisonError::into_inner).forget(what, before, limit))
+        Ok(self.tables.lock().unwrap_or_else(PoisonError::into_inner).forget(
+            what,
+            before,
+            self.clock.now().wall,
+            limit,
+        ))
     }
 }
 

@@ -165,7 +165,7 @@ pub(super) fn checkpoint(seq: u64) -> Checkpoint {
 }
 
 /// A workspace in which no field has its default.
-fn workspace(id: &str, n: i64) -> Workspace {
+pub(super) fn workspace(id: &str, n: i64) -> Workspace {
     Workspace {
         id: WorkspaceId::known(id),
         repository: RepositoryId::known("rp_a"),

@@ -113,6 +113,10 @@ macro_rules! store_conformance {
             old_attempts_are_forgotten_once_their_task_is_over
             old_messages_are_forgotten_once_everyone_has_seen_them
             old_receipts_are_forgotten
+            an_event_from_the_future_is_kept_and_protects_nothing_around_it
+            old_checkpoints_are_forgotten_once_their_task_is_over_but_the_newest
+            idle_agents_are_forgotten_with_their_inboxes
+            workspaces_that_are_gone_are_forgotten_unless_they_were_rescued
             random_play_answers_as_the_memory_store_does
         }
     };

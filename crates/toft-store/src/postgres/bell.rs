@@ -1,18 +1,29 @@
-//! Wakes whoever waits: one listening connection for each process that waits, none for others.
+//! Wakes waiting processes: one listening connection for all of them on a machine.
 //!
-//! A waiter signs in, so that commits tell only while somebody listens. Once told it looks, and signs in again for a
+//! The first process that waits listens, and writes a counter into a file for the others, which look at that file and hold no
+//! connection. When it ends, its lock on the file is free and another one listens. A process with no directory for such a
+//! file listens for itself.
+//!
+//! The listener signs in, so that commits tell only while somebody listens. Once told it looks, and signs in again for a
 //! moment later: a burst of commits is told once. Behind a pooler, which cannot pass news on, it asks now and then.
+//!
+//! Many waiting processes must not all connect whenever something happens. One that looked for work waits ten times as long
+//! as that took before it looks again, so together they use a tenth of what the server has for them, and still somebody
+//! looks at once.
 
 use std::{
+    fs::File,
     sync::{
-        Arc, OnceLock,
+        Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use super::{
+    local,
+    open::jitter,
     sql,
     url::{Address, digest},
     wire::{BEGIN, Wire, only_number},
@@ -25,25 +36,71 @@ const REST: Duration = Duration::from_millis(50);
 const LATE: Duration = Duration::from_millis(10);
 /// How long a waiter is signed in; it signs in again before that.
 const SIGNED_IN: Duration = Duration::from_secs(30);
-/// How often a waiter asks behind a pooler.
+/// How often a waiter asks behind a pooler, and how often one tries to become the listener.
 const ASK: Duration = Duration::from_millis(200);
+/// How long a process waits between two looks, in multiples of what the last one took, and at most.
+const REST_AFTER_LOOK: u32 = 10;
+const LONGEST_REST: Duration = Duration::from_secs(10);
+/// How long a process goes without looking when there is no news: the listener, and others at most.
+const LOOK_ANYWAY: Duration = Duration::from_secs(1);
+const LOOK_ANYWAY_AT_MOST: Duration = Duration::from_secs(30);
 
 pub(super) struct Bell {
     channel: String,
     news: Arc<News>,
-    started: OnceLock<()>,
+    waiting: Mutex<Waiting>,
+}
+
+/// How this process waits.
+#[derive(Default)]
+struct Waiting {
+    /// It listens for all others, or for itself alone.
+    listens: bool,
+    /// When it tries to become the listener.
+    tries_at: Option<Instant>,
+    /// The counter as it was last told.
+    told: u64,
+    /// When it began to look.
+    looks_since: Option<Instant>,
+    /// It looks no earlier.
+    rests_until: Option<Instant>,
+    /// How often it looked without news.
+    in_vain: u32,
 }
 
 #[derive(Default)]
 struct News {
     heard: AtomicU64,
     over: AtomicBool,
+    /// Where the counter is for all processes of this machine.
+    shared: OnceLock<Option<File>>,
+}
+
+impl News {
+    fn ring(&self) {
+        let heard = self.heard.fetch_add(1, Ordering::SeqCst) + 1;
+        #[cfg(unix)]
+        if let Some(Some(file)) = self.shared.get() {
+            // If it cannot be written, others look by themselves a little later.
+            let _ = std::os::unix::fs::FileExt::write_at(file, &heard.to_le_bytes(), 0);
+        }
+    }
+
+    fn counter(&self) -> u64 {
+        #[cfg(unix)]
+        if let Some(Some(file)) = self.shared.get() {
+            let mut bytes = [0; 8];
+            let read = std::os::unix::fs::FileExt::read_at(file, &mut bytes, 0);
+            return if matches!(read, Ok(8)) { u64::from_le_bytes(bytes) & 0xffff_ffff } else { 0 };
+        }
+        self.heard.load(Ordering::SeqCst)
+    }
 }
 
 impl Bell {
     pub(super) fn of(address: &Address) -> Self {
         let channel = format!("toft_{}", digest(&format!("{}/{}", address.schema, address.space)));
-        Self { channel, news: Arc::default(), started: OnceLock::new() }
+        Self { channel, news: Arc::default(), waiting: Mutex::default() }
     }
 
     pub(super) fn channel(&self) -> String {
@@ -52,23 +109,66 @@ impl Bell {
 
     /// A number that moves with news; from the first time it is asked, somebody listens.
     pub(super) fn heard(&self, address: &Address) -> u64 {
-        self.started.get_or_init(|| {
-            let (news, address, channel) = (self.news.clone(), address.clone(), self.channel.clone());
-            let (ready, listening) = std::sync::mpsc::channel();
-            thread::spawn(move || {
-                while !news.over.load(Ordering::SeqCst) {
-                    if let Ok(wire) = Wire::connect(&address, true) {
-                        listen(wire, &address, &channel, &news, &ready);
-                    }
-                    // While the connection is lost anything may have happened.
-                    news.heard.fetch_add(1, Ordering::SeqCst);
-                    thread::sleep(ASK);
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        if !waiting.listens && waiting.tries_at.is_none_or(|at| at <= now) {
+            waiting.tries_at = Some(now + jitter(ASK));
+            waiting.listens = self.may_listen(address);
+            if waiting.listens {
+                self.start(address);
+            }
+        }
+        if let Some(since) = waiting.looks_since.take() {
+            let rest = (since.elapsed() * REST_AFTER_LOOK).min(LONGEST_REST);
+            waiting.rests_until = (!waiting.listens).then(|| now + jitter(rest));
+        }
+        if waiting.rests_until.is_none_or(|until| until <= now) {
+            let counter = self.news.counter();
+            waiting.in_vain = if counter == waiting.told { waiting.in_vain } else { 0 };
+            waiting.told = counter;
+        }
+        waiting.told
+    }
+
+    /// This process begins to look for itself.
+    pub(super) fn looks(&self) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.looks_since.get_or_insert_with(Instant::now);
+    }
+
+    /// How long to wait without news before looking all the same.
+    pub(super) fn look_again_after(&self) -> Duration {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if waiting.listens {
+            return LOOK_ANYWAY;
+        }
+        waiting.in_vain = (waiting.in_vain + 1).min(6);
+        jitter((LOOK_ANYWAY * 2u32.pow(waiting.in_vain)).min(LOOK_ANYWAY_AT_MOST))
+    }
+
+    /// Whether nobody else on this machine listens.
+    fn may_listen(&self, address: &Address) -> bool {
+        let name = || format!("{}/bell/{}", address.shown, self.channel);
+        let shared = self.news.shared.get_or_init(|| local::open(&name()).filter(|_| cfg!(unix)));
+        shared.as_ref().is_none_or(|file| file.try_lock().is_ok())
+    }
+
+    fn start(&self, address: &Address) {
+        self.news.heard.store(self.news.counter(), Ordering::SeqCst);
+        let (news, address, channel) = (self.news.clone(), address.clone(), self.channel.clone());
+        let (ready, listening) = std::sync::mpsc::channel();
+        thread::spawn(move || {
+            while !news.over.load(Ordering::SeqCst) {
+                if let Ok(wire) = Wire::connect(&address, true) {
+                    listen(wire, &address, &channel, &news, &ready);
                 }
-            });
-            // If nobody listens soon, waiters look by themselves meanwhile.
-            let _ = listening.recv_timeout(Duration::from_secs(5));
+                // While the connection is lost anything may have happened.
+                news.ring();
+                thread::sleep(ASK);
+            }
         });
-        self.news.heard.load(Ordering::SeqCst)
+        // If nobody listens soon, waiters look by themselves meanwhile.
+        let _ = listening.recv_timeout(Duration::from_secs(5));
     }
 }
 
@@ -96,7 +196,7 @@ fn listen(mut wire: Wire, address: &Address, channel: &str, news: &News, ready: 
             let Ok(rows) = answers else { return };
             let Ok(found) = only_number(&rows[2]) else { return };
             if newest.replace(found) != Some(found) {
-                news.heard.fetch_add(1, Ordering::SeqCst);
+                news.ring();
             }
             let _ = ready.send(());
             thread::sleep(ASK);
@@ -111,7 +211,7 @@ fn listen(mut wire: Wire, address: &Address, channel: &str, news: &News, ready: 
             if told {
                 // Nobody tells before then, nor who began before then: that is looked for once, a little later.
                 thread::sleep(REST + LATE);
-                news.heard.fetch_add(1, Ordering::SeqCst);
+                news.ring();
             }
             signed_in = SIGNED_IN / 2;
             let _ = ready.send(());
@@ -122,7 +222,7 @@ fn listen(mut wire: Wire, address: &Address, channel: &str, news: &News, ready: 
             return;
         }
         if told {
-            news.heard.fetch_add(1, Ordering::SeqCst);
+            news.ring();
             signed_in = Duration::ZERO;
         } else {
             signed_in = signed_in.saturating_sub(slice);

@@ -102,7 +102,7 @@ impl PostgresTx<'_> {
     /// Workflows are taken in only with tasks that will be claimed: what is taken in is checked at the end.
     pub(super) fn take_candidate_rows(&mut self, rows: &[Row], with_workflows: bool) -> Result<usize> {
         for row in rows {
-            let (entry, task) = rows::queued(&mut Cells::of("queue", row))?;
+            let (entry, task) = rows::queued(&mut Cells::of("queue", row).keeping(Some(&self.unknown)))?;
             let at = row.len() - 3;
             let workflow: Workflow = body("workflows", row.word(at + 1)?)?;
             let (query, values) = (Query::workflow_get, vec![workflow.id.as_str().bind().keep()]);

@@ -14,6 +14,7 @@ use toft_core::{
 
 use super::{
     facts::{Asked, Facts},
+    migrate,
     open::PATIENCE,
     sql,
     tx::{Moment, PostgresTx},
@@ -30,6 +31,16 @@ use crate::{
 const FLOOR_EVERY: u64 = 64;
 
 impl PostgresTx<'_> {
+    /// A statement of this version may not fit a schema that was upgraded meanwhile.
+    pub(super) fn upgraded(&mut self, trouble: &Trouble) -> Option<StoreError> {
+        if !matches!(trouble, Trouble::Refused { code, .. } if code.code().starts_with("42")) {
+            return None;
+        }
+        self.wire.as_mut().filter(|wire| wire.is_open())?.end_transaction(true);
+        self.open = false;
+        self.store.require_schema(&mut self.wire, trouble).err()
+    }
+
     /// Everything that was read was true at one moment: always so for one statement, or one snapshot.
     pub(super) fn confirm_reads(&mut self) -> Result<()> {
         if self.access == Access::Read || self.alone || self.looks <= 1 {
@@ -40,10 +51,8 @@ impl PostgresTx<'_> {
             return Err(self.troubled(&Trouble::inconsistent()));
         }
         self.nothing_was_hidden()?;
-        match self.check() {
-            Some(check) => self.fetch(&[check]).map(drop),
-            None => Ok(()),
-        }
+        let check = self.check();
+        self.fetch(&[check]).map(drop)
     }
 
     /// Before somebody is told that there is nothing: no task was stepped over because another claim looked at it.
@@ -77,7 +86,7 @@ impl PostgresTx<'_> {
         let mut batch = Vec::new();
         if !self.alone {
             batch.push(self.store.of_space(sql!("turn"), &[]));
-            batch.extend(self.check());
+            batch.push(self.check());
         }
         self.put_down(&mut batch)?;
         batch.push(("COMMIT".to_owned(), Vec::new()));
@@ -117,7 +126,7 @@ impl PostgresTx<'_> {
 
     /// One statement that fails unless every answer still stands. If nothing at all was committed since the first
     /// one, nothing is asked again.
-    fn check(&self) -> Option<Statement> {
+    fn check(&self) -> Statement {
         let Facts { asked, concluded, .. } = &self.facts;
         let snapshot = self.moment.as_ref().map(|moment| moment.snapshot.clone()).unwrap_or_default();
         let mut values: Vec<Value<'static>> = vec![snapshot.bind().keep()];
@@ -141,14 +150,13 @@ impl PostgresTx<'_> {
             let changes = format!("{{{}}}", changes.join(","));
             condition(sql!("progress_stands"), &kept![conclusion.workflow.as_str(), changes, conclusion.left]);
         }
-        if stands.is_empty() {
-            return None;
-        }
+        // Which schema this is was read with the rest, and may have changed with it.
+        stands.push(format!("(SELECT coalesce(max(number), 0) FROM migrations) = {}", migrate::SCHEMA_VERSION));
         let text = format!(
             "SELECT 1 / CASE WHEN pg_current_snapshot()::text = $1 THEN 1 WHEN {} THEN 1 ELSE 0 END",
             stands.join("\nAND ")
         );
-        Some((text, values))
+        (text, values)
     }
 
     /// The rows, the queue, the counts, and history last, so that its numbers are held for the shortest time.
@@ -161,7 +169,7 @@ impl PostgresTx<'_> {
         for write in self.facts.writes() {
             match &write {
                 Write::DropQueue(task) if claimed.contains(task) => {}
-                _ => write::put(&mut execute, &write)?,
+                _ => write::put(&mut execute, &self.unknown, &write)?,
             }
         }
         for task in &claimed {

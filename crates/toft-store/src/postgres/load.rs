@@ -47,20 +47,20 @@ macro_rules! loads {
 }
 
 loads! {
-    load_repository(cells) => Write::Repository(cells.json()?);
-    load_worktree(cells) => Write::Worktree(cells.json()?);
-    load_workflow(cells) => Write::Workflow(cells.json()?);
+    load_repository(cells) => Write::Repository(cells.body()?);
+    load_worktree(cells) => Write::Worktree(cells.body()?);
+    load_workflow(cells) => Write::Workflow(cells.body()?);
     load_task(cells) => Write::Task(rows::task(cells)?);
     load_dependency(cells) => Write::Dependency(rows::dependency(cells)?);
     load_lease(cells) => Write::Lease(rows::lease(cells)?);
     load_attempt(cells) => Write::Attempt(rows::attempt(cells)?);
-    load_checkpoint(cells) => Write::Checkpoint(cells.json()?);
+    load_checkpoint(cells) => Write::Checkpoint(cells.body()?);
     load_state(cells) => Write::State(TaskId::known(cells.text()?), cells.text()?, cells.json()?);
-    load_agent(cells) => Write::Agent(cells.json()?);
-    load_message(cells) => Write::Message(cells.json()?);
-    load_workspace(cells) => Write::Workspace(cells.json()?);
-    load_gate(cells) => Write::Gate(cells.json()?);
-    load_template(cells) => Write::Template(cells.json()?);
+    load_agent(cells) => Write::Agent(cells.body()?);
+    load_message(cells) => Write::Message(cells.body()?);
+    load_workspace(cells) => Write::Workspace(cells.body()?);
+    load_gate(cells) => Write::Gate(cells.body()?);
+    load_template(cells) => Write::Template(cells.body()?);
     load_queue_entry(cells) => Write::Queue(rows::queue_entry(cells)?);
     load_receipt(cells) => Write::Receipt(rows::receipt(cells)?);
 }
@@ -79,7 +79,7 @@ pub(super) fn load_dependency_on(facts: &mut Facts, cells: &mut Cells<'_>) -> Re
 
 pub(super) fn load_letter(facts: &mut Facts, cells: &mut Cells<'_>) -> Result<()> {
     let (recipient, rank, state) = (cells.text()?, cells.text()?, cells.text()?);
-    let message: Message = cells.json()?;
+    let message: Message = cells.body()?;
     if cells.has_text()? {
         load_agent(facts, cells)?;
     }

@@ -17,6 +17,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (5, "proposals", include_str!("migrations/0005_proposals.sql")),
     (6, "holds", include_str!("migrations/0006_holds.sql")),
     (7, "queue_keys", include_str!("migrations/0007_queue_keys.sql")),
+    (8, "retention", include_str!("migrations/0008_retention.sql")),
 ];
 
 fn failed(address: &Address) -> impl Fn(Trouble) -> StoreError {
@@ -27,20 +28,46 @@ fn failed(address: &Address) -> impl Fn(Trouble) -> StoreError {
     }
 }
 
-/// Sees that the schema is the newest; with `create`, makes it.
-pub(super) fn bring_up(wire: &mut Wire, address: &Address, create: bool) -> Result<()> {
-    let newest = MIGRATIONS.last().map_or(0, |(number, ..)| *number);
-    let found = version(wire, address)?;
+/// The schema this toft writes.
+pub const SCHEMA_VERSION: i64 = MIGRATIONS[MIGRATIONS.len() - 1].0;
+
+/// What opening a store may do to its schema. A server is shared, so an ordinary command never upgrades it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Schema {
+    /// It must be the newest.
+    Require,
+    /// An older one is upgraded.
+    Upgrade,
+    /// A missing one is created, an older one upgraded.
+    Create,
+}
+
+/// Refuses every schema but this toft's.
+pub(super) fn require_current(found: i64) -> Result<()> {
+    let known = SCHEMA_VERSION;
     match found {
-        Some(found) if found > newest => Err(StoreError::Newer { found, known: newest }),
-        Some(found) if found == newest => Ok(()),
-        None if !create => Err(StoreError::Missing { path: address.shown.clone() }),
-        _ => upgrade(wire, address),
+        _ if found > known => Err(StoreError::Newer { found, known }),
+        _ if found < known => Err(StoreError::Older { found, known }),
+        _ => Ok(()),
     }
 }
 
+/// Brings the schema to where it may be brought; gives the version that was found.
+pub(super) fn bring_up(wire: &mut Wire, address: &Address, schema: Schema) -> Result<Option<i64>> {
+    let found = version(wire, address)?;
+    match (found.map(require_current), schema) {
+        (Some(Ok(())), _) => {}
+        (Some(Err(StoreError::Older { .. })), Schema::Upgrade | Schema::Create) | (None, Schema::Create) => {
+            upgrade(wire, address)?;
+        }
+        (Some(Err(error)), _) => return Err(error),
+        (None, _) => return Err(StoreError::Missing { path: address.shown.clone() }),
+    }
+    Ok(found)
+}
+
 /// What the schema says of itself; `None` if it is not there.
-fn version(wire: &mut Wire, address: &Address) -> Result<Option<i64>> {
+pub(super) fn version(wire: &mut Wire, address: &Address) -> Result<Option<i64>> {
     let table = format!("\"{}\".migrations", address.schema);
     let there = "SELECT (to_regclass($1) IS NOT NULL)::int";
     let answers = wire.send(&[(there, &kept![table])]).map_err(failed(address))?;

@@ -8,16 +8,19 @@
 //! `url.rs` reads the address, `wire.rs` is one connection, `quote.rs` writes values into statements, `open.rs` keeps a
 //! connection and makes it anew, `facts.rs` is what a transaction has read and changed, `tx.rs` answers questions,
 //! `ahead.rs` asks before it is asked, `candidates.rs` reads the head of the queue, `load.rs` takes answers in,
-//! `commit.rs` hands over, `bell.rs` wakes waiters, `door.rs` keeps a crowd from knocking at once, `health.rs` asks the server how it is.
+//! `commit.rs` hands over, `local.rs` opens files that processes of one machine share, `bell.rs` wakes waiters, `door.rs` keeps a crowd from knocking at once, `health.rs` asks the server how it is,
+//! `dump.rs` reads all rows of a space for a backup and brings them back.
 
 mod ahead;
 mod bell;
 mod candidates;
 mod commit;
 mod door;
+mod dump;
 mod facts;
 mod health;
 mod load;
+mod local;
 mod migrate;
 mod open;
 mod quote;
@@ -26,6 +29,7 @@ mod url;
 mod wire;
 
 pub use health::ServerHealth;
+pub use migrate::SCHEMA_VERSION;
 pub use open::PostgresStore;
 pub use url::without_password;
 

@@ -11,7 +11,7 @@ use std::{
 
 use toft_core::{
     retention::Old,
-    store::{Access, Result, Store, StoreError, StoreTx},
+    store::{Access, Fault, Result, Store, StoreError, StoreTx},
     time::{Now, Tick, Timestamp},
 };
 use tokio_postgres::error::SqlState;
@@ -19,7 +19,8 @@ use tokio_postgres::error::SqlState;
 use super::{
     bell::Bell,
     door::Door,
-    migrate, sql,
+    migrate::{self, Schema},
+    sql,
     tx::PostgresTx,
     url::Address,
     wire::{BEGIN, Row, Statement, Trouble, Wire, only_number},
@@ -36,8 +37,14 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// How long a server that never answered is waited for: it may be starting, or its standby taking over.
 const FIRST_PATIENCE: Duration = Duration::from_secs(20);
 
+/// How long a process that stays keeps its connection while it waits.
+const KEEP_WHILE_WAITING: Duration = Duration::from_secs(5);
+
 /// How long a claim may rely on there having been nothing else to see to.
 const QUIET: Duration = Duration::from_millis(250);
+
+/// The server's wall clock, in milliseconds.
+const WALL: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
 
 /// A store in a PostgreSQL schema.
 pub struct PostgresStore {
@@ -52,6 +59,8 @@ pub struct PostgresStore {
     connected: AtomicBool,
     /// A brief process's place among those of its machine; let go when it begins to wait.
     door: Mutex<Option<Door>>,
+    /// Since when this process only waits.
+    waits_since: Mutex<Option<Instant>>,
     /// Since when, how often and why operations had to run again.
     unrest: Mutex<Option<Unrest>>,
     /// Where, and when, nothing was overdue, no timer had run out and no limited workflow had room.
@@ -67,25 +76,31 @@ struct Unrest {
 impl PostgresStore {
     /// Opens a store that exists.
     pub fn open(url: &str) -> Result<Self> {
-        Self::with(url, false, None, false)
+        Self::with(url, false, None, Schema::Require).map(|(store, _)| store)
     }
 
     /// Opens a store that exists, for a process that does one thing and ends.
     pub fn open_briefly(url: &str) -> Result<Self> {
-        Self::with(url, true, None, false)
+        Self::with(url, true, None, Schema::Require).map(|(store, _)| store)
     }
 
     /// Opens a store, or makes it.
     pub fn create(url: &str) -> Result<Self> {
-        Self::with(url, false, None, true)
+        Self::with(url, false, None, Schema::Create).map(|(store, _)| store)
+    }
+
+    /// Upgrades a store that exists; gives the schema before and after.
+    pub fn migrate(url: &str) -> Result<(i64, i64)> {
+        let (_, found) = Self::with(url, false, None, Schema::Upgrade)?;
+        Ok((found.unwrap_or_default(), migrate::SCHEMA_VERSION))
     }
 
     /// Opens a store that follows another clock, or makes it.
     pub fn create_with(url: &str, clock: Arc<dyn Clock>) -> Result<Self> {
-        Self::with(url, false, Some(clock), true)
+        Self::with(url, false, Some(clock), Schema::Create).map(|(store, _)| store)
     }
 
-    fn with(url: &str, brief: bool, clock: Option<Arc<dyn Clock>>, create: bool) -> Result<Self> {
+    fn with(url: &str, brief: bool, clock: Option<Arc<dyn Clock>>, schema: Schema) -> Result<(Self, Option<i64>)> {
         let address = Address::parse(url)?;
         let store = Self {
             bell: Bell::of(&address),
@@ -97,21 +112,22 @@ impl PostgresStore {
             commits: AtomicU64::new(0),
             connected: AtomicBool::new(false),
             door: Mutex::new(None),
+            waits_since: Mutex::new(None),
             unrest: Mutex::new(None),
             quiet: Mutex::new(None),
         };
         let (mut wire, until) = (store.lock(), Instant::now() + PATIENCE);
-        loop {
+        let found = loop {
             store.connect(&mut wire)?;
             let Some(open) = wire.as_mut() else { continue };
-            match migrate::bring_up(open, &store.address, create) {
+            match migrate::bring_up(open, &store.address, schema) {
                 // Lost between two questions.
                 Err(StoreError::Unreachable { .. }) if Instant::now() < until => *wire = None,
                 done => break done?,
             }
-        }
+        };
         drop(wire);
-        Ok(store)
+        Ok((store, found))
     }
 
     /// Its address, without the password.
@@ -146,19 +162,32 @@ impl PostgresStore {
             self.connect(&mut wire)?;
             let Some(open) = wire.as_mut() else { continue };
             let settings = open.local_settings.clone().unwrap_or_else(|| "SELECT 1".into());
-            match open.send(&[(BEGIN, &[]), (&settings, &[]), (first, with), (text, values), ("COMMIT", &[])]) {
+            let known = kept![migrate::SCHEMA_VERSION];
+            let guard = (sql!("schema_stands"), known.as_slice());
+            match open.send(&[(BEGIN, &[]), (&settings, &[]), (first, with), guard, (text, values), ("COMMIT", &[])]) {
                 Ok(mut answers) => {
                     self.calm();
-                    return Ok(answers.swap_remove(3));
+                    return Ok(answers.swap_remove(4));
                 }
                 Err(trouble) => {
                     open.end_transaction(false);
+                    self.require_schema(&mut wire, &trouble)?;
                     match self.judge(&mut wire, &trouble) {
                         StoreError::Conflict => self.pause()?,
                         error => return Err(error),
                     }
                 }
             }
+        }
+    }
+
+    /// After a refusal that an upgrade may have caused: a division by zero of our own, or a statement that no longer fits.
+    pub(super) fn require_schema(&self, wire: &mut Option<Wire>, trouble: &Trouble) -> Result<()> {
+        let Trouble::Refused { code, .. } = trouble else { return Ok(()) };
+        let upgraded = code.code().starts_with("42") || *code == SqlState::DIVISION_BY_ZERO;
+        match wire.as_mut().filter(|open| upgraded && open.is_open()) {
+            Some(open) => migrate::version(open, &self.address)?.map_or(Ok(()), migrate::require_current),
+            None => Ok(()),
         }
     }
 
@@ -205,6 +234,26 @@ impl PostgresStore {
         self.door.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn waits_since(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.waits_since.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A process that waits holds no connection: a brief one from its second look at the news on, others after a while.
+    fn let_go_while_waiting(&self) {
+        let mut since = self.waits_since();
+        match *since {
+            None => *since = Some(Instant::now()),
+            Some(since) if self.brief || since.elapsed() > KEEP_WHILE_WAITING => {
+                // Another thread that uses it needs it.
+                if let Ok(mut wire) = self.wire.try_lock() {
+                    *wire = None;
+                    *self.door() = None;
+                }
+            }
+            Some(_) => {}
+        }
+    }
+
     /// Connects, unless connected; waits and tries again while the server is away, starting, or full.
     pub(super) fn connect(&self, wire: &mut Option<Wire>) -> Result<()> {
         if wire.as_ref().is_some_and(Wire::is_open) {
@@ -229,6 +278,10 @@ impl PostgresStore {
             let there = known || matches!(trouble, Trouble::Refused { .. });
             let patience = if there { PATIENCE } else { FIRST_PATIENCE };
             let (worth_waiting, cause) = match trouble {
+                Trouble::Refused { text, .. } | Trouble::Lost(text) if rejected(&text) => {
+                    let doing = format!("connect to {}", self.address.shown);
+                    return Err(StoreError::Blocked { fault: Fault::Credentials, doing, cause: text });
+                }
                 Trouble::Lost(cause) => {
                     let hopeless = ["invalid peer certificate", "failed to lookup address"];
                     (!hopeless.iter().any(|text| cause.contains(text)), cause)
@@ -246,6 +299,13 @@ impl PostgresStore {
             thread::sleep(jitter(pause));
             pause = (pause * 2).min(Duration::from_millis(500));
         }
+    }
+
+    /// One more connection, apart from the one that transactions share.
+    pub(super) fn another_wire(&self) -> Result<Wire> {
+        let mut wire = None;
+        self.connect(&mut wire)?;
+        wire.ok_or(StoreError::Conflict)
     }
 
     /// What trouble means before anything was committed: usually, run again.
@@ -330,14 +390,30 @@ impl PostgresStore {
     }
 }
 
+/// Whether the server does not know the user, or not by this password.
+fn rejected(cause: &str) -> bool {
+    const WORDS: [&str; 6] = [
+        "password authentication failed",
+        "password missing",
+        "no pg_hba.conf entry",
+        "authentication failed for user",
+        "is not permitted to log in",
+        "permission denied for",
+    ];
+    WORDS.iter().any(|word| cause.contains(word)) || cause.contains("role \"") && cause.contains("does not exist")
+}
+
 /// Between half of a span and the whole, so that those who failed together do not return together.
-fn jitter(span: Duration) -> Duration {
+pub(super) fn jitter(span: Duration) -> Duration {
     let noise = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |at| at.subsec_nanos());
     span.mul_f64(0.5 + f64::from(noise % 1_000) / 2_000.0)
 }
 
 impl Store for PostgresStore {
     fn begin(&self, access: Access) -> Result<Box<dyn StoreTx + '_>> {
+        if self.waits_since().take().is_some() {
+            self.bell.looks();
+        }
         self.pause()?;
         let mut wire = self.lock();
         self.connect(&mut wire)?;
@@ -345,17 +421,32 @@ impl Store for PostgresStore {
     }
 
     fn pulse(&self) -> Result<u64> {
-        *self.door() = None;
+        self.let_go_while_waiting();
         Ok(self.bell.heard(&self.address) << 32 | self.commits.load(Ordering::Relaxed))
     }
 
+    fn look_again_after(&self) -> Duration {
+        self.bell.look_again_after()
+    }
+
     fn forget(&self, what: Old, before: Timestamp, limit: usize) -> Result<usize> {
+        let now = match self.own_clock() {
+            Some(now) => now.wall,
+            None => Timestamp(only_number(&self.now(WALL, &[])?)?.unwrap_or_default()),
+        };
         let mut gone = 0;
-        for (query, values) in write::forget(what, before, limit) {
-            let text = format!("WITH gone AS ({} RETURNING 1) SELECT count(*) FROM gone", query.postgres());
-            let (text, values) = self.of_space(&text, &values);
+        let mut run = |text: &str, values: &[Value<'_>]| -> Result<()> {
+            let text = format!("WITH gone AS ({text} RETURNING 1) SELECT count(*) FROM gone");
+            let (text, values) = self.of_space(&text, values);
             let rows = self.in_turn(&text, &values)?;
             gone = only_number(&rows)?.unwrap_or_default() as usize;
+            Ok(())
+        };
+        if what == Old::Blobs {
+            run(sql!("blob_forget"), &kept![before.0, limit as u64])?;
+        }
+        for (query, values) in write::forget(what, before, now, limit) {
+            run(query.postgres(), &values)?;
         }
         Ok(gone)
     }

@@ -28,6 +28,7 @@ use super::{
         load_lease, load_letter, load_message, load_queue_entry, load_receipt, load_repository, load_state, load_task,
         load_template, load_workflow, load_workspace, load_worktree,
     },
+    migrate,
     open::PostgresStore,
     sql,
     wire::{BEGIN, Row, Statement, Trouble, Wire},
@@ -35,6 +36,7 @@ use super::{
 use crate::{
     query::Query,
     rows::{self, Cells},
+    unknown::Unknown,
     value::{Bind, Value, kept},
 };
 
@@ -58,6 +60,7 @@ pub(super) struct Moment {
     pub(super) pid: i64,
     pub(super) began: i64,
     pub(super) waiting: bool,
+    schema: i64,
     /// What the wall said when the newest event was written.
     newest_event: Option<i64>,
 }
@@ -70,7 +73,8 @@ impl Moment {
             pid: row.number(2)?,
             began: row.number(3)?,
             waiting: row.number(4)? > 0,
-            newest_event: crate::value::Row::int(row, 5)?,
+            schema: row.number(5)?,
+            newest_event: crate::value::Row::int(row, 6)?,
         })
     }
 }
@@ -81,6 +85,7 @@ pub(super) struct PostgresTx<'a> {
     pub(super) access: Access,
     pub(super) moment: Option<Moment>,
     pub(super) facts: Facts,
+    pub(super) unknown: Unknown,
     /// A transaction is open on the server.
     pub(super) open: bool,
     /// How many statements have read, each at a moment of its own.
@@ -93,8 +98,8 @@ pub(super) struct PostgresTx<'a> {
 impl<'a> PostgresTx<'a> {
     pub(super) fn new(store: &'a PostgresStore, wire: MutexGuard<'a, Option<Wire>>, access: Access) -> Self {
         let alone = access == Access::Write && store.was_overtaken();
-        let facts = Facts::default();
-        Self { store, wire, access, moment: None, facts, open: false, looks: 0, alone, conflicted: false }
+        let (facts, unknown) = (Facts::default(), Unknown::default());
+        Self { store, wire, access, moment: None, facts, unknown, open: false, looks: 0, alone, conflicted: false }
     }
 
     /// What is to be done about trouble before anything was handed over: nothing happened, so the verb may run again.
@@ -127,11 +132,13 @@ impl<'a> PostgresTx<'a> {
         self.looks += batch.len();
         let mut rows = match answered {
             Ok(rows) => rows,
-            Err(trouble) => return Err(self.troubled(&trouble)),
+            Err(trouble) => return Err(self.upgraded(&trouble).unwrap_or_else(|| self.troubled(&trouble))),
         };
         if first {
             let row = rows.drain(..ahead).next_back().and_then(|rows| rows.into_iter().next());
             self.moment = row.as_ref().map(Moment::of).transpose()?;
+            // Somebody may have upgraded the store since this process opened it.
+            self.moment.as_ref().map_or(Ok(()), |moment| migrate::require_current(moment.schema))?;
         }
         Ok(rows)
     }
@@ -153,10 +160,11 @@ impl<'a> PostgresTx<'a> {
     }
 
     pub(super) fn take_in(&mut self, question: Question, rows: &[Row]) -> Result<()> {
+        let kept = (self.access == Access::Write).then_some(&self.unknown);
         let mut print = 0;
         for row in rows {
             print ^= row.number(row.len() - 1)?;
-            (question.load)(&mut self.facts, &mut Cells::of(question.table, row))?;
+            (question.load)(&mut self.facts, &mut Cells::of(question.table, row).keeping(kept))?;
         }
         let Question { query, values, .. } = question;
         let print = (!rows.is_empty() || !only_what_else(query)).then_some(print);

@@ -51,7 +51,11 @@ impl Address {
         let url = if theirs.is_empty() { front.to_owned() } else { format!("{front}?{}", theirs.join("&")) };
         let mut server: tokio_postgres::Config = url.parse().map_err(|error| wrong(reason(&error)))?;
         if !tls_named {
-            let near = server.get_hosts().iter().all(is_near);
+            // An address, where there is one, is what is connected to, whatever the host is called.
+            let near = match server.get_hostaddrs() {
+                [] => server.get_hosts().iter().all(is_near),
+                addresses => addresses.iter().all(std::net::IpAddr::is_loopback),
+            };
             server.ssl_mode(if near { SslMode::Disable } else { SslMode::Require });
         }
         if server.get_hosts().len() > 1 {
@@ -106,14 +110,35 @@ pub fn without_password(url: &str) -> String {
         },
         None => authority.to_owned(),
     };
-    let path: Vec<_> = path
-        .split('&')
-        .map(|part| match part.find("password=") {
-            Some(at) => format!("{}password=***", &part[..at]),
-            None => part.to_owned(),
-        })
-        .collect();
-    format!("{scheme}://{shown}{}", path.join("&"))
+    let (path, query) = path.split_once('?').map_or((path, None), |(path, query)| (path, Some(query)));
+    let query = query.map(|query| query.split('&').map(without_secret).collect::<Vec<_>>().join("&"));
+    let query = query.map_or_else(String::new, |query| format!("?{query}"));
+    format!("{scheme}://{shown}{path}{query}")
+}
+
+/// Words of a URL whose values are no secret. Others may be a password in some spelling.
+const SHOWN: [&str; 14] = [
+    "application_name",
+    "connect_timeout",
+    "dbname",
+    "host",
+    "hostaddr",
+    "keepalives",
+    "load_balance_hosts",
+    "port",
+    "schema",
+    "space",
+    "sslmode",
+    "sslrootcert",
+    "target_session_attrs",
+    "user",
+];
+
+fn without_secret(pair: &str) -> String {
+    match pair.split_once('=') {
+        Some((name, _)) if !SHOWN.contains(&name) => format!("{name}=***"),
+        _ => pair.to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -138,10 +163,29 @@ mod tests {
             "postgres://a:p/pw@h/db",
             "postgres://h/db?user=a&password=pw",
             "postgres://h/db?password=pw&x=1",
+            "postgres://h/db?pass%77ord=pw",
+            "postgres://h/db?PASSWORD=pw&sslpassword=pw",
         ] {
             assert!(!without_password(url).contains("pw"), "{url}");
         }
-        assert_eq!(without_password("postgres://a@h:1/db?x=1"), "postgres://a@h:1/db?x=1");
+        assert_eq!(without_password("postgres://a@h:1/db?space=x"), "postgres://a@h:1/db?space=x");
+    }
+
+    #[test]
+    fn only_what_is_on_this_machine_is_spoken_to_in_the_clear() {
+        let mode = |url: &str| Address::parse(url).unwrap().server.get_ssl_mode();
+        for near in ["postgres://localhost/d", "postgres://127.0.0.1/d", "postgres://localhost/d?hostaddr=127.0.0.1"] {
+            assert_eq!(mode(near), SslMode::Disable, "{near}");
+        }
+        for far in [
+            "postgres://db.example/d",
+            "postgres://localhost/d?hostaddr=10.1.2.3",
+            "postgres://db.example/d?hostaddr=10.1.2.3",
+            "postgres:///d?hostaddr=10.1.2.3",
+            "postgres://localhost,db.example/d",
+        ] {
+            assert_eq!(mode(far), SslMode::Require, "{far}");
+        }
     }
 
     #[test]

@@ -9,7 +9,8 @@ use std::{
 use rusqlite::{Connection, OpenFlags, types::ValueRef};
 use toft_core::store::{Result, StoreError};
 
-use super::failed;
+use super::{failed, file::beside};
+use crate::private::{self, TempDir};
 
 /// A larger one is no notebook of one tool.
 const LARGEST: u64 = 4 << 30;
@@ -78,36 +79,24 @@ pub fn read(path: &Path) -> Result<BTreeMap<String, Vec<Row>>> {
 
 /// A copy, for as long as it is read.
 struct Copy {
-    dir: PathBuf,
+    _dir: TempDir,
     file: PathBuf,
 }
 
 impl Copy {
     fn of(path: &Path) -> Result<Self> {
-        let doing = |cause: std::io::Error| StoreError::Failed {
-            doing: format!("copy {}", path.display()),
-            cause: cause.to_string(),
-        };
+        let doing = |cause: std::io::Error| StoreError::io(format!("copy {}", path.display()), &cause);
         let size = fs::metadata(path).map_err(doing)?.len();
         if size > LARGEST {
             return Err(doing(std::io::Error::other("it is too large")));
         }
-        let now = std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos());
-        let dir = std::env::temp_dir().join(format!("toft-import-{}-{now}", std::process::id()));
-        fs::create_dir(&dir).map_err(doing)?;
-        let copy = Self { file: dir.join("copy.db"), dir };
-        fs::copy(path, &copy.file).map_err(doing)?;
-        let beside = |end: &str| PathBuf::from(format!("{}{end}", path.display()));
-        if beside("-wal").exists() {
-            fs::copy(beside("-wal"), format!("{}-wal", copy.file.display())).map_err(doing)?;
+        let dir = TempDir::new("import").map_err(doing)?;
+        let copy = Self { file: dir.path().join("copy.db"), _dir: dir };
+        private::copy(path, &copy.file).map_err(doing)?;
+        let log = beside(path, "-wal");
+        if log.exists() {
+            private::copy(&log, &beside(&copy.file, "-wal")).map_err(doing)?;
         }
         Ok(copy)
-    }
-}
-
-impl Drop for Copy {
-    fn drop(&mut self) {
-        // A copy that nobody needs.
-        let _ = fs::remove_dir_all(&self.dir);
     }
 }

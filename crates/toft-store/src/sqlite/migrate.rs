@@ -21,6 +21,7 @@ const MIGRATIONS: &[Migration] = &[
     (5, "proposals", include_str!("migrations/0005_proposals.sql")),
     (6, "holds", include_str!("migrations/0006_holds.sql")),
     (7, "queue_keys", include_str!("migrations/0007_queue_keys.sql")),
+    (8, "retention", include_str!("migrations/0008_retention.sql")),
 ];
 
 /// The schema this toft writes.
@@ -29,20 +30,40 @@ pub const SCHEMA_VERSION: i64 = MIGRATIONS[MIGRATIONS.len() - 1].0;
 /// Marks a file as toft's ("toft" in ASCII).
 const APPLICATION_ID: i64 = 0x746f_6674;
 
-/// What a file says about itself.
+/// The schema of a store. A file without any is damaged: a store is never without one.
 pub(super) fn version(connection: &Connection) -> Result<i64> {
-    let pragma = |name: &str| -> Result<i64> {
-        connection.query_row(&format!("PRAGMA {name}"), [], |row| row.get(0)).map_err(failed("read the schema version"))
-    };
-    let version = pragma("user_version")?;
-    let foreign = if version > 0 { pragma("application_id")? != APPLICATION_ID } else { !empty(connection)? };
-    if foreign {
-        return Err(StoreError::Unsuitable {
-            path: connection.path().unwrap_or_default().to_owned(),
-            reason: "it is another program's database".into(),
-        });
+    let path = || connection.path().unwrap_or_default().to_owned();
+    let version = user_version(connection)?;
+    let id: i64 = pragma(connection, "application_id")?;
+    if version == 0 && id == 0 && empty(connection)? {
+        return Err(StoreError::Damaged { place: path(), reason: "it has no tables".into() });
+    }
+    if version == 0 || id != APPLICATION_ID {
+        return Err(StoreError::Unsuitable { path: path(), reason: "it is another program's database".into() });
     }
     Ok(version)
+}
+
+/// The schema as the current transaction sees it.
+pub(super) fn user_version(connection: &Connection) -> Result<i64> {
+    pragma(connection, "user_version")
+}
+
+/// Refuses a transaction on a schema that is not this toft's. Reads one number from a page that every transaction
+/// reads.
+pub(super) fn require_current(connection: &Connection) -> Result<()> {
+    let known = SCHEMA_VERSION;
+    match user_version(connection)? {
+        found if found > known => Err(StoreError::Newer { found, known }),
+        found if found < known => Err(StoreError::Older { found, known }),
+        _ => Ok(()),
+    }
+}
+
+fn pragma(connection: &Connection, name: &str) -> Result<i64> {
+    let doing = failed("read the schema version");
+    let mut statement = connection.prepare_cached(&format!("PRAGMA {name}")).map_err(&doing)?;
+    statement.query_row([], |row| row.get(0)).map_err(doing)
 }
 
 fn empty(connection: &Connection) -> Result<bool> {
@@ -51,9 +72,14 @@ fn empty(connection: &Connection) -> Result<bool> {
         .map_err(failed("read the schema"))
 }
 
-/// Brings a file to the newest schema.
+/// Brings a store to the newest schema.
 pub(super) fn migrate(connection: &mut Connection, path: &Path) -> Result<()> {
     migrate_with(connection, path, MIGRATIONS)
+}
+
+/// Gives an empty file the newest schema.
+pub(super) fn migrate_new(connection: &mut Connection) -> Result<()> {
+    run_migrations(connection, MIGRATIONS, |_| Ok(0))
 }
 
 fn migrate_with(connection: &mut Connection, path: &Path, migrations: &[Migration]) -> Result<()> {
@@ -65,9 +91,16 @@ fn migrate_with(connection: &mut Connection, path: &Path, migrations: &[Migratio
     if found == newest {
         return Ok(());
     }
-    if found > 0 {
-        copy_aside(connection, path, found)?;
-    }
+    copy_aside(connection, path, found)?;
+    run_migrations(connection, migrations, version)
+}
+
+/// Runs what is missing, in one transaction; `version` is asked once nobody else writes.
+fn run_migrations(
+    connection: &mut Connection,
+    migrations: &[Migration],
+    version: impl FnOnce(&Connection) -> Result<i64>,
+) -> Result<()> {
     let doing = failed("upgrade the schema");
     let tx = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).map_err(&doing)?;
     let found = version(&tx)?;
@@ -86,9 +119,8 @@ fn copy_aside(connection: &Connection, path: &Path, version: i64) -> Result<()> 
         return Ok(());
     }
     let draft = path.with_extension(format!("copying-{}", std::process::id()));
-    super::open::copy_to(connection, &draft)?;
-    std::fs::rename(&draft, &copy)
-        .map_err(|error| StoreError::Failed { doing: "keep a copy of the store".into(), cause: error.to_string() })
+    super::file::copy_to(connection, &draft)?;
+    std::fs::rename(&draft, &copy).map_err(|error| StoreError::io("keep a copy of the store", &error))
 }
 
 #[cfg(test)]
@@ -110,7 +142,7 @@ mod tests {
     fn made_by(dir: &Path, migrations: &[Migration]) -> (Connection, std::path::PathBuf) {
         let path = dir.join("toft.db");
         let mut connection = Connection::open(&path).unwrap();
-        migrate_with(&mut connection, &path, migrations).unwrap();
+        run_migrations(&mut connection, migrations, |_| Ok(0)).unwrap();
         connection.execute("INSERT INTO repositories VALUES ('rp_1', '{}')", []).unwrap();
         (connection, path)
     }

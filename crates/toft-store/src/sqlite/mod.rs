@@ -1,12 +1,16 @@
 //! SQLite: one file, many processes, no daemon.
 //!
-//! `open.rs` checks the file and sets the connection up, `turn.rs` makes writers wait in order,
+//! `file.rs` checks and creates the file, `open.rs` sets the connection up, `turn.rs` makes writers wait in order,
 //! `wal.rs` keeps the log short, `tx.rs` answers questions and puts rows down; `index` is what ledgers say.
 
+pub mod archive;
+mod file;
 pub mod foreign;
 pub mod index;
 mod migrate;
 mod open;
+mod read_only;
+mod space;
 mod turn;
 mod tx;
 mod wal;
@@ -14,7 +18,8 @@ mod wal;
 pub use migrate::SCHEMA_VERSION;
 pub use open::SqliteStore;
 
-use toft_core::store::StoreError;
+use rusqlite::ErrorCode;
+use toft_core::store::{Fault, StoreError};
 
 /// A query that only this engine has.
 macro_rules! sql {
@@ -24,12 +29,24 @@ macro_rules! sql {
 }
 use sql;
 
-/// Says what was being done when SQLite failed.
+/// Says what was being done when SQLite failed, and what kind of failure it is.
 fn failed(doing: &'static str) -> impl Fn(rusqlite::Error) -> StoreError {
-    move |error| match &error {
-        rusqlite::Error::SqliteFailure(code, _) if code.code == rusqlite::ErrorCode::DatabaseBusy => {
-            StoreError::Busy { waited_ms: open::PATIENCE.as_millis() as u64 }
+    move |error| {
+        let blocked = |fault| StoreError::Blocked { fault, doing: doing.to_owned(), cause: error.to_string() };
+        let code = match &error {
+            rusqlite::Error::SqliteFailure(code, _) => Some(code.code),
+            rusqlite::Error::SqlInputError { error, .. } => Some(error.code),
+            _ => None,
+        };
+        match code {
+            Some(ErrorCode::DatabaseBusy) => StoreError::Busy { waited_ms: open::PATIENCE.as_millis() as u64 },
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+                StoreError::Damaged { place: format!("while toft tried to {doing}"), reason: error.to_string() }
+            }
+            Some(ErrorCode::PermissionDenied | ErrorCode::CannotOpen) => blocked(Fault::AccessDenied),
+            Some(ErrorCode::ReadOnly) => blocked(Fault::ReadOnly),
+            Some(ErrorCode::DiskFull) => blocked(Fault::NoSpace),
+            _ => StoreError::Failed { doing: doing.to_owned(), cause: error.to_string() },
         }
-        _ => StoreError::Failed { doing: doing.to_owned(), cause: error.to_string() },
     }
 }

@@ -1,7 +1,6 @@
-//! Opening: is this a place for a store, and is the connection set up as every toft sets it up?
+//! Opening: is the store whole, may it be written, and is the connection set up as every toft sets it up?
 
 use std::{
-    fs,
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -13,19 +12,19 @@ use std::{
 use rusqlite::{Connection, OpenFlags, config::DbConfig};
 use toft_core::{
     retention::Old,
-    store::{Access, Result, Store, StoreError, StoreTx},
+    store::{Access, Fault, Result, Store, StoreError, StoreTx},
     time::Timestamp,
 };
 
 use super::{
-    failed, migrate,
+    failed, file, migrate, read_only,
     turn::TurnQueue,
     tx::SqliteTx,
     wal::{Stay, Wal},
 };
 use crate::{
     clock::{Clock, MachineClock},
-    write,
+    private, write,
 };
 
 /// How long a writer waits once it is its turn; only something outside the queue can make it wait.
@@ -37,8 +36,11 @@ const OLDEST_SQLITE: i32 = 3_051_003;
 /// A store in one SQLite file.
 pub struct SqliteStore {
     path: PathBuf,
+    /// Which file it is; a restore puts another one in its place.
+    identity: Option<(u64, u64)>,
     connection: Mutex<Connection>,
-    turns: TurnQueue,
+    /// The queue of writers; or why nobody may write here, which only a writer is told.
+    turns: std::result::Result<TurnQueue, (Fault, String)>,
     clock: Arc<dyn Clock>,
     wal: Wal,
     commits: AtomicU64,
@@ -55,10 +57,43 @@ impl SqliteStore {
         Self::connect(path, Arc::new(MachineClock::new()), Stay::Brief)
     }
 
-    /// Opens a store, or makes it.
+    /// Opens a store, or creates it where there is no file.
     pub fn create(path: &Path) -> Result<Self> {
-        create_file(path)?;
+        file::create(path)?;
         Self::open(path)
+    }
+
+    /// Upgrades a store that exists; gives the schema before and after.
+    pub fn migrate(path: &Path) -> Result<(i64, i64)> {
+        let real = file::real_path(path)?;
+        file::require_ours(&real)?;
+        let found = migrate::version(&connect(&real, Stay::Brief)?)?;
+        Self::open(&real)?;
+        Ok((found, migrate::SCHEMA_VERSION))
+    }
+
+    /// Opens or creates a store whose content can be derived again: a damaged one is replaced, and where none can be
+    /// written it lives in a temporary file.
+    pub fn create_derived(path: &Path) -> Result<Self> {
+        let opened = match Self::create(path) {
+            Err(StoreError::Damaged { .. }) => {
+                file::remove(path)?;
+                Self::create(path)
+            }
+            other => other,
+        };
+        match opened {
+            Ok(store) if store.turns.is_ok() => Ok(store),
+            Ok(_) | Err(StoreError::Blocked { fault: Fault::AccessDenied | Fault::ReadOnly, .. }) => {
+                let dir = private::TempDir::new("index").map_err(|error| StoreError::io("create an index", &error))?;
+                let mut store = Self::create(&dir.path().join("index.db"))?;
+                // Linux and macOS keep the open files until the process ends.
+                store.begin_tx(Access::Write)?;
+                store.identity = None;
+                Ok(store)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Opens a store that follows another clock.
@@ -67,18 +102,30 @@ impl SqliteStore {
     }
 
     fn connect(path: &Path, clock: Arc<dyn Clock>, stay: Stay) -> Result<Self> {
-        let path = real_path(path)?;
-        let connection = connect(&path, stay)?;
-        let wal = Wal::of(&path, stay);
-        let turns = TurnQueue::open(&path)?;
-        let store = Self { path, connection: Mutex::new(connection), turns, clock, wal, commits: AtomicU64::new(0) };
+        let path = file::real_path(path)?;
+        file::require_ours(&path)?;
+        let (connection, turns) = match TurnQueue::open(&path) {
+            Ok(turns) => (connect(&path, stay)?, Ok(turns)),
+            Err(StoreError::Blocked { fault, cause, .. }) => (read_only::connect(&path)?, Err((fault, cause))),
+            Err(error) => return Err(error),
+        };
+        let (connection, turns) = match connection.is_readonly("main").map_err(failed("open the file"))? {
+            true if turns.is_ok() => {
+                let why = (Fault::AccessDenied, "the file may only be read".to_owned());
+                (read_only::connect(&path)?, Err(why))
+            }
+            _ => (connection, turns),
+        };
+        let (wal, identity) = (Wal::of(&path, stay), file::identity(&path));
+        let store =
+            Self { path, identity, connection: Mutex::new(connection), turns, clock, wal, commits: AtomicU64::new(0) };
         store.upgrade()?;
         Ok(store)
     }
 
     /// Makes a store that follows another clock.
     pub fn create_with(path: &Path, clock: Arc<dyn Clock>) -> Result<Self> {
-        create_file(path)?;
+        file::create(path)?;
         Self::open_with(path, clock)
     }
 
@@ -89,17 +136,34 @@ impl SqliteStore {
 
     /// A consistent, verified copy. The target must not exist.
     pub fn backup(&self, target: &Path) -> Result<()> {
-        copy_to(&self.lock(), target)
+        file::copy_to(&self.lock(), target)
     }
 
     /// Asks SQLite to check the whole file; says what it found wrong.
     pub fn check(&self) -> Result<Vec<String>> {
-        check(&self.lock())
+        file::check(&self.lock())
     }
 
     /// The version of SQLite inside.
     pub fn engine() -> &'static str {
         rusqlite::version()
+    }
+
+    pub(super) fn ask_pragma(&self, name: &str) -> Result<i64> {
+        self.lock().query_row(&format!("PRAGMA {name}"), [], |row| row.get(0)).map_err(failed("look at the file"))
+    }
+
+    /// Rewrites the whole file in its turn.
+    pub(super) fn rewrite(&self, sql: &str) -> Result<()> {
+        let connection = self.lock();
+        let _turn = self.turns.as_ref().ok().map(TurnQueue::wait);
+        connection.execute_batch(sql).map_err(failed("give space back"))
+    }
+
+    /// Merges the log into the file, unless others are reading it.
+    pub(super) fn merge_log(&self) -> Result<()> {
+        let merge = "PRAGMA wal_checkpoint(TRUNCATE)";
+        self.lock().query_row(merge, [], |_| Ok(())).map_err(failed("merge the log"))
     }
 
     fn upgrade(&self) -> Result<()> {
@@ -109,18 +173,43 @@ impl SqliteStore {
             found if found > migrate::SCHEMA_VERSION => {
                 Err(StoreError::Newer { found, known: migrate::SCHEMA_VERSION })
             }
-            _ => {
-                let _turn = self.turns.wait();
-                connection.pragma_update(None, "journal_mode", "wal").map_err(failed("turn the WAL on"))?;
+            found => {
+                let Ok(turns) = &self.turns else {
+                    return Err(StoreError::Older { found, known: migrate::SCHEMA_VERSION });
+                };
+                let _turn = turns.wait();
                 migrate::migrate(&mut connection, &self.path)
             }
         }
     }
 
     pub(super) fn begin_tx(&self, access: Access) -> Result<SqliteTx<'_>> {
+        if file::identity(&self.path) != self.identity {
+            return Err(file::damaged(&self.path, "the file was removed or replaced while this process had it open"));
+        }
         let connection = self.lock();
-        let turn = (access == Access::Write).then(|| self.turns.wait());
+        let turn = match (access, &self.turns) {
+            (Access::Read, _) => None,
+            (Access::Write, Ok(turns)) => turns.wait(),
+            (Access::Write, Err((fault, cause))) => {
+                let doing = format!("write {}", self.path.display());
+                return Err(StoreError::Blocked { fault: *fault, doing, cause: cause.clone() });
+            }
+        };
         SqliteTx::begin(connection, turn, access, self.clock.as_ref(), &self.wal, &self.commits)
+    }
+
+    /// A transaction for rows that can be derived again. Where the store may only be read, they go to a private copy,
+    /// which this process reads from then on.
+    pub(super) fn begin_derived(&self, access: Access) -> Result<SqliteTx<'_>> {
+        if access == Access::Read || self.turns.is_ok() {
+            return self.begin_tx(access);
+        }
+        let mut connection = self.lock();
+        if connection.is_readonly("main").map_err(failed("look at the store"))? {
+            *connection = read_only::copy_of(&connection)?;
+        }
+        SqliteTx::begin(connection, None, access, self.clock.as_ref(), &self.wal, &self.commits)
     }
 
     fn lock(&self) -> MutexGuard<'_, Connection> {
@@ -143,7 +232,7 @@ impl Store for SqliteStore {
     fn forget(&self, what: Old, before: Timestamp, limit: usize) -> Result<usize> {
         let tx = self.begin_tx(Access::Write)?;
         let mut gone = 0;
-        for (query, values) in write::forget(what, before, limit) {
+        for (query, values) in write::forget(what, before, self.clock.now().wall, limit) {
             gone = tx.change(query, &values)?;
         }
         Box::new(tx).commit()?;
@@ -159,7 +248,14 @@ impl Drop for SqliteStore {
     }
 }
 
+/// A connection for a store that may be written.
 fn connect(path: &Path, stay: Stay) -> Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    set_up(path, flags, stay)
+}
+
+/// Opens a file and sets the connection up.
+pub(super) fn set_up(path: &Path, flags: OpenFlags, stay: Stay) -> Result<Connection> {
     let doing = failed("open the file");
     if rusqlite::version_number() < OLDEST_SQLITE {
         return Err(StoreError::Unsuitable {
@@ -170,7 +266,6 @@ fn connect(path: &Path, stay: Stay) -> Result<Connection> {
             ),
         });
     }
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).map_err(&doing)?;
     connection.busy_timeout(PATIENCE).map_err(&doing)?;
     // The last close would move the whole WAL and delete it: 10 to 24 ms for a lone command.
@@ -183,107 +278,4 @@ fn connect(path: &Path, stay: Stay) -> Result<Connection> {
     connection.pragma_update(None, "wal_autocheckpoint", stay.autocheckpoint()).map_err(&doing)?;
     connection.set_prepared_statement_cache_capacity(128);
     Ok(connection)
-}
-
-/// The file behind symbolic links; refused if it has a second name or its file system cannot hold a store.
-fn real_path(path: &Path) -> Result<PathBuf> {
-    let unsuitable = |reason: String| StoreError::Unsuitable { path: path.display().to_string(), reason };
-    let real = fs::canonicalize(path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => StoreError::Missing { path: path.display().to_string() },
-        _ => unsuitable(error.to_string()),
-    })?;
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::MetadataExt;
-        let links = fs::metadata(&real).map_err(|error| unsuitable(error.to_string()))?.nlink();
-        if links > 1 {
-            return Err(unsuitable(format!("the file has {links} hard links, and each would have a WAL of its own")));
-        }
-    }
-    if let Some(kind) = unsound_file_system(&real) {
-        return Err(unsuitable(format!(
-            "{kind} has no sound shared memory between processes, which the WAL needs; name a local path with --store"
-        )));
-    }
-    Ok(real)
-}
-
-/// The name of the file system, if two processes on it may see two different WALs.
-#[cfg(target_os = "linux")]
-fn unsound_file_system(path: &Path) -> Option<&'static str> {
-    const UNSOUND: [(i64, &str); 7] = [
-        (0x6969, "NFS"),
-        (0xff53_4d42, "CIFS"),
-        (0xfe53_4d42, "SMB"),
-        (0x0102_1997, "9p"),
-        (0x6573_5546, "FUSE (or virtiofs)"),
-        (0x794c_7630, "overlayfs"),
-        (0x00c3_6400, "Ceph"),
-    ];
-    let kind = nix::sys::statfs::statfs(path).ok()?.filesystem_type().0;
-    UNSOUND.iter().find(|(magic, _)| *magic == kind).map(|(_, name)| *name)
-}
-
-#[cfg(not(target_os = "linux"))]
-fn unsound_file_system(_path: &Path) -> Option<&'static str> {
-    None
-}
-
-/// Makes an empty file only its owner can read.
-fn create_file(path: &Path) -> Result<()> {
-    let failed = |error: std::io::Error| StoreError::Failed {
-        doing: format!("make {}", path.display()),
-        cause: error.to_string(),
-    };
-    if let Some(dir) = path.parent() {
-        make_private_dir(dir).map_err(failed)?;
-    }
-    let mut options = fs::OpenOptions::new();
-    options.write(true).create(true).truncate(false);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path).map_err(failed)?;
-    Ok(())
-}
-
-fn make_private_dir(dir: &Path) -> std::io::Result<()> {
-    if dir.as_os_str().is_empty() || dir.is_dir() {
-        return Ok(());
-    }
-    let mut builder = fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(dir)
-}
-
-/// Copies the store as one transaction sees it, then checks the copy.
-pub(super) fn copy_to(connection: &Connection, target: &Path) -> Result<()> {
-    let doing = failed("copy the store");
-    if target.exists() {
-        return Err(StoreError::Unsuitable {
-            path: target.display().to_string(),
-            reason: "something is there already".into(),
-        });
-    }
-    create_file(target)?;
-    connection.execute("VACUUM INTO ?1", [target.to_string_lossy()]).map_err(&doing)?;
-    fs::File::open(target)
-        .and_then(|file| file.sync_all())
-        .map_err(|error| StoreError::Failed { doing: "copy the store".into(), cause: error.to_string() })?;
-    let copy = Connection::open_with_flags(target, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(&doing)?;
-    let found = check(&copy)?;
-    if found.is_empty() {
-        Ok(())
-    } else {
-        Err(StoreError::Failed { doing: "verify the copy".into(), cause: found.join("; ") })
-    }
-}
-
-fn check(connection: &Connection) -> Result<Vec<String>> {
-    let doing = failed("check the file");
-    let mut statement = connection.prepare("PRAGMA quick_check(20)").map_err(&doing)?;
-    let lines = statement.query_map([], |row| row.get::<_, String>(0)).map_err(&doing)?;
-    let lines: Vec<String> = lines.collect::<rusqlite::Result<_>>().map_err(&doing)?;
-    Ok(lines.into_iter().filter(|line| line != "ok").collect())
 }

@@ -7,9 +7,14 @@
 //! writer that waited too long behind a stopped process goes ahead, and notes that those before it are passed over,
 //! so that the next ones need not find out for themselves.
 
-use std::{fs::File, path::Path};
+use std::{
+    fs::File,
+    path::{Path, PathBuf},
+};
 
 use toft_core::store::{Result, StoreError};
+
+use crate::private;
 
 /// The queue of one store. Each open store has its own file description, so threads queue like processes.
 #[derive(Debug)]
@@ -18,16 +23,15 @@ pub(super) struct TurnQueue {
 }
 
 impl TurnQueue {
+    /// Where the queue of a store is.
+    pub(super) fn file(store: &Path) -> PathBuf {
+        store.with_extension("turns")
+    }
+
     pub(super) fn open(store: &Path) -> Result<Self> {
-        let path = store.with_extension("turns");
-        let mut options = File::options();
-        options.read(true).write(true).create(true).truncate(false);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let file = options.open(&path).map_err(|error| StoreError::Failed {
-            doing: format!("open {}", path.display()),
-            cause: error.to_string(),
-        })?;
+        let path = Self::file(store);
+        let opened = private::options().read(true).write(true).create(true).truncate(false).open(&path);
+        let file = opened.map_err(|error| StoreError::io(format!("open {}", path.display()), &error))?;
         Ok(Self { file })
     }
 }

@@ -9,7 +9,6 @@ use rusqlite::{
     Connection, ToSql, params,
     types::{ToSqlOutput, ValueRef},
 };
-use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 use toft_core::{
     agent::Agent,
@@ -28,11 +27,12 @@ use toft_core::{
     workspace::Workspace,
 };
 
-use super::{failed, sql, turn::Turn, wal::Wal};
+use super::{failed, migrate, sql, turn::Turn, wal::Wal};
 use crate::{
     clock::Clock,
     query::{Query, query_of},
     rows::{self, Cells},
+    unknown::{Body, Unknown},
     value::{Row, Value},
     write,
 };
@@ -43,6 +43,8 @@ pub(super) struct SqliteTx<'a> {
     wal: &'a Wal,
     commits: &'a AtomicU64,
     open: bool,
+    writes: bool,
+    unknown: Unknown,
     /// Held until the transaction is over; last, so that it is let go last.
     _turn: Option<Turn<'a>>,
 }
@@ -50,7 +52,7 @@ pub(super) struct SqliteTx<'a> {
 impl<'a> SqliteTx<'a> {
     pub(super) fn begin(
         connection: MutexGuard<'a, Connection>,
-        turn: Option<Option<Turn<'a>>>,
+        turn: Option<Turn<'a>>,
         access: Access,
         clock: &'a dyn Clock,
         wal: &'a Wal,
@@ -61,7 +63,19 @@ impl<'a> SqliteTx<'a> {
             Access::Write => "BEGIN IMMEDIATE",
         };
         run(&connection, begin)?;
-        Ok(Self { connection, clock, wal, commits, open: true, _turn: turn.flatten() })
+        let tx = Self {
+            connection,
+            clock,
+            wal,
+            commits,
+            open: true,
+            writes: access == Access::Write,
+            unknown: Unknown::default(),
+            _turn: turn,
+        };
+        // Another process may have upgraded the store since this one opened it.
+        migrate::require_current(&tx.connection)?;
+        Ok(tx)
     }
 
     pub(super) fn connection(&self) -> &Connection {
@@ -83,11 +97,11 @@ impl<'a> SqliteTx<'a> {
             writes = match writes {
                 [] => return Ok(()),
                 [state @ Write::TaskState(id, _), Write::DropQueue(task), rest @ ..] if id == task => {
-                    write::put(unqueue, state)?;
+                    write::put(unqueue, &self.unknown, state)?;
                     rest
                 }
                 [write, rest @ ..] => {
-                    write::put(run, write)?;
+                    write::put(run, &self.unknown, write)?;
                     rest
                 }
             };
@@ -114,9 +128,9 @@ impl<'a> SqliteTx<'a> {
         let doing = failed("read rows");
         let mut statement = self.connection.prepare_cached(text).map_err(&doing)?;
         let mut found = statement.query(values).map_err(&doing)?;
-        let mut rows = Vec::new();
+        let (mut rows, kept) = (Vec::new(), self.writes.then_some(&self.unknown));
         while let Some(row) = found.next().map_err(&doing)? {
-            rows.push(read(&mut Cells::of(table, row))?);
+            rows.push(read(&mut Cells::of(table, row).keeping(kept))?);
         }
         Ok(rows)
     }
@@ -131,12 +145,12 @@ impl<'a> SqliteTx<'a> {
         Ok(self.list(table, query, values, read)?.pop())
     }
 
-    fn body<T: DeserializeOwned>(&self, table: &'static str, query: Query, values: &[&dyn ToSql]) -> Result<Option<T>> {
-        self.one(table, query, values, |cells| cells.json())
+    fn body<T: Body>(&self, table: &'static str, query: Query, values: &[&dyn ToSql]) -> Result<Option<T>> {
+        self.one(table, query, values, |cells| cells.body())
     }
 
-    fn bodies<T: DeserializeOwned>(&self, table: &'static str, query: Query, values: &[&dyn ToSql]) -> Result<Vec<T>> {
-        self.list(table, query, values, |cells| cells.json())
+    fn bodies<T: Body>(&self, table: &'static str, query: Query, values: &[&dyn ToSql]) -> Result<Vec<T>> {
+        self.list(table, query, values, |cells| cells.body())
     }
 }
 
@@ -325,7 +339,7 @@ impl StoreTx for SqliteTx<'_> {
     }
 
     fn state(&mut self, task: &TaskId, key: &str) -> Result<Option<Json>> {
-        self.body("states", Query::state_get, params![task.as_str(), key])
+        self.one("states", Query::state_get, params![task.as_str(), key], |cells| cells.json())
     }
 
     fn states(&mut self, task: &TaskId) -> Result<Vec<(String, Json)>> {

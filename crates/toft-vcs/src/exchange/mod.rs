@@ -291,7 +291,7 @@ impl Site {
             if let Some(dir) = path.parent() {
                 fs::create_dir_all(dir).map_err(io("make", dir))?;
             }
-            fs::write(&path, bytes).map_err(io("write", &path))?;
+            crate::private::write_like_its_directory(&path, bytes).map_err(io("write", &path))?;
         }
         Ok(())
     }

@@ -604,5 +604,5 @@ fn clear_ground(path: &Path) -> Result<(), WorkspaceError> {
     if remove::exists(path)? {
         return Err(WorkspaceError::InTheWay { path: path.to_owned() });
     }
-    fs::create_dir_all(parent).map_err(lock::io("make", parent))
+    crate::private::create_dir_all(parent).map_err(lock::io("make", parent))
 }

@@ -5,6 +5,7 @@ use toft_core::{
     id::TaskId,
     message::Letter,
     sheet::Sheet,
+    store::{Fault, StoreError},
     text::{clean, named, quoted},
     verbs::{agent, context, inbox, ready},
 };
@@ -43,12 +44,21 @@ impl Toft {
     /// What a session of `actor` needs to begin. With `deliver`, letters in it count as read.
     pub fn prime(&self, actor: &str, deliver: bool) -> Result<Prime, Error> {
         let mine = self.holds(actor)?;
+        let peek = || self.perform_as(actor, None, inbox::Peek { human: false, limit: LETTERS });
         let letters = match deliver {
             true => {
-                self.perform_as(actor, None, inbox::Request { limit: LETTERS, ..inbox::Request::default() })?.letters
+                let read = inbox::Request { limit: LETTERS, ..inbox::Request::default() };
+                match self.perform_as(actor, None, read) {
+                    // Where nothing can be written they are shown all the same, and stay unread.
+                    Err(Error::Store(StoreError::Blocked { fault: Fault::AccessDenied | Fault::ReadOnly, .. })) => {
+                        peek()
+                    }
+                    read => read,
+                }
             }
-            false => self.perform_as(actor, None, inbox::Peek { human: false, limit: LETTERS })?.letters,
-        };
+            false => peek(),
+        }?
+        .letters;
         let look = ready::Request { scope: self.scope(), limit: READY, mine: true, ..ready::Request::default() };
         let ready = self.ready_for(actor, look)?;
         let mut sheet = Sheet::default();

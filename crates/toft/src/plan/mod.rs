@@ -137,9 +137,11 @@ impl<'t> Plan<'t> {
             // repositories: each has an index of its own then.
             let same = self.ledgers.iter().all(|ledger| ledger.place != Place::Tree);
             let index = match self.toft.engine() {
-                _ if let Some(aside) = &self.aside => Index::Own(Box::new(SqliteStore::create(&aside.index())?)),
+                _ if let Some(aside) = &self.aside => {
+                    Index::Own(Box::new(SqliteStore::create_derived(&aside.index())?))
+                }
                 Engine::File(store) if same && self.toft.located().own_store() => Index::Store(store),
-                _ => Index::Own(Box::new(SqliteStore::create(&own_index(&self.state, self.worktree))?)),
+                _ => Index::Own(Box::new(SqliteStore::create_derived(&own_index(&self.state, self.worktree))?)),
             };
             self.index.get_or_init(|| index);
         }

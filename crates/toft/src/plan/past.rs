@@ -106,8 +106,8 @@ impl<'t> Plan<'t> {
             for (name, bytes) in files {
                 let path = place.join(&name);
                 let parent = path.parent().unwrap_or(&place);
-                fs::create_dir_all(parent).map_err(io("make", parent))?;
-                fs::write(&path, bytes).map_err(io("write", &path))?;
+                toft_store::private::create_dir_all(parent).map_err(io("make", parent))?;
+                toft_store::private::write(&path, bytes).map_err(io("write", &path))?;
             }
             let lock = place.with_extension("lock");
             ledgers.push(Ledger { dir: place, read_only: true, lock, ..ledger.clone() });

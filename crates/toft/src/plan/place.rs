@@ -8,6 +8,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use toft_core::refusal::Refusal;
 use toft_ledger::{clock::Replica, file::Turn};
+use toft_store::private;
 use toft_vcs::{Checkout, Vcs, exchange};
 
 use crate::{
@@ -250,7 +251,7 @@ impl Private {
             Some(dir) => std::path::absolute(dir).map_err(io("find", dir))?,
             None => data_home().join("planning"),
         };
-        fs::create_dir_all(&home).map_err(io("make", &home))?;
+        private::create_dir_all(&home).map_err(io("make", &home))?;
         refuse_inside(checkout, &home)?;
         // Every clone of a project has the same first commit, so that its part is the same wherever it is planned,
         // whatever the clone is called.
@@ -260,7 +261,7 @@ impl Private {
         let mut names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
         let known = names.find(|name| name.ends_with(&format!("-{print}")));
         let part = home.join(known.unwrap_or_else(|| format!("{}-{print}", checkout.name())));
-        fs::create_dir_all(&part).map_err(io("make", &part))?;
+        private::create_dir_all(&part).map_err(io("make", &part))?;
         if self.dir.is_none() {
             exchange::make_repository(&home)?;
         }
@@ -366,8 +367,8 @@ pub(super) fn replica(state: &Path) -> Result<Replica, Error> {
     }
     let name = random_mint().word()[..6].to_owned();
     let draft = state.join(format!("replica.{name}"));
-    fs::create_dir_all(state).map_err(io("make", state))?;
-    fs::write(&draft, format!("{name}\n")).map_err(io("write", &draft))?;
+    private::create_dir_all(state).map_err(io("make", state))?;
+    private::write(&draft, format!("{name}\n")).map_err(io("write", &draft))?;
     // Two that make it at once agree on the first.
     let linked = fs::hard_link(&draft, &path);
     fs::remove_file(&draft).map_err(io("tidy", &draft))?;

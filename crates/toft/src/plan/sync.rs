@@ -365,8 +365,8 @@ impl Plan<'_> {
         // Whoever syncs this ledger has the turn; a memo that is lost costs a longer look.
         let draft = path.with_extension("new");
         let dir = path.parent().unwrap_or(path);
-        std::fs::create_dir_all(dir)
-            .and_then(|()| std::fs::write(&draft, text))
+        toft_store::private::create_dir_all(dir)
+            .and_then(|()| toft_store::private::write(&draft, text))
             .and_then(|()| std::fs::rename(&draft, path))
             .map_err(io("write", path))
     }

@@ -420,7 +420,7 @@ fn passing(error: &Error) -> bool {
         | Error::NoRepository { .. }
         | Error::NotInitialised { .. }
         | Error::UnknownRepository { .. }
-        | Error::OnServer { .. }
+        | Error::StoreThere { .. }
         | Error::UnknownStore { .. }
         | Error::Config { .. }
         | Error::PlanFile { .. }

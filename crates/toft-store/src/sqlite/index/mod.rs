@@ -41,7 +41,7 @@ pub struct IndexTx<'a>(SqliteTx<'a>);
 impl SqliteStore {
     /// Opens the index.
     pub fn index(&self, access: Access) -> Result<IndexTx<'_>> {
-        Ok(IndexTx(self.begin_tx(access)?))
+        Ok(IndexTx(self.begin_derived(access)?))
     }
 }
 

@@ -1,0 +1,31 @@
+//! migrate, backup.
+
+use super::{App, Done};
+use crate::{
+    args::{Backup, BackupCommand},
+    exit::Failure,
+    render::{BackedUp, Migrated, RestoredFrom},
+};
+
+pub(super) fn migrate(app: &App<'_>) -> Done {
+    let located = toft::locate(&app.config()?)?;
+    let (from, to) = toft::migrate(&located)?;
+    app.show(&Migrated { store: located.store.to_string(), from, to })
+}
+
+pub(super) fn backup(app: &App<'_>, args: &Backup) -> Done {
+    if let Some(BackupCommand::Restore(args)) = &args.command {
+        let located = toft::locate(&app.config()?)?;
+        return app.show(&RestoredFrom(toft::restore(&located, &args.file, args.replace)?));
+    }
+    let Some(target) = &args.target else {
+        return Err(Failure::invalid("backup needs a file or a directory", "toft backup FILE"));
+    };
+    if target.exists() && !target.is_dir() {
+        return Err(Failure::invalid(format!("{} is there already", target.display()), "name a file that is not"));
+    }
+    if target.parent().is_some_and(|dir| !dir.as_os_str().is_empty() && !dir.is_dir()) {
+        return Err(Failure::invalid(format!("{} has no directory to go to", target.display()), "make it first"));
+    }
+    app.show(&BackedUp(app.open()?.backup(target)?))
+}

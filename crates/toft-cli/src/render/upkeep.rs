@@ -1,0 +1,92 @@
+//! Upgrades and backups of a store.
+
+use serde_json::{Value, json};
+use toft::{Backup, Restored};
+
+use super::{
+    View,
+    page::{Page, clean},
+};
+
+pub(crate) struct Migrated {
+    pub(crate) store: String,
+    pub(crate) from: i64,
+    pub(crate) to: i64,
+}
+
+impl View for Migrated {
+    fn kind(&self) -> &'static str {
+        "migrate"
+    }
+
+    fn json(&self) -> Value {
+        json!({ "store": self.store, "from": self.from, "to": self.to })
+    }
+
+    fn ids(&self) -> Vec<String> {
+        vec![self.store.clone()]
+    }
+
+    fn text(&self, page: &mut Page) {
+        let Self { store, from, to } = self;
+        let store = clean(store);
+        page.line(match from == to {
+            true => format!("{store} has schema {to} already; nothing to do."),
+            false => format!("Upgraded {store} from schema {from} to {to}."),
+        });
+    }
+}
+
+pub(crate) struct BackedUp(pub(crate) Backup);
+
+impl View for BackedUp {
+    fn kind(&self) -> &'static str {
+        "backup"
+    }
+
+    fn json(&self) -> Value {
+        let Backup { file, blobs, files } = &self.0;
+        json!({ "file": file, "blobs": blobs, "files": files })
+    }
+
+    fn ids(&self) -> Vec<String> {
+        vec![self.0.file.display().to_string()]
+    }
+
+    fn text(&self, page: &mut Page) {
+        let Backup { file, blobs, files } = &self.0;
+        page.line(format!("Wrote and verified {}", clean(&file.display().to_string())));
+        if blobs + files > 0 {
+            page.line(format!("  with {blobs} blobs and {files} other files"));
+        }
+        page.line("toft backup restore FILE brings it back.");
+    }
+}
+
+pub(crate) struct RestoredFrom(pub(crate) Restored);
+
+impl View for RestoredFrom {
+    fn kind(&self) -> &'static str {
+        "restore"
+    }
+
+    fn json(&self) -> Value {
+        let Restored { store, made, aside, files, left } = &self.0;
+        json!({ "store": store, "made": made, "aside": aside, "files": files, "left": left })
+    }
+
+    fn ids(&self) -> Vec<String> {
+        vec![self.0.store.clone()]
+    }
+
+    fn text(&self, page: &mut Page) {
+        let Restored { store, made, aside, files, left } = &self.0;
+        page.line(format!("Restored {} as it was at {}, with {files} files", clean(store), clean(made)));
+        if let Some(aside) = aside {
+            page.line(format!("The store that was there is kept: {}", clean(aside)));
+        }
+        for path in left {
+            page.line(format!("Left as it is, different from the backup: {}", clean(&path.display().to_string())));
+        }
+    }
+}

@@ -1,0 +1,2 @@
+-- Blobs are files here, which have times; a file has nothing to change.
+SELECT 1;

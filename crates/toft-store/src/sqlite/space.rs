@@ -1,0 +1,66 @@
+//! Gives space back: pages that nothing uses leave the file.
+
+use std::{collections::BTreeSet, time::Instant};
+
+use rusqlite::Connection;
+use serde_json::Value;
+use toft_core::store::{Access, Result, StoreTx as _};
+
+use super::{SqliteStore, failed};
+
+/// Pages that are moved at a time, about 5 ms, so that other writers do not wait long.
+const STEP: u32 = 500;
+/// A file made before stores gave space back is rewritten once: when a quarter of it, and at least so many pages, are free.
+const WORTH_REWRITING: i64 = 1_000;
+/// SQLite's word for giving pages back when asked to.
+const INCREMENTAL: i64 = 2;
+
+impl SqliteStore {
+    /// Names of the blobs that checkpoints refer to.
+    pub fn referenced_blobs(&self) -> Result<BTreeSet<String>> {
+        let tx = self.begin_tx(Access::Read)?;
+        let doing = failed("read checkpoints");
+        let sql = "SELECT body FROM checkpoints WHERE body LIKE '%\"blob\"%'";
+        let mut statement = tx.connection().prepare(sql).map_err(&doing)?;
+        let bodies = statement.query_map([], |row| row.get::<_, String>(0)).map_err(&doing)?;
+        let mut blobs = BTreeSet::new();
+        for body in bodies {
+            let body: Option<Value> = serde_json::from_str(&body.map_err(&doing)?).ok();
+            blobs.extend(body.and_then(|body| body["detail"]["blob"].as_str().map(str::to_owned)));
+        }
+        Ok(blobs)
+    }
+
+    /// Gives free pages back to the file system until none are left or `until`; says how many bytes. With `rewrite`, a file
+    /// of an older toft is converted, if that pays: one transaction that writes all of it.
+    pub fn reclaim(&self, until: Instant, rewrite: bool) -> Result<u64> {
+        let before = self.ask_pragma("page_count")?;
+        if self.ask_pragma("auto_vacuum")? == INCREMENTAL {
+            while self.ask_pragma("freelist_count")? > 0 && Instant::now() < until {
+                let tx = self.begin_tx(Access::Write)?;
+                step(tx.connection())?;
+                Box::new(tx).commit()?;
+            }
+        } else if rewrite {
+            let free = self.ask_pragma("freelist_count")?;
+            if free >= WORTH_REWRITING && free * 4 >= before {
+                self.rewrite("PRAGMA auto_vacuum = incremental; VACUUM")?;
+            }
+        }
+        let gone = before - self.ask_pragma("page_count")?;
+        if gone > 0 {
+            // The file shrinks when its log is merged. A reader that stands in the way only puts that off.
+            self.merge_log()?;
+        }
+        Ok(u64::try_from(gone * self.ask_pragma("page_size")?).unwrap_or_default())
+    }
+}
+
+fn step(connection: &Connection) -> Result<()> {
+    let doing = failed("give space back");
+    let mut statement = connection.prepare(&format!("PRAGMA incremental_vacuum({STEP})")).map_err(&doing)?;
+    let mut rows = statement.query([]).map_err(&doing)?;
+    // Each row is a page.
+    while rows.next().map_err(&doing)?.is_some() {}
+    Ok(())
+}

@@ -1,0 +1,121 @@
+//! Fields that this toft does not know: a newer one wrote them into a body, and they are still there when this one
+//! has written the row back.
+//!
+//! A transaction keeps the text of every body it reads. When it writes such a row, the fields of the old text that
+//! the type drops are put into the new text.
+
+use std::{cell::RefCell, collections::HashMap};
+
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+use toft_core::{
+    agent::Agent,
+    checkpoint::Checkpoint,
+    flow::{Template, Workflow},
+    gate::Gate,
+    message::Message,
+    repository::{Repository, Worktree},
+    store::{Result, StoreError},
+    workspace::Workspace,
+};
+
+/// A row that is stored as JSON.
+pub(crate) trait Body: Serialize + DeserializeOwned {
+    /// Its table.
+    const TABLE: &'static str;
+    /// What names it in that table.
+    fn key(&self) -> String;
+}
+
+macro_rules! bodies {
+    ($($type:ty, $table:literal, $row:ident => $key:expr;)*) => {
+        $(
+            impl Body for $type {
+                const TABLE: &'static str = $table;
+                fn key(&self) -> String {
+                    let $row = self;
+                    $key
+                }
+            }
+        )*
+    };
+}
+
+bodies! {
+    Repository, "repositories", row => row.id.to_string();
+    Worktree, "worktrees", row => format!("{}/{}", row.repository, row.name);
+    Workflow, "workflows", row => row.id.to_string();
+    Checkpoint, "checkpoints", row => row.id.to_string();
+    Agent, "agents", row => row.id.to_string();
+    Message, "messages", row => row.id.to_string();
+    Gate, "gates", row => row.id.to_string();
+    Workspace, "workspaces", row => row.id.to_string();
+    Template, "templates", row => format!("{}/{}", row.name, row.version);
+}
+
+/// Bodies as they were read, by table and row.
+#[derive(Default)]
+pub(crate) struct Unknown {
+    read: RefCell<HashMap<(&'static str, String), String>>,
+}
+
+impl Unknown {
+    pub(crate) fn keep(&self, table: &'static str, key: String, text: String) {
+        self.read.borrow_mut().insert((table, key), text);
+    }
+
+    /// A row as JSON, with what an earlier text of it had besides.
+    pub(crate) fn body<T: Body>(&self, row: &T) -> Result<String> {
+        self.merged(T::TABLE, row.key(), row)
+    }
+
+    /// The same for a body whose row has another name.
+    pub(crate) fn merged<T: Serialize + DeserializeOwned>(
+        &self,
+        table: &'static str,
+        key: String,
+        row: &T,
+    ) -> Result<String> {
+        let failed =
+            |error: serde_json::Error| StoreError::Failed { doing: "write JSON".into(), cause: error.to_string() };
+        let text = serde_json::to_string(row).map_err(failed)?;
+        let read = self.read.borrow();
+        let Some(old) = read.get(&(table, key)) else { return Ok(text) };
+        let known = serde_json::from_str::<T>(old).and_then(|old| serde_json::to_string(&old)).map_err(failed)?;
+        if known == *old {
+            return Ok(text);
+        }
+        let parse = |text: &str| serde_json::from_str::<Value>(text).map_err(failed);
+        let mut new = parse(&text)?;
+        add_unknown(&parse(old)?, &parse(&known)?, &mut new);
+        serde_json::to_string(&new).map_err(failed)
+    }
+}
+
+/// Adds to `new` what `old` has and `known`, the same with only the fields this toft knows, has not.
+fn add_unknown(old: &Value, known: &Value, new: &mut Value) {
+    let (Value::Object(old), Value::Object(known), Value::Object(new)) = (old, known, new) else { return };
+    for (field, value) in old {
+        match (known.get(field), new.get_mut(field)) {
+            (None, None) => drop(new.insert(field.clone(), value.clone())),
+            (Some(known), Some(new)) => add_unknown(value, known, new),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn fields_that_are_not_known_stay_at_every_depth_and_others_are_overwritten() {
+        let old = json!({ "a": 1, "new": true, "in": { "b": 2, "deep": [1] }, "gone": { "x": 1 } });
+        let known = json!({ "a": 1, "in": { "b": 2 }, "gone": { "x": 1 } });
+        let mut now = json!({ "a": 9, "in": { "b": 3 } });
+        add_unknown(&old, &known, &mut now);
+        assert_eq!(now, json!({ "a": 9, "new": true, "in": { "b": 3, "deep": [1] } }));
+    }
+}

@@ -1,0 +1,47 @@
+//! What toft writes beside a repository is private to its owner, whatever the umask.
+
+use std::{
+    fs::{self, DirBuilder, OpenOptions},
+    io::{self, Write as _},
+    path::Path,
+};
+
+/// Options that create a file with mode 0600.
+pub(crate) fn options() -> OpenOptions {
+    with_mode(0o600)
+}
+
+fn with_mode(mode: u32) -> OpenOptions {
+    let mut options = OpenOptions::new();
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, mode);
+    #[cfg(not(unix))]
+    let _ = mode;
+    options.write(true).create(true);
+    options
+}
+
+/// Creates a directory and its missing parents with mode 0700.
+pub(crate) fn create_dir_all(dir: &Path) -> io::Result<()> {
+    let mut builder = DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(dir)
+}
+
+/// Writes a file that is as private as its directory: a ledger is in a private directory, or in the user's tree.
+pub(crate) fn write_like_its_directory(path: &Path, content: &[u8]) -> io::Result<()> {
+    let mode = path.parent().and_then(|dir| fs::metadata(dir).ok()).map_or(0o666, |meta| mode_of(&meta) & 0o666);
+    with_mode(mode).truncate(true).open(path)?.write_all(content)
+}
+
+#[cfg(unix)]
+fn mode_of(meta: &fs::Metadata) -> u32 {
+    std::os::unix::fs::MetadataExt::mode(meta)
+}
+
+#[cfg(not(unix))]
+fn mode_of(_meta: &fs::Metadata) -> u32 {
+    0o666
+}

@@ -1,0 +1,158 @@
+//! Schemas: nobody works on one that it does not know, and a server is upgraded only when somebody asks for it.
+
+use std::{
+    path::Path,
+    process::Stdio,
+    thread,
+    time::{Duration, Instant},
+};
+
+use toft_cluster::Cluster;
+use toft_stories::{Home, new_store_on, story_server, toft_bin};
+
+fn no_server() -> bool {
+    let missing = !toft_cluster::available();
+    assert!(!(missing && std::env::var_os("TOFT_TEST_ALL").is_some()), "PostgreSQL is not installed");
+    missing
+}
+
+/// A process of this toft waits for work while a newer one upgrades the store below it.
+fn upgraded_below(home: &Home, repo: &Path, upgrade: impl FnOnce()) {
+    home.toft(repo, &["flow", "new", "F", "--task", "A", "--task", "B"]).ok();
+    home.toft(repo, &["--as", "v", "claim"]).ok();
+    home.toft(repo, &["--as", "w", "claim"]).ok();
+    let mut waiter = home.command(repo, toft_bin(), &["--as", "z", "claim", "--wait=20s"]);
+    let waiter = waiter.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    thread::sleep(Duration::from_millis(700));
+    let start = Instant::now();
+    upgrade();
+    let said = waiter.wait_with_output().unwrap();
+    let text = String::from_utf8_lossy(&said.stderr);
+    assert_eq!(said.status.code(), Some(8), "{text}");
+    assert!(text.starts_with("error[newer_store]"), "{text}");
+    assert!(start.elapsed() < Duration::from_secs(15), "{:?}", start.elapsed());
+    assert!(home.toft(repo, &["migrate"]).fails(8).contains("newer_store"));
+}
+
+#[test]
+fn a_running_process_refuses_a_store_that_was_upgraded_below_it() {
+    if story_server().is_some() {
+        return;
+    }
+    let home = Home::new();
+    let repo = home.repo("api");
+    let store = repo.join(".git/toft/toft.db");
+    upgraded_below(&home, &repo, || {
+        drop(home.run(&repo, "sqlite3", &[store.to_str().unwrap(), "pragma user_version=99"]))
+    });
+}
+
+#[test]
+fn a_running_process_refuses_a_server_that_was_upgraded_below_it() {
+    if no_server() {
+        return;
+    }
+    let cluster = Cluster::start();
+    let mut home = Home::new();
+    home.use_store(&format!("{}?schema=up", cluster.url()));
+    let repo = home.repo("api");
+    upgraded_below(&home, &repo, || drop(cluster.psql("INSERT INTO up.migrations VALUES (99, 'newer')")));
+}
+
+#[test]
+fn only_an_explicit_migration_upgrades_a_server() {
+    if no_server() {
+        return;
+    }
+    let cluster = Cluster::start();
+    let mut home = Home::new();
+    home.use_store(&format!("{}?schema=old", cluster.url()));
+    let repo = home.git("api");
+    // As the fourth migration left it.
+    let mut text = String::from(
+        "CREATE SCHEMA old; SET search_path = old;
+         CREATE TABLE migrations (number bigint PRIMARY KEY, name text NOT NULL, at timestamptz NOT NULL DEFAULT now());",
+    );
+    for (number, migration) in [
+        include_str!("../../crates/toft-store/src/postgres/migrations/0001_foundation.sql"),
+        include_str!("../../crates/toft-store/src/postgres/migrations/0002_plan.sql"),
+        include_str!("../../crates/toft-store/src/postgres/migrations/0003_workspaces.sql"),
+        include_str!("../../crates/toft-store/src/postgres/migrations/0004_reports.sql"),
+    ]
+    .iter()
+    .enumerate()
+    {
+        text += &format!("{migration}; INSERT INTO migrations VALUES ({}, 'x');", number + 1);
+    }
+    cluster.psql(&text);
+    let schema = || cluster.psql("SELECT max(number) FROM old.migrations").trim().parse::<i64>().unwrap();
+    for args in
+        [&["ready"][..], &["status"], &["flow", "new", "X", "--task", "t"], &["--as", "w", "claim"], &["doctor"]]
+    {
+        let said = home.toft(&repo, args).fails(8);
+        assert!(said.starts_with("error[older_store]") && said.contains("toft migrate"), "{args:?}: {said}");
+    }
+    assert_eq!(schema(), 4, "nothing upgraded it");
+    let done = home.toft(&repo, &["migrate", "--json"]).data();
+    assert_eq!((done["from"].as_i64(), done["to"].as_i64()), (Some(4), Some(schema())), "{done}");
+    home.toft(&repo, &["init"]).ok();
+    home.toft(&repo, &["flow", "new", "X", "--task", "t"]).ok();
+    home.toft(&repo, &["--as", "w", "claim"]).ok();
+}
+
+#[test]
+fn a_migration_says_from_which_schema_to_which() {
+    if story_server().is_some() {
+        return;
+    }
+    let home = Home::new();
+    let repo = home.repo("api");
+    assert!(home.toft(&repo, &["migrate"]).ok().contains("nothing to do"));
+    home.toft(home.path(), &["--store", "missing.db", "migrate"]).fails(3);
+    if no_server() {
+        return;
+    }
+    let cluster = Cluster::start();
+    let url = new_store_on(&cluster.url());
+    home.toft(&repo, &["--store", &url, "migrate"]).fails(3);
+    home.toft(&repo, &["--store", &url, "init"]).ok();
+    assert!(home.toft(&repo, &["--store", &url, "migrate"]).ok().contains("nothing to do"));
+}
+
+/// A newer toft on the same schema added a field to every agent and workflow; this one works on.
+fn work_on_rows_with_more_fields(home: &Home, repo: &Path, ask: impl Fn(&str) -> String, add: &str) {
+    home.toft(repo, &["flow", "new", "F", "--task", "A", "--task", "B"]).ok();
+    home.toft(repo, &["--as", "w", "claim"]).ok();
+    for table in ["agents", "workflows", "tasks"] {
+        ask(&format!("UPDATE {table} SET body = {add}"));
+    }
+    home.toft(repo, &["--as", "w", "save", "-m", "half"]).ok();
+    home.toft(repo, &["--as", "w", "finish", "--no-change", "x"]).ok();
+    home.toft(repo, &["--as", "w", "claim"]).ok();
+    home.toft(repo, &["--as", "w", "finish", "--no-change", "x"]).ok();
+    for table in ["agents", "workflows", "tasks"] {
+        let lost = ask(&format!("SELECT count(*) FROM {table} WHERE body NOT LIKE '%from_later%'"));
+        assert_eq!(lost.trim(), "0", "{table}");
+    }
+}
+
+#[test]
+fn what_a_newer_toft_wrote_besides_survives_the_work_of_this_one() {
+    if story_server().is_some() {
+        return;
+    }
+    let home = Home::new();
+    let repo = home.repo("api");
+    let store = repo.join(".git/toft/toft.db").display().to_string();
+    let ask = |sql: &str| home.run(&repo, "sqlite3", &[&store, sql]);
+    work_on_rows_with_more_fields(&home, &repo, ask, "json_set(body, '$.from_later', 1)");
+    if no_server() {
+        return;
+    }
+    let cluster = Cluster::start();
+    let mut home = Home::new();
+    home.use_store(&format!("{}?schema=more", cluster.url()));
+    let repo = home.repo("web");
+    let ask = |sql: &str| cluster.psql(&format!("SET search_path = more; {sql}"));
+    work_on_rows_with_more_fields(&home, &repo, ask, "jsonb_set(body::jsonb, '{from_later}', '1')::text");
+}
