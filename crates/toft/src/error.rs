@@ -94,6 +94,12 @@ pub enum Error {
         /// Why.
         cause: std::io::Error,
     },
+    /// The lease could not be kept, so the work under it was stopped.
+    #[error("stopped before the task could be given to another: {why}")]
+    LeaseLost {
+        /// What happened.
+        why: String,
+    },
     /// A sandbox was asked for, and nothing here can make one.
     #[error("there is no sandbox to be had here: bubblewrap does not work, and the kernel has no Landlock")]
     NoSandbox,

@@ -32,6 +32,7 @@ mod engine;
 mod error;
 mod events;
 pub mod hooks;
+mod keep;
 mod locate;
 mod machine;
 pub mod plan;
@@ -40,6 +41,7 @@ mod registry;
 pub mod runner;
 mod session;
 mod setup;
+mod stop;
 mod worker;
 pub mod workspaces;
 
@@ -58,4 +60,4 @@ pub use toft_core::{
     store, text, time, verbs, workspace,
 };
 pub use toft_vcs as vcs;
-pub use worker::{AgentBuilder, Finish, Job, Query, Worker};
+pub use worker::{AgentBuilder, Finish, Job, Kept, Query, Worker};

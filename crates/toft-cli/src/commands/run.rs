@@ -8,7 +8,7 @@ use signal_hook::{
 };
 use toft::{
     Error, Toft,
-    runner::{Fleet, Order, Rules, SLOT, Sandbox, Slot, WARDEN, Warden, enter_sandbox, pass_on},
+    runner::{Fleet, Order, Rules, SLOT, Sandbox, Slot, WARDEN, Warden, enter_sandbox, show_life},
     verbs::status::{self, NeedsYou},
 };
 
@@ -39,9 +39,9 @@ pub(super) fn run(app: &App<'_>, args: &Run) -> Done {
     let program = std::env::current_exe().map_err(listening("find", "toft"))?;
     if std::env::var_os(WARDEN).is_none() {
         let warden = Warden::start(&program, args_again())?;
-        let (runner, mut signals) = (warden.runner(), signals()?);
-        std::thread::spawn(move || signals.forever().for_each(|signal| pass_on(signal, runner)));
-        return match warden.wait()? {
+        let (mut signals, (heard, orders)) = (signals()?, mpsc::channel());
+        std::thread::spawn(move || signals.forever().try_for_each(|signal| heard.send(signal)));
+        return match warden.wait(&orders, args.grace)? {
             Some(code) => Ok(ExitCode::from(u8::try_from(code).unwrap_or(1))),
             None => Err(Failure::stopped("the runner was killed", "what it had taken is free again: toft run goes on")),
         };
@@ -50,10 +50,11 @@ pub(super) fn run(app: &App<'_>, args: &Run) -> Done {
         Some(sandbox) => Some(sandbox.promise(sandbox.kind()?)),
         None => None,
     };
-    let fleet = Fleet::new(&toft, program, args_again(), args.slots)?;
+    let fleet = Fleet::new(&toft, program, args_again(), args.slots, &rules)?;
     toft.let_go_of_ended(&toft.located().agent)?;
     let before = failed_for_good(&toft)?;
     let mut watch = Watch::new(app.output, fleet.names(), promise.as_deref());
+    show_life()?;
     let troubled = fleet.run(orders()?, |news| watch.take(&news))?;
     toft.let_go_of_ended(&toft.located().agent)?;
     // What failed because its slots were killed nobody has told.

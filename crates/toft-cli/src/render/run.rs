@@ -70,6 +70,7 @@ impl<'a> Watch<'a> {
             let line = match news {
                 News::Slot(index, told) => json!({ "slot": slot(index), "news": told }),
                 News::Again(index) => json!({ "slot": slot(index), "news": { "told": "killed" } }),
+                News::Silent(index) => json!({ "slot": slot(index), "news": { "told": "silent" } }),
                 News::Over(index, why) => json!({ "slot": slot(index), "news": { "told": "over", "why": why } }),
                 News::Heard(order) => {
                     json!({ "news": { "told": if *order == Order::Drain { "draining" } else { "stopping" } } })
@@ -81,6 +82,7 @@ impl<'a> Watch<'a> {
         match news {
             News::Slot(index, told) => self.told(*index, told),
             News::Again(index) => self.say(*index, "was killed, and is started again"),
+            News::Silent(index) => self.say(*index, "did not answer; it was killed with everything it had started"),
             News::Over(index, Some(why)) => {
                 let first = why.trim().lines().next().unwrap_or_default();
                 self.say(*index, &format!("could not go on: {first}"));
@@ -104,6 +106,8 @@ impl<'a> Watch<'a> {
 
     fn told(&mut self, index: usize, told: &Told) {
         match told {
+            // Signs of life are for the runner.
+            Told::Alive { .. } => {}
             Told::Waiting if self.live.is_some() => self.quiet(index, "waits for work"),
             Told::Waiting => self.say(index, "waits for work"),
             Told::Took { task, issue, title, attempt } => {

@@ -40,12 +40,11 @@ impl Files {
     /// Makes room for them, and notes in the log that it began.
     pub(crate) fn begin(&self, note: &str, mask: &Mask) -> Result<(), Error> {
         private_dir(&self.dir).map_err(failed("make", &self.dir))?;
-        let log = self.log();
-        let noted = Log::create(&log).and_then(|mut log| {
-            log.line(Voice::Runner, note.as_bytes(), mask)?;
-            log.flush()
-        });
-        noted.map_err(failed("write", &log))
+        let mut log = Log::open(&self.log());
+        log.line(Voice::Runner, mask.mask(note));
+        // One that cannot be written says so once it can.
+        log.flush();
+        Ok(())
     }
 
     pub(super) fn brief(&self) -> PathBuf {

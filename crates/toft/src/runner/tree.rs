@@ -9,6 +9,12 @@ use std::fs;
 #[cfg(target_os = "linux")]
 const SERVES_MOUNTS: &str = "(fuse-overlayfs";
 
+/// How often what is below a process is killed, and how long each time is waited: at most a second together.
+#[cfg(target_os = "linux")]
+const KILL_ROUNDS: usize = 100;
+#[cfg(target_os = "linux")]
+const KILL_PAUSE: std::time::Duration = std::time::Duration::from_millis(10);
+
 /// From now on what is left behind by its parent becomes this process's own child.
 pub(super) fn adopt_orphans() {
     #[cfg(target_os = "linux")]
@@ -50,15 +56,20 @@ pub(super) fn kill_left_behind() {}
 /// Every process below this one.
 #[cfg(target_os = "linux")]
 pub(super) fn left_behind() -> Vec<nix::unistd::Pid> {
-    below(&[], false)
+    below(own_pid(), &[], false)
 }
 
-/// Every process below this one that is neither in `but` nor below one of those. If told so, takes leave of its own
-/// children that ended.
 #[cfg(target_os = "linux")]
-fn below(but: &[i32], take_leave: bool) -> Vec<nix::unistd::Pid> {
+fn own_pid() -> i32 {
+    i32::try_from(std::process::id()).unwrap_or(0)
+}
+
+/// Every process below `root` that is neither in `but` nor below one of those. If told so, takes leave of this process's
+/// own children that ended.
+#[cfg(target_os = "linux")]
+fn below(root: i32, but: &[i32], take_leave: bool) -> Vec<nix::unistd::Pid> {
     use nix::{sys::wait, unistd::Pid};
-    let me = i32::try_from(std::process::id()).unwrap_or(0);
+    let me = own_pid();
     let mut all = Vec::new();
     for (pid, stat) in processes("stat") {
         let Some((name, rest)) = stat.rsplit_once(')') else { continue };
@@ -77,7 +88,7 @@ fn below(but: &[i32], take_leave: bool) -> Vec<nix::unistd::Pid> {
             true => {}
         }
     }
-    let mut below = vec![me];
+    let mut below = vec![root];
     let mut next = 0;
     while let Some(parent) = below.get(next).copied() {
         below.extend(all.iter().filter(|(pid, of)| *of == parent && !but.contains(pid)).map(|(pid, _)| *pid));
@@ -138,7 +149,7 @@ pub(super) fn end_stragglers(leases: &[String]) -> usize {
 /// Every process below this one now.
 pub(super) fn children() -> Vec<u32> {
     #[cfg(target_os = "linux")]
-    return below(&[], false).into_iter().filter_map(|pid| u32::try_from(pid.as_raw()).ok()).collect();
+    return below(own_pid(), &[], false).into_iter().filter_map(|pid| u32::try_from(pid.as_raw()).ok()).collect();
     #[cfg(not(target_os = "linux"))]
     Vec::new()
 }
@@ -148,7 +159,7 @@ pub(super) fn any_children_but(known: &[u32]) -> bool {
     #[cfg(target_os = "linux")]
     {
         let known: Vec<i32> = known.iter().filter_map(|pid| i32::try_from(*pid).ok()).collect();
-        !below(&known, true).is_empty()
+        !below(own_pid(), &known, true).is_empty()
     }
     #[cfg(not(target_os = "linux"))]
     {
@@ -162,7 +173,7 @@ pub(super) fn end_children_but(known: &[u32]) -> bool {
     #[cfg(target_os = "linux")]
     {
         let known: Vec<i32> = known.iter().filter_map(|pid| i32::try_from(*pid).ok()).collect();
-        let found = below(&known, true);
+        let found = below(own_pid(), &known, true);
         for pid in &found {
             // It may have ended in this moment.
             let _ = nix::sys::signal::kill(*pid, nix::sys::signal::Signal::SIGKILL);
@@ -175,3 +186,33 @@ pub(super) fn end_children_but(known: &[u32]) -> bool {
         false
     }
 }
+
+/// Kills a child of this process with everything below it, whether it answers, hangs or is stopped. What is below goes
+/// first: the lease of a slot follows the slot, so nobody is given its task before its agent is gone.
+#[cfg(unix)]
+pub(super) fn kill_tree(pid: u32) {
+    use nix::{
+        sys::signal::{Signal, kill},
+        unistd::Pid,
+    };
+    let Ok(root) = i32::try_from(pid) else { return };
+    // One that ended in this moment needs none of it.
+    let _ = kill(Pid::from_raw(root), Signal::SIGSTOP);
+    #[cfg(target_os = "linux")]
+    for _ in 0..KILL_ROUNDS {
+        let found = below(root, &[], false);
+        if found.is_empty() {
+            break;
+        }
+        for pid in found {
+            let _ = kill(pid, Signal::SIGKILL);
+        }
+        std::thread::sleep(KILL_PAUSE);
+    }
+    let _ = kill(Pid::from_raw(root), Signal::SIGKILL);
+    // Where only groups are known, a slot leads one.
+    let _ = kill(Pid::from_raw(-root), Signal::SIGKILL);
+}
+
+#[cfg(not(unix))]
+pub(super) fn kill_tree(_pid: u32) {}
