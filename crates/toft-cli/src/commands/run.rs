@@ -1,6 +1,6 @@
 //! run, prime, and the sandbox that run puts commands in.
 
-use std::{collections::BTreeSet, process::ExitCode, sync::mpsc};
+use std::{collections::BTreeSet, process::ExitCode, sync::mpsc, time::Duration};
 
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
@@ -9,14 +9,17 @@ use signal_hook::{
 use toft::{
     Error, Toft,
     runner::{Fleet, Order, Rules, SLOT, Sandbox, Slot, WARDEN, Warden, enter_sandbox, show_life},
-    verbs::status::{self, NeedsYou},
+    verbs::{
+        status::{self, NeedsYou},
+        stop,
+    },
 };
 
 use super::{App, Done};
 use crate::{
-    args::{Confine, Prime, Run, Sandboxed},
+    args::{Confine, Prime, Run, Sandboxed, Stop},
     exit::Failure,
-    render::{Primed, Watch},
+    render::{Primed, Stopped, Watch},
 };
 
 pub(super) fn run(app: &App<'_>, args: &Run) -> Done {
@@ -162,6 +165,21 @@ fn signals() -> Result<Signals, Failure> {
 
 fn listening(doing: &'static str, what: &'static str) -> impl Fn(std::io::Error) -> Failure {
     move |cause| Error::Io { doing, path: what.into(), cause }.into()
+}
+
+/// A runner looks for orders every second, or every five on a server, and then has a grace to end its agent.
+const OBEYED: Duration = Duration::from_secs(20);
+
+pub(super) fn stop(app: &App<'_>, args: &Stop) -> Done {
+    let toft = app.open()?;
+    let request = stop::Request { id: args.id.clone(), park: args.park, reason: args.message.clone() };
+    let told = toft.stop(&toft.located().agent, request)?;
+    let ended = match told.told {
+        true => toft.wait_until_stopped(&told, OBEYED)?,
+        false => None,
+    };
+    let parked = args.park;
+    app.show(&Stopped { told, ended, parked })
 }
 
 /// Enters the sandbox and becomes the command.

@@ -23,6 +23,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::{
+    mask::{Mask, PIECE, Stream},
+    tree::{Process, kill_processes, processes_about},
+};
+
 pub use self::{
     attempt::MARK,
     files::AttemptLog,

@@ -216,3 +216,74 @@ pub(super) fn kill_tree(pid: u32) {
 
 #[cfg(not(unix))]
 pub(super) fn kill_tree(_pid: u32) {}
+
+/// A process that has to do with a workspace.
+pub(crate) struct Process {
+    pub(crate) pid: u32,
+    /// The task and lease of the attempt that started it.
+    pub(crate) attempt: Option<(String, String)>,
+    /// Its directory or a file it has open is in the workspace.
+    pub(crate) inside: bool,
+}
+
+/// Processes that are in a directory or were started by an attempt at a task, as far as `/proc` shows them. This process
+/// and those above it ask on behalf of whoever is handed the directory.
+#[cfg(target_os = "linux")]
+pub(crate) fn processes_about(dir: &std::path::Path, task: &str) -> Vec<Process> {
+    let asking = above();
+    let word = |environ: &str, name: &str| {
+        let mut words = environ.split('\0').filter_map(|word| word.split_once('='));
+        words.find(|(known, _)| *known == name).map(|(_, value)| value.to_owned())
+    };
+    let mut found = Vec::new();
+    for (pid, stat) in processes("stat") {
+        let serves = stat.rsplit_once(')').is_some_and(|(name, _)| name.ends_with(SERVES_MOUNTS));
+        let over = stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with(['Z', 'X']));
+        if asking.contains(&pid) || serves || over {
+            continue;
+        }
+        let environ = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        let environ = String::from_utf8_lossy(&environ);
+        let lease = word(&environ, super::attempt::MARK);
+        let attempt = lease.and_then(|lease| Some((word(&environ, "TOFT_TASK")?, lease)));
+        let points_in = |link: std::path::PathBuf| fs::read_link(link).is_ok_and(|to| to.starts_with(dir));
+        let open = || fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+        let inside = points_in(format!("/proc/{pid}/cwd").into()) || open().any(|entry| points_in(entry.path()));
+        if inside || attempt.as_ref().is_some_and(|(of, _)| of == task) {
+            found.extend(u32::try_from(pid).ok().map(|pid| Process { pid, attempt, inside }));
+        }
+    }
+    found
+}
+
+/// This process and all above it.
+#[cfg(target_os = "linux")]
+fn above() -> Vec<i32> {
+    let mut chain = vec![own_pid()];
+    while let Some(pid) = chain.last().copied().filter(|pid| *pid > 1) {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let parent = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_ascii_whitespace().nth(1)?.parse().ok());
+        match parent {
+            Some(parent) => chain.push(parent),
+            None => break,
+        }
+    }
+    chain
+}
+
+/// Without `/proc` nothing is known.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn processes_about(_dir: &std::path::Path, _task: &str) -> Vec<Process> {
+    Vec::new()
+}
+
+/// Kills processes.
+pub(crate) fn kill_processes(pids: &[u32]) {
+    #[cfg(unix)]
+    for pid in pids.iter().filter_map(|pid| i32::try_from(*pid).ok()) {
+        // It may have ended in this moment.
+        let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL);
+    }
+    #[cfg(not(unix))]
+    let _ = pids;
+}
