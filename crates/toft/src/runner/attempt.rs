@@ -107,7 +107,7 @@ impl Attempt<'_> {
         let ran = begun.elapsed();
         let close = format!("the command {ending} after {:.1} s", ran.as_secs_f64());
         let (spoken, last) = recorder.close(close, ending == Ending::Exited(0));
-        let (mut word, unread) = match read_word(&files.report()) {
+        let (mut word, unread) = match read_word(&files.report(), self.mask) {
             Ok(word) => (word, None),
             Err(problem) => (Word::default(), Some(format!("its report cannot be read: {problem}"))),
         };

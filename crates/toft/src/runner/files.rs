@@ -149,8 +149,8 @@ impl Toft {
     }
 }
 
-/// What an agent left in the file that `TOFT_REPORT` named.
-pub(super) fn read_word(path: &Path) -> Result<Word, String> {
+/// What an agent left in the file that `TOFT_REPORT` named. What is secret in it is masked there, too.
+pub(super) fn read_word(path: &Path, mask: &Mask) -> Result<Word, String> {
     let meta = match fs::symlink_metadata(path) {
         Ok(meta) => meta,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Word::default()),
@@ -160,5 +160,10 @@ pub(super) fn read_word(path: &Path) -> Result<Word, String> {
         return Err("is no plain file of a sensible size".into());
     }
     let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
+    let masked = mask.mask(&text);
+    if masked != text {
+        // It is a plain file in a directory of the runner's own.
+        fs::write(path, &masked).map_err(|error| error.to_string())?;
+    }
     serde_json::from_str(&text).map_err(|error| error.to_string())
 }
