@@ -101,11 +101,10 @@ fn pass(mut from: TcpStream, mut to: TcpStream, weather: &AtomicU8, claims: Opti
             sent.extend_from_slice(&buffer[..count]);
             let committed = has(&sent, b"COMMIT");
             if is(weather, Weather::LosesTheNextClaim) && committed && has(&sent, b"'claim'") && has(&sent, b"ls_") {
-                // The server does it, and nobody hears of it.
-                let _ = from.shutdown(Shutdown::Write);
+                // The server does it, and nobody hears of it: from now on no answer is passed on, and nobody gets in.
+                weather.store(Weather::Cut as u8, Ordering::SeqCst);
                 let _ = to.write_all(&buffer[..count]);
                 thread::sleep(Duration::from_millis(500));
-                weather.store(Weather::Cut as u8, Ordering::SeqCst);
                 close_all(open);
                 return;
             }

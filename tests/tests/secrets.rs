@@ -51,7 +51,11 @@ os.system('git commit -q --allow-empty -m x')
     let task = data(&home, &repo, &["list", "tasks", "--all"])[0]["id"].as_str().unwrap().to_owned();
     let log = home.toft(&repo, &["show", &task, "--log"]).ok();
     for text in ["plain [masked]", "split [masked]", "https://ana:[masked]@example.org", "after the key"] {
-        assert!(log.contains(text), "{text}: {}", log.chars().filter(|letter| !"xy".contains(*letter)).collect::<String>());
+        assert!(
+            log.contains(text),
+            "{text}: {}",
+            log.chars().filter(|letter| !"xy".contains(*letter)).collect::<String>()
+        );
     }
     assert!(home.toft(&repo, &["show", &task]).ok().contains("used [masked]"));
 }
@@ -84,7 +88,8 @@ fn the_password_of_a_store_is_masked_by_itself() {
     home.use_store(&store);
     let repo = home.repo("fleet");
     home.toft(&repo, &["flow", "new", "Ship", "--task", "A"]).ok();
-    let script = r#"echo "$TOFT_STORE"; echo "$TOFT_STORE" | sed 's/.*:\(.*\)@.*/alone \1/'; git commit -q --allow-empty -m x"#;
+    let script =
+        r#"echo "$TOFT_STORE"; echo "$TOFT_STORE" | sed 's/.*:\(.*\)@.*/alone \1/'; git commit -q --allow-empty -m x"#;
     home.toft(&repo, &["run", "--once", "--", "sh", "-c", script]).ok();
     assert!(kept(&home, &repo, "s3cretPw9").is_empty(), "{:?}", kept(&home, &repo, "s3cretPw9"));
     assert!(!kept(&home, &repo, "alone [masked]").is_empty());

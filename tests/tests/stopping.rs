@@ -247,9 +247,11 @@ fn a_log_that_cannot_be_written_ends_no_agent_and_every_attempt_counts() {
          echo end; sleep 0.3; exit 1",
         starts.display()
     );
-    let ended = home.toft(&repo, &["run", "--until-idle", "--", "bash", "-c", &script]);
-    assert_eq!(fs::read_to_string(&starts).unwrap().lines().count(), 3, "max_attempts is 3: {ended:?}");
-    assert!(ended.out.contains("3 failed") && ended.out.contains("exited with 1"), "{ended:?}");
+    let mut runner = Runner::start(&home, &repo, &[], &["--until-idle", "--", "bash", "-c", &script]);
+    runner.ends_within(Duration::from_secs(40));
+    let ended = said(&home);
+    assert_eq!(fs::read_to_string(&starts).unwrap().lines().count(), 3, "max_attempts is 3: {ended}");
+    assert!(ended.contains("3 failed") && ended.contains("exited with 1"), "{ended}");
     let task = data(&home, &repo, &["list", "tasks", "--all"])[0]["id"].as_str().unwrap().to_owned();
     let log = home.toft(&repo, &["show", &task, "--log"]).ok();
     assert!(log.contains("lines are lost: ") && log.contains("out end"), "the log says what it lost: {log}");
@@ -268,7 +270,8 @@ impl Drop for Unmounted {
 fn a_workspace_is_handed_out_only_when_nobody_works_in_it() {
     let (home, repo) = started(&["Fix it"]);
     let began = home.path().join("began");
-    let script = format!("echo $$ $PPID $TOFT_WORKSPACE > {}; while :; do echo x >> zombie; sleep 0.1; done", began.display());
+    let script =
+        format!("echo $$ $PPID $TOFT_WORKSPACE > {}; while :; do echo x >> zombie; sleep 0.1; done", began.display());
     let mut runner = Runner::start(&home, &repo, &[], &["--once", "--", "sh", "-c", &script]);
     let words = appears(&began);
     let words: Vec<&str> = words.split_whitespace().collect();
@@ -369,7 +372,8 @@ fn stopping_a_hold_without_a_runner_makes_its_fence_stale() {
     let fence = claimed[0]["lease"]["token"].as_str().unwrap().to_owned();
     let said = home.toft(&repo, &["stop", "bob"]).ok();
     assert!(said.contains("Revoked the hold of bob"), "{said}");
-    let late = ["--as", "bob", "finish", claimed[0]["task"]["id"].as_str().unwrap(), "--fence", &fence, "--no-change", "x"];
+    let late =
+        ["--as", "bob", "finish", claimed[0]["task"]["id"].as_str().unwrap(), "--fence", &fence, "--no-change", "x"];
     home.toft(&repo, &late).fails(5);
     home.toft(&repo, &["stop", "bob"]).fails(5);
     home.toft(&repo, &["--as", "eve", "claim"]).ok();

@@ -100,6 +100,9 @@ pub enum Error {
         /// What happened.
         why: String,
     },
+    /// The runner was told to stop before a command was started.
+    #[error("the runner was told to stop")]
+    RunnerStopped,
     /// A sandbox was asked for, and nothing here can make one.
     #[error("there is no sandbox to be had here: bubblewrap does not work, and the kernel has no Landlock")]
     NoSandbox,

@@ -8,6 +8,7 @@ use toft::{
     checkpoint::CheckpointKind,
     flow::{Evidence, TaskStatus},
     id::CheckpointId,
+    runner::masked_in_attempt,
     verbs::{
         claim,
         finish::{self, How, WaitFor},
@@ -130,7 +131,7 @@ pub(super) fn save(app: &App<'_>, args: &args::Save) -> Done {
     let words = args.id.clone().filter(|text| args.message.is_none() && text.contains(' '));
     let typed = args.id.as_ref().filter(|_| words.is_none());
     let (id, fence) = args.hold.of(typed).map_err(unreadable_fence)?;
-    let message = args.message.clone().or(words);
+    let message = args.message.clone().or(words).map(|text| masked_in_attempt(&text));
     let request = save::Request {
         id: task_or_issue(toft, id.as_ref())?,
         fence,
@@ -186,7 +187,7 @@ pub(super) fn finish(app: &App<'_>, args: &args::Finish) -> Done {
     };
     let (id, fence) = args.hold.of(id.as_ref()).map_err(unreadable_fence)?;
     let id = task_or_issue(toft, id.as_ref())?;
-    let (message, cost) = (args.message.clone(), args.cost);
+    let (message, cost) = (masked_in_attempt(&args.message), args.cost);
     let request = finish::Request { id, fence, how, message, cost, report: None };
     let (outcome, workspace) = toft.finish_and_tidy(&toft.located().agent, app.op(), request)?;
     app.show(&Finished { outcome, workspace })

@@ -92,6 +92,9 @@ impl Attempt<'_> {
         if self.keeping.stopped() {
             return Err(Error::LeaseLost { why: self.keeping.why() });
         }
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(Error::RunnerStopped);
+        }
         let begun = Instant::now();
         let ((told, ended), activity) = (mpsc::channel(), Activity::default());
         let not_started = |cause| Error::Start { command: command.first().cloned().unwrap_or_default(), cause };
@@ -248,6 +251,8 @@ impl Attempt<'_> {
         let begun = Instant::now();
         let mut farewell = None;
         loop {
+            // Either it ended, or it is time to look again.
+            let _ = ended.recv_timeout(TICK);
             if let Some(status) = running.ended()? {
                 return Ok(if self.keeping.stopped() { Ending::Lost } else { ending(status) });
             }
@@ -281,8 +286,6 @@ impl Attempt<'_> {
             if let Some(text) = self.keeping.take_trouble() {
                 self.news.tell(Told::Trouble { text });
             }
-            // Either it ended, or it is time to look again.
-            let _ = ended.recv_timeout(TICK);
         }
     }
 }

@@ -32,6 +32,7 @@ pub use self::{
     attempt::MARK,
     files::AttemptLog,
     fleet::{Fleet, News, Order, SLOT},
+    mask::masked_in_attempt,
     process::{become_command, can_start, harness_process, ignores_hang_up, in_shell},
     recipe::{Recipe, recipes},
     sandbox::{Sandbox, enter as enter_sandbox},

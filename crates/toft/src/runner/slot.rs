@@ -303,6 +303,7 @@ impl Slot {
                 drop(keeping);
                 return self.lost(claimed, &why, 0);
             }
+            Err(Error::RunnerStopped) => return self.return_unbegun(claimed),
             Err(error) if counts(claimed, &error) => return self.fail(claimed, &format!("no workspace: {error}")),
             Err(error) => {
                 // What is no task's fault counts for nothing; the next one may be luckier.
@@ -573,6 +574,7 @@ fn passing(error: &Error) -> bool {
         | Error::Untrusted { .. }
         | Error::Start { .. }
         | Error::LeaseLost { .. }
+        | Error::RunnerStopped
         | Error::NoSandbox
         | Error::Sandbox { .. } => false,
     }
