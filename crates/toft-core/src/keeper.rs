@@ -241,11 +241,11 @@ mod tests {
                     let (renewal, done) = open[index];
                     match done {
                         Some(at) if event >= 4 && at <= now => {
-                            drop(open.remove(index));
+                            let _ = open.remove(index);
                             keeper.acknowledge(renewal);
                         }
                         _ if event == 3 => {
-                            drop(open.remove(index));
+                            let _ = open.remove(index);
                             keeper.fail(renewal, now);
                         }
                         _ => {}
