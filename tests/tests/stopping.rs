@@ -368,12 +368,12 @@ fn toft_stop_ends_one_agent_now_and_gives_its_task_back_or_parks_it() {
 #[test]
 fn stopping_a_hold_without_a_runner_makes_its_fence_stale() {
     let (home, repo) = started(&["By hand"]);
-    let claimed = data(&home, &repo, &["--as", "bob", "claim"])["claims"].clone();
-    let fence = claimed[0]["lease"]["token"].as_str().unwrap().to_owned();
+    let claimed = data(&home, &repo, &["--as", "bob", "claim"]);
+    let fence = claimed["lease"]["token"].as_str().unwrap().to_owned();
     let said = home.toft(&repo, &["stop", "bob"]).ok();
     assert!(said.contains("Revoked the hold of bob"), "{said}");
     let late =
-        ["--as", "bob", "finish", claimed[0]["task"]["id"].as_str().unwrap(), "--fence", &fence, "--no-change", "x"];
+        ["--as", "bob", "finish", claimed["task"]["id"].as_str().unwrap(), "--fence", &fence, "--no-change", "x"];
     home.toft(&repo, &late).fails(5);
     home.toft(&repo, &["stop", "bob"]).fails(5);
     home.toft(&repo, &["--as", "eve", "claim"]).ok();
