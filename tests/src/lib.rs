@@ -4,6 +4,7 @@ pub mod agents;
 pub mod issues;
 pub mod lease_model;
 pub mod linear;
+pub mod network;
 pub mod older;
 pub mod share;
 pub mod workspaces;

@@ -166,6 +166,8 @@ impl From<Error> for Failure {
             Error::Setup { .. } => Self::new(FAILED, "setup_failed", message, "mend it, or --plain makes one without"),
             Error::NoWorkspace { cause } => Self { message, ..Self::from(*cause) },
             Error::Start { .. } => Self::new(FAILED, "not_started", message, "is it installed, and on PATH?"),
+            Error::LeaseLost { .. } => Self::new(CONFLICT, "lease_lost", message, "toft show ID says who holds it now"),
+            Error::RunnerStopped => Self::new(FAILED, "stopped", message, ""),
             Error::NoSandbox => {
                 Self::new(NOT_ALLOWED, "no_sandbox", message, "install bubblewrap, or run without --sandbox")
             }

@@ -33,6 +33,16 @@ pub struct Agent {
     pub created: Timestamp,
 }
 
+impl Agent {
+    /// What the agents of runners say runs them, before the command.
+    pub const RUNNER: &'static str = "toft run";
+
+    /// Whether it is a slot of a runner, which ends its agent when it is told to.
+    pub fn runs_agents(&self) -> bool {
+        self.runtime.as_deref().is_some_and(|runtime| runtime.starts_with(Self::RUNNER))
+    }
+}
+
 /// What an agent is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

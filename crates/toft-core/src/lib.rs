@@ -1,8 +1,8 @@
 //! What is true in toft: entities, rules and verbs. No I/O, no clock of its own, no SQL.
 //!
 //! Start at [`verbs`]: each is a request with its rules. [`ready`] is the one rule for what can start,
-//! [`lease`] decides whether a hold stands, [`change`] is the only way anything is mutated, and
-//! [`store`] is what an engine must answer.
+//! [`lease`] decides whether a hold stands, [`keeper`] by when its holder must stop, [`change`] is the only way anything
+//! is mutated, and [`store`] is what an engine must answer.
 
 pub mod agent;
 pub mod change;
@@ -11,6 +11,7 @@ pub mod flow;
 pub mod gate;
 pub mod id;
 pub mod issue;
+pub mod keeper;
 pub mod lease;
 pub mod message;
 mod queue;

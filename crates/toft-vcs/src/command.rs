@@ -312,18 +312,16 @@ fn finish(child: &mut Child) {
     let _ = child.wait();
 }
 
-/// Runs a command of the user's own in a shell; what it says is added to `log`.
+/// Runs a command of the user's own in a shell; what it says goes to `told`.
 pub fn shell(
     dir: &Path,
     text: &str,
     variables: &std::collections::BTreeMap<String, String>,
-    log: &Path,
+    told: fs::File,
     patience: Duration,
 ) -> Result<(), RunError> {
     let what = text.to_owned();
     let failed = |cause| RunError::Io { what: what.clone(), cause };
-    let mut told = crate::private::options().append(true).open(log).map_err(failed)?;
-    writeln!(told, "$ {text}").map_err(failed)?;
     let mut run = Run::new("sh", dir)?.args(["-c", text]).patience(patience);
     run.command.envs(variables).env_remove("LC_ALL").env_remove("SSH_ASKPASS");
     run.command.stdout(told.try_clone().map_err(failed)?).stderr(told);

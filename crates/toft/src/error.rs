@@ -102,6 +102,15 @@ pub enum Error {
         /// Why.
         cause: std::io::Error,
     },
+    /// The lease could not be kept, so the work under it was stopped.
+    #[error("stopped before the task could be given to another: {why}")]
+    LeaseLost {
+        /// What happened.
+        why: String,
+    },
+    /// The runner was told to stop before a command was started.
+    #[error("the runner was told to stop")]
+    RunnerStopped,
     /// A sandbox was asked for, and nothing here can make one.
     #[error("there is no sandbox to be had here: bubblewrap does not work, and the kernel has no Landlock")]
     NoSandbox,

@@ -18,6 +18,7 @@ use toft_core::{
     store::{self, LeasesOf},
     verbs::{claim::Claimed, find},
 };
+use toft_store::private;
 
 use crate::{
     config::{state_home, variable},
@@ -203,19 +204,10 @@ fn environment() -> Option<Held> {
 
 /// Writes a file that only its owner can read.
 pub(crate) fn write_private(path: &Path, text: &[u8]) -> Result<(), Error> {
-    use std::io::Write as _;
     if let Some(dir) = path.parent() {
-        let mut builder = fs::DirBuilder::new();
-        builder.recursive(true);
-        #[cfg(unix)]
-        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        builder.create(dir).map_err(io("make", dir))?;
+        private::create_dir_all(dir).map_err(io("make", dir))?;
     }
-    let mut options = fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path).and_then(|mut file| file.write_all(text)).map_err(io("write", path))
+    private::write(path, text).map_err(io("write", path))
 }
 
 /// The session that this process belongs to.

@@ -136,7 +136,9 @@ impl Toft {
     }
 
     fn session_starts(&self, actor: &str, heard: &Heard) -> Result<Reply, Error> {
-        let runtime = Some(heard.harness.clone()).filter(|name| !name.is_empty());
+        // What runs the agent of a runner is the runner.
+        let alone = std::env::var_os(crate::runner::MARK).is_none();
+        let runtime = Some(heard.harness.clone()).filter(|name| !name.is_empty() && alone);
         self.perform_as(actor, None, Register { name: Some(actor.to_owned()), runtime, ..Register::default() })?;
         self.forget_sessions();
         self.name_process(actor, heard)?;

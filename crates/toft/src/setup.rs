@@ -9,20 +9,29 @@ use std::{
     io::Write as _,
     net::TcpListener,
     path::{Component, Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
     time::Duration,
 };
 
 use serde::{Deserialize, Serialize};
 use toft_core::workspace::Workspace;
+use toft_store::private;
 use toft_vcs::{shell, workspace::behind_link};
 
 use crate::{
     config::state_home,
     error::{Error, io},
+    runner::{Mask, PIECE, Stream},
 };
 
 /// How long one command may take.
 const PATIENCE: Duration = Duration::from_secs(3_600);
+/// How often it is looked whether a command said more.
+const LOOK: Duration = Duration::from_millis(50);
 /// Ports are leased from here on.
 const FIRST_PORT: u16 = 20_000;
 /// So many of them.
@@ -68,9 +77,9 @@ impl Setup {
             };
         }
         if let Some(dir) = path.parent() {
-            toft_store::private::create_dir_all(dir).map_err(io("make", dir))?;
+            private::create_dir_all(dir).map_err(io("make", dir))?;
         }
-        toft_store::private::write(&path, self.commands().join("\n")).map_err(io("write", &path))
+        private::write(&path, self.commands().join("\n")).map_err(io("write", &path))
     }
 
     fn approval(&self, repository: &str) -> PathBuf {
@@ -109,9 +118,9 @@ impl Setup {
         let mut missing = Vec::new();
         let to = Path::new(&workspace.path);
         if let Some(dir) = log.parent() {
-            toft_store::private::create_dir_all(dir).map_err(io("make", dir))?;
+            private::create_dir_all(dir).map_err(io("make", dir))?;
         }
-        let mut told = toft_store::private::create(log).map_err(io("write", log))?;
+        let mut told = private::create(log).map_err(io("write", log))?;
         for (paths, link) in [(&self.copy, false), (&self.link, true)] {
             for path in paths {
                 step(path);
@@ -137,12 +146,81 @@ impl Setup {
             }
         }
         drop(told);
+        let mask = Mask::from_environment(None);
         for command in self.commands() {
             step(&command);
-            shell(to, &command, &variables(workspace), log, PATIENCE)
-                .map_err(|error| Error::Setup { log: log.to_owned(), why: error.to_string() })?;
+            let said = Said::begin(&command, log, &mask)?;
+            let ended = said.told().and_then(|told| {
+                shell(to, &command, &variables(workspace), told, PATIENCE)
+                    .map_err(|error| Error::Setup { log: log.to_owned(), why: mask.mask(&error.to_string()) })
+            });
+            said.end()?;
+            ended?;
         }
         Ok(missing)
+    }
+}
+
+/// What a command of a setup says. It is written to a file without a name and comes from there into the log, masked: a
+/// secret is never on disk under a name, and what a command leaves running can go on writing when nobody reads.
+struct Said {
+    raw: fs::File,
+    log: PathBuf,
+    over: Arc<AtomicBool>,
+    copying: JoinHandle<std::io::Result<()>>,
+}
+
+impl Said {
+    fn begin(command: &str, log: &Path, mask: &Mask) -> Result<Self, Error> {
+        let path = log.with_extension(format!("{}.said", std::process::id()));
+        let raw = private::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(&path)
+            .map_err(io("write", &path))?;
+        fs::remove_file(&path).map_err(io("remove", &path))?;
+        let mut shown = private::options().append(true).open(log).map_err(io("write", log))?;
+        writeln!(shown, "$ {}", mask.mask(command)).map_err(io("write", log))?;
+        let over = Arc::<AtomicBool>::default();
+        let (reader, done, mask) = (raw.try_clone().map_err(io("read", log))?, Arc::clone(&over), mask.clone());
+        let copying = thread::spawn(move || copy_masked(&reader, shown, &done, &mask));
+        Ok(Self { raw, log: log.to_owned(), over, copying })
+    }
+
+    /// Where the command writes.
+    fn told(&self) -> Result<fs::File, Error> {
+        self.raw.try_clone().map_err(io("write", &self.log))
+    }
+
+    /// Everything that was said until now is in the log.
+    fn end(self) -> Result<(), Error> {
+        self.over.store(true, Ordering::SeqCst);
+        match self.copying.join() {
+            Ok(copied) => copied.map_err(io("write", &self.log)),
+            Err(_) => Err(io("write", &self.log)(std::io::ErrorKind::Other.into())),
+        }
+    }
+}
+
+fn copy_masked(from: &fs::File, mut to: fs::File, over: &AtomicBool, mask: &Mask) -> std::io::Result<()> {
+    use std::os::unix::fs::FileExt as _;
+    let (mut at, mut stream, mut buffer) = (0, Stream::default(), vec![0; PIECE]);
+    let mut kept = Ok(());
+    loop {
+        let ended = over.load(Ordering::SeqCst);
+        let count = from.read_at(&mut buffer, at)?;
+        at += count as u64;
+        let mut keep = |line: String| kept = std::mem::replace(&mut kept, Ok(())).and_then(|()| writeln!(to, "{line}"));
+        stream.take(mask, &buffer[..count], &mut keep);
+        if count == 0 && ended {
+            stream.end(mask, &mut keep);
+            return kept;
+        }
+        if count == 0 {
+            thread::sleep(LOOK);
+        }
     }
 }
 

@@ -23,11 +23,7 @@ use toft_core::{
     workspace::Keep,
 };
 
-use crate::{
-    error::Error,
-    session::Toft,
-    workspaces::Tidied,
-};
+use crate::{error::Error, session::Toft, workspaces::Tidied};
 
 /// An operation: its id, and a digest of what is asked under it.
 pub fn operation(id: &str, request: &str) -> Operation {

@@ -1,12 +1,19 @@
 //! Workers: an agent that claims jobs and finishes them, with its lease tied to this process.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use serde_json::Value;
 use toft_core::{
     agent::{Agent, Role},
     checkpoint::Checkpoint,
     flow::{Evidence, Task},
+    keeper::Keeper,
     refusal::Refusal,
     repository::Scope,
     time::Timestamp,
@@ -20,6 +27,7 @@ use toft_core::{
 
 use crate::{
     error::Error,
+    keep::{Held, Keeping, clock},
     session::Toft,
     workspaces::{Given, Wanted},
 };
@@ -137,19 +145,25 @@ impl<'a> Worker<'a> {
             take_over: false,
             holder: self.toft.machine().this_process(),
         };
+        let (sent, ttl) = (clock(), query.ttl.unwrap_or(self.toft.located().policy.ttl));
         let claimed = match query.wait {
             Some(patience) => self.toft.claim_waiting(&self.agent.name, None, &request, patience),
             None => self.toft.claim(&self.agent.name, None, request),
         };
         match claimed {
-            Ok(outcome) => Ok(outcome.claims.into_iter().map(|claimed| self.job(claimed)).collect()),
+            Ok(outcome) => {
+                let jobs = outcome.claims.into_iter().map(|claimed| self.job(claimed, sent, ttl));
+                // Waiting for work does not count as holding it.
+                let waited = clock().saturating_sub(sent) > ttl.as_millis() as u64 / 4;
+                if waited { jobs.map(Job::renewed).collect() } else { Ok(jobs.collect()) }
+            }
             Err(Error::Refused(Refusal::NothingReady { .. })) => Ok(Vec::new()),
             Err(error) => Err(error),
         }
     }
 
-    fn job(&self, claimed: Claimed) -> Job<'a> {
-        Job { toft: self.toft, agent: self.agent.name.clone(), claimed }
+    fn job(&self, claimed: Claimed, sent: u64, ttl: Duration) -> Job<'a> {
+        Job { toft: self.toft, agent: self.agent.name.clone(), claimed, sent, ttl }
     }
 }
 
@@ -158,6 +172,36 @@ pub struct Job<'a> {
     toft: &'a Toft,
     agent: String,
     claimed: Claimed,
+    /// When the claim was sent, on this machine's clock.
+    sent: u64,
+    ttl: Duration,
+}
+
+/// A hold that is kept in the background until this is dropped.
+///
+/// Whoever cannot renew must stop before the lease can be given to another. [`Kept::must_stop`] turns true in time for
+/// work that ends within the grace: a little before `ttl` after the last renewal that the store acknowledged, counted
+/// from when that was sent, on a clock that goes on through a laptop's sleep. It never turns false again.
+pub struct Kept {
+    keeping: Keeping,
+    stop: Arc<AtomicBool>,
+}
+
+impl Kept {
+    /// Whether to stop now: the lease may soon be another's, or is.
+    pub fn must_stop(&self) -> bool {
+        self.stop.load(Ordering::SeqCst)
+    }
+
+    /// The same, to be shared with whatever does the work.
+    pub fn stop_flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.stop)
+    }
+
+    /// Why to stop.
+    pub fn why(&self) -> Option<String> {
+        self.must_stop().then(|| self.keeping.why())
+    }
 }
 
 impl<'a> Job<'a> {
@@ -186,6 +230,41 @@ impl<'a> Job<'a> {
         let holds = vec![(self.task().id.clone(), self.hold().fence())];
         let outcome = self.toft.perform_as(&self.agent, None, renew::Request { holds, ttl: None })?;
         Ok(outcome.renewed.first().map(|(_, until)| *until).unwrap_or_default())
+    }
+
+    /// Keeps the hold in the background, over a connection of its own, for work that ends within `grace` when it is told to.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), toft::Error> {
+    /// # let toft = toft::Toft::open(".")?;
+    /// let me = toft.agent("builder-7").register()?;
+    /// if let Some(job) = me.claim(toft::Query::ready())? {
+    ///     let kept = job.keep(std::time::Duration::from_secs(5));
+    ///     for part in 1..=100 {
+    ///         if kept.must_stop() {
+    ///             return Ok(()); // another may have the task; what is not saved is lost
+    ///         }
+    ///         job.save(format!("part {part}"))?;
+    ///     }
+    ///     job.done("all of it").no_change("a yard is not under version control").commit()?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn keep(&self, grace: Duration) -> Kept {
+        let stop = Arc::<AtomicBool>::default();
+        let flag = Arc::clone(&stop);
+        let held = Held { actor: self.agent.clone(), task: self.task().id.clone(), fence: self.hold().fence() };
+        let keeper = Keeper::new(self.ttl, grace, self.sent);
+        let keeping = Keeping::start(self.toft.located(), held, keeper, move |_| flag.store(true, Ordering::SeqCst));
+        Kept { keeping, stop }
+    }
+
+    /// The same job, held since now.
+    fn renewed(mut self) -> Result<Self, Error> {
+        self.sent = clock();
+        self.renew()?;
+        Ok(self)
     }
 
     /// Notes progress.

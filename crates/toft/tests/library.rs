@@ -60,3 +60,32 @@ fn a_waiting_claim_and_a_waiting_iterator_see_what_another_thread_does() {
         writing.events(0).patience(Duration::from_millis(50)).map(|event| event.unwrap().verb).collect();
     assert_eq!(verbs, ["agent.registered", "agent.registered", "flow.new", "claim"]);
 }
+
+#[test]
+fn a_kept_job_outlives_its_ttl_and_says_stop_before_the_lease_can_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let toft = open(&dir);
+    toft.start_flow(&Plan::single("job")).unwrap();
+    toft.start_flow(&Plan::single("another")).unwrap();
+    let me = toft.agent("builder").register().unwrap();
+    let ttl = Duration::from_millis(1_500);
+
+    let job = me.claim(Query::ready().ttl(ttl)).unwrap().unwrap();
+    let kept = job.keep(Duration::from_millis(100));
+    thread::sleep(2 * ttl);
+    assert!(!kept.must_stop(), "{:?}", kept.why());
+    job.done("built").evidence("abc").commit().unwrap();
+    drop(kept);
+
+    let job = me.claim(Query::ready().ttl(ttl)).unwrap().unwrap();
+    let claimed = std::time::Instant::now();
+    // A store that cannot be reached: whoever keeps it has a connection of their own.
+    std::fs::rename(dir.path().join("demo.db"), dir.path().join("away.db")).unwrap();
+    std::fs::create_dir(dir.path().join("demo.db")).unwrap();
+    let kept = job.keep(Duration::from_millis(100));
+    while !kept.must_stop() {
+        assert!(claimed.elapsed() < ttl, "the lease may be another's by now");
+        thread::sleep(Duration::from_millis(10));
+    }
+    assert!(kept.why().unwrap().contains("not renewed"), "{:?}", kept.why());
+}

@@ -22,7 +22,7 @@ pub(crate) use self::{
     plan::{
         Add, Compact, Delete, EditIssue, Export, Fields, Graph, Import, LedgerArgs, LedgerCommand, Redo, Restore, Undo,
     },
-    run::{Confine, Prime, Run, Sandboxed, Try},
+    run::{Confine, Prime, Run, Sandboxed, Stop, Try},
     setup::{Hook, Setup},
     share::{Accept, Doctor, Move, Propose, Reject, Sync, Withdraw},
     upkeep::{Backup, BackupCommand},
@@ -122,6 +122,7 @@ commands! {
     Flow(Flow) "flow" ["workflow", "flows"] "Workflows and templates";
     Ws(Ws) "ws" ["workspace", "workspaces", "worktree"] "Workspaces: a directory of its own for every job";
     Run(Run) "run" [] "Claim, make a workspace, run a command, renew, record, repeat";
+    Stop(Stop) "stop" ["kill"] "Stop one agent now, and give its task back or park it";
     Prime(Prime) "prime" [] "What a session needs to begin, in 1,500 tokens";
     Try(Try) "try" ["demo"] "A demo that can be thrown away: five agents, forty issues, ten seconds";
     Sync(Sync) "sync" ["pull", "push"] "Exchange every ledger with other clones, under any version control";

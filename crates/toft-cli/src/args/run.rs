@@ -67,6 +67,26 @@ pub(crate) struct Run {
     pub(crate) command: Vec<String>,
 }
 
+/// Stop one agent now. Its runner ends it, with every process it started, and gives the task back. A hold that no runner
+/// watches is revoked: nothing its holder writes counts from then on.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+toft stop tf-4k2m -m \"wrong branch\"      stop whoever works on this issue; others can claim it\n  \
+toft stop ana-2 --park                   stop the agent in this slot; the task waits for you")]
+pub(crate) struct Stop {
+    /// An issue, a task, or the name of the agent
+    pub(crate) id: String,
+    /// Give the task back; it does not count as an attempt (the default)
+    #[arg(long, conflicts_with = "park")]
+    pub(crate) give_back: bool,
+    /// Let the task fail for good; `toft flow retry` brings it back
+    #[arg(long)]
+    pub(crate) park: bool,
+    /// Reason
+    #[arg(short, long, value_name = "REASON", default_value = "")]
+    pub(crate) message: String,
+}
+
 /// How tight a sandbox is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Confine {

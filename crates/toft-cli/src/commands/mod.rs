@@ -104,6 +104,7 @@ fn answer(app: &App<'_>, command: &Command) -> Done {
         Command::Ws(args) => ws::run(app, &args.command),
         Command::Trust(args) => place::trust(app, args),
         Command::Run(args) => run::run(app, args),
+        Command::Stop(args) => run::stop(app, args),
         Command::Prime(args) => run::prime(app, args),
         Command::Sandboxed(args) => run::sandboxed(args),
         Command::Try(args) => demo::demo(app, args),

@@ -1,6 +1,6 @@
 //! run, prime, and the sandbox that run puts commands in.
 
-use std::{collections::BTreeSet, process::ExitCode, sync::mpsc};
+use std::{collections::BTreeSet, process::ExitCode, sync::mpsc, time::Duration};
 
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
@@ -8,15 +8,18 @@ use signal_hook::{
 };
 use toft::{
     Error, Toft,
-    runner::{Fleet, Order, Rules, SLOT, Sandbox, Slot, WARDEN, Warden, enter_sandbox, pass_on},
-    verbs::status::{self, NeedsYou},
+    runner::{Fleet, Order, Rules, SLOT, Sandbox, Slot, WARDEN, Warden, enter_sandbox, show_life},
+    verbs::{
+        status::{self, NeedsYou},
+        stop,
+    },
 };
 
 use super::{App, Done};
 use crate::{
-    args::{Confine, Prime, Run, Sandboxed},
+    args::{Confine, Prime, Run, Sandboxed, Stop},
     exit::Failure,
-    render::{Primed, Watch},
+    render::{Primed, Stopped, Watch},
 };
 
 pub(super) fn run(app: &App<'_>, args: &Run) -> Done {
@@ -39,9 +42,9 @@ pub(super) fn run(app: &App<'_>, args: &Run) -> Done {
     let program = std::env::current_exe().map_err(listening("find", "toft"))?;
     if std::env::var_os(WARDEN).is_none() {
         let warden = Warden::start(&program, args_again())?;
-        let (runner, mut signals) = (warden.runner(), signals()?);
-        std::thread::spawn(move || signals.forever().for_each(|signal| pass_on(signal, runner)));
-        return match warden.wait()? {
+        let (mut signals, (heard, orders)) = (signals()?, mpsc::channel());
+        std::thread::spawn(move || signals.forever().try_for_each(|signal| heard.send(signal)));
+        return match warden.wait(&orders, args.grace)? {
             Some(code) => Ok(ExitCode::from(u8::try_from(code).unwrap_or(1))),
             None => Err(Failure::stopped("the runner was killed", "what it had taken is free again: toft run goes on")),
         };
@@ -50,10 +53,11 @@ pub(super) fn run(app: &App<'_>, args: &Run) -> Done {
         Some(sandbox) => Some(sandbox.promise(sandbox.kind()?)),
         None => None,
     };
-    let fleet = Fleet::new(&toft, program, args_again(), args.slots)?;
+    let fleet = Fleet::new(&toft, program, args_again(), args.slots, &rules)?;
     toft.let_go_of_ended(&toft.located().agent)?;
     let before = failed_for_good(&toft)?;
     let mut watch = Watch::new(app.output, fleet.names(), promise.as_deref());
+    show_life()?;
     let troubled = fleet.run(orders()?, |news| watch.take(&news))?;
     toft.let_go_of_ended(&toft.located().agent)?;
     // What failed because its slots were killed nobody has told.
@@ -161,6 +165,21 @@ fn signals() -> Result<Signals, Failure> {
 
 fn listening(doing: &'static str, what: &'static str) -> impl Fn(std::io::Error) -> Failure {
     move |cause| Error::Io { doing, path: what.into(), cause }.into()
+}
+
+/// A runner looks for orders every second, or every five on a server, and then has a grace to end its agent.
+const OBEYED: Duration = Duration::from_secs(20);
+
+pub(super) fn stop(app: &App<'_>, args: &Stop) -> Done {
+    let toft = app.open()?;
+    let request = stop::Request { id: args.id.clone(), park: args.park, reason: args.message.clone() };
+    let told = toft.stop(&toft.located().agent, request)?;
+    let ended = match told.told {
+        true => toft.wait_until_stopped(&told, OBEYED)?,
+        false => None,
+    };
+    let parked = args.park;
+    app.show(&Stopped { told, ended, parked })
 }
 
 /// Enters the sandbox and becomes the command.

@@ -9,6 +9,7 @@ use toft::{
     flow::{Evidence, TaskStatus},
     id::CheckpointId,
     lease::Fence,
+    runner::masked_in_attempt,
     verbs::{
         claim,
         finish::{self, How, WaitFor},
@@ -163,7 +164,7 @@ pub(super) fn save(app: &App<'_>, args: &args::Save) -> Done {
     let words = args.id.clone().filter(|text| args.message.is_none() && text.contains(' '));
     let typed = args.id.as_ref().filter(|_| words.is_none());
     let (id, fence) = held(toft, typed, &args.hold)?;
-    let message = args.message.clone().or(words);
+    let message = args.message.clone().or(words).map(|text| masked_in_attempt(&text));
     let request = save::Request {
         id,
         fence,
@@ -210,7 +211,7 @@ pub(super) fn finish(app: &App<'_>, args: &args::Finish) -> Done {
     };
     let toft = app.open()?;
     let (id, fence) = held(toft, id.as_ref(), &args.hold)?;
-    let (message, cost) = (args.message.clone(), args.cost);
+    let (message, cost) = (masked_in_attempt(&args.message), args.cost);
     let request = finish::Request { id, fence, how, message, cost, report: None };
     let (outcome, workspace) = toft.finish_and_tidy(&toft.located().agent, app.op(), request)?;
     app.show(&Finished { outcome, workspace })

@@ -31,7 +31,7 @@ pub(crate) use self::{
     issues::{Compacted, ImportDone, IssueList, IssueShown, IssueWritten, IssuesWritten, LedgerList, UndoDone},
     page::{Page, clock},
     place::{Examined, Forgotten, Initialised, Place, Trusted},
-    run::{AttemptLog, Context, Primed, TryShown, Watch},
+    run::{AttemptLog, Context, Primed, Stopped, TryShown, Watch},
     setup::{GuardSet, SetupShown},
     share::{GuardShown, IssuesDecided, IssuesMoved, ProposalsMade, SyncDone},
     tasks::{Answered, Claims, Finished, Ready, Saved, Shown, StateValue, StatusView, TaskDecided, TaskList},

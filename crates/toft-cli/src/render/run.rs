@@ -10,7 +10,9 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 use toft::{
     briefing::Prime,
+    flow::{Attempt, AttemptResult},
     runner::{News, Order, Told},
+    verbs::stop,
 };
 
 use super::{
@@ -70,6 +72,7 @@ impl<'a> Watch<'a> {
             let line = match news {
                 News::Slot(index, told) => json!({ "slot": slot(index), "news": told }),
                 News::Again(index) => json!({ "slot": slot(index), "news": { "told": "killed" } }),
+                News::Silent(index) => json!({ "slot": slot(index), "news": { "told": "silent" } }),
                 News::Over(index, why) => json!({ "slot": slot(index), "news": { "told": "over", "why": why } }),
                 News::Heard(order) => {
                     json!({ "news": { "told": if *order == Order::Drain { "draining" } else { "stopping" } } })
@@ -81,6 +84,7 @@ impl<'a> Watch<'a> {
         match news {
             News::Slot(index, told) => self.told(*index, told),
             News::Again(index) => self.say(*index, "was killed, and is started again"),
+            News::Silent(index) => self.say(*index, "did not answer; it was killed with everything it had started"),
             News::Over(index, Some(why)) => {
                 let first = why.trim().lines().next().unwrap_or_default();
                 self.say(*index, &format!("could not go on: {first}"));
@@ -104,6 +108,8 @@ impl<'a> Watch<'a> {
 
     fn told(&mut self, index: usize, told: &Told) {
         match told {
+            // Signs of life are for the runner.
+            Told::Alive { .. } => {}
             Told::Waiting if self.live.is_some() => self.quiet(index, "waits for work"),
             Told::Waiting => self.say(index, "waits for work"),
             Told::Took { task, issue, title, attempt } => {
@@ -189,6 +195,55 @@ impl<'a> Watch<'a> {
     /// How many tasks failed for good.
     pub(crate) fn parked(&self) -> usize {
         self.parked.len()
+    }
+}
+
+/// What came of stopping an agent.
+pub(crate) struct Stopped {
+    pub(crate) told: stop::Outcome,
+    /// How the hold ended, if its runner answered in time.
+    pub(crate) ended: Option<Attempt>,
+    pub(crate) parked: bool,
+}
+
+impl View for Stopped {
+    fn kind(&self) -> &'static str {
+        "stop"
+    }
+
+    fn json(&self) -> Value {
+        let done = match (&self.ended, self.told.told) {
+            (_, false) => "revoked",
+            (Some(_), true) => "stopped",
+            (None, true) => "ordered",
+        };
+        let stop::Outcome { task, name, issue, agent, expires, .. } = &self.told;
+        json!({
+            "task": task, "name": name, "issue": issue, "agent": agent, "done": done, "parked": self.parked,
+            "expires": expires, "attempt": self.ended,
+        })
+    }
+
+    fn ids(&self) -> Vec<String> {
+        vec![self.told.issue.clone().unwrap_or_else(|| self.told.task.to_string())]
+    }
+
+    fn text(&self, page: &mut Page) {
+        let stop::Outcome { task, name, issue, agent, expires, told, .. } = &self.told;
+        let id = issue.clone().unwrap_or_else(|| task.to_string());
+        let (name, agent) = (short(name, 60), clean(agent));
+        let next =
+            if self.parked { "the task is parked: toft flow retry brings it back" } else { "the task is free again" };
+        let finished = self.ended.as_ref().is_some_and(|attempt| attempt.result != Some(AttemptResult::Revoked));
+        match (&self.ended, told) {
+            (_, false) => page.line(format!("Revoked the hold of {agent} on {id} {name}; {next}.")),
+            (Some(_), true) if finished => page.line(format!("{agent} ended its work on {id} {name} before it was stopped.")),
+            (Some(_), true) => page.line(format!("Stopped {agent} on {id} {name}; {next}.")),
+            (None, true) => page.line(format!(
+                "Told the runner of {agent} to stop {id} {name}. It has not answered; its lease ends by {} unless renewed.",
+                super::clock(*expires)
+            )),
+        }
     }
 }
 

@@ -2,8 +2,6 @@
 //!
 //! A commit or an explicit word is evidence. An agent that ends well and shows nothing has not done its task.
 
-use std::time::Duration;
-
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -58,6 +56,13 @@ pub enum Ending {
     Stopped,
     /// Its lease was lost, and the runner ended it.
     Lost,
+}
+
+impl Ending {
+    /// Whether the command was ended for a reason that says nothing about its task, so that the attempt does not count.
+    pub fn not_by_the_task(self) -> bool {
+        matches!(self, Self::Stopped | Self::Lost)
+    }
 }
 
 impl std::fmt::Display for Ending {
@@ -127,7 +132,7 @@ pub struct Seen {
 impl Seen {
     /// How the hold ends, and in which words.
     pub fn judge(&self) -> (How, String) {
-        if self.ending == Ending::Stopped {
+        if self.ending.not_by_the_task() {
             return (How::Release, self.ending.to_string());
         }
         let well = self.ending == Ending::Exited(0);
@@ -192,14 +197,9 @@ pub fn builds_on(earlier: &[Attempt]) -> bool {
 pub(crate) fn given_back(attempts: &[Attempt]) -> usize {
     let by_itself = |attempt: &&Attempt| {
         matches!(attempt.result, Some(AttemptResult::Released | AttemptResult::Handoff))
-            && attempt.report.as_ref().is_some_and(|report| report.ending != Ending::Stopped)
+            && attempt.report.as_ref().is_some_and(|report| !report.ending.not_by_the_task())
     };
     attempts.iter().rev().filter(|attempt| attempt.ended.is_some()).take_while(by_itself).count()
-}
-
-/// How often a runner renews a lease: twice may fail before it is lost.
-pub fn renewal(ttl: Duration) -> Duration {
-    ttl / 3
 }
 
 #[cfg(test)]
@@ -234,15 +234,16 @@ mod tests {
     #[test]
     fn a_command_that_ends_badly_has_not_done_its_task_whatever_it_says() {
         let word = Word { outcome: Some(SaidOutcome::Done), evidence: Some("c0ffee".into()), ..Word::default() };
-        for ending in [Ending::Exited(3), Ending::Signalled(9), Ending::Idle(60), Ending::Overtime(60), Ending::Lost] {
+        for ending in [Ending::Exited(3), Ending::Signalled(9), Ending::Idle(60), Ending::Overtime(60)] {
             let seen = Seen { word: word.clone(), commit: Some("c0ffee".into()), ..seen(ending) };
             assert!(matches!(seen.judge().0, How::Failed), "{ending}");
         }
     }
 
     #[test]
-    fn a_runner_that_stops_gives_the_task_back_without_counting_it() {
+    fn a_runner_that_stops_or_loses_the_lease_gives_the_task_back_without_counting_it() {
         assert!(matches!(seen(Ending::Stopped).judge().0, How::Release));
+        assert!(matches!(seen(Ending::Lost).judge().0, How::Release));
     }
 
     #[test]

@@ -221,6 +221,37 @@ impl Attempt {
     pub fn fence(&self) -> Fence {
         Fence { number: self.fence, id: self.lease.clone() }
     }
+
+    /// The order to stop it, while it is open.
+    pub fn stop_order(&self) -> Option<StopOrder> {
+        let reason = self.reason.as_deref().filter(|_| self.ended.is_none())?;
+        serde_json::from_str(reason).ok()
+    }
+
+    /// Orders its holder to stop. An open attempt has no reason yet, so that is where the order is kept.
+    pub(crate) fn set_stop_order(&mut self, order: &StopOrder) {
+        self.reason = serde_json::to_string(order).ok();
+    }
+}
+
+/// An order to the runner of an attempt: end the agent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StopOrder {
+    /// Who wants it.
+    pub by: String,
+    /// The task fails for good and asks a person, instead of being given back.
+    #[serde(default)]
+    pub park: bool,
+    /// Why.
+    #[serde(default)]
+    pub reason: String,
+}
+
+impl std::fmt::Display for StopOrder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "stopped by {}", self.by)?;
+        if self.reason.is_empty() { Ok(()) } else { write!(f, ": {}", self.reason) }
+    }
 }
 
 /// How an attempt ended.

@@ -8,7 +8,7 @@ use crate::{
     change::Write,
     checkpoint::CheckpointKind,
     flow::{
-        AttemptResult, Dependency, DependencyKind, Ending, Evidence, Outcome as TaskOutcome, Report, Task, TaskStatus,
+        AttemptResult, Dependency, DependencyKind, Evidence, Outcome as TaskOutcome, Report, Task, TaskStatus,
         WorkflowStatus, free, given_back, ledger_changed, place_in_queue, retry_at, settle,
     },
     gate::{Gate, GateKind},
@@ -145,7 +145,7 @@ impl Verb for Request {
 impl Request {
     /// What a runner's agents give back as often as it may be tried has failed: nobody would ever stop.
     fn once_too_often(&mut self, work: &mut Work<'_>, task: &mut Task) -> Verdict<()> {
-        let by_itself = self.report.as_ref().is_some_and(|report| report.ending != Ending::Stopped);
+        let by_itself = self.report.as_ref().is_some_and(|report| !report.ending.not_by_the_task());
         if by_itself && matches!(self.how, How::Release | How::Handoff) {
             let times = given_back(&work.tx.attempts(&task.id)?) + 1;
             if times >= task.max_attempts as usize {

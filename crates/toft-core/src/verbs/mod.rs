@@ -26,6 +26,7 @@ pub mod save;
 pub mod send;
 pub mod show;
 pub mod status;
+pub mod stop;
 pub mod sweep;
 pub mod template;
 pub mod undo;

@@ -64,10 +64,10 @@ pub enum WorkspaceError {
         what: String,
     },
     /// Somebody is in it.
-    #[error("process {pid} is in {path}", path = path.display())]
+    #[error("process {} is in {path}", .pids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "), path = path.display())]
     InUse {
         /// Who.
-        pid: u32,
+        pids: Vec<u32>,
         /// Where.
         path: PathBuf,
     },

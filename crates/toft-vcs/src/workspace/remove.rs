@@ -110,7 +110,7 @@ pub(super) fn remove(
 /// Nobody is in a directory. Whoever only looks is gone in a moment.
 fn nobody_in(dir: &Path) -> Result<(), WorkspaceError> {
     match process_in(dir) {
-        Some(pid) => Err(WorkspaceError::InUse { pid, path: dir.to_owned() }),
+        Some(pid) => Err(WorkspaceError::InUse { pids: vec![pid], path: dir.to_owned() }),
         None => Ok(()),
     }
 }

@@ -5,17 +5,17 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         atomic::{AtomicBool, Ordering},
-        mpsc::{self, Receiver, RecvTimeoutError},
+        mpsc::{self, Receiver},
     },
     time::{Duration, Instant},
 };
 
 use toft_core::{
-    flow::{AttemptResult, Ending, Report, Seen, Word, builds_on, renewal},
+    flow::{Ending, Report, Seen, StopOrder, Word, builds_on},
+    keeper::Duty,
     lease::{Fence, Processes as _},
-    refusal::Refusal,
     store,
-    verbs::{claim::Claimed, renew},
+    verbs::claim::Claimed,
 };
 
 use toft_vcs::workspace::Stand;
@@ -23,34 +23,29 @@ use toft_vcs::workspace::Stand;
 use super::{
     Rules, Told,
     files::{Files, read_word},
-    log::{Log, Voice},
     mask::Mask,
-    process::{Heard, Running, Start},
-    recipe::{Spoken, filled},
+    news::News,
+    process::{Activity, Running, Start},
+    recipe::filled,
+    record::Recorder,
     sandbox::Sandbox,
 };
 use crate::{
     briefing::Here,
     engine::Home,
     error::{Error, io as failed},
+    keep::{Keeping, clock},
     session::Toft,
     setup::variables,
     workspaces::{Given, Workspaces},
 };
 
 /// The variable that marks everything an attempt starts.
-pub(super) const MARK: &str = "TOFT_ATTEMPT";
+pub const MARK: &str = "TOFT_ATTEMPT";
 /// How often a watcher looks up at least.
 const TICK: Duration = Duration::from_millis(if cfg!(target_os = "linux") { 200 } else { 20 });
-/// How often news of what is said is passed on.
-const NEWS: Duration = Duration::from_millis(250);
-/// What is still on its way when a command ended is waited for so long.
-const LAST_WORDS: Duration = Duration::from_millis(500);
 /// A command whose agent has ended its own hold has so long to end too.
 const FAREWELL: Duration = Duration::from_secs(30);
-/// So many lines wait to be kept.
-const WAITING: usize = 256;
-
 /// One attempt under way.
 pub(super) struct Attempt<'a> {
     pub(super) toft: &'a Toft,
@@ -59,6 +54,8 @@ pub(super) struct Attempt<'a> {
     pub(super) claimed: &'a Claimed,
     pub(super) given: &'a Given,
     pub(super) mask: &'a Mask,
+    pub(super) news: &'a News,
+    pub(super) keeping: &'a Keeping,
     /// The runner is gone, or in a hurry.
     pub(super) stop: &'a AtomicBool,
 }
@@ -68,6 +65,8 @@ pub(super) struct Came {
     pub(super) seen: Seen,
     pub(super) report: Report,
     pub(super) cost: Option<f64>,
+    /// Somebody wanted it stopped.
+    pub(super) order: Option<StopOrder>,
 }
 
 impl Attempt<'_> {
@@ -75,43 +74,46 @@ impl Attempt<'_> {
         self.claimed.lease.fence()
     }
 
-    /// Runs the command to its end and says what was seen.
-    pub(super) fn run(&self, tell: &mut dyn FnMut(Told)) -> Result<Came, Error> {
+    /// Runs the command to its end and says what was seen. Once it was started there is always something to say.
+    pub(super) fn run(&self) -> Result<Came, Error> {
         let workspace = &self.given.workspace;
         let workspaces = self.toft.workspaces()?;
         let before = self.stood(&workspaces)?;
         let files = self.prepare()?;
         let brief = fs::read_to_string(files.brief()).map_err(failed("read", &files.brief()))?;
-        let mut log = Log::create(&files.log()).map_err(failed("write", &files.log()))?;
         let command = self.command(&brief)?;
-        // One that says more than can be kept has to wait.
-        let (told, heard) = mpsc::sync_channel(WAITING);
+        let recorder = Recorder::start(&files.log(), self.mask.clone(), self.news.clone());
         let start = Start {
             command: &command,
             dir: Path::new(&workspace.path),
             stdin: fs::File::open(files.brief()).map_err(failed("read", &files.brief()))?,
             variables: self.variables(&files),
         };
+        if self.keeping.stopped() {
+            return Err(Error::LeaseLost { why: self.keeping.why() });
+        }
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(Error::RunnerStopped);
+        }
         let begun = Instant::now();
-        let mut running = Running::start(start, &told)
-            .map_err(|cause| Error::Start { command: command.first().cloned().unwrap_or_default(), cause })?;
-        drop(told);
-        let mut spoken = Spoken::default();
-        let watched = self.watch(&mut running, &heard, &mut log, &mut spoken, tell);
+        let ((told, ended), activity) = (mpsc::channel(), Activity::default());
+        let not_started = |cause| Error::Start { command: command.first().cloned().unwrap_or_default(), cause };
+        let Some(said) = recorder.said() else { return Err(not_started(io::ErrorKind::BrokenPipe.into())) };
+        let mut running = Running::start(start, said, &told, &activity).map_err(not_started)?;
+        let watched = self.watch(&mut running, &ended, &activity);
         // Whatever happened, nothing of it goes on.
         let rest = running.kill_rest();
-        let ending = watched?;
-        rest.map_err(|cause| Error::Start { command: command.join(" "), cause })?;
-        self.last_words(&heard, &mut log, &mut spoken).map_err(failed("write", &files.log()))?;
+        let (ending, unwatched) = match watched {
+            Ok(ending) => (ending, rest.err().map(|error| format!("not all of it could be ended: {error}"))),
+            Err(error) => (Ending::Exited(-1), Some(format!("the command could not be watched: {error}"))),
+        };
         let ran = begun.elapsed();
-        let (mut word, unread) = match read_word(&files.report()) {
+        let close = format!("the command {ending} after {:.1} s", ran.as_secs_f64());
+        let (spoken, last) = recorder.close(close, ending == Ending::Exited(0));
+        let (mut word, unread) = match read_word(&files.report(), self.mask) {
             Ok(word) => (word, None),
             Err(problem) => (Word::default(), Some(format!("its report cannot be read: {problem}"))),
         };
-        let close = format!("the command {ending} after {:.1} s", ran.as_secs_f64());
-        log.line(Voice::Runner, close.as_bytes(), self.mask)
-            .and_then(|_| log.flush())
-            .map_err(failed("write", &files.log()))?;
         let report = Report {
             ending,
             ran_ms: u64::try_from(ran.as_millis()).unwrap_or(u64::MAX),
@@ -129,15 +131,12 @@ impl Attempt<'_> {
         for text in [&mut word.evidence, &mut word.no_change].into_iter().flatten() {
             *text = self.mask.mask(text);
         }
-        let problem = self.check_evidence(&mut word, &workspaces).or(problem);
+        let problem = self.check_evidence(&mut word, &workspaces).or(problem).or(unwatched);
         word.message = self.mask.mask(&word.message);
-        let said = match spoken.words {
-            Some(words) => self.mask.mask(&words),
-            None => log.last(ending == Ending::Exited(0)).to_owned(),
-        };
+        let said = spoken.words.map_or(last, |words| self.mask.mask(&words));
         let commit = Some(stand.commit).filter(|commit| !commit.is_empty());
         let seen = Seen { ending, commit, uncommitted: stand.uncommitted, word, problem, said };
-        Ok(Came { seen, report, cost })
+        Ok(Came { seen, report, cost, order: self.keeping.order() })
     }
 
     /// A commit that an agent names must be there; says what is wrong with it.
@@ -247,53 +246,30 @@ impl Attempt<'_> {
         set
     }
 
-    /// Renews the lease, keeps what is said, and ends the command when it is time.
-    fn watch(
-        &self,
-        running: &mut Running,
-        heard: &Receiver<Heard>,
-        log: &mut Log,
-        spoken: &mut Spoken,
-        tell: &mut dyn FnMut(Told),
-    ) -> Result<Ending, Error> {
+    /// Watches the command until it ends, or it is time to end it. Neither the store nor the log is waited for.
+    fn watch(&self, running: &mut Running, ended: &Receiver<()>, activity: &Activity) -> io::Result<Ending> {
         let begun = Instant::now();
-        let (mut last_said, mut last_renewed) = (begun, begun);
-        let mut news: Option<Instant> = None;
         let mut farewell = None;
         loop {
-            let mut said = None;
-            match heard.recv_timeout(TICK) {
-                Ok(Heard::Line(voice, line)) => {
-                    spoken.hear(&line);
-                    let kept = |error: io::Error| failed("write", Path::new("the log"))(error);
-                    said = Some(log.line(voice, &line, self.mask).map_err(kept)?);
-                    for heard in heard.try_iter().take(WAITING) {
-                        if let Heard::Line(voice, line) = heard {
-                            spoken.hear(&line);
-                            said = Some(log.line(voice, &line, self.mask).map_err(kept)?);
-                        }
-                    }
-                    log.flush().map_err(kept)?;
-                    last_said = Instant::now();
+            // Either it ended, or it is time to look again.
+            let _ = ended.recv_timeout(TICK);
+            if let Some(status) = running.ended()? {
+                return Ok(if self.keeping.stopped() { Ending::Lost } else { ending(status) });
+            }
+            // The deadline comes before everything else: after a sleep the lease may be gone.
+            match self.keeping.look() {
+                Duty::Kill => return running.end(Duration::ZERO).map(|_| Ending::Lost),
+                Duty::Terminate(hard) => {
+                    let left = Duration::from_millis(hard.saturating_sub(clock()));
+                    return running.end(left).map(|_| Ending::Lost);
                 }
-                Ok(Heard::Ended) | Err(RecvTimeoutError::Timeout) => {}
-                // Both of its voices are closed; it may still run.
-                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(TICK),
+                Duty::Wait(_) | Duty::Renew => {}
             }
-            if let Some(text) = said.filter(|text| !text.trim().is_empty())
-                && news.is_none_or(|last| last.elapsed() >= NEWS)
-            {
-                news = Some(Instant::now());
-                tell(Told::Said { text });
-            }
-            if let Some(status) = running.ended().map_err(failed("watch", Path::new("the command")))? {
-                return Ok(ending(status));
-            }
-            let forced = if self.stop.load(Ordering::Relaxed) {
+            let forced = if self.stop.load(Ordering::Relaxed) || self.keeping.order().is_some() {
                 Some(Ending::Stopped)
             } else if self.rules.total.is_some_and(|total| begun.elapsed() >= total) {
                 self.rules.total.map(|total| Ending::Overtime(total.as_secs()))
-            } else if self.rules.idle.is_some_and(|idle| last_said.elapsed() >= idle) {
+            } else if self.rules.idle.is_some_and(|idle| activity.silent(begun) >= idle) {
                 self.rules.idle.map(|idle| Ending::Idle(idle.as_secs()))
             } else if farewell.is_some_and(|since: Instant| since.elapsed() >= FAREWELL) {
                 Some(Ending::Stopped)
@@ -301,74 +277,16 @@ impl Attempt<'_> {
                 None
             };
             if let Some(ending) = forced {
-                running.end(self.rules.grace).map_err(failed("end", Path::new("the command")))?;
-                return Ok(ending);
+                running.end(self.rules.grace)?;
+                return Ok(if self.keeping.stopped() { Ending::Lost } else { ending });
             }
-            if farewell.is_none() && last_renewed.elapsed() >= renewal(self.rules.ttl) {
-                last_renewed = Instant::now();
-                match self.renew() {
-                    Ok(Hold::Stands) => {}
-                    Ok(Hold::Ended) => farewell = Some(Instant::now()),
-                    Ok(Hold::Lost) => {
-                        running.end(self.rules.grace).map_err(failed("end", Path::new("the command")))?;
-                        return Ok(Ending::Lost);
-                    }
-                    // It is tried again before it is too late; whether it was is seen then.
-                    Err(error) => tell(Told::Trouble { text: error.to_string() }),
-                }
+            if farewell.is_none() && self.keeping.ended() {
+                farewell = Some(Instant::now());
+            }
+            if let Some(text) = self.keeping.take_trouble() {
+                self.news.tell(Told::Trouble { text });
             }
         }
-    }
-
-    /// Keeps the lease, or says what became of it.
-    fn renew(&self) -> Result<Hold, Error> {
-        let holds = vec![(self.claimed.task.id.clone(), self.fence())];
-        match self.toft.perform_as(self.actor, None, renew::Request { holds, ttl: None }) {
-            Ok(_) => return Ok(Hold::Stands),
-            Err(Error::Refused(Refusal::FenceStale { .. } | Refusal::NotHolder { .. })) => {}
-            Err(error) => return Err(error),
-        }
-        let attempts = store::ask(self.toft.store(), |tx| tx.attempts(&self.claimed.task.id))?;
-        let own = attempts.into_iter().find(|attempt| attempt.fence() == self.fence());
-        Ok(match own.and_then(|attempt| attempt.result).is_some_and(by_its_agent) {
-            true => Hold::Ended,
-            false => Hold::Lost,
-        })
-    }
-
-    /// What was still on its way when the command ended.
-    fn last_words(&self, heard: &Receiver<Heard>, log: &mut Log, spoken: &mut Spoken) -> io::Result<()> {
-        let until = Instant::now() + LAST_WORDS;
-        while let Ok(heard) = heard.recv_timeout(until.saturating_duration_since(Instant::now())) {
-            if Instant::now() >= until {
-                break;
-            }
-            if let Heard::Line(voice, line) = heard {
-                spoken.hear(&line);
-                log.line(voice, &line, self.mask)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// What became of an attempt's hold.
-enum Hold {
-    Stands,
-    /// The agent ended it itself.
-    Ended,
-    Lost,
-}
-
-/// Whether an agent ends its hold so, and not somebody over its head.
-fn by_its_agent(how: AttemptResult) -> bool {
-    match how {
-        AttemptResult::Done
-        | AttemptResult::Failed
-        | AttemptResult::Released
-        | AttemptResult::Handoff
-        | AttemptResult::Waiting => true,
-        AttemptResult::Expired | AttemptResult::ProcessGone | AttemptResult::Revoked => false,
     }
 }
 

@@ -8,6 +8,7 @@ use std::{
 
 use serde::Serialize;
 use toft_core::{flow::Word, id::TaskId, lease::Processes as _, refusal::Refusal, store, verbs::context};
+use toft_store::private;
 
 use super::{
     log::{Log, Voice, older},
@@ -39,13 +40,12 @@ impl Files {
 
     /// Makes room for them, and notes in the log that it began.
     pub(crate) fn begin(&self, note: &str, mask: &Mask) -> Result<(), Error> {
-        private_dir(&self.dir).map_err(failed("make", &self.dir))?;
-        let log = self.log();
-        let noted = Log::create(&log).and_then(|mut log| {
-            log.line(Voice::Runner, note.as_bytes(), mask)?;
-            log.flush()
-        });
-        noted.map_err(failed("write", &log))
+        private::create_dir_all(&self.dir).map_err(failed("make", &self.dir))?;
+        let mut log = Log::open(&self.log());
+        log.line(Voice::Runner, mask.mask(note));
+        // One that cannot be written says so once it can.
+        log.flush();
+        Ok(())
     }
 
     pub(super) fn brief(&self) -> PathBuf {
@@ -90,15 +90,6 @@ fn subdirectories(dir: &Path) -> Result<Vec<PathBuf>, Error> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         Err(cause) => Err(failed("read", dir)(cause)),
     }
-}
-
-/// A directory that only its owner can look into.
-fn private_dir(dir: &Path) -> io::Result<()> {
-    let mut builder = fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(dir)
 }
 
 /// What was said in an attempt.
@@ -150,8 +141,8 @@ impl Toft {
     }
 }
 
-/// What an agent left in the file that `TOFT_REPORT` named.
-pub(super) fn read_word(path: &Path) -> Result<Word, String> {
+/// What an agent left in the file that `TOFT_REPORT` named. What is secret in it is masked there, too.
+pub(super) fn read_word(path: &Path, mask: &Mask) -> Result<Word, String> {
     let meta = match fs::symlink_metadata(path) {
         Ok(meta) => meta,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Word::default()),
@@ -161,5 +152,10 @@ pub(super) fn read_word(path: &Path) -> Result<Word, String> {
         return Err("is no plain file of a sensible size".into());
     }
     let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
+    let masked = mask.mask(&text);
+    if masked != text {
+        // It is a plain file in a directory of the runner's own.
+        fs::write(path, &masked).map_err(|error| error.to_string())?;
+    }
     serde_json::from_str(&text).map_err(|error| error.to_string())
 }

@@ -11,9 +11,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Told, slot::DRAIN, tree, warden};
+use super::{Rules, Told, slot::DRAIN, tree, warden};
 use crate::{
     error::{Error, io as failed},
+    keep::clock,
     session::Toft,
 };
 
@@ -22,6 +23,15 @@ const AGAIN: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(5);
 /// A slot that lived so long was well.
 const WELL: Duration = Duration::from_secs(60);
+
+/// A slot that shows no sign of life for this long, or a third of its lease, is killed.
+const SILENT: Duration = Duration::from_secs(3);
+/// A slot that shows none for this long is killed when its lease is about to end.
+const SUSPECT: Duration = Duration::from_millis(1_500);
+/// A slot that was told to stop has this long after the grace to give its task back.
+const LAST_ACTS: Duration = Duration::from_secs(5);
+/// How often slots are looked at.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// The variable that tells a process which slot it is.
 pub const SLOT: &str = "TOFT_RUN_SLOT";
@@ -42,6 +52,8 @@ pub enum News {
     Slot(usize, Told),
     /// A slot was killed, and is started again.
     Again(usize),
+    /// A slot did not answer, and was killed with everything it had started.
+    Silent(usize),
     /// A slot has ended; if it could not go on, why.
     Over(usize, Option<String>),
     /// An order was heard.
@@ -53,6 +65,8 @@ pub struct Fleet {
     program: PathBuf,
     args: Vec<OsString>,
     names: Vec<String>,
+    silence: Duration,
+    grace: Duration,
     /// Kept for as long as the names are used.
     _taken: Vec<fs::File>,
 }
@@ -69,11 +83,17 @@ struct Post {
     rest: Duration,
     again: Option<Instant>,
     complaint: Option<thread::JoinHandle<String>>,
+    /// How long nothing came from it, as far as this process was there to hear it.
+    silent: Duration,
+    /// By when what it runs must be gone, on this machine's clock.
+    until: Option<u64>,
+    /// It was told to stop, and has until then.
+    stop_by: Option<Instant>,
 }
 
 impl Fleet {
     /// `count` slots, each with a name of its own on this machine; started as `program` with `args` and its name.
-    pub fn new(toft: &Toft, program: PathBuf, args: Vec<OsString>, count: usize) -> Result<Self, Error> {
+    pub fn new(toft: &Toft, program: PathBuf, args: Vec<OsString>, count: usize, rules: &Rules) -> Result<Self, Error> {
         let nowhere = || Error::NoRepository { dir: PathBuf::from(".") };
         let checkout = toft.located().checkout.as_ref().ok_or_else(nowhere)?;
         let dir = checkout.state_dir().join("run");
@@ -97,7 +117,8 @@ impl Fleet {
                 Err(fs::TryLockError::Error(cause)) => return Err(failed("lock", &path)(cause)),
             }
         }
-        Ok(Self { program, args, names, _taken: taken })
+        let (silence, grace) = (SILENT.max(rules.ttl / 3), rules.grace);
+        Ok(Self { program, args, names, silence, grace, _taken: taken })
     }
 
     /// What the slots are called.
@@ -116,12 +137,19 @@ impl Fleet {
             posts.push(self.start(index, AGAIN, &events)?);
         }
         let (mut draining, mut troubled, mut orphans) = (false, false, false);
+        let mut looked = Instant::now();
         while posts.iter().any(|post| post.child.is_some() || post.again.is_some()) {
-            match heard.recv_timeout(Duration::from_millis(100)) {
-                Ok(Event::Told(index, told)) => news(News::Slot(index, told)),
+            match heard.recv_timeout(LOOK) {
+                Ok(Event::Told(index, told)) => {
+                    posts[index].silent = Duration::ZERO;
+                    match told {
+                        Told::Alive { until } => posts[index].until = until,
+                        told => news(News::Slot(index, told)),
+                    }
+                }
                 Ok(Event::Order(order)) => {
                     draining = true;
-                    posts.iter_mut().for_each(|post| post.obey(order));
+                    posts.iter_mut().for_each(|post| post.obey(order, self.grace));
                     news(News::Heard(order));
                 }
                 Ok(Event::Closed(index)) => match posts[index].ended(&mut orphans)? {
@@ -137,6 +165,14 @@ impl Fleet {
                     }
                 },
                 Err(_) => {}
+            }
+            // If this process was stopped itself, slots had nobody to tell.
+            let passed = looked.elapsed().min(2 * LOOK);
+            looked = Instant::now();
+            for (index, post) in posts.iter_mut().enumerate() {
+                if post.kill_if_silent(passed, self.silence) {
+                    news(News::Silent(index));
+                }
             }
             if orphans {
                 // What a killed slot left behind is this process's own child now.
@@ -182,7 +218,16 @@ impl Fleet {
             let lines = err.into_iter().flat_map(|err| io::BufReader::new(err).lines().map_while(Result::ok));
             lines.take(50).collect::<Vec<_>>().join("\n")
         });
-        Ok(Post { child: Some(child), since: Instant::now(), rest, again: None, complaint: Some(complaint) })
+        Ok(Post {
+            child: Some(child),
+            since: Instant::now(),
+            rest,
+            again: None,
+            complaint: Some(complaint),
+            silent: Duration::ZERO,
+            until: None,
+            stop_by: None,
+        })
     }
 }
 
@@ -193,15 +238,38 @@ enum Ended {
 }
 
 impl Post {
-    fn obey(&mut self, order: Order) {
+    fn obey(&mut self, order: Order, grace: Duration) {
         let Some(child) = &mut self.child else { return };
         match order {
             Order::Drain => {
                 // One that is gone needs no telling.
                 let _ = child.stdin.as_mut().map(|stdin| writeln!(stdin, "{DRAIN}"));
             }
-            Order::Stop => drop(child.stdin.take()),
+            Order::Stop => {
+                drop(child.stdin.take());
+                // Whoever says it again does not want to wait.
+                let last_acts = if self.silent >= SUSPECT { Duration::ZERO } else { LAST_ACTS };
+                self.stop_by = Some(match self.stop_by {
+                    Some(_) => Instant::now(),
+                    None => Instant::now() + grace + last_acts,
+                });
+            }
         }
+    }
+
+    /// Kills a slot that does not answer, with everything below it.
+    fn kill_if_silent(&mut self, passed: Duration, silence: Duration) -> bool {
+        let Some(child) = &self.child else { return false };
+        self.silent += passed;
+        let fenced = self.silent >= SUSPECT && self.until.is_some_and(|until| clock() >= until);
+        let stopped = self.stop_by.is_some_and(|by| by <= Instant::now());
+        if self.silent < silence && !fenced && !stopped {
+            return false;
+        }
+        tree::kill_tree(child.id());
+        // Its end is heard of when its pipe closes.
+        (self.silent, self.until, self.stop_by) = (Duration::ZERO, None, None);
+        true
     }
 
     fn ended(&mut self, orphans: &mut bool) -> Result<Ended, Error> {

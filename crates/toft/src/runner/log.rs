@@ -9,12 +9,12 @@ use std::{
 
 use toft_core::time::{Timestamp, millis};
 
-use super::mask::Mask;
-
 /// A file that is so large is set aside, and replaces the one that was set aside before.
 const LARGEST: u64 = 4 << 20;
 /// A longer line is cut.
 const LONGEST: usize = 16 << 10;
+/// So much is written at once.
+const BUFFER: usize = 64 << 10;
 
 /// Where a line came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,78 +37,126 @@ impl Voice {
     }
 }
 
-/// A log being written.
+/// A log being written. One that cannot be written ends nobody's work: it counts what it loses, and says so once it can be
+/// written again.
 pub(crate) struct Log {
     path: PathBuf,
-    file: io::BufWriter<fs::File>,
+    file: Option<fs::File>,
+    buffer: Vec<u8>,
+    /// Lines in the buffer.
+    waiting: u64,
     size: u64,
     largest: u64,
-    /// The last line of each voice that said something.
-    out: String,
-    err: String,
+    /// Lines that could not be written, and why.
+    lost: Option<(u64, String)>,
 }
 
 impl Log {
-    /// A new log.
-    pub(crate) fn create(path: &Path) -> io::Result<Self> {
+    /// A new log, or one that is continued.
+    pub(crate) fn open(path: &Path) -> Self {
         Self::sized(path, LARGEST)
     }
 
-    fn sized(path: &Path, largest: u64) -> io::Result<Self> {
-        let file = fs::File::options().append(true).create(true).open(path)?;
-        let size = file.metadata()?.len();
-        Ok(Self {
-            path: path.to_owned(),
-            file: io::BufWriter::new(file),
-            size,
-            largest,
-            out: String::new(),
-            err: String::new(),
-        })
+    fn sized(path: &Path, largest: u64) -> Self {
+        let (path, buffer) = (path.to_owned(), Vec::new());
+        Self { path, file: None, buffer, waiting: 0, size: 0, largest, lost: None }
     }
 
-    /// Keeps one line; gives it as it was kept.
-    pub(crate) fn line(&mut self, voice: Voice, said: &[u8], mask: &Mask) -> io::Result<String> {
-        let whole = String::from_utf8_lossy(said);
-        let mut text = mask.mask(whole.trim_end_matches(['\n', '\r']));
+    /// Keeps one line, which was masked; gives it as it is kept.
+    pub(crate) fn line(&mut self, voice: Voice, mut text: String) -> String {
         if let Some((cut, _)) = text.char_indices().find(|(at, _)| *at >= LONGEST) {
             text.truncate(cut);
             text.push_str(" […]");
         }
-        let line = format!("{} {} {text}\n", now(), voice.sign());
-        if self.size + line.len() as u64 > self.largest {
-            self.rotate()?;
+        self.add(voice, &text);
+        if self.buffer.len() >= BUFFER {
+            self.flush();
         }
-        self.file.write_all(line.as_bytes())?;
-        self.size += line.len() as u64;
-        if !text.trim().is_empty() {
-            match voice {
-                Voice::Out => text.trim().clone_into(&mut self.out),
-                Voice::Err => text.trim().clone_into(&mut self.err),
-                Voice::Runner => {}
+        text
+    }
+
+    fn add(&mut self, voice: Voice, text: &str) {
+        // Writing to memory does not fail.
+        let _ = writeln!(self.buffer, "{} {} {text}", now(), voice.sign());
+        self.waiting += 1;
+    }
+
+    /// Writes what is kept; gives why it could not.
+    pub(crate) fn flush(&mut self) -> Option<String> {
+        if self.waiting == 0 {
+            return None;
+        }
+        match self.write() {
+            Ok(()) => None,
+            Err(error) => {
+                // A file that is gone or was moved is opened anew.
+                self.file = None;
+                let (count, _) = self.lost.take().unwrap_or_default();
+                self.lost = Some((count + self.waiting, error.to_string()));
+                self.buffer.clear();
+                self.waiting = 0;
+                Some(error.to_string())
             }
         }
-        Ok(text)
     }
 
-    /// What was said is on its way to the disk.
-    pub(crate) fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
-    }
-
-    /// The last that the command said: its output if it ended well, its complaint if not, as far as there is one.
-    pub(crate) fn last(&self, well: bool) -> &str {
-        let (first, second) = if well { (&self.out, &self.err) } else { (&self.err, &self.out) };
-        if first.is_empty() { second } else { first }
-    }
-
-    fn rotate(&mut self) -> io::Result<()> {
-        self.file.flush()?;
-        fs::rename(&self.path, older(&self.path))?;
-        self.file = io::BufWriter::new(fs::File::create(&self.path)?);
-        self.size = 0;
+    fn write(&mut self) -> io::Result<()> {
+        if let Some((count, why)) = self.lost.clone() {
+            let note = format!("{} run {count} lines are lost: {why}\n", now());
+            self.append(note.as_bytes())?;
+            self.lost = None;
+        }
+        let buffer = std::mem::take(&mut self.buffer);
+        let written = self.append(&buffer);
+        self.buffer = buffer;
+        written?;
+        self.buffer.clear();
+        self.waiting = 0;
         Ok(())
     }
+
+    /// Writes whole lines or nothing: what fits only in part is taken back.
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        for part in parts(bytes, self.largest) {
+            if self.file.is_some() && self.size + part.len() as u64 > self.largest {
+                self.file = None;
+                fs::rename(&self.path, older(&self.path))?;
+            }
+            let file = match &mut self.file {
+                Some(file) => file,
+                none => {
+                    let mut options = fs::File::options();
+                    options.append(true).create(true);
+                    #[cfg(unix)]
+                    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+                    let file = options.open(&self.path)?;
+                    self.size = file.metadata()?.len();
+                    none.insert(file)
+                }
+            };
+            if let Err(error) = file.write_all(part) {
+                file.set_len(self.size)?;
+                return Err(error);
+            }
+            self.size += part.len() as u64;
+        }
+        Ok(())
+    }
+}
+
+/// Whole lines, as many as fit in a file at once.
+fn parts(bytes: &[u8], largest: u64) -> impl Iterator<Item = &[u8]> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        let most = rest.len().min(usize::try_from(largest).unwrap_or(usize::MAX) / 2);
+        let end = match rest[..most].iter().rposition(|byte| *byte == b'\n') {
+            Some(at) => at + 1,
+            None => rest.iter().position(|byte| *byte == b'\n').map_or(rest.len(), |at| at + 1),
+        };
+        let part;
+        (part, rest) = rest.split_at(end);
+        (!part.is_empty()).then_some(part)
+    })
 }
 
 /// Where the first part of a long log is.
@@ -129,16 +177,33 @@ mod tests {
     fn a_log_is_bounded_and_keeps_the_newest() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log");
-        let mask = Mask::from_environment([]);
-        let mut log = Log::sized(&path, 2_000).unwrap();
+        let mut log = Log::sized(&path, 2_000);
         for n in 0..500 {
-            log.line(Voice::Out, format!("line {n}\n").as_bytes(), &mask).unwrap();
+            log.line(Voice::Out, format!("line {n}"));
+            assert_eq!(log.flush(), None);
         }
-        log.line(Voice::Err, &[b'x'; 100_000], &mask).unwrap();
-        log.flush().unwrap();
+        log.line(Voice::Err, "x".repeat(100_000));
+        assert_eq!(log.flush(), None);
         let (new, old) = (fs::read_to_string(&path).unwrap(), fs::read_to_string(older(&path)).unwrap());
         assert!(old.contains("line 499") && old.len() <= 2_000, "{old}");
         assert!(new.contains(" err xxx") && new.len() < LONGEST + 100, "{}", new.len());
-        assert!(log.last(false).starts_with("xxx") && log.last(true) == "line 499");
+    }
+
+    #[test]
+    fn what_could_not_be_written_is_counted_and_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("later/log");
+        let mut log = Log::open(&path);
+        log.line(Voice::Out, "one".into());
+        log.line(Voice::Out, "two".into());
+        assert!(log.flush().is_some());
+        fs::create_dir(dir.path().join("later")).unwrap();
+        log.line(Voice::Out, "three".into());
+        assert_eq!(log.flush(), None);
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(
+            text.contains("run 2 lines are lost: ") && text.contains("out three") && !text.contains("one"),
+            "{text}"
+        );
     }
 }

@@ -10,8 +10,10 @@ mod files;
 mod fleet;
 mod log;
 mod mask;
+mod news;
 mod process;
 mod recipe;
+mod record;
 mod sandbox;
 mod slot;
 mod tree;
@@ -21,14 +23,21 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::{
+    mask::{Mask, PIECE, Stream},
+    tree::{Process, kill_processes, processes_about},
+};
+
 pub use self::{
+    attempt::MARK,
     files::AttemptLog,
     fleet::{Fleet, News, Order, SLOT},
+    mask::masked_in_attempt,
     process::{become_command, can_start, harness_process, ignores_hang_up, in_shell},
     recipe::{Recipe, recipes},
     sandbox::{Sandbox, enter as enter_sandbox},
     slot::Slot,
-    warden::{WARDEN, Warden, pass_on},
+    warden::{WARDEN, Warden, show_life},
 };
 
 /// How a runner works.
@@ -83,6 +92,11 @@ impl Default for Rules {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "told")]
 pub enum Told {
+    /// It lives.
+    Alive {
+        /// By when, on this machine's clock, what it runs is killed if its lease is not renewed.
+        until: Option<u64>,
+    },
     /// It looks for work.
     Waiting,
     /// It took a task.

@@ -7,7 +7,11 @@ use std::{
     fs, io,
     path::Path,
     process::{Command, ExitStatus, Stdio},
-    sync::mpsc::SyncSender,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+        mpsc::{Sender, SyncSender},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -20,15 +24,15 @@ use super::{
 };
 use crate::error::Error;
 
-/// What is heard from a running command.
-pub(crate) enum Heard {
-    /// It said a line.
-    Line(Voice, Vec<u8>),
-    /// It ended; what it started may live on.
-    Ended,
+/// What a running command says.
+pub(crate) enum Said {
+    /// Some bytes.
+    Bytes(Voice, Vec<u8>),
+    /// Nothing more on this one.
+    End(Voice),
 }
 
-/// How much of a line is read at once.
+/// How much is read at once.
 const CHUNK: usize = 64 << 10;
 /// What was told to end is asked after so often.
 const LOOK: Duration = Duration::from_millis(5);
@@ -49,9 +53,14 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts it; what it says and when it ends is told.
+    /// Starts it. What it says goes to `said`, at whose pace it can speak; that it ended is told to `ended` at once.
     #[expect(clippy::disallowed_methods, reason = "agents are started here, programs of version control in toft-vcs")]
-    pub(crate) fn start(start: Start<'_>, told: &SyncSender<Heard>) -> io::Result<Self> {
+    pub(crate) fn start(
+        start: Start<'_>,
+        said: &SyncSender<Said>,
+        ended: &Sender<()>,
+        activity: &Activity,
+    ) -> io::Result<Self> {
         let [program, words @ ..] = start.command else {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "there is no command"));
         };
@@ -67,9 +76,9 @@ impl Running {
         #[cfg(windows)]
         wrapped.wrap(process_wrap::std::JobObject);
         let mut child = wrapped.spawn()?;
-        listen(child.stdout().take(), Voice::Out, told);
-        listen(child.stderr().take(), Voice::Err, told);
-        watch(child.id(), told);
+        listen(child.stdout().take(), Voice::Out, said, activity);
+        listen(child.stderr().take(), Voice::Err, said, activity);
+        watch(child.id(), ended);
         Ok(Self { child })
     }
 
@@ -94,10 +103,12 @@ impl Running {
 
     #[cfg(unix)]
     fn tell_to_end(&self) {
-        // Whoever is gone by now needs no telling.
-        let _ = self.child.signal(nix::sys::signal::Signal::SIGTERM as i32);
-        for pid in left_behind() {
-            let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM);
+        // A stopped process hears only when it goes on. One that is gone by now needs no telling.
+        for signal in [nix::sys::signal::Signal::SIGTERM, nix::sys::signal::Signal::SIGCONT] {
+            let _ = self.child.signal(signal as i32);
+            for pid in left_behind() {
+                let _ = nix::sys::signal::kill(pid, signal);
+            }
         }
     }
 
@@ -233,42 +244,62 @@ pub(crate) fn succeeds(words: &[&str]) -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
-fn listen(from: Option<impl io::Read + Send + 'static>, voice: Voice, told: &SyncSender<Heard>) {
+/// When a command last said something.
+#[derive(Clone, Default)]
+pub(crate) struct Activity {
+    last: Arc<Mutex<Option<Instant>>>,
+    /// What it says waits to be kept: that it says no more is not its fault.
+    waiting: Arc<AtomicUsize>,
+}
+
+impl Activity {
+    /// Since when it has been silent, if it began at `begun`.
+    pub(crate) fn silent(&self, begun: Instant) -> Duration {
+        if self.waiting.load(Ordering::Relaxed) > 0 {
+            return Duration::ZERO;
+        }
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).unwrap_or(begun).elapsed()
+    }
+
+    fn heard(&self) {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+}
+
+fn listen(from: Option<impl io::Read + Send + 'static>, voice: Voice, said: &SyncSender<Said>, activity: &Activity) {
     let Some(mut from) = from else { return };
-    let told = told.clone();
+    let (said, activity) = (said.clone(), activity.clone());
     thread::spawn(move || {
         let mut buffer = vec![0; CHUNK];
-        let mut line = Vec::new();
         // What cannot be read was not said.
         while let Ok(count @ 1..) = from.read(&mut buffer) {
-            for part in buffer[..count].split_inclusive(|byte| *byte == b'\n') {
-                line.extend_from_slice(part);
-                let whole = line.ends_with(b"\n") || line.len() >= CHUNK;
-                if whole && told.send(Heard::Line(voice, std::mem::take(&mut line))).is_err() {
-                    return;
-                }
+            activity.heard();
+            activity.waiting.fetch_add(1, Ordering::Relaxed);
+            let passed = said.send(Said::Bytes(voice, buffer[..count].to_vec()));
+            activity.waiting.fetch_sub(1, Ordering::Relaxed);
+            activity.heard();
+            if passed.is_err() {
+                return;
             }
         }
-        if !line.is_empty() {
-            // Nobody may be listening any more.
-            let _ = told.send(Heard::Line(voice, line));
-        }
+        // Nobody may be listening any more.
+        let _ = said.send(Said::End(voice));
     });
 }
 
 /// Tells when a process ends, without taking leave of it.
 #[cfg(target_os = "linux")]
-fn watch(pid: u32, told: &SyncSender<Heard>) {
+fn watch(pid: u32, ended: &Sender<()>) {
     use nix::sys::wait::{Id, WaitPidFlag, waitid};
-    let told = told.clone();
+    let ended = ended.clone();
     thread::spawn(move || {
         let pid = nix::unistd::Pid::from_raw(i32::try_from(pid).unwrap_or(0));
         while waitid(Id::Pid(pid), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT) == Err(nix::errno::Errno::EINTR) {}
         // Nobody may be listening any more.
-        let _ = told.send(Heard::Ended);
+        let _ = ended.send(());
     });
 }
 
 /// Elsewhere it is asked after.
 #[cfg(not(target_os = "linux"))]
-fn watch(_pid: u32, _told: &SyncSender<Heard>) {}
+fn watch(_pid: u32, _ended: &Sender<()>) {}

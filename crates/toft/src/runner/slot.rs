@@ -1,9 +1,10 @@
 //! A slot: one process that takes one task after the other.
 
 use std::{
-    io::{BufRead as _, Write as _},
+    cell::RefCell,
+    io::BufRead as _,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     thread,
@@ -11,14 +12,17 @@ use std::{
 };
 
 use toft_core::{
-    flow::TaskStatus,
+    agent::Agent,
+    flow::{Ending, TaskStatus},
+    keeper::{Duty, Keeper},
     refusal::Refusal,
     store::{self, LeasesOf, StoreError},
     verbs::{
+        Operation,
         agent::Register,
         claim::{self, Claimed},
         finish::{self, How},
-        ready, report,
+        ready, renew, report, stop,
     },
     workspace::WorkspaceKind,
 };
@@ -30,12 +34,15 @@ use super::{
     attempt::{Attempt, Came},
     files::Files,
     mask::Mask,
+    news::{self, News, Writer},
     tree,
 };
 use crate::{
     engine::Home,
     error::Error,
-    session::Toft,
+    keep::{Held, Keeping, View, clock},
+    session::{Toft, random_mint},
+    work::operation,
     workspaces::{Given, Wanted},
 };
 
@@ -46,6 +53,8 @@ const REST: Duration = Duration::from_millis(500);
 const LONGEST_REST: Duration = Duration::from_secs(30);
 /// How long a store that cannot be reached is waited for with news of what was done.
 const LONGEST_WAIT: Duration = Duration::from_secs(600);
+/// How often a slot shows its runner that it lives.
+const SIGN: Duration = Duration::from_secs(1);
 /// What the runner writes to let a slot end after its task.
 pub(super) const DRAIN: &str = "drain";
 
@@ -62,19 +71,49 @@ pub struct Slot {
     rules: Rules,
     name: String,
     mask: Mask,
+    news: News,
+    writer: RefCell<Option<Writer>>,
+    /// The hold it works under.
+    kept: Arc<Mutex<Option<View>>>,
+    /// A claim whose answer was lost: it may have been done.
+    asked: RefCell<Option<Asked>>,
     drain: Arc<AtomicBool>,
     stop: Arc<AtomicBool>,
+}
+
+/// A claim, as it was sent.
+struct Asked {
+    op: Operation,
+    request: claim::Request,
+    sent: u64,
+}
+
+/// A task that was taken, and since when its lease surely stands.
+struct Taken {
+    claimed: Claimed,
+    since: u64,
 }
 
 impl Slot {
     /// A slot that works under `name`.
     pub fn new(toft: Toft, name: String, rules: Rules) -> Self {
-        let store = match &toft.located().store {
-            Home::Server(url) => Some(url.clone()),
+        let mask = Mask::from_environment(match &toft.located().store {
+            Home::Server(url) => Some(url),
             Home::File(_) => None,
-        };
-        let mask = Mask::from_environment(store);
-        Self { toft, rules, name, mask, drain: Arc::default(), stop: Arc::default() }
+        });
+        let (news, writer) = news::open();
+        Self {
+            toft,
+            rules,
+            name,
+            mask,
+            news,
+            writer: RefCell::new(Some(writer)),
+            kept: Arc::default(),
+            asked: RefCell::default(),
+            drain: Arc::default(),
+            stop: Arc::default(),
+        }
     }
 
     /// Works until there is nothing more to do, or the runner says so on standard input, or is gone. News goes to
@@ -82,7 +121,16 @@ impl Slot {
     pub fn run(self) -> Result<(), Error> {
         tree::adopt_orphans();
         self.obey();
-        let runtime = self.rules.command.first().cloned();
+        self.show_life();
+        let worked = self.work_on();
+        if let Some(writer) = self.writer.take() {
+            writer.close();
+        }
+        worked
+    }
+
+    fn work_on(&self) -> Result<(), Error> {
+        let runtime = self.rules.command.first().map(|program| format!("{} {program}", Agent::RUNNER));
         let capabilities = self.rules.can.clone();
         let register = Register { name: Some(self.name.clone()), runtime, capabilities, ..Register::default() };
         self.toft.perform_as(&self.name, None, register)?;
@@ -95,14 +143,16 @@ impl Slot {
                 Ok(Round::Worked) => (waiting, rest) = (false, REST),
                 Ok(Round::Idle) => {
                     if !waiting {
-                        tell(Told::Waiting);
+                        self.news.tell(Told::Waiting);
                     }
                     (waiting, rest) = (true, REST);
                 }
                 Err(error) if passing(&error) => {
-                    tell(Told::Trouble { text: error.to_string() });
+                    self.news.tell(Told::Trouble { text: error.to_string() });
                     self.sleep(rest);
                     rest = (rest * 2).min(LONGEST_REST);
+                    // Whatever it holds and does not work on is for others. What cannot be given back now is the next time.
+                    let _ = self.let_go_of_others();
                 }
                 Err(error) => return Err(error),
             }
@@ -110,15 +160,27 @@ impl Slot {
         Ok(())
     }
 
+    /// Shows the runner every second that this process goes on, and by when its work is killed if it does not.
+    fn show_life(&self) {
+        let (news, kept) = (self.news.clone(), Arc::clone(&self.kept));
+        thread::spawn(move || {
+            loop {
+                let until = kept.lock().unwrap_or_else(PoisonError::into_inner).as_ref().and_then(View::hard_deadline);
+                news.tell(Told::Alive { until });
+                thread::sleep(SIGN);
+            }
+        });
+    }
+
     /// Takes one task and does it, if there is one.
     fn round(&self) -> Result<Round, Error> {
         match self.take()? {
-            Some(claimed) if self.over() => {
-                self.return_unbegun(&claimed)?;
+            Some(taken) if self.over() => {
+                self.return_unbegun(&taken.claimed)?;
                 Ok(Round::Over)
             }
-            Some(claimed) => {
-                self.work(&claimed)?;
+            Some(taken) => {
+                self.work(&taken)?;
                 self.let_go_of_others()?;
                 Ok(Round::Worked)
             }
@@ -154,18 +216,50 @@ impl Slot {
         }
     }
 
-    /// Takes a task, if one is ready soon.
-    fn take(&self) -> Result<Option<Claimed>, Error> {
-        let request = claim::Request {
-            labels: self.rules.labels.clone(),
-            scope: self.toft.scope(),
-            ttl: Some(self.rules.ttl),
-            holder: self.toft.machine().this_process(),
-            ..claim::Request::default()
-        };
-        match self.toft.claim_waiting(&self.name, None, &request, PATIENCE) {
-            Ok(outcome) => Ok(outcome.claims.into_iter().next()),
+    /// Takes a task, if one is ready soon. A claim whose answer was lost is sent again, under the same operation id, until
+    /// it is answered: it may have been done.
+    fn take(&self) -> Result<Option<Taken>, Error> {
+        let lost = self.asked.take();
+        let again = lost.is_some();
+        let asked = lost.unwrap_or_else(|| {
+            let request = claim::Request {
+                labels: self.rules.labels.clone(),
+                scope: self.toft.scope(),
+                ttl: Some(self.rules.ttl),
+                holder: self.toft.machine().this_process(),
+                ..claim::Request::default()
+            };
+            let op = operation(&format!("run_{}", random_mint().word()), &format!("{request:?}"));
+            Asked { op, request, sent: clock() }
+        });
+        match self.toft.claim_waiting(&self.name, Some(&asked.op), &asked.request, PATIENCE) {
+            Ok(outcome) => match outcome.claims.into_iter().next() {
+                // Waiting for work does not count as holding it.
+                Some(claimed) if again || clock() - asked.sent > self.rules.ttl.as_millis() as u64 / 4 => {
+                    self.still_held(claimed)
+                }
+                claimed => Ok(claimed.map(|claimed| Taken { claimed, since: asked.sent })),
+            },
             Err(Error::Refused(Refusal::NothingReady { .. } | Refusal::AgentPaused { .. })) => Ok(None),
+            Err(Error::Refused(Refusal::OpReused { .. })) => {
+                // It was done, and cannot be told what it gave.
+                self.let_go_of_others()?;
+                Ok(None)
+            }
+            Err(Error::Store(error)) => {
+                *self.asked.borrow_mut() = Some(asked);
+                Err(error.into())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What an earlier claim gave, if the lease still stands: the store renews it now.
+    fn still_held(&self, claimed: Claimed) -> Result<Option<Taken>, Error> {
+        let (since, holds) = (clock(), vec![(claimed.task.id.clone(), claimed.lease.fence())]);
+        match self.toft.perform_as(&self.name, None, renew::Request { holds, ttl: None }) {
+            Ok(_) => Ok(Some(Taken { claimed, since })),
+            Err(Error::Refused(_)) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -186,26 +280,60 @@ impl Slot {
     }
 
     /// Does what was taken, and says what came of it.
-    fn work(&self, claimed: &Claimed) -> Result<(), Error> {
-        let (task, taken) = (&claimed.task, SystemTime::now());
-        tell(Told::Took {
+    fn work(&self, taken: &Taken) -> Result<(), Error> {
+        let Taken { claimed, since } = taken;
+        let task = &claimed.task;
+        let held = Held { actor: self.name.clone(), task: task.id.clone(), fence: claimed.lease.fence() };
+        let keeper = Keeper::new(self.rules.ttl, self.rules.grace, *since);
+        let keeping = Keeping::start(self.toft.located(), held, keeper, |duty| {
+            if duty == Duty::Kill {
+                tree::kill_left_behind();
+            }
+        });
+        *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(keeping.view());
+        self.news.tell(Told::Took {
             task: task.id.to_string(),
             issue: claimed.issue.clone(),
             title: task.name.clone(),
             attempt: task.state.attempt + 1,
         });
-        self.attempt(claimed, taken).or_else(|error| match counts(claimed, &error) {
-            true => self.fail(claimed, &error),
-            false => {
-                // What is no task's fault counts for nothing; the next one may be luckier.
-                self.give_back(claimed, &error)?;
-                Err(error)
+        let came = match self.attempt(claimed, &keeping) {
+            Ok(came) => came,
+            Err(_) if keeping.stopped() => {
+                let why = keeping.why();
+                drop(keeping);
+                return self.lost(claimed, &why, 0);
             }
+            Err(Error::RunnerStopped) => return self.return_unbegun(claimed),
+            Err(error) if counts(claimed, &error) => return self.fail(claimed, &format!("no workspace: {error}")),
+            Err(error) => {
+                // What is no task's fault counts for nothing; the next one may be luckier.
+                self.give_back(claimed, &format!("the runner could not go on: {error}"))?;
+                return Err(error);
+            }
+        };
+        if came.seen.ending == Ending::Lost {
+            let (why, ran_ms) = (keeping.why(), came.report.ran_ms);
+            drop(keeping);
+            return self.lost(claimed, &why, ran_ms);
+        }
+        self.conclude(claimed, came).or_else(|error| {
+            // The command ran, so the attempt counts, whatever could not be told of it.
+            self.fail(claimed, &format!("what came of it could not be recorded: {error}"))
         })
     }
 
-    fn attempt(&self, claimed: &Claimed, taken: SystemTime) -> Result<(), Error> {
-        let task = &claimed.task;
+    /// The lease could not be kept: the task may be another's now, and this attempt counts for nothing.
+    fn lost(&self, claimed: &Claimed, why: &str, ran_ms: u64) -> Result<(), Error> {
+        let (task, issue) = (claimed.task.id.to_string(), claimed.issue.clone());
+        let message = format!("stopped before the task could be given to another: {why}");
+        let told = message.clone();
+        self.news.tell(Told::Ended { task, issue, how: "lost".into(), message: told, parked: false, ran_ms });
+        self.patiently(|| self.give_back(claimed, &message))
+    }
+
+    fn attempt(&self, claimed: &Claimed, keeping: &Keeping) -> Result<Came, Error> {
+        let (task, taken) = (&claimed.task, SystemTime::now());
         if let Some(files) = Files::of(&self.toft, &task.id, claimed.lease.fence) {
             files.begin(&format!("{} took {} \"{}\"", self.name, task.id, task.name), &self.mask)?;
         }
@@ -216,7 +344,8 @@ impl Slot {
         if given.existing {
             // Whoever had it before is over, and what they left locked would stop everybody after them.
             for lock in self.toft.workspaces()?.clear_locks(&given.workspace, taken)? {
-                tell(Told::Trouble { text: format!("removed a lock that a killed git had left: {lock}") });
+                let text = format!("removed a lock that a killed git had left: {lock}");
+                self.news.tell(Told::Trouble { text });
             }
         }
         let attempt = Attempt {
@@ -226,16 +355,18 @@ impl Slot {
             claimed,
             given: &given,
             mask: &self.mask,
+            news: &self.news,
+            keeping,
             stop: &self.stop,
         };
-        self.conclude(claimed, attempt.run(&mut tell)?)
+        attempt.run()
     }
 
     /// A workspace; without one there is no attempt.
     fn provide(&self, claimed: &Claimed) -> Result<Given, Error> {
         let (work, fence) = (Some(claimed.task.id.to_string()), Some(claimed.lease.fence()));
         let wanted = Wanted { work, fence, base: self.rules.base.clone(), ..Wanted::default() };
-        let step = |text: &str| tell(Told::Step { text: text.to_owned() });
+        let step = |text: &str| self.news.tell(Told::Step { text: text.to_owned() });
         let given = self.toft.workspaces()?.provide(&self.name, wanted, step)?;
         match given.workspace.kind {
             // Somebody's own checkout is not for agents that nobody watches.
@@ -244,20 +375,19 @@ impl Slot {
         }
     }
 
-    /// It did not come to an attempt, and that counts.
-    fn fail(&self, claimed: &Claimed, error: &Error) -> Result<(), Error> {
-        let message = format!("no workspace: {error}");
+    /// It did not work, and that counts.
+    fn fail(&self, claimed: &Claimed, message: &str) -> Result<(), Error> {
         let (task, issue) = (claimed.task.id.to_string(), claimed.issue.clone());
         let request = finish::Request {
             id: Some(task.clone()),
             fence: Some(claimed.lease.fence()),
             how: How::Failed,
-            message: message.clone(),
+            message: self.mask.mask(message),
             ..finish::Request::default()
         };
         let outcome = self.toft.finish(&self.name, None, request)?;
-        let parked = outcome.task.state.status == TaskStatus::Failed;
-        tell(Told::Ended { task, issue, how: "failed".into(), message, parked, ran_ms: 0 });
+        let (message, parked) = (self.mask.mask(message), outcome.task.state.status == TaskStatus::Failed);
+        self.news.tell(Told::Ended { task, issue, how: "failed".into(), message, parked, ran_ms: 0 });
         Ok(())
     }
 
@@ -271,19 +401,27 @@ impl Slot {
             .collect();
         let count = tree::end_stragglers(&over);
         if count > 0 {
-            tell(Told::Trouble { text: format!("ended {count} processes that an earlier attempt had left") });
+            let text = format!("ended {count} processes that an earlier attempt had left");
+            self.news.tell(Told::Trouble { text });
         }
         Ok(())
     }
 
     fn conclude(&self, claimed: &Claimed, came: Came) -> Result<(), Error> {
         let (task, fence) = (&claimed.task, claimed.lease.fence());
-        let Came { seen, report, cost } = came;
+        let Came { seen, report, cost, order } = came;
         let ran_ms = report.ran_ms;
         let ended = |how: &str, message: String, parked: bool| {
             let (task, issue) = (task.id.to_string(), claimed.issue.clone());
-            tell(Told::Ended { task, issue, how: how.to_owned(), message, parked, ran_ms });
+            self.news.tell(Told::Ended { task, issue, how: how.to_owned(), message, parked, ran_ms });
         };
+        if let Some(order) = order.filter(|_| seen.ending == Ending::Stopped) {
+            let (message, how) = (order.to_string(), if order.park { "parked" } else { "released" });
+            let request = stop::Obey { task: task.id.clone(), fence, order, report, cost };
+            let outcome = self.patiently(|| self.toft.obey_stop(&self.name, request.clone()))?;
+            ended(how, message, outcome.task.state.status == TaskStatus::Failed);
+            return Ok(());
+        }
         let (how, message) = seen.judge();
         let word = word(&how);
         let request = finish::Request {
@@ -323,17 +461,21 @@ impl Slot {
             .map(drop)
     }
 
-    /// Gives back what an agent claimed by hand besides its own task, and left: nobody works on it.
+    /// Gives back what nobody works on: what an agent claimed by hand besides its own task and left, and what this process
+    /// holds without knowing, because the answer to a claim was lost.
     fn let_go_of_others(&self) -> Result<(), Error> {
-        let by_hand = store::ask(self.toft.store(), |tx| {
+        let this = self.toft.machine().this_process();
+        let unknown = self.asked.borrow().is_none();
+        let left = store::ask(self.toft.store(), |tx| {
             let Some(me) = tx.agent_named(&self.name)? else { return Ok(Vec::new()) };
-            let leases = tx.leases(&LeasesOf::Agent(me.id))?;
-            // What follows a process is free when that ends, and counts as lost.
-            Ok(leases.into_iter().filter(|lease| lease.holder.is_none()).collect())
+            let mut leases = tx.leases(&LeasesOf::Agent(me.id))?;
+            // What follows another process is free when that ends, and counts as lost.
+            leases.retain(|lease| lease.holder.is_none() || unknown && lease.holder == this);
+            Ok(leases)
         })?;
-        for lease in by_hand {
-            let message = "its agent ended".to_owned();
+        for lease in left {
             let (id, fence) = (Some(lease.task.to_string()), Some(lease.fence));
+            let message = "nobody works on it".to_owned();
             let request = finish::Request { id, fence, message, ..finish::Request::default() };
             match self.toft.finish(&self.name, None, request) {
                 Ok(_) | Err(Error::Refused(_)) => {}
@@ -349,8 +491,8 @@ impl Slot {
         loop {
             match tell_store() {
                 Err(Error::Store(error)) if Instant::now() < until && !self.stop.load(Ordering::Relaxed) => {
-                    tell(Told::Trouble { text: error.to_string() });
-                    thread::sleep(rest);
+                    self.news.tell(Told::Trouble { text: error.to_string() });
+                    self.rest_unless_stopped(rest);
                     rest = (rest * 2).min(LONGEST_REST);
                 }
                 told => return told,
@@ -358,9 +500,16 @@ impl Slot {
         }
     }
 
-    fn give_back(&self, claimed: &Claimed, error: &Error) -> Result<(), Error> {
+    fn rest_unless_stopped(&self, span: Duration) {
+        let until = Instant::now() + span;
+        while Instant::now() < until && !self.stop.load(Ordering::Relaxed) {
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn give_back(&self, claimed: &Claimed, message: &str) -> Result<(), Error> {
         let (id, fence) = (Some(claimed.task.id.to_string()), Some(claimed.lease.fence()));
-        let message = format!("the runner could not go on: {error}");
+        let message = self.mask.mask(message);
         let request = finish::Request { id, fence, message, ..finish::Request::default() };
         match self.toft.finish(&self.name, None, request) {
             Ok(_) | Err(Error::Refused(_)) => Ok(()),
@@ -426,16 +575,9 @@ fn passing(error: &Error) -> bool {
         | Error::PlanFile { .. }
         | Error::Untrusted { .. }
         | Error::Start { .. }
+        | Error::LeaseLost { .. }
+        | Error::RunnerStopped
         | Error::NoSandbox
         | Error::Sandbox { .. } => false,
-    }
-}
-
-/// Passes news on to the runner. If nobody listens, the runner is gone, which its other pipe says too.
-#[expect(clippy::needless_pass_by_value, reason = "news is made to be told")]
-fn tell(told: Told) {
-    let mut out = std::io::stdout().lock();
-    if let Ok(line) = serde_json::to_string(&told) {
-        let _ = writeln!(out, "{line}").and_then(|()| out.flush());
     }
 }

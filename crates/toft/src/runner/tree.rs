@@ -9,6 +9,12 @@ use std::fs;
 #[cfg(target_os = "linux")]
 const SERVES_MOUNTS: &str = "(fuse-overlayfs";
 
+/// How often what is below a process is killed, and how long each time is waited: at most a second together.
+#[cfg(target_os = "linux")]
+const KILL_ROUNDS: usize = 100;
+#[cfg(target_os = "linux")]
+const KILL_PAUSE: std::time::Duration = std::time::Duration::from_millis(10);
+
 /// From now on what is left behind by its parent becomes this process's own child.
 pub(super) fn adopt_orphans() {
     #[cfg(target_os = "linux")]
@@ -50,15 +56,20 @@ pub(super) fn kill_left_behind() {}
 /// Every process below this one.
 #[cfg(target_os = "linux")]
 pub(super) fn left_behind() -> Vec<nix::unistd::Pid> {
-    below(&[], false)
+    below(own_pid(), &[], false)
 }
 
-/// Every process below this one that is neither in `but` nor below one of those. If told so, takes leave of its own
-/// children that ended.
 #[cfg(target_os = "linux")]
-fn below(but: &[i32], take_leave: bool) -> Vec<nix::unistd::Pid> {
+fn own_pid() -> i32 {
+    i32::try_from(std::process::id()).unwrap_or(0)
+}
+
+/// Every process below `root` that is neither in `but` nor below one of those. If told so, takes leave of this process's
+/// own children that ended.
+#[cfg(target_os = "linux")]
+fn below(root: i32, but: &[i32], take_leave: bool) -> Vec<nix::unistd::Pid> {
     use nix::{sys::wait, unistd::Pid};
-    let me = i32::try_from(std::process::id()).unwrap_or(0);
+    let me = own_pid();
     let mut all = Vec::new();
     for (pid, stat) in processes("stat") {
         let Some((name, rest)) = stat.rsplit_once(')') else { continue };
@@ -77,7 +88,7 @@ fn below(but: &[i32], take_leave: bool) -> Vec<nix::unistd::Pid> {
             true => {}
         }
     }
-    let mut below = vec![me];
+    let mut below = vec![root];
     let mut next = 0;
     while let Some(parent) = below.get(next).copied() {
         below.extend(all.iter().filter(|(pid, of)| *of == parent && !but.contains(pid)).map(|(pid, _)| *pid));
@@ -138,7 +149,7 @@ pub(super) fn end_stragglers(leases: &[String]) -> usize {
 /// Every process below this one now.
 pub(super) fn children() -> Vec<u32> {
     #[cfg(target_os = "linux")]
-    return below(&[], false).into_iter().filter_map(|pid| u32::try_from(pid.as_raw()).ok()).collect();
+    return below(own_pid(), &[], false).into_iter().filter_map(|pid| u32::try_from(pid.as_raw()).ok()).collect();
     #[cfg(not(target_os = "linux"))]
     Vec::new()
 }
@@ -148,7 +159,7 @@ pub(super) fn any_children_but(known: &[u32]) -> bool {
     #[cfg(target_os = "linux")]
     {
         let known: Vec<i32> = known.iter().filter_map(|pid| i32::try_from(*pid).ok()).collect();
-        !below(&known, true).is_empty()
+        !below(own_pid(), &known, true).is_empty()
     }
     #[cfg(not(target_os = "linux"))]
     {
@@ -162,7 +173,7 @@ pub(super) fn end_children_but(known: &[u32]) -> bool {
     #[cfg(target_os = "linux")]
     {
         let known: Vec<i32> = known.iter().filter_map(|pid| i32::try_from(*pid).ok()).collect();
-        let found = below(&known, true);
+        let found = below(own_pid(), &known, true);
         for pid in &found {
             // It may have ended in this moment.
             let _ = nix::sys::signal::kill(*pid, nix::sys::signal::Signal::SIGKILL);
@@ -174,4 +185,105 @@ pub(super) fn end_children_but(known: &[u32]) -> bool {
         let _ = known;
         false
     }
+}
+
+/// Kills a child of this process with everything below it, whether it answers, hangs or is stopped. What is below goes
+/// first: the lease of a slot follows the slot, so nobody is given its task before its agent is gone.
+#[cfg(unix)]
+pub(super) fn kill_tree(pid: u32) {
+    use nix::{
+        sys::signal::{Signal, kill},
+        unistd::Pid,
+    };
+    let Ok(root) = i32::try_from(pid) else { return };
+    // One that ended in this moment needs none of it.
+    let _ = kill(Pid::from_raw(root), Signal::SIGSTOP);
+    #[cfg(target_os = "linux")]
+    for _ in 0..KILL_ROUNDS {
+        let found = below(root, &[], false);
+        if found.is_empty() {
+            break;
+        }
+        for pid in found {
+            let _ = kill(pid, Signal::SIGKILL);
+        }
+        std::thread::sleep(KILL_PAUSE);
+    }
+    let _ = kill(Pid::from_raw(root), Signal::SIGKILL);
+    // Where only groups are known, a slot leads one.
+    let _ = kill(Pid::from_raw(-root), Signal::SIGKILL);
+}
+
+#[cfg(not(unix))]
+pub(super) fn kill_tree(_pid: u32) {}
+
+/// A process that has to do with a workspace.
+pub(crate) struct Process {
+    pub(crate) pid: u32,
+    /// The task and lease of the attempt that started it.
+    pub(crate) attempt: Option<(String, String)>,
+    /// Its directory or a file it has open is in the workspace.
+    pub(crate) inside: bool,
+}
+
+/// Processes that are in a directory or were started by an attempt at a task, as far as `/proc` shows them. This process
+/// and those above it ask on behalf of whoever is handed the directory.
+#[cfg(target_os = "linux")]
+pub(crate) fn processes_about(dir: &std::path::Path, task: &str) -> Vec<Process> {
+    let asking = above();
+    let word = |environ: &str, name: &str| {
+        let mut words = environ.split('\0').filter_map(|word| word.split_once('='));
+        words.find(|(known, _)| *known == name).map(|(_, value)| value.to_owned())
+    };
+    let mut found = Vec::new();
+    for (pid, stat) in processes("stat") {
+        let serves = stat.rsplit_once(')').is_some_and(|(name, _)| name.ends_with(SERVES_MOUNTS));
+        let over = stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with(['Z', 'X']));
+        if asking.contains(&pid) || serves || over {
+            continue;
+        }
+        let environ = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        let environ = String::from_utf8_lossy(&environ);
+        let lease = word(&environ, super::attempt::MARK);
+        let attempt = lease.and_then(|lease| Some((word(&environ, "TOFT_TASK")?, lease)));
+        let points_in = |link: std::path::PathBuf| fs::read_link(link).is_ok_and(|to| to.starts_with(dir));
+        let open = || fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+        let inside = points_in(format!("/proc/{pid}/cwd").into()) || open().any(|entry| points_in(entry.path()));
+        if inside || attempt.as_ref().is_some_and(|(of, _)| of == task) {
+            found.extend(u32::try_from(pid).ok().map(|pid| Process { pid, attempt, inside }));
+        }
+    }
+    found
+}
+
+/// This process and all above it.
+#[cfg(target_os = "linux")]
+fn above() -> Vec<i32> {
+    let mut chain = vec![own_pid()];
+    while let Some(pid) = chain.last().copied().filter(|pid| *pid > 1) {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let parent = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_ascii_whitespace().nth(1)?.parse().ok());
+        match parent {
+            Some(parent) => chain.push(parent),
+            None => break,
+        }
+    }
+    chain
+}
+
+/// Without `/proc` nothing is known.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn processes_about(_dir: &std::path::Path, _task: &str) -> Vec<Process> {
+    Vec::new()
+}
+
+/// Kills processes.
+pub(crate) fn kill_processes(pids: &[u32]) {
+    #[cfg(unix)]
+    for pid in pids.iter().filter_map(|pid| i32::try_from(*pid).ok()) {
+        // It may have ended in this moment.
+        let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL);
+    }
+    #[cfg(not(unix))]
+    let _ = pids;
 }

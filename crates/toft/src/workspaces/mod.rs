@@ -4,6 +4,7 @@
 //! comes after a crash can go on. Start at [`Toft::workspaces`]. `provide.rs` makes them and brings them back, `tidy.rs`
 //! takes them down.
 
+mod occupied;
 mod provide;
 mod tidy;
 

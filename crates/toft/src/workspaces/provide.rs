@@ -44,6 +44,9 @@ impl Workspaces<'_> {
             Some(name) => name.clone(),
             None => file_name(&named.name),
         };
+        if let Some(task) = named.task.as_ref().filter(|_| !wanted.in_place) {
+            self.clear_of_earlier_attempts(&name, task)?;
+        }
         let setup = if wanted.plain { &Setup::default() } else { &self.toft.located().workspaces.setup };
         if !setup.trusted(&self.id) {
             return Err(Error::Untrusted { count: setup.commands().len() });

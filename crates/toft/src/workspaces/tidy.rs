@@ -172,7 +172,7 @@ impl Workspaces<'_> {
 /// Nobody is in a directory.
 fn nobody_in(path: &Path) -> Result<(), Error> {
     match process_in(path) {
-        Some(pid) => Err(WorkspaceError::InUse { pid, path: path.to_owned() }.into()),
+        Some(pid) => Err(WorkspaceError::InUse { pids: vec![pid], path: path.to_owned() }.into()),
         None => Ok(()),
     }
 }

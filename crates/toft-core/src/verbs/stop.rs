@@ -1,0 +1,248 @@
+//! Stop: end one agent's work now, and give its task back or park it.
+//!
+//! A runner is told through the open attempt, which it looks at while it renews: the hold stands until the agent has
+//! ended, so that nobody else starts meanwhile. A hold that no runner watches is revoked at once.
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::{Verb, Work, find, finish};
+use crate::{
+    agent::Agent,
+    change::Write,
+    flow::{
+        AttemptResult, Outcome as TaskOutcome, Report, StopOrder, TaskStatus, WorkflowStatus, free, place_in_queue,
+        settle,
+    },
+    id::TaskId,
+    lease::{Fence, Lease, Standing},
+    refusal::{Refusal, Stop as No, Verdict},
+    store::{Access, LeasesOf},
+    time::Timestamp,
+};
+
+/// Stop the work on a task.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    /// A task, an issue, or the agent that holds one, by id, prefix or name.
+    pub id: String,
+    /// The task fails for good and asks a person, instead of being given back.
+    pub park: bool,
+    /// Why.
+    pub reason: String,
+}
+
+/// What was done.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Which task.
+    pub task: TaskId,
+    /// What it is called.
+    pub name: String,
+    /// For which issue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub issue: Option<String>,
+    /// Who held it.
+    pub agent: String,
+    /// The hold that ends.
+    pub fence: Fence,
+    /// Its runner was told to end the agent; without a runner the hold was revoked.
+    pub told: bool,
+    /// When the hold ends at the latest if its runner does not answer.
+    pub expires: Timestamp,
+    /// What became of the task, if the hold was revoked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<Box<finish::Outcome>>,
+}
+
+impl Verb for Request {
+    type Outcome = Outcome;
+    const NAME: &'static str = "stop";
+    const ACCESS: Access = Access::Write;
+    const ENDS: bool = true;
+
+    fn run(self, work: &mut Work<'_>) -> Verdict<Outcome> {
+        let lease = held(work, &self.id)?;
+        let agent = work.tx.agent(&lease.agent)?;
+        let order = StopOrder { by: work.actor.to_owned(), park: self.park, reason: self.reason };
+        let Some(task) = work.tx.task(&lease.task)? else { return Err(nobody(&self.id, "gone")) };
+        let workflow = work.require_workflow(&task.workflow)?;
+        let told = lease.holder.is_some() && agent.as_ref().is_some_and(Agent::runs_agents);
+        let ended = match told {
+            true => {
+                tell(work, &lease, &order)?;
+                None
+            }
+            false => Some(Box::new(end(work, &lease, &order, None)?)),
+        };
+        Ok(Outcome {
+            task: task.id,
+            name: task.name,
+            issue: workflow.issue().map(str::to_owned),
+            agent: agent.map_or_else(|| lease.agent.to_string(), |agent| agent.name),
+            expires: lease.expires(),
+            fence: lease.fence,
+            told,
+            ended,
+        })
+    }
+}
+
+/// End a hold whose agent was ended because of a stop order.
+#[derive(Clone, Debug)]
+pub struct Obey {
+    /// Which task.
+    pub task: TaskId,
+    /// The hold.
+    pub fence: Fence,
+    /// The order that was seen.
+    pub order: StopOrder,
+    /// What the runner saw of the command.
+    pub report: Report,
+    /// What it cost.
+    pub cost: Option<f64>,
+}
+
+impl Verb for Obey {
+    type Outcome = finish::Outcome;
+    const NAME: &'static str = "stop.obey";
+    const ACCESS: Access = Access::Write;
+    const ENDS: bool = true;
+
+    fn run(self, work: &mut Work<'_>) -> Verdict<finish::Outcome> {
+        let lease = work.require_hold(&self.task, Some(&self.fence))?;
+        end(work, &lease, &self.order, Some((self.cost, Some(self.report))))
+    }
+}
+
+/// The live lease that is meant.
+fn held(work: &mut Work<'_>, text: &str) -> Verdict<Lease> {
+    let lease = match find::task(work, text) {
+        Ok(task) => work.tx.lease(&task.id)?.ok_or_else(|| nobody(text, task.state.status.as_str()))?,
+        Err(No::Refused(missing @ Refusal::NotFound { .. })) => {
+            let Ok(agent) = find::agent(work, text) else { return Err(missing.into()) };
+            let mut leases = work.tx.leases(&LeasesOf::Agent(agent.id.clone()))?;
+            match leases.len() {
+                0 => return Err(Refusal::HoldsNothing { agent: agent.name }.into()),
+                1 => leases.remove(0),
+                _ => {
+                    let candidates = leases.iter().map(|lease| lease.task.to_string()).collect();
+                    return Err(Refusal::Ambiguous { text: text.to_owned(), candidates }.into());
+                }
+            }
+        }
+        Err(error) => return Err(error),
+    };
+    match lease.standing(&work.now, work.processes) {
+        Standing::Live => Ok(lease),
+        Standing::Lost(_) => Err(nobody(text, "free")),
+    }
+}
+
+fn nobody(text: &str, state: &str) -> No {
+    let wanted = "nobody holds it, so there is nothing to stop".to_owned();
+    Refusal::WrongState { id: text.to_owned(), state: state.to_owned(), wanted }.into()
+}
+
+/// Writes the order where the runner looks.
+fn tell(work: &mut Work<'_>, lease: &Lease, order: &StopOrder) -> Verdict<()> {
+    let attempts = work.tx.attempts(&lease.task)?;
+    let Some(mut attempt) = attempts.into_iter().find(|attempt| attempt.fence() == lease.fence) else {
+        return Err(nobody(lease.task.as_str(), "free"));
+    };
+    attempt.set_stop_order(order);
+    let agent = work.agent_name(&lease.agent)?;
+    let detail = json!({ "agent": agent, "park": order.park, "reason": order.reason });
+    work.did(lease.task.as_str(), "task.stop_ordered", detail, vec![Write::Attempt(attempt)])
+}
+
+/// Ends the hold: the task is free again and nothing counts against it, or it fails for good.
+fn end(
+    work: &mut Work<'_>,
+    lease: &Lease,
+    order: &StopOrder,
+    seen: Option<(Option<f64>, Option<Report>)>,
+) -> Verdict<finish::Outcome> {
+    let Some(mut task) = work.tx.task(&lease.task)? else { return Err(nobody(lease.task.as_str(), "gone")) };
+    let from = task.state.status;
+    let mut writes = free(work, lease, AttemptResult::Revoked, Some(order.to_string()), seen)?;
+    task.state.updated = work.now.wall;
+    task.state.status = TaskStatus::Pending;
+    if order.park {
+        task.state.status = TaskStatus::Failed;
+        task.state.attempt = task.state.attempt.max(task.max_attempts);
+        task.state.outcome = Some(TaskOutcome { summary: order.to_string(), evidence: None });
+    }
+    writes.push(Write::TaskState(task.id.clone(), task.state.clone()));
+    let agent = work.agent_name(&lease.agent)?;
+    let detail = json!({ "agent": agent, "message": order.to_string(), "status": task.state.status });
+    work.did(task.id.as_str(), "task.stopped", detail, writes)?;
+    if task.state.status.open() {
+        let workflow = work.require_workflow(&task.workflow)?;
+        place_in_queue(work, &task, &workflow)?;
+    }
+    let workflow = settle(work, &task, from)?;
+    let (issue, workflow_status): (_, WorkflowStatus) = (workflow.issue().map(str::to_owned), workflow.status);
+    Ok(finish::Outcome { task, workflow: workflow.id, workflow_status, unblocked: Vec::new(), gate: None, issue })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        testing::Stage,
+        verbs::{agent::Register, claim},
+    };
+
+    fn stop(park: bool) -> Request {
+        Request { id: "slot-1".into(), park, reason: "wrong plan".into() }
+    }
+
+    fn claimed(runtime: &str, holder: Option<u32>) -> (Stage, claim::Claimed) {
+        let stage = Stage::memory();
+        stage.flow("Ship", &["a"]);
+        let (name, runtime) = (Some("slot-1".to_owned()), Some(runtime.to_owned()));
+        stage.perform("slot-1", Register { name, runtime, ..Register::default() }).unwrap();
+        let claimed = match holder {
+            Some(pid) => stage.claim_by_process("slot-1", pid),
+            None => stage.claim("slot-1"),
+        };
+        let claimed = claimed.unwrap();
+        (stage, claimed)
+    }
+
+    #[test]
+    fn a_hold_without_a_runner_is_revoked_and_its_fence_is_stale() {
+        let (stage, claimed) = claimed("claude", None);
+        let outcome = stage.perform("ana", stop(false)).unwrap();
+        assert!(!outcome.told && outcome.ended.unwrap().task.state.status == TaskStatus::Pending);
+        let fence = Some(claimed.lease.fence());
+        let late = finish::Request { id: Some(claimed.task.id.to_string()), fence, ..finish::Request::default() };
+        assert!(matches!(stage.perform("slot-1", late), Err(No::Refused(Refusal::FenceStale { .. }))));
+        assert!(matches!(stage.perform("ana", stop(false)), Err(No::Refused(Refusal::HoldsNothing { .. }))));
+    }
+
+    #[test]
+    fn a_runner_is_told_and_its_hold_stands_until_it_obeys() {
+        for park in [false, true] {
+            let (stage, claimed) = claimed("toft run claude", Some(1));
+            assert!(stage.perform("ana", stop(park)).unwrap().told);
+            let attempts = crate::store::ask(&*stage.store, |tx| tx.attempts(&claimed.task.id)).unwrap();
+            let order = attempts[0].stop_order().unwrap();
+            assert_eq!((order.by.as_str(), order.park), ("ana", park));
+            let report = Report {
+                ending: crate::flow::Ending::Stopped,
+                ran_ms: 1,
+                host: "here".into(),
+                log: String::new(),
+                workspace: String::new(),
+                usage: None,
+            };
+            let (task, fence) = (claimed.task.id, claimed.lease.token);
+            let ended = stage.perform("slot-1", Obey { task, fence, order, report, cost: None }).unwrap();
+            let wanted = if park { TaskStatus::Failed } else { TaskStatus::Pending };
+            assert_eq!(ended.task.state.status, wanted);
+            assert_eq!(ended.task.state.attempt, if park { ended.task.max_attempts } else { 0 });
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! What a slot tells its runner: written by a thread of its own, so that nobody waits for a runner that does not read.
+
+use std::{
+    io::Write as _,
+    sync::mpsc::{self, Sender},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use super::Told;
+
+/// When a slot ends, its last news have so long to be read.
+const LAST_NEWS: Duration = Duration::from_secs(2);
+/// How often it is looked whether they were.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// The way to the runner.
+#[derive(Clone)]
+pub(super) struct News {
+    queue: Sender<Option<Told>>,
+}
+
+/// The thread that writes.
+pub(super) struct Writer {
+    queue: Sender<Option<Told>>,
+    thread: JoinHandle<()>,
+}
+
+/// Opens the way to the runner: standard output.
+pub(super) fn open() -> (News, Writer) {
+    let (queue, news) = mpsc::channel::<Option<Told>>();
+    let thread = thread::spawn(move || {
+        let mut out = std::io::stdout();
+        for told in news.into_iter().map_while(|told| told) {
+            // If nobody listens, the runner is gone, which its other pipe says too.
+            if let Ok(line) = serde_json::to_string(&told) {
+                let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+            }
+        }
+    });
+    (News { queue: queue.clone() }, Writer { queue, thread })
+}
+
+impl News {
+    pub(super) fn tell(&self, told: Told) {
+        // The writer ends last.
+        let _ = self.queue.send(Some(told));
+    }
+}
+
+impl Writer {
+    /// Waits a moment until everything is written that was told.
+    pub(super) fn close(self) {
+        // One that ended already needs no telling.
+        let _ = self.queue.send(None);
+        let until = Instant::now() + LAST_NEWS;
+        while !self.thread.is_finished() && Instant::now() < until {
+            thread::sleep(LOOK);
+        }
+    }
+}

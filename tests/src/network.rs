@@ -1,0 +1,120 @@
+//! A network that can fail: a proxy before a server on loopback.
+
+use std::{
+    io::{Read as _, Write as _},
+    net::{Shutdown, TcpListener, TcpStream},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU8, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+/// What becomes of what is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Weather {
+    /// Everything arrives.
+    Fine,
+    /// Connections are closed, and new ones refused.
+    Cut,
+    /// The answer to the next claim is lost; then it is cut.
+    LosesTheNextClaim,
+}
+
+/// A proxy; it ends with the test.
+pub struct Network {
+    port: u16,
+    weather: Arc<AtomicU8>,
+    open: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+impl Network {
+    /// A network before the server on this port.
+    pub fn before(server: u16) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let weather = Arc::new(AtomicU8::new(Weather::Fine as u8));
+        let open = Arc::<Mutex<Vec<TcpStream>>>::default();
+        let (sky, streams) = (Arc::clone(&weather), Arc::clone(&open));
+        thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                if is(&sky, Weather::Cut) {
+                    continue;
+                }
+                let Ok(server) = TcpStream::connect(("127.0.0.1", server)) else { continue };
+                streams.lock().unwrap().extend([client.try_clone().unwrap(), server.try_clone().unwrap()]);
+                let back = (server.try_clone().unwrap(), client.try_clone().unwrap());
+                let (there, here, cut) = (Arc::clone(&sky), Arc::clone(&sky), Arc::clone(&streams));
+                thread::spawn(move || pass(client, server, &there, Some(&cut)));
+                thread::spawn(move || pass(back.0, back.1, &here, None));
+            }
+        });
+        Self { port, weather, open }
+    }
+
+    /// Where to connect to.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// From now on it is like this.
+    pub fn set(&self, weather: Weather) {
+        self.weather.store(weather as u8, Ordering::SeqCst);
+        if weather == Weather::Cut {
+            close_all(&self.open);
+        }
+    }
+
+    /// Waits until an answer was lost.
+    pub fn wait_until_cut(&self) {
+        for _ in 0..600 {
+            if is(&self.weather, Weather::Cut) {
+                return;
+            }
+            thread::sleep(Duration::from_millis(50));
+        }
+        panic!("nothing was claimed");
+    }
+}
+
+fn is(weather: &AtomicU8, wanted: Weather) -> bool {
+    weather.load(Ordering::SeqCst) == wanted as u8
+}
+
+fn close_all(open: &Mutex<Vec<TcpStream>>) {
+    for stream in open.lock().unwrap().drain(..) {
+        let _ = stream.shutdown(Shutdown::Both);
+    }
+}
+
+/// Passes on what comes; `claims` if this is the way to the server.
+fn pass(mut from: TcpStream, mut to: TcpStream, weather: &AtomicU8, claims: Option<&Mutex<Vec<TcpStream>>>) {
+    let (mut buffer, mut sent) = (vec![0; 65_536], Vec::new());
+    let has = |sent: &[u8], word: &[u8]| sent.windows(word.len()).any(|window| window == word);
+    while let Ok(count @ 1..) = from.read(&mut buffer) {
+        if is(weather, Weather::Cut) {
+            break;
+        }
+        if let Some(open) = claims {
+            sent.extend_from_slice(&buffer[..count]);
+            let committed = has(&sent, b"COMMIT");
+            if is(weather, Weather::LosesTheNextClaim) && committed && has(&sent, b"'claim'") && has(&sent, b"ls_") {
+                // The server does it, and nobody hears of it: from now on no answer is passed on, and nobody gets in.
+                weather.store(Weather::Cut as u8, Ordering::SeqCst);
+                let _ = to.write_all(&buffer[..count]);
+                thread::sleep(Duration::from_millis(500));
+                close_all(open);
+                return;
+            }
+            if committed {
+                sent.clear();
+            }
+        }
+        if to.write_all(&buffer[..count]).is_err() {
+            break;
+        }
+    }
+    let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
+}
