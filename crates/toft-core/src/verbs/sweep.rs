@@ -90,15 +90,20 @@ pub(super) fn look(work: &mut Work<'_>, thorough: bool) -> Verdict<Look> {
 /// Takes back what is lost.
 pub(super) fn sweep(work: &mut Work<'_>, thorough: bool) -> Verdict<usize> {
     let Look { lost, due } = look(work, thorough)?;
+    let mut watched = 0;
     for lease in due {
         let watchers = lease.seen.len();
         let lease = lease.examined(&work.now);
-        // A watch that began is kept even if the verb refuses.
-        work.swept += usize::from(lease.seen.len() != watchers);
+        watched += usize::from(lease.seen.len() != watchers);
         work.tx.derive(&[Write::RenewLease(lease)])?;
     }
+    if watched > 0 {
+        // Whatever moves the next look ahead leaves an event: that is how a clock that went back since is known.
+        work.by_itself("leases", "lease.watched", json!({ "count": watched }), Vec::new())?;
+    }
     let count = lost.len();
-    work.swept += count;
+    // A watch that began is kept even if the verb refuses.
+    work.swept += count + watched;
     for (lease, why) in lost {
         take_back(work, &lease, why)?;
     }
