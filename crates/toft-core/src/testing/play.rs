@@ -137,7 +137,7 @@ impl Play {
                 assert!(left.is_none() || left > last, "{agent} claimed {last:?} and left {left:?}");
             }
             Err(Stop::Refused(Refusal::NothingReady { .. })) => {
-                assert_eq!(left, None, "{agent} was told that nothing is ready")
+                assert_eq!(left, None, "{agent} was told that nothing is ready");
             }
             Err(_) => {}
         }
