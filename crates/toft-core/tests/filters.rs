@@ -1,7 +1,5 @@
 //! What a claim with a filter finds, and what it is told when it finds nothing.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use toft_core::{
     flow::{Plan, PlanTask},
     refusal::{Refusal, Stop},

@@ -117,7 +117,8 @@ pub fn what_a_claim_takes_leaves_every_index(pair: &Pair) {
     for key in &keys {
         let scan = QueueScan { lanes: &lanes, key, after: "", upto: None, limit: 1, taking: true };
         let found = tx.queued(&scan).expect("an answer");
-        assert_eq!(found.into_iter().map(|(entry, _)| entry).collect::<Vec<_>>(), [labelled.clone()]);
+        let found: Vec<_> = found.iter().map(|(entry, _)| entry).collect();
+        assert_eq!(found, [&labelled]);
     }
     tx.derive(&[Write::DropQueue(labelled.task)]).expect("a row is taken away");
     tx.commit().expect("a writer commits");
