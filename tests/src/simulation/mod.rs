@@ -128,7 +128,7 @@ fn check_acknowledged(world: &mut World) {
     }
     for task in &world.done {
         let found = tasks.iter().find(|known| known.id.as_str() == task);
-        if !found.is_some_and(|known| known.state.status == TaskStatus::Done) {
+        if found.is_none_or(|known| known.state.status != TaskStatus::Done) {
             world.broken = Some(format!("{task} was acknowledged as done and is not"));
         }
     }

@@ -57,7 +57,7 @@ pub(crate) fn strike(world: &mut World, slots: &mut [Slot]) {
     };
     *world.report.nemeses.entry(what).or_default() += 1;
     let name = world.hosts[host].name.clone();
-    world.remember(format!("nemesis: {what} ({name}, {})", slots[slot].name()));
+    world.remember(&format!("nemesis: {what} ({name}, {})", slots[slot].name()));
 }
 
 /// Everything is as it should be again.

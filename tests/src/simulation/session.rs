@@ -23,10 +23,10 @@ const NAME: &str = "ana";
 
 enum State {
     Idle { until: u64 },
-    Claiming(Call<claim::Outcome>),
+    Claiming(Box<Call<claim::Outcome>>),
     Holding { task: String, fence: Fence, until: u64 },
-    Saving { task: String, fence: Fence, call: Call<save::Outcome> },
-    Finishing { task: String, fence: Fence, call: Call<finish::Outcome> },
+    Saving { task: String, fence: Fence, call: Box<Call<save::Outcome>> },
+    Finishing { task: String, fence: Fence, call: Box<Call<finish::Outcome>> },
 }
 
 pub(crate) struct Session {
@@ -43,7 +43,7 @@ impl Session {
         self.state = match std::mem::replace(&mut self.state, State::Idle { until: 0 }) {
             State::Idle { until } if until <= world.time => self.claim(world),
             State::Claiming(call) => match call.take(world.time) {
-                Err(call) => State::Claiming(call),
+                Err(call) => State::Claiming(Box::new(call)),
                 Ok(Answer::Came(outcome)) => match outcome.claims.into_iter().next() {
                     Some(claimed) => {
                         // Longer than its lease lasts, as often as not.
@@ -57,11 +57,11 @@ impl Session {
             },
             State::Holding { task, fence, until } if until <= world.time => self.save(world, task, fence),
             State::Saving { task, fence, call } => match call.take(world.time) {
-                Err(call) => State::Saving { task, fence, call },
+                Err(call) => State::Saving { task, fence, call: Box::new(call) },
                 Ok(_) => self.finish(world, task, fence),
             },
             State::Finishing { task, fence, call } => match call.take(world.time) {
-                Err(call) => State::Finishing { task, fence, call },
+                Err(call) => State::Finishing { task, fence, call: Box::new(call) },
                 Ok(Answer::Unknown) => self.finish(world, task, fence),
                 Ok(_) => self.rest(world),
             },
@@ -76,7 +76,7 @@ impl Session {
     fn claim(&self, world: &mut World) -> State {
         let ttl = Some(Duration::from_secs(4));
         let request = claim::Request { scope: World::scope(), ttl, ..Default::default() };
-        State::Claiming(world.call(self.host, NAME, &[], None, request))
+        State::Claiming(Box::new(world.call(self.host, NAME, &[], None, request)))
     }
 
     /// The fence that goes with a write: this session's own.
@@ -91,9 +91,9 @@ impl Session {
         let (id, fence) = (Some(task.clone()), self.fence(world, &task, &own));
         let request = save::Request { id, fence, message: Some("slowly".into()), ..save::Request::default() };
         let live = world.live_fence(&task);
-        let call = world.call(self.host, NAME, &[own.clone()], None, request);
+        let call = world.call(self.host, NAME, std::slice::from_ref(&own), None, request);
         self.check(world, &task, &own, live.as_ref(), "save");
-        State::Saving { task, fence: own, call }
+        State::Saving { task, fence: own, call: Box::new(call) }
     }
 
     fn finish(&self, world: &mut World, task: String, own: Fence) -> State {
@@ -101,9 +101,9 @@ impl Session {
         let how = How::Done(Evidence::NoChange("by hand".into()));
         let request = finish::Request { id, fence, how, message: "m".into(), ..finish::Request::default() };
         let live = world.live_fence(&task);
-        let call = world.call(self.host, NAME, &[own.clone()], None, request);
+        let call = world.call(self.host, NAME, std::slice::from_ref(&own), None, request);
         self.check(world, &task, &own, live.as_ref(), "finish");
-        State::Finishing { task, fence: own, call }
+        State::Finishing { task, fence: own, call: Box::new(call) }
     }
 
     /// A session that lost its hold ends nobody else's.

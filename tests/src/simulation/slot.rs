@@ -193,7 +193,7 @@ impl Slot {
         };
         let fences = world.bug != Some(Bug::NoSelfFencing);
         if fences && (world.time >= since + SILENT || too_late) {
-            world.remember(format!("{} was stopped, and its runner killed it", self.name));
+            world.remember(&format!("{} was stopped, and its runner killed it", self.name));
             self.kill(world);
             world.orphans.retain(|orphan| orphan.of != self.name);
         }
@@ -230,7 +230,7 @@ impl Slot {
     fn claimed(&mut self, world: &mut World, outcome: claim::Outcome, sent: u64, again: bool) -> State {
         let Some(claimed) = outcome.claims.into_iter().next() else { return State::Idle { until: world.time + 1_000 } };
         if world.bug == Some(Bug::ErrorAfterCommit) && claimed.issue.is_some() && !world.ledger_writable() {
-            world.remember(format!("{} takes its claim of {} for an error", self.name, claimed.task.id));
+            world.remember(&format!("{} takes its claim of {} for an error", self.name, claimed.task.id));
             return self.told_no(world);
         }
         let claimed = Box::new(claimed);
@@ -273,7 +273,7 @@ impl Slot {
         let task = claimed.task.id.to_string();
         // What an earlier attempt at it left on this machine is ended before the next begins.
         world.orphans.retain(|orphan| !(orphan.host == self.host && orphan.task == task));
-        world.remember(format!("{} works on {task} under {}", self.name, claimed.lease.fence));
+        world.remember(&format!("{} works on {task} under {}", self.name, claimed.lease.fence));
         let left = 2_000 + world.below(16_000);
         let (fence, ends_at, renewal, saving) = (claimed.lease.fence(), None, None, None);
         State::Working(Box::new(Work { task, fence, keeper, agent: true, ends_at, left, renewal, saving }))
@@ -313,7 +313,7 @@ impl Slot {
                 work.ends_at.get_or_insert(world.time + takes);
             }
             Duty::Kill => {
-                world.remember(format!("{} stops its agent on {}", self.name, work.task));
+                world.remember(&format!("{} stops its agent on {}", self.name, work.task));
                 return self.give_back(world, work.task, work.fence);
             }
         }
@@ -368,7 +368,7 @@ impl Slot {
                 if how {
                     world.done.insert(task.clone());
                 }
-                world.remember(format!("{} ended {task}: {}", self.name, outcome.task.state.status.as_str()));
+                world.remember(&format!("{} ended {task}: {}", self.name, outcome.task.state.status.as_str()));
                 State::Idle { until: world.time + 200 }
             }
             Ok(Answer::Refused(Refusal::OpReused { .. })) => {

@@ -198,7 +198,7 @@ impl World {
         self.below(one_in) == 0
     }
 
-    pub(crate) fn remember(&mut self, what: String) {
+    pub(crate) fn remember(&mut self, what: &str) {
         if self.happened.len() == REMEMBERED {
             self.happened.pop_front();
         }

@@ -118,7 +118,7 @@ impl View for Repeated {
     }
 
     fn text(&self, page: &mut Page) {
-        self.0["text"].as_str().unwrap_or_default().lines().for_each(|line| page.line(line.to_owned()));
+        self.0["text"].as_str().unwrap_or_default().lines().for_each(|line| page.line(line));
     }
 }
 

@@ -336,18 +336,14 @@ pub(crate) fn make_tree_ledger(checkout: &Checkout) -> Result<(), Error> {
     }
 }
 
-/// A file system with less room than this for an ordinary user is full.
-const ROOM: u64 = 64 << 10;
-
 /// Is there room to write in a directory?
 #[cfg(unix)]
 fn check_room(dir: &Path) -> std::io::Result<()> {
     match nix::sys::statvfs::statvfs(dir) {
         // Some file systems do not count.
         Ok(seen) if seen.blocks() == 0 => Ok(()),
-        Ok(seen) if (seen.blocks_available() as u64).saturating_mul(seen.fragment_size() as u64) < ROOM => {
-            Err(std::io::ErrorKind::StorageFull.into())
-        }
+        // Room for some lines: a block has 4 KiB on most file systems.
+        Ok(seen) if seen.blocks_available() < 16 => Err(std::io::ErrorKind::StorageFull.into()),
         // Whatever cannot be asked is found out when it is written.
         _ => Ok(()),
     }
