@@ -7,6 +7,7 @@ mod ledger;
 mod scale;
 mod server;
 mod share;
+mod week;
 mod workspaces;
 
 use std::{
@@ -31,12 +32,13 @@ fn main() {
         ["agents", "long"] => return agents::run(1_000),
         ["share"] => return share::run(&[1_000]),
         ["share", "long"] => return share::run(&[100, 1_000, 10_000]),
+        ["week"] => return week::run(7, 1_000, 7_150),
         ["workspaces"] => return workspaces::run(&[5_000]),
         ["workspaces", "long"] => return workspaces::run(&[5_000, 50_000]),
         [] | ["long"] | ["quick"] => {}
         other => {
             panic!(
-                "toft-bench [quick|long|filters [long]|ledger [long]|workspaces [long]|agents [long]|share [long]|server [long] [bare|batches|renewals|sizes|filters|idle|many]...], not {other:?}"
+                "toft-bench [quick|long|filters [long]|ledger [long]|workspaces [long]|agents [long]|share [long]|week|server [long] [bare|batches|renewals|sizes|filters|idle|many]...], not {other:?}"
             )
         }
     }

@@ -247,3 +247,36 @@ fn evidence_is_a_commit_that_exists_and_is_new() {
     commit(&[]);
     home.toft(&repo, &["finish", "--evidence", "HEAD"]).ok();
 }
+
+#[test]
+fn no_step_of_a_servers_clock_frees_a_living_lease() {
+    if no_server() {
+        return;
+    }
+    let mut home = Home::new();
+    let clock = home.path().join("clock");
+    let set = |shift: &str| std::fs::write(&clock, shift).unwrap();
+    set("+0");
+    home.run(home.path(), "chmod", &["a+rx", "."]);
+    let Some(server) = Cluster::start_with_clock(&clock) else {
+        assert!(std::env::var_os("TOFT_TEST_ALL").is_none(), "faketime is not installed");
+        return;
+    };
+    home.use_store(&new_store_on(&server.url()));
+    let repo = home.repo("api");
+    home.toft(&repo, &["flow", "new", "Ship", "--task", "A", "--task", "B"]).ok();
+    let mut living = home.command(&repo, "sleep", &["300"]).spawn().unwrap();
+    let (pid, ha, hb) = (living.id().to_string(), [("TOFT_HOST", "ha")], [("TOFT_HOST", "hb")]);
+    for agent in ["one", "two"] {
+        home.toft_with(&repo, &ha, &["claim", "--as", agent, "--pid", &pid, "--ttl", "90s"]).ok();
+    }
+    for shift in ["+120s", "+365d", "-1h", "+0"] {
+        set(shift);
+        home.toft_with(&repo, &hb, &["claim", "--as", "thief"]).fails(6);
+        home.toft_with(&repo, &ha, &["save", "-m", shift, "--as", "one"]).ok();
+    }
+    let log = home.toft(&repo, &["log", "--limit", "100"]).ok();
+    assert!(!log.contains("lease.lost") && log.contains("clock.stepped_back"), "{log}");
+    living.kill().unwrap();
+    living.wait().unwrap();
+}

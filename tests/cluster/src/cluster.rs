@@ -1,11 +1,15 @@
 use std::fs::{self, File};
 use std::io::Write;
+use std::path::{Path, PathBuf};
 
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
 use crate::process::{self, Daemon, run};
+
+/// What lets a program believe in another time.
+const FAKETIME: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1";
 
 /// How a server is set up unless a test asks for something else.
 const SETTINGS: [(&str, &str); 6] = [
@@ -23,6 +27,8 @@ pub struct Cluster {
     server: Daemon,
     folder: TempDir,
     port: u16,
+    /// A file that says how far its wall clock is off.
+    clock: Option<PathBuf>,
 }
 
 impl Cluster {
@@ -52,6 +58,23 @@ impl Cluster {
         cluster
     }
 
+    /// Like [`start`](Self::start), with a wall clock that is as far off as the text in the file `clock` says (`+0`, `+120s`);
+    /// nothing if that cannot be done here.
+    ///
+    /// # Panics
+    ///
+    /// As [`start`](Self::start) does.
+    #[must_use]
+    pub fn start_with_clock(clock: &Path) -> Option<Self> {
+        if !Path::new(FAKETIME).exists() {
+            return None;
+        }
+        let mut cluster = Self::start();
+        cluster.clock = Some(clock.to_owned());
+        cluster.restart();
+        Some(cluster)
+    }
+
     /// Makes and starts a standby that follows `primary`.
     pub(crate) fn standby_of(primary: &Self, port: u16) -> Self {
         let folder = process::fresh_folder();
@@ -61,17 +84,21 @@ impl Cluster {
     }
 
     fn launch(folder: TempDir, port: u16) -> Self {
-        let server = Self::spawn(&folder, port);
-        let cluster = Self { server, folder, port };
+        let server = Self::spawn(&folder, port, None);
+        let cluster = Self { server, folder, port, clock: None };
         cluster.wait_until_ready();
         cluster
     }
 
     /// The address is not in the settings file, since a standby begins with a copy of that.
-    fn spawn(folder: &TempDir, port: u16) -> Daemon {
+    fn spawn(folder: &TempDir, port: u16, clock: Option<&Path>) -> Daemon {
         let mut postgres = process::command(folder, &process::program("postgres"));
         postgres.args(["-D", "data", "-h", "127.0.0.1", "-p", &port.to_string()]);
         postgres.arg("-k").arg(folder.path());
+        if let Some(clock) = clock {
+            postgres.env("LD_PRELOAD", FAKETIME).env("FAKETIME_TIMESTAMP_FILE", clock);
+            postgres.envs([("FAKETIME_NO_CACHE", "1"), ("FAKETIME_DONT_FAKE_MONOTONIC", "1")]);
+        }
         Daemon::spawn(&mut postgres, Signal::SIGQUIT, folder.path().join("postgres.log"))
     }
 
@@ -139,7 +166,7 @@ impl Cluster {
     /// running, it is killed first. Panics as [`start`](Self::start) does.
     pub fn restart(&mut self) {
         self.kill_server();
-        self.server = Self::spawn(&self.folder, self.port);
+        self.server = Self::spawn(&self.folder, self.port, self.clock.as_deref());
         self.wait_until_ready();
     }
 

@@ -195,7 +195,7 @@ impl Request {
         if let Some(lease) = work.tx.lease(&task.id)? {
             match lease.standing(&work.now, work.processes) {
                 Standing::Live if self.take_over && self.abandoned(work, me, &lease) => hand_over(work, &lease)?,
-                Standing::Live if lease.agent == me.id && !work.holds.contains(&lease.fence) => {
+                Standing::Live if lease.agent == me.id && !self.is_holder(work, &lease) => {
                     return Err(Refusal::OtherSession { task: task.id, agent: me.name.clone() }.into());
                 }
                 Standing::Live => return Err(work.held(&lease)?),
@@ -218,6 +218,11 @@ impl Request {
             return Err(Refusal::NotReady { task: task.id, reasons }.into());
         }
         self.take(work, me, task, workflow)
+    }
+
+    /// Whether this very session holds it: it can prove that, or it is the process that the lease follows.
+    fn is_holder(&self, work: &Work<'_>, lease: &Lease) -> bool {
+        work.holds.contains(&lease.fence) || lease.holder.is_some() && lease.holder == self.holder
     }
 
     /// A hold that its own agent may take over: it follows no process that is known to live.
