@@ -8,5 +8,5 @@ CREATE INDEX leases_by_check ON leases (space, check_at);
 -- Workflows whose issue's ledger has to be told something, whether they are over or not.
 DROP INDEX workflows_untold;
 ALTER TABLE workflows ADD COLUMN ledger_pending bigint NOT NULL DEFAULT 0;
-UPDATE workflows SET ledger_pending = 1 WHERE issue_state = 'untold';
+UPDATE workflows SET ledger_pending = 1 WHERE issue_state IS NOT NULL;
 CREATE INDEX workflows_ledger_pending ON workflows (space, id) WHERE ledger_pending = 1;
