@@ -273,10 +273,59 @@ fn no_step_of_a_servers_clock_frees_a_living_lease() {
     for shift in ["+120s", "+365d", "-1h", "+0"] {
         set(shift);
         home.toft_with(&repo, &hb, &["claim", "--as", "thief"]).fails(6);
-        home.toft_with(&repo, &ha, &["save", "-m", shift, "--as", "one"]).ok();
+        home.toft_with(&repo, &ha, &["save", "-m", "still at it", "--as", "one"]).ok();
     }
     let log = home.toft(&repo, &["log", "--limit", "100"]).ok();
     assert!(!log.contains("lease.lost") && log.contains("clock.stepped_back"), "{log}");
     living.kill().unwrap();
     living.wait().unwrap();
+}
+
+#[test]
+fn scripts_containers_and_odd_options_keep_their_own_hold() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    let tasks: Vec<String> = (0..6).flat_map(|n| ["--task".to_owned(), format!("t{n}")]).collect();
+    let args: Vec<&str> = ["flow", "new", "Ship"].into_iter().chain(tasks.iter().map(String::as_str)).collect();
+    home.toft(&repo, &args).ok();
+    let bin = toft_bin().display().to_string();
+    let script = |name: &str, text: &str| {
+        let path = home.path().join(name);
+        std::fs::write(&path, text.replace("TOFT", &bin)).unwrap();
+        path.display().to_string()
+    };
+    let run = |program: &str, args: &[&str]| {
+        let output = home.command(&repo, program, args).output().unwrap();
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    };
+    // What runs in a subshell belongs to the script.
+    run("bash", &[&script("sub.sh", "id=$(TOFT claim -q | tail -1 || true)\nTOFT finish $id --no-change z")]);
+    run(
+        "bash",
+        &[
+            "--noprofile",
+            "--norc",
+            "-e",
+            "-o",
+            "pipefail",
+            &script("opt.sh", "( TOFT claim -q; true )\nTOFT finish --no-change z"),
+        ],
+    );
+    // The first process of a container may be the agent.
+    let agent = script("agent.sh", "bash -c 'TOFT claim -q; true'\nbash -c 'TOFT finish --no-change z; exit $?'");
+    run("unshare", &["-pf", "--mount-proc", "bash", &agent]);
+    // Two scripts that are given `-c` are two sessions.
+    let hold = script("hold.sh", "TOFT claim -q && sleep 3 && TOFT finish --no-change z");
+    let mut first = home.command(&repo, "bash", &[&hold, "-c", "1"]).spawn().unwrap();
+    thread::sleep(Duration::from_millis(1_500));
+    let other = script("other.sh", "TOFT finish --no-change evil");
+    let stolen = home.command(&repo, "bash", &[&other, "-c", "2"]).output().unwrap();
+    assert_eq!(stolen.status.code(), Some(5), "{}", String::from_utf8_lossy(&stolen.stderr));
+    let held = home.toft(&repo, &["list", "tasks", "--status", "leased", "-q"]).ok();
+    let taken = home
+        .command(&repo, "bash", &["-c", &format!("{bin} claim {} --take-over; exit $?", held.trim())])
+        .output()
+        .unwrap();
+    assert_eq!(taken.status.code(), Some(5), "a session that runs is not taken over");
+    assert!(first.wait().unwrap().success());
 }

@@ -19,8 +19,10 @@ use crate::{
 pub const LOOK_AGAIN: Duration = Duration::from_secs(5);
 /// A look at a lease with a process is not repeated sooner.
 const SOONEST: Duration = Duration::from_millis(100);
-/// How many machines may watch one lease at a time; the one that began first gives way.
-const WATCHERS: usize = 8;
+/// How long a lease that machines watch goes unexamined.
+const WATCHED: Duration = Duration::from_secs(1);
+/// How many machines may watch one lease at a time.
+const WATCHERS: usize = 64;
 
 /// The one live hold on a task. Ended ones live on as attempts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,16 +106,20 @@ impl Lease {
     /// The same lease after a look that found it standing: when to look next, and, if it seems silent and another machine
     /// renewed it last, that this machine watches it from now on.
     pub fn examined(mut self, now: &Now) -> Self {
-        // A renewal in the future was made on a wall clock that was ahead: how long ago it was cannot be told.
-        let seems_silent = now.wall.since(self.renewed) >= self.ttl / 2 || self.renewed > now.wall;
-        if self.silence(&now.tick).is_none() && seems_silent {
-            if self.seen.len() == WATCHERS {
-                self.seen.remove(0);
-            }
+        if self.begins_watch(now) {
+            // Those that have watched longest free it first: the newest gives way.
+            self.seen.truncate(WATCHERS - 1);
             self.seen.push(now.tick.clone());
         }
         self.check_at = self.next_check(now);
         self
+    }
+
+    /// Whether this machine should watch it from now on: another renewed it last, and it seems silent.
+    pub fn begins_watch(&self, now: &Now) -> bool {
+        // A renewal in the future was made on a wall clock that was ahead: how long ago it was cannot be told.
+        let seems_silent = now.wall.since(self.renewed) >= self.ttl / 2 || self.renewed > now.wall;
+        self.silence(&now.tick).is_none() && seems_silent
     }
 
     /// When to look at it next: soon if a process can be watched, else when it would end, or when another machine should
@@ -126,6 +132,8 @@ impl Lease {
             None => half.saturating_sub(now.wall.since(self.renewed)),
         };
         let wait = match self.holder {
+            // Whichever machine has watched it for its whole time may be the next to look.
+            _ if !self.seen.is_empty() => WATCHED.min(left.max(SOONEST)),
             Some(_) => LOOK_AGAIN.min(left.max(SOONEST)),
             None => left,
         };

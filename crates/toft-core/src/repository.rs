@@ -25,14 +25,19 @@ pub struct Repository {
     pub created: Timestamp,
 }
 
+/// How a remote begins that is a directory of a machine, whose name follows.
+pub const HERE: char = '@';
+
 impl Repository {
     /// Is a clone one of this repository? Clones name a remote in common, or one of them is the other's remote. One that was
-    /// never cloned from anywhere shares its first commits. A fork that names nothing in common is another repository.
+    /// never cloned over a network shares its first commits. Histories that begin apart are never one repository, and a fork
+    /// that names nothing in common is another.
     pub fn has_clone(&self, roots: &[String], remotes: &[String]) -> bool {
         let shares = |ours: &[String], theirs: &[String]| ours.iter().any(|one| theirs.contains(one));
-        // Each clone's own place is among its remotes.
-        let alone = self.remotes.len() <= 1 || remotes.len() <= 1;
-        shares(&self.remotes, remotes) || alone && shares(&self.roots, roots)
+        let apart = !self.roots.is_empty() && !roots.is_empty() && !shares(&self.roots, roots);
+        let alone = |remotes: &[String]| remotes.iter().all(|remote| remote.starts_with(HERE));
+        let first_commits = (alone(&self.remotes) || alone(remotes)) && shares(&self.roots, roots);
+        !apart && (shares(&self.remotes, remotes) || first_commits)
     }
 
     /// Learns what another of its clones knows.

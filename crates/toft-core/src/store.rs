@@ -123,8 +123,8 @@ pub trait StoreTx {
     fn workflows(&mut self, query: &WorkflowQuery) -> Result<Vec<Workflow>>;
     /// The workflow that is on an issue now, if any.
     fn workflow_of_issue(&mut self, issue: &str) -> Result<Option<Workflow>>;
-    /// Workflows on issues whose ledger has to be told what is true of them now, up to `limit`.
-    fn untold(&mut self, limit: usize) -> Result<Vec<Workflow>>;
+    /// Workflows of a repository, or of all, on issues whose ledger has to be told what is true of them now, up to `limit`.
+    fn untold(&mut self, repository: Option<&RepositoryId>, limit: usize) -> Result<Vec<Workflow>>;
     /// How many tasks of a workflow have each status.
     fn progress(&mut self, workflow: &WorkflowId) -> Result<Vec<(TaskStatus, u64)>>;
     /// Is any pending task of the workflow without open blockers?

@@ -16,7 +16,7 @@ use crate::{
     id::{AgentId, CheckpointId, GateId, MessageId, OpId, RepositoryId, TaskId, WorkflowId, WorkspaceId},
     lease::Lease,
     message::{Delivery, DeliveryState, Letter, Message},
-    repository::{Repository, Scope, Worktree},
+    repository::{Place, Repository, Scope, Worktree},
     retention::Old,
     store::{EventQuery, LeasesOf, QueueKey, QueueScan, Result, StoreError, TaskQuery, WorkflowQuery, WorkspaceQuery},
     time::Timestamp,
@@ -165,8 +165,9 @@ impl Tables {
         Ok(self.workflows.values().find(live).cloned())
     }
 
-    pub fn untold(&self, limit: usize) -> Result<Vec<Workflow>> {
-        let untold = |workflow: &&Workflow| workflow.ledger_pending();
+    pub fn untold(&self, repository: Option<&RepositoryId>, limit: usize) -> Result<Vec<Workflow>> {
+        let here = |place: &Place| repository.is_none() || place.repository.as_ref() == repository;
+        let untold = |workflow: &&Workflow| workflow.ledger_pending() && here(&workflow.place);
         Ok(limited(self.workflows.values().filter(untold).cloned(), limit))
     }
 

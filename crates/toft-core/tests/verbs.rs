@@ -12,6 +12,7 @@ use toft_core::{
     refusal::{Refusal, Stop},
     store::{Access, EventQuery, LeasesOf, TaskQuery},
     testing::{Bytes, Play, Stage},
+    time::Timestamp,
     verbs::{self, Operation, answer, claim, finish, flow, renew, save, send, undo},
 };
 
@@ -60,7 +61,11 @@ fn of_others(stage: &Stage, own: &[Lease]) -> Vec<String> {
         }
     }
     for task in tx.tasks(&TaskQuery::default()).unwrap() {
-        let worked_on = task.state.fence > 0 && !own.iter().any(|mine| mine.task == task.id);
+        // Giving one's own hold back is what the undo of a claim is.
+        if own.iter().any(|mine| mine.task == task.id) {
+            continue;
+        }
+        let worked_on = task.state.fence > 0;
         let dependents = tx.dependents(&task.id).unwrap();
         let built_upon = dependents.iter().any(|edge| {
             tx.task(&edge.task).unwrap().is_some_and(|other| other.workflow != task.workflow && other.state.fence > 0)
@@ -265,7 +270,7 @@ fn an_issue_that_cannot_be_started_leaves_nothing_behind() {
     let offer = |id: &str, template: Option<&str>| {
         let issue = serde_json::json!({ "id": id, "title": id, "status": "open", "priority": 0, "template": template });
         let issue = serde_json::from_value(issue).unwrap();
-        verbs::issue::Offer { issue, ledger: "main".into(), rank: "0".into(), reasons: vec![] }
+        verbs::issue::Offer { issue, ledger: "main".into(), rank: "0".into(), said_at: Timestamp(0), reasons: vec![] }
     };
     let request = claim::Request {
         offers: vec![offer("tf-broken", Some("bad")), offer("tf-sound", None)],

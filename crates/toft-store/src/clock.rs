@@ -68,6 +68,14 @@ fn clock_id() -> String {
     }
 }
 
+/// How a boot is called whose name the kernel does not tell: by the time of boot, to ten minutes.
+const GUESSED: &str = "boot-";
+
+/// Whether this is the kernel's own name for a boot, and not a guess.
+pub fn names_a_boot(id: &str) -> bool {
+    !id.starts_with(GUESSED)
+}
+
 /// What Linux calls the time namespace that a machine boots with.
 const FIRST_TIME_NAMESPACE: &str = "time:[4026531834]";
 
@@ -77,7 +85,7 @@ pub fn boot_id() -> String {
     match std::fs::read_to_string("/proc/sys/kernel/random/boot_id") {
         Ok(id) => id.trim().to_owned(),
         // Without a name, the time of boot to ten minutes.
-        Err(_) => format!("boot-{}", (wall().0 - monotonic_ms()) / 600_000),
+        Err(_) => format!("{GUESSED}{}", (wall().0 - monotonic_ms()) / 600_000),
     }
 }
 
@@ -87,6 +95,6 @@ pub fn boot_id() -> String {
     let asked = std::process::Command::new("/usr/sbin/sysctl").args(["-n", "kern.bootsessionuuid"]).output();
     match asked.ok().and_then(|said| String::from_utf8(said.stdout).ok()).map(|id| id.trim().to_owned()) {
         Some(id) if !id.is_empty() => id,
-        _ => format!("boot-{}", (wall().0 - monotonic_ms()) / 600_000),
+        _ => format!("{GUESSED}{}", (wall().0 - monotonic_ms()) / 600_000),
     }
 }

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use toft_core::repository::HERE;
+
 use crate::{
     Checkout, Vcs,
     command::{Run, RunError},
@@ -13,12 +15,12 @@ use crate::{
 pub struct Identity {
     /// Commits without parents that the checkout's history begins with; none if that cannot be told.
     pub roots: Vec<String>,
-    /// Its remotes and its own place, each in one spelling.
+    /// Its `origin` and `upstream`, and its own place, each in one spelling. Directories begin with the machine's name.
     pub remotes: Vec<String>,
 }
 
-/// Asks version control. A shallow clone does not know where its history begins.
-pub fn identity(checkout: &Checkout) -> Result<Identity, RunError> {
+/// Asks version control, on the machine of that name. A shallow clone does not know where its history begins.
+pub fn identity(checkout: &Checkout, machine: &str) -> Result<Identity, RunError> {
     let (mut roots, urls) = match checkout.vcs {
         Vcs::Git => git(&checkout.common_dir)?,
         Vcs::Jj => match jj_store(&checkout.common_dir) {
@@ -33,6 +35,11 @@ pub fn identity(checkout: &Checkout) -> Result<Identity, RunError> {
     let own = checkout.common_dir.parent().filter(|_| !is_bare(checkout)).unwrap_or(&checkout.common_dir);
     let mut remotes: Vec<String> = urls.iter().map(|url| normalised(url, &checkout.root)).collect();
     remotes.push(normalised(&own.to_string_lossy(), &checkout.root));
+    for remote in &mut remotes {
+        if remote.starts_with('/') {
+            *remote = format!("{HERE}{machine}{remote}");
+        }
+    }
     remotes.sort();
     remotes.dedup();
     Ok(Identity { roots, remotes })
@@ -44,7 +51,8 @@ fn is_bare(checkout: &Checkout) -> bool {
 
 fn git(git_dir: &Path) -> Result<(Vec<String>, Vec<String>), RunError> {
     let git = Git::of(git_dir)?;
-    let listed = git.run(["config", "--get-regexp", r"^remote\..*\.url$"])?.maybe()?.unwrap_or_default();
+    // Other remotes may be of other projects: what was merged in, what is deployed to.
+    let listed = git.run(["config", "--get-regexp", r"^remote\.(origin|upstream)\.url$"])?.maybe()?.unwrap_or_default();
     let urls = listed.lines().filter_map(|line| line.split_once(' ').map(|(_, url)| url.to_owned())).collect();
     let shallow = git_dir.join("shallow").exists();
     let born = git.run(["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])?.maybe()?.is_some();

@@ -8,6 +8,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use serde::{Deserialize, Serialize};
@@ -26,6 +27,9 @@ use crate::{
     machine::Machine,
     session::Toft,
 };
+
+/// A hold's file is removed after so long: no lease lasts without its session.
+const FORGOTTEN: Duration = Duration::from_secs(14 * 86_400);
 
 /// A hold that this session can prove.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -183,12 +187,27 @@ impl Toft {
         Ok((Some(task.to_string()), fence))
     }
 
-    /// Files of sessions whose process has ended are of no use to anybody.
+    /// The process of a session that still runs and holds a task under this name.
+    pub(crate) fn living_session(&self, actor: &str, task: &TaskId) -> Option<u32> {
+        let own = ancestors(self.machine());
+        self.kept(actor).into_iter().find_map(|(_, kept)| match kept.session {
+            Session::Process(process) if kept.task == *task && kept.agent == actor && !own.contains(&process) => {
+                (self.machine().liveness(&process) == Liveness::Alive).then_some(process.pid)
+            }
+            _ => None,
+        })
+    }
+
+    /// Files of sessions whose process has ended, or that nobody used for long, are of no use to anybody.
     fn drop_ended_sessions(&self, actor: &str) {
         for (path, kept) in self.kept(actor) {
-            if let Session::Process(process) = &kept.session
-                && self.machine().liveness(process) == Liveness::Dead
-            {
+            let ended = match &kept.session {
+                Session::Process(process) => self.machine().liveness(process) == Liveness::Dead,
+                Session::Named(_) => false,
+            };
+            let written = fs::metadata(&path).and_then(|seen| seen.modified()).ok();
+            let old = written.and_then(|at| at.elapsed().ok()).is_some_and(|age| age > FORGOTTEN);
+            if ended || old {
                 // Another session may have been faster.
                 let _ = fs::remove_file(path);
             }
@@ -216,20 +235,63 @@ fn session(machine: &Machine) -> Option<Session> {
         return Some(Session::Named(name));
     }
     let above = ancestors(machine);
-    above.iter().find(|process| !passes_on(process.pid)).or(above.first()).cloned().map(Session::Process)
+    // A shell forks itself for `$(…)` and `(…)`: the same words as its parent, and gone in a moment.
+    let forked = |n: usize| above.get(n + 1).is_some_and(|parent| same_words(above[n].pid, parent.pid));
+    let lasting = (0..above.len()).find(|n| !passes_on(above[*n].pid) && !forked(*n));
+    lasting.map(|n| &above[n]).or(above.last()).cloned().map(Session::Process)
+}
+
+#[cfg(target_os = "linux")]
+fn same_words(pid: u32, parent: u32) -> bool {
+    let words = |pid: u32| fs::read(format!("/proc/{pid}/cmdline")).ok().filter(|words| !words.is_empty());
+    words(pid).is_some_and(|own| is_shell(&own) && words(parent) == Some(own))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn same_words(_pid: u32, _parent: u32) -> bool {
+    false
 }
 
 /// Programs that only start another, and shells that carry out one command, are nobody's session.
 #[cfg(target_os = "linux")]
 fn passes_on(pid: u32) -> bool {
-    const SHELLS: [&str; 7] = ["sh", "bash", "dash", "zsh", "ash", "fish", "ksh"];
     const STARTERS: [&str; 9] = ["env", "timeout", "nice", "nohup", "setsid", "sudo", "time", "xargs", "strace"];
     let Ok(words) = fs::read(format!("/proc/{pid}/cmdline")) else { return false };
-    let mut words = words.split(|byte| *byte == 0);
-    let program = words.next().map(|word| String::from_utf8_lossy(word).into_owned()).unwrap_or_default();
-    let name = program.rsplit('/').next().unwrap_or_default().trim_start_matches('-');
-    let one_command = |word: &[u8]| word.starts_with(b"-") && !word.starts_with(b"--") && word.contains(&b'c');
-    STARTERS.contains(&name) || SHELLS.contains(&name) && words.take(3).any(one_command)
+    STARTERS.contains(&program(&words).as_str()) || is_shell(&words) && carries_out_one_command(&words)
+}
+
+#[cfg(target_os = "linux")]
+fn program(words: &[u8]) -> String {
+    let first = words.split(|byte| *byte == 0).next().unwrap_or_default();
+    let name = String::from_utf8_lossy(first).into_owned();
+    name.rsplit('/').next().unwrap_or_default().trim_start_matches('-').to_owned()
+}
+
+#[cfg(target_os = "linux")]
+fn is_shell(words: &[u8]) -> bool {
+    ["sh", "bash", "dash", "zsh", "ash", "fish", "ksh"].contains(&program(words).as_str())
+}
+
+/// Whether a shell was given its command with `-c`, among its own options: what a script is given is not looked at.
+#[cfg(target_os = "linux")]
+fn carries_out_one_command(words: &[u8]) -> bool {
+    let mut words = words.split(|byte| *byte == 0).skip(1);
+    while let Some(word) = words.next().filter(|word| word.starts_with(b"-") || word.starts_with(b"+")) {
+        match word {
+            b"-o" | b"+o" | b"-O" | b"+O" | b"--rcfile" | b"--init-file" => drop(words.next()),
+            _ if word.starts_with(b"--") => {}
+            _ if word.contains(&b'c') => return true,
+            _ => {}
+        }
+    }
+    false
+}
+
+/// In a container the first process may be an agent; on a machine it is everybody's.
+#[cfg(target_os = "linux")]
+fn is_init(pid: u32) -> bool {
+    let name = fs::read_to_string("/proc/1/comm").unwrap_or_default();
+    pid == 1 && ["systemd", "init", "launchd", "runit", "openrc-init"].contains(&name.trim())
 }
 
 /// The processes above this one, the nearest first.
@@ -238,7 +300,7 @@ fn ancestors(machine: &Machine) -> Vec<Holder> {
     const MOST: usize = 64;
     let mut above = Vec::new();
     let mut pid = std::os::unix::process::parent_id();
-    while pid > 1 && above.len() < MOST {
+    while pid > 0 && above.len() < MOST && !is_init(pid) {
         let Some(process) = machine.holder(pid) else { break };
         above.push(process);
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

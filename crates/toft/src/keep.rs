@@ -317,9 +317,12 @@ impl Renewing {
     fn attempt_if_changed(&mut self) -> Result<Option<Attempt>, Error> {
         if self.located.store.file().is_some() {
             let pulse = self.toft()?.store().pulse()?;
-            if self.pulse.replace(pulse) == Some(pulse) {
+            if self.pulse == Some(pulse) {
                 return Ok(None);
             }
+            let attempt = self.attempt()?;
+            self.pulse = Some(pulse);
+            return Ok(attempt);
         }
         self.attempt()
     }

@@ -19,6 +19,7 @@ use crate::{
     engine::{Engine, Home, Open},
     error::{Error, io},
     holds::write_private,
+    machine::Machine,
     registry,
     session::random_mint,
 };
@@ -210,7 +211,8 @@ fn settle_id(
     if located.own_store() {
         return make_id(&state, None, mint);
     }
-    let identity = toft_vcs::identity(checkout).map_err(toft_vcs::workspace::WorkspaceError::from)?;
+    let identity = toft_vcs::identity(checkout, Machine::this().machine_name())
+        .map_err(toft_vcs::workspace::WorkspaceError::from)?;
     let known = store::ask(store, |tx| tx.repositories())?;
     let own = read_id(&state)?;
     let registered = |id: &RepositoryId| known.iter().any(|known| known.id == *id);

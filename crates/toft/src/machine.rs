@@ -3,7 +3,7 @@
 use std::{fs, sync::OnceLock};
 
 use toft_core::lease::{Holder, Liveness, Processes};
-use toft_store::clock::boot_id;
+use toft_store::clock::{boot_id, names_a_boot};
 
 use crate::config::variable;
 
@@ -21,8 +21,8 @@ pub struct Machine {
 impl Machine {
     /// This machine. `TOFT_HOST` gives it another name.
     ///
-    /// A host is one boot of one machine, as seen from one pid and time namespace: images copy a machine's id, nothing
-    /// copies a boot's.
+    /// A host is one boot of one machine, as seen from one pid and time namespace. Images copy a machine's id; only a
+    /// snapshot of a running machine copies a boot's.
     pub fn this() -> Self {
         let named = variable("TOFT_HOST");
         let boot = boot_id();
@@ -41,6 +41,11 @@ impl Machine {
     /// The same machine, asked about a store that only its own processes can reach.
     pub(crate) fn alone(self) -> Self {
         Self { alone: true, ..self }
+    }
+
+    /// The name of the machine whose disks are seen.
+    pub(crate) fn machine_name(&self) -> &str {
+        &self.disks
     }
 
     /// The process with this id, as a lease's holder; nothing if it does not run.
@@ -66,7 +71,9 @@ impl Processes for Machine {
 
     fn liveness(&self, holder: &Holder) -> Liveness {
         if holder.boot != self.boot {
-            return if self.alone { Liveness::Dead } else { Liveness::Unknown };
+            // Without the kernel's own name for a boot, two names may mean the same one.
+            let told = names_a_boot(&holder.boot) && names_a_boot(&self.boot);
+            return if self.alone && told { Liveness::Dead } else { Liveness::Unknown };
         }
         if holder.host != self.host {
             return Liveness::Unknown;

@@ -1,7 +1,7 @@
 //! An open toft: a store, and whoever asks from wherever they are.
 
 use std::{
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{
         Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -210,13 +210,12 @@ impl Toft {
         match known.iter().find(same) {
             Some(worktree) if worktree.path == path && !registering => return Ok(()),
             // Another clone has a checkout of that name; it was there first.
-            Some(worktree) if worktree.path != path && Path::new(&worktree.path).exists() && !registering => {
-                return Ok(());
-            }
+            Some(_) if !registering && !self.located.own_store() => return Ok(()),
             _ => {}
         }
         let identity = match registering {
-            true => toft_vcs::identity(checkout).map_err(toft_vcs::workspace::WorkspaceError::from)?,
+            true => toft_vcs::identity(checkout, self.machine.machine_name())
+                .map_err(toft_vcs::workspace::WorkspaceError::from)?,
             false => toft_vcs::Identity::default(),
         };
         let request = visit::Request {

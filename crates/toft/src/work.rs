@@ -15,7 +15,7 @@ use toft_core::{
     refusal::Refusal,
     store,
     verbs::{
-        Operation, Verb, claim,
+        Operation, Verb, claim, find,
         finish::{self, How},
         ready, sweep,
         undo::{self, Undo, Undone, Way},
@@ -58,6 +58,15 @@ impl Toft {
         op: Option<Operation>,
         mut request: claim::Request,
     ) -> Result<claim::Outcome, Error> {
+        if let (true, Some(text)) = (request.take_over, &request.id) {
+            let task = self.run(actor, None, find::TaskNamed { text: text.clone() })?;
+            let held = self.live_fence(&task)?;
+            if let Some(pid) = held.and_then(|_| self.living_session(actor, &task)) {
+                let state = format!("held by another session that still runs (process {pid})");
+                let wanted = "it is finished there, or that process is ended first".to_owned();
+                return Err(Refusal::WrongState { id: task.to_string(), state, wanted }.into());
+            }
+        }
         let hindered = match self.plan()? {
             Some(plan) => plan.offer_to(&mut request)?,
             None => None,
@@ -113,11 +122,14 @@ impl Toft {
     ) -> Result<finish::Outcome, Error> {
         let mut request = request;
         let fence = request.fence.clone();
-        if let (Some(task), How::Done(Evidence::Commit(commit))) = (&request.id, &mut request.how)
+        if let How::Done(Evidence::Commit(commit)) = &mut request.how
             && !commit.trim().is_empty()
-            && self.stands(task, fence.as_ref())?
         {
-            *commit = self.checked_evidence(&TaskId::known(task.as_str()), commit)?;
+            let text = request.id.clone().unwrap_or_else(|| "@".to_owned());
+            let task = self.run(actor, None, find::TaskNamed { text })?;
+            if self.stands(&task, fence.as_ref())? {
+                *commit = self.checked_evidence(&task, commit)?;
+            }
         }
         let outcome = self.act(actor, op, request)?;
         if let Some(fence) = fence {
@@ -126,10 +138,13 @@ impl Toft {
         Ok(outcome)
     }
 
+    fn live_fence(&self, task: &TaskId) -> Result<Option<Fence>, Error> {
+        Ok(store::ask(self.store(), |tx| tx.lease(task))?.map(|lease| lease.fence))
+    }
+
     /// Whether a hold is the live one: only then is its evidence worth a look.
-    fn stands(&self, task: &str, fence: Option<&Fence>) -> Result<bool, Error> {
-        let lease = store::ask(self.store(), |tx| tx.lease(&TaskId::known(task)))?;
-        Ok(lease.is_some_and(|lease| Some(&lease.fence) == fence))
+    fn stands(&self, task: &TaskId, fence: Option<&Fence>) -> Result<bool, Error> {
+        Ok(fence.is_some() && self.live_fence(task)?.as_ref() == fence)
     }
 
     /// Ends a hold as `actor`, and says what became of its workspace: it went if configuration lets it, or what is in it.
@@ -240,7 +255,12 @@ impl Toft {
                 for task in tasks {
                     let request =
                         claim::Request { id: Some(task.clone()), scope: self.scope(), ..claim::Request::default() };
-                    claims.extend(self.claim(actor, None, request)?.claims);
+                    match self.claim(actor, None, request) {
+                        Ok(outcome) => claims.extend(outcome.claims),
+                        Err(error) if claims.is_empty() => return Err(error),
+                        // What was claimed again is held; the others are said beside it.
+                        Err(error) => self.note(format!("{task} was not claimed again: {error}")),
+                    }
                 }
             }
             _ => {
@@ -305,8 +325,8 @@ impl Toft {
     ) -> Result<bool, Error> {
         while Instant::now() < until {
             pulse = self.wait_for_change(pulse, until.min(Instant::now() + self.store().look_again_after()))?;
-            // A lease of another machine that has gone silent runs out only while somebody watches it.
-            if self.run(actor, None, sweep::Unwatched)? {
+            // A lease of another machine that has gone silent runs out only while it is watched.
+            if self.run(actor, None, sweep::Wanted)? {
                 self.run(actor, None, sweep::Request)?;
             }
             let promising = match &request.id {

@@ -317,7 +317,9 @@ impl World {
         let offer = |id: &String| {
             let issue = serde_json::json!({ "id": id, "title": id, "status": "open", "priority": 2 });
             let issue = serde_json::from_value(issue).expect("an issue");
-            Offer { issue, ledger: "main".into(), rank: format!("12{id}"), reasons: Vec::new() }
+            // There is one ledger, and it is never behind.
+            let said_at = Timestamp(i64::MAX);
+            Offer { issue, ledger: "main".into(), rank: format!("12{id}"), said_at, reasons: Vec::new() }
         };
         self.issues.iter().filter(|(_, says)| **says == "open").map(|(id, _)| offer(id)).collect()
     }

@@ -151,6 +151,16 @@ commands! {
 }
 
 impl Command {
+    /// Files that it reads.
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
+        match self {
+            Self::Flow(Flow { command: FlowCommand::Apply(args) }) => vec![args.file.clone()],
+            Self::Flow(Flow { command: FlowCommand::Replan { file, .. } }) => vec![file.clone()],
+            Self::Import(args) => vec![PathBuf::from(&args.file)],
+            _ => Vec::new(),
+        }
+    }
+
     /// Whether it changes ledgers, workspaces or settings, which no transaction of the store covers.
     pub(crate) fn writes_beside_the_store(&self) -> bool {
         matches!(

@@ -186,7 +186,10 @@ impl<'a> App<'a> {
 
     /// The operation that was named, with a digest of what was typed: how it is printed does not matter.
     fn op(&self) -> Option<Operation> {
-        let typed = || format!("{:?} {:?}", self.command, self.global.agent);
+        // What a file says is part of the request; one that cannot be read fails later.
+        let files =
+            || self.command.files().iter().map(|file| std::fs::read(file).unwrap_or_default()).collect::<Vec<_>>();
+        let typed = || format!("{:?} {:?} {:?}", self.command, self.global.agent, files());
         self.global.op.as_deref().map(|id| toft::operation(id, &typed()))
     }
 

@@ -132,7 +132,7 @@ impl StoreTx for MemoryTx<'_> {
         fn workflow(&mut self, id: &WorkflowId) -> Result<Option<Workflow>>;
         fn workflows(&mut self, query: &WorkflowQuery) -> Result<Vec<Workflow>>;
         fn workflow_of_issue(&mut self, issue: &str) -> Result<Option<Workflow>>;
-        fn untold(&mut self, limit: usize) -> Result<Vec<Workflow>>;
+        fn untold(&mut self, repository: Option<&RepositoryId>, limit: usize) -> Result<Vec<Workflow>>;
         fn progress(&mut self, workflow: &WorkflowId) -> Result<Vec<(TaskStatus, u64)>>;
         fn has_unblocked(&mut self, workflow: &WorkflowId) -> Result<bool>;
         fn task(&mut self, id: &TaskId) -> Result<Option<Task>>;

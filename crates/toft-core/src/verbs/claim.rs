@@ -179,20 +179,20 @@ impl Request {
 
     /// Starts an issue's workflow and takes the first of its tasks that can start.
     fn start(&self, work: &mut Work<'_>, me: &Agent, built: flow::Buildable) -> Verdict<Option<Claimed>> {
-        if built.tasks().iter().all(|task| !task.lacking(&me.capabilities).is_empty()) {
+        let startable = |task: &Task| task.state.open_blockers == 0 && task.lacking(&me.capabilities).is_empty();
+        if !built.tasks().iter().any(startable) {
             return Ok(None);
         }
         let made = built.make(work)?;
-        let first = made
-            .tasks
-            .into_iter()
-            .find(|task| task.state.open_blockers == 0 && task.lacking(&me.capabilities).is_empty());
+        let first = made.tasks.into_iter().find(startable);
         first.map(|task| self.take(work, me, task, made.workflow)).transpose()
     }
 
     fn named(&self, work: &mut Work<'_>, me: &Agent, text: &str) -> Verdict<Claimed> {
         let mut task = find::task(work, text)?;
         if let Some(lease) = work.tx.lease(&task.id)? {
+            // The watch itself is begun by the sweep that follows a refusal.
+            work.swept += usize::from(lease.due(&work.now) && lease.begins_watch(&work.now));
             match lease.standing(&work.now, work.processes) {
                 Standing::Live if self.take_over && self.abandoned(work, me, &lease) => hand_over(work, &lease)?,
                 Standing::Live if lease.agent == me.id && !self.is_holder(work, &lease) => {

@@ -8,22 +8,30 @@ use serde_json::json;
 use super::Work;
 use crate::{
     change::Write,
-    flow::{Task, place_in_queue},
+    flow::{Task, TaskStatus, WorkflowStatus, place_in_queue},
     gate::GateKind,
     ready,
     refusal::Verdict,
     repository::Scope,
-    store::{LeasesOf, QueueKey, QueueScan, StoreTx},
+    store::{LeasesOf, QueueKey, QueueScan, StoreTx, TaskQuery, WorkflowQuery},
     time::Timestamp,
 };
 
 /// Clocks that are kept in step may differ by this much.
 const TOLERANCE_MS: i64 = 2_000;
 
+/// When the newest event was written, if the wall clock has not come so far yet.
+pub(super) fn stepped_back(work: &mut Work<'_>) -> Verdict<Option<Timestamp>> {
+    let now = work.now.wall;
+    Ok(work.tx.newest_event_at()?.filter(|at| at.0 > now.0 + TOLERANCE_MS))
+}
+
 /// Times everything again that was timed on a clock that was ahead of this one.
 pub(super) fn mend_if_stepped_back(work: &mut Work<'_>) -> Verdict<()> {
     let now = work.now.wall;
-    let Some(newest) = work.tx.newest_event_at()?.filter(|at| at.0 > now.0 + TOLERANCE_MS) else { return Ok(()) };
+    let Some(newest) = stepped_back(work)? else { return Ok(()) };
+    // If the verb refuses, the sweep that is run again alone does this too.
+    work.swept += 1;
     let mut timers = 0u64;
     for task in waiting(work.tx)? {
         timers += u64::from(mend_timer(work, task)?);
@@ -40,9 +48,14 @@ pub(super) fn mend_if_stepped_back(work: &mut Work<'_>) -> Verdict<()> {
     work.by_itself("clock", "clock.stepped_back", detail, Vec::new())
 }
 
-/// Every task that queues for its time to come.
+/// Every task that waits for its time to come: in the queue, or in a workflow that was paused.
 fn waiting(tx: &mut dyn StoreTx) -> Verdict<Vec<Task>> {
     let mut waiting = Vec::new();
+    let paused = WorkflowQuery { statuses: vec![WorkflowStatus::Paused], ..WorkflowQuery::default() };
+    for workflow in tx.workflows(&paused)? {
+        let statuses = vec![TaskStatus::Pending, TaskStatus::Waiting];
+        waiting.extend(tx.tasks(&TaskQuery { workflow: Some(workflow.id), statuses, ..TaskQuery::default() })?);
+    }
     for home in ready::homes(tx, &Scope::default())? {
         let lanes = [ready::timers(&home)];
         let scan = QueueScan { lanes: &lanes, key: &QueueKey::All, after: "", upto: None, limit: 0, taking: false };

@@ -11,11 +11,12 @@ use crate::{
     lease::Standing,
     refusal::{Refusal, Verdict},
     repository::Scope,
-    store::{Access, LeasesOf, TaskQuery},
+    store::{Access, EventQuery, LeasesOf, TaskQuery},
+    time::Timestamp,
 };
 
 /// How many ended workflows one look takes in.
-const AT_ONCE: usize = 100;
+const AT_ONCE: usize = 1_000;
 
 /// An issue that could be started, as the plan has it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -28,6 +29,9 @@ pub struct Offer {
     /// Its place in the order of ready work.
     #[serde(skip)]
     pub rank: String,
+    /// When its ledger last said how far it is.
+    #[serde(skip)]
+    pub said_at: Timestamp,
     /// Why it cannot start now; empty if it can.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<Reason>,
@@ -40,15 +44,29 @@ impl Offer {
         self.reasons.is_empty() && labels.iter().all(|label| has(label)) && !(to_take && has(NO_AUTO_CLAIM))
     }
 
+    /// Whether another clone has finished it since its ledger here last said how far it is.
+    fn closed_since(&self, work: &mut Work<'_>) -> Verdict<bool> {
+        const LOOKED_AT: usize = 20;
+        let query =
+            EventQuery { entity: Some(self.issue.id.clone()), newest: true, limit: LOOKED_AT, ..EventQuery::default() };
+        let events = work.tx.events(&query)?;
+        let last = events.iter().rev().find(|event| event.verb == "issue.closed" || event.verb == "issue.edited");
+        Ok(last.is_some_and(|event| event.verb == "issue.closed" && event.at > self.said_at))
+    }
+
     /// The workflow that would do it: by its template, else in a single task. Refuses whatever could not be made, and
     /// writes nothing.
     pub(super) fn build(&self, work: &mut Work<'_>) -> Verdict<flow::Buildable> {
         let mut reasons = self.reasons.clone();
         // A ledger that was not told yet how the last workflow ended does not know what it says.
-        let pending = work.tx.untold(AT_ONCE)?.into_iter();
+        let here = work.place.repository.clone();
+        let pending = work.tx.untold(here.as_ref(), AT_ONCE)?.into_iter();
         let ended = pending.filter(|workflow| workflow.issue_state() == Some(IssueState::Untold));
         let ended = ended.into_iter().find(|ended| ended.issue() == Some(&self.issue.id));
         reasons.extend(ended.map(|ended| Reason::Running { workflow: ended.id.to_string() }));
+        if self.closed_since(work)? {
+            reasons.push(Reason::Status { status: "closed, and this ledger does not say so yet (toft sync)".into() });
+        }
         if !reasons.is_empty() {
             return Err(Refusal::IssueNotReady { issue: self.issue.id.clone(), reasons }.into());
         }
@@ -163,10 +181,8 @@ impl Verb for Pending {
 
     fn run(self, work: &mut Work<'_>) -> Verdict<Vec<News>> {
         let mut news = Vec::new();
-        for workflow in work.tx.untold(AT_ONCE)? {
-            if self.scope.covers(&workflow.place) {
-                news.push(news_of(work, workflow)?);
-            }
+        for workflow in work.tx.untold(self.scope.repository.as_ref(), AT_ONCE)? {
+            news.push(news_of(work, workflow)?);
         }
         Ok(news)
     }
@@ -211,10 +227,10 @@ impl Verb for Told {
         let detail = |workflow: &Workflow| {
             let mut detail = self.noted.as_ref().map_or_else(|| serde_json::json!({}), |noted| noted.detail.clone());
             detail["workflow"] = workflow.id.as_str().into();
-            detail["reason"] = workflow.reason.clone().into();
+            detail["reason"] = self.news.workflow.reason.clone().into();
             detail
         };
-        let what = match workflow.status {
+        let what = match self.news.workflow.status {
             WorkflowStatus::Completed => "issue.closed",
             WorkflowStatus::Failed | WorkflowStatus::Abandoned => "issue.reopened",
             _ if self.news.holder.is_some() => "issue.started",

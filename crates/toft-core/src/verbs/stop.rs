@@ -11,8 +11,8 @@ use crate::{
     agent::Agent,
     change::Write,
     flow::{
-        AttemptResult, Outcome as TaskOutcome, Report, StopOrder, TaskStatus, WorkflowStatus, free, place_in_queue,
-        settle,
+        AttemptResult, Outcome as TaskOutcome, Report, StopOrder, TaskStatus, WorkflowStatus, free, ledger_changed,
+        place_in_queue, settle,
     },
     id::TaskId,
     lease::{Fence, Lease, Standing},
@@ -178,7 +178,8 @@ fn end(
     let detail = json!({ "agent": agent, "message": order.to_string(), "status": task.state.status });
     work.did(task.id.as_str(), "task.stopped", detail, writes)?;
     if task.state.status.open() {
-        let workflow = work.require_workflow(&task.workflow)?;
+        let mut workflow = work.require_workflow(&task.workflow)?;
+        ledger_changed(work, &mut workflow)?;
         place_in_queue(work, &task, &workflow)?;
     }
     let workflow = settle(work, &task, from)?;

@@ -4,7 +4,7 @@ use std::{cell::RefCell, collections::BTreeMap};
 
 use serde_json::json;
 
-use super::{Verb, Work};
+use super::{Verb, Work, clock};
 use crate::{
     change::Write,
     flow::{AttemptResult, Task, TaskState, TaskStatus, free, ledger_changed, place_in_queue, settle},
@@ -28,17 +28,19 @@ impl Verb for Request {
     }
 }
 
-/// Is there a lease that another machine renewed last, that seems silent, and that this machine does not watch yet?
+/// Is there something that only a write can see to: a lease that another machine renewed last, that seems silent, and that
+/// this machine does not watch yet; or timers of a clock that was ahead?
 #[derive(Clone, Copy, Debug)]
-pub struct Unwatched;
+pub struct Wanted;
 
-impl Verb for Unwatched {
+impl Verb for Wanted {
     type Outcome = bool;
-    const NAME: &'static str = "sweep.unwatched";
+    const NAME: &'static str = "sweep.wanted";
     const ACCESS: Access = Access::Read;
 
     fn run(self, work: &mut Work<'_>) -> Verdict<bool> {
-        Ok(look(work, false)?.due.iter().any(|lease| lease.clone().examined(&work.now).seen != lease.seen))
+        let stepped_back = clock::stepped_back(work)?.is_some();
+        Ok(stepped_back || look(work, false)?.due.iter().any(|lease| lease.begins_watch(&work.now)))
     }
 }
 
@@ -92,9 +94,8 @@ pub(super) fn sweep(work: &mut Work<'_>, thorough: bool) -> Verdict<usize> {
     let Look { lost, due } = look(work, thorough)?;
     let mut watched = 0;
     for lease in due {
-        let watchers = lease.seen.len();
+        watched += usize::from(lease.begins_watch(&work.now));
         let lease = lease.examined(&work.now);
-        watched += usize::from(lease.seen.len() != watchers);
         work.tx.derive(&[Write::RenewLease(lease)])?;
     }
     if watched > 0 {

@@ -278,7 +278,7 @@ fn judge(work: &mut Work<'_>, events: &[Event], redo: bool) -> Verdict<Undo> {
             None => Way::Abandon { workflow: workflow() },
             Some(why) => not(&format!("{why}; toft flow abandon gives it up with what was done")),
         },
-        "flow.paused" | "flow.resumed" if moved_since(work, first, redo)? => not("others have moved it since"),
+        "flow.paused" | "flow.resumed" if moved_since(work, first)? => not("others have moved it since"),
         "flow.paused" if !redo => Way::Resume { workflow: workflow() },
         "flow.resumed" if redo => Way::Resume { workflow: workflow() },
         "flow.paused" | "flow.resumed" => Way::Pause { workflow: workflow() },
@@ -337,13 +337,14 @@ fn used(work: &mut Work<'_>, made: &Event) -> Verdict<Option<&'static str>> {
     Ok(others.then_some("others have changed it"))
 }
 
-/// Has anybody else, or the caller by another operation, changed the workflow since? Taking an operation back does not count
-/// when it is about to be done again.
-fn moved_since(work: &mut Work<'_>, event: &Event, redo: bool) -> Verdict<bool> {
+/// Has anybody else, or the caller by another operation, changed the workflow since? Taking an operation back and doing it
+/// again does not count.
+fn moved_since(work: &mut Work<'_>, event: &Event) -> Verdict<bool> {
     let query =
         EventQuery { entity: Some(event.entity.clone()), after: event.seq, limit: LOOKS[0], ..EventQuery::default() };
     let since = work.tx.events(&query)?;
-    let own = |later: &Event| later.op == event.op || redo && later.detail["reason"] == "undone";
+    let again = |later: &Event| ["undone", "redone"].iter().any(|why| later.detail["reason"] == *why);
+    let own = |later: &Event| later.op == event.op || later.actor == event.actor && again(later);
     Ok(since.iter().any(|later| later.verb.starts_with("flow.") && !own(later)))
 }
 
@@ -362,14 +363,5 @@ impl Undo {
             }
             _ => Ok(()),
         }
-    }
-
-    /// The same issues the other way round: what an undo wrote is what a redo finds.
-    pub fn again(issues: &[Before]) -> Vec<Before> {
-        let turned = |before: &Before| {
-            let was = before.was.clone()?;
-            Some(Before { issue: before.issue.clone(), was: Some(before.now.clone()), now: was })
-        };
-        issues.iter().filter_map(turned).collect()
     }
 }

@@ -5,7 +5,6 @@ use serde_json::json;
 use super::{Verb, Work};
 use crate::{
     change::Write,
-    id::RepositoryId,
     refusal::Verdict,
     repository::{Repository, Worktree},
     store::Access,
@@ -53,26 +52,6 @@ impl Verb for Request {
             vec![Write::Repository(self.repository), Write::Worktree(self.worktree)],
         )?;
         Ok(true)
-    }
-}
-
-/// Which repository of the store a clone is one of, if any.
-#[derive(Clone, Debug)]
-pub struct CloneOf {
-    /// Commits that its history begins with.
-    pub roots: Vec<String>,
-    /// Its remotes and its own place, each in one spelling.
-    pub remotes: Vec<String>,
-}
-
-impl Verb for CloneOf {
-    type Outcome = Option<RepositoryId>;
-    const NAME: &'static str = "repository.clone_of";
-    const ACCESS: Access = Access::Read;
-
-    fn run(self, work: &mut Work<'_>) -> Verdict<Option<RepositoryId>> {
-        let known = work.tx.repositories()?;
-        Ok(known.into_iter().find(|known| known.has_clone(&self.roots, &self.remotes)).map(|known| known.id))
     }
 }
 

@@ -73,11 +73,13 @@ pub fn the_workflow_on_an_issue_and_those_its_ledger_was_not_told_of_are_found(p
     assert_eq!(live("tf-a").as_deref(), Some("wf_3"));
     assert_eq!(live("tf-b"), None);
     let untold = |limit| {
-        let rows = pair.read(|tx| tx.untold(limit));
+        let rows = pair.read(|tx| tx.untold(None, limit));
         rows.into_iter().map(|workflow| workflow.id.to_string()).collect::<Vec<_>>()
     };
     assert_eq!(untold(9), ["wf_2", "wf_4", "wf_6"]);
     assert_eq!(untold(1), ["wf_2"]);
+    let elsewhere = RepositoryId::known("rp_nowhere");
+    assert!(pair.read(|tx| tx.untold(Some(&elsewhere), 9)).is_empty());
     pair.write(&[
         on("wf_3", "tf-a", WorkflowStatus::Completed, false),
         on("wf_2", "tf-a", WorkflowStatus::Failed, true),

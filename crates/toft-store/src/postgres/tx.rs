@@ -352,9 +352,10 @@ impl StoreTx for PostgresTx<'_> {
         self.facts.tables.workflow_of_issue(issue)
     }
 
-    fn untold(&mut self, limit: usize) -> Result<Vec<Workflow>> {
-        self.ask("workflows", Query::workflow_untold, &kept![self.facts.widen(limit)], load_workflow)?;
-        self.facts.tables.untold(limit)
+    fn untold(&mut self, repository: Option<&RepositoryId>, limit: usize) -> Result<Vec<Workflow>> {
+        let asked = kept![self.facts.widen(limit), repository.map(|id| id.as_str())];
+        self.ask("workflows", Query::workflow_untold, &asked, load_workflow)?;
+        self.facts.tables.untold(repository, limit)
     }
 
     fn progress(&mut self, workflow: &WorkflowId) -> Result<Vec<(TaskStatus, u64)>> {

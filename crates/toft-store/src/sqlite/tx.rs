@@ -255,8 +255,9 @@ impl StoreTx for SqliteTx<'_> {
         self.body("workflows", Query::workflow_of_issue, params![issue])
     }
 
-    fn untold(&mut self, count: usize) -> Result<Vec<Workflow>> {
-        self.bodies("workflows", Query::workflow_untold, params![limit(count)])
+    fn untold(&mut self, repository: Option<&RepositoryId>, count: usize) -> Result<Vec<Workflow>> {
+        let repository = repository.map(|id| id.as_str());
+        self.bodies("workflows", Query::workflow_untold, params![limit(count), repository])
     }
 
     fn progress(&mut self, workflow: &WorkflowId) -> Result<Vec<(TaskStatus, u64)>> {

@@ -38,7 +38,7 @@ use toft_core::{
     time::Timestamp,
     verbs::issue::{Offer, On, OnIt},
 };
-use toft_ledger::clock::Replica;
+use toft_ledger::{clock::Replica, record::Key};
 pub use toft_store::sqlite::index::Asked;
 use toft_store::{
     SqliteStore,
@@ -274,7 +274,8 @@ impl<'t> Plan<'t> {
             let Found { issue, ledger, rank, .. } = Found::of(&row)?;
             let writable = self.ledgers.iter().any(|known| known.name == ledger && !known.read_only);
             if (writable || !to_take) && offers.last().is_none_or(|last| last.issue.id != issue.id) {
-                offers.push(Offer { issue, ledger, rank, reasons: Vec::new() });
+                let said_at = said_at(&row, &issue);
+                offers.push(Offer { issue, ledger, rank, said_at, reasons: Vec::new() });
             }
         }
         Ok(offers)
@@ -284,7 +285,9 @@ impl<'t> Plan<'t> {
     pub fn offer(&self, text: &str) -> Result<Offer, Error> {
         let Found { issue, ledger, rank, .. } = self.find(text)?;
         let reasons = self.held(&issue)?;
-        Ok(Offer { issue, ledger, rank, reasons })
+        let row = self.index(Access::Read)?.line(&ledger, &issue.id)?;
+        let said_at = row.map_or_else(|| made_at(&issue), |row| said_at(&row, &issue));
+        Ok(Offer { issue, ledger, rank, said_at, reasons })
     }
 
     /// What keeps an issue from starting now, as far as the plan knows.
@@ -310,7 +313,8 @@ impl<'t> Plan<'t> {
         let mut offers = Vec::new();
         for found in self.list(&Asked::default())?.into_iter().filter(|found| !found.ready(now)).take(limit) {
             let reasons = self.why(&found.issue)?;
-            offers.push(Offer { issue: found.issue, ledger: found.ledger, rank: found.rank, reasons });
+            let said_at = made_at(&found.issue);
+            offers.push(Offer { issue: found.issue, ledger: found.ledger, rank: found.rank, said_at, reasons });
         }
         Ok(offers)
     }
@@ -333,6 +337,18 @@ impl<'t> Plan<'t> {
 
 fn own_index(state: &std::path::Path, worktree: &str) -> PathBuf {
     state.join("index").join(format!("{worktree}.db"))
+}
+
+/// When a ledger last said how far an issue is.
+fn said_at(row: &Indexed, issue: &Issue) -> Timestamp {
+    let line = toft_ledger::line::read(&row.line).ok();
+    let register = line.as_ref().and_then(|line| line.record.registers().get(&Key::field("status")));
+    let ms = register.and_then(|register| i64::try_from(register.clock.ms).ok());
+    ms.map_or_else(|| made_at(issue), Timestamp)
+}
+
+fn made_at(issue: &Issue) -> Timestamp {
+    issue.created.as_ref().map(|made| made.at).unwrap_or_default()
 }
 
 /// The id that a unique prefix names.

@@ -7,6 +7,7 @@ use toft_core::{
     issue::{IN_PROGRESS, edit},
     store,
     time::Timestamp,
+    verbs::issue::Pending,
 };
 use toft_ledger::{clock::Clock, line, record::Key};
 
@@ -60,9 +61,14 @@ impl Plan<'_> {
         let (now, mut orphans) = (self.now()?, Vec::new());
         // The index may share its connection with the store: one is asked after the other.
         let rows = self.look()?.list(&claimed)?;
+        let pending =
+            if rows.is_empty() { Vec::new() } else { self.toft.perform(Pending { scope: self.toft.scope() })? };
+        let untold: Vec<String> = pending.iter().filter_map(|news| news.workflow.issue()).map(str::to_owned).collect();
         for row in rows {
             let found = Found::of(&row)?;
-            if store::ask(self.toft.store(), |tx| tx.workflow_of_issue(&found.issue.id))?.is_some() {
+            if store::ask(self.toft.store(), |tx| tx.workflow_of_issue(&found.issue.id))?.is_some()
+                || untold.contains(&found.issue.id)
+            {
                 continue;
             }
             // A line that was touched by hand has no clock of its own for the status: its age cannot be told.
@@ -110,7 +116,8 @@ impl Plan<'_> {
             };
             let (now, word) = (self.now()?, random_mint().word());
             self.change_in(ledger, &found.issue.id, "issue.released", |_, issue| {
-                let mut puts = edit::give_back(issue);
+                // Whoever was faster has opened it, and may be on it by now.
+                let mut puts = if *issue == found.issue { edit::give_back(issue) } else { Vec::new() };
                 if !puts.is_empty() {
                     puts.push(edit::comment(
                         &format!("Open again: {reason}"),

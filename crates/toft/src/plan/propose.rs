@@ -390,6 +390,9 @@ impl Plan<'_> {
             if !sure && source.place == Place::Planning && target.place != Place::Planning {
                 proposal::refuse_telling(&found.issue)?;
             }
+            // A move writes both: neither is written before both can be.
+            source.check_writable()?;
+            target.check_writable()?;
             let row = self.index(Access::Read)?.line(&source.name, &found.issue.id)?;
             moving.extend(row.map(|row| (source, row)));
         }

@@ -2,14 +2,18 @@
 
 use toft_core::{
     issue::{
-        Issue,
+        CLOSED, Issue, Put,
         edit::{self, By},
     },
     refusal::Refusal,
+    store::{self, TaskQuery},
     verbs::undo::Before,
 };
 
-use super::{Asked, Plan, Wrote, write::issue_from};
+use super::{
+    Asked, Plan, Wrote,
+    write::{Draft, issue_from},
+};
 use crate::error::Error;
 
 impl Plan<'_> {
@@ -17,12 +21,8 @@ impl Plan<'_> {
     pub(crate) fn take_back(&self, issues: &[Before]) -> Result<Vec<Wrote>, Error> {
         let Some(first) = issues.first() else { return Ok(Vec::new()) };
         let ledger = self.route(Some(&self.find(&first.issue)?.ledger), None)?;
-        for before in issues.iter().filter(|before| before.was.is_none()) {
-            self.nothing_hangs_on(before, issues)?;
-            self.let_go(&before.issue, "it was not meant")?;
-        }
         let now = self.now()?;
-        let wrote = self.write(ledger, |draft| {
+        let back = |draft: &mut Draft<'_>| {
             let mut wrote = Vec::new();
             for before in issues {
                 let issue = draft.issue(&before.issue)?;
@@ -36,7 +36,19 @@ impl Plan<'_> {
                 wrote.push(draft.change(&issue, &puts)?);
             }
             Ok(wrote)
-        })?;
+        };
+        // Everything that can say no says so before a workflow is given up.
+        self.rehearse(ledger, back)?;
+        self.nobody_is_on(issues)?;
+        for before in issues {
+            if before.was.is_none() {
+                self.nothing_hangs_on(before, issues)?;
+            }
+        }
+        for before in issues.iter().filter(|before| before.was.is_none()) {
+            self.let_go(&before.issue, "it was not meant")?;
+        }
+        let wrote = self.write(ledger, back)?;
         self.note("issue.reverted", &wrote);
         Ok(wrote)
     }
@@ -44,6 +56,7 @@ impl Plan<'_> {
     /// Does again what [`Plan::take_back`] took back, all of it or nothing, if nobody wrote over it since.
     pub(crate) fn put_again(&self, issues: &[Before]) -> Result<Vec<Wrote>, Error> {
         let Some(first) = issues.first() else { return Ok(Vec::new()) };
+        self.nobody_is_on(issues)?;
         let ledger = self.route(Some(&self.find(&first.issue)?.ledger), None)?;
         let wrote = self.write(ledger, |draft| {
             let mut wrote = Vec::new();
@@ -61,6 +74,25 @@ impl Plan<'_> {
         })?;
         self.note("issue.reverted", &wrote);
         Ok(wrote)
+    }
+
+    /// Nobody works, or has worked, on these issues: what others hold or finished is neither taken back nor done again.
+    fn nobody_is_on(&self, issues: &[Before]) -> Result<(), Error> {
+        for before in issues {
+            let worked_on = store::ask(self.toft.store(), |tx| {
+                let Some(workflow) = tx.workflow_of_issue(&before.issue)? else { return Ok(false) };
+                let all = TaskQuery { workflow: Some(workflow.id), ..TaskQuery::default() };
+                Ok(tx.tasks(&all)?.iter().any(|task| task.state.fence > 0))
+            })?;
+            if worked_on {
+                return Err(stays(before, "somebody works on it".to_owned()));
+            }
+            let decided = before.now.iter().any(|put| matches!(put, Put::Field(name, _) if name == "status"));
+            if !decided && self.known(&before.issue)?.is_some_and(|found| found.issue.status == CLOSED) {
+                return Err(stays(before, "it was finished since".to_owned()));
+            }
+        }
+        Ok(())
     }
 
     fn nothing_hangs_on(&self, before: &Before, together: &[Before]) -> Result<(), Error> {

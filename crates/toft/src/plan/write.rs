@@ -346,21 +346,40 @@ impl Plan<'_> {
     /// Changes an issue.
     pub fn edit(&self, id: &str, edit: &Edit, op: Option<&str>) -> Result<Wrote, Error> {
         let word = op.map_or_else(|| random_mint().word(), id_of);
-        if let Some(edit::Step::Close { reason }) = &edit.status {
-            self.let_go(&self.find_to_write(id)?.issue.id, reason)?;
-        }
         let now = self.now()?;
-        self.change(id, "issue.edited", |draft, issue| {
+        let change = |draft: &mut Draft<'_>, issue: &Issue| {
             let edit = self.resolved(draft.index, edit, &[])?;
             Ok(edit::change(draft, issue, &edit, &self.by(&word, now))?)
-        })
+        };
+        if let Some(edit::Step::Close { reason }) = &edit.status {
+            self.let_go_if(id, reason, change)?;
+        }
+        self.change(id, "issue.edited", change)
+    }
+
+    /// Gives up the workflow on an issue that is about to be closed or deleted, once it is known that nothing else says no.
+    fn let_go_if(
+        &self,
+        id: &str,
+        why: &str,
+        change: impl FnOnce(&mut Draft<'_>, &Issue) -> Result<Vec<Put>, Error>,
+    ) -> Result<(), Error> {
+        let found = self.find_to_write(id)?;
+        let ledger = self.route(Some(&found.ledger), None)?;
+        ledger.check_writable()?;
+        self.rehearse(ledger, |draft| {
+            let issue = draft.issue(&found.issue.id)?;
+            change(draft, &issue).map(drop)
+        })?;
+        self.let_go(&found.issue.id, why)
     }
 
     /// Deletes an issue: a tombstone that beats concurrent edits.
     pub fn delete(&self, id: &str, reason: &str) -> Result<Wrote, Error> {
-        self.let_go(&self.find_to_write(id)?.issue.id, reason)?;
         let now = self.now()?;
-        self.change(id, "issue.deleted", |_, issue| Ok(edit::delete(issue, reason, &self.by("", now))?))
+        let change = |_: &mut Draft<'_>, issue: &Issue| Ok(edit::delete(issue, reason, &self.by("", now))?);
+        self.let_go_if(id, reason, change)?;
+        self.change(id, "issue.deleted", change)
     }
 
     /// Takes a deletion back.
