@@ -8,6 +8,6 @@ CROSS JOIN LATERAL (
     WHERE q.space = $1 AND q.lane = l.lane AND q.rank > $3 AND q.rank < $4
         AND q.rank >= coalesce((SELECT f.rank FROM queue_floors f WHERE f.space = $1 AND f.lane = l.lane ORDER BY f.n DESC LIMIT 1), '')
     ORDER BY q.rank
-    LIMIT $5 + 64
+    LIMIT $5 + 16
 ) q
 ORDER BY q.rank
