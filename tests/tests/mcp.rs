@@ -198,6 +198,23 @@ fn a_hostile_client_gets_errors_and_a_good_one_after_it_answers() {
 }
 
 #[test]
+fn a_request_of_several_megabytes_gets_an_answer() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    home.toft(&repo, &["flow", "new", "Ship", "--task", "A"]).ok();
+    let mut client = Client::start(&home, &repo);
+    client.ask(1, "tools/call", json!({ "name": "claim", "arguments": {} }));
+    assert_eq!(client.answer(1)["result"]["isError"], false);
+    client.ask(2, "tools/call", json!({ "name": "save", "arguments": { "message": "x".repeat(5 << 20) } }));
+    let answer = client.answer(2);
+    assert!(answer["result"].is_object() || answer["error"].is_object(), "{answer}");
+    client.ask(3, "tools/call", json!({ "name": "ready", "arguments": {} }));
+    assert_eq!(client.answer(3)["result"]["isError"], false);
+    client.to.take();
+    assert!(client.child.wait().unwrap().success());
+}
+
+#[test]
 fn when_its_client_is_killed_the_server_ends_and_the_task_is_free() {
     let home = Home::new();
     let repo = home.repo("api");

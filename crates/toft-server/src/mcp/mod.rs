@@ -20,8 +20,8 @@ use serde_json::{Map, Value};
 
 use crate::blocking;
 
-/// A longer request is none.
-const LONGEST: usize = 4 << 20;
+/// A longer request is not read into memory, and has no answer.
+const LONGEST: usize = 64 << 20;
 
 /// Whoever answers what is asked.
 pub trait Desk: Send + Sync + 'static {
