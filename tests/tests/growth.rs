@@ -37,7 +37,7 @@ fn age(home: &Home, repo: &Path, rows: usize) {
              {numbers} insert into checkpoints select '{task}', i, {checkpoint} from n;
              {numbers} insert into agents select 'ag_' || i, 'slot-' || i,
                json_set((select body from agents limit 1), '$.id', 'ag_' || i, '$.name', 'slot-' || i, '$.seen', {when}) from n;
-             {numbers} insert into receipts select 'op_r' || i, 'w', 'claim', '{{}}', {old} from n;
+             {numbers} insert into receipts(op, actor, verb, outcome, at) select 'op_r' || i, 'w', 'claim', '{{}}', {old} from n;
              {numbers} insert into workspaces select 'ws_' || i, 'rp_x', {old}, 0,
                json_object('id', 'ws_' || i, 'repository', 'rp_x', 'name', 'n' || i, 'kind', 'worktree', 'path', '/x', 'host', 'h',
                  'source', '/y', 'state', 'removed', 'created', {when}, 'used', {when}) from n;"
@@ -152,6 +152,10 @@ fn a_sync_forgets_a_little_by_itself_once_a_day() {
     age(&home, &repo, 100);
     let events = || sql(&home, &repo, "select count(*) from events").trim().parse::<usize>().unwrap();
     assert!(events() > 100);
+    home.toft(&repo, &["sync"]);
+    assert!(events() > 100, "where nobody wrote for long, nothing is forgotten unasked");
+    fs::remove_file(repo.join(".git/toft/last-gc")).unwrap();
+    home.toft(&repo, &["flow", "new", "today"]).ok();
     home.toft(&repo, &["sync"]);
     assert!(events() < 50, "{}", events());
     sql(&home, &repo, "update events set at = at - 201*86400000");

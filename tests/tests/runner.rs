@@ -315,7 +315,7 @@ fn what_serves_a_mount_is_left_alone() {
     let (home, repo) = started(&["One"]);
     let pid = home.path().join("pid");
     let script = format!(
-        "cp /bin/sleep ../fuse-overlayfs; setsid ../fuse-overlayfs 60 & echo $! > {}; sleep 1000 & git commit -q --allow-empty -m x",
+        "cp /bin/sleep ../fuse-overlayfs; setsid ../fuse-overlayfs 60 & echo $! > {}; until grep -q fuse /proc/$!/comm; do sleep 0.01; done; sleep 1000 & git commit -q --allow-empty -m x",
         pid.display()
     );
     home.toft(&repo, &["run", "--once", "--", "sh", "-c", &script]).ok();

@@ -95,8 +95,7 @@ fn check(home: &Home, work: &Work) {
             let seq = event["seq"].as_u64().unwrap();
             assert_eq!(seq, after + 1, "history has no gap");
             after = seq;
-            let fence = event["detail"]["fence"].as_str().and_then(|token| token.split_once('.')?.0.parse().ok());
-            if let Some(fence) = fence {
+            if let Some(fence) = event["detail"]["fence"].as_u64() {
                 let of = |field: &str| event[field].as_str().unwrap().to_owned();
                 *history.entry((of("verb"), of("entity"), fence)).or_default() += 1;
             }
