@@ -63,9 +63,13 @@ fn copy_files(from: &Path, to: &Path) {
     let _ = fs::remove_dir_all(to);
     fs::create_dir(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        if entry.path().is_file() {
-            fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+        let (path, copy) = {
+            let entry = entry.unwrap();
+            (entry.path(), to.join(entry.file_name()))
+        };
+        match path.is_file() {
+            true => drop(fs::copy(path, copy).unwrap()),
+            false => copy_files(&path, &copy),
         }
     }
 }

@@ -130,7 +130,7 @@ fn a_file_with_an_evil_name_on_the_other_side_moves_nothing_here() {
     home.toft(mine, &["propose", &id]).ok();
     assert_eq!(home.run(mine, "git", &["rev-parse", "main"]), before);
     branch(&home, &clones[0]);
-    assert_eq!(home.run(&clones[0], "git", &["log", "--format=%s", "main"]).trim(), "first");
+    assert_eq!(home.run(&clones[0], "git", &["log", "--format=%s", "main"]).trim(), "first of first");
 }
 
 /// Whoever edits a line by hand changes what they changed, and nothing that they had not seen.
