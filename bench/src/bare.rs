@@ -68,6 +68,7 @@ pub fn claim(connection: &Connection, lane: &str, n: u64) -> rusqlite::Result<Op
         epoch(),
         far,
         far,
+        None::<String>,
         None::<String>
     ])?;
     connection.prepare_cached(sql!("attempt_put"))?.execute(params![
