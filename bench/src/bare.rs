@@ -28,7 +28,7 @@ pub fn open(path: &Path, checkpoint_pages: i32) -> rusqlite::Result<Connection> 
 /// The id of the task at the head of a lane: one indexed query.
 pub fn ready(connection: &Connection, lane: &str, limit: usize) -> rusqlite::Result<Vec<String>> {
     let mut statement = connection.prepare_cached(sql!("queue_list"))?;
-    let rows = statement.query_map(params![lane, "", "~", limit as i64], |row| row.get(2))?;
+    let rows = statement.query_map(params![lane, "", "~", limit as i64], |row| row.get(4))?;
     rows.collect()
 }
 
