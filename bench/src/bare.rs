@@ -82,7 +82,8 @@ pub fn claim(connection: &Connection, lane: &str, n: u64) -> rusqlite::Result<Op
         None::<i64>,
         None::<String>,
         None::<String>,
-        None::<f64>
+        None::<f64>,
+        None::<String>
     ])?;
     event(connection, &task, "claim", n, lane)?;
     connection.prepare_cached("COMMIT")?.execute([])?;
@@ -105,7 +106,8 @@ pub fn finish(connection: &Connection, task: &str, lane: &str, n: u64) -> rusqli
         now,
         "done",
         "m",
-        None::<f64>
+        None::<f64>,
+        None::<String>
     ])?;
     let outcome = r#"{"summary":"m","evidence":{"commit":"c"}}"#;
     connection.prepare_cached(sql!("task_state_set"))?.execute(params![
