@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use toft_core::{
     issue::{IN_PROGRESS, edit},
-    store,
+    store::{self, EventQuery},
     time::Timestamp,
     verbs::issue::Pending,
 };
@@ -68,6 +68,7 @@ impl Plan<'_> {
             let found = Found::of(&row)?;
             if store::ask(self.toft.store(), |tx| tx.workflow_of_issue(&found.issue.id))?.is_some()
                 || untold.contains(&found.issue.id)
+                || self.store_had(&found.issue.id)?
             {
                 continue;
             }
@@ -92,6 +93,15 @@ impl Plan<'_> {
             true => Orphan::Silent(age),
             false => Orphan::Elsewhere(age),
         })
+    }
+
+    /// Whether this store ever had the issue's claim. Then nothing is gone: it told a ledger how that ended, perhaps the copy
+    /// in a workspace's own tree.
+    fn store_had(&self, issue: &str) -> Result<bool, Error> {
+        const CLAIMED: [&str; 4] = ["issue.started", "issue.released", "issue.closed", "issue.reopened"];
+        let query = EventQuery { entity: Some(issue.to_owned()), newest: true, limit: 50, ..EventQuery::default() };
+        let events = store::ask(self.toft.store(), |tx| tx.events(&query))?;
+        Ok(events.iter().any(|event| CLAIMED.contains(&event.verb.as_str())))
     }
 
     /// Whether this clone was never registered with another store than its own.
