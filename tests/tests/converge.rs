@@ -15,7 +15,7 @@ use toft_stories::{
     Home,
     issues::{add, ledger, listed},
     share::{Vcs, synced, users},
-    sized, snapshot,
+    sized, snapshot, toft_bin,
     workspaces::Dice,
 };
 
@@ -49,6 +49,26 @@ impl Player {
         said
     }
 
+    /// Changes a line of one of the ledgers in the file.
+    fn by_hand(&self, dice: &mut Dice, change: impl Fn(&str) -> String) {
+        let path = self.ledgers[dice.below(self.ledgers.len() as u64) as usize].1.join("issues.jsonl");
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        if !lines.is_empty() {
+            let at = dice.below(lines.len() as u64) as usize;
+            lines[at] = change(&lines[at]);
+            fs::write(&path, lines.join("\n") + "\n").unwrap();
+        }
+    }
+
+    /// Runs toft with a wrong clock.
+    fn at_another_time(&self, shift: &str, args: &[&str]) {
+        let bin = toft_bin();
+        let mut all = vec!["-f", shift, bin.to_str().unwrap()];
+        all.extend(args);
+        self.home.run(&self.repo, "faketime", &all);
+    }
+
     fn sync(&self) {
         let before = self.theirs();
         for (name, row) in synced(&self.home, &self.repo, &[]) {
@@ -58,6 +78,20 @@ impl Player {
         }
         assert!(self.theirs() == before, "a sync touched what is the user's");
     }
+}
+
+/// A line as a toft that knew of no digests writes it.
+fn as_an_older_toft_writes(line: &str) -> String {
+    let sum_of = |body: &str| blake3::hash(body.as_bytes()).to_hex()[..8].to_owned();
+    let Some(end) = line.rfind(",\"sum\":") else { return line.to_owned() };
+    let mut body = line[..end].to_owned();
+    if !line[end..].contains(&sum_of(&body)) {
+        return line.to_owned();
+    }
+    if let (Some(from), Some(to)) = (body.find(",\"was\":["), body.find(",\"clk\":{")) {
+        body.replace_range(from..to, "");
+    }
+    format!("{body},\"sum\":\"{}\"}}", sum_of(&body))
 }
 
 /// Five clones: two of a git project, one of it under Jujutsu, two of a Mercurial project. The first three share the
@@ -117,7 +151,17 @@ fn five_clones_on_three_version_controls_end_with_the_same_bytes() {
             let ledgers: Vec<&str> = one.ledgers.iter().map(|(name, _)| name.as_str()).collect();
             let known: Vec<(String, Value)> = listed(&one.home, &one.repo).into_iter().collect();
             let any = |dice: &mut Dice| known[dice.below(known.len() as u64) as usize].0.clone();
-            match dice.below(6) {
+            match dice.below(9) {
+                // A person edits a line by hand, an older toft writes one anew, a clock is three days wrong.
+                6 => one.by_hand(&mut dice, |line| {
+                    line.replacen("\"title\":\"", &format!("\"title\":\"By hand in {round} by {player}: "), 1)
+                }),
+                7 => one.by_hand(&mut dice, as_an_older_toft_writes),
+                8 if !known.is_empty() => {
+                    let (id, text) = (any(&mut dice), format!("said in {round} by {player}"));
+                    one.at_another_time(if dice.one_in(2) { "+3d" } else { "-3d" }, &["edit", &id, "-m", &text]);
+                    said.insert((id, text));
+                }
                 0 | 1 => {
                     let to = ledgers[dice.below(ledgers.len() as u64) as usize];
                     let id = one.toft(&["add", &format!("Issue {round} of {player}"), "--ledger", to, "-q"]);

@@ -54,6 +54,11 @@ pub fn named(text: &str, width: usize) -> String {
     short(text, width).replace('<', "‹").replace('>', "›")
 }
 
+/// A few words that somebody else wrote, on one line, marked as data.
+pub fn datum(text: &str, width: usize) -> String {
+    format!("<data>{}</data>", named(text, width))
+}
+
 /// What somebody else wrote, marked as such for whoever reads it: data, not instructions.
 pub fn quoted(from: &str, text: &str) -> String {
     // What is inside cannot pretend to be outside.

@@ -18,6 +18,9 @@ impl Clock {
     /// Before everything.
     pub const ZERO: Self = Self { ms: 0, count: 0, replica: Replica([0; 8]) };
 
+    /// The latest moment that is believed to be one: nine digits of base 36, the year 5188.
+    pub const LAST_MS: u64 = 36u64.pow(9) - 1;
+
     /// The next moment after everything seen so far.
     pub fn after(seen: Self, wall_ms: u64, replica: Replica) -> Self {
         match wall_ms > seen.ms {
@@ -26,6 +29,24 @@ impl Clock {
                 Some(count) => Self { ms: seen.ms, count, replica },
                 None => Self { ms: seen.ms.saturating_add(1), count: 0, replica },
             },
+        }
+    }
+
+    /// The first moment after this one that `replica` can write at.
+    #[must_use]
+    pub fn next(self, replica: Replica) -> Self {
+        Self::after(self, 0, replica)
+    }
+
+    /// Text that sorts as clocks do: later moments are greater.
+    pub(crate) fn sortable(self) -> String {
+        let (mut ms, mut count) = (String::new(), String::new());
+        // Writing to a string cannot fail.
+        let _ = base36(self.ms, &mut ms);
+        let _ = base36(u64::from(self.count), &mut count);
+        match self.count {
+            0 => format!("{ms:0>9}-{}", self.replica),
+            _ => format!("{ms:0>9}.{count:0>7}-{}", self.replica),
         }
     }
 }
@@ -48,7 +69,8 @@ impl FromStr for Clock {
         let (time, replica) = text.split_once('-').ok_or(Unclear)?;
         let (ms, count) = time.split_once('.').unwrap_or((time, "0"));
         let count = u32::try_from(number(count)?).map_err(|_| Unclear)?;
-        Ok(Self { ms: number(ms)?, count, replica: replica.parse()? })
+        let ms = Some(number(ms)?).filter(|ms| *ms <= Self::LAST_MS).ok_or(Unclear)?;
+        Ok(Self { ms, count, replica: replica.parse()? })
     }
 }
 
@@ -62,7 +84,7 @@ fn number(text: &str) -> Result<u64, Unclear> {
     if plain { u64::from_str_radix(text, 36).map_err(|_| Unclear) } else { Err(Unclear) }
 }
 
-fn base36(mut value: u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+fn base36(mut value: u64, f: &mut dyn fmt::Write) -> fmt::Result {
     let (mut digits, mut at) = ([0u8; 13], 13);
     loop {
         at -= 1;
@@ -78,6 +100,11 @@ fn base36(mut value: u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
 /// Who writes: one clone on one machine. Up to eight of `0-9a-z`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Replica([u8; 8]);
+
+impl Replica {
+    /// Stands for an editor: a person or a program that changed a line and not its clocks.
+    pub const HAND: Self = Self(*b"hand\0\0\0\0");
+}
 
 impl fmt::Display for Replica {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -109,11 +136,11 @@ mod tests {
         for clock in [
             Clock::ZERO,
             Clock { ms: 1_794_730_846_061, count: 0, replica: "k7x2q9".parse().unwrap() },
-            Clock { ms: u64::MAX, count: u32::MAX, replica: "zzzzzzzz".parse().unwrap() },
+            Clock { ms: Clock::LAST_MS, count: u32::MAX, replica: "zzzzzzzz".parse().unwrap() },
         ] {
             assert_eq!(clock.to_string().parse(), Ok(clock), "{clock}");
         }
-        for wrong in ["", "-", "1", "A-b", "1.-b", "1-toolongname", "1-B", "1.zzzzzzzzz-b", "+1-b"] {
+        for wrong in ["", "-", "1", "A-b", "1.-b", "1-toolongname", "1-B", "1.zzzzzzzzz-b", "+1-b", "1000000000-b"] {
             assert_eq!(wrong.parse::<Clock>(), Err(Unclear), "{wrong}");
         }
     }

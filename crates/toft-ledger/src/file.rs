@@ -8,7 +8,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::markers::{Piece, piece};
+use serde_json::value::RawValue;
+
+use crate::{
+    line::glued,
+    markers::{Piece, piece},
+    open::{self, For},
+};
 
 /// A longer line is not read into memory.
 pub const LONGEST_LINE: usize = 16 << 20;
@@ -16,11 +22,19 @@ pub const LONGEST_LINE: usize = 16 << 20;
 /// How much of a line that cannot be read is looked at to name it.
 const SHOWN: usize = 200;
 
+/// A file in another shape than lines is read whole, up to this size.
+const LARGEST_RESHAPED: u64 = 256 << 20;
+
 /// One thing found in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found<'a> {
     /// A record, perhaps: [`crate::line::read`] tells.
-    Text(&'a str),
+    Text {
+        /// Where its line begins.
+        at: u64,
+        /// Its text.
+        text: &'a str,
+    },
     /// Left by a merge.
     Marker,
     /// Not understood; kept where it is.
@@ -48,13 +62,55 @@ impl Bad {
     }
 }
 
+/// How a file's text is laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shape {
+    /// One object a line, after so many bytes that mark it as UTF-8.
+    Lines { mark: u64 },
+    /// Objects over several lines, or a list of them.
+    Spread,
+    /// The same or lines, in UTF-16.
+    Utf16 { big: bool },
+}
+
+impl Shape {
+    /// Tells from how a file begins.
+    fn of(start: &[u8]) -> Self {
+        let (mark, rest) = match start {
+            [0xff, 0xfe, ..] => return Self::Utf16 { big: false },
+            [0xfe, 0xff, ..] => return Self::Utf16 { big: true },
+            [0xef, 0xbb, 0xbf, rest @ ..] => (3, rest),
+            _ => (0, start),
+        };
+        let mut lines = rest.trim_ascii_start().split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end);
+        match (lines.next().unwrap_or_default(), lines.next().unwrap_or_default()) {
+            (b"{", [b' ' | b'\t', ..]) | ([b'[', ..], _) => Self::Spread,
+            // A line that a crash cut short looks so, too.
+            _ => Self::Lines { mark },
+        }
+    }
+}
+
+/// Is a file that begins so one object a line?
+pub fn is_lines(start: &[u8]) -> bool {
+    matches!(Shape::of(start), Shape::Lines { .. })
+}
+
 /// Reads a file from a place on; `found` gets each thing in it. Says where the last whole line ends.
+///
+/// A file that a program wrote anew in another shape (spread over lines, a list, UTF-16) is read whole, or refused whole.
 pub fn scan<E: From<io::Error>>(
     file: impl Read + Seek,
     from: u64,
     mut found: impl FnMut(Found<'_>) -> Result<(), E>,
 ) -> Result<u64, E> {
     let mut reader = BufReader::with_capacity(1 << 16, file);
+    reader.rewind()?;
+    let mark = match Shape::of(reader.fill_buf()?) {
+        Shape::Lines { mark } => mark,
+        other => return scan_whole(&mut reader, other, found),
+    };
+    let from = from.max(mark);
     reader.seek(SeekFrom::Start(from))?;
     let (mut at, mut whole) = (from, from);
     let mut buffer = Vec::new();
@@ -81,7 +137,10 @@ pub fn scan<E: From<io::Error>>(
             Ok(text) => match piece(text) {
                 Piece::Blank => {}
                 Piece::Marker => found(Found::Marker)?,
-                Piece::Content(content) => found(Found::Text(content))?,
+                Piece::Content(content) => match glued(content) {
+                    None => found(Found::Text { at, text: content })?,
+                    Some(objects) => objects.into_iter().try_for_each(|text| found(Found::Text { at, text }))?,
+                },
             },
         }
         at += bytes;
@@ -89,6 +148,47 @@ pub fn scan<E: From<io::Error>>(
             whole = at;
         }
     }
+}
+
+/// Reads a file that is not one object a line.
+fn scan_whole<E: From<io::Error>>(
+    reader: &mut (impl Read + Seek),
+    shape: Shape,
+    mut found: impl FnMut(Found<'_>) -> Result<(), E>,
+) -> Result<u64, E> {
+    let refused = |problem: &str| io::Error::new(io::ErrorKind::InvalidData, format!("{problem}; nothing was changed"));
+    let mut bytes = Vec::new();
+    reader.rewind()?;
+    let size = reader.take(LARGEST_RESHAPED + 1).read_to_end(&mut bytes)? as u64;
+    if size > LARGEST_RESHAPED {
+        return Err(refused("the file is not one object a line, and too large to be read otherwise").into());
+    }
+    let text = match shape {
+        Shape::Utf16 { big } => {
+            let unit = |pair: &[u8; 2]| if big { u16::from_be_bytes(*pair) } else { u16::from_le_bytes(*pair) };
+            let units = bytes[2..].as_chunks::<2>().0.iter().map(unit);
+            char::decode_utf16(units)
+                .collect::<Result<String, _>>()
+                .map_err(|_| refused("the file is broken UTF-16"))?
+        }
+        _ => String::from_utf8(bytes).map_err(|_| refused("the file is not UTF-8"))?,
+    };
+    let text = text.trim_start_matches('\u{feff}');
+    let mut objects = Vec::new();
+    for value in serde_json::Deserializer::from_str(text).into_iter::<&RawValue>() {
+        let value =
+            value.map_err(|error| refused(&format!("the file is neither lines nor a list of objects: {error}")))?;
+        match value.get().starts_with('[') {
+            true => objects.extend(
+                serde_json::from_str::<Vec<&RawValue>>(value.get()).map_err(|error| refused(&error.to_string()))?,
+            ),
+            false => objects.push(value),
+        }
+    }
+    for object in objects {
+        found(Found::Text { at: 0, text: object.get() })?;
+    }
+    Ok(size)
 }
 
 /// Steps over the rest of a line: how much that was, and whether it ended.
@@ -125,7 +225,7 @@ pub struct Look {
 impl Look {
     /// A look at a path; `None` if nothing is there.
     pub fn at(path: &Path) -> io::Result<Option<Self>> {
-        match fs::metadata(path) {
+        match fs::symlink_metadata(path) {
             Ok(metadata) => Ok(Some(Self::of(&metadata))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
@@ -193,21 +293,25 @@ impl Turn {
 
     /// Appends lines and sees that they are on disk, in the file that is there now: one that a checkout replaced
     /// meanwhile gets them too. Says where they begin and how the file looks after.
-    pub fn append(&self, path: &Path, lines: &[String]) -> io::Result<(u64, Look)> {
+    pub fn append(&self, path: &Path, lines: &[impl AsRef<[u8]>]) -> io::Result<(u64, Look)> {
         const TRIES: usize = 100;
-        let mut text = lines.join("\n");
-        text.push('\n');
+        let mut text = Vec::new();
+        for line in lines {
+            text.extend(line.as_ref());
+            text.push(b'\n');
+        }
         for _ in 0..TRIES {
             let new = !path.exists();
             if new && let Some(dir) = path.parent() {
                 create_dir_all(dir)?;
             }
-            let mut file = options_beside(path).append(true).read(true).open(path)?;
+            let mut file = open_to_append(path)?;
+            refuse_utf16(&mut file)?;
             // What a torn write left must not swallow the next line.
             let size = file.metadata()?.len();
             let torn = size > 0 && !ends_in_newline(&mut file, size)?;
-            let message = if torn { format!("\n{text}") } else { text.clone() };
-            if let Err(error) = file.write_all(message.as_bytes()).and_then(|()| file.sync_data()) {
+            let message = if torn { [b"\n", text.as_slice()].concat() } else { text.clone() };
+            if let Err(error) = file.write_all(&message).and_then(|()| file.sync_data()) {
                 // Half a line, or one whose writer is told that it failed, must not stay.
                 file.set_len(size)?;
                 return Err(error);
@@ -228,9 +332,12 @@ impl Turn {
         let dir = path.parent().unwrap_or(Path::new("."));
         create_dir_all(dir)?;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
+        open::refuse_links(dir, &name)?;
         let temporary: PathBuf = dir.join(format!(".{name}.{}", std::process::id()));
         let written = (|| {
-            let mut file = options_beside(&temporary).write(true).truncate(true).open(&temporary)?;
+            // One that a crash left is ours; a link of that name is not followed.
+            let _ = fs::remove_file(&temporary);
+            let mut file = options_beside(&temporary).write(true).create_new(true).open(&temporary)?;
             let mut out = io::BufWriter::new(&mut file);
             content(&mut out)?;
             out.flush()?;
@@ -246,6 +353,29 @@ impl Turn {
             let _ = fs::remove_file(&temporary);
         }
         written
+    }
+}
+
+/// Opens a ledger's file below its directory, which may be one further up for an archive.
+fn open_to_append(path: &Path) -> io::Result<File> {
+    let dir = path.parent().unwrap_or(Path::new("."));
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    #[cfg(unix)]
+    let mode = mode_of(dir).map_or(0o600, |mode| mode & 0o666);
+    #[cfg(not(unix))]
+    let mode = 0;
+    open::open(dir, &name, For::Appending, mode)
+}
+
+fn refuse_utf16(file: &mut File) -> io::Result<()> {
+    let mut start = [0; 2];
+    file.rewind()?;
+    let read = file.read(&mut start)?;
+    match Shape::of(&start[..read]) {
+        Shape::Utf16 { .. } => {
+            Err(io::Error::new(io::ErrorKind::InvalidData, "the file is UTF-16; `toft compact` writes it as UTF-8"))
+        }
+        _ => Ok(()),
     }
 }
 

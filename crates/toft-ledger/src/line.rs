@@ -11,6 +11,7 @@ use thiserror::Error;
 
 use crate::{
     clock::Clock,
+    digest::{Digests, Stale},
     record::{Key, Record, Register, Set},
 };
 
@@ -45,6 +46,8 @@ const ORDER: [&str; 25] = [
 
 /// When each key was written, unless with the record itself.
 const CLOCKS: &str = "clk";
+/// What each field was when the line was written.
+const WAS: &str = "was";
 /// When the record itself was written.
 const BASE: &str = "@";
 /// What stands before the checksum, which covers everything before that.
@@ -56,57 +59,148 @@ const SUM_DIGITS: usize = 8;
 #[error("{0}")]
 pub struct Unreadable(String);
 
+/// The longest value that is read; what is longer stays in its line.
+pub const LONGEST_VALUE: usize = 8 << 20;
+/// A record with more text is written as several lines, each about so long.
+const PART: usize = 1 << 20;
+/// The longest id.
+const LONGEST_ID: usize = 100;
+
+/// How a line came to be as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Made {
+    /// A replica wrote it, and nothing was changed since.
+    Written,
+    /// It was edited after that; what was edited has a clock of its own in the record.
+    Edited,
+    /// It was edited, and does not tell what was edited: an earlier toft wrote it.
+    Unmarked,
+    /// It has no clocks that can be read: another program or a person wrote it.
+    Undated,
+}
+
 /// A line that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
     /// What it says.
     pub record: Record,
-    /// It is as a replica wrote it; otherwise somebody changed it and not its clocks.
-    pub sound: bool,
+    /// How it came to be so.
+    pub made: Made,
+    /// Fields that cannot be read, each with the problem. The line must stay where it is: the record does not have them.
+    pub broken: Vec<(String, &'static str)>,
+    /// A digest of a line without clocks.
+    pub(crate) digest: String,
+    /// It has only a part of its record.
+    pub(crate) partial: bool,
+}
+
+impl Line {
+    /// What another program has of an issue, with clocks of its own.
+    pub fn dated(record: Record) -> Self {
+        Self { record, made: Made::Written, broken: Vec::new(), digest: String::new(), partial: false }
+    }
+
+    /// Has every field a clock that says when it was written?
+    pub fn is_dated(&self) -> bool {
+        matches!(self.made, Made::Written | Made::Edited)
+    }
+}
+
+/// May an issue have this id? Letters, digits, `.`, `_` and `-`, beginning with a letter or digit.
+pub fn is_id(text: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    text.len() <= LONGEST_ID && text.bytes().all(plain) && text.starts_with(|c: char| c.is_ascii_alphanumeric())
 }
 
 /// Reads a line.
 pub fn read(text: &str) -> Result<Line, Unreadable> {
     let fields: Fields<'_> = serde_json::from_str(text).map_err(|error| Unreadable(error.to_string()))?;
     let mut fields = fields.0;
-    let wrong = |field: &str, problem: &str| Unreadable(format!("`{field}` {problem}"));
-    let id = fields.remove("id").ok_or_else(|| wrong("id", "is missing"))?;
-    let id: String = serde_json::from_str(id.get()).map_err(|_| wrong("id", "is not a text"))?;
-    if id.is_empty() || id.len() > 200 || id.chars().any(|c| c.is_control() || c.is_whitespace()) {
-        return Err(wrong("id", "is not a word"));
+    let wrong = |problem: &str| Unreadable(format!("`id` {problem}"));
+    let id = fields.remove("id").ok_or_else(|| wrong("is missing"))?;
+    let id: String = serde_json::from_str(id.get()).map_err(|_| wrong("is not a text"))?;
+    if !is_id(&id) {
+        return Err(wrong("has other characters than letters, digits, `.`, `_` and `-`, or is too long"));
     }
     let sum = fields.remove("sum");
     let clocks = fields.remove(CLOCKS).and_then(|clocks| Clocks::read(clocks.get()));
-    let Clocks { base, mut own } = clocks.clone().unwrap_or_default();
-    let mut record = Record::new(id, base);
+    let digests = fields.get(WAS).and_then(|was| serde_json::from_str::<Digests>(was.get()).ok());
+    if digests.is_some() {
+        fields.remove(WAS);
+    }
+    let Clocks { base, own } = clocks.clone().unwrap_or_default();
+    let (mut record, mut broken) = (Record::new(id, base), Vec::new());
     for (name, value) in fields {
-        if value.get() == "null" {
+        let (value, set) = (value.get(), Set::named(&name));
+        if value == "null" {
             continue;
         }
-        match Set::named(&name) {
-            Some(set) => {
-                let members: Vec<&RawValue> =
-                    serde_json::from_str(value.get()).map_err(|_| wrong(&name, "is not a list"))?;
-                for member in members {
-                    let key =
-                        member_key(set, member.get()).ok_or_else(|| wrong(&name, "has a member without a name"))?;
-                    let key = Key::Member(set, key.into());
-                    let clock = own.remove(&key).unwrap_or(base);
-                    record.write(key, clock, Some(member.get().into()));
+        let mut put = |key: Key, value: &str| {
+            let clock = own.get(&key).copied().unwrap_or(base);
+            record.write(key, clock, Some(on_one_line(value)));
+        };
+        match set {
+            None if value.len() > LONGEST_VALUE => broken.push((name.into_owned(), "is longer than 8 MiB")),
+            None => put(Key::field(&name), value),
+            Some(set) => match serde_json::from_str::<Vec<&RawValue>>(value) {
+                Err(_) => broken.push((name.into_owned(), "is not a list")),
+                Ok(members) => {
+                    for member in members {
+                        match member_key(set, member.get()) {
+                            _ if member.get().len() > LONGEST_VALUE => {
+                                broken.push((name.to_string(), "has a member that is longer than 8 MiB"));
+                            }
+                            Some(key) => put(Key::Member(set, key.into()), member.get()),
+                            None => broken.push((name.to_string(), "has a member without a name")),
+                        }
+                    }
                 }
-            }
-            None => {
-                let key = Key::field(&name);
-                let clock = own.remove(&key).unwrap_or(base);
-                record.write(key, clock, Some(value.get().into()));
-            }
+            },
         }
     }
-    for (key, clock) in own {
+    let absent = |key: &Key| !record.registers().contains_key(key);
+    for (key, clock) in
+        own.iter().filter(|(key, _)| absent(key)).map(|(key, clock)| (key.clone(), *clock)).collect::<Vec<_>>()
+    {
         record.write(key, clock, None);
     }
-    let sound = clocks.is_some() && sum.is_some() && (ends_with_its_sum(text) || sum_matches(&record, sum));
-    Ok(Line { record, sound })
+    let partial = digests.as_ref().is_some_and(Digests::partial);
+    let sum_holds = || ends_with_its_sum(text) || sum_matches(&written(&record, partial), sum);
+    let made = match (&clocks, &digests) {
+        (None, _) => Made::Undated,
+        (Some(_), _) if sum.is_some() && sum_holds() => Made::Written,
+        (Some(_), None) => Made::Unmarked,
+        (Some(_), Some(digests)) => match digests.apply(&mut record, &own) {
+            Ok(()) => Made::Edited,
+            Err(Stale) => Made::Unmarked,
+        },
+    };
+    let digest = if made == Made::Undated { sum_of(text.trim().as_bytes()) } else { String::new() };
+    Ok(Line { record, made, broken, digest, partial })
+}
+
+/// A value that a program spread over several lines.
+fn on_one_line(value: &str) -> Box<str> {
+    if !value.contains(['\n', '\r']) {
+        return value.into();
+    }
+    let (mut quoted, mut escaped) = (false, false);
+    let outside = |c: &char| {
+        let blank = !quoted && c.is_ascii_whitespace();
+        quoted ^= *c == '"' && !escaped;
+        escaped = *c == '\\' && !escaped;
+        !blank
+    };
+    value.chars().filter(outside).collect::<String>().into()
+}
+
+/// The objects of a line in which several stand one after the other: a file without a newline at its end was merged with another.
+pub fn glued(text: &str) -> Option<Vec<&str>> {
+    if !text.contains("}{") || untouched(text) {
+        return None;
+    }
+    let objects: Result<Vec<&RawValue>, _> = serde_json::Deserializer::from_str(text).into_iter().collect();
+    objects.ok().filter(|objects| objects.len() > 1).map(|objects| objects.into_iter().map(RawValue::get).collect())
 }
 
 /// Is this a line that a replica wrote and nobody touched since? Then it is as [`write()`] would write it.
@@ -122,9 +216,46 @@ pub fn newest(text: &str) -> Option<Clock> {
     Some(own.into_values().max().unwrap_or_default().max(base))
 }
 
-/// Writes a record: the same text for the same record, everywhere.
+/// Writes a record: the same lines for the same record, everywhere. One line, unless it would be very long.
+pub fn write_all(record: &Record) -> Vec<String> {
+    let size = |(key, register): (&Key, &Register)| {
+        register.value.as_deref().map_or(0, str::len) + key.to_string().len() + register.clock.to_string().len() + 16
+    };
+    if record.registers().iter().map(size).sum::<usize>() <= PART {
+        return vec![write(record)];
+    }
+    let part = || Record::new(record.id(), record.base());
+    let (mut parts, mut room) = (vec![part()], PART);
+    for (key, register) in record.registers() {
+        let size = size((key, register));
+        if size > room && room < PART {
+            parts.push(part());
+            room = PART;
+        }
+        room = room.saturating_sub(size);
+        if let Some(part) = parts.last_mut() {
+            part.write(key.clone(), register.clock, register.value.clone());
+        }
+    }
+    parts.iter().map(|part| written(part, true)).collect()
+}
+
+/// Writes what a record has beyond another that is known, in lines to be read after that one's.
+pub fn write_new(record: &Record, known: &Record) -> Vec<String> {
+    let new = record.beyond(known);
+    match write_all(&new).as_slice() {
+        [_] => vec![written(&new, true)],
+        parts => parts.to_vec(),
+    }
+}
+
+/// Writes a record as one line.
 pub fn write(record: &Record) -> String {
-    let mut out = String::with_capacity(512);
+    written(record, false)
+}
+
+fn written(record: &Record, partial: bool) -> String {
+    let mut out = String::with_capacity(768);
     out.push_str("{\"id\":");
     push_text(&mut out, record.id());
     for name in ORDER {
@@ -133,12 +264,22 @@ pub fn write(record: &Record) -> String {
             None => push_field(&mut out, name, record.field(name)),
         }
     }
-    for (key, register) in record.registers() {
-        if let Key::Field(name) = key
-            && !ORDER.contains(&name.as_ref())
-        {
-            push_field(&mut out, name, register.value.as_deref());
-        }
+    let others = record.registers().iter().filter_map(|(key, register)| match key {
+        Key::Field(name) if !ORDER.contains(&name.as_ref()) => Some((name.as_ref(), register.value.as_deref()?)),
+        _ => None,
+    });
+    let was = serde_json::to_string(&Digests::of(record, partial)).unwrap_or_default();
+    let (mut before, mut after) = (Vec::new(), Vec::new());
+    others.for_each(|(name, value)| if name < WAS { before.push((name, value)) } else { after.push((name, value)) });
+    for (name, value) in before {
+        push_field(&mut out, name, Some(value));
+    }
+    // Nobody else's field of that name is lost to ours.
+    if record.field(WAS).is_none() {
+        push_field(&mut out, WAS, Some(&was));
+    }
+    for (name, value) in after {
+        push_field(&mut out, name, Some(value));
     }
     // Writing to a string cannot fail.
     let _ = write!(out, ",\"{CLOCKS}\":{{\"{BASE}\":\"{}\"", record.base());
@@ -150,7 +291,7 @@ pub fn write(record: &Record) -> String {
         }
     }
     out.push('}');
-    let sum = sum(out.as_bytes());
+    let sum = sum_of(out.as_bytes());
     let _ = write!(out, "{SUM}{sum}\"}}");
     out
 }
@@ -186,7 +327,7 @@ fn push_text(out: &mut String, text: &str) {
     out.push_str(&serde_json::to_string(text).unwrap_or_default());
 }
 
-fn sum(bytes: &[u8]) -> String {
+fn sum_of(bytes: &[u8]) -> String {
     blake3::hash(bytes).to_hex()[..SUM_DIGITS].to_owned()
 }
 
@@ -195,12 +336,11 @@ fn ends_with_its_sum(text: &str) -> bool {
     let (Some(body), Some(tail)) = (text.get(..at), text.get(at..)) else { return false };
     tail.strip_prefix(SUM)
         .and_then(|tail| tail.strip_suffix("\"}"))
-        .is_some_and(|digits| digits == sum(body.as_bytes()))
+        .is_some_and(|digits| digits == sum_of(body.as_bytes()))
 }
 
 /// Another tool may have laid the line out anew and changed nothing.
-fn sum_matches(record: &Record, found: Option<&RawValue>) -> bool {
-    let again = write(record);
+fn sum_matches(again: &str, found: Option<&RawValue>) -> bool {
     let expected = again.get(again.len() - SUM_DIGITS - 2..again.len() - 2);
     found.is_some_and(|found| Some(found.get().trim_matches('"')) == expected)
 }

@@ -8,7 +8,7 @@ use std::{
     fmt,
 };
 
-use crate::clock::Clock;
+use crate::clock::{Clock, Replica};
 
 /// A JSON value, as it was written.
 pub type Json = Box<str>;
@@ -71,6 +71,15 @@ impl Key {
     /// Something said.
     pub fn comment(id: &str) -> Self {
         Self::Member(Set::Comments, id.into())
+    }
+
+    /// A line without clocks whose content is in the record, by the line's digest.
+    pub(crate) fn absorbed(digest: &str) -> Self {
+        Self::Field(format!("~{digest}").into())
+    }
+
+    fn is_absorbed(&self) -> bool {
+        matches!(self, Self::Field(name) if name.starts_with('~'))
     }
 
     /// As the table of clocks names it.
@@ -152,8 +161,13 @@ impl Record {
         })
     }
 
-    /// Writes over what was there, at a moment after everything that was.
+    /// Writes over what was there. If that has a later clock, because another machine's clock is ahead, the write gets the next
+    /// moment after it.
     pub fn set(&mut self, key: Key, clock: Clock, value: Option<Json>) {
+        let clock = match self.registers.get(&key) {
+            Some(before) if before.clock >= clock => before.clock.next(clock.replica),
+            _ => clock,
+        };
         self.registers.insert(key, Register { clock, value });
     }
 
@@ -180,45 +194,48 @@ impl Record {
         }
     }
 
-    /// Takes a line that was changed without its clocks: what differs from what was known was written now. What was
-    /// written here since the line was is none of its business: whoever changed it had not seen that.
+    /// The same without what dated lines say of `known`: what is left tells their reader everything.
     #[must_use]
-    pub fn adopted(self, known: Option<&Self>, now: Clock) -> Self {
-        self.adopt(known, now, true)
-    }
-
-    /// The same for a line of another copy: one without any clocks says nothing of what it leaves out.
-    #[must_use]
-    pub fn adopted_from_elsewhere(self, known: Option<&Self>, now: Clock) -> Self {
-        let dated = self.base != Clock::ZERO;
-        self.adopt(known, now, dated)
-    }
-
-    fn adopt(mut self, known: Option<&Self>, now: Clock, whole: bool) -> Self {
-        let undated = self.base == Clock::ZERO;
-        if undated {
-            self.base = known.map_or(now, |known| known.base);
-        }
-        let newest = match (whole, undated) {
-            (false, _) => Clock::ZERO,
-            (true, true) => now,
-            (true, false) => self.newest(),
+    pub(crate) fn beyond(&self, known: &Self) -> Self {
+        let loose: Vec<Clock> = known.loose().map(|(_, clock)| clock).collect();
+        let new = |(key, register): &(&Key, &Register)| {
+            known.registers.get(*key) != Some(*register) || loose.contains(&register.clock)
         };
-        let base = self.base;
+        let own = |(key, register): (&Key, &Register)| (key.clone(), register.clone());
+        Self { id: self.id.clone(), base: self.base, registers: self.registers.iter().filter(new).map(own).collect() }
+    }
+
+    /// Lines without clocks whose content no dated line has yet, each with the moment it counts as written at.
+    fn loose(&self) -> impl Iterator<Item = (&Key, Clock)> {
+        let loose = |(key, register): &(&Key, &Register)| key.is_absorbed() && register.clock.replica == Replica::HAND;
+        self.registers.iter().filter(loose).map(|(key, register)| (key, register.clock))
+    }
+
+    /// Says that a dated line written at `clock` has the content of every line without clocks that is known.
+    pub fn settle(&mut self, clock: Clock) {
+        let loose: Vec<Key> = self.loose().map(|(key, _)| key.clone()).collect();
+        for key in loose {
+            self.set(key, clock, None);
+        }
+    }
+
+    /// Takes an edited line that does not tell what was edited in it: what has the same clock as in `known` and another value was
+    /// written right after everything else in the line, and what `known` has of that time and a `whole` line has not was taken away.
+    #[must_use]
+    pub(crate) fn compared(mut self, known: &Self, whole: bool) -> Self {
+        let newest = self.newest();
+        let edited = newest.next(Replica::HAND);
         for (key, register) in &mut self.registers {
-            match known.and_then(|known| known.registers.get(key)) {
+            match known.registers.get(key) {
                 Some(before) if before.value == register.value => register.clock = register.clock.max(before.clock),
-                Some(before) if !undated && before.clock > register.clock => {}
-                Some(before) if !undated && before.clock < register.clock && register.clock != base => {}
+                Some(before) if before.clock != register.clock => {}
                 None if register.value.is_none() => {}
-                _ => register.clock = now,
+                _ => register.clock = edited,
             }
         }
-        for (key, before) in
-            known.iter().flat_map(|known| &known.registers).filter(|(_, before)| before.clock <= newest)
-        {
-            let gone = Register { clock: if before.value.is_some() { now } else { before.clock }, value: None };
-            self.registers.entry(key.clone()).or_insert(gone);
+        for (key, before) in known.registers.iter().filter(|(_, before)| whole && before.clock <= newest) {
+            let clock = if before.value.is_some() { edited } else { before.clock };
+            self.registers.entry(key.clone()).or_insert(Register { clock, value: None });
         }
         self
     }

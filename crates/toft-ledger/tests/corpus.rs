@@ -12,7 +12,11 @@ fn what_the_fuzzer_found_still_holds() {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/reader");
     let mut count = 0;
     for entry in fs::read_dir(corpus).unwrap() {
-        holds::of_any_bytes(&fs::read(entry.unwrap().path()).unwrap());
+        let bytes = fs::read(entry.unwrap().path()).unwrap();
+        holds::of_any_bytes(&bytes);
+        let (ours, theirs) = bytes.split_at(bytes.len() / 2);
+        holds::of_two_copies(ours, theirs);
+        holds::of_two_copies(&bytes, theirs);
         count += 1;
     }
     assert!(count > 50, "the corpus is there");

@@ -131,16 +131,24 @@ fn ledgers(toft: &Toft) -> Option<Check> {
         Err(error) => return told(Health::Fail, error.to_string()),
     };
     if !troubles.is_empty() {
-        let all: Vec<_> =
-            troubles.iter().take(SHOWN).map(|trouble| format!("{}: {}", trouble.file, trouble.problem)).collect();
-        let hint = "toft compact puts the rest in order and keeps what is not understood in quarantine/";
-        return told(Health::Fail, format!("{} ({hint})", all.join("; ")));
+        let all: Vec<_> = troubles
+            .iter()
+            .take(SHOWN)
+            .map(|found| format!("{}:{}: {}", found.file, found.line, found.problem))
+            .collect();
+        let hint = match troubles.iter().any(|found| found.conflict) {
+            true => "`toft compact` takes the markers out; other lines are corrected in the file",
+            false => "correct these lines in the file; until then they stay as they are, and the rest is used",
+        };
+        let unfinished = troubles.iter().any(|found| found.conflict);
+        let health = if unfinished { Health::Fail } else { Health::Warn };
+        return told(health, format!("{} ({hint})", all.join("; ")));
     }
     let mut odd: Vec<String> =
         dangling.iter().map(|(id, on)| format!("{id} needs {on}, which no ledger here has")).collect();
     let aside = toft.plan().ok().flatten().map_or(0, |plan| plan.set_aside_count());
     if aside > 0 {
-        odd.push(format!("{aside} pieces that nobody understands are kept in quarantine/, beside their ledger"));
+        odd.push(format!("{aside} lines that an earlier toft took out are in quarantine/, beside their ledger"));
     }
     odd.extend(orphans.iter().take(SHOWN).map(|(found, orphan)| format!("{} {}", found.issue.id, orphan.explained())));
     if untold > 0 {

@@ -332,10 +332,10 @@ impl View for Compacted {
     }
 
     fn text(&self, page: &mut Page) {
-        for Compaction { ledger, issues, archived, quarantined } in &self.0 {
+        for Compaction { ledger, issues, archived, broken } in &self.0 {
             page.line(format!("Ledger {ledger}: {issues} issues in order, {archived} moved to the archive"));
-            if *quarantined > 0 {
-                page.line(format!("  {quarantined} pieces nobody understands are kept in quarantine/"));
+            if *broken > 0 {
+                page.line(format!("  {broken} broken lines stay as they are; `toft doctor` lists them"));
             }
         }
     }

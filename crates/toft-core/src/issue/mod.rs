@@ -132,6 +132,26 @@ pub const EPIC: &str = "epic";
 pub const NO_AUTO_CLAIM: &str = "no-auto-claim";
 
 impl Issue {
+    /// Reads an issue from a line of JSON. Fields that have a wrong value are left out, each with the problem.
+    pub fn read(line: &str) -> Result<(Self, Vec<(String, String)>), serde_json::Error> {
+        if let Ok(issue) = serde_json::from_str(line) {
+            return Ok((issue, Vec::new()));
+        }
+        let mut fields: serde_json::Map<String, Value> = serde_json::from_str(line)?;
+        let (id, mut wrong) = (fields.get("id").cloned().unwrap_or_default(), Vec::new());
+        fields.retain(|name, value| {
+            let alone = Value::from_iter([("id".to_owned(), id.clone()), (name.clone(), value.clone())]);
+            match Self::deserialize(alone) {
+                Ok(_) => true,
+                Err(error) => {
+                    wrong.push((name.clone(), error.to_string()));
+                    false
+                }
+            }
+        });
+        Ok((serde_json::from_value(Value::Object(fields))?, wrong))
+    }
+
     /// Is it still to be done?
     pub fn unfinished(&self) -> bool {
         self.status != CLOSED && self.deleted.is_none()
@@ -266,6 +286,7 @@ pub fn schema() -> Value {
         ("estimate", "How much it is, in any words."),
         ("external", "What it is called elsewhere: {system, ref}."),
         ("meta", "Anything, for other programs."),
+        ("was", "Digests of the fields as they were written; toft writes it, and tells by it what was edited by hand."),
         ("clk", "When each field was written, by which clone; toft writes it."),
         ("sum", "Tells whether the line was changed by hand; toft writes it."),
     ];

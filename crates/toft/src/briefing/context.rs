@@ -5,7 +5,7 @@ use toft_core::{
     issue::{CLOSED, Issue},
     refusal::Refusal,
     sheet::Sheet,
-    text::{clean, named, quoted},
+    text::{clean, datum, quoted},
     verbs::{context, show::AttemptView},
     workspace::Workspace,
 };
@@ -72,7 +72,7 @@ impl Toft {
         sheet.rows("What it depends on", needs, 9, "toft graph");
         sheet.rows("Beside it", beside, 4, format!("toft flow show {}", facts.workflow.id));
         let state =
-            facts.state.iter().map(|(key, value)| format!("- {}: {}", clean(key), named(&value.to_string(), 200)));
+            facts.state.iter().map(|(key, value)| format!("- {}: {}", clean(key), datum(&value.to_string(), 200)));
         sheet.rows("Values kept", state.collect(), 4, format!("toft show {}", facts.task.id));
         sheet.fixed(ENDING);
         Ok(sheet.text(budget.max(LEAST_TOKENS)))
@@ -90,7 +90,7 @@ fn untouched(plan: &Plan<'_>, issue: &Issue, budget: usize) -> Result<String, Er
     sheet.fixed(format!(
         "# {}: {}\n\nNobody has taken it yet: toft claim {}",
         issue.id,
-        named(&issue.title, 200),
+        datum(&issue.title, 200),
         issue.id
     ));
     let mut pieces = vec![told(issue)];
@@ -107,7 +107,7 @@ fn untouched(plan: &Plan<'_>, issue: &Issue, budget: usize) -> Result<String, Er
 fn head(facts: &context::Outcome, issue: Option<&Issue>, here: Option<Here<'_>>) -> String {
     let task = &facts.task;
     let title = issue.map_or(&task.name, |issue| &issue.title);
-    let mut head = format!("# {}: {}\n\n", shown(facts), named(title, 200));
+    let mut head = format!("# {}: {}\n\n", shown(facts), datum(title, 200));
     head.push_str(&format!(
         "Task {}, attempt {} of {}",
         task.id,
@@ -116,10 +116,10 @@ fn head(facts: &context::Outcome, issue: Option<&Issue>, here: Option<Here<'_>>)
     ));
     if facts.workflow.tasks > 1 {
         head.push_str(&format!(
-            ", \"{}\" in {} \"{}\"",
-            named(&task.name, 80),
+            ", {} in {} {}",
+            datum(&task.name, 80),
             facts.workflow.id,
-            named(&facts.workflow.title, 80)
+            datum(&facts.workflow.title, 80)
         ));
     }
     head.push('.');
@@ -221,7 +221,7 @@ fn attempt(view: &AttemptView) -> String {
         Some(AttemptResult::Revoked) => "taken back",
         None => "under way",
     };
-    let reason = attempt.reason.as_ref().map(|reason| format!(": \"{}\"", named(reason, 240))).unwrap_or_default();
+    let reason = attempt.reason.as_ref().map(|reason| format!(": {}", datum(reason, 240))).unwrap_or_default();
     format!("- {} by {}: {how}{reason}", attempt.fence, clean(agent_name))
 }
 
@@ -233,19 +233,19 @@ fn need(kind: DependencyKind, task: &Task) -> String {
     };
     let came = task.state.outcome.as_ref().map(|outcome| {
         let shows = match &outcome.evidence {
-            Some(Evidence::Commit(text)) => format!(" (commit {})", named(text, 40)),
-            Some(Evidence::Artifact(text)) => format!(" ({})", named(text, 80)),
-            Some(Evidence::NoChange(text)) => format!(" (nothing changed: {})", named(text, 120)),
+            Some(Evidence::Commit(text)) => format!(" (commit {})", datum(text, 40)),
+            Some(Evidence::Artifact(text)) => format!(" ({})", datum(text, 80)),
+            Some(Evidence::NoChange(text)) => format!(" (nothing changed: {})", datum(text, 120)),
             None => String::new(),
         };
-        format!(": \"{}\"{shows}", named(&outcome.summary, 300))
+        format!(": {}{shows}", datum(&outcome.summary, 300))
     });
-    let (id, name, status) = (&task.id, named(&task.name, 80), task.state.status.as_str());
-    format!("- {id} \"{name}\"{how}, {status}{}", came.unwrap_or_default())
+    let (id, name, status) = (&task.id, datum(&task.name, 80), task.state.status.as_str());
+    format!("- {id} {name}{how}, {status}{}", came.unwrap_or_default())
 }
 
 fn sibling(task: &Task) -> String {
-    format!("- {} \"{}\", {}", task.id, named(&task.name, 80), task.state.status.as_str())
+    format!("- {} {}, {}", task.id, datum(&task.name, 80), task.state.status.as_str())
 }
 
 /// What the issue needs, and how that ended.
@@ -259,11 +259,11 @@ fn issue_needs(plan: &Plan<'_>, issue: &Issue, rows: &mut Vec<String>) -> Result
         let came = on.closed.as_ref().map(|closed| {
             let said = Some(closed.reason.trim()).filter(|reason| !reason.is_empty());
             let commit = closed.outcome.as_ref().and_then(|outcome| outcome["evidence"]["commit"].as_str());
-            let said = said.map(|reason| format!(": \"{}\"", named(reason, 300))).unwrap_or_default();
-            format!("{said}{}", commit.map(|commit| format!(" (commit {})", named(commit, 40))).unwrap_or_default())
+            let said = said.map(|reason| format!(": {}", datum(reason, 300))).unwrap_or_default();
+            format!("{said}{}", commit.map(|commit| format!(" (commit {})", datum(commit, 40))).unwrap_or_default())
         });
-        let (title, status) = (named(&on.title, 80), clean(&on.status));
-        rows.push(format!("- {} \"{title}\" ({}), {status}{}", on.id, clean(&dep.kind), came.unwrap_or_default()));
+        let (title, status) = (datum(&on.title, 80), clean(&on.status));
+        rows.push(format!("- {} {title} ({}), {status}{}", on.id, clean(&dep.kind), came.unwrap_or_default()));
     }
     Ok(())
 }
@@ -272,13 +272,13 @@ fn issue_needs(plan: &Plan<'_>, issue: &Issue, rows: &mut Vec<String>) -> Result
 fn issue_siblings(plan: &Plan<'_>, issue: &Issue, rows: &mut Vec<String>) -> Result<(), Error> {
     let Some(parent) = &issue.parent else { return Ok(()) };
     let Some(found) = plan.known(parent)? else { return Ok(()) };
-    rows.push(format!("- part of {} \"{}\"", found.issue.id, named(&found.issue.title, 80)));
+    rows.push(format!("- part of {} {}", found.issue.id, datum(&found.issue.title, 80)));
     let mut parts = plan.list(&Asked { parent: Some(parent.clone()), all: true, limit: PARTS, ..Asked::default() })?;
     parts.retain(|part| part.issue.id != issue.id);
     // What is still to be done says more about the work beside this one.
     parts.sort_by_key(|part| (part.issue.status == CLOSED, part.issue.id.clone()));
     for part in parts {
-        rows.push(format!("- {} \"{}\", {}", part.issue.id, named(&part.issue.title, 80), clean(&part.issue.status)));
+        rows.push(format!("- {} {}, {}", part.issue.id, datum(&part.issue.title, 80), clean(&part.issue.status)));
     }
     Ok(())
 }

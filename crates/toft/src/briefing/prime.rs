@@ -6,7 +6,7 @@ use toft_core::{
     message::Letter,
     sheet::Sheet,
     store::{Fault, StoreError},
-    text::{clean, named, quoted},
+    text::{clean, datum, quoted},
     verbs::{agent, context, inbox, ready},
 };
 
@@ -103,7 +103,7 @@ impl Toft {
             let facts = self.perform_as(actor, None, context::Request { id: id.to_string() })?;
             let name = &facts.task.name;
             let issue = facts.workflow.issue().map(|issue| format!(" for {issue}")).unwrap_or_default();
-            let mut piece = format!("{id} \"{}\"{issue}", named(name, 120));
+            let mut piece = format!("{id} {}{issue}", datum(name, 120));
             match facts.checkpoints.first() {
                 Some((checkpoint, by)) => {
                     let from = format!("checkpoint {} by {by}", checkpoint.seq);
@@ -128,5 +128,5 @@ pub(crate) fn letter(letter: &Letter) -> String {
 }
 
 fn item(item: &ready::Item) -> String {
-    format!("- {} \"{}\"", item.id(), named(item.name(), 100))
+    format!("- {} {}", item.id(), datum(item.name(), 100))
 }

@@ -1,69 +1,91 @@
 //! Another copy of a ledger: its lines, and what is new in it.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     io::Cursor,
     path::Path,
 };
 
 use toft_core::issue::Issue;
 use toft_ledger::{
-    file::{Found, scan},
+    file::{Found, is_lines, scan},
     line::{self, Line},
     record::Record,
 };
 use toft_vcs::exchange::{self, Files};
 
-use super::{Ledger, compact::set_aside, hydrate::Failed};
-use crate::error::Error;
+use super::{Ledger, compact::not_understood, place::ISSUES};
+use crate::error::{Error, io};
 
 /// Lines of a ledger, by id.
 pub(super) type Lines = BTreeMap<String, Vec<Line>>;
 
-/// Lines of another copy that ours does not have letter by letter, and how many of them nobody understands.
-pub(super) fn new_lines(ledger: &Ledger, files: &Files, keep: bool) -> Result<(Lines, usize), Error> {
-    let ours = exchange::read_files(&ledger.dir).map_err(Error::from)?;
-    let known: HashSet<&[u8]> = each_line(&ours).collect();
-    let mut new = Files::new();
-    for (name, bytes) in files {
-        let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty() && !known.contains(line));
-        let mut text: Vec<u8> = Vec::new();
-        for line in lines {
-            text.extend(line);
-            text.push(b'\n');
-        }
-        new.insert(name.clone(), text);
-    }
-    let mut unclear = 0;
-    let lines = lines_of(&new, |piece| {
-        unclear += 1;
-        if keep { set_aside(ledger, &[piece.to_vec()]).map(drop) } else { Ok(()) }
-    })?;
-    Ok((lines, unclear))
+/// What is new in another copy of a ledger.
+pub(super) struct New {
+    /// Lines that ours does not have letter by letter.
+    pub(super) lines: Lines,
+    /// Those of them that are not understood, or in part only: ours gets them as they are.
+    pub(super) verbatim: BTreeSet<Vec<u8>>,
+    /// Issues that are in the other copy's archive and not in ours.
+    pub(super) archived: BTreeSet<String>,
 }
 
-/// Every line of a ledger's files by id; what nobody understands goes to `bad`.
-pub(super) fn lines_of(files: &Files, mut bad: impl FnMut(&[u8]) -> Result<(), Error>) -> Result<Lines, Error> {
+impl New {
+    /// Compares another copy with ours.
+    pub(super) fn of(ledger: &Ledger, files: &Files) -> Result<Self, Error> {
+        let ours = exchange::read_files(&ledger.dir).map_err(Error::from)?;
+        let known: HashSet<&[u8]> = each_line(&ours).collect();
+        let mut new = Self { lines: Lines::new(), verbatim: BTreeSet::new(), archived: BTreeSet::new() };
+        for (name, bytes) in files {
+            let text = match is_lines(bytes) {
+                true => without(bytes, |line| known.contains(line)),
+                false => bytes.clone(),
+            };
+            for (id, more) in lines_in(name, &text)? {
+                new.lines.entry(id).or_default().extend(more);
+            }
+            new.verbatim.extend(not_understood(&text).map_err(io("read", Path::new(name)))?);
+            if name != ISSUES {
+                let archived: HashSet<&[u8]> = ours.get(name).into_iter().flat_map(|ours| split(ours)).collect();
+                let text = without(bytes, |line| archived.contains(line));
+                new.archived.extend(lines_in(name, &text)?.into_keys());
+            }
+        }
+        Ok(new)
+    }
+}
+
+/// A file's lines but for some.
+fn without(bytes: &[u8], left_out: impl Fn(&[u8]) -> bool) -> Vec<u8> {
+    split(bytes).filter(|line| !left_out(line)).flat_map(|line| [line, b"\n"]).flatten().copied().collect()
+}
+
+fn split(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty())
+}
+
+/// Every line of a ledger's files that can be read, by id.
+pub(super) fn lines_of(files: &Files) -> Result<Lines, Error> {
     let mut lines = Lines::new();
     for (name, bytes) in files {
-        let read = scan::<Failed>(Cursor::new(bytes), 0, |found| {
-            match found {
-                Found::Marker => {}
-                Found::Bad(piece) => {
-                    let from = piece.at as usize;
-                    bad(&bytes[from..(from + piece.bytes as usize).min(bytes.len())])?;
-                }
-                Found::Text(text) => match line::read(text) {
-                    Ok(line) if serde_json::from_str::<Issue>(&line::write(&line.record)).is_ok() => {
-                        lines.entry(line.record.id().to_owned()).or_default().push(line);
-                    }
-                    _ => bad(text.as_bytes())?,
-                },
-            }
-            Ok(())
-        });
-        read.map_err(|failed| failed.at(Path::new(name)))?;
+        for (id, more) in lines_in(name, bytes)? {
+            lines.entry(id).or_default().extend(more);
+        }
     }
+    Ok(lines)
+}
+
+fn lines_in(name: &str, bytes: &[u8]) -> Result<Lines, Error> {
+    let mut lines = Lines::new();
+    let read = scan::<std::io::Error>(Cursor::new(bytes), 0, |found| {
+        if let Found::Text { text, .. } = found
+            && let Ok(line) = line::read(text)
+        {
+            lines.entry(line.record.id().to_owned()).or_default().push(line);
+        }
+        Ok(())
+    });
+    read.map_err(io("read", Path::new(name)))?;
     Ok(lines)
 }
 
@@ -96,7 +118,7 @@ pub(super) fn news(ours: &Files, theirs: Option<&Files>) -> BTreeMap<String, Str
 }
 
 fn each_line(files: &Files) -> impl Iterator<Item = &[u8]> {
-    files.values().flat_map(|bytes| bytes.split(|byte| *byte == b'\n')).filter(|line| !line.is_empty())
+    files.values().flat_map(|bytes| split(bytes))
 }
 
 /// What a commit says.

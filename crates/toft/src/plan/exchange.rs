@@ -150,13 +150,17 @@ impl Plan<'_> {
 
 fn beads_record(text: &str) -> Result<Line, String> {
     match serde_json::from_str(text).map_err(|error| error.to_string())? {
-        Value::Object(issue) => Ok(Line { record: beads::record(&issue)?, sound: true }),
+        Value::Object(issue) => Ok(Line::dated(beads::record(&issue)?)),
         _ => Err("not an object".into()),
     }
 }
 
 fn line_record(text: &str) -> Result<Line, String> {
-    line::read(text).map_err(|error| error.to_string())
+    let line = line::read(text).map_err(|error| error.to_string())?;
+    match line.broken.first() {
+        None => Ok(line),
+        Some((field, problem)) => Err(format!("`{field}` {problem}")),
+    }
 }
 
 /// A record that a reader of ledgers would take as well.

@@ -12,9 +12,10 @@ use serde::{Deserialize, Serialize};
 use toft_core::{issue::Issue, store::Access};
 use toft_ledger::{
     clock::Clock,
+    combine::Lines,
     file::{Bad, Found, Look, Turn, scan},
-    line::{self, Line},
-    record::Record,
+    line,
+    open::{self, For},
 };
 use toft_store::sqlite::index::{Around, FileState, IndexTx};
 
@@ -45,10 +46,19 @@ enum How {
 /// Something in a ledger that is not as it should be. Nothing is lost by it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trouble {
-    /// Which file.
+    /// The file.
     pub file: String,
-    /// Where in it.
+    /// Where in it, in bytes.
     pub at: u64,
+    /// Which line of it that is.
+    #[serde(default)]
+    pub line: u64,
+    /// The issue, if it is one that has a wrong value in a field.
+    #[serde(default)]
+    pub issue: Option<String>,
+    /// A merge was not finished.
+    #[serde(default)]
+    pub conflict: bool,
     /// What.
     pub problem: String,
 }
@@ -180,10 +190,10 @@ impl Plan<'_> {
         let path = ledger.dir.join(file);
         let known = index.file(&ledger.name, file)?;
         let looked = now_nanos();
-        let mut open = match File::open(&path) {
+        let mut open = match open::open(&ledger.dir, file, For::Reading, 0) {
             Ok(open) => open,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                let mut reading = Reading::new(index, ledger, file, Clock::ZERO, self);
+                let mut reading = Reading::new(index, ledger, file, Clock::ZERO);
                 let dropped = reading.drop_unseen()?;
                 index.drop_file(&ledger.name, file)?;
                 reading.settle()?;
@@ -215,7 +225,7 @@ impl Plan<'_> {
             None => None,
         };
         let newest = known.as_ref().and_then(|known| known.newest.parse().ok()).unwrap_or_default();
-        let mut reading = Reading::new(index, ledger, file, newest, self);
+        let mut reading = Reading::new(index, ledger, file, newest);
         reading.blank = index.is_blank(&ledger.name)?;
         if tail.is_none() && look.size > MUCH {
             index.make_room()?;
@@ -246,6 +256,18 @@ impl Plan<'_> {
         Ok(dropped)
     }
 
+    /// Was anything in a ledger's files not as it should be when they were last read?
+    pub(super) fn troubled(&self, ledger: &Ledger) -> Result<bool, Error> {
+        let index = self.index(Access::Read)?;
+        for file in ledger.files()? {
+            let state = index.file(&ledger.name, &file)?.unwrap_or_default();
+            if !matches!(state.troubles.as_str(), "" | "[]") {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// What is not as it should be in the ledgers seen from here.
     pub fn troubles(&self) -> Result<Vec<Trouble>, Error> {
         if self.unwritten() {
@@ -255,7 +277,16 @@ impl Plan<'_> {
         let mut troubles = Vec::new();
         for (ledger, file) in index.files()? {
             let state = index.file(&ledger, &file)?.unwrap_or_default();
-            troubles.extend(serde_json::from_str::<Vec<Trouble>>(&state.troubles).unwrap_or_default());
+            let found = serde_json::from_str::<Vec<Trouble>>(&state.troubles).unwrap_or_default();
+            if found.is_empty() {
+                continue;
+            }
+            let path = self.called(&ledger)?.dir.join(&file);
+            let text = open::read(&self.called(&ledger)?.dir, &file).map_err(io("read", &path))?;
+            let line_at = |at: u64| text.iter().take(at as usize).filter(|byte| **byte == b'\n').count() as u64 + 1;
+            let told =
+                |trouble: Trouble| Trouble { file: path.display().to_string(), line: line_at(trouble.at), ..trouble };
+            troubles.extend(found.into_iter().map(told));
         }
         Ok(troubles)
     }
@@ -357,47 +388,34 @@ impl Failed {
     }
 }
 
-/// A line that says of an issue what can be said of one; so do all of them together then.
-fn issue_like(line: Line) -> Result<Line, String> {
-    match serde_json::from_str::<Issue>(&line::write(&line.record)) {
-        Ok(_) => Ok(line),
-        Err(error) => Err(error.to_string()),
-    }
-}
-
 /// A file being read into the index.
-struct Reading<'r, 'p> {
+struct Reading<'r> {
     index: &'r IndexTx<'r>,
     ledger: &'r str,
     file: &'r str,
-    plan: &'r Plan<'p>,
     newest: Clock,
     /// Only what was appended is read: it adds to what is known.
     tail: bool,
     /// Nothing of this ledger is known.
     blank: bool,
-    /// Lines somebody touched, until it is known whether a sound one of the same issue follows.
-    pending: BTreeMap<String, Vec<String>>,
-    /// Issues that several lines speak of, as far as they were read.
-    merged: BTreeMap<String, Record>,
+    /// Issues of which one line alone does not tell everything: their lines, and where the first of them begins.
+    several: BTreeMap<String, (u64, Lines)>,
     seen: HashSet<String>,
     changed: BTreeSet<String>,
     around_before: Around,
     troubles: Vec<Trouble>,
 }
 
-impl<'r, 'p> Reading<'r, 'p> {
-    fn new(index: &'r IndexTx<'r>, ledger: &'r Ledger, file: &'r str, newest: Clock, plan: &'r Plan<'p>) -> Self {
+impl<'r> Reading<'r> {
+    fn new(index: &'r IndexTx<'r>, ledger: &'r Ledger, file: &'r str, newest: Clock) -> Self {
         Self {
             index,
             ledger: &ledger.name,
             file,
-            plan,
             newest,
             tail: false,
             blank: false,
-            pending: BTreeMap::new(),
-            merged: BTreeMap::new(),
+            several: BTreeMap::new(),
             seen: HashSet::new(),
             changed: BTreeSet::new(),
             around_before: Around::default(),
@@ -406,7 +424,10 @@ impl<'r, 'p> Reading<'r, 'p> {
     }
 
     fn trouble(&mut self, at: u64, problem: String) {
-        let trouble = Trouble { file: self.file.to_owned(), at, problem };
+        self.add_trouble(Trouble { file: self.file.to_owned(), at, line: 0, issue: None, conflict: false, problem });
+    }
+
+    fn add_trouble(&mut self, trouble: Trouble) {
         if self.troubles.len() < TROUBLES && !self.troubles.contains(&trouble) {
             self.troubles.push(trouble);
         }
@@ -415,21 +436,23 @@ impl<'r, 'p> Reading<'r, 'p> {
     fn take(&mut self, found: Found<'_>) -> Result<(), Failed> {
         match found {
             Found::Marker => {
-                self.trouble(0, "a merge left conflict markers; both sides were taken".into());
+                let problem = "a merge left conflict markers; both sides were taken".to_owned();
+                let file = self.file.to_owned();
+                self.add_trouble(Trouble { file, at: 0, line: 0, issue: None, conflict: true, problem });
             }
             Found::Bad(Bad { at, reason, start, .. }) => self.trouble(at, format!("{reason}: {start}")),
-            Found::Text(text) => self.take_line(text)?,
+            Found::Text { at, text } => self.take_line(at, text)?,
         }
         Ok(())
     }
 
-    fn take_line(&mut self, text: &str) -> Result<(), Error> {
+    fn take_line(&mut self, at: u64, text: &str) -> Result<(), Error> {
         // An untouched line that stands there once is what it is.
         if line::untouched(text)
             && let Ok(issue) = serde_json::from_str::<Issue>(text)
+            && line::is_id(&issue.id)
             && !self.seen.contains(&issue.id)
-            && !self.merged.contains_key(&issue.id)
-            && !self.pending.contains_key(&issue.id)
+            && !self.several.contains_key(&issue.id)
             && let Some(newest) = line::newest(text)
         {
             let known = if self.blank { None } else { self.index.line(self.ledger, &issue.id)? };
@@ -445,78 +468,45 @@ impl<'r, 'p> Reading<'r, 'p> {
                 return Ok(());
             }
         }
-        match line::read(text).map_err(|error| error.to_string()).and_then(issue_like) {
-            Ok(Line { record, sound: true }) => {
-                // Whoever wrote this line had read the touched ones before it.
-                for text in self.pending.remove(record.id()).unwrap_or_default() {
-                    if let Ok(read) = line::read(&text) {
-                        self.merge(read.record, false)?;
+        match line::read(text) {
+            Ok(line) => {
+                for (field, problem) in &line.broken {
+                    self.trouble(at, format!("`{field}` of {} {problem}", line.record.id()));
+                }
+                self.several.entry(line.record.id().to_owned()).or_insert_with(|| (at, Lines::default())).1.add(line);
+            }
+            Err(error) => self.trouble(at, format!("{error}: {}", text.chars().take(80).collect::<String>())),
+        }
+        Ok(())
+    }
+
+    /// Everything was read: puts down what all lines of an issue together say.
+    fn finish(&mut self) -> Result<(), Error> {
+        for (id, (at, mut lines)) in std::mem::take(&mut self.several) {
+            let known = self.index.line(self.ledger, &id)?;
+            let elsewhere = known.as_ref().is_some_and(|known| known.file != self.file);
+            let again = !self.seen.insert(id.clone()) || self.tail || elsewhere;
+            let before = known.as_ref().and_then(|known| line::read(&known.line).ok()).map(|known| known.record);
+            if again && let Some(before) = &before {
+                lines.add_record(before.clone());
+            }
+            let Some(record) = lines.resolve(before.as_ref()) else { continue };
+            self.newest = self.newest.max(record.newest());
+            let line = line::write(&record);
+            match Issue::read(&line) {
+                Ok((issue, wrong)) => {
+                    self.troubles.retain(|trouble| trouble.issue.as_ref() != Some(&id));
+                    for (field, problem) in wrong {
+                        let (file, problem) = (self.file.to_owned(), format!("`{field}` of {id}: {problem}"));
+                        let issue = Some(id.clone());
+                        self.add_trouble(Trouble { file, at, line: 0, issue, conflict: false, problem });
+                    }
+                    if known.is_none_or(|known| known.line != line || known.file != self.file) {
+                        self.put(&issue, &line)?;
                     }
                 }
-                self.merge(record, false)
+                Err(error) => self.trouble(at, format!("{id}: {error}")),
             }
-            Ok(Line { record, sound: false }) => {
-                self.pending.entry(record.id().to_owned()).or_default().push(text.to_owned());
-                Ok(())
-            }
-            Err(error) => {
-                self.trouble(0, format!("{error}: {}", text.chars().take(80).collect::<String>()));
-                Ok(())
-            }
-        }
-    }
-
-    /// Everything was read. The last line of an issue, if somebody touched it, was written now.
-    fn finish(&mut self) -> Result<(), Error> {
-        for id in self.merged.keys().filter(|id| !self.pending.contains_key(*id)).cloned().collect::<Vec<_>>() {
-            self.put_merged(&id)?;
-        }
-        for (id, texts) in std::mem::take(&mut self.pending) {
-            let last = texts.len().saturating_sub(1);
-            for (n, text) in texts.iter().enumerate() {
-                if let Ok(read) = line::read(text) {
-                    self.merge(read.record, n == last)?;
-                }
-            }
-            self.put_merged(&id)?;
-        }
-        Ok(())
-    }
-
-    fn merge(&mut self, mut record: Record, touched: bool) -> Result<(), Error> {
-        let id = record.id().to_owned();
-        let (before, again) = match self.merged.remove(&id) {
-            Some(before) => (Some(before), true),
-            None => {
-                let known = self.index.line(self.ledger, &id)?;
-                let elsewhere = known.as_ref().is_some_and(|known| known.file != self.file);
-                let again = !self.seen.insert(id.clone()) || self.tail || elsewhere;
-                (known.and_then(|known| line::read(&known.line).ok()).map(|known| known.record), again)
-            }
-        };
-        if touched {
-            self.newest = Clock::after(self.newest, (now_nanos() / 1_000_000) as u64, self.plan.replica()?);
-            record = record.adopted(before.as_ref(), self.newest);
-        }
-        if again && let Some(before) = before {
-            record.merge(before);
-        }
-        self.newest = self.newest.max(record.newest());
-        self.merged.insert(id, record);
-        Ok(())
-    }
-
-    /// Puts down what all lines of an issue together say.
-    fn put_merged(&mut self, id: &str) -> Result<(), Error> {
-        let Some(record) = self.merged.remove(id) else { return Ok(()) };
-        let line = line::write(&record);
-        let known = self.index.line(self.ledger, id)?;
-        match serde_json::from_str::<Issue>(&line) {
-            Ok(issue) if known.is_none_or(|known| known.line != line || known.file != self.file) => {
-                self.put(&issue, &line)?;
-            }
-            Ok(_) => {}
-            Err(error) => self.trouble(0, format!("{id}: {error}")),
         }
         Ok(())
     }

@@ -343,7 +343,7 @@ fn own_index(state: &std::path::Path, worktree: &str) -> PathBuf {
 fn said_at(row: &Indexed, issue: &Issue) -> Timestamp {
     let line = toft_ledger::line::read(&row.line).ok();
     let register = line.as_ref().and_then(|line| line.record.registers().get(&Key::field("status")));
-    let ms = register.and_then(|register| i64::try_from(register.clock.ms).ok());
+    let ms = register.and_then(|register| i64::try_from(register.clock.ms).ok()).filter(|ms| *ms > 0);
     ms.map_or_else(|| made_at(issue), Timestamp)
 }
 

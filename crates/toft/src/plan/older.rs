@@ -63,7 +63,7 @@ impl Writing {
     }
 
     fn line(self) -> Line {
-        Line { record: self.record, sound: true }
+        Line::dated(self.record)
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use toft_core::refusal::Refusal;
-use toft_ledger::{clock::Replica, file::Turn};
+use toft_ledger::{clock::Replica, file::Turn, open};
 use toft_store::private;
 use toft_vcs::{Checkout, Vcs, exchange};
 
@@ -118,6 +118,7 @@ impl Ledger {
             return Err(Refusal::Invalid { field: "ledger".into(), problem }.into());
         }
         let path = self.issues();
+        open::refuse_links(&self.dir, ISSUES).map_err(io("write", &path))?;
         match fs::OpenOptions::new().append(true).open(&path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             opened => drop(opened.map_err(io("write", &path))?),
@@ -129,6 +130,9 @@ impl Ledger {
     pub(super) fn files(&self) -> Result<Vec<String>, Error> {
         let mut files = vec![ISSUES.to_owned()];
         let archive = self.dir.join(ARCHIVE);
+        let plain = |name: &str| open::refuse_links(&self.dir, name).map_err(io("read", &self.dir));
+        plain(ISSUES)?;
+        plain(&format!("{ARCHIVE}/"))?;
         let found = match fs::read_dir(&archive) {
             Ok(found) => found,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(files),
@@ -137,6 +141,7 @@ impl Ledger {
         for entry in found {
             let name = entry.map_err(io("read", &archive))?.file_name().to_string_lossy().into_owned();
             if name.ends_with(".jsonl") {
+                plain(&format!("{ARCHIVE}/{name}"))?;
                 files.push(format!("{ARCHIVE}/{name}"));
             }
         }

@@ -177,7 +177,7 @@ impl Plan<'_> {
             Err(error) => return Err(error.into()),
         }
         let mut files = branch.theirs()?;
-        let lines = lines_of(&files, |_| Ok(()))?;
+        let lines = lines_of(&files)?;
         let there = lines.get(&issue.id).map(|lines| merged(lines)).transpose()?;
         let word = random_mint().word();
         let by = self.by(&word, self.now()?);
@@ -227,7 +227,7 @@ impl Plan<'_> {
                     }
                     if let Some(mut branch) = Branch::open(self.checkout, &target.dir, self.reach())? {
                         branch.fetch()?;
-                        if lines_of(&branch.theirs()?, |_| Ok(()))?.contains_key(&mine.id) {
+                        if lines_of(&branch.theirs()?)?.contains_key(&mine.id) {
                             return Err(landed().into());
                         }
                         branch.withdraw(&mine.id)?;
@@ -255,7 +255,7 @@ impl Plan<'_> {
     fn published(&self, target: &Ledger, id: &str) -> Result<bool, Error> {
         let mut tree = Tree::open(self.checkout, &target.dir, self.reach())?;
         tree.fetch()?;
-        Ok(lines_of(&tree.theirs()?, |_| Ok(()))?.contains_key(id))
+        Ok(lines_of(&tree.theirs()?)?.contains_key(id))
     }
 
     /// A proposal that nobody else has seen leaves no trace in the file; the issue stays in the ledger it came from.
@@ -340,7 +340,7 @@ impl Plan<'_> {
         theirs: Option<&Files>,
         gone: impl Fn(&str, &str) -> Result<bool, ExchangeError>,
     ) -> Result<Vec<Came>, Trouble> {
-        let theirs = theirs.map(|files| lines_of(files, |_| Ok(()))).transpose()?;
+        let theirs = theirs.map(|files| lines_of(files)).transpose()?;
         let mut came = Vec::new();
         for ledger in self.ledgers.iter().filter(|ledger| ledger.name != target.name && !ledger.read_only) {
             let asked = Asked { ledger: Some(ledger.name.clone()), all: true, ..Asked::default() };
@@ -408,7 +408,7 @@ impl Plan<'_> {
             for (_, row) in &moving {
                 let read = line::read(&row.line).map_err(|error| bad_line(&error.to_string()))?;
                 let id = read.record.id().to_owned();
-                draft.take(Line { sound: true, ..read })?;
+                draft.take(Line::dated(read.record))?;
                 let visibility = private.then(|| LOCAL.into());
                 draft.put(&id, &[Put::Field("visibility".into(), visibility), Put::Field("deleted".into(), None)])?;
             }

@@ -2,7 +2,7 @@
 //! send; each ledger by itself, and offline is no error.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     thread,
     time::{Duration, Instant},
 };
@@ -12,13 +12,16 @@ use toft_core::issue::{
     outgoing::{Doubt, doubts},
     proposal,
 };
-use toft_ledger::file::{Look, Turn};
+use toft_ledger::{
+    file::{Look, Turn},
+    line::Made,
+};
 use toft_vcs::exchange::{self, Branch, Contact, Exchange, ExchangeError, Files, Sent, Tree};
 
 use super::{
     Ledger, Place, Plan,
     compact::looks,
-    copy::{Lines, lines_of, message, new_lines, news},
+    copy::{New, lines_of, message, news},
     hydrate::now_nanos,
     synced::{How, Synced, Taken, Wish},
     write::issue_of,
@@ -225,7 +228,7 @@ impl Plan<'_> {
             }
         }
         if !wish.try_only && !self.contributor && (synced.received > 0 || wish.commit) {
-            self.put_in_order(ledger)?;
+            self.put_in_order(ledger, &BTreeSet::new())?;
         }
         if wish.commit && !wish.try_only {
             step("committing");
@@ -256,7 +259,7 @@ impl Plan<'_> {
             .unwrap_or_default();
         let (mut offline, mut still, mut before) = (None, 0, None);
         loop {
-            let mut theirs = None;
+            let (mut theirs, mut archived) = (None, BTreeSet::new());
             if let Some(remote) = &synced.remote {
                 step(&format!("asking {remote}"));
                 match way.fetch() {
@@ -269,7 +272,7 @@ impl Plan<'_> {
                         step("merging");
                         let taken = self.take_in(ledger, &files, wish.try_only)?;
                         synced.takes(&taken);
-                        theirs = Some(files);
+                        (theirs, archived) = (Some(files), taken.archived);
                     }
                     Err(error @ ExchangeError::Offline { .. }) => offline = Some(error),
                     Err(error) => return Err(error.into()),
@@ -280,7 +283,7 @@ impl Plan<'_> {
                 synced.received += self.take_offered(ledger, &offered, wish.try_only)?;
             }
             if !wish.try_only {
-                self.put_in_order(ledger)?;
+                self.put_in_order(ledger, &archived)?;
             }
             let news = news(&exchange::read_files(&ledger.dir)?, theirs.as_ref());
             if keeps && synced.remote.is_some() && offline.is_none() {
@@ -380,32 +383,30 @@ impl Plan<'_> {
     }
 
     /// Puts a ledger in order, if it is not.
-    fn put_in_order(&self, ledger: &Ledger) -> Result<(), Error> {
+    fn put_in_order(&self, ledger: &Ledger, archived: &BTreeSet<String>) -> Result<(), Error> {
         if !ledger.dir.exists() {
             return Ok(());
         }
         let before = self.now()?.minus(ARCHIVE_AFTER);
-        self.compact_one(ledger, before).map(drop)
+        self.compact_one(ledger, before, archived).map(drop)
     }
 
     /// Takes in what another copy of a ledger has.
     fn take_in(&self, ledger: &Ledger, files: &Files, try_only: bool) -> Result<Taken, Error> {
-        let (lines, unclear) = new_lines(ledger, files, !try_only)?;
-        let changed = self.take_lines(ledger, lines, try_only)?;
-        Ok(Taken { changed, unclear })
-    }
-
-    fn take_lines(&self, ledger: &Ledger, lines: Lines, try_only: bool) -> Result<usize, Error> {
-        if lines.is_empty() {
-            return Ok(0);
+        let New { lines, verbatim, archived } = New::of(ledger, files)?;
+        let broken = verbatim.len();
+        if lines.is_empty() && verbatim.is_empty() {
+            return Ok(Taken { changed: 0, broken, archived });
         }
         let build = |draft: &mut super::write::Draft<'_>| {
             for line in lines.into_values().flatten() {
                 draft.take(line)?;
             }
+            verbatim.into_iter().for_each(|line| draft.keep(line));
             Ok(draft.changes())
         };
-        if try_only { self.rehearse(ledger, build) } else { self.write(ledger, build) }
+        let changed = if try_only { self.rehearse(ledger, build) } else { self.write(ledger, build) }?;
+        Ok(Taken { changed, broken, archived })
     }
 
     /// Takes in issues that others propose on branches of their own: each branch its one issue, and only if it is new.
@@ -420,9 +421,8 @@ impl Plan<'_> {
         }
         let mut lines = Vec::new();
         for proposal in offered {
-            let found = lines_of(&proposal.files, |_| Ok(()))?.remove(&proposal.id).unwrap_or_default();
-            let sound = found.into_iter().filter(|line| line.sound);
-            lines.extend(sound);
+            let found = lines_of(&proposal.files)?.remove(&proposal.id).unwrap_or_default();
+            lines.extend(found.into_iter().filter(|line| line.made == Made::Written && line.broken.is_empty()));
         }
         let build = |draft: &mut super::write::Draft<'_>| {
             for line in lines {

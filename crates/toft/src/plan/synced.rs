@@ -1,6 +1,6 @@
 //! What is wanted of a sync, and how it went.
 
-use std::time::Instant;
+use std::{collections::BTreeSet, time::Instant};
 
 use serde::Serialize;
 use toft_vcs::exchange::ExchangeError;
@@ -102,9 +102,9 @@ impl Synced {
 
     pub(super) fn takes(&mut self, taken: &Taken) {
         self.received += taken.changed;
-        if taken.unclear > 0 {
-            let count = taken.unclear;
-            self.said.push(format!("{count} lines of theirs that nobody understands are kept in quarantine/"));
+        if taken.broken > 0 {
+            let count = taken.broken;
+            self.said.push(format!("kept {count} broken lines of theirs as they are; `toft doctor` lists them"));
         }
     }
 
@@ -124,6 +124,8 @@ impl Synced {
 pub(super) struct Taken {
     /// How many issues changed, or would.
     pub(super) changed: usize,
-    /// How many lines nobody understands.
-    pub(super) unclear: usize,
+    /// How many lines are not understood, or in part only.
+    pub(super) broken: usize,
+    /// Issues that are in the other copy's archive and not in ours.
+    pub(super) archived: BTreeSet<String>,
 }

@@ -1,6 +1,6 @@
 //! The one way a ledger is changed: wait for the turn, read what is new, decide, append, and let the index follow.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use serde_json::{Value, json};
 use toft_core::{
@@ -21,7 +21,8 @@ use toft_core::{
 };
 use toft_ledger::{
     clock::Clock,
-    file::{LONGEST_LINE, Turn},
+    combine::Lines,
+    file::Turn,
     line::{self, Line},
     record::{Json, Key, Record},
 };
@@ -32,6 +33,11 @@ use crate::{
     error::{Error, io},
     session::random_mint,
 };
+
+/// The longest text that is written into one field or comment.
+const LONGEST_VALUE: usize = 1 << 20;
+/// How far ahead of ours another machine's clock is believed.
+const AHEAD: Duration = Duration::from_secs(5 * 60);
 
 /// What was written, and where.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,6 +57,8 @@ pub(super) struct Draft<'d> {
     clock: Clock,
     records: BTreeMap<String, Record>,
     issues: BTreeMap<String, Issue>,
+    /// Lines that are not understood and stay as they are.
+    verbatim: Vec<Vec<u8>>,
 }
 
 impl Nodes for Draft<'_> {
@@ -68,7 +76,11 @@ impl Nodes for Draft<'_> {
     }
 }
 
-impl Draft<'_> {
+impl<'d> Draft<'d> {
+    fn new(index: &'d IndexTx<'d>, ledger: &'d Ledger, clock: Clock) -> Self {
+        Self { index, ledger, clock, records: BTreeMap::new(), issues: BTreeMap::new(), verbatim: Vec::new() }
+    }
+
     /// An issue of this ledger as it is now.
     pub(super) fn issue(&mut self, id: &str) -> Result<Issue, Error> {
         if let Some(issue) = self.issues.get(id) {
@@ -94,6 +106,10 @@ impl Draft<'_> {
         };
         for put in puts {
             let (key, value) = register(put);
+            if value.as_ref().is_some_and(|value| value.len() > LONGEST_VALUE) {
+                let problem = format!("a text is at most {} KiB long", LONGEST_VALUE >> 10);
+                return Err(Refusal::Invalid { field: key.to_string(), problem }.into());
+            }
             record.set(key, self.clock, value);
         }
         self.issues.insert(id.to_owned(), issue_of(&record)?);
@@ -110,17 +126,21 @@ impl Draft<'_> {
             (None, Some(row)) => Some(record(row)?),
             (None, None) => None,
         };
-        let mut record = match line.sound {
-            true => line.record,
-            false => line.record.adopted_from_elsewhere(known.as_ref(), self.clock),
-        };
-        if let Some(known) = known {
-            record.merge(known);
+        let mut lines = Lines::default();
+        if let Some(known) = &known {
+            lines.add_record(known.clone());
         }
+        lines.add(line);
+        let Some(record) = lines.resolve(known.as_ref()) else { return Ok(()) };
         if row.is_none_or(|row| line::write(&record) != row.line) {
             self.records.insert(id, record);
         }
         Ok(())
+    }
+
+    /// Takes in a line of another copy that is not understood, as it is.
+    pub(super) fn keep(&mut self, line: Vec<u8>) {
+        self.verbatim.push(line);
     }
 
     /// Writes about an issue that the ledger has, and keeps in mind what was there.
@@ -149,7 +169,8 @@ fn record(row: &Indexed) -> Result<Record, Error> {
 }
 
 pub(super) fn issue_of(record: &Record) -> Result<Issue, Error> {
-    serde_json::from_str(&line::write(record)).map_err(|error| unreadable(record.id(), &error.to_string()))
+    let read = Issue::read(&line::write(record)).map_err(|error| unreadable(record.id(), &error.to_string()))?;
+    Ok(read.0)
 }
 
 /// An issue about which nothing else was ever written.
@@ -193,7 +214,7 @@ impl Plan<'_> {
         self.refresh()?;
         let index = self.index(Access::Read)?;
         let clock = self.newest(&index, ledger)?;
-        build(&mut Draft { index: &index, ledger, clock, records: BTreeMap::new(), issues: BTreeMap::new() })
+        build(&mut Draft::new(&index, ledger, clock))
     }
 
     /// The moment after everything in a ledger.
@@ -204,8 +225,10 @@ impl Plan<'_> {
     }
 
     fn draft<'d>(&self, index: &'d IndexTx<'d>, ledger: &'d Ledger) -> Result<Draft<'d>, Error> {
-        let clock = Clock::after(self.newest(index, ledger)?, (now_nanos() / 1_000_000) as u64, self.replica()?);
-        Ok(Draft { index, ledger, clock, records: BTreeMap::new(), issues: BTreeMap::new() })
+        let (seen, wall) = (self.newest(index, ledger)?, (now_nanos() / 1_000_000) as u64);
+        // A clock far ahead of ours is not followed: a write to a field that has it goes just beyond it, and no other does.
+        let believed = if seen.ms > wall + AHEAD.as_millis() as u64 { Clock::ZERO } else { seen };
+        Ok(Draft::new(index, ledger, Clock::after(believed, wall, self.replica()?)))
     }
 
     /// Changes a ledger. What `build` puts together is on disk when this returns.
@@ -219,10 +242,15 @@ impl Plan<'_> {
         let index = self.index(Access::Read)?;
         let mut draft = self.draft(&index, ledger)?;
         let built = build(&mut draft)?;
-        let lines: Vec<String> = draft.records.values().map(line::write).collect();
-        if lines.iter().any(|line| line.len() >= LONGEST_LINE) {
-            let problem = format!("an issue is at most {} MiB long", LONGEST_LINE >> 20);
-            return Err(Refusal::Invalid { field: "issue".into(), problem }.into());
+        let mut lines: Vec<Vec<u8>> = std::mem::take(&mut draft.verbatim);
+        for written in draft.records.values_mut() {
+            written.settle(draft.clock);
+            // A line says what is new: an issue with a thousand comments grows by the next one.
+            let new = match index.line(&ledger.name, written.id())? {
+                Some(row) => line::write_new(written, &record(&row)?),
+                None => line::write_all(written),
+            };
+            lines.extend(new.into_iter().map(String::into_bytes));
         }
         drop(index);
         if !lines.is_empty() {
@@ -301,7 +329,7 @@ impl Plan<'_> {
             let mut wrote = Vec::new();
             for (n, (id, edit)) in ids.iter().zip(edits).enumerate() {
                 // One after the other, so that they stay in the order they were written in.
-                let now = now.plus(std::time::Duration::from_millis(n as u64));
+                let now = now.plus(Duration::from_millis(n as u64));
                 let edit = self.resolved(draft.index, edit, &ids)?;
                 if draft.index.line(&ledger.name, id)?.is_some() {
                     let issue = draft.issue(id)?;

@@ -25,9 +25,9 @@ pub struct Indexed {
 }
 
 impl Indexed {
-    /// What the line says.
+    /// What the line says, without fields that have a wrong value.
     pub fn issue(&self) -> Result<Issue> {
-        serde_json::from_str(&self.line).map_err(|error| StoreError::Unreadable {
+        Issue::read(&self.line).map(|(issue, _)| issue).map_err(|error| StoreError::Unreadable {
             table: "issues",
             id: self.line.chars().take(40).collect(),
             cause: error.to_string(),

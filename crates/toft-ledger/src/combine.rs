@@ -1,0 +1,69 @@
+//! All lines that a ledger has of an issue, as one record. A file may hold several: appends, merges and people put them there.
+
+use crate::{
+    clock::Replica,
+    line::{Line, Made},
+    record::{Key, Record},
+};
+
+/// Lines of one issue.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lines {
+    dated: Option<Record>,
+    unmarked: Vec<Line>,
+    undated: Vec<(String, Record)>,
+}
+
+impl Lines {
+    /// Adds a line; those without clocks in the order in which they were written.
+    pub fn add(&mut self, line: Line) {
+        match line.made {
+            Made::Written | Made::Edited => self.add_record(line.record),
+            Made::Unmarked => self.unmarked.push(line),
+            Made::Undated => self.undated.push((line.digest, line.record)),
+        }
+    }
+
+    /// Adds a record that was read before.
+    pub fn add_record(&mut self, record: Record) {
+        match &mut self.dated {
+            Some(dated) => dated.merge(record),
+            None => self.dated = Some(record),
+        }
+    }
+
+    /// What they say together. `known` is what was known of the issue before, if anything.
+    ///
+    /// Dated lines are merged, in whatever order. A line without clocks changes what differs from them, right after the newest of
+    /// them; what it leaves out stays. It does so once: the record remembers the line by its digest, and a copy of it that a merge
+    /// brings back says nothing more.
+    pub fn resolve(self, known: Option<&Record>) -> Option<Record> {
+        let Self { dated, unmarked, undated } = self;
+        let mut record = dated;
+        for line in unmarked {
+            let line = match (known, &record) {
+                (Some(before), _) | (None, Some(before)) => line.record.compared(before, !line.partial),
+                (None, None) => line.record,
+            };
+            match &mut record {
+                Some(record) => record.merge(line),
+                None => record = Some(line),
+            }
+        }
+        for (digest, line) in undated {
+            let record = record.get_or_insert_with(|| Record::new(line.id(), line.base()));
+            let absorbed = Key::absorbed(&digest);
+            if record.registers().contains_key(&absorbed) {
+                continue;
+            }
+            let written = record.newest().next(Replica::HAND);
+            for (key, register) in line.registers() {
+                if register.value.as_deref() != record.get(key) {
+                    record.set(key.clone(), written, register.value.clone());
+                }
+            }
+            record.set(absorbed, written, None);
+        }
+        record
+    }
+}

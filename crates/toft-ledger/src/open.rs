@@ -1,0 +1,86 @@
+//! Opens files of a directory that a stranger may have filled: plain files below it, never links, pipes or devices.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io,
+    path::Path,
+};
+
+/// What is opened for what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum For {
+    /// Reading.
+    Reading,
+    /// Appending; the file is made if it is not there.
+    Appending,
+}
+
+/// Opens the plain file `name`, which may be in one directory below `dir`. Nothing on the way from `dir` on is a link.
+pub fn open(dir: &Path, name: &str, what: For, mode: u32) -> io::Result<File> {
+    let path = dir.join(name);
+    refuse_links(dir, name)?;
+    let mut options = OpenOptions::new();
+    match what {
+        For::Reading => options.read(true),
+        For::Appending => options.read(true).append(true).create(true),
+    };
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt as _;
+        // A pipe that nobody writes to would be waited for.
+        options.custom_flags(nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK | nix::libc::O_NOCTTY).mode(mode);
+    }
+    #[cfg(not(unix))]
+    let _ = mode;
+    let file = options.open(&path).map_err(|error| plainly(error, &path))?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(not_plain(&path)),
+    }
+}
+
+/// Reads a plain file whole.
+pub fn read(dir: &Path, name: &str) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    io::Read::read_to_end(&mut open(dir, name, For::Reading, 0)?, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// Fails if `dir`, the directories in `name`, or the file itself is there and is something else than a directory or a plain file.
+/// A name that ends in `/` is a directory's.
+pub fn refuse_links(dir: &Path, name: &str) -> io::Result<()> {
+    let (mut path, directory) = (dir.to_owned(), name.ends_with('/'));
+    let mut names = name.split('/').filter(|name| !name.is_empty()).peekable();
+    loop {
+        let last = names.peek().is_none() && path != dir && !directory;
+        match fs::symlink_metadata(&path) {
+            Ok(found) if last && found.is_file() || !last && found.is_dir() => {}
+            Ok(_) => return Err(not_plain(&path)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(error),
+        }
+        match names.next() {
+            Some(name) => path.push(name),
+            None => return Ok(()),
+        }
+    }
+}
+
+#[cfg(unix)]
+fn plainly(error: io::Error, path: &Path) -> io::Error {
+    match error.raw_os_error() {
+        Some(nix::libc::ELOOP | nix::libc::ENXIO) => not_plain(path),
+        _ => error,
+    }
+}
+
+#[cfg(not(unix))]
+fn plainly(error: io::Error, _path: &Path) -> io::Error {
+    error
+}
+
+fn not_plain(path: &Path) -> io::Error {
+    let problem =
+        format!("{} is a link, a pipe or a device; a ledger is plain files in plain directories", path.display());
+    io::Error::new(io::ErrorKind::InvalidInput, problem)
+}
