@@ -172,6 +172,27 @@ fn a_claim_that_is_killed_while_its_workspace_is_made_leaves_the_session_its_hol
     none_left(&home);
 }
 
+/// What stands in the way of one task's workspace is no reason to take that task again and again.
+#[test]
+fn a_task_that_cannot_have_a_workspace_rests_and_the_next_claim_takes_another() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    let (_, tasks) = flow(&home, &repo, &["A", "B"], &[]);
+    let probe = data(&home, &repo, &["ws", "create", "--name", "probe"]);
+    let place = PathBuf::from(text(&probe["path"])).with_file_name(&tasks[0]);
+    fs::create_dir(&place).unwrap();
+    fs::write(place.join("mine"), "in the way").unwrap();
+    // Who names the task is told, and may try again at once.
+    for _ in 0..2 {
+        home.toft(&repo, &["claim", &tasks[0], "--ws"]).fails(5);
+    }
+    home.toft(&repo, &["claim", "--ws"]).fails(5);
+    let claim = home.toft(&repo, &["claim", "--ws", "--json"]).data();
+    assert_eq!(text(&claim["task"]["id"]), tasks[1]);
+    assert_eq!(fs::read_to_string(place.join("mine")).unwrap(), "in the way");
+    home.toft(&repo, &["claim", "--ws"]).fails(6);
+}
+
 // ---- The store
 
 /// A command that was stopped inside its write transaction; continued and ended when dropped.
@@ -573,4 +594,27 @@ fn an_issue_that_was_finished_inside_a_workspace_is_not_opened_again_elsewhere()
     home.run(&repo, "git", &["merge", "-q", "--no-edit", branch.trim()]);
     assert_eq!(status(&repo), "closed", "merged, every copy says so");
     home.toft(&repo, &["--as", "v", "claim"]).fails(6);
+}
+
+#[test]
+fn what_standard_input_says_is_part_of_an_operation() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    let give = |op: &str, args: &[&str], said: &str| {
+        let file = home.path().join("input");
+        fs::write(&file, said).unwrap();
+        let mut command = home.command(&repo, toft_bin(), &[&["--op", op], args].concat());
+        command.stdin(fs::File::open(file).unwrap()).output().unwrap()
+    };
+    for (op, args) in [("k1", &["add", "-"][..]), ("k2", &["import", "markdown", "-"])] {
+        let first = give(op, args, &format!("- [ ] {op} one\n- [ ] {op} two\n"));
+        assert!(first.status.success(), "{first:?}");
+        let again = give(op, args, &format!("- [ ] {op} one\n- [ ] {op} two\n"));
+        assert_eq!((again.status.code(), &again.stdout), (Some(0), &first.stdout), "the same answer");
+        let other = give(op, args, &format!("- [ ] {op} three\n"));
+        assert_eq!(other.status.code(), Some(5), "{other:?}");
+    }
+    let titles = home.toft(&repo, &["list"]).ok();
+    assert_eq!(titles.lines().count(), 4, "{titles}");
+    assert!(!titles.contains("three"), "{titles}");
 }

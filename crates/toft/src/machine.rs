@@ -76,7 +76,9 @@ impl Machine {
             return above;
         }
         while pid > 0 && above.len() < MOST && !is_init(pid) {
-            let Some((started, parent)) = read_stat(pid).and_then(|stat| Some((stat.started?, stat.parent?))) else { break };
+            let Some((started, parent)) = read_stat(pid).and_then(|stat| Some((stat.started?, stat.parent?))) else {
+                break;
+            };
             above.push(Holder { host: self.host.clone(), boot: self.boot.clone(), pid, started });
             pid = parent;
         }

@@ -15,6 +15,7 @@ use toft::{
         finish::{self, How, WaitFor},
         list, log, ready, save, show, status,
     },
+    workspaces::Wanted,
 };
 
 use super::{App, Done, plan, word, ws};
@@ -94,7 +95,8 @@ pub(super) fn claim(app: &App<'_>, args: &Claim) -> Done {
             kept.push(claimed);
             continue;
         }
-        let given = toft.workspace_for(me, &claimed, ws::wanted(&args.from), |step| app.output.progress(step));
+        let wanted = Wanted { rests: args.id.is_none(), ..ws::wanted(&args.from) };
+        let given = toft.workspace_for(me, &claimed, wanted, |step| app.output.progress(step));
         app.output.progress("");
         match given {
             Ok(given) => {

@@ -42,7 +42,7 @@ fn failed(doing: &'static str) -> impl Fn(rusqlite::Error) -> StoreError {
         match code {
             Some(ErrorCode::DatabaseBusy) => {
                 StoreError::Busy { waited_ms: open::PATIENCE.as_millis() as u64, writer: None }
-            },
+            }
             Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
                 StoreError::Damaged { place: format!("while toft tried to {doing}"), reason: error.to_string() }
             }
