@@ -162,7 +162,7 @@ impl Toft {
         let rests = wanted.rests;
         self.workspaces().and_then(|all| all.provide(actor, wanted, step)).or_else(|error| {
             let (id, message) = (Some(claimed.task.id.to_string()), format!("no workspace: {error}"));
-            let how = match rests && counts_against(&claimed.task, &error) {
+            let how = match rests && of_this_task(&error) {
                 true => finish::How::Failed,
                 false => finish::How::Release,
             };
@@ -472,7 +472,7 @@ fn side_by_side<T: Sync, R: Send>(all: &[T], each: impl Fn(&T) -> R + Sync) -> V
     })
 }
 
-/// Whether a workspace that could not be had counts against its task: the trouble is the task's own, or has been there before.
+/// Whether a workspace that could not be had counts against its task: the trouble is the task's own, or was there before.
 pub(crate) fn counts_against(task: &Task, error: &Error) -> bool {
     let again = task.state.fence > 1 && matches!(error, Error::Workspace(_) | Error::Checkout(_));
     of_this_task(error) || again && !full(error)
