@@ -113,6 +113,31 @@ fn holds_that_an_older_release_kept_are_moved_once_and_proved() {
     assert!(left.iter().all(|dir| !dir.join(format!("{task}.{fence}")).exists()), "{left:?}");
 }
 
+/// What a session leaves behind is removed when another of the same agent first claims.
+#[test]
+fn holds_of_a_session_that_ended_are_removed_and_those_of_others_stay() {
+    let home = Home::new();
+    if home.on_server() {
+        return;
+    }
+    let repo = home.repo("api");
+    flow(&home, &repo, &["A", "B", "C"]);
+    let bin = toft_bin().display().to_string();
+    let sessions = || {
+        let agents = fs::read_dir(repo.join(".git/toft/fences")).unwrap().flatten().map(|entry| entry.path());
+        agents.flat_map(|dir| fs::read_dir(dir).unwrap().flatten()).count()
+    };
+    let named = |name: &str| home.toft_with(&repo, &[("TOFT_SESSION", name)], &["claim"]).ok();
+    named("kept");
+    let script = agents::script(&home, "session", &format!("#!/bin/sh\n{bin} claim\ntrue\n"));
+    home.run(&repo, &script, &[]);
+    assert_eq!(sessions(), 2);
+    named("new");
+    assert_eq!(sessions(), 2, "that of the script is gone");
+    let kept = [("TOFT_SESSION", "kept")];
+    home.toft_with(&repo, &kept, &["save", "-m", "still mine"]).ok();
+}
+
 /// A workspace takes its time. A claim that is killed meanwhile was made all the same, and its session can give it back.
 #[test]
 fn a_claim_that_is_killed_while_its_workspace_is_made_leaves_the_session_its_hold() {

@@ -31,7 +31,7 @@ use crate::{
 
 /// Sessions that cannot be seen to have ended are forgotten after this time: no lease lasts that long unrenewed.
 const FORGOTTEN: Duration = Duration::from_secs(14 * 86_400);
-/// Ended sessions are looked for this often, when something is claimed.
+/// A session looks for others that ended when it first claims, and after this time again.
 const LOOK_FOR_ENDED: Duration = Duration::from_secs(600);
 /// The file that says whose directory it is. No hold has a name without a dot.
 const OWNER: &str = "session";
@@ -85,10 +85,14 @@ impl Owner {
         serde_json::to_vec(self).unwrap_or_default()
     }
 
-    /// Creates its directory, unless it is there, and a file for each hold.
-    fn keep(&self, dir: &Path, holds: &[Held]) -> Result<(), Error> {
+    /// Creates its directory, unless it is there, and a file for each hold. Says whether it is time to look for sessions
+    /// that ended: this one is new, or did not for a while.
+    fn keep(&self, dir: &Path, holds: &[Held]) -> Result<bool, Error> {
         let owner = dir.join(OWNER);
-        if !fs::metadata(&owner).is_ok_and(|seen| seen.len() > 0) {
+        // One that is empty was torn by a crash.
+        let whole = fs::metadata(&owner).ok().filter(|seen| seen.len() > 0);
+        let recent = whole.and_then(|seen| age(&seen)).is_some_and(|age| age < LOOK_FOR_ENDED);
+        if !recent {
             write_private(&owner, &self.text())?;
         }
         for held in holds {
@@ -96,7 +100,7 @@ impl Owner {
             let path = dir.join(name);
             private::create(&path).map_err(io("write", &path))?;
         }
-        Ok(())
+        Ok(!recent)
     }
 }
 
@@ -114,17 +118,20 @@ impl Toft {
     pub fn keep_holds(&self, actor: &str, claims: &[Claimed]) {
         let held = |claimed: &Claimed| Held { task: claimed.task.id.clone(), fence: claimed.lease.fence() };
         let holds: Vec<Held> = claims.iter().map(held).collect();
-        if let Err(error) = self.keep(actor, &holds) {
-            for Held { fence, .. } in &holds {
-                self.note(format!(
-                    "the fence could not be kept ({error}): add --fence {fence} when you save or finish"
-                ));
+        match self.keep(actor, &holds) {
+            Ok(true) => self.drop_ended_sessions(actor),
+            Ok(false) => {}
+            Err(error) => {
+                for Held { fence, .. } in &holds {
+                    self.note(format!(
+                        "the fence could not be kept ({error}): add --fence {fence} when you save or finish"
+                    ));
+                }
             }
         }
-        self.drop_ended_sessions(actor);
     }
 
-    fn keep(&self, actor: &str, holds: &[Held]) -> Result<(), Error> {
+    fn keep(&self, actor: &str, holds: &[Held]) -> Result<bool, Error> {
         let Some(session) = session(self.machine()) else {
             return Err(io("find", Path::new("this session's process"))(stdio::ErrorKind::NotFound.into()));
         };
@@ -268,14 +275,9 @@ impl Toft {
         })
     }
 
-    /// Removes, now and then, what sessions kept whose process has ended, and what was kept too long ago to be of use.
+    /// Removes what sessions kept whose process has ended, and what was kept too long ago to be of use.
     fn drop_ended_sessions(&self, actor: &str) {
-        let dir = self.agent_dir(actor);
-        let looked = dir.join("looked");
-        if age(&looked).is_some_and(|age| age < LOOK_FOR_ENDED) || private::create(&looked).is_err() {
-            return;
-        }
-        for (dir, owner) in sessions_in(&dir) {
+        for (dir, owner) in sessions_in(&self.agent_dir(actor)) {
             let life = match owner.map(|owner| owner.session) {
                 Some(Session::Process(process)) => self.machine().liveness(&process),
                 _ => Liveness::Unknown,
@@ -313,13 +315,13 @@ fn sessions_in(dir: &Path) -> Vec<(PathBuf, Option<Owner>)> {
     dirs.map(|dir| (dir.clone(), owner(&dir))).collect()
 }
 
-/// How long ago a file or directory changed; absent if it is not there, or from the future.
-fn age(path: &Path) -> Option<Duration> {
-    fs::metadata(path).and_then(|seen| seen.modified()).ok()?.elapsed().ok()
+/// How long ago a file or directory changed; absent if it did in the future.
+fn age(seen: &fs::Metadata) -> Option<Duration> {
+    seen.modified().ok()?.elapsed().ok()
 }
 
 fn forgotten(path: &Path) -> bool {
-    age(path).is_some_and(|age| age > FORGOTTEN)
+    fs::metadata(path).is_ok_and(|seen| age(&seen).is_some_and(|age| age > FORGOTTEN))
 }
 
 /// The hold that a runner gave its agent.
