@@ -162,7 +162,9 @@ impl Toft {
         let rests = wanted.rests;
         self.workspaces().and_then(|all| all.provide(actor, wanted, step)).or_else(|error| {
             let (id, message) = (Some(claimed.task.id.to_string()), format!("no workspace: {error}"));
-            let how = match rests && of_this_task(&error) {
+            // A process that is in it may leave at any moment.
+            let passing = matches!(error, Error::Workspace(WorkspaceError::InUse { .. }));
+            let how = match rests && of_this_task(&error) && !passing {
                 true => finish::How::Failed,
                 false => finish::How::Release,
             };
