@@ -214,6 +214,48 @@ fn clones_of_one_repository_are_one_and_a_stranger_sees_nothing() {
     home.toft(&stranger, &["claim"]).fails(6);
 }
 
+/// What a clone calls the repository in the store.
+fn registered(home: &Home, dir: &Path) -> String {
+    home.toft(dir, &["init"]).ok();
+    let found = home.toft(dir, &["where", "--json"]).data();
+    found["repository"].as_str().unwrap_or_else(|| panic!("{found}")).to_owned()
+}
+
+/// A ledger is copied by whoever forks the repository, and written by strangers: it never says which repository it is of.
+#[test]
+fn a_remote_that_moves_is_learned_by_one_init_and_a_fork_with_the_same_ledger_is_another() {
+    let mut home = Home::new();
+    if home.on_server() {
+        return;
+    }
+    home.use_store("global");
+    let git = |dir: &Path, args: &[&str]| home.run(dir, "git", args);
+    let a = home.git("a");
+    git(&a, &["remote", "add", "origin", "https://old.example.org/team/app.git"]);
+    let id = registered(&home, &a);
+    home.toft(&a, &["flow", "new", "Ship", "--task", "secret work"]).ok();
+    home.toft(&a, &["add", "An issue"]).ok();
+    let clone = |name: &str, url: &str| {
+        let dir = home.path().join(name);
+        git(home.path(), &["clone", "-q", a.to_str().unwrap(), name]);
+        git(&dir, &["remote", "set-url", "origin", url]);
+        dir
+    };
+    // The same history and the same ledger, and nothing in common that names a place.
+    let fork = clone("fork", "https://example.org/stranger/app.git");
+    let ledger = fork.join(".git/toft/ledger");
+    std::fs::create_dir_all(&ledger).unwrap();
+    std::fs::copy(a.join(".git/toft/ledger/issues.jsonl"), ledger.join("issues.jsonl")).unwrap();
+    assert_ne!(registered(&home, &fork), id);
+    assert!(!home.toft(&fork, &["ready"]).ok().contains("secret work"));
+
+    git(&a, &["remote", "set-url", "origin", "git@new.example.org:team/app.git"]);
+    assert_eq!(registered(&home, &a), id, "a clone remembers");
+    let b = clone("b", "https://new.example.org/team/app");
+    assert_eq!(registered(&home, &b), id, "and the others follow");
+    assert!(home.toft(&b, &["ready"]).ok().contains("secret work"));
+}
+
 #[test]
 fn a_global_store_shows_a_repository_only_its_own_work() {
     let mut home = Home::new();

@@ -132,6 +132,29 @@ fn commands_on_ledgers_and_workspaces_honour_operation_ids() {
 }
 
 #[test]
+fn what_standard_input_says_is_part_of_an_operation() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    let give = |op: &str, args: &[&str], said: &str| {
+        let file = home.path().join("input");
+        fs::write(&file, said).unwrap();
+        let mut command = home.command(&repo, toft_bin(), &[&["--op", op], args].concat());
+        command.stdin(fs::File::open(file).unwrap()).output().unwrap()
+    };
+    for (op, args) in [("k1", &["add", "-"][..]), ("k2", &["import", "markdown", "-"])] {
+        let first = give(op, args, &format!("- [ ] {op} one\n- [ ] {op} two\n"));
+        assert!(first.status.success(), "{first:?}");
+        let again = give(op, args, &format!("- [ ] {op} one\n- [ ] {op} two\n"));
+        assert_eq!((again.status.code(), &again.stdout), (Some(0), &first.stdout), "the same answer");
+        let other = give(op, args, &format!("- [ ] {op} three\n"));
+        assert_eq!(other.status.code(), Some(5), "{other:?}");
+    }
+    let titles = home.toft(&repo, &["list"]).ok();
+    assert_eq!(titles.lines().count(), 4, "{titles}");
+    assert!(!titles.contains("three"), "{titles}");
+}
+
+#[test]
 fn undo_leaves_what_others_hold_and_finished_and_redo_brings_back() {
     let home = Home::new();
     let repo = home.repo("api");

@@ -9,7 +9,7 @@ use toft::{
     id::TaskId,
     ready::Reason,
     refusal::Refusal,
-    store::{Fault, StoreError},
+    store::{Fault, StoreError, Writer},
     time::Timestamp,
     vcs::{FindError, RunError, exchange::ExchangeError, workspace::WorkspaceError},
 };
@@ -355,6 +355,10 @@ fn store(error: &StoreError, message: String) -> Failure {
             message,
             "toft migrate upgrades it; stop processes of older versions first",
         ),
+        StoreError::Busy { writer: Some(Writer { pid, stopped: true, .. }), .. } => {
+            let help = format!("kill -CONT {pid} lets it go on; then try again. Reading works meanwhile");
+            Failure::new(RETRY, "busy", message, &help)
+        }
         StoreError::Busy { .. } => Failure::new(RETRY, "busy", message, "try again"),
         StoreError::Conflict => Failure::new(RETRY, "busy", message, "try again"),
         StoreError::OutcomeUnknown { .. } => Failure::new(

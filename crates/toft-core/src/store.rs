@@ -2,7 +2,7 @@
 //!
 //! Every engine passes the same conformance suite; the memory store in [`crate::testing`] is the definition.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use thiserror::Error;
 
@@ -288,6 +288,28 @@ pub struct EventQuery {
     pub limit: usize,
 }
 
+/// The process that holds a store's write lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Writer {
+    /// Its process id.
+    pub pid: u32,
+    /// Its program.
+    pub program: String,
+    /// It is stopped, and writes nothing until it is continued.
+    pub stopped: bool,
+}
+
+impl fmt::Display for Writer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { pid, program, stopped } = self;
+        write!(f, "process {pid} ({program}), which {}", if *stopped { "is stopped" } else { "is writing" })
+    }
+}
+
+fn awaited(writer: Option<&Writer>) -> String {
+    writer.map_or_else(|| "other writers".to_owned(), Writer::to_string)
+}
+
 /// A store could not do what it was asked.
 #[derive(Debug, Error)]
 pub enum StoreError {
@@ -300,10 +322,12 @@ pub enum StoreError {
         cause: String,
     },
     /// Other writers did not make room in time.
-    #[error("the store is busy: waited {waited_ms} ms for other writers")]
+    #[error("the store is busy: waited {waited_ms} ms for {}", awaited(.writer.as_ref()))]
     Busy {
         /// For how long.
         waited_ms: u64,
+        /// The process that was writing, where that can be known.
+        writer: Option<Writer>,
     },
     /// Somebody changed what this transaction had read; nothing of it was kept, and it may run again.
     #[error("another writer was faster")]

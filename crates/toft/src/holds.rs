@@ -2,11 +2,12 @@
 //! `toft finish` and no other session can.
 //!
 //! A session is what `TOFT_SESSION` names, or else a process: the one that runs toft, not counting shells that only carry
-//! out one command. A runner's agent has its fence in `TOFT_TASK` and `TOFT_FENCE`. Everybody else's is in a file that only
-//! its user can read, and that only the session's own processes are answered from.
+//! out one command. A runner's agent has its fence in `TOFT_TASK` and `TOFT_FENCE`. Every other session has a directory that
+//! only its user can read, `fences/AGENT/SESSION`, with an empty file for each hold, whose name is the task and the fence.
+//! Listing that one directory answers every command, however many holds and sessions there are.
 
 use std::{
-    fs,
+    fs, io as stdio,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -28,8 +29,12 @@ use crate::{
     session::Toft,
 };
 
-/// A hold's file is removed after so long: no lease lasts without its session.
+/// Sessions that cannot be seen to have ended are forgotten after this time: no lease lasts that long unrenewed.
 const FORGOTTEN: Duration = Duration::from_secs(14 * 86_400);
+/// A session looks for others that ended when it first claims, and after this time again.
+const LOOK_FOR_ENDED: Duration = Duration::from_secs(600);
+/// The file that says whose directory it is. No hold has a name without a dot.
+const OWNER: &str = "session";
 
 /// A hold that this session can prove.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +43,20 @@ pub struct Held {
     pub task: TaskId,
     /// The fence of the hold.
     pub fence: Fence,
+}
+
+impl Held {
+    /// The name of the file that keeps it.
+    fn file_name(&self) -> Option<String> {
+        let name = format!("{}.{}", self.task, self.fence);
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
+        (name.bytes().all(plain) && name.len() < 200).then_some(name)
+    }
+
+    fn from_file_name(name: &str) -> Option<Self> {
+        let (task, fence) = name.split_once('.')?;
+        Some(Self { task: TaskId::known(task), fence: fence.parse().ok()? })
+    }
 }
 
 /// A session, as long as one lives.
@@ -50,49 +69,86 @@ enum Session {
     Process(Holder),
 }
 
-/// One file: a hold, and whose it is.
+/// Whose holds a directory keeps.
 #[derive(Debug, Serialize, Deserialize)]
-struct Kept {
+struct Owner {
     store: String,
     agent: String,
-    task: TaskId,
-    fence: Fence,
     session: Session,
-    /// The hold of the attempt in which it was claimed: another attempt is another session.
+    /// The hold of the attempt in which they were claimed: another attempt is another session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     attempt: Option<Fence>,
+}
+
+impl Owner {
+    fn text(&self) -> Vec<u8> {
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+
+    /// Creates its directory, unless it is there, and a file for each hold. Says whether it is time to look for sessions
+    /// that ended: this one is new, or did not for a while.
+    fn keep(&self, dir: &Path, holds: &[Held]) -> Result<bool, Error> {
+        let owner = dir.join(OWNER);
+        // One that is empty was torn by a crash.
+        let whole = fs::metadata(&owner).ok().filter(|seen| seen.len() > 0);
+        let recent = whole.and_then(|seen| age(&seen)).is_some_and(|age| age < LOOK_FOR_ENDED);
+        if !recent {
+            write_private(&owner, &self.text())?;
+        }
+        for held in holds {
+            let name = held.file_name().ok_or_else(|| io("keep", dir)(stdio::ErrorKind::InvalidFilename.into()))?;
+            let path = dir.join(name);
+            private::create(&path).map_err(io("write", &path))?;
+        }
+        Ok(!recent)
+    }
+}
+
+/// A hold in a file of its own, as releases before this layout kept it below `holds/`.
+#[derive(Deserialize)]
+struct Kept {
+    task: TaskId,
+    fence: Fence,
+    #[serde(flatten)]
+    owner: Owner,
 }
 
 impl Toft {
     /// Keeps the fences of what was claimed for this session. What cannot be kept is told beside the outcome.
     pub fn keep_holds(&self, actor: &str, claims: &[Claimed]) {
-        self.drop_ended_sessions(actor);
-        for claimed in claims {
-            if let Err(error) = self.keep_hold(actor, claimed) {
-                let fence = claimed.lease.fence();
-                self.note(format!(
-                    "the fence could not be kept ({error}): add --fence {fence} when you save or finish"
-                ));
+        let held = |claimed: &Claimed| Held { task: claimed.task.id.clone(), fence: claimed.lease.fence() };
+        let holds: Vec<Held> = claims.iter().map(held).collect();
+        match self.keep(actor, &holds) {
+            Ok(true) => self.drop_ended_sessions(actor),
+            Ok(false) => {}
+            Err(error) => {
+                for Held { fence, .. } in &holds {
+                    self.note(format!(
+                        "the fence could not be kept ({error}): add --fence {fence} when you save or finish"
+                    ));
+                }
             }
         }
     }
 
-    fn keep_hold(&self, actor: &str, claimed: &Claimed) -> Result<(), Error> {
+    fn keep(&self, actor: &str, holds: &[Held]) -> Result<bool, Error> {
         let Some(session) = session(self.machine()) else {
-            return Err(io("find", Path::new("this session's process"))(std::io::ErrorKind::NotFound.into()));
+            return Err(io("find", Path::new("this session's process"))(stdio::ErrorKind::NotFound.into()));
         };
-        let fence = claimed.lease.fence();
-        let path = self.holds_dir(actor).join(fence.id.as_str());
-        let (store, agent, task) = (self.store_key(), actor.to_owned(), claimed.task.id.clone());
-        let attempt = environment().map(|own| own.fence);
-        let text = serde_json::to_vec(&Kept { store, agent, task, fence, session, attempt }).unwrap_or_default();
-        write_private(&path, &text)
+        let owner = self.owner(actor, session);
+        let dir = self.session_dir(&owner);
+        owner.keep(&dir, holds)
     }
 
-    /// Forgets the fence of a hold that is over.
-    pub(crate) fn drop_hold(&self, actor: &str, fence: &Fence) {
-        // A hold that came from elsewhere has no file.
-        let _ = fs::remove_file(self.holds_dir(actor).join(fence.id.as_str()));
+    /// Forgets a hold that is over.
+    pub(crate) fn drop_hold(&self, actor: &str, held: &Held) {
+        let Some(name) = held.file_name() else { return };
+        for dir in self.own_sessions(actor) {
+            // A hold that came from elsewhere has no file.
+            if fs::remove_file(dir.join(&name)).is_ok() {
+                return;
+            }
+        }
     }
 
     /// Which store a hold is in. The repository's own stays the same when the repository is moved.
@@ -101,43 +157,62 @@ impl Toft {
         if located.own_store() { "own".to_owned() } else { located.store.to_string() }
     }
 
-    /// Each agent has a directory of its own, so that what a command reads does not grow with the fleet.
-    fn holds_dir(&self, actor: &str) -> PathBuf {
-        let state = self.located().checkout.as_ref().map(toft_vcs::Checkout::state_dir);
-        let name = blake3::hash(actor.as_bytes()).to_hex();
-        state.unwrap_or_else(state_home).join("holds").join(&name[..12])
+    fn owner(&self, actor: &str, session: Session) -> Owner {
+        let attempt = environment().map(|own| own.fence);
+        Owner { store: self.store_key(), agent: actor.to_owned(), session, attempt }
     }
 
-    fn kept(&self, actor: &str) -> Vec<(PathBuf, Kept)> {
-        let entries = fs::read_dir(self.holds_dir(actor)).into_iter().flatten().flatten();
-        let read = |path: PathBuf| {
-            let kept = serde_json::from_slice(&fs::read(&path).ok()?).ok()?;
-            Some((path, kept))
+    fn state_dir(&self) -> PathBuf {
+        let state = self.located().checkout.as_ref().map(toft_vcs::Checkout::state_dir);
+        state.unwrap_or_else(state_home)
+    }
+
+    /// The sessions of one agent.
+    fn agent_dir(&self, actor: &str) -> PathBuf {
+        self.state_dir().join("fences").join(digest(actor.as_bytes()))
+    }
+
+    fn session_dir(&self, owner: &Owner) -> PathBuf {
+        self.agent_dir(&owner.agent).join(digest(&owner.text()))
+    }
+
+    /// The directories of the sessions that this process belongs to.
+    fn own_sessions(&self, actor: &str) -> Vec<PathBuf> {
+        if !self.agent_dir(actor).is_dir() {
+            return Vec::new();
+        }
+        let sessions = match variable("TOFT_SESSION") {
+            Some(name) => vec![Session::Named(name)],
+            None => self.machine().ancestors().iter().cloned().map(Session::Process).collect(),
         };
-        entries.filter_map(|entry| read(entry.path())).collect()
+        sessions.into_iter().map(|session| self.session_dir(&self.owner(actor, session))).collect()
     }
 
     /// The holds that this session of `actor` can prove, that of the environment first.
     pub fn session_holds(&self, actor: &str) -> Vec<Held> {
-        let mut holds: Vec<Held> = environment().into_iter().collect();
-        let kept = self.kept(actor);
-        if kept.is_empty() {
-            return holds;
-        }
-        let store = self.store_key();
-        let above = ancestors(self.machine());
-        let named = variable("TOFT_SESSION");
-        let attempt = environment().map(|own| own.fence);
-        for (_, kept) in kept {
-            let own = match &kept.session {
-                Session::Named(name) => named.as_ref() == Some(name),
-                Session::Process(process) => named.is_none() && above.contains(process),
-            };
-            if own && kept.agent == actor && kept.store == store && kept.attempt == attempt {
-                holds.push(Held { task: kept.task, fence: kept.fence });
+        self.move_older_holds(actor);
+        let kept = self.own_sessions(actor).into_iter().flat_map(|dir| holds_in(&dir));
+        environment().into_iter().chain(kept).collect()
+    }
+
+    /// Moves the holds of this agent that an older release kept.
+    fn move_older_holds(&self, actor: &str) {
+        let older = self.state_dir().join("holds");
+        let dir = older.join(digest(actor.as_bytes()));
+        let Ok(entries) = fs::read_dir(&dir) else { return };
+        for path in entries.flatten().map(|entry| entry.path()) {
+            let kept = fs::read(&path).ok().and_then(|text| serde_json::from_slice::<Kept>(&text).ok());
+            if let Some(Kept { task, fence, owner }) = kept
+                && owner.keep(&self.session_dir(&owner), &[Held { task, fence }]).is_err()
+            {
+                // It stays for the next command.
+                continue;
             }
+            // Another command may have been faster.
+            let _ = fs::remove_file(path);
         }
-        holds
+        // They stay if a file does.
+        let _ = fs::remove_dir(&dir).and_then(|()| fs::remove_dir(&older));
     }
 
     pub(crate) fn fences(&self, actor: &str) -> Vec<Fence> {
@@ -189,30 +264,64 @@ impl Toft {
 
     /// The process of a session that still runs and holds a task under this name.
     pub(crate) fn living_session(&self, actor: &str, task: &TaskId) -> Option<u32> {
-        let own = ancestors(self.machine());
-        self.kept(actor).into_iter().find_map(|(_, kept)| match kept.session {
-            Session::Process(process) if kept.task == *task && kept.agent == actor && !own.contains(&process) => {
-                (self.machine().liveness(&process) == Liveness::Alive).then_some(process.pid)
+        self.move_older_holds(actor);
+        let own = self.machine().ancestors();
+        sessions_in(&self.agent_dir(actor)).into_iter().find_map(|(dir, owner)| match owner?.session {
+            Session::Process(process) if !own.contains(&process) => {
+                let holds = holds_in(&dir).iter().any(|held| held.task == *task);
+                (holds && self.machine().liveness(&process) == Liveness::Alive).then_some(process.pid)
             }
             _ => None,
         })
     }
 
-    /// Files of sessions whose process has ended, or that nobody used for long, are of no use to anybody.
+    /// Removes what sessions kept whose process has ended, and what was kept too long ago to be of use.
     fn drop_ended_sessions(&self, actor: &str) {
-        for (path, kept) in self.kept(actor) {
-            let ended = match &kept.session {
-                Session::Process(process) => self.machine().liveness(process) == Liveness::Dead,
-                Session::Named(_) => false,
+        for (dir, owner) in sessions_in(&self.agent_dir(actor)) {
+            let life = match owner.map(|owner| owner.session) {
+                Some(Session::Process(process)) => self.machine().liveness(&process),
+                _ => Liveness::Unknown,
             };
-            let written = fs::metadata(&path).and_then(|seen| seen.modified()).ok();
-            let old = written.and_then(|at| at.elapsed().ok()).is_some_and(|age| age > FORGOTTEN);
-            if ended || old {
-                // Another session may have been faster.
-                let _ = fs::remove_file(path);
+            // Another session may be faster; what cannot be removed is looked at again.
+            match life {
+                Liveness::Alive => {}
+                Liveness::Dead => drop(fs::remove_dir_all(dir)),
+                Liveness::Unknown if forgotten(&dir) => drop(fs::remove_dir_all(dir)),
+                Liveness::Unknown => {
+                    for held in holds_in(&dir) {
+                        let path = held.file_name().map(|name| dir.join(name));
+                        let _ = path.filter(|path| forgotten(path)).map(fs::remove_file);
+                    }
+                }
             }
         }
     }
+}
+
+fn digest(text: &[u8]) -> String {
+    blake3::hash(text).to_hex()[..12].to_owned()
+}
+
+/// The holds that a session's directory keeps.
+fn holds_in(dir: &Path) -> Vec<Held> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    entries.filter_map(|entry| Held::from_file_name(entry.file_name().to_str()?)).collect()
+}
+
+/// The directories of an agent's sessions, and whose each is.
+fn sessions_in(dir: &Path) -> Vec<(PathBuf, Option<Owner>)> {
+    let dirs = fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path()).filter(|path| path.is_dir());
+    let owner = |dir: &Path| serde_json::from_slice(&fs::read(dir.join(OWNER)).ok()?).ok();
+    dirs.map(|dir| (dir.clone(), owner(&dir))).collect()
+}
+
+/// How long ago a file or directory changed; absent if it did in the future.
+fn age(seen: &fs::Metadata) -> Option<Duration> {
+    seen.modified().ok()?.elapsed().ok()
+}
+
+fn forgotten(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|seen| age(&seen).is_some_and(|age| age > FORGOTTEN))
 }
 
 /// The hold that a runner gave its agent.
@@ -234,7 +343,7 @@ fn session(machine: &Machine) -> Option<Session> {
     if let Some(name) = variable("TOFT_SESSION") {
         return Some(Session::Named(name));
     }
-    let above = ancestors(machine);
+    let above = machine.ancestors();
     // A shell forks itself for `$(…)` and `(…)`: the same words as its parent, and gone in a moment.
     let forked = |n: usize| above.get(n + 1).is_some_and(|parent| same_words(above[n].pid, parent.pid));
     let lasting = (0..above.len()).find(|n| !passes_on(above[*n].pid) && !forked(*n));
@@ -287,47 +396,7 @@ fn carries_out_one_command(words: &[u8]) -> bool {
     false
 }
 
-/// In a container the first process may be an agent; on a machine it is everybody's.
-#[cfg(target_os = "linux")]
-fn is_init(pid: u32) -> bool {
-    let name = fs::read_to_string("/proc/1/comm").unwrap_or_default();
-    pid == 1 && ["systemd", "init", "launchd", "runit", "openrc-init"].contains(&name.trim())
-}
-
-/// The processes above this one, the nearest first.
-#[cfg(target_os = "linux")]
-fn ancestors(machine: &Machine) -> Vec<Holder> {
-    const MOST: usize = 64;
-    let mut above = Vec::new();
-    let mut pid = std::os::unix::process::parent_id();
-    while pid > 0 && above.len() < MOST && !is_init(pid) {
-        let Some(process) = machine.holder(pid) else { break };
-        above.push(process);
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let parent = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_ascii_whitespace().nth(1)?.parse().ok());
-        pid = parent.unwrap_or(0);
-    }
-    above
-}
-
-/// Without `/proc` the session is that of the terminal.
-#[cfg(all(unix, not(target_os = "linux")))]
-fn ancestors(machine: &Machine) -> Vec<Holder> {
-    let leader = nix::unistd::getsid(None).ok().and_then(|pid| u32::try_from(pid.as_raw()).ok());
-    leader.and_then(|pid| machine.holder(pid)).into_iter().collect()
-}
-
-#[cfg(all(unix, not(target_os = "linux")))]
-fn passes_on(_pid: u32) -> bool {
-    false
-}
-
-#[cfg(not(unix))]
-fn ancestors(_machine: &Machine) -> Vec<Holder> {
-    Vec::new()
-}
-
-#[cfg(not(unix))]
+#[cfg(not(target_os = "linux"))]
 fn passes_on(_pid: u32) -> bool {
     false
 }

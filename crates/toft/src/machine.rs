@@ -16,6 +16,7 @@ pub struct Machine {
     /// The store is a file, so every process that ever held anything in it ran on this machine.
     alone: bool,
     this_process: OnceLock<Option<Holder>>,
+    ancestors: OnceLock<Vec<Holder>>,
 }
 
 impl Machine {
@@ -35,6 +36,7 @@ impl Machine {
             boot,
             alone: false,
             this_process: OnceLock::new(),
+            ancestors: OnceLock::new(),
         }
     }
 
@@ -57,6 +59,42 @@ impl Machine {
     /// This very process.
     pub fn this_process(&self) -> Option<Holder> {
         self.this_process.get_or_init(|| self.holder(std::process::id())).clone()
+    }
+
+    /// The processes above this one, the nearest first, as they were when they were first asked for: a process stays a
+    /// part of the session that started it.
+    pub(crate) fn ancestors(&self) -> &[Holder] {
+        self.ancestors.get_or_init(|| self.processes_above())
+    }
+
+    #[cfg(target_os = "linux")]
+    fn processes_above(&self) -> Vec<Holder> {
+        const MOST: usize = 64;
+        let mut above = Vec::new();
+        let mut pid = std::os::unix::process::parent_id();
+        if !proc_is_ours() {
+            return above;
+        }
+        while pid > 0 && above.len() < MOST && !is_init(pid) {
+            let Some((started, parent)) = read_stat(pid).and_then(|stat| Some((stat.started?, stat.parent?))) else {
+                break;
+            };
+            above.push(Holder { host: self.host.clone(), boot: self.boot.clone(), pid, started });
+            pid = parent;
+        }
+        above
+    }
+
+    /// Without `/proc` the session is that of the terminal.
+    #[cfg(all(unix, not(target_os = "linux")))]
+    fn processes_above(&self) -> Vec<Holder> {
+        let leader = nix::unistd::getsid(None).ok().and_then(|pid| u32::try_from(pid.as_raw()).ok());
+        leader.and_then(|pid| self.holder(pid)).into_iter().collect()
+    }
+
+    #[cfg(not(unix))]
+    fn processes_above(&self) -> Vec<Holder> {
+        Vec::new()
     }
 }
 
@@ -126,18 +164,51 @@ fn kernel_name() -> Option<String> {
 /// gone only if the kernel says so too.
 #[cfg(target_os = "linux")]
 fn look(pid: u32) -> Sight {
-    let own = fs::read_link("/proc/self").ok().and_then(|link| link.to_str()?.parse::<u32>().ok());
-    if own != Some(std::process::id()) {
+    if !proc_is_ours() {
         return Sight::Hidden;
     }
-    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return ask_kernel(pid) };
-    let fields = stat.rsplit_once(')').map(|(_, rest)| rest.split_ascii_whitespace());
-    let Some(mut fields) = fields else { return Sight::Hidden };
-    match (fields.next(), fields.nth(18).and_then(|started| started.parse().ok())) {
-        (Some("Z" | "X"), _) => Sight::Gone,
-        (_, Some(started)) => Sight::Started(started),
-        _ => Sight::Hidden,
+    match read_stat(pid) {
+        None => ask_kernel(pid),
+        Some(stat) if stat.ended => Sight::Gone,
+        Some(stat) => stat.started.map_or(Sight::Hidden, Sight::Started),
     }
+}
+
+/// Whether `/proc` shows the processes of this pid namespace.
+#[cfg(target_os = "linux")]
+fn proc_is_ours() -> bool {
+    let own = fs::read_link("/proc/self").ok().and_then(|link| link.to_str()?.parse::<u32>().ok());
+    own == Some(std::process::id())
+}
+
+/// What `/proc/PID/stat` says of a process.
+#[cfg(target_os = "linux")]
+struct Stat {
+    ended: bool,
+    parent: Option<u32>,
+    started: Option<u64>,
+}
+
+#[cfg(target_os = "linux")]
+fn read_stat(pid: u32) -> Option<Stat> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name before the last parenthesis may have spaces and parentheses of its own.
+    let mut fields = text.rsplit_once(')').map_or("", |(_, rest)| rest).split_ascii_whitespace();
+    Some(Stat {
+        ended: matches!(fields.next(), Some("Z" | "X")),
+        parent: fields.next().and_then(|parent| parent.parse().ok()),
+        started: fields.nth(17).and_then(|started| started.parse().ok()),
+    })
+}
+
+/// In a container the first process may be an agent; on a machine it is everybody's.
+#[cfg(target_os = "linux")]
+fn is_init(pid: u32) -> bool {
+    if pid != 1 {
+        return false;
+    }
+    let name = fs::read_to_string("/proc/1/comm").unwrap_or_default();
+    ["systemd", "init", "launchd", "runit", "openrc-init"].contains(&name.trim())
 }
 
 #[cfg(target_os = "linux")]

@@ -23,7 +23,7 @@ use toft_core::{
     workspace::Keep,
 };
 
-use crate::{error::Error, session::Toft, workspaces::Tidied};
+use crate::{error::Error, holds::Held, session::Toft, workspaces::Tidied};
 
 /// An operation: its id, and a digest of what is asked under it.
 pub fn operation(id: &str, request: &str) -> Operation {
@@ -133,7 +133,7 @@ impl Toft {
         }
         let outcome = self.act(actor, op, request)?;
         if let Some(fence) = fence {
-            self.drop_hold(actor, &fence);
+            self.drop_hold(actor, &Held { task: outcome.task.id.clone(), fence });
         }
         Ok(outcome)
     }
@@ -283,7 +283,7 @@ impl Toft {
         let mine = self.session_holds(actor);
         for task in tasks {
             for held in mine.iter().filter(|held| held.task.as_str() == task) {
-                self.drop_hold(actor, &held.fence);
+                self.drop_hold(actor, held);
             }
         }
     }

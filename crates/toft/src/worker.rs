@@ -222,7 +222,7 @@ impl<'a> Job<'a> {
 
     /// A directory of its own to do it in. Without one there is no hold any more: it was given back.
     pub fn workspace(&self) -> Result<Given, Error> {
-        self.toft.workspace_for(&self.agent, &self.claimed, Wanted::default(), |_| {})
+        self.toft.workspace_for(&self.agent, &self.claimed, Wanted { rests: true, ..Wanted::default() }, |_| {})
     }
 
     /// Keeps the hold for another time to live.

@@ -151,12 +151,13 @@ commands! {
 }
 
 impl Command {
-    /// Files that it reads.
+    /// Files that it reads; `-` is standard input.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         match self {
             Self::Flow(Flow { command: FlowCommand::Apply(args) }) => vec![args.file.clone()],
             Self::Flow(Flow { command: FlowCommand::Replan { file, .. } }) => vec![file.clone()],
             Self::Import(args) => vec![PathBuf::from(&args.file)],
+            Self::Add(args) if args.title == "-" => vec![PathBuf::from("-")],
             _ => Vec::new(),
         }
     }

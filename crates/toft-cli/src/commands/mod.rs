@@ -12,7 +12,7 @@ mod upkeep;
 mod work;
 mod ws;
 
-use std::{cell::OnceCell, process::ExitCode};
+use std::{cell::OnceCell, io::Read as _, path::PathBuf, process::ExitCode};
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -129,11 +129,13 @@ struct App<'a> {
     output: &'a Output,
     /// The store, once it was needed.
     toft: OnceCell<Toft>,
+    /// Standard input, once it was needed: both the digest of an operation and its command read it.
+    input: OnceCell<Vec<u8>>,
 }
 
 impl<'a> App<'a> {
     fn new(cli: &'a Cli, output: &'a Output) -> Self {
-        Self { command: &cli.command, global: &cli.global, output, toft: OnceCell::new() }
+        Self { command: &cli.command, global: &cli.global, output, toft: OnceCell::new(), input: OnceCell::new() }
     }
 
     fn config(&self) -> Result<Config, Failure> {
@@ -187,10 +189,31 @@ impl<'a> App<'a> {
     /// The operation that was named, with a digest of what was typed: how it is printed does not matter.
     fn op(&self) -> Option<Operation> {
         // What a file says is part of the request; one that cannot be read fails later.
-        let files =
-            || self.command.files().iter().map(|file| std::fs::read(file).unwrap_or_default()).collect::<Vec<_>>();
+        let content = |file: PathBuf| match file.as_os_str() == "-" {
+            true => self.input().map(<[u8]>::to_vec).unwrap_or_default(),
+            false => std::fs::read(file).unwrap_or_default(),
+        };
+        let files = || self.command.files().into_iter().map(content).collect::<Vec<_>>();
         let typed = || format!("{:?} {:?} {:?}", self.command, self.global.agent, files());
         self.global.op.as_deref().map(|id| toft::operation(id, &typed()))
+    }
+
+    /// Standard input, to its end.
+    fn input(&self) -> Result<&[u8], Failure> {
+        if let Some(bytes) = self.input.get() {
+            return Ok(bytes);
+        }
+        let mut bytes = Vec::new();
+        std::io::stdin()
+            .read_to_end(&mut bytes)
+            .map_err(|error| Failure::invalid(format!("standard input: {error}"), "give it UTF-8 text"))?;
+        Ok(self.input.get_or_init(|| bytes))
+    }
+
+    /// Standard input as text.
+    fn input_text(&self) -> Result<&str, Failure> {
+        std::str::from_utf8(self.input()?)
+            .map_err(|error| Failure::invalid(format!("standard input: {error}"), "give it UTF-8 text"))
     }
 
     /// Performs a verb as the agent that asks, once for each operation id.

@@ -1,6 +1,6 @@
 //! Issues.
 
-use std::{collections::BTreeSet, io::Read as _, path::Path};
+use std::{collections::BTreeSet, path::Path};
 
 use toft::{
     Toft,
@@ -78,11 +78,7 @@ pub(super) fn add(app: &App<'_>, args: &args::Add) -> Done {
     }
     let op = app.global.op.as_deref();
     if args.title == "-" {
-        let mut text = String::new();
-        std::io::stdin()
-            .read_to_string(&mut text)
-            .map_err(|error| Failure::invalid(format!("standard input: {error}"), "give it UTF-8 text"))?;
-        let edits = toft::plan::many(&text, &first).map_err(|problem| {
+        let edits = toft::plan::many(app.input_text()?, &first).map_err(|problem| {
             Failure::invalid(problem, "a Markdown list, or a JSON object with a title on each line")
         })?;
         return app.show(&IssuesWritten(plan.add(&edits, args.ledger.as_deref(), op)?));
@@ -172,6 +168,7 @@ pub(super) fn import(app: &App<'_>, args: &args::Import) -> Done {
     }
     let (text, mut notes) = match args.form.as_str() {
         "beads" if path.is_dir() => beads_directory(path)?,
+        _ if args.file == "-" => (app.input_text()?.to_owned(), Vec::new()),
         _ => (read_text(&args.file)?, Vec::new()),
     };
     let form = match args.form.as_str() {
@@ -185,14 +182,8 @@ pub(super) fn import(app: &App<'_>, args: &args::Import) -> Done {
 }
 
 fn read_text(file: &str) -> Result<String, Failure> {
-    let text = match file {
-        "-" => {
-            let mut text = String::new();
-            std::io::stdin().read_to_string(&mut text).map(|_| text)
-        }
-        file => std::fs::read_to_string(file),
-    };
-    text.map_err(|error| Failure::invalid(format!("{file}: {error}"), "name a file of UTF-8 text"))
+    std::fs::read_to_string(file)
+        .map_err(|error| Failure::invalid(format!("{file}: {error}"), "name a file of UTF-8 text"))
 }
 
 /// What beads keeps in a directory, whatever it called it at the time: the ledger, then what it deleted; and what its

@@ -15,6 +15,7 @@ use toft::{
         finish::{self, How, WaitFor},
         list, log, ready, save, show, status,
     },
+    workspaces::Wanted,
 };
 
 use super::{App, Done, plan, word, ws};
@@ -86,13 +87,16 @@ pub(super) fn claim(app: &App<'_>, args: &Claim) -> Done {
     };
     let me = &toft.located().agent;
     let claim::Outcome { claims } = outcome;
+    // At once: a workspace takes its time, and a command that is killed meanwhile leaves the session its hold.
+    toft.keep_holds(me, &claims);
     let (mut workspaces, mut kept, mut given_back) = (BTreeMap::new(), Vec::new(), Vec::new());
     for claimed in claims {
         if !args.ws {
             kept.push(claimed);
             continue;
         }
-        let given = toft.workspace_for(me, &claimed, ws::wanted(&args.from), |step| app.output.progress(step));
+        let wanted = Wanted { rests: args.id.is_none(), ..ws::wanted(&args.from) };
+        let given = toft.workspace_for(me, &claimed, wanted, |step| app.output.progress(step));
         app.output.progress("");
         match given {
             Ok(given) => {
@@ -110,7 +114,6 @@ pub(super) fn claim(app: &App<'_>, args: &Claim) -> Done {
     for (task, error) in given_back {
         toft.note(format!("{task} was given back: {error}"));
     }
-    toft.keep_holds(me, &kept);
     // The claim stands, whatever the plan can say of its issue now.
     let plan = toft.plan().ok().flatten();
     let found = |id: &String| plan.as_ref()?.find(id).ok().map(|found| (id.clone(), found));

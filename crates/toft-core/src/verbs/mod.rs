@@ -60,6 +60,8 @@ pub trait Verb: Clone {
     const ACCESS: Access;
     /// Whether a workflow may end by it.
     const ENDS: bool = false;
+    /// Whether it asks which holds the caller can prove.
+    const PROVES: bool = matches!(Self::ACCESS, Access::Write);
     /// What it will ask first.
     fn ahead<'a>(&'a self, _actor: &'a str) -> Ahead<'a> {
         Ahead::Unknown
@@ -80,7 +82,7 @@ pub struct Caller<'a> {
     pub processes: &'a dyn Processes,
     /// What configuration decides.
     pub policy: &'a Policy,
-    /// The holds that this session can prove; any verb of the session renews them.
+    /// The holds that this session can prove, for a verb that asks; any write of the session renews them.
     pub holds: &'a [Fence],
     /// An operation the caller may repeat; a repeated one answers as before and changes nothing.
     pub op: Option<Operation>,

@@ -121,6 +121,7 @@ impl Verb for Last {
     type Outcome = Vec<Undo>;
     const NAME: &'static str = "undo.last";
     const ACCESS: Access = Access::Read;
+    const PROVES: bool = true;
 
     fn run(self, work: &mut Work<'_>) -> Verdict<Vec<Undo>> {
         let mut operations: Vec<Vec<Event>> = Vec::new();

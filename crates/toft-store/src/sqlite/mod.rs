@@ -1,7 +1,7 @@
 //! SQLite: one file, many processes, no daemon.
 //!
 //! `file.rs` checks and creates the file, `open.rs` sets the connection up, `turn.rs` makes writers wait in order,
-//! `wal.rs` keeps the log short, `tx.rs` answers questions and puts rows down; `index` is what ledgers say.
+//! `writer.rs` names who holds the lock, `wal.rs` keeps the log short, `tx.rs` answers questions and puts rows down; `index` is what ledgers say.
 
 pub mod archive;
 mod file;
@@ -14,6 +14,7 @@ mod space;
 mod turn;
 mod tx;
 mod wal;
+mod writer;
 
 pub use migrate::SCHEMA_VERSION;
 pub use open::SqliteStore;
@@ -39,7 +40,9 @@ fn failed(doing: &'static str) -> impl Fn(rusqlite::Error) -> StoreError {
             _ => None,
         };
         match code {
-            Some(ErrorCode::DatabaseBusy) => StoreError::Busy { waited_ms: open::PATIENCE.as_millis() as u64 },
+            Some(ErrorCode::DatabaseBusy) => {
+                StoreError::Busy { waited_ms: open::PATIENCE.as_millis() as u64, writer: None }
+            }
             Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
                 StoreError::Damaged { place: format!("while toft tried to {doing}"), reason: error.to_string() }
             }

@@ -21,6 +21,7 @@ use super::{
     turn::TurnQueue,
     tx::SqliteTx,
     wal::{Stay, Wal},
+    writer,
 };
 use crate::{
     clock::{Clock, MachineClock},
@@ -197,6 +198,7 @@ impl SqliteStore {
             }
         };
         SqliteTx::begin(connection, turn, access, self.clock.as_ref(), &self.wal, &self.commits)
+            .map_err(|error| writer::named(error, &self.path))
     }
 
     /// A transaction for rows that can be derived again. Where the store may only be read, they go to a private copy,

@@ -56,7 +56,7 @@ fn copy_files(path: &Path) -> Result<Connection> {
             return open_copy(&dir, &copy);
         }
     }
-    Err(StoreError::Busy { waited_ms: 0 })
+    Err(StoreError::Busy { waited_ms: 0, writer: None })
 }
 
 /// Size and time of a file, `None` if it is not there.

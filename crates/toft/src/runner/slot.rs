@@ -43,7 +43,7 @@ use crate::{
     keep::{Held, Keeping, View, clock},
     session::{Toft, random_mint},
     work::operation,
-    workspaces::{Given, Wanted},
+    workspaces::{Given, Wanted, counts_against},
 };
 
 /// How long a slot waits for work before it looks up.
@@ -305,7 +305,9 @@ impl Slot {
                 return self.lost(claimed, &why, 0);
             }
             Err(Error::RunnerStopped) => return self.return_unbegun(claimed),
-            Err(error) if counts(claimed, &error) => return self.fail(claimed, &format!("no workspace: {error}")),
+            Err(error) if counts_against(&claimed.task, &error) => {
+                return self.fail(claimed, &format!("no workspace: {error}"));
+            }
             Err(error) => {
                 // What is no task's fault counts for nothing; the next one may be luckier.
                 self.give_back(claimed, &format!("the runner could not go on: {error}"))?;
@@ -526,29 +528,6 @@ fn word(how: &How) -> &'static str {
         How::Handoff => "handoff",
         How::Waiting(_) => "waiting",
     }
-}
-
-/// Whether trouble counts against a task: it is its own, or it has been there before.
-fn counts(claimed: &Claimed, error: &Error) -> bool {
-    let again = claimed.task.state.fence > 1 && matches!(error, Error::Workspace(_) | Error::Checkout(_));
-    of_this_task(error) || again && !full(error)
-}
-
-/// Whether a workspace could not be had for a reason that other tasks do not share.
-fn of_this_task(error: &Error) -> bool {
-    use WorkspaceError::{BadName, BranchTaken, InTheWay, InUse, Stays};
-    match error {
-        Error::Setup { .. } => true,
-        Error::Workspace(error) => {
-            matches!(error, BadName { .. } | BranchTaken { .. } | InTheWay { .. } | InUse { .. } | Stays { .. })
-        }
-        _ => false,
-    }
-}
-
-/// Whether the disk is full, which is no task's fault.
-fn full(error: &Error) -> bool {
-    matches!(error, Error::Workspace(WorkspaceError::Io { cause, .. }) if cause.kind() == std::io::ErrorKind::StorageFull)
 }
 
 /// Whether it may work the next time.

@@ -33,7 +33,7 @@ use toft_core::{
 };
 use toft_vcs::{
     MAIN, Vcs,
-    workspace::{Ground, Sharing, Stand},
+    workspace::{Ground, Sharing, Stand, WorkspaceError},
 };
 
 pub use self::tidy::own_size;
@@ -66,6 +66,9 @@ pub struct Wanted {
     pub pooled: bool,
     /// The hold it is asked for under; my own when absent.
     pub fence: Option<Fence>,
+    /// A task that cannot have one rests before it is tried again, and is given up after some attempts: for claims that
+    /// take the next task, whichever it is.
+    pub rests: bool,
 }
 
 /// A workspace, ready to be worked in.
@@ -156,9 +159,16 @@ impl Toft {
         let fence = Some(claimed.lease.fence());
         let work = Some(claimed.task.id.to_string());
         let wanted = Wanted { work, fence: fence.clone(), ..wanted };
+        let rests = wanted.rests;
         self.workspaces().and_then(|all| all.provide(actor, wanted, step)).or_else(|error| {
             let (id, message) = (Some(claimed.task.id.to_string()), format!("no workspace: {error}"));
-            let request = finish::Request { id, fence, message, ..finish::Request::default() };
+            // A process that is in it may leave at any moment.
+            let passing = matches!(error, Error::Workspace(WorkspaceError::InUse { .. }));
+            let how = match rests && of_this_task(&error) && !passing {
+                true => finish::How::Failed,
+                false => finish::How::Release,
+            };
+            let request = finish::Request { id, fence, how, message, ..finish::Request::default() };
             self.finish(actor, None, request)?;
             Err(Error::NoWorkspace { cause: Box::new(error) })
         })
@@ -462,4 +472,29 @@ fn side_by_side<T: Sync, R: Send>(all: &[T], each: impl Fn(&T) -> R + Sync) -> V
             .flat_map(|part| part.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
             .collect()
     })
+}
+
+/// Whether a workspace that could not be had counts against its task: the trouble is the task's own, or was there before.
+pub(crate) fn counts_against(task: &Task, error: &Error) -> bool {
+    let again = task.state.fence > 1 && matches!(error, Error::Workspace(_) | Error::Checkout(_));
+    of_this_task(error) || again && !full(error)
+}
+
+/// Whether a workspace could not be had for a reason that other tasks do not share.
+fn of_this_task(error: &Error) -> bool {
+    use WorkspaceError::{BadName, BranchTaken, InTheWay, InUse, Stays};
+    match error {
+        Error::Setup { .. } => true,
+        // One that is there for this task is quarantined, on its way out, or another's.
+        Error::Refused(refusal) => matches!(refusal, Refusal::WrongState { .. } | Refusal::Exists { .. }),
+        Error::Workspace(error) => {
+            matches!(error, BadName { .. } | BranchTaken { .. } | InTheWay { .. } | InUse { .. } | Stays { .. })
+        }
+        _ => false,
+    }
+}
+
+/// Whether the disk is full, which is no task's fault.
+fn full(error: &Error) -> bool {
+    matches!(error, Error::Workspace(WorkspaceError::Io { cause, .. }) if cause.kind() == std::io::ErrorKind::StorageFull)
 }

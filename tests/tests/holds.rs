@@ -1,0 +1,193 @@
+//! The holds of a session, however many they are; and what becomes of a claim whose workspace cannot be had.
+#![cfg(target_os = "linux")]
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    process::Stdio,
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+use toft_stories::{
+    Home, Said,
+    agents::{self, data, none_left},
+    toft_bin,
+};
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_else(|| panic!("no text: {value}")).to_owned()
+}
+
+/// A workflow with tasks of these names; gives their ids.
+fn flow(home: &Home, repo: &Path, tasks: &[&str]) -> Vec<String> {
+    let mut args = vec!["flow", "new", "F"];
+    tasks.iter().for_each(|task| args.extend(["--task", task]));
+    let made = data(home, repo, &args);
+    made["tasks"].as_array().unwrap().iter().map(|task| text(&task["id"])).collect()
+}
+
+/// How many files a command opens.
+fn opened(home: &Home, repo: &Path, args: &[&str]) -> (usize, Said) {
+    let log = home.path().join("strace.log");
+    let bin = toft_bin();
+    let words = ["-f", "-o", log.to_str().unwrap(), "-e", "trace=openat,open", bin.to_str().unwrap()];
+    let output = home.command(repo, "strace", &[&words, args].concat()).output().unwrap();
+    let said = Said {
+        args: Vec::new(),
+        code: output.status.code().unwrap_or(-1),
+        out: String::from_utf8_lossy(&output.stdout).into_owned(),
+        err: String::from_utf8_lossy(&output.stderr).into_owned(),
+    };
+    (fs::read_to_string(log).unwrap().lines().count(), said)
+}
+
+#[test]
+fn a_session_with_hundreds_of_holds_opens_no_more_files_than_one_with_a_single_hold() {
+    let mut home = Home::new();
+    home.set("TOFT_SESSION", "the one");
+    let repo = home.repo("api");
+    let plan = home.path().join("plan.json");
+    let tasks: Vec<_> = (0..220).map(|n| json!({ "name": format!("t{n}") })).collect();
+    fs::write(&plan, json!({ "title": "load", "tasks": tasks }).to_string()).unwrap();
+    home.toft(&repo, &["flow", "apply", plan.to_str().unwrap()]).ok();
+    let round = || {
+        let (claim, said) = opened(&home, &repo, &["claim", "--json"]);
+        let task = text(&said.data()["task"]["id"]);
+        let (finish, said) = opened(&home, &repo, &["finish", &task, "--no-change", "x"]);
+        said.ok();
+        (claim, finish)
+    };
+    round();
+    let few = round();
+    home.toft(&repo, &["claim", "--count", "100"]).ok();
+    home.toft(&repo, &["claim", "--count", "100"]).ok();
+    let many = round();
+    assert!(many.0 <= few.0 + 10 && many.1 <= few.1 + 10, "{few:?} with one hold, {many:?} with 200");
+}
+
+/// The directory of a session's holds, and what each thing below it lets others do.
+fn modes(dir: &Path, found: &mut Vec<(PathBuf, u32)>) {
+    found.push((dir.to_owned(), fs::metadata(dir).unwrap().permissions().mode() & 0o777));
+    for path in fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()) {
+        match path.is_dir() {
+            true => modes(&path, found),
+            false => found.push((path.clone(), fs::metadata(&path).unwrap().permissions().mode() & 0o777)),
+        }
+    }
+}
+
+#[test]
+fn holds_that_an_older_release_kept_are_moved_once_and_proved() {
+    let home = Home::new();
+    if home.on_server() {
+        return;
+    }
+    let repo = home.repo("api");
+    flow(&home, &repo, &["A", "B"]);
+    let session = [("TOFT_SESSION", "s")];
+    let claim = home.toft_with(&repo, &session, &["--as", "w", "claim", "--json"]).data();
+    let state = repo.join(".git/toft");
+    let fences = state.join("fences");
+    let agent = fs::read_dir(&fences).unwrap().next().unwrap().unwrap().file_name();
+    fs::remove_dir_all(&fences).unwrap();
+    // As it was kept before: a file for each hold, below the same name of the agent.
+    let older = state.join("holds").join(&agent);
+    fs::create_dir_all(&older).unwrap();
+    let (task, fence) = (text(&claim["task"]["id"]), text(&claim["lease"]["token"]));
+    let kept = json!({ "store": "own", "agent": "w", "task": task, "fence": fence, "session": { "named": "s" } });
+    fs::write(older.join(fence.split_once('.').unwrap().1), kept.to_string()).unwrap();
+    fs::write(older.join("torn"), "{\"store\":").unwrap();
+
+    home.toft_with(&repo, &[("TOFT_SESSION", "other")], &["--as", "w", "save", &task, "-m", "not mine"]).fails(5);
+    home.toft_with(&repo, &session, &["--as", "w", "save", "-m", "mine"]).ok();
+    assert!(!state.join("holds").exists(), "moved once");
+    let mut found = Vec::new();
+    modes(&fences, &mut found);
+    assert!(found.iter().all(|(_, mode)| mode & 0o077 == 0), "{found:?}");
+    home.toft_with(&repo, &session, &["--as", "w", "finish", "--no-change", "x"]).ok();
+    modes(&fences, &mut found);
+    let left: Vec<_> = fs::read_dir(fences.join(&agent)).unwrap().flatten().map(|entry| entry.path()).collect();
+    assert!(left.iter().all(|dir| !dir.join(format!("{task}.{fence}")).exists()), "{left:?}");
+}
+
+/// What a session leaves behind is removed when another of the same agent first claims.
+#[test]
+fn holds_of_a_session_that_ended_are_removed_and_those_of_others_stay() {
+    let home = Home::new();
+    if home.on_server() {
+        return;
+    }
+    let repo = home.repo("api");
+    flow(&home, &repo, &["A", "B", "C"]);
+    let bin = toft_bin().display().to_string();
+    let sessions = || {
+        let agents = fs::read_dir(repo.join(".git/toft/fences")).unwrap().flatten().map(|entry| entry.path());
+        agents.flat_map(|dir| fs::read_dir(dir).unwrap().flatten()).count()
+    };
+    let named = |name: &str| home.toft_with(&repo, &[("TOFT_SESSION", name)], &["claim"]).ok();
+    named("kept");
+    let script = agents::script(&home, "session", &format!("#!/bin/sh\n{bin} claim\ntrue\n"));
+    home.run(&repo, &script, &[]);
+    assert_eq!(sessions(), 2);
+    named("new");
+    assert_eq!(sessions(), 2, "that of the script is gone");
+    let kept = [("TOFT_SESSION", "kept")];
+    home.toft_with(&repo, &kept, &["save", "-m", "still mine"]).ok();
+}
+
+/// A workspace takes its time. A claim that is killed meanwhile was made all the same, and its session can give it back.
+#[test]
+fn a_claim_that_is_killed_while_its_workspace_is_made_leaves_the_session_its_hold() {
+    let mut home = Home::new();
+    let repo = home.repo("api");
+    flow(&home, &repo, &["A"]);
+    let git = home.run(&repo, "sh", &["-c", "command -v git"]);
+    let began = home.path().join("began");
+    let slow = format!(
+        "#!/bin/sh\ncase \"$*\" in *worktree*add*) touch {}; sleep 5; exit 1 ;; esac\nexec {} \"$@\"\n",
+        began.display(),
+        git.trim()
+    );
+    let bin = home.path().join("slow");
+    fs::create_dir(&bin).unwrap();
+    agents::script(&home, "slow/git", &slow);
+    let path = home.variable("PATH");
+    home.set("TOFT_SESSION", "s");
+    let mut command = home.command(&repo, toft_bin(), &["claim", "--ws"]);
+    command.env("PATH", format!("{}:{path}", bin.display())).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut claim = command.spawn().unwrap();
+    let until = Instant::now() + Duration::from_secs(20);
+    while !began.exists() {
+        assert!(Instant::now() < until, "git was never asked for a worktree");
+        thread::sleep(Duration::from_millis(10));
+    }
+    claim.kill().unwrap();
+    claim.wait().unwrap();
+    home.toft(&repo, &["save", "-m", "still mine"]).ok();
+    home.toft(&repo, &["finish", "release"]).ok();
+    none_left(&home);
+}
+
+/// What stands in the way of one task's workspace is no reason to take that task again and again.
+#[test]
+fn a_task_that_cannot_have_a_workspace_rests_and_the_next_claim_takes_another() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    let tasks = flow(&home, &repo, &["A", "B"]);
+    let probe = data(&home, &repo, &["ws", "create", "--name", "probe"]);
+    let place = PathBuf::from(text(&probe["path"])).with_file_name(&tasks[0]);
+    fs::create_dir(&place).unwrap();
+    fs::write(place.join("mine"), "in the way").unwrap();
+    // Who names the task is told, and may try again at once.
+    for _ in 0..2 {
+        home.toft(&repo, &["claim", &tasks[0], "--ws"]).fails(5);
+    }
+    home.toft(&repo, &["claim", "--ws"]).fails(5);
+    let claim = home.toft(&repo, &["claim", "--ws", "--json"]).data();
+    assert_eq!(text(&claim["task"]["id"]), tasks[1]);
+    assert_eq!(fs::read_to_string(place.join("mine")).unwrap(), "in the way");
+    home.toft(&repo, &["claim", "--ws"]).fails(6);
+}
