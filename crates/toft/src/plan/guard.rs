@@ -149,10 +149,12 @@ fn print(doubt: &str) -> String {
 /// The issue that a line is, if it is one.
 fn record(line: &str) -> Option<(String, Issue)> {
     let text = line.trim().trim_end_matches(',');
-    if !text.starts_with('{') || !text.contains("\"id\"") || !text.contains("\"title\"") {
+    // A line may say only what is new about an issue.
+    let like_one = text.contains("\"id\"") && (text.contains("\"title\"") || text.contains("\"clk\""));
+    if !text.starts_with('{') || !like_one {
         return None;
     }
-    let issue: Issue = serde_json::from_str(text).ok()?;
+    let (issue, _) = Issue::read(text).ok()?;
     Some((issue.id.clone(), issue))
 }
 
