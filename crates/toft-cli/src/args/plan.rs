@@ -219,12 +219,20 @@ pub(crate) struct Import {
 
 /// Give issues out.
 #[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  toft export jsonl > backup.jsonl\n  toft export beads .beads             import what beads changed, then write what changed here\n  toft export beads | bd import -      the same for a beads with a database, after toft import beads"
+)]
 pub(crate) struct Export {
     /// beads, jsonl, csv; schema: what a line of a ledger may say, as a JSON schema
     #[arg(value_parser = ["beads", "jsonl", "csv", "schema"])]
     pub(crate) form: String,
+    /// Beads file or .beads directory to update in place; without it, issues go to standard output
+    pub(crate) file: Option<String>,
+    /// Ledger for issues that only beads has
+    #[arg(long, value_name = "NAME", requires = "file")]
+    pub(crate) ledger: Option<String>,
     /// As they were at a revision or a moment
-    #[arg(long, value_name = "REV|TIME")]
+    #[arg(long, value_name = "REV|TIME", conflicts_with = "file")]
     pub(crate) at: Option<String>,
 }
 
