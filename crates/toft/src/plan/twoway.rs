@@ -342,10 +342,9 @@ impl<'m> Merging<'m> {
 
     /// Beads had a member, and was told that it is gone.
     fn removal_sent(&self, name: &str) -> bool {
-        let had = self.base.as_ref().is_some_and(|base| base.get(name) != 0);
         let gone = |changes: &Prints| changes.get(&hash(name)) == Some(&0);
         let sent = self.sent.filter(|_| self.seen_by_beads()).map(|sent| read(&sent.changes));
-        had && (self.built_on.as_ref().is_some_and(gone) || sent.as_ref().is_some_and(gone))
+        self.built_on.as_ref().is_some_and(gone) || sent.as_ref().is_some_and(gone)
     }
 
     /// Both sides changed a facet: whether beads did so later.
@@ -407,22 +406,26 @@ fn take(record: &mut Record, theirs: &Record, name: &str, clock: impl Fn(Option<
 /// older than anything that beads did since, which toft has not seen.
 pub(super) fn outgoing(record: &Record, sent: Option<&Sent>) -> Option<(Row, Option<Sent>)> {
     let mut row = beads::row(record);
-    let now = record.newest().ms;
-    let ours = view(&beads::record(&row, now).ok()?);
+    let newest = record.newest().ms;
+    let ours = view(&beads::record(&row, newest).ok()?);
     let base = Base::of(record, &ours);
     if base.is_none() && sent.is_none() && record.field("deleted").is_some() {
         return None;
     }
-    let mut changes = prints(&ours);
+    let now_is = prints(&ours);
+    let mut changes = now_is.clone();
+    let now = |facet: &u32| (*facet, now_is.get(facet).copied().unwrap_or_default());
     if let Some(base) = &base {
         changes.retain(|facet, value| base.prints.get(facet) != Some(value));
-        changes.extend(base.prints.keys().filter(|facet| !ours.keys().any(|name| hash(name) == **facet)).map(|facet| (*facet, 0)));
-        if changes.is_empty() {
-            if let Some(mark) = &base.mark {
-                beads::put_mark(&mut row, mark);
-            }
-            return Some((row, None));
+        changes.extend(base.prints.keys().map(now).filter(|(_, value)| *value == 0));
+    }
+    // Beads may have seen an earlier export: what it said and this one takes back is a change as well.
+    changes.extend(sent.iter().flat_map(|sent| read(&sent.changes).into_keys()).map(|facet| now(&facet)));
+    if changes.is_empty() {
+        if let Some(mark) = base.and_then(|base| base.mark) {
+            beads::put_mark(&mut row, &mark);
         }
+        return Some((row, None));
     }
     let last = last_update(record).map(whole);
     let changes = written(&changes);
@@ -430,7 +433,7 @@ pub(super) fn outgoing(record: &Record, sent: Option<&Sent>) -> Option<(Row, Opt
         (Some(sent), last) if sent.changes == changes && last.is_none_or(|last| last < sent.at) => sent.at,
         (Some(sent), last) => last.unwrap_or(sent.at).max(sent.at) + 1,
         (None, Some(last)) => last + 1,
-        (None, None) => (now / 1_000) as i64,
+        (None, None) => (newest / 1_000) as i64,
     };
     row.insert("updated_at".into(), beads::at_seconds(at));
     if let Some(base) = &base {

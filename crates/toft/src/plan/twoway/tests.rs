@@ -123,6 +123,9 @@ impl Month {
             }
             self.ledger = Some(record);
         } else {
+            // Beads counts seconds and cannot tell two changes in one of them apart.
+            let last = self.there.get("updated_at").and_then(|at| seconds(at).as_i64()).unwrap();
+            self.ms = self.ms.max((last as u64 + 1) * 1_000);
             let at = self.at();
             let row = &mut self.there;
             match (facet.split_once(' '), value.as_bool()) {
@@ -175,6 +178,7 @@ impl Month {
             let mut labels = words_of(&self.there);
             labels.remove(note.1);
             self.there.insert("labels".into(), json!(labels));
+            self.make(&format!("label {}", note.1), json!(false), false);
             let at = self.at();
             self.there.insert("updated_at".into(), at);
         }
