@@ -190,7 +190,7 @@ impl Plan<'_> {
                 for (number, row) in rows {
                     let id = row.get("id").and_then(Value::as_str).unwrap_or_default().to_owned();
                     let known = draft.record(&id)?;
-                    let side = Side { sent: exports.sent.get(&id), marks: exports.marks, now };
+                    let side = Side { sent: exports.of(&id), marks: exports.marks, now };
                     let merged = match twoway::merge(known.clone(), &row, side) {
                         Ok(merged) if serde_json::from_str::<Issue>(&line::write(&merged.record)).is_ok() => merged,
                         Ok(_) => {
@@ -286,9 +286,11 @@ impl Plan<'_> {
         for (id, copies) in copies {
             let Some(row) = self.preferred(copies).filter(|row| wanted(row)) else { continue };
             let Ok(line) = line::read(&row.line) else { continue };
-            if let Some((issue, now)) = twoway::outgoing(&line.record, exports.sent.get(&id)) {
+            if let Some((issue, now)) = twoway::outgoing(&line.record, exports.of(&id)) {
                 rows.insert(id.clone(), issue);
-                exports.sent.extend(now.map(|now| (id, now)));
+                if let Some(now) = now {
+                    exports.add(id, now);
+                }
             }
         }
         // A plan as it was is nobody's next import.

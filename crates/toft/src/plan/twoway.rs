@@ -21,6 +21,9 @@ const BASE: &str = "beads";
 /// Stands for a value that is not known: every value differs from it.
 const UNKNOWN: u32 = 2;
 
+/// How many exports of an issue are remembered between two imports.
+const LAST: usize = 20;
+
 type Row = Map<String, Value>;
 /// The facets of an issue, in the form that beads and toft agree on.
 type View = BTreeMap<String, Value>;
@@ -157,8 +160,24 @@ impl Base {
 pub(super) struct Exports {
     /// Whether beads keeps the marks that exports leave; older ones drop them.
     pub(super) marks: Option<bool>,
-    /// Exports that beads may not have seen yet, by issue.
-    pub(super) sent: BTreeMap<String, Sent>,
+    /// Exports since the last import, by issue, the newest last.
+    pub(super) sent: BTreeMap<String, Vec<Sent>>,
+}
+
+impl Exports {
+    /// What was exported of an issue since the last import.
+    pub(super) fn of(&self, id: &str) -> &[Sent] {
+        self.sent.get(id).map_or(&[], Vec::as_slice)
+    }
+
+    /// Remembers an export of an issue.
+    pub(super) fn add(&mut self, id: String, sent: Sent) {
+        let known = self.sent.entry(id).or_default();
+        if known.last() != Some(&sent) {
+            known.push(sent);
+            known.drain(..known.len().saturating_sub(LAST));
+        }
+    }
 }
 
 /// What toft changed in an issue since the last import, and the moment that its export gave it.
@@ -195,8 +214,8 @@ pub(super) struct Merged {
 /// Everything that an import knows beside the ledger.
 #[derive(Clone, Copy)]
 pub(super) struct Side<'s> {
-    /// The last export of this issue from here.
-    pub(super) sent: Option<&'s Sent>,
+    /// Exports of this issue from here since the last import, the newest last.
+    pub(super) sent: &'s [Sent],
     /// Whether this beads keeps marks, if that is known.
     pub(super) marks: Option<bool>,
     /// Milliseconds since 1970.
@@ -262,7 +281,7 @@ struct Merging<'m> {
     base: Option<Base>,
     /// The changes of an export that this state of beads is built on.
     built_on: Option<Prints>,
-    sent: Option<&'m Sent>,
+    sent: &'m [Sent],
     /// When beads says that it changed the issue, in seconds.
     at: Option<i64>,
 }
@@ -277,40 +296,44 @@ impl<'m> Merging<'m> {
         let marked = beads::mark(row).filter(|mark| {
             merging.base.as_ref().is_none_or(|base| base.mark.as_deref() != Some(*mark))
         });
-        merging.built_on = match (marked.and_then(Sent::of_mark), sent) {
-            (Some(sent), _) => Some(read(&sent.changes)),
-            (None, Some(sent)) if merging.base.is_none() => Some(read(&sent.changes)),
-            (None, Some(sent)) if side.marks != Some(true) && merging.took(sent, side.marks == Some(false)) => {
-                Some(read(&sent.changes))
+        let unmarked = || {
+            if merging.base.is_none() {
+                return sent.last().cloned();
             }
-            _ => None,
+            let took = |sent| Some((merging.took(sent, side.marks == Some(false))?, sent));
+            let all = sent.iter().filter(|_| side.marks != Some(true)).filter_map(took);
+            all.max_by_key(|(alike, _)| *alike).map(|(_, sent)| sent.clone())
         };
+        let built_on = marked.and_then(Sent::of_mark).or_else(unmarked);
+        merging.built_on = built_on.map(|sent| read(&sent.changes));
         Ok(merging)
     }
 
     /// Whether beads has seen the last export, or has changed the issue since and will not take it any more.
     fn seen_by_beads(&self) -> bool {
-        self.sent.is_some_and(|sent| self.at.is_some_and(|at| at >= sent.at))
+        self.sent.last().is_some_and(|sent| self.passed(sent))
+    }
+
+    fn passed(&self, sent: &Sent) -> bool {
+        self.at.is_some_and(|at| at >= sent.at)
     }
 
     /// Whether beads took an export without its mark, as far as its issue shows: it has something that toft changed and
     /// nothing from before. Of a beads that drops marks: or it has exactly what it had before, and changed the issue since.
-    fn took(&self, sent: &Sent, drops_marks: bool) -> bool {
-        let Some(base) = &self.base else { return true };
-        if !self.seen_by_beads() {
-            return false;
-        }
+    /// Counts what is alike.
+    fn took(&self, sent: &Sent, drops_marks: bool) -> Option<usize> {
+        let base = self.base.as_ref().filter(|_| self.passed(sent))?;
         let changes = read(&sent.changes);
-        let (mut some, mut none_before) = (false, true);
-        for name in self.theirs.keys().chain(self.ours.keys()) {
+        let (mut alike, mut none_before) = (0, true);
+        for name in self.theirs.keys().chain(self.ours.keys()).collect::<BTreeSet<_>>() {
             let Some(sent) = changes.get(&hash(name)) else { continue };
             let theirs = print_of(self.theirs.get(name));
-            some |= theirs == *sent;
+            alike += usize::from(theirs == *sent);
             // Beads adds members and removes none when it takes an issue in.
             none_before &= theirs != base.get(name) || member(name);
         }
         let undone = drops_marks && self.at.is_some_and(|at| at > sent.at) && prints(self.theirs) == base.prints;
-        some && none_before || undone
+        (alike > 0 && none_before || undone).then_some(alike)
     }
 
     /// Whether a facet becomes what beads says.
@@ -343,7 +366,7 @@ impl<'m> Merging<'m> {
     /// Beads had a member, and was told that it is gone.
     fn removal_sent(&self, name: &str) -> bool {
         let gone = |changes: &Prints| changes.get(&hash(name)) == Some(&0);
-        let sent = self.sent.filter(|_| self.seen_by_beads()).map(|sent| read(&sent.changes));
+        let sent = self.sent.last().filter(|sent| self.passed(sent)).map(|sent| read(&sent.changes));
         self.built_on.as_ref().is_some_and(gone) || sent.as_ref().is_some_and(gone)
     }
 
@@ -404,7 +427,8 @@ fn take(record: &mut Record, theirs: &Record, name: &str, clock: impl Fn(Option<
 /// A record as an issue for beads, and what toft changed in it since the last import; nothing if it did not. Beads takes
 /// an issue only if it is newer than its own by a second: the export is newer than the state that it is built on and
 /// older than anything that beads did since, which toft has not seen.
-pub(super) fn outgoing(record: &Record, sent: Option<&Sent>) -> Option<(Row, Option<Sent>)> {
+pub(super) fn outgoing(record: &Record, sent: &[Sent]) -> Option<(Row, Option<Sent>)> {
+    let sent = sent.last();
     let mut row = beads::row(record);
     let newest = record.newest().ms;
     let ours = view(&beads::record(&row, newest).ok()?);
