@@ -203,7 +203,7 @@ pub(crate) struct Compact {
 /// Take issues in from elsewhere.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Nothing of the other tool is changed, and importing again changes nothing that is known.\n\nExamples:\n  toft import beads .beads             its ledger, its deletions, and whether you plan in private\n  toft import caw ~/.caw/workflows.db\n  toft import langgraph ~/.agentos/issue_workflow.db\n  toft import jsonl backup.jsonl\n  toft import markdown plan.md"
+    after_help = "Nothing of the other tool is changed, and importing again changes nothing that is known.\n\nExamples:\n  toft import beads .beads             its ledger, its deletions, and whether you plan in private\n  toft import caw ~/.caw/workflows.db\n  toft import langgraph ~/.agentos/issue_workflow.db --only 'issue-*'\n  toft import jsonl backup.jsonl\n  toft import markdown plan.md"
 )]
 pub(crate) struct Import {
     /// beads; jsonl: lines as a ledger has them; markdown: a list, again and again as it grows; caw, langgraph: their
@@ -215,6 +215,9 @@ pub(crate) struct Import {
     /// Into this ledger
     #[arg(long, value_name = "NAME")]
     pub(crate) ledger: Option<String>,
+    /// Workflows of caw or threads of LangGraph to import, by name or id; * stands for anything
+    #[arg(long, value_name = "NAME")]
+    pub(crate) only: Vec<String>,
 }
 
 /// Give issues out.

@@ -166,9 +166,12 @@ pub(super) fn import(app: &App<'_>, args: &args::Import) -> Done {
     };
     if let Some(store) = older {
         return match path.is_file() {
-            true => app.show(&ImportDone(plan.import_store(store, path, args.ledger.as_deref())?)),
+            true => app.show(&ImportDone(plan.import_store(store, path, args.ledger.as_deref(), &args.only)?)),
             false => Err(Failure::invalid(format!("{} is no file", args.file), "name the database itself")),
         };
+    }
+    if !args.only.is_empty() {
+        return Err(Failure::invalid("--only is for caw and langgraph", "leave --only out"));
     }
     let (text, mut notes) = match args.form.as_str() {
         "beads" if path.is_dir() => beads_directory(path)?,

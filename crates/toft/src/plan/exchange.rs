@@ -16,7 +16,8 @@ use toft_core::{
 use toft_ledger::line::{self, Line};
 
 use super::{
-    Ledger, Place, Plan, beads, hydrate::now_nanos, many, older,
+    Ledger, Place, Plan, beads, hydrate::now_nanos, many,
+    older::{self, Wanted},
     twoway::{self, Exports, Side},
 };
 use crate::error::{Error, io};
@@ -117,13 +118,36 @@ impl Plan<'_> {
 
     /// Takes in what another tool kept in a database, which stays as it is. Again and again, only what is new changes
     /// anything.
-    pub fn import_store(&self, store: Older, path: &Path, ledger: Option<&str>) -> Result<Imported, Error> {
+    pub fn import_store(
+        &self,
+        store: Older,
+        path: &Path,
+        ledger: Option<&str>,
+        only: &[String],
+    ) -> Result<Imported, Error> {
         let ledger = self.route(ledger, None)?;
+        let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let common = &self.checkout.common_dir;
+        let inside = common.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
+        let main = common.parent().filter(|_| inside);
+        let roots: Vec<PathBuf> = main.into_iter().chain([self.checkout.root.as_path()]).map(real).collect();
+        let own = roots.iter().any(|root| real(path).starts_with(root));
+        let wanted = Wanted { roots, only, own };
         let found = match store {
-            Older::LangGraph => older::langgraph(path)?,
-            Older::Caw => older::caw(path)?,
+            Older::LangGraph => older::langgraph(path, &wanted)?,
+            Older::Caw => older::caw(path, &wanted)?,
         };
-        let imported = Imported { ledger: ledger.name.clone(), unreadable: found.unreadable, ..Imported::default() };
+        let mut imported = Imported { ledger: ledger.name.clone(), ..Imported::default() };
+        imported.unreadable = found.unreadable;
+        imported.notes = found.notes;
+        for template in found.templates {
+            let name = template.name.clone();
+            match self.toft.perform(template) {
+                Ok(kept) => imported.notes.push(format!("template {name}, version {}: toft flow from {name}", kept.version)),
+                Err(Error::Refused(refusal)) => imported.unreadable.push(format!("template {name}: {refusal}")),
+                Err(error) => return Err(error),
+            }
+        }
         self.take_records(ledger, found.lines, imported)
     }
 
