@@ -235,7 +235,7 @@ pub(super) fn row(record: &Record) -> Map<String, Value> {
     }
     let of = |stamp: &Option<Value>, name: &str| stamp.as_ref().and_then(|stamp| stamp.get(name)).cloned();
     let (created, mut closed) = (field("created"), field("closed"));
-    if issue["status"] == CLOSED {
+    if issue["status"] == CLOSED && deleted.is_none() {
         // It takes no closed issue without the moment.
         closed = closed.or_else(|| Some(json!({ "at": at_seconds(record.newest().ms as i64 / 1_000) })));
     }

@@ -228,7 +228,10 @@ pub(super) fn merge(known: Option<Record>, row: &Row, side: Side<'_>) -> Result<
     let theirs = beads::record(row, side.now)?;
     let said = view(&theirs);
     let mark = beads::mark(row);
-    let base = json!({ "seen": written(&prints(&said)), "mark": mark });
+    let mut base = json!({ "seen": written(&prints(&said)) });
+    if let Some(mark) = mark {
+        base["mark"] = json!(mark);
+    }
     let ms = theirs.newest().ms;
     let clock = |known: Option<Clock>| match known {
         Some(known) => Clock::after(known, ms, beads::replica()),
