@@ -334,6 +334,14 @@ impl<'t> Plan<'t> {
         }
         Ok(self.look()?.dangling(limit)?)
     }
+
+    /// Issues that need each other in a circle, which a merge can make; the first of each can start.
+    pub fn circles(&self, limit: usize) -> Result<Vec<Vec<String>>, Error> {
+        if self.unwritten() {
+            return Ok(Vec::new());
+        }
+        Ok(self.look()?.circles(limit)?.into_iter().map(|circle| circle.into_iter().collect()).collect())
+    }
 }
 
 fn own_index(state: &std::path::Path, worktree: &str) -> PathBuf {
