@@ -119,7 +119,10 @@ fn closing_and_reopening_travel_both_ways() {
     let closed = json!({ "status": "closed", "closed_at": "2026-01-01T00:01:00Z", "close_reason": "done" });
     both.import(&[row("bd-1", 0, &json!({}))]);
     both.import(&[row("bd-1", 60, &closed)]);
-    assert_eq!((both.show("bd-1")["status"].clone(), both.show("bd-1")["closed"]["reason"].clone()), (json!("closed"), json!("done")));
+    assert_eq!(
+        (both.show("bd-1")["status"].clone(), both.show("bd-1")["closed"]["reason"].clone()),
+        (json!("closed"), json!("done"))
+    );
     both.import(&[row("bd-1", 120, &json!({}))]);
     let now = both.show("bd-1");
     assert!(now["status"] == "open" && now.get("closed").is_none_or(Value::is_null), "{now}");
@@ -230,7 +233,8 @@ fn a_comment_that_beads_numbers_anew_is_the_same_comment() {
     taken["comments"].as_array_mut().unwrap().push(json!({ "id": 18, "issue_id": "bd-1", "author": "kim", "text": "said in beads", "created_at": "2026-01-01T00:03:00Z" }));
     taken["updated_at"] = json!("2026-01-01T00:03:00Z");
     both.import(&[taken]);
-    let texts: Vec<Value> = both.show("bd-1")["comments"].as_array().unwrap().iter().map(|said| said["text"].clone()).collect();
+    let texts: Vec<Value> =
+        both.show("bd-1")["comments"].as_array().unwrap().iter().map(|said| said["text"].clone()).collect();
     assert_eq!(texts.len(), 2, "{texts:?}");
 }
 
@@ -241,7 +245,12 @@ fn an_export_into_the_file_of_beads_takes_its_changes_in_first_and_keeps_what_is
     both.toft(&["edit", "bd-1", "--title", "From toft", "-q"]);
     let new = add(&both.home, &both.repo, &["Only here"]);
     let memory = json!({ "_type": "memory", "key": "k", "value": "remember" });
-    both.write(&[memory.clone(), row("bd-2", 60, &json!({ "priority": 0 })), row("bd-1", 60, &json!({ "labels": ["x"] })), row("bd-3", 60, &json!({}))]);
+    both.write(&[
+        memory.clone(),
+        row("bd-2", 60, &json!({ "priority": 0 })),
+        row("bd-1", 60, &json!({ "labels": ["x"] })),
+        row("bd-3", 60, &json!({})),
+    ]);
     let (said, rows) = both.exchange();
     assert_eq!((said["imported"]["changed"].as_u64(), said["written"].as_u64()), (Some(3), Some(2)), "{said}");
     let text = fs::read_to_string(&both.file).unwrap();
@@ -288,14 +297,18 @@ fn a_month_in_both_with_two_clones_loses_no_edit() {
         for repo in [here, there] {
             toft(repo, &["sync"]);
             let now = home.toft(repo, &["show", "bd-1", "--json"]).data();
-            let said = (now["title"].as_str().unwrap(), now["notes"].as_str().unwrap(), now["priority"].as_u64().unwrap());
+            let said =
+                (now["title"].as_str().unwrap(), now["notes"].as_str().unwrap(), now["priority"].as_u64().unwrap());
             assert_eq!(said, (format!("toft {day}").as_str(), format!("beads {day}").as_str(), u64::from(day % 5)));
             let labels = now["labels"].as_array().unwrap();
             assert_eq!(labels.contains(&json!("even")), day % 2 == 0, "{now}");
             assert!(labels.contains(&json!("a")));
         }
         let rows = by_id(&fs::read_to_string(&file).unwrap());
-        assert_eq!((&rows["bd-1"]["title"], &rows["bd-1"]["notes"]), (&json!(format!("toft {day}")), &json!(format!("beads {day}"))));
+        assert_eq!(
+            (&rows["bd-1"]["title"], &rows["bd-1"]["notes"]),
+            (&json!(format!("toft {day}")), &json!(format!("beads {day}")))
+        );
     }
 }
 
@@ -338,7 +351,10 @@ fn caw_brings_what_informs_what_came_of_it_and_its_templates() {
     let (tokens, check, words) = (called("Issue tokens"), called("Check tokens"), called("Write it up"));
     assert_eq!(check["deps"], json!([{ "on": tokens["id"], "kind": "blocks" }]));
     assert_eq!(words["deps"], json!([{ "on": check["id"], "kind": "informs" }]));
-    assert_eq!((&tokens["closed"]["reason"], &tokens["closed"]["outcome"]["detail"]["files"]), (&json!("Tokens are issued"), &json!(["token.rs"])));
+    assert_eq!(
+        (&tokens["closed"]["reason"], &tokens["closed"]["outcome"]["detail"]["files"]),
+        (&json!("Tokens are issued"), &json!(["token.rs"]))
+    );
     assert!(words["comments"].to_string().contains("outcome: No examples"), "{words}");
     let ready = home.toft(&repo, &["ready", "-q"]).ok();
     assert!(ready.contains(words["id"].as_str().unwrap()), "what informs does not hold back: {ready}");
@@ -361,7 +377,10 @@ fn langgraph_gives_threads_of_this_project_or_those_that_are_asked_for() {
     };
     let said = import(&[]);
     assert_eq!(said["read"], 1, "{said}");
-    assert_eq!(notes(&said), ["left 2 threads that do not name this project; --only NAME takes them: issue-12, issue-13"]);
+    assert_eq!(
+        notes(&said),
+        ["left 2 threads that do not name this project; --only NAME takes them: issue-12, issue-13"]
+    );
     assert_eq!(import(&["--only", "issue-12"])["changed"], 1);
     assert_eq!(import(&["--only", "*"])["changed"], 1);
     // A database in the repository is its own.
@@ -376,8 +395,104 @@ fn a_filter_of_a_move_narrows_the_issues_that_are_named() {
     let home = Home::new();
     let repo = home.repo("api");
     home.toft(&repo, &["init", "--contributor"]).ok();
-    let ids = ["one", "two", "three"].map(|title| add(&home, &repo, &[title, "--ledger", "branch", "-l", if title == "three" { "no" } else { "db" }]));
-    let said = home.toft(&repo, &["move", &ids[0], &ids[2], "--to", "planning", "--filter", "label=db", "--json"]).data();
-    assert!(said.to_string().contains(&ids[0]) && !said.to_string().contains(&ids[1]) && !said.to_string().contains(&ids[2]), "{said}");
+    let ids = ["one", "two", "three"].map(|title| {
+        add(&home, &repo, &[title, "--ledger", "branch", "-l", if title == "three" { "no" } else { "db" }])
+    });
+    let said =
+        home.toft(&repo, &["move", &ids[0], &ids[2], "--to", "planning", "--filter", "label=db", "--json"]).data();
+    assert!(
+        said.to_string().contains(&ids[0])
+            && !said.to_string().contains(&ids[1])
+            && !said.to_string().contains(&ids[2]),
+        "{said}"
+    );
     home.toft(&repo, &["move", &ids[2], "--to", "planning", "--filter", "label=db"]).fails(6);
+}
+
+#[test]
+fn a_circle_that_a_merge_made_is_named_and_starts_with_the_same_issue_everywhere() {
+    let (home, first, second) = two_clones();
+    let ids = ["X", "Y", "Z"].map(|title| add(&home, &first, &[title]));
+    let [x, y, z] = &ids;
+    let toft = |repo: &Path, args: &[&str]| home.toft(repo, args).ok();
+    toft(&first, &["edit", y, "--needs", z, "-q"]);
+    toft(&first, &["sync"]);
+    toft(&second, &["sync"]);
+    toft(&first, &["edit", x, "--needs", y, "-q"]);
+    toft(&second, &["edit", z, "--needs", x, "-q"]);
+    for repo in [&first, &second, &first] {
+        toft(repo, &["sync"]);
+    }
+    let start = ids.iter().min().unwrap();
+    for repo in [&first, &second] {
+        assert_eq!(toft(repo, &["ready", "-q"]).trim(), start.as_str(), "one of them can start, the same everywhere");
+        let doctor = home.toft(repo, &["doctor"]).out;
+        assert!(doctor.contains("need each other") && ids.iter().all(|id| doctor.contains(id.as_str())), "{doctor}");
+    }
+    // What is read anew says the same as what followed change by change.
+    fs::remove_dir_all(second.join(".git/toft/index")).ok();
+    toft(&second, &["doctor"]);
+    // Broken at another issue, nothing starts but what needs nothing.
+    toft(&first, &["edit", y, "--unneeds", z, "-q"]);
+    assert_eq!(toft(&first, &["ready", "-q"]).trim(), y.as_str());
+    assert!(!home.toft(&first, &["doctor"]).out.contains("need each other"));
+    toft(&first, &["edit", y, "--close", "done", "-q"]);
+    assert_eq!(toft(&first, &["ready", "-q"]).trim(), x.as_str());
+}
+
+#[test]
+fn epics_that_a_merge_made_parts_of_each_other_do_not_wait_for_ever() {
+    let (home, first, second) = two_clones();
+    let ids = ["P", "Q"].map(|title| add(&home, &first, &[title, "-t", "epic"]));
+    let toft = |repo: &Path, args: &[&str]| home.toft(repo, args).ok();
+    toft(&first, &["sync"]);
+    toft(&second, &["sync"]);
+    toft(&first, &["edit", &ids[0], "--parent", &ids[1], "-q"]);
+    toft(&second, &["edit", &ids[1], "--parent", &ids[0], "-q"]);
+    for repo in [&first, &second, &first] {
+        toft(repo, &["sync"]);
+    }
+    for repo in [&first, &second] {
+        assert_eq!(toft(repo, &["ready", "-q"]).trim(), ids.iter().min().unwrap().as_str());
+    }
+}
+
+#[test]
+fn a_plan_that_nobody_can_read_any_more_is_said_to_be_one() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    let doctor = |repo: &Path| home.toft(repo, &["doctor"]).out;
+    let list: String = (0..1_001).map(|n| format!("- issue {n}\n")).collect();
+    fs::write(repo.join("plan.md"), &list).unwrap();
+    home.toft(&repo, &["import", "markdown", "plan.md"]).ok();
+    let said = doctor(&repo);
+    assert!(said.contains("1001 issues are unfinished") && said.contains("toft move"), "{said}");
+    let one = listed(&home, &repo).into_keys().next().unwrap();
+    home.toft(&repo, &["edit", &one, "--close", "done", "-q"]).ok();
+    assert!(!doctor(&repo).contains("are unfinished"));
+}
+
+#[test]
+fn a_refused_command_leaves_nothing_beside_a_database_of_another_program() {
+    let home = Home::new();
+    let repo = home.git("api");
+    home.run(&repo, "sqlite3", &["other.db", "CREATE TABLE t (a)"]);
+    for args in
+        [&["init", "--store", "other.db"][..], &["list", "--store", "other.db"], &["add", "x", "--store", "other.db"]]
+    {
+        assert_ne!(home.toft(&repo, args).code, 0);
+    }
+    let names: Vec<_> = fs::read_dir(&repo).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names.iter().filter(|name| *name != ".git").count(), 1, "{names:?}");
+}
+
+#[test]
+fn a_workspace_that_is_gone_is_not_put_away_again() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    let id = add(&home, &repo, &["one"]);
+    home.toft(&repo, &["ws", "create", &id]).ok();
+    home.toft(&repo, &["ws", "rm", &id]).ok();
+    let said = home.toft(&repo, &["ws", "rescue", &id]);
+    assert!(said.code != 0 && said.err.contains("removed") && !said.err.contains("git config"), "{said:?}");
 }

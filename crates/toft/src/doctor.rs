@@ -143,7 +143,10 @@ fn ledgers(toft: &Toft) -> Option<Check> {
         dangling.iter().map(|(id, on)| format!("{id} needs {on}, which no ledger here has")).collect();
     odd.extend(circles.iter().map(|circle| {
         let first = circle.first().map_or("", String::as_str);
-        format!("{} need each other; {first} can start first, and toft edit ID --unneeds ID breaks the circle", circle.join(", "))
+        format!(
+            "{} need each other; {first} can start first, and toft edit ID --unneeds ID breaks the circle",
+            circle.join(", ")
+        )
     }));
     if open > MANY_OPEN {
         odd.push(format!(

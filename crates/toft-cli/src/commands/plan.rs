@@ -18,7 +18,8 @@ use crate::{
     args,
     exit::Failure,
     render::{
-        Compacted, ExportDone, Graph, ImportDone, IssueList, IssueShown, IssueWritten, IssuesWritten, LedgerList, Pen, UndoDone,
+        Compacted, ExportDone, Graph, ImportDone, IssueList, IssueShown, IssueWritten, IssuesWritten, LedgerList, Pen,
+        UndoDone,
     },
 };
 

@@ -43,7 +43,8 @@ const TAKEN_APART: [&str; 12] = [
 ];
 
 /// Fields of a deleted issue, which mean nothing once it is restored.
-pub(super) const OF_DELETED: [&str; 4] = ["beads.status", "beads.deleted_by", "beads.delete_reason", "beads.original_type"];
+pub(super) const OF_DELETED: [&str; 4] =
+    ["beads.status", "beads.deleted_by", "beads.delete_reason", "beads.original_type"];
 
 /// What clears a field of beads: its name there and here, and an empty text or null.
 pub(super) const CLEARED: [(&str, &str, Option<&str>); 9] = [

@@ -16,7 +16,9 @@ use toft_core::{
 use toft_ledger::line::{self, Line};
 
 use super::{
-    Ledger, Place, Plan, beads, hydrate::now_nanos, many,
+    Ledger, Place, Plan, beads,
+    hydrate::now_nanos,
+    many,
     older::{self, Wanted},
     twoway::{self, Exports, Side},
 };
@@ -143,7 +145,9 @@ impl Plan<'_> {
         for template in found.templates {
             let name = template.name.clone();
             match self.toft.perform(template) {
-                Ok(kept) => imported.notes.push(format!("template {name}, version {}: toft flow from {name}", kept.version)),
+                Ok(kept) => {
+                    imported.notes.push(format!("template {name}, version {}: toft flow from {name}", kept.version))
+                }
                 Err(Error::Refused(refusal)) => imported.unreadable.push(format!("template {name}: {refusal}")),
                 Err(error) => return Err(error),
             }
@@ -342,8 +346,7 @@ impl Plan<'_> {
             let private: BTreeSet<&str> =
                 self.ledgers.iter().filter(|at| at.place == Place::Planning).map(|at| at.name.as_str()).collect();
             let mut rows = self.export_beads(|row| {
-                !private.contains(row.ledger.as_str())
-                    || row.issue().is_ok_and(|issue| there.contains(&issue.id))
+                !private.contains(row.ledger.as_str()) || row.issue().is_ok_and(|issue| there.contains(&issue.id))
             })?;
             let issues = rows.len();
             let (mut lines, mut written) = (String::new(), 0);

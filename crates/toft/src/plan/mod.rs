@@ -50,7 +50,7 @@ use toft_vcs::Checkout;
 pub use self::{
     beads::deletions as beads_deletions,
     compact::Compaction,
-    exchange::{Exported, Export, Import, Imported, Older},
+    exchange::{Export, Exported, Import, Imported, Older},
     guard::{Found as Leaking, Guarded},
     hydrate::Trouble,
     orphans::Orphan,

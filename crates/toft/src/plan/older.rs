@@ -71,7 +71,11 @@ impl Wanted<'_> {
     fn left(&self, what: &str, names: &[String]) -> Option<String> {
         let some: Vec<&str> = names.iter().take(NAMED).map(String::as_str).collect();
         let more = if names.len() > NAMED { ", …" } else { "" };
-        let why = if self.only.is_empty() { "do not name this project; --only NAME takes them" } else { "were not asked for" };
+        let why = if self.only.is_empty() {
+            "do not name this project; --only NAME takes them"
+        } else {
+            "were not asked for"
+        };
         (!names.is_empty()).then(|| format!("left {} {what} that {why}: {}{more}", names.len(), some.join(", ")))
     }
 }
@@ -350,7 +354,8 @@ fn caw_status(issue: &mut Writing, row: &Row, changed: Timestamp) {
     }
     issue.field("notes", &json!(format!("caw: {said}")));
     if let Some(outcome) = outcome {
-        let detail = detail.map(|detail| format!("\n{}", detail.as_str().map_or_else(|| detail.to_string(), str::to_owned)));
+        let detail =
+            detail.map(|detail| format!("\n{}", detail.as_str().map_or_else(|| detail.to_string(), str::to_owned)));
         issue.say("outcome", changed, "caw", &format!("outcome: {outcome}{}", detail.unwrap_or_default()));
     }
 }
@@ -382,7 +387,8 @@ fn caw_template(row: &Row) -> Option<template::Put> {
             ..PlanTask::default()
         });
     }
-    let holes = text.split("{{").skip(1).filter_map(|rest| rest.split_once("}}")).map(|(hole, _)| hole.trim().to_owned());
+    let holes =
+        text.split("{{").skip(1).filter_map(|rest| rest.split_once("}}")).map(|(hole, _)| hole.trim().to_owned());
     let word = |name: &String| !name.is_empty() && name.chars().all(|letter| letter.is_alphanumeric() || letter == '_');
     let variables = texts(&told["variables"]).into_iter().chain(holes).filter(word);
     let plan = flow::Plan { title: name.clone(), summary: of(row, &["description"]), tasks, ..flow::Plan::default() };

@@ -143,7 +143,9 @@ impl Base {
         // Taken in by an earlier toft, which remembered nothing: what beads wrote last is still what it said.
         known.field(UPDATED)?;
         let mut prints = prints(ours);
-        for (key, register) in known.registers().iter().filter(|(_, register)| register.clock.replica != beads::replica()) {
+        for (key, register) in
+            known.registers().iter().filter(|(_, register)| register.clock.replica != beads::replica())
+        {
             let value = register.value.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
             prints.extend(facet(key, &value).map(|facet| (hash(&facet), UNKNOWN)));
         }
@@ -258,7 +260,8 @@ pub(super) fn merge(known: Option<Record>, row: &Row, side: Side<'_>) -> Result<
         }
     }
     if known.field("deleted").is_some() && !taken.contains("deleted") && !taken.is_empty() {
-        notes.push(format!("{0} is deleted here and was changed in beads: toft restore {0} brings it back", known.id()));
+        notes
+            .push(format!("{0} is deleted here and was changed in beads: toft restore {0} brings it back", known.id()));
     }
     let changed = record != known;
     for (name, value) in [(BASE, Some(base.to_string())), (UPDATED, theirs.field(UPDATED).map(str::to_owned))] {
@@ -296,9 +299,8 @@ impl<'m> Merging<'m> {
         let at = row.get("updated_at").and_then(|at| seconds(at).as_i64());
         let sent = side.sent;
         let mut merging = Self { known, theirs, ours, base, built_on: None, sent, at };
-        let marked = beads::mark(row).filter(|mark| {
-            merging.base.as_ref().is_none_or(|base| base.mark.as_deref() != Some(*mark))
-        });
+        let marked = beads::mark(row)
+            .filter(|mark| merging.base.as_ref().is_none_or(|base| base.mark.as_deref() != Some(*mark)));
         let unmarked = || {
             if merging.base.is_none() {
                 return sent.last().cloned();

@@ -129,7 +129,11 @@ impl Month {
             match (facet.split_once(' '), value.as_bool()) {
                 (Some((_, label)), on) => {
                     let mut labels: BTreeSet<String> = words_of(row);
-                    if on == Some(true) { labels.insert(label.into()) } else { labels.remove(label) };
+                    if on == Some(true) {
+                        labels.insert(label.into())
+                    } else {
+                        labels.remove(label)
+                    };
                     row.insert("labels".into(), json!(labels));
                 }
                 (None, _) if facet == "status" => {
@@ -162,7 +166,8 @@ impl Month {
         if merged.unmarked {
             self.exports.marks = self.exports.marks.or(Some(false));
         }
-        let again = merge(Some(merged.record.clone()), &row, Side { sent: self.exports.of("bd-1"), marks, now }).unwrap();
+        let again =
+            merge(Some(merged.record.clone()), &row, Side { sent: self.exports.of("bd-1"), marks, now }).unwrap();
         assert!(again.record == merged.record && !again.changed, "twice is once");
         let stale = before.as_ref().is_some_and(|known| Some(&merged.record) == Some(known));
         self.ledger = Some(merged.record);
