@@ -24,6 +24,9 @@ use super::{
 };
 use crate::error::{Error, io};
 
+/// An issue of beads.
+type Row = Map<String, Value>;
+
 /// How often a file is merged again because beads wrote it meanwhile.
 const TRIES: usize = 5;
 
@@ -146,7 +149,7 @@ impl Plan<'_> {
             let name = template.name.clone();
             match self.toft.perform(template) {
                 Ok(kept) => {
-                    imported.notes.push(format!("template {name}, version {}: toft flow from {name}", kept.version))
+                    imported.notes.push(format!("template {name}, version {}: toft flow from {name}", kept.version));
                 }
                 Err(Error::Refused(refusal)) => imported.unreadable.push(format!("template {name}: {refusal}")),
                 Err(error) => return Err(error),
@@ -189,8 +192,9 @@ impl Plan<'_> {
         if !self.unwritten() {
             self.refresh()?;
         }
-        let mut rows: BTreeMap<String, Vec<(usize, Map<String, Value>)>> = BTreeMap::new();
+        let mut rows: BTreeMap<String, Vec<(usize, Row)>> = BTreeMap::new();
         let mut others = 0;
+        let mut changed = BTreeSet::new();
         let mut exports = self.exports();
         let before = exports.clone();
         for (number, text) in text.lines().enumerate().filter(|(_, text)| !text.trim().is_empty()) {
@@ -231,7 +235,9 @@ impl Plan<'_> {
                         }
                     };
                     imported.read += 1;
-                    imported.changed += usize::from(merged.changed);
+                    if merged.changed {
+                        changed.insert(id.clone());
+                    }
                     imported.notes.extend(merged.notes);
                     if merged.settled {
                         exports.sent.remove(&id);
@@ -249,6 +255,7 @@ impl Plan<'_> {
         if exports != before {
             self.keep(&exports);
         }
+        imported.changed = changed.len();
         self.note_import(&imported)?;
         Ok(imported)
     }
@@ -303,7 +310,7 @@ impl Plan<'_> {
     fn export_beads(
         &self,
         wanted: impl Fn(&toft_store::sqlite::index::Indexed) -> bool,
-    ) -> Result<BTreeMap<String, Map<String, Value>>, Error> {
+    ) -> Result<BTreeMap<String, Row>, Error> {
         let mut copies: BTreeMap<String, Vec<_>> = BTreeMap::new();
         for row in self.index(Access::Read)?.every()? {
             copies.entry(row.issue()?.id).or_default().push(row);
@@ -311,9 +318,11 @@ impl Plan<'_> {
         let mut exports = self.exports();
         let before = exports.clone();
         let mut rows = BTreeMap::new();
+        let mut imported = exports != Exports::default();
         for (id, copies) in copies {
             let Some(row) = self.preferred(copies).filter(|row| wanted(row)) else { continue };
             let Ok(line) = line::read(&row.line) else { continue };
+            imported |= twoway::from_beads(&line.record);
             if let Some((issue, now)) = twoway::outgoing(&line.record, exports.of(&id)) {
                 rows.insert(id.clone(), issue);
                 if let Some(now) = now {
@@ -321,8 +330,8 @@ impl Plan<'_> {
                 }
             }
         }
-        // A plan as it was is nobody's next import.
-        if exports != before && self.aside.is_none() {
+        // A plan as it was, or one that beads has no part in, is read and nothing is written.
+        if exports != before && imported && self.aside.is_none() {
             self.keep(&exports);
         }
         Ok(rows)

@@ -275,6 +275,11 @@ pub(super) fn merge(known: Option<Record>, row: &Row, side: Side<'_>) -> Result<
     Ok(Merged { record, changed, settled: merging.seen_by_beads(), unmarked, notes })
 }
 
+/// Whether an issue was ever imported from beads.
+pub(super) fn from_beads(known: &Record) -> bool {
+    known.field(UPDATED).is_some() || known.field(BASE).is_some()
+}
+
 fn last_update(known: &Record) -> Option<Timestamp> {
     serde_json::from_str(known.field(UPDATED)?).ok()
 }
