@@ -132,8 +132,9 @@ fn the_guide_to_contributing_really_runs() {
 fn the_guide_to_migrating_really_runs() {
     let home = Home::new();
     older::beads(&home.path().join("home/project/.beads"));
-    older::caw(&home, &home.path().join("home/.caw"));
-    older::langgraph(&home, &home.path().join("home/.agentos"));
+    let here = home.path().canonicalize().unwrap().join("home/project");
+    older::caw(&home, &home.path().join("home/.caw"), &here);
+    older::langgraph(&home, &home.path().join("home/.agentos"), &here);
     is_typed("docs/guides/migrating.md", &home);
 }
 

@@ -26,6 +26,8 @@ use crate::{
 
 /// How many things of a kind are named.
 const SHOWN: usize = 5;
+/// A plan with more unfinished issues is a backlog that nobody reads.
+const MANY_OPEN: u64 = 1_000;
 /// How long the other sides of ledgers are asked.
 const ASKING: Duration = Duration::from_secs(5);
 
@@ -123,9 +125,10 @@ fn ledgers(toft: &Toft) -> Option<Check> {
     let examined = || -> Result<_, Error> {
         let Some(plan) = toft.plan()? else { return Ok(None) };
         let untold = toft.perform(Pending { scope: toft.scope() })?.len();
-        Ok(Some((plan.troubles()?, plan.dangling(SHOWN)?, untold, plan.counts()?, plan.orphans()?)))
+        let circles = plan.circles(SHOWN)?;
+        Ok(Some((plan.troubles()?, plan.dangling(SHOWN)?, untold, plan.counts()?, plan.orphans()?, circles)))
     };
-    let (troubles, dangling, untold, (issues, open), orphans) = match examined() {
+    let (troubles, dangling, untold, (issues, open), orphans, circles) = match examined() {
         Ok(Some(found)) => found,
         Ok(None) => return None,
         Err(error) => return told(Health::Fail, error.to_string()),
@@ -146,6 +149,19 @@ fn ledgers(toft: &Toft) -> Option<Check> {
     }
     let mut odd: Vec<String> =
         dangling.iter().map(|(id, on)| format!("{id} needs {on}, which no ledger here has")).collect();
+    odd.extend(circles.iter().map(|circle| {
+        let first = circle.first().map_or("", String::as_str);
+        format!(
+            "{} need each other; {first} can start first, and toft edit ID --unneeds ID breaks the circle",
+            circle.join(", ")
+        )
+    }));
+    if open > MANY_OPEN {
+        odd.push(format!(
+            "{open} issues are unfinished, more than the {MANY_OPEN} that a plan is read well with: close or defer what \
+             nobody will do (toft list --limit 50), or move a part to another ledger (toft move --to LEDGER --filter …)"
+        ));
+    }
     let aside = toft.plan().ok().flatten().map_or(0, |plan| plan.set_aside_count());
     if aside > 0 {
         odd.push(format!("{aside} lines that an earlier toft took out are in quarantine/, beside their ledger"));

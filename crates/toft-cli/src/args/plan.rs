@@ -203,7 +203,7 @@ pub(crate) struct Compact {
 /// Take issues in from elsewhere.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Nothing of the other tool is changed, and importing again changes nothing that is known.\n\nExamples:\n  toft import beads .beads             its ledger, its deletions, and whether you plan in private\n  toft import caw ~/.caw/workflows.db\n  toft import langgraph ~/.agentos/issue_workflow.db\n  toft import jsonl backup.jsonl\n  toft import markdown plan.md"
+    after_help = "Nothing of the other tool is changed, and importing again changes nothing that is known.\n\nExamples:\n  toft import beads .beads             its ledger, its deletions, and whether you plan in private\n  toft import caw ~/.caw/workflows.db\n  toft import langgraph ~/.agentos/issue_workflow.db --only 'issue-*'\n  toft import jsonl backup.jsonl\n  toft import markdown plan.md"
 )]
 pub(crate) struct Import {
     /// beads; jsonl: lines as a ledger has them; markdown: a list, again and again as it grows; caw, langgraph: their
@@ -215,16 +215,27 @@ pub(crate) struct Import {
     /// Into this ledger
     #[arg(long, value_name = "NAME")]
     pub(crate) ledger: Option<String>,
+    /// Workflows of caw or threads of LangGraph to import, by name or id; * stands for anything
+    #[arg(long, value_name = "NAME")]
+    pub(crate) only: Vec<String>,
 }
 
 /// Give issues out.
 #[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  toft export jsonl > backup.jsonl\n  toft export beads .beads             import what beads changed, then write what changed here\n  toft export beads | bd import -      the same for a beads with a database, after toft import beads"
+)]
 pub(crate) struct Export {
     /// beads, jsonl, csv; schema: what a line of a ledger may say, as a JSON schema
     #[arg(value_parser = ["beads", "jsonl", "csv", "schema"])]
     pub(crate) form: String,
+    /// Beads file or .beads directory to update in place; without it, issues go to standard output
+    pub(crate) file: Option<String>,
+    /// Ledger for issues that only beads has
+    #[arg(long, value_name = "NAME", requires = "file")]
+    pub(crate) ledger: Option<String>,
     /// As they were at a revision or a moment
-    #[arg(long, value_name = "REV|TIME")]
+    #[arg(long, value_name = "REV|TIME", conflicts_with = "file")]
     pub(crate) at: Option<String>,
 }
 

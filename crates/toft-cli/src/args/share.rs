@@ -96,7 +96,7 @@ pub(crate) struct Move {
     /// To which ledger
     #[arg(long, value_name = "LEDGER")]
     pub(crate) to: String,
-    /// Those that fit: author=NAME (or me), assignee=, label=, status=, type=, ledger=
+    /// Only those that fit, of the named ones or of all: author=NAME (or me), assignee=, label=, status=, type=, ledger=
     #[arg(long, value_name = "FIELD=VALUE")]
     pub(crate) filter: Vec<String>,
     /// Only say which

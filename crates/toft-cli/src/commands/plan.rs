@@ -18,7 +18,8 @@ use crate::{
     args,
     exit::Failure,
     render::{
-        Compacted, Graph, ImportDone, IssueList, IssueShown, IssueWritten, IssuesWritten, LedgerList, Pen, UndoDone,
+        Compacted, ExportDone, Graph, ImportDone, IssueList, IssueShown, IssueWritten, IssuesWritten, LedgerList, Pen,
+        UndoDone,
     },
 };
 
@@ -162,9 +163,12 @@ pub(super) fn import(app: &App<'_>, args: &args::Import) -> Done {
     };
     if let Some(store) = older {
         return match path.is_file() {
-            true => app.show(&ImportDone(plan.import_store(store, path, args.ledger.as_deref())?)),
+            true => app.show(&ImportDone(plan.import_store(store, path, args.ledger.as_deref(), &args.only)?)),
             false => Err(Failure::invalid(format!("{} is no file", args.file), "name the database itself")),
         };
+    }
+    if !args.only.is_empty() {
+        return Err(Failure::invalid("--only is for caw and langgraph", "leave --only out"));
     }
     let (text, mut notes) = match args.form.as_str() {
         "beads" if path.is_dir() => beads_directory(path)?,
@@ -186,13 +190,15 @@ fn read_text(file: &str) -> Result<String, Failure> {
         .map_err(|error| Failure::invalid(format!("{file}: {error}"), "name a file of UTF-8 text"))
 }
 
+/// What beads called its ledger over time.
+const BEADS_LEDGERS: [&str; 3] = ["issues.jsonl", "beads.jsonl", "local.jsonl"];
+
 /// What beads keeps in a directory, whatever it called it at the time: the ledger, then what it deleted; and what its
 /// settings mean here.
 fn beads_directory(dir: &Path) -> Result<(String, Vec<String>), Failure> {
-    const LEDGERS: [&str; 3] = ["issues.jsonl", "beads.jsonl", "local.jsonl"];
     let found = |name: &&str| dir.join(name).is_file();
     let mut text = String::new();
-    for name in LEDGERS.into_iter().filter(found) {
+    for name in BEADS_LEDGERS.into_iter().filter(found) {
         text.push_str(&read_text(&dir.join(name).display().to_string())?);
         text.push('\n');
     }
@@ -231,6 +237,25 @@ pub(super) fn export(app: &App<'_>, args: &args::Export) -> Done {
         _ => Export::Lines,
     };
     let plan = plan(app.open()?)?;
+    if let Some(file) = &args.file {
+        if form != Export::Beads {
+            let message = format!("{} goes to standard output", args.form);
+            return Err(Failure::invalid(message, &format!("toft export {} > {file}", args.form)));
+        }
+        let mut path = Path::new(file).to_owned();
+        let mut before = None;
+        if path.is_dir() {
+            let (text, _) = beads_directory(&path)?;
+            before = Some(plan.import(Import::Beads, &text, args.ledger.as_deref())?);
+            path.extend(BEADS_LEDGERS.iter().find(|name| path.join(name).is_file()));
+        }
+        let mut exported = plan.export_into(&path, args.ledger.as_deref())?;
+        if let Some(before) = before {
+            exported.imported.changed += before.changed;
+            exported.imported.notes.splice(0..0, before.notes);
+        }
+        return app.show(&ExportDone(exported));
+    }
     app.output.lines(&match &args.at {
         Some(when) => plan.at(when)?.export(form)?,
         None => plan.export(form)?,

@@ -85,7 +85,10 @@ pub(super) fn move_issues(app: &App<'_>, args: &args::Move) -> Done {
     let plan = plan::plan(toft)?;
     let mut ids = args.ids.clone();
     if !args.filter.is_empty() {
-        ids.extend(fitting(&plan, &args.filter, &args.to, &toft.located().agent)?);
+        let fitting = fitting(&plan, &args.filter, &args.to, &toft.located().agent)?;
+        // Of issues that are named, those that fit.
+        let named = ids.iter().map(|id| Ok(plan.find(id)?.issue.id)).collect::<Result<Vec<_>, Failure>>()?;
+        ids = fitting.into_iter().filter(|id| named.is_empty() || named.contains(id)).collect();
     }
     if ids.is_empty() {
         return match args.filter.is_empty() {

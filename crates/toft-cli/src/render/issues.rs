@@ -8,7 +8,7 @@ use toft::{
         proposal::{PROPOSED, Part},
         ready::Reason,
     },
-    plan::{Compaction, Found, Imported, Ledger, Wrote},
+    plan::{Compaction, Exported, Found, Imported, Ledger, Wrote},
     time::Timestamp,
     verbs::{issue::On, undo::Undo},
 };
@@ -357,9 +357,34 @@ impl View for ImportDone {
     }
 
     fn text(&self, page: &mut Page) {
-        let Imported { ledger, read, changed, unreadable } = &self.0;
+        let Imported { ledger, read, changed, unreadable, notes } = &self.0;
         page.line(format!("Read {read} issues; {changed} of them were new or newer (ledger {ledger})"));
         unreadable.iter().for_each(|problem| page.line(format!("  left out: {}", clean(problem))));
+        notes.iter().for_each(|note| page.line(format!("  {}", clean(note))));
+    }
+}
+
+pub(crate) struct ExportDone(pub(crate) Exported);
+
+impl View for ExportDone {
+    fn kind(&self) -> &'static str {
+        "export"
+    }
+
+    fn json(&self) -> Value {
+        data(&self.0)
+    }
+
+    fn ids(&self) -> Vec<String> {
+        vec![self.0.file.display().to_string()]
+    }
+
+    fn text(&self, page: &mut Page) {
+        let Exported { file, issues, written, imported } = &self.0;
+        let file = clean(&file.display().to_string());
+        page.line(format!("Imported {} changes, wrote {written} of {issues} issues to {file}", imported.changed));
+        imported.unreadable.iter().for_each(|problem| page.line(format!("  kept as it is: {}", clean(problem))));
+        imported.notes.iter().for_each(|note| page.line(format!("  {}", clean(note))));
     }
 }
 

@@ -28,7 +28,9 @@ pub(crate) use self::{
     flows::{FlowList, FlowMade, FlowMoved, FlowShown, Replanned, TemplateKept, TemplateList},
     graph::{Graph, Pen},
     history::{EventLine, History},
-    issues::{Compacted, ImportDone, IssueList, IssueShown, IssueWritten, IssuesWritten, LedgerList, UndoDone},
+    issues::{
+        Compacted, ExportDone, ImportDone, IssueList, IssueShown, IssueWritten, IssuesWritten, LedgerList, UndoDone,
+    },
     page::{Page, clock},
     place::{Examined, Forgotten, Initialised, Place, Trusted},
     run::{AttemptLog, Context, Primed, Stopped, TryShown, Watch},

@@ -1,6 +1,9 @@
 //! What can start, among issues: the same rule for the list, for a claim and for the explanation.
 
-use std::{collections::BTreeSet, fmt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -12,6 +15,8 @@ use crate::{
 
 /// Nothing is nested deeper.
 const DEEPEST: usize = 100;
+/// A circle of needs is looked for among so many issues.
+const WIDEST: usize = 2_000;
 
 /// What the rule must know of an issue.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -81,6 +86,10 @@ pub trait Nodes {
     fn node(&mut self, id: &str) -> Result<Option<Node>, Self::Error>;
     /// How many issues that are part of it are still to be done.
     fn open_children(&mut self, id: &str) -> Result<u64, Self::Error>;
+    /// Whether it can be part of a circle of needs; where that is not known, it can.
+    fn may_circle(&mut self, _id: &str) -> bool {
+        true
+    }
 }
 
 /// Why an issue cannot start now.
@@ -186,24 +195,79 @@ pub fn standing<N: Nodes>(nodes: &mut N, node: &Node) -> Result<Standing, N::Err
         Part::Mirror => standing.held.push(Reason::Mirror),
     }
     judge(nodes, node, None, &mut standing)?;
-    if node.epic {
+    let above = line(nodes, node)?;
+    if node.epic && !first_of_its_own_parts(node, &above) {
         let count = nodes.open_children(&node.id)?;
         if count > 0 {
             standing.held.push(Reason::OpenChildren { count });
         }
     }
-    let (mut seen, mut next) = (BTreeSet::from([node.id.clone()]), node.parent.clone());
+    for above in above.iter().filter(|above| above.id != node.id && above.unfinished()) {
+        judge(nodes, above, Some(&above.id), &mut standing)?;
+    }
+    let blocked = |reason: &Reason| matches!(reason, Reason::Blocked { missing: false, .. });
+    if node.unfinished() && standing.held.iter().any(blocked) {
+        let circle = circle(nodes, &node.id)?;
+        // Clones that merge two halves of a circle see the same one, and start it with the same issue.
+        if circle.first() == Some(&node.id) {
+            standing.held.retain(|reason| !matches!(reason, Reason::Blocked { on, .. } if circle.contains(on)));
+        }
+    }
+    Ok(standing)
+}
+
+/// What an issue is part of, from the nearest on; the issue itself last if it is part of itself.
+fn line<N: Nodes>(nodes: &mut N, node: &Node) -> Result<Vec<Node>, N::Error> {
+    let (mut line, mut seen, mut next) = (Vec::new(), BTreeSet::new(), node.parent.clone());
     while let Some(id) = next {
         if seen.len() > DEEPEST || !seen.insert(id.clone()) {
             break;
         }
         let Some(above) = nodes.node(&id)? else { break };
-        if above.unfinished() {
-            judge(nodes, &above, Some(&id), &mut standing)?;
-        }
-        next = above.parent;
+        next = above.parent.clone().filter(|_| id != node.id);
+        line.push(above);
     }
-    Ok(standing)
+    Ok(line)
+}
+
+/// Whether an issue is part of itself, and the first of those that are: it does not wait for its parts.
+fn first_of_its_own_parts(node: &Node, above: &[Node]) -> bool {
+    above.last().is_some_and(|last| last.id == node.id) && above.iter().all(|above| above.id >= node.id)
+}
+
+/// What an unfinished issue waits for: its needs and those of what it is part of.
+fn waits_for<N: Nodes>(nodes: &mut N, id: &str) -> Result<Vec<String>, N::Error> {
+    let Some(node) = nodes.node(id)?.filter(Node::unfinished) else { return Ok(Vec::new()) };
+    let above = line(nodes, &node)?;
+    Ok(above.into_iter().filter(Node::unfinished).chain([node]).flat_map(|node| node.needs).collect())
+}
+
+/// The unfinished issues that wait for each other, this one among them, in the order of their ids; none if nothing that
+/// it waits for waits for it. No command makes such a circle, but a merge of two clones can.
+pub fn circle<N: Nodes>(nodes: &mut N, id: &str) -> Result<BTreeSet<String>, N::Error> {
+    let mut waiting: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut next = vec![id.to_owned()];
+    while let Some(at) = next.pop() {
+        if waiting.len() > WIDEST || waiting.contains_key(&at) || !nodes.may_circle(&at) {
+            continue;
+        }
+        let on = waits_for(nodes, &at)?;
+        next.extend(on.iter().cloned());
+        waiting.insert(at, on);
+    }
+    let (mut circle, mut more) = (BTreeSet::new(), vec![id.to_owned()]);
+    while let Some(at) = more.pop() {
+        for (who, on) in &waiting {
+            if on.contains(&at) && circle.insert(who.clone()) {
+                more.push(who.clone());
+            }
+        }
+    }
+    // Everything in it is reached from this one, so it reaches itself or there is no circle.
+    if !circle.contains(id) {
+        circle.clear();
+    }
+    Ok(circle)
 }
 
 /// What an issue's own needs and deferral mean for itself, or for a part of it.

@@ -1,15 +1,17 @@
-//! Issues as beads has them, in and out, with nothing lost on the way.
+//! Issues in the form of beads, read and written without loss. `twoway.rs` decides what an import changes.
 
 use serde_json::{Map, Value, json};
-use toft_core::time::Timestamp;
+use toft_core::{
+    issue::{CLOSED, OPEN},
+    time::Timestamp,
+};
 use toft_ledger::{
     clock::{Clock, Replica},
-    line,
     record::{Key, Record, Set},
 };
 
-/// What beads calls a field, and what we do.
-const FIELDS: [(&str, &str); 9] = [
+/// The name of a field in beads, and in a ledger.
+const FIELDS: [(&str, &str); 12] = [
     ("title", "title"),
     ("description", "body"),
     ("design", "design"),
@@ -19,10 +21,13 @@ const FIELDS: [(&str, &str); 9] = [
     ("priority", "priority"),
     ("issue_type", "type"),
     ("assignee", "assignee"),
+    ("owner", "owner"),
+    ("due_at", "due"),
+    ("defer_until", "defer_until"),
 ];
 
 /// Fields that become others, or members of a set.
-const TAKEN_APART: [&str; 10] = [
+const TAKEN_APART: [&str; 12] = [
     "id",
     "created_at",
     "created_by",
@@ -32,37 +37,102 @@ const TAKEN_APART: [&str; 10] = [
     "dependencies",
     "comments",
     "deleted_at",
+    "deleted_by",
+    "delete_reason",
     "external_ref",
 ];
 
-/// An issue of beads as a record. The same issue is the same record, so that importing twice changes nothing.
-pub(super) fn record(issue: &Map<String, Value>) -> Result<Record, String> {
+/// Fields of a deleted issue, which mean nothing once it is restored.
+pub(super) const OF_DELETED: [&str; 4] =
+    ["beads.status", "beads.deleted_by", "beads.delete_reason", "beads.original_type"];
+
+/// What clears a field of beads: its name there and here, and an empty text or null.
+pub(super) const CLEARED: [(&str, &str, Option<&str>); 9] = [
+    ("description", "body", Some("")),
+    ("design", "design", Some("")),
+    ("acceptance_criteria", "acceptance", Some("")),
+    ("notes", "notes", Some("")),
+    ("assignee", "assignee", Some("")),
+    ("owner", "owner", Some("")),
+    ("due_at", "due", None),
+    ("defer_until", "defer_until", None),
+    ("external_ref", "external_ref", None),
+];
+
+/// The field that remembers when beads last changed an issue.
+pub(super) const UPDATED: &str = "beads.updated_at";
+/// The status of a deleted issue in beads.
+const TOMBSTONE: &str = "tombstone";
+/// The dependency that says what an issue is part of.
+pub(super) const PARENT_CHILD: &str = "parent-child";
+/// The key of toft's mark in the metadata of an issue.
+const MARK: &str = "toft";
+
+/// Everything that beads wrote carries this name in its clocks.
+pub(super) fn replica() -> Replica {
+    "beads".parse().unwrap_or_default()
+}
+
+/// When beads last changed an issue.
+pub(super) fn updated(row: &Map<String, Value>) -> Option<Timestamp> {
+    ["updated_at", "created_at"].into_iter().find_map(|name| moment(row.get(name)?))
+}
+
+fn moment(value: &Value) -> Option<Timestamp> {
+    serde_json::from_value(value.clone()).ok()
+}
+
+/// The mark that an export of toft left in an issue of beads.
+pub(super) fn mark(row: &Map<String, Value>) -> Option<&str> {
+    row.get("metadata")?.get(MARK)?.as_str()
+}
+
+/// Leaves a mark in the metadata of an issue, which beads keeps as it is.
+pub(super) fn put_mark(row: &mut Map<String, Value>, mark: &str) {
+    let metadata = row.entry("metadata").or_insert_with(|| json!({}));
+    if let Some(metadata) = metadata.as_object_mut() {
+        metadata.insert(MARK.into(), mark.into());
+    }
+}
+
+/// An issue of beads as a record. The same issue is the same record, so that importing it in two clones is one change. A
+/// clock ahead of `now` is not believed.
+pub(super) fn record(issue: &Map<String, Value>, now: u64) -> Result<Record, String> {
     let text = |name: &str| issue.get(name).and_then(Value::as_str);
     let id = text("id").ok_or("an issue without an id")?;
-    let written: Timestamp = ["updated_at", "created_at"]
-        .into_iter()
-        .find_map(|name| serde_json::from_value(issue.get(name)?.clone()).ok())
-        .unwrap_or_default();
-    let replica: Replica = "beads".parse().map_err(|_| "no replica")?;
-    let clock = Clock { ms: written.0.max(0) as u64, count: 0, replica };
+    let written = updated(issue).unwrap_or_default();
+    let clock = Clock { ms: (written.0.max(0) as u64).min(now), count: 0, replica: replica() };
     let mut record = Record::new(id, clock);
     let mut put = |key: Key, value: Value| record.write(key, clock, Some(value.to_string().into()));
+    let tombstone = text("status") == Some(TOMBSTONE);
     for (name, value) in issue {
         match FIELDS.iter().find(|(theirs, _)| theirs == name) {
-            Some((_, "status")) if value == "tombstone" => put(Key::field("status"), "closed".into()),
+            Some((_, "status")) if tombstone => put(Key::field("status"), CLOSED.into()),
+            Some((_, "due" | "defer_until")) if moment(value).is_none() => {
+                put(Key::field(&format!("beads.{name}")), value.clone());
+            }
             Some((_, ours)) => put(Key::field(ours), value.clone()),
             None if TAKEN_APART.contains(&name.as_str()) => {}
+            None if name == "metadata" => {
+                let mut value = value.clone();
+                let marked = value.as_object_mut().and_then(|metadata| metadata.remove(MARK)).is_some();
+                if !(marked && value == json!({})) {
+                    put(Key::field("beads.metadata"), value);
+                }
+            }
             None => put(Key::field(&format!("beads.{name}")), value.clone()),
         }
     }
     if let Some(at) = issue.get("created_at") {
         put(Key::field("created"), stamped(at, issue.get("created_by"), None));
     }
-    if let Some(at) = issue.get("closed_at") {
+    if let Some(at) = issue.get("closed_at").filter(|at| !at.is_null()) {
         put(Key::field("closed"), stamped(at, None, issue.get("close_reason")));
     }
-    if let Some(at) = issue.get("deleted_at") {
+    let deleted = issue.get("deleted_at").filter(|at| !at.is_null());
+    if let Some(at) = deleted.or(issue.get("updated_at").filter(|_| tombstone)) {
         put(Key::field("deleted"), stamped(at, issue.get("deleted_by"), issue.get("delete_reason")));
+        put(Key::field("beads.status"), issue.get("status").cloned().unwrap_or_else(|| TOMBSTONE.into()));
     }
     for label in list(issue, "labels").filter_map(Value::as_str) {
         put(Key::label(label), label.into());
@@ -72,7 +142,7 @@ pub(super) fn record(issue: &Map<String, Value>) -> Result<Record, String> {
         let (Some(on), Some(kind)) = (of("depends_on_id"), of("type")) else {
             return Err(format!("{id}: a dependency without a target or a type"));
         };
-        if kind == "parent-child" {
+        if kind == PARENT_CHILD {
             put(Key::field("parent"), on.into());
         }
         let mut member = json!({ "on": on, "kind": kind });
@@ -141,19 +211,38 @@ fn stamped(at: &Value, by: Option<&Value>, reason: Option<&Value>) -> Value {
     stamp
 }
 
-/// A line of a ledger as beads would have it.
-pub(super) fn issue(text: &str) -> Option<Value> {
-    let record = line::read(text).ok()?.record;
+/// A record as an issue of beads.
+pub(super) fn row(record: &Record) -> Map<String, Value> {
     let field = |name: &str| record.field(name).and_then(|value| serde_json::from_str::<Value>(value).ok());
     let mut issue = Map::new();
-    issue.insert("id".into(), record.id().into());
-    for (theirs, ours) in FIELDS {
-        if let Some(value) = field(ours) {
-            issue.insert(theirs.into(), value);
+    let deleted = field("deleted");
+    for (key, register) in record.registers() {
+        if let (Key::Field(name), Some(value)) = (key, &register.value)
+            && let Some(theirs) = name.strip_prefix("beads.")
+            && (deleted.is_some() || !OF_DELETED.contains(&&**name))
+            && let Ok(value) = serde_json::from_str(value)
+        {
+            issue.insert(theirs.to_owned(), value);
         }
     }
+    let status = issue.remove("status").unwrap_or_else(|| TOMBSTONE.into());
+    issue.insert("id".into(), record.id().into());
+    // An issue without a priority would be a most urgent one there.
+    for (name, value) in [("status", json!(OPEN)), ("priority", json!(2)), ("issue_type", json!("task"))] {
+        issue.insert(name.into(), value);
+    }
+    for (theirs, ours) in FIELDS {
+        issue.extend(field(ours).map(|value| (theirs.to_owned(), value)));
+    }
     let of = |stamp: &Option<Value>, name: &str| stamp.as_ref().and_then(|stamp| stamp.get(name)).cloned();
-    let (created, closed, deleted) = (field("created"), field("closed"), field("deleted"));
+    let (created, mut closed) = (field("created"), field("closed"));
+    if issue["status"] == CLOSED && deleted.is_none() {
+        // It takes no closed issue without the moment.
+        closed = closed.or_else(|| Some(json!({ "at": at_seconds(record.newest().ms as i64 / 1_000) })));
+    }
+    if deleted.is_some() {
+        issue.insert("status".into(), status);
+    }
     let stamps = [
         ("created_at", of(&created, "at")),
         ("created_by", of(&created, "by")),
@@ -164,22 +253,17 @@ pub(super) fn issue(text: &str) -> Option<Value> {
         ("delete_reason", of(&deleted, "reason")),
     ];
     issue.extend(stamps.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
-    for (key, register) in record.registers() {
-        if let (Key::Field(name), Some(value)) = (key, &register.value)
-            && let Some(theirs) = name.strip_prefix("beads.")
-        {
-            issue.insert(theirs.to_owned(), serde_json::from_str(value).ok()?);
-        }
-    }
     let members = |set: Set| -> Vec<Value> {
         record.members(set).filter_map(|(_, member)| serde_json::from_str(member).ok()).collect()
     };
-    let mut deps: Vec<Value> = members(Set::Deps).iter().map(|dep| dependency(record.id(), dep)).collect();
-    if let Some(parent) = field("parent")
-        && !deps.iter().any(|dep| dep["type"] == "parent-child")
-    {
-        deps.push(json!({ "issue_id": record.id(), "depends_on_id": parent, "type": "parent-child" }));
+    let (parents, mut deps): (Vec<Value>, Vec<Value>) =
+        members(Set::Deps).into_iter().partition(|dep| dep["kind"] == PARENT_CHILD);
+    match field("parent").filter(|parent| !parent.is_null()) {
+        Some(parent) if parents.iter().any(|dep| dep["on"] == parent) => deps.extend(parents),
+        Some(parent) => deps.push(json!({ "on": parent, "kind": PARENT_CHILD })),
+        None => {}
     }
+    let deps: Vec<Value> = deps.iter().map(|dep| dependency(record.id(), dep)).collect();
     let said = members(Set::Comments).into_iter().map(|said| comment(record.id(), said)).collect::<Vec<_>>();
     for (name, rows) in [("labels", members(Set::Labels)), ("dependencies", deps), ("comments", said)] {
         if !rows.is_empty() {
@@ -191,7 +275,13 @@ pub(super) fn issue(text: &str) -> Option<Value> {
     {
         issue.insert("external_ref".into(), name.clone());
     }
-    Some(Value::Object(issue))
+    issue
+}
+
+/// A moment as beads writes it: it keeps whole seconds.
+pub(super) fn at_seconds(seconds: i64) -> Value {
+    let text = Timestamp(seconds.saturating_mul(1_000)).to_string();
+    text.replacen(".000Z", "Z", 1).into()
 }
 
 fn dependency(id: &str, dep: &Value) -> Value {

@@ -4,7 +4,7 @@
 //! is changed, `undo.rs` takes that back, `run.rs` ties issues to the workflows that are on them, `compact.rs` puts a
 //! ledger in order. `sync.rs` exchanges ledgers with other clones (`copy.rs` is what they have, `synced.rs` how it went), `propose.rs` offers an issue of one to another,
 //! `guard.rs` looks at what is about to leave, `past.rs` at what was. `text.rs`, `exchange.rs` and `beads.rs` are other
-//! forms, `older.rs` the stores of other tools,
+//! forms, `twoway.rs` what an import of beads changes, `older.rs` the stores of other tools,
 //! `orphans.rs` what is left of claims whose store or clone is gone.
 
 mod beads;
@@ -23,6 +23,7 @@ mod run;
 mod sync;
 mod synced;
 mod text;
+mod twoway;
 mod undo;
 mod write;
 
@@ -49,7 +50,7 @@ use toft_vcs::Checkout;
 pub use self::{
     beads::deletions as beads_deletions,
     compact::Compaction,
-    exchange::{Export, Import, Imported, Older},
+    exchange::{Export, Exported, Import, Imported, Older},
     guard::{Found as Leaking, Guarded},
     hydrate::Trouble,
     orphans::Orphan,
@@ -332,6 +333,14 @@ impl<'t> Plan<'t> {
             return Ok(Vec::new());
         }
         Ok(self.look()?.dangling(limit)?)
+    }
+
+    /// Issues that need each other in a circle, which a merge can make; the first of each can start.
+    pub fn circles(&self, limit: usize) -> Result<Vec<Vec<String>>, Error> {
+        if self.unwritten() {
+            return Ok(Vec::new());
+        }
+        Ok(self.look()?.circles(limit)?.into_iter().map(|circle| circle.into_iter().collect()).collect())
     }
 }
 

@@ -143,6 +143,21 @@ impl<'d> Draft<'d> {
         self.verbatim.push(line);
     }
 
+    /// The record of an issue as this draft has it.
+    pub(super) fn record(&self, id: &str) -> Result<Option<Record>, Error> {
+        match self.records.get(id) {
+            Some(known) => Ok(Some(known.clone())),
+            None => self.index.line(&self.ledger.name, id)?.as_ref().map(record).transpose(),
+        }
+    }
+
+    /// Replaces the record of an issue.
+    pub(super) fn replace(&mut self, record: Record) -> Result<(), Error> {
+        self.issues.insert(record.id().to_owned(), issue_of(&record)?);
+        self.records.insert(record.id().to_owned(), record);
+        Ok(())
+    }
+
     /// Writes about an issue that the ledger has, and keeps in mind what was there.
     pub(super) fn change(&mut self, issue: &Issue, puts: &[Put]) -> Result<Wrote, Error> {
         self.put(&issue.id, puts)?;

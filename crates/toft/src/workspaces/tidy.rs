@@ -4,6 +4,7 @@ use std::{fs, path::Path, time::Duration};
 
 use toft_core::{
     lease::Fence,
+    refusal::Refusal,
     verbs::workspace::{List, Listed, Move, Show},
     workspace::{Fate, Limits, Workspace, WorkspaceState},
 };
@@ -16,6 +17,10 @@ impl Workspaces<'_> {
     /// Puts everything in a workspace away, and leaves it as it is.
     pub fn rescue(&self, text: &str) -> Result<(Workspace, String), Error> {
         let workspace = self.toft.perform(Show { id: text.to_owned() })?.workspace;
+        if workspace.state == WorkspaceState::Removed {
+            let wanted = "there is nothing left to put away; toft ws show lists what was".to_owned();
+            return Err(Refusal::WrongState { id: workspace.name, state: "removed".to_owned(), wanted }.into());
+        }
         let _turn = self.ground.turn(&workspace)?;
         let commit = self.ground.rescue(&workspace)?;
         Ok((workspace, commit))

@@ -1,12 +1,12 @@
 //! What follows from issues for each other: which can start, from when on, and in which order.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use rusqlite::params;
 use toft_core::{
     issue::{
         proposal::Part,
-        ready::{Node, Nodes, rank, standing},
+        ready::{Node, Nodes, circle, rank, standing},
     },
     ready::Turn,
     store::{Result, StoreError},
@@ -45,9 +45,46 @@ impl Nodes for Asking<'_> {
 }
 
 /// Every issue's facts at once.
+#[derive(Default)]
 struct Known {
     nodes: HashMap<String, Node>,
     open_children: HashMap<String, u64>,
+    /// Issues that wait for something that waits for ever: all others are in no circle.
+    stuck: HashSet<String>,
+}
+
+impl Known {
+    /// Finds what is left when everything that can be finished one after the other is taken away.
+    fn find_stuck(&mut self) {
+        let mut left: HashMap<String, usize> = HashMap::new();
+        let mut waiting: HashMap<&str, Vec<&str>> = HashMap::new();
+        for node in self.nodes.values().filter(|node| node.unfinished()) {
+            let mut at = Some(node);
+            let (mut on, mut seen) = (HashSet::new(), HashSet::new());
+            while let Some(above) = at.filter(|above| seen.insert(above.id.as_str())) {
+                let open = |id: &&String| self.nodes.get(*id).is_some_and(Node::unfinished);
+                if above.unfinished() {
+                    on.extend(above.needs.iter().filter(open).map(String::as_str));
+                }
+                at = above.parent.as_ref().and_then(|parent| self.nodes.get(parent));
+            }
+            left.insert(node.id.clone(), on.len());
+            on.into_iter().for_each(|on| waiting.entry(on).or_default().push(&node.id));
+        }
+        let mut free: Vec<String> = left.iter().filter(|(_, count)| **count == 0).map(|(id, _)| id.clone()).collect();
+        while let Some(id) = free.pop() {
+            left.remove(&id);
+            for who in waiting.get(id.as_str()).into_iter().flatten() {
+                if let Some(count) = left.get_mut(*who) {
+                    *count -= 1;
+                    if *count == 0 {
+                        free.push((*who).to_owned());
+                    }
+                }
+            }
+        }
+        self.stuck = left.into_keys().collect();
+    }
 }
 
 impl Nodes for Known {
@@ -59,6 +96,10 @@ impl Nodes for Known {
 
     fn open_children(&mut self, id: &str) -> Result<u64> {
         Ok(self.open_children.get(id).copied().unwrap_or_default())
+    }
+
+    fn may_circle(&mut self, id: &str) -> bool {
+        self.stuck.contains(id)
     }
 }
 
@@ -130,6 +171,9 @@ impl IndexTx<'_> {
             }
         }
         all.extend(around.beside);
+        for id in changed {
+            all.extend(self.around_circles(id)?);
+        }
         for id in &all {
             if let Some(node) = self.node(id)? {
                 let needed =
@@ -143,8 +187,38 @@ impl IndexTx<'_> {
         Ok(())
     }
 
-    fn settle_all(&self) -> Result<()> {
-        let mut known = Known { nodes: HashMap::new(), open_children: HashMap::new() };
+    /// Issues that wait for each other with this one, and those that could start because of such a circle although they
+    /// wait for this one: the circle may be gone.
+    fn around_circles(&self, id: &str) -> Result<BTreeSet<String>> {
+        let mut all = circle(&mut Asking(self), id)?;
+        let waiting = "WITH RECURSIVE up (id) AS (
+                SELECT ?1
+                UNION SELECT d.id FROM up JOIN issue_deps d ON d.target = up.id AND d.blocks = 1
+                UNION SELECT c.id FROM up JOIN issues c ON c.parent = up.id
+            )
+            SELECT i.id FROM up JOIN issues i ON i.id = up.id WHERE i.opens IS NOT NULL";
+        all.extend(self.rows(waiting, params![id], |row| row.get::<_, String>(0))?);
+        Ok(all)
+    }
+
+    /// Circles of needs, each as the ids of its issues; the first of them can start.
+    pub fn circles(&self, limit: usize) -> Result<Vec<BTreeSet<String>>> {
+        let mut known = self.everything()?;
+        known.find_stuck();
+        let mut stuck: BTreeSet<String> = known.stuck.iter().cloned().collect();
+        let mut circles = Vec::new();
+        while let Some(id) = stuck.pop_first().filter(|_| circles.len() < limit) {
+            let circle = circle(&mut known, &id)?;
+            stuck.retain(|id| !circle.contains(id));
+            if !circle.is_empty() {
+                circles.push(circle);
+            }
+        }
+        Ok(circles)
+    }
+
+    fn everything(&self) -> Result<Known> {
+        let mut known = Known::default();
         for node in self.rows(&format!("{NODE} ORDER BY id, deleted DESC, part DESC, ledger DESC"), [], node)? {
             known.nodes.insert(node.id.clone(), node);
         }
@@ -156,6 +230,12 @@ impl IndexTx<'_> {
                 node.needs.push(target);
             }
         }
+        Ok(known)
+    }
+
+    fn settle_all(&self) -> Result<()> {
+        let mut known = self.everything()?;
+        known.find_stuck();
         let mut unblocks: HashMap<String, u32> = HashMap::new();
         let unfinished: Vec<Node> = known.nodes.values().filter(|node| node.unfinished()).cloned().collect();
         for node in &unfinished {
