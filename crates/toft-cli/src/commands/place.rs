@@ -43,8 +43,12 @@ pub(super) fn init(app: &App<'_>, args: &Init) -> Done {
         Some(checkout) => toft::plan::waiting(checkout)?,
         None => false,
     };
+    let guard = match (&located.checkout, args.contributor && !args.no_guard) {
+        (Some(checkout), true) => Some(crate::setup::stand(checkout, true)?),
+        _ => None,
+    };
     let changed = args.tree || args.contributor || args.maintainer;
-    app.show(&Initialised { located, new, private, hint, changed, waiting, public: args.maintainer })
+    app.show(&Initialised { located, new, private, guard, hint, changed, waiting, public: args.maintainer })
 }
 
 pub(super) fn locate(app: &App<'_>) -> Done {
@@ -62,6 +66,7 @@ pub(super) fn doctor(app: &App<'_>, args: &Doctor) -> Done {
         return share::outgoing(app, range, args.yes);
     }
     let mut checks = examine(app.open()?);
+    checks.extend(setup::guarded(app.open()?)?);
     checks.extend(setup::hooks_fire(app.open()?.located())?);
     let failed = checks.iter().filter(|check| check.health == Health::Fail).count();
     match failed {

@@ -22,7 +22,7 @@ use crate::{
     args::{Hook, Setup},
     exit::Failure,
     render::{GuardSet, Page, SetupShown},
-    setup::{self, Dialect, Ground, Guard, HARNESSES, Harness},
+    setup::{self, Dialect, Ground, Guard, HARNESSES, Harness, Stood},
 };
 
 /// What is said of a hook that somebody changed.
@@ -123,6 +123,15 @@ fn agreed(all: &[setup::Changed]) -> Result<bool, Failure> {
     let mut page = Page::new(true, false);
     SetupShown::diffs(all, &mut page);
     said_yes(page.text(), "Write this?")
+}
+
+/// A contributor's pushes are looked at, or it is said why not.
+pub(super) fn guarded(toft: &Toft) -> Result<Option<Check>, Failure> {
+    let plan = toft.plan()?.filter(|plan| plan.ledgers().iter().any(|ledger| ledger.kept_by_others));
+    let (Some(_), Some(checkout)) = (plan, &toft.located().checkout) else { return Ok(None) };
+    let stood = setup::stand(checkout, false)?;
+    let health = if matches!(stood, Stood::Stands(_)) { Health::Ok } else { Health::Warn };
+    Ok(Some(Check { what: "guard before pushes".into(), health, seen: stood.explained() }))
 }
 
 /// Runs every hook that is written down for this checkout or this user, as its agent would.

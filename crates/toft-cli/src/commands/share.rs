@@ -1,7 +1,8 @@
 //! sync, propose, withdraw, accept, reject, move, and the guard.
 
 use toft::{
-    plan::{Asked, How, Plan, Wish},
+    issue::proposal::Fields,
+    plan::{Asked, How, Plan, ProposeOptions, Wish},
     vcs::{
         RunError,
         exchange::{ExchangeError, Range},
@@ -55,7 +56,9 @@ pub(super) fn sync(app: &App<'_>, args: &args::Sync) -> Done {
 
 pub(super) fn propose(app: &App<'_>, args: &args::Propose) -> Done {
     let plan = plan::plan(app.open()?)?;
-    app.show(&ProposalsMade(plan.propose(&args.ids, args.to.as_deref(), args.push.as_deref())?))
+    let fields = Fields::choose(&args.with, &args.without).map_err(toft::Error::from)?;
+    let (to, send_to, allow) = (args.to.clone(), args.push.clone(), args.allow.clone());
+    app.show(&ProposalsMade(plan.propose(&args.ids, &ProposeOptions { to, send_to, fields, allow })?))
 }
 
 pub(super) fn withdraw(app: &App<'_>, args: &args::Withdraw) -> Done {

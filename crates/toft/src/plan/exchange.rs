@@ -66,6 +66,7 @@ impl Plan<'_> {
             Import::Lines => line_record,
             Import::Markdown => return self.import_list(text, ledger),
         };
+        self.refuse_kept(ledger)?;
         let ledger = self.route(ledger, None)?;
         let mut imported = Imported { ledger: ledger.name.clone(), ..Imported::default() };
         let mut records: Vec<Line> = Vec::new();
@@ -93,6 +94,7 @@ impl Plan<'_> {
     /// Takes in what another tool kept in a database, which stays as it is. Again and again, only what is new changes
     /// anything.
     pub fn import_store(&self, store: Older, path: &Path, ledger: Option<&str>) -> Result<Imported, Error> {
+        self.refuse_kept(ledger)?;
         let ledger = self.route(ledger, None)?;
         let found = match store {
             Older::LangGraph => older::langgraph(path)?,
@@ -134,7 +136,7 @@ impl Plan<'_> {
         self.refresh()?;
         let index = self.index(Access::Read)?;
         let mut rows = Vec::new();
-        for row in index.every()? {
+        for row in self.laid(&index, index.every()?)? {
             match form {
                 Export::Lines => rows.push(row.line),
                 Export::Beads => rows.extend(beads::issue(&row.line).map(|issue| issue.to_string())),

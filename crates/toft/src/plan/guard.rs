@@ -11,6 +11,8 @@ use toft_core::{
     issue::{
         Issue,
         outgoing::{Doubt, Leak, doubts, leak},
+        overlay::is_overlay,
+        private::Private,
         proposal::{PROPOSED, Part},
     },
     store::Access,
@@ -48,9 +50,9 @@ pub struct Found {
 impl Plan<'_> {
     /// Looks at what commits of a range would publish.
     pub fn guard(&self, range: &Range) -> Result<Guarded, Error> {
-        let private = self.private_ids()?;
+        let private = self.private()?;
         let upstream = self.upstream.as_deref();
-        let mentions = |line: &str| words(line).any(|word| private.contains(word));
+        let mentions = |line: &str| private.ids_in(line).next().is_some();
         let lines =
             exchange::outgoing(self.checkout, range, upstream, |line| record(line).is_some() || mentions(line))?;
         let mut guarded = Guarded::default();
@@ -68,13 +70,14 @@ impl Plan<'_> {
                 };
                 match record(&line.line) {
                     Some((id, issue)) => {
-                        let why = leak(&issue, private.contains(id.as_str()), before.get(&id), !self.contributor);
+                        let hidden = private.has(&id) || is_overlay(&issue);
+                        let why = leak(&issue, hidden, before.get(&id), !self.contributor);
                         guarded.leaks.extend(why.map(|why: Leak| found(&id, why.as_str())));
                         stays.insert(id.clone());
                         leaving.insert(id, line.line.clone());
                     }
                     None => {
-                        let named = words(&line.line).find(|word| private.contains(*word)).unwrap_or_default();
+                        let named = private.ids_in(&line.line).next().unwrap_or_default();
                         guarded.doubts.push(format!("{} names {named}, which is private", line.path));
                     }
                 }
@@ -114,9 +117,9 @@ impl Plan<'_> {
     }
 
     /// Issues that only private ledgers have, or that nobody was offered.
-    fn private_ids(&self) -> Result<HashSet<String>, Error> {
+    pub(super) fn private(&self) -> Result<Private, Error> {
         if self.unwritten() {
-            return Ok(HashSet::new());
+            return Ok(Private::default());
         }
         self.refresh()?;
         let index = self.index(Access::Read)?;
@@ -125,20 +128,21 @@ impl Plan<'_> {
             Place::Shared => self.contributor,
             Place::Branch | Place::Tree => false,
         };
-        let mut ids = HashSet::new();
+        let mut issues = Vec::new();
         for ledger in self.ledgers.iter().filter(|ledger| hidden(ledger.place)) {
             for row in index.all_of(&ledger.name)? {
                 let issue = row.issue()?;
-                // What was accepted or moved elsewhere is no secret any more.
+                // What was accepted or moved elsewhere is no secret any more, and what is overlaid never was.
                 if issue.deleted.is_none()
                     && Part::of(&issue) == Part::Own
                     && issue.visibility.as_deref() != Some(PROPOSED)
+                    && !is_overlay(&issue)
                 {
-                    ids.insert(issue.id);
+                    issues.push((issue.id, issue.title));
                 }
             }
         }
-        Ok(ids)
+        Ok(Private::new(issues))
     }
 }
 
@@ -154,9 +158,4 @@ fn record(line: &str) -> Option<(String, Issue)> {
     }
     let issue: Issue = serde_json::from_str(text).ok()?;
     Some((issue.id.clone(), issue))
-}
-
-/// What could be an id.
-fn words(line: &str) -> impl Iterator<Item = &str> {
-    line.split(|c: char| !c.is_ascii_alphanumeric() && !"-_.".contains(c)).filter(|word| word.contains('-'))
 }

@@ -137,6 +137,7 @@ impl Plan<'_> {
             for id in index.ids_of(&ledger, &file)? {
                 index.around(&id, &mut around)?;
                 index.drop_issue(&ledger, &id)?;
+                self.lay_again(&index, &id)?;
                 changed.insert(id);
             }
             index.drop_file(&ledger, &file)?;
@@ -438,7 +439,7 @@ impl<'r, 'p> Reading<'r, 'p> {
                 self.seen.insert(issue.id.clone());
                 if self.blank {
                     self.changed.insert(issue.id.clone());
-                    self.index.put_new(self.ledger, self.file, &issue, text)?;
+                    self.plan.put_row(self.index, self.ledger, self.file, (&issue, text), true)?;
                 } else if known.is_none_or(|known| known.line != text) {
                     self.put(&issue, text)?;
                 }
@@ -525,8 +526,7 @@ impl<'r, 'p> Reading<'r, 'p> {
         if self.changed.insert(issue.id.clone()) {
             self.index.around(&issue.id, &mut self.around_before)?;
         }
-        self.index.put(self.ledger, self.file, issue, line)?;
-        Ok(())
+        self.plan.put_row(self.index, self.ledger, self.file, (issue, line), false)
     }
 
     /// The index follows the file: what it no longer says is not there.
@@ -536,6 +536,7 @@ impl<'r, 'p> Reading<'r, 'p> {
             if !self.seen.contains(&id) {
                 self.index.around(&id, &mut self.around_before)?;
                 self.index.drop_issue(self.ledger, &id)?;
+                self.plan.lay_again(self.index, &id)?;
                 self.changed.insert(id);
                 dropped = true;
             }

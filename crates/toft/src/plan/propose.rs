@@ -1,27 +1,28 @@
 //! Proposals: an issue of one ledger, offered to another under the same id; and moving issues for good.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use serde::Serialize;
 use toft_core::{
     issue::{
         Issue, Put, edit,
-        proposal::{self, LOCAL, News, Part},
+        proposal::{self, Fields, LOCAL, News, PROPOSED, Part, Publication, Readers},
     },
-    refusal::Refusal,
+    refusal::{Refusal, Verdict},
     store::Access,
+    time::Timestamp,
 };
 use toft_ledger::{
     file::Turn,
     line::{self, Line},
-    record::Record,
+    record::{Record, Set},
 };
 use toft_store::sqlite::index::Indexed;
 use toft_vcs::exchange::{Branch, Exchange as _, ExchangeError, Files, Tree};
 
 use super::{
     Asked, Found, Ledger, Place, Plan, Wrote,
-    copy::lines_of,
+    copy::{Lines, lines_of},
     place::ISSUES,
     sync::Trouble,
     write::{issue_of, register},
@@ -30,6 +31,11 @@ use crate::{
     error::{Error, io},
     session::random_mint,
 };
+
+/// What a contributor may call the repository's own ledger.
+const UPSTREAM: &str = "upstream";
+/// What is said of moving somebody else's issue.
+const MOVES: &str = "only its keepers move it; what you change about it is kept in private";
 
 /// A proposal that was made.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -46,6 +52,58 @@ pub struct Proposed {
     pub sent_to: Option<String>,
     /// What it needs and nobody there can see.
     pub private: Vec<String>,
+    /// Labels that were left out, because nobody there uses them.
+    pub labels: Vec<String>,
+}
+
+/// How issues are proposed.
+#[derive(Clone, Debug, Default)]
+pub struct ProposeOptions {
+    /// To which ledger; the repository's own when absent.
+    pub to: Option<String>,
+    /// The remote that branches which propose them are sent to.
+    pub send_to: Option<String>,
+    /// Which fields are published.
+    pub fields: Fields,
+    /// Findings that may be published, by their short ids.
+    pub allow: Vec<String>,
+}
+
+/// One issue that is about to be proposed.
+struct Offering {
+    issue: Issue,
+    /// The ledger it is in.
+    ledger: String,
+    /// What its own copy says from now on.
+    marks: Vec<Put>,
+    send_to: Option<String>,
+    audience: Audience,
+    /// When it is proposed.
+    now: Timestamp,
+}
+
+/// What the readers of the other ledger know of an issue's ties and labels.
+#[derive(Clone, Default)]
+struct Audience {
+    ids: HashSet<String>,
+    labels: HashSet<String>,
+}
+
+impl Readers for Audience {
+    fn see(&mut self, id: &str) -> Verdict<bool> {
+        Ok(self.ids.contains(id))
+    }
+
+    fn use_label(&mut self, label: &str) -> Verdict<bool> {
+        Ok(self.labels.contains(label))
+    }
+}
+
+/// A ledger that proposals to are branches, as it was just fetched.
+struct Fetched {
+    branch: Branch,
+    files: Files,
+    lines: Lines,
 }
 
 /// What came of a proposal.
@@ -59,6 +117,9 @@ pub struct Came {
     pub news: &'static str,
     /// Why, if somebody said.
     pub why: Option<String>,
+    /// The remote with the branch that proposed it.
+    #[serde(skip)]
+    remote: String,
 }
 
 impl Plan<'_> {
@@ -68,27 +129,59 @@ impl Plan<'_> {
         own.ok_or_else(|| Refusal::NotFound { what: "ledger", text: String::new() }.into())
     }
 
-    /// Offers issues to another ledger, the repository's own unless named. With a remote, branches that propose them are
-    /// sent there.
-    pub fn propose(&self, texts: &[String], to: Option<&str>, send_to: Option<&str>) -> Result<Vec<Proposed>, Error> {
+    /// The ledger that is proposed to. Whoever contributes calls the repository's own `upstream`.
+    fn target(&self, to: Option<&str>) -> Result<&Ledger, Error> {
+        match to {
+            None => self.own_ledger(),
+            Some(UPSTREAM) if self.called(UPSTREAM).is_err() => self.own_ledger(),
+            Some(name) => self.called(name),
+        }
+    }
+
+    /// Offers issues to another ledger. Everything is looked at first: nothing is written while there are findings that
+    /// were not allowed.
+    pub fn propose(&self, texts: &[String], options: &ProposeOptions) -> Result<Vec<Proposed>, Error> {
         let ids = texts.iter().map(|text| Ok(self.find(text)?.issue.id)).collect::<Result<Vec<_>, Error>>()?;
-        ids.iter().map(|id| self.propose_one(id, &ids, to, send_to)).collect()
+        let target = self.target(options.to.as_deref())?;
+        if target.read_only {
+            let problem = format!("`{}` is read and never written here", target.name);
+            return Err(Refusal::Invalid { field: "to".into(), problem }.into());
+        }
+        let mut offerings =
+            ids.iter().map(|id| self.offering(id, &ids, target, options)).collect::<Result<Vec<_>, Error>>()?;
+        let mut fetched = match self.contributor && target.place == Place::Branch {
+            true => Some(self.fetch_target(target, &offerings)?),
+            false => None,
+        };
+        for offering in &mut offerings {
+            self.ask_readers(offering, target, fetched.as_ref())?;
+        }
+        let mut findings = Vec::new();
+        for offering in &offerings {
+            let publication = match &fetched {
+                Some(fetched) => self.publication(offering, fetched.issue(&offering.issue.id)?.as_ref(), options)?,
+                None => self.rehearse(target, |draft| {
+                    let id = &offering.issue.id;
+                    let there = if draft.has(id)? { Some(draft.issue(id)?) } else { None };
+                    self.publication(offering, there.as_ref(), options)
+                })?,
+            };
+            findings.extend(self.findings(&offering.issue, &publication, &ids)?);
+        }
+        findings.retain(|(id, _)| !options.allow.contains(id));
+        if !findings.is_empty() {
+            return Err(Refusal::Findings { findings }.into());
+        }
+        offerings.into_iter().map(|offering| self.propose_one(offering, target, fetched.as_mut(), options)).collect()
     }
 
-    /// Whether whoever reads a ledger will see an issue that is proposed to it too.
-    fn goes_along(&self, id: &str, target: &Ledger, with: &[String]) -> Result<bool, Error> {
-        let sent = |issue: &Issue| issue.origin.as_ref().is_some_and(|origin| origin.to == target.name);
-        Ok(with.iter().any(|other| other == id) || self.known(id)?.is_some_and(|found| sent(&found.issue)))
-    }
-
-    fn propose_one(
+    fn offering(
         &self,
         id: &str,
         with: &[String],
-        to: Option<&str>,
-        send_to: Option<&str>,
-    ) -> Result<Proposed, Error> {
-        let target = to.map_or_else(|| self.own_ledger(), |name| self.called(name))?;
+        target: &Ledger,
+        options: &ProposeOptions,
+    ) -> Result<Offering, Error> {
         let Found { issue, ledger, .. } = self.find(id)?;
         if ledger == target.name {
             let problem = format!("{} is in `{}` already", issue.id, target.name);
@@ -96,49 +189,115 @@ impl Plan<'_> {
         }
         // What was sent once is sent again.
         let sent = issue.origin.as_ref().map(|origin| origin.remote.clone()).filter(|remote| !remote.is_empty());
-        let send_to = send_to.or(sent.as_deref());
-        let marks = proposal::propose(&issue, &target.name, send_to)?;
-        let on_branch = self.contributor && target.place == Place::Branch;
-        if send_to.is_some() && !on_branch {
+        let send_to = options.send_to.clone().or(sent);
+        let marks = proposal::propose(&issue, &target.name, send_to.as_deref())?;
+        if send_to.is_some() && !(self.contributor && target.place == Place::Branch) {
             let problem = format!("`{}` has no branch to send; commit and push as always", target.name);
             return Err(Refusal::Invalid { field: "push".into(), problem }.into());
         }
-        let (branch, private) = match on_branch {
-            true => self.propose_on_branch(&issue, target, with, send_to)?,
-            false => (None, self.propose_in_place(&issue, target, with)?),
-        };
-        let source = self.route(Some(&ledger), None)?;
-        let wrote = self.change_in(source, &issue.id, "issue.proposed", |_, _| Ok(marks))?;
-        let sent_to = send_to.map(str::to_owned);
-        Ok(Proposed { issue: wrote.issue, to: target.name.clone(), place: target.place, branch, sent_to, private })
-    }
-
-    /// What an issue is tied to and that goes along.
-    fn all_along(&self, issue: &Issue, target: &Ledger, with: &[String]) -> Result<HashSet<String>, Error> {
-        let mut along = HashSet::new();
+        let mut audience = Audience::default();
+        let sent = |issue: &Issue| issue.origin.as_ref().is_some_and(|origin| origin.to == target.name);
         for id in issue.deps.iter().map(|dep| &dep.on).chain(&issue.parent) {
-            if self.goes_along(id, target, with)? {
-                along.insert(id.clone());
+            // What is proposed too will be seen.
+            if with.contains(id) || self.known(id)?.is_some_and(|found| sent(&found.issue)) {
+                audience.ids.insert(id.clone());
             }
         }
-        Ok(along)
+        Ok(Offering { issue, ledger, marks, send_to, audience, now: self.now()? })
     }
 
-    fn propose_in_place(&self, issue: &Issue, target: &Ledger, with: &[String]) -> Result<Vec<String>, Error> {
-        let target = self.route(Some(&target.name), None)?;
-        let along = self.all_along(issue, target, with)?;
-        let (now, word) = (self.now()?, random_mint().word());
-        let private = self.write(target, |draft| {
-            let there = if draft.has(&issue.id)? { Some(draft.issue(&issue.id)?) } else { None };
-            let seen = |id: &str| Ok(draft.has(id).map_err(stopped)? || along.contains(id));
-            let (puts, private) = proposal::publish(issue, there.as_ref(), seen, &self.by(&word, now))?;
-            draft.put(&issue.id, &puts)?;
-            Ok(private)
+    /// Learns which of an issue's ties and labels the readers of a ledger know.
+    fn ask_readers(&self, offering: &mut Offering, target: &Ledger, fetched: Option<&Fetched>) -> Result<(), Error> {
+        let Offering { issue, audience, .. } = offering;
+        let ties = issue.deps.iter().map(|dep| &dep.on).chain(&issue.parent);
+        if let Some(Fetched { lines, .. }) = fetched {
+            audience.ids.extend(ties.filter(|id| lines.contains_key(*id)).cloned());
+            let used = lines.values().flatten().flat_map(|line| line.record.members(Set::Labels));
+            let used: HashSet<&str> = used.map(|(label, _)| label).collect();
+            audience.labels.extend(issue.labels.iter().filter(|label| used.contains(label.as_str())).cloned());
+            return Ok(());
+        }
+        let index = self.look()?;
+        for id in ties {
+            if index.line(&target.name, id)?.is_some() {
+                audience.ids.insert(id.clone());
+            }
+        }
+        for label in &issue.labels {
+            let (ledger, labels) = (Some(target.name.clone()), vec![label.clone()]);
+            // The index knows labels that are laid over; readers know those of the line itself.
+            let has = |row: &Indexed| row.issue().is_ok_and(|issue| issue.labels.contains(label));
+            if index.list(&Asked { ledger, labels, all: true, ..Asked::default() })?.iter().any(has) {
+                audience.labels.insert(label.clone());
+            }
+        }
+        Ok(())
+    }
+
+    fn publication(
+        &self,
+        offering: &Offering,
+        there: Option<&Issue>,
+        options: &ProposeOptions,
+    ) -> Result<Publication, Error> {
+        let by = self.by("", offering.now);
+        Ok(proposal::publish(&offering.issue, there, &options.fields, &mut offering.audience.clone(), &by)?)
+    }
+
+    /// Private things in what would be published, each with a short id that stays the same.
+    fn findings(
+        &self,
+        issue: &Issue,
+        publication: &Publication,
+        with: &[String],
+    ) -> Result<Vec<(String, String)>, Error> {
+        let private = self.private()?.without(with);
+        let found = private.look_at(&publication.puts, &issue.title);
+        let named = |(field, finding): (String, toft_core::issue::private::Finding)| {
+            let text = format!("{}: {field} {finding}", issue.id);
+            (blake3::hash(text.as_bytes()).to_hex()[..8].to_owned(), text)
+        };
+        Ok(found.into_iter().map(named).collect())
+    }
+
+    fn propose_one(
+        &self,
+        offering: Offering,
+        target: &Ledger,
+        fetched: Option<&mut Fetched>,
+        options: &ProposeOptions,
+    ) -> Result<Proposed, Error> {
+        let (branch, Publication { private, labels, .. }) = match fetched {
+            Some(fetched) => {
+                let (name, publication) = self.propose_on_branch(&offering, target, fetched, options)?;
+                (Some(name), publication)
+            }
+            None => (None, self.propose_in_place(&offering, target, options)?),
+        };
+        let Offering { issue, ledger, marks, send_to, .. } = offering;
+        let source = self.route(Some(&ledger), None)?;
+        let wrote = self.change_in(source, &issue.id, "issue.proposed", |_, _| Ok(marks))?;
+        let (to, place, sent_to) = (target.name.clone(), target.place, send_to);
+        Ok(Proposed { issue: wrote.issue, to, place, branch, sent_to, private, labels })
+    }
+
+    fn propose_in_place(
+        &self,
+        offering: &Offering,
+        target: &Ledger,
+        options: &ProposeOptions,
+    ) -> Result<Publication, Error> {
+        let id = &offering.issue.id;
+        let publication = self.write(target, |draft| {
+            let there = if draft.has(id)? { Some(draft.issue(id)?) } else { None };
+            let publication = self.publication(offering, there.as_ref(), options)?;
+            draft.put(id, &publication.puts)?;
+            Ok(publication)
         })?;
         if target.place == Place::Tree {
-            self.sort_line(target, &issue.id)?;
+            self.sort_line(target, id)?;
         }
-        Ok(private)
+        Ok(publication)
     }
 
     /// Puts an issue's line in the tree where it stands in order: two proposals at the end of a file would always be in each
@@ -156,18 +315,12 @@ impl Plan<'_> {
         self.refresh_in_turn(Some(target))
     }
 
-    /// A branch on top of what the other side has, with one more line.
-    fn propose_on_branch(
-        &self,
-        issue: &Issue,
-        target: &Ledger,
-        with: &[String],
-        send_to: Option<&str>,
-    ) -> Result<(Option<String>, Vec<String>), Error> {
+    /// Fetches the ledger that branches propose to.
+    fn fetch_target(&self, target: &Ledger, offerings: &[Offering]) -> Result<Fetched, Error> {
         let Some(mut branch) = Branch::open(self.checkout, &target.dir, self.reach())? else {
             return Err(Refusal::Invalid { field: "to".into(), problem: "there is no git here".into() }.into());
         };
-        if let Some(remote) = send_to {
+        for remote in offerings.iter().filter_map(|offering| offering.send_to.as_deref()) {
             branch.url_of(remote)?;
         }
         match branch.fetch() {
@@ -176,28 +329,35 @@ impl Plan<'_> {
             Err(ExchangeError::Offline { .. }) if branch.fetched_before() => {}
             Err(error) => return Err(error.into()),
         }
-        let mut files = branch.theirs()?;
+        let files = branch.theirs()?;
         let lines = lines_of(&files, |_| Ok(()))?;
-        let there = lines.get(&issue.id).map(|lines| merged(lines)).transpose()?;
-        let word = random_mint().word();
-        let by = self.by(&word, self.now()?);
-        let there_issue = there.as_ref().map(issue_of).transpose()?;
-        let along = self.all_along(issue, target, with)?;
-        let seen = |id: &str| Ok(lines.contains_key(id) || along.contains(id));
-        let (puts, private) = proposal::publish(issue, there_issue.as_ref(), seen, &by)?;
+        Ok(Fetched { branch, files, lines })
+    }
+
+    /// A branch on top of what the other side has, with one more line.
+    fn propose_on_branch(
+        &self,
+        offering: &Offering,
+        target: &Ledger,
+        fetched: &mut Fetched,
+        options: &ProposeOptions,
+    ) -> Result<(String, Publication), Error> {
+        let issue = &offering.issue;
+        let publication = self.publication(offering, fetched.issue(&issue.id)?.as_ref(), options)?;
         let clock = self.clock(target)?;
-        let mut record = there.unwrap_or_else(|| Record::new(&issue.id, clock));
-        for put in &puts {
+        let mut record = fetched.record(&issue.id)?.unwrap_or_else(|| Record::new(&issue.id, clock));
+        for put in &publication.puts {
             let (key, value) = register(put);
             record.set(key, clock, value);
         }
+        let mut files = fetched.files.clone();
         with_line(&mut files, &record);
         let message = format!("Propose {}: {}", issue.id, issue.title.replace(char::is_control, " "));
-        let name = branch.propose(&issue.id, &files, &message)?;
-        if let Some(remote) = send_to {
-            branch.send_proposal(&issue.id, remote, true)?;
+        let name = fetched.branch.propose(&issue.id, &files, &message)?;
+        if let Some(remote) = &offering.send_to {
+            fetched.branch.send_proposal(&issue.id, remote)?;
         }
-        Ok((Some(name), private))
+        Ok((name, publication))
     }
 
     /// Takes a proposal back.
@@ -230,10 +390,7 @@ impl Plan<'_> {
                         if lines_of(&branch.theirs()?, |_| Ok(()))?.contains_key(&mine.id) {
                             return Err(landed().into());
                         }
-                        branch.withdraw(&mine.id)?;
-                        if !origin.remote.is_empty() {
-                            branch.send_proposal(&mine.id, &origin.remote, false)?;
-                        }
+                        self.clear_proposals(&branch, &BTreeMap::from([(mine.id.clone(), origin.remote.clone())]))?;
                     }
                 }
                 Place::Tree if !origin.landed && !self.published(target, &mine.id)? => {
@@ -276,13 +433,13 @@ impl Plan<'_> {
         for row in &copies {
             let issue = row.issue()?;
             if Part::of(&issue) == Part::Offered {
-                let ledger = self.route(Some(&row.ledger), None)?;
-                if self.contributor && matches!(ledger.place, Place::Branch | Place::Tree) {
+                let ledger = self.called(&row.ledger)?;
+                if ledger.kept_by_others {
                     let state = "for whoever keeps that ledger to decide".into();
                     let wanted = "toft withdraw takes back what you proposed".into();
                     return Err(Refusal::WrongState { id: issue.id, state, wanted }.into());
                 }
-                return Ok((issue, ledger));
+                return Ok((issue, self.route(Some(&row.ledger), None)?));
             }
         }
         Ok((found.issue, self.route(Some(&found.ledger), None)?))
@@ -371,20 +528,55 @@ impl Plan<'_> {
                     News::Changed => ("changed", None),
                     News::Rejected(why) => ("rejected", Some(why)),
                 };
-                came.push(Came { issue: mine.id.clone(), title: mine.title.clone(), news, why });
+                let remote = origin.remote.clone();
+                came.push(Came { issue: mine.id.clone(), title: mine.title.clone(), news, why, remote });
             }
         }
         Ok(came)
     }
 
+    /// Takes away the branches of proposals that are decided, here and where they were sent to.
+    pub(super) fn clear_decided(&self, branch: &Branch, came: &[Came]) -> Result<(), Trouble> {
+        let mut decided = BTreeMap::new();
+        for id in branch.proposed_here()? {
+            let Some(Found { issue, .. }) = self.known(&id)? else { continue };
+            let origin = issue.origin.clone().unwrap_or_default();
+            if issue.visibility.as_deref() == Some(PROPOSED) && !origin.to.is_empty() {
+                continue;
+            }
+            let heard = came.iter().find(|came| came.issue == id).map(|came| came.remote.clone());
+            decided.insert(id, heard.unwrap_or(origin.remote));
+        }
+        // A branch that cannot be taken away now is taken away by the next sync.
+        if let Err(error) = self.clear_proposals(branch, &decided) {
+            self.toft.note(format!("branches of decided proposals are still there: {error}"));
+        }
+        Ok(())
+    }
+
+    fn clear_proposals(&self, branch: &Branch, decided: &BTreeMap<String, String>) -> Result<(), Error> {
+        // A branch of that name with anything else on it is not ours.
+        let ours = |id: &str, files: &Files| {
+            let there = lines_of(files, |_| Ok(())).ok()?.get(id).and_then(|lines| merged(lines).ok())?;
+            let (there, mine) = (issue_of(&there).ok()?, self.known(id).ok()??.issue);
+            Some(Part::of(&there) == Part::Offered && there.written() == mine.written())
+        };
+        Ok(branch.clear_proposals(decided, |id, files| ours(id, files).unwrap_or(false))?)
+    }
+
     /// Moves issues to another ledger for good: same ids, same history, a tombstone where they were.
     pub fn move_to(&self, ids: &[String], to: &str, try_only: bool, sure: bool) -> Result<Vec<Wrote>, Error> {
+        self.refuse_kept(Some(to))?;
         let target = self.route(Some(to), None)?;
         let mut moving: Vec<(Ledger, Indexed)> = Vec::new();
         for id in ids {
             let found = self.find(id)?;
             if found.ledger == target.name {
                 continue;
+            }
+            if self.called(&found.ledger)?.kept_by_others {
+                let (state, wanted) = (format!("in `{}`, which others keep", found.ledger), MOVES.to_owned());
+                return Err(Refusal::WrongState { id: found.issue.id, state, wanted }.into());
             }
             let source = self.route(Some(&found.ledger), None)?.clone();
             if !sure && source.place == Place::Planning && target.place != Place::Planning {
@@ -425,11 +617,13 @@ impl Plan<'_> {
     }
 }
 
-fn stopped(error: Error) -> toft_core::refusal::Stop {
-    match error {
-        Error::Refused(refusal) => refusal.into(),
-        Error::Store(error) => error.into(),
-        other => toft_core::store::StoreError::Failed { doing: "look".into(), cause: other.to_string() }.into(),
+impl Fetched {
+    fn record(&self, id: &str) -> Result<Option<Record>, Error> {
+        self.lines.get(id).map(|lines| merged(lines)).transpose()
+    }
+
+    fn issue(&self, id: &str) -> Result<Option<Issue>, Error> {
+        self.record(id)?.as_ref().map(issue_of).transpose()
     }
 }
 

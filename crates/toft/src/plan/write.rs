@@ -27,7 +27,7 @@ use toft_ledger::{
 };
 use toft_store::sqlite::index::{IndexTx, Indexed};
 
-use super::{Ledger, Place, Plan, hydrate::now_nanos};
+use super::{Ledger, Place, Plan, hydrate::now_nanos, overlay::Below};
 use crate::{
     error::{Error, io},
     session::random_mint,
@@ -48,6 +48,7 @@ pub struct Wrote {
 pub(super) struct Draft<'d> {
     index: &'d IndexTx<'d>,
     ledger: &'d Ledger,
+    below: Below<'d>,
     clock: Clock,
     records: BTreeMap<String, Record>,
     issues: BTreeMap<String, Issue>,
@@ -68,15 +69,23 @@ impl Nodes for Draft<'_> {
     }
 }
 
-impl Draft<'_> {
+impl<'d> Draft<'d> {
+    fn new(index: &'d IndexTx<'d>, ledger: &'d Ledger, clock: Clock) -> Self {
+        let (records, issues) = (BTreeMap::new(), BTreeMap::new());
+        Self { index, ledger, below: Below::of(index, ledger), clock, records, issues }
+    }
+
     /// An issue of this ledger as it is now.
     pub(super) fn issue(&mut self, id: &str) -> Result<Issue, Error> {
         if let Some(issue) = self.issues.get(id) {
             return Ok(issue.clone());
         }
         match self.index.line(&self.ledger.name, id)? {
-            Some(row) => Ok(row.issue()?),
-            None => Err(Refusal::NotFound { what: "issue", text: id.to_owned() }.into()),
+            Some(row) => self.below.issue(&record(&row)?),
+            None => {
+                let bare = self.below.bare(id)?;
+                bare.ok_or_else(|| Refusal::NotFound { what: "issue", text: id.to_owned() }.into())
+            }
         }
     }
 
@@ -89,14 +98,15 @@ impl Draft<'_> {
             Some(record) => record,
             None => match self.index.line(&self.ledger.name, id)? {
                 Some(row) => record(&row)?,
-                None => Record::new(id, self.clock),
+                None => self.below.begin(id, self.clock)?,
             },
         };
+        self.below.refuse_decided(&record, puts)?;
         for put in puts {
             let (key, value) = register(put);
             record.set(key, self.clock, value);
         }
-        self.issues.insert(id.to_owned(), issue_of(&record)?);
+        self.issues.insert(id.to_owned(), self.below.issue(&record)?);
         self.records.insert(id.to_owned(), record);
         Ok(())
     }
@@ -144,7 +154,7 @@ impl Draft<'_> {
     }
 }
 
-fn record(row: &Indexed) -> Result<Record, Error> {
+pub(super) fn record(row: &Indexed) -> Result<Record, Error> {
     Ok(line::read(&row.line).map_err(|error| unreadable(&row.file, &error.to_string()))?.record)
 }
 
@@ -162,7 +172,7 @@ pub(super) fn issue_from(id: &str, puts: &[Put]) -> Result<Issue, Error> {
     issue_of(&record)
 }
 
-fn unreadable(id: &str, cause: &str) -> Error {
+pub(super) fn unreadable(id: &str, cause: &str) -> Error {
     StoreError::Unreadable { table: "issues", id: id.to_owned(), cause: cause.to_owned() }.into()
 }
 
@@ -193,7 +203,7 @@ impl Plan<'_> {
         self.refresh()?;
         let index = self.index(Access::Read)?;
         let clock = self.newest(&index, ledger)?;
-        build(&mut Draft { index: &index, ledger, clock, records: BTreeMap::new(), issues: BTreeMap::new() })
+        build(&mut Draft::new(&index, ledger, clock))
     }
 
     /// The moment after everything in a ledger.
@@ -204,8 +214,14 @@ impl Plan<'_> {
     }
 
     fn draft<'d>(&self, index: &'d IndexTx<'d>, ledger: &'d Ledger) -> Result<Draft<'d>, Error> {
-        let clock = Clock::after(self.newest(index, ledger)?, (now_nanos() / 1_000_000) as u64, self.replica()?);
-        Ok(Draft { index, ledger, clock, records: BTreeMap::new(), issues: BTreeMap::new() })
+        let mut newest = self.newest(index, ledger)?;
+        if ledger.place == Place::Planning {
+            // An overlay is newer than what it is laid over.
+            for below in self.ledgers.iter().filter(|other| other.name != ledger.name) {
+                newest = newest.max(self.newest(index, below)?);
+            }
+        }
+        Ok(Draft::new(index, ledger, Clock::after(newest, (now_nanos() / 1_000_000) as u64, self.replica()?)))
     }
 
     /// Changes a ledger. What `build` puts together is on disk when this returns.
@@ -269,7 +285,8 @@ impl Plan<'_> {
             let problem = format!("`{}` is read and never written here; name another", ledger.name);
             return Err(Refusal::Invalid { field: "ledger".into(), problem }.into());
         }
-        Ok(ledger)
+        // What is changed about issues that others keep is kept in private, and laid over them.
+        if ledger.kept_by_others { self.layer_over(ledger) } else { Ok(ledger) }
     }
 
     /// Writes new issues down. Those that need each other name each other by their place in the list, as `#1`.
@@ -288,6 +305,7 @@ impl Plan<'_> {
         // Parts, and what was found on the way, stay with what they belong to.
         let found_on =
             |edit: &Edit| edit.relates.iter().find(|dep| dep.kind == DISCOVERED_FROM).map(|dep| dep.on.clone());
+        self.refuse_kept(ledger)?;
         let home = edits.iter().find_map(|edit| edit.parent.clone().or_else(|| found_on(edit)));
         let ledger = self.route(ledger, home.as_deref().filter(|id| !id.starts_with('#')))?;
         let now = self.now()?;
