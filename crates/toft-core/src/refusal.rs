@@ -17,7 +17,7 @@ use crate::{
 #[serde(rename_all = "snake_case", tag = "code")]
 pub enum Refusal {
     /// Something in it looks private; a person decides about each finding.
-    #[error("nothing was published; asked about first:{}", findings.iter().map(|(id, what)| format!("\n  {id}  {what}")).collect::<String>())]
+    #[error("nothing was published; to decide about first: {}", findings.iter().map(|(id, what)| format!("{id} ({what})")).collect::<Vec<_>>().join("; "))]
     Findings {
         /// A short id of each, and what was found where.
         findings: Vec<(String, String)>,

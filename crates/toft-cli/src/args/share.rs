@@ -137,7 +137,10 @@ pub(crate) struct Doctor {
     /// Look at what commits would publish: those of RANGE, or those that no remote has
     #[arg(long, value_name = "RANGE", num_args = 0..=1, default_missing_value = "")]
     pub(crate) outgoing: Option<String>,
-    /// With --outgoing: what is merely doubtful may leave
+    /// With --outgoing: let everything doubtful leave, except what looks like a secret
     #[arg(short, long, requires = "outgoing")]
     pub(crate) yes: bool,
+    /// With --outgoing: let a finding leave, by the id that is listed
+    #[arg(long, value_name = "FINDING", value_delimiter = ',', requires = "outgoing")]
+    pub(crate) allow: Vec<String>,
 }

@@ -190,6 +190,29 @@ impl View for IssuesMoved {
     }
 }
 
+/// What was found in text that would be published: a short id of each, and what it is.
+pub(crate) struct FindingsShown(pub(crate) Vec<(String, String)>);
+
+impl View for FindingsShown {
+    fn kind(&self) -> &'static str {
+        "findings"
+    }
+
+    fn json(&self) -> Value {
+        self.0.iter().map(|(id, what)| json!({ "id": id, "what": what })).collect()
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.0.iter().map(|(id, _)| id.clone()).collect()
+    }
+
+    fn text(&self, page: &mut Page) {
+        for (id, what) in &self.0 {
+            page.line(format!("Sure? {id}  {}", short(what, 200)));
+        }
+    }
+}
+
 pub(crate) struct GuardShown(pub(crate) Guarded);
 
 impl View for GuardShown {
@@ -213,7 +236,7 @@ impl View for GuardShown {
             page.line(format!("{id} {}: {} in commit {revision}", leak.why, clean(&leak.path)));
         }
         for doubt in doubts {
-            page.line(format!("Sure? {}", short(doubt, 200)));
+            page.line(format!("Sure? {}  {}", doubt.id, short(&doubt.what, 200)));
         }
         if leaks.is_empty() && doubts.is_empty() {
             page.line(match issues {

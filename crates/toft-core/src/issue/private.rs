@@ -1,7 +1,10 @@
 //! Private things in a text that is about to be published: ids and titles of private issues, paths of this machine,
 //! secrets. Each is a finding that a person decides on.
 
-use std::{collections::HashSet, fmt};
+use std::{
+    collections::{HashMap, HashSet},
+    fmt,
+};
 
 use aho_corasick::{AhoCorasick, MatchKind};
 use serde_json::Value;
@@ -19,9 +22,30 @@ const SHOWN: usize = 80;
 /// What is private here.
 #[derive(Debug, Default)]
 pub struct Private {
-    ids: HashSet<String>,
+    ids: Vec<String>,
+    id_finder: Option<AhoCorasick>,
     titles: Vec<(String, String)>,
-    finder: Option<AhoCorasick>,
+    title_finder: Option<AhoCorasick>,
+}
+
+/// Finds any of some texts, whatever their case, in one pass.
+fn finder<'t>(texts: impl ExactSizeIterator<Item = &'t String>) -> Option<AhoCorasick> {
+    if texts.len() == 0 {
+        return None;
+    }
+    let mut builder = AhoCorasick::builder();
+    builder.match_kind(MatchKind::LeftmostLongest).ascii_case_insensitive(true);
+    builder.build(texts).ok()
+}
+
+/// Places where a finder finds a text as whole words: which text it is.
+fn whole_words<'f>(finder: &'f Option<AhoCorasick>, text: &'f str) -> impl Iterator<Item = usize> + 'f {
+    let edge = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric());
+    let places = finder.iter().flat_map(move |finder| finder.find_iter(text));
+    places.filter_map(move |place| {
+        let (before, after) = (text[..place.start()].chars().next_back(), text[place.end()..].chars().next());
+        (edge(before) && edge(after)).then(|| place.pattern().as_usize())
+    })
 }
 
 /// Something private in a text.
@@ -57,55 +81,46 @@ impl fmt::Display for Finding {
 impl Private {
     /// From the ids and titles of private issues.
     pub fn new(issues: impl IntoIterator<Item = (String, String)>) -> Self {
-        let (mut ids, mut titles) = (HashSet::new(), Vec::new());
+        let (mut ids, mut titles) = (Vec::new(), Vec::new());
         for (id, title) in issues {
             let title = title.trim().to_owned();
             let telling = title.len() >= SHORTEST_WORD || title.len() >= SHORTEST && title.contains(' ');
             if telling {
                 titles.push((title, id.clone()));
             }
-            ids.insert(id);
+            if !id.is_empty() {
+                ids.push(id);
+            }
         }
-        let mut builder = AhoCorasick::builder();
-        builder.match_kind(MatchKind::LeftmostLongest).ascii_case_insensitive(true);
-        let finder = builder.build(titles.iter().map(|(title, _)| title)).ok().filter(|_| !titles.is_empty());
-        Self { ids, titles, finder }
+        ids.sort();
+        let id_finder = finder(ids.iter());
+        let title_finder = finder(titles.iter().map(|(title, _)| title));
+        Self { ids, id_finder, titles, title_finder }
     }
 
     /// The same, without issues that are about to be published too.
     #[must_use]
-    pub fn without(self, published: &[String]) -> Self {
-        let stays = |(title, id): (String, String)| (!published.contains(&id)).then_some((id, title));
-        let titles: Vec<(String, String)> = self.titles.into_iter().filter_map(stays).collect();
-        let untitled = self.ids.into_iter().filter(|id| !published.contains(id));
-        let untitled: Vec<(String, String)> = untitled.map(|id| (id, String::new())).collect();
-        Self::new(titles.into_iter().chain(untitled))
+    pub fn without(&self, published: &[String]) -> Self {
+        let titles: HashMap<&str, &str> = self.titles.iter().map(|(title, id)| (id.as_str(), title.as_str())).collect();
+        let title_of = |id: &str| titles.get(id).copied().unwrap_or_default().to_owned();
+        let stays = self.ids.iter().filter(|id| !published.contains(id));
+        Self::new(stays.map(|id| (id.clone(), title_of(id))))
     }
 
     /// Whether an issue is private.
     pub fn has(&self, id: &str) -> bool {
-        self.ids.contains(id)
+        self.ids.binary_search_by(|known| known.as_str().cmp(id)).is_ok()
     }
 
     /// Private ids in a text.
-    pub fn ids_in<'t>(&self, text: &'t str) -> impl Iterator<Item = &'t str> {
-        words(text).map(|word| word.trim_matches('.')).filter(|word| self.ids.contains(*word))
+    pub fn ids_in<'t>(&'t self, text: &'t str) -> impl Iterator<Item = &'t str> {
+        whole_words(&self.id_finder, text).filter_map(|at| self.ids.get(at)).map(String::as_str)
     }
 
-    /// Titles of private issues in a text, as whole words.
-    fn titles_in(&self, text: &str) -> Vec<Finding> {
-        let edge = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric());
-        let mut found = Vec::new();
-        for place in self.finder.iter().flat_map(|finder| finder.find_iter(text)) {
-            let (before, after) = (text[..place.start()].chars().next_back(), text[place.end()..].chars().next());
-            if let Some((title, id)) = self.titles.get(place.pattern().as_usize())
-                && edge(before)
-                && edge(after)
-            {
-                found.push(Finding::Title { id: id.clone(), title: title.clone() });
-            }
-        }
-        found
+    /// Titles of private issues in a text.
+    fn titles_in<'t>(&'t self, text: &'t str) -> impl Iterator<Item = Finding> + 't {
+        let found = whole_words(&self.title_finder, text).filter_map(|at| self.titles.get(at));
+        found.map(|(title, id)| Finding::Title { id: id.clone(), title: title.clone() })
     }
 
     /// Everything private in a text.
@@ -152,11 +167,6 @@ fn texts_of(value: &Value) -> Vec<&str> {
         Value::Object(members) => members.values().flat_map(texts_of).collect(),
         Value::Null | Value::Bool(_) | Value::Number(_) => Vec::new(),
     }
-}
-
-/// What could be an id.
-pub fn words(text: &str) -> impl Iterator<Item = &str> {
-    text.split(|c: char| !c.is_ascii_alphanumeric() && !"-_.".contains(c)).filter(|word| word.contains('-'))
 }
 
 /// Absolute paths, and paths below a home directory.

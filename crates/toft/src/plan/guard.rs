@@ -31,7 +31,24 @@ pub struct Guarded {
     /// What may not leave.
     pub leaks: Vec<Found>,
     /// What is worth a question.
-    pub doubts: Vec<String>,
+    pub doubts: Vec<Doubtful>,
+}
+
+/// Something that is asked about before it leaves.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Doubtful {
+    /// A short id that stays the same, to allow it by.
+    pub id: String,
+    /// What, and where.
+    pub what: String,
+    /// It looks like a secret.
+    pub secret: bool,
+}
+
+impl Doubtful {
+    fn new(what: String, secret: bool) -> Self {
+        Self { id: print(&what)[..8].to_owned(), what, secret }
+    }
 }
 
 /// A line that may not leave.
@@ -78,7 +95,8 @@ impl Plan<'_> {
                     }
                     None => {
                         let named = private.ids_in(&line.line).next().unwrap_or_default();
-                        guarded.doubts.push(format!("{} names {named}, which is private", line.path));
+                        let what = format!("{} names {named}, which is private", line.path);
+                        guarded.doubts.push(Doubtful::new(what, false));
                     }
                 }
             }
@@ -92,12 +110,37 @@ impl Plan<'_> {
         }
         guarded.issues = leaving.len();
         let doubtful: Vec<Doubt> = doubts(leaving.iter().map(|(id, line)| (id.as_str(), line.as_str())));
-        guarded.doubts.extend(doubtful.iter().map(ToString::to_string));
-        guarded.doubts.sort();
-        guarded.doubts.dedup();
-        let allowed = fs::read_to_string(self.allowed()).unwrap_or_default();
-        guarded.doubts.retain(|doubt| !allowed.lines().any(|line| line == print(doubt)));
+        let doubtful = doubtful.iter().map(|doubt| Doubtful::new(doubt.to_string(), matches!(doubt, Doubt::Secret(_))));
+        guarded.doubts.extend(doubtful);
+        self.forget_allowed(&mut guarded.doubts);
         Ok(guarded)
+    }
+
+    /// Looks at what a push publishes besides commits: the names of refs, and the texts of annotated tags. Each ref is a
+    /// name, and the object that it is to point to.
+    pub fn guard_refs(&self, refs: &[(String, String)]) -> Result<Vec<Doubtful>, Error> {
+        let private = self.private()?;
+        let mut doubts = Vec::new();
+        for (name, object) in refs {
+            let text = exchange::tag_text(self.checkout, object)?;
+            for (place, text) in [(format!("the name {name}"), name), (format!("the tag of {name}"), &text)] {
+                let named = private.ids_in(text);
+                doubts.extend(named.map(|id| Doubtful::new(format!("{place} names {id}, which is private"), false)));
+                if toft_core::secret::in_text(text) {
+                    doubts.push(Doubtful::new(format!("{place} has something that looks like a secret"), true));
+                }
+            }
+        }
+        self.forget_allowed(&mut doubts);
+        Ok(doubts)
+    }
+
+    /// Takes out what somebody has looked at and allowed.
+    fn forget_allowed(&self, doubts: &mut Vec<Doubtful>) {
+        doubts.sort();
+        doubts.dedup();
+        let allowed = fs::read_to_string(self.allowed()).unwrap_or_default();
+        doubts.retain(|doubt| !allowed.lines().any(|line| line == print(&doubt.what)));
     }
 
     /// Where doubts are kept that somebody looked at.
@@ -106,9 +149,9 @@ impl Plan<'_> {
     }
 
     /// Somebody looked at these: they are not asked about again.
-    pub fn allow(&self, doubts: &[String]) -> Result<(), Error> {
+    pub fn allow(&self, doubts: &[Doubtful]) -> Result<(), Error> {
         let path = self.allowed();
-        let lines: Vec<String> = doubts.iter().map(|doubt| print(doubt)).collect();
+        let lines: Vec<String> = doubts.iter().map(|doubt| print(&doubt.what)).collect();
         if !lines.is_empty() {
             let turn = Turn::take(&path.with_extension("lock")).map_err(io("lock", &path))?;
             turn.append(&path, &lines).map_err(io("write", &path))?;

@@ -536,7 +536,9 @@ impl<'r, 'p> Reading<'r, 'p> {
             if !self.seen.contains(&id) {
                 self.index.around(&id, &mut self.around_before)?;
                 self.index.drop_issue(self.ledger, &id)?;
-                self.plan.lay_again(self.index, &id)?;
+                if self.plan.layer().is_some_and(|layer| layer.name == self.ledger) {
+                    self.plan.lay_again(self.index, &id)?;
+                }
                 self.changed.insert(id);
                 dropped = true;
             }

@@ -51,7 +51,7 @@ pub use self::{
     beads::deletions as beads_deletions,
     compact::Compaction,
     exchange::{Export, Import, Imported, Older},
-    guard::{Found as Leaking, Guarded},
+    guard::{Doubtful, Found as Leaking, Guarded},
     hydrate::Trouble,
     orphans::Orphan,
     overlay::Overlay,
