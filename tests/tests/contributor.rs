@@ -124,6 +124,7 @@ fn every_command_leaves_a_contributors_repository_as_it_was() {
             &["move", theirs, "--to", "planning", "-y"],
             &["accept", theirs],
             &["reject", theirs, "-m", "no"],
+            &["setup", "claude", "-y"],
         ] {
             let said = home.toft(mine, args);
             assert!([2, 5].contains(&said.code), "{said:?}");
@@ -354,8 +355,25 @@ fn a_proposal_publishes_what_was_chosen_and_asks_about_what_is_private() {
         let private = add(home, mine, &["Acquire Acme quietly"]);
         let body = format!("see {private}; we acquire acme quietly. Log in {}/secret/dir", home.path().display());
         let args = [
-            "Dark mode", "-d", &body, "--design", "DESIGN", "--acceptance", "ACC", "--notes", "PRIVNOTES", "--owner",
-            "PRIVOWNER", "-l", "ui", "-l", "client-acme", "--related", &private, "--parent", &private,
+            "Dark mode",
+            "-d",
+            &body,
+            "--design",
+            "DESIGN",
+            "--acceptance",
+            "ACC",
+            "--notes",
+            "PRIVNOTES",
+            "--owner",
+            "PRIVOWNER",
+            "-l",
+            "ui",
+            "-l",
+            "client-acme",
+            "--related",
+            &private,
+            "--parent",
+            &private,
         ];
         let id = add(home, mine, &args);
         home.toft(mine, &["edit", &id, "-m", "PRIVCOMMENT"]).ok();
@@ -436,7 +454,11 @@ fn branches_of_proposals_go_when_they_are_decided() {
     let [gone, taken, refused, waits, changed, stood_on] = &ids[..] else { panic!() };
     home.toft(&member, &["withdraw", gone]).ok();
     assert!(!branches(&member).contains(gone) && !branches(upstream).contains(gone));
-    home.run(home.path(), "git", &["clone", "-q", "-b", &format!("toft-propose/{changed}"), upstream.to_str().unwrap(), "other"]);
+    home.run(
+        home.path(),
+        "git",
+        &["clone", "-q", "-b", &format!("toft-propose/{changed}"), upstream.to_str().unwrap(), "other"],
+    );
     let other = home.path().join("other");
     home.run(&other, "git", &["commit", "-q", "--allow-empty", "-m", "more"]);
     home.run(&other, "git", &["push", "-q", "origin", &format!("HEAD:toft-propose/{changed}")]);
@@ -472,7 +494,7 @@ fn the_guard_withstands_what_was_tried_against_it() {
     let mut project = Project::new(false);
     project.home.toft_on_path();
     let Project { home, mine, fork, .. } = &project;
-    home.toft(mine, &["init", "--contributor"]).ok();
+    home.toft(mine, &["setup", "guard", "-y"]).ok();
     let private = add(home, mine, &["Acquire Acme", "-d", "secret words"]);
     let ledger = planning(home, mine).join("issues.jsonl");
     let line = fs::read_to_string(&ledger).unwrap();

@@ -40,6 +40,12 @@ pub(super) fn setup(app: &App<'_>, args: &Setup) -> Done {
     if args.agents.iter().any(|name| name == "guard") {
         return guard(app, args);
     }
+    if !args.user && !args.remove && !args.dry_run && contributes(app)? {
+        return Err(Failure::invalid(
+            "others keep this project: its files stay as they are",
+            "toft setup --user writes to your home instead; -n shows what would change here",
+        ));
+    }
     let ground = match args.user {
         true => Ground::user(toft::home(), &toft::state_home()),
         false => project(&toft::locate(&app.config()?)?)?,
@@ -125,10 +131,21 @@ fn agreed(all: &[setup::Changed]) -> Result<bool, Failure> {
     said_yes(page.text(), "Write this?")
 }
 
+/// Whether others keep the project's own ledger.
+fn kept_by_others(toft: &Toft) -> Result<bool, Failure> {
+    Ok(toft.plan()?.is_some_and(|plan| plan.ledgers().iter().any(|ledger| ledger.kept_by_others)))
+}
+
+fn contributes(app: &App<'_>) -> Result<bool, Failure> {
+    app.open_if_any()?.map_or(Ok(false), kept_by_others)
+}
+
 /// A contributor's pushes are looked at, or it is said why not.
 pub(super) fn guarded(toft: &Toft) -> Result<Option<Check>, Failure> {
-    let plan = toft.plan()?.filter(|plan| plan.ledgers().iter().any(|ledger| ledger.kept_by_others));
-    let (Some(_), Some(checkout)) = (plan, &toft.located().checkout) else { return Ok(None) };
+    let Some(checkout) = &toft.located().checkout else { return Ok(None) };
+    if !kept_by_others(toft)? {
+        return Ok(None);
+    }
     let stood = setup::stand(checkout, false)?;
     let health = if matches!(stood, Stood::Stands(_)) { Health::Ok } else { Health::Warn };
     Ok(Some(Check { what: "guard before pushes".into(), health, seen: stood.explained() }))

@@ -129,7 +129,9 @@ impl View for Initialised {
             page.line(format!("New issues are private from now on, in {place}; toft propose offers one upstream."));
             page.line(match &self.guard {
                 Some(guard) => clean(&guard.explained()),
-                None => "No guard: toft setup guard lets git look before every push that nothing private leaves.".into(),
+                None => {
+                    "No guard: toft setup guard lets git look before every push that nothing private leaves.".into()
+                }
             });
         }
         if self.public {

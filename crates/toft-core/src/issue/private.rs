@@ -184,7 +184,9 @@ fn paths_in(text: &str) -> impl Iterator<Item = &str> {
         let deep = |rest: &str| rest.split('/').filter(|part| !part.is_empty()).count() > 1;
         let drive = |path: &str| {
             let mut chars = path.chars();
-            chars.next().is_some_and(|c| c.is_ascii_alphabetic()) && chars.next() == Some(':') && chars.next() == Some('\\')
+            chars.next().is_some_and(|c| c.is_ascii_alphabetic())
+                && chars.next() == Some(':')
+                && chars.next() == Some('\\')
         };
         let absolute = path.starts_with('/') && !path.starts_with("//") && deep(path);
         (absolute || path.starts_with("~/") || drive(path)).then_some(path)

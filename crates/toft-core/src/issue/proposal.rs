@@ -184,6 +184,8 @@ pub fn publish(
     if there.is_none_or(|there| there.status != status) {
         puts.push(field("status", Some(status.into())));
         puts.push(field("closed", closed));
+    } else if fields.chosen(CLOSED_HOW) && published.get("closed") != closed.as_ref() {
+        puts.push(field("closed", closed));
     }
     if there.is_none() {
         let origin = Origin { by: by.actor.to_owned(), ..Origin::default() };
@@ -193,7 +195,8 @@ pub fn publish(
     publish_labels(issue, there, fields, readers, &mut publication)?;
     publish_ties(issue, there, fields, readers, &mut publication)?;
     if fields.chosen(COMMENTS) {
-        let known = |said: &&Comment| !there.is_some_and(|there| there.comments.iter().any(|other| other.id == said.id));
+        let known =
+            |said: &&Comment| !there.is_some_and(|there| there.comments.iter().any(|other| other.id == said.id));
         publication.puts.extend(issue.comments.iter().filter(known).map(|said| Put::Comment(said.clone())));
     }
     Ok(publication)

@@ -95,6 +95,7 @@ impl Plan<'_> {
         let view = together(&base, &record(&over)?)?;
         let differs = |key: &&Key| base.get(key) != view.get(key);
         let mut fields: Vec<String> = view.registers().keys().filter(differs).map(name_of).collect();
+        fields.sort();
         fields.dedup();
         Ok((!fields.is_empty()).then(|| Overlay { ledger: layer.name.clone(), fields }))
     }

@@ -415,6 +415,17 @@ impl Plan<'_> {
         Ok(lines_of(&tree.theirs()?, |_| Ok(()))?.contains_key(id))
     }
 
+    /// Whether the other side of a ledger that others keep has an issue.
+    fn has_upstream(&self, kept: &Ledger, id: &str) -> Result<bool, Error> {
+        if kept.place == Place::Tree {
+            return self.published(kept, id);
+        }
+        match Branch::open(self.checkout, &kept.dir, self.reach())? {
+            Some(mut branch) => Ok(lines_of(&branch.theirs()?, |_| Ok(()))?.contains_key(id)),
+            None => Ok(false),
+        }
+    }
+
     /// A proposal that nobody else has seen leaves no trace in the file; the issue stays in the ledger it came from.
     fn take_line_away(&self, target: &Ledger, id: &str) -> Result<(), Error> {
         let turn = Turn::take(&target.lock).map_err(io("lock", &target.lock))?;
@@ -574,11 +585,12 @@ impl Plan<'_> {
             if found.ledger == target.name {
                 continue;
             }
-            if self.called(&found.ledger)?.kept_by_others {
+            let source = self.called(&found.ledger)?;
+            if source.kept_by_others && self.has_upstream(source, &found.issue.id)? {
                 let (state, wanted) = (format!("in `{}`, which others keep", found.ledger), MOVES.to_owned());
                 return Err(Refusal::WrongState { id: found.issue.id, state, wanted }.into());
             }
-            let source = self.route(Some(&found.ledger), None)?.clone();
+            let source = source.clone();
             if !sure && source.place == Place::Planning && target.place != Place::Planning {
                 proposal::refuse_telling(&found.issue)?;
             }
@@ -609,6 +621,11 @@ impl Plan<'_> {
         let (now, reason) = (self.now()?, format!("moved to {}", target.name));
         for (source, row) in &moving {
             let id = row.issue()?.id;
+            if source.kept_by_others {
+                // Its keepers never saw it, and need no tombstone of it.
+                self.take_line_away(source, &id)?;
+                continue;
+            }
             self.change_in(source, &id, "issue.moved", |_, issue| {
                 Ok(edit::delete(issue, &reason, &self.by("", now))?)
             })?;

@@ -60,14 +60,7 @@ const COLUMNS: &str = "i.ledger, i.file, i.rank, i.opens, i.line, i.id";
 
 fn indexed(row: &Row<'_>) -> rusqlite::Result<Indexed> {
     let opens = row.get::<_, Option<i64>>(3)?.map(Timestamp);
-    Ok(Indexed {
-        id: row.get(5)?,
-        ledger: row.get(0)?,
-        file: row.get(1)?,
-        rank: row.get(2)?,
-        opens,
-        line: row.get(4)?,
-    })
+    Ok(Indexed { id: row.get(5)?, ledger: row.get(0)?, file: row.get(1)?, rank: row.get(2)?, opens, line: row.get(4)? })
 }
 
 /// Labels between spaces, so that one `instr` finds a whole one.
