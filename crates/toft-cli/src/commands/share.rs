@@ -143,12 +143,14 @@ struct Pass<'a> {
     yes: bool,
     /// Findings, by their ids.
     allow: &'a [String],
+    /// Say nothing when everything passes.
+    silent: bool,
 }
 
 /// Looks at what commits would publish.
 pub(super) fn outgoing(app: &App<'_>, range: &str, yes: bool, allow: &[String]) -> Done {
     let range = if range.is_empty() { Range::Unpublished } else { Range::Named(range.to_owned()) };
-    guard(app, &[range], &[], &Pass { yes, allow })
+    guard(app, &[range], &[], &Pass { yes, allow, silent: false })
 }
 
 fn guard(app: &App<'_>, ranges: &[Range], refs: &[(String, String)], pass: &Pass<'_>) -> Done {
@@ -179,7 +181,7 @@ fn guard(app: &App<'_>, ranges: &[Range], refs: &[(String, String)], pass: &Pass
     }
     plan.allow(&allowed)?;
     if held.is_empty() {
-        return app.show(&view);
+        return if pass.silent { Ok(std::process::ExitCode::SUCCESS) } else { app.show(&view) };
     }
     let help = match held.iter().any(|doubt| doubt.secret) {
         true => "a real secret: take it out; else toft doctor --outgoing --allow ID lets it pass from now on",
@@ -202,7 +204,7 @@ pub(super) fn before_push(app: &App<'_>, remote: &str, said: &str) -> Done {
         }
     }
     match app.open_if_any()? {
-        Some(_) => guard(app, &ranges, &refs, &Pass::default()),
+        Some(_) => guard(app, &ranges, &refs, &Pass { silent: true, ..Pass::default() }),
         None => Ok(std::process::ExitCode::SUCCESS),
     }
 }
