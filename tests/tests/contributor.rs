@@ -276,6 +276,12 @@ fn clones_of_a_contributor_share_what_is_laid_over() {
             fs::write(&file, text).unwrap();
             assert_eq!(project.shown(&again, theirs)["status"], "closed");
         }
+        // Whoever keeps the ledger from now on goes on from what they see, and writes where everybody does.
+        home.toft(&again, &["init", "--maintainer"]).ok();
+        assert_eq!(project.shown(&again, theirs)["status"], "closed");
+        home.toft(&again, &["edit", theirs, "--reopen"]).ok();
+        assert_eq!(project.shown(&again, theirs)["status"], "open");
+        home.toft(&again, &["init", "--contributor"]).ok();
         // Where the plan is no longer seen, the issue is what upstream says.
         home.toft(&again, &["ledger", "remove", "planning"]).ok();
         assert_eq!(project.shown(&again, theirs)["status"], "open");
@@ -379,6 +385,7 @@ fn a_proposal_publishes_what_was_chosen_and_asks_about_what_is_private() {
         home.toft(mine, &["edit", &id, "-m", "PRIVCOMMENT"]).ok();
         home.toft(mine, &["claim", &id, "--as", "PRIVAGENT"]).ok();
         home.toft(mine, &["finish", "-m", "PRIVFINISH", "--no-change", "PRIVWHY", "--as", "PRIVAGENT"]).ok();
+        home.toft(mine, &["edit", &id, "-m", "as an agent", "--as", "PRIVAGENT"]).ok();
         let before = untouchable(&project);
         let push: &[&str] = if tree { &[] } else { &["--push", "origin"] };
         let propose = |more: &[&str]| home.toft(mine, &[&["propose", &id][..], push, more].concat());
@@ -481,7 +488,7 @@ fn branches_of_proposals_go_when_they_are_decided() {
     assert_eq!(branches(upstream), left, "one waits, one is not ours any more");
     home.run(&member, "git", &["worktree", "remove", worktree.to_str().unwrap()]);
     home.toft(&member, &["sync"]).ok();
-    assert_eq!(branches(&member), [waits.clone()]);
+    assert_eq!(branches(&member), std::slice::from_ref(waits));
     // A branch of that name that toft knows nothing of is not toft's.
     home.run(&member, "git", &["branch", "toft-propose/tf-unknown", "main"]);
     home.toft(&member, &["sync"]).ok();
@@ -493,11 +500,13 @@ fn branches_of_proposals_go_when_they_are_decided() {
 fn the_guard_withstands_what_was_tried_against_it() {
     let mut project = Project::new(false);
     project.home.toft_on_path();
-    let Project { home, mine, fork, .. } = &project;
+    let Project { home, mine, fork, theirs, .. } = &project;
     home.toft(mine, &["setup", "guard", "-y"]).ok();
     let private = add(home, mine, &["Acquire Acme", "-d", "secret words"]);
     let ledger = planning(home, mine).join("issues.jsonl");
     let line = fs::read_to_string(&ledger).unwrap();
+    home.toft(mine, &["edit", theirs, "--notes", "private notes"]).ok();
+    let overlay = fs::read_to_string(&ledger).unwrap().replace(&line, "");
     let git = |args: &[&str]| home.run(mine, "git", args);
     let tried = std::cell::Cell::new(0);
     let new = || {
@@ -520,10 +529,12 @@ fn the_guard_withstands_what_was_tried_against_it() {
     let pretty = serde_json::to_string_pretty(&serde_json::from_str::<Value>(line.trim()).unwrap()).unwrap();
     for (what, text) in [
         ("a raw line", line.clone()),
-        ("a pretty one", pretty),
+        ("a pretty one", pretty.clone()),
         ("one in a binary file", format!("\0\0{line}")),
         ("one with other keys", line.replace("\"id\"", "\"ID\"").replace("\"title\"", "\"name\"")),
         ("one with another id", line.replace(&private, "tf-other")),
+        ("a pretty one with another id", pretty.replace(&private, "tf-other")),
+        ("what is laid over", overlay.clone()),
         ("an id within a longer word", format!("topic-{private}-notes")),
     ] {
         let name = new();

@@ -36,9 +36,10 @@ To a ledger in the working tree that is one more line, for your next commit. To 
 repository it is a branch `toft-propose/ID` with one commit on top of what upstream has; toft
 removes the branch when the proposal is decided.
 
-Published by default: title, type, priority, created, body, design, acceptance, due, deps and parent
-that upstream can see, and labels that upstream uses. --with adds: labels (all of them), comments,
-notes, owner, assignee, defer_until, template, closed (by whom and why).
+Published by default: title, type, priority, body, design, acceptance, due, when it was written, deps
+and parent that upstream can see, and labels that upstream uses. --with adds: created (who wrote
+it), labels (all of them), comments, notes, owner, assignee, defer_until, template, closed (who
+closed it, and why).
 
 Before anything is written, toft looks for private ids and titles, paths of this machine, and
 secrets in what would be published, and lists them (exit 4). Each finding has a short id for --allow.

@@ -54,10 +54,11 @@ impl Part {
 
 /// Fields that a proposal publishes unless told otherwise. Notes, comments, who works on it and what other programs keep in
 /// it stay private.
-const PUBLIC: [&str; 8] = ["title", "type", "priority", "created", "body", "design", "acceptance", "due"];
+const PUBLIC: [&str; 7] = ["title", "type", "priority", "body", "design", "acceptance", "due"];
 /// Fields that it publishes if they are chosen.
 const CHOSEN: [&str; 5] = ["template", "notes", "owner", "assignee", "defer_until"];
 /// What else can be chosen or left out.
+const CREATED: &str = "created";
 const LABELS: &str = "labels";
 const COMMENTS: &str = "comments";
 const CLOSED_HOW: &str = "closed";
@@ -74,7 +75,7 @@ pub struct Fields {
 impl Fields {
     /// More than by default, or fewer.
     pub fn choose(with: &[String], without: &[String]) -> Result<Self, Refusal> {
-        let more = [LABELS, COMMENTS, CLOSED_HOW, DEPS, PARENT];
+        let more = [CREATED, LABELS, COMMENTS, CLOSED_HOW, DEPS, PARENT];
         let known: Vec<&str> = PUBLIC.into_iter().chain(CHOSEN).chain(more).collect();
         let invalid = |problem: String| Refusal::Invalid { field: "fields".into(), problem };
         if let Some(field) = with.iter().chain(without).find(|field| !known.contains(&field.as_str())) {
@@ -186,6 +187,14 @@ pub fn publish(
         puts.push(field("closed", closed));
     } else if fields.chosen(CLOSED_HOW) && published.get("closed") != closed.as_ref() {
         puts.push(field("closed", closed));
+    }
+    if let Some(created) = issue.created.as_ref().filter(|_| !fields.left_out(CREATED)) {
+        match there {
+            _ if fields.chosen(CREATED) => puts.push(field(CREATED, Some(told(created)?))),
+            // Readers know who proposes it; which agent wrote it down stays private.
+            None => puts.push(field(CREATED, Some(serde_json::json!({ "at": created.at, "by": by.actor })))),
+            Some(_) => {}
+        }
     }
     if there.is_none() {
         let origin = Origin { by: by.actor.to_owned(), ..Origin::default() };

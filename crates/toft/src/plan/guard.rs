@@ -11,9 +11,9 @@ use toft_core::{
     issue::{
         Issue,
         outgoing::{Doubt, Leak, doubts, leak},
-        overlay::is_overlay,
+        overlay::{OVERLAY, is_overlay},
         private::Private,
-        proposal::{PROPOSED, Part},
+        proposal::{LOCAL, PROPOSED, Part},
     },
     store::Access,
 };
@@ -69,7 +69,7 @@ impl Plan<'_> {
     pub fn guard(&self, range: &Range) -> Result<Guarded, Error> {
         let private = self.private()?;
         let upstream = self.upstream.as_deref();
-        let mentions = |line: &str| private.ids_in(line).next().is_some();
+        let mentions = |line: &str| private.ids_in(line).next().is_some() || hidden_record(line);
         let lines =
             exchange::outgoing(self.checkout, range, upstream, |line| record(line).is_some() || mentions(line))?;
         let mut guarded = Guarded::default();
@@ -94,8 +94,10 @@ impl Plan<'_> {
                         leaving.insert(id, line.line.clone());
                     }
                     None => {
-                        let named = private.ids_in(&line.line).next().unwrap_or_default();
-                        let what = format!("{} names {named}, which is private", line.path);
+                        let what = match private.ids_in(&line.line).next() {
+                            Some(named) => format!("{} names {named}, which is private", line.path),
+                            None => format!("{} has a record of a private ledger", line.path),
+                        };
                         guarded.doubts.push(Doubtful::new(what, false));
                     }
                 }
@@ -193,10 +195,19 @@ fn print(doubt: &str) -> String {
     blake3::hash(doubt.as_bytes()).to_hex()[..24].to_owned()
 }
 
+/// Whether a line is a part of a private ledger's record that was laid out anew.
+fn hidden_record(line: &str) -> bool {
+    let mut words = line.split(|c: char| !c.is_ascii_alphabetic()).filter(|word| !word.is_empty());
+    line.contains("\"visibility\"")
+        && words.any(|word| word == "visibility")
+        && words.next().is_some_and(|word| [LOCAL, OVERLAY].contains(&word))
+}
+
 /// The issue that a line is, if it is one.
 fn record(line: &str) -> Option<(String, Issue)> {
     let text = line.trim().trim_end_matches(',');
-    if !text.starts_with('{') || !text.contains("\"id\"") || !text.contains("\"title\"") {
+    let told = text.contains("\"title\"") || text.contains("\"visibility\"");
+    if !text.starts_with('{') || !text.contains("\"id\"") || !told {
         return None;
     }
     let issue: Issue = serde_json::from_str(text).ok()?;

@@ -149,16 +149,21 @@ impl Plan<'_> {
     }
 }
 
-/// The fields of a private ledger's record that is being written, where it is, or becomes, an overlay.
+/// Two ledgers that have records of one issue, seen from the one that is written to: a private ledger has what others keep
+/// below it, and what others keep has a private ledger above it.
 pub(super) struct Below<'d> {
     index: &'d IndexTx<'d>,
+    /// The ledger that is written to, if it is the private one.
     layer: Option<&'d Ledger>,
+    /// The private one, if another is written to.
+    above: Option<&'d Ledger>,
 }
 
 impl<'d> Below<'d> {
-    /// What is below a ledger that is written to; nothing is below any but the private one.
-    pub(super) fn of(index: &'d IndexTx<'d>, ledger: &'d Ledger) -> Self {
-        Self { index, layer: (ledger.place == Place::Planning).then_some(ledger) }
+    /// What is below or above a ledger that is written to.
+    pub(super) fn of(index: &'d IndexTx<'d>, ledger: &'d Ledger, layer: Option<&'d Ledger>) -> Self {
+        let private = ledger.place == Place::Planning;
+        Self { index, layer: private.then_some(ledger), above: layer.filter(|_| !private) }
     }
 
     fn base(&self, id: &str) -> Result<Option<Record>, Error> {
@@ -178,8 +183,13 @@ impl<'d> Below<'d> {
         Ok(begun)
     }
 
-    /// The issue that a record says, laid over what is below it.
+    /// The issue that a record says, together with what is below or above it.
     pub(super) fn issue(&self, over: &Record) -> Result<Issue, Error> {
+        if let Some(above) = self.above
+            && let Some(row) = overlay_of(self.index, above, over.id())?
+        {
+            return issue_of(&together(over, &record(&row)?)?);
+        }
         let issue = issue_of(over)?;
         match overlay::is_overlay(&issue) {
             true => match self.base(over.id())? {

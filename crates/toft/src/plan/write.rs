@@ -70,9 +70,9 @@ impl Nodes for Draft<'_> {
 }
 
 impl<'d> Draft<'d> {
-    fn new(index: &'d IndexTx<'d>, ledger: &'d Ledger, clock: Clock) -> Self {
+    fn new(index: &'d IndexTx<'d>, ledger: &'d Ledger, layer: Option<&'d Ledger>, clock: Clock) -> Self {
         let (records, issues) = (BTreeMap::new(), BTreeMap::new());
-        Self { index, ledger, below: Below::of(index, ledger), clock, records, issues }
+        Self { index, ledger, below: Below::of(index, ledger, layer), clock, records, issues }
     }
 
     /// An issue of this ledger as it is now.
@@ -203,7 +203,7 @@ impl Plan<'_> {
         self.refresh()?;
         let index = self.index(Access::Read)?;
         let clock = self.newest(&index, ledger)?;
-        build(&mut Draft::new(&index, ledger, clock))
+        build(&mut Draft::new(&index, ledger, self.layer(), clock))
     }
 
     /// The moment after everything in a ledger.
@@ -213,15 +213,14 @@ impl Plan<'_> {
         Ok(self.draft(&index, ledger)?.clock)
     }
 
-    fn draft<'d>(&self, index: &'d IndexTx<'d>, ledger: &'d Ledger) -> Result<Draft<'d>, Error> {
-        let mut newest = self.newest(index, ledger)?;
-        if ledger.place == Place::Planning {
-            // An overlay is newer than what it is laid over.
-            for below in self.ledgers.iter().filter(|other| other.name != ledger.name) {
-                newest = newest.max(self.newest(index, below)?);
-            }
+    fn draft<'d>(&'d self, index: &'d IndexTx<'d>, ledger: &'d Ledger) -> Result<Draft<'d>, Error> {
+        let (mut newest, layer) = (self.newest(index, ledger)?, self.layer());
+        // An overlay is newer than what it is laid over, and what is written below it later is newer than that.
+        for other in self.ledgers.iter().filter(|other| layer.is_some() && other.name != ledger.name) {
+            newest = newest.max(self.newest(index, other)?);
         }
-        Ok(Draft::new(index, ledger, Clock::after(newest, (now_nanos() / 1_000_000) as u64, self.replica()?)))
+        let clock = Clock::after(newest, (now_nanos() / 1_000_000) as u64, self.replica()?);
+        Ok(Draft::new(index, ledger, layer, clock))
     }
 
     /// Changes a ledger. What `build` puts together is on disk when this returns.
