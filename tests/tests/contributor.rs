@@ -431,6 +431,12 @@ fn a_proposal_publishes_what_was_chosen_and_asks_about_what_is_private() {
         let key = add(home, mine, &["With a key", "-d", "ghp_abcdefghijklmnopqrstuvwxyz0123456789"]);
         let said = home.toft(mine, &["propose", &key, "--target", "upstream"]);
         assert!(said.code == 4 && said.out.contains("secret") && !said.out.contains("ghp_"), "{said:?}");
+        // One that is allowed is allowed; another in its place is asked about again.
+        let finding = home.toft(mine, &["propose", &key, "-q"]).out.trim().to_owned();
+        home.toft(mine, &["edit", &key, "-d", "ghp_9876543210zyxwvutsrqponmlkjihgfedcba"]).ok();
+        home.toft(mine, &["propose", &key, "--allow", &finding]).fails(4);
+        home.toft(mine, &["edit", &key, "-d", "ghp_abcdefghijklmnopqrstuvwxyz0123456789"]).ok();
+        home.toft(mine, &["propose", &key]).ok();
         // Upstream is another name for the repository's own ledger; what is proposed together may name each other.
         let one = add(home, mine, &["One of two things"]);
         let two = add(home, mine, &["Two", "-d", &format!("after {one}")]);

@@ -48,7 +48,7 @@ Examples:
   toft propose tf-a41c                         to the repository's own ledger
   toft propose tf-a41c --push origin           and send its branch to your fork
   toft propose tf-a41c --without design,labels
-  toft propose tf-a41c --allow 3f9ab0c2        publish this finding as it is
+  toft propose tf-a41c --allow 3f9ab0c2d41e    publish this finding as it is
   toft propose tf-a41c --to team")]
 pub(crate) struct Propose {
     /// Issues to propose
@@ -66,7 +66,7 @@ pub(crate) struct Propose {
     /// Leave these fields out
     #[arg(long, value_name = "FIELD", value_delimiter = ',')]
     pub(crate) without: Vec<String>,
-    /// Publish a finding as it is, by the id that the refusal lists
+    /// Publish a finding as it is, now and later, by the id that the refusal lists
     #[arg(long, value_name = "FINDING", value_delimiter = ',')]
     pub(crate) allow: Vec<String>,
 }
@@ -141,7 +141,7 @@ pub(crate) struct Doctor {
     /// With --outgoing: let everything doubtful leave, except what looks like a secret
     #[arg(short, long, requires = "outgoing")]
     pub(crate) yes: bool,
-    /// With --outgoing: let a finding leave, by the id that is listed
+    /// With --outgoing: let a finding leave, now and later, by the id that is listed
     #[arg(long, value_name = "FINDING", value_delimiter = ',', requires = "outgoing")]
     pub(crate) allow: Vec<String>,
 }

@@ -58,8 +58,9 @@ pub(super) fn sync(app: &App<'_>, args: &args::Sync) -> Done {
 pub(super) fn propose(app: &App<'_>, args: &args::Propose) -> Done {
     let plan = plan::plan(app.open()?)?;
     let fields = Fields::choose(&args.with, &args.without).map_err(toft::Error::from)?;
-    let (to, send_to, allow) = (args.to.clone(), args.push.clone(), args.allow.clone());
-    match plan.propose(&args.ids, &ProposeOptions { to, send_to, fields, allow }) {
+    plan.allow_findings(&args.allow)?;
+    let (to, send_to) = (args.to.clone(), args.push.clone());
+    match plan.propose(&args.ids, &ProposeOptions { to, send_to, fields }) {
         Err(toft::Error::Refused(Refusal::Findings { findings })) => {
             let held = format!("nothing was published: {} to decide about first", findings.len());
             let help = "take it out (toft edit), leave the field out (--without FIELD), or publish it with --allow ID";
@@ -136,13 +137,11 @@ fn fitting(plan: &Plan<'_>, filters: &[String], to: &str, me: &str) -> Result<Ve
     Ok(all.iter().filter(fits).map(|found| found.issue.id.clone()).collect())
 }
 
-/// What somebody who looked lets pass.
+/// How what leaves is looked at.
 #[derive(Default)]
-struct Pass<'a> {
-    /// Everything doubtful but secrets.
+struct Look {
+    /// Let everything doubtful pass but secrets.
     yes: bool,
-    /// Findings, by their ids.
-    allow: &'a [String],
     /// Say nothing when everything passes.
     silent: bool,
 }
@@ -150,10 +149,11 @@ struct Pass<'a> {
 /// Looks at what commits would publish.
 pub(super) fn outgoing(app: &App<'_>, range: &str, yes: bool, allow: &[String]) -> Done {
     let range = if range.is_empty() { Range::Unpublished } else { Range::Named(range.to_owned()) };
-    guard(app, &[range], &[], &Pass { yes, allow, silent: false })
+    plan::plan(app.open()?)?.allow_findings(allow)?;
+    guard(app, &[range], &[], &Look { yes, silent: false })
 }
 
-fn guard(app: &App<'_>, ranges: &[Range], refs: &[(String, String)], pass: &Pass<'_>) -> Done {
+fn guard(app: &App<'_>, ranges: &[Range], refs: &[(String, String)], look: &Look) -> Done {
     let plan = plan::plan(app.open()?)?;
     let mut all = toft::plan::Guarded { doubts: plan.guard_refs(refs)?, ..Default::default() };
     for range in ranges {
@@ -171,7 +171,7 @@ fn guard(app: &App<'_>, ranges: &[Range], refs: &[(String, String)], pass: &Pass
         all.leaks.extend(found.leaks);
         all.doubts.extend(found.doubts);
     }
-    let passes = |doubt: &Doubtful| pass.yes && !doubt.secret || pass.allow.contains(&doubt.id);
+    let passes = |doubt: &Doubtful| look.yes && !doubt.secret;
     let (allowed, held): (Vec<Doubtful>, Vec<Doubtful>) = all.doubts.iter().cloned().partition(passes);
     let leaks = all.leaks.len();
     let view = GuardShown(all);
@@ -181,7 +181,7 @@ fn guard(app: &App<'_>, ranges: &[Range], refs: &[(String, String)], pass: &Pass
     }
     plan.allow(&allowed)?;
     if held.is_empty() {
-        return if pass.silent { Ok(std::process::ExitCode::SUCCESS) } else { app.show(&view) };
+        return if look.silent { Ok(std::process::ExitCode::SUCCESS) } else { app.show(&view) };
     }
     let help = match held.iter().any(|doubt| doubt.secret) {
         true => "a real secret: take it out; else toft doctor --outgoing --allow ID lets it pass from now on",
@@ -204,7 +204,7 @@ pub(super) fn before_push(app: &App<'_>, remote: &str, said: &str) -> Done {
         }
     }
     match app.open_if_any()? {
-        Some(_) => guard(app, &ranges, &refs, &Pass { silent: true, ..Pass::default() }),
+        Some(_) => guard(app, &ranges, &refs, &Look { silent: true, ..Look::default() }),
         None => Ok(std::process::ExitCode::SUCCESS),
     }
 }

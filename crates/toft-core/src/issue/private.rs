@@ -62,8 +62,18 @@ pub enum Finding {
     },
     /// A path of this machine.
     Path(String),
-    /// Something that looks like a secret. It is not repeated.
-    Secret,
+    /// Something that looks like a secret. It is not shown.
+    Secret(String),
+}
+
+impl Finding {
+    /// What makes it this finding: another text under the same words is another one.
+    pub fn key(&self) -> String {
+        match self {
+            Self::Secret(text) => format!("secret {text}"),
+            shown => shown.to_string(),
+        }
+    }
 }
 
 impl fmt::Display for Finding {
@@ -73,7 +83,7 @@ impl fmt::Display for Finding {
             Self::Id(id) => write!(f, "names {id}, which is private"),
             Self::Title { id, title } => write!(f, "has the title of {id}, which is private: {}", short(title)),
             Self::Path(path) => write!(f, "has a path of this machine: {}", short(path)),
-            Self::Secret => f.write_str("has something that looks like a secret"),
+            Self::Secret(_) => f.write_str("has something that looks like a secret"),
         }
     }
 }
@@ -128,9 +138,10 @@ impl Private {
         let mut found: Vec<Finding> = self.ids_in(text).map(|id| Finding::Id(id.to_owned())).collect();
         found.extend(self.titles_in(text));
         found.extend(paths_in(text).map(|path| Finding::Path(path.to_owned())));
-        if secret::in_text(text) {
-            found.push(Finding::Secret);
-        }
+        let secrets = secret::Finder::default().find(text.as_bytes());
+        found.extend(
+            secrets.iter().filter_map(|at| text.get(at.from..at.to)).map(|text| Finding::Secret(text.to_owned())),
+        );
         let mut seen = HashSet::new();
         found.retain(|finding| seen.insert(finding.clone()));
         found

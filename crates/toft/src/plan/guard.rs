@@ -15,6 +15,7 @@ use toft_core::{
         private::Private,
         proposal::{LOCAL, PROPOSED, Part},
     },
+    refusal::Refusal,
     store::Access,
 };
 use toft_ledger::file::Turn;
@@ -22,6 +23,9 @@ use toft_vcs::exchange::{self, Outgoing, Range};
 
 use super::{Place, Plan};
 use crate::error::{Error, io};
+
+/// How long the id of a finding is.
+const FINDING: usize = 12;
 
 /// What was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -47,7 +51,7 @@ pub struct Doubtful {
 
 impl Doubtful {
     fn new(what: String, secret: bool) -> Self {
-        Self { id: print(&what)[..8].to_owned(), what, secret }
+        Self { id: finding_id(&what), what, secret }
     }
 }
 
@@ -141,8 +145,23 @@ impl Plan<'_> {
     fn forget_allowed(&self, doubts: &mut Vec<Doubtful>) {
         doubts.sort();
         doubts.dedup();
-        let allowed = fs::read_to_string(self.allowed()).unwrap_or_default();
-        doubts.retain(|doubt| !allowed.lines().any(|line| line == print(&doubt.what)));
+        let allowed = self.allowed_findings();
+        doubts.retain(|doubt| !allowed.contains(&doubt.id) && !allowed.contains(&print(&doubt.what)));
+    }
+
+    /// What somebody looked at and allowed.
+    pub(super) fn allowed_findings(&self) -> HashSet<String> {
+        fs::read_to_string(self.allowed()).unwrap_or_default().lines().map(str::to_owned).collect()
+    }
+
+    /// Somebody looked at these findings: they are not asked about again.
+    pub fn allow_findings(&self, findings: &[String]) -> Result<(), Error> {
+        let real = |finding: &String| finding.len() == FINDING && finding.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if let Some(other) = findings.iter().find(|finding| !real(finding)) {
+            let problem = format!("`{other}` is not the id of a finding");
+            return Err(Refusal::Invalid { field: "allow".into(), problem }.into());
+        }
+        self.remember_allowed(findings)
     }
 
     /// Where doubts are kept that somebody looked at.
@@ -150,13 +169,16 @@ impl Plan<'_> {
         self.state.join("sync").join("allowed")
     }
 
-    /// Somebody looked at these: they are not asked about again.
+    /// The same, for doubts.
     pub fn allow(&self, doubts: &[Doubtful]) -> Result<(), Error> {
+        self.remember_allowed(&doubts.iter().map(|doubt| doubt.id.clone()).collect::<Vec<_>>())
+    }
+
+    fn remember_allowed(&self, findings: &[String]) -> Result<(), Error> {
         let path = self.allowed();
-        let lines: Vec<String> = doubts.iter().map(|doubt| print(&doubt.what)).collect();
-        if !lines.is_empty() {
+        if !findings.is_empty() {
             let turn = Turn::take(&path.with_extension("lock")).map_err(io("lock", &path))?;
-            turn.append(&path, &lines).map_err(io("write", &path))?;
+            turn.append(&path, findings).map_err(io("write", &path))?;
         }
         Ok(())
     }
@@ -189,6 +211,11 @@ impl Plan<'_> {
         }
         Ok(Private::new(issues))
     }
+}
+
+/// The short id of a finding, which stays the same.
+pub(super) fn finding_id(key: &str) -> String {
+    print(key)[..FINDING].to_owned()
 }
 
 fn print(doubt: &str) -> String {

@@ -23,6 +23,7 @@ use toft_vcs::exchange::{Branch, Exchange as _, ExchangeError, Files, Tree};
 use super::{
     Asked, Found, Ledger, Place, Plan, Wrote,
     copy::{Lines, lines_of},
+    guard::finding_id,
     place::ISSUES,
     sync::Trouble,
     write::{issue_of, register},
@@ -65,8 +66,6 @@ pub struct ProposeOptions {
     pub send_to: Option<String>,
     /// Which fields are published.
     pub fields: Fields,
-    /// Findings that may be published, by their short ids.
-    pub allow: Vec<String>,
 }
 
 /// One issue that is about to be proposed.
@@ -168,7 +167,8 @@ impl Plan<'_> {
             };
             findings.extend(self.findings(&offering.issue, &publication, &ids)?);
         }
-        findings.retain(|(id, _)| !options.allow.contains(id));
+        let allowed = self.allowed_findings();
+        findings.retain(|(id, _)| !allowed.contains(id));
         if !findings.is_empty() {
             return Err(Refusal::Findings { findings }.into());
         }
@@ -254,8 +254,8 @@ impl Plan<'_> {
         let private = self.private()?.without(with);
         let found = private.look_at(&publication.puts, &issue.title);
         let named = |(field, finding): (String, toft_core::issue::private::Finding)| {
-            let text = format!("{}: {field} {finding}", issue.id);
-            (blake3::hash(text.as_bytes()).to_hex()[..8].to_owned(), text)
+            let key = format!("{} {field} {}", issue.id, finding.key());
+            (finding_id(&key), format!("{}: {field} {finding}", issue.id))
         };
         Ok(found.into_iter().map(named).collect())
     }
