@@ -110,3 +110,10 @@ impl Project {
         self.home.toft(repo, &["show", id, "--json"]).data()
     }
 }
+
+/// Where the private plans of a clone are.
+pub fn planning(home: &Home, repo: &Path) -> PathBuf {
+    let rows = home.toft(repo, &["ledger", "list", "--json"]).data();
+    let row = rows.as_array().unwrap().iter().find(|row| row["place"] == "planning").unwrap().clone();
+    PathBuf::from(row["dir"].as_str().unwrap())
+}

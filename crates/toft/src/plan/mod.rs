@@ -2,7 +2,7 @@
 //!
 //! `place.rs` says where ledgers are, `hydrate.rs` brings the index up to their files, `write.rs` is the one way a ledger
 //! is changed, `undo.rs` takes that back, `run.rs` ties issues to the workflows that are on them, `compact.rs` puts a
-//! ledger in order. `sync.rs` exchanges ledgers with other clones (`copy.rs` is what they have, `synced.rs` how it went), `propose.rs` offers an issue of one to another,
+//! ledger in order. `sync.rs` exchanges ledgers with other clones (`copy.rs` is what they have, `synced.rs` how it went), `offer.rs` offers an issue of one to another, `propose.rs` follows what becomes of that,
 //! `guard.rs` looks at what is about to leave, `past.rs` at what was. `text.rs`, `exchange.rs` and `beads.rs` are other
 //! forms, `older.rs` the stores of other tools,
 //! `orphans.rs` what is left of claims whose store or clone is gone. `overlay.rs` lays private changes over issues that others keep.
@@ -14,6 +14,7 @@ mod exchange;
 mod guard;
 mod hydrate;
 mod msgpack;
+mod offer;
 mod older;
 mod orphans;
 mod overlay;
@@ -53,11 +54,12 @@ pub use self::{
     exchange::{Export, Import, Imported, Older},
     guard::{Doubtful, Found as Leaking, Guarded},
     hydrate::Trouble,
+    offer::{ProposeOptions, Proposed},
     orphans::Orphan,
     overlay::Overlay,
     past::Past,
     place::{Ledger, Place, Private, hint, waiting},
-    propose::{Came, ProposeOptions, Proposed},
+    propose::Came,
     synced::{How, Synced, Wish},
     text::many,
     write::Wrote,
