@@ -226,15 +226,19 @@ fn reading_issues_changes_no_file() {
 #[test]
 fn a_contributor_plans_in_private_and_every_command_finds_the_same_issue() {
     let home = Home::new();
-    let repo = home.git("upstream");
+    let repo = home.repo("upstream");
+    let theirs = add(&home, &repo, &["for everyone"]);
+    let theirs_too = add(&home, &repo, &["a part of it", "--parent", &theirs]);
     home.toft(&repo, &["init", "--contributor"]).ok();
     let mine = add(&home, &repo, &["my plan"]);
-    let theirs = add(&home, &repo, &["for everyone", "--ledger", "branch"]);
+    home.toft(&repo, &["add", "in their plan", "--ledger", "branch"]).fails(2);
     let part = add(&home, &repo, &["a part of theirs", "--parent", &theirs]);
     let found = add(&home, &repo, &["found on the way", "--discovered-from", &theirs]);
     let rows = listed(&home, &repo);
-    assert_eq!(rows[&mine]["ledger"], "planning");
-    for id in [&theirs, &part, &found] {
+    for id in [&mine, &part, &found] {
+        assert_eq!(rows[id]["ledger"], "planning", "others keep their ledger");
+    }
+    for id in [&theirs, &theirs_too] {
         assert_eq!(rows[id]["ledger"], "branch", "it stays with what it belongs to");
     }
     home.toft(&repo, &["edit", &mine, "--needs", &part]).ok();

@@ -272,6 +272,10 @@ fn refused(refusal: &Refusal, mut message: String) -> Failure {
         Refusal::MissingVariables { .. } => (USAGE, "missing_variables", "add --set NAME=VALUE for each".into()),
         Refusal::UnknownVariables { .. } => (USAGE, "unknown_variables", "toft flow template list".into()),
         Refusal::CannotUndo { .. } => (CONFLICT, "cannot_undo", "toft log shows what was done".into()),
+        Refusal::Findings { .. } => {
+            let help = "take it out (toft edit), leave the field out (--without FIELD), or publish it with --allow ID";
+            (NOT_ALLOWED, "held", help.into())
+        }
         Refusal::OpReused { .. } => (CONFLICT, "op_reused", "use a new --op id for another request".into()),
     };
     Failure { facts, ..Failure::new(status, code, message, &help) }

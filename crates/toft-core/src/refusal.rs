@@ -16,6 +16,12 @@ use crate::{
 #[derive(Clone, Debug, Error, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "code")]
 pub enum Refusal {
+    /// Something in it looks private; a person decides about each finding.
+    #[error("nothing was published; to decide about first: {}", findings.iter().map(|(id, what)| format!("{id} ({what})")).collect::<Vec<_>>().join("; "))]
+    Findings {
+        /// A short id of each, and what was found where.
+        findings: Vec<(String, String)>,
+    },
     /// No such thing.
     #[error("no {what} matches `{text}`")]
     NotFound {

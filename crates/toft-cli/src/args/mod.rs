@@ -225,6 +225,9 @@ pub(crate) struct Init {
     /// With --contributor: the remote that keeps the project's own ledger
     #[arg(long, value_name = "REMOTE", requires = "contributor")]
     pub(crate) upstream: Option<String>,
+    /// With --contributor: do not install the pre-push hook that looks for private issues
+    #[arg(long, requires = "contributor")]
+    pub(crate) no_guard: bool,
     /// Ask nothing
     #[arg(long)]
     pub(crate) no_input: bool,

@@ -33,22 +33,42 @@ pub(crate) struct Sync {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 To a ledger in the working tree that is one more line, for your next commit. To one beside the
-repository it is a branch `toft-propose/ID` with one commit on top of what upstream has.
+repository it is a branch `toft-propose/ID` with one commit on top of what upstream has; toft
+removes the branch when the proposal is decided.
+
+Published by default: title, type, priority, body, design, acceptance, due, when it was written, deps
+and parent that upstream can see, and labels that upstream uses. --with adds: created (who wrote
+it), labels (all of them), comments, notes, owner, assignee, defer_until, template, closed (who
+closed it, and why).
+
+Before anything is written, toft looks for private ids and titles, paths of this machine, and
+secrets in what would be published, and lists them (exit 4). Each finding has a short id for --allow.
 
 Examples:
-  toft propose tf-a41c                   to the repository's own ledger
-  toft propose tf-a41c --push origin     and send its branch to your fork
+  toft propose tf-a41c                         to the repository's own ledger
+  toft propose tf-a41c --push origin           and send its branch to your fork
+  toft propose tf-a41c --without design,labels
+  toft propose tf-a41c --allow 3f9ab0c2d41e    publish this finding as it is
   toft propose tf-a41c --to team")]
 pub(crate) struct Propose {
-    /// Which issues
+    /// Issues to propose
     #[arg(required = true)]
     pub(crate) ids: Vec<String>,
-    /// To which ledger; the repository's own when left out
+    /// Ledger to propose to; the repository's own by default, which is also called upstream
     #[arg(long, value_name = "LEDGER", alias = "target")]
     pub(crate) to: Option<String>,
     /// Send the branch that proposes it to this remote
     #[arg(long, value_name = "REMOTE", num_args = 0..=1, default_missing_value = "origin")]
     pub(crate) push: Option<String>,
+    /// Publish these fields, too
+    #[arg(long, value_name = "FIELD", value_delimiter = ',')]
+    pub(crate) with: Vec<String>,
+    /// Leave these fields out
+    #[arg(long, value_name = "FIELD", value_delimiter = ',')]
+    pub(crate) without: Vec<String>,
+    /// Publish a finding as it is, now and later, by the id that the refusal lists
+    #[arg(long, value_name = "FINDING", value_delimiter = ',')]
+    pub(crate) allow: Vec<String>,
 }
 
 /// Take a proposal back.
@@ -118,7 +138,10 @@ pub(crate) struct Doctor {
     /// Look at what commits would publish: those of RANGE, or those that no remote has
     #[arg(long, value_name = "RANGE", num_args = 0..=1, default_missing_value = "")]
     pub(crate) outgoing: Option<String>,
-    /// With --outgoing: what is merely doubtful may leave
+    /// With --outgoing: let everything doubtful leave, except what looks like a secret
     #[arg(short, long, requires = "outgoing")]
     pub(crate) yes: bool,
+    /// With --outgoing: let a finding leave, now and later, by the id that is listed
+    #[arg(long, value_name = "FINDING", value_delimiter = ',', requires = "outgoing")]
+    pub(crate) allow: Vec<String>,
 }

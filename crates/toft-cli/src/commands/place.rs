@@ -43,8 +43,12 @@ pub(super) fn init(app: &App<'_>, args: &Init) -> Done {
         Some(checkout) => toft::plan::waiting(checkout)?,
         None => false,
     };
+    let guard = match (&located.checkout, args.contributor && !args.no_guard) {
+        (Some(checkout), true) => Some(crate::setup::stand(checkout, true)?),
+        _ => None,
+    };
     let changed = args.tree || args.contributor || args.maintainer;
-    app.show(&Initialised { located, new, private, hint, changed, waiting, public: args.maintainer })
+    app.show(&Initialised { located, new, private, guard, hint, changed, waiting, public: args.maintainer })
 }
 
 pub(super) fn locate(app: &App<'_>) -> Done {
@@ -59,9 +63,10 @@ pub(super) fn locate(app: &App<'_>) -> Done {
 
 pub(super) fn doctor(app: &App<'_>, args: &Doctor) -> Done {
     if let Some(range) = &args.outgoing {
-        return share::outgoing(app, range, args.yes);
+        return share::outgoing(app, range, args.yes, &args.allow);
     }
     let mut checks = examine(app.open()?);
+    checks.extend(setup::guarded(app.open()?)?);
     checks.extend(setup::hooks_fire(app.open()?.located())?);
     let failed = checks.iter().filter(|check| check.health == Health::Fail).count();
     match failed {

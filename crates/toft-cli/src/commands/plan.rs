@@ -308,12 +308,13 @@ pub(super) fn show(app: &App<'_>, toft: &Toft, plan: &Plan<'_>, found: Found, ar
         needs.push((dep.clone(), plan.known(&dep.on)?));
     }
     let needed_by = plan.needed_by(&found.issue.id)?;
+    let overlay = plan.overlay(&found.issue.id)?;
     let issue = Some(found.issue.id.clone());
     let history = match past {
         true => Vec::new(),
         false => toft.perform(log::Request { issue, scope: toft.scope(), limit: HISTORY, ..Default::default() })?,
     };
-    app.show(&IssueShown { found, why, on, children, needs, needed_by, history })
+    app.show(&IssueShown { found, overlay, why, on, children, needs, needed_by, history })
 }
 
 /// Issues by what they are.

@@ -22,7 +22,7 @@ use crate::{
     args::{Hook, Setup},
     exit::Failure,
     render::{GuardSet, Page, SetupShown},
-    setup::{self, Dialect, Ground, Guard, HARNESSES, Harness},
+    setup::{self, Dialect, Ground, Guard, HARNESSES, Harness, Stood},
 };
 
 /// What is said of a hook that somebody changed.
@@ -39,6 +39,12 @@ const LONGEST_LOG: u64 = 64 << 10;
 pub(super) fn setup(app: &App<'_>, args: &Setup) -> Done {
     if args.agents.iter().any(|name| name == "guard") {
         return guard(app, args);
+    }
+    if !args.user && !args.remove && !args.dry_run && contributes(app)? {
+        return Err(Failure::invalid(
+            "others keep this project: its files stay as they are",
+            "toft setup --user writes to your home instead; -n shows what would change here",
+        ));
     }
     let ground = match args.user {
         true => Ground::user(toft::home(), &toft::state_home()),
@@ -123,6 +129,26 @@ fn agreed(all: &[setup::Changed]) -> Result<bool, Failure> {
     let mut page = Page::new(true, false);
     SetupShown::diffs(all, &mut page);
     said_yes(page.text(), "Write this?")
+}
+
+/// Whether others keep the project's own ledger.
+fn kept_by_others(toft: &Toft) -> Result<bool, Failure> {
+    Ok(toft.plan()?.is_some_and(|plan| plan.ledgers().iter().any(|ledger| ledger.kept_by_others)))
+}
+
+fn contributes(app: &App<'_>) -> Result<bool, Failure> {
+    app.open_if_any()?.map_or(Ok(false), kept_by_others)
+}
+
+/// A contributor's pushes are looked at, or it is said why not.
+pub(super) fn guarded(toft: &Toft) -> Result<Option<Check>, Failure> {
+    let Some(checkout) = &toft.located().checkout else { return Ok(None) };
+    if !kept_by_others(toft)? {
+        return Ok(None);
+    }
+    let stood = setup::stand(checkout, false)?;
+    let health = if matches!(stood, Stood::Stands(_)) { Health::Ok } else { Health::Warn };
+    Ok(Some(Check { what: "guard before pushes".into(), health, seen: stood.explained() }))
 }
 
 /// Runs every hook that is written down for this checkout or this user, as its agent would.

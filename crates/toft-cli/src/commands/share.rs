@@ -1,7 +1,9 @@
 //! sync, propose, withdraw, accept, reject, move, and the guard.
 
 use toft::{
-    plan::{Asked, How, Plan, Wish},
+    issue::proposal::Fields,
+    plan::{Asked, Doubtful, How, Plan, ProposeOptions, Wish},
+    refusal::Refusal,
     vcs::{
         RunError,
         exchange::{ExchangeError, Range},
@@ -13,7 +15,7 @@ use super::{App, Done, plan, said_yes};
 use crate::{
     args,
     exit::Failure,
-    render::{GuardShown, IssueWritten, IssuesDecided, IssuesMoved, ProposalsMade, SyncDone},
+    render::{FindingsShown, GuardShown, IssueWritten, IssuesDecided, IssuesMoved, ProposalsMade, SyncDone},
 };
 
 /// What git calls a commit that is not there.
@@ -55,7 +57,17 @@ pub(super) fn sync(app: &App<'_>, args: &args::Sync) -> Done {
 
 pub(super) fn propose(app: &App<'_>, args: &args::Propose) -> Done {
     let plan = plan::plan(app.open()?)?;
-    app.show(&ProposalsMade(plan.propose(&args.ids, args.to.as_deref(), args.push.as_deref())?))
+    let fields = Fields::choose(&args.with, &args.without).map_err(toft::Error::from)?;
+    plan.allow_findings(&args.allow)?;
+    let (to, send_to) = (args.to.clone(), args.push.clone());
+    match plan.propose(&args.ids, &ProposeOptions { to, send_to, fields }) {
+        Err(toft::Error::Refused(Refusal::Findings { findings })) => {
+            let held = format!("nothing was published: {} to decide about first", findings.len());
+            let help = "take it out (toft edit), leave the field out (--without FIELD), or publish it with --allow ID";
+            app.show_failed(&FindingsShown(findings), Failure::held(held, help))
+        }
+        proposed => app.show(&ProposalsMade(proposed?)),
+    }
 }
 
 pub(super) fn withdraw(app: &App<'_>, args: &args::Withdraw) -> Done {
@@ -128,15 +140,25 @@ fn fitting(plan: &Plan<'_>, filters: &[String], to: &str, me: &str) -> Result<Ve
     Ok(all.iter().filter(fits).map(|found| found.issue.id.clone()).collect())
 }
 
-/// Looks at what commits would publish.
-pub(super) fn outgoing(app: &App<'_>, range: &str, yes: bool) -> Done {
-    let range = if range.is_empty() { Range::Unpublished } else { Range::Named(range.to_owned()) };
-    guard(app, &[range], yes)
+/// How what leaves is looked at.
+#[derive(Default)]
+struct Look {
+    /// Let everything doubtful pass but secrets.
+    yes: bool,
+    /// Say nothing when everything passes.
+    silent: bool,
 }
 
-fn guard(app: &App<'_>, ranges: &[Range], yes: bool) -> Done {
+/// Looks at what commits would publish.
+pub(super) fn outgoing(app: &App<'_>, range: &str, yes: bool, allow: &[String]) -> Done {
+    let range = if range.is_empty() { Range::Unpublished } else { Range::Named(range.to_owned()) };
+    plan::plan(app.open()?)?.allow_findings(allow)?;
+    guard(app, &[range], &[], &Look { yes, silent: false })
+}
+
+fn guard(app: &App<'_>, ranges: &[Range], refs: &[(String, String)], look: &Look) -> Done {
     let plan = plan::plan(app.open()?)?;
-    let mut all = toft::plan::Guarded::default();
+    let mut all = toft::plan::Guarded { doubts: plan.guard_refs(refs)?, ..Default::default() };
     for range in ranges {
         let found = match plan.guard(range) {
             // What cannot be looked at does not leave unseen.
@@ -152,37 +174,40 @@ fn guard(app: &App<'_>, ranges: &[Range], yes: bool) -> Done {
         all.leaks.extend(found.leaks);
         all.doubts.extend(found.doubts);
     }
-    let (leaks, doubts) = (all.leaks.len(), all.doubts.clone());
+    let passes = |doubt: &Doubtful| look.yes && !doubt.secret;
+    let (allowed, held): (Vec<Doubtful>, Vec<Doubtful>) = all.doubts.iter().cloned().partition(passes);
+    let leaks = all.leaks.len();
     let view = GuardShown(all);
     if leaks > 0 {
         let help = "take them out of these commits (git rebase -i); toft propose offers an issue the right way";
         return app.show_failed(&view, Failure::held(format!("may not leave: {leaks}"), help));
     }
-    if doubts.is_empty() {
-        return app.show(&view);
+    plan.allow(&allowed)?;
+    if held.is_empty() {
+        return if look.silent { Ok(std::process::ExitCode::SUCCESS) } else { app.show(&view) };
     }
-    if yes {
-        plan.allow(&doubts)?;
-        return app.show(&view);
-    }
-    let help = "look; toft doctor --outgoing --yes lets these pass from now on, before a push too";
-    app.show_failed(&view, Failure::held(format!("worth a look before it leaves: {}", doubts.len()), help))
+    let help = match held.iter().any(|doubt| doubt.secret) {
+        true => "a real secret: take it out; else toft doctor --outgoing --allow ID lets it pass from now on",
+        false => "look; toft doctor --outgoing --allow ID, or --yes for all, lets these pass from now on",
+    };
+    app.show_failed(&view, Failure::held(format!("worth a look before it leaves: {}", held.len()), help))
 }
 
 /// What git asks before it pushes: closed on pollution, open on anything else that goes wrong.
 pub(super) fn before_push(app: &App<'_>, remote: &str, said: &str) -> Done {
-    let mut ranges = Vec::new();
+    let (mut ranges, mut refs) = (Vec::new(), Vec::new());
     for line in said.lines() {
         let mut words = line.split(' ').skip(1);
-        let (Some(commit), Some(_), Some(there)) = (words.next(), words.next(), words.next()) else { continue };
+        let (Some(commit), Some(name), Some(there)) = (words.next(), words.next(), words.next()) else { continue };
         let real = |name: &str| !name.trim_matches(NOTHING).is_empty();
         if real(commit) {
             let there = Some(there.to_owned()).filter(|there| real(there));
+            refs.push((name.to_owned(), commit.to_owned()));
             ranges.push(Range::Pushing { commit: commit.to_owned(), remote: remote.to_owned(), there });
         }
     }
     match app.open_if_any()? {
-        Some(_) => guard(app, &ranges, false),
+        Some(_) => guard(app, &ranges, &refs, &Look { silent: true, ..Look::default() }),
         None => Ok(std::process::ExitCode::SUCCESS),
     }
 }

@@ -8,7 +8,7 @@ use toft::{
         proposal::{PROPOSED, Part},
         ready::Reason,
     },
-    plan::{Compaction, Exported, Found, Imported, Ledger, Wrote},
+    plan::{Compaction, Exported, Found, Imported, Ledger, Overlay, Wrote},
     time::Timestamp,
     verbs::{issue::On, undo::Undo},
 };
@@ -171,6 +171,8 @@ impl View for IssueList {
 
 pub(crate) struct IssueShown {
     pub(crate) found: Found,
+    /// What is laid over it.
+    pub(crate) overlay: Option<Overlay>,
     pub(crate) why: Option<Vec<Reason>>,
     pub(crate) on: Option<On>,
     pub(crate) children: Vec<Found>,
@@ -191,6 +193,9 @@ impl View for IssueShown {
         shown["needed_by"] = self.needed_by.iter().map(|found| found.issue.id.clone()).collect();
         shown["children"] = self.children.iter().map(|child| child.issue.id.clone()).collect();
         shown["history"] = data(&self.history);
+        if let Some(overlay) = &self.overlay {
+            shown["overlay"] = data(overlay);
+        }
         if let Some(why) = &self.why {
             shown["not_ready"] = data(why);
         }
@@ -217,6 +222,10 @@ impl View for IssueShown {
             clean(&issue.kind),
             facts.into_iter().flatten().collect::<String>()
         ));
+        if let Some(Overlay { ledger, fields }) = &self.overlay {
+            let fields = clean(&fields.join(", "));
+            page.line(format!("  your changes are laid over it, and kept in ledger {ledger} only: {fields}"));
+        }
         for (dep, found) in &self.needs {
             let kind = if dep.blocks() { "needs".to_owned() } else { clean(&dep.kind) };
             page.line(format!("  {kind} {}", tied(&dep.on, found.as_ref())));
@@ -407,7 +416,7 @@ impl View for LedgerList {
         for Ledger { name, place, dir, read_only, first, kept_by_others, .. } in &self.0 {
             let mode = match (read_only, kept_by_others) {
                 (true, _) => "read only",
-                (_, true) => "kept by others, what you write there is not sent",
+                (_, true) => "kept by others, your changes to its issues are kept in private",
                 _ => "read and write",
             };
             let first = if *first { ", new issues go here" } else { "" };

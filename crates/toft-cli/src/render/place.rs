@@ -14,6 +14,7 @@ use super::{
     View, data,
     page::{Ink, Page, clean},
 };
+use crate::setup::Stood;
 
 fn located(located: &Located) -> Value {
     let checkout = located.checkout.as_ref();
@@ -83,6 +84,8 @@ pub(crate) struct Initialised {
     pub(crate) new: bool,
     /// Where new issues go, if they are private from now on.
     pub(crate) private: Option<PathBuf>,
+    /// Whether pushes are guarded from now on, or why not.
+    pub(crate) guard: Option<Stood>,
     /// Whoever works here may want them to be.
     pub(crate) hint: bool,
     /// A role or a place was chosen.
@@ -102,6 +105,9 @@ impl View for Initialised {
         let mut value = located(&self.located);
         value["new"] = self.new.into();
         value["private"] = self.private.as_ref().map(|dir| dir.display().to_string()).into();
+        if let Some(guard) = &self.guard {
+            value["guard"] = guard.as_str().into();
+        }
         value
     }
 
@@ -121,7 +127,12 @@ impl View for Initialised {
         if let Some(private) = &self.private {
             let place = clean(&private.display().to_string());
             page.line(format!("New issues are private from now on, in {place}; toft propose offers one upstream."));
-            page.line("toft setup guard lets git look before every push that nothing private leaves.");
+            page.line(match &self.guard {
+                Some(guard) => clean(&guard.explained()),
+                None => {
+                    "No guard: toft setup guard lets git look before every push that nothing private leaves.".into()
+                }
+            });
         }
         if self.public {
             page.line("New issues go to the repository's own ledger from now on.");

@@ -60,7 +60,7 @@ fn outcome(one: &Synced, try_only: bool) -> String {
     let rewritten = if one.rewritten { "; their history was replaced, nothing of yours was" } else { "" };
     let waits = match one.place {
         Place::Tree => "; commit when you like",
-        _ => "; what is yours stays here, toft propose offers it",
+        _ => "; your changes stay here, toft propose offers an issue",
     };
     match one.how {
         _ if try_only && !one.how.failed() && one.how != How::Offline && one.how != How::Unversioned => {
@@ -109,7 +109,7 @@ impl View for ProposalsMade {
     }
 
     fn text(&self, page: &mut Page) {
-        for Proposed { issue, to, place, branch, sent_to, private } in &self.0 {
+        for Proposed { issue, to, place, branch, sent_to, private, labels } in &self.0 {
             let id = page.ink(Ink::Id, &clean(&issue.id));
             page.line(format!("Proposed {id} \"{}\" to ledger {to}", short(&issue.title, 60)));
             match (branch, sent_to, place) {
@@ -125,6 +125,10 @@ impl View for ProposalsMade {
             if !private.is_empty() {
                 let named = private.iter().map(|id| clean(id)).collect::<Vec<_>>().join(", ");
                 page.line(format!("  left out: {named}, which nobody there can see; propose it too if they should"));
+            }
+            if !labels.is_empty() {
+                let named = clean(&labels.join(", "));
+                page.line(format!("  left out: labels that nobody there uses ({named}); --with labels publishes them"));
             }
         }
     }
@@ -186,6 +190,29 @@ impl View for IssuesMoved {
     }
 }
 
+/// What was found in text that would be published: a short id of each, and what it is.
+pub(crate) struct FindingsShown(pub(crate) Vec<(String, String)>);
+
+impl View for FindingsShown {
+    fn kind(&self) -> &'static str {
+        "findings"
+    }
+
+    fn json(&self) -> Value {
+        self.0.iter().map(|(id, what)| json!({ "id": id, "what": what })).collect()
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.0.iter().map(|(id, _)| id.clone()).collect()
+    }
+
+    fn text(&self, page: &mut Page) {
+        for (id, what) in &self.0 {
+            page.line(format!("Sure? {id}  {}", short(what, 200)));
+        }
+    }
+}
+
 pub(crate) struct GuardShown(pub(crate) Guarded);
 
 impl View for GuardShown {
@@ -209,7 +236,7 @@ impl View for GuardShown {
             page.line(format!("{id} {}: {} in commit {revision}", leak.why, clean(&leak.path)));
         }
         for doubt in doubts {
-            page.line(format!("Sure? {}", short(doubt, 200)));
+            page.line(format!("Sure? {}  {}", doubt.id, short(&doubt.what, 200)));
         }
         if leaks.is_empty() && doubts.is_empty() {
             page.line(match issues {

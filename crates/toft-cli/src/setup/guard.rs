@@ -5,6 +5,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use toft::vcs::{Checkout, Vcs, exchange};
+
 use crate::exit::Failure;
 
 const NAME: &str = "pre-push";
@@ -25,6 +27,76 @@ command -v toft >/dev/null 2>&1 || exit 0
 printf '%s' "$refs" | toft hook pre-push "$1" "$2" >&2
 [ $? -ne 4 ]
 "#;
+
+/// Whether every push of a checkout is looked at.
+#[derive(Debug)]
+pub(crate) enum Stood {
+    /// The hook is there.
+    Stands(PathBuf),
+    /// A hook of the user's is there, and stays as it is.
+    Yours(PathBuf),
+    /// No hook is there.
+    Missing,
+    /// core.hooksPath names a place outside of this repository, or in its working tree.
+    Elsewhere,
+    /// This version control runs no hooks of git's.
+    NoHooks(Vcs),
+}
+
+impl Stood {
+    /// A word for it.
+    pub(crate) fn as_str(&self) -> &'static str {
+        match self {
+            Self::Stands(_) => "stands",
+            Self::Yours(_) => "hook_in_place",
+            Self::Missing => "missing",
+            Self::Elsewhere => "hooks_path",
+            Self::NoHooks(_) => "no_hooks",
+        }
+    }
+
+    /// What holds, and what is left to do.
+    pub(crate) fn explained(&self) -> String {
+        let by_hand = "run `toft doctor --outgoing` before you push";
+        match self {
+            Self::Stands(hook) => {
+                format!("{} looks before every push that nothing private leaves.", hook.display())
+            }
+            Self::Yours(hook) => format!(
+                "Pushes are not guarded: {} is yours and was left alone. `toft setup guard` runs it first, then looks; or {by_hand}.",
+                hook.display()
+            ),
+            Self::Missing => format!("Pushes are not guarded: `toft setup guard` installs the hook; or {by_hand}."),
+            Self::Elsewhere => format!(
+                "Pushes are not guarded: core.hooksPath names another place for hooks. Let the pre-push there run `toft hook pre-push \"$1\" \"$2\"`; or {by_hand}."
+            ),
+            Self::NoHooks(vcs) => {
+                format!("Pushes are not guarded: {} runs no hooks of git's; {by_hand}.", vcs.as_str())
+            }
+        }
+    }
+}
+
+/// Looks whether pushes of a checkout are guarded; with `set_up`, installs the hook if nothing is in its place.
+pub(crate) fn stand(checkout: &Checkout, set_up: bool) -> Result<Stood, Failure> {
+    if checkout.vcs != Vcs::Git {
+        return Ok(Stood::NoHooks(checkout.vcs));
+    }
+    let Some(dir) = exchange::hooks_dir(checkout).map_err(toft::Error::from)? else { return Ok(Stood::Elsewhere) };
+    // A directory that core.hooksPath names may be in the working tree, or shared with other repositories.
+    let (hook, own) = (dir.join(NAME), dir.starts_with(&checkout.common_dir));
+    let guard = Guard::at(dir)?;
+    match guard.hook {
+        Some(_) if guard.stands() => Ok(Stood::Stands(hook)),
+        Some(_) => Ok(Stood::Yours(hook)),
+        None if !own => Ok(Stood::Elsewhere),
+        None if set_up => {
+            guard.apply(false)?;
+            Ok(Stood::Stands(hook))
+        }
+        None => Ok(Stood::Missing),
+    }
+}
 
 /// What setting the guard up, or taking it down, would change.
 pub(crate) struct Guard {

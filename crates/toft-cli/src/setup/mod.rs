@@ -15,7 +15,7 @@ use std::{
 };
 
 pub(crate) use self::{
-    guard::Guard,
+    guard::{Guard, Stood, stand},
     harness::{Dialect, HARNESSES, Harness},
     probe::{answer_probe, probes},
 };

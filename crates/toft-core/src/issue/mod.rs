@@ -1,10 +1,13 @@
 //! Issues: things to do, as the plan has them. They live in ledgers; a store only has an index of them.
 //!
 //! [`ready`] is the rule for what can start, [`edit`] what may be written, [`proposal`] how one ledger's issue becomes
-//! another's, [`outgoing`] what may leave.
+//! another's, [`overlay`] what is laid over one that others keep, [`outgoing`] what may leave,
+//! [`private`] what is looked for in it.
 
 pub mod edit;
 pub mod outgoing;
+pub mod overlay;
+pub mod private;
 pub mod proposal;
 pub mod ready;
 
@@ -95,7 +98,7 @@ pub struct Issue {
     /// The template its workflow is made from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<String>,
-    /// local, proposed; absent, everybody is meant to see it.
+    /// local, proposed, overlay; absent, everybody is meant to see it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub visibility: Option<String>,
     /// Where it was proposed from, or to.

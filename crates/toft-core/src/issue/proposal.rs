@@ -52,9 +52,72 @@ impl Part {
     }
 }
 
-/// What everybody may see of an issue that is proposed. Notes, comments, who works on it and what other programs keep in
+/// Fields that a proposal publishes unless told otherwise. Notes, comments, who works on it and what other programs keep in
 /// it stay private.
-const PUBLIC: [&str; 9] = ["title", "type", "priority", "created", "body", "design", "acceptance", "due", "template"];
+const PUBLIC: [&str; 7] = ["title", "type", "priority", "body", "design", "acceptance", "due"];
+/// Fields that it publishes if they are chosen.
+const CHOSEN: [&str; 5] = ["template", "notes", "owner", "assignee", "defer_until"];
+/// What else can be chosen or left out.
+const CREATED: &str = "created";
+const LABELS: &str = "labels";
+const COMMENTS: &str = "comments";
+const CLOSED_HOW: &str = "closed";
+const DEPS: &str = "deps";
+const PARENT: &str = "parent";
+
+/// Which fields of an issue a proposal publishes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fields {
+    with: Vec<String>,
+    without: Vec<String>,
+}
+
+impl Fields {
+    /// More than by default, or fewer.
+    pub fn choose(with: &[String], without: &[String]) -> Result<Self, Refusal> {
+        let more = [CREATED, LABELS, COMMENTS, CLOSED_HOW, DEPS, PARENT];
+        let known: Vec<&str> = PUBLIC.into_iter().chain(CHOSEN).chain(more).collect();
+        let invalid = |problem: String| Refusal::Invalid { field: "fields".into(), problem };
+        if let Some(field) = with.iter().chain(without).find(|field| !known.contains(&field.as_str())) {
+            return Err(invalid(format!("`{field}` is no field of a proposal; use {}", known.join(", "))));
+        }
+        if without.iter().any(|field| field == "title") {
+            return Err(invalid("a proposal has a title".into()));
+        }
+        if let Some(both) = with.iter().find(|field| without.contains(field)) {
+            return Err(invalid(format!("`{both}` is both chosen and left out")));
+        }
+        Ok(Self { with: with.to_vec(), without: without.to_vec() })
+    }
+
+    fn chosen(&self, field: &str) -> bool {
+        self.with.iter().any(|with| with == field)
+    }
+
+    fn left_out(&self, field: &str) -> bool {
+        self.without.iter().any(|without| without == field)
+    }
+}
+
+/// What a proposal writes, and what it leaves out.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Publication {
+    /// What the other ledger's copy says from now on.
+    pub puts: Vec<Put>,
+    /// Needs and parents that its readers cannot see.
+    pub private: Vec<String>,
+    /// Labels that its readers do not use.
+    pub labels: Vec<String>,
+}
+
+/// What the readers of the other ledger know.
+pub trait Readers {
+    /// Whether they see, or will see, an issue.
+    fn see(&mut self, id: &str) -> Verdict<bool>;
+    /// Whether they use a label.
+    fn use_label(&mut self, label: &str) -> Verdict<bool>;
+}
+
 /// What a mirror takes over.
 const MIRRORED: [&str; 9] =
     ["title", "type", "priority", "owner", "defer_until", "due", "body", "design", "acceptance"];
@@ -89,14 +152,14 @@ pub fn propose(issue: &Issue, to: &str, remote: Option<&str>) -> Verdict<Vec<Put
     Ok(vec![field("visibility", Some(PROPOSED.into())), field("origin", Some(told(&origin)?))])
 }
 
-/// What the other ledger's copy says: what is public, and needs that its readers can follow. Also gives the needs that
-/// stay private.
+/// What the other ledger's copy says: the chosen fields, labels that its readers use, and needs that they can follow.
 pub fn publish(
     issue: &Issue,
     there: Option<&Issue>,
-    mut seen: impl FnMut(&str) -> Verdict<bool>,
+    fields: &Fields,
+    readers: &mut impl Readers,
     by: &By<'_>,
-) -> Verdict<(Vec<Put>, Vec<String>)> {
+) -> Verdict<Publication> {
     if let Some(there) = there {
         match Part::of(there) {
             _ if there.deleted.is_some() => {
@@ -106,42 +169,95 @@ pub fn publish(
             _ => return Err(wrong(there, "in that ledger already", "change it there").into()),
         }
     }
-    let mut puts = fields_from(issue, there, &PUBLIC)?;
+    let public = PUBLIC.into_iter().filter(|name| !fields.left_out(name));
+    let names: Vec<&'static str> = public.chain(CHOSEN.into_iter().filter(|name| fields.chosen(name))).collect();
+    let mut puts = fields_from(issue, there, &names)?;
+    let left_out: Vec<&'static str> = PUBLIC.into_iter().chain(CHOSEN).filter(|name| fields.left_out(name)).collect();
+    let published = there.map(told).transpose()?.unwrap_or_default();
+    puts.extend(left_out.into_iter().filter(|name| published.get(*name).is_some()).map(|name| field(name, None)));
     let status = if issue.status == CLOSED { CLOSED } else { OPEN };
+    // How it ended is told if chosen; that it did, and when, always is.
+    let closed = match &issue.closed {
+        Some(closed) if fields.chosen(CLOSED_HOW) => Some(told(closed)?),
+        Some(closed) => Some(serde_json::json!({ "at": closed.at })),
+        None => None,
+    };
     if there.is_none_or(|there| there.status != status) {
         puts.push(field("status", Some(status.into())));
-        puts.push(field("closed", issue.closed.as_ref().map(told).transpose()?));
+        puts.push(field("closed", closed));
+    } else if fields.chosen(CLOSED_HOW) && published.get("closed") != closed.as_ref() {
+        puts.push(field("closed", closed));
+    }
+    if let Some(created) = issue.created.as_ref().filter(|_| !fields.left_out(CREATED)) {
+        match there {
+            _ if fields.chosen(CREATED) => puts.push(field(CREATED, Some(told(created)?))),
+            // Readers know who proposes it; which agent wrote it down stays private.
+            None => puts.push(field(CREATED, Some(serde_json::json!({ "at": created.at, "by": by.actor })))),
+            Some(_) => {}
+        }
     }
     if there.is_none() {
         let origin = Origin { by: by.actor.to_owned(), ..Origin::default() };
         puts.extend([field("visibility", Some(PROPOSED.into())), field("origin", Some(told(&origin)?))]);
     }
-    for label in issue.labels.iter().filter(|label| there.is_none_or(|there| !there.labels.contains(label))) {
-        puts.push(Put::Label(label.clone(), true));
+    let mut publication = Publication { puts, ..Publication::default() };
+    publish_labels(issue, there, fields, readers, &mut publication)?;
+    publish_ties(issue, there, fields, readers, &mut publication)?;
+    if fields.chosen(COMMENTS) {
+        let known =
+            |said: &&Comment| !there.is_some_and(|there| there.comments.iter().any(|other| other.id == said.id));
+        publication.puts.extend(issue.comments.iter().filter(known).map(|said| Put::Comment(said.clone())));
     }
-    for label in there.iter().flat_map(|there| &there.labels).filter(|label| !issue.labels.contains(label)) {
-        puts.push(Put::Label(label.clone(), false));
-    }
-    for dep in there.iter().flat_map(|there| &there.deps).filter(|dep| !issue.deps.contains(dep)) {
-        puts.push(Put::Dep(dep.clone(), false));
-    }
-    let mut private = Vec::new();
-    for dep in &issue.deps {
-        match seen(&dep.on)? {
-            true if there.is_none_or(|there| !there.deps.contains(dep)) => puts.push(Put::Dep(dep.clone(), true)),
+    Ok(publication)
+}
+
+fn publish_labels(
+    issue: &Issue,
+    there: Option<&Issue>,
+    fields: &Fields,
+    readers: &mut impl Readers,
+    publication: &mut Publication,
+) -> Verdict<()> {
+    let published = there.map_or(&[][..], |there| &there.labels);
+    for label in issue.labels.iter().filter(|_| !fields.left_out(LABELS)) {
+        match fields.chosen(LABELS) || published.contains(label) || readers.use_label(label)? {
+            true if !published.contains(label) => publication.puts.push(Put::Label(label.clone(), true)),
             true => {}
-            false => private.push(dep.on.clone()),
+            false => publication.labels.push(label.clone()),
         }
     }
-    if let Some(parent) =
-        issue.parent.as_ref().filter(|parent| there.is_none_or(|there| there.parent.as_ref() != Some(parent)))
-    {
-        match seen(parent)? {
-            true => puts.push(field("parent", Some(parent.as_str().into()))),
-            false => private.push(parent.clone()),
+    let gone = |label: &&String| fields.left_out(LABELS) || !issue.labels.contains(label);
+    publication.puts.extend(published.iter().filter(gone).map(|label| Put::Label(label.clone(), false)));
+    Ok(())
+}
+
+fn publish_ties(
+    issue: &Issue,
+    there: Option<&Issue>,
+    fields: &Fields,
+    readers: &mut impl Readers,
+    publication: &mut Publication,
+) -> Verdict<()> {
+    let published = there.map_or(&[][..], |there| &there.deps);
+    let gone = |dep: &&Dep| fields.left_out(DEPS) || !issue.deps.contains(dep);
+    publication.puts.extend(published.iter().filter(gone).map(|dep| Put::Dep(dep.clone(), false)));
+    for dep in issue.deps.iter().filter(|_| !fields.left_out(DEPS)) {
+        match readers.see(&dep.on)? {
+            true if !published.contains(dep) => publication.puts.push(Put::Dep(dep.clone(), true)),
+            true => {}
+            false => publication.private.push(dep.on.clone()),
         }
     }
-    Ok((puts, private))
+    let known = there.and_then(|there| there.parent.as_ref());
+    if let Some(parent) = issue.parent.as_ref().filter(|parent| !fields.left_out(PARENT) && known != Some(parent)) {
+        match readers.see(parent)? {
+            true => publication.puts.push(field("parent", Some(parent.as_str().into()))),
+            false => publication.private.push(parent.clone()),
+        }
+    }
+    publication.private.sort();
+    publication.private.dedup();
+    Ok(())
 }
 
 /// The proposer takes it back.

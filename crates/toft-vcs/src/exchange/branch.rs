@@ -1,7 +1,7 @@
 //! A ledger beside a git repository: a ref of its own here, an orphan branch on the other side, written by plumbing.
 //! Nothing of the user's is looked at or touched: no HEAD, no index, no file.
 
-use std::{fs, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, fs, path::PathBuf, time::Duration};
 
 use super::{
     Contact, Exchange, ExchangeError, Fetched, Files, Sent, content, git_dir, read_files, refs, understood, unsent,
@@ -163,16 +163,12 @@ impl Branch {
         Ok(name)
     }
 
-    /// Sends a branch that proposes an issue to a remote; nothing sent takes it away there.
-    pub fn send_proposal(&self, id: &str, to: &str, there: bool) -> Result<(), ExchangeError> {
+    /// Sends a branch that proposes an issue to a remote.
+    pub fn send_proposal(&self, id: &str, to: &str) -> Result<(), ExchangeError> {
         let url = self.url_of(to)?;
         let branch = format!("refs/heads/{PROPOSE}{id}");
-        let what = if there { format!("+{branch}:{branch}") } else { format!(":{branch}") };
-        let sent = refs::abroad(&self.git_dir, &url, self.patience)?.push(to, &what);
-        match sent {
-            Err(RunError::Failed { said, .. }) if !there && said.contains("remote ref does not exist") => Ok(()),
-            sent => sent.map_err(|error| understood(error, to)),
-        }
+        let sent = refs::abroad(&self.git_dir, &url, self.patience)?.push(to, &format!("+{branch}:{branch}"));
+        sent.map_err(|error| understood(error, to))
     }
 
     /// Where a remote is.
@@ -191,7 +187,9 @@ impl Branch {
         if !refs::abroad(&self.git_dir, from, self.patience)?.fetch(from, &refs, &[])? {
             return Err(ExchangeError::InTheWay(format!("{from} has no branch {PROPOSE}{id}")));
         }
-        Ok(Proposal { id: id.to_owned(), files: content::at(&self.git, &name, "")? })
+        let files = content::at(&self.git, &name, "");
+        self.git.run(["update-ref", "-d", &name])?.ok()?;
+        Ok(Proposal { id: id.to_owned(), files: files? })
     }
 
     /// A branch that somebody stands on is theirs for as long as they do.
@@ -208,10 +206,64 @@ impl Branch {
         }
     }
 
-    /// Takes the branch that proposes an issue away here.
-    pub fn withdraw(&self, id: &str) -> Result<(), ExchangeError> {
-        self.refuse_checked_out(id)?;
-        Ok(self.git.run(["update-ref", "-d", &format!("refs/heads/{PROPOSE}{id}")])?.ok().map(drop)?)
+    /// Issues that branches here propose.
+    pub fn proposed_here(&self) -> Result<Vec<String>, ExchangeError> {
+        let below = format!("refs/heads/{PROPOSE}");
+        let listed = self.git.run(["for-each-ref", "--format=%(refname)", &below])?.text()?;
+        Ok(listed.lines().filter_map(|name| name.strip_prefix(&below)).map(str::to_owned).collect())
+    }
+
+    /// Takes branches that propose issues away: here, and on the remote that each was sent to, if it is there what was sent.
+    /// A branch that somebody stands on stays here; one without a copy here goes from the remote if `ours` says so.
+    pub fn clear_proposals(
+        &self,
+        decided: &BTreeMap<String, String>,
+        ours: impl Fn(&str, &Files) -> bool,
+    ) -> Result<(), ExchangeError> {
+        let mut remotes: BTreeMap<&str, Vec<(String, String)>> = BTreeMap::new();
+        let mut here = Vec::new();
+        for (id, remote) in decided {
+            let name = format!("refs/heads/{PROPOSE}{id}");
+            let sent = match refs::resolve(&self.git, &self.git_dir, &name)? {
+                Some(commit) => {
+                    here.push((id, name.clone(), commit.clone()));
+                    Some(commit)
+                }
+                None if remote.is_empty() => None,
+                None => self.ours_at(remote, id, &ours)?,
+            };
+            if let Some(commit) = sent.filter(|_| !remote.is_empty()) {
+                remotes.entry(remote).or_default().push((name, commit));
+            }
+        }
+        for (remote, branches) in remotes {
+            let git = refs::abroad(&self.git_dir, &self.url_of(remote)?, self.patience)?;
+            git.delete(remote, &branches).map_err(|error| understood(error, remote))?;
+        }
+        for (id, name, commit) in here {
+            if self.refuse_checked_out(id).is_ok() {
+                self.git.run(["update-ref", "-d", &name, &commit])?.ok()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The commit of a branch on a remote that proposes an issue, if it is ours.
+    fn ours_at(
+        &self,
+        remote: &str,
+        id: &str,
+        ours: &impl Fn(&str, &Files) -> bool,
+    ) -> Result<Option<String>, ExchangeError> {
+        let name = format!("refs/toft/offered/{id}");
+        let from = refs::abroad(&self.git_dir, &self.url_of(remote)?, self.patience)?;
+        if !from.fetch(remote, &format!("+refs/heads/{PROPOSE}{id}:{name}"), &[])? {
+            return Ok(None);
+        }
+        let commit = refs::resolve(&self.git, &self.git_dir, &name)?;
+        let files = content::at(&self.git, &name, "");
+        self.git.run(["update-ref", "-d", &name])?.ok()?;
+        Ok(commit.filter(|_| files.is_ok_and(|files| ours(id, &files))))
     }
 
     /// Whether a branch of a remote proposes this issue; asks the remote.

@@ -14,6 +14,7 @@ mod history;
 mod jj;
 mod own;
 mod refs;
+mod tag;
 mod tree;
 
 use std::{
@@ -28,6 +29,7 @@ use thiserror::Error;
 pub use self::{
     branch::{Branch, Proposal},
     history::{Changed, History, Outgoing, Range, outgoing},
+    tag::tag_text,
     tree::Tree,
 };
 use crate::{Checkout, FindError, RunError, Vcs, lock::io, workspace::WorkspaceError};

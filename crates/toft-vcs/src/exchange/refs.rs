@@ -127,7 +127,24 @@ impl Abroad {
         }
     }
 
-    /// Sends a commit, or takes a branch away.
+    /// Takes branches away, each only if it is still at its commit. One that is gone or was changed is none of ours.
+    pub(super) fn delete(&self, at: &str, branches: &[(String, String)]) -> Result<(), RunError> {
+        let words = ["push", "--receive-pack=git-receive-pack", "--quiet", "--no-verify", "--no-recurse-submodules"];
+        let leases: Vec<String> =
+            branches.iter().map(|(name, commit)| format!("--force-with-lease={name}:{commit}")).collect();
+        let gone: Vec<String> = branches.iter().map(|(name, _)| format!(":{name}")).collect();
+        let words = words.into_iter().chain(leases.iter().map(String::as_str)).chain([at]);
+        match self.run(words.chain(gone.iter().map(String::as_str)))?.ok() {
+            Err(RunError::Failed { said, .. })
+                if said.contains("stale info") || said.contains("remote ref does not exist") =>
+            {
+                Ok(())
+            }
+            ended => ended.map(drop),
+        }
+    }
+
+    /// Sends a commit.
     pub(super) fn push(&self, to: &str, what: &str) -> Result<(), RunError> {
         let words =
             ["push", "--receive-pack=git-receive-pack", "--quiet", "--no-verify", "--no-recurse-submodules", to, what];

@@ -47,7 +47,7 @@ impl Plan<'_> {
     /// Puts every ledger in order.
     pub fn compact(&self, archive_after: Duration) -> Result<Vec<Compaction>, Error> {
         let before = self.now()?.minus(archive_after);
-        let writable = self.ledgers.iter().filter(|ledger| !ledger.read_only);
+        let writable = self.ledgers.iter().filter(|ledger| !ledger.read_only && !ledger.kept_by_others);
         writable.map(|ledger| self.compact_one(ledger, before, &BTreeSet::new())).collect()
     }
 

@@ -97,6 +97,7 @@ impl Plan<'_> {
             Import::Lines => {}
             Import::Markdown => return self.import_list(text, ledger),
         }
+        self.refuse_kept(ledger)?;
         let ledger = self.route(ledger, None)?;
         let mut imported = Imported { ledger: ledger.name.clone(), ..Imported::default() };
         let mut records: Vec<Line> = Vec::new();
@@ -130,6 +131,7 @@ impl Plan<'_> {
         ledger: Option<&str>,
         only: &[String],
     ) -> Result<Imported, Error> {
+        self.refuse_kept(ledger)?;
         let ledger = self.route(ledger, None)?;
         let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let common = &self.checkout.common_dir;
@@ -294,7 +296,7 @@ impl Plan<'_> {
         }
         let index = self.index(Access::Read)?;
         let mut rows = Vec::new();
-        for row in index.every()? {
+        for row in self.laid(&index, index.every()?)? {
             match form {
                 Export::Csv => rows.push(csv(&row.issue()?)),
                 Export::Lines | Export::Beads => rows.push(row.line),

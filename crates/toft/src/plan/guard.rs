@@ -11,8 +11,11 @@ use toft_core::{
     issue::{
         Issue,
         outgoing::{Doubt, Leak, doubts, leak},
-        proposal::{PROPOSED, Part},
+        overlay::{OVERLAY, is_overlay},
+        private::Private,
+        proposal::{LOCAL, PROPOSED, Part},
     },
+    refusal::Refusal,
     store::Access,
 };
 use toft_ledger::file::Turn;
@@ -20,6 +23,9 @@ use toft_vcs::exchange::{self, Outgoing, Range};
 
 use super::{Place, Plan};
 use crate::error::{Error, io};
+
+/// How long the id of a finding is.
+const FINDING: usize = 12;
 
 /// What was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -29,7 +35,24 @@ pub struct Guarded {
     /// What may not leave.
     pub leaks: Vec<Found>,
     /// What is worth a question.
-    pub doubts: Vec<String>,
+    pub doubts: Vec<Doubtful>,
+}
+
+/// Something that is asked about before it leaves.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Doubtful {
+    /// A short id that stays the same, to allow it by.
+    pub id: String,
+    /// What, and where.
+    pub what: String,
+    /// It looks like a secret.
+    pub secret: bool,
+}
+
+impl Doubtful {
+    fn new(what: String, secret: bool) -> Self {
+        Self { id: finding_id(&what), what, secret }
+    }
 }
 
 /// A line that may not leave.
@@ -48,9 +71,9 @@ pub struct Found {
 impl Plan<'_> {
     /// Looks at what commits of a range would publish.
     pub fn guard(&self, range: &Range) -> Result<Guarded, Error> {
-        let private = self.private_ids()?;
+        let private = self.private()?;
         let upstream = self.upstream.as_deref();
-        let mentions = |line: &str| words(line).any(|word| private.contains(word));
+        let mentions = |line: &str| private.ids_in(line).next().is_some() || hidden_record(line);
         let lines =
             exchange::outgoing(self.checkout, range, upstream, |line| record(line).is_some() || mentions(line))?;
         let mut guarded = Guarded::default();
@@ -68,14 +91,18 @@ impl Plan<'_> {
                 };
                 match record(&line.line) {
                     Some((id, issue)) => {
-                        let why = leak(&issue, private.contains(id.as_str()), before.get(&id), !self.contributor);
+                        let hidden = private.has(&id) || is_overlay(&issue);
+                        let why = leak(&issue, hidden, before.get(&id), !self.contributor);
                         guarded.leaks.extend(why.map(|why: Leak| found(&id, why.as_str())));
                         stays.insert(id.clone());
                         leaving.insert(id, line.line.clone());
                     }
                     None => {
-                        let named = words(&line.line).find(|word| private.contains(*word)).unwrap_or_default();
-                        guarded.doubts.push(format!("{} names {named}, which is private", line.path));
+                        let what = match private.ids_in(&line.line).next() {
+                            Some(named) => format!("{} names {named}, which is private", line.path),
+                            None => format!("{} has a record of a private ledger", line.path),
+                        };
+                        guarded.doubts.push(Doubtful::new(what, false));
                     }
                 }
             }
@@ -89,12 +116,52 @@ impl Plan<'_> {
         }
         guarded.issues = leaving.len();
         let doubtful: Vec<Doubt> = doubts(leaving.iter().map(|(id, line)| (id.as_str(), line.as_str())));
-        guarded.doubts.extend(doubtful.iter().map(ToString::to_string));
-        guarded.doubts.sort();
-        guarded.doubts.dedup();
-        let allowed = fs::read_to_string(self.allowed()).unwrap_or_default();
-        guarded.doubts.retain(|doubt| !allowed.lines().any(|line| line == print(doubt)));
+        let doubtful = doubtful.iter().map(|doubt| Doubtful::new(doubt.to_string(), matches!(doubt, Doubt::Secret(_))));
+        guarded.doubts.extend(doubtful);
+        self.forget_allowed(&mut guarded.doubts);
         Ok(guarded)
+    }
+
+    /// Looks at what a push publishes besides commits: the names of refs, and the texts of annotated tags. Each ref is a
+    /// name, and the object that it is to point to.
+    pub fn guard_refs(&self, refs: &[(String, String)]) -> Result<Vec<Doubtful>, Error> {
+        let private = self.private()?;
+        let mut doubts = Vec::new();
+        for (name, object) in refs {
+            let text = exchange::tag_text(self.checkout, object)?;
+            for (place, text) in [(format!("the name {name}"), name), (format!("the tag of {name}"), &text)] {
+                let named = private.ids_in(text);
+                doubts.extend(named.map(|id| Doubtful::new(format!("{place} names {id}, which is private"), false)));
+                if toft_core::secret::in_text(text) {
+                    doubts.push(Doubtful::new(format!("{place} has something that looks like a secret"), true));
+                }
+            }
+        }
+        self.forget_allowed(&mut doubts);
+        Ok(doubts)
+    }
+
+    /// Takes out what somebody has looked at and allowed.
+    fn forget_allowed(&self, doubts: &mut Vec<Doubtful>) {
+        doubts.sort();
+        doubts.dedup();
+        let allowed = self.allowed_findings();
+        doubts.retain(|doubt| !allowed.contains(&doubt.id) && !allowed.contains(&print(&doubt.what)));
+    }
+
+    /// What somebody looked at and allowed.
+    pub(super) fn allowed_findings(&self) -> HashSet<String> {
+        fs::read_to_string(self.allowed()).unwrap_or_default().lines().map(str::to_owned).collect()
+    }
+
+    /// Somebody looked at these findings: they are not asked about again.
+    pub fn allow_findings(&self, findings: &[String]) -> Result<(), Error> {
+        let real = |finding: &String| finding.len() == FINDING && finding.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if let Some(other) = findings.iter().find(|finding| !real(finding)) {
+            let problem = format!("`{other}` is not the id of a finding");
+            return Err(Refusal::Invalid { field: "allow".into(), problem }.into());
+        }
+        self.remember_allowed(findings)
     }
 
     /// Where doubts are kept that somebody looked at.
@@ -102,21 +169,24 @@ impl Plan<'_> {
         self.state.join("sync").join("allowed")
     }
 
-    /// Somebody looked at these: they are not asked about again.
-    pub fn allow(&self, doubts: &[String]) -> Result<(), Error> {
+    /// The same, for doubts.
+    pub fn allow(&self, doubts: &[Doubtful]) -> Result<(), Error> {
+        self.remember_allowed(&doubts.iter().map(|doubt| doubt.id.clone()).collect::<Vec<_>>())
+    }
+
+    fn remember_allowed(&self, findings: &[String]) -> Result<(), Error> {
         let path = self.allowed();
-        let lines: Vec<String> = doubts.iter().map(|doubt| print(doubt)).collect();
-        if !lines.is_empty() {
+        if !findings.is_empty() {
             let turn = Turn::take(&path.with_extension("lock")).map_err(io("lock", &path))?;
-            turn.append(&path, &lines).map_err(io("write", &path))?;
+            turn.append(&path, findings).map_err(io("write", &path))?;
         }
         Ok(())
     }
 
     /// Issues that only private ledgers have, or that nobody was offered.
-    fn private_ids(&self) -> Result<HashSet<String>, Error> {
+    pub(super) fn private(&self) -> Result<Private, Error> {
         if self.unwritten() {
-            return Ok(HashSet::new());
+            return Ok(Private::default());
         }
         self.refresh()?;
         let index = self.index(Access::Read)?;
@@ -125,40 +195,50 @@ impl Plan<'_> {
             Place::Shared => self.contributor,
             Place::Branch | Place::Tree => false,
         };
-        let mut ids = HashSet::new();
+        let mut issues = Vec::new();
         for ledger in self.ledgers.iter().filter(|ledger| hidden(ledger.place)) {
             for row in index.all_of(&ledger.name)? {
                 let issue = row.issue()?;
-                // What was accepted or moved elsewhere is no secret any more.
+                // What was accepted or moved elsewhere is no secret any more, and what is overlaid never was.
                 if issue.deleted.is_none()
                     && Part::of(&issue) == Part::Own
                     && issue.visibility.as_deref() != Some(PROPOSED)
+                    && !is_overlay(&issue)
                 {
-                    ids.insert(issue.id);
+                    issues.push((issue.id, issue.title));
                 }
             }
         }
-        Ok(ids)
+        Ok(Private::new(issues))
     }
+}
+
+/// The short id of a finding, which stays the same.
+pub(super) fn finding_id(key: &str) -> String {
+    print(key)[..FINDING].to_owned()
 }
 
 fn print(doubt: &str) -> String {
     blake3::hash(doubt.as_bytes()).to_hex()[..24].to_owned()
 }
 
+/// Whether a line is a part of a private ledger's record that was laid out anew.
+fn hidden_record(line: &str) -> bool {
+    let mut words = line.split(|c: char| !c.is_ascii_alphabetic()).filter(|word| !word.is_empty());
+    line.contains("\"visibility\"")
+        && words.any(|word| word == "visibility")
+        && words.next().is_some_and(|word| [LOCAL, OVERLAY].contains(&word))
+}
+
 /// The issue that a line is, if it is one.
 fn record(line: &str) -> Option<(String, Issue)> {
     let text = line.trim().trim_end_matches(',');
     // A line may say only what is new about an issue.
-    let like_one = text.contains("\"id\"") && (text.contains("\"title\"") || text.contains("\"clk\""));
+    let like_one =
+        text.contains("\"id\"") && ["\"title\"", "\"clk\"", "\"visibility\""].iter().any(|name| text.contains(name));
     if !text.starts_with('{') || !like_one {
         return None;
     }
     let (issue, _) = Issue::read(text).ok()?;
     Some((issue.id.clone(), issue))
-}
-
-/// What could be an id.
-fn words(line: &str) -> impl Iterator<Item = &str> {
-    line.split(|c: char| !c.is_ascii_alphanumeric() && !"-_.".contains(c)).filter(|word| word.contains('-'))
 }

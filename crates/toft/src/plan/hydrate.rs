@@ -147,6 +147,7 @@ impl Plan<'_> {
             for id in index.ids_of(&ledger, &file)? {
                 index.around(&id, &mut around)?;
                 index.drop_issue(&ledger, &id)?;
+                self.lay_again(&index, &id)?;
                 changed.insert(id);
             }
             index.drop_file(&ledger, &file)?;
@@ -193,7 +194,7 @@ impl Plan<'_> {
         let mut open = match open::open(&ledger.dir, file, For::Reading, 0) {
             Ok(open) => open,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                let mut reading = Reading::new(index, ledger, file, Clock::ZERO);
+                let mut reading = Reading::new(index, ledger, file, Clock::ZERO, self);
                 let dropped = reading.drop_unseen()?;
                 index.drop_file(&ledger.name, file)?;
                 reading.settle()?;
@@ -225,7 +226,7 @@ impl Plan<'_> {
             None => None,
         };
         let newest = known.as_ref().and_then(|known| known.newest.parse().ok()).unwrap_or_default();
-        let mut reading = Reading::new(index, ledger, file, newest);
+        let mut reading = Reading::new(index, ledger, file, newest, self);
         reading.blank = index.is_blank(&ledger.name)?;
         if tail.is_none() && look.size > MUCH {
             index.make_room()?;
@@ -389,10 +390,11 @@ impl Failed {
 }
 
 /// A file being read into the index.
-struct Reading<'r> {
+struct Reading<'r, 'p> {
     index: &'r IndexTx<'r>,
     ledger: &'r str,
     file: &'r str,
+    plan: &'r Plan<'p>,
     newest: Clock,
     /// Only what was appended is read: it adds to what is known.
     tail: bool,
@@ -406,12 +408,13 @@ struct Reading<'r> {
     troubles: Vec<Trouble>,
 }
 
-impl<'r> Reading<'r> {
-    fn new(index: &'r IndexTx<'r>, ledger: &'r Ledger, file: &'r str, newest: Clock) -> Self {
+impl<'r, 'p> Reading<'r, 'p> {
+    fn new(index: &'r IndexTx<'r>, ledger: &'r Ledger, file: &'r str, newest: Clock, plan: &'r Plan<'p>) -> Self {
         Self {
             index,
             ledger: &ledger.name,
             file,
+            plan,
             newest,
             tail: false,
             blank: false,
@@ -461,7 +464,7 @@ impl<'r> Reading<'r> {
                 self.seen.insert(issue.id.clone());
                 if self.blank {
                     self.changed.insert(issue.id.clone());
-                    self.index.put_new(self.ledger, self.file, &issue, text)?;
+                    self.plan.put_row(self.index, self.ledger, self.file, (&issue, text), true)?;
                 } else if known.is_none_or(|known| known.line != text) {
                     self.put(&issue, text)?;
                 }
@@ -515,8 +518,7 @@ impl<'r> Reading<'r> {
         if self.changed.insert(issue.id.clone()) {
             self.index.around(&issue.id, &mut self.around_before)?;
         }
-        self.index.put(self.ledger, self.file, issue, line)?;
-        Ok(())
+        self.plan.put_row(self.index, self.ledger, self.file, (issue, line), false)
     }
 
     /// The index follows the file: what it no longer says is not there.
@@ -526,6 +528,9 @@ impl<'r> Reading<'r> {
             if !self.seen.contains(&id) {
                 self.index.around(&id, &mut self.around_before)?;
                 self.index.drop_issue(self.ledger, &id)?;
+                if self.plan.layer().is_some_and(|layer| layer.name == self.ledger) {
+                    self.plan.lay_again(self.index, &id)?;
+                }
                 self.changed.insert(id);
                 dropped = true;
             }

@@ -2,10 +2,10 @@
 //!
 //! `place.rs` says where ledgers are, `hydrate.rs` brings the index up to their files, `write.rs` is the one way a ledger
 //! is changed, `undo.rs` takes that back, `run.rs` ties issues to the workflows that are on them, `compact.rs` puts a
-//! ledger in order. `sync.rs` exchanges ledgers with other clones (`copy.rs` is what they have, `synced.rs` how it went), `propose.rs` offers an issue of one to another,
+//! ledger in order. `sync.rs` exchanges ledgers with other clones (`copy.rs` is what they have, `synced.rs` how it went), `offer.rs` offers an issue of one to another, `propose.rs` follows what becomes of that,
 //! `guard.rs` looks at what is about to leave, `past.rs` at what was. `text.rs`, `exchange.rs` and `beads.rs` are other
 //! forms, `twoway.rs` what an import of beads changes, `older.rs` the stores of other tools,
-//! `orphans.rs` what is left of claims whose store or clone is gone.
+//! `orphans.rs` what is left of claims whose store or clone is gone. `overlay.rs` lays private changes over issues that others keep.
 
 mod beads;
 mod compact;
@@ -14,8 +14,10 @@ mod exchange;
 mod guard;
 mod hydrate;
 mod msgpack;
+mod offer;
 mod older;
 mod orphans;
+mod overlay;
 mod past;
 mod place;
 mod propose;
@@ -51,12 +53,14 @@ pub use self::{
     beads::deletions as beads_deletions,
     compact::Compaction,
     exchange::{Export, Exported, Import, Imported, Older},
-    guard::{Found as Leaking, Guarded},
+    guard::{Doubtful, Found as Leaking, Guarded},
     hydrate::Trouble,
+    offer::{ProposeOptions, Proposed},
     orphans::Orphan,
+    overlay::Overlay,
     past::Past,
     place::{Ledger, Place, Private, hint, waiting},
-    propose::{Came, Proposed},
+    propose::Came,
     synced::{How, Synced, Wish},
     text::many,
     write::Wrote,
@@ -189,13 +193,16 @@ impl<'t> Plan<'t> {
 
     /// The same, for who looks again when it is their turn to write: a whole id that is known is enough.
     fn find_to_write(&self, text: &str) -> Result<Found, Error> {
-        let known = if self.unwritten() { None } else { self.preferred(self.index(Access::Read)?.copies(text)?) };
+        let known = match self.unwritten() {
+            true => None,
+            false => self.copy_of(&self.index(Access::Read)?, text)?,
+        };
         known.map_or_else(|| self.find(text), |row| Found::of(&row))
     }
 
     /// An issue by its whole id, if any ledger here has it.
     pub fn known(&self, id: &str) -> Result<Option<Found>, Error> {
-        self.preferred(self.look()?.copies(id)?).as_ref().map(Found::of).transpose()
+        self.copy_of(&self.look()?, id)?.as_ref().map(Found::of).transpose()
     }
 
     /// The issue that `text` names, if it names one at all.
@@ -212,7 +219,9 @@ impl<'t> Plan<'t> {
         if self.unwritten() {
             return Ok(Vec::new());
         }
-        let mut found: Vec<Found> = self.look()?.list(asked)?.iter().map(Found::of).collect::<Result<_, _>>()?;
+        let index = self.look()?;
+        let rows = self.laid(&index, index.list(asked)?)?;
+        let mut found: Vec<Found> = rows.iter().map(Found::of).collect::<Result<_, _>>()?;
         // One that stands in several ledgers is shown as the first of them has it; copies follow each other.
         let place = |found: &Found| self.ledgers.iter().position(|ledger| ledger.name == found.ledger);
         found.dedup_by(|next, kept| {
@@ -223,6 +232,11 @@ impl<'t> Plan<'t> {
             same
         });
         Ok(found)
+    }
+
+    /// An issue as it is shown, by its whole id.
+    fn copy_of(&self, index: &IndexTx<'_>, id: &str) -> Result<Option<Indexed>, Error> {
+        Ok(self.preferred(self.laid(index, index.copies(id)?)?))
     }
 
     /// The copy of an issue that is meant, if several ledgers have it: that of the first of them.
@@ -238,12 +252,13 @@ impl<'t> Plan<'t> {
 
     /// The row that a whole id or a unique prefix names.
     fn row_of(&self, index: &IndexTx<'_>, text: &str) -> Result<Indexed, Error> {
-        match self.preferred(index.copies(text)?) {
+        match self.copy_of(index, text)? {
             Some(row) => Ok(row),
             None => {
                 let id = whole_id(index, text)?;
-                self.preferred(index.copies(&id)?)
-                    .ok_or_else(|| StoreError::Unreadable { table: "issues", id, cause: "it is gone".into() }.into())
+                // An overlay whose issue is not on this branch is no issue.
+                self.copy_of(index, &id)?
+                    .ok_or_else(|| Refusal::NotFound { what: "issue", text: text.to_owned() }.into())
             }
         }
     }
@@ -271,7 +286,7 @@ impl<'t> Plan<'t> {
         let index = self.look()?;
         let mut offers: Vec<Offer> = Vec::new();
         let not = if to_take { Some(NO_AUTO_CLAIM) } else { None };
-        for row in index.ready(now, labels, not, limit)? {
+        for row in self.laid(&index, index.ready(now, labels, not, limit)?)? {
             let Found { issue, ledger, rank, .. } = Found::of(&row)?;
             let writable = self.ledgers.iter().any(|known| known.name == ledger && !known.read_only);
             if (writable || !to_take) && offers.last().is_none_or(|last| last.issue.id != issue.id) {
@@ -286,7 +301,7 @@ impl<'t> Plan<'t> {
     pub fn offer(&self, text: &str) -> Result<Offer, Error> {
         let Found { issue, ledger, rank, .. } = self.find(text)?;
         let reasons = self.held(&issue)?;
-        let row = self.index(Access::Read)?.line(&ledger, &issue.id)?;
+        let row = self.copy_of(&self.index(Access::Read)?, &issue.id)?;
         let said_at = row.map_or_else(|| made_at(&issue), |row| said_at(&row, &issue));
         Ok(Offer { issue, ledger, rank, said_at, reasons })
     }
@@ -322,7 +337,9 @@ impl<'t> Plan<'t> {
 
     /// What needs an issue.
     pub fn needed_by(&self, id: &str) -> Result<Vec<Found>, Error> {
-        let mut found: Vec<Found> = self.look()?.needed_by(id)?.iter().map(Found::of).collect::<Result<_, _>>()?;
+        let index = self.look()?;
+        let rows = self.laid(&index, index.needed_by(id)?)?;
+        let mut found: Vec<Found> = rows.iter().map(Found::of).collect::<Result<_, _>>()?;
         found.dedup_by(|next, kept| next.issue.id == kept.issue.id);
         Ok(found)
     }

@@ -60,7 +60,10 @@ impl Plan<'_> {
         let claimed = Asked { status: Some(IN_PROGRESS.into()), ..Asked::default() };
         let (now, mut orphans) = (self.now()?, Vec::new());
         // The index may share its connection with the store: one is asked after the other.
-        let rows = self.look()?.list(&claimed)?;
+        let rows = {
+            let index = self.look()?;
+            self.laid(&index, index.list(&claimed)?)?
+        };
         let pending =
             if rows.is_empty() { Vec::new() } else { self.toft.perform(Pending { scope: self.toft.scope() })? };
         let untold: Vec<String> = pending.iter().filter_map(|news| news.workflow.issue()).map(str::to_owned).collect();

@@ -1,12 +1,12 @@
-//! Proposals: an issue of one ledger, offered to another under the same id; and moving issues for good.
+//! Proposals after they were made (`offer.rs`): withdrawn, decided, followed; and moving issues for good.
 
-use std::collections::HashSet;
+use std::collections::BTreeMap;
 
 use serde::Serialize;
 use toft_core::{
     issue::{
         Issue, Put, edit,
-        proposal::{self, LOCAL, News, Part},
+        proposal::{self, LOCAL, News, PROPOSED, Part},
     },
     refusal::Refusal,
     store::Access,
@@ -19,34 +19,14 @@ use toft_ledger::{
 use toft_store::sqlite::index::Indexed;
 use toft_vcs::exchange::{Branch, Exchange as _, ExchangeError, Files, Tree};
 
-use super::{
-    Asked, Found, Ledger, Place, Plan, Wrote,
-    copy::lines_of,
-    place::ISSUES,
-    sync::Trouble,
-    write::{issue_of, register},
-};
+use super::{Asked, Found, Ledger, Place, Plan, Wrote, copy::lines_of, sync::Trouble, write::issue_of};
 use crate::{
     error::{Error, io},
     session::random_mint,
 };
 
-/// A proposal that was made.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Proposed {
-    /// The issue.
-    pub issue: Issue,
-    /// The ledger it is proposed to.
-    pub to: String,
-    /// What kind of place that is in.
-    pub place: Place,
-    /// The branch that proposes it, where there is one.
-    pub branch: Option<String>,
-    /// The remote that branch was sent to.
-    pub sent_to: Option<String>,
-    /// What it needs and nobody there can see.
-    pub private: Vec<String>,
-}
+/// What is said of moving somebody else's issue.
+const MOVES: &str = "only its keepers move it; what you change about it is kept in private";
 
 /// What came of a proposal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -59,145 +39,16 @@ pub struct Came {
     pub news: &'static str,
     /// Why, if somebody said.
     pub why: Option<String>,
+    /// The remote with the branch that proposed it.
+    #[serde(skip)]
+    remote: String,
 }
 
 impl Plan<'_> {
     /// The repository's own ledger.
-    fn own_ledger(&self) -> Result<&Ledger, Error> {
+    pub(super) fn own_ledger(&self) -> Result<&Ledger, Error> {
         let own = self.ledgers.iter().find(|ledger| matches!(ledger.place, Place::Branch | Place::Tree));
         own.ok_or_else(|| Refusal::NotFound { what: "ledger", text: String::new() }.into())
-    }
-
-    /// Offers issues to another ledger, the repository's own unless named. With a remote, branches that propose them are
-    /// sent there.
-    pub fn propose(&self, texts: &[String], to: Option<&str>, send_to: Option<&str>) -> Result<Vec<Proposed>, Error> {
-        let ids = texts.iter().map(|text| Ok(self.find(text)?.issue.id)).collect::<Result<Vec<_>, Error>>()?;
-        ids.iter().map(|id| self.propose_one(id, &ids, to, send_to)).collect()
-    }
-
-    /// Whether whoever reads a ledger will see an issue that is proposed to it too.
-    fn goes_along(&self, id: &str, target: &Ledger, with: &[String]) -> Result<bool, Error> {
-        let sent = |issue: &Issue| issue.origin.as_ref().is_some_and(|origin| origin.to == target.name);
-        Ok(with.iter().any(|other| other == id) || self.known(id)?.is_some_and(|found| sent(&found.issue)))
-    }
-
-    fn propose_one(
-        &self,
-        id: &str,
-        with: &[String],
-        to: Option<&str>,
-        send_to: Option<&str>,
-    ) -> Result<Proposed, Error> {
-        let target = to.map_or_else(|| self.own_ledger(), |name| self.called(name))?;
-        let Found { issue, ledger, .. } = self.find(id)?;
-        if ledger == target.name {
-            let problem = format!("{} is in `{}` already", issue.id, target.name);
-            return Err(Refusal::Invalid { field: "to".into(), problem }.into());
-        }
-        // What was sent once is sent again.
-        let sent = issue.origin.as_ref().map(|origin| origin.remote.clone()).filter(|remote| !remote.is_empty());
-        let send_to = send_to.or(sent.as_deref());
-        let marks = proposal::propose(&issue, &target.name, send_to)?;
-        let on_branch = self.contributor && target.place == Place::Branch;
-        if send_to.is_some() && !on_branch {
-            let problem = format!("`{}` has no branch to send; commit and push as always", target.name);
-            return Err(Refusal::Invalid { field: "push".into(), problem }.into());
-        }
-        let (branch, private) = match on_branch {
-            true => self.propose_on_branch(&issue, target, with, send_to)?,
-            false => (None, self.propose_in_place(&issue, target, with)?),
-        };
-        let source = self.route(Some(&ledger), None)?;
-        let wrote = self.change_in(source, &issue.id, "issue.proposed", |_, _| Ok(marks))?;
-        let sent_to = send_to.map(str::to_owned);
-        Ok(Proposed { issue: wrote.issue, to: target.name.clone(), place: target.place, branch, sent_to, private })
-    }
-
-    /// What an issue is tied to and that goes along.
-    fn all_along(&self, issue: &Issue, target: &Ledger, with: &[String]) -> Result<HashSet<String>, Error> {
-        let mut along = HashSet::new();
-        for id in issue.deps.iter().map(|dep| &dep.on).chain(&issue.parent) {
-            if self.goes_along(id, target, with)? {
-                along.insert(id.clone());
-            }
-        }
-        Ok(along)
-    }
-
-    fn propose_in_place(&self, issue: &Issue, target: &Ledger, with: &[String]) -> Result<Vec<String>, Error> {
-        let target = self.route(Some(&target.name), None)?;
-        let along = self.all_along(issue, target, with)?;
-        let (now, word) = (self.now()?, random_mint().word());
-        let private = self.write(target, |draft| {
-            let there = if draft.has(&issue.id)? { Some(draft.issue(&issue.id)?) } else { None };
-            let seen = |id: &str| Ok(draft.has(id).map_err(stopped)? || along.contains(id));
-            let (puts, private) = proposal::publish(issue, there.as_ref(), seen, &self.by(&word, now))?;
-            draft.put(&issue.id, &puts)?;
-            Ok(private)
-        })?;
-        if target.place == Place::Tree {
-            self.sort_line(target, &issue.id)?;
-        }
-        Ok(private)
-    }
-
-    /// Puts an issue's line in the tree where it stands in order: two proposals at the end of a file would always be in each
-    /// other's way.
-    fn sort_line(&self, target: &Ledger, id: &str) -> Result<(), Error> {
-        let turn = Turn::take(&target.lock).map_err(io("lock", &target.lock))?;
-        self.refresh_in_turn(Some(target))?;
-        let path = target.issues();
-        let Some(row) = self.index(Access::Read)?.line(&target.name, id)? else { return Ok(()) };
-        let record = line::read(&row.line).map_err(|error| bad_line(&error.to_string()))?.record;
-        let mut files = Files::from([(ISSUES.to_owned(), std::fs::read(&path).map_err(io("read", &path))?)]);
-        with_line(&mut files, &record);
-        let text = files.remove(ISSUES).unwrap_or_default();
-        turn.replace(&path, |out| out.write_all(&text)).map_err(io("write", &path))?;
-        self.refresh_in_turn(Some(target))
-    }
-
-    /// A branch on top of what the other side has, with one more line.
-    fn propose_on_branch(
-        &self,
-        issue: &Issue,
-        target: &Ledger,
-        with: &[String],
-        send_to: Option<&str>,
-    ) -> Result<(Option<String>, Vec<String>), Error> {
-        let Some(mut branch) = Branch::open(self.checkout, &target.dir, self.reach())? else {
-            return Err(Refusal::Invalid { field: "to".into(), problem: "there is no git here".into() }.into());
-        };
-        if let Some(remote) = send_to {
-            branch.url_of(remote)?;
-        }
-        match branch.fetch() {
-            Ok(_) => {}
-            // What was fetched last is good enough.
-            Err(ExchangeError::Offline { .. }) if branch.fetched_before() => {}
-            Err(error) => return Err(error.into()),
-        }
-        let mut files = branch.theirs()?;
-        let lines = lines_of(&files)?;
-        let there = lines.get(&issue.id).map(|lines| merged(lines)).transpose()?;
-        let word = random_mint().word();
-        let by = self.by(&word, self.now()?);
-        let there_issue = there.as_ref().map(issue_of).transpose()?;
-        let along = self.all_along(issue, target, with)?;
-        let seen = |id: &str| Ok(lines.contains_key(id) || along.contains(id));
-        let (puts, private) = proposal::publish(issue, there_issue.as_ref(), seen, &by)?;
-        let clock = self.clock(target)?;
-        let mut record = there.unwrap_or_else(|| Record::new(&issue.id, clock));
-        for put in &puts {
-            let (key, value) = register(put);
-            record.set(key, clock, value);
-        }
-        with_line(&mut files, &record);
-        let message = format!("Propose {}: {}", issue.id, issue.title.replace(char::is_control, " "));
-        let name = branch.propose(&issue.id, &files, &message)?;
-        if let Some(remote) = send_to {
-            branch.send_proposal(&issue.id, remote, true)?;
-        }
-        Ok((Some(name), private))
     }
 
     /// Takes a proposal back.
@@ -230,10 +81,7 @@ impl Plan<'_> {
                         if lines_of(&branch.theirs()?)?.contains_key(&mine.id) {
                             return Err(landed().into());
                         }
-                        branch.withdraw(&mine.id)?;
-                        if !origin.remote.is_empty() {
-                            branch.send_proposal(&mine.id, &origin.remote, false)?;
-                        }
+                        self.clear_proposals(&branch, &BTreeMap::from([(mine.id.clone(), origin.remote.clone())]))?;
                     }
                 }
                 Place::Tree if !origin.landed && !self.published(target, &mine.id)? => {
@@ -258,6 +106,17 @@ impl Plan<'_> {
         Ok(lines_of(&tree.theirs()?)?.contains_key(id))
     }
 
+    /// Whether the other side of a ledger that others keep has an issue.
+    fn has_upstream(&self, kept: &Ledger, id: &str) -> Result<bool, Error> {
+        if kept.place == Place::Tree {
+            return self.published(kept, id);
+        }
+        match Branch::open(self.checkout, &kept.dir, self.reach())? {
+            Some(mut branch) => Ok(lines_of(&branch.theirs()?)?.contains_key(id)),
+            None => Ok(false),
+        }
+    }
+
     /// A proposal that nobody else has seen leaves no trace in the file; the issue stays in the ledger it came from.
     fn take_line_away(&self, target: &Ledger, id: &str) -> Result<(), Error> {
         let turn = Turn::take(&target.lock).map_err(io("lock", &target.lock))?;
@@ -276,13 +135,13 @@ impl Plan<'_> {
         for row in &copies {
             let issue = row.issue()?;
             if Part::of(&issue) == Part::Offered {
-                let ledger = self.route(Some(&row.ledger), None)?;
-                if self.contributor && matches!(ledger.place, Place::Branch | Place::Tree) {
+                let ledger = self.called(&row.ledger)?;
+                if ledger.kept_by_others {
                     let state = "for whoever keeps that ledger to decide".into();
                     let wanted = "toft withdraw takes back what you proposed".into();
                     return Err(Refusal::WrongState { id: issue.id, state, wanted }.into());
                 }
-                return Ok((issue, ledger));
+                return Ok((issue, self.route(Some(&row.ledger), None)?));
             }
         }
         Ok((found.issue, self.route(Some(&found.ledger), None)?))
@@ -371,14 +230,45 @@ impl Plan<'_> {
                     News::Changed => ("changed", None),
                     News::Rejected(why) => ("rejected", Some(why)),
                 };
-                came.push(Came { issue: mine.id.clone(), title: mine.title.clone(), news, why });
+                let remote = origin.remote.clone();
+                came.push(Came { issue: mine.id.clone(), title: mine.title.clone(), news, why, remote });
             }
         }
         Ok(came)
     }
 
+    /// Takes away the branches of proposals that are decided, here and where they were sent to.
+    pub(super) fn clear_decided(&self, branch: &Branch, came: &[Came]) -> Result<(), Trouble> {
+        let mut decided = BTreeMap::new();
+        for id in branch.proposed_here()? {
+            let Some(Found { issue, .. }) = self.known(&id)? else { continue };
+            let origin = issue.origin.clone().unwrap_or_default();
+            if issue.visibility.as_deref() == Some(PROPOSED) && !origin.to.is_empty() {
+                continue;
+            }
+            let heard = came.iter().find(|came| came.issue == id).map(|came| came.remote.clone());
+            decided.insert(id, heard.unwrap_or(origin.remote));
+        }
+        // A branch that cannot be taken away now is taken away by the next sync.
+        if let Err(error) = self.clear_proposals(branch, &decided) {
+            self.toft.note(format!("branches of decided proposals are still there: {error}"));
+        }
+        Ok(())
+    }
+
+    fn clear_proposals(&self, branch: &Branch, decided: &BTreeMap<String, String>) -> Result<(), Error> {
+        // A branch of that name with anything else on it is not ours.
+        let ours = |id: &str, files: &Files| {
+            let there = lines_of(files).ok()?.get(id).and_then(|lines| merged(lines).ok())?;
+            let (there, mine) = (issue_of(&there).ok()?, self.known(id).ok()??.issue);
+            Some(Part::of(&there) == Part::Offered && there.written() == mine.written())
+        };
+        Ok(branch.clear_proposals(decided, |id, files| ours(id, files).unwrap_or(false))?)
+    }
+
     /// Moves issues to another ledger for good: same ids, same history, a tombstone where they were.
     pub fn move_to(&self, ids: &[String], to: &str, try_only: bool, sure: bool) -> Result<Vec<Wrote>, Error> {
+        self.refuse_kept(Some(to))?;
         let target = self.route(Some(to), None)?;
         let mut moving: Vec<(Ledger, Indexed)> = Vec::new();
         for id in ids {
@@ -386,7 +276,12 @@ impl Plan<'_> {
             if found.ledger == target.name {
                 continue;
             }
-            let source = self.route(Some(&found.ledger), None)?.clone();
+            let source = self.called(&found.ledger)?;
+            if source.kept_by_others && self.has_upstream(source, &found.issue.id)? {
+                let (state, wanted) = (format!("in `{}`, which others keep", found.ledger), MOVES.to_owned());
+                return Err(Refusal::WrongState { id: found.issue.id, state, wanted }.into());
+            }
+            let source = source.clone();
             if !sure && source.place == Place::Planning && target.place != Place::Planning {
                 proposal::refuse_telling(&found.issue)?;
             }
@@ -417,6 +312,11 @@ impl Plan<'_> {
         let (now, reason) = (self.now()?, format!("moved to {}", target.name));
         for (source, row) in &moving {
             let id = row.issue()?.id;
+            if source.kept_by_others {
+                // Its keepers never saw it, and need no tombstone of it.
+                self.take_line_away(source, &id)?;
+                continue;
+            }
             self.change_in(source, &id, "issue.moved", |_, issue| {
                 Ok(edit::delete(issue, &reason, &self.by("", now))?)
             })?;
@@ -425,44 +325,14 @@ impl Plan<'_> {
     }
 }
 
-fn stopped(error: Error) -> toft_core::refusal::Stop {
-    match error {
-        Error::Refused(refusal) => refusal.into(),
-        Error::Store(error) => error.into(),
-        other => toft_core::store::StoreError::Failed { doing: "look".into(), cause: other.to_string() }.into(),
-    }
-}
-
-fn bad_line(cause: &str) -> Error {
+pub(super) fn bad_line(cause: &str) -> Error {
     Refusal::Invalid { field: "line".into(), problem: cause.to_owned() }.into()
 }
 
 /// What all lines of an issue together say.
-fn merged(lines: &[Line]) -> Result<Record, Error> {
+pub(super) fn merged(lines: &[Line]) -> Result<Record, Error> {
     let mut records = lines.iter().map(|line| line.record.clone());
     let mut first = records.next().ok_or_else(|| bad_line("no line"))?;
     records.for_each(|other| first.merge(other));
     Ok(first)
-}
-
-/// Puts a record into the file that is written to, where it stands in order; other lines stay letter by letter.
-fn with_line(files: &mut Files, record: &Record) {
-    let file = files.entry(ISSUES.to_owned()).or_default();
-    let new = line::write(record).into_bytes();
-    let id_of = |line: &[u8]| {
-        std::str::from_utf8(line).ok().and_then(|text| line::read(text).ok()).map(|line| line.record.id().to_owned())
-    };
-    let mut lines: Vec<Vec<u8>> =
-        file.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).map(<[u8]>::to_vec).collect();
-    lines.retain(|line| id_of(line).as_deref() != Some(record.id()));
-    let at =
-        lines.iter().position(|line| id_of(line).is_some_and(|id| id.as_str() > record.id())).unwrap_or(lines.len());
-    lines.insert(at, new);
-    *file = lines
-        .into_iter()
-        .flat_map(|mut line| {
-            line.push(b'\n');
-            line
-        })
-        .collect();
 }

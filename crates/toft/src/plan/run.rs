@@ -10,7 +10,7 @@ use toft_core::{
     },
 };
 
-use super::{Plan, write::noted};
+use super::{Ledger, Plan, write::noted};
 use crate::error::Error;
 
 /// How many issues a claim is offered at least; some may be taken by somebody else meanwhile.
@@ -26,7 +26,7 @@ impl Plan<'_> {
             let mut offers = self.offers(&request.labels, true, OFFERED.max(request.count * 2))?;
             for ledger in &self.ledgers {
                 if offers.iter().any(|offer| offer.ledger == ledger.name)
-                    && let Err(error) = ledger.check_writable()
+                    && let Err(error) = self.route(Some(&ledger.name), None).and_then(Ledger::check_writable)
                 {
                     offers.retain(|offer| offer.ledger != ledger.name);
                     hindered = hindered.or(Some(error));
@@ -37,7 +37,7 @@ impl Plan<'_> {
         };
         match self.offer(text) {
             Ok(offer) => {
-                self.called(&offer.ledger)?.check_writable()?;
+                self.route(Some(&offer.ledger), None)?.check_writable()?;
                 request.id = Some(offer.issue.id.clone());
                 request.offers = vec![offer];
                 Ok(None)

@@ -195,6 +195,7 @@ impl Plan<'_> {
         if self.contributor && !wish.try_only && synced.how != How::Offline {
             let gone = |remote: &str, id: &str| Ok(!branch.proposed_at(remote, id)?);
             synced.came = self.follow_proposals(ledger, theirs.as_ref(), gone)?;
+            self.clear_decided(branch, &synced.came)?;
         }
         Ok(())
     }

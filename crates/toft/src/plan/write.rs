@@ -28,7 +28,7 @@ use toft_ledger::{
 };
 use toft_store::sqlite::index::{IndexTx, Indexed};
 
-use super::{Ledger, Place, Plan, hydrate::now_nanos};
+use super::{Ledger, Place, Plan, hydrate::now_nanos, overlay::Below};
 use crate::{
     error::{Error, io},
     session::random_mint,
@@ -54,6 +54,7 @@ pub struct Wrote {
 pub(super) struct Draft<'d> {
     index: &'d IndexTx<'d>,
     ledger: &'d Ledger,
+    below: Below<'d>,
     clock: Clock,
     records: BTreeMap<String, Record>,
     issues: BTreeMap<String, Issue>,
@@ -77,8 +78,9 @@ impl Nodes for Draft<'_> {
 }
 
 impl<'d> Draft<'d> {
-    fn new(index: &'d IndexTx<'d>, ledger: &'d Ledger, clock: Clock) -> Self {
-        Self { index, ledger, clock, records: BTreeMap::new(), issues: BTreeMap::new(), verbatim: Vec::new() }
+    fn new(index: &'d IndexTx<'d>, ledger: &'d Ledger, layer: Option<&'d Ledger>, clock: Clock) -> Self {
+        let (records, issues, verbatim) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
+        Self { index, ledger, below: Below::of(index, ledger, layer), clock, records, issues, verbatim }
     }
 
     /// An issue of this ledger as it is now.
@@ -87,8 +89,11 @@ impl<'d> Draft<'d> {
             return Ok(issue.clone());
         }
         match self.index.line(&self.ledger.name, id)? {
-            Some(row) => Ok(row.issue()?),
-            None => Err(Refusal::NotFound { what: "issue", text: id.to_owned() }.into()),
+            Some(row) => self.below.issue(&record(&row)?),
+            None => {
+                let bare = self.below.bare(id)?;
+                bare.ok_or_else(|| Refusal::NotFound { what: "issue", text: id.to_owned() }.into())
+            }
         }
     }
 
@@ -101,9 +106,10 @@ impl<'d> Draft<'d> {
             Some(record) => record,
             None => match self.index.line(&self.ledger.name, id)? {
                 Some(row) => record(&row)?,
-                None => Record::new(id, self.clock),
+                None => self.below.begin(id, self.clock)?,
             },
         };
+        self.below.refuse_decided(&record, puts)?;
         for put in puts {
             let (key, value) = register(put);
             if value.as_ref().is_some_and(|value| value.len() > LONGEST_VALUE) {
@@ -112,7 +118,7 @@ impl<'d> Draft<'d> {
             }
             record.set(key, self.clock, value);
         }
-        self.issues.insert(id.to_owned(), issue_of(&record)?);
+        self.issues.insert(id.to_owned(), self.below.issue(&record)?);
         self.records.insert(id.to_owned(), record);
         Ok(())
     }
@@ -179,7 +185,7 @@ impl<'d> Draft<'d> {
     }
 }
 
-fn record(row: &Indexed) -> Result<Record, Error> {
+pub(super) fn record(row: &Indexed) -> Result<Record, Error> {
     Ok(line::read(&row.line).map_err(|error| unreadable(&row.file, &error.to_string()))?.record)
 }
 
@@ -198,7 +204,7 @@ pub(super) fn issue_from(id: &str, puts: &[Put]) -> Result<Issue, Error> {
     issue_of(&record)
 }
 
-fn unreadable(id: &str, cause: &str) -> Error {
+pub(super) fn unreadable(id: &str, cause: &str) -> Error {
     StoreError::Unreadable { table: "issues", id: id.to_owned(), cause: cause.to_owned() }.into()
 }
 
@@ -229,7 +235,7 @@ impl Plan<'_> {
         self.refresh()?;
         let index = self.index(Access::Read)?;
         let clock = self.newest(&index, ledger)?;
-        build(&mut Draft::new(&index, ledger, clock))
+        build(&mut Draft::new(&index, ledger, self.layer(), clock))
     }
 
     /// The moment after everything in a ledger.
@@ -239,11 +245,16 @@ impl Plan<'_> {
         Ok(self.draft(&index, ledger)?.clock)
     }
 
-    fn draft<'d>(&self, index: &'d IndexTx<'d>, ledger: &'d Ledger) -> Result<Draft<'d>, Error> {
-        let (seen, wall) = (self.newest(index, ledger)?, (now_nanos() / 1_000_000) as u64);
+    fn draft<'d>(&'d self, index: &'d IndexTx<'d>, ledger: &'d Ledger) -> Result<Draft<'d>, Error> {
+        let (mut seen, layer) = (self.newest(index, ledger)?, self.layer());
+        // An overlay is newer than what it is laid over, and what is written below it later is newer than that.
+        for other in self.ledgers.iter().filter(|other| layer.is_some() && other.name != ledger.name) {
+            seen = seen.max(self.newest(index, other)?);
+        }
+        let wall = (now_nanos() / 1_000_000) as u64;
         // A clock far ahead of ours is not followed: a write to a field that has it goes just beyond it, and no other does.
         let believed = if seen.ms > wall + AHEAD.as_millis() as u64 { Clock::ZERO } else { seen };
-        Ok(Draft::new(index, ledger, Clock::after(believed, wall, self.replica()?)))
+        Ok(Draft::new(index, ledger, layer, Clock::after(believed, wall, self.replica()?)))
     }
 
     /// Changes a ledger. What `build` puts together is on disk when this returns.
@@ -312,7 +323,8 @@ impl Plan<'_> {
             let problem = format!("`{}` is read and never written here; name another", ledger.name);
             return Err(Refusal::Invalid { field: "ledger".into(), problem }.into());
         }
-        Ok(ledger)
+        // What is changed about issues that others keep is kept in private, and laid over them.
+        if ledger.kept_by_others { self.layer_over(ledger) } else { Ok(ledger) }
     }
 
     /// Writes new issues down. Those that need each other name each other by their place in the list, as `#1`.
@@ -331,6 +343,7 @@ impl Plan<'_> {
         // Parts, and what was found on the way, stay with what they belong to.
         let found_on =
             |edit: &Edit| edit.relates.iter().find(|dep| dep.kind == DISCOVERED_FROM).map(|dep| dep.on.clone());
+        self.refuse_kept(ledger)?;
         let home = edits.iter().find_map(|edit| edit.parent.clone().or_else(|| found_on(edit)));
         let ledger = self.route(ledger, home.as_deref().filter(|id| !id.starts_with('#')))?;
         let now = self.now()?;

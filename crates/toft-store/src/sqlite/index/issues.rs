@@ -12,6 +12,8 @@ use super::IndexTx;
 /// An issue as the index has it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Indexed {
+    /// Its id.
+    pub id: String,
     /// The ledger it is in.
     pub ledger: String,
     /// The file of that ledger.
@@ -54,11 +56,11 @@ pub struct Asked {
     pub limit: usize,
 }
 
-const COLUMNS: &str = "i.ledger, i.file, i.rank, i.opens, i.line";
+const COLUMNS: &str = "i.ledger, i.file, i.rank, i.opens, i.line, i.id";
 
 fn indexed(row: &Row<'_>) -> rusqlite::Result<Indexed> {
     let opens = row.get::<_, Option<i64>>(3)?.map(Timestamp);
-    Ok(Indexed { ledger: row.get(0)?, file: row.get(1)?, rank: row.get(2)?, opens, line: row.get(4)? })
+    Ok(Indexed { id: row.get(5)?, ledger: row.get(0)?, file: row.get(1)?, rank: row.get(2)?, opens, line: row.get(4)? })
 }
 
 /// Labels between spaces, so that one `instr` finds a whole one.
