@@ -20,7 +20,7 @@ use crate::{
     error::{Error, io},
     holds::write_private,
     machine::Machine,
-    registry,
+    person, registry,
     session::random_mint,
 };
 
@@ -44,6 +44,8 @@ pub struct Located {
     pub repository: Option<RepositoryId>,
     /// Who asks.
     pub agent: String,
+    /// Whether a person asks, as far as the environment tells.
+    pub person: bool,
     /// Configuration files that were read.
     pub files: Vec<PathBuf>,
     pub(crate) policy: toft_core::verbs::Policy,
@@ -133,6 +135,7 @@ pub fn locate(config: &Config) -> Result<Located, Error> {
         whole_store: config.whole_store,
         checkout,
         repository,
+        person: config.agent.is_none() && !config.served && person::at_the_shell(),
         agent: config.agent.clone().or(settings.agent).unwrap_or_else(user_name),
         files: settings.files,
         policy,

@@ -186,6 +186,7 @@ impl Toft {
             processes: &self.machine,
             policy: &self.located.policy,
             holds: &holds,
+            person: self.located.person && actor == self.located.agent,
             op,
         };
         Ok(perform(self.store(), &mut caller, verb)?)

@@ -391,7 +391,11 @@ impl Plan<'_> {
     /// Takes in what another copy of a ledger has.
     fn take_in(&self, ledger: &Ledger, files: &Files, try_only: bool) -> Result<Taken, Error> {
         let (lines, unclear) = new_lines(ledger, files, !try_only)?;
+        let still_held = self.tell_contests(ledger, &lines, try_only)?;
         let changed = self.take_lines(ledger, lines, try_only)?;
+        if still_held {
+            self.tell();
+        }
         Ok(Taken { changed, unclear })
     }
 
