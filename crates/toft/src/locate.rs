@@ -7,6 +7,7 @@ use std::{
 };
 
 use toft_core::{
+    agent::Role,
     id::{Mint, RepositoryId},
     retention::Retention,
     store::{self, StoreError},
@@ -44,8 +45,8 @@ pub struct Located {
     pub repository: Option<RepositoryId>,
     /// Who asks.
     pub agent: String,
-    /// Whether a person asks, as far as the environment tells.
-    pub person: bool,
+    /// In which role, where the environment tells; otherwise the one it is registered with.
+    pub role: Option<Role>,
     /// Configuration files that were read.
     pub files: Vec<PathBuf>,
     pub(crate) policy: toft_core::verbs::Policy,
@@ -135,7 +136,7 @@ pub fn locate(config: &Config) -> Result<Located, Error> {
         whole_store: config.whole_store,
         checkout,
         repository,
-        person: config.agent.is_none() && !config.served && person::at_the_shell(),
+        role: person::role(config.agent.is_some(), config.served),
         agent: config.agent.clone().or(settings.agent).unwrap_or_else(user_name),
         files: settings.files,
         policy,

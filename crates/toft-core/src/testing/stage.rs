@@ -8,6 +8,7 @@ use std::{
 
 use super::{ManualClock, MemoryStore};
 use crate::{
+    agent::Role,
     flow::{Plan, PlanTask, Source},
     id::{AgentId, LeaseId, Mint, RepositoryId, TaskId, WorkflowId},
     lease::{Fence, Holder, Lease, Liveness, Processes},
@@ -159,7 +160,7 @@ impl Stage {
             processes: &self.processes,
             policy: &self.policy,
             holds: &holds,
-            person: self.person,
+            role: self.person.then_some(Role::Human),
             op,
         };
         perform(self.store.as_ref(), &mut caller, verb)

@@ -219,11 +219,12 @@ mod tests {
         // Given back, it is anybody's.
         stage.finish("bob", finish::Request { how: finish::How::Release, ..Default::default() }).unwrap();
         audit(&stage);
-        assert_eq!(stage.claim("amy").unwrap().task.id.as_str(), b);
+        let named = claim::Request { id: Some(b), scope: stage.scope(), ..Default::default() };
+        stage.claim_with("amy", named).unwrap();
         assign(&stage, &c, None);
         audit(&stage);
         let ready = stage.ready();
-        assert_eq!(ready, ["c", "u"]);
+        assert_eq!(ready, ["u", "c"]);
     }
 
     #[test]

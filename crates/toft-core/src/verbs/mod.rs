@@ -84,8 +84,9 @@ pub struct Caller<'a> {
     pub policy: &'a Policy,
     /// The holds that this session can prove; any verb of the session renews them.
     pub holds: &'a [Fence],
-    /// The caller is a person, whatever role the name is registered with.
-    pub person: bool,
+    /// The caller's role, where the surface knows better than the registration: a person at a shell, or an agent that
+    /// uses its user's name.
+    pub role: Option<Role>,
     /// An operation the caller may repeat; a repeated one answers as before and changes nothing.
     pub op: Option<Operation>,
 }
@@ -158,7 +159,7 @@ fn attempt<V: Verb>(store: &dyn Store, caller: &mut Caller<'_>, op: Option<Opera
         policy: caller.policy,
         op: op.as_ref().map(|op| op.id.clone()),
         holds: caller.holds,
-        person: caller.person,
+        known_role: caller.role,
         parts: 0,
         swept: 0,
         me: None,
@@ -221,7 +222,7 @@ pub struct Work<'a> {
     pub(crate) policy: &'a Policy,
     op: Option<OpId>,
     holds: &'a [Fence],
-    person: bool,
+    known_role: Option<Role>,
     parts: u32,
     swept: usize,
     me: Option<Agent>,
@@ -282,17 +283,17 @@ impl Work<'_> {
         Ok(me)
     }
 
-    /// The caller's role: a person's, else the one it is registered with.
+    /// The caller's role: what the surface knows, else the one it is registered with.
     pub(crate) fn role(&mut self) -> Verdict<Role> {
-        if self.person {
-            return Ok(Role::Human);
+        if let Some(role) = self.known_role {
+            return Ok(role);
         }
         Ok(self.tx.agent_named(self.actor)?.map_or(Role::Worker, |agent| agent.role))
     }
 
     /// The role of a caller that registers by being seen.
     pub(crate) fn default_role(&self) -> Role {
-        if self.person { Role::Human } else { Role::Worker }
+        self.known_role.unwrap_or_default()
     }
 
     pub(crate) fn greet(&mut self, mut agent: Agent) -> Verdict<Agent> {
