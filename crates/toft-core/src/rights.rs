@@ -162,7 +162,9 @@ mod tests {
             refused(stage.perform("kim", replan::Decide { task: task.clone(), retry: true, reason: String::new() })),
             refused(stage.perform("kim", flow::Limit { id: id.clone(), max_parallel: Some(2), budget: None })),
             refused(stage.perform("kim", agent::Tell { agent: other(), state: AgentState::Draining })),
-            refused(stage.perform("kim", agent::Register { name: other(), role: Some(Role::Human), ..Default::default() })),
+            refused(
+                stage.perform("kim", agent::Register { name: other(), role: Some(Role::Human), ..Default::default() }),
+            ),
             refused(stage.perform("kim", agent::Remove { agent: other() })),
             refused(stage.perform("kim", crate::verbs::assign::Request { id: task, to: other() })),
             refused(stage.perform("kim", template::Remove { name: "none".into() })),

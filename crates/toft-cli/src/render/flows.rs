@@ -310,6 +310,10 @@ impl View for TemplateRemoved {
     }
 
     fn text(&self, page: &mut Page) {
-        page.line(format!("Removed template {}; putting it again makes version {}", clean(&self.0.name), self.0.version + 1));
+        page.line(format!(
+            "Removed template {}; putting it again makes version {}",
+            clean(&self.0.name),
+            self.0.version + 1
+        ));
     }
 }
