@@ -133,9 +133,9 @@ mod tests {
         verbs::{agent, answer, flow, replan, stop, template},
     };
 
-    fn refused<T: fmt::Debug>(verdict: Verdict<T>) -> Option<Action> {
-        match verdict {
-            Err(Stop::Refused(Refusal::NotAllowed { action, .. })) => Some(action),
+    fn refused<T>(verdict: Verdict<T>) -> Option<Action> {
+        match verdict.err()? {
+            Stop::Refused(Refusal::NotAllowed { action, .. }) => Some(action),
             _ => None,
         }
     }
