@@ -394,19 +394,20 @@ fn langgraph_gives_threads_of_this_project_or_those_that_are_asked_for() {
 fn a_filter_of_a_move_narrows_the_issues_that_are_named() {
     let home = Home::new();
     let repo = home.repo("api");
-    home.toft(&repo, &["init", "--contributor"]).ok();
+    let team = home.path().join("team");
+    std::fs::create_dir(&team).unwrap();
+    home.toft(&repo, &["ledger", "add", "team", team.to_str().unwrap()]).ok();
     let ids = ["one", "two", "three"].map(|title| {
         add(&home, &repo, &[title, "--ledger", "branch", "-l", if title == "three" { "no" } else { "db" }])
     });
-    let said =
-        home.toft(&repo, &["move", &ids[0], &ids[2], "--to", "planning", "--filter", "label=db", "--json"]).data();
+    let said = home.toft(&repo, &["move", &ids[0], &ids[2], "--to", "team", "--filter", "label=db", "--json"]).data();
     assert!(
         said.to_string().contains(&ids[0])
             && !said.to_string().contains(&ids[1])
             && !said.to_string().contains(&ids[2]),
         "{said}"
     );
-    home.toft(&repo, &["move", &ids[2], "--to", "planning", "--filter", "label=db"]).fails(6);
+    home.toft(&repo, &["move", &ids[2], "--to", "team", "--filter", "label=db"]).fails(6);
 }
 
 #[test]

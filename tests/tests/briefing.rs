@@ -109,7 +109,7 @@ fn briefings_fit_their_budget_whatever_is_written() {
             assert!(
                 whole.contains("step 5")
                     && whole.contains("it was laid first")
-                    && whole.contains(" of the whole\", open"),
+                    && whole.contains(" of the whole</data>, open"),
                 "{whole}"
             );
         }

@@ -263,6 +263,12 @@ fn refused(refusal: &Refusal, mut message: String) -> Failure {
             (CONFLICT, "parent_moved", format!("toft show {task}, build on the newest checkpoint, save again"))
         }
         Refusal::Cycle { .. } => (CONFLICT, "cycle", "leave one of these dependencies out".into()),
+        Refusal::AgentPaused { agent, state } if state == "removed" => {
+            (NOT_ALLOWED, "agent_removed", format!("toft agent register {agent} registers it again"))
+        }
+        Refusal::NotAllowed { .. } => {
+            (NOT_ALLOWED, "not_allowed", "toft agent send human \"…\" asks one · toft agent --help lists rights".into())
+        }
         Refusal::AgentPaused { agent, .. } => (NOT_ALLOWED, "agent_paused", format!("toft agent resume {agent}")),
         Refusal::Exists { .. } => (CONFLICT, "exists", "choose another name".into()),
         Refusal::NoRoom { .. } => {
@@ -330,7 +336,10 @@ fn unready(task: &TaskId, reasons: &[Reason]) -> String {
         Reason::MissingCapability { tags } => Some(tags.join(" --can ")),
         _ => None,
     });
-    if let Some(tags) = lacks {
+    let assigned = reasons.iter().any(|reason| matches!(reason, Reason::Assigned { .. }));
+    if assigned {
+        format!("toft ready · toft show {task}")
+    } else if let Some(tags) = lacks {
         format!("toft agent register NAME --can {tags}, then --as NAME")
     } else if ended(TaskStatus::Failed) {
         format!("toft flow retry {task}")

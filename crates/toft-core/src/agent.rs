@@ -1,5 +1,7 @@
 //! Agents: whoever can hold a lease.
 
+use std::{fmt, time::Duration};
+
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -27,6 +29,9 @@ pub struct Agent {
     pub host: String,
     /// Stored intent. Whether it is working is derived from its leases.
     pub state: AgentState,
+    /// Work was assigned to it at some time: its claims look into its own lanes, too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub assigned: bool,
     /// Last sign of life.
     pub seen: Timestamp,
     /// First registered.
@@ -36,6 +41,27 @@ pub struct Agent {
 impl Agent {
     /// What the agents of runners say runs them, before the command.
     pub const RUNNER: &'static str = "toft run";
+
+    /// Work assigned to an agent that was silent for so long is free for others.
+    pub const ASSIGNED_FOR: Duration = Duration::from_secs(24 * 3600);
+
+    /// What it is doing, the one rule: it holds something that stands, or it was told to pause, or it was silent for longer
+    /// than a lease lasts without renewal.
+    pub fn presence(&self, holds: bool, now: Timestamp, ttl: Duration) -> Presence {
+        match self.state {
+            AgentState::Gone => Presence::Removed,
+            _ if holds => Presence::Working,
+            _ if now.since(self.seen) > ttl => Presence::Offline,
+            AgentState::Draining => Presence::Paused,
+            AgentState::Active => Presence::Idle,
+        }
+    }
+
+    /// Whether work that is assigned to it waits for it. A person's work does, for as long as it takes.
+    pub fn awaited(&self, now: Timestamp) -> bool {
+        let silent = self.role != Role::Human && now.since(self.seen) >= Self::ASSIGNED_FOR;
+        self.state != AgentState::Gone && !silent
+    }
 
     /// Whether it is a slot of a runner, which ends its agent when it is told to.
     pub fn runs_agents(&self) -> bool {
@@ -56,6 +82,32 @@ pub enum Role {
     Human,
 }
 
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Worker => "worker",
+            Self::Coordinator => "coordinator",
+            Self::Human => "person",
+        })
+    }
+}
+
+/// What an agent is doing. Derived by [`Agent::presence`], never stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Presence {
+    /// Holds a lease that stands.
+    Working,
+    /// Holds nothing.
+    Idle,
+    /// Was told to take nothing new.
+    Paused,
+    /// Was silent for longer than a lease lasts.
+    Offline,
+    /// Was unregistered.
+    Removed,
+}
+
 /// What an agent was told; only `active` ones may claim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -65,7 +117,7 @@ pub enum AgentState {
     Active,
     /// Keeps what it holds and takes nothing new.
     Draining,
-    /// Said goodbye.
+    /// Was unregistered.
     Gone,
 }
 
@@ -76,7 +128,7 @@ pub fn check_name(name: &str) -> Result<(), Refusal> {
         && name.chars().count() <= 64
         && name.chars().all(plain)
         && name.starts_with(char::is_alphanumeric)
-        && !["toft", "human"].contains(&name)
+        && !["toft", "human", "all"].contains(&name)
         && ![TaskId::PREFIX, WorkflowId::PREFIX, AgentId::PREFIX].iter().any(|prefix| name.starts_with(prefix));
     if sound {
         return Ok(());

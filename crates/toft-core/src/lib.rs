@@ -19,6 +19,7 @@ pub mod ready;
 pub mod refusal;
 pub mod repository;
 pub mod retention;
+pub mod rights;
 pub mod secret;
 pub mod sheet;
 pub mod store;

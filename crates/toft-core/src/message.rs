@@ -23,6 +23,12 @@ pub struct Message {
     pub kind: MessageKind,
     /// 0 is most urgent.
     pub priority: u8,
+    /// What it is about, in a line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
+    /// The message it answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reply_to: Option<MessageId>,
     /// What it says.
     pub body: String,
     /// Which task it is about.
@@ -51,6 +57,8 @@ pub enum Address {
     Workflow(WorkflowId),
     /// The person who runs the fleet.
     Human,
+    /// Every agent that was seen lately, and the person who runs the fleet.
+    All,
 }
 
 /// What a message is.
@@ -81,7 +89,12 @@ pub struct Delivery {
     pub state: DeliveryState,
     /// Orders an inbox: urgent first, then oldest first.
     pub rank: String,
+    /// When it was first shown to its recipient.
+    pub read_at: Option<Timestamp>,
 }
+
+/// How a message is addressed to everyone.
+pub const ALL: &str = "all";
 
 /// The inbox of the person who runs the fleet.
 pub const HUMAN: &str = "human";
@@ -106,6 +119,9 @@ pub struct Letter {
     pub message: Message,
     /// The sender's name.
     pub from_name: String,
+    /// When it was first shown to its recipient.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_at: Option<Timestamp>,
     /// How far it came.
     pub state: DeliveryState,
 }

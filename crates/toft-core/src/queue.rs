@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use crate::{
     change::QueueEntry,
     flow::{Task, Workflow},
-    ready::{homes, rank, required, requiring, workflow_lane},
+    ready::{assigned_lane, assignee, homes, rank, required, requiring, workflow_lane},
     repository::Scope,
     store::{QueueKey, QueueScan, Result, StoreTx},
 };
@@ -30,6 +30,8 @@ pub(crate) struct Filter<'a> {
     pub(crate) labels: &'a [String],
     /// Only tasks that require no other capabilities; whatever they require when absent.
     pub(crate) capabilities: Option<&'a [String]>,
+    /// Also tasks that are assigned to the agent of this name; those of other agents never.
+    pub(crate) mine: Option<&'a str>,
 }
 
 impl Filter<'_> {
@@ -52,10 +54,21 @@ impl Filter<'_> {
         self.workflow.is_none_or(|workflow| workflow.id == task.workflow)
             && self.labels.iter().all(|label| task.labels.contains(label))
             && self.scope.covers(&task.place)
+            && (task.assigned_to.is_none() || task.assigned_to.as_deref() == self.mine)
     }
 
     /// Lanes in which wanted tasks that require nothing stand: every open one in scope.
     fn bases(&self, tx: &mut dyn StoreTx) -> Result<Vec<String>> {
+        let mut bases = self.common(tx)?;
+        if let Some(name) = self.mine {
+            let own: Vec<_> = bases.iter().map(|base| assigned_lane(base, name)).collect();
+            bases.extend(own);
+        }
+        Ok(bases)
+    }
+
+    /// The same for tasks that are assigned to nobody.
+    fn common(&self, tx: &mut dyn StoreTx) -> Result<Vec<String>> {
         let homes = homes(tx, self.scope)?;
         Ok(match self.workflow {
             // Whether it has room now, a claim sees when it takes something.
@@ -82,6 +95,14 @@ impl Filter<'_> {
 fn requiring_lanes(tx: &mut dyn StoreTx, bases: &[String]) -> Result<Vec<String>> {
     let prefixes: Vec<_> = bases.iter().map(|base| requiring(base)).collect();
     if prefixes.is_empty() { Ok(Vec::new()) } else { tx.lanes(&prefixes, SETS) }
+}
+
+/// Lanes in scope whose tasks are assigned, each with the name of its agent.
+pub(crate) fn assigned_lanes(tx: &mut dyn StoreTx, scope: &Scope) -> Result<Vec<(String, String)>> {
+    let all = Filter { scope, workflow: None, labels: &[], capabilities: None, mine: None };
+    let prefixes: Vec<_> = all.common(tx)?.iter().map(|base| assigned_lane(base, "")).collect();
+    let lanes = if prefixes.is_empty() { Vec::new() } else { tx.lanes(&prefixes, SETS)? };
+    Ok(lanes.into_iter().filter_map(|lane| assignee(&lane).map(str::to_owned).map(|name| (lane, name))).collect())
 }
 
 /// Walks the queue in the order of [`rank`], over every open lane that a filter allows.
@@ -169,7 +190,7 @@ impl<'a> Queue<'a> {
     /// Leaves out what else a workflow has queued: it has no more room.
     pub(crate) fn leave_out(&mut self, workflow: &Workflow) {
         let ends = format!("/{}", workflow.id);
-        self.lanes.retain(|lane| !lane.split('+').next().is_some_and(|base| base.ends_with(&ends)));
+        self.lanes.retain(|lane| !lane.split(['+', '@']).next().is_some_and(|base| base.ends_with(&ends)));
         self.heads.retain(|(_, task)| task.workflow != workflow.id);
         self.drained |= self.lanes.is_empty();
     }

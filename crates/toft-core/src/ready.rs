@@ -108,6 +108,11 @@ pub enum Reason {
         /// So many.
         attempts: u32,
     },
+    /// It is assigned to another agent.
+    Assigned {
+        /// Which, by name.
+        to: String,
+    },
     /// The agent lacks a capability.
     MissingCapability {
         /// Which.
@@ -129,6 +134,7 @@ impl fmt::Display for Reason {
             Self::Gate { waits_for } => write!(f, "waits for {waits_for}"),
             Self::NotBefore { at } => write!(f, "not before {at}"),
             Self::AttemptsUsed { attempts } => write!(f, "all {attempts} attempts are used"),
+            Self::Assigned { to } => write!(f, "it is assigned to {to}"),
             Self::MissingCapability { tags } => write!(f, "needs an agent that can {}", tags.join(", ")),
         }
     }
@@ -176,16 +182,23 @@ pub fn reasons(
     reasons
 }
 
-/// The order of ready work: what labels put first, priority, how many wait for it, age, plan order, id.
+/// The order of ready work: what is assigned to the claimer, what labels put first, priority, how many wait for it, age, plan order, id.
 pub fn rank(task: &Task) -> String {
-    place_in_order(
+    let rank = place_in_order(
         Turn::of(&task.labels),
         task.priority,
         task.state.unblocks,
         task.created,
         task.order,
         task.id.as_str(),
-    )
+    );
+    if task.assigned_to.is_some() { assigned_rank(&rank) } else { rank }
+}
+
+/// The place of work that is assigned to the agent that looks: before all other work.
+pub fn assigned_rank(rank: &str) -> String {
+    // `!` sorts before everything that a rank begins with.
+    format!("!{rank}")
 }
 
 /// A place in that order, as text that sorts; tasks and issues share it.
@@ -242,11 +255,12 @@ pub fn home(repository: Option<&str>) -> String {
     repository.unwrap_or("-").to_owned()
 }
 
-/// Tasks that require different capabilities stand in different lanes, so that a claim steps over no task that its
+/// Tasks that are assigned or require different capabilities stand in different lanes, so that a claim steps over no task that its
 /// agent cannot do.
 fn lane(task: &Task, workflow: &Workflow) -> String {
     let home = home(task.repository().map(|id| id.as_str()));
-    let base = if workflow.limited() { workflow_lane(&home, &workflow.id) } else { home };
+    let common = if workflow.limited() { workflow_lane(&home, &workflow.id) } else { home };
+    let base = task.assigned_to.as_ref().map_or_else(|| common.clone(), |name| assigned_lane(&common, name));
     let requires: BTreeSet<&String> = task.requires.iter().collect();
     if requires.is_empty() { base } else { format!("{}{}", requiring(&base), serde_json::json!(requires)) }
 }
@@ -254,6 +268,16 @@ fn lane(task: &Task, workflow: &Workflow) -> String {
 /// The lane of a limited workflow's ready tasks.
 pub(crate) fn workflow_lane(home: &str, workflow: &WorkflowId) -> String {
     format!("{home}/{workflow}")
+}
+
+/// The lane of tasks that are assigned to an agent and would otherwise stand in `base`. No agent's name has a `+`.
+pub(crate) fn assigned_lane(base: &str, agent: &str) -> String {
+    format!("{base}@{agent}")
+}
+
+/// The agent that the tasks of a lane are assigned to.
+pub(crate) fn assignee(lane: &str) -> Option<&str> {
+    lane.split('+').next()?.split_once('@').map(|(_, name)| name)
 }
 
 /// How the names of lanes begin whose tasks require capabilities and would otherwise stand in `base`.

@@ -4,10 +4,12 @@ use serde::Serialize;
 use thiserror::Error;
 
 use crate::{
+    agent::Role,
     flow::TaskStatus,
     id::{CheckpointId, TaskId},
     lease::Fence,
     ready::Reason,
+    rights::{Action, named},
     store::StoreError,
     time::Timestamp,
 };
@@ -150,8 +152,18 @@ pub enum Refusal {
     AgentPaused {
         /// Who.
         agent: String,
-        /// Draining or gone.
+        /// Paused or removed.
         state: String,
+    },
+    /// The caller's role does not allow it.
+    #[error("{role} `{agent}` may not {action}; {}", match action.roles() { [only] => format!("only {} may", named(&[*only])), roles => format!("{} may", named(roles)) })]
+    NotAllowed {
+        /// Who asked.
+        agent: String,
+        /// In which role.
+        role: Role,
+        /// For what.
+        action: Action,
     },
     /// A name that is taken.
     #[error("{what} `{name}` exists already")]

@@ -289,7 +289,7 @@ impl Tables {
             let message = self.messages.get(&delivery.message)?.clone();
             let from = self.agents.get(&message.from);
             let from_name = from.map_or_else(|| message.from.to_string(), |agent| agent.name.clone());
-            Some(Letter { message, from_name, state: delivery.state })
+            Some(Letter { message, from_name, read_at: delivery.read_at, state: delivery.state })
         });
         Ok(limited(letters, limit))
     }

@@ -265,7 +265,9 @@ fn an_issue_that_cannot_be_started_leaves_nothing_behind() {
     let tasks = vec![PlanTask { name: "t".into(), repository: Some("nowhere".into()), ..Default::default() }];
     let plan = Plan { title: "p".into(), tasks, ..Default::default() };
     let (extends, variables) = (None, std::collections::BTreeMap::new());
-    stage.perform("boss", verbs::template::Put { name: "bad".into(), extends, variables, plan }).unwrap();
+    stage
+        .perform("boss", verbs::template::Put { name: "bad".into(), description: None, extends, variables, plan })
+        .unwrap();
     stage.flow("other", &["fine"]);
     let offer = |id: &str, template: Option<&str>| {
         let issue = serde_json::json!({ "id": id, "title": id, "status": "open", "priority": 0, "template": template });

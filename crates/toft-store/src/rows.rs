@@ -45,6 +45,8 @@ pub(crate) struct TaskBody {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<String>,
     pub max_attempts: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub assigned_to: Option<String>,
 }
 
 /// Reads columns one after the other.
@@ -85,7 +87,7 @@ impl<'r> Cells<'r> {
         Ok(self.row.text(self.next)?.is_some())
     }
 
-    fn optional_int(&mut self) -> Result<Option<i64>> {
+    pub(crate) fn optional_int(&mut self) -> Result<Option<i64>> {
         let at = self.step();
         self.row.int(at)
     }
@@ -172,7 +174,8 @@ pub(crate) fn task(cells: &mut Cells<'_>) -> Result<Task> {
     let place = cells.place()?;
     let created = cells.time()?;
     let body = cells.part(TASK, id.as_str())?.ok_or_else(|| cells.missing())?;
-    let TaskBody { name, brief, priority, labels, requires, paths, parallel_group, plan, max_attempts } = body;
+    let TaskBody { name, brief, priority, labels, requires, paths, parallel_group, plan, max_attempts, assigned_to } =
+        body;
     let state = TaskState {
         status: cells.word(TaskStatus::from_word)?,
         attempt: cells.int()? as u32,
@@ -196,6 +199,7 @@ pub(crate) fn task(cells: &mut Cells<'_>) -> Result<Task> {
         parallel_group,
         plan,
         max_attempts,
+        assigned_to,
         place,
         created,
         state,
@@ -343,5 +347,6 @@ pub(crate) fn letter(cells: &mut Cells<'_>) -> Result<Letter> {
         serde_json::from_value(Value::String(cells.text()?)).map_err(|error| cells.unreadable(error.to_string()))?;
     let from: Option<Agent> = cells.part(Agent::TABLE, message.from.as_str())?;
     let from_name = from.map_or_else(|| message.from.to_string(), |agent| agent.name);
-    Ok(Letter { message, from_name, state })
+    let read_at = cells.optional_int()?.map(Timestamp);
+    Ok(Letter { message, from_name, read_at, state })
 }

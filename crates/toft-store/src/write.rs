@@ -145,11 +145,13 @@ fn task(execute: &mut Execute<'_>, unknown: &Unknown, row: &Task) -> Result<()> 
         parallel_group,
         plan,
         max_attempts,
+        assigned_to,
         place,
         created,
         state,
     } = row.clone();
-    let body = TaskBody { name, brief, priority, labels, requires, paths, parallel_group, plan, max_attempts };
+    let body =
+        TaskBody { name, brief, priority, labels, requires, paths, parallel_group, plan, max_attempts, assigned_to };
     let body = unknown.merged(TASK, id.to_string(), &body)?;
     execute(
         Query::task_put,
@@ -283,8 +285,9 @@ fn checkpoint(execute: &mut Execute<'_>, unknown: &Unknown, row: &Checkpoint) ->
 }
 
 fn delivery(execute: &mut Execute<'_>, row: &Delivery) -> Result<()> {
-    let Delivery { message, recipient, state, rank } = row;
-    execute(Query::delivery_put, &values![recipient, rank, message.as_str(), word(state)?])
+    let Delivery { message, recipient, state, rank, read_at } = row;
+    let read_at = read_at.map(|at| at.0);
+    execute(Query::delivery_put, &values![recipient, rank, message.as_str(), word(state)?, read_at])
 }
 
 fn workspace(execute: &mut Execute<'_>, unknown: &Unknown, row: &Workspace) -> Result<()> {

@@ -38,6 +38,8 @@ pub struct Config {
     pub brief: bool,
     /// Look at every repository in the store, whichever directory this is.
     pub whole_store: bool,
+    /// A program asks on behalf of an agent, as an MCP client does: nobody who asks is a person.
+    pub served: bool,
 }
 
 /// Which store.

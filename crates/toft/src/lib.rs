@@ -37,6 +37,7 @@ pub mod hooks;
 mod keep;
 mod locate;
 mod machine;
+mod person;
 pub mod plan;
 pub mod plan_file;
 mod registry;
@@ -62,8 +63,8 @@ pub use registry::registered_stores;
 pub use session::Toft;
 pub use setup::{Setup, variables};
 pub use toft_core::{
-    agent, change, checkpoint, flow, gate, id, issue, lease, message, ready, refusal, repository, retention, sheet,
-    store, text, time, verbs, workspace,
+    agent, change, checkpoint, flow, gate, id, issue, lease, message, ready, refusal, repository, retention, rights,
+    sheet, store, text, time, verbs, workspace,
 };
 pub use toft_vcs as vcs;
 pub use work::operation;

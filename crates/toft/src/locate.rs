@@ -7,6 +7,7 @@ use std::{
 };
 
 use toft_core::{
+    agent::Role,
     id::{Mint, RepositoryId},
     retention::Retention,
     store::{self, StoreError},
@@ -20,7 +21,7 @@ use crate::{
     error::{Error, io},
     holds::write_private,
     machine::Machine,
-    registry,
+    person, registry,
     session::random_mint,
 };
 
@@ -44,6 +45,8 @@ pub struct Located {
     pub repository: Option<RepositoryId>,
     /// Who asks.
     pub agent: String,
+    /// In which role, where the environment tells; otherwise the one it is registered with.
+    pub role: Option<Role>,
     /// Configuration files that were read.
     pub files: Vec<PathBuf>,
     pub(crate) policy: toft_core::verbs::Policy,
@@ -133,6 +136,7 @@ pub fn locate(config: &Config) -> Result<Located, Error> {
         whole_store: config.whole_store,
         checkout,
         repository,
+        role: person::role(config.agent.is_some(), config.served),
         agent: config.agent.clone().or(settings.agent).unwrap_or_else(user_name),
         files: settings.files,
         policy,

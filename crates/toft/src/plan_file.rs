@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, fs, path::Path};
 
 use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::Value;
 use toft_core::{
     flow::{Plan, PlanTask, Variable},
     verbs::template::Put,
@@ -18,15 +19,28 @@ pub fn load_plan(path: &Path) -> Result<Plan, Error> {
 /// Reads a template: a plan with a name and variables.
 pub fn load_template(path: &Path) -> Result<Put, Error> {
     let file: TemplateFile = load(path)?;
-    let TemplateFile { name, extends, variables, title, summary, priority, max_parallel, budget, tasks } = file;
-    let plan = Plan { title, summary, priority, max_parallel, budget, tasks };
-    Ok(Put { name, extends, variables, plan })
+    let TemplateFile {
+        name,
+        description,
+        extends,
+        variables,
+        title,
+        summary,
+        priority,
+        max_parallel,
+        budget,
+        config,
+        tasks,
+    } = file;
+    let plan = Plan { title, summary, priority, max_parallel, budget, config, tasks };
+    Ok(Put { name, description, extends, variables, plan })
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TemplateFile {
     name: String,
+    description: Option<String>,
     extends: Option<String>,
     #[serde(default)]
     variables: BTreeMap<String, Variable>,
@@ -35,6 +49,8 @@ struct TemplateFile {
     priority: Option<u8>,
     max_parallel: Option<u32>,
     budget: Option<f64>,
+    #[serde(default)]
+    config: BTreeMap<String, Value>,
     #[serde(default)]
     tasks: Vec<PlanTask>,
 }

@@ -186,6 +186,7 @@ impl Toft {
             processes: &self.machine,
             policy: &self.located.policy,
             holds: &holds,
+            role: self.located.role.filter(|_| actor == self.located.agent),
             op,
         };
         Ok(perform(self.store(), &mut caller, verb)?)

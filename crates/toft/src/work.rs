@@ -68,7 +68,7 @@ impl Toft {
             }
         }
         let hindered = match self.plan()? {
-            Some(plan) => plan.offer_to(&mut request)?,
+            Some(plan) => plan.offer_to(actor, &mut request)?,
             None => None,
         };
         let outcome = match self.act(actor, op.clone(), request.clone()) {
@@ -77,7 +77,7 @@ impl Toft {
                 if self.free_orphans() =>
             {
                 if let Some(plan) = self.plan()? {
-                    plan.offer_to(&mut request)?;
+                    plan.offer_to(actor, &mut request)?;
                 }
                 self.act(actor, op, request)
             }
@@ -178,7 +178,7 @@ impl Toft {
         let mut asked = request.limit + 1;
         loop {
             if let Some(plan) = &plan {
-                request.offers = plan.offers(&request.labels, request.mine, asked)?;
+                request.offers = plan.offers(actor, &request.labels, request.mine, asked)?;
             }
             let all = request.offers.len() < asked;
             let outcome = self.run(actor, None, request.clone())?;

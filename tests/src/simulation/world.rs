@@ -247,7 +247,8 @@ impl World {
         };
         let seen = Seen { host, bug: self.bug };
         let place = Place { repository: Self::scope().repository, worktree: Some("main".into()) };
-        let mut caller = Caller { actor, place, mint: &mut self.mint, processes: &seen, policy: &policy, holds, op };
+        let mut caller =
+            Caller { actor, place, mint: &mut self.mint, processes: &seen, policy: &policy, holds, role: None, op };
         self.report.calls += 1;
         verbs::perform(self.store.as_ref(), &mut caller, verb)
     }

@@ -11,9 +11,13 @@ use super::{positive, work::Hold};
 pub(crate) enum AgentCommand {
     /// Make an agent known
     Register(Register),
-    /// Every agent, and what it holds
+    /// Registered agents: what each is doing, and what it holds
     #[command(alias = "ls")]
-    List,
+    List {
+        /// Include agents that were unregistered
+        #[arg(long)]
+        all: bool,
+    },
     /// Send a message
     #[command(alias = "message")]
     Send(Send),
@@ -21,13 +25,22 @@ pub(crate) enum AgentCommand {
     Inbox(Inbox),
     /// Take nothing new; what is held goes on
     Pause {
-        /// The agent; whoever asks when left out
-        agent: Option<String>,
+        /// The agent; yourself when left out
+        #[arg(value_name = "AGENT")]
+        name: Option<String>,
     },
     /// Claim again
     Resume {
-        /// The agent; whoever asks when left out
-        agent: Option<String>,
+        /// The agent; yourself when left out
+        #[arg(value_name = "AGENT")]
+        name: Option<String>,
+    },
+    /// Unregister an agent that holds nothing; what was assigned to it is free again
+    #[command(alias = "rm", alias = "unregister")]
+    Remove {
+        /// The agent; yourself when left out
+        #[arg(value_name = "AGENT")]
+        name: Option<String>,
     },
     /// Answer what a waiting task asked, or say that its command succeeded
     Answer {
@@ -57,10 +70,13 @@ pub(crate) struct Register {
 /// Send a message.
 #[derive(Args, Debug)]
 pub(crate) struct Send {
-    /// human, an agent, role:worker, a task (its holder), a workflow (everyone on it)
+    /// human, all, an agent, role:worker, a task (its holder), a workflow (everyone on it)
     pub(crate) to: String,
     /// What it says
     pub(crate) text: String,
+    /// What it is about, in one line
+    #[arg(long)]
+    pub(crate) subject: Option<String>,
     /// assignment, status, question, answer, broadcast
     #[arg(long, default_value = "status")]
     pub(crate) kind: String,
@@ -104,4 +120,21 @@ pub(crate) struct Inbox {
     /// At most so many
     #[arg(long, default_value = "20", value_parser = positive)]
     pub(crate) limit: usize,
+}
+
+/// Give work to one agent.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  toft assign tf-a41c blue-heron   only blue-heron claims it, before anything else
+  toft assign tf-a41c --none       anyone may claim it again")]
+pub(crate) struct Assign {
+    /// The issue or task; nobody may hold it
+    pub(crate) id: String,
+    /// The agent
+    #[arg(value_name = "AGENT", required_unless_present = "none")]
+    pub(crate) to: Option<String>,
+    /// Take the assignment back
+    #[arg(long, conflicts_with = "to")]
+    pub(crate) none: bool,
 }

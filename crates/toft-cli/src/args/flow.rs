@@ -111,6 +111,12 @@ pub(crate) struct NewFlow {
     /// Do not start it yet; without tasks, leave it to be planned
     #[arg(long)]
     pub(crate) hold: bool,
+    /// What another system calls it, such as a ticket or a URL
+    #[arg(long, value_name = "REF")]
+    pub(crate) external: Option<String>,
+    /// Something its agents are to know: JSON, or plain text
+    #[arg(long = "config", value_name = "NAME=VALUE", value_parser = pair)]
+    pub(crate) config: Vec<(String, String)>,
     #[command(flatten)]
     pub(crate) task: TaskFields,
 }
@@ -187,4 +193,15 @@ pub(crate) enum TemplateCommand {
     /// Every template
     #[command(alias = "ls")]
     List,
+    /// A template with everything it extends: variables and tasks
+    Show {
+        /// name, or name@version
+        name: String,
+    },
+    /// Remove a template; workflows made from it stay
+    #[command(alias = "rm")]
+    Remove {
+        /// The template
+        name: String,
+    },
 }

@@ -17,7 +17,7 @@ use clap::{Args, Parser, ValueEnum};
 use commands::commands;
 
 pub(crate) use self::{
-    agent::{AgentCommand, Inbox, Register, Send},
+    agent::{AgentCommand, Assign, Inbox, Register, Send},
     flow::{Apply, FlowCommand, FromTemplate, NewFlow, One, TaskFields, TemplateCommand},
     plan::{
         Add, Compact, Delete, EditIssue, Export, Fields, Graph, Import, LedgerArgs, LedgerCommand, Redo, Restore, Undo,
@@ -136,6 +136,7 @@ commands! {
     Mcp(Nothing) "mcp" [] "Serve the Model Context Protocol on standard input and output";
     Trust(Trust) "trust" [] "Let this repository's own commands set workspaces up";
     Agent(Agent) "agent" ["agents"] "Agents and their messages";
+    Assign(Assign) "assign" ["delegate"] "Give an issue or task to one agent";
     Backup(Backup) "backup" [] "Back up the store to a file, or restore it";
     Migrate(Nothing) "migrate" [] "Upgrade the store to the schema of this version";
     Gc(Gc) "gc" [] "Forget old history, messages and attempts, and give space back";
@@ -182,6 +183,7 @@ impl Command {
                 | Self::Sync(_)
                 | Self::Ledger(_)
                 | Self::Ws(_)
+                | Self::Assign(_)
         )
     }
 
@@ -233,6 +235,14 @@ pub(crate) struct Init {
     pub(crate) no_input: bool,
 }
 
+/// Who may do what, for `toft agent --help`.
+fn rights() -> String {
+    format!(
+        "Rights by role; everything else, every role may do. You are a person unless --as, TOFT_AGENT or a coding agent's shell says otherwise.\n\n{}",
+        toft::rights::table()
+    )
+}
+
 #[derive(Args, Debug)]
 pub(crate) struct Nothing {}
 
@@ -250,6 +260,7 @@ pub(crate) struct Flow {
 
 /// Agents and their messages.
 #[derive(Args, Debug)]
+#[command(after_help = rights())]
 pub(crate) struct Agent {
     #[command(subcommand)]
     pub(crate) command: AgentCommand,

@@ -108,6 +108,9 @@ pub(crate) struct EditIssue {
     /// It is to be done after all
     #[arg(long)]
     pub(crate) reopen: bool,
+    /// open, deferred or closed; claim and finish set the others
+    #[arg(long, value_name = "STATUS", conflicts_with_all = ["close", "reopen", "defer", "undefer"])]
+    pub(crate) status: Option<String>,
 }
 
 /// Delete an issue, or take that back.

@@ -4,7 +4,7 @@ use toft::{
     agent::{AgentState, Role},
     id::MessageId,
     message::MessageKind,
-    verbs::{agent, answer, inbox, send},
+    verbs::{agent, answer, assign, inbox, issue::OnIt, send},
 };
 
 use super::{
@@ -12,7 +12,7 @@ use super::{
     work::{held, task_or_issue},
 };
 use crate::{
-    args::{AgentCommand, Inbox, Register, Send},
+    args::{AgentCommand, Assign, Inbox, Register, Send},
     exit::Failure,
     render,
 };
@@ -20,11 +20,16 @@ use crate::{
 pub(super) fn run(app: &App<'_>, command: &AgentCommand) -> Done {
     match command {
         AgentCommand::Register(args) => register(app, args),
-        AgentCommand::List => app.show(&render::AgentList(app.perform(app.open()?, agent::List)?)),
+        AgentCommand::List { all } => {
+            app.show(&render::AgentList(app.perform(app.open()?, agent::List { all: *all })?))
+        }
         AgentCommand::Send(args) => send(app, args),
         AgentCommand::Inbox(args) => inbox(app, args),
-        AgentCommand::Pause { agent } => tell(app, agent.as_ref(), AgentState::Draining),
-        AgentCommand::Resume { agent } => tell(app, agent.as_ref(), AgentState::Active),
+        AgentCommand::Pause { name } => tell(app, name.as_ref(), AgentState::Draining),
+        AgentCommand::Resume { name } => tell(app, name.as_ref(), AgentState::Active),
+        AgentCommand::Remove { name } => {
+            app.show(&render::AgentView(app.perform(app.open()?, agent::Remove { agent: name.clone() })?))
+        }
         AgentCommand::Answer { id, text } => {
             let id = task_or_issue(app.open()?, Some(id))?.unwrap_or_default();
             let request = answer::Request { id, answer: text.clone() };
@@ -52,6 +57,25 @@ fn tell(app: &App<'_>, agent: Option<&String>, state: AgentState) -> Done {
     app.show(&render::AgentView(app.perform(app.open()?, request)?))
 }
 
+/// Assigns the task that is worked on for an issue, or the issue itself while nobody started it.
+pub(super) fn assign(app: &App<'_>, args: &Assign) -> Done {
+    let toft = app.open()?;
+    let plan = toft.plan()?;
+    let issue = match &plan {
+        Some(plan) => plan.named(&args.id)?.map(|found| found.issue.id),
+        None => None,
+    };
+    if let (Some(plan), Some(id)) = (plan, &issue)
+        && toft.perform(OnIt { issue: id.clone() })?.is_none()
+    {
+        let to = toft.perform(assign::Check { to: args.to.clone() })?;
+        let wrote = plan.assign(id, to.as_ref().map(|agent| agent.name.as_str()))?;
+        return app.show(&render::IssueWritten { wrote, did: if to.is_some() { "Assigned" } else { "Unassigned" } });
+    }
+    let request = assign::Request { id: issue.unwrap_or_else(|| args.id.clone()), to: args.to.clone() };
+    app.show(&render::TaskAssigned(app.perform(toft, request)?))
+}
+
 /// Whom a message is for: an issue stands for whoever works on it.
 fn recipient(toft: &toft::Toft, to: &str) -> Result<String, Failure> {
     let issue = match toft.plan()?.filter(|_| to.starts_with(toft::issue::PREFIX)) {
@@ -70,6 +94,7 @@ fn send(app: &App<'_>, args: &Send) -> Done {
     };
     let request = send::Request {
         to: recipient(app.open()?, &args.to)?,
+        subject: args.subject.clone(),
         body: args.text.clone(),
         kind: word::<MessageKind>("kind", &args.kind)?,
         priority: args.priority,

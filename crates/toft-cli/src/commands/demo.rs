@@ -48,7 +48,7 @@ pub(super) fn demo(app: &App<'_>, args: &Try) -> Done {
     let variables: Vec<(&str, &str)> = variables.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     let run = |line: &str| in_shell(line, &repo, &variables, None).map_err(|error| failed("sh", &error));
     let made = run(
-        "git init -q -b main && git add -A && git commit -qm 'An empty field' && toft init -q >/dev/null && toft add - -q < ../plan.jsonl >/dev/null",
+        "git init -q -b main && git add -A && git commit -qm 'An empty field' && toft init -q >/dev/null && toft agent register villager --role human -q >/dev/null && toft add - -q < ../plan.jsonl >/dev/null",
     )?;
     if !made.success() {
         return Err(Failure::stopped("the demo could not be laid out", "is git installed?"));

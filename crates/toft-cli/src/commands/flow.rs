@@ -1,5 +1,6 @@
 //! Workflows and templates.
 
+use serde_json::Value;
 use toft::{
     flow::{Plan, PlanTask, Source, WorkflowStatus},
     plan_file::{load_plan, load_template},
@@ -9,7 +10,10 @@ use toft::{
 use super::{App, Done, word, work::task_or_issue};
 use crate::{
     args::{Apply, FlowCommand, FromTemplate, NewFlow, TemplateCommand},
-    render::{FlowList, FlowMade, FlowMoved, FlowShown, Replanned, TaskDecided, TemplateKept, TemplateList},
+    render::{
+        FlowList, FlowMade, FlowMoved, FlowShown, Replanned, TaskDecided, TemplateKept, TemplateList, TemplateRemoved,
+        TemplateShown,
+    },
 };
 
 pub(super) fn run(app: &App<'_>, command: &FlowCommand) -> Done {
@@ -61,6 +65,12 @@ pub(super) fn run(app: &App<'_>, command: &FlowCommand) -> Done {
         FlowCommand::Template(TemplateCommand::List) => {
             app.show(&TemplateList(app.perform(app.open()?, template::List)?))
         }
+        FlowCommand::Template(TemplateCommand::Show { name }) => {
+            app.show(&TemplateShown(app.perform(app.open()?, template::Show { name: name.clone() })?))
+        }
+        FlowCommand::Template(TemplateCommand::Remove { name }) => {
+            app.show(&TemplateRemoved(app.perform(app.open()?, template::Remove { name: name.clone() })?))
+        }
     }
 }
 
@@ -76,11 +86,20 @@ pub(super) fn new(app: &App<'_>, args: &NewFlow) -> Done {
         max_parallel: args.max_parallel,
         budget: args.budget,
         tasks: names.into_iter().map(|name| planned(name, &args.task)).collect(),
+        config: args.config.iter().map(|(name, text)| (name.clone(), value(text))).collect(),
         summary: None,
     };
-    let source = Source::Prompt { text: args.title.clone() };
+    let source = match &args.external {
+        Some(reference) => Source::External { reference: reference.clone() },
+        None => Source::Prompt { text: args.title.clone() },
+    };
     let made = app.perform(app.open()?, flow::New { plan, source, hold: args.hold })?;
     app.show(&FlowMade(made))
+}
+
+/// JSON, or else the text itself.
+fn value(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|_| text.into())
 }
 
 fn planned(name: &str, fields: &crate::args::TaskFields) -> PlanTask {

@@ -50,7 +50,7 @@ pub(crate) fn run(cli: &Cli, output: &Output) -> Done {
 
 /// The same for a process that goes on: everything is closed again.
 pub(crate) fn run_and_close(cli: &Cli, output: &Output) -> Done {
-    answer_once(&App::new(cli, output), &cli.command)
+    answer_once(&App { served: true, ..App::new(cli, output) }, &cli.command)
 }
 
 /// Answers a command; one that was named as an operation and ran before answers as it did then. Verbs of the store remember
@@ -118,6 +118,7 @@ fn answer(app: &App<'_>, command: &Command) -> Done {
         Command::Hook(args) => setup::hook(app, args),
         Command::Mcp(_) => crate::mcp::serve(),
         Command::Agent(args) => agent::run(app, &args.command),
+        Command::Assign(args) => agent::assign(app, args),
     }
 }
 
@@ -127,6 +128,8 @@ struct App<'a> {
     command: &'a Command,
     global: &'a Global,
     output: &'a Output,
+    /// A program asks on behalf of an agent.
+    served: bool,
     /// The store, once it was needed.
     toft: OnceCell<Toft>,
     /// Standard input, once it was needed: both the digest of an operation and its command read it.
@@ -135,7 +138,14 @@ struct App<'a> {
 
 impl<'a> App<'a> {
     fn new(cli: &'a Cli, output: &'a Output) -> Self {
-        Self { command: &cli.command, global: &cli.global, output, toft: OnceCell::new(), input: OnceCell::new() }
+        Self {
+            command: &cli.command,
+            global: &cli.global,
+            output,
+            served: false,
+            toft: OnceCell::new(),
+            input: OnceCell::new(),
+        }
     }
 
     fn config(&self) -> Result<Config, Failure> {
@@ -144,7 +154,8 @@ impl<'a> App<'a> {
             None => None,
         };
         let Global { dir, agent, .. } = self.global;
-        Ok(Config { store, dir: dir.clone(), agent: agent.clone(), brief: true, ..Config::default() })
+        let served = self.served;
+        Ok(Config { store, dir: dir.clone(), agent: agent.clone(), brief: true, served, ..Config::default() })
     }
 
     fn open(&self) -> Result<&Toft, Failure> {

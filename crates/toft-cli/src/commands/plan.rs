@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, path::Path};
 use toft::{
     Toft,
     issue::{
-        DISCOVERED_FROM, Dep,
+        CLOSED, DEFERRED, DISCOVERED_FROM, Dep, IN_PROGRESS, OPEN,
         edit::{Edit, Step},
     },
     plan::{Asked, Export, Found, Import, Older, Plan},
@@ -23,6 +23,9 @@ use crate::{
     },
 };
 
+/// What an issue's status can be asked for; other tools may write other words.
+const STATUSES: [&str; 5] = [OPEN, IN_PROGRESS, DEFERRED, CLOSED, "deleted"];
+
 /// How much of an issue's history is shown with it.
 const HISTORY: usize = 5;
 
@@ -31,6 +34,10 @@ pub(super) fn plan(toft: &Toft) -> Result<Plan<'_>, Failure> {
     toft.plan()?.ok_or_else(|| {
         Failure::invalid("issues are kept in a repository, and this is none", "go into one, or toft init --no-vcs")
     })
+}
+
+fn unknown_status(status: &str, known: &[&str]) -> Failure {
+    Failure::invalid(format!("status: `{status}` is not known"), &format!("use {}", known.join(", ")))
 }
 
 fn edit(fields: &args::Fields, now: Timestamp) -> Edit {
@@ -100,6 +107,19 @@ pub(super) fn change(app: &App<'_>, args: &args::EditIssue) -> Done {
         (None, true) => Some(Step::Reopen),
         (None, false) => None,
     };
+    let status = match args.status.as_deref() {
+        None => status,
+        Some(CLOSED) => Some(Step::Close { reason: args.comment.clone().unwrap_or_default() }),
+        Some(OPEN) => Some(Step::Reopen),
+        Some(DEFERRED) => Some(Step::Defer),
+        Some(IN_PROGRESS) => {
+            return Err(Failure::invalid(
+                "status: an issue is in progress while an agent holds it",
+                &format!("toft claim {}", args.id),
+            ));
+        }
+        Some(other) => return Err(unknown_status(other, &[OPEN, DEFERRED, CLOSED])),
+    };
     let mut asked = Edit {
         title: args.title.clone(),
         kind: args.kind.clone(),
@@ -109,7 +129,7 @@ pub(super) fn change(app: &App<'_>, args: &args::EditIssue) -> Done {
         status,
         ..edit(&args.fields, plan.now()?)
     };
-    if args.undefer {
+    if args.undefer || args.status.as_deref() == Some(OPEN) {
         asked.defer = Some(None);
     }
     if asked == Edit::default() {
@@ -329,6 +349,9 @@ pub(super) fn list(app: &App<'_>, plan: &Plan<'_>, args: &args::List) -> Done {
         ..Asked::default()
     };
     let mut issues = plan.list(&asked)?;
+    if let Some(status) = args.status.as_deref().filter(|status| !STATUSES.contains(status) && issues.is_empty()) {
+        return Err(unknown_status(status, &STATUSES));
+    }
     let more = issues.len() > args.limit;
     issues.truncate(args.limit);
     let several = plan.ledgers().len() > 1 && args.ledger.is_none();

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use toft::{
-    agent::{Agent, AgentState},
+    agent::{Agent, AgentState, Presence, Role},
     message::{DeliveryState, Letter, Message},
     verbs::agent::Listed,
 };
@@ -31,7 +31,6 @@ impl View for AgentView {
         let Agent { id, name, role, capabilities, state, .. } = &self.0;
         let can =
             if capabilities.is_empty() { String::new() } else { format!(", can {}", clean(&capabilities.join(", "))) };
-        let role = data(role).as_str().unwrap_or_default().to_owned();
         page.line(format!("{} ({id}) is {}, {role}{can}", clean(name), word(*state)));
     }
 }
@@ -39,8 +38,8 @@ impl View for AgentView {
 fn word(state: AgentState) -> &'static str {
     match state {
         AgentState::Active => "active",
-        AgentState::Draining => "draining: it takes nothing new",
-        AgentState::Gone => "gone",
+        AgentState::Draining => "paused: it takes nothing new",
+        AgentState::Gone => "removed",
     }
 }
 
@@ -60,16 +59,22 @@ impl View for AgentList {
     }
 
     fn text(&self, page: &mut Page) {
-        for Listed { agent, holds, silent_s } in &self.0 {
+        for Listed { agent, presence, holds, silent_s } in &self.0 {
             let holds: Vec<_> = holds.iter().map(ToString::to_string).collect();
-            let doing = match (holds.is_empty(), agent.state) {
-                (_, AgentState::Gone) => "gone".to_owned(),
-                (true, AgentState::Draining) => "paused".to_owned(),
-                (true, AgentState::Active) => "idle".to_owned(),
-                (false, _) => format!("on {}", holds.join(", ")),
+            let doing = match presence {
+                Presence::Working => format!("on {}", holds.join(", ")),
+                Presence::Offline if !holds.is_empty() => format!("offline, lost {}", holds.join(", ")),
+                Presence::Idle => "idle".to_owned(),
+                Presence::Paused => "paused".to_owned(),
+                Presence::Offline => "offline".to_owned(),
+                Presence::Removed => "removed".to_owned(),
+            };
+            let role = match agent.role {
+                Role::Worker => String::new(),
+                role => format!("  {role}"),
             };
             page.line(format!(
-                "{}  {doing}  {}",
+                "{}{role}  {doing}  {}",
                 page.ink(Ink::Id, &clean(&agent.name)),
                 page.ink(Ink::Faint, &format!("seen {silent_s} s ago"))
             ));
@@ -130,7 +135,13 @@ impl View for Inbox {
                 true => format!(" (wants to be confirmed: toft agent inbox --ack {id})"),
                 false => String::new(),
             };
-            page.line(format!("{}  {}{ack}:", page.ink(Ink::Id, letter.message.id.as_str()), clean(&letter.from_name)));
+            let subject = letter.message.subject.as_deref().map(|text| format!(" \"{}\"", clean(text)));
+            page.line(format!(
+                "{}  {}{}{ack}:",
+                page.ink(Ink::Id, letter.message.id.as_str()),
+                clean(&letter.from_name),
+                subject.unwrap_or_default()
+            ));
             page.block("  ", &letter.message.body);
         }
         if self.letters.is_empty() {

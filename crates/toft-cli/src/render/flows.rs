@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use toft::{
-    flow::{Template, Workflow},
+    flow::{Source, Template, Workflow},
     verbs::{flow, replan},
 };
 
@@ -107,6 +107,12 @@ impl View for FlowShown {
         line(page, &flow::Listed { workflow: workflow.clone(), progress: progress.clone() });
         if let Some(reason) = &workflow.reason {
             page.line(format!("  because: {}", clean(reason)));
+        }
+        if let Source::External { reference } = &workflow.source {
+            page.line(format!("  from {}", clean(reference)));
+        }
+        for (name, value) in &workflow.config {
+            page.line(format!("  {} = {}", clean(name), clean(&value.to_string())));
         }
         if let Some(limit) = workflow.max_parallel {
             page.line(format!("  at most {limit} at once"));
@@ -233,16 +239,81 @@ impl View for TemplateList {
             let variables: Vec<_> = template.variables.keys().cloned().collect();
             let variables =
                 if variables.is_empty() { String::new() } else { format!("  sets {}", variables.join(", ")) };
+            let about = template.description.as_ref().unwrap_or(&template.plan.title);
             page.line(format!(
                 "{}@{}  {}{}",
                 clean(&template.name),
                 template.version,
-                short(&template.plan.title, 60),
+                short(about, 60),
                 clean(&variables)
             ));
         }
         if self.0.is_empty() {
             page.line("No templates. toft flow template put FILE keeps one.");
         }
+    }
+}
+
+pub(crate) struct TemplateShown(pub(crate) Template);
+
+impl View for TemplateShown {
+    fn kind(&self) -> &'static str {
+        "template"
+    }
+
+    fn json(&self) -> Value {
+        data(&self.0)
+    }
+
+    fn ids(&self) -> Vec<String> {
+        vec![self.0.name.clone()]
+    }
+
+    fn text(&self, page: &mut Page) {
+        let Template { name, version, description, extends, variables, plan, .. } = &self.0;
+        let extends = extends.as_ref().map(|base| format!(" (extends {})", clean(base))).unwrap_or_default();
+        page.line(format!("{}@{version}{extends}  {}", clean(name), short(&plan.title, 70)));
+        if let Some(text) = description {
+            page.block("  ", text);
+        }
+        for (name, variable) in variables {
+            let default = match &variable.default {
+                Some(text) => format!(" = {}", clean(text)),
+                None => " (needed)".to_owned(),
+            };
+            let about = variable.about.as_ref().map(|text| format!("  {}", short(text, 60))).unwrap_or_default();
+            page.line(format!("  --set {}{default}{about}", clean(name)));
+        }
+        for task in &plan.tasks {
+            let needs = match task.needs.is_empty() {
+                true => String::new(),
+                false => format!("  after {}", clean(&task.needs.join(", "))),
+            };
+            page.line(format!("  {}{}", short(&task.name, 60), page.ink(Ink::Faint, &needs)));
+        }
+    }
+}
+
+pub(crate) struct TemplateRemoved(pub(crate) Template);
+
+impl View for TemplateRemoved {
+    fn kind(&self) -> &'static str {
+        "template"
+    }
+
+    fn json(&self) -> Value {
+        data(&self.0)
+    }
+
+    fn ids(&self) -> Vec<String> {
+        vec![self.0.name.clone()]
+    }
+
+    fn text(&self, page: &mut Page) {
+        page.line(format!(
+            "Removed template {}; putting it again makes version {}",
+            clean(&self.0.name),
+            self.0.version + 1
+        ));
     }
 }

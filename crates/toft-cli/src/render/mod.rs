@@ -25,7 +25,9 @@ use serde_json::{Value, json};
 
 pub(crate) use self::{
     agents::{AgentList, AgentView, Inbox, Sent},
-    flows::{FlowList, FlowMade, FlowMoved, FlowShown, Replanned, TemplateKept, TemplateList},
+    flows::{
+        FlowList, FlowMade, FlowMoved, FlowShown, Replanned, TemplateKept, TemplateList, TemplateRemoved, TemplateShown,
+    },
     graph::{Graph, Pen},
     history::{EventLine, History},
     issues::{
@@ -36,7 +38,9 @@ pub(crate) use self::{
     run::{AttemptLog, Context, Primed, Stopped, TryShown, Watch},
     setup::{GuardSet, SetupShown},
     share::{FindingsShown, GuardShown, IssuesDecided, IssuesMoved, ProposalsMade, SyncDone},
-    tasks::{Answered, Claims, Finished, Ready, Saved, Shown, StateValue, StatusView, TaskDecided, TaskList},
+    tasks::{
+        Answered, Claims, Finished, Ready, Saved, Shown, StateValue, StatusView, TaskAssigned, TaskDecided, TaskList,
+    },
     upkeep::{BackedUp, Migrated, RestoredFrom},
     workspaces::{Rescued, WsEnv, WsGiven, WsList, WsPath, WsPinned, WsPooled, WsShown, WsTidied},
 };

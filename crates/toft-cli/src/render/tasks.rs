@@ -319,6 +319,30 @@ impl View for TaskDecided {
     }
 }
 
+pub(crate) struct TaskAssigned(pub(crate) Task);
+
+impl View for TaskAssigned {
+    fn kind(&self) -> &'static str {
+        "task"
+    }
+
+    fn json(&self) -> Value {
+        data(&self.0)
+    }
+
+    fn ids(&self) -> Vec<String> {
+        vec![self.0.id.to_string()]
+    }
+
+    fn text(&self, page: &mut Page) {
+        let to = match &self.0.assigned_to {
+            Some(name) => format!("is assigned to {}", clean(name)),
+            None => "is free for everyone".to_owned(),
+        };
+        page.line(format!("{} \"{}\" {to}", self.0.id, short(&self.0.name, 70)));
+    }
+}
+
 pub(crate) struct TaskList {
     pub(crate) tasks: Vec<list::Listed>,
     pub(crate) more: bool,
@@ -414,6 +438,15 @@ impl View for Shown {
         ));
         page.line(format!("  in {} {}", task.workflow, short(workflow_title, 70)));
         page.block("  ", &task.brief);
+        if let Some(plan) = &self.0.plan_summary {
+            page.line(format!("  plan: {}", short(plan, 100)));
+        }
+        if let Some(name) = &task.assigned_to {
+            page.line(format!("  assigned to {}", clean(name)));
+        }
+        if let Some(workspace) = &self.0.workspace {
+            page.line(format!("  in {}", clean(&workspace.path)));
+        }
         if let Some(holder) = &self.0.holder {
             page.line(format!(
                 "  held by {} until {} (fence {})",
@@ -568,10 +601,25 @@ fn needs_you(page: &mut Page, needs: &[status::NeedsYou], proposals: &[Found]) {
                     short(title, 50)
                 )
             }
+            NeedsYou::Assigned { task, name, to, silent_s, free } => {
+                let (name, to) = (short(name, 50), clean(to));
+                let away = silent_s.map_or_else(|| "unregistered".to_owned(), |s| format!("offline for {}", span(s)));
+                let next = if *free { "; the next claim with nothing else to do takes it" } else { "" };
+                format!("  {task}  {name} is assigned to {to}, {away}{next}\n    toft assign {task} --none")
+            }
             NeedsYou::Message { id, from, text } => {
                 format!("  {id}  {}: {}\n    toft agent inbox --human", clean(from), short(text, 100))
             }
         });
+    }
+}
+
+/// Seconds in the unit that a person would use.
+fn span(seconds: u64) -> String {
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7_200 => format!("{} min", seconds / 60),
+        _ => format!("{} h", seconds / 3_600),
     }
 }
 

@@ -155,6 +155,7 @@ pub(crate) fn conclude(work: &mut Work<'_>, id: &WorkflowId) -> Verdict<Workflow
         (true, _) => return Ok(workflow),
     };
     workflow.status = status;
+    workflow.ended_by = (status == WorkflowStatus::Completed).then(|| work.actor.to_owned());
     workflow.told = false;
     workflow.updated = work.now.wall;
     work.by_itself(id.as_str(), verb, json!({ "title": workflow.title }), vec![Write::Workflow(workflow.clone())])?;

@@ -43,6 +43,9 @@ pub struct Task {
     pub plan: Option<String>,
     /// Fails for good after so many attempts.
     pub max_attempts: u32,
+    /// The agent, by name, that alone may claim it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub assigned_to: Option<String>,
     /// Where it is to be worked.
     pub place: Place,
     /// When it was made.
@@ -56,6 +59,11 @@ impl Task {
     /// The repository it is to be worked in.
     pub fn repository(&self) -> Option<&RepositoryId> {
         self.place.repository.as_ref()
+    }
+
+    /// Whether it is assigned to another agent than `name`.
+    pub fn assigned_elsewhere(&self, name: &str) -> bool {
+        self.assigned_to.as_deref().is_some_and(|to| to != name)
     }
 
     /// Capability tags it requires and `offered` lacks.

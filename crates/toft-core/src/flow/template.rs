@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::plan::{Plan, PlanTask};
 use crate::{id::TemplateId, refusal::Refusal, time::Timestamp};
@@ -16,6 +17,12 @@ pub struct Template {
     pub name: String,
     /// 1 for the first.
     pub version: u32,
+    /// What it is for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// When the template of this name was removed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub removed: Option<Timestamp>,
     /// The name of a template whose tasks and variables it starts from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extends: Option<String>,
@@ -46,6 +53,10 @@ impl Template {
         let mut variables = base.variables;
         variables.extend(self.variables);
         self.variables = variables;
+        self.description = self.description.or(base.description);
+        let mut config = base.plan.config;
+        config.extend(self.plan.config);
+        self.plan.config = config;
         let mut tasks = base.plan.tasks;
         for task in self.plan.tasks {
             match tasks.iter_mut().find(|known| known.name == task.name) {
@@ -83,6 +94,11 @@ impl Template {
         let mut plan = self.plan.clone();
         plan.title = fill(&plan.title);
         plan.summary = plan.summary.as_deref().map(&mut fill);
+        for value in plan.config.values_mut() {
+            if let Value::String(text) = value {
+                *text = fill(text);
+            }
+        }
         for task in &mut plan.tasks {
             fill_task(task, &mut fill);
         }

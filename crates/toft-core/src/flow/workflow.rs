@@ -1,6 +1,9 @@
 //! A workflow: one run of some work.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::{
     id::{RepositoryId, WorkflowId},
@@ -45,6 +48,12 @@ pub struct Workflow {
     /// Every repository its tasks work in.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub repositories: Vec<RepositoryId>,
+    /// Anything its planner wants its agents to know, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub config: BTreeMap<String, Value>,
+    /// Whose action completed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_by: Option<String>,
     /// The ledger of its issue says what is true of it now.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub told: bool,

@@ -53,6 +53,8 @@ pub struct Edit {
 pub enum Step {
     /// Open again.
     Reopen,
+    /// Put off until somebody opens it again.
+    Defer,
     /// Over.
     Close {
         /// Why, or how.
@@ -165,6 +167,14 @@ pub fn change<N: Nodes<Error = StoreError>>(
     match &edit.status {
         Some(Step::Close { reason }) => puts.extend(close(issue, reason, None, by)?),
         Some(Step::Reopen) => puts.extend(reopen(issue)),
+        Some(Step::Defer) if issue.status == DEFERRED => {}
+        Some(Step::Defer) if issue.status == OPEN => {
+            puts.push(Put::Field("status".into(), Some(DEFERRED.into())));
+        }
+        Some(Step::Defer) => {
+            let (id, state) = (issue.id.clone(), issue.status.clone());
+            return Err(Refusal::WrongState { id, state, wanted: "only an open issue is put off".into() }.into());
+        }
         None => {}
     }
     let own = |put: &Put| match put {
@@ -313,6 +323,23 @@ pub fn start(issue: &Issue, agent: &str) -> Vec<Put> {
         puts.push(Put::Field("assignee".into(), text(agent)));
     }
     puts
+}
+
+/// Whom it is meant for, while nobody is on it.
+pub fn assign(issue: &Issue, to: Option<&str>) -> Verdict<Vec<Put>> {
+    if issue.deleted.is_some() {
+        return Err(deleted(issue).into());
+    }
+    refuse_mirror(issue)?;
+    if ![OPEN, DEFERRED].contains(&issue.status.as_str()) {
+        let (id, state) = (issue.id.clone(), issue.status.clone());
+        let wanted = "only open work that nobody holds is assigned".into();
+        return Err(Refusal::WrongState { id, state, wanted }.into());
+    }
+    Ok(match issue.assignee.as_deref() == to {
+        true => Vec::new(),
+        false => vec![Put::Field("assignee".into(), to.and_then(text))],
+    })
 }
 
 /// It is over.

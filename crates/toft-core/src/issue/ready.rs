@@ -108,6 +108,11 @@ pub enum Reason {
         /// Which.
         workflow: String,
     },
+    /// It is assigned to another agent.
+    Assigned {
+        /// Which, by name.
+        to: String,
+    },
     /// It, or what it is part of, needs something first.
     Blocked {
         /// Which needs it, if not the issue itself.
@@ -143,6 +148,7 @@ impl fmt::Display for Reason {
             ancestor.as_ref().map_or(String::new(), |id| format!("{id}, of which it is part, "))
         };
         match self {
+            Self::Assigned { to } => write!(f, "it is assigned to {to}"),
             Self::Status { status } => write!(f, "it is {status}"),
             Self::Deleted => f.write_str("it was deleted"),
             Self::Running { workflow } => write!(f, "workflow {workflow} is on it"),

@@ -58,6 +58,10 @@ impl Play {
                 };
                 said(play.stage.perform("boss", flow::Move { id, to, reason: None }))
             }),
+            26 if how % 3 == 0 => self.with_task(which, |play, id| {
+                let to = (more % 4 != 0).then_some(agent);
+                said(play.stage.perform("boss", verbs::assign::Request { id, to }))
+            }),
             26 => self.with_task(which, |play, task| {
                 let decision = replan::Decide { task, retry: how % 2 == 0, reason: "r".into() };
                 said(play.stage.perform("boss", decision))
@@ -259,6 +263,7 @@ impl Play {
                 && request.labels.iter().all(|label| task.labels.contains(label))
                 && request.scope.covers(&task.place)
                 && task.lacking(&can).is_empty()
+                && !task.assigned_elsewhere(agent)
             {
                 return Ok(Some(ready::rank(&task)));
             }
@@ -270,7 +275,7 @@ impl Play {
     pub fn check(&self) {
         let outcome = self.stage.perform("auditor", audit::Request { events: usize::MAX }).expect("an audit");
         assert!(outcome.broken.is_empty(), "{:#?}", outcome.broken);
-        let expected = self.ready_by_rule().expect("facts can be read");
+        let expected = self.unassigned(self.ready_by_rule().expect("facts can be read"));
         let request = verbs::ready::Request { scope: self.stage.scope(), limit: 10_000, ..Default::default() };
         let listed = self.stage.perform("looker", request).expect("looking never fails").ready;
         let offered: Vec<_> =
@@ -289,6 +294,12 @@ impl Play {
             let labelled = self.labelled(label, &expected).expect("facts can be read");
             assert_eq!(offered, labelled, "a label's index offers what the rule calls ready, in its order");
         }
+    }
+
+    fn unassigned(&self, mut ids: Vec<TaskId>) -> Vec<TaskId> {
+        let mut tx = self.stage.store.begin(Access::Read).expect("a store can be read");
+        ids.retain(|id| tx.task(id).expect("a task can be read").is_some_and(|task| task.assigned_to.is_none()));
+        ids
     }
 
     fn labelled(&self, label: &str, ids: &[TaskId]) -> Result<Vec<String>> {

@@ -8,6 +8,7 @@ use std::{
 
 use super::{ManualClock, MemoryStore};
 use crate::{
+    agent::Role,
     flow::{Plan, PlanTask, Source},
     id::{AgentId, LeaseId, Mint, RepositoryId, TaskId, WorkflowId},
     lease::{Fence, Holder, Lease, Liveness, Processes},
@@ -98,6 +99,8 @@ pub struct Stage {
     pub policy: Policy,
     /// Where verbs are performed.
     pub place: Place,
+    /// Callers are persons, with every right; otherwise they have the role they are registered with.
+    pub person: bool,
     mint: Mutex<Mint>,
 }
 
@@ -116,6 +119,7 @@ impl Stage {
             processes: FixedProcesses::alive(&[1, 2, 3, 4, 5]),
             policy: Policy { ttl: Duration::from_secs(10), cap: Duration::from_secs(60), ..Policy::default() },
             place: Place { repository: Some(RepositoryId::known("rp_stage")), worktree: Some("main".into()) },
+            person: true,
             mint: Mutex::new(seeded_mint(7)),
         };
         let repository = RepositoryId::known("rp_stage");
@@ -156,6 +160,7 @@ impl Stage {
             processes: &self.processes,
             policy: &self.policy,
             holds: &holds,
+            role: self.person.then_some(Role::Human),
             op,
         };
         perform(self.store.as_ref(), &mut caller, verb)

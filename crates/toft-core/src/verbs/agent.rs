@@ -1,14 +1,16 @@
-//! Agents: register, list, pause and wake.
+//! Agents: register, list, pause, resume and unregister.
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Verb, Work, find};
+use super::{Verb, Work, assign, find};
 use crate::{
-    agent::{Agent, AgentState, Role, check_name, readable_name},
+    agent::{Agent, AgentState, Presence, Role, check_name, readable_name},
     change::Write,
     id::TaskId,
-    refusal::Verdict,
+    lease::Standing,
+    refusal::{Refusal, Verdict},
+    rights::{self, Action},
     store::{Access, LeasesOf},
 };
 
@@ -38,9 +40,18 @@ impl Verb for Register {
         check_name(&name)?;
         let known = work.tx.agent_named(&name)?;
         let before = known.clone();
+        if let (Some(known), Some(role)) = (&known, self.role)
+            && known.role != role
+            && known.state != AgentState::Gone
+        {
+            rights::require(work, Action::ChangeRole)?;
+        }
         let mut agent = match known {
             Some(agent) => agent,
-            None => work.new_agent(name, Role::Worker),
+            None => {
+                let role = if name == work.actor { work.default_role() } else { Role::Worker };
+                work.new_agent(name, role)
+            }
         };
         agent.role = self.role.unwrap_or(agent.role);
         if !self.capabilities.is_empty() {
@@ -59,6 +70,9 @@ impl Verb for Register {
                 json!({ "name": agent.name, "role": agent.role, "can": agent.capabilities }),
                 vec![Write::Agent(agent.clone())],
             )?;
+        } else {
+            // Registering again is a sign of life.
+            agent = work.greet(agent)?;
         }
         Ok(agent)
     }
@@ -83,6 +97,13 @@ impl Verb for Tell {
             Some(text) => find::agent(work, text)?,
             None => work.me()?,
         };
+        if agent.name != work.actor {
+            rights::require(work, Action::Pause)?;
+        }
+        if agent.state == AgentState::Gone {
+            let wanted = "register it again first (toft agent register)".into();
+            return Err(Refusal::WrongState { id: agent.name, state: "removed".into(), wanted }.into());
+        }
         if agent.state != self.state {
             agent.state = self.state;
             work.did(
@@ -91,6 +112,40 @@ impl Verb for Tell {
                 json!({ "state": agent.state }),
                 vec![Write::Agent(agent.clone())],
             )?;
+        }
+        Ok(agent)
+    }
+}
+
+/// Unregister an agent that holds nothing. What was assigned to it is free again; history keeps its name.
+#[derive(Clone, Debug)]
+pub struct Remove {
+    /// The agent, by name or id; the caller when absent.
+    pub agent: Option<String>,
+}
+
+impl Verb for Remove {
+    type Outcome = Agent;
+    const NAME: &'static str = "agent.remove";
+    const ACCESS: Access = Access::Write;
+
+    fn run(self, work: &mut Work<'_>) -> Verdict<Agent> {
+        let mut agent = find::agent(work, self.agent.as_deref().unwrap_or(work.actor))?;
+        if agent.name != work.actor {
+            rights::require(work, Action::Unregister)?;
+        }
+        let leases = work.tx.leases(&LeasesOf::Agent(agent.id.clone()))?;
+        if !leases.is_empty() {
+            let held: Vec<_> = leases.iter().map(|lease| lease.task.to_string()).collect();
+            let state = format!("holding {}", held.join(", "));
+            let wanted = "it finishes that or gives it back first, or you stop it (toft stop)".into();
+            return Err(Refusal::WrongState { id: agent.name, state, wanted }.into());
+        }
+        if agent.state != AgentState::Gone {
+            agent.state = AgentState::Gone;
+            let detail = json!({ "name": agent.name });
+            work.did(agent.id.as_str(), "agent.removed", detail, vec![Write::Agent(agent.clone())])?;
+            assign::free_all_of(work, &agent.name)?;
         }
         Ok(agent)
     }
@@ -113,9 +168,12 @@ impl Verb for Mine {
     }
 }
 
-/// Every agent, by name.
+/// Agents, by name.
 #[derive(Clone, Debug, Default)]
-pub struct List;
+pub struct List {
+    /// Include those that were unregistered.
+    pub all: bool,
+}
 
 /// An agent with what it holds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -123,6 +181,8 @@ pub struct Listed {
     /// The agent.
     #[serde(flatten)]
     pub agent: Agent,
+    /// What it is doing.
+    pub presence: Presence,
     /// What it holds.
     pub holds: Vec<TaskId>,
     /// Seconds since it was last heard of.
@@ -136,7 +196,7 @@ impl Verb for List {
 
     fn run(self, work: &mut Work<'_>) -> Verdict<Vec<Listed>> {
         let mut listed = Vec::new();
-        for agent in work.tx.agents()? {
+        for agent in work.tx.agents()?.into_iter().filter(|agent| self.all || agent.state != AgentState::Gone) {
             listed.push(self::listed(work, agent)?);
         }
         Ok(listed)
@@ -146,7 +206,9 @@ impl Verb for List {
 /// An agent with what it holds.
 pub(super) fn listed(work: &mut Work<'_>, agent: Agent) -> Verdict<Listed> {
     let leases = work.tx.leases(&LeasesOf::Agent(agent.id.clone()))?;
+    let live = leases.iter().any(|lease| lease.standing(&work.now, work.processes) == Standing::Live);
     Ok(Listed {
+        presence: agent.presence(live, work.now.wall, work.policy.ttl),
         silent_s: work.now.wall.since(agent.seen).as_secs(),
         holds: leases.into_iter().map(|lease| lease.task).collect(),
         agent,

@@ -7,10 +7,11 @@ use super::{Verb, Work, find, inbox};
 use crate::{
     change::Write,
     flow::{Task, TaskStatus, place_in_queue},
-    gate::{Gate, Opened},
+    gate::{Gate, GateKind, Opened},
     id::{GateId, TaskId},
     message::{DeliveryState, HUMAN, MessageKind},
     refusal::{Refusal, Verdict},
+    rights::{self, Action},
     store::Access,
 };
 
@@ -43,6 +44,9 @@ impl Verb for Request {
             return Err(Refusal::Invalid { field: "text".into(), problem: "the answer is empty".into() }.into());
         }
         let (mut gate, mut task) = self.find(work)?;
+        if matches!(gate.kind, GateKind::Human { .. }) {
+            rights::require(work, Action::Answer)?;
+        }
         gate.opened = Some(Opened { at: work.now.wall, by: work.actor.to_owned(), answer: self.answer.clone() });
         let mut writes = vec![Write::Gate(gate.clone())];
         let others = work.tx.gates(&task.id)?;

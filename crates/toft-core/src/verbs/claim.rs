@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Verb, Work, find, flow, issue::Offer, sweep};
+use super::{Verb, Work, assign, find, flow, issue::Offer, sweep};
 use crate::{
     agent::{Agent, AgentState},
     change::Write,
@@ -101,7 +101,7 @@ impl Verb for Request {
 
     fn ahead<'a>(&'a self, actor: &'a str) -> Ahead<'a> {
         let key = match &self.id {
-            None => self.filter(None, &[]).only_key(),
+            None => self.filter(None, None).only_key(),
             Some(text)
                 if text.starts_with(WorkflowId::PREFIX) && self.labels.is_empty() && self.scope.worktree.is_none() =>
             {
@@ -121,7 +121,7 @@ impl Verb for Request {
         }
         let me = work.me()?;
         if me.state != AgentState::Active {
-            let state = if me.state == AgentState::Draining { "draining" } else { "gone" };
+            let state = if me.state == AgentState::Draining { "paused" } else { "removed" };
             return Err(Refusal::AgentPaused { agent: me.name, state: state.into() }.into());
         }
         let mut missed = Missed::default();
@@ -173,6 +173,10 @@ impl Request {
             }
             return Ok(claims);
         }
+        if let Some(to) = offer.kept_for(work, &me.name)? {
+            let reasons = vec![issue::ready::Reason::Assigned { to }];
+            return Err(Refusal::IssueNotReady { issue: offer.issue.id.clone(), reasons }.into());
+        }
         let built = offer.build(work)?;
         Ok(self.start(work, me, built)?.into_iter().collect())
     }
@@ -214,6 +218,11 @@ impl Request {
         if !tags.is_empty() {
             reasons.push(Reason::MissingCapability { tags });
         }
+        if let Some(to) = task.assigned_to.clone().filter(|to| *to != me.name)
+            && assign::is_awaited(work, &to)?
+        {
+            reasons.push(Reason::Assigned { to });
+        }
         if !reasons.is_empty() {
             return Err(Refusal::NotReady { task: task.id, reasons }.into());
         }
@@ -242,7 +251,7 @@ impl Request {
         sweep::sweep(work, false)?;
         self.promote_due(work)?;
         let claims = self.take_best(work, me, only, missed)?;
-        if claims.is_empty() && sweep::sweep(work, true)? > 0 {
+        if claims.is_empty() && sweep::sweep(work, true)? + assign::free_stranded(work, &self.scope)? > 0 {
             return self.take_best(work, me, only, missed);
         }
         Ok(claims)
@@ -261,9 +270,11 @@ impl Request {
         self.count.max(1)
     }
 
-    /// The tasks among which an agent with these capabilities chooses.
-    fn filter<'a>(&'a self, workflow: Option<&'a Workflow>, capabilities: &'a [String]) -> Filter<'a> {
-        Filter { scope: &self.scope, workflow, labels: &self.labels, capabilities: Some(capabilities) }
+    /// The tasks among which an agent chooses.
+    fn filter<'a>(&'a self, workflow: Option<&'a Workflow>, me: Option<&'a Agent>) -> Filter<'a> {
+        let capabilities = Some(me.map_or(&[][..], |me| me.capabilities.as_slice()));
+        let mine = me.filter(|me| me.assigned).map(|me| me.name.as_str());
+        Filter { scope: &self.scope, workflow, labels: &self.labels, capabilities, mine }
     }
 
     fn take_best(
@@ -273,7 +284,7 @@ impl Request {
         only: Option<&Workflow>,
         missed: &mut Missed,
     ) -> Verdict<Vec<Claimed>> {
-        let mut queue = Queue::take(work.tx, self.filter(only, &me.capabilities), self.wanted())?;
+        let mut queue = Queue::take(work.tx, self.filter(only, Some(me)), self.wanted())?;
         let mut claims = Vec::new();
         let mut offers =
             self.offers.iter().filter(|offer| only.is_none() && offer.listed(&self.labels, true)).peekable();
@@ -283,7 +294,7 @@ impl Request {
                 head = queue.next(work.tx)?;
             }
             if let Some(offer) = offers.next_if(|offer| head.as_ref().is_none_or(|(rank, _)| offer.rank < *rank)) {
-                if work.tx.workflow_of_issue(&offer.issue.id)?.is_none() {
+                if work.tx.workflow_of_issue(&offer.issue.id)?.is_none() && offer.kept_for(work, &me.name)?.is_none() {
                     // An issue that cannot be started, for its template or its title, keeps nobody from the others.
                     match offer.build(work) {
                         Ok(built) => claims.extend(self.start(work, me, built)?),

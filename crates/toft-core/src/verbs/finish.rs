@@ -119,7 +119,12 @@ impl Verb for Request {
         task.state.updated = work.now.wall;
         let reason = (!self.message.is_empty()).then(|| self.message.clone());
         let mut writes = free(work, &lease, result, reason, Some((self.cost, self.report.clone())))?;
-        writes.push(Write::TaskState(task.id.clone(), task.state.clone()));
+        // Who gives work back that was assigned leaves it to everyone.
+        let given_back = matches!(self.how, How::Release | How::Handoff) && task.assigned_to.take().is_some();
+        writes.push(match given_back {
+            true => Write::Task(task.clone()),
+            false => Write::TaskState(task.id.clone(), task.state.clone()),
+        });
         let gate = self.gate(work, &mut task, &mut writes)?;
         work.did(
             task.id.as_str(),

@@ -16,6 +16,7 @@ use crate::{
     message::{Address, MessageKind},
     refusal::{Refusal, Verdict},
     repository::Scope,
+    rights::{self, Action},
     store::{Access, LeasesOf, TaskQuery, WorkflowQuery},
 };
 
@@ -115,6 +116,8 @@ pub(super) fn build(
         spent: 0.0,
         full: false,
         template,
+        config: plan.config.clone(),
+        ended_by: None,
         told: false,
         repositories: work.place.repository.clone().into_iter().collect(),
         tasks: 0,
@@ -182,6 +185,7 @@ pub(super) fn restore(work: &mut Work<'_>, id: &str, status: WorkflowStatus) -> 
 pub(super) fn revive(work: &mut Work<'_>, workflow: &mut Workflow) -> Verdict<()> {
     alone_on_its_issue(work, workflow)?;
     workflow.status = WorkflowStatus::Running;
+    workflow.ended_by = None;
     workflow.told = false;
     Ok(())
 }
@@ -241,6 +245,16 @@ impl Verb for Move {
     const ENDS: bool = true;
 
     fn run(self, work: &mut Work<'_>) -> Verdict<Workflow> {
+        if self.to == Step::Abandon {
+            rights::require(work, Action::Abandon)?;
+        }
+        self.apply(work)
+    }
+}
+
+impl Move {
+    /// Moves the workflow, whoever asks.
+    pub(super) fn apply(self, work: &mut Work<'_>) -> Verdict<Workflow> {
         let mut workflow = find::workflow(work, &self.id)?;
         let (target, verb) = self.to.target();
         if workflow.status == target {
@@ -306,6 +320,7 @@ impl Verb for Limit {
     const ACCESS: Access = Access::Write;
 
     fn run(self, work: &mut Work<'_>) -> Verdict<Workflow> {
+        rights::require(work, Action::Limit)?;
         let mut workflow = find::workflow(work, &self.id)?;
         check_limits(self.max_parallel, self.budget)?;
         work.me()?;

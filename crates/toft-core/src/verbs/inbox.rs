@@ -46,7 +46,8 @@ impl Verb for Request {
                 return Err(Refusal::NotFound { what: "message", text: id.to_string() }.into());
             };
             mark(work, &recipient, &letter, DeliveryState::Acked)?;
-            return Ok(Outcome { letters: vec![Letter { state: DeliveryState::Acked, ..letter }] });
+            let read_at = letter.read_at.or(Some(now));
+            return Ok(Outcome { letters: vec![Letter { state: DeliveryState::Acked, read_at, ..letter }] });
         }
         let expired = |letter: &Letter| letter.message.expires.is_some_and(|expires| expires <= now);
         let mut letters = work.tx.inbox(&recipient, !self.all, self.limit)?;
@@ -57,10 +58,14 @@ impl Verb for Request {
             letters = work.tx.inbox(&recipient, true, self.limit)?;
         }
         letters.retain(|letter| !expired(letter));
-        // What wants to be confirmed stays in the inbox until it is.
-        for letter in letters.iter().filter(|letter| letter.state == DeliveryState::Queued && !letter.message.needs_ack)
-        {
-            mark(work, &recipient, letter, DeliveryState::Read)?;
+        for letter in letters.iter_mut().filter(|letter| letter.state == DeliveryState::Queued) {
+            // What wants to be confirmed stays in the inbox until it is.
+            match letter.message.needs_ack {
+                false => mark(work, &recipient, letter, DeliveryState::Read)?,
+                true if letter.read_at.is_none() => mark(work, &recipient, letter, DeliveryState::Queued)?,
+                true => {}
+            }
+            letter.read_at = letter.read_at.or(Some(now));
         }
         Ok(Outcome { letters })
     }
@@ -102,6 +107,7 @@ pub(super) fn mark(work: &mut Work<'_>, recipient: &str, letter: &Letter, state:
         recipient: recipient.to_owned(),
         state,
         rank: format!("{}{:011x}{}", letter.message.priority, letter.message.created.0.max(0), letter.message.id),
+        read_at: letter.read_at.or(Some(work.now.wall)),
     };
     work.did(
         letter.message.id.as_str(),

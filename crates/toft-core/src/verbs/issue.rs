@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Verb, Work, find, flow, template};
+use super::{Verb, Work, assign, find, flow, template};
 use crate::{
     change::Write,
     flow::{IssueState, Outcome as TaskOutcome, Plan, PlanTask, Source, TaskStatus, Workflow, WorkflowStatus},
@@ -42,6 +42,14 @@ impl Offer {
     pub(super) fn listed(&self, labels: &[String], to_take: bool) -> bool {
         let has = |label: &str| self.issue.labels.iter().any(|known| known == label);
         self.reasons.is_empty() && labels.iter().all(|label| has(label)) && !(to_take && has(NO_AUTO_CLAIM))
+    }
+
+    /// The agent that the issue is assigned to, if that is another one than `name` and is waited for.
+    pub(super) fn kept_for(&self, work: &mut Work<'_>, name: &str) -> Verdict<Option<String>> {
+        match self.issue.assignee.as_ref().filter(|to| *to != name) {
+            Some(to) if assign::is_awaited(work, to)? => Ok(Some(to.clone())),
+            _ => Ok(None),
+        }
     }
 
     /// Whether another clone has finished it since its ledger here last said how far it is.
@@ -203,7 +211,8 @@ fn news_of(work: &mut Work<'_>, workflow: Workflow) -> Verdict<News> {
         Some(task) => work.tx.attempts(&task.id)?.pop(),
         None => None,
     };
-    let ended_by = attempt.map(|attempt| work.agent_name(&attempt.agent)).transpose()?;
+    let last_holder = attempt.map(|attempt| work.agent_name(&attempt.agent)).transpose()?;
+    let ended_by = workflow.ended_by.clone().or(last_holder);
     Ok(News { workflow, holder, outcome: last.and_then(|task| task.state.outcome), ended_by })
 }
 

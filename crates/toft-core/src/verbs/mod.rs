@@ -5,9 +5,11 @@
 
 pub mod agent;
 pub mod answer;
+pub mod assign;
 pub mod audit;
 pub mod claim;
 mod clock;
+pub mod contest;
 pub mod context;
 pub mod find;
 pub mod finish;
@@ -84,6 +86,9 @@ pub struct Caller<'a> {
     pub policy: &'a Policy,
     /// The holds that this session can prove, for a verb that asks; any write of the session renews them.
     pub holds: &'a [Fence],
+    /// The caller's role, where the surface knows better than the registration: a person at a shell, or an agent that
+    /// uses its user's name.
+    pub role: Option<Role>,
     /// An operation the caller may repeat; a repeated one answers as before and changes nothing.
     pub op: Option<Operation>,
 }
@@ -156,6 +161,7 @@ fn attempt<V: Verb>(store: &dyn Store, caller: &mut Caller<'_>, op: Option<Opera
         policy: caller.policy,
         op: op.as_ref().map(|op| op.id.clone()),
         holds: caller.holds,
+        known_role: caller.role,
         parts: 0,
         swept: 0,
         me: None,
@@ -218,6 +224,7 @@ pub struct Work<'a> {
     pub(crate) policy: &'a Policy,
     op: Option<OpId>,
     holds: &'a [Fence],
+    known_role: Option<Role>,
     parts: u32,
     swept: usize,
     me: Option<Agent>,
@@ -264,7 +271,7 @@ impl Work<'_> {
             Some(agent) => self.greet(agent)?,
             None => {
                 check_name(self.actor)?;
-                let agent = self.new_agent(self.actor.to_owned(), Role::Worker);
+                let agent = self.new_agent(self.actor.to_owned(), self.default_role());
                 self.did(
                     agent.id.as_str(),
                     "agent.registered",
@@ -278,7 +285,20 @@ impl Work<'_> {
         Ok(me)
     }
 
-    fn greet(&mut self, mut agent: Agent) -> Verdict<Agent> {
+    /// The caller's role: what the surface knows, else the one it is registered with.
+    pub(crate) fn role(&mut self) -> Verdict<Role> {
+        if let Some(role) = self.known_role {
+            return Ok(role);
+        }
+        Ok(self.tx.agent_named(self.actor)?.map_or(Role::Worker, |agent| agent.role))
+    }
+
+    /// The role of a caller that registers by being seen.
+    pub(crate) fn default_role(&self) -> Role {
+        self.known_role.unwrap_or_default()
+    }
+
+    pub(crate) fn greet(&mut self, mut agent: Agent) -> Verdict<Agent> {
         const NEWS: Duration = Duration::from_secs(30);
         let stale = self.now.wall.since(agent.seen) >= NEWS || agent.seen > self.now.wall;
         if stale || agent.host != self.processes.host() {
@@ -306,6 +326,7 @@ impl Work<'_> {
             runtime: None,
             host: self.processes.host().to_owned(),
             state: AgentState::Active,
+            assigned: false,
             seen: self.now.wall,
             created: self.now.wall,
         }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Verb, Work, issue::Offer, sweep};
+use super::{Verb, Work, assign, issue::Offer, sweep};
 use crate::{
     flow::{Task, TaskStatus},
     lease::Standing,
@@ -112,12 +112,15 @@ impl Verb for Request {
     const ACCESS: Access = Access::Read;
 
     fn run(self, work: &mut Work<'_>) -> Verdict<Outcome> {
-        let me = if self.mine { work.tx.agent_named(work.actor)? } else { None };
+        let me = work.tx.agent_named(work.actor)?;
+        let assigned = me.as_ref().filter(|me| me.assigned).map(|me| me.name.clone());
         let can = me.map(|me| me.capabilities).unwrap_or_default();
-        let filter = self.filter(self.mine.then_some(can.as_slice()));
+        let filter = Filter { mine: assigned.as_deref(), ..self.filter(self.mine.then_some(can.as_slice())) };
         let mut queue = Queue::open(work.tx, filter, self.limit.clamp(1, 64) + 1)?;
         queue.join(self.due(work)?);
         queue.join(freed(work)?);
+        let free = |task: Task| Task { assigned_to: None, ..task };
+        queue.join(assign::stranded(work, &self.scope)?.into_iter().map(free).collect());
         let mut ready = Vec::new();
         let mut offers = self.offers.iter().filter(|offer| offer.listed(&self.labels, self.mine)).peekable();
         let mut head = None;
@@ -126,7 +129,8 @@ impl Verb for Request {
                 head = queue.next(work.tx)?;
             }
             if let Some(offer) = offers.next_if(|offer| head.as_ref().is_none_or(|(rank, _)| offer.rank < *rank)) {
-                if work.tx.workflow_of_issue(&offer.issue.id)?.is_none() {
+                if work.tx.workflow_of_issue(&offer.issue.id)?.is_none() && offer.kept_for(work, work.actor)?.is_none()
+                {
                     ready.push(Item::Issue(Box::new(offer.clone())));
                 }
                 continue;
@@ -145,7 +149,7 @@ impl Verb for Request {
 
 impl Request {
     fn filter<'a>(&'a self, capabilities: Option<&'a [String]>) -> Filter<'a> {
-        Filter { scope: &self.scope, workflow: None, labels: &self.labels, capabilities }
+        Filter { scope: &self.scope, workflow: None, labels: &self.labels, capabilities, mine: None }
     }
 
     /// Tasks whose timer ran out, of workflows that have room.
@@ -167,7 +171,8 @@ impl Request {
             if not_ready.len() >= self.limit {
                 break;
             }
-            if !self.filter(None).fits(&task) {
+            let unassigned = Task { assigned_to: None, ..task.clone() };
+            if !self.filter(None).fits(&unassigned) {
                 continue;
             }
             let reasons = why(work, &task)?;
@@ -204,5 +209,12 @@ pub(super) fn why(work: &mut Work<'_>, task: &Task) -> Verdict<Vec<Reason>> {
     let workflow = work.require_workflow(&task.workflow)?;
     let dependencies = work.tx.dependencies(&task.id)?;
     let gates = work.tx.gates(&task.id)?;
-    Ok(ready::reasons(task, &workflow, &dependencies, &gates, work.now.wall))
+    let mut reasons = ready::reasons(task, &workflow, &dependencies, &gates, work.now.wall);
+    if let Some(to) = task.assigned_to.clone().filter(|_| task.assigned_elsewhere(work.actor))
+        && !task.state.status.held()
+        && assign::is_awaited(work, &to)?
+    {
+        reasons.push(Reason::Assigned { to });
+    }
+    Ok(reasons)
 }

@@ -14,6 +14,7 @@ use crate::{
     },
     id::{RepositoryId, TaskId},
     refusal::{Refusal, Verdict},
+    rights::{self, Action},
     store::{Access, TaskQuery},
 };
 
@@ -81,6 +82,7 @@ impl Verb for Request {
     const ENDS: bool = true;
 
     fn run(self, work: &mut Work<'_>) -> Verdict<Outcome> {
+        rights::require(work, Action::Replan)?;
         check_names(&self.tasks)?;
         let mut workflow = open_workflow(work, &self.workflow)?;
         let mut existing = tasks_of(work, &workflow)?;
@@ -156,6 +158,7 @@ impl Verb for Decide {
     const ENDS: bool = true;
 
     fn run(self, work: &mut Work<'_>) -> Verdict<Task> {
+        rights::require(work, Action::Decide)?;
         let mut task = find::last_task(work, &self.task)?;
         let fits = if self.retry {
             task.state.status == TaskStatus::Failed
@@ -272,6 +275,7 @@ pub(super) fn build(
             parallel_group: plan.parallel_group,
             plan: plan.plan.clone(),
             max_attempts: plan.max_attempts.unwrap_or(work.policy.max_attempts),
+            assigned_to: None,
             place: work.place.clone(),
             created: work.now.wall,
             state: TaskState {

@@ -1,4 +1,4 @@
-//! Send: a message to an agent, a role, a task's holder, a workflow, or the person in charge.
+//! Send: a message to an agent, a role, a task's holder, a workflow, the person in charge, or everyone.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use serde_json::json;
 
 use super::{Verb, Work, find};
 use crate::{
-    agent::{AgentState, Role},
+    agent::{Agent, AgentState, Role},
     change::Write,
     id::{MessageId, TaskId, WorkflowId},
     lease::Fence,
-    message::{Address, Delivery, DeliveryState, HUMAN, Message, MessageKind},
+    message::{ALL, Address, Delivery, DeliveryState, HUMAN, Message, MessageKind},
     refusal::{Refusal, Verdict},
     store::{Access, LeasesOf},
 };
@@ -18,8 +18,10 @@ use crate::{
 /// Send a message.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
-    /// `human`, `role:worker`, a task (its holder), a workflow (everyone on it), or an agent's name or id.
+    /// `human`, `all`, `role:worker`, a task (its holder), a workflow (everyone on it), or an agent's name or id.
     pub to: String,
+    /// What it is about, in a line.
+    pub subject: Option<String>,
     /// What it says.
     pub body: String,
     /// What it is.
@@ -61,12 +63,25 @@ impl Verb for Request {
             None => None,
         };
         let (address, recipients) = recipients(work, &self.to)?;
-        let mut message = draft(work, &address, self.kind, self.priority.unwrap_or(2), &self.body, task.as_ref())?;
+        let kind = match (&address, self.kind) {
+            (Address::All, MessageKind::Status) => MessageKind::Broadcast,
+            (_, kind) => kind,
+        };
+        let mut message = draft(work, &address, kind, self.priority.unwrap_or(2), &self.body, task.as_ref())?;
         if let Some(id) = &self.reply_to {
             let Some(first) = work.tx.message(id)? else {
                 return Err(Refusal::NotFound { what: "message", text: id.to_string() }.into());
             };
             message.thread = first.thread;
+            message.subject = first.subject;
+            message.reply_to = Some(first.id);
+        }
+        if let Some(subject) = self.subject.filter(|subject| !subject.trim().is_empty()) {
+            if subject.contains('\n') {
+                let problem = "a subject is one line".into();
+                return Err(Refusal::Invalid { field: "subject".into(), problem }.into());
+            }
+            message.subject = Some(subject);
         }
         message.needs_ack = self.needs_ack;
         message.expires = self.expires.map(|span| work.now.wall.plus(span));
@@ -90,6 +105,8 @@ fn draft(
         to: to.clone(),
         kind,
         priority,
+        subject: None,
+        reply_to: None,
         body: body.to_owned(),
         task: task.cloned(),
         needs_ack: false,
@@ -120,6 +137,7 @@ fn post(work: &mut Work<'_>, message: Message, recipients: &[String]) -> Verdict
             recipient: recipient.clone(),
             state: DeliveryState::Queued,
             rank: format!("{}{:011x}{}", message.priority, message.created.0.max(0), message.id),
+            read_at: None,
         }));
     }
     work.did(
@@ -134,6 +152,14 @@ fn post(work: &mut Work<'_>, message: Message, recipients: &[String]) -> Verdict
 fn recipients(work: &mut Work<'_>, to: &str) -> Verdict<(Address, Vec<String>)> {
     if to == HUMAN {
         return Ok((Address::Human, vec![HUMAN.to_owned()]));
+    }
+    if to == ALL {
+        let (now, me) = (work.now.wall, work.me()?.id);
+        let lately = |agent: &Agent| now.since(agent.seen) < Agent::ASSIGNED_FOR && agent.state != AgentState::Gone;
+        let agents = work.tx.agents()?.into_iter().filter(|agent| agent.id != me && lately(agent));
+        let mut recipients: Vec<_> = agents.map(|agent| agent.id.to_string()).collect();
+        recipients.push(HUMAN.to_owned());
+        return Ok((Address::All, recipients));
     }
     if let Some(word) = to.strip_prefix("role:") {
         let role = match word {
@@ -167,5 +193,9 @@ fn recipients(work: &mut Work<'_>, to: &str) -> Verdict<(Address, Vec<String>)> 
         return Ok((Address::Workflow(workflow.id), ids));
     }
     let agent = find::agent(work, to)?;
+    if agent.state == AgentState::Gone {
+        let wanted = "it reads nothing any more".into();
+        return Err(Refusal::WrongState { id: agent.name, state: "removed".into(), wanted }.into());
+    }
     Ok((Address::Agent(agent.id.clone()), vec![agent.id.to_string()]))
 }

@@ -6,14 +6,15 @@ use serde_json::Value;
 use super::{Verb, Work, agent, find, flow};
 use crate::{
     change::Event,
-    checkpoint::Checkpoint,
+    checkpoint::{Checkpoint, CheckpointKind},
     flow::{Attempt, Dependency, Task, TaskStatus},
     gate::Gate,
     id::{AgentId, TaskId},
     ready::Reason,
     refusal::{Refusal, Verdict},
-    store::{Access, EventQuery},
+    store::{Access, EventQuery, WorkspaceQuery},
     time::Timestamp,
+    workspace::WorkspaceState,
 };
 
 /// Show whatever `id` names.
@@ -57,6 +58,12 @@ pub struct ShownTask {
     pub task: Task,
     /// Title of its workflow.
     pub workflow_title: String,
+    /// How it is done, in short: its newest plan checkpoint, else the first line of its plan.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan_summary: Option<String>,
+    /// Where it is worked on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<WorkspaceView>,
     /// Who holds it, and until when.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder: Option<HolderView>,
@@ -77,6 +84,20 @@ pub struct ShownTask {
     pub state: Vec<(String, Value)>,
     /// Its history, oldest first.
     pub events: Vec<Event>,
+}
+
+/// The workspace of a task.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WorkspaceView {
+    /// Its name.
+    pub name: String,
+    /// Its directory.
+    pub path: String,
+    /// The branch in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
+    /// How far it is.
+    pub state: WorkspaceState,
 }
 
 /// Who holds a task.
@@ -143,6 +164,8 @@ impl Request {
         let why = if self.why { Some(super::ready::why(work, &task)?) } else { None };
         Ok(ShownTask {
             workflow_title: work.require_workflow(&task.workflow)?.title,
+            plan_summary: plan_summary(work, &task)?,
+            workspace: workspace(work, &task)?,
             holder,
             needs: work.tx.dependencies(&id)?,
             needed_by: work.tx.dependents(&id)?,
@@ -160,4 +183,19 @@ impl Request {
             task,
         })
     }
+}
+
+fn plan_summary(work: &mut Work<'_>, task: &Task) -> Verdict<Option<String>> {
+    /// How many checkpoints are looked at.
+    const LOOKED_AT: usize = 50;
+    let planned = |row: &Checkpoint| matches!(row.kind, CheckpointKind::Plan | CheckpointKind::Replan);
+    let newest = work.tx.checkpoints(&task.id, LOOKED_AT)?.into_iter().find(planned);
+    let first_line = || task.plan.as_deref().and_then(|plan| plan.lines().find(|line| !line.trim().is_empty()));
+    Ok(newest.map(|row| row.summary).or_else(|| first_line().map(|line| line.trim().to_owned())))
+}
+
+fn workspace(work: &mut Work<'_>, task: &Task) -> Verdict<Option<WorkspaceView>> {
+    let query = WorkspaceQuery { repository: task.place.repository.clone(), live: true, ..WorkspaceQuery::default() };
+    let found = work.tx.workspaces(&query)?.into_iter().find(|row| row.task.as_ref() == Some(&task.id));
+    Ok(found.map(|row| WorkspaceView { name: row.name, path: row.path, branch: row.branch, state: row.state }))
 }

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Verb, Work, flow, sweep};
+use super::{Verb, Work, assign, flow, sweep};
 use crate::{
+    agent::{Agent, Presence},
     flow::{Task, TaskStatus},
     gate::GateKind,
     id::TaskId,
@@ -101,6 +102,19 @@ pub enum NeedsYou {
         /// What it spent.
         spent: f64,
     },
+    /// A task that is assigned to an agent that is offline.
+    Assigned {
+        /// Which.
+        task: TaskId,
+        /// Its name.
+        name: String,
+        /// To which agent.
+        to: String,
+        /// Seconds since that agent was last heard of; absent if no such agent is registered any more.
+        silent_s: Option<u64>,
+        /// Nobody waits for that agent any more: the next claim that finds nothing else frees the task.
+        free: bool,
+    },
     /// A message.
     Message {
         /// Which.
@@ -116,7 +130,7 @@ impl NeedsYou {
     fn behind(&self) -> u32 {
         match self {
             Self::Question { behind, .. } | Self::Failed { behind, .. } => *behind + 1,
-            Self::Budget { .. } => 1,
+            Self::Budget { .. } | Self::Assigned { .. } => 1,
             Self::Message { .. } => 0,
         }
     }
@@ -180,6 +194,30 @@ impl Request {
         Ok(other || work.tx.workflow_of_issue(issue)?.is_some_and(|live| live.id != workflow.id))
     }
 
+    /// Ready tasks that wait for an agent that is offline.
+    fn assigned(&self, work: &mut Work<'_>, needs: &mut Vec<NeedsYou>) -> Verdict<()> {
+        for (to, tasks) in assign::assigned(work, &self.scope)? {
+            let agent = work.tx.agent_named(&to)?;
+            let holds = match &agent {
+                Some(agent) => !work.tx.leases(&LeasesOf::Agent(agent.id.clone()))?.is_empty(),
+                None => false,
+            };
+            let now = work.now.wall;
+            let away = |agent: &Agent| {
+                matches!(agent.presence(holds, now, work.policy.ttl), Presence::Offline | Presence::Removed)
+            };
+            if !agent.as_ref().is_none_or(away) {
+                continue;
+            }
+            let free = agent.as_ref().is_none_or(|agent| !agent.awaited(now));
+            let silent_s = agent.map(|agent| now.since(agent.seen).as_secs());
+            for task in tasks.into_iter().take(self.limit) {
+                needs.push(NeedsYou::Assigned { task: task.id, name: task.name, to: to.clone(), silent_s, free });
+            }
+        }
+        Ok(())
+    }
+
     /// Sorted by how much waits behind each.
     fn needs_you(&self, work: &mut Work<'_>, workflows: &[flow::Listed]) -> Verdict<Vec<NeedsYou>> {
         let mut needs = Vec::new();
@@ -224,6 +262,7 @@ impl Request {
             let text = task.state.outcome.map_or_else(|| "its holders were lost".to_owned(), |outcome| outcome.summary);
             needs.push(NeedsYou::Failed { task: task.id, name: task.name, text, behind: task.state.unblocks });
         }
+        self.assigned(work, &mut needs)?;
         for letter in work.tx.inbox(HUMAN, true, self.limit)? {
             let asked = letter.message.kind == MessageKind::Question && letter.message.task.is_some();
             if !asked {

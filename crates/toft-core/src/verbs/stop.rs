@@ -17,6 +17,7 @@ use crate::{
     id::TaskId,
     lease::{Fence, Lease, Standing},
     refusal::{Refusal, Stop as No, Verdict},
+    rights::{self, Action},
     store::{Access, LeasesOf},
     time::Timestamp,
 };
@@ -64,6 +65,9 @@ impl Verb for Request {
     fn run(self, work: &mut Work<'_>) -> Verdict<Outcome> {
         let lease = held(work, &self.id)?;
         let agent = work.tx.agent(&lease.agent)?;
+        if agent.as_ref().is_none_or(|agent| agent.name != work.actor) {
+            rights::require(work, Action::Stop)?;
+        }
         let order = StopOrder { by: work.actor.to_owned(), park: self.park, reason: self.reason };
         let Some(task) = work.tx.task(&lease.task)? else { return Err(nobody(&self.id, "gone")) };
         let workflow = work.require_workflow(&task.workflow)?;

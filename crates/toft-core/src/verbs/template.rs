@@ -10,6 +10,7 @@ use crate::{
     flow::{Plan, Template, Variable, check_names},
     id::TemplateId,
     refusal::{Refusal, Verdict},
+    rights::{self, Action},
     store::Access,
 };
 
@@ -21,6 +22,8 @@ const DEPTH: usize = 8;
 pub struct Put {
     /// What users call it.
     pub name: String,
+    /// What it is for.
+    pub description: Option<String>,
     /// The template it starts from.
     pub extends: Option<String>,
     /// What can be filled in.
@@ -45,6 +48,8 @@ impl Verb for Put {
         check_names(&self.plan.tasks)?;
         let newest = work.tx.template(&self.name, None)?;
         if let Some(known) = &newest
+            && known.removed.is_none()
+            && known.description == self.description
             && known.extends == self.extends
             && known.variables == self.variables
             && known.plan == self.plan
@@ -55,6 +60,8 @@ impl Verb for Put {
             id: TemplateId::mint(work.mint),
             name: self.name,
             version: newest.map_or(1, |known| known.version + 1),
+            description: self.description,
+            removed: None,
             extends: self.extends,
             variables: self.variables,
             plan: self.plan,
@@ -81,7 +88,54 @@ impl Verb for List {
     const ACCESS: Access = Access::Read;
 
     fn run(self, work: &mut Work<'_>) -> Verdict<Vec<Template>> {
-        Ok(work.tx.templates()?)
+        Ok(work.tx.templates()?.into_iter().filter(|template| template.removed.is_none()).collect())
+    }
+}
+
+/// One template, on top of everything it extends.
+#[derive(Clone, Debug)]
+pub struct Show {
+    /// `name`, or `name@version`.
+    pub name: String,
+}
+
+impl Verb for Show {
+    type Outcome = Template;
+    const NAME: &'static str = "template.show";
+    const ACCESS: Access = Access::Read;
+
+    fn run(self, work: &mut Work<'_>) -> Verdict<Template> {
+        load(work, &self.name)
+    }
+}
+
+/// Remove a template with all its versions. Workflows that were made from it stay as they are.
+#[derive(Clone, Debug)]
+pub struct Remove {
+    /// What users call it.
+    pub name: String,
+}
+
+impl Verb for Remove {
+    type Outcome = Template;
+    const NAME: &'static str = "template.remove";
+    const ACCESS: Access = Access::Write;
+
+    fn run(self, work: &mut Work<'_>) -> Verdict<Template> {
+        rights::require(work, Action::RemoveTemplate)?;
+        let mut template = one(work, &self.name)?;
+        let known = List.run(work)?;
+        if let Some(other) = known.into_iter().find(|other| other.extends.as_ref() == Some(&template.name)) {
+            let state = format!("extended by `{}`", other.name);
+            let wanted = "remove that one first".into();
+            return Err(Refusal::WrongState { id: template.name, state, wanted }.into());
+        }
+        // The newest version says that the name is removed; a version number is never used twice.
+        template = work.tx.template(&template.name, None)?.unwrap_or(template);
+        template.removed = Some(work.now.wall);
+        let detail = json!({ "name": template.name, "version": template.version });
+        work.did(template.id.as_str(), "template.removed", detail, vec![Write::Template(template.clone())])?;
+        Ok(template)
     }
 }
 
@@ -115,5 +169,7 @@ fn one(work: &mut Work<'_>, text: &str) -> Verdict<Template> {
         Some(version) => work.tx.template(name, version)?,
         None => None,
     };
+    let removed = work.tx.template(name, None)?.is_some_and(|newest| newest.removed.is_some());
+    let found = found.filter(|_| !removed);
     found.ok_or_else(|| Refusal::NotFound { what: "template", text: text.to_owned() }.into())
 }

@@ -178,9 +178,9 @@ impl Verb for Take {
                     finish::Request { message: reason.into(), ..request }.run(work)?;
                 }
             }
-            Way::Abandon { workflow } => drop(step(workflow, flow::Step::Abandon).run(work)?),
-            Way::Resume { workflow } => drop(step(workflow, flow::Step::Resume).run(work)?),
-            Way::Pause { workflow } => drop(step(workflow, flow::Step::Pause).run(work)?),
+            Way::Abandon { workflow } => drop(step(workflow, flow::Step::Abandon).apply(work)?),
+            Way::Resume { workflow } => drop(step(workflow, flow::Step::Resume).apply(work)?),
+            Way::Pause { workflow } => drop(step(workflow, flow::Step::Pause).apply(work)?),
             Way::Revive { workflow } => {
                 let made = events.iter().find(|event| event.verb == "flow.new");
                 let status = made.and_then(|event| WorkflowStatus::from_word(event.detail["status"].as_str()?));

@@ -34,7 +34,7 @@ pub fn an_inbox_is_read_urgent_first_then_oldest_first(pair: &Pair) {
     ] {
         let message = message(id, priority, created);
         let rank = format!("{priority}{created:05}");
-        let delivery = Delivery { message: message.id.clone(), recipient: "ag_1".into(), state, rank };
+        let delivery = Delivery { message: message.id.clone(), recipient: "ag_1".into(), state, rank, read_at: None };
         pair.write(&[Write::Message(message), Write::Delivery(delivery)]);
     }
     let inbox = |who: &str, unread, limit| {
@@ -69,6 +69,8 @@ pub fn templates_come_in_their_newest_version(pair: &Pair) {
         id: TemplateId::known(format!("tmpl_{name}{version}")),
         name: name.into(),
         version,
+        description: None,
+        removed: None,
         extends: None,
         variables: Default::default(),
         plan: Plan::single("t"),

@@ -48,6 +48,8 @@ pub(super) fn workflow(id: &str) -> Workflow {
         spent: 0.25,
         full: true,
         template: Some("ship@2".into()),
+        config: BTreeMap::from([("region".to_owned(), serde_json::json!({ "name": "eu" }))]),
+        ended_by: Some("blue".into()),
         repositories: vec![RepositoryId::known("rp_a"), RepositoryId::known("rp_b")],
         told: true,
         tasks: 9,
@@ -72,6 +74,7 @@ pub(super) fn task(id: &str, workflow: &str) -> Task {
         parallel_group: Some(2),
         plan: Some("first this".into()),
         max_attempts: 7,
+        assigned_to: Some("blue".into()),
         place: place(),
         created: at(3),
         state: state(TaskStatus::Running),
@@ -118,6 +121,7 @@ pub(super) fn agent(id: &str, name: &str) -> Agent {
         runtime: Some("claude".into()),
         host: "here".into(),
         state: AgentState::Draining,
+        assigned: true,
         seen: at(8),
         created: at(9),
     }
@@ -226,6 +230,8 @@ pub(super) fn message(id: &str, priority: u8, created: i64) -> Message {
         to: Address::Holder(TaskId::known("tk_1")),
         kind: MessageKind::Question,
         priority,
+        subject: Some("a sign of life".into()),
+        reply_to: Some(MessageId::known("msg_before")),
         body: "are you there?\u{0} \\ '".into(),
         task: Some(TaskId::known("tk_1")),
         needs_ack: true,
@@ -239,6 +245,8 @@ fn template() -> Template {
         id: TemplateId::known("tmpl_1"),
         name: "ship".into(),
         version: 2,
+        description: Some("how we ship".into()),
+        removed: Some(at(40)),
         extends: Some("base".into()),
         variables: BTreeMap::from([(
             "what".to_owned(),
@@ -250,6 +258,7 @@ fn template() -> Template {
             priority: Some(3),
             max_parallel: Some(2),
             budget: Some(1.5),
+            config: BTreeMap::from([("region".to_owned(), serde_json::json!(["eu", 1]))]),
             tasks: vec![PlanTask {
                 name: "a".into(),
                 brief: "b".into(),
@@ -311,6 +320,7 @@ pub fn every_field_of_every_row_comes_back(pair: &Pair) {
         recipient: "human".into(),
         state: DeliveryState::Acked,
         rank: "2a".into(),
+        read_at: Some(at(31)),
     };
     let opened = Opened { at: at(15), by: "boss".into(), answer: "red".into() };
     let gate = Gate { opened: Some(opened), ..gate("gt_1", "tk_1") };
@@ -348,6 +358,7 @@ pub fn every_field_of_every_row_comes_back(pair: &Pair) {
     assert_eq!(pair.read(|tx| tx.message(&letter.id)), Some(letter.clone()));
     let inbox = pair.read(|tx| tx.inbox("human", false, 0));
     assert_eq!((inbox[0].message.clone(), inbox[0].state), (letter, DeliveryState::Acked));
+    assert_eq!(inbox[0].read_at, Some(at(31)));
     assert_eq!(inbox[0].from_name, "blue");
     assert_eq!(pair.read(|tx| tx.gates(&id)), [gate]);
     assert_eq!(pair.read(|tx| tx.workspace(&workspace.id)), Some(workspace));

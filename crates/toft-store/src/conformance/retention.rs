@@ -91,7 +91,13 @@ pub fn idle_agents_are_forgotten_with_their_inboxes(pair: &Pair) {
     let letter = message("msg_1", 2, 10);
     let delivery = |recipient: &str| {
         let (recipient, rank) = (recipient.to_owned(), "20010".to_owned());
-        Write::Delivery(Delivery { message: letter.id.clone(), recipient, state: DeliveryState::Queued, rank })
+        Write::Delivery(Delivery {
+            message: letter.id.clone(),
+            recipient,
+            state: DeliveryState::Queued,
+            rank,
+            read_at: None,
+        })
     };
     pair.write(&[
         seen("ag_1", 90, AgentState::Active),
@@ -158,7 +164,13 @@ pub fn old_messages_are_forgotten_once_everyone_has_seen_them(pair: &Pair) {
         let mut rows = vec![Write::Message(message.clone())];
         for (n, state) in states.iter().enumerate() {
             let (recipient, rank) = (format!("r{n}"), format!("2{created:04}"));
-            rows.push(Write::Delivery(Delivery { message: message.id.clone(), recipient, state: *state, rank }));
+            rows.push(Write::Delivery(Delivery {
+                message: message.id.clone(),
+                recipient,
+                state: *state,
+                rank,
+                read_at: None,
+            }));
         }
         pair.write(&rows);
     }

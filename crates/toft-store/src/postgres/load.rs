@@ -7,6 +7,7 @@ use toft_core::{
     id::{TaskId, WorkflowId},
     message::{Delivery, Message},
     store::{Result, StoreError},
+    time::Timestamp,
 };
 
 use super::{
@@ -79,6 +80,7 @@ pub(super) fn load_dependency_on(facts: &mut Facts, cells: &mut Cells<'_>) -> Re
 
 pub(super) fn load_letter(facts: &mut Facts, cells: &mut Cells<'_>) -> Result<()> {
     let (recipient, rank, state) = (cells.text()?, cells.text()?, cells.text()?);
+    let read_at = cells.optional_int()?.map(Timestamp);
     let message: Message = cells.body()?;
     if cells.has_text()? {
         load_agent(facts, cells)?;
@@ -88,7 +90,7 @@ pub(super) fn load_letter(facts: &mut Facts, cells: &mut Cells<'_>) -> Result<()
         id: message.id.to_string(),
         cause: error.to_string(),
     })?;
-    let delivery = Delivery { message: message.id.clone(), recipient, state, rank };
+    let delivery = Delivery { message: message.id.clone(), recipient, state, rank, read_at };
     facts.take(Write::Message(message))?;
     facts.take(Write::Delivery(delivery))
 }

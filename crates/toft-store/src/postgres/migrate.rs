@@ -18,6 +18,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (6, "holds", include_str!("migrations/0006_holds.sql")),
     (7, "queue_keys", include_str!("migrations/0007_queue_keys.sql")),
     (8, "retention", include_str!("migrations/0008_retention.sql")),
+    (9, "people", include_str!("migrations/0009_people.sql")),
 ];
 
 fn failed(address: &Address) -> impl Fn(Trouble) -> StoreError {

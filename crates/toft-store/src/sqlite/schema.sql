@@ -30,7 +30,7 @@ CREATE TABLE deliveries (
     recipient TEXT NOT NULL,
     rank      TEXT NOT NULL,
     message   TEXT NOT NULL REFERENCES messages (id),
-    state     TEXT NOT NULL,
+    state     TEXT NOT NULL, read_at INTEGER,
     PRIMARY KEY (recipient, rank)
 ) WITHOUT ROWID;
 
@@ -113,7 +113,9 @@ CREATE TABLE issues (
     opens       INTEGER,
     rank        TEXT NOT NULL,
     line        TEXT NOT NULL
-, part TEXT NOT NULL DEFAULT '');
+, part TEXT NOT NULL DEFAULT '', assignee TEXT);
+
+CREATE INDEX issues_assigned ON issues (assignee, rank) WHERE opens IS NOT NULL AND assignee IS NOT NULL;
 
 CREATE UNIQUE INDEX issues_by_id ON issues (id, ledger);
 

@@ -5,10 +5,12 @@
 //! ledger in order. `sync.rs` exchanges ledgers with other clones (`copy.rs` is what they have, `synced.rs` how it went), `offer.rs` offers an issue of one to another, `propose.rs` follows what becomes of that,
 //! `guard.rs` looks at what is about to leave, `past.rs` at what was. `text.rs`, `exchange.rs` and `beads.rs` are other
 //! forms, `twoway.rs` what an import of beads changes, `older.rs` the stores of other tools,
-//! `orphans.rs` what is left of claims whose store or clone is gone. `overlay.rs` lays private changes over issues that others keep.
+//! `orphans.rs` what is left of claims whose store or clone is gone. `overlay.rs` lays private changes over issues that others keep,
+//! `contest.rs` tells of issues that two clones claimed.
 
 mod beads;
 mod compact;
+mod contest;
 mod copy;
 mod exchange;
 mod guard;
@@ -36,16 +38,20 @@ use toft_core::{
         Issue, NO_AUTO_CLAIM,
         ready::{Reason, standing},
     },
+    ready::assigned_rank,
     refusal::Refusal,
     store::{self, Access, StoreError},
     time::Timestamp,
-    verbs::issue::{Offer, On, OnIt},
+    verbs::{
+        assign::Awaited,
+        issue::{Offer, On, OnIt},
+    },
 };
 use toft_ledger::{clock::Replica, record::Key};
 pub use toft_store::sqlite::index::Asked;
 use toft_store::{
     SqliteStore,
-    sqlite::index::{IndexTx, Indexed},
+    sqlite::index::{Assigned, IndexTx, Indexed},
 };
 use toft_vcs::Checkout;
 
@@ -278,15 +284,31 @@ impl<'t> Plan<'t> {
 
     /// The best issues with these labels that can start, up to `limit`; to take one, only such as may be taken unasked
     /// and can be written to.
-    pub fn offers(&self, labels: &[String], to_take: bool, limit: usize) -> Result<Vec<Offer>, Error> {
+    pub fn offers(&self, actor: &str, labels: &[String], to_take: bool, limit: usize) -> Result<Vec<Offer>, Error> {
         if self.unwritten() {
             return Ok(Vec::new());
         }
         let now = self.now()?;
-        let index = self.look()?;
-        let mut offers: Vec<Offer> = Vec::new();
+        // The index may share its connection with the store: one is asked after the other.
+        let assignees = self.look()?.assignees()?;
+        let mine = assignees.iter().any(|name| name == actor);
+        let names: Vec<String> = assignees.into_iter().filter(|name| name != actor).collect();
+        let mut kept = match names.is_empty() {
+            true => Vec::new(),
+            false => self.toft.perform(Awaited { names })?,
+        };
         let not = if to_take { Some(NO_AUTO_CLAIM) } else { None };
-        for row in self.laid(&index, index.ready(now, labels, not, limit)?)? {
+        let index = self.index(Access::Read)?;
+        let mut rows = Vec::new();
+        if mine {
+            let own = index.ready(now, labels, not, &Assigned::To(actor.to_owned()), limit)?;
+            rows.extend(own.into_iter().map(|row| Indexed { rank: assigned_rank(&row.rank), ..row }));
+            kept.push(actor.to_owned());
+        }
+        rows.extend(index.ready(now, labels, not, &Assigned::NotTo(kept), limit)?);
+        rows.truncate(limit);
+        let mut offers: Vec<Offer> = Vec::new();
+        for row in self.laid(&index, rows)? {
             let Found { issue, ledger, rank, .. } = Found::of(&row)?;
             let writable = self.ledgers.iter().any(|known| known.name == ledger && !known.read_only);
             if (writable || !to_take) && offers.last().is_none_or(|last| last.issue.id != issue.id) {

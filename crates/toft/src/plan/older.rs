@@ -394,6 +394,7 @@ fn caw_template(row: &Row) -> Option<template::Put> {
     let plan = flow::Plan { title: name.clone(), summary: of(row, &["description"]), tasks, ..flow::Plan::default() };
     Some(template::Put {
         name,
+        description: of(row, &["description"]),
         extends: None,
         variables: variables.map(|name| (name, Variable::default())).collect(),
         plan,

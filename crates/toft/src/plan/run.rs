@@ -10,7 +10,7 @@ use toft_core::{
     },
 };
 
-use super::{Ledger, Plan, write::noted};
+use super::{Ledger, Plan, Wrote, write::noted};
 use crate::error::Error;
 
 /// How many issues a claim is offered at least; some may be taken by somebody else meanwhile.
@@ -19,11 +19,11 @@ const OFFERED: usize = 16;
 impl Plan<'_> {
     /// Completes a claim's request with what the plan offers. Only issues whose ledger can be written are offered: gives
     /// what is wrong with the first that cannot.
-    pub(crate) fn offer_to(&self, request: &mut claim::Request) -> Result<Option<Error>, Error> {
+    pub(crate) fn offer_to(&self, actor: &str, request: &mut claim::Request) -> Result<Option<Error>, Error> {
         self.tell();
         let Some(text) = &request.id else {
             let mut hindered = None;
-            let mut offers = self.offers(&request.labels, true, OFFERED.max(request.count * 2))?;
+            let mut offers = self.offers(actor, &request.labels, true, OFFERED.max(request.count * 2))?;
             for ledger in &self.ledgers {
                 if offers.iter().any(|offer| offer.ledger == ledger.name)
                     && let Err(error) = self.route(Some(&ledger.name), None).and_then(Ledger::check_writable)
@@ -45,6 +45,11 @@ impl Plan<'_> {
             Err(Error::Refused(Refusal::NotFound { .. })) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// Writes in the ledger which agent an issue that nobody is on is assigned to.
+    pub fn assign(&self, id: &str, to: Option<&str>) -> Result<Wrote, Error> {
+        self.change(id, "issue.edited", |_, issue| Ok(edit::assign(issue, to)?))
     }
 
     /// Before an issue is closed or deleted by hand: nobody holds it, and no workflow goes on for it.
@@ -91,6 +96,8 @@ impl Plan<'_> {
         let now = self.now()?;
         let found = self.find_to_write(issue)?;
         let ledger = self.route(Some(&found.ledger), None)?;
+        // A claim that another clone wrote is not ours to give back.
+        let theirs = holder.is_none() && self.claimed_elsewhere(ledger, &found.issue.id)?;
         let wrote = self.change_quietly(ledger, &found.issue.id, |issue| match (workflow.status, holder) {
             (WorkflowStatus::Completed, _) => {
                 let summary = outcome.as_ref().map(|outcome| outcome.summary.clone()).unwrap_or_default();
@@ -98,12 +105,13 @@ impl Plan<'_> {
                 let by = edit::By { actor: ended_by.as_deref().unwrap_or("toft"), now, word: "" };
                 Ok(edit::close(issue, &summary, outcome, &by)?)
             }
-            (WorkflowStatus::Failed, _) => {
+            (WorkflowStatus::Failed, _) if !theirs => {
                 let reason = outcome.as_ref().map_or("its holders were lost", |outcome| outcome.summary.as_str());
                 // Two that tell it at once say the same.
                 let word = format!("{}-{}", workflow.id, workflow.updated.0);
                 Ok(edit::park(issue, reason, &edit::By { actor: "toft", now, word: &word }))
             }
+            (_, None) | (WorkflowStatus::Abandoned | WorkflowStatus::Failed, _) if theirs => Ok(Vec::new()),
             (WorkflowStatus::Abandoned, _) | (_, None) => Ok(edit::give_back(issue)),
             (_, Some(holder)) => Ok(edit::start(issue, holder)),
         })?;

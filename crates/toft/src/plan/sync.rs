@@ -396,6 +396,7 @@ impl Plan<'_> {
     fn take_in(&self, ledger: &Ledger, files: &Files, try_only: bool) -> Result<Taken, Error> {
         let New { lines, verbatim, archived } = New::of(ledger, files)?;
         let broken = verbatim.len();
+        let still_held = self.tell_contests(ledger, &lines, try_only)?;
         if lines.is_empty() && verbatim.is_empty() {
             return Ok(Taken { changed: 0, broken, archived });
         }
@@ -407,6 +408,9 @@ impl Plan<'_> {
             Ok(draft.changes())
         };
         let changed = if try_only { self.rehearse(ledger, build) } else { self.write(ledger, build) }?;
+        if still_held {
+            self.tell();
+        }
         Ok(Taken { changed, broken, archived })
     }
 

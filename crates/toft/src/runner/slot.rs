@@ -48,6 +48,8 @@ use crate::{
 
 /// How long a slot waits for work before it looks up.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// How often a slot without work shows that it is there.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(300);
 /// How long it rests after trouble, doubled each time up to the longest.
 const REST: Duration = Duration::from_millis(500);
 const LONGEST_REST: Duration = Duration::from_secs(30);
@@ -133,9 +135,9 @@ impl Slot {
         let runtime = self.rules.command.first().map(|program| format!("{} {program}", Agent::RUNNER));
         let capabilities = self.rules.can.clone();
         let register = Register { name: Some(self.name.clone()), runtime, capabilities, ..Register::default() };
-        self.toft.perform_as(&self.name, None, register)?;
+        self.toft.perform_as(&self.name, None, register.clone())?;
         self.let_go_of_others()?;
-        let (mut waiting, mut rest) = (false, REST);
+        let (mut waiting, mut rest, mut seen) = (false, REST, Instant::now());
         while !self.over() {
             match self.round() {
                 Ok(Round::Over) => return Ok(()),
@@ -146,6 +148,11 @@ impl Slot {
                         self.news.tell(Told::Waiting);
                     }
                     (waiting, rest) = (true, REST);
+                    // Whoever waits for work is not offline.
+                    if seen.elapsed() >= SIGN_OF_LIFE {
+                        self.toft.perform_as(&self.name, None, register.clone())?;
+                        seen = Instant::now();
+                    }
                 }
                 Err(error) if passing(&error) => {
                     self.news.tell(Told::Trouble { text: error.to_string() });

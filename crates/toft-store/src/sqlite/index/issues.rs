@@ -56,6 +56,24 @@ pub struct Asked {
     pub limit: usize,
 }
 
+/// Which issues, by the agent they are assigned to.
+#[derive(Clone, Debug)]
+pub enum Assigned {
+    /// Only those of this agent.
+    To(String),
+    /// All but those of these agents.
+    NotTo(Vec<String>),
+}
+
+impl Assigned {
+    fn names(&self) -> &[String] {
+        match self {
+            Self::To(name) => std::slice::from_ref(name),
+            Self::NotTo(names) => names,
+        }
+    }
+}
+
 const COLUMNS: &str = "i.ledger, i.file, i.rank, i.opens, i.line, i.id";
 
 fn indexed(row: &Row<'_>) -> rusqlite::Result<Indexed> {
@@ -89,8 +107,8 @@ impl IndexTx<'_> {
     /// Puts an issue down that the index does not have.
     pub fn put_new(&self, ledger: &str, file: &str, issue: &Issue, line: &str) -> Result<()> {
         let node = Node::of(issue);
-        let sql = "INSERT INTO issues (id, ledger, file, status, epic, deleted, parent, defer_until, priority, unfinished, created, first, labels, part, rank, line)
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, '', ?15)";
+        let sql = "INSERT INTO issues (id, ledger, file, status, epic, deleted, parent, defer_until, priority, unfinished, created, first, labels, part, assignee, rank, line)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, '', ?16)";
         self.execute(
             sql,
             params![
@@ -108,6 +126,7 @@ impl IndexTx<'_> {
                 node.turn.number(),
                 words(&issue.labels),
                 node.part.as_str(),
+                issue.assignee,
                 line
             ],
         )?;
@@ -165,20 +184,45 @@ impl IndexTx<'_> {
         self.rows(sql, params![prefix, format!("{prefix}\u{7f}"), limit as i64], |row| row.get(0))
     }
 
+    /// The names that ready issues are assigned to.
+    pub fn assignees(&self) -> Result<Vec<String>> {
+        let sql = "SELECT DISTINCT assignee FROM issues INDEXED BY issues_assigned WHERE opens IS NOT NULL AND assignee IS NOT NULL";
+        self.rows(sql, [], |row| row.get(0))
+    }
+
     /// Issues that can start at `now` with all of these labels and without that one, best first.
-    pub fn ready(&self, now: Timestamp, labels: &[String], not: Option<&str>, limit: usize) -> Result<Vec<Indexed>> {
+    pub fn ready(
+        &self,
+        now: Timestamp,
+        labels: &[String],
+        not: Option<&str>,
+        assigned: &Assigned,
+        limit: usize,
+    ) -> Result<Vec<Indexed>> {
         let mut filter = String::new();
         for n in 0..labels.len() {
             filter.push_str(&format!(" AND instr(i.labels, ?{}) > 0", n + 4));
         }
+        let names: Vec<String> = (0..assigned.names().len()).map(|n| format!("?{}", n + 4 + labels.len())).collect();
+        let names = names.join(", ");
+        let index = match assigned {
+            Assigned::To(_) => "issues_assigned",
+            Assigned::NotTo(_) => "issues_ready",
+        };
+        match assigned {
+            Assigned::To(_) => filter.push_str(&format!(" AND i.assignee IS NOT NULL AND i.assignee = {names}")),
+            Assigned::NotTo(of) if of.is_empty() => {}
+            Assigned::NotTo(_) => filter.push_str(&format!(" AND (i.assignee IS NULL OR i.assignee NOT IN ({names}))")),
+        }
         let sql = format!(
-            "SELECT {COLUMNS} FROM issues i INDEXED BY issues_ready
+            "SELECT {COLUMNS} FROM issues i INDEXED BY {index}
             WHERE i.opens IS NOT NULL AND i.opens <= ?1 AND (?3 IS NULL OR instr(i.labels, ?3) = 0){filter}
             ORDER BY i.rank, i.part, i.ledger LIMIT ?2"
         );
         let word = |label: &str| format!(" {label} ");
         let mut values: Vec<rusqlite::types::Value> = vec![now.0.into(), (limit as i64).into(), not.map(word).into()];
         values.extend(labels.iter().map(|label| word(label).into()));
+        values.extend(assigned.names().iter().map(|name| name.clone().into()));
         self.rows(&sql, rusqlite::params_from_iter(values), indexed)
     }
 

@@ -1,4 +1,4 @@
-SELECT m.body, d.state, a.body
+SELECT m.body, d.state, a.body, d.read_at
 FROM deliveries d
 JOIN messages m ON m.id = d.message
 LEFT JOIN agents a ON a.id = m.body ->> 'from'

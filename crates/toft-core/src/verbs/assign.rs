@@ -1,0 +1,293 @@
+//! Assign: give a task to a named agent, and take that back.
+//!
+//! An assigned task queues in a lane of its own agent ([`crate::ready`]), so claims of others step over nothing. An agent
+//! that is removed, or silent for a day, keeps no work: the next claim that finds nothing else frees it. A person's work waits.
+
+use serde_json::json;
+
+use super::{Verb, Work, find, send};
+use crate::{
+    agent::{Agent, AgentState},
+    change::Write,
+    flow::{Task, TaskStatus, place_in_queue},
+    message::{Address, MessageKind},
+    queue::assigned_lanes,
+    refusal::{Refusal, Verdict},
+    repository::Scope,
+    rights::{self, Action},
+    store::{Access, QueueKey, QueueScan},
+};
+
+/// How many tasks of one agent are freed at once.
+const AT_ONCE: usize = 256;
+
+/// Assign a task that nobody holds, or free it for everyone.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The task, by id or prefix, or an issue that is worked on.
+    pub id: String,
+    /// The agent, by name or id; absent to take the assignment back.
+    pub to: Option<String>,
+}
+
+impl Verb for Request {
+    type Outcome = Task;
+    const NAME: &'static str = "assign";
+    const ACCESS: Access = Access::Write;
+
+    fn run(self, work: &mut Work<'_>) -> Verdict<Task> {
+        rights::require(work, Action::Assign)?;
+        let mut task = find::task(work, &self.id)?;
+        if !matches!(task.state.status, TaskStatus::Pending | TaskStatus::Waiting) {
+            let (id, state) = (task.id.to_string(), task.state.status.as_str().into());
+            let wanted = "only open work that nobody holds is assigned".into();
+            return Err(Refusal::WrongState { id, state, wanted }.into());
+        }
+        let agent = self.to.as_deref().map(|text| assignable(work, text)).transpose()?;
+        let to = agent.as_ref().map(|agent| agent.name.clone());
+        if task.assigned_to == to {
+            return Ok(task);
+        }
+        let me = work.me()?;
+        let from = std::mem::replace(&mut task.assigned_to, to);
+        let mut writes = vec![Write::Task(task.clone())];
+        if let Some(agent) = agent.as_ref().filter(|agent| !agent.assigned) {
+            writes.push(Write::Agent(Agent { assigned: true, ..agent.clone() }));
+        }
+        let verb = if agent.is_some() { "task.assigned" } else { "task.unassigned" };
+        work.did(task.id.as_str(), verb, json!({ "to": task.assigned_to, "from": from }), writes)?;
+        let workflow = work.require_workflow(&task.workflow)?;
+        place_in_queue(work, &task, &workflow)?;
+        if let Some(agent) = agent.filter(|agent| agent.id != me.id) {
+            let body = format!("{} \"{}\" is assigned to you: toft claim {}", task.id, task.name, task.id);
+            let (to, inbox) = (Address::Agent(agent.id.clone()), [agent.id.to_string()]);
+            send::deliver(work, &to, MessageKind::Assignment, 2, &body, Some(&task.id), &inbox)?;
+        }
+        Ok(task)
+    }
+}
+
+/// May work be assigned to this agent? For what a ledger keeps; [`Request`] asks for itself.
+#[derive(Clone, Debug)]
+pub struct Check {
+    /// The agent, by name or id; absent to take an assignment back.
+    pub to: Option<String>,
+}
+
+impl Verb for Check {
+    type Outcome = Option<Agent>;
+    const NAME: &'static str = "assign.check";
+    const ACCESS: Access = Access::Read;
+
+    fn run(self, work: &mut Work<'_>) -> Verdict<Option<Agent>> {
+        rights::require(work, Action::Assign)?;
+        self.to.as_deref().map(|text| assignable(work, text)).transpose()
+    }
+}
+
+/// Of these names, those that are agents whose assigned work waits for them.
+#[derive(Clone, Debug)]
+pub struct Awaited {
+    /// Names, as ledgers have them.
+    pub names: Vec<String>,
+}
+
+impl Verb for Awaited {
+    type Outcome = Vec<String>;
+    const NAME: &'static str = "assign.awaited";
+    const ACCESS: Access = Access::Read;
+
+    fn run(self, work: &mut Work<'_>) -> Verdict<Vec<String>> {
+        let mut awaited = Vec::new();
+        for name in self.names {
+            if is_awaited(work, &name)? {
+                awaited.push(name);
+            }
+        }
+        Ok(awaited)
+    }
+}
+
+fn assignable(work: &mut Work<'_>, text: &str) -> Verdict<Agent> {
+    let agent = find::agent(work, text)?;
+    if agent.state == AgentState::Gone {
+        let wanted = "register it again first (toft agent register)".into();
+        return Err(Refusal::WrongState { id: agent.name, state: "removed".into(), wanted }.into());
+    }
+    Ok(agent)
+}
+
+/// Whether work assigned to this name waits for an agent. A name that no agent has keeps nobody from anything.
+pub(super) fn is_awaited(work: &mut Work<'_>, name: &str) -> Verdict<bool> {
+    let now = work.now.wall;
+    Ok(work.tx.agent_named(name)?.is_some_and(|agent| agent.awaited(now)))
+}
+
+/// Ready tasks in scope that are assigned, with the name of their agent.
+pub(super) fn assigned(work: &mut Work<'_>, scope: &Scope) -> Verdict<Vec<(String, Vec<Task>)>> {
+    let mut assigned = Vec::new();
+    for (lane, name) in assigned_lanes(work.tx, scope)? {
+        let lanes = [lane];
+        let scan =
+            QueueScan { lanes: &lanes, key: &QueueKey::All, after: "", upto: None, limit: AT_ONCE, taking: false };
+        let tasks = work.tx.queued(&scan)?.into_iter().map(|(_, task)| task).collect();
+        assigned.push((name, tasks));
+    }
+    Ok(assigned)
+}
+
+/// Ready tasks in scope that are assigned to agents nobody waits for.
+pub(super) fn stranded(work: &mut Work<'_>, scope: &Scope) -> Verdict<Vec<Task>> {
+    let mut stranded = Vec::new();
+    for (name, tasks) in assigned(work, scope)? {
+        if !is_awaited(work, &name)? {
+            stranded.extend(tasks);
+        }
+    }
+    Ok(stranded)
+}
+
+/// Frees what is assigned to agents nobody waits for; says how much.
+pub(super) fn free_stranded(work: &mut Work<'_>, scope: &Scope) -> Verdict<usize> {
+    let tasks = stranded(work, scope)?;
+    let count = tasks.len();
+    for task in tasks {
+        free(work, task)?;
+    }
+    Ok(count)
+}
+
+/// Frees every ready task of an agent. What is not ready yet is freed when it is.
+pub(super) fn free_all_of(work: &mut Work<'_>, name: &str) -> Verdict<()> {
+    for (of, tasks) in assigned(work, &Scope::default())? {
+        for task in tasks.into_iter().filter(|_| of == name) {
+            free(work, task)?;
+        }
+    }
+    Ok(())
+}
+
+fn free(work: &mut Work<'_>, mut task: Task) -> Verdict<()> {
+    let from = task.assigned_to.take();
+    let detail = json!({ "from": from, "reason": "its agent is removed or was silent for a day" });
+    work.by_itself(task.id.as_str(), "task.unassigned", detail, vec![Write::Task(task.clone())])?;
+    let workflow = work.require_workflow(&task.workflow)?;
+    place_in_queue(work, &task, &workflow)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{
+        agent::Role,
+        refusal::Stop,
+        testing::Stage,
+        verbs::{agent, claim, finish},
+    };
+
+    fn known(stage: &Stage, name: &str, role: Role) {
+        let register = agent::Register { name: Some(name.into()), role: Some(role), ..Default::default() };
+        stage.perform(name, register).unwrap();
+    }
+
+    fn assign(stage: &Stage, task: &str, to: Option<&str>) -> Task {
+        stage.perform("ana", Request { id: task.into(), to: to.map(Into::into) }).unwrap()
+    }
+
+    fn audit(stage: &Stage) {
+        let outcome = stage.perform("auditor", crate::verbs::audit::Request { events: 0 }).unwrap();
+        assert!(outcome.broken.is_empty(), "{:?}", outcome.broken);
+    }
+
+    #[test]
+    fn an_assigned_task_is_claimed_by_its_agent_alone_and_first() {
+        let stage = Stage::memory();
+        known(&stage, "bob", Role::Worker);
+        let made = stage.flow("Ship", &["a", "b", "c"]);
+        let (b, c) = (made.tasks[1].id.to_string(), made.tasks[2].id.to_string());
+        assign(&stage, &b, Some("bob"));
+        assign(&stage, &c, Some("bob"));
+        audit(&stage);
+        assert_eq!(stage.claim("amy").unwrap().task.name, "a");
+        assert!(matches!(stage.claim("amy"), Err(Stop::Refused(Refusal::NothingReady { .. }))));
+        let named = claim::Request { id: Some(b.clone()), scope: stage.scope(), ..Default::default() };
+        assert!(matches!(stage.claim_with("amy", named), Err(Stop::Refused(Refusal::NotReady { .. }))));
+        stage.flow("Urgent", &["u"]);
+        assert_eq!(stage.claim("bob").unwrap().task.name, "b", "what is assigned goes first");
+        // Given back, it is anybody's.
+        stage.finish("bob", finish::Request { how: finish::How::Release, ..Default::default() }).unwrap();
+        audit(&stage);
+        let named = claim::Request { id: Some(b), scope: stage.scope(), ..Default::default() };
+        stage.claim_with("amy", named).unwrap();
+        assign(&stage, &c, None);
+        audit(&stage);
+        let ready = stage.ready();
+        assert_eq!(ready, ["u", "c"]);
+    }
+
+    #[test]
+    fn an_agent_that_is_gone_keeps_no_work_and_a_person_does() {
+        let stage = Stage::memory();
+        for (name, role) in [("bob", Role::Worker), ("eve", Role::Worker), ("pat", Role::Human)] {
+            known(&stage, name, role);
+        }
+        let made = stage.flow("Ship", &["a", "b", "c"]);
+        let ids: Vec<_> = made.tasks.iter().map(|task| task.id.to_string()).collect();
+        for (id, to) in ids.iter().zip(["bob", "eve", "pat"]) {
+            assign(&stage, id, Some(to));
+        }
+        stage.perform("ana", agent::Remove { agent: Some("bob".into()) }).unwrap();
+        assert_eq!(stage.ready(), ["a"], "removed");
+        assert_eq!(stage.claim("amy").unwrap().task.name, "a");
+        assert!(stage.claim("amy").is_err());
+        stage.clock.advance(Duration::from_secs(25 * 3600));
+        assert_eq!(stage.ready(), ["a", "b"], "silent for a day, and a lease that ran out");
+        let mut names: Vec<_> = (0..2).map(|_| stage.claim("amy").unwrap().task.name).collect();
+        names.sort();
+        assert_eq!(names, ["a", "b"]);
+        assert!(stage.claim("amy").is_err(), "a person's work waits");
+        assert_eq!(stage.claim("pat").unwrap().task.name, "c");
+        audit(&stage);
+    }
+
+    #[test]
+    fn an_agent_that_holds_something_is_not_removed() {
+        let stage = Stage::memory();
+        let task = stage.flow("Ship", &["a"]).tasks.remove(0);
+        stage.claim("bob").unwrap();
+        let refused = stage.perform("ana", agent::Remove { agent: Some("bob".into()) }).unwrap_err().to_string();
+        assert!(refused.contains(task.id.as_str()), "{refused}");
+        stage.finish("bob", finish::Request { how: finish::How::Release, ..Default::default() }).unwrap();
+        stage.perform("ana", agent::Remove { agent: Some("bob".into()) }).unwrap();
+        assert!(matches!(stage.claim("bob"), Err(Stop::Refused(Refusal::AgentPaused { .. }))));
+        assert!(stage.perform("ana", agent::List::default()).unwrap().iter().all(|row| row.agent.name != "bob"));
+        known(&stage, "bob", Role::Worker);
+        stage.claim("bob").unwrap();
+    }
+
+    #[test]
+    fn an_agent_is_offline_once_it_was_silent_for_longer_than_a_lease_lasts() {
+        use crate::agent::Presence;
+        let stage = Stage::memory();
+        known(&stage, "bob", Role::Worker);
+        let seen = || {
+            let listed = stage.perform("ana", agent::List::default()).unwrap();
+            listed.into_iter().find(|row| row.agent.name == "bob").unwrap().presence
+        };
+        assert_eq!(seen(), Presence::Idle);
+        stage.perform("ana", agent::Tell { agent: Some("bob".into()), state: AgentState::Draining }).unwrap();
+        assert_eq!(seen(), Presence::Paused);
+        stage.clock.advance(stage.policy.ttl * 2);
+        assert_eq!(seen(), Presence::Offline);
+        known(&stage, "bob", Role::Worker);
+        assert_eq!(seen(), Presence::Idle, "registering again is a sign of life");
+        stage.flow("Ship", &["a"]);
+        stage.claim_by_process("bob", 1).unwrap();
+        stage.clock.advance(stage.policy.ttl * 2);
+        assert_eq!(seen(), Presence::Working, "its process lives");
+        stage.processes.kill(1);
+        assert_eq!(seen(), Presence::Offline);
+    }
+}

@@ -1,0 +1,169 @@
+//! Contest: an issue that was claimed in two clones, each with a store of its own, which no lease can prevent.
+//!
+//! Whoever takes in a line of the other clone notices; a comment in the ledger lets the other one notice, too.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::{
+    Verb, Work,
+    issue::{On, OnIt},
+    send,
+};
+use crate::{
+    change::{Event, Write},
+    flow::{Workflow, WorkflowStatus},
+    issue::{IN_PROGRESS, Issue, OPEN},
+    message::{Address, HUMAN, MessageKind},
+    refusal::Verdict,
+    repository::Scope,
+    store::{Access, EventQuery, LeasesOf, TaskQuery, WorkflowQuery},
+};
+
+/// What history calls it.
+const VERB: &str = "issue.claimed_twice";
+/// How the id of a comment begins that says so; the workflow of the clone that noticed follows.
+const COMMENT: &str = "claimed-twice-";
+
+/// Issues that are worked on here: workflows on them are not over.
+#[derive(Clone, Debug)]
+pub struct Open {
+    /// From where.
+    pub scope: Scope,
+}
+
+impl Verb for Open {
+    type Outcome = Vec<String>;
+    const NAME: &'static str = "issue.open";
+    const ACCESS: Access = Access::Read;
+
+    fn run(self, work: &mut Work<'_>) -> Verdict<Vec<String>> {
+        let statuses = WorkflowStatus::ALL.into_iter().filter(|status| !status.finished()).collect();
+        let workflows = work.tx.workflows(&WorkflowQuery { scope: self.scope, statuses, limit: 0 })?;
+        Ok(workflows.iter().filter_map(|workflow| workflow.issue().map(str::to_owned)).collect())
+    }
+}
+
+/// What another clone says of an issue that is worked on here.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The issue as the other clone has it.
+    pub issue: Issue,
+    /// The other clone wrote its status.
+    pub written_there: bool,
+    /// No other clone uses this store.
+    pub own_store: bool,
+}
+
+/// What follows.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// Nothing, or everybody knows.
+    Known,
+    /// The other clone opened it again, and it is held here: the ledger has to be told.
+    StillHeld,
+    /// It is worked on in two clones.
+    Contested(Contest),
+}
+
+/// An issue that is worked on in two clones.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Contest {
+    /// The issue.
+    pub issue: String,
+    /// Who holds it here, if anybody does.
+    pub here: Option<String>,
+    /// Who holds it in the other clone.
+    pub there: String,
+    /// The id of the comment that tells the other clone.
+    pub comment: String,
+}
+
+impl Contest {
+    /// What the ledger says, for both clones.
+    pub fn said(&self) -> Option<String> {
+        let Self { issue, here, there, .. } = self;
+        let here = here.as_ref()?;
+        Some(format!("Claimed in two clones, by {here} and by {there}. {}", agree(issue)))
+    }
+}
+
+impl fmt::Display for Contest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { issue, here, there, .. } = self;
+        match here {
+            Some(here) => write!(f, "{issue} is claimed twice: by {here} in this clone, by {there} in another.")?,
+            None => write!(f, "{issue} is claimed by {there} in another clone, and has an open workflow in this one.")?,
+        }
+        write!(f, " {}", agree(issue))
+    }
+}
+
+fn agree(issue: &str) -> String {
+    format!("Agree who goes on; the other gives it back: toft finish {issue} release")
+}
+
+impl Request {
+    /// Who noticed first, if the other clone did: the workflow there, and who holds it.
+    fn noticed_there(&self) -> Option<(&str, &str)> {
+        let said = self.issue.comments.iter().rev().find(|said| said.id.starts_with(COMMENT))?;
+        Some((&said.id[COMMENT.len()..], said.by.as_str()))
+    }
+}
+
+impl Verb for Request {
+    type Outcome = Outcome;
+    const NAME: &'static str = "issue.contest";
+    const ACCESS: Access = Access::Write;
+
+    /// Tells the person in charge and the holder, once for each workflow.
+    fn run(self, work: &mut Work<'_>) -> Verdict<Outcome> {
+        let Some(On { workflow, holder }) = (OnIt { issue: self.issue.id.clone() }).run(work)? else {
+            return Ok(Outcome::Known);
+        };
+        let there = match (self.issue.status.as_str(), self.noticed_there()) {
+            (OPEN, _) if self.written_there && holder.is_some() && workflow.told => {
+                work.tx.derive(&[Write::Workflow(Workflow { told: false, ..workflow })])?;
+                return Ok(Outcome::StillHeld);
+            }
+            (IN_PROGRESS, _) if self.written_there => self.issue.assignee.clone().unwrap_or_default(),
+            // What this store noticed itself is no news.
+            (IN_PROGRESS, Some((theirs, by))) if theirs != workflow.id.as_str() => by.to_owned(),
+            _ => return Ok(Outcome::Known),
+        };
+        if !self.own_store && worked_here(work, &workflow, &there)? {
+            return Ok(Outcome::Known);
+        }
+        let told = EventQuery { entity: Some(self.issue.id.clone()), newest: true, limit: 50, ..EventQuery::default() };
+        let same = |event: &Event| event.verb == VERB && event.detail["workflow"] == workflow.id.as_str();
+        if work.tx.events(&told)?.iter().any(same) {
+            return Ok(Outcome::Known);
+        }
+        let comment = format!("{COMMENT}{}", workflow.id);
+        let contest = Contest { issue: self.issue.id.clone(), here: holder, there, comment };
+        let detail = json!({ "workflow": workflow.id, "here": contest.here, "there": contest.there });
+        work.did(&contest.issue, VERB, detail, Vec::new())?;
+        let leases = work.tx.leases(&LeasesOf::Workflow(workflow.id.clone()))?;
+        let mut inboxes: Vec<_> = leases.into_iter().map(|lease| lease.agent.to_string()).collect();
+        inboxes.push(HUMAN.to_owned());
+        let (to, text) = (Address::Workflow(workflow.id), contest.to_string());
+        send::deliver(work, &to, MessageKind::Status, 0, &text, None, &inboxes)?;
+        Ok(Outcome::Contested(contest))
+    }
+}
+
+/// Whether an agent of this name worked on the workflow under this very store: then it is the same claim.
+fn worked_here(work: &mut Work<'_>, workflow: &Workflow, name: &str) -> Verdict<bool> {
+    let of = TaskQuery { workflow: Some(workflow.id.clone()), ..TaskQuery::default() };
+    for task in work.tx.tasks(&of)? {
+        for attempt in work.tx.attempts(&task.id)? {
+            if work.agent_name(&attempt.agent)? == name {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
