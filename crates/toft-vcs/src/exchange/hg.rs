@@ -7,8 +7,8 @@ use std::{
 };
 
 use super::{
-    ARCHIVE, Contact, Exchange, ExchangeError, Fetched, Files, ISSUES, Sent, Site, belongs, read_files, understood,
-    unsent,
+    ARCHIVE, Contact, Exchange, ExchangeError, Fetched, Files, ISSUES, Sent, Site, added, belongs, own::OURS,
+    read_files, refuse_foreign, understood, unsent,
 };
 use crate::{RunError, Vcs, command::Run, lock::io};
 
@@ -141,6 +141,14 @@ impl Own {
         Ok(Self { hg, site, remote, theirs: None, here: None, pulled: false })
     }
 
+    /// Revisions that the checkout is on and the other side does not have.
+    fn unsent(&self) -> String {
+        match &self.theirs {
+            Some(theirs) => format!("::. and not ::{theirs}"),
+            None => "::.".to_owned(),
+        }
+    }
+
     fn paths(&self, files: &Files) -> Vec<String> {
         files.keys().map(|name| self.site.path(name)).collect()
     }
@@ -207,6 +215,7 @@ impl Exchange for Own {
         if let Some(remote) = self.remote.as_ref().filter(|_| !self.pulled) {
             self.hg.pull(remote)?;
             self.pulled = true;
+            refuse_foreign("default", remote, &self.hg.run(["manifest", "-r", revision])?.text()?)?;
         }
         self.hg.at(revision, &self.site.prefix)
     }
@@ -271,5 +280,21 @@ impl Exchange for Own {
 
     fn seen(&self) -> Option<&str> {
         self.theirs.as_deref()
+    }
+
+    fn foreign_commits(&mut self) -> Result<Vec<String>, ExchangeError> {
+        let said = self.hg.ask(&self.unsent(), "{node|short} {desc|firstline}\\n")?;
+        let ours = |line: &&str| line.split_once(' ').is_some_and(|(_, said)| said.starts_with(OURS.trim_end()));
+        Ok(said.lines().filter(|line| !line.is_empty() && !ours(line)).map(str::to_owned).collect())
+    }
+
+    fn squashes(&self) -> bool {
+        false
+    }
+
+    fn unsent_lines(&mut self) -> Result<Vec<String>, ExchangeError> {
+        let which = self.unsent();
+        let said = self.hg.run(["log", "--git", "--text", "-p", "-r", &which, "-T", "{desc}\\n"])?.ok()?;
+        Ok(added(&String::from_utf8_lossy(&said)))
     }
 }

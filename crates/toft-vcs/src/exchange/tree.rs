@@ -76,7 +76,7 @@ impl Tree {
                 // One whose HEAD leads nowhere has a branch of a usual name.
                 for from in [branch.as_str(), "refs/heads/main", "refs/heads/master"] {
                     let refs = format!("+{from}:{to}");
-                    if abroad.fetch(remote, &refs, &[])? {
+                    if abroad.fetch(remote, &[&refs], &["--no-filter"])? {
                         *theirs = git.run(["rev-parse", "--verify", "--quiet", &to])?.maybe()?;
                         break;
                     }
