@@ -178,6 +178,11 @@ impl Record {
         for (key, Register { clock, value }) in other.registers {
             self.write(key, clock, value);
         }
+        // A purged issue says nothing else, whatever other copies still have of it.
+        if self.field("purged").is_some() {
+            let stays = [Key::field("purged"), Key::field("deleted")];
+            self.registers.retain(|key, _| stays.contains(key));
+        }
     }
 
     /// Takes a line that was changed without its clocks: what differs from what was known was written now. What was

@@ -59,7 +59,7 @@ pub(super) fn locate(app: &App<'_>) -> Done {
 
 pub(super) fn doctor(app: &App<'_>, args: &Doctor) -> Done {
     if let Some(range) = &args.outgoing {
-        return share::outgoing(app, range, args.yes);
+        return share::outgoing(app, range, args.yes, &args.allow);
     }
     let mut checks = examine(app.open()?);
     checks.extend(setup::hooks_fire(app.open()?.located())?);

@@ -33,7 +33,7 @@ pub(crate) use self::{
     place::{Examined, Forgotten, Initialised, Place, Trusted},
     run::{AttemptLog, Context, Primed, Stopped, TryShown, Watch},
     setup::{GuardSet, SetupShown},
-    share::{GuardShown, IssuesDecided, IssuesMoved, ProposalsMade, SyncDone},
+    share::{GuardShown, IssuesDecided, IssuesMoved, LedgersShown, ProposalsMade, PurgeDone, SyncDone},
     tasks::{Answered, Claims, Finished, Ready, Saved, Shown, StateValue, StatusView, TaskDecided, TaskList},
     upkeep::{BackedUp, Migrated, RestoredFrom},
     workspaces::{Rescued, WsEnv, WsGiven, WsList, WsPath, WsPinned, WsPooled, WsShown, WsTidied},

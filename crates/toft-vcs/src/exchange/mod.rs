@@ -30,7 +30,7 @@ use thiserror::Error;
 pub use self::{
     branch::{Branch, Proposal},
     history::{Changed, History, Outgoing, Range, outgoing},
-    tree::Tree,
+    tree::{Tree, committed},
 };
 use crate::{Checkout, FindError, RunError, Vcs, lock::io, workspace::WorkspaceError};
 
@@ -266,6 +266,25 @@ pub fn ask(checkout: &Checkout, reach: Contact<'_>) -> Result<Option<String>, Ex
         hg.newest(&checkout.common_dir, remote)?;
     }
     Ok(remote)
+}
+
+/// The name that commits made in a checkout have; none if nobody told version control.
+pub fn author(checkout: &Checkout) -> Option<String> {
+    let named = |name: String| Some(name.trim().to_owned()).filter(|name| !name.is_empty());
+    if let Some(name) = std::env::var("GIT_AUTHOR_NAME").ok().and_then(named) {
+        return Some(name);
+    }
+    let git_dir = git_dir(checkout)?;
+    let git = crate::git_run::Git::of(&git_dir).ok()?;
+    git.run(["config", "--get", "user.name"]).ok()?.maybe().ok()?.and_then(named)
+}
+
+/// The remote that a checkout is exchanged with, and its URL.
+pub fn remote(checkout: &Checkout, reach: Contact<'_>) -> Result<Option<(String, String)>, ExchangeError> {
+    match git_dir(checkout) {
+        Some(git_dir) => refs::choose(&git_dir, reach.remote),
+        None => Ok(hg::default_path(&checkout.common_dir)?.map(|url| ("default".to_owned(), url))),
+    }
 }
 
 /// Remotes that a checkout knows, by name.

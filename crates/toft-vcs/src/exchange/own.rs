@@ -19,7 +19,9 @@ pub(super) struct Own {
     site: Site,
     branch: Option<String>,
     remote: Option<(String, refs::Abroad)>,
+    /// Our newest commit; what HEAD says, unless history was made anew since.
     here: Option<String>,
+    head: Option<String>,
     theirs: Option<String>,
     /// The other side was asked, so `theirs` is what it has.
     asked: bool,
@@ -41,7 +43,7 @@ impl Own {
         let branch = git.run(["symbolic-ref", "--quiet", "--short", "HEAD"])?.maybe()?;
         let here = git.run(["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])?.maybe()?;
         let mut own =
-            Self { git, git_dir, site, branch, remote, here, theirs: None, asked: false, replaces: None };
+            Self { git, git_dir, site, branch, remote, head: here.clone(), here, theirs: None, asked: false, replaces: None };
         own.theirs = own.known()?;
         Ok(own)
     }
@@ -321,9 +323,9 @@ impl Exchange for Own {
         let (from, entries) = self.with_ours(ours.as_deref().unwrap_or(&empty), &files)?;
         self.follow(&entries, &from, &tree)?;
         let mut update = vec!["update-ref", "-m", "toft sync", "HEAD", new.as_str()];
-        update.extend(self.here.as_deref());
+        update.extend(self.head.as_deref());
         self.git.run(update)?.ok()?;
-        self.here = Some(new);
+        (self.here, self.head) = (Some(new.clone()), Some(new));
         Ok(true)
     }
 
@@ -373,8 +375,6 @@ impl Exchange for Own {
         if self.asked {
             self.replaces = self.theirs.replace(rewritten.tip);
         } else {
-            // The checkout stays as it is; what it stands on has the same files, but for what was taken out.
-            self.git.run(["update-ref", "-m", "toft purge", "HEAD", &rewritten.tip])?.ok()?;
             self.here = Some(rewritten.tip);
         }
         Ok(rewritten.commits)

@@ -1,7 +1,7 @@
 //! The guard: what a range of commits would publish, looked at line by line before it leaves.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     fs,
     path::PathBuf,
 };
@@ -9,16 +9,17 @@ use std::{
 use serde::Serialize;
 use toft_core::{
     issue::{
-        Issue,
-        outgoing::{Doubt, Leak, doubts, leak},
+        Issue, Put,
+        outgoing::{Doubt, Finding, Leak, doubts, leak},
         proposal::{PROPOSED, Part},
     },
+    refusal::Refusal,
     store::Access,
 };
-use toft_ledger::file::Turn;
+use toft_ledger::{file::Turn, line};
 use toft_vcs::exchange::{self, Outgoing, Range};
 
-use super::{Place, Plan};
+use super::{Place, Plan, write::record_from};
 use crate::error::{Error, io};
 
 /// What was found.
@@ -30,6 +31,9 @@ pub struct Guarded {
     pub leaks: Vec<Found>,
     /// What is worth a question.
     pub doubts: Vec<String>,
+    /// Secrets that were found, by the name that `--allow` takes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<String>,
 }
 
 /// A line that may not leave.
@@ -56,7 +60,8 @@ impl Plan<'_> {
         let mut guarded = Guarded::default();
         let mut commits: BTreeMap<String, Vec<&Outgoing>> = BTreeMap::new();
         lines.iter().for_each(|line| commits.entry(line.revision.clone()).or_default().push(line));
-        let mut leaving: BTreeMap<String, String> = BTreeMap::new();
+        // Every line of every commit: what a later one takes away is published all the same.
+        let mut leaving: BTreeSet<(String, String)> = BTreeSet::new();
         for (revision, lines) in commits {
             let before: BTreeMap<String, Issue> =
                 lines.iter().filter(|line| !line.added).filter_map(|line| record(&line.line)).collect();
@@ -71,7 +76,7 @@ impl Plan<'_> {
                         let why = leak(&issue, private.contains(id.as_str()), before.get(&id), !self.contributor);
                         guarded.leaks.extend(why.map(|why: Leak| found(&id, why.as_str())));
                         stays.insert(id.clone());
-                        leaving.insert(id, line.line.clone());
+                        leaving.insert((id, line.line.clone()));
                     }
                     None => {
                         let named = words(&line.line).find(|word| private.contains(*word)).unwrap_or_default();
@@ -87,14 +92,47 @@ impl Plan<'_> {
                 }
             }
         }
-        guarded.issues = leaving.len();
-        let doubtful: Vec<Doubt> = doubts(leaving.iter().map(|(id, line)| (id.as_str(), line.as_str())));
-        guarded.doubts.extend(doubtful.iter().map(ToString::to_string));
+        guarded.issues = leaving.iter().map(|(id, _)| id).collect::<BTreeSet<_>>().len();
+        let allowed = fs::read_to_string(self.allowed()).unwrap_or_default();
+        for doubt in self.doubts(leaving.iter().map(|(id, line)| (id.as_str(), line.as_str()))) {
+            guarded.doubts.push(doubt.to_string());
+            if let Doubt::Secret(Finding { id, .. }) = doubt {
+                guarded.findings.push(id);
+            }
+        }
         guarded.doubts.sort();
         guarded.doubts.dedup();
-        let allowed = fs::read_to_string(self.allowed()).unwrap_or_default();
         guarded.doubts.retain(|doubt| !allowed.lines().any(|line| line == print(doubt)));
         Ok(guarded)
+    }
+
+    /// What is doubtful about lines that are about to leave; secrets that somebody named as fine are not.
+    pub(super) fn doubts<'a>(&self, lines: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<Doubt> {
+        let allowed = fs::read_to_string(self.allowed()).unwrap_or_default();
+        let allowed: HashSet<&str> = allowed.lines().collect();
+        doubts(lines, |finding| allowed.contains(finding))
+    }
+
+    /// Refuses to publish something with a secret in it, which nobody named as fine.
+    pub(super) fn refuse_secrets(&self, id: &str, puts: &[Put]) -> Result<(), Error> {
+        let line = line::write(&record_from(id, puts));
+        let found = self.doubts([(id, line.as_str())].into_iter());
+        let secrets: Vec<String> =
+            found.iter().filter(|doubt| matches!(doubt, Doubt::Secret(_))).map(ToString::to_string).collect();
+        match secrets.is_empty() {
+            true => Ok(()),
+            false => Err(Refusal::Secret { found: secrets.join("; ") }.into()),
+        }
+    }
+
+    /// Findings that somebody looked at: they are not asked about again.
+    pub fn allow_findings(&self, findings: &[String]) -> Result<(), Error> {
+        let real = |finding: &String| finding.len() == 12 && finding.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if let Some(other) = findings.iter().find(|finding| !real(finding)) {
+            let problem = format!("`{other}` is not the name of a finding; toft sync -n names them");
+            return Err(Refusal::Invalid { field: "allow".into(), problem }.into());
+        }
+        self.remember_allowed(findings.to_vec())
     }
 
     /// Where doubts are kept that somebody looked at.
@@ -104,8 +142,11 @@ impl Plan<'_> {
 
     /// Somebody looked at these: they are not asked about again.
     pub fn allow(&self, doubts: &[String]) -> Result<(), Error> {
+        self.remember_allowed(doubts.iter().map(|doubt| print(doubt)).collect())
+    }
+
+    fn remember_allowed(&self, lines: Vec<String>) -> Result<(), Error> {
         let path = self.allowed();
-        let lines: Vec<String> = doubts.iter().map(|doubt| print(doubt)).collect();
         if !lines.is_empty() {
             let turn = Turn::take(&path.with_extension("lock")).map_err(io("lock", &path))?;
             turn.append(&path, &lines).map_err(io("write", &path))?;

@@ -132,6 +132,7 @@ impl Plan<'_> {
             let there = if draft.has(&issue.id)? { Some(draft.issue(&issue.id)?) } else { None };
             let seen = |id: &str| Ok(draft.has(id).map_err(stopped)? || along.contains(id));
             let (puts, private) = proposal::publish(issue, there.as_ref(), seen, &self.by(&word, now))?;
+            self.refuse_secrets(&issue.id, &puts)?;
             draft.put(&issue.id, &puts)?;
             Ok(private)
         })?;
@@ -185,6 +186,7 @@ impl Plan<'_> {
         let along = self.all_along(issue, target, with)?;
         let seen = |id: &str| Ok(lines.contains_key(id) || along.contains(id));
         let (puts, private) = proposal::publish(issue, there_issue.as_ref(), seen, &by)?;
+        self.refuse_secrets(&issue.id, &puts)?;
         let clock = self.clock(target)?;
         let mut record = there.unwrap_or_else(|| Record::new(&issue.id, clock));
         for put in &puts {
@@ -414,12 +416,18 @@ impl Plan<'_> {
             }
             Ok(())
         })?;
-        let (now, reason) = (self.now()?, format!("moved to {}", target.name));
+        // Nobody is told what a private ledger is called.
+        let told = matches!(target.place, Place::Branch | Place::Tree);
+        let reason = if told { format!("moved to {}", target.name) } else { "moved".to_owned() };
+        let now = self.now()?;
         for (source, row) in &moving {
             let id = row.issue()?.id;
             self.change_in(source, &id, "issue.moved", |_, issue| {
                 Ok(edit::delete(issue, &reason, &self.by("", now))?)
             })?;
+            // Its text is in the other ledger, and nowhere else from now on.
+            self.write(source, |draft| draft.clear(&id, &["deleted"]))?;
+            self.forget_uncommitted(source, &[&id])?;
         }
         Ok(wrote)
     }

@@ -95,7 +95,8 @@ impl Plan<'_> {
             (WorkflowStatus::Completed, _) => {
                 let summary = outcome.as_ref().map(|outcome| outcome.summary.clone()).unwrap_or_default();
                 let outcome = serde_json::to_value(outcome).ok().filter(|outcome| !outcome.is_null());
-                let by = edit::By { actor: ended_by.as_deref().unwrap_or("toft"), now, word: "" };
+                let actor = ended_by.as_deref().map_or("toft", |actor| self.name_of(actor));
+                let by = edit::By { actor, now, word: "" };
                 Ok(edit::close(issue, &summary, outcome, &by)?)
             }
             (WorkflowStatus::Failed, _) => {
@@ -105,7 +106,7 @@ impl Plan<'_> {
                 Ok(edit::park(issue, reason, &edit::By { actor: "toft", now, word: &word }))
             }
             (WorkflowStatus::Abandoned, _) | (_, None) => Ok(edit::give_back(issue)),
-            (_, Some(holder)) => Ok(edit::start(issue, holder)),
+            (_, Some(holder)) => Ok(edit::start(issue, self.name_of(holder))),
         })?;
         let noted = noted(&wrote);
         self.toft.perform_as("toft", None, Told { news, noted })
