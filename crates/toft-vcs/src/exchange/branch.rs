@@ -116,7 +116,10 @@ impl Branch {
         let name = self.there.trim_start_matches("refs/heads/");
         let advice = "no ledger is written there; choose another name with [sync] branch = \"…\" in toft's config.toml";
         let other = match &self.theirs {
-            Some(theirs) if self.here.as_ref() != Some(theirs) => owned::not_a_ledger(&self.git, theirs)?,
+            Some(theirs) if self.here.as_ref() != Some(theirs) => match owned::not_a_ledger(&self.git, theirs) {
+                Err(_) if self.is_partial() && self.fetch_whole() => owned::not_a_ledger(&self.git, theirs)?,
+                other => other?,
+            },
             _ => None,
         };
         if let Some(path) = other {

@@ -144,8 +144,9 @@ impl Own {
     /// Revisions that the checkout is on and the other side does not have.
     fn unsent(&self) -> String {
         match &self.theirs {
-            Some(theirs) => format!("::. and not ::{theirs}"),
-            None => "::.".to_owned(),
+            Some(theirs) => format!("all() and ::. and not ::{theirs}"),
+            // Without `all()` an empty repository has a commit.
+            None => "all() and ::.".to_owned(),
         }
     }
 
@@ -294,7 +295,10 @@ impl Exchange for Own {
 
     fn unsent_lines(&mut self) -> Result<Vec<String>, ExchangeError> {
         let which = self.unsent();
-        let said = self.hg.run(["log", "--git", "--text", "-p", "-r", &which, "-T", "{desc}\\n"])?.ok()?;
+        if self.hg.ask(&which, "x")?.is_empty() {
+            return Ok(Vec::new());
+        }
+        let said = self.hg.run(["export", "--git", "--text", "-r", &which])?.ok()?;
         Ok(added(&String::from_utf8_lossy(&said)))
     }
 }

@@ -245,7 +245,9 @@ pub fn ledger_seen(checkout: &Checkout) -> Result<bool, ExchangeError> {
     let git = crate::git_run::Git::of(&git_dir)?;
     for remote in remotes(checkout)? {
         let name = format!("refs/remotes/{remote}/toft");
-        if refs::resolve(&git, &git_dir, &name)?.is_some() && owned::not_a_ledger(&git, &name)?.is_none() {
+        // A partial clone may not be able to say what is there.
+        let other = || owned::not_a_ledger(&git, &name).unwrap_or(None).is_some();
+        if refs::resolve(&git, &git_dir, &name)?.is_some() && !other() {
             return Ok(true);
         }
     }
