@@ -432,33 +432,67 @@ fn a_repository_that_holds_other_things_is_never_committed_to_or_pushed() {
     assert_eq!(team(&home, &second)["received"], 1);
 }
 
-/// Script 33's rule, under git and Mercurial: a commit of the user's in a ledger's own repository stays there until they push it.
-#[test]
-fn a_users_commit_in_a_ledgers_own_repository_is_not_sent() {
-    for vcs in [Vcs::Git, Vcs::Hg] {
-        let home = Home::new();
-        let remote = vcs.remote(&home, "remote");
-        let one = vcs.clone(&home, &remote, "one");
-        let repo = project_with(&home, "a", &one);
-        add(&home, &repo, &["First", "--ledger", "team"]);
-        assert_eq!(team(&home, &repo)["how"], "synced", "{vcs:?}");
-        fs::write(one.join("README"), "WIP of mine\n").unwrap();
-        let program = if vcs == Vcs::Git { "git" } else { "hg" };
-        home.run(&one, program, &["add", "README"]);
-        home.run(&one, program, &["commit", "-qm", "WIP: not yet"]);
-        add(&home, &repo, &["Second", "--ledger", "team"]);
-        let row = team(&home, &repo);
-        assert!(row["how"] == "in_the_way" && row["said"].to_string().contains("WIP: not yet"), "{vcs:?}: {row}");
-        let sent = match vcs {
-            Vcs::Git => home.run(&remote, "git", &["log", "--all", "-p"]),
-            _ => home.run(&remote, "hg", &["log", "-p"]),
-        };
-        assert!(!sent.contains("WIP") && !sent.contains("Second"), "{vcs:?}: {sent}");
-        let push: &[&str] = if vcs == Vcs::Git { &["push", "-q", "origin", "main"] } else { &["push", "-q"] };
-        home.run(&one, program, push);
-        assert_eq!(team(&home, &repo)["how"], "synced", "{vcs:?}");
-        assert_eq!(fs::read_to_string(one.join("README")).unwrap(), "WIP of mine\n");
+/// Script 33: a commit of the user's in a ledger's own repository stays there until they push it, and what is not committed is
+/// nobody's.
+fn a_users_commit_is_not_sent_under(vcs: Vcs) {
+    let mut home = Home::new();
+    home.set("JJ_USER", "Ana");
+    home.set("JJ_EMAIL", "ana@example.org");
+    let remote = vcs.remote(&home, "remote");
+    let one = vcs.clone(&home, &remote, "one");
+    let repo = project_with(&home, "a", &one);
+    let run = |program: &str, args: &[&str]| drop(home.run(&one, program, args));
+    fs::write(one.join("notes-UNCOMMITTED"), "UNCOMMITTED\n").unwrap();
+    add(&home, &repo, &["First", "--ledger", "team"]);
+    assert_eq!(team(&home, &repo)["how"], "synced", "{vcs:?}");
+    fs::write(one.join("README"), "WIP of mine\n").unwrap();
+    match vcs {
+        Vcs::Git => {
+            run("git", &["add", "README"]);
+            run("git", &["commit", "-qm", "WIP: not yet"]);
+        }
+        Vcs::Hg => {
+            run("hg", &["add", "README"]);
+            run("hg", &["commit", "-qm", "WIP: not yet"]);
+        }
+        _ => run("jj", &["commit", "--quiet", "-m", "WIP: not yet", "README"]),
     }
+    add(&home, &repo, &["Second", "--ledger", "team"]);
+    let row = team(&home, &repo);
+    assert!(row["how"] == "in_the_way" && row["said"].to_string().contains("WIP: not yet"), "{vcs:?}: {row}");
+    let sent = match vcs {
+        Vcs::Hg => home.run(&remote, "hg", &["log", "-p"]),
+        _ => published(&home, &remote),
+    };
+    let leaked = ["WIP", "Second", "UNCOMMITTED"].into_iter().find(|word| sent.contains(word));
+    assert!(leaked.is_none() && sent.contains("First"), "{vcs:?}: {leaked:?}");
+    match vcs {
+        Vcs::Git => run("git", &["push", "-q", "origin", "main"]),
+        Vcs::Hg => run("hg", &["push", "-q"]),
+        _ => {
+            run("jj", &["bookmark", "set", "--quiet", "-r", "@-", "main"]);
+            run("jj", &["git", "push", "--quiet", "--bookmark", "main"]);
+        }
+    }
+    let row = team(&home, &repo);
+    assert_eq!(row["how"], "synced", "{vcs:?}: {row}");
+    assert_eq!(fs::read_to_string(one.join("README")).unwrap(), "WIP of mine\n");
+    assert_eq!(fs::read_to_string(one.join("notes-UNCOMMITTED")).unwrap(), "UNCOMMITTED\n");
+}
+
+#[test]
+fn a_users_commit_in_a_ledgers_own_git_repository_is_not_sent() {
+    a_users_commit_is_not_sent_under(Vcs::Git);
+}
+
+#[test]
+fn a_users_commit_in_a_ledgers_own_jujutsu_repository_is_not_sent() {
+    a_users_commit_is_not_sent_under(Vcs::JjColocated);
+}
+
+#[test]
+fn a_users_commit_in_a_ledgers_own_mercurial_repository_is_not_sent() {
+    a_users_commit_is_not_sent_under(Vcs::Hg);
 }
 
 /// Script 47: a home directory under git is not where plans are kept.
@@ -642,7 +676,11 @@ fn names_are_git_s_author_unless_agents_are_wanted() {
     assert!(!all.contains("AGENT") && all.contains("\"by\":\"Ana\"") && all.contains("\"assignee\":\"Ana\""), "{all}");
     let shown = home.toft(a, &["ledger", "show", "--json"]).data();
     let row = &shown[0];
-    assert_eq!((&row["names"], &row["name"], &row["branch"]), (&"author".into(), &"Ana".into(), &"toft".into()), "{row}");
+    assert_eq!(
+        (&row["names"], &row["name"], &row["branch"]),
+        (&"author".into(), &"Ana".into(), &"toft".into()),
+        "{row}"
+    );
     let replica = row["replica"].as_str().unwrap();
     assert!(all.contains(replica), "clocks say which clone wrote: {replica}");
     assert!(home.toft(a, &["ledger", "show"]).ok().contains("[sync] names"));

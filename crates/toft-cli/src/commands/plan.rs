@@ -18,7 +18,8 @@ use crate::{
     args,
     exit::Failure,
     render::{
-        Compacted, Graph, ImportDone, IssueList, IssueShown, IssueWritten, IssuesWritten, LedgerList, LedgersShown, Pen, UndoDone,
+        Compacted, Graph, ImportDone, IssueList, IssueShown, IssueWritten, IssuesWritten, LedgerList, LedgersShown,
+        Pen, UndoDone,
     },
 };
 

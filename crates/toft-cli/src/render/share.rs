@@ -265,7 +265,9 @@ impl View for PurgeDone {
         }
         for clone in clones {
             let (replica, last) = (clean(&clone.replica), clone.last);
-            page.line(format!("  clone {replica}, last write {last}: until its next sync, then its own unreachable commits"));
+            page.line(format!(
+                "  clone {replica}, last write {last}: until its next sync, then its own unreachable commits"
+            ));
         }
         page.line("  this clone: unreachable commits until git's next gc; `toft log` of the local store");
     }
@@ -305,7 +307,9 @@ impl View for LedgersShown {
                 Names::Agent => ("author", "the agent's own name"),
             };
             page.line(format!("  name written    {} ({means}; [sync] names = \"{other}\" changes it)", clean(name)));
-            page.line(format!("  clocks          replica {replica}: random, made once for this clone, the same in all its writes"));
+            page.line(format!(
+                "  clocks          replica {replica}: random, made once for this clone, the same in all its writes"
+            ));
         }
     }
 }

@@ -92,10 +92,7 @@ impl fmt::Display for Doubt {
 }
 
 /// What is doubtful about lines that are about to leave, each with its id. Findings that are `allowed` are no doubt.
-pub fn doubts<'a>(
-    lines: impl Iterator<Item = (&'a str, &'a str)>,
-    allowed: impl Fn(&str) -> bool,
-) -> Vec<Doubt> {
+pub fn doubts<'a>(lines: impl Iterator<Item = (&'a str, &'a str)>, allowed: impl Fn(&str) -> bool) -> Vec<Doubt> {
     let (mut long, mut secrets, mut ids) = (Vec::new(), Vec::new(), std::collections::HashSet::new());
     for (id, line) in lines {
         ids.insert(id);

@@ -42,8 +42,18 @@ impl Own {
         };
         let branch = git.run(["symbolic-ref", "--quiet", "--short", "HEAD"])?.maybe()?;
         let here = git.run(["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])?.maybe()?;
-        let mut own =
-            Self { git, git_dir, site, branch, remote, head: here.clone(), here, theirs: None, asked: false, replaces: None };
+        let mut own = Self {
+            git,
+            git_dir,
+            site,
+            branch,
+            remote,
+            head: here.clone(),
+            here,
+            theirs: None,
+            asked: false,
+            replaces: None,
+        };
         own.theirs = own.known()?;
         Ok(own)
     }

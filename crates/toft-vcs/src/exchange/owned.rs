@@ -33,9 +33,7 @@ fn tracked(site: &Site) -> Result<Vec<String>, ExchangeError> {
         Vcs::Jj if git_dir(&site.checkout).is_some() => {
             Run::jj(root)?.args(["file", "list", "--ignore-working-copy", "-r", "@-"]).maybe()?.unwrap_or_default()
         }
-        vcs @ (Vcs::Hg | Vcs::Sl) => {
-            Hg::here(vcs, root).run(["manifest", "-r", "."])?.maybe()?.unwrap_or_default()
-        }
+        vcs @ (Vcs::Hg | Vcs::Sl) => Hg::here(vcs, root).run(["manifest", "-r", "."])?.maybe()?.unwrap_or_default(),
         _ => String::new(),
     };
     Ok(listed.lines().map(str::to_owned).collect())

@@ -162,17 +162,20 @@ impl Tree {
 /// as it was last fetched.
 pub fn committed(checkout: &Checkout, dir: &Path, text: &str) -> Result<bool, ExchangeError> {
     let site = Site::new(checkout.clone(), dir)?;
-    let has = |files: &Files| {
-        files.values().any(|bytes| bytes.windows(text.len()).any(|window| window == text.as_bytes()))
-    };
+    let has =
+        |files: &Files| files.values().any(|bytes| bytes.windows(text.len()).any(|window| window == text.as_bytes()));
     match (git_dir(checkout), checkout.vcs) {
         (Some(git_dir), vcs) => {
             let git = Git::of(&git_dir)?;
             let known = ["refs/heads/", "refs/remotes/", "refs/toft/upstream/", "refs/stash"];
             let mut commits = git.run(["for-each-ref", "--format=%(objectname)"])?.args(known).text()?;
             let head = match vcs {
-                Vcs::Git => Git::inside(&checkout.root)?.run(["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])?.maybe()?,
-                _ => Run::jj(&checkout.root)?.args(["log", "--no-graph", "-r", "@-", "-T", "commit_id ++ \"\\n\""]).maybe()?,
+                Vcs::Git => {
+                    Git::inside(&checkout.root)?.run(["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])?.maybe()?
+                }
+                _ => Run::jj(&checkout.root)?
+                    .args(["log", "--no-graph", "-r", "@-", "-T", "commit_id ++ \"\\n\""])
+                    .maybe()?,
             };
             commits.push('\n');
             commits.push_str(&head.unwrap_or_default());

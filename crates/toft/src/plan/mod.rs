@@ -154,9 +154,9 @@ impl<'t> Plan<'t> {
     pub fn name_of<'a>(&'a self, actor: &'a str) -> &'a str {
         match self.toft.located().sync.names {
             Names::Agent => actor,
-            Names::Author => self.author.get_or_init(|| {
-                toft_vcs::exchange::author(self.checkout).unwrap_or_else(crate::locate::user_name)
-            }),
+            Names::Author => self
+                .author
+                .get_or_init(|| toft_vcs::exchange::author(self.checkout).unwrap_or_else(crate::locate::user_name)),
         }
     }
 

@@ -6,12 +6,7 @@ use std::{collections::BTreeMap, fs};
 
 use serde::Serialize;
 use serde_json::json;
-use toft_core::{
-    issue::edit::PURGED,
-    refusal::Refusal,
-    store::Access,
-    time::Timestamp,
-};
+use toft_core::{issue::edit::PURGED, refusal::Refusal, store::Access, time::Timestamp};
 use toft_ledger::{
     file::Turn,
     line,
@@ -23,7 +18,7 @@ use super::{
     Ledger, Place, Plan,
     copy::new_text,
     place::ISSUES,
-    sync::{own, repository_lock},
+    sync::{own, refuse_foreign, repository_lock},
     synced::{Synced, Wish},
     unshared::contains,
 };
@@ -140,6 +135,7 @@ impl Plan<'_> {
             if purged.remote.is_some() {
                 way.fetch()?;
                 let files = way.theirs()?;
+                refuse_foreign(&way.foreign_commits()?)?;
                 if !try_only {
                     self.take_in(ledger, &files, false)?;
                 }

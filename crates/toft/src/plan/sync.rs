@@ -376,7 +376,12 @@ impl Plan<'_> {
     }
 
     /// Looks at lines that are about to leave, and holds them back if something about them is doubtful.
-    pub(super) fn holds_back(&self, leaving: &[(String, String)], wish: &Wish, synced: &mut Synced) -> Result<bool, Error> {
+    pub(super) fn holds_back(
+        &self,
+        leaving: &[(String, String)],
+        wish: &Wish,
+        synced: &mut Synced,
+    ) -> Result<bool, Error> {
         let mut doubts = self.doubts(leaving.iter().map(|(id, line)| (id.as_str(), line.as_str())));
         if wish.sure {
             doubts.retain(|doubt| matches!(doubt, Doubt::Secret(_)));
@@ -483,7 +488,7 @@ pub(super) fn own(ledger: &Ledger, reach: Contact<'_>) -> Result<Option<Way>, Ex
 }
 
 /// A user's commit is never sent.
-fn refuse_foreign(commits: &[String]) -> Result<(), ExchangeError> {
+pub(super) fn refuse_foreign(commits: &[String]) -> Result<(), ExchangeError> {
     let Some(first) = commits.first() else { return Ok(()) };
     let count = commits.len();
     Err(ExchangeError::InTheWay(format!(

@@ -57,7 +57,10 @@ pub enum How {
 impl How {
     /// Is there something somebody must do?
     pub fn failed(self) -> bool {
-        matches!(self, Self::NotFound | Self::Denied | Self::Protected | Self::InTheWay | Self::Outrun | Self::Held | Self::Failed)
+        matches!(
+            self,
+            Self::NotFound | Self::Denied | Self::Protected | Self::InTheWay | Self::Outrun | Self::Held | Self::Failed
+        )
     }
 }
 

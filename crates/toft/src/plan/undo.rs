@@ -1,10 +1,7 @@
 //! Taking back what was written about issues, if nobody wrote over it since.
 
 use toft_core::{
-    issue::{
-        CLOSED, Issue, Put,
-        edit,
-    },
+    issue::{CLOSED, Issue, Put, edit},
     refusal::Refusal,
     store::{self, TaskQuery},
     verbs::undo::Before,

@@ -106,8 +106,12 @@ impl Draft<'_> {
         let Some(row) = self.index.line(&self.ledger.name, id)? else { return Ok(()) };
         let mut record = self.records.remove(id).map_or_else(|| record(&row), Ok)?;
         let stays = |key: &Key| but.iter().any(|name| *key == Key::field(name));
-        let gone: Vec<Key> =
-            record.registers().iter().filter(|(key, at)| at.value.is_some() && !stays(key)).map(|(key, _)| key.clone()).collect();
+        let gone: Vec<Key> = record
+            .registers()
+            .iter()
+            .filter(|(key, at)| at.value.is_some() && !stays(key))
+            .map(|(key, _)| key.clone())
+            .collect();
         for key in gone {
             record.set(key, self.clock, None);
         }
