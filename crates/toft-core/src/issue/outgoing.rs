@@ -104,7 +104,7 @@ pub fn doubts<'a>(lines: impl Iterator<Item = (&'a str, &'a str)>, allowed: impl
             secrets.extend(found.filter(|doubt| !secrets.contains(doubt)).collect::<Vec<_>>());
         }
     }
-    let bulk = (ids.len() > BULK).then(|| Doubt::Bulk(ids.len()));
+    let bulk = (ids.len() > BULK).then_some(Doubt::Bulk(ids.len()));
     bulk.into_iter().chain(long).chain(secrets).collect()
 }
 
@@ -120,13 +120,10 @@ pub fn findings(issue: &str, line: &str) -> Vec<Finding> {
             }
         }
     };
-    match serde_json::from_str::<Value>(line) {
-        Ok(Value::Object(fields)) => {
-            for (name, value) in &fields {
-                texts(value, &mut |text| look(name, text));
-            }
+    if let Ok(Value::Object(fields)) = serde_json::from_str::<Value>(line) {
+        for (name, value) in &fields {
+            texts(value, &mut |text| look(name, text));
         }
-        _ => {}
     }
     // Names and values together, and lines that are none.
     look("", line);

@@ -193,7 +193,7 @@ pub enum Way {
     /// The repository is the ledger's own: it is committed and sent.
     Own(Box<dyn Exchange>),
     /// The repository holds other things, or is one found above: it is read, and nothing is committed or sent. Says why.
-    Among(Tree, String),
+    Among(Box<Tree>, String),
 }
 
 /// The way to exchange a ledger in `dir`; none where there is no version control. `parts` means that the repository of a ledger
@@ -202,7 +202,7 @@ pub fn own(dir: &Path, parts: bool, reach: Contact<'_>) -> Result<Option<Way>, E
     let Some(checkout) = crate::find(dir)? else { return Ok(None) };
     let site = Site::new(checkout, dir)?;
     if let Some(why) = owned::shared_with(&site, parts)? {
-        return Ok(Some(Way::Among(Tree::open(&site.checkout, dir, reach)?, why)));
+        return Ok(Some(Way::Among(Box::new(Tree::open(&site.checkout, dir, reach)?), why)));
     }
     Ok(match site.checkout.vcs {
         Vcs::Git => Some(Way::Own(Box::new(own::Own::open(site, reach)?))),

@@ -103,13 +103,13 @@ pub(super) fn first_commits(git_dir: &Path, remote: &str, url: &str) -> Result<S
     Git::of_remotes(git_dir)?.run(["init", "--quiet", "--bare", into.as_str()])?.ok()?;
     let abroad = abroad(&own, url, FIRST_COMMITS)?;
     let more = ["--filter=tree:0", "--depth=2147483647"];
-    if !abroad.fetch(url, &["+HEAD:refs/heads/all"], &more).map_err(|error| cannot_tell(error, remote))? {
+    if !abroad.fetch(url, &["+HEAD:refs/heads/all"], &more).map_err(|error| cannot_tell(&error, remote))? {
         return Err(ExchangeError::InTheWay(format!("{remote} has no commits")));
     }
     Ok(Git::of(&own)?.run(["rev-list", "--max-parents=0", "refs/heads/all"])?.text()?)
 }
 
-fn cannot_tell(error: ExchangeError, remote: &str) -> ExchangeError {
+fn cannot_tell(error: &ExchangeError, remote: &str) -> ExchangeError {
     ExchangeError::InTheWay(format!(
         "this clone is shallow, and {remote} cannot be asked where the project's history begins ({error}); \
          git fetch --unshallow helps, or another try"

@@ -132,7 +132,7 @@ impl Plan<'_> {
             let problem = format!("`{other}` is not the name of a finding; toft sync -n names them");
             return Err(Refusal::Invalid { field: "allow".into(), problem }.into());
         }
-        self.remember_allowed(findings.to_vec())
+        self.remember_allowed(findings)
     }
 
     /// Where doubts are kept that somebody looked at.
@@ -142,14 +142,14 @@ impl Plan<'_> {
 
     /// Somebody looked at these: they are not asked about again.
     pub fn allow(&self, doubts: &[String]) -> Result<(), Error> {
-        self.remember_allowed(doubts.iter().map(|doubt| print(doubt)).collect())
+        self.remember_allowed(&doubts.iter().map(|doubt| print(doubt)).collect::<Vec<_>>())
     }
 
-    fn remember_allowed(&self, lines: Vec<String>) -> Result<(), Error> {
+    fn remember_allowed(&self, lines: &[String]) -> Result<(), Error> {
         let path = self.allowed();
         if !lines.is_empty() {
             let turn = Turn::take(&path.with_extension("lock")).map_err(io("lock", &path))?;
-            turn.append(&path, &lines).map_err(io("write", &path))?;
+            turn.append(&path, lines).map_err(io("write", &path))?;
         }
         Ok(())
     }
