@@ -128,3 +128,42 @@ pub fn users(repo: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     };
     snapshot(repo).into_iter().filter(|(path, _)| theirs(path)).collect()
 }
+
+/// A bare repository with one commit on main, and clones of it with a store.
+pub fn cloned(home: &Home, names: &[&str]) -> (PathBuf, Vec<PathBuf>) {
+    let remote = Vcs::Git.remote(home, "remote.git");
+    let first = home.git("first");
+    home.run(&first, "git", &["push", "-q", remote.to_str().unwrap(), "main"]);
+    let clones = names.iter().map(|name| another(home, &remote, name)).collect();
+    (remote, clones)
+}
+
+/// One more clone, with a store.
+pub fn another(home: &Home, remote: &Path, name: &str) -> PathBuf {
+    home.run(home.path(), "git", &["clone", "-q", remote.to_str().unwrap(), name]);
+    let dir = home.path().join(name);
+    home.toft(&dir, &["init"]).ok();
+    dir
+}
+
+/// How the ledger beside a repository fared in a sync.
+pub fn branch(home: &Home, repo: &Path) -> Value {
+    synced(home, repo, &["branch"]).remove("branch").unwrap()
+}
+
+/// How the shared ledger `team` fared in a sync.
+pub fn team(home: &Home, repo: &Path) -> Value {
+    synced(home, repo, &["team"]).remove("team").unwrap()
+}
+
+/// Everything that can be read off a repository that others see: every commit that any ref leads to, with its message, author
+/// and text.
+pub fn published(home: &Home, remote: &Path) -> String {
+    home.run(remote, "git", &["log", "-p", "--all", "--format=fuller"])
+}
+
+/// Branches of a repository.
+pub fn branches(home: &Home, remote: &Path) -> Vec<String> {
+    let said = home.run(remote, "git", &["for-each-ref", "--format=%(refname:short)", "refs/heads"]);
+    said.lines().map(str::to_owned).collect()
+}

@@ -54,7 +54,7 @@ fn a_fork_with_fifty_private_issues_proposes_one_and_the_diff_holds_only_it() {
         project.merge(&id);
         assert_eq!(project.sync()[0]["news"], "landed", "tree {tree}");
         let status = home.toft(keeper, &["status"]).ok();
-        assert!(status.contains("ana proposes: Dark mode"), "{status}");
+        assert!(status.contains("Ana proposes: Dark mode"), "{status}");
         let offered = home.toft(keeper, &["ready", "-q"]).ok();
         assert!(!offered.contains(&id), "nobody works on it before it is decided");
         home.toft(keeper, &["accept", &id]).ok();

@@ -206,11 +206,10 @@ fn each_thing_in_the_way_has_a_plain_outcome_and_nothing_is_lost() {
     let (a, b) = (clones[0].clone(), clones[1].clone());
     let first = add(&home, &a, &["First"]);
     // Offline: recorded here, sent the next time.
-    let away = home.path().join("away.git");
-    fs::rename(&remote, &away).unwrap();
+    home.run(&a, "git", &["remote", "set-url", "origin", "http://127.0.0.1:9/x.git"]);
     assert_eq!(how(&home, &a)["how"], "offline");
     assert_eq!(home.toft(&a, &["sync"]).code, 0, "offline is no error");
-    fs::rename(&away, &remote).unwrap();
+    home.run(&a, "git", &["remote", "set-url", "origin", remote.to_str().unwrap()]);
     assert_eq!((&how(&home, &a)["how"], how(&home, &b)["received"].as_u64()), (&"synced".into(), Some(1)));
 
     // Somebody does not take it.
@@ -282,9 +281,10 @@ fn what_is_doubtful_is_asked_about_first() {
     assert_eq!(home.run(a, "git", &["ls-remote", "origin", "toft"]), "", "nothing was sent");
     home.toft(a, &["sync", "--yes"]).ok();
     let token = format!("ghp_{}", "a1B2".repeat(9));
-    add(&home, a, &["Rotate it", "-d", &format!("the old one is {token}")]);
+    let id = add(&home, a, &["Rotate it", "-d", &format!("the old one is {token}")]);
     let said = home.toft(a, &["sync"]);
     assert!(said.code == 4 && said.out.contains("looks like a secret") && !said.out.contains(&token), "{said:?}");
+    home.toft(a, &["edit", &id, "-d", "it is in the vault"]).ok();
     add(&home, a, &["Long", "-d", &"long ".repeat(20_000)]);
     assert!(home.toft(a, &["sync"]).out.contains("KiB long"));
     home.toft(a, &["sync", "-y"]).ok();
@@ -314,13 +314,23 @@ fn other_files_are_merged_or_left_to_a_person() {
                 _ => drop(home.run(dir, "jj", &["commit", "--quiet", "-m", "read me", "README"])),
             }
         };
+        let push = |dir: &Path| match vcs {
+            Vcs::Hg => drop(home.run(dir, "hg", &["push", "-q"])),
+            Vcs::Git => drop(home.run(dir, "git", &["push", "-q", "origin", "main"])),
+            _ => {
+                home.run(dir, "jj", &["bookmark", "set", "--quiet", "-r", "@-", "main"]);
+                home.run(dir, "jj", &["git", "push", "--quiet", "--bookmark", "main"]);
+            }
+        };
         let team = |repo: &Path| synced(&home, repo, &["team"]).remove("team").unwrap();
         add(&home, &a, &["First", "--ledger", "team"]);
         team(&a);
         team(&b);
-        // One side has another file: it comes along.
+        // One side has another file: it comes along once its author sent it.
         commit(&one, "of one\n");
         add(&home, &a, &["Second", "--ledger", "team"]);
+        assert_eq!(team(&a)["how"], "in_the_way", "{vcs:?}: a user's commit is theirs to push");
+        push(&one);
         assert_eq!(team(&a)["how"], "synced", "{vcs:?}");
         add(&home, &b, &["Third", "--ledger", "team"]);
         let row = team(&b);
@@ -329,6 +339,7 @@ fn other_files_are_merged_or_left_to_a_person() {
         // Both have it, differently: nobody guesses, and both files stay as they are.
         team(&a);
         commit(&one, "one says so\n");
+        push(&one);
         add(&home, &a, &["Fourth", "--ledger", "team"]);
         assert_eq!(team(&a)["how"], "synced");
         commit(&two, "two says so\n");

@@ -153,6 +153,7 @@ impl From<Error> for Failure {
             Error::Exchange(error) => {
                 let (status, code, help) = match error {
                     ExchangeError::Offline { .. } => (RETRY, "offline", "everything is kept here; try again later"),
+                    ExchangeError::NotFound { .. } => (FAILED, "no_repository", "git remote -v shows its URL"),
                     ExchangeError::Denied { .. } => (NOT_ALLOWED, "denied", "can you reach that remote yourself?"),
                     ExchangeError::Protected { .. } => (NOT_ALLOWED, "protected", "ask whoever keeps that remote"),
                     ExchangeError::InTheWay(_) => (CONFLICT, "in_the_way", ""),
@@ -277,6 +278,9 @@ fn refused(refusal: &Refusal, mut message: String) -> Failure {
         Refusal::Invalid { .. } => (USAGE, "invalid", String::new()),
         Refusal::MissingVariables { .. } => (USAGE, "missing_variables", "add --set NAME=VALUE for each".into()),
         Refusal::UnknownVariables { .. } => (USAGE, "unknown_variables", "toft flow template list".into()),
+        Refusal::Secret { .. } => {
+            (NOT_ALLOWED, "held", "take a real secret out (toft edit); --allow FINDING lets that one pass".into())
+        }
         Refusal::CannotUndo { .. } => (CONFLICT, "cannot_undo", "toft log shows what was done".into()),
         Refusal::Findings { .. } => {
             let help = "take it out (toft edit), leave the field out (--without FIELD), or publish it with --allow ID";

@@ -165,6 +165,12 @@ pub enum Refusal {
         /// For what.
         action: Action,
     },
+    /// Something that looks like a secret would be published.
+    #[error("{found}")]
+    Secret {
+        /// What was found, and the names of the findings.
+        found: String,
+    },
     /// A name that is taken.
     #[error("{what} `{name}` exists already")]
     Exists {

@@ -64,6 +64,7 @@ impl Lines {
             }
             record.set(absorbed, written, None);
         }
+        record.iter_mut().for_each(Record::stay_purged);
         record
     }
 }

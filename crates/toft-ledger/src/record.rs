@@ -192,6 +192,15 @@ impl Record {
         for (key, Register { clock, value }) in other.registers {
             self.write(key, clock, value);
         }
+        self.stay_purged();
+    }
+
+    /// A purged issue says nothing else, whatever other copies still have of it.
+    pub(crate) fn stay_purged(&mut self) {
+        if self.field("purged").is_some() {
+            let stays = [Key::field("purged"), Key::field("deleted")];
+            self.registers.retain(|key, _| stays.contains(key));
+        }
     }
 
     /// The same without what dated lines say of `known`: what is left tells their reader everything.

@@ -46,7 +46,7 @@ fn value() -> impl Strategy<Value = Option<Box<str>>> {
 }
 
 fn write() -> impl Strategy<Value = (Key, Option<Box<str>>)> {
-    let field = prop::sample::select(vec!["title", "status", "body", "x-new", "a/b", "é", "deleted"]);
+    let field = prop::sample::select(vec!["title", "status", "body", "x-new", "a/b", "é", "deleted", "purged"]);
     let word = prop::sample::select(vec!["a", "b/c", "no \"x\""]);
     prop_oneof![
         (field, value()).prop_map(|(name, value)| (Key::field(name), value)),

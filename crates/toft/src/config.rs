@@ -110,7 +110,20 @@ struct File {
 #[serde(deny_unknown_fields, default)]
 struct Sync {
     remote: Option<String>,
+    branch: Option<String>,
+    names: Option<Names>,
     auto: Option<String>,
+}
+
+/// Which names ledgers say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Names {
+    /// The name that git's commits have, whichever agent wrote.
+    #[default]
+    Author,
+    /// The name of the agent that wrote.
+    Agent,
 }
 
 /// How ledgers are exchanged.
@@ -118,6 +131,10 @@ struct Sync {
 pub struct SyncRules {
     /// The remote of the repository that keeps its own ledger.
     pub remote: Option<String>,
+    /// Name of the remote's branch that holds the ledger beside a repository.
+    pub branch: Option<String>,
+    /// Which names ledgers say.
+    pub names: Names,
     /// Commands exchange ledgers by themselves when the last time was so long ago.
     pub auto: Option<Duration>,
 }
@@ -308,6 +325,10 @@ impl Settings {
                 self.workspaces.root = workspace_root(root).map_err(wrong)?;
             }
             self.sync.remote = file.sync.remote.clone().or(self.sync.remote.take());
+            if let Some(branch) = &file.sync.branch {
+                self.sync.branch = Some(branch_name(branch).map_err(wrong)?);
+            }
+            self.sync.names = file.sync.names.unwrap_or(self.sync.names);
             if let Some(auto) = &file.sync.auto {
                 self.sync.auto = Some(parse_duration(auto).map_err(wrong)?);
             }
@@ -315,10 +336,12 @@ impl Settings {
             || file.agent.is_some()
             || file.workspaces.root.is_some()
             || file.sync.remote.is_some()
+            || file.sync.branch.is_some()
+            || file.sync.names.is_some()
             || file.sync.auto.is_some()
         {
             return Err(wrong(
-                "a configuration file inside the tree may not name a store, an agent, a place for workspaces or a remote"
+                "a configuration file inside the tree may not name a store, an agent, a place for workspaces, a remote or its branch"
                     .into(),
             ));
         }
@@ -414,6 +437,16 @@ pub(crate) fn data_home() -> PathBuf {
 /// Where state that belongs to no repository is kept.
 pub fn state_home() -> PathBuf {
     variable("XDG_STATE_HOME").map_or_else(|| home().join(".local").join("state"), PathBuf::from).join("toft")
+}
+
+/// A branch's name that no program takes for anything else.
+fn branch_name(text: &str) -> Result<String, String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
+    let part = |part: &str| !part.is_empty() && !part.starts_with(['.', '-']) && !part.ends_with(".lock");
+    match text.chars().all(plain) && text.split('/').all(part) && !text.contains("..") && !text.ends_with('.') {
+        true => Ok(text.to_owned()),
+        false => Err(format!("`{text}` is not the name of a branch")),
+    }
 }
 
 /// Where workspaces may be: an absolute path that nothing tidies up by itself.

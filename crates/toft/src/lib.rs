@@ -51,7 +51,7 @@ mod worker;
 pub mod workspaces;
 
 pub use backup::{Backup, Restored, restore};
-pub use config::{Config, Instant, RunRules, Store, SyncRules, WorkspaceRules};
+pub use config::{Config, Instant, Names, RunRules, Store, SyncRules, WorkspaceRules};
 pub use config::{home, state_home};
 pub use engine::Home;
 pub use error::Error;

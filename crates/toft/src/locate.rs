@@ -164,7 +164,7 @@ fn home_of(store: &Store, checkout: Option<&Checkout>, dir: &Path) -> Result<Hom
     }))
 }
 
-fn user_name() -> String {
+pub(crate) fn user_name() -> String {
     variable("USER").or_else(|| variable("LOGNAME")).unwrap_or_else(|| "agent".into())
 }
 

@@ -24,7 +24,7 @@ pub(crate) use self::{
     },
     run::{Confine, Prime, Run, Sandboxed, Stop, Try},
     setup::{Hook, Setup},
-    share::{Accept, Doctor, Move, Propose, Reject, Sync, Withdraw},
+    share::{Accept, Doctor, Move, Propose, Purge, Reject, Sync, Withdraw},
     upkeep::{Backup, BackupCommand},
     work::{Claim, Finish, Hold, List, Log, Ready, Save, Show, Status},
     ws::{CreateWs, From, Ws, WsCommand},
@@ -131,6 +131,7 @@ commands! {
     Accept(Accept) "accept" [] "Take what somebody proposed into the plan";
     Reject(Reject) "reject" [] "Refuse what somebody proposed; they hear why";
     Move(Move) "move" ["mv"] "Move issues to another ledger";
+    Purge(Purge) "purge" [] "Take an issue's text out of a ledger's history";
     Setup(Setup) "setup" [] "Wire toft into the coding agents used here";
     Hook(Hook) "hook" [] "What a coding agent's hooks call";
     Mcp(Nothing) "mcp" [] "Serve the Model Context Protocol on standard input and output";
@@ -176,6 +177,7 @@ impl Command {
                 | Self::Import(_)
                 | Self::Compact(_)
                 | Self::Move(_)
+                | Self::Purge(_)
                 | Self::Propose(_)
                 | Self::Withdraw(_)
                 | Self::Accept(_)

@@ -178,6 +178,11 @@ pub(crate) struct LedgerArgs {
 pub(crate) enum LedgerCommand {
     /// The ledgers seen from here; the first is written to unless told otherwise
     List,
+    /// What ledgers publish from this clone: to which branch, and under which names
+    Show {
+        /// Which; every one when left out
+        name: Option<String>,
+    },
     /// See another ledger: any directory, of a team, a phase, a person
     Add {
         /// What to call it

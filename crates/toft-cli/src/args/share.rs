@@ -14,7 +14,8 @@ Examples:
   toft sync                 every ledger seen from here
   toft sync -n              what would come and go
   toft sync --commit        and commit the ledger in the working tree, that file alone
-  toft sync team            only this ledger")]
+  toft sync team            only this ledger
+  toft sync --allow 3f9a2c1d04be    a finding that is no secret may leave")]
 pub(crate) struct Sync {
     /// Only this ledger
     pub(crate) ledger: Option<String>,
@@ -24,9 +25,12 @@ pub(crate) struct Sync {
     /// Commit the ledger in the working tree, and nothing else
     #[arg(long)]
     pub(crate) commit: bool,
-    /// Send what is doubtful, too: over 100 issues at once, very long ones, what looks like a secret
+    /// Send over 100 issues at once and very long ones. Never a secret: see --allow
     #[arg(short, long)]
     pub(crate) yes: bool,
+    /// Send text that looks like a secret, by the name of the finding
+    #[arg(long, value_name = "FINDING")]
+    pub(crate) allow: Vec<String>,
 }
 
 /// Offer an issue to another ledger, under the same id. Notes, comments and private needs stay with you.
@@ -123,6 +127,27 @@ pub(crate) struct Move {
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
     /// Notes and comments may leave a private ledger, too
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+}
+
+/// Take an issue out of a ledger's history: its files, its commits, and the branch of its remote.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+What is left is a tombstone without text, which takes the text out of every other clone at its next
+sync. The history of a ledger in your working tree is yours: there only the file is changed. Says
+who has copies; a secret that was shared must be replaced all the same.
+
+Examples:
+  toft purge tf-a41c -n     what would be rewritten, and who has copies
+  toft purge tf-a41c")]
+pub(crate) struct Purge {
+    /// Which issue
+    pub(crate) id: String,
+    /// Only say what would be done
+    #[arg(short = 'n', long)]
+    pub(crate) dry_run: bool,
+    /// Do not ask before the remote's branch is rewritten
     #[arg(short, long)]
     pub(crate) yes: bool,
 }

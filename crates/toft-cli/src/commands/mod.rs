@@ -114,6 +114,7 @@ fn answer(app: &App<'_>, command: &Command) -> Done {
         Command::Accept(args) => share::accept(app, args),
         Command::Reject(args) => share::reject(app, args),
         Command::Move(args) => share::move_issues(app, args),
+        Command::Purge(args) => share::purge(app, args),
         Command::Setup(args) => setup::setup(app, args),
         Command::Hook(args) => setup::hook(app, args),
         Command::Mcp(_) => crate::mcp::serve(),

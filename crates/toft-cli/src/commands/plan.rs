@@ -18,8 +18,8 @@ use crate::{
     args,
     exit::Failure,
     render::{
-        Compacted, ExportDone, Graph, ImportDone, IssueList, IssueShown, IssueWritten, IssuesWritten, LedgerList, Pen,
-        UndoDone,
+        Compacted, ExportDone, Graph, ImportDone, IssueList, IssueShown, IssueWritten, IssuesWritten, LedgerList,
+        LedgersShown, Pen, UndoDone,
     },
 };
 
@@ -362,6 +362,13 @@ pub(super) fn ledger(app: &App<'_>, command: &args::LedgerCommand) -> Done {
     let toft = app.open()?;
     match command {
         args::LedgerCommand::List => {}
+        args::LedgerCommand::Show { name } => {
+            let plan = plan(toft)?;
+            let all = plan.ledgers().iter().map(|ledger| ledger.name.clone());
+            let names: Vec<String> = name.clone().map_or_else(|| all.collect(), |name| vec![name]);
+            let shown = names.iter().map(|name| plan.publishes(name)).collect::<Result<Vec<_>, _>>()?;
+            return app.show(&LedgersShown(shown));
+        }
         args::LedgerCommand::Add { name, path, read_only } => toft.add_ledger(name, path, *read_only)?,
         args::LedgerCommand::Remove { name } => toft.remove_ledger(name)?,
     }

@@ -15,7 +15,7 @@ use super::{App, Done, plan, said_yes};
 use crate::{
     args,
     exit::Failure,
-    render::{FindingsShown, GuardShown, IssueWritten, IssuesDecided, IssuesMoved, ProposalsMade, SyncDone},
+    render::{FindingsShown, GuardShown, IssueWritten, IssuesDecided, IssuesMoved, ProposalsMade, PurgeDone, SyncDone},
 };
 
 /// What git calls a commit that is not there.
@@ -23,6 +23,7 @@ const NOTHING: char = '0';
 
 pub(super) fn sync(app: &App<'_>, args: &args::Sync) -> Done {
     let plan = plan::plan(app.open()?)?;
+    plan.allow_findings(&args.allow)?;
     let mut wish = Wish {
         ledger: args.ledger.clone(),
         try_only: args.dry_run,
@@ -33,7 +34,9 @@ pub(super) fn sync(app: &App<'_>, args: &args::Sync) -> Done {
     let step = |ledger: &str, what: &str| app.output.progress(&format!("{ledger}: {what}"));
     let mut all = plan.sync(&wish, step)?;
     app.output.progress("");
-    let held: Vec<String> = all.iter().filter(|one| one.how == How::Held).flat_map(|one| one.said.clone()).collect();
+    // A secret is let through by its name only, never by a yes.
+    let askable = |one: &&toft::plan::Synced| one.how == How::Held && one.findings.is_empty();
+    let held: Vec<String> = all.iter().filter(askable).flat_map(|one| one.said.clone()).collect();
     let doubts = held.iter().map(|doubt| format!("  {}\n", toft::text::clean(doubt))).collect::<String>();
     if !held.is_empty() && said_yes(&format!("About to send:\n{doubts}"), "Send it?")? {
         wish.sure = true;
@@ -44,7 +47,10 @@ pub(super) fn sync(app: &App<'_>, args: &args::Sync) -> Done {
     let view = SyncDone { all, try_only: args.dry_run };
     match (held, failed) {
         (true, _) => {
-            let help = "a real secret: take it out (toft edit); else toft sync --yes sends it";
+            let help = match view.all.iter().any(|one| !one.findings.is_empty()) {
+                true => "take a real secret out (toft edit); toft sync --allow FINDING lets that one pass",
+                false => "look; toft sync --yes sends it",
+            };
             app.show_failed(&view, Failure::held("something doubtful was not sent", help))
         }
         (_, true) => {
@@ -112,6 +118,24 @@ pub(super) fn move_issues(app: &App<'_>, args: &args::Move) -> Done {
     app.show(&IssuesMoved { moved, try_only: args.dry_run })
 }
 
+pub(super) fn purge(app: &App<'_>, args: &args::Purge) -> Done {
+    let plan = plan::plan(app.open()?)?;
+    let purged = plan.purge(&args.id, true)?;
+    if args.dry_run {
+        return app.show(&PurgeDone { purged, try_only: true });
+    }
+    if let Some(remote) = purged.remote.as_ref().filter(|_| !args.yes) {
+        let (commits, remote) = (purged.commits, toft::text::clean(remote));
+        let shown = format!("About to rewrite {commits} commits of the ledger here and on {remote}.\n");
+        if !said_yes(&shown, "Rewrite them?")? {
+            let help = "toft purge -n says what would be rewritten; --yes does not ask";
+            return Err(Failure::held("nothing was purged", help));
+        }
+    }
+    let purged = plan.purge(&args.id, false)?;
+    app.show(&PurgeDone { purged, try_only: false })
+}
+
 /// Issues outside of a ledger that fit every filter.
 fn fitting(plan: &Plan<'_>, filters: &[String], to: &str, me: &str) -> Result<Vec<String>, Failure> {
     let known = "author, assignee, label, status, type, ledger";
@@ -123,14 +147,16 @@ fn fitting(plan: &Plan<'_>, filters: &[String], to: &str, me: &str) -> Result<Ve
         if !known.split(", ").any(|name| name == field) {
             return Err(Failure::invalid(format!("`{field}` is nothing to filter by"), &format!("use {known}")));
         }
-        wanted.push((field, if value == "me" { me } else { value }));
+        wanted.push((field, value));
     }
+    // One's own name is the agent's, or what ledgers call it.
+    let same = |name: &str, value: &str| name == value || value == "me" && (name == me || name == plan.name_of(me));
     let all = plan.list(&Asked { all: true, ..Asked::default() })?;
     let fits = |found: &&toft::plan::Found| {
         found.ledger != to
             && wanted.iter().all(|(field, value)| match *field {
-                "author" => found.issue.created.as_ref().is_some_and(|created| created.by == *value),
-                "assignee" => found.issue.assignee.as_deref() == Some(value),
+                "author" => found.issue.created.as_ref().is_some_and(|created| same(&created.by, value)),
+                "assignee" => found.issue.assignee.as_deref().is_some_and(|name| same(name, value)),
                 "label" => found.issue.labels.iter().any(|label| label == value),
                 "status" => found.issue.status == *value,
                 "type" => found.issue.kind == *value,

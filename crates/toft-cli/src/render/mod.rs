@@ -37,7 +37,7 @@ pub(crate) use self::{
     place::{Examined, Forgotten, Initialised, Place, Trusted},
     run::{AttemptLog, Context, Primed, Stopped, TryShown, Watch},
     setup::{GuardSet, SetupShown},
-    share::{FindingsShown, GuardShown, IssuesDecided, IssuesMoved, ProposalsMade, SyncDone},
+    share::{FindingsShown, GuardShown, IssuesDecided, IssuesMoved, LedgersShown, ProposalsMade, PurgeDone, SyncDone},
     tasks::{
         Answered, Claims, Finished, Ready, Saved, Shown, StateValue, StatusView, TaskAssigned, TaskDecided, TaskList,
     },

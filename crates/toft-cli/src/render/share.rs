@@ -1,7 +1,10 @@
 //! What was exchanged, proposed, moved, and what may not leave.
 
 use serde_json::{Value, json};
-use toft::plan::{Guarded, How, Place, Proposed, Synced, Wrote};
+use toft::{
+    Names,
+    plan::{Guarded, How, Place, Proposed, Publishes, Purged, Synced, Wrote},
+};
 
 use super::{
     View, data,
@@ -84,6 +87,7 @@ fn outcome(one: &Synced, try_only: bool) -> String {
         How::Left => "read only here; bringing it up to date is its owner's".to_owned(),
         How::Unversioned => "here only: it is under no version control; copy it as you like".to_owned(),
         How::Offline => format!("offline: everything is kept here, and goes the next time ({said})"),
+        How::NotFound => format!("no repository{with}: everything is kept here ({said})"),
         How::Denied => format!("not let in{with}: {said}"),
         How::Protected => format!("not taken{with}: {said}"),
         How::InTheWay => format!("in the way: {said}"),
@@ -229,7 +233,7 @@ impl View for GuardShown {
     }
 
     fn text(&self, page: &mut Page) {
-        let Guarded { issues, leaks, doubts } = &self.0;
+        let Guarded { issues, leaks, doubts, .. } = &self.0;
         for leak in leaks {
             let id = page.ink(Ink::Id, &clean(&leak.issue));
             let revision: String = leak.revision.chars().take(10).collect();
@@ -244,6 +248,95 @@ impl View for GuardShown {
                 1 => "1 issue would leave, and is meant to.".to_owned(),
                 count => format!("{count} issues would leave, all of them meant to."),
             });
+        }
+    }
+}
+
+pub(crate) struct PurgeDone {
+    pub(crate) purged: Purged,
+    pub(crate) try_only: bool,
+}
+
+impl View for PurgeDone {
+    fn kind(&self) -> &'static str {
+        "purge"
+    }
+
+    fn json(&self) -> Value {
+        data(&self.purged)
+    }
+
+    fn ids(&self) -> Vec<String> {
+        vec![self.purged.issue.clone()]
+    }
+
+    fn text(&self, page: &mut Page) {
+        let Purged { issue, ledger, place, remote, commits, branches, clones, left, .. } = &self.purged;
+        let id = page.ink(Ink::Id, &clean(issue));
+        let did = if self.try_only { "Would purge" } else { "Purged" };
+        let own = left.is_empty() && *place != Place::Tree;
+        let history = match remote {
+            Some(remote) if own => format!(": {commits} commits rewritten here and on {}", clean(remote)),
+            None if own => format!(": {commits} commits rewritten here"),
+            _ => ": only the file was changed".to_owned(),
+        };
+        page.line(format!("{did} {id} from ledger {ledger}{history}"));
+        left.iter().for_each(|why| page.line(format!("  not done: {}", short(why, 200))));
+        page.line("Copies that toft cannot reach:");
+        if let Some(remote) = remote {
+            let remote = clean(remote);
+            page.line(format!("  {remote}: until its server deletes unreachable commits; its forks and backups"));
+        }
+        for branch in branches {
+            page.line(format!("  branch {} is built on the old history; delete it", clean(branch)));
+        }
+        for clone in clones {
+            let (replica, last) = (clean(&clone.replica), clone.last);
+            page.line(format!(
+                "  clone {replica}, last write {last}: until its next sync, then its own unreachable commits"
+            ));
+        }
+        page.line("  this clone: unreachable commits until git's next gc; `toft log` of the local store");
+    }
+}
+
+pub(crate) struct LedgersShown(pub(crate) Vec<Publishes>);
+
+impl View for LedgersShown {
+    fn kind(&self) -> &'static str {
+        "publishes"
+    }
+
+    fn json(&self) -> Value {
+        data(&self.0)
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.0.iter().map(|shown| shown.ledger.clone()).collect()
+    }
+
+    fn text(&self, page: &mut Page) {
+        for shown in &self.0 {
+            let Publishes { ledger, place, dir, remote, branch, sends, names, name, replica } = shown;
+            let head = page.ink(Ink::Head, ledger);
+            page.line(format!("{head}  {}  {}", place.as_str(), clean(&dir.display().to_string())));
+            let to = match (remote, branch) {
+                (Some((remote, url)), Some(branch)) => {
+                    format!("branch {} of {} ({})", clean(branch), clean(remote), clean(url))
+                }
+                (Some((remote, url)), None) => format!("{} ({})", clean(remote), clean(url)),
+                (None, _) => "nobody".to_owned(),
+            };
+            page.line(format!("  exchanged with  {to}"));
+            page.line(format!("  sync sends      {}", clean(sends)));
+            let (other, means) = match names {
+                Names::Author => ("agent", "git's author, whichever agent writes"),
+                Names::Agent => ("author", "the agent's own name"),
+            };
+            page.line(format!("  name written    {} ({means}; [sync] names = \"{other}\" changes it)", clean(name)));
+            page.line(format!(
+                "  clocks          replica {replica}: random, made once for this clone, the same in all its writes"
+            ));
         }
     }
 }

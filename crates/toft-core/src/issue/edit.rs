@@ -397,12 +397,19 @@ pub fn delete(issue: &Issue, reason: &str, by: &By<'_>) -> Verdict<Vec<Put>> {
 }
 
 /// Takes a deletion back.
-pub fn restore(issue: &Issue) -> Vec<Put> {
-    match issue.deleted {
-        Some(_) => vec![Put::Field("deleted".into(), None)],
-        None => Vec::new(),
+pub fn restore(issue: &Issue) -> Verdict<Vec<Put>> {
+    match &issue.deleted {
+        Some(deleted) if deleted.reason == PURGED => {
+            let (id, state) = (issue.id.clone(), "purged: its text is gone".into());
+            Err(Refusal::WrongState { id, state, wanted: "write it down anew (toft add)".into() }.into())
+        }
+        Some(_) => Ok(vec![Put::Field("deleted".into(), None)]),
+        None => Ok(Vec::new()),
     }
 }
+
+/// Why an issue is deleted whose text was taken out of history.
+pub const PURGED: &str = "purged";
 
 /// What stands where something is about to be written: written back, it takes that back.
 pub fn before(issue: &Issue, puts: &[Put]) -> Verdict<Vec<Put>> {

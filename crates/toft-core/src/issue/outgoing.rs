@@ -2,18 +2,22 @@
 
 use std::fmt;
 
+use serde_json::Value;
+
 use super::{
     Issue,
     proposal::{LOCAL, PROPOSED, Part},
 };
-use crate::secret;
+use crate::secret::Finder;
 
 /// More issues at once are a mistake more often than not.
 const BULK: usize = 100;
 /// A longer line is more than anybody writes by hand.
 const LONG: usize = 64 << 10;
-/// How many doubts of a kind are named.
+/// How many long lines are named.
 const NAMED: usize = 5;
+/// How many secrets are named at once.
+const FINDINGS: usize = 50;
 
 /// Why a line may not leave.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +54,17 @@ pub fn leak(issue: &Issue, private: bool, before: Option<&Issue>, keeper: bool) 
     }
 }
 
+/// Text that looks like a secret, in something that is about to leave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// Names this secret in this issue, wherever it is found again. Says nothing about the secret.
+    pub id: String,
+    /// The issue.
+    pub issue: String,
+    /// The field it is in; empty if that cannot be told.
+    pub field: String,
+}
+
 /// Something that is asked about before it leaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Doubt {
@@ -57,8 +72,8 @@ pub enum Doubt {
     Bulk(usize),
     /// A very long line.
     Long(String, usize),
-    /// Something in it looks like a secret.
-    Secret(String),
+    /// Something in it looks like a secret. Only naming the finding lets it pass.
+    Secret(Finding),
 }
 
 impl fmt::Display for Doubt {
@@ -66,25 +81,95 @@ impl fmt::Display for Doubt {
         match self {
             Self::Bulk(count) => write!(f, "{count} issues at once"),
             Self::Long(id, bytes) => write!(f, "{id} is {} KiB long", bytes >> 10),
-            Self::Secret(id) => write!(f, "{id} has something in it that looks like a secret"),
+            Self::Secret(Finding { id, issue, field }) if field.is_empty() => {
+                write!(f, "{issue} has something in it that looks like a secret (finding {id})")
+            }
+            Self::Secret(Finding { id, issue, field }) => {
+                write!(f, "{field} of {issue} has something in it that looks like a secret (finding {id})")
+            }
         }
     }
 }
 
-/// What is doubtful about lines that are about to leave, each with its id.
-pub fn doubts<'a>(lines: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<Doubt> {
-    let (mut doubts, mut count) = (Vec::new(), 0);
+/// What is doubtful about lines that are about to leave, each with its id. Findings that are `allowed` are no doubt.
+pub fn doubts<'a>(lines: impl Iterator<Item = (&'a str, &'a str)>, allowed: impl Fn(&str) -> bool) -> Vec<Doubt> {
+    let (mut long, mut secrets, mut ids) = (Vec::new(), Vec::new(), std::collections::HashSet::new());
     for (id, line) in lines {
-        count += 1;
-        if doubts.len() < NAMED && line.len() > LONG {
-            doubts.push(Doubt::Long(id.to_owned(), line.len()));
+        ids.insert(id);
+        if long.len() < NAMED && line.len() > LONG {
+            long.push(Doubt::Long(id.to_owned(), line.len()));
         }
-        if doubts.len() < NAMED && secret::in_text(line) {
-            doubts.push(Doubt::Secret(id.to_owned()));
+        if secrets.len() < FINDINGS {
+            let found = findings(id, line).into_iter().filter(|finding| !allowed(&finding.id)).map(Doubt::Secret);
+            secrets.extend(found.filter(|doubt| !secrets.contains(doubt)).collect::<Vec<_>>());
         }
     }
-    if count > BULK {
-        doubts.insert(0, Doubt::Bulk(count));
+    let bulk = (ids.len() > BULK).then_some(Doubt::Bulk(ids.len()));
+    bulk.into_iter().chain(long).chain(secrets).collect()
+}
+
+/// Everything in a line that looks like a secret. Texts are read as a reader of the issue sees them.
+pub fn findings(issue: &str, line: &str) -> Vec<Finding> {
+    let mut found: Vec<Finding> = Vec::new();
+    let finder = Finder::default();
+    let mut look = |field: &str, text: &str| {
+        for at in finder.find(text.as_bytes()) {
+            let id = fingerprint(issue, &text.as_bytes()[at.from..at.to]);
+            if !found.iter().any(|known| known.id == id) {
+                found.push(Finding { id, issue: issue.to_owned(), field: field.to_owned() });
+            }
+        }
+    };
+    if let Ok(Value::Object(fields)) = serde_json::from_str::<Value>(line) {
+        for (name, value) in &fields {
+            texts(value, &mut |text| look(name, text));
+        }
     }
-    doubts
+    // Names and values together, and lines that are none.
+    look("", line);
+    found
+}
+
+/// Every text in a value.
+fn texts(value: &Value, look: &mut dyn FnMut(&str)) {
+    match value {
+        Value::String(text) => look(text),
+        Value::Array(items) => items.iter().for_each(|item| texts(item, look)),
+        Value::Object(fields) => fields.values().for_each(|field| texts(field, look)),
+        _ => {}
+    }
+}
+
+/// The name of a secret in an issue: FNV-1a, in 64 bits.
+fn fingerprint(issue: &str, secret: &[u8]) -> String {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    let hash = issue.as_bytes().iter().chain(&[0]).chain(secret).fold(0xcbf2_9ce4_8422_2325, step);
+    format!("{hash:016x}")[..12].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_found_in_every_field_and_named_without_being_told() {
+        let token = format!("ghp_{}", "a1B2".repeat(9));
+        let key = "-----BEGIN PRIVATE KEY-----\\nMIIEabcd\\n";
+        for (line, field) in [
+            (format!("{{\"id\":\"tf-1\",\"body\":\"x {token}\"}}"), "body"),
+            (format!("{{\"id\":\"tf-1\",\"comments\":[{{\"id\":\"c\",\"text\":\"{token}\"}}]}}"), "comments"),
+            (format!("{{\"id\":\"tf-1\",\"notes\":\"{key}\"}}"), "notes"),
+            ("{\"id\":\"tf-1\",\"meta\":{\"password\":\"hunter22\"}}".to_owned(), ""),
+            (format!("no line at all {token}"), ""),
+        ] {
+            let found = findings("tf-1", &line);
+            assert_eq!(found.len(), 1, "{line}: {found:?}");
+            assert_eq!(found[0].field, field, "{line}");
+            let said = Doubt::Secret(found[0].clone()).to_string();
+            assert!(!said.contains(&token) && !said.contains("hunter22"), "{said}");
+            let allowed = |id: &str| id == found[0].id;
+            assert!(doubts([("tf-1", line.as_str())].into_iter(), allowed).is_empty());
+        }
+        assert!(findings("tf-1", "{\"id\":\"tf-1\",\"title\":\"Rotate the token of ana\"}").is_empty());
+    }
 }

@@ -4,14 +4,15 @@
 use std::{collections::BTreeMap, fs, path::PathBuf, time::Duration};
 
 use super::{
-    Contact, Exchange, ExchangeError, Fetched, Files, Sent, content, git_dir, read_files, refs, understood, unsent,
+    Contact, Exchange, ExchangeError, Fetched, Files, Sent, belongs, content, git_dir, owned, read_files, refs,
+    rewrite, understood, unsent,
 };
 use crate::{Checkout, RunError, git_run::Git};
 
 /// Where the ledger is recorded.
 pub(super) const HERE: &str = "refs/toft/ledger";
-/// What the other side calls it.
-const THERE: &str = "refs/heads/toft";
+/// What the other side calls it, unless another name is configured.
+const THERE: &str = "toft";
 /// How branches are called that propose an issue.
 const PROPOSE: &str = "toft-propose/";
 
@@ -21,8 +22,14 @@ pub struct Branch {
     git_dir: PathBuf,
     dir: PathBuf,
     remote: Option<(String, refs::Abroad)>,
+    /// The ref that holds the ledger on the other side.
+    there: String,
     here: Option<String>,
     theirs: Option<String>,
+    /// The other side was asked, so `theirs` is what it has.
+    asked: bool,
+    /// What the other side must still have when its history is replaced.
+    replaces: Option<String>,
     /// What the other side has, with its proposals.
     seen: Option<String>,
     /// Files of a commit that were read.
@@ -56,14 +63,17 @@ impl Branch {
             git_dir,
             dir: dir.to_owned(),
             remote,
+            there: format!("refs/heads/{}", reach.branch.unwrap_or(THERE)),
             here,
             theirs: None,
+            asked: false,
+            replaces: None,
             seen: None,
             read: None,
             who: None,
             patience: reach.patience,
         };
-        branch.theirs = branch.known(THERE)?;
+        branch.theirs = branch.known(&branch.there)?;
         Ok(Some(branch))
     }
 
@@ -80,13 +90,69 @@ impl Branch {
         if let Some((_, files)) = self.read.as_ref().filter(|(known, _)| known == commit) {
             return Ok(files.clone());
         }
-        let files = content::at(&self.git, commit, "")?;
+        let files = match content::at(&self.git, commit, "") {
+            // A partial clone may have a commit without its files, and the git that reads them asks nobody for more.
+            Err(_) if self.is_partial() && self.fetch_whole() => content::at(&self.git, commit, "")?,
+            files => files?,
+        };
         self.read = Some((commit.to_owned(), files.clone()));
         Ok(files)
     }
 
-    /// Writes a commit that holds exactly `files`; gives its name. The ref points to it.
-    fn commit(&mut self, name: &str, parents: &[&str], files: &Files, message: &str) -> Result<String, ExchangeError> {
+    fn is_partial(&self) -> bool {
+        fs::read_to_string(self.git_dir.join("config")).is_ok_and(|text| text.to_ascii_lowercase().contains("promisor"))
+    }
+
+    /// Fetches the other side's ledger again with everything that belongs to it; whether it is there.
+    fn fetch_whole(&self) -> bool {
+        let Some((remote, git)) = &self.remote else { return false };
+        let refs = format!("+{}:{}", self.there, tracking(remote, &self.there));
+        git.fetch(remote, &[&refs], &["--refetch", "--no-filter"]).unwrap_or(false)
+    }
+
+    /// A branch of that name that is no ledger is never read as one, nor written to.
+    fn refuse_other_branch(&self) -> Result<(), ExchangeError> {
+        let Some(remote) = self.remote() else { return Ok(()) };
+        let name = self.there.trim_start_matches("refs/heads/");
+        let advice = "no ledger is written there; choose another name with [sync] branch = \"…\" in toft's config.toml";
+        let other = match &self.theirs {
+            Some(theirs) if self.here.as_ref() != Some(theirs) => match owned::not_a_ledger(&self.git, theirs) {
+                Err(_) if self.is_partial() && self.fetch_whole() => owned::not_a_ledger(&self.git, theirs)?,
+                other => other?,
+            },
+            _ => None,
+        };
+        if let Some(path) = other {
+            let said = format!("branch `{name}` of {remote} holds other files ({path}): {advice}");
+            return Err(ExchangeError::InTheWay(said));
+        }
+        let below = tracking(remote, &format!("{}/", self.there));
+        if self.theirs.is_none()
+            && let Some(taken) = self.git.run(["for-each-ref", "--count=1", "--format=%(refname)", &below])?.maybe()?
+            && let Some(taken) = taken.strip_prefix(&below).filter(|taken| !taken.is_empty())
+        {
+            let said = format!("{remote} has a branch `{name}/{taken}`, so none can be called `{name}`: {advice}");
+            return Err(ExchangeError::InTheWay(said));
+        }
+        Ok(())
+    }
+
+    /// What a commit that is sent goes on from: the other side's newest. Commits that were never sent are left behind, so that
+    /// nothing leaves but what the files say now. Without another side, our own newest.
+    fn base(&self) -> Option<String> {
+        if self.asked { self.theirs.clone() } else { self.here.clone().or_else(|| self.theirs.clone()) }
+    }
+
+    /// Writes a commit whose ledger is exactly `files`; gives its name. The ref points to it. What else the parent holds stays.
+    fn commit(
+        &mut self,
+        name: &str,
+        parent: Option<&str>,
+        files: &Files,
+        message: &str,
+    ) -> Result<String, ExchangeError> {
+        let before = parent.map(|parent| owned::paths(&self.git, parent)).transpose()?.unwrap_or_default();
+        let gone: Vec<&String> = before.iter().filter(|path| belongs(path) && !files.contains_key(*path)).collect();
         let who = match &self.who {
             Some(who) => who.clone(),
             None => self.git.run(["var", "GIT_COMMITTER_IDENT"])?.maybe()?.unwrap_or_else(|| {
@@ -96,11 +162,16 @@ impl Branch {
         };
         self.who = Some(who.clone());
         self.git.run(["fast-import", "--quiet", "--force", "--done"])?.ok_fed(|to| {
-            writeln!(to, "commit {name}\ncommitter {who}\ndata {}\n{message}", message.len())?;
-            for (n, parent) in parents.iter().enumerate() {
-                writeln!(to, "{} {parent}", if n == 0 { "from" } else { "merge" })?;
+            if parent.is_none() {
+                writeln!(to, "reset {name}\n")?;
             }
-            writeln!(to, "deleteall")?;
+            writeln!(to, "commit {name}\ncommitter {who}\ndata {}\n{message}", message.len())?;
+            if let Some(parent) = parent {
+                writeln!(to, "from {parent}")?;
+            }
+            for path in gone {
+                writeln!(to, "D {path}")?;
+            }
             for (name, bytes) in files {
                 writeln!(to, "M 100644 inline {name}\ndata {}", bytes.len())?;
                 to.write_all(bytes)?;
@@ -158,8 +229,8 @@ impl Branch {
     /// branch's name.
     pub fn propose(&mut self, id: &str, edited: &Files, message: &str) -> Result<String, ExchangeError> {
         self.refuse_checked_out(id)?;
-        let (name, parents) = (format!("{PROPOSE}{id}"), self.theirs.clone());
-        self.commit(&format!("refs/heads/{name}"), parents.as_deref().as_slice(), edited, message)?;
+        let (name, parent) = (format!("{PROPOSE}{id}"), self.theirs.clone());
+        self.commit(&format!("refs/heads/{name}"), parent.as_deref(), edited, message)?;
         Ok(name)
     }
 
@@ -184,7 +255,7 @@ impl Branch {
         }
         let name = format!("refs/toft/offered/{id}");
         let refs = format!("+refs/heads/{PROPOSE}{id}:{name}");
-        if !refs::abroad(&self.git_dir, from, self.patience)?.fetch(from, &refs, &[])? {
+        if !refs::abroad(&self.git_dir, from, self.patience)?.fetch(from, &[&refs], &[])? {
             return Err(ExchangeError::InTheWay(format!("{from} has no branch {PROPOSE}{id}")));
         }
         let files = content::at(&self.git, &name, "");
@@ -257,7 +328,7 @@ impl Branch {
     ) -> Result<Option<String>, ExchangeError> {
         let name = format!("refs/toft/offered/{id}");
         let from = refs::abroad(&self.git_dir, &self.url_of(remote)?, self.patience)?;
-        if !from.fetch(remote, &format!("+refs/heads/{PROPOSE}{id}:{name}"), &[])? {
+        if !from.fetch(remote, &[&format!("+refs/heads/{PROPOSE}{id}:{name}")], &[])? {
             return Ok(None);
         }
         let commit = refs::resolve(&self.git, &self.git_dir, &name)?;
@@ -292,10 +363,15 @@ impl Exchange for Branch {
 
     fn fetch(&mut self) -> Result<Fetched, ExchangeError> {
         let Some((remote, git)) = &self.remote else { return Ok(Fetched::default()) };
-        let refs = format!("+{THERE}*:{}*", tracking(remote, THERE));
-        git.fetch(remote, &refs, &["--prune"])?;
+        let below = |branch: &str| format!("+{branch}*:{}*", tracking(remote, branch));
+        let (ledger, proposals) = (below(&self.there), below(&format!("refs/heads/{PROPOSE}")));
+        let all = format!("refs/heads/{PROPOSE}").starts_with(&self.there);
+        let refs: &[&str] = if all { &[&ledger] } else { &[&ledger, &proposals] };
+        git.fetch(remote, refs, &["--prune", "--no-filter"])?;
+        self.asked = true;
         let before = self.theirs.take();
-        self.theirs = self.known(THERE)?;
+        self.theirs = self.known(&self.there)?;
+        self.refuse_other_branch()?;
         let rewritten = match (&before, &self.theirs) {
             // What we sent ourselves goes on from what was there.
             (Some(_), Some(now)) if self.here.as_ref() == Some(now) => false,
@@ -316,40 +392,27 @@ impl Exchange for Branch {
 
     fn record(&mut self, message: &str) -> Result<bool, ExchangeError> {
         let files = read_files(&self.dir)?;
-        let (here, theirs) = (self.here.clone(), self.theirs.clone());
-        if let Some(theirs) = &theirs
-            && self.files_at(theirs)? == files
+        let (here, base) = (self.here.clone(), self.base());
+        if let Some(base) = &base
+            && self.files_at(base)? == files
         {
-            let moved = here.as_ref() != Some(theirs);
+            let moved = here.as_ref() != Some(base);
             if moved {
-                self.point(theirs.clone())?;
+                self.point(base.clone())?;
             }
             return Ok(moved);
         }
-        let ahead = match (&here, &theirs) {
-            (Some(here), Some(theirs)) => refs::ancestor(&self.git, theirs, here)?,
-            (_, None) => true,
-            (None, Some(_)) => false,
-        };
-        if let Some(here) = &here
-            && ahead
+        if base.is_none() && files.is_empty() {
+            return Ok(false);
+        }
+        // What was recorded and not taken yet is sent again as it is.
+        if let Some(here) = here.as_ref().filter(|_| here != base)
+            && self.git.run(["rev-parse", "--verify", "--quiet", &format!("{here}^")])?.maybe()? == base
             && self.files_at(here)? == files
         {
             return Ok(false);
         }
-        if here.is_none() && theirs.is_none() && files.is_empty() {
-            return Ok(false);
-        }
-        let mut parents: Vec<&str> = Vec::new();
-        if !ahead {
-            parents.extend(theirs.as_deref());
-        }
-        if let Some(here) = &here
-            && (ahead || !refs::ancestor(&self.git, here, parents[0])?)
-        {
-            parents.push(here);
-        }
-        self.here = Some(self.commit(HERE, &parents, &files, message)?);
+        self.here = Some(self.commit(HERE, base.as_deref(), &files, message)?);
         Ok(true)
     }
 
@@ -358,10 +421,17 @@ impl Exchange for Branch {
         if self.theirs.as_ref() == Some(here) {
             return Ok(Sent::Same);
         }
-        let what = format!("{here}:{THERE}");
-        match git.push(remote, &what) {
+        let what = format!("{here}:{}", self.there);
+        let sent = match &self.replaces {
+            Some(was) => git.replace(remote, &what, &self.there, was),
+            None => git.push(remote, &what),
+        };
+        match sent {
             Ok(()) => {
-                // The next fetch sees it there.
+                if self.replaces.take().is_some() {
+                    self.git.run(["update-ref", &tracking(remote, &self.there), here])?.ok()?;
+                }
+                // Otherwise the next fetch sees it there.
                 self.theirs = Some(here.clone());
                 self.seen = self.look();
                 Ok(Sent::Done)
@@ -372,6 +442,33 @@ impl Exchange for Branch {
 
     fn seen(&self) -> Option<&str> {
         self.seen.as_deref()
+    }
+
+    fn purge(&mut self, keep: &dyn Fn(&[u8]) -> bool) -> Result<usize, ExchangeError> {
+        let Some(base) = self.base() else { return Ok(0) };
+        self.files_at(&base)?;
+        let rewritten = rewrite::without(&self.git, &self.git_dir, &base, "", keep)?;
+        if self.asked {
+            self.replaces = self.theirs.replace(rewritten.tip);
+        } else {
+            self.here = Some(rewritten.tip);
+        }
+        Ok(rewritten.commits)
+    }
+
+    fn also_in(&self, text: &str) -> Result<Vec<String>, ExchangeError> {
+        let mut found = Vec::new();
+        let mut known = vec![format!("refs/heads/{PROPOSE}"), "refs/toft/offered/".to_owned()];
+        known.extend(self.remote().map(|remote| tracking(remote, &format!("refs/heads/{PROPOSE}"))));
+        let listed = self.git.run(["for-each-ref", "--format=%(refname)"])?.args(&known).text()?;
+        for name in listed.lines() {
+            let words = ["log", "-1", "--format=%H", &format!("-S{text}"), name, "--", super::ISSUES, super::ARCHIVE];
+            if self.git.run(words)?.maybe()?.is_some() {
+                let shown = name.trim_start_matches("refs/heads/").trim_start_matches("refs/toft/remotes/");
+                found.push(shown.to_owned());
+            }
+        }
+        Ok(found)
     }
 
     fn offered(&self) -> Result<Vec<Proposal>, ExchangeError> {

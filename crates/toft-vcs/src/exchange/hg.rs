@@ -7,8 +7,8 @@ use std::{
 };
 
 use super::{
-    ARCHIVE, Contact, Exchange, ExchangeError, Fetched, Files, ISSUES, Sent, Site, belongs, read_files, understood,
-    unsent,
+    ARCHIVE, Contact, Exchange, ExchangeError, Fetched, Files, ISSUES, Sent, Site, added, belongs, own::OURS,
+    read_files, refuse_foreign, understood, unsent,
 };
 use crate::{RunError, Vcs, command::Run, lock::io};
 
@@ -21,6 +21,8 @@ pub(super) struct Own {
     here: Option<String>,
     /// What the other side has is here.
     pulled: bool,
+    /// The other side has every commit of ours.
+    all_sent: bool,
 }
 
 /// One of both programs, in a checkout.
@@ -138,7 +140,16 @@ impl Own {
     pub(super) fn open(site: Site, reach: Contact<'_>) -> Result<Self, ExchangeError> {
         let remote = default_path(&site.checkout.common_dir)?;
         let hg = Hg { vcs: site.checkout.vcs, root: site.checkout.root.clone(), patience: reach.patience };
-        Ok(Self { hg, site, remote, theirs: None, here: None, pulled: false })
+        Ok(Self { hg, site, remote, theirs: None, here: None, pulled: false, all_sent: false })
+    }
+
+    /// Revisions that the checkout is on and the other side does not have.
+    fn unsent(&self) -> String {
+        match &self.theirs {
+            Some(theirs) => format!("all() and ::. and not ::{theirs}"),
+            // Without `all()` an empty repository has a commit.
+            None => "all() and ::.".to_owned(),
+        }
     }
 
     fn paths(&self, files: &Files) -> Vec<String> {
@@ -197,6 +208,7 @@ impl Exchange for Own {
 
     fn fetch(&mut self) -> Result<Fetched, ExchangeError> {
         let Some(remote) = &self.remote else { return Ok(Fetched::default()) };
+        self.all_sent = false;
         self.theirs = self.hg.newest(&self.site.checkout.common_dir, remote)?;
         self.pulled = false;
         Ok(Fetched { tip: self.theirs.clone(), rewritten: false })
@@ -207,6 +219,7 @@ impl Exchange for Own {
         if let Some(remote) = self.remote.as_ref().filter(|_| !self.pulled) {
             self.hg.pull(remote)?;
             self.pulled = true;
+            refuse_foreign("default", remote, &self.hg.run(["manifest", "-r", revision])?.text()?)?;
         }
         self.hg.at(revision, &self.site.prefix)
     }
@@ -271,5 +284,25 @@ impl Exchange for Own {
 
     fn seen(&self) -> Option<&str> {
         self.theirs.as_deref()
+    }
+
+    fn foreign_commits(&mut self) -> Result<Vec<String>, ExchangeError> {
+        let said = self.hg.ask(&self.unsent(), "{node|short} {desc|firstline}\\n")?;
+        self.all_sent = said.is_empty();
+        let ours = |line: &&str| line.split_once(' ').is_some_and(|(_, said)| said.starts_with(OURS.trim_end()));
+        Ok(said.lines().filter(|line| !line.is_empty() && !ours(line)).map(str::to_owned).collect())
+    }
+
+    fn squashes(&self) -> bool {
+        false
+    }
+
+    fn unsent_lines(&mut self) -> Result<Vec<String>, ExchangeError> {
+        if self.all_sent {
+            return Ok(Vec::new());
+        }
+        let which = self.unsent();
+        let said = self.hg.run(["export", "--git", "--text", "-r", &which])?.ok()?;
+        Ok(added(&String::from_utf8_lossy(&said)))
     }
 }

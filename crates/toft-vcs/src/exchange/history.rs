@@ -282,7 +282,12 @@ pub fn outgoing(
                 Range::Unpublished => "draft() and ::.".to_owned(),
             };
             let hg = Hg::here(vcs, &checkout.root);
-            hg.run(["log", "--git", "--text", "-p", "-r", &which, "-T", "\\0{node}\\n{desc}\\x01\\n"])?.ok()?
+            // Only `export` shows files as text that have bytes of their own; it complains about no commits at all.
+            if hg.run(["log", "-r", &which, "-T", "x"])?.text()?.is_empty() {
+                return Ok(Vec::new());
+            }
+            let format = "\\0{node}\\n{desc}\\x01\\n{diff}\\n";
+            hg.run(["export", "--git", "--text", "-r", &which, "-T", format])?.ok()?
         }
         (None, _) => return Ok(Vec::new()),
     };

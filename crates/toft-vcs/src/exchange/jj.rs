@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use super::{Contact, Exchange, ExchangeError, Fetched, Files, Sent, Site, belongs, git_dir, refs, understood, unsent};
+use super::{
+    Contact, Exchange, ExchangeError, Fetched, Files, Sent, Site, added, belongs, git_dir, own::OURS, refs,
+    refuse_foreign, understood, unsent,
+};
 use crate::{RunError, command::Run, git_run::Git};
 
 /// The exchange of a ledger's own repository.
@@ -65,6 +68,14 @@ impl Own {
         let Some(remote) = &self.remote else { return Ok(None) };
         let there = format!("present({}@{remote})", quoted(&self.bookmark));
         Ok(Some(self.ask(&there, "commit_id")?).filter(|id| !id.is_empty()))
+    }
+
+    /// Revisions below the working copy that the other side does not have.
+    fn unsent(&self) -> String {
+        match &self.theirs {
+            Some(theirs) => format!("::@- ~ ::{theirs} ~ root()"),
+            None => "::@- ~ root()".to_owned(),
+        }
     }
 
     fn file(&self, name: &str) -> String {
@@ -134,6 +145,10 @@ impl Exchange for Own {
             .map_err(|error| understood(error, remote))?;
         let before = self.theirs.take();
         self.theirs = self.known()?;
+        if let Some(theirs) = &self.theirs {
+            let listed = self.run(["file", "list", "--ignore-working-copy", "-r", theirs])?.text()?;
+            refuse_foreign(&self.bookmark, remote, &listed)?;
+        }
         let rewritten = match (&before, &self.theirs) {
             (Some(before), Some(now)) => !self.ancestor(before, now)?,
             _ => false,
@@ -210,5 +225,26 @@ impl Exchange for Own {
 
     fn seen(&self) -> Option<&str> {
         self.theirs.as_deref()
+    }
+
+    fn foreign_commits(&mut self) -> Result<Vec<String>, ExchangeError> {
+        let said = self.ask(&self.unsent(), "commit_id.short() ++ \" \" ++ description.first_line() ++ \"\\n\"")?;
+        let ours = |line: &&str| line.split_once(' ').is_some_and(|(_, said)| said.starts_with(OURS.trim_end()));
+        Ok(said.lines().filter(|line| !line.is_empty() && !ours(line)).map(str::to_owned).collect())
+    }
+
+    fn squashes(&self) -> bool {
+        false
+    }
+
+    fn unsent_lines(&mut self) -> Result<Vec<String>, ExchangeError> {
+        let git_dir = git_dir(&self.site.checkout).unwrap_or_default();
+        let commits = self.ask(&self.unsent(), "commit_id ++ \"\\n\"")?;
+        if commits.trim().is_empty() {
+            return Ok(Vec::new());
+        }
+        let show = ["show", "--no-ext-diff", "--no-textconv", "--text", "-U0", "--no-color", "--format=%B"];
+        let said = Git::of(&git_dir)?.run(show)?.args(commits.lines()).ok()?;
+        Ok(added(&String::from_utf8_lossy(&said)))
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! `branch.rs` is a ledger beside a git repository, `own.rs` one that has a git repository to itself, `jj.rs` and `hg.rs`
 //! the same for Jujutsu, Mercurial and Sapling. `tree.rs` is a ledger among the user's own files, of which only the other
-//! side's copy is fetched.
+//! side's copy is fetched. `owned.rs` says which repositories are a ledger's own, `rewrite.rs` takes an issue out of history.
 
 mod branch;
 mod content;
@@ -13,7 +13,9 @@ mod hg;
 mod history;
 mod jj;
 mod own;
+mod owned;
 mod refs;
+mod rewrite;
 mod tag;
 mod tree;
 
@@ -30,7 +32,7 @@ pub use self::{
     branch::{Branch, Proposal},
     history::{Changed, History, Outgoing, Range, outgoing},
     tag::tag_text,
-    tree::Tree,
+    tree::{Tree, committed},
 };
 use crate::{Checkout, FindError, RunError, Vcs, lock::io, workspace::WorkspaceError};
 
@@ -42,6 +44,8 @@ const ARCHIVE: &str = "archive";
 pub struct Contact<'r> {
     /// The remote, if somebody named one.
     pub remote: Option<&'r str>,
+    /// Name of the remote's branch that holds the ledger beside a repository; `toft` unless configured.
+    pub branch: Option<&'r str>,
     /// How long the other side may take to answer.
     pub patience: Duration,
 }
@@ -49,7 +53,7 @@ pub struct Contact<'r> {
 impl<'r> Contact<'r> {
     /// As long as it takes.
     pub fn to(remote: Option<&'r str>) -> Self {
-        Self { remote, patience: Duration::from_secs(60) }
+        Self { remote, branch: None, patience: Duration::from_secs(60) }
     }
 }
 
@@ -82,6 +86,14 @@ pub enum ExchangeError {
     /// The other side cannot be reached.
     #[error("{remote} cannot be reached: {said}")]
     Offline {
+        /// Which.
+        remote: String,
+        /// What was heard instead.
+        said: String,
+    },
+    /// There is no repository where the remote's URL points.
+    #[error("no repository found at {remote}: {said}")]
+    NotFound {
         /// Which.
         remote: String,
         /// What was heard instead.
@@ -143,27 +155,69 @@ pub trait Exchange {
     /// The name of what the other side has, as far as is known.
     fn seen(&self) -> Option<&str>;
 
+    /// Commits that the other side does not have and that are not this program's, which a send would publish: one line each.
+    fn foreign_commits(&mut self) -> Result<Vec<String>, ExchangeError> {
+        Ok(Vec::new())
+    }
+
+    /// Whether commits that were never sent are left behind when something is sent. Where they are not, nothing is recorded
+    /// before it can be sent.
+    fn squashes(&self) -> bool {
+        true
+    }
+
+    /// Lines that recorded commits add and that a send would publish as they are; none where commits are squashed.
+    fn unsent_lines(&mut self) -> Result<Vec<String>, ExchangeError> {
+        Ok(Vec::new())
+    }
+
+    /// Removes lines from the whole history; the next [`Exchange::send`] replaces the other side's history, if that is still
+    /// what was fetched. Returns how many commits changed.
+    fn purge(&mut self, _keep: &dyn Fn(&[u8]) -> bool) -> Result<usize, ExchangeError> {
+        Err(ExchangeError::InTheWay(
+            "toft rewrites the history of ledgers under git only; rewriting this one is up to you".to_owned(),
+        ))
+    }
+
+    /// Branches besides the ledger's own whose history has this text.
+    fn also_in(&self, _text: &str) -> Result<Vec<String>, ExchangeError> {
+        Ok(Vec::new())
+    }
+
     /// Issues that branches of the other side propose.
     fn offered(&self) -> Result<Vec<Proposal>, ExchangeError> {
         Ok(Vec::new())
     }
 }
 
-/// The way to exchange a ledger that has a repository to itself; none where there is no version control.
-pub fn own(dir: &Path, reach: Contact<'_>) -> Result<Option<Box<dyn Exchange>>, ExchangeError> {
+/// How a ledger in a directory of its own is exchanged.
+pub enum Way {
+    /// The repository is the ledger's own: it is committed and sent.
+    Own(Box<dyn Exchange>),
+    /// The repository holds other things, or is one found above: it is read, and nothing is committed or sent. Says why.
+    Among(Box<Tree>, String),
+}
+
+/// The way to exchange a ledger in `dir`; none where there is no version control. `parts` means that the repository of a ledger
+/// may be the directory above it.
+pub fn own(dir: &Path, parts: bool, reach: Contact<'_>) -> Result<Option<Way>, ExchangeError> {
     let Some(checkout) = crate::find(dir)? else { return Ok(None) };
     let site = Site::new(checkout, dir)?;
+    if let Some(why) = owned::shared_with(&site, parts)? {
+        return Ok(Some(Way::Among(Box::new(Tree::open(&site.checkout, dir, reach)?), why)));
+    }
     Ok(match site.checkout.vcs {
-        Vcs::Git => Some(Box::new(own::Own::open(site, reach)?)),
-        Vcs::Jj => Some(Box::new(jj::Own::open(site, reach)?)),
-        Vcs::Hg | Vcs::Sl => Some(Box::new(hg::Own::open(site, reach)?)),
+        Vcs::Git => Some(Way::Own(Box::new(own::Own::open(site, reach)?))),
+        Vcs::Jj => Some(Way::Own(Box::new(jj::Own::open(site, reach)?))),
+        Vcs::Hg | Vcs::Sl => Some(Way::Own(Box::new(hg::Own::open(site, reach)?))),
         Vcs::None => None,
     })
 }
 
-/// Makes a git repository for ledgers where there is no version control yet.
+/// Makes a git repository for ledgers in `dir`, unless it is the top of one. One found above is somebody else's.
 pub fn make_repository(dir: &Path) -> Result<(), ExchangeError> {
-    if crate::find(dir)?.is_some() {
+    let here = fs::canonicalize(dir).map_err(io("find", dir))?;
+    if crate::find(&here)?.is_some_and(|found| found.root == here) {
         return Ok(());
     }
     match crate::git_run::Git::inside(dir) {
@@ -192,7 +246,10 @@ pub fn ledger_seen(checkout: &Checkout) -> Result<bool, ExchangeError> {
     let Some(git_dir) = git_dir(checkout) else { return Ok(false) };
     let git = crate::git_run::Git::of(&git_dir)?;
     for remote in remotes(checkout)? {
-        if refs::resolve(&git, &git_dir, &format!("refs/remotes/{remote}/toft"))?.is_some() {
+        let name = format!("refs/remotes/{remote}/toft");
+        // A partial clone may not be able to say what is there.
+        let other = || owned::not_a_ledger(&git, &name).unwrap_or(None).is_some();
+        if refs::resolve(&git, &git_dir, &name)?.is_some() && !other() {
             return Ok(true);
         }
     }
@@ -215,6 +272,25 @@ pub fn ask(checkout: &Checkout, reach: Contact<'_>) -> Result<Option<String>, Ex
     Ok(remote)
 }
 
+/// The name that commits made in a checkout have; none if nobody told version control.
+pub fn author(checkout: &Checkout) -> Option<String> {
+    let named = |name: String| Some(name.trim().to_owned()).filter(|name| !name.is_empty());
+    if let Some(name) = std::env::var("GIT_AUTHOR_NAME").ok().and_then(named) {
+        return Some(name);
+    }
+    let git_dir = git_dir(checkout)?;
+    let git = crate::git_run::Git::of(&git_dir).ok()?;
+    git.run(["config", "--get", "user.name"]).ok()?.maybe().ok()?.and_then(named)
+}
+
+/// The remote that a checkout is exchanged with, and its URL.
+pub fn remote(checkout: &Checkout, reach: Contact<'_>) -> Result<Option<(String, String)>, ExchangeError> {
+    match git_dir(checkout) {
+        Some(git_dir) => refs::choose(&git_dir, reach.remote),
+        None => Ok(hg::default_path(&checkout.common_dir)?.map(|url| ("default".to_owned(), url))),
+    }
+}
+
 /// Remotes that a checkout knows, by name.
 pub fn remotes(checkout: &Checkout) -> Result<Vec<String>, ExchangeError> {
     match git_dir(checkout) {
@@ -223,12 +299,31 @@ pub fn remotes(checkout: &Checkout) -> Result<Vec<String>, ExchangeError> {
     }
 }
 
-/// What stands for a project wherever it is cloned: its first commit.
-pub fn fingerprint(checkout: &Checkout) -> Result<Option<String>, ExchangeError> {
+/// What stands for a project wherever it is cloned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fingerprint {
+    /// Its first commit.
+    Commit(String),
+    /// Where it is exchanged, in one spelling: it has no commit yet.
+    Address(String),
+}
+
+/// The fingerprint of a project. A shallow clone does not know its first commit: it asks its remote.
+pub fn fingerprint(checkout: &Checkout) -> Result<Option<Fingerprint>, ExchangeError> {
     let said = match checkout.vcs {
         Vcs::Git => {
-            let git = crate::git_run::Git::inside(&checkout.root)?;
-            git.run(["rev-list", "--max-parents=0", "HEAD"])?.maybe()?
+            let (git_dir, remote) = (&checkout.common_dir, refs::main_remote(&checkout.common_dir)?);
+            let roots = crate::git_run::Git::inside(&checkout.root)?.run(["rev-list", "--max-parents=0", "HEAD"])?;
+            match (roots.maybe()?, remote) {
+                (Some(_), Some((name, url))) if git_dir.join("shallow").exists() => {
+                    Some(refs::first_commits(git_dir, &name, &url)?)
+                }
+                (None, Some((_, url))) => {
+                    let address = crate::identity::normalised(&url, &checkout.root);
+                    return Ok(Some(Fingerprint::Address(address)));
+                }
+                (roots, _) => roots,
+            }
         }
         Vcs::Jj => {
             let ask = ["log", "--no-graph", "-r", "roots(::@- ~ root())", "-T", "commit_id ++ \"\\n\""];
@@ -237,7 +332,7 @@ pub fn fingerprint(checkout: &Checkout) -> Result<Option<String>, ExchangeError>
         Vcs::Hg | Vcs::Sl => hg::first(&checkout.root, checkout.vcs)?,
         Vcs::None => None,
     };
-    Ok(said.and_then(|all| all.lines().min().map(str::to_owned)))
+    Ok(said.and_then(|all| all.lines().min().map(|commit| Fingerprint::Commit(commit.to_owned()))))
 }
 
 /// The git repository behind a checkout, if there is one.
@@ -345,8 +440,17 @@ fn belongs(name: &str) -> bool {
 
 /// What a failure of a program that talked to another repository means.
 fn understood(error: RunError, remote: &str) -> ExchangeError {
-    const OFFLINE: [&str; 20] = [
+    const NOT_FOUND: [&str; 8] = [
         "Could not find repository",
+        "does not appear to be a git repository",
+        "does not exist",
+        "not found",
+        "No such file or directory",
+        "returned error: 404",
+        "returned error: 410",
+        "is not a valid repository",
+    ];
+    const OFFLINE: [&str; 17] = [
         "Could not resolve",
         "Connection refused",
         "Connection timed out",
@@ -357,17 +461,15 @@ fn understood(error: RunError, remote: &str) -> ExchangeError {
         "No route to host",
         "Failed to connect",
         "Couldn't connect",
-        "unable to access",
-        "does not appear to be a git repository",
-        "does not exist",
-        "not found",
-        "No such file or directory",
+        "Empty reply from server",
+        "returned error: 5",
+        "timed out",
         "early EOF",
         "hung up unexpectedly",
         "Name or service not known",
         "error: [Errno",
     ];
-    const DENIED: [&str; 10] = [
+    const DENIED: [&str; 12] = [
         "Permission denied",
         "Authentication failed",
         "could not read Username",
@@ -378,6 +480,8 @@ fn understood(error: RunError, remote: &str) -> ExchangeError {
         "returned error: 401",
         "returned error: 403",
         "access denied",
+        "certificate",
+        "detected dubious ownership",
     ];
     const PROTECTED: [&str; 8] = [
         "protected branch",
@@ -395,10 +499,14 @@ fn understood(error: RunError, remote: &str) -> ExchangeError {
         RunError::Failed { said, .. } => {
             let has = |signs: &[&str]| signs.iter().any(|sign| said.contains(sign));
             let said = said.clone();
+            // A name that cannot be resolved and a path that is not there read alike: the network goes first.
+            let unreachable = ["Could not resolve", "Name or service not known"];
             if has(&DENIED) {
                 ExchangeError::Denied { remote, said }
             } else if has(&PROTECTED) {
                 ExchangeError::Protected { remote, said }
+            } else if has(&NOT_FOUND) && !has(&unreachable) {
+                ExchangeError::NotFound { remote, said }
             } else if has(&OFFLINE) {
                 ExchangeError::Offline { remote, said }
             } else {
@@ -407,6 +515,23 @@ fn understood(error: RunError, remote: &str) -> ExchangeError {
         }
         _ => error.into(),
     }
+}
+
+/// A branch that holds other files is not committed to, nor sent to.
+fn refuse_foreign(branch: &str, remote: &str, listed: &str) -> Result<(), ExchangeError> {
+    match owned::foreign(listed.lines()) {
+        Some(path) => Err(ExchangeError::InTheWay(format!(
+            "`{branch}` of {remote} holds other files ({path}); no ledger is written there"
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// Lines that a patch adds, and those of the messages before it.
+fn added(patch: &str) -> Vec<String> {
+    let headers = ["+++ ", "--- ", "diff ", "index ", "@@", "-"];
+    let lines = patch.lines().filter(|line| !headers.iter().any(|header| line.starts_with(header)));
+    lines.map(|line| line.strip_prefix('+').unwrap_or(line).to_owned()).collect()
 }
 
 /// What it means that something was not sent.

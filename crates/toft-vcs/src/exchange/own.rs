@@ -1,12 +1,15 @@
-//! A ledger that has a git repository to itself. Only its files are committed; what else changed on the other side comes
-//! along as in any merge.
+//! A ledger that has a git repository to itself. Only its files are committed, on top of what the other side has; a commit of
+//! the user's is never sent.
 
 use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},
 };
 
-use super::{Contact, Exchange, ExchangeError, Fetched, Files, Sent, Site, content, git_dir, refs, unsent};
+use super::{
+    Contact, Exchange, ExchangeError, Fetched, Files, Sent, Site, content, git_dir, owned, owned::of_a_ledger, refs,
+    rewrite, unsent,
+};
 use crate::{RunError, command::Run, git_run::Git};
 
 /// The exchange of a ledger's own repository.
@@ -16,9 +19,18 @@ pub(super) struct Own {
     site: Site,
     branch: Option<String>,
     remote: Option<(String, refs::Abroad)>,
+    /// Our newest commit; what HEAD says, unless history was made anew since.
     here: Option<String>,
+    head: Option<String>,
     theirs: Option<String>,
+    /// The other side was asked, so `theirs` is what it has.
+    asked: bool,
+    /// What the other side must still have when its history is replaced.
+    replaces: Option<String>,
 }
+
+/// How every message of ours begins.
+pub(super) const OURS: &str = "toft: ";
 
 impl Own {
     pub(super) fn open(site: Site, reach: Contact<'_>) -> Result<Self, ExchangeError> {
@@ -30,7 +42,18 @@ impl Own {
         };
         let branch = git.run(["symbolic-ref", "--quiet", "--short", "HEAD"])?.maybe()?;
         let here = git.run(["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])?.maybe()?;
-        let mut own = Self { git, git_dir, site, branch, remote, here, theirs: None };
+        let mut own = Self {
+            git,
+            git_dir,
+            site,
+            branch,
+            remote,
+            head: here.clone(),
+            here,
+            theirs: None,
+            asked: false,
+            replaces: None,
+        };
         own.theirs = own.known()?;
         Ok(own)
     }
@@ -220,12 +243,6 @@ fn with_entries(git: &Git, git_dir: &Path, tree: &str, entries: &[String]) -> Re
     built
 }
 
-/// Whether a path is that of a ledger's file, wherever the ledger is.
-fn of_a_ledger(path: &str) -> bool {
-    let (dir, name) = path.rsplit_once('/').unwrap_or(("", path));
-    name == super::ISSUES || super::is_archive(name) && (dir == super::ARCHIVE || dir.ends_with("/archive"))
-}
-
 /// How an index is told that something is not there.
 fn mode_of(mode: &str) -> &str {
     if mode == "000000" { "0" } else { mode }
@@ -242,12 +259,20 @@ impl Exchange for Own {
         };
         let refs = format!("+refs/heads/{branch}:{tracking}");
         // It may have no such branch yet.
-        if !git.fetch(remote, &refs, &[])? {
+        let there = git.fetch(remote, &[&refs], &["--no-filter"])?;
+        self.asked = true;
+        if !there {
             self.theirs = None;
             return Ok(Fetched::default());
         }
         let before = self.theirs.take();
         self.theirs = self.known()?;
+        if let Some(theirs) = &self.theirs
+            && let Some(path) = owned::foreign(owned::paths(&self.git, theirs)?.iter().map(String::as_str))
+        {
+            let said = format!("branch `{branch}` of {remote} holds other files ({path}); no ledger is written there");
+            return Err(ExchangeError::InTheWay(said));
+        }
         let rewritten = match (&before, &self.theirs) {
             (Some(before), Some(now)) => !refs::ancestor(&self.git, before, now)?,
             _ => false,
@@ -279,39 +304,38 @@ impl Exchange for Own {
                 None => Ok(None),
             }
         };
-        let (ours, others) = (of(&self.here)?, of(&self.theirs)?);
-        // Whether they have what we have not, and nothing of ours is missing there.
-        let (behind, straight) = match (&self.here, &self.theirs) {
-            (Some(here), Some(theirs)) => {
-                (!refs::ancestor(&self.git, theirs, here)?, refs::ancestor(&self.git, here, theirs)?)
+        let ours = of(&self.here)?;
+        // Commits that were never sent are left behind: nothing leaves but what the files say now.
+        let base = if self.asked { self.theirs.clone() } else { self.here.clone().or_else(|| self.theirs.clone()) };
+        let new = match &base {
+            Some(base) if of(&Some(base.clone()))?.as_ref() == Some(&tree) => {
+                if self.here.as_ref() == Some(base) {
+                    return Ok(false);
+                }
+                base.clone()
             }
-            (None, Some(_)) => (true, true),
-            (_, None) => (false, false),
-        };
-        let new = if !behind && ours.as_ref() == Some(&tree) {
-            return Ok(false);
-        } else if behind
-            && straight
-            && others.as_ref() == Some(&tree)
-            && let Some(theirs) = &self.theirs
-        {
-            theirs.clone()
-        } else {
-            let mut commit = self.git.run(["commit-tree", "-m", message, &tree])?;
-            let (here, theirs) = (self.here.iter(), self.theirs.iter().filter(|_| behind));
-            for parent in here.chain(theirs) {
-                commit = commit.args(["-p", parent]);
+            _ => {
+                // What was recorded and not taken yet is sent again as it is.
+                if let Some(here) = self.here.as_ref().filter(|_| self.here != base && ours.as_ref() == Some(&tree))
+                    && self.git.run(["rev-parse", "--verify", "--quiet", &format!("{here}^")])?.maybe()? == base
+                {
+                    return Ok(false);
+                }
+                let mut commit = self.git.run(["commit-tree", "-m", message, &tree])?;
+                if let Some(parent) = &base {
+                    commit = commit.args(["-p", parent]);
+                }
+                named(&self.git, commit)?.text()?
             }
-            named(&self.git, commit)?.text()?
         };
         // What our checkout has, with the ledger's files as they are: from there it follows.
         let empty = self.git.run(["mktree"])?.ok_fed(|_| Ok(())).map(|said| text(&said))?;
         let (from, entries) = self.with_ours(ours.as_deref().unwrap_or(&empty), &files)?;
         self.follow(&entries, &from, &tree)?;
         let mut update = vec!["update-ref", "-m", "toft sync", "HEAD", new.as_str()];
-        update.extend(self.here.as_deref());
+        update.extend(self.head.as_deref());
         self.git.run(update)?.ok()?;
-        self.here = Some(new);
+        (self.here, self.head) = (Some(new.clone()), Some(new));
         Ok(true)
     }
 
@@ -322,13 +346,19 @@ impl Exchange for Own {
         if self.theirs.as_ref() == Some(here) {
             return Ok(Sent::Same);
         }
-        let what = format!("{here}:refs/heads/{branch}");
-        match git.push(remote, &what) {
+        let there = format!("refs/heads/{branch}");
+        let what = format!("{here}:{there}");
+        let sent = match &self.replaces {
+            Some(was) => git.replace(remote, &what, &there, was),
+            None => git.push(remote, &what),
+        };
+        match sent {
             Ok(()) => {
                 if let Some(tracking) = self.tracking() {
                     self.git.run(["update-ref", &tracking, here])?.ok()?;
                 }
                 self.theirs = Some(here.clone());
+                self.replaces = None;
                 Ok(Sent::Done)
             }
             Err(error) => unsent(error, remote),
@@ -337,6 +367,27 @@ impl Exchange for Own {
 
     fn seen(&self) -> Option<&str> {
         self.theirs.as_deref()
+    }
+
+    fn foreign_commits(&mut self) -> Result<Vec<String>, ExchangeError> {
+        let Some(here) = &self.here else { return Ok(Vec::new()) };
+        let mut run = self.git.run(["log", "--format=%h %s", "--invert-grep", &format!("--grep=^{OURS}"), here])?;
+        if let Some(theirs) = &self.theirs {
+            run = run.arg(format!("^{theirs}"));
+        }
+        Ok(run.arg("--").text()?.lines().map(str::to_owned).collect())
+    }
+
+    fn purge(&mut self, keep: &dyn Fn(&[u8]) -> bool) -> Result<usize, ExchangeError> {
+        let base = if self.asked { self.theirs.clone() } else { self.here.clone() };
+        let Some(base) = base else { return Ok(0) };
+        let rewritten = rewrite::without(&self.git, &self.git_dir, &base, &self.site.prefix, keep)?;
+        if self.asked {
+            self.replaces = self.theirs.replace(rewritten.tip);
+        } else {
+            self.here = Some(rewritten.tip);
+        }
+        Ok(rewritten.commits)
     }
 }
 

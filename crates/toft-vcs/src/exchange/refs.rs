@@ -5,6 +5,9 @@ use std::{fs, path::Path, time::Duration};
 use super::{ExchangeError, understood};
 use crate::{RunError, command::Run, git_run::Git};
 
+/// How long a shallow clone waits for the commits of its project.
+const FIRST_COMMITS: Duration = Duration::from_secs(300);
+
 /// Every remote with its URL, in the order of the configuration.
 pub(super) fn remotes(git_dir: &Path) -> Result<Vec<(String, String)>, RunError> {
     match fs::read_to_string(git_dir.join("config")) {
@@ -81,6 +84,38 @@ pub(super) fn choose(git_dir: &Path, named: Option<&str>) -> Result<Option<(Stri
     }
 }
 
+/// The remote that stands for the project: `upstream` of a fork, else `origin`, else the only one.
+pub(super) fn main_remote(git_dir: &Path) -> Result<Option<(String, String)>, RunError> {
+    let mut remotes = remotes(git_dir)?;
+    remotes.retain(|(name, _)| is_name(name));
+    let named = |wanted: &str| remotes.iter().position(|(name, _)| name == wanted);
+    let at = named("upstream").or_else(|| named("origin")).or_else(|| (remotes.len() == 1).then_some(0));
+    Ok(at.map(|at| remotes.swap_remove(at)))
+}
+
+/// The first commits of a project whose clone is shallow. Only commits are fetched, into a repository that is deleted again.
+pub(super) fn first_commits(git_dir: &Path, remote: &str, url: &str) -> Result<String, ExchangeError> {
+    let aside = tempfile::tempdir().map_err(crate::lock::io("make", &std::env::temp_dir()))?;
+    let own = aside.path().join("commits.git");
+    let local = url.starts_with('.').then(|| git_dir.parent().unwrap_or(git_dir).join(url).display().to_string());
+    let url = local.as_deref().unwrap_or(url);
+    let into = own.display().to_string();
+    Git::of_remotes(git_dir)?.run(["init", "--quiet", "--bare", into.as_str()])?.ok()?;
+    let abroad = abroad(&own, url, FIRST_COMMITS)?;
+    let more = ["--filter=tree:0", "--depth=2147483647"];
+    if !abroad.fetch(url, &["+HEAD:refs/heads/all"], &more).map_err(|error| cannot_tell(&error, remote))? {
+        return Err(ExchangeError::InTheWay(format!("{remote} has no commits")));
+    }
+    Ok(Git::of(&own)?.run(["rev-list", "--max-parents=0", "refs/heads/all"])?.text()?)
+}
+
+fn cannot_tell(error: &ExchangeError, remote: &str) -> ExchangeError {
+    ExchangeError::InTheWay(format!(
+        "this clone is shallow, and {remote} cannot be asked where the project's history begins ({error}); \
+         git fetch --unshallow helps, or another try"
+    ))
+}
+
 /// A git that talks to `url` without ever asking a question.
 pub(super) fn abroad(git_dir: &Path, url: &str, patience: Duration) -> Result<Abroad, RunError> {
     let git = Git::of_remotes(git_dir)?;
@@ -109,7 +144,7 @@ impl Abroad {
     }
 
     /// Fetches refs into places of our own, and nothing else; whether they are there.
-    pub(super) fn fetch(&self, from: &str, refs: &str, more: &[&str]) -> Result<bool, ExchangeError> {
+    pub(super) fn fetch(&self, from: &str, refs: &[&str], more: &[&str]) -> Result<bool, ExchangeError> {
         let words = [
             "fetch",
             "--upload-pack=git-upload-pack",
@@ -120,7 +155,7 @@ impl Abroad {
             "--no-auto-maintenance",
             "--refmap=",
         ];
-        match self.run(words.into_iter().chain(more.iter().copied()).chain([from, refs]))?.ok() {
+        match self.run(words.into_iter().chain(more.iter().copied()).chain([from]).chain(refs.iter().copied()))?.ok() {
             Ok(_) => Ok(true),
             Err(RunError::Failed { said, .. }) if said.contains("couldn't find remote ref") => Ok(false),
             Err(error) => Err(understood(error, from)),
@@ -146,9 +181,17 @@ impl Abroad {
 
     /// Sends a commit.
     pub(super) fn push(&self, to: &str, what: &str) -> Result<(), RunError> {
-        let words =
-            ["push", "--receive-pack=git-receive-pack", "--quiet", "--no-verify", "--no-recurse-submodules", to, what];
-        self.run(words)?.ok().map(drop)
+        self.push_with(to, what, &[])
+    }
+
+    /// Replaces a branch, if it is still where it was.
+    pub(super) fn replace(&self, to: &str, what: &str, branch: &str, was: &str) -> Result<(), RunError> {
+        self.push_with(to, &format!("+{what}"), &[&format!("--force-with-lease={branch}:{was}")])
+    }
+
+    fn push_with(&self, to: &str, what: &str, more: &[&str]) -> Result<(), RunError> {
+        let words = ["push", "--receive-pack=git-receive-pack", "--quiet", "--no-verify", "--no-recurse-submodules"];
+        self.run(words.into_iter().chain(more.iter().copied()).chain([to, what]))?.ok().map(drop)
     }
 }
 

@@ -76,7 +76,7 @@ impl Tree {
                 // One whose HEAD leads nowhere has a branch of a usual name.
                 for from in [branch.as_str(), "refs/heads/main", "refs/heads/master"] {
                     let refs = format!("+{from}:{to}");
-                    if abroad.fetch(remote, &refs, &[])? {
+                    if abroad.fetch(remote, &[&refs], &["--no-filter"])? {
                         *theirs = git.run(["rev-parse", "--verify", "--quiet", &to])?.maybe()?;
                         break;
                     }
@@ -155,5 +155,50 @@ impl Tree {
         update.extend(here.as_deref());
         git.run(update)?.ok()?;
         Ok(true)
+    }
+}
+
+/// Whether a commit has this text in a ledger of the working tree: the newest of any branch here, or of one of the other side's
+/// as it was last fetched.
+pub fn committed(checkout: &Checkout, dir: &Path, text: &str) -> Result<bool, ExchangeError> {
+    let site = Site::new(checkout.clone(), dir)?;
+    let has =
+        |files: &Files| files.values().any(|bytes| bytes.windows(text.len()).any(|window| window == text.as_bytes()));
+    match (git_dir(checkout), checkout.vcs) {
+        (Some(git_dir), vcs) => {
+            let git = Git::of(&git_dir)?;
+            let known = ["refs/heads/", "refs/remotes/", "refs/toft/upstream/", "refs/stash"];
+            let mut commits = git.run(["for-each-ref", "--format=%(objectname)"])?.args(known).text()?;
+            let head = match vcs {
+                Vcs::Git => {
+                    Git::inside(&checkout.root)?.run(["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])?.maybe()?
+                }
+                _ => Run::jj(&checkout.root)?
+                    .args(["log", "--no-graph", "-r", "@-", "-T", "commit_id ++ \"\\n\""])
+                    .maybe()?,
+            };
+            commits.push('\n');
+            commits.push_str(&head.unwrap_or_default());
+            let mut commits: Vec<&str> = commits.lines().filter(|commit| !commit.is_empty()).collect();
+            commits.sort_unstable();
+            commits.dedup();
+            for commit in commits {
+                if has(&content::at(&git, commit, &site.prefix)?) {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        }
+        (None, vcs @ (Vcs::Hg | Vcs::Sl)) => {
+            let hg = Hg::here(vcs, &checkout.root);
+            let heads = hg.run(["log", "-r", "heads(all()) or .", "-T", "{node}\\n"])?.maybe()?.unwrap_or_default();
+            for node in heads.lines() {
+                if has(&hg.at(node, &site.prefix)?) {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        }
+        (None, _) => Ok(false),
     }
 }

@@ -117,6 +117,18 @@ pub(super) fn news(ours: &Files, theirs: Option<&Files>) -> BTreeMap<String, Str
     news
 }
 
+/// Every line of ours that another copy does not have letter by letter, with what it is called: nothing else leaves.
+pub(super) fn new_text(ours: &Files, theirs: Option<&Files>) -> Vec<(String, String)> {
+    let there: HashSet<&[u8]> = theirs.into_iter().flat_map(each_line).collect();
+    let new = each_line(ours).filter(|text| !there.contains(text));
+    let named = |text: &[u8]| {
+        let text = String::from_utf8_lossy(text).into_owned();
+        let id = line::read(&text).map(|line| line.record.id().to_owned());
+        (id.unwrap_or_else(|_| "a line that is no issue".to_owned()), text)
+    };
+    new.map(named).collect()
+}
+
 fn each_line(files: &Files) -> impl Iterator<Item = &[u8]> {
     files.values().flat_map(|bytes| split(bytes))
 }

@@ -1,7 +1,7 @@
 //! The guard: what a range of commits would publish, looked at line by line before it leaves.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     fs,
     path::PathBuf,
 };
@@ -10,7 +10,7 @@ use serde::Serialize;
 use toft_core::{
     issue::{
         Issue,
-        outgoing::{Doubt, Leak, doubts, leak},
+        outgoing::{Doubt, Finding, Leak, doubts, leak},
         overlay::{OVERLAY, is_overlay},
         private::Private,
         proposal::{LOCAL, PROPOSED, Part},
@@ -53,6 +53,13 @@ impl Doubtful {
     fn new(what: String, secret: bool) -> Self {
         Self { id: finding_id(&what), what, secret }
     }
+
+    fn of(doubt: &Doubt) -> Self {
+        match doubt {
+            Doubt::Secret(Finding { id, .. }) => Self { id: id.clone(), what: doubt.to_string(), secret: true },
+            _ => Self::new(doubt.to_string(), false),
+        }
+    }
 }
 
 /// A line that may not leave.
@@ -79,7 +86,8 @@ impl Plan<'_> {
         let mut guarded = Guarded::default();
         let mut commits: BTreeMap<String, Vec<&Outgoing>> = BTreeMap::new();
         lines.iter().for_each(|line| commits.entry(line.revision.clone()).or_default().push(line));
-        let mut leaving: BTreeMap<String, String> = BTreeMap::new();
+        // Every line of every commit: what a later one takes away is published all the same.
+        let mut leaving: BTreeSet<(String, String)> = BTreeSet::new();
         for (revision, lines) in commits {
             let before: BTreeMap<String, Issue> =
                 lines.iter().filter(|line| !line.added).filter_map(|line| record(&line.line)).collect();
@@ -95,7 +103,7 @@ impl Plan<'_> {
                         let why = leak(&issue, hidden, before.get(&id), !self.contributor);
                         guarded.leaks.extend(why.map(|why: Leak| found(&id, why.as_str())));
                         stays.insert(id.clone());
-                        leaving.insert(id, line.line.clone());
+                        leaving.insert((id, line.line.clone()));
                     }
                     None => {
                         let what = match private.ids_in(&line.line).next() {
@@ -114,12 +122,17 @@ impl Plan<'_> {
                 }
             }
         }
-        guarded.issues = leaving.len();
-        let doubtful: Vec<Doubt> = doubts(leaving.iter().map(|(id, line)| (id.as_str(), line.as_str())));
-        let doubtful = doubtful.iter().map(|doubt| Doubtful::new(doubt.to_string(), matches!(doubt, Doubt::Secret(_))));
-        guarded.doubts.extend(doubtful);
+        guarded.issues = leaving.iter().map(|(id, _)| id).collect::<BTreeSet<_>>().len();
+        let doubtful = self.doubts(leaving.iter().map(|(id, line)| (id.as_str(), line.as_str())));
+        guarded.doubts.extend(doubtful.iter().map(Doubtful::of));
         self.forget_allowed(&mut guarded.doubts);
         Ok(guarded)
+    }
+
+    /// What is doubtful about lines that are about to leave; secrets that were allowed by name are not.
+    pub(super) fn doubts<'a>(&self, lines: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<Doubt> {
+        let allowed = self.allowed_findings();
+        doubts(lines, |finding| allowed.contains(finding))
     }
 
     /// Looks at what a push publishes besides commits: the names of refs, and the texts of annotated tags. Each ref is a

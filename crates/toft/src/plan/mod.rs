@@ -3,7 +3,7 @@
 //! `place.rs` says where ledgers are, `hydrate.rs` brings the index up to their files, `write.rs` is the one way a ledger
 //! is changed, `undo.rs` takes that back, `run.rs` ties issues to the workflows that are on them, `compact.rs` puts a
 //! ledger in order. `sync.rs` exchanges ledgers with other clones (`copy.rs` is what they have, `synced.rs` how it went), `offer.rs` offers an issue of one to another, `propose.rs` follows what becomes of that,
-//! `guard.rs` looks at what is about to leave, `past.rs` at what was. `text.rs`, `exchange.rs` and `beads.rs` are other
+//! `unshared.rs` keeps the text of what nobody else ever had, `purge.rs` takes an issue out of a ledger's history, `guard.rs` looks at what is about to leave, `past.rs` at what was. `text.rs`, `exchange.rs` and `beads.rs` are other
 //! forms, `twoway.rs` what an import of beads changes, `older.rs` the stores of other tools,
 //! `orphans.rs` what is left of claims whose store or clone is gone. `overlay.rs` lays private changes over issues that others keep,
 //! `contest.rs` tells of issues that two clones claimed.
@@ -23,12 +23,15 @@ mod overlay;
 mod past;
 mod place;
 mod propose;
+mod publishes;
+mod purge;
 mod run;
 mod sync;
 mod synced;
 mod text;
 mod twoway;
 mod undo;
+mod unshared;
 mod write;
 
 use std::{path::PathBuf, sync::OnceLock};
@@ -67,11 +70,13 @@ pub use self::{
     past::Past,
     place::{Ledger, Place, Private, hint, waiting},
     propose::Came,
+    publishes::Publishes,
+    purge::{Purged, Replica as Writer},
     synced::{How, Synced, Wish},
     text::many,
     write::Wrote,
 };
-use crate::{engine::Engine, error::Error, session::Toft};
+use crate::{config::Names, engine::Engine, error::Error, session::Toft};
 
 /// How many ids an ambiguous prefix names.
 const NAMED: usize = 5;
@@ -89,6 +94,8 @@ pub struct Plan<'t> {
     state: PathBuf,
     worktree: &'t str,
     replica: OnceLock<Replica>,
+    /// What people are called in ledgers; looked up when something is written.
+    author: OnceLock<String>,
     /// Of a plan as it was: its files.
     aside: Option<past::Aside>,
 }
@@ -128,8 +135,21 @@ impl<'t> Plan<'t> {
         let Some(checkout) = &toft.located().checkout else { return Ok(None) };
         let place::Seen { ledgers, contributor, upstream } = place::ledgers(checkout)?;
         let (state, index, replica) = (checkout.state_dir(), OnceLock::new(), OnceLock::new());
+        let author = OnceLock::new();
         let worktree = &checkout.worktree;
-        Ok(Some(Self { toft, checkout, ledgers, contributor, upstream, index, state, worktree, replica, aside: None }))
+        Ok(Some(Self {
+            toft,
+            checkout,
+            ledgers,
+            contributor,
+            upstream,
+            index,
+            state,
+            worktree,
+            replica,
+            author,
+            aside: None,
+        }))
     }
 
     /// This clone's name in clocks; looked up, or made, when something is written.
@@ -139,6 +159,16 @@ impl<'t> Plan<'t> {
         }
         let replica = place::replica(&self.state)?;
         Ok(*self.replica.get_or_init(|| replica))
+    }
+
+    /// What an actor is called in ledgers: git's author unless configuration wants agents' names.
+    pub fn name_of<'a>(&'a self, actor: &'a str) -> &'a str {
+        match self.toft.located().sync.names {
+            Names::Agent => actor,
+            Names::Author => self
+                .author
+                .get_or_init(|| toft_vcs::exchange::author(self.checkout).unwrap_or_else(crate::locate::user_name)),
+        }
     }
 
     /// Where the index is kept; opened, or made, when it is first needed.

@@ -125,6 +125,7 @@ impl<'t> Plan<'t> {
             state: dir,
             worktree: self.worktree,
             replica: OnceLock::new(),
+            author: OnceLock::new(),
             aside: Some(aside),
         })
     }

@@ -9,7 +9,10 @@ use serde::{Deserialize, Serialize};
 use toft_core::refusal::Refusal;
 use toft_ledger::{clock::Replica, file::Turn, open};
 use toft_store::private;
-use toft_vcs::{Checkout, Vcs, exchange};
+use toft_vcs::{
+    Checkout, Vcs,
+    exchange::{self, Fingerprint},
+};
 
 use crate::{
     config::{data_home, state_home},
@@ -260,7 +263,11 @@ impl Private {
         refuse_inside(checkout, &home)?;
         // Every clone of a project has the same first commit, so that its part is the same wherever it is planned,
         // whatever the clone is called.
-        let print = exchange::fingerprint(checkout)?.unwrap_or_else(|| repository.to_owned());
+        let print = match exchange::fingerprint(checkout)? {
+            Some(Fingerprint::Commit(commit)) => commit,
+            Some(Fingerprint::Address(address)) => blake3::hash(address.as_bytes()).to_hex().to_string(),
+            None => repository.to_owned(),
+        };
         let print = &print[..print.len().min(10)];
         let entries = fs::read_dir(&home).map_err(io("read", &home))?.flatten();
         let mut names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());

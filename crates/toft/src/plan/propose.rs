@@ -309,7 +309,10 @@ impl Plan<'_> {
             }
             Ok(())
         })?;
-        let (now, reason) = (self.now()?, format!("moved to {}", target.name));
+        // Nobody is told what a private ledger is called.
+        let told = matches!(target.place, Place::Branch | Place::Tree);
+        let reason = if told { format!("moved to {}", target.name) } else { "moved".to_owned() };
+        let now = self.now()?;
         for (source, row) in &moving {
             let id = row.issue()?.id;
             if source.kept_by_others {
@@ -320,6 +323,9 @@ impl Plan<'_> {
             self.change_in(source, &id, "issue.moved", |_, issue| {
                 Ok(edit::delete(issue, &reason, &self.by("", now))?)
             })?;
+            // Its text is in the other ledger, and nowhere else from now on.
+            self.write(source, |draft| draft.clear(&id, &["deleted"]))?;
+            self.forget_uncommitted(source, &[&id])?;
         }
         Ok(wrote)
     }

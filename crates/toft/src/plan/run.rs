@@ -102,7 +102,8 @@ impl Plan<'_> {
             (WorkflowStatus::Completed, _) => {
                 let summary = outcome.as_ref().map(|outcome| outcome.summary.clone()).unwrap_or_default();
                 let outcome = serde_json::to_value(outcome).ok().filter(|outcome| !outcome.is_null());
-                let by = edit::By { actor: ended_by.as_deref().unwrap_or("toft"), now, word: "" };
+                let actor = ended_by.as_deref().map_or("toft", |actor| self.name_of(actor));
+                let by = edit::By { actor, now, word: "" };
                 Ok(edit::close(issue, &summary, outcome, &by)?)
             }
             (WorkflowStatus::Failed, _) if !theirs => {
@@ -113,7 +114,7 @@ impl Plan<'_> {
             }
             (_, None) | (WorkflowStatus::Abandoned | WorkflowStatus::Failed, _) if theirs => Ok(Vec::new()),
             (WorkflowStatus::Abandoned, _) | (_, None) => Ok(edit::give_back(issue)),
-            (_, Some(holder)) => Ok(edit::start(issue, holder)),
+            (_, Some(holder)) => Ok(edit::start(issue, self.name_of(holder))),
         })?;
         let noted = noted(&wrote);
         self.toft.perform_as("toft", None, Told { news, noted })

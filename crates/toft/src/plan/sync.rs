@@ -1,27 +1,27 @@
-//! Sync: every ledger with the other side of whatever version control it is under. Bring in, merge, put in order, record,
-//! send; each ledger by itself, and offline is no error.
+//! Sync: every ledger with the other side of whatever version control it is under. Bring in, merge, put in order, look at what
+//! would leave, record, send; each ledger by itself, and offline is no error.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     thread,
     time::{Duration, Instant},
 };
 
 use serde::{Deserialize, Serialize};
 use toft_core::issue::{
-    outgoing::{Doubt, doubts},
+    outgoing::{Doubt, Finding},
     proposal,
 };
 use toft_ledger::{
     file::{Look, Turn},
     line::Made,
 };
-use toft_vcs::exchange::{self, Branch, Contact, Exchange, ExchangeError, Files, Sent, Tree};
+use toft_vcs::exchange::{self, Branch, Contact, Exchange, ExchangeError, Files, Sent, Tree, Way};
 
 use super::{
     Ledger, Place, Plan,
     compact::looks,
-    copy::{New, lines_of, message, news},
+    copy::{New, lines_of, message, new_text, news},
     hydrate::now_nanos,
     synced::{How, Synced, Taken, Wish},
     write::issue_of,
@@ -131,9 +131,16 @@ impl Plan<'_> {
                 Ok(mut tree) => self.sync_tree(ledger, &mut tree, wish, synced, step),
                 Err(error) => Err(Trouble::Exchange(error)),
             },
-            Place::Planning | Place::Shared => match exchange::own(&ledger.dir, Contact { remote: None, ..reach }) {
+            Place::Planning | Place::Shared => match own(ledger, Contact { remote: None, ..reach }) {
                 _ if !ledger.dir.exists() => Ok(()),
-                Ok(Some(mut own)) => self.exchange(ledger, own.as_mut(), wish, synced, step).map(drop),
+                Ok(Some(Way::Own(mut own))) => self.exchange(ledger, own.as_mut(), wish, synced, step).map(drop),
+                Ok(Some(Way::Among(mut tree, why))) => {
+                    let done = self.sync_tree(ledger, &mut tree, wish, synced, step);
+                    synced.said.push(format!(
+                        "{why}: toft commits and sends nothing there; commit the ledger with them, or give it a repository of its own"
+                    ));
+                    done
+                }
                 Ok(None) => unversioned(synced),
                 Err(error) => Err(Trouble::Exchange(error)),
             },
@@ -151,7 +158,8 @@ impl Plan<'_> {
     /// The remote that the repository's own ledger is exchanged with, if somebody said.
     pub(super) fn reach(&self) -> Contact<'_> {
         let said = self.toft.located().sync.remote.as_deref();
-        Contact::to(said.or_else(|| self.upstream.as_deref().filter(|_| self.contributor)))
+        let branch = self.toft.located().sync.branch.as_deref();
+        Contact { branch, ..Contact::to(said.or_else(|| self.upstream.as_deref().filter(|_| self.contributor))) }
     }
 
     /// Exchanges ledgers if configuration wants that and the last time is long enough ago; what does not work now does
@@ -176,7 +184,7 @@ impl Plan<'_> {
         let ask = |ledger: &Ledger| match ledger.place {
             Place::Branch | Place::Tree => exchange::ask(self.checkout, Contact { patience, ..self.reach() }),
             Place::Planning | Place::Shared => match toft_vcs::find(&ledger.dir) {
-                Ok(Some(checkout)) => exchange::ask(&checkout, Contact { patience, remote: None }),
+                Ok(Some(checkout)) => exchange::ask(&checkout, Contact { patience, ..Contact::to(None) }),
                 _ => Ok(None),
             },
         };
@@ -192,7 +200,7 @@ impl Plan<'_> {
         step: &mut dyn FnMut(&str),
     ) -> Result<(), Trouble> {
         let theirs = self.exchange(ledger, branch, wish, synced, step)?;
-        if self.contributor && !wish.try_only && synced.how != How::Offline {
+        if self.contributor && !wish.try_only && matches!(synced.how, How::Received | How::Synced) {
             let gone = |remote: &str, id: &str| Ok(!branch.proposed_at(remote, id)?);
             synced.came = self.follow_proposals(ledger, theirs.as_ref(), gone)?;
             self.clear_decided(branch, &synced.came)?;
@@ -208,6 +216,8 @@ impl Plan<'_> {
         synced: &mut Synced,
         step: &mut dyn FnMut(&str),
     ) -> Result<(), Trouble> {
+        let theirs_to_keep = self.contributor && ledger.place == Place::Tree;
+        let commit = wish.commit && ledger.place == Place::Tree;
         synced.remote = tree.remote().map(str::to_owned);
         synced.how = if synced.remote.is_some() { How::Received } else { How::Recorded };
         if let Some(remote) = &synced.remote {
@@ -215,7 +225,7 @@ impl Plan<'_> {
             match tree.fetch() {
                 Ok(_) => {
                     let theirs = tree.theirs()?;
-                    if self.contributor {
+                    if theirs_to_keep {
                         // The file is upstream's; what comes in through it would go out again with the next commit.
                         if !wish.try_only {
                             synced.came = self.follow_proposals(ledger, Some(&theirs), |_, _| Ok(false))?;
@@ -228,10 +238,10 @@ impl Plan<'_> {
                 Err(error) => synced.fails(&error),
             }
         }
-        if !wish.try_only && !self.contributor && (synced.received > 0 || wish.commit) {
+        if !wish.try_only && !theirs_to_keep && (synced.received > 0 || commit) {
             self.put_in_order(ledger, &BTreeSet::new())?;
         }
-        if wish.commit && !wish.try_only {
+        if commit && !wish.try_only {
             step("committing");
             let turn = Turn::take(&ledger.lock).map_err(io("lock", &ledger.lock))?;
             if tree.commit("toft: issues")? {
@@ -258,7 +268,7 @@ impl Plan<'_> {
             .ok()
             .and_then(|text| serde_json::from_str(&text).ok())
             .unwrap_or_default();
-        let (mut offline, mut still, mut before) = (None, 0, None);
+        let (mut away, mut still, mut before) = (None, 0, None);
         loop {
             let (mut theirs, mut archived) = (None, BTreeSet::new());
             if let Some(remote) = &synced.remote {
@@ -275,7 +285,11 @@ impl Plan<'_> {
                         synced.takes(&taken);
                         (theirs, archived) = (Some(files), taken.archived);
                     }
-                    Err(error @ ExchangeError::Offline { .. }) => offline = Some(error),
+                    Err(
+                        error @ (ExchangeError::Offline { .. }
+                        | ExchangeError::NotFound { .. }
+                        | ExchangeError::Denied { .. }),
+                    ) => away = Some(error),
                     Err(error) => return Err(error.into()),
                 }
             }
@@ -284,29 +298,42 @@ impl Plan<'_> {
                 synced.received += self.take_offered(ledger, &offered, wish.try_only)?;
             }
             if !wish.try_only {
+                if let Some(theirs) = theirs.as_ref().filter(|_| keeps) {
+                    self.forget_unshared(ledger, theirs, synced.rewritten)?;
+                }
                 self.put_in_order(ledger, &archived)?;
             }
-            let news = news(&exchange::read_files(&ledger.dir)?, theirs.as_ref());
-            if keeps && synced.remote.is_some() && offline.is_none() {
-                let doubts = if wish.sure { Vec::new() } else { self.doubts_of(&news) };
+            // Nobody writes between the look at what leaves and its record.
+            let turn = match wish.try_only {
+                true => None,
+                false => Some(Turn::take(&ledger.lock).map_err(io("lock", &ledger.lock))?),
+            };
+            let files = exchange::read_files(&ledger.dir)?;
+            let news = news(&files, theirs.as_ref());
+            if keeps && synced.remote.is_some() && away.is_none() {
+                refuse_foreign(&way.foreign_commits()?)?;
+                let mut leaving = new_text(&files, theirs.as_ref());
+                leaving.extend(way.unsent_lines()?.into_iter().map(|line| ("a recorded commit".to_owned(), line)));
                 synced.sent = news.len();
-                if !doubts.is_empty() {
-                    synced.how = How::Held;
-                    synced.sent = 0;
-                    synced.said.extend(doubts.iter().map(ToString::to_string));
+                if self.holds_back(&leaving, wish, synced)? {
                     return Ok(theirs);
                 }
             }
             if wish.try_only {
-                synced.how = if offline.is_some() { How::Offline } else { How::Received };
+                match &away {
+                    Some(error) => synced.fails(error),
+                    None => synced.how = How::Received,
+                }
                 return Ok(theirs);
             }
-            step("recording");
-            let turn = Turn::take(&ledger.lock).map_err(io("lock", &ledger.lock))?;
+            let unsent = away.is_some() && !way.squashes();
             let seen = (now_nanos(), self.looks(ledger)?);
-            way.record(&message(&news))?;
+            if !unsent {
+                step("recording");
+                way.record(&message(&news))?;
+            }
             drop(turn);
-            if let Some(error) = offline.take() {
+            if let Some(error) = away.take() {
                 synced.fails(&error);
                 return Ok(theirs);
             }
@@ -353,8 +380,26 @@ impl Plan<'_> {
         }
     }
 
-    fn doubts_of(&self, news: &BTreeMap<String, String>) -> Vec<Doubt> {
-        doubts(news.iter().map(|(id, line)| (id.as_str(), line.as_str())))
+    /// Looks at lines that are about to leave, and holds them back if something about them is doubtful.
+    pub(super) fn holds_back(
+        &self,
+        leaving: &[(String, String)],
+        wish: &Wish,
+        synced: &mut Synced,
+    ) -> Result<bool, Error> {
+        let mut doubts = self.doubts(leaving.iter().map(|(id, line)| (id.as_str(), line.as_str())));
+        if wish.sure {
+            doubts.retain(|doubt| matches!(doubt, Doubt::Secret(_)));
+        }
+        if doubts.is_empty() {
+            return Ok(false);
+        }
+        synced.how = How::Held;
+        synced.sent = 0;
+        synced.said.extend(doubts.iter().map(ToString::to_string));
+        let named = |doubt: Doubt| if let Doubt::Secret(Finding { id, .. }) = doubt { Some(id) } else { None };
+        synced.findings.extend(doubts.into_iter().filter_map(named));
+        Ok(true)
     }
 
     fn memo_path(&self, ledger: &Ledger) -> std::path::PathBuf {
@@ -384,7 +429,7 @@ impl Plan<'_> {
     }
 
     /// Puts a ledger in order, if it is not.
-    fn put_in_order(&self, ledger: &Ledger, archived: &BTreeSet<String>) -> Result<(), Error> {
+    pub(super) fn put_in_order(&self, ledger: &Ledger, archived: &BTreeSet<String>) -> Result<(), Error> {
         if !ledger.dir.exists() {
             return Ok(());
         }
@@ -393,7 +438,7 @@ impl Plan<'_> {
     }
 
     /// Takes in what another copy of a ledger has.
-    fn take_in(&self, ledger: &Ledger, files: &Files, try_only: bool) -> Result<Taken, Error> {
+    pub(super) fn take_in(&self, ledger: &Ledger, files: &Files, try_only: bool) -> Result<Taken, Error> {
         let New { lines, verbatim, archived } = New::of(ledger, files)?;
         let broken = verbatim.len();
         let still_held = self.tell_contests(ledger, &lines, try_only)?;
@@ -443,8 +488,22 @@ impl Plan<'_> {
     }
 }
 
+/// The way to exchange a ledger in a directory of its own.
+pub(super) fn own(ledger: &Ledger, reach: Contact<'_>) -> Result<Option<Way>, ExchangeError> {
+    exchange::own(&ledger.dir, ledger.place == Place::Planning, reach)
+}
+
+/// A user's commit is never sent.
+pub(super) fn refuse_foreign(commits: &[String]) -> Result<(), ExchangeError> {
+    let Some(first) = commits.first() else { return Ok(()) };
+    let count = commits.len();
+    Err(ExchangeError::InTheWay(format!(
+        "{count} commits there are not toft's and not sent yet (`{first}`); push them yourself, then sync again"
+    )))
+}
+
 /// What syncs of one repository wait for each other at.
-fn repository_lock(common_dir: &std::path::Path) -> std::path::PathBuf {
+pub(super) fn repository_lock(common_dir: &std::path::Path) -> std::path::PathBuf {
     let print = blake3::hash(common_dir.as_os_str().as_encoded_bytes()).to_hex();
     crate::config::state_home().join("locks").join(format!("{}.sync.lock", &print[..16]))
 }

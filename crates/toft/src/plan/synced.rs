@@ -16,7 +16,7 @@ pub struct Wish {
     pub try_only: bool,
     /// Commit ledgers in the working tree.
     pub commit: bool,
-    /// What is doubtful may be sent.
+    /// Very many or very long issues may be sent.
     pub sure: bool,
     /// Begin nothing after this moment.
     pub until: Option<Instant>,
@@ -38,6 +38,8 @@ pub enum How {
     Left,
     /// The other side cannot be reached; everything waits here.
     Offline,
+    /// There is no repository where the remote's URL points.
+    NotFound,
     /// The other side does not let us in.
     Denied,
     /// The other side does not take it.
@@ -55,7 +57,10 @@ pub enum How {
 impl How {
     /// Is there something somebody must do?
     pub fn failed(self) -> bool {
-        matches!(self, Self::Denied | Self::Protected | Self::InTheWay | Self::Outrun | Self::Held | Self::Failed)
+        matches!(
+            self,
+            Self::NotFound | Self::Denied | Self::Protected | Self::InTheWay | Self::Outrun | Self::Held | Self::Failed
+        )
     }
 }
 
@@ -82,6 +87,9 @@ pub struct Synced {
     pub came: Vec<Came>,
     /// What was heard, or what is in doubt.
     pub said: Vec<String>,
+    /// Secrets that were found, by the name that `--allow` takes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<String>,
 }
 
 impl Synced {
@@ -97,6 +105,7 @@ impl Synced {
             rewritten: false,
             came: Vec::new(),
             said: Vec::new(),
+            findings: Vec::new(),
         }
     }
 
@@ -111,6 +120,7 @@ impl Synced {
     pub(super) fn fails(&mut self, error: &ExchangeError) {
         self.how = match error {
             ExchangeError::Offline { .. } => How::Offline,
+            ExchangeError::NotFound { .. } => How::NotFound,
             ExchangeError::Denied { .. } => How::Denied,
             ExchangeError::Protected { .. } => How::Protected,
             ExchangeError::InTheWay(_) => How::InTheWay,

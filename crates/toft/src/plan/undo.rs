@@ -1,10 +1,7 @@
 //! Taking back what was written about issues, if nobody wrote over it since.
 
 use toft_core::{
-    issue::{
-        CLOSED, Issue, Put,
-        edit::{self, By},
-    },
+    issue::{CLOSED, Issue, Put, edit},
     refusal::Refusal,
     store::{self, TaskQuery},
     verbs::undo::Before,
@@ -20,6 +17,7 @@ impl Plan<'_> {
     /// Makes issues of one ledger what they were before an operation, all of them or none; new ones are deleted.
     pub(crate) fn take_back(&self, issues: &[Before]) -> Result<Vec<Wrote>, Error> {
         let Some(first) = issues.first() else { return Ok(Vec::new()) };
+        issues.iter().try_for_each(|before| self.recall(&before.issue))?;
         let ledger = self.route(Some(&self.find(&first.issue)?.ledger), None)?;
         let now = self.now()?;
         let back = |draft: &mut Draft<'_>| {
@@ -31,7 +29,7 @@ impl Plan<'_> {
                 }
                 let puts = match &before.was {
                     Some(was) => edit::take_back(draft, &issue, was)?,
-                    None => edit::delete(&issue, "undone", &By { actor: &self.toft.located().agent, now, word: "" })?,
+                    None => edit::delete(&issue, "undone", &self.by("", now))?,
                 };
                 wrote.push(draft.change(&issue, &puts)?);
             }
@@ -50,6 +48,8 @@ impl Plan<'_> {
         }
         let wrote = self.write(ledger, back)?;
         self.note("issue.reverted", &wrote);
+        let ids: Vec<&str> = wrote.iter().map(|wrote| wrote.issue.id.as_str()).collect();
+        self.forget_uncommitted(ledger, &ids)?;
         Ok(wrote)
     }
 
@@ -57,6 +57,7 @@ impl Plan<'_> {
     pub(crate) fn put_again(&self, issues: &[Before]) -> Result<Vec<Wrote>, Error> {
         let Some(first) = issues.first() else { return Ok(Vec::new()) };
         self.nobody_is_on(issues)?;
+        issues.iter().try_for_each(|before| self.recall(&before.issue))?;
         let ledger = self.route(Some(&self.find(&first.issue)?.ledger), None)?;
         let wrote = self.write(ledger, |draft| {
             let mut wrote = Vec::new();
@@ -64,7 +65,7 @@ impl Plan<'_> {
                 let issue = draft.issue(&before.issue)?;
                 let changed = || stays(before, format!("it was changed since; toft log {}", before.issue));
                 let puts = match &before.was {
-                    None if issue.deleted.is_some() => edit::restore(&issue),
+                    None if issue.deleted.is_some() => edit::restore(&issue)?,
                     Some(was) if edit::stands(&issue, was)? => edit::take_back(draft, &issue, &before.now)?,
                     _ => return Err(changed()),
                 };

@@ -123,6 +123,25 @@ impl<'d> Draft<'d> {
         Ok(())
     }
 
+    /// Takes everything away that an issue of this ledger says, but for some fields.
+    pub(super) fn clear(&mut self, id: &str, but: &[&str]) -> Result<(), Error> {
+        let Some(row) = self.index.line(&self.ledger.name, id)? else { return Ok(()) };
+        let mut record = self.records.remove(id).map_or_else(|| record(&row), Ok)?;
+        let stays = |key: &Key| but.iter().any(|name| *key == Key::field(name));
+        let gone: Vec<Key> = record
+            .registers()
+            .iter()
+            .filter(|(key, at)| at.value.is_some() && !stays(key))
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in gone {
+            record.set(key, self.clock, None);
+        }
+        self.issues.insert(id.to_owned(), issue_of(&record)?);
+        self.records.insert(id.to_owned(), record);
+        Ok(())
+    }
+
     /// Takes in what another place has of an issue; what is known already changes nothing.
     pub(super) fn take(&mut self, line: Line) -> Result<(), Error> {
         let id = line.record.id().to_owned();
@@ -196,12 +215,17 @@ pub(super) fn issue_of(record: &Record) -> Result<Issue, Error> {
 
 /// An issue about which nothing else was ever written.
 pub(super) fn issue_from(id: &str, puts: &[Put]) -> Result<Issue, Error> {
+    issue_of(&record_from(id, puts))
+}
+
+/// A record about which nothing else was ever written.
+pub(super) fn record_from(id: &str, puts: &[Put]) -> Record {
     let mut record = Record::new(id, Clock::ZERO);
     for put in puts {
         let (key, value) = register(put);
         record.set(key, Clock::ZERO, value);
     }
-    issue_of(&record)
+    record
 }
 
 pub(super) fn unreadable(id: &str, cause: &str) -> Error {
@@ -301,7 +325,7 @@ impl Plan<'_> {
     }
 
     pub(super) fn by<'a>(&'a self, word: &'a str, now: Timestamp) -> By<'a> {
-        By { actor: &self.toft.located().agent, now, word }
+        By { actor: self.name_of(&self.toft.located().agent), now, word }
     }
 
     /// The ledger of that name.
@@ -435,12 +459,15 @@ impl Plan<'_> {
         let now = self.now()?;
         let change = |_: &mut Draft<'_>, issue: &Issue| Ok(edit::delete(issue, reason, &self.by("", now))?);
         self.let_go_if(id, reason, change)?;
-        self.change(id, "issue.deleted", change)
+        let wrote = self.change(id, "issue.deleted", change)?;
+        self.forget_uncommitted(self.called(&wrote.ledger)?, &[&wrote.issue.id])?;
+        Ok(wrote)
     }
 
     /// Takes a deletion back.
     pub fn restore(&self, id: &str) -> Result<Wrote, Error> {
-        self.change(id, "issue.restored", |_, issue| Ok(edit::restore(issue)))
+        self.recall(id)?;
+        self.change(id, "issue.restored", |_, issue| Ok(edit::restore(issue)?))
     }
 
     /// Changes one issue, wherever it is written, and says so in history.

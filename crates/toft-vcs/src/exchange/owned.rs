@@ -1,0 +1,92 @@
+//! Which repositories and branches are a ledger's own. Nothing is ever committed to, or sent to, any other.
+
+use super::{ARCHIVE, ExchangeError, ISSUES, Site, git_dir, hg::Hg, is_archive};
+use crate::{RunError, Vcs, command::Run, git_run::Git};
+
+/// Files at the top of a repository that only say what it is.
+const ABOUT: [&str; 7] = ["README", "LICENSE", "COPYING", ".gitignore", ".gitattributes", ".hgignore", ".hgtags"];
+
+/// Why a ledger's repository is not its own; nothing if it is. It is if everything that it holds is a ledger, and the ledger is
+/// at its top: a repository further up is somebody else's.
+pub(super) fn shared_with(site: &Site, parts: bool) -> Result<Option<String>, ExchangeError> {
+    let root = site.checkout.root.display();
+    let paths = tracked(site)?;
+    if let Some(path) = foreign(paths.iter().map(String::as_str)) {
+        return Ok(Some(format!("{root} holds other files ({path})")));
+    }
+    let depth = site.prefix.matches('/').count();
+    let known = paths.iter().any(|path| of_a_ledger(path));
+    Ok((depth > usize::from(parts) && !known).then(|| format!("{root} is a repository further up")))
+}
+
+/// Every path in the commit that a checkout is on.
+fn tracked(site: &Site) -> Result<Vec<String>, ExchangeError> {
+    let root = &site.checkout.root;
+    let listed = match site.checkout.vcs {
+        Vcs::Git => {
+            let git = Git::inside(root)?;
+            match git.run(["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])?.maybe()? {
+                Some(head) => return Ok(paths(&git, &head)?),
+                None => String::new(),
+            }
+        }
+        Vcs::Jj if git_dir(&site.checkout).is_some() => {
+            Run::jj(root)?.args(["file", "list", "--ignore-working-copy", "-r", "@-"]).maybe()?.unwrap_or_default()
+        }
+        vcs @ (Vcs::Hg | Vcs::Sl) => Hg::here(vcs, root).run(["manifest", "-r", "."])?.maybe()?.unwrap_or_default(),
+        _ => String::new(),
+    };
+    Ok(listed.lines().map(str::to_owned).collect())
+}
+
+/// Every path in a commit.
+pub(super) fn paths(git: &Git, commit: &str) -> Result<Vec<String>, RunError> {
+    let listed = git.run(["ls-tree", "-r", "-z", "--name-only", "--full-tree", commit])?.ok()?;
+    let names = listed.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+    Ok(names.map(|name| String::from_utf8_lossy(name).into_owned()).collect())
+}
+
+/// The first path that is no ledger's.
+pub(super) fn foreign<'a>(mut paths: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let about = |path: &str| !path.contains('/') && ABOUT.iter().any(|name| path.starts_with(name));
+    paths.find(|path| !of_a_ledger(path) && !about(path))
+}
+
+/// Whether a path is that of a ledger's file, wherever the ledger is.
+pub(super) fn of_a_ledger(path: &str) -> bool {
+    let (dir, name) = path.rsplit_once('/').unwrap_or(("", path));
+    name == ISSUES || is_archive(name) && (dir == ARCHIVE || dir.ends_with("/archive"))
+}
+
+/// What a commit at the place of a ledger holds instead of one; nothing if it is a ledger, or empty.
+pub(super) fn not_a_ledger(git: &Git, commit: &str) -> Result<Option<String>, RunError> {
+    let listed = git.run(["ls-tree", "-z", "--name-only", "--full-tree", commit])?.ok()?;
+    let names: Vec<String> = listed
+        .split(|byte| *byte == 0)
+        .filter(|name| !name.is_empty())
+        .map(|name| String::from_utf8_lossy(name).into_owned())
+        .collect();
+    let ledger = |name: &str| name == ISSUES || name == ARCHIVE;
+    let about = |name: &str| ABOUT.iter().any(|known| name.starts_with(known));
+    let other = names.iter().find(|name| !ledger(name) && !about(name));
+    let none = (!names.is_empty() && !names.iter().any(|name| ledger(name))).then(|| names.first()).flatten();
+    Ok(other.or(none).cloned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_branch_of_ledgers_holds_nothing_else() {
+        for (paths, other) in [
+            (&["issues.jsonl", "archive/2025.jsonl", "README.md", ".gitattributes"][..], None),
+            (&["red-1a/issues.jsonl", "blue-2b/archive/2025.jsonl"], None),
+            (&["issues.jsonl", "src/main.c"], Some("src/main.c")),
+            (&["docs/README.md", "issues/issues.jsonl"], Some("docs/README.md")),
+            (&[".bashrc"], Some(".bashrc")),
+        ] {
+            assert_eq!(foreign(paths.iter().copied()), other);
+        }
+    }
+}

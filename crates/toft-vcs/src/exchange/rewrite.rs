@@ -1,0 +1,131 @@
+//! Takes lines out of a ledger's whole history under git: every commit that has them is made anew without them.
+
+use std::{
+    collections::{HashMap, HashSet},
+    fs, io,
+    path::Path,
+};
+
+use super::{ExchangeError, content, refs};
+use crate::git_run::Git;
+
+/// Where the new history is built.
+const BUILT: &str = "refs/toft/purging";
+/// Older commits are left out of a history that is made anew.
+const COMMITS: usize = 5_000;
+
+/// A history that was made anew.
+pub(super) struct Rewritten {
+    /// Its newest commit.
+    pub(super) tip: String,
+    /// How many of its commits have other lines than before.
+    pub(super) commits: usize,
+}
+
+struct Commit {
+    name: String,
+    tree: String,
+    parents: Vec<String>,
+    author: String,
+    committer: String,
+    message: String,
+}
+
+/// Makes the history of `tip` anew without the lines that `keep` does not want, in a ledger's files below `prefix`. A message
+/// with such words is replaced. Commits before the first such line stay as they are.
+pub(super) fn without(
+    git: &Git,
+    git_dir: &Path,
+    tip: &str,
+    prefix: &str,
+    keep: &dyn Fn(&[u8]) -> bool,
+) -> Result<Rewritten, ExchangeError> {
+    let commits = commits(git, tip)?;
+    let shallow = fs::read_to_string(git_dir.join("shallow")).unwrap_or_default();
+    if commits.iter().any(|commit| shallow.lines().any(|name| name == commit.name)) {
+        return Err(ExchangeError::InTheWay(
+            "this clone does not have the ledger's whole history (it is shallow); purge in another clone".to_owned(),
+        ));
+    }
+    let mut marks: HashMap<&str, usize> = HashMap::new();
+    let mut changed = 0;
+    let cut = commits.len() >= COMMITS;
+    let known: HashSet<&str> = commits.iter().map(|commit| commit.name.as_str()).collect();
+    git.run(["fast-import", "--quiet", "--force", "--done"])?.ok_fed(|to| {
+        for commit in &commits {
+            let files = content::at(git, &commit.name, prefix).map_err(io::Error::other)?;
+            let wanted = |line: &&[u8]| keep(line.strip_suffix(b"\n").unwrap_or(line));
+            let fewer = |bytes: &[u8]| -> Vec<u8> {
+                bytes.split_inclusive(|byte| *byte == b'\n').filter(wanted).flatten().copied().collect()
+            };
+            let new: Vec<(String, Vec<u8>)> = files
+                .into_iter()
+                .map(|(name, bytes)| (name, fewer(&bytes), bytes.len()))
+                .filter(|(_, new, before)| new.len() != *before)
+                .map(|(name, new, _)| (name, new))
+                .collect();
+            let told = !keep(commit.message.as_bytes());
+            let message = if told { "toft: issues" } else { commit.message.as_str() };
+            let follows = commit.parents.iter().any(|parent| marks.contains_key(parent.as_str()));
+            // The oldest ones that are looked at are beginnings, whatever came before them.
+            let parents: Vec<&String> =
+                commit.parents.iter().filter(|parent| !cut || known.contains(parent.as_str())).collect();
+            if new.is_empty() && !told && !follows && parents.len() == commit.parents.len() {
+                continue;
+            }
+            changed += usize::from(!new.is_empty() || told);
+            let mark = marks.len() + 1;
+            marks.insert(&commit.name, mark);
+            if parents.is_empty() {
+                writeln!(to, "reset {BUILT}\n")?;
+            }
+            let (author, committer) = (&commit.author, &commit.committer);
+            writeln!(to, "commit {BUILT}\nmark :{mark}\nauthor {author}\ncommitter {committer}")?;
+            writeln!(to, "data {}\n{message}", message.len())?;
+            for (n, parent) in parents.iter().enumerate() {
+                let word = if n == 0 { "from" } else { "merge" };
+                match marks.get(parent.as_str()) {
+                    Some(mark) => writeln!(to, "{word} :{mark}")?,
+                    None => writeln!(to, "{word} {parent}")?,
+                }
+            }
+            writeln!(to, "M 040000 {} \"\"", commit.tree)?;
+            for (name, bytes) in new {
+                writeln!(to, "M 100644 inline {prefix}{name}\ndata {}", bytes.len())?;
+                to.write_all(&bytes)?;
+                writeln!(to)?;
+            }
+        }
+        writeln!(to, "done")
+    })?;
+    let built = match marks.contains_key(tip) {
+        true => refs::resolve(git, git_dir, BUILT)?,
+        false => None,
+    };
+    if !marks.is_empty() {
+        git.run(["update-ref", "-d", BUILT])?.ok()?;
+    }
+    Ok(Rewritten { tip: built.unwrap_or_else(|| tip.to_owned()), commits: changed })
+}
+
+/// Commits of a history, parents first.
+fn commits(git: &Git, tip: &str) -> Result<Vec<Commit>, ExchangeError> {
+    let format = "--format=%H%x1f%T%x1f%P%x1f%an <%ae> %ad%x1f%cn <%ce> %cd%x1f%B%x00";
+    let most = format!("--max-count={COMMITS}");
+    let said = git.run(["log", "--topo-order", "--date=raw", &most, format, tip, "--"])?.ok()?;
+    let said = String::from_utf8_lossy(&said);
+    let read = |text: &str| -> Option<Commit> {
+        let mut words = text.trim_start_matches('\n').splitn(6, '\u{1f}').map(str::to_owned);
+        Some(Commit {
+            name: words.next().filter(|name| !name.is_empty())?,
+            tree: words.next()?,
+            parents: words.next()?.split_whitespace().map(str::to_owned).collect(),
+            author: words.next()?,
+            committer: words.next()?,
+            message: words.next()?.trim_end().to_owned(),
+        })
+    };
+    let mut commits: Vec<Commit> = said.split('\0').filter_map(read).collect();
+    commits.reverse();
+    Ok(commits)
+}
