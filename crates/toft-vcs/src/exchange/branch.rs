@@ -4,7 +4,8 @@
 use std::{fs, path::PathBuf, time::Duration};
 
 use super::{
-    Contact, Exchange, ExchangeError, Fetched, Files, Sent, content, git_dir, read_files, refs, understood, unsent,
+    Contact, Exchange, ExchangeError, Fetched, Files, ISSUES, Sent, content, git_dir, pack, read_files, refs, understood,
+    unsent,
 };
 use crate::{Checkout, RunError, git_run::Git};
 
@@ -95,7 +96,7 @@ impl Branch {
             }),
         };
         self.who = Some(who.clone());
-        self.git.run(["fast-import", "--quiet", "--force", "--done"])?.ok_fed(|to| {
+        self.git.run(["-c", "pack.compression=1", "fast-import", "--quiet", "--force", "--done"])?.ok_fed(|to| {
             writeln!(to, "commit {name}\ncommitter {who}\ndata {}\n{message}", message.len())?;
             for (n, parent) in parents.iter().enumerate() {
                 writeln!(to, "{} {parent}", if n == 0 { "from" } else { "merge" })?;
@@ -134,7 +135,7 @@ impl Branch {
     fn proposals(&self) -> Result<Vec<Proposal>, ExchangeError> {
         let Some(remote) = self.remote() else { return Ok(Vec::new()) };
         let below = tracking(remote, &format!("refs/heads/{PROPOSE}"));
-        if !self.git_dir.join(&below).is_dir() && !self.git_dir.join("packed-refs").exists() {
+        if !refs::any_below(&self.git_dir, &below) {
             return Ok(Vec::new());
         }
         let listed = self.git.run(["for-each-ref", "--format=%(refname)", &below])?.text()?;
@@ -320,6 +321,26 @@ impl Exchange for Branch {
 
     fn seen(&self) -> Option<&str> {
         self.seen.as_deref()
+    }
+
+    fn before(&mut self) -> Result<Option<Files>, ExchangeError> {
+        let first = match (&self.here, &self.theirs) {
+            (Some(here), Some(theirs)) if !refs::ancestor(&self.git, theirs, here)? => theirs.clone(),
+            (Some(one), _) | (None, Some(one)) => one.clone(),
+            (None, None) => return Ok(Some(Files::new())),
+        };
+        Ok(Some(self.files_at(&first)?))
+    }
+
+    fn tidy(&self, memo: &std::path::Path) {
+        let tips: Vec<&str> = self.here.iter().chain(&self.theirs).map(String::as_str).collect();
+        let file = fs::metadata(self.dir.join(ISSUES)).map_or(0, |meta| meta.len());
+        pack::tidy(&self.git, &self.git_dir, &tips, file, memo);
+        if let Some((_, there)) = &self.remote
+            && let Some(theirs) = &self.theirs
+        {
+            there.tidy(theirs, file, memo);
+        }
     }
 
     fn offered(&self) -> Result<Vec<Proposal>, ExchangeError> {

@@ -13,6 +13,7 @@ mod hg;
 mod history;
 mod jj;
 mod own;
+mod pack;
 mod refs;
 mod tree;
 
@@ -27,7 +28,7 @@ use thiserror::Error;
 
 pub use self::{
     branch::{Branch, Proposal},
-    history::{Changed, History, Outgoing, Range, outgoing},
+    history::{Changed, History, Outgoing, Range, outgoing, told},
     tree::Tree,
 };
 use crate::{Checkout, FindError, RunError, Vcs, lock::io, workspace::WorkspaceError};
@@ -140,6 +141,14 @@ pub trait Exchange {
 
     /// The name of what the other side has, as far as is known.
     fn seen(&self) -> Option<&str>;
+
+    /// The files that a new commit would be compared with: those of its first parent; none where that is not known.
+    fn before(&mut self) -> Result<Option<Files>, ExchangeError> {
+        Ok(None)
+    }
+
+    /// Packs what was recorded and exchanged, if enough came together; `memo` is where that is remembered.
+    fn tidy(&self, _memo: &Path) {}
 
     /// Issues that branches of the other side propose.
     fn offered(&self) -> Result<Vec<Proposal>, ExchangeError> {

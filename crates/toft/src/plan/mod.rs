@@ -16,6 +16,7 @@ mod hydrate;
 mod msgpack;
 mod older;
 mod orphans;
+mod pace;
 mod past;
 mod place;
 mod propose;
