@@ -26,7 +26,7 @@ enum Way {
 }
 
 /// One commit that changed an issue.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changed {
     /// Its name.
     pub revision: String,
@@ -42,6 +42,8 @@ pub struct Changed {
     pub before: Vec<String>,
     /// The issue's lines after it, as they stand in the file; none if it took them away.
     pub lines: Vec<String>,
+    /// The clone is shallow, and knows nothing before this commit.
+    pub cut_off: bool,
 }
 
 /// What begins the part of a commit's message that lists every change of an issue, a line for each.
@@ -74,9 +76,7 @@ fn changes_told(message: &str, id: &str) -> Option<Vec<String>> {
 fn head_of(text: &str) -> Option<(Changed, String)> {
     let mut words = text.splitn(4, '\u{1f}').map(str::to_owned);
     let (revision, at, by) = (words.next()?, words.next()?, words.next()?);
-    let changed =
-        Changed { revision, at, by, message: String::new(), told: Vec::new(), before: Vec::new(), lines: Vec::new() };
-    Some((changed, words.next()?))
+    Some((Changed { revision, at, by, ..Changed::default() }, words.next()?))
 }
 
 impl History {
@@ -138,10 +138,11 @@ impl History {
     ) -> Result<Vec<Changed>, ExchangeError> {
         let run = git.run(["log", "--first-parent", "--format=%x00%H%x1f%cI%x1f%an%x1f%B", tip, "--"])?;
         let said = String::from_utf8_lossy(&run.ok()?).into_owned();
-        let (mut found, mut untold, mut order) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut found, mut untold, mut order, mut last) = (Vec::new(), Vec::new(), Vec::new(), None);
         for text in said.split('\0').skip(1) {
             let Some((mut changed, message)) = head_of(text) else { continue };
             order.push(changed.revision.clone());
+            last = Some(changed.clone());
             match changes_told(&message, id) {
                 Some(changes) if changes.is_empty() => {}
                 Some(changes) if found.len() < limit => {
@@ -154,11 +155,6 @@ impl History {
                 None => {}
             }
         }
-        let oldest = order.last().filter(|oldest| {
-            let shallow = fs::read_to_string(git_dir.join("shallow")).unwrap_or_default();
-            shallow.lines().any(|line| line == oldest.as_str())
-        });
-        let oldest = oldest.cloned();
         if !untold.is_empty() {
             let walk = ["--no-walk=unsorted".to_owned(), "--stdin".to_owned()];
             let sign = format!("\"id\":{}", quoted(id));
@@ -166,13 +162,14 @@ impl History {
             let place = |changed: &Changed| order.iter().position(|revision| *revision == changed.revision);
             found.sort_by_key(place);
         }
-        // A shallow clone knows the issue as it was at its oldest commit, and nothing before.
-        if let (Some(oldest), Some(last)) = (oldest, found.last_mut())
-            && last.revision == oldest
-        {
-            last.told = vec!["older changes are not in this shallow clone".to_owned()];
-        }
         found.truncate(limit);
+        // A shallow clone knows its oldest commit, and nothing before.
+        let shallow = fs::read_to_string(git_dir.join("shallow")).unwrap_or_default();
+        if let Some(mut oldest) = last.filter(|last| found.len() < limit && shallow.contains(&last.revision)) {
+            found.retain(|changed| changed.revision != oldest.revision);
+            oldest.cut_off = true;
+            found.push(oldest);
+        }
         Ok(found)
     }
 
@@ -235,8 +232,9 @@ impl History {
             };
             let lines = lines_at(&revision)?;
             let before = older.take().map(|(_, lines)| lines).unwrap_or_default();
+            let (told, cut_off) = (Vec::new(), false);
             let changed =
-                Changed { revision, at, by, message, told: Vec::new(), before: before.clone(), lines: lines.clone() };
+                Changed { revision, at, by, message, told, before: before.clone(), lines: lines.clone(), cut_off };
             if lines != before {
                 found.push(changed.clone());
             }

@@ -95,7 +95,7 @@ pub(super) fn news(ours: &Files, theirs: Option<&Files>) -> BTreeMap<String, Str
     news
 }
 
-fn each_line(files: &Files) -> impl Iterator<Item = &[u8]> {
+pub(super) fn each_line(files: &Files) -> impl Iterator<Item = &[u8]> {
     files.values().flat_map(|bytes| bytes.split(|byte| *byte == b'\n')).filter(|line| !line.is_empty())
 }
 

@@ -14,7 +14,7 @@ use toft_core::{issue::Issue, refusal::Refusal};
 use toft_ledger::line;
 use toft_vcs::exchange::{Changed, Files, History};
 
-use super::{Ledger, Place, Plan};
+use super::{Ledger, Place, Plan, copy::each_line};
 use crate::{
     error::{Error, io},
     session::random_mint,
@@ -71,14 +71,17 @@ impl<'t> Plan<'t> {
         let mut all = Vec::new();
         for ledger in &self.ledgers {
             let changed = self.history(ledger)?.of_issue(id, limit)?;
-            for Changed { revision, at, by, message, told, before, lines } in &changed {
+            let mut whole = false;
+            for Changed { revision, at, by, message, told, before, lines, cut_off } in &changed {
                 let changes = match told.is_empty() {
+                    _ if *cut_off && !whole => vec!["older changes are not in this shallow clone".to_owned()],
                     true => differences(&state(before), &state(lines), Detail::Values),
                     false => told.clone(),
                 };
                 if changes.is_empty() {
                     continue;
                 }
+                whole |= changes == [CREATED];
                 all.push(Past {
                     revision: revision.chars().take(12).collect(),
                     at: at.clone(),
@@ -139,11 +142,7 @@ impl<'t> Plan<'t> {
 
 /// What a commit changes, for its message: every issue whose lines differ, with what differs.
 pub(super) fn changes(before: &Files, now: &Files) -> Vec<(String, Vec<String>)> {
-    let lines = |files: &Files| -> HashSet<Vec<u8>> {
-        let each = files.values().flat_map(|bytes| bytes.split(|byte| *byte == b'\n'));
-        each.filter(|line| !line.is_empty()).map(<[u8]>::to_vec).collect()
-    };
-    let (old, new) = (lines(before), lines(now));
+    let (old, new): (HashSet<&[u8]>, HashSet<&[u8]>) = (each_line(before).collect(), each_line(now).collect());
     let mut issues: BTreeMap<String, [Vec<String>; 2]> = BTreeMap::new();
     for (side, only) in [old.difference(&new), new.difference(&old)].into_iter().enumerate() {
         for text in only.filter_map(|line| std::str::from_utf8(line).ok()) {
@@ -177,6 +176,8 @@ enum Detail {
     Short,
 }
 
+/// What the first change of an issue is called.
+const CREATED: &str = "created";
 /// Texts of any length.
 const LONG: [&str; 4] = ["body", "design", "acceptance", "notes"];
 
@@ -184,7 +185,7 @@ const LONG: [&str; 4] = ["body", "design", "acceptance", "notes"];
 fn differences(older: &Value, newer: &Value, detail: Detail) -> Vec<String> {
     let (older, newer) = match (older.as_object(), newer.as_object()) {
         (Some(older), Some(newer)) => (older, newer),
-        (None, Some(_)) => return vec!["created".into()],
+        (None, Some(_)) => return vec![CREATED.into()],
         (Some(_), None) => return vec!["removed".into()],
         (None, None) => return Vec::new(),
     };

@@ -303,7 +303,9 @@ impl Plan<'_> {
             let turn = Turn::take(&ledger.lock).map_err(io("lock", &ledger.lock))?;
             let seen = (now_nanos(), self.looks(ledger)?);
             let mut said = message(&news);
-            if let Some(before) = way.before()? {
+            if news.is_empty() {
+                said = exchange::told(&said, &[]);
+            } else if let Some(before) = way.before()? {
                 said = exchange::told(&said, &changes(&before, &exchange::read_files(&ledger.dir)?));
             }
             way.record(&said)?;
