@@ -4,8 +4,8 @@
 use std::{fs, path::PathBuf, time::Duration};
 
 use super::{
-    Contact, Exchange, ExchangeError, Fetched, Files, ISSUES, Sent, content, git_dir, pack, read_files, refs, understood,
-    unsent,
+    Contact, Exchange, ExchangeError, Fetched, Files, ISSUES, Sent, content, git_dir, pack, read_files, refs,
+    understood, unsent,
 };
 use crate::{Checkout, RunError, git_run::Git};
 

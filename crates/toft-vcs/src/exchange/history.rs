@@ -20,7 +20,11 @@ pub struct History {
 
 enum Way {
     /// `own` is the repository, if nothing but toft commits to this ref.
-    Git { git: Git, tip: String, own: Option<PathBuf> },
+    Git {
+        git: Git,
+        tip: String,
+        own: Option<PathBuf>,
+    },
     Hg(Hg),
     None,
 }

@@ -76,7 +76,8 @@ fn packs(objects: &Path) -> Vec<Pack> {
     for entry in &entries {
         let file = entry.file_name().to_string_lossy().into_owned();
         let Some(name) = file.strip_suffix(".pack").filter(|name| name.starts_with("pack-")) else { continue };
-        let marked = ["keep", "promisor", "mtimes", "bitmap"].iter().any(|end| names.contains(&format!("{name}.{end}")));
+        let marked =
+            ["keep", "promisor", "mtimes", "bitmap"].iter().any(|end| names.contains(&format!("{name}.{end}")));
         let index = format!("{name}.idx");
         let shared = several.windows(index.len()).any(|piece| piece == index.as_bytes());
         let bytes = entry.metadata().map_or(0, |meta| meta.len());
@@ -95,10 +96,14 @@ fn pack(git: &Git, objects: &Path, tips: &[&str]) -> Result<(), RunError> {
     let new = format!("pack-{}", String::from_utf8_lossy(&said).trim());
     let hash = tips.first().map_or(20, |tip| tip.len() / 2);
     let Some(all) = names_in(&dir.join(format!("{new}.idx")), hash) else { return Ok(()) };
+    let Ok(made) = fs::metadata(dir.join(format!("{new}.pack"))) else { return Ok(()) };
+    // In a repository that several users share, none loses the right to read.
+    let replaced = |file: &Path| fs::symlink_metadata(file).is_ok_and(|old| readable_as(&made, &old));
     let again = known.iter().any(|pack| pack.name == new);
     for pack in known.iter().filter(|pack| pack.free && pack.name != new) {
         let Some(held) = names_in(&dir.join(format!("{}.idx", pack.name)), hash) else { continue };
-        if held.is_subset(&all) && (!again || held.len() < all.len()) {
+        let file = dir.join(format!("{}.pack", pack.name));
+        if held.is_subset(&all) && (!again || held.len() < all.len()) && replaced(&file) {
             for end in ["idx", "pack", "rev"] {
                 let _ = fs::remove_file(dir.join(format!("{}.{end}", pack.name)));
             }
@@ -106,10 +111,26 @@ fn pack(git: &Git, objects: &Path, tips: &[&str]) -> Result<(), RunError> {
     }
     for name in &all {
         let text: String = name.iter().map(|byte| format!("{byte:02x}")).collect();
-        // Most are not there.
-        let _ = fs::remove_file(objects.join(&text[..2]).join(&text[2..]));
+        let loose = objects.join(&text[..2]).join(&text[2..]);
+        if replaced(&loose) {
+            let _ = fs::remove_file(loose);
+        }
     }
     Ok(())
+}
+
+/// Whether everyone who may read the old file may read the new one.
+#[cfg(unix)]
+fn readable_as(new: &fs::Metadata, old: &fs::Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    let wanted = old.mode() & 0o444;
+    let same = |bit: u32, equal: bool| wanted & bit == 0 || equal || new.mode() & 0o004 != 0;
+    new.mode() & wanted == wanted && same(0o400, new.uid() == old.uid()) && same(0o040, new.gid() == old.gid())
+}
+
+#[cfg(not(unix))]
+fn readable_as(_new: &fs::Metadata, _old: &fs::Metadata) -> bool {
+    true
 }
 
 /// Names of the objects in a pack, from its index (version 2); none if it cannot be read.
@@ -193,6 +214,23 @@ mod tests {
         let tip = git.run(["rev-parse", "refs/toft/ledger"]).unwrap().text().unwrap();
         pack(&git, &objects, &[&tip]).unwrap();
         assert_eq!(packs(&objects).len(), 2, "the ledger's and the user's");
+        git.run(["fsck", "--strict"]).unwrap().ok().unwrap();
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_pack_that_fewer_may_read_replaces_nothing() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let (_dir, git_dir) = repository(3);
+        let (git, objects) = (Git::of(&git_dir).unwrap(), git_dir.join("objects"));
+        let tip = git.run(["rev-parse", "refs/toft/ledger"]).unwrap().text().unwrap();
+        git.run(["config", "core.sharedRepository", "0600"]).unwrap().ok().unwrap();
+        for pack in packs(&objects) {
+            let file = objects.join("pack").join(format!("{}.pack", pack.name));
+            fs::set_permissions(file, fs::Permissions::from_mode(0o444)).unwrap();
+        }
+        pack(&git, &objects, &[&tip]).unwrap();
+        assert_eq!(packs(&objects).len(), 4);
         git.run(["fsck", "--strict"]).unwrap().ok().unwrap();
     }
 

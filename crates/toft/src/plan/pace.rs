@@ -37,14 +37,13 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Begins a sync; waits for others if it is their turn, and for nobody after `until`.
-    pub(super) fn begin(path: PathBuf, until: Option<Instant>) -> Self {
+    /// Begins a sync; one that is `patient` waits for others if it is their turn.
+    pub(super) fn begin(path: PathBuf, patient: bool) -> Self {
         let last: Last =
             fs::read_to_string(&path).ok().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
         let round = Duration::from_millis(last.round);
-        if last.busy && since(last.at) < round {
-            let left = until.map_or(MOST, |until| until.saturating_duration_since(Instant::now()) / 2);
-            thread::sleep((round + round.mul_f64(dice())).min(MOST).min(left));
+        if patient && last.busy && since(last.at) < round {
+            thread::sleep((round + round.mul_f64(dice())).min(MOST));
         }
         Self { path, last, begun: Instant::now(), lost: 0 }
     }

@@ -256,7 +256,7 @@ impl Plan<'_> {
             .and_then(|text| serde_json::from_str(&text).ok())
             .unwrap_or_default();
         let (mut offline, mut still, mut before) = (None, 0, None);
-        let mut pace = Pace::begin(memo_path.with_extension("pace"), wish.until);
+        let mut pace = Pace::begin(memo_path.with_extension("pace"), !wish.try_only && wish.until.is_none());
         loop {
             let mut theirs = None;
             if let Some(remote) = &synced.remote {
