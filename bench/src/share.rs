@@ -86,5 +86,7 @@ fn one(size: usize) {
 /// Bytes of all files below a directory.
 fn bytes(dir: &Path) -> u64 {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-    entries.map(|entry| entry.metadata().map_or(0, |meta| if meta.is_dir() { bytes(&entry.path()) } else { meta.len() })).sum()
+    entries
+        .map(|entry| entry.metadata().map_or(0, |meta| if meta.is_dir() { bytes(&entry.path()) } else { meta.len() }))
+        .sum()
 }
