@@ -1,7 +1,7 @@
 //! Turns among clones that sync at the same time: each gets through about as often as the others.
 //!
 //! Nobody but the remote decides who was first. A clone that lost tries again almost at once, the sooner the more often it
-//! lost; one that got through, saw others at work, and is back already, lets them go first.
+//! lost; one that got through and saw others at work waits for as many rounds as it saw others.
 
 use std::{
     fs,
@@ -13,7 +13,11 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 /// The longest wait for others.
-const MOST: Duration = Duration::from_secs(2);
+const MOST: Duration = Duration::from_secs(15);
+/// Others that sent something so lately are at work.
+const LATELY: Duration = Duration::from_secs(2);
+/// More others than this are not reckoned with.
+const CROWD: u32 = 4;
 /// Others are at work if they sent something within so many of our own rounds.
 const ROUNDS: u32 = 8;
 
@@ -24,8 +28,8 @@ struct Last {
     at: u64,
     /// How long one round took, in milliseconds.
     round: u64,
-    /// Others sent something meanwhile.
-    busy: bool,
+    /// How many others are at work, as far as lost races tell; 0 if none.
+    crowd: u32,
 }
 
 /// The turns of one sync.
@@ -41,9 +45,11 @@ impl Pace {
     pub(super) fn begin(path: PathBuf, patient: bool) -> Self {
         let last: Last =
             fs::read_to_string(&path).ok().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
-        let round = Duration::from_millis(last.round);
-        if patient && last.busy && since(last.at) < round {
-            thread::sleep((round + round.mul_f64(dice())).min(MOST));
+        if patient && last.crowd > 0 {
+            // Each of the others needs about a round from its last look to its own turn.
+            let rounds = f64::from(last.crowd).mul_add(0.75, dice());
+            let wait = Duration::from_millis(last.round).mul_f64(rounds).min(MOST);
+            thread::sleep(wait.saturating_sub(since(last.at)));
         }
         Self { path, last, begun: Instant::now(), lost: 0 }
     }
@@ -59,10 +65,10 @@ impl Pace {
     /// Remembers that a sync got through; `moved` says whether others had sent something since the last one.
     pub(super) fn won(&self, moved: bool) {
         let round = self.begun.elapsed();
-        let lately = since(self.last.at) < round.saturating_mul(ROUNDS).max(MOST);
-        let busy = self.lost > 0 || moved && lately;
+        let lately = since(self.last.at) < round.saturating_mul(ROUNDS).max(LATELY);
+        let crowd = if self.lost > 0 || moved && lately { self.lost.clamp(1, CROWD) } else { 0 };
         let round = u64::try_from(round.as_millis()).unwrap_or(0);
-        let last = Last { at: now(), round, busy };
+        let last = Last { at: now(), round, crowd };
         // Without it, the next sync waits for nobody.
         let _ = toft_store::private::write(&self.path, serde_json::to_string(&last).unwrap_or_default());
     }
