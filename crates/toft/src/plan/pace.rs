@@ -1,7 +1,7 @@
 //! Turns among clones that sync at the same time: each gets through about as often as the others.
 //!
 //! Nobody but the remote decides who was first. A clone that lost tries again almost at once, the sooner the more often it
-//! lost; one that got through and saw others at work waits for as many rounds as it saw others.
+//! lost; one that got through and saw others at work comes back some rounds later.
 
 use std::{
     fs,
@@ -16,8 +16,8 @@ use serde::{Deserialize, Serialize};
 const MOST: Duration = Duration::from_secs(15);
 /// Others that sent something so lately are at work.
 const LATELY: Duration = Duration::from_secs(2);
-/// More others than this are not reckoned with.
-const CROWD: u32 = 4;
+/// So many rounds belong to others after a sync that got through among them.
+const OTHERS: f64 = 3.0;
 /// Others are at work if they sent something within so many of our own rounds.
 const ROUNDS: u32 = 8;
 
@@ -28,8 +28,8 @@ struct Last {
     at: u64,
     /// How long one round took, in milliseconds.
     round: u64,
-    /// How many others are at work, as far as lost races tell; 0 if none.
-    crowd: u32,
+    /// Others sent something meanwhile.
+    busy: bool,
 }
 
 /// The turns of one sync.
@@ -45,10 +45,9 @@ impl Pace {
     pub(super) fn begin(path: PathBuf, patient: bool) -> Self {
         let last: Last =
             fs::read_to_string(&path).ok().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
-        if patient && last.crowd > 0 {
+        if patient && last.busy {
             // Each of the others needs about a round from its last look to its own turn.
-            let rounds = f64::from(last.crowd).mul_add(0.75, dice());
-            let wait = Duration::from_millis(last.round).mul_f64(rounds).min(MOST);
+            let wait = Duration::from_millis(last.round).mul_f64(OTHERS + dice()).min(MOST);
             thread::sleep(wait.saturating_sub(since(last.at)));
         }
         Self { path, last, begun: Instant::now(), lost: 0 }
@@ -66,9 +65,9 @@ impl Pace {
     pub(super) fn won(&self, moved: bool) {
         let round = self.begun.elapsed();
         let lately = since(self.last.at) < round.saturating_mul(ROUNDS).max(LATELY);
-        let crowd = if self.lost > 0 || moved && lately { self.lost.clamp(1, CROWD) } else { 0 };
+        let busy = self.lost > 0 || moved && lately;
         let round = u64::try_from(round.as_millis()).unwrap_or(0);
-        let last = Last { at: now(), round, crowd };
+        let last = Last { at: now(), round, busy };
         // Without it, the next sync waits for nobody.
         let _ = toft_store::private::write(&self.path, serde_json::to_string(&last).unwrap_or_default());
     }
