@@ -1,4 +1,5 @@
-//! Sharing: a sync with nothing to do, and with one changed issue, beside bare git with the same remote.
+//! Sharing: a sync with nothing to do, and with one changed issue, beside bare git with the same remote; the log of an issue;
+//! and what all of it leaves on disk.
 
 use std::{fs, path::Path, process::Command, thread, time::Duration};
 
@@ -11,9 +12,9 @@ const SETTLED: Duration = Duration::from_millis(30);
 
 pub(crate) fn run(sizes: &[usize]) {
     println!(
-        "| issues | sync, nothing to do | `git fetch` | ratio, aim ≤ 1.2 | sync, one issue | fetch, commit, push | ratio, aim ≤ 2 |"
+        "| issues | sync, nothing to do | `git fetch` | ratio, aim ≤ 1.2 | sync, one issue, aim ≤ 150 ms | fetch, commit, push | ratio, aim ≤ 1.5 | `log ID`, aim ≤ 100 ms | objects: clone | remote | bare git, unpacked |"
     );
-    println!("| --- | --- | --- | --- | --- | --- | --- |");
+    println!("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |");
     for size in sizes {
         one(*size);
     }
@@ -70,9 +71,22 @@ fn one(size: usize) {
     }
     let (changed, pushed) = (timing::median(with_toft), timing::median(with_git));
     let ratio = |ours: Duration, bare: Duration| ours.as_secs_f64() / bare.as_secs_f64();
+    let log = timing::median((0..30).map(|_| toft(&["log", &ids[0]])).collect());
+    let objects = |dir: &Path| format!("{:.1} MB", bytes(&dir.join("objects")) as f64 / 1e6);
     println!(
-        "| {size} | {nothing:.1?} | {fetch:.1?} | {:.2} | {changed:.1?} | {pushed:.1?} | {:.2} |",
+        "| {size} | {nothing:.1?} | {fetch:.1?} | {:.2} | {changed:.1?} | {pushed:.1?} | {:.2} | {log:.1?} | {} | {} | {} |",
         ratio(nothing, fetch),
-        ratio(changed, pushed)
+        ratio(changed, pushed),
+        objects(&ours.join(".git")),
+        objects(&remote),
+        objects(&bare.join(".git")),
     );
+}
+
+/// Bytes of all files below a directory.
+fn bytes(dir: &Path) -> u64 {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    entries
+        .map(|entry| entry.metadata().map_or(0, |meta| if meta.is_dir() { bytes(&entry.path()) } else { meta.len() }))
+        .sum()
 }

@@ -450,7 +450,7 @@ fn the_past_of_an_issue_is_what_version_control_remembers() {
         let log = home.toft(&repo, &["log", &id]).ok();
         let commits: Vec<&str> = log.lines().filter(|line| line.starts_with("commit ")).collect();
         assert!(commits.len() == 2 && commits[0].contains("title: As it is"), "{vcs:?}: {log}");
-        assert!(commits[1].contains("written down") && log.contains("issue.edited"), "{vcs:?}: {log}");
+        assert!(commits[1].contains("created") && log.contains("issue.edited"), "{vcs:?}: {log}");
         assert_eq!(home.toft(&repo, &["list", "--at", "no-such-thing"]).code, 3);
         let now = home.toft(&repo, &["show", &id, "--json"]).data();
         assert_eq!(now["title"], "As it is");

@@ -4,8 +4,8 @@
 use std::{collections::BTreeMap, fs, path::PathBuf, time::Duration};
 
 use super::{
-    Contact, Exchange, ExchangeError, Fetched, Files, Sent, belongs, content, git_dir, owned, read_files, refs,
-    rewrite, understood, unsent,
+    Contact, Exchange, ExchangeError, Fetched, Files, ISSUES, Sent, belongs, content, git_dir, owned, pack, read_files,
+    refs, rewrite, understood, unsent,
 };
 use crate::{Checkout, RunError, git_run::Git};
 
@@ -161,7 +161,7 @@ impl Branch {
             }),
         };
         self.who = Some(who.clone());
-        self.git.run(["fast-import", "--quiet", "--force", "--done"])?.ok_fed(|to| {
+        self.git.run(["-c", "pack.compression=1", "fast-import", "--quiet", "--force", "--done"])?.ok_fed(|to| {
             if parent.is_none() {
                 writeln!(to, "reset {name}\n")?;
             }
@@ -205,7 +205,7 @@ impl Branch {
     fn proposals(&self) -> Result<Vec<Proposal>, ExchangeError> {
         let Some(remote) = self.remote() else { return Ok(Vec::new()) };
         let below = tracking(remote, &format!("refs/heads/{PROPOSE}"));
-        if !self.git_dir.join(&below).is_dir() && !self.git_dir.join("packed-refs").exists() {
+        if !refs::any_below(&self.git_dir, &below) {
             return Ok(Vec::new());
         }
         let listed = self.git.run(["for-each-ref", "--format=%(refname)", &below])?.text()?;
@@ -462,13 +462,31 @@ impl Exchange for Branch {
         known.extend(self.remote().map(|remote| tracking(remote, &format!("refs/heads/{PROPOSE}"))));
         let listed = self.git.run(["for-each-ref", "--format=%(refname)"])?.args(&known).text()?;
         for name in listed.lines() {
-            let words = ["log", "-1", "--format=%H", &format!("-S{text}"), name, "--", super::ISSUES, super::ARCHIVE];
+            let words = ["log", "-1", "--format=%H", &format!("-S{text}"), name, "--", ISSUES, super::ARCHIVE];
             if self.git.run(words)?.maybe()?.is_some() {
                 let shown = name.trim_start_matches("refs/heads/").trim_start_matches("refs/toft/remotes/");
                 found.push(shown.to_owned());
             }
         }
         Ok(found)
+    }
+
+    fn before(&mut self) -> Result<Option<Files>, ExchangeError> {
+        match self.base() {
+            Some(first) => Ok(Some(self.files_at(&first)?)),
+            None => Ok(Some(Files::new())),
+        }
+    }
+
+    fn tidy(&self, memo: &std::path::Path) {
+        let tips: Vec<&str> = self.here.iter().chain(&self.theirs).map(String::as_str).collect();
+        let file = fs::metadata(self.dir.join(ISSUES)).map_or(0, |meta| meta.len());
+        pack::tidy(&self.git, &self.git_dir, &tips, file, memo);
+        if let Some((_, there)) = &self.remote
+            && let Some(theirs) = &self.theirs
+        {
+            there.tidy(theirs, file, memo);
+        }
     }
 
     fn offered(&self) -> Result<Vec<Proposal>, ExchangeError> {

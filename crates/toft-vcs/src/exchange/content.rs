@@ -1,48 +1,105 @@
-//! A ledger's files in a commit of git.
+//! A ledger's files in a commit of git, read by one process, or two if there is an archive.
 
-use super::{Files, belongs};
+use super::{ARCHIVE, Files, ISSUES, belongs};
 use crate::{RunError, git_run::Git};
 
 /// The files of a ledger below `prefix` in a commit; none if it is not there.
 pub(super) fn at(git: &Git, commit: &str, prefix: &str) -> Result<Files, RunError> {
-    let mut listing = git.run(["ls-tree", "-r", "-z", commit])?;
-    if !prefix.is_empty() {
-        listing = listing.args(["--", prefix]);
+    let below = prefix.trim_end_matches('/');
+    let wanted = [
+        format!("{commit}^{{tree}}"),
+        format!("{commit}:{below}"),
+        format!("{commit}:{prefix}{ARCHIVE}"),
+        format!("{commit}:{prefix}{ISSUES}"),
+    ];
+    let said = objects(git, &wanted)?;
+    let [Some(_), top, archive, issues] = said.as_slice() else {
+        return Err(torn(commit, "there is no such commit"));
+    };
+    let mut files = Files::new();
+    // Links and submodules are no ledger's files.
+    if top.as_ref().is_some_and(|tree| tree.entries().any(|entry| entry.name == ISSUES && entry.is_file())) {
+        let blob = issues.as_ref().ok_or_else(|| torn(commit, ISSUES))?;
+        files.insert(ISSUES.to_owned(), blob.bytes.clone());
     }
-    let listed = listing.ok()?;
-    let mut blobs = Vec::new();
-    for entry in listed.split(|byte| *byte == 0).filter(|entry| !entry.is_empty()) {
-        let entry = String::from_utf8_lossy(entry);
-        // mode SP kind SP oid TAB path; links and submodules are no ledger's files.
-        let Some((facts, path)) = entry.split_once('\t') else { continue };
-        let mut facts = facts.split(' ');
-        let (mode, oid) = (facts.next().unwrap_or_default(), facts.nth(1).unwrap_or_default());
-        if let Some(name) = path.strip_prefix(prefix)
-            && mode.starts_with("100")
-            && belongs(name)
-        {
-            blobs.push((name.to_owned(), oid.to_owned()));
+    let archived = archive.iter().flat_map(Object::entries).filter(Entry::is_file);
+    let (names, oids): (Vec<String>, Vec<String>) = archived
+        .map(|entry| (format!("{ARCHIVE}/{}", entry.name), entry.oid))
+        .filter(|(name, _)| belongs(name))
+        .unzip();
+    if !oids.is_empty() {
+        for (name, blob) in names.into_iter().zip(objects(git, &oids)?) {
+            let blob = blob.ok_or_else(|| torn(commit, &name))?;
+            files.insert(name, blob.bytes);
         }
     }
-    if blobs.is_empty() {
-        return Ok(Files::new());
+    Ok(files)
+}
+
+fn torn(commit: &str, said: &str) -> RunError {
+    RunError::Failed { what: format!("git cat-file {commit}"), code: 0, said: said.to_owned() }
+}
+
+/// An object as git stores it.
+struct Object {
+    kind: String,
+    bytes: Vec<u8>,
+    /// How long names of objects are.
+    hash: usize,
+}
+
+/// An entry of a tree.
+struct Entry {
+    mode: String,
+    name: String,
+    oid: String,
+}
+
+impl Entry {
+    fn is_file(&self) -> bool {
+        self.mode.starts_with("100")
     }
-    let said = git.run(["cat-file", "--batch"])?.ok_fed(|to| {
-        for (_, oid) in &blobs {
-            writeln!(to, "{oid}")?;
+}
+
+impl Object {
+    /// The entries of a tree; none of anything else.
+    fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
+        let mut rest = if self.kind == "tree" { self.bytes.as_slice() } else { &[] };
+        std::iter::from_fn(move || {
+            let end = rest.iter().position(|byte| *byte == 0)?;
+            let head = String::from_utf8_lossy(&rest[..end]).into_owned();
+            let (mode, name) = head.split_once(' ')?;
+            let oid = rest.get(end + 1..end + 1 + self.hash)?;
+            rest = &rest[end + 1 + self.hash..];
+            let oid = oid.iter().map(|byte| format!("{byte:02x}")).collect();
+            Some(Entry { mode: mode.to_owned(), name: name.to_owned(), oid })
+        })
+    }
+}
+
+/// Objects by what they are called, in that order; none for one that is not there.
+fn objects(git: &Git, wanted: &[String]) -> Result<Vec<Option<Object>>, RunError> {
+    let said = git.run(["cat-file", "--batch", "-z"])?.ok_fed(|to| {
+        for name in wanted {
+            write!(to, "{name}\0")?;
         }
         Ok(())
     })?;
     let mut rest = said.as_slice();
-    let mut files = Files::new();
-    for (name, oid) in blobs {
-        let torn = || RunError::Failed { what: format!("git cat-file {oid}"), code: 0, said: "it was cut off".into() };
-        let end = rest.iter().position(|byte| *byte == b'\n').ok_or_else(torn)?;
-        let size = String::from_utf8_lossy(&rest[..end]).rsplit(' ').next().and_then(|size| size.parse::<usize>().ok());
-        let from = end + 1;
-        let bytes = size.and_then(|size| rest.get(from..from + size)).ok_or_else(torn)?;
-        files.insert(name, bytes.to_vec());
-        rest = rest.get(from + bytes.len() + 1..).unwrap_or_default();
+    let mut found = Vec::new();
+    for name in wanted {
+        let end = rest.iter().position(|byte| *byte == b'\n').ok_or_else(|| torn(name, "it was cut off"))?;
+        let head = String::from_utf8_lossy(&rest[..end]).into_owned();
+        rest = &rest[end + 1..];
+        let words: Vec<&str> = head.split(' ').collect();
+        let &[oid, kind @ ("blob" | "tree" | "commit" | "tag"), size] = words.as_slice() else {
+            found.push(None);
+            continue;
+        };
+        let size = size.parse().unwrap_or(usize::MAX);
+        let bytes = rest.get(..size).ok_or_else(|| torn(name, "it was cut off"))?;
+        found.push(Some(Object { kind: kind.to_owned(), bytes: bytes.to_vec(), hash: oid.len() / 2 }));
+        rest = rest.get(size + 1..).unwrap_or_default();
     }
-    Ok(files)
+    Ok(found)
 }

@@ -1,9 +1,12 @@
 //! What version control remembers of a ledger: when an issue changed, how everything was at some moment, and what a range
 //! of commits would publish.
 
-use std::path::Path;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
-use super::{ExchangeError, Files, ISSUES, Site, branch, content, git_dir, hg::Hg};
+use super::{ExchangeError, Files, ISSUES, Site, branch, content, git_dir, hg::Hg, refs};
 use crate::{Checkout, RunError, Vcs, git_run::Git};
 
 /// How far back one issue is looked for.
@@ -16,13 +19,18 @@ pub struct History {
 }
 
 enum Way {
-    Git { git: Git, tip: String },
+    /// `own` is the repository, if nothing but toft commits to this ref.
+    Git {
+        git: Git,
+        tip: String,
+        own: Option<PathBuf>,
+    },
     Hg(Hg),
     None,
 }
 
 /// One commit that changed an issue.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changed {
     /// Its name.
     pub revision: String,
@@ -32,15 +40,54 @@ pub struct Changed {
     pub by: String,
     /// What was said.
     pub message: String,
+    /// What its message says that it changed of the issue; nothing if `lines` and `before` have to be compared.
+    pub told: Vec<String>,
+    /// The issue's lines before it.
+    pub before: Vec<String>,
     /// The issue's lines after it, as they stand in the file; none if it took them away.
     pub lines: Vec<String>,
+    /// The clone is shallow, and knows nothing before this commit.
+    pub cut_off: bool,
+}
+
+/// What begins the part of a commit's message that lists every change of an issue, a line for each.
+const CHANGES: &str = "\n\nChanges:\n";
+/// A commit that changes more does not list them.
+const MOST_TOLD: usize = 5_000;
+
+/// A commit's message that says what it changed: issues by id, each with its changes.
+pub fn told(subject: &str, changes: &[(String, Vec<String>)]) -> String {
+    if changes.len() > MOST_TOLD {
+        return subject.to_owned();
+    }
+    let mut text = format!("{subject}{CHANGES}");
+    for (id, changes) in changes {
+        for change in changes {
+            text.push_str(&format!("{id} {}\n", change.replace(char::is_control, " ")));
+        }
+    }
+    text
+}
+
+/// What a message says about an issue; none if it does not say what its commit changed.
+fn changes_told(message: &str, id: &str) -> Option<Vec<String>> {
+    let (_, list) = message.split_once(CHANGES.trim_end_matches('\n'))?;
+    let of_it = |line: &str| line.strip_prefix(id)?.strip_prefix(' ').map(str::to_owned);
+    Some(list.lines().filter_map(of_it).collect())
+}
+
+/// Revision, time and author of a commit, and what follows them.
+fn head_of(text: &str) -> Option<(Changed, String)> {
+    let mut words = text.splitn(4, '\u{1f}').map(str::to_owned);
+    let (revision, at, by) = (words.next()?, words.next()?, words.next()?);
+    Some((Changed { revision, at, by, ..Changed::default() }, words.next()?))
 }
 
 impl History {
     /// Of a ledger beside a repository.
     pub fn of_branch(checkout: &Checkout) -> Result<Self, ExchangeError> {
         let way = match git_dir(checkout) {
-            Some(git_dir) => Way::Git { git: Git::of(&git_dir)?, tip: branch::HERE.to_owned() },
+            Some(git_dir) => Way::Git { git: Git::of(&git_dir)?, tip: branch::HERE.to_owned(), own: Some(git_dir) },
             None => Way::None,
         };
         Ok(Self { way, prefix: String::new() })
@@ -51,12 +98,12 @@ impl History {
         let Some(checkout) = crate::find(dir)? else { return Ok(Self { way: Way::None, prefix: String::new() }) };
         let site = Site::new(checkout, dir)?;
         let way = match (git_dir(&site.checkout), site.checkout.vcs) {
-            (Some(_), Vcs::Git) => Way::Git { git: Git::inside(&site.checkout.root)?, tip: "HEAD".into() },
+            (Some(_), Vcs::Git) => Way::Git { git: Git::inside(&site.checkout.root)?, tip: "HEAD".into(), own: None },
             (Some(git_dir), _) => {
                 let head = crate::command::Run::jj(&site.checkout.root)?
                     .args(["log", "--no-graph", "-r", "@", "-T", "commit_id"])
                     .text()?;
-                Way::Git { git: Git::of(&git_dir)?, tip: head }
+                Way::Git { git: Git::of(&git_dir)?, tip: head, own: None }
             }
             (None, vcs @ (Vcs::Hg | Vcs::Sl)) => Way::Hg(Hg::here(vcs, &site.checkout.root)),
             (None, _) => Way::None,
@@ -64,43 +111,108 @@ impl History {
         Ok(Self { way, prefix: site.prefix })
     }
 
-    /// Commits that changed an issue, newest first: one more than asked for, to tell what the last one changed.
+    /// Commits that changed an issue, newest first.
     pub fn of_issue(&self, id: &str, limit: usize) -> Result<Vec<Changed>, ExchangeError> {
         let sign = format!("\"id\":{}", quoted(id));
         match &self.way {
-            Way::Git { git, tip } => self.of_issue_git(git, tip, &sign, limit),
+            Way::Git { git, tip, own: Some(git_dir) } => match refs::resolve(git, git_dir, tip)? {
+                Some(tip) => self.of_issue_told(git, git_dir, &tip, id, limit),
+                None => Ok(Vec::new()),
+            },
+            Way::Git { git, tip, own: None } => {
+                if git.run(["rev-parse", "--verify", "--quiet", &format!("{tip}^{{commit}}")])?.maybe()?.is_none() {
+                    return Ok(Vec::new());
+                }
+                let walk = [format!("--max-count={limit}"), tip.clone()];
+                self.of_issue_git(git, &walk, &[], &sign)
+            }
             Way::Hg(hg) => self.of_issue_hg(hg, &sign, limit),
             Way::None => Ok(Vec::new()),
         }
     }
 
-    fn of_issue_git(&self, git: &Git, tip: &str, sign: &str, limit: usize) -> Result<Vec<Changed>, ExchangeError> {
-        if git.run(["rev-parse", "--verify", "--quiet", &format!("{tip}^{{commit}}")])?.maybe()?.is_none() {
-            return Ok(Vec::new());
+    /// What messages say. Commits of an older toft, and those made by hand, say nothing: their content is compared.
+    fn of_issue_told(
+        &self,
+        git: &Git,
+        git_dir: &Path,
+        tip: &str,
+        id: &str,
+        limit: usize,
+    ) -> Result<Vec<Changed>, ExchangeError> {
+        let run = git.run(["log", "--first-parent", "--format=%x00%H%x1f%cI%x1f%an%x1f%B", tip, "--"])?;
+        let said = String::from_utf8_lossy(&run.ok()?).into_owned();
+        let (mut found, mut untold, mut order, mut last) = (Vec::new(), Vec::new(), Vec::new(), None);
+        for text in said.split('\0').skip(1) {
+            let Some((mut changed, message)) = head_of(text) else { continue };
+            order.push(changed.revision.clone());
+            last = Some(changed.clone());
+            match changes_told(&message, id) {
+                Some(changes) if changes.is_empty() => {}
+                Some(changes) if found.len() < limit => {
+                    changed.message = message.lines().next().unwrap_or_default().to_owned();
+                    changed.told = changes;
+                    found.push(changed);
+                }
+                Some(_) => break,
+                None if untold.len() < COMMITS => untold.push(changed.revision),
+                None => {}
+            }
         }
+        if !untold.is_empty() {
+            let walk = ["--no-walk=unsorted".to_owned(), "--stdin".to_owned()];
+            let sign = format!("\"id\":{}", quoted(id));
+            found.extend(self.of_issue_git(git, &walk, &untold, &sign)?);
+            let place = |changed: &Changed| order.iter().position(|revision| *revision == changed.revision);
+            found.sort_by_key(place);
+        }
+        found.truncate(limit);
+        // A shallow clone knows its oldest commit, and nothing before.
+        let shallow = fs::read_to_string(git_dir.join("shallow")).unwrap_or_default();
+        if let Some(mut oldest) = last.filter(|last| found.len() < limit && shallow.contains(&last.revision)) {
+            found.retain(|changed| changed.revision != oldest.revision);
+            oldest.cut_off = true;
+            found.push(oldest);
+        }
+        Ok(found)
+    }
+
+    /// What the content of commits says: those that `walk` goes over, or that are listed.
+    fn of_issue_git(
+        &self,
+        git: &Git,
+        walk: &[String],
+        listed: &[String],
+        sign: &str,
+    ) -> Result<Vec<Changed>, ExchangeError> {
         let pattern: String =
             sign.chars().flat_map(|c| if c.is_ascii_alphanumeric() { vec![c] } else { vec!['[', c, ']'] }).collect();
         let paths = [format!("{}{ISSUES}", self.prefix), format!("{}{}", self.prefix, super::ARCHIVE)];
         let run = git
-            .run(["log", "--no-ext-diff", "--no-textconv", "-p", "-U0", "--diff-merges=first-parent"])?
-            .arg(format!("--max-count={}", limit + 1))
-            .args(["--format=%x00%H%x1f%cI%x1f%an%x1f%s", &format!("-G{pattern}"), tip, "--"])
+            .run(["-c", "log.showRoot=true", "log", "--no-ext-diff", "--no-textconv", "-p", "-U0"])?
+            .args(["--diff-merges=first-parent", "--format=%x00%H%x1f%cI%x1f%an%x1f%s", &format!("-G{pattern}")])
+            .args(walk)
+            .arg("--")
             .args(&paths);
-        let said = String::from_utf8_lossy(&run.ok()?).into_owned();
+        let said = match listed.is_empty() {
+            true => run.ok()?,
+            false => run.ok_fed(|to| listed.iter().try_for_each(|revision| writeln!(to, "{revision}")))?,
+        };
+        let said = String::from_utf8_lossy(&said).into_owned();
         let commit = |text: &str| -> Option<Changed> {
             let (head, diff) = text.split_once('\n').unwrap_or((text, ""));
-            let mut words = head.split('\u{1f}').map(str::to_owned);
-            let lines = diff.lines().filter_map(|line| line.strip_prefix('+'));
-            let lines = lines.filter(|line| line.contains(sign)).map(str::to_owned).collect();
-            Some(Changed {
-                revision: words.next()?,
-                at: words.next()?,
-                by: words.next()?,
-                message: words.next()?,
-                lines,
-            })
+            let (mut changed, message) = head_of(head)?;
+            changed.message = message;
+            for line in diff.lines().filter(|line| line.contains(sign)) {
+                match line.split_at_checked(1) {
+                    Some(("+", line)) => changed.lines.push(line.to_owned()),
+                    Some(("-", line)) => changed.before.push(line.to_owned()),
+                    _ => {}
+                }
+            }
+            Some(changed)
         };
-        Ok(said.split('\0').filter_map(commit).collect())
+        Ok(said.split('\0').skip(1).filter_map(commit).collect())
     }
 
     fn of_issue_hg(&self, hg: &Hg, sign: &str, limit: usize) -> Result<Vec<Changed>, ExchangeError> {
@@ -124,14 +236,16 @@ impl History {
             };
             let lines = lines_at(&revision)?;
             let before = older.take().map(|(_, lines)| lines).unwrap_or_default();
-            let changed = Changed { revision, at, by, message, lines: lines.clone() };
+            let (told, cut_off) = (Vec::new(), false);
+            let changed =
+                Changed { revision, at, by, message, told, before: before.clone(), lines: lines.clone(), cut_off };
             if lines != before {
                 found.push(changed.clone());
             }
             older = Some((changed, lines));
         }
         found.reverse();
-        found.truncate(limit + 1);
+        found.truncate(limit);
         Ok(found)
     }
 
@@ -140,7 +254,7 @@ impl History {
     pub fn at(&self, when: &str) -> Result<Option<(String, Files)>, ExchangeError> {
         let when = &moment(when);
         match &self.way {
-            Way::Git { git, tip } => {
+            Way::Git { git, tip, .. } => {
                 let named = git
                     .run(["rev-parse", "--verify", "--quiet", "--end-of-options", &format!("{when}^{{commit}}")])?
                     .maybe()?;
@@ -332,5 +446,25 @@ fn read_commit(commit: &str, wanted: &impl Fn(&str) -> bool, found: &mut Vec<Out
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_says_what_changed_of_an_issue() {
+        let changes = [
+            ("ab-1".to_owned(), vec!["title: one\ntwo".to_owned(), "priority: 1".to_owned()]),
+            ("ab-12".to_owned(), vec!["created".to_owned()]),
+        ];
+        let message = told("toft: 2 issues", &changes);
+        assert_eq!(changes_told(&message, "ab-1").unwrap(), ["title: one two", "priority: 1"]);
+        assert_eq!(changes_told(&message, "ab-12").unwrap(), ["created"]);
+        assert!(changes_told(&message, "ab-2").unwrap().is_empty());
+        assert_eq!(changes_told("toft: merge", "ab-1"), None);
+        let nothing = told("toft: merge", &[]);
+        assert!(changes_told(nothing.trim_end(), "ab-1").unwrap().is_empty(), "as git keeps it");
     }
 }

@@ -14,6 +14,7 @@ mod history;
 mod jj;
 mod own;
 mod owned;
+mod pack;
 mod refs;
 mod rewrite;
 mod tag;
@@ -30,7 +31,7 @@ use thiserror::Error;
 
 pub use self::{
     branch::{Branch, Proposal},
-    history::{Changed, History, Outgoing, Range, outgoing},
+    history::{Changed, History, Outgoing, Range, outgoing, told},
     tag::tag_text,
     tree::{Tree, committed},
 };
@@ -183,6 +184,14 @@ pub trait Exchange {
     fn also_in(&self, _text: &str) -> Result<Vec<String>, ExchangeError> {
         Ok(Vec::new())
     }
+
+    /// The files that a new commit would be compared with: those of its first parent; none where that is not known.
+    fn before(&mut self) -> Result<Option<Files>, ExchangeError> {
+        Ok(None)
+    }
+
+    /// Packs what was recorded and exchanged, if enough came together; `memo` is where that is remembered.
+    fn tidy(&self, _memo: &Path) {}
 
     /// Issues that branches of the other side propose.
     fn offered(&self) -> Result<Vec<Proposal>, ExchangeError> {

@@ -1,8 +1,12 @@
 //! What git's files say without asking git: which remotes there are, and where a ref points.
 
-use std::{fs, path::Path, time::Duration};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
-use super::{ExchangeError, understood};
+use super::{ExchangeError, pack, understood};
 use crate::{RunError, command::Run, git_run::Git};
 
 /// How long a shallow clone waits for the commits of its project.
@@ -122,7 +126,8 @@ pub(super) fn abroad(git_dir: &Path, url: &str, patience: Duration) -> Result<Ab
     let local = url.starts_with('/') || url.starts_with('.') || url.starts_with("file:") || url.starts_with("http");
     let own_ssh = || std::env::var_os("GIT_SSH_COMMAND").is_some() || std::env::var_os("GIT_SSH").is_some();
     let quiet = !local && !own_ssh() && git.run(["config", "--get", "core.sshCommand"])?.maybe()?.is_none();
-    Ok(Abroad { git, quiet, patience })
+    let local = pack::local(url, git.dir());
+    Ok(Abroad { git, quiet, patience, local })
 }
 
 /// Git, as it talks to another repository.
@@ -131,6 +136,8 @@ pub(super) struct Abroad {
     /// The ssh that is used is ours to tell not to ask.
     quiet: bool,
     patience: Duration,
+    /// The other repository, if it is on this machine.
+    local: Option<PathBuf>,
 }
 
 impl Abroad {
@@ -145,7 +152,10 @@ impl Abroad {
 
     /// Fetches refs into places of our own, and nothing else; whether they are there.
     pub(super) fn fetch(&self, from: &str, refs: &[&str], more: &[&str]) -> Result<bool, ExchangeError> {
+        // Kept as a pack, versions of a ledger are differences; as loose objects, each would be whole.
         let words = [
+            "-c",
+            "fetch.unpackLimit=1",
             "fetch",
             "--upload-pack=git-upload-pack",
             "--quiet",
@@ -190,9 +200,31 @@ impl Abroad {
     }
 
     fn push_with(&self, to: &str, what: &str, more: &[&str]) -> Result<(), RunError> {
-        let words = ["push", "--receive-pack=git-receive-pack", "--quiet", "--no-verify", "--no-recurse-submodules"];
-        self.run(words.into_iter().chain(more.iter().copied()).chain([to, what]))?.ok().map(drop)
+        // On this machine bytes cost less than looking for differences; `tidy` packs them.
+        let (settings, receive) = match self.local {
+            Some(_) => (["-c", "pack.window=0"].as_slice(), "git -c receive.unpackLimit=1 receive-pack"),
+            None => ([].as_slice(), "git-receive-pack"),
+        };
+        let receive = format!("--receive-pack={receive}");
+        let words = ["push", &receive, "--quiet", "--no-verify", "--no-recurse-submodules"];
+        let words = settings.iter().copied().chain(words).chain(more.iter().copied()).chain([to, what]);
+        self.run(words)?.ok().map(drop)
     }
+
+    /// Packs what the ledger at `tip` is stored in on the other side, where that is this machine.
+    pub(super) fn tidy(&self, tip: &str, file: u64, memo: &Path) {
+        if let Some(dir) = &self.local
+            && let Ok(git) = Git::of(dir)
+        {
+            pack::tidy(&git, dir, &[tip], file, memo);
+        }
+    }
+}
+
+/// Whether there may be refs below a name that ends with `/`.
+pub(super) fn any_below(git_dir: &Path, below: &str) -> bool {
+    let packed = || fs::read_to_string(git_dir.join("packed-refs")).is_ok_and(|text| text.contains(below));
+    git_dir.join(below).is_dir() || git_dir.join("reftable").exists() || packed()
 }
 
 /// Where a ref points.

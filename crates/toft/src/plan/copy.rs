@@ -129,7 +129,7 @@ pub(super) fn new_text(ours: &Files, theirs: Option<&Files>) -> Vec<(String, Str
     new.map(named).collect()
 }
 
-fn each_line(files: &Files) -> impl Iterator<Item = &[u8]> {
+pub(super) fn each_line(files: &Files) -> impl Iterator<Item = &[u8]> {
     files.values().flat_map(|bytes| split(bytes))
 }
 

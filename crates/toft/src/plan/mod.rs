@@ -20,6 +20,7 @@ mod offer;
 mod older;
 mod orphans;
 mod overlay;
+mod pace;
 mod past;
 mod place;
 mod propose;

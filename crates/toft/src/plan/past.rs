@@ -1,14 +1,20 @@
 //! The past, as version control remembers it: when an issue changed, and the plan as it was.
 
-use std::{fs, path::PathBuf, sync::OnceLock, time::Duration};
+use std::{
+    collections::{BTreeMap, HashSet},
+    fs,
+    path::PathBuf,
+    sync::OnceLock,
+    time::Duration,
+};
 
 use serde::Serialize;
 use serde_json::Value;
 use toft_core::{issue::Issue, refusal::Refusal};
 use toft_ledger::line;
-use toft_vcs::exchange::{Changed, History};
+use toft_vcs::exchange::{Changed, Files, History};
 
-use super::{Ledger, Place, Plan};
+use super::{Ledger, Place, Plan, copy::each_line};
 use crate::{
     error::{Error, io},
     session::random_mint,
@@ -65,13 +71,17 @@ impl<'t> Plan<'t> {
         let mut all = Vec::new();
         for ledger in &self.ledgers {
             let changed = self.history(ledger)?.of_issue(id, limit)?;
-            let states: Vec<Value> = changed.iter().map(state).collect();
-            for (n, Changed { revision, at, by, message, .. }) in changed.iter().enumerate().take(limit) {
-                let older = states[n + 1..].iter().find(|state| !state.is_null());
-                let changes = differences(older, &states[n]);
+            let mut whole = false;
+            for Changed { revision, at, by, message, told, before, lines, cut_off } in &changed {
+                let changes = match told.is_empty() {
+                    _ if *cut_off && !whole => vec!["older changes are not in this shallow clone".to_owned()],
+                    true => differences(&state(before), &state(lines), Detail::Values),
+                    false => told.clone(),
+                };
                 if changes.is_empty() {
                     continue;
                 }
+                whole |= changes == [CREATED];
                 all.push(Past {
                     revision: revision.chars().take(12).collect(),
                     at: at.clone(),
@@ -131,25 +141,62 @@ impl<'t> Plan<'t> {
     }
 }
 
-/// What an issue said after a commit; null if it was gone.
-fn state(changed: &Changed) -> Value {
-    let mut records = changed.lines.iter().filter_map(|text| line::read(text.trim()).ok()).map(|line| line.record);
+/// What a commit changes, for its message: every issue whose lines differ, with what differs.
+pub(super) fn changes(before: &Files, now: &Files) -> Vec<(String, Vec<String>)> {
+    let (old, new): (HashSet<&[u8]>, HashSet<&[u8]>) = (each_line(before).collect(), each_line(now).collect());
+    let mut issues: BTreeMap<String, [Vec<String>; 2]> = BTreeMap::new();
+    for (side, only) in [old.difference(&new), new.difference(&old)].into_iter().enumerate() {
+        for text in only.filter_map(|line| std::str::from_utf8(line).ok()) {
+            if let Ok(read) = line::read(text) {
+                issues.entry(read.record.id().to_owned()).or_default()[side].push(text.to_owned());
+            }
+        }
+    }
+    let told = issues.into_iter().map(|(id, [old, new])| {
+        let differs = differences(&state(&old), &state(&new), Detail::Short);
+        (id, differs)
+    });
+    told.filter(|(_, differs)| !differs.is_empty()).collect()
+}
+
+/// What an issue's lines say together; null if there are none.
+fn state(lines: &[String]) -> Value {
+    let mut records = lines.iter().filter_map(|text| line::read(text.trim()).ok()).map(|line| line.record);
     let Some(mut first) = records.next() else { return Value::Null };
     records.for_each(|other| first.merge(other));
     let issue = serde_json::from_str::<Issue>(&line::write(&first)).ok();
     issue.and_then(|issue| serde_json::to_value(issue).ok()).unwrap_or_default()
 }
 
+/// How much of a value is shown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Detail {
+    /// The beginning of every text.
+    Values,
+    /// Of long texts only that they changed.
+    Short,
+}
+
+/// What the first change of an issue is called.
+const CREATED: &str = "created";
+/// Texts of any length.
+const LONG: [&str; 4] = ["body", "design", "acceptance", "notes"];
+
 /// What one state says that the other did not.
-fn differences(older: Option<&Value>, newer: &Value) -> Vec<String> {
-    let Some(newer) = newer.as_object() else { return vec!["taken away".into()] };
-    let Some(older) = older.and_then(Value::as_object) else { return vec!["written down".into()] };
+fn differences(older: &Value, newer: &Value, detail: Detail) -> Vec<String> {
+    let (older, newer) = match (older.as_object(), newer.as_object()) {
+        (Some(older), Some(newer)) => (older, newer),
+        (None, Some(_)) => return vec![CREATED.into()],
+        (Some(_), None) => return vec!["removed".into()],
+        (None, None) => return Vec::new(),
+    };
     let mut names: Vec<&String> = newer.keys().chain(older.keys()).collect();
     names.sort();
     names.dedup();
     let differs = names.into_iter().filter(|name| newer.get(*name) != older.get(*name));
     differs
         .map(|name| match newer.get(name) {
+            Some(Value::String(_)) if detail == Detail::Short && LONG.contains(&name.as_str()) => name.clone(),
             Some(Value::String(text)) => format!("{name}: {}", text.chars().take(60).collect::<String>()),
             Some(Value::Number(number)) => format!("{name}: {number}"),
             Some(Value::Array(members)) => {

@@ -3,7 +3,6 @@
 
 use std::{
     collections::BTreeSet,
-    thread,
     time::{Duration, Instant},
 };
 
@@ -23,6 +22,8 @@ use super::{
     compact::looks,
     copy::{New, lines_of, message, new_text, news},
     hydrate::now_nanos,
+    pace::Pace,
+    past::changes,
     synced::{How, Synced, Taken, Wish},
     write::issue_of,
 };
@@ -269,6 +270,7 @@ impl Plan<'_> {
             .and_then(|text| serde_json::from_str(&text).ok())
             .unwrap_or_default();
         let (mut away, mut still, mut before) = (None, 0, None);
+        let mut pace = Pace::begin(memo_path.with_extension("pace"), !wish.try_only && wish.until.is_none());
         loop {
             let (mut theirs, mut archived) = (None, BTreeSet::new());
             if let Some(remote) = &synced.remote {
@@ -330,7 +332,13 @@ impl Plan<'_> {
             let seen = (now_nanos(), self.looks(ledger)?);
             if !unsent {
                 step("recording");
-                way.record(&message(&news))?;
+                let mut said = message(&news);
+                if news.is_empty() {
+                    said = exchange::told(&said, &[]);
+                } else if let Some(before) = way.before()? {
+                    said = exchange::told(&said, &changes(&before, &files));
+                }
+                way.record(&said)?;
             }
             drop(turn);
             if let Some(error) = away.take() {
@@ -348,10 +356,13 @@ impl Plan<'_> {
             }
             step("sending");
             let there = way.seen().map(str::to_owned);
+            let moved = there != memo.tip;
             match way.send()? {
                 Sent::Done | Sent::Same => {
                     synced.how = How::Synced;
                     self.remember(way, &memo_path, seen)?;
+                    pace.won(moved);
+                    way.tidy(&memo_path.with_file_name("packs.json"));
                     return Ok(theirs);
                 }
                 Sent::LostRace(said) if still > STILL => {
@@ -366,11 +377,7 @@ impl Plan<'_> {
                     still = if before == there { still + 1 } else { 0 };
                     before = there;
                     synced.races += 1;
-                    // Those who lost do not all come back at once.
-                    let most = 20 * u64::from(synced.races.min(16));
-                    let pause =
-                        u64::from(std::process::id()).wrapping_mul(2_654_435_761 + u64::from(synced.races)) % most;
-                    thread::sleep(Duration::from_millis(pause));
+                    pace.lost();
                 }
                 Sent::LostRace(_) => {
                     synced.how = How::Outrun;

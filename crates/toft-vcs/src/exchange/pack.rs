@@ -1,0 +1,245 @@
+//! Packs a ledger's objects, in a clone and in a remote on this machine.
+//!
+//! Every commit of a ledger stores its file again, and so does every fetch. One pack holds all of them as differences from
+//! the newest, about a kilobyte for each commit. Nothing is ever lost by this: a pack or a loose object is deleted only
+//! if the new pack holds every object of it, whoever wrote it, and objects that no ledger refers to are never packed.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use crate::{RunError, git_run::Git};
+
+/// What may lie unpacked, if the ledger is small.
+const SLACK: u64 = 4 << 20;
+/// A larger index belongs to the project, not to its ledger.
+const MOST_INDEX: u64 = 8 << 20;
+/// Differences may follow each other so often. The newest version is whole, so only old ones take long to read.
+const DEPTH: &str = "--depth=1000";
+/// How long packing may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Packs what commits of a ledger refer to, if enough came since the last time. `memo` remembers what was left then, for
+/// each repository. `file` is the size of the ledger's file, which every commit stores again. Nothing depends on it: if it
+/// fails, the next sync tries again.
+pub(super) fn tidy(git: &Git, git_dir: &Path, tips: &[&str], file: u64, memo: &Path) {
+    let objects = git_dir.join("objects");
+    let key = objects.display().to_string();
+    let text = fs::read_to_string(memo).unwrap_or_default();
+    let mut left: BTreeMap<String, u64> = serde_json::from_str(&text).unwrap_or_default();
+    let before: u64 = packs(&objects).iter().map(|pack| pack.bytes).sum();
+    let slack = SLACK.max(file.saturating_mul(5) / 4);
+    let settled = match left.get(&key) {
+        Some(settled) if before > settled.saturating_add(slack) => {
+            let packed = pack(git, &objects, tips);
+            // A repository that cannot be packed is not tried at every sync.
+            let now: u64 = packs(&objects).iter().map(|pack| pack.bytes).sum();
+            if packed.is_ok() { now } else { before }
+        }
+        Some(settled) => before.min(*settled),
+        None => before,
+    };
+    if left.insert(key, settled) != Some(settled) {
+        let text = serde_json::to_string(&left).unwrap_or_default();
+        let _ = crate::private::write_like_its_directory(memo, text.as_bytes());
+    }
+}
+
+/// The repository behind a URL that is a path on this machine.
+pub(super) fn local(url: &str, from: &Path) -> Option<PathBuf> {
+    let path = url.strip_prefix("file://").unwrap_or(url);
+    if !path.starts_with(['/', '.']) {
+        return None;
+    }
+    let path = from.join(path);
+    let own = path.join(".git");
+    [own, path].into_iter().find(|dir| dir.join("objects").is_dir() && dir.join("refs").is_dir())
+}
+
+struct Pack {
+    /// `pack-…`, without an ending.
+    name: String,
+    bytes: u64,
+    /// It may be replaced by another one.
+    free: bool,
+}
+
+/// Packs of a repository that hold ordinary objects.
+fn packs(objects: &Path) -> Vec<Pack> {
+    let entries: Vec<fs::DirEntry> = fs::read_dir(objects.join("pack")).into_iter().flatten().flatten().collect();
+    let names: HashSet<String> = entries.iter().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    let several = fs::read(objects.join("pack").join("multi-pack-index")).unwrap_or_default();
+    let mut packs = Vec::new();
+    for entry in &entries {
+        let file = entry.file_name().to_string_lossy().into_owned();
+        let Some(name) = file.strip_suffix(".pack").filter(|name| name.starts_with("pack-")) else { continue };
+        let marked =
+            ["keep", "promisor", "mtimes", "bitmap"].iter().any(|end| names.contains(&format!("{name}.{end}")));
+        let index = format!("{name}.idx");
+        let shared = several.windows(index.len()).any(|piece| piece == index.as_bytes());
+        let bytes = entry.metadata().map_or(0, |meta| meta.len());
+        packs.push(Pack { name: name.to_owned(), bytes, free: !marked && !shared && names.contains(&index) });
+    }
+    packs
+}
+
+fn pack(git: &Git, objects: &Path, tips: &[&str]) -> Result<(), RunError> {
+    let dir = objects.join("pack");
+    // Only packs that were there before may go: of two that pack at the same time, neither deletes what the other wrote.
+    let known = packs(objects);
+    let words = ["pack-objects", "--revs", "--quiet", "--threads=1", "--window=2", DEPTH, "--delta-base-offset"];
+    let run = git.run(words)?.arg("--compression=6").arg(dir.join("pack")).patience(PATIENCE);
+    let said = run.ok_fed(|to| tips.iter().try_for_each(|tip| writeln!(to, "{tip}")))?;
+    let new = format!("pack-{}", String::from_utf8_lossy(&said).trim());
+    let hash = tips.first().map_or(20, |tip| tip.len() / 2);
+    let Some(all) = names_in(&dir.join(format!("{new}.idx")), hash) else { return Ok(()) };
+    let Ok(made) = fs::metadata(dir.join(format!("{new}.pack"))) else { return Ok(()) };
+    // In a repository that several users share, none loses the right to read.
+    let replaced = |file: &Path| fs::symlink_metadata(file).is_ok_and(|old| readable_as(&made, &old));
+    let again = known.iter().any(|pack| pack.name == new);
+    for pack in known.iter().filter(|pack| pack.free && pack.name != new) {
+        let Some(held) = names_in(&dir.join(format!("{}.idx", pack.name)), hash) else { continue };
+        let file = dir.join(format!("{}.pack", pack.name));
+        if held.is_subset(&all) && (!again || held.len() < all.len()) && replaced(&file) {
+            for end in ["idx", "pack", "rev"] {
+                let _ = fs::remove_file(dir.join(format!("{}.{end}", pack.name)));
+            }
+        }
+    }
+    for name in &all {
+        let text: String = name.iter().map(|byte| format!("{byte:02x}")).collect();
+        let loose = objects.join(&text[..2]).join(&text[2..]);
+        if replaced(&loose) {
+            let _ = fs::remove_file(loose);
+        }
+    }
+    Ok(())
+}
+
+/// Whether everyone who may read the old file may read the new one.
+#[cfg(unix)]
+fn readable_as(new: &fs::Metadata, old: &fs::Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    let wanted = old.mode() & 0o444;
+    let same = |bit: u32, equal: bool| wanted & bit == 0 || equal || new.mode() & 0o004 != 0;
+    new.mode() & wanted == wanted && same(0o400, new.uid() == old.uid()) && same(0o040, new.gid() == old.gid())
+}
+
+#[cfg(not(unix))]
+fn readable_as(_new: &fs::Metadata, _old: &fs::Metadata) -> bool {
+    true
+}
+
+/// Names of the objects in a pack, from its index (version 2); none if it cannot be read.
+fn names_in(index: &Path, hash: usize) -> Option<HashSet<Vec<u8>>> {
+    if fs::metadata(index).ok()?.len() > MOST_INDEX {
+        return None;
+    }
+    let bytes = fs::read(index).ok()?;
+    let header = bytes.strip_prefix(b"\xfftOc\x00\x00\x00\x02")?;
+    let count = u32::from_be_bytes(header.get(255 * 4..256 * 4)?.try_into().ok()?) as usize;
+    let names = header.get(256 * 4..256 * 4 + count * hash)?;
+    Some(names.chunks_exact(hash).map(<[u8]>::to_vec).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A repository with as many commits of a growing file on `refs/toft/ledger`, each in a pack of its own.
+    fn repository(commits: usize) -> (tempfile::TempDir, PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let git_dir = dir.path().join(".git");
+        Git::inside(dir.path()).unwrap().run(["init", "--quiet"]).unwrap().ok().unwrap();
+        let git = Git::of(&git_dir).unwrap();
+        let mut text = String::new();
+        for n in 0..commits {
+            for line in 0..200 {
+                text.push_str(&format!("{{\"id\":\"ab-{n}-{line}\",\"title\":\"{}\"}}\n", n * line));
+            }
+            let run = git.run(["fast-import", "--quiet", "--force", "--done"]).unwrap();
+            run.ok_fed(|to| {
+                writeln!(to, "commit refs/toft/ledger\ncommitter t <t@localhost> {n} +0000\ndata 0")?;
+                if n > 0 {
+                    writeln!(to, "from refs/toft/ledger^0")?;
+                }
+                writeln!(to, "M 100644 inline issues.jsonl\ndata {}\n{text}", text.len())?;
+                writeln!(to, "done")
+            })
+            .unwrap();
+        }
+        (dir, git_dir)
+    }
+
+    #[test]
+    fn packing_replaces_what_it_holds_and_nothing_else() {
+        let (_dir, git_dir) = repository(6);
+        let (git, objects) = (Git::of(&git_dir).unwrap(), git_dir.join("objects"));
+        let text = |words: &[&str]| git.run(words).unwrap().text().unwrap();
+        // Something of the user's: a commit in a pack of its own, an object that nothing refers to, a pack to be kept.
+        let tip = text(&["rev-parse", "refs/toft/ledger"]);
+        let user = git.run(["hash-object", "-w", "--stdin"]).unwrap().ok_fed(|to| to.write_all(b"mine")).unwrap();
+        let user = String::from_utf8(user).unwrap().trim().to_owned();
+        let kept = packs(&objects).remove(0).name;
+        fs::write(objects.join("pack").join(format!("{kept}.keep")), "").unwrap();
+        let log = text(&["log", "-p", "refs/toft/ledger"]);
+        assert_eq!(packs(&objects).len(), 6);
+
+        pack(&git, &objects, &[&tip]).unwrap();
+        let left: Vec<String> = packs(&objects).into_iter().map(|pack| pack.name).collect();
+        assert_eq!(left.len(), 2, "{left:?}");
+        assert!(left.contains(&kept));
+        assert_eq!(text(&["cat-file", "-p", &user]), "mine");
+        assert_eq!(text(&["log", "-p", "refs/toft/ledger"]), log);
+        git.run(["fsck", "--strict"]).unwrap().ok().unwrap();
+
+        // Again: the same pack, and nothing goes.
+        pack(&git, &objects, &[&tip]).unwrap();
+        assert_eq!(packs(&objects).len(), 2);
+    }
+
+    #[test]
+    fn a_pack_that_holds_anything_else_stays() {
+        let (_dir, git_dir) = repository(3);
+        let (git, objects) = (Git::of(&git_dir).unwrap(), git_dir.join("objects"));
+        let run = git.run(["fast-import", "--quiet", "--force", "--done"]).unwrap();
+        run.ok_fed(|to| {
+            writeln!(to, "commit refs/heads/main\ncommitter t <t@localhost> 0 +0000\ndata 0\nfrom refs/toft/ledger^0")?;
+            writeln!(to, "M 100644 inline code\ndata 3\nx=1\ndone")
+        })
+        .unwrap();
+        let tip = git.run(["rev-parse", "refs/toft/ledger"]).unwrap().text().unwrap();
+        pack(&git, &objects, &[&tip]).unwrap();
+        assert_eq!(packs(&objects).len(), 2, "the ledger's and the user's");
+        git.run(["fsck", "--strict"]).unwrap().ok().unwrap();
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_pack_that_fewer_may_read_replaces_nothing() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let (_dir, git_dir) = repository(3);
+        let (git, objects) = (Git::of(&git_dir).unwrap(), git_dir.join("objects"));
+        let tip = git.run(["rev-parse", "refs/toft/ledger"]).unwrap().text().unwrap();
+        git.run(["config", "core.sharedRepository", "0600"]).unwrap().ok().unwrap();
+        for pack in packs(&objects) {
+            let file = objects.join("pack").join(format!("{}.pack", pack.name));
+            fs::set_permissions(file, fs::Permissions::from_mode(0o444)).unwrap();
+        }
+        pack(&git, &objects, &[&tip]).unwrap();
+        assert_eq!(packs(&objects).len(), 4);
+        git.run(["fsck", "--strict"]).unwrap().ok().unwrap();
+    }
+
+    #[test]
+    fn only_paths_on_this_machine_are_local() {
+        let (dir, git_dir) = repository(1);
+        assert_eq!(local(dir.path().to_str().unwrap(), Path::new("/")), Some(git_dir.clone()));
+        assert_eq!(local(&format!("file://{}", git_dir.display()), Path::new("/")), Some(git_dir));
+        assert_eq!(local("ssh://host/path", Path::new("/")), None);
+        assert_eq!(local("host:path", Path::new("/")), None);
+    }
+}
