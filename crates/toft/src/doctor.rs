@@ -123,13 +123,18 @@ fn ledgers(toft: &Toft) -> Option<Check> {
     let examined = || -> Result<_, Error> {
         let Some(plan) = toft.plan()? else { return Ok(None) };
         let untold = toft.perform(Pending { scope: toft.scope() })?.len();
-        Ok(Some((plan.troubles()?, plan.dangling(SHOWN)?, untold, plan.counts()?, plan.orphans()?)))
+        let bad = plan.unreadable()?;
+        Ok(Some((bad, plan.troubles()?, plan.dangling(SHOWN)?, untold, plan.counts()?, plan.orphans()?)))
     };
-    let (troubles, dangling, untold, (issues, open), orphans) = match examined() {
+    let (bad, troubles, dangling, untold, (issues, open), orphans) = match examined() {
         Ok(Some(found)) => found,
         Ok(None) => return None,
         Err(error) => return told(Health::Fail, error.to_string()),
     };
+    if !bad.is_empty() {
+        let all: Vec<_> = bad.iter().map(|(name, why)| format!("`{name}` cannot be read: {why}")).collect();
+        return told(Health::Fail, all.join("; "));
+    }
     if !troubles.is_empty() {
         let all: Vec<_> =
             troubles.iter().take(SHOWN).map(|trouble| format!("{}: {}", trouble.file, trouble.problem)).collect();

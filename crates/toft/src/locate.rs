@@ -38,6 +38,8 @@ pub struct Located {
     pub(crate) create: bool,
     pub(crate) brief: bool,
     pub(crate) whole_store: bool,
+    /// The directory it was asked from.
+    pub dir: PathBuf,
     /// The checkout it was asked from, if any.
     pub checkout: Option<Checkout>,
     /// The repository's id, if it has one yet.
@@ -131,6 +133,7 @@ pub fn locate(config: &Config) -> Result<Located, Error> {
         create: matches!(store, Store::NewPath(_)),
         brief: config.brief,
         whole_store: config.whole_store,
+        dir,
         checkout,
         repository,
         agent: config.agent.clone().or(settings.agent).unwrap_or_else(user_name),

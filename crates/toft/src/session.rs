@@ -3,7 +3,7 @@
 use std::{
     path::PathBuf,
     sync::{
-        Mutex, PoisonError,
+        Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     thread,
@@ -45,6 +45,8 @@ pub struct Toft {
     mint: Mutex<Mint>,
     visited: AtomicBool,
     notes: Mutex<Vec<String>>,
+    /// In a workspace: the checkout whose ledger counts.
+    ledger_home: OnceLock<Option<Checkout>>,
 }
 
 impl Toft {
@@ -100,6 +102,7 @@ impl Toft {
             mint: Mutex::new(random_mint()),
             visited: AtomicBool::new(false),
             notes: Mutex::default(),
+            ledger_home: OnceLock::new(),
         })
     }
 
@@ -166,14 +169,20 @@ impl Toft {
     /// Keeps a word that goes beside the outcome: something that followed from a command did not work, and the command's
     /// outcome stands all the same.
     pub fn note(&self, text: impl Into<String>) {
-        self.notes.lock().unwrap_or_else(PoisonError::into_inner).push(text.into());
+        let text = text.into();
+        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        if !notes.contains(&text) {
+            notes.push(text);
+        }
+    }
+
+    pub(crate) fn home(&self) -> &OnceLock<Option<Checkout>> {
+        &self.ledger_home
     }
 
     /// What goes beside the outcomes so far.
     pub fn take_notes(&self) -> Vec<String> {
-        let mut notes = std::mem::take(&mut *self.notes.lock().unwrap_or_else(PoisonError::into_inner));
-        notes.dedup();
-        notes
+        std::mem::take(&mut *self.notes.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(crate) fn run<V: Verb>(&self, actor: &str, op: Option<Operation>, verb: V) -> Result<V::Outcome, Error> {

@@ -7,6 +7,7 @@ pub mod edit;
 pub mod outgoing;
 pub mod proposal;
 pub mod ready;
+pub mod route;
 
 use std::borrow::Cow;
 

@@ -1,6 +1,6 @@
 //! The plan: issues in ledgers, an index of what they say, and what a store knows of who is on them.
 //!
-//! `place.rs` says where ledgers are, `hydrate.rs` brings the index up to their files, `write.rs` is the one way a ledger
+//! `place.rs` says where ledgers are, `known.rs` which a clone was told of, `unreadable.rs` what happens with a bad one, `hydrate.rs` brings the index up to their files, `write.rs` is the one way a ledger
 //! is changed, `undo.rs` takes that back, `run.rs` ties issues to the workflows that are on them, `compact.rs` puts a
 //! ledger in order. `sync.rs` exchanges ledgers with other clones (`copy.rs` is what they have, `synced.rs` how it went), `propose.rs` offers an issue of one to another,
 //! `guard.rs` looks at what is about to leave, `past.rs` at what was. `text.rs`, `exchange.rs` and `beads.rs` are other
@@ -13,6 +13,7 @@ mod copy;
 mod exchange;
 mod guard;
 mod hydrate;
+mod known;
 mod msgpack;
 mod older;
 mod orphans;
@@ -24,14 +25,20 @@ mod sync;
 mod synced;
 mod text;
 mod undo;
+mod unreadable;
 mod write;
 
-use std::{path::PathBuf, sync::OnceLock};
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::{Mutex, OnceLock},
+};
 
 use toft_core::{
     issue::{
         Issue, NO_AUTO_CLAIM,
         ready::{Reason, standing},
+        route::Routing,
     },
     refusal::Refusal,
     store::{self, Access, StoreError},
@@ -52,6 +59,7 @@ pub use self::{
     exchange::{Export, Import, Imported, Older},
     guard::{Found as Leaking, Guarded},
     hydrate::Trouble,
+    known::Carried,
     orphans::Orphan,
     past::Past,
     place::{Ledger, Place, Private, hint, waiting},
@@ -69,11 +77,16 @@ const NAMED: usize = 5;
 pub struct Plan<'t> {
     toft: &'t Toft,
     checkout: &'t Checkout,
+    /// The checkout whose own ledger counts: in a workspace, the one that its work was claimed from.
+    home: &'t Checkout,
     ledgers: Vec<Ledger>,
     /// Whoever plans here does not keep the repository's own ledger.
     contributor: bool,
     /// The remote that keeps it then.
     upstream: Option<String>,
+    routing: Routing,
+    /// Ledgers that cannot be read now, and why.
+    bad: Mutex<BTreeMap<String, String>>,
     index: OnceLock<Index<'t>>,
     state: PathBuf,
     worktree: &'t str,
@@ -115,10 +128,23 @@ impl Found {
 impl<'t> Plan<'t> {
     pub(crate) fn open(toft: &'t Toft) -> Result<Option<Self>, Error> {
         let Some(checkout) = &toft.located().checkout else { return Ok(None) };
-        let place::Seen { ledgers, contributor, upstream } = place::ledgers(checkout)?;
-        let (state, index, replica) = (checkout.state_dir(), OnceLock::new(), OnceLock::new());
-        let worktree = &checkout.worktree;
-        Ok(Some(Self { toft, checkout, ledgers, contributor, upstream, index, state, worktree, replica, aside: None }))
+        let home = toft.ledger_home()?;
+        let place::Seen { ledgers, contributor, upstream, routing } = place::ledgers(toft, home)?;
+        Ok(Some(Self {
+            toft,
+            checkout,
+            home,
+            ledgers,
+            contributor,
+            upstream,
+            routing,
+            bad: Mutex::default(),
+            index: OnceLock::new(),
+            state: checkout.state_dir(),
+            worktree: &home.worktree,
+            replica: OnceLock::new(),
+            aside: None,
+        }))
     }
 
     /// This clone's name in clocks; looked up, or made, when something is written.

@@ -68,7 +68,13 @@ impl Plan<'_> {
                 break;
             }
             let mut synced = Synced::new(ledger);
-            self.sync_one(ledger, wish, &mut synced, &mut |what| step(&ledger.name, what))?;
+            let exchanged = ledger.check_there().and_then(|()| {
+                self.sync_one(ledger, wish, &mut synced, &mut |what| step(&ledger.name, what))
+            });
+            if let Err(error) = exchanged {
+                synced.how = How::Failed;
+                synced.said.push(error.to_string());
+            }
             all.push(synced);
         }
         Ok(all)
@@ -81,12 +87,14 @@ impl Plan<'_> {
         synced: &mut Synced,
         step: &mut dyn FnMut(&str),
     ) -> Result<(), Error> {
-        if ledger.read_only {
+        if ledger.read_only && ledger.url.is_none() {
             synced.how = How::Left;
             return Ok(());
         }
         let around = match ledger.place {
-            Place::Planning | Place::Shared if ledger.dir.exists() => toft_vcs::find(&ledger.dir)?,
+            Place::Planning | Place::Shared if ledger.dir.exists() && ledger.elsewhere.is_none() => {
+                toft_vcs::find(&ledger.dir)?
+            }
             _ => None,
         };
         if around.as_ref().is_some_and(|around| around.common_dir == self.checkout.common_dir) {
@@ -117,13 +125,17 @@ impl Plan<'_> {
         };
         let left = wish.until.map(|until| until.saturating_duration_since(Instant::now()));
         let reach = left.map_or_else(|| self.reach(), |patience| Contact { patience, ..self.reach() });
-        let exchanged = match ledger.place {
-            Place::Branch => match Branch::open(self.checkout, &ledger.dir, reach) {
+        let (checkout, place, reach) = match &ledger.elsewhere {
+            Some(other) => (&other.checkout, other.place, Contact { remote: None, ..reach }),
+            None => (self.home, ledger.place, reach),
+        };
+        let exchanged = match place {
+            Place::Branch => match Branch::open(checkout, &ledger.dir, reach) {
                 Ok(Some(mut branch)) => self.sync_branch(ledger, &mut branch, wish, synced, step),
                 Ok(None) => unversioned(synced),
                 Err(error) => Err(Trouble::Exchange(error)),
             },
-            Place::Tree => match Tree::open(self.checkout, &ledger.dir, reach) {
+            Place::Tree => match Tree::open(checkout, &ledger.dir, reach) {
                 _ if !ledger.dir.exists() => Ok(()),
                 Ok(mut tree) => self.sync_tree(ledger, &mut tree, wish, synced, step),
                 Err(error) => Err(Trouble::Exchange(error)),
@@ -173,6 +185,9 @@ impl Plan<'_> {
         let ask = |ledger: &Ledger| match ledger.place {
             Place::Branch | Place::Tree => exchange::ask(self.checkout, Contact { patience, ..self.reach() }),
             Place::Planning | Place::Shared => match toft_vcs::find(&ledger.dir) {
+                _ if let Some(other) = &ledger.elsewhere => {
+                    exchange::ask(&other.checkout, Contact { patience, remote: None })
+                }
                 Ok(Some(checkout)) => exchange::ask(&checkout, Contact { patience, remote: None }),
                 _ => Ok(None),
             },
@@ -189,7 +204,7 @@ impl Plan<'_> {
         step: &mut dyn FnMut(&str),
     ) -> Result<(), Trouble> {
         let theirs = self.exchange(ledger, branch, wish, synced, step)?;
-        if self.contributor && !wish.try_only && synced.how != How::Offline {
+        if ledger.kept_by_others && !wish.try_only && synced.how != How::Offline {
             let gone = |remote: &str, id: &str| Ok(!branch.proposed_at(remote, id)?);
             synced.came = self.follow_proposals(ledger, theirs.as_ref(), gone)?;
         }
@@ -211,7 +226,7 @@ impl Plan<'_> {
             match tree.fetch() {
                 Ok(_) => {
                     let theirs = tree.theirs()?;
-                    if self.contributor {
+                    if ledger.kept_by_others {
                         // The file is upstream's; what comes in through it would go out again with the next commit.
                         if !wish.try_only {
                             synced.came = self.follow_proposals(ledger, Some(&theirs), |_, _| Ok(false))?;
@@ -224,10 +239,12 @@ impl Plan<'_> {
                 Err(error) => synced.fails(&error),
             }
         }
-        if !wish.try_only && !self.contributor && (synced.received > 0 || wish.commit) {
+        if !wish.try_only && !ledger.kept_by_others && (synced.received > 0 || wish.commit) {
             self.put_in_order(ledger)?;
         }
-        if wish.commit && !wish.try_only {
+        // Who works in a workspace does not commit in the checkout that the work was claimed from.
+        let here = ledger.elsewhere.is_none() && self.home.root == self.checkout.root;
+        if wish.commit && !wish.try_only && here {
             step("committing");
             let turn = Turn::take(&ledger.lock).map_err(io("lock", &ledger.lock))?;
             if tree.commit("toft: issues")? {
@@ -248,7 +265,7 @@ impl Plan<'_> {
         step: &mut dyn FnMut(&str),
     ) -> Result<Option<Files>, Trouble> {
         synced.remote = way.remote().map(str::to_owned);
-        let keeps = !(self.contributor && ledger.place == Place::Branch);
+        let keeps = !(ledger.read_only || ledger.kept_by_others && ledger.place == Place::Branch);
         let (memo_path, begun) = (self.memo_path(ledger), Instant::now());
         let memo: Memo = std::fs::read_to_string(&memo_path)
             .ok()
