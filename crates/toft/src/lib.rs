@@ -40,6 +40,7 @@ mod machine;
 pub mod plan;
 pub mod plan_file;
 mod registry;
+mod repositories;
 pub mod runner;
 mod session;
 mod setup;
@@ -59,6 +60,7 @@ pub use holds::Held;
 pub use locate::{Located, Source, locate, migrate};
 pub use machine::Machine;
 pub use registry::registered_stores;
+pub use repositories::{Reached, every_repository};
 pub use session::Toft;
 pub use setup::{Setup, variables};
 pub use toft_core::{

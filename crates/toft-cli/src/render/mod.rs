@@ -5,6 +5,7 @@ mod flows;
 mod graph;
 mod history;
 mod issues;
+mod names;
 mod page;
 mod place;
 mod run;
@@ -29,6 +30,7 @@ pub(crate) use self::{
     graph::{Graph, Pen},
     history::{EventLine, History},
     issues::{Compacted, ImportDone, IssueList, IssueShown, IssueWritten, IssuesWritten, LedgerList, UndoDone},
+    names::{Everything, Names},
     page::{Page, clock},
     place::{Examined, Forgotten, Initialised, Place, Trusted},
     run::{AttemptLog, Context, Primed, Stopped, TryShown, Watch},

@@ -47,7 +47,14 @@ impl Plan<'_> {
     pub fn compact(&self, archive_after: Duration) -> Result<Vec<Compaction>, Error> {
         let before = self.now()?.minus(archive_after);
         let writable = self.ledgers.iter().filter(|ledger| !ledger.read_only);
-        writable.map(|ledger| self.compact_one(ledger, before)).collect()
+        let mut all = Vec::new();
+        for ledger in writable {
+            match self.compact_one(ledger, before) {
+                Ok(one) => all.push(one),
+                Err(error) => self.leave_out(ledger, error)?,
+            }
+        }
+        Ok(all)
     }
 
     /// How many pieces that nobody understands are kept beside ledgers.

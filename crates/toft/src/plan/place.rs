@@ -231,7 +231,7 @@ pub(super) fn ledgers(toft: &Toft, home: &Checkout) -> Result<Seen, Error> {
     let mut known = known(&home.state_dir())?;
     if let Some(list) = Carried::in_tree(&home.root)? {
         match list.trusted(&toft.repository_id()) {
-            true => known.join(list.parse(&main_root(home))?),
+            true => known.join(list.parse(&home.main_root())?),
             false => toft.note(format!(
                 "{} names ledgers that you have not trusted; `toft trust` shows them",
                 list.path.display()
@@ -270,17 +270,6 @@ pub(super) fn ledgers(toft: &Toft, home: &Checkout) -> Result<Seen, Error> {
     }
     ledgers[0].first = true;
     Ok(Seen { ledgers, contributor: known.contributor, upstream: known.upstream, routing })
-}
-
-/// The root of a repository's main checkout, which relative places are seen from.
-fn main_root(checkout: &Checkout) -> PathBuf {
-    let common = &checkout.common_dir;
-    let root = match common.file_name().and_then(|name| name.to_str()) {
-        Some(".git" | ".hg" | ".sl") => common.parent(),
-        Some("repo") => common.parent().and_then(Path::parent),
-        _ => None,
-    };
-    root.map_or_else(|| checkout.root.clone(), Path::to_owned)
 }
 
 /// Whether a directory is the root of a repository that toft was set up in, as far as its files say.
@@ -367,13 +356,11 @@ impl Toft {
         seen.into_iter().find(|one| one.name == name || name == OWN && own(one)).ok_or_else(|| unknown(name))
     }
 
-    /// From now on new issues that no route fits go to this ledger; without one, to the repository's own.
-    pub fn set_default_ledger(&self, name: Option<&str>) -> Result<(), Error> {
-        if let Some(name) = name {
-            refuse_read_only(&self.ledger_named(name)?)?;
-        }
+    /// From now on new issues that no route fits go to this ledger.
+    pub fn set_default_ledger(&self, name: &str) -> Result<(), Error> {
+        refuse_read_only(&self.ledger_named(name)?)?;
         know(&self.ledger_home()?.state_dir(), |known| {
-            known.default = name.map(str::to_owned);
+            known.default = Some(name.to_owned());
             Ok(())
         })
     }
@@ -419,7 +406,7 @@ impl Toft {
     /// Makes local copies of the remotes that a trusted list names.
     pub fn prepare_carried_ledgers(located: &Located, list: &Carried) -> Result<(), Error> {
         let Some(checkout) = &located.checkout else { return Ok(()) };
-        for url in list.parse(&main_root(checkout))?.also.into_iter().filter_map(|also| also.url) {
+        for url in list.parse(&checkout.main_root())?.also.into_iter().filter_map(|also| also.url) {
             make_copy(&url)?;
         }
         Ok(())
@@ -629,7 +616,8 @@ impl Toft {
             at = row.source;
         }
         let home = toft_vcs::find(Path::new(&at)).ok().flatten();
-        Ok(home.filter(|home| home.root != checkout.root && home.common_dir == checkout.common_dir))
+        let home = home.filter(|home| home.root != checkout.root && home.common_dir == checkout.common_dir);
+        Ok(home.map(|home| Checkout { state: checkout.state.clone(), ..home }))
     }
 
     /// Keeps issues in the working tree from now on, where they are reviewed and committed like code.

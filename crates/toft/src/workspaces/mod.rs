@@ -156,7 +156,12 @@ impl Toft {
         let fence = Some(claimed.lease.fence());
         let work = Some(claimed.task.id.to_string());
         let wanted = Wanted { work, fence: fence.clone(), ..wanted };
-        self.workspaces().and_then(|all| all.provide(actor, wanted, step)).or_else(|error| {
+        // A task is worked on in its own repository, wherever it was claimed.
+        let provide = || {
+            let elsewhere = self.in_repository_of(&claimed.task)?;
+            elsewhere.as_ref().unwrap_or(self).workspaces()?.provide(actor, wanted, step)
+        };
+        provide().or_else(|error| {
             let (id, message) = (Some(claimed.task.id.to_string()), format!("no workspace: {error}"));
             let request = finish::Request { id, fence, message, ..finish::Request::default() };
             self.finish(actor, None, request)?;
