@@ -131,15 +131,15 @@ fn ledgers(toft: &Toft) -> Option<Check> {
         Ok(None) => return None,
         Err(error) => return told(Health::Fail, error.to_string()),
     };
-    if !bad.is_empty() {
-        let all: Vec<_> = bad.iter().map(|(name, why)| format!("`{name}` cannot be read: {why}")).collect();
-        return told(Health::Fail, all.join("; "));
-    }
+    let mut wrong: Vec<String> = bad.iter().map(|(name, why)| format!("`{name}` cannot be read: {why}")).collect();
     if !troubles.is_empty() {
         let all: Vec<_> =
             troubles.iter().take(SHOWN).map(|trouble| format!("{}: {}", trouble.file, trouble.problem)).collect();
         let hint = "toft compact puts the rest in order and keeps what is not understood in quarantine/";
-        return told(Health::Fail, format!("{} ({hint})", all.join("; ")));
+        wrong.push(format!("{} ({hint})", all.join("; ")));
+    }
+    if !wrong.is_empty() {
+        return told(Health::Fail, wrong.join("; "));
     }
     let mut odd: Vec<String> =
         dangling.iter().map(|(id, on)| format!("{id} needs {on}, which no ledger here has")).collect();

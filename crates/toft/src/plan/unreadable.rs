@@ -22,12 +22,12 @@ impl Plan<'_> {
         Err(Error::Io { doing: "find", path, cause })
     }
 
-    /// Leaves a ledger out that cannot be read: what it last said is still shown. A store that fails is no ledger's fault.
+    /// Goes on without a ledger that cannot be read: what it last said still counts. A store that fails is no ledger's fault.
     pub(super) fn leave_out(&self, ledger: &Ledger, error: Error) -> Result<(), Error> {
         if matches!(error, Error::Store(_)) {
             return Err(error);
         }
-        self.toft.note(format!("ledger `{}` is left out: {error}", ledger.name));
+        self.toft.note(format!("ledger `{}` cannot be read now, so what it last said counts: {error}", ledger.name));
         let mut bad = self.bad.lock().unwrap_or_else(PoisonError::into_inner);
         bad.insert(ledger.name.clone(), error.to_string());
         Ok(())
