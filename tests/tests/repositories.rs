@@ -274,6 +274,7 @@ fn a_list_of_ledgers_in_a_tree_is_believed_once_it_is_trusted_and_only_as_it_was
     fs::remove_file(&path).unwrap();
     std::os::unix::fs::symlink(&outside, &path).unwrap();
     assert_ne!(home.toft(&project, &["trust", "--yes"]).code, 0);
+    assert_eq!(add(&home, &project, &["goes on"]).1, "branch");
 }
 
 #[test]

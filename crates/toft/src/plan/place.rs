@@ -229,14 +229,15 @@ pub(super) struct Seen {
 pub(super) fn ledgers(toft: &Toft, home: &Checkout) -> Result<Seen, Error> {
     let own = Ledger::of_repository(home);
     let mut known = known(&home.state_dir())?;
-    if let Some(list) = Carried::in_tree(&home.root)? {
-        match list.trusted(&toft.repository_id()) {
-            true => known.join(list.parse(&home.main_root())?),
-            false => toft.note(format!(
-                "{} names ledgers that you have not trusted; `toft trust` shows them",
-                list.path.display()
-            )),
-        }
+    match Carried::in_tree(&home.root) {
+        Ok(Some(list)) if list.trusted(&toft.repository_id()) => known.join(list.parse(&home.main_root())?),
+        Ok(Some(list)) => toft.note(format!(
+            "{} names ledgers that you have not trusted; `toft trust` shows them",
+            list.path.display()
+        )),
+        Ok(None) => {}
+        // Whatever a tree has in its place, work goes on without it.
+        Err(error) => toft.note(format!("the list of ledgers is not read: {error}")),
     }
     let own_name = own.name.clone();
     let mut ledgers: Vec<Ledger> = std::iter::once(own).chain(known.also.into_iter().map(Ledger::also)).collect();
