@@ -421,6 +421,33 @@ fn a_task_is_worked_on_in_its_own_repository() {
 }
 
 #[test]
+fn an_issue_of_another_repositorys_ledger_is_worked_on_there_and_closed_from_there() {
+    let mut home = Home::new();
+    let (api, web) = shared(&mut home);
+    let (id, _) = add(&home, &api, &["Fix the schema"]);
+    home.toft(&web, &["ledger", "add", "api", text(&api)]).ok();
+    let claimed = home.toft(&web, &["claim", &id, "--ws", "--as", "heron", "--json"]).data();
+    let ws = PathBuf::from(claimed["workspace"]["path"].as_str().unwrap());
+    assert_eq!(home.run(&ws, "git", &["log", "--format=%s", "-1"]).trim(), "first of api");
+    assert_eq!(status_of(&home, &api, &id), "in_progress");
+    // Its task is of web, where it was claimed; it ends in a workspace of api.
+    let task = claimed["task"]["id"].as_str().unwrap();
+    home.toft(&ws, &["finish", task, "--no-change", "was right", "--as", "heron"]).ok();
+    assert_eq!(status_of(&home, &api, &id), "closed");
+    assert_eq!(status_of(&home, &web, &id), "closed");
+}
+
+#[test]
+fn a_status_that_no_issue_has_is_refused() {
+    let home = Home::new();
+    let project = home.repo("project");
+    add(&home, &project, &["an issue"]);
+    let said = home.toft(&project, &["list", "--status", "opne"]).fails(2);
+    assert!(said.contains("in_progress"), "{said}");
+    assert!(titles(&home, &project, &["--status", "closed"]).is_empty());
+}
+
+#[test]
 fn all_repos_names_every_row_once() {
     let mut home = Home::new();
     let (own, team) = (home.repo("own"), home.repo("team"));

@@ -38,6 +38,8 @@ pub struct Config {
     pub brief: bool,
     /// Look at every repository in the store, whichever directory this is.
     pub whole_store: bool,
+    /// More ledgers that this process sees, by name: repositories, or directories.
+    pub ledgers: Vec<(String, PathBuf)>,
 }
 
 /// Which store.

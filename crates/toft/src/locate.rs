@@ -40,6 +40,8 @@ pub struct Located {
     pub(crate) per_worktree: bool,
     pub(crate) brief: bool,
     pub(crate) whole_store: bool,
+    /// Ledgers that only this process sees.
+    pub(crate) ledgers: Vec<(String, PathBuf)>,
     /// The directory it was asked from.
     pub dir: PathBuf,
     /// The checkout it was asked from, if any.
@@ -139,6 +141,7 @@ pub fn locate(config: &Config) -> Result<Located, Error> {
         per_worktree,
         brief: config.brief,
         whole_store: config.whole_store,
+        ledgers: config.ledgers.clone(),
         dir,
         checkout,
         repository,

@@ -9,7 +9,8 @@ use toft_core::{
     flow::Task,
     id::RepositoryId,
     repository::{HERE, Repository, Scope, Worktree},
-    verbs::visit,
+    store,
+    verbs::{claim::Claimed, visit},
 };
 
 use crate::{
@@ -20,6 +21,9 @@ use crate::{
     registry::registered_stores,
     session::Toft,
 };
+
+/// So many workflows are looked at for what ledgers elsewhere have to be told.
+const TOLD_AT_ONCE: usize = 64;
 
 /// One repository that a question about all of them is put to.
 pub struct Reached {
@@ -79,6 +83,39 @@ impl Toft {
                 Err(Error::NoCloneHere { name: repository.name, remote })
             }
         }
+    }
+
+    /// Where what was claimed is to be worked: in the repository of its task; or in that whose own ledger has the issue, if
+    /// the store knows that one.
+    pub(crate) fn in_repository_of_claim(&self, claimed: &Claimed) -> Result<Option<Self>, Error> {
+        if let Some(toft) = self.in_repository_of(&claimed.task)? {
+            return Ok(Some(toft));
+        }
+        let (Some(issue), Some(plan)) = (&claimed.issue, self.plan()?) else { return Ok(None) };
+        let Some(found) = plan.known(issue)? else { return Ok(None) };
+        let Some(dir) = plan.repository_of(&found.ledger) else { return Ok(None) };
+        let other = self.in_directory(&dir, false).ok();
+        if other.is_none() {
+            let dir = dir.display();
+            self.note(format!("{issue} is of the ledger of {dir}, and its workspace of this repository: no store knows both"));
+        }
+        Ok(other)
+    }
+
+    /// Tells ledgers of other repositories of this store what is true of their issues now, as far as this machine has
+    /// clones of them.
+    pub(crate) fn tell_ledgers_elsewhere(&self) -> Result<(), Error> {
+        let pending = store::ask(self.store(), |tx| tx.untold(None, TOLD_AT_ONCE))?;
+        let ids: BTreeSet<_> = pending.into_iter().filter_map(|workflow| workflow.place.repository).collect();
+        for id in ids.iter().filter(|id| self.located().repository.as_ref() != Some(*id)) {
+            let (repository, worktrees) = self.repository(id)?;
+            let Some(toft) = self.in_clone_of(&repository, &worktrees) else { continue };
+            if let Some(plan) = toft.plan()? {
+                plan.tell();
+            }
+            toft.take_notes().into_iter().for_each(|note| self.note(format!("{}: {note}", repository.name)));
+        }
+        Ok(())
     }
 
     fn repository(&self, id: &RepositoryId) -> Result<(Repository, Vec<Worktree>), Error> {

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, io::Read as _, path::Path};
 use toft::{
     Toft,
     issue::{
-        DISCOVERED_FROM, Dep,
+        CLOSED, DEFERRED, DISCOVERED_FROM, Dep, IN_PROGRESS, OPEN,
         edit::{Edit, Step},
         route::Route,
     },
@@ -314,9 +314,24 @@ pub(super) fn asked(args: &args::List) -> Asked {
     }
 }
 
+/// Refuses a status that no issue has and that toft gives none.
+fn known_status(text: &str) -> Result<(), Failure> {
+    let known = [OPEN, IN_PROGRESS, DEFERRED, CLOSED];
+    match known.contains(&text) {
+        true => Ok(()),
+        false => {
+            let message = format!("status: `{text}` is not known, and no issue here has it");
+            Err(Failure::invalid(message, &format!("use {}", known.join(", "))))
+        }
+    }
+}
+
 /// Issues by what they are.
 pub(super) fn list(app: &App<'_>, plan: &Plan<'_>, args: &args::List) -> Done {
     let mut issues = plan.list(&asked(args))?;
+    if let (true, Some(status)) = (issues.is_empty(), &args.status) {
+        known_status(status)?;
+    }
     let more = issues.len() > args.limit;
     issues.truncate(args.limit);
     let several = plan.ledgers().len() > 1 && args.ledger.is_none();

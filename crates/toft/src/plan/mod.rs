@@ -193,6 +193,11 @@ impl<'t> Plan<'t> {
         &self.ledgers
     }
 
+    /// The repository whose own ledger is seen here under this name, if it is another one.
+    pub(crate) fn repository_of(&self, ledger: &str) -> Option<PathBuf> {
+        self.ledgers.iter().find(|known| known.name == ledger)?.of.clone()
+    }
+
     /// Nobody has written an issue down here yet.
     fn unwritten(&self) -> bool {
         !self.ledgers.iter().any(|ledger| ledger.dir.exists())

@@ -239,6 +239,13 @@ pub(super) fn ledgers(toft: &Toft, home: &Checkout) -> Result<Seen, Error> {
         // Whatever a tree has in its place, work goes on without it.
         Err(error) => toft.note(format!("the list of ledgers is not read: {error}")),
     }
+    for (name, dir) in &toft.located().ledgers {
+        check_name(name).map_err(|problem| Refusal::Invalid { field: "name".into(), problem })?;
+        let repository = !dir.join(ISSUES).exists() && is_initialised(dir);
+        let (name, dir) = (name.clone(), dir.clone());
+        known.also.retain(|also| also.name != name);
+        known.also.push(Also { name, place: Place::Shared, dir, read_only: false, repository, url: None });
+    }
     let own_name = own.name.clone();
     let mut ledgers: Vec<Ledger> = std::iter::once(own).chain(known.also.into_iter().map(Ledger::also)).collect();
     let named = |name: String| if name == OWN { own_name.clone() } else { name };

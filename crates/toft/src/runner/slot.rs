@@ -334,7 +334,7 @@ impl Slot {
 
     fn attempt(&self, claimed: &Claimed, keeping: &Keeping) -> Result<Came, Error> {
         let (task, taken) = (&claimed.task, SystemTime::now());
-        let elsewhere = self.toft.in_repository_of(task)?;
+        let elsewhere = self.toft.in_repository_of_claim(claimed)?;
         let toft = elsewhere.as_ref().unwrap_or(&self.toft);
         if let Some(files) = Files::of(toft, &task.id, claimed.lease.fence) {
             files.begin(&format!("{} took {} \"{}\"", self.name, task.id, task.name), &self.mask)?;

@@ -158,7 +158,7 @@ impl Toft {
         let wanted = Wanted { work, fence: fence.clone(), ..wanted };
         // A task is worked on in its own repository, wherever it was claimed.
         let provide = || {
-            let elsewhere = self.in_repository_of(&claimed.task)?;
+            let elsewhere = self.in_repository_of_claim(claimed)?;
             elsewhere.as_ref().unwrap_or(self).workspaces()?.provide(actor, wanted, step)
         };
         provide().or_else(|error| {
