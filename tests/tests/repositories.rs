@@ -474,7 +474,10 @@ fn all_repos_names_every_row_once() {
     );
     assert_eq!(named(&["list", "tasks", "--all-repos", "--json"], "name"), tasks);
     let found = named(&["list", "issues", "--all-repos", "--json"], "title");
-    assert_eq!(found.iter().map(|(title, _)| title.as_str()).collect::<Vec<_>>(), ["an issue of own", "an issue of team"]);
+    assert_eq!(
+        found.iter().map(|(title, _)| title.as_str()).collect::<Vec<_>>(),
+        ["an issue of own", "an issue of team"]
+    );
     for args in [&["list", "--all-repos", "--json"][..], &["ready", "--all-repos", "--json"]] {
         let found = named(args, "name");
         let names: Vec<&str> = found.iter().map(|(name, _)| name.as_str()).collect();

@@ -63,6 +63,11 @@ struct Kept {
     attempt: Option<Fence>,
 }
 
+fn agents_dir(state: PathBuf, actor: &str) -> PathBuf {
+    let name = blake3::hash(actor.as_bytes()).to_hex();
+    state.join("holds").join(&name[..12])
+}
+
 impl Toft {
     /// Keeps the fences of what was claimed for this session. What cannot be kept is told beside the outcome.
     pub fn keep_holds(&self, actor: &str, claims: &[Claimed]) {
@@ -92,7 +97,9 @@ impl Toft {
     /// Forgets the fence of a hold that is over.
     pub(crate) fn drop_hold(&self, actor: &str, fence: &Fence) {
         // A hold that came from elsewhere has no file.
-        let _ = fs::remove_file(self.holds_dir(actor).join(fence.id.as_str()));
+        for dir in [self.holds_dir(actor), self.holds_dir_here(actor)] {
+            let _ = fs::remove_file(dir.join(fence.id.as_str()));
+        }
     }
 
     /// Which store a hold is in. The repository's own stays the same when the repository is moved.
@@ -102,14 +109,24 @@ impl Toft {
     }
 
     /// Each agent has a directory of its own, so that what a command reads does not grow with the fleet.
+    /// What is claimed from a store that repositories share may be worked on in another one than it was claimed in.
     fn holds_dir(&self, actor: &str) -> PathBuf {
+        match self.located().own_store() {
+            true => self.holds_dir_here(actor),
+            false => agents_dir(state_home(), actor),
+        }
+    }
+
+    /// The same beside the repository.
+    fn holds_dir_here(&self, actor: &str) -> PathBuf {
         let state = self.located().checkout.as_ref().map(toft_vcs::Checkout::state_dir);
-        let name = blake3::hash(actor.as_bytes()).to_hex();
-        state.unwrap_or_else(state_home).join("holds").join(&name[..12])
+        agents_dir(state.unwrap_or_else(state_home), actor)
     }
 
     fn kept(&self, actor: &str) -> Vec<(PathBuf, Kept)> {
-        let entries = fs::read_dir(self.holds_dir(actor)).into_iter().flatten().flatten();
+        let mut dirs = vec![self.holds_dir(actor), self.holds_dir_here(actor)];
+        dirs.dedup();
+        let entries = dirs.into_iter().filter_map(|dir| fs::read_dir(dir).ok()).flatten().flatten();
         let read = |path: PathBuf| {
             let kept = serde_json::from_slice(&fs::read(&path).ok()?).ok()?;
             Some((path, kept))

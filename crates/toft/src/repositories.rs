@@ -97,7 +97,9 @@ impl Toft {
         let other = self.in_directory(&dir, false).ok();
         if other.is_none() {
             let dir = dir.display();
-            self.note(format!("{issue} is of the ledger of {dir}, and its workspace of this repository: no store knows both"));
+            self.note(format!(
+                "{issue} is of the ledger of {dir}, and its workspace of this repository: no store knows both"
+            ));
         }
         Ok(other)
     }

@@ -57,7 +57,9 @@ impl Route {
     pub fn check(&self) -> Result<(), Refusal> {
         let explicit = self.kind.is_some() || self.label.is_some() || self.path.is_some();
         let problem = match (explicit, self.role.is_some()) {
-            (false, false) => "a route needs a type, a label, a path or a role; a default is set with `toft ledger default`",
+            (false, false) => {
+                "a route needs a type, a label, a path or a role; a default is set with `toft ledger default`"
+            }
             (true, true) => "a route by role has no other condition",
             _ => return Ok(()),
         };

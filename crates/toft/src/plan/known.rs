@@ -221,7 +221,8 @@ impl Known {
 /// Whether a place is a remote's URL, of a kind that git and nobody else is asked with.
 pub(super) fn is_url(place: &str) -> bool {
     let by_ssh = |(host, path): (&str, &str)| {
-        let plain = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
+        let plain =
+            |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
         !path.is_empty() && host.split_once('@').is_some_and(|(user, host)| plain(user) && plain(host))
     };
     ["https://", "http://", "ssh://", "file://"].iter().any(|scheme| place.starts_with(scheme))

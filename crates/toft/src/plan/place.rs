@@ -231,10 +231,8 @@ pub(super) fn ledgers(toft: &Toft, home: &Checkout) -> Result<Seen, Error> {
     let mut known = known(&home.state_dir())?;
     match Carried::in_tree(&home.root) {
         Ok(Some(list)) if list.trusted(&toft.repository_id()) => known.join(list.parse(&home.main_root())?),
-        Ok(Some(list)) => toft.note(format!(
-            "{} names ledgers that you have not trusted; `toft trust` shows them",
-            list.path.display()
-        )),
+        Ok(Some(list)) => toft
+            .note(format!("{} names ledgers that you have not trusted; `toft trust` shows them", list.path.display())),
         Ok(None) => {}
         // Whatever a tree has in its place, work goes on without it.
         Err(error) => toft.note(format!("the list of ledgers is not read: {error}")),
@@ -258,6 +256,9 @@ pub(super) fn ledgers(toft: &Toft, home: &Checkout) -> Result<Seen, Error> {
     for route in &mut routing.routes {
         route.ledger = named(std::mem::take(&mut route.ledger));
     }
+    for ledger in &mut ledgers {
+        ledger.routes = routing.routes.iter().filter(|route| route.ledger == ledger.name).cloned().collect();
+    }
     if known.contributor {
         ledgers[0].kept_by_others = true;
         let planned = |route: &Route| route.role == Some(Role::Contributor);
@@ -272,9 +273,6 @@ pub(super) fn ledgers(toft: &Toft, home: &Checkout) -> Result<Seen, Error> {
     }
     if let Some(usual) = routing.usual() {
         ledgers.sort_by_key(|ledger| ledger.name != usual);
-    }
-    for ledger in &mut ledgers {
-        ledger.routes = routing.routes.iter().filter(|route| route.ledger == ledger.name).cloned().collect();
     }
     ledgers[0].first = true;
     Ok(Seen { ledgers, contributor: known.contributor, upstream: known.upstream, routing })

@@ -68,9 +68,9 @@ impl Plan<'_> {
                 break;
             }
             let mut synced = Synced::new(ledger);
-            let exchanged = ledger.check_there().and_then(|()| {
-                self.sync_one(ledger, wish, &mut synced, &mut |what| step(&ledger.name, what))
-            });
+            let exchanged = ledger
+                .check_there()
+                .and_then(|()| self.sync_one(ledger, wish, &mut synced, &mut |what| step(&ledger.name, what)));
             if let Err(error) = exchanged {
                 synced.how = How::Failed;
                 synced.said.push(error.to_string());

@@ -341,8 +341,10 @@ impl Plan<'_> {
             [one] => Ok(one.clone()),
             many => {
                 let names: Vec<_> = many.iter().map(|name| name.as_deref().unwrap_or(OWN)).collect();
-                let problem =
-                    format!("these issues are routed to several ledgers ({}); name one with --ledger", names.join(", "));
+                let problem = format!(
+                    "these issues are routed to several ledgers ({}); name one with --ledger",
+                    names.join(", ")
+                );
                 Err(Refusal::Invalid { field: "ledger".into(), problem }.into())
             }
         }
