@@ -6,6 +6,7 @@ pub mod lease_model;
 pub mod linear;
 pub mod network;
 pub mod older;
+pub mod repositories;
 pub mod share;
 pub mod simulation;
 pub mod workspaces;

@@ -6,45 +6,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use serde_json::Value;
-use toft_stories::{Home, Said, snapshot};
-
-fn rows(value: &Value) -> &Vec<Value> {
-    value.as_array().unwrap_or_else(|| panic!("{value}"))
-}
-
-/// Adds an issue; gives its id and its ledger.
-fn add(home: &Home, dir: &Path, args: &[&str]) -> (String, String) {
-    let mut all = vec!["add", "--json"];
-    all.extend(args);
-    let row = home.toft(dir, &all).data();
-    (row["id"].as_str().unwrap().to_owned(), row["ledger"].as_str().unwrap().to_owned())
-}
-
-/// The titles of the issues that are seen from a directory.
-fn titles(home: &Home, dir: &Path, args: &[&str]) -> Vec<String> {
-    let mut all = vec!["list", "issues", "--json", "--limit", "1000"];
-    all.extend(args);
-    let mut titles: Vec<String> = rows(&home.toft(dir, &all).data())
-        .iter()
-        .map(|row| row["title"].as_str().unwrap_or_else(|| panic!("{row}")).to_owned())
-        .collect();
-    titles.sort();
-    titles
-}
-
-fn ledger(home: &Home, dir: &Path, name: &str) -> Value {
-    let all = home.toft(dir, &["ledger", "list", "--json"]).data();
-    rows(&all).iter().find(|row| row["name"] == name).unwrap_or_else(|| panic!("{name}: {all}")).clone()
-}
-
-fn status_of(home: &Home, dir: &Path, id: &str) -> String {
-    home.toft(dir, &["show", id, "--json"]).data()["status"].as_str().unwrap().to_owned()
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().unwrap()
-}
+use toft_stories::{
+    Home,
+    repositories::{add, rows, status_of, text, titles},
+    snapshot,
+};
 
 fn hg(home: &Home, name: &str) -> PathBuf {
     let dir = home.path().join(name);
@@ -165,148 +131,6 @@ ledger = "plans"
     home.toft(&other, &["init", "--contributor", "--no-input"]).ok();
     assert_eq!(add(&home, &other, &["as a contributor there"]).1, "plans");
     assert!(titles(&home, &planning, &[]).contains(&"as a contributor there".to_owned()));
-}
-
-#[test]
-fn new_issues_go_where_they_are_routed_and_every_write_says_where() {
-    let home = Home::new();
-    let project = home.repo("project");
-    for name in ["bugs", "design", "docs", "team", "epics"] {
-        let dir = home.repo(&format!("{name}-repo"));
-        home.toft(&project, &["ledger", "add", name, text(&dir)]).ok();
-    }
-    for route in [
-        &["bugs", "--type", "bug"][..],
-        &["design", "--label", "ux"],
-        &["docs", "--path", "docs/guide"],
-        &["team", "--role", "maintainer"],
-    ] {
-        let mut args = vec!["ledger", "route"];
-        args.extend(route);
-        home.toft(&project, &args).ok();
-    }
-    home.toft(&project, &["ledger", "default", "epics"]).ok();
-    let guide = project.join("docs/guide/deep");
-    fs::create_dir_all(&guide).unwrap();
-    let said = home.toft(&project, &["add", "x", "-t", "bug"]).ok();
-    assert!(said.contains("ledger bugs"), "{said}");
-    assert_eq!(add(&home, &project, &["x", "-t", "bug", "-l", "ux"]).1, "bugs");
-    assert_eq!(add(&home, &project, &["x", "-l", "ux"]).1, "design");
-    assert_eq!(add(&home, &guide, &["x"]).1, "docs");
-    assert_eq!(add(&home, &project.join("docs"), &["x"]).1, "team");
-    let (parent, _) = add(&home, &project, &["x", "-l", "ux"]);
-    assert_eq!(add(&home, &project, &["x", "-t", "bug", "--parent", &parent]).1, "design");
-    assert_eq!(add(&home, &project, &["x", "-t", "bug", "--parent", &parent, "--ledger", "."]).1, "branch");
-    // Several at once stay together, or are refused.
-    let plan = project.join("plan.jsonl");
-    fs::write(&plan, "{\"title\":\"a\",\"type\":\"bug\"}\n{\"title\":\"b\"}\n").unwrap();
-    let many = |args: &[&str]| {
-        let stdin = fs::File::open(&plan).unwrap();
-        let mut command = home.command(&project, toft_stories::toft_bin(), args);
-        command.stdin(stdin).output().unwrap()
-    };
-    let refused = many(&["add", "-"]);
-    assert!(!refused.status.success());
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("--ledger"));
-    assert!(many(&["add", "-", "--ledger", "team"]).status.success());
-    // A route is taken back, and one that leads nowhere is refused.
-    home.toft(&project, &["ledger", "route", "bugs", "--type", "bug", "--remove"]).ok();
-    assert_eq!(add(&home, &project, &["x", "-t", "bug"]).1, "team");
-    home.toft(&project, &["ledger", "route", "nowhere", "--type", "bug"]).fails(3);
-    home.toft(&project, &["ledger", "route", "team"]).fails(2);
-    home.toft(&project, &["ledger", "default", "nowhere"]).fails(3);
-    // What led to a ledger that is no longer seen leads nowhere else.
-    home.toft(&project, &["ledger", "remove", "team"]).ok();
-    assert_eq!(add(&home, &project, &["x"]).1, "epics");
-}
-
-#[test]
-fn a_list_of_ledgers_in_a_tree_is_believed_once_it_is_trusted_and_only_as_it_was() {
-    let home = Home::new();
-    let (project, team) = (home.repo("project"), home.repo("team"));
-    add(&home, &team, &["theirs"]);
-    add(&home, &project, &["ours"]);
-    fs::create_dir(project.join(".toft")).unwrap();
-    let path = project.join(".toft/ledgers.toml");
-    let list = "default = \"team\"\n\n[ledgers.team]\nplace = \"../team\"\n";
-    fs::write(&path, list).unwrap();
-    // Nobody trusted it: it is as if it were not there, and said.
-    let said = home.toft(&project, &["list"]).ok();
-    assert!(said.contains("toft trust"), "{said}");
-    assert_eq!(titles(&home, &project, &[]), ["ours"]);
-    assert_eq!(add(&home, &project, &["mine"]).1, "branch");
-    let shown = home.toft(&project, &["trust"]).ok();
-    assert!(shown.contains("../team"), "{shown}");
-    home.toft(&project, &["trust", "--yes"]).ok();
-    assert_eq!(titles(&home, &project, &[]), ["mine", "ours", "theirs"]);
-    assert_eq!(add(&home, &project, &["for all"]).1, "team");
-    // Worktrees see it from the same place.
-    home.run(&project, "git", &["add", ".toft/ledgers.toml"]);
-    home.run(&project, "git", &["commit", "-q", "-m", "ledgers"]);
-    let side = home.path().join("deep/side");
-    home.run(&project, "git", &["worktree", "add", "-q", text(&side)]);
-    assert_eq!(add(&home, &side, &["from the side"]).1, "team");
-    // One letter more, and it is another list.
-    fs::write(&path, list.replace("../team", "../team/")).unwrap();
-    assert_eq!(add(&home, &project, &["not any more"]).1, "branch");
-    fs::write(&path, list).unwrap();
-    assert_eq!(add(&home, &project, &["again"]).1, "team");
-    home.toft(&project, &["trust", "--revoke"]).ok();
-    assert_eq!(add(&home, &project, &["revoked"]).1, "branch");
-    // A closed schema.
-    for wrong in [
-        "colour = \"red\"\n",
-        "[ledgers.team]\nplace = \"../team\"\nrun = \"rm -rf /\"\n",
-        "[ledgers.team]\nplace = \"/etc\"\n",
-        "[ledgers.team]\nplace = \"~/team\"\n",
-        "[ledgers.tree]\nplace = \"../team\"\n",
-        "[ledgers.\"a b\"]\nplace = \"../team\"\n",
-        "[ledgers.team]\nplace = \"../team\"\naccess = \"root\"\n",
-        "[[routes]]\nledger = \"team\"\n",
-    ] {
-        fs::write(&path, wrong).unwrap();
-        assert_ne!(home.toft(&project, &["trust", "--yes"]).code, 0, "{wrong}");
-        assert_eq!(add(&home, &project, &["unharmed"]).1, "branch");
-    }
-    // A link is not followed.
-    let outside = home.path().join("outside.toml");
-    fs::write(&outside, list).unwrap();
-    fs::remove_file(&path).unwrap();
-    std::os::unix::fs::symlink(&outside, &path).unwrap();
-    assert_ne!(home.toft(&project, &["trust", "--yes"]).code, 0);
-    assert_eq!(add(&home, &project, &["goes on"]).1, "branch");
-}
-
-#[test]
-fn a_ledger_may_be_a_remotes() {
-    let home = Home::new();
-    let remote = home.path().join("team.git");
-    home.run(home.path(), "git", &["init", "-q", "--bare", "team.git"]);
-    let url = format!("file://{}", remote.display());
-    let keeper = home.repo("keeper");
-    home.run(&keeper, "git", &["remote", "add", "origin", &url]);
-    add(&home, &keeper, &["from the keeper"]);
-    home.toft(&keeper, &["sync"]).ok();
-    let project = home.repo("project");
-    home.toft(&project, &["ledger", "add", "team", &url]).ok();
-    home.toft(&project, &["sync", "team"]).ok();
-    assert_eq!(titles(&home, &project, &[]), ["from the keeper"]);
-    add(&home, &project, &["from afar", "--ledger", "team"]);
-    home.toft(&project, &["sync"]).ok();
-    home.toft(&keeper, &["sync"]).ok();
-    assert_eq!(titles(&home, &keeper, &[]), ["from afar", "from the keeper"]);
-    // Read-only, by a list that is committed: it follows, and nothing is sent.
-    let reader = home.repo("reader");
-    fs::create_dir(reader.join(".toft")).unwrap();
-    let list = format!("[ledgers.team]\nplace = \"{url}\"\naccess = \"ro\"\n");
-    fs::write(reader.join(".toft/ledgers.toml"), list).unwrap();
-    home.toft(&reader, &["trust", "--yes"]).ok();
-    home.toft(&reader, &["sync", "team"]).ok();
-    assert_eq!(titles(&home, &reader, &[]), ["from afar", "from the keeper"]);
-    home.toft(&reader, &["add", "no", "--ledger", "team"]).fails(2);
-    for wrong in ["ext::sh -c true", "-u", "git://", "javascript:x"] {
-        assert_ne!(home.toft(&project, &["ledger", "add", "x", "--", wrong]).code, 0, "{wrong}");
-    }
 }
 
 /// Claims in a checkout, finishes inside of the workspace; the checkout sees it, and the workspace's own files are as they were.
@@ -438,16 +262,6 @@ fn an_issue_of_another_repositorys_ledger_is_worked_on_there_and_closed_from_the
 }
 
 #[test]
-fn a_status_that_no_issue_has_is_refused() {
-    let home = Home::new();
-    let project = home.repo("project");
-    add(&home, &project, &["an issue"]);
-    let said = home.toft(&project, &["list", "--status", "opne"]).fails(2);
-    assert!(said.contains("in_progress"), "{said}");
-    assert!(titles(&home, &project, &["--status", "closed"]).is_empty());
-}
-
-#[test]
 fn all_repos_names_every_row_once() {
     let mut home = Home::new();
     let (own, team) = (home.repo("own"), home.repo("team"));
@@ -544,61 +358,6 @@ fn rows_of_one_worktree_are_asked_for_by_its_name_and_a_new_one_of_that_name_beg
 }
 
 #[test]
-fn one_bad_ledger_of_twenty_is_one_bad_row_and_a_missing_mount_is_no_new_ledger() {
-    let home = Home::new();
-    let project = home.repo("project");
-    add(&home, &project, &["own"]);
-    for n in 1..=20 {
-        let dir = home.git(&format!("l{n}"));
-        home.toft(&project, &["ledger", "add", &format!("l{n}"), text(&dir)]).ok();
-        add(&home, &project, &[&format!("of l{n}"), "--ledger", &format!("l{n}")]);
-    }
-    let file = |n: usize| home.path().join(format!("l{n}/issues.jsonl"));
-    let everything = titles(&home, &project, &[]).len();
-    assert_eq!(everything, 21);
-    // Bytes, a directory in place of the file, a FIFO, a directory that is gone, a mount point without its disk.
-    fs::write(file(1), [0xff, 0xfe, 0x00, 0x80].repeat(5_000)).unwrap();
-    fs::remove_file(file(2)).unwrap();
-    fs::create_dir(file(2)).unwrap();
-    fs::remove_file(file(3)).unwrap();
-    home.run(home.path(), "mkfifo", &[text(&file(3))]);
-    fs::remove_dir_all(home.path().join("l4")).unwrap();
-    fs::remove_file(file(5)).unwrap();
-    let said = home.toft(&project, &["list", "issues", "--limit", "100"]);
-    for name in ["l2", "l3", "l4", "l5"] {
-        assert!(said.out.contains(&format!("`{name}`")), "{said:?}");
-    }
-    assert_eq!(said.code, 0);
-    assert!(said.out.contains("of l20") && said.out.contains("own"));
-    home.toft(&project, &["ready"]).ok();
-    assert_eq!(add(&home, &project, &["still works"]).1, "branch");
-    assert_eq!(add(&home, &project, &["there too", "--ledger", "l20"]).1, "l20");
-    home.toft(&project, &["compact"]).ok();
-    home.toft(&project, &["claim", "--as", "heron"]).ok();
-    // Nothing is written to where the disk should be.
-    for name in ["l2", "l3", "l4", "l5"] {
-        assert_ne!(home.toft(&project, &["add", "no", "--ledger", name]).code, 0, "{name}");
-        assert!(ledger(&home, &project, name)["problem"].is_string(), "{name}");
-    }
-    assert!(ledger(&home, &project, "l6")["problem"].is_null());
-    assert!(!home.path().join("l4").exists() && !file(5).exists());
-    let said: Said = home.toft(&project, &["sync", "--json"]);
-    let value: Value = serde_json::from_str(said.out.lines().next().unwrap()).unwrap();
-    let how = |name: &str| {
-        let row = rows(&value["data"]).iter().find(|row| row["ledger"] == name).unwrap_or_else(|| panic!("{value}"));
-        row["how"].as_str().unwrap().to_owned()
-    };
-    assert_eq!((how("l4"), how("l20")), ("failed".into(), "recorded".into()), "{value}");
-    let doctor = home.toft(&project, &["doctor"]);
-    assert!(doctor.code != 0 && doctor.out.contains("`l4`"), "{doctor:?}");
-    // It comes back with its disk.
-    fs::create_dir(home.path().join("l4")).unwrap();
-    fs::write(file(5), "").unwrap();
-    home.toft(&project, &["ledger", "remove", "l4"]).ok();
-    assert!(ledger(&home, &project, "l5")["problem"].is_null());
-}
-
-#[test]
 fn a_plain_directory_that_becomes_a_repository_keeps_its_store_and_commits_none_of_it() {
     let home = Home::new();
     let dir = home.path().join("notes");
@@ -650,10 +409,13 @@ fn a_store_for_every_worktree_is_a_setting() {
     let (id, _) = add(&home, &side, &["seen by both"]);
     assert_eq!(status_of(&home, &main, &id), "open");
     // A worktree made again has a new one.
-    home.run(&main, "git", &["worktree", "remove", "--force", text(&side)]);
-    std::thread::sleep(std::time::Duration::from_millis(20));
-    home.run(&main, "git", &["worktree", "add", "-q", text(&side), "HEAD"]);
-    assert_eq!(flows(&side), 0);
+    for round in 0..2 {
+        home.run(&main, "git", &["worktree", "remove", "--force", text(&side)]);
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        home.run(&main, "git", &["worktree", "add", "-q", text(&side), "HEAD"]);
+        assert_eq!(flows(&side), 0, "{round}");
+        home.toft(&side, &["flow", "new", "again"]).ok();
+    }
 }
 
 #[test]
@@ -665,6 +427,25 @@ fn init_says_that_it_registered() {
     assert!(said.contains("Registered this repository"), "{said}");
     let said = home.toft(&web, &["init"]).ok();
     assert!(said.contains("nothing changed"), "{said}");
+}
+
+#[test]
+fn clones_are_one_repository_though_the_remotes_head_names_no_branch() {
+    let mut home = Home::new();
+    home.use_store("global");
+    home.run(home.path(), "git", &["init", "-q", "--bare", "-b", "trunk", "up.git"]);
+    let (first, up) = (home.git("first"), home.path().join("up.git"));
+    home.toft(&first, &["init"]).ok();
+    home.run(&first, "git", &["remote", "add", "origin", text(&up)]);
+    home.run(&first, "git", &["push", "-q", "origin", "main"]);
+    home.toft(&first, &["flow", "new", "Pin the schema"]).ok();
+    add(&home, &first, &["Fix the login"]);
+    home.toft(&first, &["sync"]).ok();
+    home.run(home.path(), "git", &["clone", "-q", text(&up), "second"]);
+    let second = home.path().join("second");
+    home.toft(&second, &["init"]).ok();
+    let ready = home.toft(&second, &["ready", "--json"]).data();
+    assert!(rows(&ready).iter().any(|row| row["name"] == "Pin the schema"), "{ready}");
 }
 
 #[test]

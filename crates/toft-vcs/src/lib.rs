@@ -138,7 +138,7 @@ impl Checkout {
     }
 
     /// The same checkout under the name that was settled for it.
-    fn as_marked(mut self) -> Result<Self, FindError> {
+    fn under_its_mark(mut self) -> Result<Self, FindError> {
         if self.worktree != MAIN
             && let Some((own, _)) = self.private()
             && let Some(name) = read(&own.join(MARK))?
@@ -200,7 +200,7 @@ pub fn find(start: &Path) -> Result<Option<Checkout>, FindError> {
             if checkout.vcs == Vcs::Git && dir != start {
                 git::refuse_emptied(&checkout, &start)?;
             }
-            return Ok(Some(checkout.as_marked()?));
+            return Ok(Some(checkout.under_its_mark()?));
         }
     }
     Ok(None)

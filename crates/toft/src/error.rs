@@ -89,7 +89,8 @@ pub enum Error {
         why: String,
     },
     /// A task is to be worked in another repository, which this machine has no clone of.
-    #[error("it is to be done in the repository {name}, and this machine has no clone of it that the store knows")]
+    #[error("it is to be done in the repository {name}{with}, and this machine has no clone of it that the store knows",
+        with = remote.as_ref().map(|remote| format!(" (exchanged with {remote})")).unwrap_or_default())]
     NoCloneHere {
         /// What people call that repository.
         name: String,

@@ -63,7 +63,7 @@ struct Kept {
     attempt: Option<Fence>,
 }
 
-fn agents_dir(state: PathBuf, actor: &str) -> PathBuf {
+fn agents_dir(state: &Path, actor: &str) -> PathBuf {
     let name = blake3::hash(actor.as_bytes()).to_hex();
     state.join("holds").join(&name[..12])
 }
@@ -113,14 +113,14 @@ impl Toft {
     fn holds_dir(&self, actor: &str) -> PathBuf {
         match self.located().own_store() {
             true => self.holds_dir_here(actor),
-            false => agents_dir(state_home(), actor),
+            false => agents_dir(&state_home(), actor),
         }
     }
 
     /// The same beside the repository.
     fn holds_dir_here(&self, actor: &str) -> PathBuf {
         let state = self.located().checkout.as_ref().map(toft_vcs::Checkout::state_dir);
-        agents_dir(state.unwrap_or_else(state_home), actor)
+        agents_dir(&state.unwrap_or_else(state_home), actor)
     }
 
     fn kept(&self, actor: &str) -> Vec<(PathBuf, Kept)> {

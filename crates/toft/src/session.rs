@@ -160,7 +160,12 @@ impl Toft {
         let Some(last) = known.iter().filter(same).max_by_key(|known| known.seen) else { return Ok(None) };
         let made = made.duration_since(std::time::UNIX_EPOCH).map_or(0, |at| at.as_millis() as i64);
         let name = match made > last.seen.0 {
-            true => format!("{again}{}", known.iter().filter(same).count() + 1),
+            true => {
+                // A store of one worktree does not know the others; their directories are there.
+                let stores = checkout.state_dir().join("worktrees");
+                let taken = |name: &String| stores.join(name).exists() || known.iter().any(|known| known.name == *name);
+                (2..).map(|number| format!("{again}{number}")).find(|name| !taken(name)).unwrap_or(again)
+            }
             false => last.name.clone(),
         };
         // Where it cannot be settled it is asked again.

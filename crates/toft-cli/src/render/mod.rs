@@ -11,6 +11,7 @@ mod place;
 mod run;
 mod setup;
 mod share;
+mod state;
 mod svg;
 mod tasks;
 mod upkeep;
@@ -36,7 +37,8 @@ pub(crate) use self::{
     run::{AttemptLog, Context, Primed, Stopped, TryShown, Watch},
     setup::{GuardSet, SetupShown},
     share::{GuardShown, IssuesDecided, IssuesMoved, ProposalsMade, SyncDone},
-    tasks::{Answered, Claims, Finished, Ready, Saved, Shown, StateValue, StatusView, TaskDecided, TaskList},
+    state::StateValue,
+    tasks::{Answered, Claims, Finished, Ready, Saved, Shown, StatusView, TaskDecided, TaskList},
     upkeep::{BackedUp, Migrated, RestoredFrom},
     workspaces::{Rescued, WsEnv, WsGiven, WsList, WsPath, WsPinned, WsPooled, WsShown, WsTidied},
 };

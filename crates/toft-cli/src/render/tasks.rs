@@ -363,33 +363,6 @@ impl View for TaskList {
     }
 }
 
-/// A value by itself: plain text for a string, JSON for the rest.
-pub(crate) struct StateValue {
-    pub(crate) outcome: Value,
-    pub(crate) value: Value,
-}
-
-impl View for StateValue {
-    fn kind(&self) -> &'static str {
-        "state"
-    }
-
-    fn json(&self) -> Value {
-        self.outcome.clone()
-    }
-
-    fn ids(&self) -> Vec<String> {
-        vec![]
-    }
-
-    fn text(&self, page: &mut Page) {
-        match &self.value {
-            Value::String(text) => page.block("", text),
-            other => page.line(other.to_string()),
-        }
-    }
-}
-
 pub(crate) struct Shown(pub(crate) Box<show::ShownTask>);
 
 impl View for Shown {

@@ -1,6 +1,6 @@
 //! The plan: issues in ledgers, an index of what they say, and what a store knows of who is on them.
 //!
-//! `place.rs` says where ledgers are, `known.rs` which a clone was told of, `unreadable.rs` what happens with a bad one, `hydrate.rs` brings the index up to their files, `write.rs` is the one way a ledger
+//! `place.rs` says where ledgers are, `known.rs` which a clone was told of (by `settings.rs`), `unreadable.rs` what happens with a bad one, `hydrate.rs` brings the index up to their files, `write.rs` is the one way a ledger
 //! is changed, `undo.rs` takes that back, `run.rs` ties issues to the workflows that are on them, `compact.rs` puts a
 //! ledger in order. `sync.rs` exchanges ledgers with other clones (`copy.rs` is what they have, `synced.rs` how it went), `propose.rs` offers an issue of one to another,
 //! `guard.rs` looks at what is about to leave, `past.rs` at what was. `text.rs`, `exchange.rs` and `beads.rs` are other
@@ -21,6 +21,7 @@ mod past;
 mod place;
 mod propose;
 mod run;
+mod settings;
 mod sync;
 mod synced;
 mod text;

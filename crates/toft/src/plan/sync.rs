@@ -68,8 +68,8 @@ impl Plan<'_> {
                 break;
             }
             let mut synced = Synced::new(ledger);
-            let exchanged = ledger
-                .check_there()
+            let exchanged = self
+                .check_there(ledger)
                 .and_then(|()| self.sync_one(ledger, wish, &mut synced, &mut |what| step(&ledger.name, what)));
             if let Err(error) = exchanged {
                 synced.how = How::Failed;
