@@ -7,6 +7,7 @@ pub mod linear;
 pub mod network;
 pub mod older;
 pub mod project;
+pub mod repositories;
 pub mod share;
 pub mod simulation;
 pub mod workspaces;

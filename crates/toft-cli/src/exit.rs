@@ -161,6 +161,12 @@ impl From<Error> for Failure {
                 };
                 Self::new(status, code, message, help)
             }
+            Error::NoCloneHere { .. } => Self::new(
+                NOT_FOUND,
+                "no_clone_here",
+                message,
+                "git clone it on this machine, then toft init in the clone",
+            ),
             Error::Untrusted { .. } => {
                 Self::new(NOT_ALLOWED, "untrusted", message, "toft trust shows them · --plain makes one without")
             }

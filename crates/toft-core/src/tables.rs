@@ -151,7 +151,7 @@ impl Tables {
         let mut rows: Vec<_> = self
             .workflows
             .values()
-            .filter(|row| query.scope.covers(&row.place))
+            .filter(|row| row.seen_from(&query.scope))
             .filter(|row| query.statuses.is_empty() || query.statuses.contains(&row.status))
             .cloned()
             .collect();

@@ -27,8 +27,13 @@ fn parent_of(link: &Path, dir: &Path) -> Result<Option<PathBuf>, FindError> {
 
 pub(crate) fn at(dir: &Path) -> Result<Option<Checkout>, FindError> {
     let link = dir.join(".git");
-    let found =
-        |common_dir: PathBuf, worktree: String| Checkout { vcs: Vcs::Git, root: dir.to_owned(), common_dir, worktree };
+    let found = |common_dir: PathBuf, worktree: String| Checkout {
+        vcs: Vcs::Git,
+        root: dir.to_owned(),
+        common_dir,
+        worktree,
+        state: None,
+    };
     if is_git_dir(&link) {
         return Ok(Some(match parent_of(&link, dir)? {
             Some(parent) => {

@@ -18,5 +18,5 @@ pub(crate) fn at(dir: &Path, vcs: Vcs, name: &str) -> Result<Option<Checkout>, F
         }
         None => (own, MAIN.into()),
     };
-    Ok(Some(Checkout { vcs, root: dir.to_owned(), common_dir, worktree }))
+    Ok(Some(Checkout { vcs, root: dir.to_owned(), common_dir, worktree, state: None }))
 }

@@ -56,9 +56,14 @@ fn git(git_dir: &Path) -> Result<(Vec<String>, Vec<String>), RunError> {
     let urls = listed.lines().filter_map(|line| line.split_once(' ').map(|(_, url)| url.to_owned())).collect();
     let shallow = git_dir.join("shallow").exists();
     let born = git.run(["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])?.maybe()?.is_some();
-    let roots = match !shallow && born {
-        true => git.run(["rev-list", "--max-parents=0", "HEAD"])?.text()?,
-        false => String::new(),
+    let roots = match (shallow, born) {
+        (true, _) => String::new(),
+        (false, true) => git.run(["rev-list", "--max-parents=0", "HEAD"])?.text()?,
+        // A clone of a repository whose HEAD names no branch has its history all the same. Ledgers have one of their own.
+        (false, false) => {
+            let ours = ["--exclude=*/toft", "--exclude=*/toft-propose/*", "--remotes"];
+            git.run(["rev-list", "--max-parents=0"].into_iter().chain(ours))?.text()?
+        }
     };
     Ok((roots.lines().map(str::to_owned).collect(), urls))
 }

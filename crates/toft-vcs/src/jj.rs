@@ -24,7 +24,7 @@ pub(crate) fn at(dir: &Path) -> Result<Option<Checkout>, FindError> {
         }
         None => repo,
     };
-    Ok(Some(Checkout { vcs: Vcs::Jj, root: dir.to_owned(), common_dir, worktree }))
+    Ok(Some(Checkout { vcs: Vcs::Jj, root: dir.to_owned(), common_dir, worktree, state: None }))
 }
 
 /// The workspace's name as Jujutsu records it; the directory's if that cannot be read.

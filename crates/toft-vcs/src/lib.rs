@@ -34,6 +34,11 @@ pub const ID_FILE: &str = "repository";
 /// The name of a repository's main checkout.
 pub const MAIN: &str = "main";
 
+/// In a linked checkout's own directory: the name that toft knows it by.
+const MARK: &str = "toft-worktree";
+/// Stands before the number of a checkout that was made again under an old name.
+pub const AGAIN: char = '~';
+
 /// A kind of version control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Vcs {
@@ -71,17 +76,79 @@ pub struct Checkout {
     pub root: PathBuf,
     /// What all checkouts of the repository share.
     pub common_dir: PathBuf,
-    /// The VCS's own name for this checkout; `main` for the main one.
+    /// The VCS's own name for this checkout; `main` for the main one. One that was made again under an old name has a
+    /// number after it: see [`Checkout::mark`].
     pub worktree: String,
+    /// Where toft keeps what belongs to the repository, if that is not the usual place: it was set up before there was
+    /// version control.
+    pub state: Option<PathBuf>,
 }
 
 impl Checkout {
     /// Where toft keeps what belongs to the repository: never inside a worktree's files.
     pub fn state_dir(&self) -> PathBuf {
-        match self.vcs {
-            Vcs::None => self.common_dir.clone(),
-            _ => self.common_dir.join("toft"),
+        match (&self.state, self.vcs) {
+            (Some(state), _) => state.clone(),
+            (None, Vcs::None) => self.common_dir.clone(),
+            (None, _) => self.common_dir.join("toft"),
         }
+    }
+
+    /// The root of the repository's main checkout; of this one if there is no other.
+    pub fn main_root(&self) -> PathBuf {
+        let common = &self.common_dir;
+        let root = match common.file_name().and_then(|name| name.to_str()) {
+            Some(".git" | ".hg" | ".sl") => common.parent(),
+            Some("repo") => common.parent().and_then(Path::parent),
+            _ => None,
+        };
+        root.map_or_else(|| self.root.clone(), Path::to_owned)
+    }
+
+    /// The VCS's own directory for this checkout alone, and a file in it that is as old as the checkout.
+    fn private(&self) -> Option<(PathBuf, &'static str)> {
+        let (own, oldest) = match self.vcs {
+            Vcs::Git => {
+                let text = read(&self.root.join(".git")).ok()??;
+                (self.root.join(text.strip_prefix("gitdir: ")?), "commondir")
+            }
+            Vcs::Jj => (self.root.join(".jj"), "repo"),
+            Vcs::Hg => (self.root.join(".hg"), "sharedpath"),
+            Vcs::Sl => (self.root.join(".sl"), "sharedpath"),
+            Vcs::None => return None,
+        };
+        own.join(oldest).is_file().then_some((own, oldest))
+    }
+
+    /// When a linked checkout was made, unless its name is settled already.
+    pub fn unsettled(&self) -> Option<std::time::SystemTime> {
+        let (own, oldest) = self.private()?;
+        match own.join(MARK).exists() {
+            true => None,
+            false => fs::metadata(own.join(oldest)).ok()?.modified().ok(),
+        }
+    }
+
+    /// Settles the name of a linked checkout for as long as it exists.
+    pub fn mark(&self, name: &str) -> std::io::Result<()> {
+        match self.private() {
+            Some((own, _)) => fs::write(own.join(MARK), format!("{name}\n")),
+            None => Ok(()),
+        }
+    }
+
+    /// The same checkout under the name that was settled for it.
+    fn under_its_mark(mut self) -> Result<Self, FindError> {
+        if self.worktree != MAIN
+            && let Some((own, _)) = self.private()
+            && let Some(name) = read(&own.join(MARK))?
+        {
+            let number = name.strip_prefix(&self.worktree).and_then(|rest| rest.strip_prefix(AGAIN));
+            if number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())) {
+                self.worktree = name;
+            }
+        }
+        Ok(self)
     }
 
     /// What people call the repository.
@@ -133,7 +200,7 @@ pub fn find(start: &Path) -> Result<Option<Checkout>, FindError> {
             if checkout.vcs == Vcs::Git && dir != start {
                 git::refuse_emptied(&checkout, &start)?;
             }
-            return Ok(Some(checkout));
+            return Ok(Some(checkout.under_its_mark()?));
         }
     }
     Ok(None)
@@ -157,6 +224,7 @@ fn at(dir: &Path) -> Result<Option<Checkout>, FindError> {
         root: dir.to_owned(),
         common_dir: marked,
         worktree: MAIN.into(),
+        state: None,
     }))
 }
 

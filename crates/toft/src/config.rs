@@ -40,6 +40,8 @@ pub struct Config {
     pub whole_store: bool,
     /// A program asks on behalf of an agent, as an MCP client does: nobody who asks is a person.
     pub served: bool,
+    /// More ledgers that this process sees, by name: repositories, or directories.
+    pub ledgers: Vec<(String, PathBuf)>,
 }
 
 /// Which store.

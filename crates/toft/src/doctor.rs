@@ -125,14 +125,15 @@ fn ledgers(toft: &Toft) -> Option<Check> {
     let examined = || -> Result<_, Error> {
         let Some(plan) = toft.plan()? else { return Ok(None) };
         let untold = toft.perform(Pending { scope: toft.scope() })?.len();
-        let circles = plan.circles(SHOWN)?;
-        Ok(Some((plan.troubles()?, plan.dangling(SHOWN)?, untold, plan.counts()?, plan.orphans()?, circles)))
+        let (bad, circles) = (plan.unreadable()?, plan.circles(SHOWN)?);
+        Ok(Some((bad, plan.troubles()?, plan.dangling(SHOWN)?, untold, plan.counts()?, plan.orphans()?, circles)))
     };
-    let (troubles, dangling, untold, (issues, open), orphans, circles) = match examined() {
+    let (bad, troubles, dangling, untold, (issues, open), orphans, circles) = match examined() {
         Ok(Some(found)) => found,
         Ok(None) => return None,
         Err(error) => return told(Health::Fail, error.to_string()),
     };
+    let mut wrong: Vec<String> = bad.iter().map(|(name, why)| format!("`{name}` cannot be read: {why}")).collect();
     if !troubles.is_empty() {
         let all: Vec<_> = troubles
             .iter()
@@ -143,9 +144,11 @@ fn ledgers(toft: &Toft) -> Option<Check> {
             true => "`toft compact` takes the markers out; other lines are corrected in the file",
             false => "correct these lines in the file; until then they stay as they are, and the rest is used",
         };
-        let unfinished = troubles.iter().any(|found| found.conflict);
-        let health = if unfinished { Health::Fail } else { Health::Warn };
-        return told(health, format!("{} ({hint})", all.join("; ")));
+        wrong.push(format!("{} ({hint})", all.join("; ")));
+    }
+    if !wrong.is_empty() {
+        let fails = !bad.is_empty() || troubles.iter().any(|found| found.conflict);
+        return told(if fails { Health::Fail } else { Health::Warn }, wrong.join("; "));
     }
     let mut odd: Vec<String> =
         dangling.iter().map(|(id, on)| format!("{id} needs {on}, which no ledger here has")).collect();

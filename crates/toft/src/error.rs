@@ -88,6 +88,15 @@ pub enum Error {
         /// How it failed.
         why: String,
     },
+    /// A task is to be worked in another repository, which this machine has no clone of.
+    #[error("it is to be done in the repository {name}{with}, and this machine has no clone of it that the store knows",
+        with = remote.as_ref().map(|remote| format!(" (exchanged with {remote})")).unwrap_or_default())]
+    NoCloneHere {
+        /// What people call that repository.
+        name: String,
+        /// Where it is exchanged, if that is known.
+        remote: Option<String>,
+    },
     /// A claim wanted a workspace and got none; what it had claimed was given back.
     #[error("no workspace, so nothing is claimed: {cause}")]
     NoWorkspace {

@@ -162,9 +162,13 @@ impl Toft {
         Owner { store: self.store_key(), agent: actor.to_owned(), session, attempt }
     }
 
+    /// Where fences are kept. What is claimed from a store that repositories share may be worked on in another one than it was
+    /// claimed in.
     fn state_dir(&self) -> PathBuf {
-        let state = self.located().checkout.as_ref().map(toft_vcs::Checkout::state_dir);
-        state.unwrap_or_else(state_home)
+        match &self.located().checkout {
+            Some(checkout) if self.located().own_store() => checkout.state_dir(),
+            _ => state_home(),
+        }
     }
 
     /// The sessions of one agent.

@@ -41,6 +41,7 @@ mod person;
 pub mod plan;
 pub mod plan_file;
 mod registry;
+mod repositories;
 pub mod runner;
 mod session;
 mod setup;
@@ -60,6 +61,7 @@ pub use holds::Held;
 pub use locate::{Located, Source, locate, migrate};
 pub use machine::Machine;
 pub use registry::registered_stores;
+pub use repositories::{Reached, every_repository};
 pub use session::Toft;
 pub use setup::{Setup, variables};
 pub use toft_core::{

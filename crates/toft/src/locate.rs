@@ -13,7 +13,7 @@ use toft_core::{
     store::{self, StoreError},
 };
 use toft_store::private;
-use toft_vcs::{Checkout, ID_FILE, MAIN, PLAIN_DIR, Vcs};
+use toft_vcs::{Checkout, ID_FILE, PLAIN_DIR, Vcs};
 
 use crate::{
     config::{Config, RunRules, Settings, Store, SyncRules, WorkspaceRules, state_home, variable},
@@ -37,8 +37,14 @@ pub struct Located {
     pub source: Source,
     /// Whether it may be made when it is missing.
     pub(crate) create: bool,
+    /// The store is of this worktree alone.
+    pub(crate) per_worktree: bool,
     pub(crate) brief: bool,
     pub(crate) whole_store: bool,
+    /// Ledgers that only this process sees.
+    pub(crate) ledgers: Vec<(String, PathBuf)>,
+    /// The directory it was asked from.
+    pub dir: PathBuf,
     /// The checkout it was asked from, if any.
     pub checkout: Option<Checkout>,
     /// The repository's id, if it has one yet.
@@ -105,7 +111,7 @@ pub fn locate(config: &Config) -> Result<Located, Error> {
         Some(dir) => dir.clone(),
         None => std::env::current_dir().map_err(io("find", Path::new("the current directory")))?,
     };
-    let checkout = toft_vcs::find(&dir)?;
+    let checkout = toft_vcs::find(&dir)?.map(with_plain_state);
     let state = checkout.as_ref().map(Checkout::state_dir);
     let settings = Settings::load(checkout.as_ref().map(|checkout| checkout.root.as_path()), state.as_deref())?;
     let (store, source) = if let Some(store) = &config.store {
@@ -118,6 +124,9 @@ pub fn locate(config: &Config) -> Result<Located, Error> {
         (Store::Repo, Source::Repository)
     };
     let home = home_of(&store, checkout.as_ref(), &dir)?;
+    let per_worktree = store == Store::Worktree;
+    // Who configured a store for every worktree wants one in each new worktree too.
+    let wanted = per_worktree && matches!(source, Source::File(_));
     let repository = match &state {
         Some(state) => match read_id_file(&elsewhere(state, &home))? {
             Some(id) => Some(id),
@@ -131,9 +140,12 @@ pub fn locate(config: &Config) -> Result<Located, Error> {
     Ok(Located {
         store: home,
         source,
-        create: matches!(store, Store::NewPath(_)),
+        create: wanted || matches!(store, Store::NewPath(_)),
+        per_worktree,
         brief: config.brief,
         whole_store: config.whole_store,
+        ledgers: config.ledgers.clone(),
+        dir,
         checkout,
         repository,
         role: person::role(config.agent.is_some(), config.served),
@@ -147,6 +159,42 @@ pub fn locate(config: &Config) -> Result<Located, Error> {
     })
 }
 
+/// A directory that was set up without version control and became a repository since keeps its store: in `.toft`, where
+/// this user registered it. What belongs to this machine is kept out of version control.
+fn with_plain_state(checkout: Checkout) -> Checkout {
+    if checkout.vcs == Vcs::None || checkout.state_dir().join(STORE).exists() {
+        return checkout;
+    }
+    let plain = checkout.main_root().join(PLAIN_DIR);
+    if !plain.join(ID_FILE).is_file() || !registry::knows(&plain.join(STORE)) {
+        return checkout;
+    }
+    // Where it cannot be written nothing is lost by that.
+    let _ = ignore_state(&plain);
+    Checkout { state: Some(plain), ..checkout }
+}
+
+/// What of a plain directory's `.toft` belongs to everybody; the rest is this machine's.
+const IGNORED: &str = "\
+# Written by toft. The plan is yours to commit; the store and its files belong to this machine.
+*
+!.gitignore
+!.gitattributes
+!issues.jsonl
+!archive/
+!archive/*.jsonl
+!config.toml
+!ledgers.toml
+";
+
+fn ignore_state(plain: &Path) -> Result<(), Error> {
+    let path = plain.join(".gitignore");
+    match fs::symlink_metadata(&path) {
+        Ok(_) => Ok(()),
+        Err(_) => fs::write(&path, IGNORED).map_err(io("write", &path)),
+    }
+}
+
 fn home_of(store: &Store, checkout: Option<&Checkout>, dir: &Path) -> Result<Home, Error> {
     let state = || match checkout {
         Some(checkout) => Ok(checkout.state_dir()),
@@ -155,13 +203,18 @@ fn home_of(store: &Store, checkout: Option<&Checkout>, dir: &Path) -> Result<Hom
     Ok(Home::File(match store {
         Store::Repo => state()?.join(STORE),
         Store::Worktree => {
-            let name = checkout.map_or(MAIN, |checkout| checkout.worktree.as_str());
-            state()?.join("worktrees").join(name).join("toft.db")
+            state()?;
+            checkout.map(worktree_store).unwrap_or_default()
         }
         Store::Global => state_home().join("toft.db"),
         Store::Path(path) | Store::NewPath(path) => dir.join(path),
         Store::Server(url) => return Ok(Home::Server(url.clone())),
     }))
+}
+
+/// The store of one worktree.
+pub(crate) fn worktree_store(checkout: &Checkout) -> PathBuf {
+    checkout.state_dir().join("worktrees").join(&checkout.worktree).join(STORE)
 }
 
 pub(crate) fn user_name() -> String {
@@ -187,7 +240,11 @@ pub(crate) fn init(config: &Config, no_vcs: bool) -> Result<(Located, bool), Err
         let dir = config.dir.clone().unwrap_or_else(|| PathBuf::from("."));
         mark_plain(&dir, mint)?;
     }
-    let mut located = locate(config)?;
+    establish(locate(config)?, mint)
+}
+
+/// Makes the store that was located, and the repository's id in it, unless they are there.
+pub(crate) fn establish(mut located: Located, mint: &mut Mint) -> Result<(Located, bool), Error> {
     let new = match Engine::open(&located.store, Open::Known) {
         Ok(_) | Err(Error::Store(StoreError::Older { .. })) => false,
         Err(Error::NotInitialised { .. }) => true,
@@ -259,7 +316,10 @@ fn mark_plain(dir: &Path, mint: &mut Mint) -> Result<(), Error> {
             ),
         }),
         Some(_) => Ok(()),
-        None => make_id(&dir.join(PLAIN_DIR), None, mint).map(drop),
+        None => {
+            make_id(&dir.join(PLAIN_DIR), None, mint)?;
+            ignore_state(&dir.join(PLAIN_DIR))
+        }
     }
 }
 

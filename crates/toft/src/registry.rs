@@ -20,13 +20,22 @@ fn dir() -> PathBuf {
 pub(crate) fn remember(store: &Path) -> Result<(), Error> {
     let store = fs::canonicalize(store).map_err(io("find", store))?;
     let text = store.to_string_lossy();
-    let dir = dir();
-    let entry = dir.join(&blake3::hash(text.as_bytes()).to_hex()[..16]);
+    let (dir, entry) = (dir(), entry(&text));
     if entry.exists() {
         return Ok(());
     }
     private::create_dir_all(&dir).map_err(io("make", &dir))?;
     private::write(&entry, text.as_bytes()).map_err(io("write", &entry))
+}
+
+/// Whether a store was registered by this user where it is now. A store that came with somebody's tree was not.
+pub(crate) fn knows(store: &Path) -> bool {
+    let Ok(store) = fs::canonicalize(store) else { return false };
+    entry(&store.to_string_lossy()).is_file()
+}
+
+fn entry(store: &str) -> PathBuf {
+    dir().join(&blake3::hash(store.as_bytes()).to_hex()[..16])
 }
 
 /// Every registered store that still exists.

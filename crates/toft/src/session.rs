@@ -3,7 +3,7 @@
 use std::{
     path::PathBuf,
     sync::{
-        Mutex, PoisonError,
+        Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     thread,
@@ -20,15 +20,15 @@ use toft_core::{
     time::Timestamp,
     verbs::{Caller, Operation, Verb, flow, perform, visit},
 };
-use toft_vcs::{Checkout, MAIN};
+use toft_vcs::{AGAIN, Checkout, MAIN};
 
 use crate::{
     config::Config,
-    engine::{Engine, Open},
+    engine::{Engine, Home, Open},
     error::Error,
     events::Events,
     holds::write_private,
-    locate::{Located, init, locate},
+    locate::{Located, establish, init, locate, worktree_store},
     machine::Machine,
     worker::AgentBuilder,
 };
@@ -44,7 +44,10 @@ pub struct Toft {
     machine: Machine,
     mint: Mutex<Mint>,
     visited: AtomicBool,
+    registered: AtomicBool,
     notes: Mutex<Vec<String>>,
+    /// In a workspace: the checkout whose ledger counts.
+    ledger_home: OnceLock<Option<Checkout>>,
 }
 
 impl Toft {
@@ -61,7 +64,13 @@ impl Toft {
 
     /// Opens a store that was located. A repository that it does not know is refused: `init` registers it.
     pub fn at(located: Located) -> Result<Self, Error> {
-        let toft = Self::opened(located)?;
+        if located.per_worktree && located.create && located.store.missing() {
+            return Self::established(located);
+        }
+        let mut toft = Self::opened(located)?;
+        if let Some(name) = toft.new_name_of_worktree()? {
+            toft = toft.renamed(name)?;
+        }
         let located = &toft.located;
         if let Some(checkout) = &located.checkout
             && !(located.own_store() || located.create || located.whole_store || toft.is_registered()?)
@@ -99,18 +108,88 @@ impl Toft {
             machine,
             mint: Mutex::new(random_mint()),
             visited: AtomicBool::new(false),
+            registered: AtomicBool::new(false),
             notes: Mutex::default(),
+            ledger_home: OnceLock::new(),
         })
     }
 
     /// Makes the store and the repository's id, once, and opens it. Running it again changes nothing.
     pub fn init(config: &Config, no_vcs: bool) -> Result<(Self, bool), Error> {
         let (located, new) = init(config, no_vcs)?;
-        let toft = Self::opened(located)?;
-        if let (Some(checkout), Some(id)) = (&toft.located.checkout, &toft.located.repository) {
-            toft.visit_now(checkout, id, true)?;
+        let mut toft = Self::opened(located)?;
+        if let Some(name) = toft.new_name_of_worktree()? {
+            toft = toft.renamed(name)?;
         }
+        toft.register()?;
         Ok((toft, new))
+    }
+
+    fn established(located: Located) -> Result<Self, Error> {
+        let toft = Self::opened(establish(located, &mut random_mint())?.0)?;
+        toft.register()?;
+        Ok(toft)
+    }
+
+    /// Makes the repository known to the store.
+    fn register(&self) -> Result<(), Error> {
+        let (Some(checkout), Some(id)) = (&self.located.checkout, &self.located.repository) else { return Ok(()) };
+        let known = store::ask(self.store(), |tx| tx.repositories())?.iter().any(|known| known.id == *id);
+        self.visit_now(checkout, id, true)?;
+        self.registered.store(!known, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Whether `init` made this repository known to its store just now.
+    pub fn newly_registered(&self) -> bool {
+        self.registered.load(Ordering::Relaxed)
+    }
+
+    /// A worktree that was made again under the name of one that the store remembers is another one, and gets a number.
+    /// The name is settled in the worktree's own directory, so that this is asked once. On a server the clocks of two
+    /// machines would be compared: names are what they are there.
+    fn new_name_of_worktree(&self) -> Result<Option<String>, Error> {
+        let Located { checkout: Some(checkout), repository: Some(id), store: Home::File(_), .. } = &self.located else {
+            return Ok(None);
+        };
+        let Some(made) = checkout.unsettled() else { return Ok(None) };
+        let name = &checkout.worktree;
+        let again = format!("{name}{AGAIN}");
+        let known = store::ask(self.store(), |tx| tx.worktrees(id))?;
+        let same = |known: &&Worktree| known.name == *name || known.name.starts_with(&again);
+        let Some(last) = known.iter().filter(same).max_by_key(|known| known.seen) else { return Ok(None) };
+        let made = made.duration_since(std::time::UNIX_EPOCH).map_or(0, |at| at.as_millis() as i64);
+        let name = match made > last.seen.0 {
+            true => {
+                // A store of one worktree does not know the others; their directories are there.
+                let stores = checkout.state_dir().join("worktrees");
+                let taken = |name: &String| stores.join(name).exists() || known.iter().any(|known| known.name == *name);
+                (2..).map(|number| format!("{again}{number}")).find(|name| !taken(name)).unwrap_or(again)
+            }
+            false => last.name.clone(),
+        };
+        // Where it cannot be settled it is asked again.
+        let settled = checkout.mark(&name).is_ok();
+        Ok(Some(name).filter(|name| settled && *name != checkout.worktree))
+    }
+
+    /// The same under another name of its worktree, which may have a store of its own.
+    fn renamed(mut self, name: String) -> Result<Self, Error> {
+        let own = self.located.per_worktree;
+        if let Some(checkout) = &mut self.located.checkout {
+            checkout.worktree = name;
+            if own {
+                self.located.store = Home::File(worktree_store(checkout));
+                return match self.located.store.missing() {
+                    true if !self.located.create => {
+                        Err(Error::NotInitialised { store: self.located.store.to_string() })
+                    }
+                    true => Self::established(self.located),
+                    false => Self::opened(self.located),
+                };
+            }
+        }
+        Ok(self)
     }
 
     /// Where everything is.
@@ -166,14 +245,20 @@ impl Toft {
     /// Keeps a word that goes beside the outcome: something that followed from a command did not work, and the command's
     /// outcome stands all the same.
     pub fn note(&self, text: impl Into<String>) {
-        self.notes.lock().unwrap_or_else(PoisonError::into_inner).push(text.into());
+        let text = text.into();
+        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        if !notes.contains(&text) {
+            notes.push(text);
+        }
+    }
+
+    pub(crate) fn home(&self) -> &OnceLock<Option<Checkout>> {
+        &self.ledger_home
     }
 
     /// What goes beside the outcomes so far.
     pub fn take_notes(&self) -> Vec<String> {
-        let mut notes = std::mem::take(&mut *self.notes.lock().unwrap_or_else(PoisonError::into_inner));
-        notes.dedup();
-        notes
+        std::mem::take(&mut *self.notes.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(crate) fn run<V: Verb>(&self, actor: &str, op: Option<Operation>, verb: V) -> Result<V::Outcome, Error> {

@@ -56,6 +56,37 @@ pub struct Setup {
     pub(crate) own: bool,
 }
 
+/// The user's approval of one exact text, kept outside of any repository.
+pub(crate) struct Approval(PathBuf);
+
+impl Approval {
+    /// Of a text, for a repository.
+    pub(crate) fn of(what: &impl Serialize) -> Self {
+        let text = serde_json::to_string(what).unwrap_or_default();
+        Self(state_home().join("trust").join(blake3::hash(text.as_bytes()).to_hex().as_str()))
+    }
+
+    /// Whether the user gave it.
+    pub(crate) fn given(&self) -> bool {
+        self.0.is_file()
+    }
+
+    /// Gives it, or takes it back.
+    pub(crate) fn set(&self, yes: bool, text: &str) -> Result<(), Error> {
+        let path = &self.0;
+        if !yes {
+            return match fs::remove_file(path) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(io("remove", path)(error)),
+                _ => Ok(()),
+            };
+        }
+        if let Some(dir) = path.parent() {
+            private::create_dir_all(dir).map_err(io("make", dir))?;
+        }
+        private::write(path, text).map_err(io("write", path))
+    }
+}
+
 impl Setup {
     /// What would be executed, as a person reads it before trusting it.
     pub fn commands(&self) -> Vec<String> {
@@ -64,27 +95,16 @@ impl Setup {
 
     /// Whether somebody trusted that exact text for this repository.
     pub fn trusted(&self, repository: &str) -> bool {
-        self.own || self.commands().is_empty() || self.approval(repository).is_file()
+        self.own || self.commands().is_empty() || self.approval(repository).given()
     }
 
     /// Trusts that exact text for this repository, or no longer.
     pub fn trust(&self, repository: &str, yes: bool) -> Result<(), Error> {
-        let path = self.approval(repository);
-        if !yes {
-            return match fs::remove_file(&path) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(io("remove", &path)(error)),
-                _ => Ok(()),
-            };
-        }
-        if let Some(dir) = path.parent() {
-            private::create_dir_all(dir).map_err(io("make", dir))?;
-        }
-        private::write(&path, self.commands().join("\n")).map_err(io("write", &path))
+        self.approval(repository).set(yes, &self.commands().join("\n"))
     }
 
-    fn approval(&self, repository: &str) -> PathBuf {
-        let text = serde_json::to_string(&(repository, self.commands())).unwrap_or_default();
-        state_home().join("trust").join(blake3::hash(text.as_bytes()).to_hex().as_str())
+    fn approval(&self, repository: &str) -> Approval {
+        Approval::of(&(repository, self.commands()))
     }
 
     /// Names that may be asked for, as variables.

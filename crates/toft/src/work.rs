@@ -49,6 +49,12 @@ impl Toft {
             Ok(None) => {}
             Err(error) => self.note(format!("the ledgers were not told yet: {error}")),
         }
+        // Work that was claimed in another repository of a shared store may have ended here.
+        if !self.located().own_store()
+            && let Err(error) = self.tell_ledgers_elsewhere()
+        {
+            self.note(format!("the ledgers of other repositories were not told yet: {error}"));
+        }
     }
 
     /// Claims as `actor`: a task, or an issue that is started by it.

@@ -63,6 +63,9 @@ pub(crate) enum FlowCommand {
         workflow: String,
         /// The task's name
         name: String,
+        /// The repository it is to be done in, by name or id, if the workflow spans several
+        #[arg(long, value_name = "NAME")]
+        repository: Option<String>,
         #[command(flatten)]
         task: TaskFields,
     },

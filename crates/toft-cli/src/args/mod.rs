@@ -94,11 +94,14 @@ pub(crate) enum Color {
 }
 
 /// Which rows a command reads.
-#[derive(Args, Clone, Copy, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct Reach {
     /// Only this worktree
-    #[arg(long, conflicts_with = "all_repos")]
+    #[arg(long, conflicts_with_all = ["all_repos", "worktree"])]
     pub(crate) here: bool,
+    /// Only the worktree of this name
+    #[arg(long, value_name = "NAME")]
+    pub(crate) worktree: Option<String>,
     /// Every repository of every registered store
     #[arg(long)]
     pub(crate) all_repos: bool,

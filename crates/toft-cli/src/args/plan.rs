@@ -1,7 +1,5 @@
 //! Issues.
 
-use std::path::PathBuf;
-
 use clap::{Args, Subcommand};
 use toft::time::parse_duration;
 
@@ -176,22 +174,70 @@ pub(crate) struct LedgerArgs {
 /// What can be done with ledgers.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LedgerCommand {
-    /// The ledgers seen from here; the first is written to unless told otherwise
+    /// The ledgers seen from here; new issues go to the first one unless a route or --ledger says otherwise
     List,
     /// What ledgers publish from this clone: to which branch, and under which names
     Show {
         /// Which; every one when left out
         name: Option<String>,
     },
-    /// See another ledger: any directory, of a team, a phase, a person
+    /// See another ledger: that of a repository, of a remote, or any directory
+    #[command(after_help = "\
+Of a repository in which toft is set up, its own ledger is meant, wherever it keeps that: on its branch,
+in its working tree, or where its own `ledger default` points. Any other directory is a ledger by itself.
+A remote's ledger is copied to a repository of toft's own, and exchanged by `toft sync`.
+
+Examples:
+  toft ledger add team ../team-plans
+  toft ledger add api ~/src/api --read-only
+  toft ledger add org https://example.org/org/plans.git")]
     Add {
         /// What to call it
         name: String,
-        /// Where it is
-        path: PathBuf,
+        /// A repository, a directory, or the URL of a git remote
+        place: String,
         /// Never write to it
         #[arg(long)]
         read_only: bool,
+    },
+    /// Send new issues to this ledger unless a route, a parent or --ledger says otherwise
+    Default {
+        /// Which; . is the repository's own
+        name: String,
+    },
+    /// Route new issues to a ledger by type, label, path or role
+    #[command(after_help = "\
+--ledger beats the ledger of a parent, which beats a route by type, label or path, which beats a route by
+role, which beats the default. Of several routes that fit, the first one counts.
+
+Examples:
+  toft ledger route team --type bug
+  toft ledger route design --label ux
+  toft ledger route docs --path docs/guide
+  toft ledger route . --role maintainer")]
+    Route {
+        /// Where they go; . is the repository's own ledger
+        ledger: String,
+        /// Issues of this type
+        #[arg(short = 't', long = "type", value_name = "TYPE")]
+        kind: Option<String>,
+        /// Issues with this label
+        #[arg(short, long)]
+        label: Option<String>,
+        /// Issues written in this directory of the repository, or below it
+        #[arg(long)]
+        path: Option<String>,
+        /// Issues of users with this role: maintainer or contributor
+        #[arg(long)]
+        role: Option<String>,
+        /// Take this route back
+        #[arg(long)]
+        remove: bool,
+    },
+    /// Whether routes by role apply: auto or explicit
+    Mode {
+        /// auto: by role too; explicit: only by type, label and path
+        mode: String,
     },
     /// No longer see a ledger; it stays as it is
     Remove {

@@ -7,12 +7,12 @@ use toft::{
     verbs::{flow, replan, template},
 };
 
-use super::{App, Done, word, work::task_or_issue};
+use super::{App, Done, Reached, word, work::task_or_issue};
 use crate::{
     args::{Apply, FlowCommand, FromTemplate, NewFlow, TemplateCommand},
     render::{
-        FlowList, FlowMade, FlowMoved, FlowShown, Replanned, TaskDecided, TemplateKept, TemplateList, TemplateRemoved,
-        TemplateShown,
+        FlowList, FlowMade, FlowMoved, FlowShown, Names, Replanned, TaskDecided, TemplateKept, TemplateList,
+        TemplateRemoved, TemplateShown,
     },
 };
 
@@ -30,13 +30,15 @@ pub(super) fn run(app: &App<'_>, command: &FlowCommand) -> Done {
                 Some(text) => Some(word::<WorkflowStatus>("status", text)?),
                 None => None,
             };
-            let mut rows = Vec::new();
-            for (toft, scope) in app.reach(*reach)? {
-                rows.extend(app.perform(toft, flow::List { scope, all: *all, status, limit: limit + 1 })?);
+            let (mut rows, mut names) = (Vec::new(), Names::default());
+            for Reached { toft, scope, name, .. } in app.reach(reach)? {
+                let mut found = app.perform(toft, flow::List { scope, all: *all, status, limit: limit + 1 })?;
+                found.retain(|row| names.add(row.workflow.id.as_str(), name.as_ref()));
+                rows.extend(found);
             }
             let more = rows.len() > *limit;
             rows.truncate(*limit);
-            app.show(&FlowList { rows, more })
+            app.show(&FlowList { rows, more, names })
         }
         FlowCommand::Start(one) => step(app, one, flow::Step::Start),
         FlowCommand::Pause(one) => step(app, one, flow::Step::Pause),
@@ -46,8 +48,8 @@ pub(super) fn run(app: &App<'_>, command: &FlowCommand) -> Done {
             let request = flow::Limit { id: id.clone(), max_parallel: *max_parallel, budget: *budget };
             app.show(&FlowMoved(app.perform(app.open()?, request)?))
         }
-        FlowCommand::Add { workflow, name, task } => {
-            let tasks = vec![planned(name, task)];
+        FlowCommand::Add { workflow, name, repository, task } => {
+            let tasks = vec![PlanTask { repository: repository.clone(), ..planned(name, task) }];
             let outcome = app.perform(app.open()?, replan::Add { workflow: workflow.clone(), tasks })?;
             app.show(&Replanned(outcome))
         }

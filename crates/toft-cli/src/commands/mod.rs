@@ -12,7 +12,12 @@ mod upkeep;
 mod work;
 mod ws;
 
-use std::{cell::OnceCell, io::Read as _, path::PathBuf, process::ExitCode};
+use std::{
+    cell::{OnceCell, RefCell},
+    io::Read as _,
+    path::PathBuf,
+    process::ExitCode,
+};
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -135,6 +140,18 @@ struct App<'a> {
     toft: OnceCell<Toft>,
     /// Standard input, once it was needed: both the digest of an operation and its command read it.
     input: OnceCell<Vec<u8>>,
+    /// What is said beside the outcome.
+    notes: RefCell<Vec<String>>,
+}
+
+/// A repository that a reading command looks into.
+struct Reached<'a> {
+    toft: &'a Toft,
+    scope: Scope,
+    /// What it is called, where there are several.
+    name: Option<String>,
+    /// Whether its issues are wanted, too.
+    ledgers: bool,
 }
 
 impl<'a> App<'a> {
@@ -146,6 +163,7 @@ impl<'a> App<'a> {
             served: false,
             toft: OnceCell::new(),
             input: OnceCell::new(),
+            notes: RefCell::default(),
         }
     }
 
@@ -183,19 +201,31 @@ impl<'a> App<'a> {
     }
 
     /// The stores and scopes a reading command looks into.
-    fn reach(&self, reach: Reach) -> Result<Vec<(&Toft, Scope)>, Failure> {
+    fn reach(&self, reach: &Reach) -> Result<Vec<Reached<'_>>, Failure> {
+        // Issues belong to no worktree.
+        let ledgers = reach.worktree.is_none();
         if !reach.all_repos {
             let toft = self.open()?;
             let scope = if reach.here { toft.here() } else { toft.scope() };
-            return Ok(vec![(toft, scope)]);
+            let scope = Scope { worktree: reach.worktree.clone().or(scope.worktree), ..scope };
+            return Ok(vec![Reached { toft, scope, name: None, ledgers }]);
         }
-        let mut tofts = Vec::new();
-        for path in toft::registered_stores()? {
-            let config = Config { store: Some(Store::Path(path)), whole_store: true, ..self.config()? };
-            // As many as there are stores, for the rest of a short process.
-            tofts.push((&*Box::leak(Box::new(Toft::with(config)?)), Scope::default()));
+        let (found, bad) = toft::every_repository(&self.config()?)?;
+        self.notes.borrow_mut().extend(bad);
+        let reached = |one: toft::Reached| {
+            let scope = Scope { worktree: reach.worktree.clone(), ..one.scope };
+            // As many as there are repositories, for the rest of a short process.
+            let toft: &Toft = Box::leak(Box::new(one.toft));
+            Reached { toft, scope, name: one.name.or_else(|| Some(String::new())), ledgers: ledgers && one.ledgers }
+        };
+        Ok(found.into_iter().map(reached).collect())
+    }
+
+    /// Says beside the outcome what one of several repositories had to say.
+    fn heard(&self, toft: &Toft, name: Option<&String>) {
+        if let Some(name) = name {
+            self.notes.borrow_mut().extend(toft.take_notes().into_iter().map(|note| format!("{name}: {note}")));
         }
-        Ok(tofts)
     }
 
     /// The operation that was named, with a digest of what was typed: how it is printed does not matter.
@@ -244,7 +274,8 @@ impl<'a> App<'a> {
 
     /// Shows an outcome, and beside it what did not work after it was committed.
     fn show(&self, view: &dyn View) -> Done {
-        let notes = self.toft.get().map(Toft::take_notes).unwrap_or_default();
+        let mut notes = self.toft.get().map(Toft::take_notes).unwrap_or_default();
+        notes.append(&mut self.notes.borrow_mut());
         self.output.show_with(view, &notes)?;
         Ok(ExitCode::SUCCESS)
     }

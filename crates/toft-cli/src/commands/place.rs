@@ -48,7 +48,9 @@ pub(super) fn init(app: &App<'_>, args: &Init) -> Done {
         _ => None,
     };
     let changed = args.tree || args.contributor || args.maintainer;
-    app.show(&Initialised { located, new, private, guard, hint, changed, waiting, public: args.maintainer })
+    let registered = toft.newly_registered() && !new;
+    let public = args.maintainer;
+    app.show(&Initialised { located, new, registered, private, guard, hint, changed, waiting, public })
 }
 
 pub(super) fn locate(app: &App<'_>) -> Done {
@@ -79,10 +81,19 @@ pub(super) fn trust(app: &App<'_>, args: &Trust) -> Done {
     let located = toft::locate(&app.config()?)?;
     let repository = located.repository.as_ref().map(ToString::to_string).unwrap_or_default();
     let setup = &located.workspaces.setup;
+    let list = toft::Toft::carried_ledgers(&located)?;
     if args.yes || args.revoke {
         setup.trust(&repository, args.yes)?;
+        if let Some(list) = &list {
+            list.trust(&repository, args.yes)?;
+        }
     }
-    app.show(&Trusted { commands: setup.commands(), trusted: setup.trusted(&repository) })
+    if let (true, Some(list)) = (args.yes, &list) {
+        toft::Toft::prepare_carried_ledgers(&located, list)?;
+    }
+    let trusted = setup.trusted(&repository) && list.as_ref().is_none_or(|list| list.trusted(&repository));
+    let ledgers = list.map(|list| list.lines()).unwrap_or_default();
+    app.show(&Trusted { commands: setup.commands(), ledgers, trusted })
 }
 
 pub(super) fn gc(app: &App<'_>, args: &Gc) -> Done {

@@ -7,19 +7,20 @@ use toft::{
     issue::{
         CLOSED, DEFERRED, DISCOVERED_FROM, Dep, IN_PROGRESS, OPEN,
         edit::{Edit, Step},
+        route::Route,
     },
     plan::{Asked, Export, Found, Import, Older, Plan},
     time::Timestamp,
     verbs::{issue::OnIt, log},
 };
 
-use super::{App, Done};
+use super::{App, Done, word};
 use crate::{
     args,
     exit::Failure,
     render::{
         Compacted, ExportDone, Graph, ImportDone, IssueList, IssueShown, IssueWritten, IssuesWritten, LedgerList,
-        LedgersShown, Pen, UndoDone,
+        LedgersShown, Names, Pen, UndoDone,
     },
 };
 
@@ -337,9 +338,8 @@ pub(super) fn show(app: &App<'_>, toft: &Toft, plan: &Plan<'_>, found: Found, ar
     app.show(&IssueShown { found, overlay, why, on, children, needs, needed_by, history })
 }
 
-/// Issues by what they are.
-pub(super) fn list(app: &App<'_>, plan: &Plan<'_>, args: &args::List) -> Done {
-    let asked = Asked {
+pub(super) fn asked(args: &args::List) -> Asked {
+    Asked {
         status: args.status.clone(),
         all: args.all,
         labels: args.labels.clone(),
@@ -347,15 +347,19 @@ pub(super) fn list(app: &App<'_>, plan: &Plan<'_>, args: &args::List) -> Done {
         ledger: args.ledger.clone(),
         limit: args.limit + 1,
         ..Asked::default()
-    };
-    let mut issues = plan.list(&asked)?;
+    }
+}
+
+/// Issues by what they are.
+pub(super) fn list(app: &App<'_>, plan: &Plan<'_>, args: &args::List) -> Done {
+    let mut issues = plan.list(&asked(args))?;
     if let Some(status) = args.status.as_deref().filter(|status| !STATUSES.contains(status) && issues.is_empty()) {
         return Err(unknown_status(status, &STATUSES));
     }
     let more = issues.len() > args.limit;
     issues.truncate(args.limit);
     let several = plan.ledgers().len() > 1 && args.ledger.is_none();
-    app.show(&IssueList { issues, more, now: plan.now()?, several })
+    app.show(&IssueList { issues, more, now: plan.now()?, several, names: Names::default() })
 }
 
 pub(super) fn ledger(app: &App<'_>, command: &args::LedgerCommand) -> Done {
@@ -369,8 +373,16 @@ pub(super) fn ledger(app: &App<'_>, command: &args::LedgerCommand) -> Done {
             let shown = names.iter().map(|name| plan.publishes(name)).collect::<Result<Vec<_>, _>>()?;
             return app.show(&LedgersShown(shown));
         }
-        args::LedgerCommand::Add { name, path, read_only } => toft.add_ledger(name, path, *read_only)?,
+        args::LedgerCommand::Add { name, place, read_only } => toft.add_ledger(name, place, *read_only)?,
         args::LedgerCommand::Remove { name } => toft.remove_ledger(name)?,
+        args::LedgerCommand::Default { name } => toft.set_default_ledger(name)?,
+        args::LedgerCommand::Mode { mode } => toft.set_routing_mode(word("mode", mode)?)?,
+        args::LedgerCommand::Route { ledger, kind, label, path, role, remove } => {
+            let role = role.as_ref().map(|role| word("role", role)).transpose()?;
+            let (kind, label, path) = (kind.clone(), label.clone(), path.clone());
+            let route = Route { kind, label, path, role, ledger: ledger.clone() };
+            if *remove { toft.remove_route(&route)? } else { toft.add_route(route)? }
+        }
     }
-    app.show(&LedgerList(plan(toft)?.ledgers().to_vec()))
+    app.show(&LedgerList(plan(toft)?.examined_ledgers()?))
 }

@@ -18,19 +18,20 @@ use toft::{
     workspaces::Wanted,
 };
 
-use super::{App, Done, plan, word, ws};
+use super::{App, Done, Reached, plan, word, ws};
 use crate::{
     args::{self, Claim},
     exit::Failure,
     render::{
-        AgentList, AttemptLog, Claims, Context, EventLine, Finished, FlowShown, History, Ready, Saved, Shown,
-        StateValue, StatusView, TaskList,
+        AgentList, AttemptLog, Claims, Context, EventLine, Everything, Finished, FlowShown, History, IssueList, Names,
+        Ready, Saved, Shown, StateValue, StatusView, TaskList,
     },
 };
 
 pub(super) fn ready(app: &App<'_>, args: &args::Ready) -> Done {
     let mut all = ready::Outcome { ready: Vec::new(), more: false, not_ready: Vec::new() };
-    for (toft, scope) in app.reach(args.reach)? {
+    let mut names = Names::default();
+    for Reached { toft, scope, name, ledgers } in app.reach(&args.reach)? {
         let request = ready::Request {
             scope,
             labels: args.labels.clone(),
@@ -38,7 +39,9 @@ pub(super) fn ready(app: &App<'_>, args: &args::Ready) -> Done {
             explain: args.explain,
             ..ready::Request::default()
         };
-        let outcome = toft.ready(request)?;
+        let mut outcome = if ledgers { toft.ready(request)? } else { toft.perform(request)? };
+        outcome.ready.retain(|item| names.add(item.id(), name.as_ref()));
+        app.heard(toft, name.as_ref());
         all.more |= outcome.more;
         all.ready.extend(outcome.ready);
         all.not_ready.extend(outcome.not_ready);
@@ -51,11 +54,12 @@ pub(super) fn ready(app: &App<'_>, args: &args::Ready) -> Done {
     let mut issues = Vec::new();
     if args.explain
         && !args.reach.all_repos
+        && args.reach.worktree.is_none()
         && let Some(plan) = app.open()?.plan()?
     {
         issues = plan.not_ready(args.limit)?;
     }
-    app.show(&Ready { outcome: all, issues })
+    app.show(&Ready { outcome: all, issues, names })
 }
 
 pub(super) fn claim(app: &App<'_>, args: &Claim) -> Done {
@@ -302,6 +306,7 @@ pub(super) fn list(app: &App<'_>, args: &args::List) -> Done {
     let of_workflow = args.kind.as_deref().filter(|kind| !["issues", "tasks"].contains(kind));
     if of_workflow.is_none()
         && !args.reach.all_repos
+        && args.reach.worktree.is_none()
         && args.kind.as_deref() != Some("tasks")
         && let Some(plan) = app.open()?.plan()?
         && (args.kind.is_some() || args.at.is_some() || plan.any()?)
@@ -311,12 +316,23 @@ pub(super) fn list(app: &App<'_>, args: &args::List) -> Done {
             None => plan::list(app, &plan, args),
         };
     }
+    let reached = app.reach(&args.reach)?;
+    let only = |kind: &str| args.kind.as_deref() == Some(kind);
+    let mut issues = issues_of(app, &reached, args, !only("tasks") && of_workflow.is_none())?;
+    if only("issues") {
+        return app.show(&issues);
+    }
     let status = match &args.status {
-        Some(text) => Some(word::<TaskStatus>("status", text)?),
+        // A status of issues is none of tasks.
+        Some(text) => match word::<TaskStatus>("status", text) {
+            Ok(status) => Some(status),
+            Err(_) if !issues.issues.is_empty() => return app.show(&issues),
+            Err(failure) => return Err(failure),
+        },
         None => None,
     };
-    let (mut tasks, mut more) = (Vec::new(), false);
-    for (toft, scope) in app.reach(args.reach)? {
+    let (mut tasks, mut more, mut names) = (Vec::new(), false, Names::default());
+    for Reached { toft, scope, name, .. } in reached {
         let request = list::Request {
             scope,
             workflow: of_workflow.map(str::to_owned),
@@ -326,17 +342,47 @@ pub(super) fn list(app: &App<'_>, args: &args::List) -> Done {
             search: args.search.clone(),
             limit: args.limit,
         };
-        let outcome = app.perform(toft, request)?;
+        let mut outcome = app.perform(toft, request)?;
         more |= outcome.more;
+        outcome.tasks.retain(|row| names.add(row.task.id.as_str(), name.as_ref()));
         tasks.extend(outcome.tasks);
     }
-    app.show(&TaskList { tasks, more })
+    let tasks = TaskList { tasks, more, names };
+    match args.reach.all_repos && args.kind.is_none() {
+        true => {
+            issues.several = true;
+            app.show(&Everything { issues, tasks })
+        }
+        false => app.show(&tasks),
+    }
+}
+
+/// The issues of every repository that is reached, each once.
+fn issues_of(app: &App<'_>, reached: &[Reached<'_>], args: &args::List, wanted: bool) -> Result<IssueList, Failure> {
+    let mut list = IssueList {
+        issues: Vec::new(),
+        more: false,
+        now: toft::time::Timestamp::default(),
+        several: true,
+        names: Names::default(),
+    };
+    for Reached { toft, name, ledgers, .. } in reached.iter().filter(|_| wanted && args.reach.all_repos) {
+        let Some(plan) = toft.plan()?.filter(|_| *ledgers) else { continue };
+        list.now = plan.now()?;
+        let mut found = plan.list(&plan::asked(args))?;
+        list.more |= found.len() > args.limit;
+        found.truncate(args.limit);
+        found.retain(|found| list.names.add(&found.issue.id, name.as_ref()));
+        list.issues.extend(found);
+        app.heard(toft, name.as_ref());
+    }
+    Ok(list)
 }
 
 pub(super) fn status(app: &App<'_>, args: &args::Status) -> Done {
     let (mut outcomes, mut collisions) = (Vec::new(), Vec::new());
     let (mut proposals, mut waiting, mut orphans) = (Vec::new(), Vec::new(), Vec::new());
-    for (toft, scope) in app.reach(args.reach)? {
+    for Reached { toft, scope, name, ledgers } in app.reach(&args.reach)? {
         let outcome = app.perform(toft, status::Request { scope, limit: args.limit })?;
         // Only who works can run into somebody.
         if outcome.working.len() > 1
@@ -344,19 +390,20 @@ pub(super) fn status(app: &App<'_>, args: &args::Status) -> Done {
         {
             collisions.extend(workspaces.collisions()?);
         }
-        if let Some(plan) = toft.plan()? {
+        if let Some(plan) = toft.plan()?.filter(|_| ledgers) {
             proposals.extend(plan.proposals()?);
             waiting.extend(plan.my_proposals()?);
             orphans.extend(plan.orphans()?);
         }
-        outcomes.push(outcome);
+        app.heard(toft, name.as_ref());
+        outcomes.push((name, outcome));
     }
     app.show(&StatusView { outcomes, collisions, proposals, waiting, orphans })
 }
 
 pub(super) fn log(app: &App<'_>, args: &args::Log) -> Done {
     let (mut events, mut past) = (Vec::new(), Vec::new());
-    for (toft, scope) in app.reach(args.reach)? {
+    for Reached { toft, scope, .. } in app.reach(&args.reach)? {
         let plan = toft.plan()?;
         let issue = match (&args.id, &plan) {
             (Some(id), Some(plan)) => plan.named(id)?.map(|found| found.issue.id),

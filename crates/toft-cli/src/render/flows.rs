@@ -7,12 +7,12 @@ use toft::{
 };
 
 use super::{
-    View, data,
+    Names, View, data,
     page::{Ink, Page, clean, short},
 };
 
 /// One workflow in one line: how many tasks are how far.
-pub(super) fn line(page: &mut Page, listed: &flow::Listed) {
+pub(super) fn line(page: &mut Page, listed: &flow::Listed, repository: &str) {
     let flow::Listed { workflow, progress } = listed;
     let id = page.ink(Ink::Id, workflow.id.as_str());
     let done = progress.get("done").unwrap_or(&0) + progress.get("skipped").unwrap_or(&0);
@@ -22,12 +22,13 @@ pub(super) fn line(page: &mut Page, listed: &flow::Listed) {
         .map(|(status, count)| format!("{count} {status}"))
         .collect();
     let rest = if rest.is_empty() { String::new() } else { format!(", {}", rest.join(", ")) };
+    let worktree = workflow.place.worktree.as_deref().map(|name| format!("  ({})", clean(name))).unwrap_or_default();
     page.line(format!(
         "{id}  {:9}  {done}/{}  {}{}",
         workflow.status.as_str(),
         workflow.tasks,
         short(&workflow.title, 60),
-        page.ink(Ink::Faint, &rest)
+        page.ink(Ink::Faint, &format!("{rest}{worktree}{repository}"))
     ));
 }
 
@@ -104,7 +105,7 @@ impl View for FlowShown {
 
     fn text(&self, page: &mut Page) {
         let flow::Shown { workflow, progress, tasks } = &self.0;
-        line(page, &flow::Listed { workflow: workflow.clone(), progress: progress.clone() });
+        line(page, &flow::Listed { workflow: workflow.clone(), progress: progress.clone() }, "");
         if let Some(reason) = &workflow.reason {
             page.line(format!("  because: {}", clean(reason)));
         }
@@ -141,6 +142,7 @@ impl View for FlowShown {
 pub(crate) struct FlowList {
     pub(crate) rows: Vec<flow::Listed>,
     pub(crate) more: bool,
+    pub(crate) names: Names,
 }
 
 impl View for FlowList {
@@ -149,7 +151,7 @@ impl View for FlowList {
     }
 
     fn json(&self) -> Value {
-        data(&self.rows)
+        self.names.json(data(&self.rows))
     }
 
     fn more(&self) -> Option<bool> {
@@ -162,7 +164,7 @@ impl View for FlowList {
 
     fn text(&self, page: &mut Page) {
         for listed in &self.rows {
-            line(page, listed);
+            line(page, listed, &self.names.text(listed.workflow.id.as_str()));
         }
         if self.rows.is_empty() {
             page.line("No workflows. toft flow new \"…\" makes one.");

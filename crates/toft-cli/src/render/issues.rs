@@ -7,6 +7,7 @@ use toft::{
         Dep, Issue, NO_AUTO_CLAIM,
         proposal::{PROPOSED, Part},
         ready::Reason,
+        route::Route,
     },
     plan::{Compaction, Exported, Found, Imported, Ledger, Overlay, Wrote},
     time::Timestamp,
@@ -14,7 +15,7 @@ use toft::{
 };
 
 use super::{
-    View, data,
+    Names, View, data,
     history::particulars,
     page::{Ink, Page, clean, short},
     tasks::cut,
@@ -123,6 +124,7 @@ pub(crate) struct IssueList {
     pub(crate) now: Timestamp,
     /// There are several ledgers, so each issue says which it is in.
     pub(crate) several: bool,
+    pub(crate) names: Names,
 }
 
 impl View for IssueList {
@@ -131,7 +133,7 @@ impl View for IssueList {
     }
 
     fn json(&self) -> Value {
-        self.issues.iter().map(|found| row(&found.issue, &found.ledger)).collect()
+        self.names.json(self.issues.iter().map(|found| row(&found.issue, &found.ledger)).collect())
     }
 
     fn more(&self) -> Option<bool> {
@@ -154,12 +156,13 @@ impl View for IssueList {
             };
             let who = issue.assignee.as_deref().map(|name| format!("  {}", clean(name))).unwrap_or_default();
             let ledger = if self.several { format!("  ({})", found.ledger) } else { String::new() };
+            let repository = self.names.text(&issue.id);
             page.line(format!(
                 "{id}  P{}  {}  {}{}",
                 issue.priority,
                 standing(issue),
                 title(issue),
-                page.ink(Ink::Faint, &format!("{who}{ready}{ledger}"))
+                page.ink(Ink::Faint, &format!("{who}{ready}{ledger}{repository}"))
             ));
         }
         if self.issues.is_empty() {
@@ -413,7 +416,7 @@ impl View for LedgerList {
     }
 
     fn text(&self, page: &mut Page) {
-        for Ledger { name, place, dir, read_only, first, kept_by_others, .. } in &self.0 {
+        for Ledger { name, place, dir, read_only, first, kept_by_others, of, url, problem, routes, .. } in &self.0 {
             let mode = match (read_only, kept_by_others) {
                 (true, _) => "read only",
                 (_, true) => "kept by others, your changes to its issues are kept in private",
@@ -421,6 +424,30 @@ impl View for LedgerList {
             };
             let first = if *first { ", new issues go here" } else { "" };
             page.line(format!("{name}  {}  {mode}{first}  {}", place.as_str(), clean(&dir.display().to_string())));
+            if let Some(repository) = of {
+                page.line(format!("  the ledger of {}", clean(&repository.display().to_string())));
+            }
+            if let Some(url) = url {
+                page.line(format!("  a copy of {}; toft sync exchanges it", clean(url)));
+            }
+            for route in routes {
+                page.line(format!("  new issues {} go here", conditions(route)));
+            }
+            if let Some(problem) = problem {
+                page.line(format!("  {}: {}", page.ink(Ink::Bad, "cannot be read now"), clean(problem)));
+            }
         }
     }
+}
+
+/// What a route asks of a new issue, in words.
+fn conditions(route: &Route) -> String {
+    let role = route.role.map(|role| data(&role).as_str().unwrap_or_default().to_owned());
+    let parts = [
+        route.kind.as_ref().map(|kind| format!("of type {}", clean(kind))),
+        route.label.as_ref().map(|label| format!("with label {}", clean(label))),
+        route.path.as_ref().map(|path| format!("written in {}", clean(path))),
+        role.map(|role| format!("of a {role}")),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(" and ")
 }

@@ -5,11 +5,13 @@ mod flows;
 mod graph;
 mod history;
 mod issues;
+mod names;
 mod page;
 mod place;
 mod run;
 mod setup;
 mod share;
+mod state;
 mod svg;
 mod tasks;
 mod upkeep;
@@ -33,14 +35,14 @@ pub(crate) use self::{
     issues::{
         Compacted, ExportDone, ImportDone, IssueList, IssueShown, IssueWritten, IssuesWritten, LedgerList, UndoDone,
     },
+    names::{Everything, Names},
     page::{Page, clock},
     place::{Examined, Forgotten, Initialised, Place, Trusted},
     run::{AttemptLog, Context, Primed, Stopped, TryShown, Watch},
     setup::{GuardSet, SetupShown},
     share::{FindingsShown, GuardShown, IssuesDecided, IssuesMoved, LedgersShown, ProposalsMade, PurgeDone, SyncDone},
-    tasks::{
-        Answered, Claims, Finished, Ready, Saved, Shown, StateValue, StatusView, TaskAssigned, TaskDecided, TaskList,
-    },
+    state::StateValue,
+    tasks::{Answered, Claims, Finished, Ready, Saved, Shown, StatusView, TaskAssigned, TaskDecided, TaskList},
     upkeep::{BackedUp, Migrated, RestoredFrom},
     workspaces::{Rescued, WsEnv, WsGiven, WsList, WsPath, WsPinned, WsPooled, WsShown, WsTidied},
 };

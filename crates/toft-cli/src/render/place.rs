@@ -82,6 +82,8 @@ impl View for Place {
 pub(crate) struct Initialised {
     pub(crate) located: Located,
     pub(crate) new: bool,
+    /// The store was there, and knows this repository from now on.
+    pub(crate) registered: bool,
     /// Where new issues go, if they are private from now on.
     pub(crate) private: Option<PathBuf>,
     /// Whether pushes are guarded from now on, or why not.
@@ -104,6 +106,7 @@ impl View for Initialised {
     fn json(&self) -> Value {
         let mut value = located(&self.located);
         value["new"] = self.new.into();
+        value["registered"] = (self.new || self.registered).into();
         value["private"] = self.private.as_ref().map(|dir| dir.display().to_string()).into();
         if let Some(guard) = &self.guard {
             value["guard"] = guard.as_str().into();
@@ -120,6 +123,8 @@ impl View for Initialised {
         if self.new {
             page.line(format!("Made the store {store}"));
             page.line("Next: toft add \"…\" writes work down, toft claim takes it.");
+        } else if self.registered {
+            page.line(format!("Registered this repository in the store {store}, which was there already."));
         } else {
             let changed = if self.changed { "" } else { "; nothing changed" };
             page.line(format!("The store {store} is there already{changed}."));
@@ -181,6 +186,8 @@ impl View for Examined {
 /// What a repository would run, and whether it may.
 pub(crate) struct Trusted {
     pub(crate) commands: Vec<String>,
+    /// What its list of ledgers says, line by line.
+    pub(crate) ledgers: Vec<String>,
     pub(crate) trusted: bool,
 }
 
@@ -190,7 +197,11 @@ impl View for Trusted {
     }
 
     fn json(&self) -> Value {
-        json!({ "commands": self.commands, "trusted": self.trusted })
+        let mut row = json!({ "commands": self.commands, "trusted": self.trusted });
+        if !self.ledgers.is_empty() {
+            row["ledgers"] = data(&self.ledgers);
+        }
+        row
     }
 
     fn ids(&self) -> Vec<String> {
@@ -198,6 +209,14 @@ impl View for Trusted {
     }
 
     fn text(&self, page: &mut Page) {
+        if !self.ledgers.is_empty() {
+            page.line("It names these ledgers, in .toft/ledgers.toml:");
+            self.ledgers.iter().for_each(|line| page.line(format!("  {}", clean(line))));
+            page.line(match self.trusted {
+                true => "They are seen from here. toft trust --revoke ends that.",
+                false => "None of them is seen or written until: toft trust --yes",
+            });
+        }
         if self.commands.is_empty() {
             page.line("This repository runs nothing when a workspace is made.");
             return;

@@ -13,7 +13,7 @@ use toft::{
 };
 
 use super::{
-    View, data, issues,
+    Names, View, data, issues,
     page::{Ink, Page, clean, short},
 };
 
@@ -49,6 +49,7 @@ pub(crate) struct Ready {
     pub(crate) outcome: ready::Outcome,
     /// Issues that cannot start, with why, if that was asked.
     pub(crate) issues: Vec<Offer>,
+    pub(crate) names: Names,
 }
 
 impl View for Ready {
@@ -58,7 +59,7 @@ impl View for Ready {
 
     fn json(&self) -> Value {
         if self.outcome.not_ready.is_empty() && self.issues.is_empty() {
-            data(&self.outcome.ready)
+            self.names.json(data(&self.outcome.ready))
         } else {
             json!({ "ready": self.outcome.ready, "not_ready": self.outcome.not_ready, "issues": self.issues })
         }
@@ -78,7 +79,8 @@ impl View for Ready {
                 ready::Item::Task(task) => task,
                 ready::Item::Issue(offer) => {
                     let id = page.ink(Ink::Id, &clean(&offer.issue.id));
-                    page.line(format!("{id}  P{}  {}", offer.issue.priority, issues::title(&offer.issue)));
+                    let repository = page.ink(Ink::Faint, &self.names.text(&offer.issue.id));
+                    page.line(format!("{id}  P{}  {}{repository}", offer.issue.priority, issues::title(&offer.issue)));
                     continue;
                 }
             };
@@ -92,7 +94,7 @@ impl View for Ready {
                 "{id}  P{}  {}{}",
                 task.priority,
                 title(task),
-                page.ink(Ink::Faint, &format!("{}{needs}", worktree(task)))
+                page.ink(Ink::Faint, &format!("{}{needs}{}", worktree(task), self.names.text(task.id.as_str())))
             ));
         }
         if self.outcome.ready.is_empty() {
@@ -346,6 +348,7 @@ impl View for TaskAssigned {
 pub(crate) struct TaskList {
     pub(crate) tasks: Vec<list::Listed>,
     pub(crate) more: bool,
+    pub(crate) names: Names,
 }
 
 impl View for TaskList {
@@ -354,7 +357,7 @@ impl View for TaskList {
     }
 
     fn json(&self) -> Value {
-        data(&self.tasks)
+        self.names.json(data(&self.tasks))
     }
 
     fn more(&self) -> Option<bool> {
@@ -374,40 +377,13 @@ impl View for TaskList {
                 page.status(task.state.status),
                 task.priority,
                 title(task),
-                page.ink(Ink::Faint, &worktree(task))
+                page.ink(Ink::Faint, &format!("{}{}", worktree(task), self.names.text(task.id.as_str())))
             ));
         }
         if self.tasks.is_empty() {
             page.line("No tasks.");
         }
         cut(page, self.more, self.tasks.len());
-    }
-}
-
-/// A value by itself: plain text for a string, JSON for the rest.
-pub(crate) struct StateValue {
-    pub(crate) outcome: Value,
-    pub(crate) value: Value,
-}
-
-impl View for StateValue {
-    fn kind(&self) -> &'static str {
-        "state"
-    }
-
-    fn json(&self) -> Value {
-        self.outcome.clone()
-    }
-
-    fn ids(&self) -> Vec<String> {
-        vec![]
-    }
-
-    fn text(&self, page: &mut Page) {
-        match &self.value {
-            Value::String(text) => page.block("", text),
-            other => page.line(other.to_string()),
-        }
     }
 }
 
@@ -515,7 +491,8 @@ impl Shown {
 }
 
 pub(crate) struct StatusView {
-    pub(crate) outcomes: Vec<status::Outcome>,
+    /// Of each repository, with its name where there are several.
+    pub(crate) outcomes: Vec<(Option<String>, status::Outcome)>,
     pub(crate) collisions: Vec<Collision>,
     /// What others propose here.
     pub(crate) proposals: Vec<Found>,
@@ -532,27 +509,38 @@ impl View for StatusView {
 
     fn json(&self) -> Value {
         match self.outcomes.as_slice() {
-            [one] => {
+            [(None, one)] => {
                 let mut row = data(one);
                 row["collisions"] = data(&self.collisions);
                 row["proposals"] =
                     self.proposals.iter().map(|found| issues::row(&found.issue, &found.ledger)).collect();
                 row
             }
-            many => data(&many),
+            many => {
+                let named = |(name, outcome): &(Option<String>, status::Outcome)| {
+                    let mut row = data(outcome);
+                    row["repository"] = name.as_deref().into();
+                    row
+                };
+                many.iter().map(named).collect()
+            }
         }
     }
 
     fn ids(&self) -> Vec<String> {
-        self.outcomes.iter().flat_map(|outcome| &outcome.working).map(|row| row.task.id.to_string()).collect()
+        self.outcomes.iter().flat_map(|(_, outcome)| &outcome.working).map(|row| row.task.id.to_string()).collect()
     }
 
     fn text(&self, page: &mut Page) {
-        for outcome in &self.outcomes {
+        for (name, outcome) in &self.outcomes {
+            let idle = outcome.working.is_empty() && outcome.needs_you.is_empty() && outcome.workflows.is_empty();
+            if let Some(name) = name.as_ref().filter(|_| !idle) {
+                page.line(page.ink(Ink::Head, &format!("{}:", clean(name))));
+            }
             needs_you(page, &outcome.needs_you, &self.proposals);
             working(page, outcome);
             for listed in &outcome.workflows {
-                super::flows::line(page, listed);
+                super::flows::line(page, listed, "");
             }
         }
         for (Found { issue, .. }, orphan) in &self.orphans {

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{
     id::{RepositoryId, WorkflowId},
-    repository::Place,
+    repository::{Place, Scope},
     time::Timestamp,
 };
 
@@ -105,6 +105,12 @@ impl Workflow {
     /// Has its budget been used up?
     pub fn overspent(&self) -> bool {
         self.budget.is_some_and(|budget| self.spent >= budget)
+    }
+
+    /// Is it seen from there? A workflow is seen from every repository that its tasks work in.
+    pub fn seen_from(&self, scope: &Scope) -> bool {
+        let works_in = |id: &RepositoryId| scope.worktree.is_none() && self.repositories.contains(id);
+        scope.covers(&self.place) || scope.repository.as_ref().is_some_and(works_in)
     }
 
     /// May another of its tasks start?

@@ -10,6 +10,7 @@ pub mod overlay;
 pub mod private;
 pub mod proposal;
 pub mod ready;
+pub mod route;
 
 use std::borrow::Cow;
 

@@ -99,6 +99,7 @@ macro_rules! store_conformance {
             events_are_found_by_entity_place_and_cursor
             tasks_are_listed_by_workflow_status_and_place
             workflows_are_listed_newest_first
+            workflows_are_seen_from_each_repository
             the_workflow_on_an_issue_and_those_its_ledger_was_not_told_of_are_found
             progress_counts_tasks_by_status
             dependencies_come_with_their_targets_status

@@ -104,6 +104,27 @@ pub fn workflows_are_listed_newest_first(pair: &Pair) {
     assert_eq!(ids(&[WorkflowStatus::Running], 1), ["wf_mid"]);
 }
 
+pub fn workflows_are_seen_from_each_repository(pair: &Pair) {
+    let (here, there) = (RepositoryId::known("rp_here"), RepositoryId::known("rp_there"));
+    let place = |id: &RepositoryId| Place { repository: Some(id.clone()), worktree: Some("main".into()) };
+    let made = |id: &str, repositories: &[&RepositoryId]| {
+        let (place, repositories) = (place(&here), repositories.iter().map(|id| (*id).clone()).collect());
+        Write::Workflow(Workflow { place, repositories, ..workflow(id) })
+    };
+    pair.write(&[made("wf_both", &[&here, &there]), made("wf_one", &[&here])]);
+    let ids = |repository: &RepositoryId, worktree: Option<&str>| {
+        let scope = Scope { repository: Some(repository.clone()), worktree: worktree.map(str::to_owned) };
+        let rows = pair.read(|tx| tx.workflows(&WorkflowQuery { scope: scope.clone(), ..WorkflowQuery::default() }));
+        let mut ids: Vec<_> = rows.into_iter().map(|row| row.id.to_string()).collect();
+        ids.sort();
+        ids
+    };
+    assert_eq!(ids(&here, None), ["wf_both", "wf_one"]);
+    assert_eq!(ids(&there, None), ["wf_both"]);
+    assert_eq!(ids(&here, Some("main")), ["wf_both", "wf_one"]);
+    assert!(ids(&there, Some("main")).is_empty());
+}
+
 pub fn progress_counts_tasks_by_status(pair: &Pair) {
     fill(pair);
     let id = WorkflowId::known("wf_1");

@@ -237,6 +237,15 @@ pub fn make_repository(dir: &Path) -> Result<(), ExchangeError> {
     }
 }
 
+/// Makes a bare git repository whose remote is `url`, unless it is there. Nothing is fetched.
+pub fn make_copy(dir: &Path, url: &str) -> Result<(), ExchangeError> {
+    if crate::git::is_git_dir(dir) {
+        return Ok(());
+    }
+    crate::git_run::Git::inside(dir)?.run(["init", "--quiet", "--bare", "--initial-branch=main"])?.ok()?;
+    Ok(crate::git_run::Git::of(dir)?.run(["remote", "add", "origin", url])?.ok().map(drop)?)
+}
+
 /// Where git looks for the hooks of a checkout; none if that is the same place for every repository.
 pub fn hooks_dir(checkout: &Checkout) -> Result<Option<PathBuf>, ExchangeError> {
     let git = crate::git_run::Git::inside(&checkout.root)?;

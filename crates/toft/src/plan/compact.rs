@@ -48,7 +48,14 @@ impl Plan<'_> {
     pub fn compact(&self, archive_after: Duration) -> Result<Vec<Compaction>, Error> {
         let before = self.now()?.minus(archive_after);
         let writable = self.ledgers.iter().filter(|ledger| !ledger.read_only && !ledger.kept_by_others);
-        writable.map(|ledger| self.compact_one(ledger, before, &BTreeSet::new())).collect()
+        let mut all = Vec::new();
+        for ledger in writable {
+            match self.compact_one(ledger, before, &BTreeSet::new()) {
+                Ok(one) => all.push(one),
+                Err(error) => self.leave_out(ledger, error)?,
+            }
+        }
+        Ok(all)
     }
 
     /// How many lines an earlier toft took out of ledgers because it did not understand them.

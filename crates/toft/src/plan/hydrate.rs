@@ -74,22 +74,32 @@ impl Plan<'_> {
     pub(super) fn refresh_in_turn(&self, mine: Option<&Ledger>) -> Result<(), Error> {
         self.forget_unseen()?;
         for ledger in &self.ledgers {
-            let mut stale = self.stale(ledger)?;
-            if stale.is_empty() {
-                continue;
+            match self.refresh_one(ledger, mine) {
+                // Only who is about to write to a ledger needs it.
+                Err(error) if mine.is_none_or(|mine| mine.name != ledger.name) => self.leave_out(ledger, error)?,
+                refreshed => refreshed?,
             }
-            let patience = if mine.is_some() { Duration::ZERO } else { PATIENCE };
-            let turn = match mine {
-                Some(mine) if mine.name == ledger.name => None,
-                // Who may not write here may read, and who waits too long as well.
-                _ => Turn::take_within(&ledger.lock, patience).ok().flatten(),
-            };
-            if turn.is_some() {
-                stale = self.stale(ledger)?;
-            }
-            if !stale.is_empty() {
-                self.ingest_stale(ledger, &stale)?;
-            }
+        }
+        Ok(())
+    }
+
+    fn refresh_one(&self, ledger: &Ledger, mine: Option<&Ledger>) -> Result<(), Error> {
+        self.check_there(ledger)?;
+        let mut stale = self.stale(ledger)?;
+        if stale.is_empty() {
+            return Ok(());
+        }
+        let patience = if mine.is_some() { Duration::ZERO } else { PATIENCE };
+        let turn = match mine {
+            Some(mine) if mine.name == ledger.name => None,
+            // Who may not write here may read, and who waits too long as well.
+            _ => Turn::take_within(&ledger.lock, patience).ok().flatten(),
+        };
+        if turn.is_some() {
+            stale = self.stale(ledger)?;
+        }
+        if !stale.is_empty() {
+            self.ingest_stale(ledger, &stale)?;
         }
         Ok(())
     }

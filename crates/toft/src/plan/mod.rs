@@ -1,6 +1,6 @@
 //! The plan: issues in ledgers, an index of what they say, and what a store knows of who is on them.
 //!
-//! `place.rs` says where ledgers are, `hydrate.rs` brings the index up to their files, `write.rs` is the one way a ledger
+//! `place.rs` says where ledgers are, `known.rs` which a clone was told of (by `settings.rs`), `unreadable.rs` what happens with a bad one, `hydrate.rs` brings the index up to their files, `write.rs` is the one way a ledger
 //! is changed, `undo.rs` takes that back, `run.rs` ties issues to the workflows that are on them, `compact.rs` puts a
 //! ledger in order. `sync.rs` exchanges ledgers with other clones (`copy.rs` is what they have, `synced.rs` how it went), `offer.rs` offers an issue of one to another, `propose.rs` follows what becomes of that,
 //! `unshared.rs` keeps the text of what nobody else ever had, `purge.rs` takes an issue out of a ledger's history, `guard.rs` looks at what is about to leave, `past.rs` at what was. `text.rs`, `exchange.rs` and `beads.rs` are other
@@ -15,6 +15,7 @@ mod copy;
 mod exchange;
 mod guard;
 mod hydrate;
+mod known;
 mod msgpack;
 mod offer;
 mod older;
@@ -27,20 +28,27 @@ mod propose;
 mod publishes;
 mod purge;
 mod run;
+mod settings;
 mod sync;
 mod synced;
 mod text;
 mod twoway;
 mod undo;
+mod unreadable;
 mod unshared;
 mod write;
 
-use std::{path::PathBuf, sync::OnceLock};
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::{Mutex, OnceLock},
+};
 
 use toft_core::{
     issue::{
         Issue, NO_AUTO_CLAIM,
         ready::{Reason, standing},
+        route::Routing,
     },
     ready::assigned_rank,
     refusal::Refusal,
@@ -65,6 +73,7 @@ pub use self::{
     exchange::{Export, Exported, Import, Imported, Older},
     guard::{Doubtful, Found as Leaking, Guarded},
     hydrate::Trouble,
+    known::Carried,
     offer::{ProposeOptions, Proposed},
     orphans::Orphan,
     overlay::Overlay,
@@ -86,11 +95,16 @@ const NAMED: usize = 5;
 pub struct Plan<'t> {
     toft: &'t Toft,
     checkout: &'t Checkout,
+    /// The checkout whose own ledger counts: in a workspace, the one that its work was claimed from.
+    home: &'t Checkout,
     ledgers: Vec<Ledger>,
     /// Whoever plans here does not keep the repository's own ledger.
     contributor: bool,
     /// The remote that keeps it then.
     upstream: Option<String>,
+    routing: Routing,
+    /// Ledgers that cannot be read now, and why.
+    bad: Mutex<BTreeMap<String, String>>,
     index: OnceLock<Index<'t>>,
     state: PathBuf,
     worktree: &'t str,
@@ -134,21 +148,22 @@ impl Found {
 impl<'t> Plan<'t> {
     pub(crate) fn open(toft: &'t Toft) -> Result<Option<Self>, Error> {
         let Some(checkout) = &toft.located().checkout else { return Ok(None) };
-        let place::Seen { ledgers, contributor, upstream } = place::ledgers(checkout)?;
-        let (state, index, replica) = (checkout.state_dir(), OnceLock::new(), OnceLock::new());
-        let author = OnceLock::new();
-        let worktree = &checkout.worktree;
+        let home = toft.ledger_home()?;
+        let place::Seen { ledgers, contributor, upstream, routing } = place::ledgers(toft, home)?;
         Ok(Some(Self {
             toft,
             checkout,
+            home,
             ledgers,
             contributor,
             upstream,
-            index,
-            state,
-            worktree,
-            replica,
-            author,
+            routing,
+            bad: Mutex::default(),
+            index: OnceLock::new(),
+            state: checkout.state_dir(),
+            worktree: &home.worktree,
+            replica: OnceLock::new(),
+            author: OnceLock::new(),
             aside: None,
         }))
     }
@@ -207,6 +222,11 @@ impl<'t> Plan<'t> {
     /// The ledgers seen from here, the one that is written to unless told otherwise first.
     pub fn ledgers(&self) -> &[Ledger] {
         &self.ledgers
+    }
+
+    /// The repository whose own ledger is seen here under this name, if it is another one.
+    pub(crate) fn repository_of(&self, ledger: &str) -> Option<PathBuf> {
+        self.ledgers.iter().find(|known| known.name == ledger)?.of.clone()
     }
 
     /// Nobody has written an issue down here yet.

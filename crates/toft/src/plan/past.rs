@@ -61,6 +61,9 @@ impl<'t> Plan<'t> {
     fn history(&self, ledger: &Ledger) -> Result<History, Error> {
         Ok(match ledger.place {
             Place::Branch => History::of_branch(self.checkout)?,
+            _ if let Some(other) = ledger.elsewhere.as_ref().filter(|other| other.place == Place::Branch) => {
+                History::of_branch(&other.checkout)?
+            }
             _ if !ledger.dir.exists() => History::of_branch(self.checkout)?,
             _ => History::of_dir(&ledger.dir)?,
         })
@@ -120,7 +123,7 @@ impl<'t> Plan<'t> {
                 toft_store::private::write(&path, bytes).map_err(io("write", &path))?;
             }
             let lock = place.with_extension("lock");
-            ledgers.push(Ledger { dir: place, read_only: true, lock, ..ledger.clone() });
+            ledgers.push(Ledger { dir: place, read_only: true, elsewhere: None, lock, ..ledger.clone() });
         }
         if ledgers.is_empty() {
             return Err(Refusal::NotFound { what: "revision or time", text: when.to_owned() }.into());
@@ -128,9 +131,12 @@ impl<'t> Plan<'t> {
         Ok(Plan {
             toft: self.toft,
             checkout: self.checkout,
+            home: self.home,
             ledgers,
             contributor: self.contributor,
             upstream: None,
+            routing: self.routing.clone(),
+            bad: std::sync::Mutex::default(),
             index: OnceLock::new(),
             state: dir,
             worktree: self.worktree,

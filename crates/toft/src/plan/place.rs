@@ -6,19 +6,27 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use toft_core::refusal::Refusal;
-use toft_ledger::{clock::Replica, file::Turn, open};
+use toft_core::{
+    issue::route::{OWN, Role, Route, Routing},
+    refusal::Refusal,
+    verbs::workspace::Show,
+};
+use toft_ledger::{clock::Replica, open};
 use toft_store::private;
 use toft_vcs::{
-    Checkout, Vcs,
+    Checkout, ID_FILE, MAIN, Vcs,
     exchange::{self, Fingerprint},
 };
 
+use super::known::{Also, Carried, check_name, know, known};
 use crate::{
     config::{data_home, state_home},
     error::{Error, io},
     session::{Toft, random_mint},
 };
+
+/// So many workspaces may lie between a checkout and the one that its work was claimed from.
+const DEEPEST: usize = 8;
 
 /// What kind of place a ledger is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,35 +69,35 @@ pub struct Ledger {
     pub first: bool,
     /// Others keep it: what is written to it here is not sent.
     pub kept_by_others: bool,
+    /// The repository whose own ledger it is, if that is another one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub of: Option<PathBuf>,
+    /// The remote that it is a local copy of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// Why it cannot be read now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+    /// Routes that lead to it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub routes: Vec<Route>,
+    /// How the other repository keeps it.
+    #[serde(skip)]
+    pub(super) elsewhere: Option<Elsewhere>,
     /// What its writers wait for each other at.
     #[serde(skip)]
     pub(super) lock: PathBuf,
 }
 
-/// What this clone knows of ledgers besides the repository's own.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Known {
-    /// Whoever plans here does so in private.
-    #[serde(default)]
-    contributor: bool,
-    /// The remote that keeps the repository's own ledger then.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    upstream: Option<String>,
-    #[serde(default)]
-    also: Vec<Also>,
-}
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct Also {
-    name: String,
-    place: Place,
-    dir: PathBuf,
-    #[serde(default)]
-    read_only: bool,
+/// A ledger that another repository keeps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Elsewhere {
+    pub(super) checkout: Checkout,
+    pub(super) place: Place,
 }
 
 /// The directory in a working tree.
-const IN_TREE: &str = ".toft";
+pub(super) const IN_TREE: &str = ".toft";
 pub(super) const ISSUES: &str = "issues.jsonl";
 pub(super) const ARCHIVE: &str = "archive";
 
@@ -98,14 +106,69 @@ impl Ledger {
     fn own(place: Place, dir: PathBuf, state: &Path) -> Self {
         let name = place.as_str().to_owned();
         let lock = state.join("locks").join(format!("{name}.lock"));
-        Self { name, place, dir, read_only: false, first: false, kept_by_others: false, lock }
+        Self {
+            name,
+            place,
+            dir,
+            read_only: false,
+            first: false,
+            kept_by_others: false,
+            of: None,
+            url: None,
+            problem: None,
+            routes: Vec::new(),
+            elsewhere: None,
+            lock,
+        }
+    }
+
+    /// The ledger that a repository keeps for itself: in its working tree, or beside it.
+    fn of_repository(checkout: &Checkout) -> Self {
+        let (state, tree) = (checkout.state_dir(), checkout.root.join(IN_TREE));
+        let in_tree = !matches!(checkout.vcs, Vcs::Git | Vcs::Jj) || tree.join(ISSUES).exists();
+        match in_tree {
+            true => Self::own(Place::Tree, tree, &state),
+            false => Self::own(Place::Branch, state.join("ledger"), &state),
+        }
     }
 
     /// One that several repositories may write to; their writers wait at the same place.
-    fn also(Also { name, place, dir, read_only }: Also) -> Self {
+    pub(super) fn also(Also { name, place, dir, read_only, repository, url }: Also) -> Self {
+        let problem = match repository.then(|| real_ledger(&dir)) {
+            Some(Ok(found)) => {
+                let of = Some(dir).filter(|_| url.is_none());
+                return Self { name, place, read_only, of, url, ..found };
+            }
+            Some(Err(error)) => Some(error.to_string()),
+            None => None,
+        };
         let print = blake3::hash(dir.as_os_str().as_encoded_bytes()).to_hex();
         let lock = state_home().join("locks").join(format!("{}.lock", &print[..16]));
-        Self { name, place, dir, read_only, first: false, kept_by_others: false, lock }
+        Self { name, read_only, url, problem, lock, ..Self::own(place, dir, Path::new("")) }
+    }
+
+    /// Refuses a ledger that is not there now: nothing is read into its place, and nothing new is begun there. A disk that
+    /// is not mounted is no empty ledger.
+    pub(super) fn check_there(&self) -> Result<(), Error> {
+        let gone = |path: &Path, why: &str| {
+            let cause = std::io::Error::new(std::io::ErrorKind::NotFound, why.to_owned());
+            Err(Error::Io { doing: "find", path: path.to_owned(), cause })
+        };
+        if let Some(problem) = &self.problem {
+            return gone(&self.dir, problem);
+        }
+        let shared = matches!(self.place, Place::Planning | Place::Shared) && self.elsewhere.is_none();
+        if shared && !self.dir.is_dir() {
+            return gone(&self.dir, "the directory is gone");
+        }
+        let path = self.issues();
+        match fs::metadata(&path) {
+            Ok(seen) if !seen.is_file() => {
+                let cause = std::io::Error::other("it is not a regular file");
+                Err(Error::Io { doing: "read", path, cause })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The file that is written to.
@@ -120,6 +183,7 @@ impl Ledger {
             let problem = format!("`{}` is read and never written here", self.name);
             return Err(Refusal::Invalid { field: "ledger".into(), problem }.into());
         }
+        self.check_there()?;
         let path = self.issues();
         open::refuse_links(&self.dir, ISSUES).map_err(io("write", &path))?;
         match fs::OpenOptions::new().append(true).open(&path) {
@@ -160,82 +224,87 @@ impl Ledger {
 
 /// What a checkout sees.
 pub(super) struct Seen {
-    /// Ledgers, the one that new issues go to first.
+    /// Ledgers, the one that new issues usually go to first.
     pub(super) ledgers: Vec<Ledger>,
     pub(super) contributor: bool,
     pub(super) upstream: Option<String>,
+    pub(super) routing: Routing,
 }
 
-/// The ledgers that a checkout sees.
-pub(super) fn ledgers(checkout: &Checkout) -> Result<Seen, Error> {
-    let (state, tree) = (checkout.state_dir(), checkout.root.join(IN_TREE));
-    let in_tree = !matches!(checkout.vcs, Vcs::Git | Vcs::Jj) || tree.join(ISSUES).exists();
-    let own = match in_tree {
-        true => Ledger::own(Place::Tree, tree, &state),
-        false => Ledger::own(Place::Branch, state.join("ledger"), &state),
-    };
-    let known = known(&state)?;
+/// The ledgers that a checkout sees. `home` is the checkout whose own ledger counts: in a workspace, the one that the work
+/// was claimed from.
+pub(super) fn ledgers(toft: &Toft, home: &Checkout) -> Result<Seen, Error> {
+    let own = Ledger::of_repository(home);
+    let mut known = known(&home.state_dir())?;
+    match Carried::in_tree(&home.root) {
+        Ok(Some(list)) if list.trusted(&toft.repository_id()) => known.join(list.parse(&home.main_root())?),
+        Ok(Some(list)) => toft
+            .note(format!("{} names ledgers that you have not trusted; `toft trust` shows them", list.path.display())),
+        Ok(None) => {}
+        // Whatever a tree has in its place, work goes on without it.
+        Err(error) => toft.note(format!("the list of ledgers is not read: {error}")),
+    }
+    for (name, dir) in &toft.located().ledgers {
+        check_name(name).map_err(|problem| Refusal::Invalid { field: "name".into(), problem })?;
+        let repository = !dir.join(ISSUES).exists() && is_initialised(dir);
+        let (name, dir) = (name.clone(), dir.clone());
+        known.also.retain(|also| also.name != name);
+        known.also.push(Also { name, place: Place::Shared, dir, read_only: false, repository, url: None });
+    }
+    let own_name = own.name.clone();
     let mut ledgers: Vec<Ledger> = std::iter::once(own).chain(known.also.into_iter().map(Ledger::also)).collect();
+    let named = |name: String| if name == OWN { own_name.clone() } else { name };
+    let mut routing = Routing {
+        routes: known.routes,
+        mode: known.mode.unwrap_or_default(),
+        role: if known.contributor { Role::Contributor } else { Role::Maintainer },
+        default: known.default.map(&named),
+    };
+    for route in &mut routing.routes {
+        route.ledger = named(std::mem::take(&mut route.ledger));
+    }
+    for ledger in &mut ledgers {
+        ledger.routes = routing.routes.iter().filter(|route| route.ledger == ledger.name).cloned().collect();
+    }
     if known.contributor {
         ledgers[0].kept_by_others = true;
+        let planned = |route: &Route| route.role == Some(Role::Contributor);
+        if let Some(planning) = ledgers.iter().find(|ledger| ledger.place == Place::Planning)
+            && !routing.routes.iter().any(planned)
+        {
+            let ledger = planning.name.clone();
+            routing.routes.push(Route { role: Some(Role::Contributor), ledger, ..Route::default() });
+        }
+        // Whatever else is said, a private plan does not fall back to the project's own ledger.
         ledgers.sort_by_key(|ledger| ledger.place != Place::Planning);
     }
+    if let Some(usual) = routing.usual() {
+        ledgers.sort_by_key(|ledger| ledger.name != usual);
+    }
     ledgers[0].first = true;
-    Ok(Seen { ledgers, contributor: known.contributor, upstream: known.upstream })
+    Ok(Seen { ledgers, contributor: known.contributor, upstream: known.upstream, routing })
 }
 
-const KNOWN: &str = "ledgers.json";
+/// Whether a directory is the root of a repository that toft was set up in, as far as its files say.
+pub(super) fn is_initialised(dir: &Path) -> bool {
+    let Ok(Some(checkout)) = toft_vcs::find(dir) else { return false };
+    let root = fs::canonicalize(dir).is_ok_and(|dir| dir == checkout.root);
+    let state = checkout.state_dir();
+    let set_up = || state.join(ID_FILE).exists() || state.join("ledger").exists();
+    root && (checkout.root.join(IN_TREE).join(ISSUES).exists() || set_up())
+}
 
-fn known(state: &Path) -> Result<Known, Error> {
-    let path = state.join(KNOWN);
-    match fs::read_to_string(&path) {
-        Ok(text) => serde_json::from_str(&text)
-            .map_err(|error| Error::Config { path: path.display().to_string(), problem: error.to_string() }),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Known::default()),
-        Err(cause) => Err(Error::Io { doing: "read", path, cause }),
+/// The ledger that another repository really keeps: what it says new issues go to unless that is private, else its own.
+fn real_ledger(dir: &Path) -> Result<Ledger, Error> {
+    let checkout = toft_vcs::find(dir)?.ok_or_else(|| Error::NoRepository { dir: dir.to_owned() })?;
+    let known = known(&checkout.state_dir())?;
+    let default = known.default.filter(|_| !known.contributor);
+    let other = default.and_then(|name| known.also.into_iter().find(|also| also.name == name && !also.repository));
+    if let Some(other) = other {
+        return Ok(Ledger::also(other));
     }
-}
-
-/// Changes what this clone knows of ledgers, one at a time and all or nothing.
-fn know(state: &Path, change: impl FnOnce(&mut Known) -> Result<(), Error>) -> Result<(), Error> {
-    let (path, lock) = (state.join(KNOWN), state.join("locks").join("ledgers.lock"));
-    let turn = Turn::take(&lock).map_err(io("lock", &lock))?;
-    let mut known = known(state)?;
-    change(&mut known)?;
-    let unwritable = |error: serde_json::Error| Error::Config { path: KNOWN.into(), problem: error.to_string() };
-    let text = serde_json::to_string_pretty(&known).map_err(unwritable)?;
-    turn.replace(&path, |out| out.write_all(text.as_bytes())).map_err(io("write", &path)).map(drop)
-}
-
-/// Lets a checkout see another ledger.
-pub(crate) fn add(checkout: &Checkout, name: &str, dir: &Path, read_only: bool) -> Result<(), Error> {
-    let plain = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c));
-    if !plain {
-        let problem = format!("`{name}` is not a name: letters, digits, - and _");
-        return Err(Refusal::Invalid { field: "name".into(), problem }.into());
-    }
-    if ledgers(checkout)?.ledgers.iter().any(|ledger| ledger.name == name) {
-        return Err(Refusal::Exists { what: "ledger", name: name.into() }.into());
-    }
-    let dir = fs::canonicalize(dir).map_err(io("find", dir))?;
-    refuse_inside(checkout, &dir)?;
-    let also = Also { name: name.into(), place: Place::Shared, dir, read_only };
-    know(&checkout.state_dir(), |known| {
-        known.also.push(also);
-        Ok(())
-    })
-}
-
-/// Lets a checkout no longer see a ledger, which stays as it is.
-pub(crate) fn remove(checkout: &Checkout, name: &str) -> Result<(), Error> {
-    know(&checkout.state_dir(), |known| {
-        let before = known.also.len();
-        known.also.retain(|also| also.name != name);
-        match known.also.len() == before {
-            true => Err(Refusal::NotFound { what: "ledger", text: name.into() }.into()),
-            false => Ok(()),
-        }
-    })
+    let own = Ledger::of_repository(&checkout);
+    Ok(Ledger { elsewhere: Some(Elsewhere { place: own.place, checkout }), ..own })
 }
 
 /// How somebody plans in private.
@@ -287,7 +356,14 @@ impl Private {
                 // Plans that were begun elsewhere stay in sight unless somebody says where they are now.
                 Some(also) if self.dir.is_none() => place.clone_from(&also.dir),
                 Some(also) => also.dir = dir,
-                None => known.also.push(Also { name, place: Place::Planning, dir, read_only: false }),
+                None => known.also.push(Also {
+                    name,
+                    place: Place::Planning,
+                    dir,
+                    read_only: false,
+                    repository: false,
+                    url: None,
+                }),
             }
             Ok(())
         })?;
@@ -296,7 +372,7 @@ impl Private {
 }
 
 /// A ledger inside of a project's own repository would be published with it.
-fn refuse_inside(checkout: &Checkout, dir: &Path) -> Result<(), Error> {
+pub(super) fn refuse_inside(checkout: &Checkout, dir: &Path) -> Result<(), Error> {
     match toft_vcs::find(dir)? {
         Some(around) if around.common_dir == checkout.common_dir && checkout.vcs != Vcs::None => {
             let problem =
@@ -396,6 +472,38 @@ impl Toft {
         self.located().checkout.as_ref().ok_or_else(nowhere)
     }
 
+    /// The checkout whose ledger counts here: in a workspace, the one that its work was claimed from, however many
+    /// workspaces lie between. What an agent does in its workspace is seen there at once, and its branch carries none of it.
+    pub(crate) fn ledger_home(&self) -> Result<&Checkout, Error> {
+        let checkout = self.checkout()?;
+        if checkout.worktree == MAIN {
+            return Ok(checkout);
+        }
+        if self.home().get().is_none() {
+            let found = self.claimed_from(checkout)?;
+            self.home().get_or_init(|| found);
+        }
+        Ok(self.home().get().and_then(Option::as_ref).unwrap_or(checkout))
+    }
+
+    fn claimed_from(&self, checkout: &Checkout) -> Result<Option<Checkout>, Error> {
+        let mut at = checkout.root.display().to_string();
+        for _ in 0..DEEPEST {
+            let row = match self.run(&self.located().agent, None, Show { id: at.clone() }) {
+                Ok(found) => found.workspace,
+                Err(Error::Refused(_)) => break,
+                Err(error) => return Err(error),
+            };
+            if !row.state.live() || row.task.is_none() || row.path != at || row.source == at {
+                break;
+            }
+            at = row.source;
+        }
+        let home = toft_vcs::find(Path::new(&at)).ok().flatten();
+        let home = home.filter(|home| home.root != checkout.root && home.common_dir == checkout.common_dir);
+        Ok(home.map(|home| Checkout { state: checkout.state.clone(), ..home }))
+    }
+
     /// Keeps issues in the working tree from now on, where they are reviewed and committed like code.
     pub fn keep_issues_in_tree(&self) -> Result<(), Error> {
         make_tree_ledger(self.checkout()?)
@@ -410,16 +518,6 @@ impl Toft {
     /// From now on new issues go to the repository's own ledger again.
     pub fn plan_in_public(&self) -> Result<(), Error> {
         plan_in_public(self.checkout()?)
-    }
-
-    /// Lets this clone see another ledger.
-    pub fn add_ledger(&self, name: &str, dir: &Path, read_only: bool) -> Result<(), Error> {
-        add(self.checkout()?, name, dir, read_only)
-    }
-
-    /// Lets this clone no longer see a ledger, which stays as it is.
-    pub fn remove_ledger(&self, name: &str) -> Result<(), Error> {
-        remove(self.checkout()?, name)
     }
 
     /// Issues as this checkout sees them; `None` outside of one.

@@ -101,7 +101,7 @@ impl Plan<'_> {
 
     /// Whether the other side of a ledger in the tree has an issue.
     fn published(&self, target: &Ledger, id: &str) -> Result<bool, Error> {
-        let mut tree = Tree::open(self.checkout, &target.dir, self.reach())?;
+        let mut tree = Tree::open(self.home, &target.dir, self.reach())?;
         tree.fetch()?;
         Ok(lines_of(&tree.theirs()?)?.contains_key(id))
     }

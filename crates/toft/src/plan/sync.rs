@@ -72,7 +72,13 @@ impl Plan<'_> {
                 break;
             }
             let mut synced = Synced::new(ledger);
-            self.sync_one(ledger, wish, &mut synced, &mut |what| step(&ledger.name, what))?;
+            let exchanged = self
+                .check_there(ledger)
+                .and_then(|()| self.sync_one(ledger, wish, &mut synced, &mut |what| step(&ledger.name, what)));
+            if let Err(error) = exchanged {
+                synced.how = How::Failed;
+                synced.said.push(error.to_string());
+            }
             all.push(synced);
         }
         Ok(all)
@@ -85,12 +91,14 @@ impl Plan<'_> {
         synced: &mut Synced,
         step: &mut dyn FnMut(&str),
     ) -> Result<(), Error> {
-        if ledger.read_only {
+        if ledger.read_only && ledger.url.is_none() {
             synced.how = How::Left;
             return Ok(());
         }
         let around = match ledger.place {
-            Place::Planning | Place::Shared if ledger.dir.exists() => toft_vcs::find(&ledger.dir)?,
+            Place::Planning | Place::Shared if ledger.dir.exists() && ledger.elsewhere.is_none() => {
+                toft_vcs::find(&ledger.dir)?
+            }
             _ => None,
         };
         if around.as_ref().is_some_and(|around| around.common_dir == self.checkout.common_dir) {
@@ -121,13 +129,17 @@ impl Plan<'_> {
         };
         let left = wish.until.map(|until| until.saturating_duration_since(Instant::now()));
         let reach = left.map_or_else(|| self.reach(), |patience| Contact { patience, ..self.reach() });
-        let exchanged = match ledger.place {
-            Place::Branch => match Branch::open(self.checkout, &ledger.dir, reach) {
+        let (checkout, place, reach) = match &ledger.elsewhere {
+            Some(other) => (&other.checkout, other.place, Contact { remote: None, ..reach }),
+            None => (self.home, ledger.place, reach),
+        };
+        let exchanged = match place {
+            Place::Branch => match Branch::open(checkout, &ledger.dir, reach) {
                 Ok(Some(mut branch)) => self.sync_branch(ledger, &mut branch, wish, synced, step),
                 Ok(None) => unversioned(synced),
                 Err(error) => Err(Trouble::Exchange(error)),
             },
-            Place::Tree => match Tree::open(self.checkout, &ledger.dir, reach) {
+            Place::Tree => match Tree::open(checkout, &ledger.dir, reach) {
                 _ if !ledger.dir.exists() => Ok(()),
                 Ok(mut tree) => self.sync_tree(ledger, &mut tree, wish, synced, step),
                 Err(error) => Err(Trouble::Exchange(error)),
@@ -185,6 +197,9 @@ impl Plan<'_> {
         let ask = |ledger: &Ledger| match ledger.place {
             Place::Branch | Place::Tree => exchange::ask(self.checkout, Contact { patience, ..self.reach() }),
             Place::Planning | Place::Shared => match toft_vcs::find(&ledger.dir) {
+                _ if let Some(other) = &ledger.elsewhere => {
+                    exchange::ask(&other.checkout, Contact { patience, ..Contact::to(None) })
+                }
                 Ok(Some(checkout)) => exchange::ask(&checkout, Contact { patience, ..Contact::to(None) }),
                 _ => Ok(None),
             },
@@ -201,7 +216,7 @@ impl Plan<'_> {
         step: &mut dyn FnMut(&str),
     ) -> Result<(), Trouble> {
         let theirs = self.exchange(ledger, branch, wish, synced, step)?;
-        if self.contributor && !wish.try_only && matches!(synced.how, How::Received | How::Synced) {
+        if ledger.kept_by_others && !wish.try_only && matches!(synced.how, How::Received | How::Synced) {
             let gone = |remote: &str, id: &str| Ok(!branch.proposed_at(remote, id)?);
             synced.came = self.follow_proposals(ledger, theirs.as_ref(), gone)?;
             self.clear_decided(branch, &synced.came)?;
@@ -217,7 +232,7 @@ impl Plan<'_> {
         synced: &mut Synced,
         step: &mut dyn FnMut(&str),
     ) -> Result<(), Trouble> {
-        let theirs_to_keep = self.contributor && ledger.place == Place::Tree;
+        let theirs_to_keep = ledger.kept_by_others && ledger.place == Place::Tree;
         let commit = wish.commit && ledger.place == Place::Tree;
         synced.remote = tree.remote().map(str::to_owned);
         synced.how = if synced.remote.is_some() { How::Received } else { How::Recorded };
@@ -242,7 +257,9 @@ impl Plan<'_> {
         if !wish.try_only && !theirs_to_keep && (synced.received > 0 || commit) {
             self.put_in_order(ledger, &BTreeSet::new())?;
         }
-        if commit && !wish.try_only {
+        // A workspace does not commit in the checkout that the work was claimed from.
+        let here = ledger.elsewhere.is_none() && self.home.root == self.checkout.root;
+        if commit && !wish.try_only && here {
             step("committing");
             let turn = Turn::take(&ledger.lock).map_err(io("lock", &ledger.lock))?;
             if tree.commit("toft: issues")? {
@@ -263,7 +280,7 @@ impl Plan<'_> {
         step: &mut dyn FnMut(&str),
     ) -> Result<Option<Files>, Trouble> {
         synced.remote = way.remote().map(str::to_owned);
-        let keeps = !(self.contributor && ledger.place == Place::Branch);
+        let keeps = !(ledger.read_only || ledger.kept_by_others && ledger.place == Place::Branch);
         let (memo_path, begun) = (self.memo_path(ledger), Instant::now());
         let memo: Memo = std::fs::read_to_string(&memo_path)
             .ok()

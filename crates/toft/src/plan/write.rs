@@ -10,6 +10,7 @@ use toft_core::{
         mint_id,
         proposal::LOCAL,
         ready::{Node, Nodes},
+        route::{NewIssue, OWN},
     },
     refusal::Refusal,
     store::{Access, StoreError},
@@ -330,7 +331,8 @@ impl Plan<'_> {
 
     /// The ledger of that name.
     pub(super) fn called(&self, name: &str) -> Result<&Ledger, Error> {
-        let known = self.ledgers.iter().find(|ledger| ledger.name == name);
+        let own = |ledger: &Ledger| matches!(ledger.place, Place::Branch | Place::Tree);
+        let known = self.ledgers.iter().find(|ledger| ledger.name == name || name == OWN && own(ledger));
         known.ok_or_else(|| Refusal::NotFound { what: "ledger", text: name.to_owned() }.into())
     }
 
@@ -369,7 +371,9 @@ impl Plan<'_> {
             |edit: &Edit| edit.relates.iter().find(|dep| dep.kind == DISCOVERED_FROM).map(|dep| dep.on.clone());
         self.refuse_kept(ledger)?;
         let home = edits.iter().find_map(|edit| edit.parent.clone().or_else(|| found_on(edit)));
-        let ledger = self.route(ledger, home.as_deref().filter(|id| !id.starts_with('#')))?;
+        let home = home.as_deref().filter(|id| !id.starts_with('#'));
+        let routed = if ledger.is_none() && home.is_none() { self.routed(edits)? } else { None };
+        let ledger = self.route(ledger.or(routed.as_deref()), home)?;
         let now = self.now()?;
         let mut mint = random_mint();
         let ids: Vec<String> = match names {
@@ -400,6 +404,30 @@ impl Plan<'_> {
         })?;
         self.note("issue.added", &wrote);
         Ok(wrote)
+    }
+
+    /// The ledger that new issues are routed to. Several that are written at once stay together.
+    fn routed(&self, edits: &[Edit]) -> Result<Option<String>, Error> {
+        let path = self.path_here();
+        let route = |edit: &Edit| {
+            let kind = edit.kind.as_deref().unwrap_or("task");
+            self.routing.ledger_for(&NewIssue { kind, labels: &edit.labels, path: &path }).map(str::to_owned)
+        };
+        // A part stays with what it is part of.
+        let mut all: Vec<_> = edits.iter().filter(|edit| edit.parent.is_none()).map(route).collect();
+        all.dedup();
+        match all.as_slice() {
+            [] => Ok(None),
+            [one] => Ok(one.clone()),
+            many => {
+                let names: Vec<_> = many.iter().map(|name| name.as_deref().unwrap_or(OWN)).collect();
+                let problem = format!(
+                    "these issues are routed to several ledgers ({}); name one with --ledger",
+                    names.join(", ")
+                );
+                Err(Refusal::Invalid { field: "ledger".into(), problem }.into())
+            }
+        }
     }
 
     /// The same edit with every other issue named by its whole id.

@@ -343,22 +343,24 @@ impl Slot {
 
     fn attempt(&self, claimed: &Claimed, keeping: &Keeping) -> Result<Came, Error> {
         let (task, taken) = (&claimed.task, SystemTime::now());
-        if let Some(files) = Files::of(&self.toft, &task.id, claimed.lease.fence) {
+        let elsewhere = self.toft.in_repository_of_claim(claimed)?;
+        let toft = elsewhere.as_ref().unwrap_or(&self.toft);
+        if let Some(files) = Files::of(toft, &task.id, claimed.lease.fence) {
             files.begin(&format!("{} took {} \"{}\"", self.name, task.id, task.name), &self.mask)?;
         }
         if task.state.fence > 1 {
             self.end_stragglers(claimed)?;
         }
-        let given = self.provide(claimed)?;
+        let given = self.provide(toft, claimed)?;
         if given.existing {
             // Whoever had it before is over, and what they left locked would stop everybody after them.
-            for lock in self.toft.workspaces()?.clear_locks(&given.workspace, taken)? {
+            for lock in toft.workspaces()?.clear_locks(&given.workspace, taken)? {
                 let text = format!("removed a lock that a killed git had left: {lock}");
                 self.news.tell(Told::Trouble { text });
             }
         }
         let attempt = Attempt {
-            toft: &self.toft,
+            toft,
             rules: &self.rules,
             actor: &self.name,
             claimed,
@@ -372,11 +374,11 @@ impl Slot {
     }
 
     /// A workspace; without one there is no attempt.
-    fn provide(&self, claimed: &Claimed) -> Result<Given, Error> {
+    fn provide(&self, toft: &Toft, claimed: &Claimed) -> Result<Given, Error> {
         let (work, fence) = (Some(claimed.task.id.to_string()), Some(claimed.lease.fence()));
         let wanted = Wanted { work, fence, base: self.rules.base.clone(), ..Wanted::default() };
         let step = |text: &str| self.news.tell(Told::Step { text: text.to_owned() });
-        let given = self.toft.workspaces()?.provide(&self.name, wanted, step)?;
+        let given = toft.workspaces()?.provide(&self.name, wanted, step)?;
         match given.workspace.kind {
             // Somebody's own checkout is not for agents that nobody watches.
             WorkspaceKind::InPlace => Err(WorkspaceError::InTheWay { path: given.workspace.path.into() }.into()),
@@ -560,6 +562,7 @@ fn passing(error: &Error) -> bool {
         | Error::Config { .. }
         | Error::PlanFile { .. }
         | Error::Untrusted { .. }
+        | Error::NoCloneHere { .. }
         | Error::Start { .. }
         | Error::LeaseLost { .. }
         | Error::RunnerStopped

@@ -160,7 +160,12 @@ impl Toft {
         let work = Some(claimed.task.id.to_string());
         let wanted = Wanted { work, fence: fence.clone(), ..wanted };
         let rests = wanted.rests;
-        self.workspaces().and_then(|all| all.provide(actor, wanted, step)).or_else(|error| {
+        // A task is worked on in its own repository, wherever it was claimed.
+        let provide = || {
+            let elsewhere = self.in_repository_of_claim(claimed)?;
+            elsewhere.as_ref().unwrap_or(self).workspaces()?.provide(actor, wanted, step)
+        };
+        provide().or_else(|error| {
             let (id, message) = (Some(claimed.task.id.to_string()), format!("no workspace: {error}"));
             // A process that is in it may leave at any moment.
             let passing = matches!(error, Error::Workspace(WorkspaceError::InUse { .. }));
