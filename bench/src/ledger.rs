@@ -62,7 +62,7 @@ fn one(size: usize) {
     }
     let toft = open();
     let start = Instant::now();
-    let ready = toft.plan().expect("a plan").expect("a checkout").offers(&[], false, 20).expect("an answer");
+    let ready = toft.plan().expect("a plan").expect("a checkout").offers("bench", &[], false, 20).expect("an answer");
     let ours = start.elapsed();
     assert_eq!(ready.len(), 20);
     let bare = bare(&repo.join(".git/toft/ledger/issues.jsonl"), &dir.path().join("bare.db"));

@@ -119,7 +119,7 @@ fn every_command_leaves_a_contributors_repository_as_it_was() {
         }
         // Nothing of it is in anything that git could send, and all of it is in the private ledger.
         let private = fs::read_to_string(planning(home, mine).join("issues.jsonl")).unwrap();
-        assert!(private.contains("private-agent") && private.contains("a private comment"), "{private}");
+        assert!(private.contains("private summary") && private.contains("a private comment"), "{private}");
         for line in private.lines().filter(|line| line.contains(theirs) && line.contains("\"overlay\"")) {
             let line: Value = serde_json::from_str(line).unwrap();
             assert!(line.get("created").is_none(), "only what was changed: {line}");
@@ -250,7 +250,7 @@ fn clones_of_a_contributor_share_what_is_laid_over() {
         home.toft(&again, &["sync"]).ok();
         home.toft(mine, &["claim", theirs, "--as", "me"]).ok();
         let shown = project.shown(&again, theirs);
-        assert_eq!((&shown["status"], &shown["assignee"]), (&"in_progress".into(), &"me".into()), "tree {tree}");
+        assert_eq!((&shown["status"], &shown["assignee"]), (&"in_progress".into(), &"Ana".into()), "tree {tree}");
         home.toft(mine, &["finish", "-m", "done", "--no-change", "x", "--as", "me"]).ok();
         assert_eq!(project.shown(&again, theirs)["status"], "closed");
         // A branch of the project without that issue has nothing to lay it over.

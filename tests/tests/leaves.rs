@@ -173,10 +173,12 @@ fn a_proposal_with_a_secret_is_not_made() {
     home.toft(mine, &["init", "--contributor"]).ok();
     home.toft(mine, &["sync"]).ok();
     let id = add(&home, mine, &["With a key", "-d", TOKEN]);
-    let said = home.toft(mine, &["propose", &id, "--push", "origin"]).fails(4);
+    let refused = home.toft(mine, &["propose", &id, "--push", "origin"]);
+    assert_eq!(refused.code, 4, "{refused:?}");
+    let said = refused.out;
     assert!(said.contains("looks like a secret") && !said.contains(TOKEN), "{said}");
     assert!(!published(&home, &remote).contains(TOKEN) && !branches(&home, &remote).iter().any(|b| b.contains(&id)));
-    let finding = said.split("finding ").nth(1).unwrap()[..12].to_owned();
+    let finding = said.split("Sure? ").nth(1).unwrap()[..12].to_owned();
     home.toft(mine, &["propose", &id, "--push", "origin", "--allow", &finding]).ok();
     assert!(branches(&home, &remote).iter().any(|branch| branch.contains(&id)));
     // Into the tree neither.

@@ -197,6 +197,10 @@ fn two_clones(home: &Home) -> (std::path::PathBuf, std::path::PathBuf, String) {
 fn own_stores() -> Home {
     let mut home = Home::new();
     home.use_store("repo");
+    // Ledgers say which agent wrote.
+    let settings = home.path().join("home/.config/toft");
+    std::fs::create_dir_all(&settings).unwrap();
+    std::fs::write(settings.join("config.toml"), "[sync]\nnames = \"agent\"\n").unwrap();
     home
 }
 

@@ -311,7 +311,11 @@ impl Settings {
     /// A file that travels in a repository may say how work is done, not where or as whom.
     fn read(&mut self, path: &Path, from: From) -> Result<(), Error> {
         let (own, trusted) = (from == From::User, from != From::Tree);
-        let text = match fs::read_to_string(path) {
+        let read = match from {
+            From::Tree => read_in_tree(path),
+            From::User | From::Clone => fs::read_to_string(path),
+        };
+        let text = match read {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
             Err(cause) => return Err(Error::Io { doing: "read", path: path.to_owned(), cause }),
@@ -487,6 +491,15 @@ fn expand_home(text: &str) -> PathBuf {
         Some(rest) if rest.starts_with('/') => home().join(&rest[1..]),
         _ => PathBuf::from(text),
     }
+}
+
+/// Reads a file of a working tree, which a stranger may have filled: no link is followed.
+pub(crate) fn read_in_tree(path: &Path) -> std::io::Result<String> {
+    let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(std::io::ErrorKind::InvalidInput.into());
+    };
+    let bytes = toft_ledger::open::read(dir, &name.to_string_lossy())?;
+    String::from_utf8(bytes).map_err(|_| std::io::Error::new(std::io::ErrorKind::InvalidData, "it is not UTF-8"))
 }
 
 #[cfg(test)]

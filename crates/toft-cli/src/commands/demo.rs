@@ -16,7 +16,7 @@ const PLACES: [&str; 8] = ["bakery", "smithy", "mill", "well", "barn", "market",
 
 /// An agent without a model: it reads its brief, works a moment, and does what agents do. Some fail, one crashes, one asks.
 const AGENT: &str = r#"#!/bin/sh
-title=$(sed -n '1s/^# [^:]*: //p')
+title=$(sed -n '1s/^# [^:]*: <data>\(.*\)<\/data>$/\1/p')
 moment() { sleep "0.$(( ($$ + $1) % 5 + 2 ))"; }
 echo "reading the brief: $title"
 moment 1

@@ -12,6 +12,7 @@ mod run;
 mod setup;
 mod share;
 mod state;
+mod status;
 mod svg;
 mod tasks;
 mod upkeep;
@@ -42,7 +43,8 @@ pub(crate) use self::{
     setup::{GuardSet, SetupShown},
     share::{FindingsShown, GuardShown, IssuesDecided, IssuesMoved, LedgersShown, ProposalsMade, PurgeDone, SyncDone},
     state::StateValue,
-    tasks::{Answered, Claims, Finished, Ready, Saved, Shown, StatusView, TaskAssigned, TaskDecided, TaskList},
+    status::StatusView,
+    tasks::{Answered, Claims, Finished, Ready, Saved, Shown, TaskAssigned, TaskDecided, TaskList},
     upkeep::{BackedUp, Migrated, RestoredFrom},
     workspaces::{Rescued, WsEnv, WsGiven, WsList, WsPath, WsPinned, WsPooled, WsShown, WsTidied},
 };

@@ -4,8 +4,8 @@
 use std::{collections::BTreeMap, fs, path::PathBuf, time::Duration};
 
 use super::{
-    Contact, Exchange, ExchangeError, Fetched, Files, ISSUES, Sent, belongs, content, git_dir, owned, pack, read_files,
-    refs, rewrite, understood, unsent,
+    Contact, Exchange, ExchangeError, Fetched, Files, ISSUES, Sent, content, git_dir, owned, pack, read_files, refs,
+    rewrite, understood, unsent,
 };
 use crate::{Checkout, RunError, git_run::Git};
 
@@ -151,8 +151,8 @@ impl Branch {
         files: &Files,
         message: &str,
     ) -> Result<String, ExchangeError> {
-        let before = parent.map(|parent| owned::paths(&self.git, parent)).transpose()?.unwrap_or_default();
-        let gone: Vec<&String> = before.iter().filter(|path| belongs(path) && !files.contains_key(*path)).collect();
+        let before = parent.map(|parent| self.files_at(parent)).transpose()?.unwrap_or_default();
+        let gone: Vec<&String> = before.keys().filter(|path| !files.contains_key(*path)).collect();
         let who = match &self.who {
             Some(who) => who.clone(),
             None => self.git.run(["var", "GIT_COMMITTER_IDENT"])?.maybe()?.unwrap_or_else(|| {

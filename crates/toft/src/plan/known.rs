@@ -153,7 +153,7 @@ impl Carried {
             Some(seen) if !seen.is_file() => Err(wrong("is not a regular file")),
             Some(seen) if seen.len() > LONGEST_LIST => Err(wrong("is longer than 64 KiB")),
             Some(_) => {
-                let text = fs::read_to_string(&path).map_err(io("read", &path))?;
+                let text = crate::config::read_in_tree(&path).map_err(io("read", &path))?;
                 Ok(Some(Self { path, text }))
             }
         }

@@ -355,7 +355,14 @@ impl Private {
             match known.also.iter_mut().find(|also| also.place == Place::Planning) {
                 // Plans that were begun elsewhere stay in sight unless somebody says where they are now.
                 Some(also) if self.dir.is_none() => place.clone_from(&also.dir),
-                Some(also) => also.dir = dir,
+                Some(also) => {
+                    // The index knows files of the other place: here they begin empty, and are not gone.
+                    let first = dir.join(ISSUES);
+                    if !first.exists() {
+                        private::create(&first).map_err(io("make", &first))?;
+                    }
+                    also.dir = dir;
+                }
                 None => known.also.push(Also {
                     name,
                     place: Place::Planning,

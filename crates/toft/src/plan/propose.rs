@@ -199,7 +199,7 @@ impl Plan<'_> {
         theirs: Option<&Files>,
         gone: impl Fn(&str, &str) -> Result<bool, ExchangeError>,
     ) -> Result<Vec<Came>, Trouble> {
-        let theirs = theirs.map(|files| lines_of(files)).transpose()?;
+        let theirs = theirs.map(lines_of).transpose()?;
         let mut came = Vec::new();
         for ledger in self.ledgers.iter().filter(|ledger| ledger.name != target.name && !ledger.read_only) {
             let asked = Asked { ledger: Some(ledger.name.clone()), all: true, ..Asked::default() };

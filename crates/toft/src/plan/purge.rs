@@ -71,7 +71,7 @@ impl Plan<'_> {
     pub fn purge(&self, text: &str, try_only: bool) -> Result<Purged, Error> {
         self.recall(text)?;
         let found = self.find(text)?;
-        let (id, ledger) = (found.issue.id, self.route(Some(&found.ledger), None)?);
+        let (id, ledger) = (found.issue.id, self.called(&found.ledger)?);
         if ledger.kept_by_others {
             let (state, wanted) = ("in a ledger that others keep".into(), "ask them to purge it".into());
             return Err(Refusal::WrongState { id, state, wanted }.into());

@@ -6,7 +6,7 @@
 use std::{collections::HashSet, fs, path::PathBuf};
 
 use toft_core::{issue::proposal::Part, refusal::Refusal, store::Access};
-use toft_ledger::{file::Turn, line};
+use toft_ledger::{file::Turn, line, open};
 use toft_vcs::exchange::{self, Files};
 
 use super::{Ledger, Place, Plan};
@@ -66,26 +66,34 @@ impl Plan<'_> {
     fn take_away(&self, ledger: &Ledger, ids: &HashSet<String>) -> Result<(), Error> {
         let turn = Turn::take(&ledger.lock).map_err(io("lock", &ledger.lock))?;
         for file in ledger.files()? {
-            let path = ledger.dir.join(file);
-            let text = match fs::read_to_string(&path) {
-                Ok(text) => text,
+            let path = ledger.dir.join(&file);
+            let bytes = match open::read(&ledger.dir, &file) {
+                Ok(bytes) => bytes,
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
                 Err(cause) => return Err(Error::Io { doing: "read", path, cause }),
             };
-            let goes = |text: &str| line::read(text).is_ok_and(|line| ids.contains(line.record.id()));
-            let (gone, rest): (Vec<&str>, Vec<&str>) =
-                text.split_inclusive('\n').partition(|text| goes(text.trim_end()));
+            let id_of = |bytes: &[u8]| {
+                let line = line::read(std::str::from_utf8(bytes).ok()?.trim_end()).ok()?;
+                Some(line.record.id().to_owned()).filter(|id| ids.contains(id))
+            };
+            let (gone, rest): (Vec<&[u8]>, Vec<&[u8]>) =
+                bytes.split_inclusive(|byte| *byte == b'\n').partition(|line| id_of(line).is_some());
             if gone.is_empty() {
                 continue;
             }
             // What a move left behind is whole in the other ledger.
-            let told: Vec<String> =
-                gone.iter().map(|text| text.trim_end().to_owned()).filter(|text| text.contains("\"title\":")).collect();
+            let titled: HashSet<String> =
+                gone.iter().filter(|line| contains(line, "\"title\":")).filter_map(|line| id_of(line)).collect();
+            let told: Vec<&[u8]> = gone
+                .iter()
+                .filter(|line| id_of(line).is_some_and(|id| titled.contains(&id)))
+                .map(|line| line.trim_ascii_end())
+                .collect();
             if !told.is_empty() {
                 let aside = self.kept_here(&ledger.name);
                 turn.append(&aside, &told).map_err(io("write", &aside))?;
             }
-            turn.replace(&path, |out| out.write_all(rest.concat().as_bytes())).map_err(io("write", &path))?;
+            turn.replace(&path, |out| out.write_all(&rest.concat())).map_err(io("write", &path))?;
         }
         self.refresh_in_turn(Some(ledger))
     }

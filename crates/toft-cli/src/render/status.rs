@@ -1,0 +1,155 @@
+//! The overview: what needs a person, what is worked on, what is ready.
+
+use serde_json::Value;
+use toft::{
+    plan::{Found, Orphan},
+    verbs::status,
+    workspaces::Collision,
+};
+
+use super::{
+    View, data, issues,
+    page::{Ink, Page, clean, short},
+    tasks::cut,
+};
+
+pub(crate) struct StatusView {
+    /// Of each repository, with its name where there are several.
+    pub(crate) outcomes: Vec<(Option<String>, status::Outcome)>,
+    pub(crate) collisions: Vec<Collision>,
+    /// What others propose here.
+    pub(crate) proposals: Vec<Found>,
+    /// What was proposed from here.
+    pub(crate) waiting: Vec<Found>,
+    /// Issues that are in progress and that nobody in this store is on.
+    pub(crate) orphans: Vec<(Found, Orphan)>,
+}
+
+impl View for StatusView {
+    fn kind(&self) -> &'static str {
+        "status"
+    }
+
+    fn json(&self) -> Value {
+        match self.outcomes.as_slice() {
+            [(None, one)] => {
+                let mut row = data(one);
+                row["collisions"] = data(&self.collisions);
+                row["proposals"] =
+                    self.proposals.iter().map(|found| issues::row(&found.issue, &found.ledger)).collect();
+                row
+            }
+            many => {
+                let named = |(name, outcome): &(Option<String>, status::Outcome)| {
+                    let mut row = data(outcome);
+                    row["repository"] = name.as_deref().into();
+                    row
+                };
+                many.iter().map(named).collect()
+            }
+        }
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.outcomes.iter().flat_map(|(_, outcome)| &outcome.working).map(|row| row.task.id.to_string()).collect()
+    }
+
+    fn text(&self, page: &mut Page) {
+        for (name, outcome) in &self.outcomes {
+            let idle = outcome.working.is_empty() && outcome.needs_you.is_empty() && outcome.workflows.is_empty();
+            if let Some(name) = name.as_ref().filter(|_| !idle) {
+                page.line(page.ink(Ink::Head, &format!("{}:", clean(name))));
+            }
+            needs_you(page, &outcome.needs_you, &self.proposals);
+            working(page, outcome);
+            for listed in &outcome.workflows {
+                super::flows::line(page, listed, "");
+            }
+        }
+        for (Found { issue, .. }, orphan) in &self.orphans {
+            let id = page.ink(Ink::Id, &clean(&issue.id));
+            page.line(format!("{id}  {}  {}", short(&issue.title, 60), orphan.explained()));
+        }
+        for Found { issue, .. } in &self.waiting {
+            let (id, origin) = (page.ink(Ink::Id, &clean(&issue.id)), issue.origin.clone().unwrap_or_default());
+            let how = if origin.landed { "is in their ledger, and waits for their word" } else { "waits to be merged" };
+            page.line(format!("Proposed {id}  {}  {how}", short(&issue.title, 60)));
+        }
+        self.collisions.iter().for_each(|collision| super::workspaces::collision(page, collision));
+        if page.text().is_empty() {
+            page.line("Nothing is going on. toft ready lists what can start, toft add \"…\" writes work down.");
+        }
+    }
+}
+
+fn needs_you(page: &mut Page, needs: &[status::NeedsYou], proposals: &[Found]) {
+    use status::NeedsYou;
+    if !needs.is_empty() || !proposals.is_empty() {
+        page.line(page.ink(Ink::Head, "Needs you"));
+    }
+    for Found { issue, .. } in proposals {
+        let by = issue.origin.as_ref().map(|origin| clean(&origin.by)).unwrap_or_default();
+        let (id, title) = (clean(&issue.id), short(&issue.title, 60));
+        page.line(format!(
+            "  {id}  {by} proposes: {title}\n    toft show {id} · toft accept {id} · toft reject {id} -m \"…\""
+        ));
+    }
+    for need in needs {
+        page.line(match need {
+            NeedsYou::Question { gate, task, from, text, behind } => {
+                let (from, text, waits) = (clean(from), short(text, 100), waits(*behind));
+                format!("  {gate}  {from} asks on {task}: {text}{waits}\n    toft agent answer {gate} \"…\"")
+            }
+            NeedsYou::Failed { task, name, text, behind } => {
+                let (name, text, waits) = (short(name, 50), short(text, 70), waits(*behind));
+                format!(
+                    "  {task}  failed for good: {name} ({text}){waits}\n    toft show {task} --log · toft flow retry {task}"
+                )
+            }
+            NeedsYou::Budget { workflow, title, budget, spent } => {
+                format!(
+                    "  {workflow}  {} spent {spent} of {budget}: toft flow limit {workflow} --budget N",
+                    short(title, 50)
+                )
+            }
+            NeedsYou::Assigned { task, name, to, silent_s, free } => {
+                let (name, to) = (short(name, 50), clean(to));
+                let away = silent_s.map_or_else(|| "unregistered".to_owned(), |s| format!("offline for {}", span(s)));
+                let next = if *free { "; the next claim with nothing else to do takes it" } else { "" };
+                format!("  {task}  {name} is assigned to {to}, {away}{next}\n    toft assign {task} --none")
+            }
+            NeedsYou::Message { id, from, text } => {
+                format!("  {id}  {}: {}\n    toft agent inbox --human", clean(from), short(text, 100))
+            }
+        });
+    }
+}
+
+/// Seconds in the unit that a person would use.
+fn span(seconds: u64) -> String {
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7_200 => format!("{} min", seconds / 60),
+        _ => format!("{} h", seconds / 3_600),
+    }
+}
+
+fn waits(behind: u32) -> String {
+    if behind == 0 { String::new() } else { format!(", {behind} wait for it") }
+}
+
+fn working(page: &mut Page, outcome: &status::Outcome) {
+    if !outcome.working.is_empty() {
+        page.line(page.ink(Ink::Head, "Working"));
+    }
+    for row in &outcome.working {
+        let place = row.workspace.as_deref().map(|name| format!("workspace {name}")).or(row.worktree.clone());
+        let worktree = place.as_deref().map(|name| format!(" in {}", clean(name))).unwrap_or_default();
+        let state =
+            if row.lost { "lost, free to claim".to_owned() } else { format!("until {}", page.moment(row.until)) };
+        let note = row.note.as_deref().map(|note| format!(": {}", short(note, 70))).unwrap_or_default();
+        let id = page.ink(Ink::Id, row.task.id.as_str());
+        page.line(format!("  {id}  {}  {}{worktree} ({state}){note}", short(&row.task.name, 50), clean(&row.agent)));
+    }
+    cut(page, outcome.more, outcome.working.len());
+}
