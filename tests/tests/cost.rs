@@ -154,7 +154,7 @@ fn one_changed_issue_takes_five_starts_of_git_and_a_look_takes_one() {
     thread::sleep(Duration::from_millis(40));
     sync(&home, a);
     started("nothing to do", 1, &|| drop(sync(&home, a)));
-    started("one issue comes in", 4, &|| drop(sync(&home, b)));
+    started("one issue comes in", 5, &|| drop(sync(&home, b)));
     started("log", 1, &|| assert!(home.toft(b, &["log", &id]).ok().contains("comments: 0 → 1")));
 }
 

@@ -173,9 +173,10 @@ fn bytes_that_nobody_understands_are_kept_and_told() {
     };
     by_hand(&home, &remote, bad);
     let row = branch(&home, a);
-    assert!(row["said"][0].as_str().unwrap().contains("2 lines of theirs"), "{row}");
-    assert!(listed(&home, a).contains_key("tf-theirs"));
-    assert!(home.toft(a, &["doctor"]).out.contains("quarantine"));
+    assert!(row["said"][0].as_str().unwrap().contains("kept 1 broken lines of theirs"), "{row}");
+    assert!(listed(&home, a).contains_key("tf-theirs") && listed(&home, a).contains_key("tf-odd"));
+    let doctor = home.toft(a, &["doctor"]).out;
+    assert!(doctor.contains("issues.jsonl:") && doctor.contains("`priority` of tf-odd"), "{doctor}");
     // The same under Mercurial, whose output has bytes of its own between files.
     let remote = Vcs::Hg.remote(&home, "hg-remote");
     let (one, two) = (Vcs::Hg.clone(&home, &remote, "one"), Vcs::Hg.clone(&home, &remote, "two"));
@@ -418,7 +419,7 @@ fn proposals_follow_what_both_sides_do() {
     let whole = add(&home, mine, &["Whole", "-l", "client-acme"]);
     let part = add(&home, mine, &["Part", "--parent", &whole]);
     let after = add(&home, mine, &["After", "--needs", &part]);
-    let said = home.toft(mine, &["propose", &whole, &part, &after, "--push"]).ok();
+    let said = home.toft(mine, &["propose", &whole, &part, &after, "--with", "labels", "--push"]).ok();
     assert!(!said.contains("left out"), "{said}");
     branch(&home, keeper);
     let rows = listed(&home, keeper);

@@ -167,8 +167,8 @@ impl Toft {
         };
         provide().or_else(|error| {
             let (id, message) = (Some(claimed.task.id.to_string()), format!("no workspace: {error}"));
-            // A process that is in it may leave at any moment.
-            let passing = matches!(error, Error::Workspace(WorkspaceError::InUse { .. }));
+            // A process that is in it may leave at any moment, and a setup that fails does so for every task.
+            let passing = matches!(error, Error::Workspace(WorkspaceError::InUse { .. }) | Error::Setup { .. });
             let how = match rests && of_this_task(&error) && !passing {
                 true => finish::How::Failed,
                 false => finish::How::Release,
