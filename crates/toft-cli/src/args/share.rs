@@ -25,7 +25,7 @@ pub(crate) struct Sync {
     /// Commit the ledger in the working tree, and nothing else
     #[arg(long)]
     pub(crate) commit: bool,
-    /// Send over 100 issues at once and very long ones. Never a secret: see --allow
+    /// Do not remark on very many or very long issues. Never sends a secret: see --allow
     #[arg(short, long)]
     pub(crate) yes: bool,
     /// Send text that looks like a secret, by the name of the finding

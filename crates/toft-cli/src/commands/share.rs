@@ -24,7 +24,7 @@ const NOTHING: char = '0';
 pub(super) fn sync(app: &App<'_>, args: &args::Sync) -> Done {
     let plan = plan::plan(app.open()?)?;
     plan.allow_findings(&args.allow)?;
-    let mut wish = Wish {
+    let wish = Wish {
         ledger: args.ledger.clone(),
         try_only: args.dry_run,
         commit: args.commit,
@@ -32,26 +32,14 @@ pub(super) fn sync(app: &App<'_>, args: &args::Sync) -> Done {
         ..Wish::default()
     };
     let step = |ledger: &str, what: &str| app.output.progress(&format!("{ledger}: {what}"));
-    let mut all = plan.sync(&wish, step)?;
+    let all = plan.sync(&wish, step)?;
     app.output.progress("");
-    // A secret is let through by its name only, never by a yes.
-    let askable = |one: &&toft::plan::Synced| one.how == How::Held && one.findings.is_empty();
-    let held: Vec<String> = all.iter().filter(askable).flat_map(|one| one.said.clone()).collect();
-    let doubts = held.iter().map(|doubt| format!("  {}\n", toft::text::clean(doubt))).collect::<String>();
-    if !held.is_empty() && said_yes(&format!("About to send:\n{doubts}"), "Send it?")? {
-        wish.sure = true;
-        all = plan.sync(&wish, step)?;
-        app.output.progress("");
-    }
     let (failed, held) = (all.iter().any(|one| one.how.failed()), all.iter().any(|one| one.how == How::Held));
     let view = SyncDone { all, try_only: args.dry_run };
     match (held, failed) {
         (true, _) => {
-            let help = match view.all.iter().any(|one| !one.findings.is_empty()) {
-                true => "take a real secret out (toft edit); toft sync --allow FINDING lets that one pass",
-                false => "look; toft sync --yes sends it",
-            };
-            app.show_failed(&view, Failure::held("something doubtful was not sent", help))
+            let help = "take a real secret out (toft edit); toft sync --allow FINDING lets that one pass";
+            app.show_failed(&view, Failure::held("something that looks like a secret was not sent", help))
         }
         (_, true) => {
             let help = "each ledger says what is in its way";

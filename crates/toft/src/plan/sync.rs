@@ -404,16 +404,21 @@ impl Plan<'_> {
         }
     }
 
-    /// Looks at lines that are about to leave, and holds them back if something about them is doubtful.
+    /// Looks at lines that are about to leave, and holds them back if something in them looks like a secret. Very many or very long
+    /// issues are told beside the outcome: they hold nothing back.
     pub(super) fn holds_back(
         &self,
         leaving: &[(String, String)],
         wish: &Wish,
         synced: &mut Synced,
     ) -> Result<bool, Error> {
-        let mut doubts = self.doubts(leaving.iter().map(|(id, line)| (id.as_str(), line.as_str())));
-        if wish.sure {
-            doubts.retain(|doubt| matches!(doubt, Doubt::Secret(_)));
+        let doubts = self.doubts(leaving.iter().map(|(id, line)| (id.as_str(), line.as_str())));
+        let (doubts, large): (Vec<Doubt>, Vec<Doubt>) =
+            doubts.into_iter().partition(|doubt| matches!(doubt, Doubt::Secret(_)));
+        for remark in large.iter().map(ToString::to_string).filter(|_| !wish.sure) {
+            if !synced.said.contains(&remark) {
+                synced.said.push(remark);
+            }
         }
         if doubts.is_empty() {
             return Ok(false);
