@@ -230,7 +230,7 @@ impl Plan<'_> {
         for row in self.index(Access::Read)?.all_of(&ledger.name)? {
             let Ok(line) = line::read(&row.line) else { continue };
             for clock in line.record.registers().values().map(|register| register.clock) {
-                if clock.replica != own {
+                if clock.replica != own && clock.replica != toft_ledger::clock::Replica::HAND {
                     let ms = last.entry(clock.replica.to_string()).or_default();
                     *ms = clock.ms.max(*ms);
                 }
