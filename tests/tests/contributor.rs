@@ -206,7 +206,7 @@ fn what_a_contributor_changes_about_upstreams_issue_is_laid_over_it() {
         home.toft(mine, &["init"]).ok();
         assert_eq!(listed(home, mine), before, "tree {tree}");
 
-        // What they close is closed, whoever is on it here, and cannot be opened from here.
+        // What upstream closes is closed, even while an agent here works on it, and cannot be reopened from here.
         home.toft(mine, &["claim", theirs, "--as", "me"]).ok();
         home.toft(keeper, &["edit", theirs, "--close", "fixed upstream"]).ok();
         project.keeper_shares();
@@ -263,7 +263,7 @@ fn clones_of_a_contributor_share_what_is_laid_over() {
             fs::write(&file, text).unwrap();
             assert_eq!(project.shown(&again, theirs)["status"], "closed");
         }
-        // Whoever keeps the ledger from now on goes on from what they see, and writes where everybody does.
+        // A clone that becomes a maintainer's goes on from what it shows, and writes to the repository's own ledger.
         home.toft(&again, &["init", "--maintainer"]).ok();
         assert_eq!(project.shown(&again, theirs)["status"], "closed");
         home.toft(&again, &["edit", theirs, "--reopen"]).ok();
@@ -405,7 +405,7 @@ fn branches_of_proposals_go_when_they_are_decided() {
         listed.lines().map(|name| name.trim_start_matches("refs/heads/toft-propose/").to_owned()).collect::<Vec<_>>()
     };
     assert_eq!((branches(&member).len(), branches(upstream).len()), (6, 6));
-    // Withdrawn; accepted; rejected; waiting; changed by somebody; checked out.
+    // Withdrawn; accepted; rejected; waiting; changed by another user; checked out.
     let [gone, taken, refused, waits, changed, stood_on] = &ids[..] else { panic!() };
     home.toft(&member, &["withdraw", gone]).ok();
     assert!(!branches(&member).contains(gone) && !branches(upstream).contains(gone));

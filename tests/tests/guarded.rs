@@ -62,7 +62,7 @@ fn init_as_a_contributor_guards_every_push() {
     assert!(said.contains("hg runs no hooks") && said.contains("toft doctor --outgoing"), "{said}");
 }
 
-/// Script 40. Titles and texts that somebody retyped, and what is encoded, are documented as not seen.
+/// Script 40. Retyped titles and texts, and encoded ones, are documented as not recognised.
 #[test]
 fn the_guard_withstands_what_was_tried_against_it() {
     let mut project = Project::new(false);
@@ -144,7 +144,7 @@ fn the_guard_withstands_what_was_tried_against_it() {
     assert_eq!(home.run(fork, "git", &["branch", "--list", "try*", "topic*"]), "");
     assert_eq!(home.run(fork, "git", &["tag"]), "");
 
-    // What somebody looked at may leave; a secret only by its own name.
+    // What the user allowed may leave; a secret only by its own name.
     let name = new();
     git(&["commit", "-q", "--allow-empty", "-m", &format!("fixes {private}")]);
     home.toft(mine, &["doctor", "--outgoing"]).fails(4);

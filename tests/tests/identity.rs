@@ -221,7 +221,7 @@ fn registered(home: &Home, dir: &Path) -> String {
     found["repository"].as_str().unwrap_or_else(|| panic!("{found}")).to_owned()
 }
 
-/// A ledger is copied by whoever forks the repository, and written by strangers: it never says which repository it is of.
+/// Forks copy a ledger and strangers write it: it never says which repository it belongs to.
 #[test]
 fn a_remote_that_moves_is_learned_by_one_init_and_a_fork_with_the_same_ledger_is_another() {
     let mut home = Home::new();

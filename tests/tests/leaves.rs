@@ -82,7 +82,7 @@ fn a_yes_never_sends_a_secret_and_the_name_of_a_finding_does() {
     assert_eq!(branches(&home, &remote), ["main"]);
     home.toft(a, &["sync", "--allow", findings[1]]).ok();
     assert!(published(&home, &remote).contains(TOKEN));
-    // What somebody looked at is not asked about again; something new is.
+    // What the user allowed is not asked about again; something new is.
     home.toft(a, &["edit", &one, "-p", "0"]).ok();
     assert_eq!(branch(&home, a)["how"], "synced");
     home.toft(a, &["edit", &one, "-m", "and token: abcd1234efgh"]).ok();
@@ -313,7 +313,7 @@ fn a_purge_works_in_every_repository_of_toft_and_says_what_it_cannot_do() {
     home.toft(&clones[0], &["purge", &theirs, "-y"]).fails(5);
 }
 
-/// Ledgers say git's author; which agent wrote is told only where somebody wants that, and `ledger show` says so.
+/// Ledgers say git's author; which agent wrote is told only if the configuration says so, and `ledger show` says so.
 #[test]
 fn names_are_git_s_author_unless_agents_are_wanted() {
     let home = Home::new();

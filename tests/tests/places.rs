@@ -32,7 +32,7 @@ fn answering(status: &'static str) -> u16 {
     port
 }
 
-/// Script 19 and the end of 18: a branch called `toft` that is somebody's code is neither read nor written.
+/// Script 19 and the end of 18: a branch called `toft` that holds code is neither read nor written.
 #[test]
 fn a_branch_that_is_no_ledger_is_refused_and_another_name_can_be_set() {
     let home = Home::new();
@@ -179,7 +179,7 @@ fn a_repository_that_holds_other_things_is_never_committed_to_or_pushed() {
     assert!(after == before, "HEAD, index, branches and files are as they were");
     assert_eq!(branches(&home, &docs), ["main"]);
     assert_eq!(published(&home, &docs).matches("commit ").count(), 1);
-    // Somebody commits the ledger there: others read it.
+    // A user commits the ledger there: others read it.
     git(&["checkout", "-q", "main"]);
     git(&["add", "issues"]);
     git(&["commit", "-qm", "issues"]);

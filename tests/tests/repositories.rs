@@ -381,7 +381,7 @@ fn a_plain_directory_that_becomes_a_repository_keeps_its_store_and_commits_none_
     home.run(&dir, "git", &["worktree", "add", "-q", text(&side)]);
     assert_eq!(home.toft(&side, &["where", "--json"]).data()["store"], before["store"]);
     finish_in_workspace(&home, &dir, &[]);
-    // A store that came with somebody's tree is not believed.
+    // A store that came with a cloned tree is not believed.
     home.run(&dir, "git", &["add", "-f", ".toft/repository", ".toft/toft.db"]);
     home.run(&dir, "git", &["commit", "-q", "-m", "with the store"]);
     home.run(home.path(), "git", &["clone", "-q", text(&dir), "clone"]);

@@ -194,7 +194,7 @@ fn one_wrong_field_costs_that_field_and_no_clone_removes_it() {
 }
 
 #[test]
-fn lines_of_a_newer_toft_stay_on_the_branch_whoever_syncs() {
+fn lines_of_a_newer_toft_stay_on_the_branch_through_every_sync() {
     let home = Home::new();
     let clones = team(&home, 2);
     let id = add(&home, &clones[0], &["One"]);
@@ -265,6 +265,17 @@ open(path, 'wb').write(data)
         }
         add(&home, &repo, &["Three"]);
         assert_eq!(home.toft(&repo, &["list"]).ok().lines().filter(|line| line.contains("tf-")).count(), 3, "{how}");
+    }
+    // An object that is no issue is kept as one line, however often the file is put in order.
+    let repo = home.git("kept");
+    home.toft(&repo, &["init", "--tree"]).ok();
+    let spread = "{\n  \"id\": \"tf-1\",\n  \"title\": \"x\"\n}\n{\n  \"note\": \"no issue\"\n}\n";
+    fs::write(tree(&repo), spread).unwrap();
+    for _ in 0..2 {
+        home.toft(&repo, &["compact"]).ok();
+        let lines = fs::read_to_string(tree(&repo)).unwrap();
+        assert_eq!(lines.lines().count(), 2, "{lines}");
+        assert_eq!(lines.lines().nth(1), Some("{\"note\":\"no issue\"}"));
     }
     // What cannot be read whole is refused whole, and stays.
     let repo = home.git("broken");

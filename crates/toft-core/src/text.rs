@@ -54,7 +54,7 @@ pub fn named(text: &str, width: usize) -> String {
     short(text, width).replace('<', "‹").replace('>', "›")
 }
 
-/// A few words that somebody else wrote, on one line, marked as data.
+/// A short text from outside, on one line, marked as data.
 pub fn datum(text: &str, width: usize) -> String {
     format!("<data>{}</data>", named(text, width))
 }

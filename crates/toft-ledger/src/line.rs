@@ -179,8 +179,8 @@ pub fn read(text: &str) -> Result<Line, Unreadable> {
     Ok(Line { record, made, broken, digest, partial })
 }
 
-/// A value that a program spread over several lines.
-fn on_one_line(value: &str) -> Box<str> {
+/// JSON that a program spread over several lines, on one.
+pub fn on_one_line(value: &str) -> Box<str> {
     if !value.contains(['\n', '\r']) {
         return value.into();
     }

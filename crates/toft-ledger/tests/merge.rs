@@ -150,7 +150,7 @@ proptest! {
                 }
             }
         }
-        // Whoever reads it, and whenever, reads the same; and what is written of it says that it was edited no more.
+        // Every reader reads the same, and the line that is written of it counts as written, not as edited.
         let again = line::write(&read.record);
         prop_assert_eq!(line::read(&again).unwrap().made, Made::Written);
         prop_assert_eq!(line::read(&again).unwrap().record, read.record);

@@ -28,7 +28,7 @@ pub(crate) fn remember(store: &Path) -> Result<(), Error> {
     private::write(&entry, text.as_bytes()).map_err(io("write", &entry))
 }
 
-/// Whether a store was registered by this user where it is now. A store that came with somebody's tree was not.
+/// Whether this user registered the store at this path. A store that came with a cloned tree was not registered.
 pub(crate) fn knows(store: &Path) -> bool {
     let Ok(store) = fs::canonicalize(store) else { return false };
     entry(&store.to_string_lossy()).is_file()

@@ -440,7 +440,7 @@ impl View for LedgerList {
     }
 }
 
-/// What a route asks of a new issue, in words.
+/// Describes which new issues a route takes.
 fn conditions(route: &Route) -> String {
     let role = route.role.map(|role| data(&role).as_str().unwrap_or_default().to_owned());
     let parts = [

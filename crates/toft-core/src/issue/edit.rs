@@ -53,7 +53,7 @@ pub struct Edit {
 pub enum Step {
     /// Open again.
     Reopen,
-    /// Put off until somebody opens it again.
+    /// Put off until it is opened again.
     Defer,
     /// Over.
     Close {

@@ -1,6 +1,6 @@
 //! Contest: an issue that was claimed in two clones, each with a store of its own, which no lease can prevent.
 //!
-//! Whoever takes in a line of the other clone notices; a comment in the ledger lets the other one notice, too.
+//! The clone that takes in the other's line notices first; a comment in the ledger tells the other clone.
 
 use std::fmt;
 

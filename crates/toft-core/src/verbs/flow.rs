@@ -253,7 +253,7 @@ impl Verb for Move {
 }
 
 impl Move {
-    /// Moves the workflow, whoever asks.
+    /// Moves the workflow, without a check of rights.
     pub(super) fn apply(self, work: &mut Work<'_>) -> Verdict<Workflow> {
         let mut workflow = find::workflow(work, &self.id)?;
         let (target, verb) = self.to.target();

@@ -1,4 +1,4 @@
-//! Which process holds the write lock of a store, for whoever waited in vain.
+//! Which process holds the write lock of a store: named in the error of a command that waited for it in vain.
 //!
 //! SQLite's write lock is a POSIX lock on one byte of the shared memory file. Opening that file to ask about it is out of
 //! the question: closing it again would let go of this process's own locks. The kernel lists all locks.

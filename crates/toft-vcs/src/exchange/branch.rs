@@ -285,7 +285,7 @@ impl Branch {
     }
 
     /// Takes branches that propose issues away: here, and on the remote that each was sent to, if it is there what was sent.
-    /// A branch that somebody stands on stays here; one without a copy here goes from the remote if `ours` says so.
+    /// A branch that is checked out stays here; one without a copy here is deleted on the remote if `ours` says so.
     pub fn clear_proposals(
         &self,
         decided: &BTreeMap<String, String>,

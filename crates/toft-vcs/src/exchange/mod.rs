@@ -223,7 +223,7 @@ pub fn own(dir: &Path, parts: bool, reach: Contact<'_>) -> Result<Option<Way>, E
     })
 }
 
-/// Makes a git repository for ledgers in `dir`, unless it is the top of one. One found above is somebody else's.
+/// Makes a git repository for ledgers in `dir`, unless it is the top of one. A repository found above belongs to other files.
 pub fn make_repository(dir: &Path) -> Result<(), ExchangeError> {
     let here = fs::canonicalize(dir).map_err(io("find", dir))?;
     if crate::find(&here)?.is_some_and(|found| found.root == here) {

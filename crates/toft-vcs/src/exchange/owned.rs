@@ -7,7 +7,7 @@ use crate::{RunError, Vcs, command::Run, git_run::Git};
 const ABOUT: [&str; 7] = ["README", "LICENSE", "COPYING", ".gitignore", ".gitattributes", ".hgignore", ".hgtags"];
 
 /// Why a ledger's repository is not its own; nothing if it is. It is if everything that it holds is a ledger, and the ledger is
-/// at its top: a repository further up is somebody else's.
+/// at its top: a repository further up belongs to other files.
 pub(super) fn shared_with(site: &Site, parts: bool) -> Result<Option<String>, ExchangeError> {
     let root = site.checkout.root.display();
     let paths = tracked(site)?;

@@ -2,7 +2,7 @@
 //!
 //! Every commit of a ledger stores its file again, and so does every fetch. One pack holds all of them as differences from
 //! the newest, about a kilobyte for each commit. Nothing is ever lost by this: a pack or a loose object is deleted only
-//! if the new pack holds every object of it, whoever wrote it, and objects that no ledger refers to are never packed.
+//! if the new pack holds every object of it, and objects that no ledger refers to are never packed.
 
 use std::{
     collections::{BTreeMap, HashSet},

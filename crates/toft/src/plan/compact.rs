@@ -235,13 +235,8 @@ fn over(issue: &Issue) -> Option<Timestamp> {
 fn kept(ledger: &Ledger) -> Result<Kept, Error> {
     let mut kept = Kept::new();
     for file in ledger.files()? {
-        let path = ledger.dir.join(&file);
-        let bytes = match open::read(&ledger.dir, &file) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
-            Err(cause) => return Err(Error::Io { doing: "read", path, cause }),
-        };
-        let found = not_understood(&bytes).map_err(io("read", &path))?;
+        let Some(bytes) = ledger.read(&file)? else { continue };
+        let found = not_understood(&bytes).map_err(io("read", &ledger.dir.join(&file)))?;
         if !found.is_empty() {
             kept.insert(file, found);
         }
@@ -259,7 +254,7 @@ pub(super) fn not_understood(bytes: &[u8]) -> std::io::Result<BTreeSet<Vec<u8>>>
                 kept.insert(piece.strip_suffix(b"\n").unwrap_or(piece).to_vec());
             }
             Found::Text { text, .. } if line::read(text).map_or(true, |line| !line.broken.is_empty()) => {
-                kept.insert(text.as_bytes().to_vec());
+                kept.insert(line::on_one_line(text).as_bytes().to_vec());
             }
             _ => {}
         }

@@ -154,7 +154,7 @@ impl Plan<'_> {
         Ok(doubts)
     }
 
-    /// Takes out what somebody has looked at and allowed.
+    /// Removes findings that the user allowed.
     fn forget_allowed(&self, doubts: &mut Vec<Doubtful>) {
         doubts.sort();
         doubts.dedup();
@@ -162,12 +162,12 @@ impl Plan<'_> {
         doubts.retain(|doubt| !allowed.contains(&doubt.id) && !allowed.contains(&print(&doubt.what)));
     }
 
-    /// What somebody looked at and allowed.
+    /// Findings that the user allowed, by id.
     pub(super) fn allowed_findings(&self) -> HashSet<String> {
         fs::read_to_string(self.allowed()).unwrap_or_default().lines().map(str::to_owned).collect()
     }
 
-    /// Somebody looked at these findings: they are not asked about again.
+    /// Allows findings: they are not asked about again.
     pub fn allow_findings(&self, findings: &[String]) -> Result<(), Error> {
         let real = |finding: &String| finding.len() == FINDING && finding.bytes().all(|byte| byte.is_ascii_hexdigit());
         if let Some(other) = findings.iter().find(|finding| !real(finding)) {

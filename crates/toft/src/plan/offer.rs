@@ -102,7 +102,7 @@ struct Fetched {
 }
 
 impl Plan<'_> {
-    /// The ledger that is proposed to. Whoever contributes calls the repository's own `upstream`.
+    /// The ledger that is proposed to. For a contributor `upstream` names the repository's own.
     fn target(&self, to: Option<&str>) -> Result<&Ledger, Error> {
         match to {
             None => self.own_ledger(),

@@ -216,7 +216,16 @@ impl Ledger {
         Ok(files)
     }
 
-    /// Where bytes are kept that nobody understands.
+    /// The content of one of its files; nothing if the file is not there.
+    pub(super) fn read(&self, file: &str) -> Result<Option<Vec<u8>>, Error> {
+        match open::read(&self.dir, file) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(cause) => Err(Error::Io { doing: "read", path: self.dir.join(file), cause }),
+        }
+    }
+
+    /// Where an earlier toft put lines that it did not understand.
     pub(super) fn quarantine(&self) -> PathBuf {
         self.dir.join("quarantine")
     }

@@ -25,7 +25,7 @@ use crate::{
     session::random_mint,
 };
 
-/// What is said of moving somebody else's issue.
+/// The refusal to move an issue that upstream keeps.
 const MOVES: &str = "only its keepers move it; what you change about it is kept in private";
 
 /// What came of a proposal.

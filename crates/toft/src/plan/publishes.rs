@@ -22,7 +22,7 @@ pub struct Publishes {
     pub remote: Option<(String, String)>,
     /// The branch there that toft writes to.
     pub branch: Option<String>,
-    /// What a sync sends, in words.
+    /// Describes what a sync sends.
     pub sends: String,
     /// Whose names it says: git's author, or the agents'.
     pub names: Names,

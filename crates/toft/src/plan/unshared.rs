@@ -6,7 +6,7 @@
 use std::{collections::HashSet, fs, path::PathBuf};
 
 use toft_core::{issue::proposal::Part, refusal::Refusal, store::Access};
-use toft_ledger::{file::Turn, line, open};
+use toft_ledger::{file::Turn, line};
 use toft_vcs::exchange::{self, Files};
 
 use super::{Ledger, Place, Plan};
@@ -45,7 +45,7 @@ impl Plan<'_> {
         if gone.is_empty() { Ok(()) } else { self.take_away(ledger, &gone) }
     }
 
-    /// Deleted issues of a ledger. What somebody proposed is decided by a tombstone that they must hear of.
+    /// Deleted issues of a ledger, without rejected proposals: their proposer must receive the tombstone.
     fn tombstones(&self, ledger: &Ledger, wanted: impl Fn(&str) -> bool) -> Result<HashSet<String>, Error> {
         self.refresh()?;
         let mut found = HashSet::new();
@@ -67,11 +67,7 @@ impl Plan<'_> {
         let turn = Turn::take(&ledger.lock).map_err(io("lock", &ledger.lock))?;
         for file in ledger.files()? {
             let path = ledger.dir.join(&file);
-            let bytes = match open::read(&ledger.dir, &file) {
-                Ok(bytes) => bytes,
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
-                Err(cause) => return Err(Error::Io { doing: "read", path, cause }),
-            };
+            let Some(bytes) = ledger.read(&file)? else { continue };
             let id_of = |bytes: &[u8]| {
                 let line = line::read(std::str::from_utf8(bytes).ok()?.trim_end()).ok()?;
                 Some(line.record.id().to_owned()).filter(|id| ids.contains(id))

@@ -148,7 +148,7 @@ impl Slot {
                         self.news.tell(Told::Waiting);
                     }
                     (waiting, rest) = (true, REST);
-                    // Whoever waits for work is not offline.
+                    // An agent that waits for work is not offline.
                     if seen.elapsed() >= SIGN_OF_LIFE {
                         self.toft.perform_as(&self.name, None, register.clone())?;
                         seen = Instant::now();
