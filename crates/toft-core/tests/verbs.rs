@@ -104,6 +104,29 @@ fn what_was_undone_can_be_done_again() {
     assert!(undo("boss", false).is_err(), "others moved it since");
 }
 
+#[test]
+fn a_workflow_that_was_undone_stays_undone_once_another_task_waits_for_it() {
+    let stage = Stage::memory();
+    let scope = stage.scope();
+    let undo = |redo: bool| {
+        let last = stage.perform("planner", undo::Last { scope: scope.clone(), count: 1, undone: redo }).unwrap();
+        stage.perform("planner", undo::Take { op: last[0].op.clone(), scope: scope.clone(), redo })
+    };
+    stage.flow("first", &["a"]);
+    let given_up = stage.flow("second", &["b"]).tasks[0].id.to_string();
+    undo(false).unwrap();
+    let claim = stage.claim("w").unwrap();
+    let wait = finish::Request {
+        id: Some(claim.task.id.to_string()),
+        fence: Some(claim.lease.fence()),
+        how: finish::How::Waiting(finish::WaitFor::Task(given_up)),
+        message: "needs b".into(),
+        ..finish::Request::default()
+    };
+    stage.perform("w", wait).unwrap();
+    assert!(matches!(undo(true), Err(Stop::Refused(Refusal::CannotUndo { .. }))), "w waits for what was given up");
+}
+
 fn fence_is_stale(stop: &Stop) -> bool {
     matches!(stop, Stop::Refused(Refusal::FenceStale { .. }))
 }

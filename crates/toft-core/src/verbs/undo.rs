@@ -274,7 +274,10 @@ fn judge(work: &mut Work<'_>, events: &[Event], redo: bool) -> Verdict<Undo> {
         }
         "claim" if redo => Way::Claim { tasks: claims.iter().map(|event| event.entity.clone()).collect() },
         "claim" => release(work, &claims)?,
-        "flow.new" if redo => Way::Revive { workflow: workflow() },
+        "flow.new" if redo => match awaited(work, first)? {
+            None => Way::Revive { workflow: workflow() },
+            Some(why) => not(&format!("{why}; toft flow new plans it anew")),
+        },
         "flow.new" => match used(work, first)? {
             None => Way::Abandon { workflow: workflow() },
             Some(why) => not(&format!("{why}; toft flow abandon gives it up with what was done")),
@@ -321,21 +324,31 @@ fn release(work: &mut Work<'_>, claims: &[&Event]) -> Verdict<Way> {
 /// Why a workflow is more than its maker's own by now: others touched it, or something outside of it waits for it.
 fn used(work: &mut Work<'_>, made: &Event) -> Verdict<Option<&'static str>> {
     let id = WorkflowId::known(made.entity.as_str());
-    let all = TaskQuery { workflow: Some(id.clone()), ..TaskQuery::default() };
-    for task in work.tx.tasks(&all)? {
+    for task in work.tx.tasks(&TaskQuery { workflow: Some(id), ..TaskQuery::default() })? {
         if task.state.fence > 0 || !matches!(task.state.status, TaskStatus::Pending | TaskStatus::Skipped) {
             return Ok(Some("somebody worked on it"));
         }
+    }
+    if let Some(why) = awaited(work, made)? {
+        return Ok(Some(why));
+    }
+    let since =
+        EventQuery { entity: Some(made.entity.clone()), after: made.seq, limit: LOOKS[0], ..EventQuery::default() };
+    let others = work.tx.events(&since)?.iter().any(|later| later.actor != made.actor);
+    Ok(others.then_some("others have changed it"))
+}
+
+/// Something outside of a workflow waits for one of its tasks: it has acted on what the task is now, given up or not.
+fn awaited(work: &mut Work<'_>, made: &Event) -> Verdict<Option<&'static str>> {
+    let id = WorkflowId::known(made.entity.as_str());
+    for task in work.tx.tasks(&TaskQuery { workflow: Some(id.clone()), ..TaskQuery::default() })? {
         for dependent in work.tx.dependents(&task.id)? {
             if work.tx.task(&dependent.task)?.is_some_and(|other| other.workflow != id) {
                 return Ok(Some("something else waits for it"));
             }
         }
     }
-    let since =
-        EventQuery { entity: Some(made.entity.clone()), after: made.seq, limit: LOOKS[0], ..EventQuery::default() };
-    let others = work.tx.events(&since)?.iter().any(|later| later.actor != made.actor);
-    Ok(others.then_some("others have changed it"))
+    Ok(None)
 }
 
 /// Has anybody else, or the caller by another operation, changed the workflow since? Taking an operation back and doing it
