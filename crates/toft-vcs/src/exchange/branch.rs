@@ -34,6 +34,8 @@ pub struct Branch {
     seen: Option<String>,
     /// Files of a commit that were read.
     read: Option<(String, Files)>,
+    /// Commits that were replaced by another before they were sent.
+    replaced: Vec<String>,
     /// Who commits.
     who: Option<String>,
     patience: Duration,
@@ -70,6 +72,7 @@ impl Branch {
             replaces: None,
             seen: None,
             read: None,
+            replaced: Vec::new(),
             who: None,
             patience: reach.patience,
         };
@@ -413,6 +416,7 @@ impl Exchange for Branch {
             return Ok(false);
         }
         self.here = Some(self.commit(HERE, base.as_deref(), &files, message)?);
+        self.replaced.extend(here.filter(|here| Some(here) != base.as_ref()));
         Ok(true)
     }
 
@@ -481,7 +485,7 @@ impl Exchange for Branch {
     fn tidy(&self, memo: &std::path::Path) {
         let tips: Vec<&str> = self.here.iter().chain(&self.theirs).map(String::as_str).collect();
         let file = fs::metadata(self.dir.join(ISSUES)).map_or(0, |meta| meta.len());
-        pack::tidy(&self.git, &self.git_dir, &tips, file, memo);
+        pack::tidy(&self.git, &self.git_dir, &tips, &self.replaced, file, memo);
         if let Some((_, there)) = &self.remote
             && let Some(theirs) = &self.theirs
         {

@@ -2,14 +2,17 @@
 //!
 //! Every commit of a ledger stores its file again, and so does every fetch. One pack holds all of them as differences from
 //! the newest, about a kilobyte for each commit. Nothing is ever lost by this: a pack or a loose object is deleted only
-//! if the new pack holds every object of it, and objects that no ledger refers to are never packed.
+//! if the new pack holds every object of it, or if the rest belongs to a commit that toft replaced before it was sent and
+//! that no ref, reflog or index reaches.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     fs,
     path::{Path, PathBuf},
     time::Duration,
 };
+
+use serde::{Deserialize, Serialize};
 
 use crate::{RunError, git_run::Git};
 
@@ -21,20 +24,34 @@ const MOST_INDEX: u64 = 8 << 20;
 const DEPTH: &str = "--depth=1000";
 /// How long packing may take.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// A pack that git used so recently stays: a program that found an object in it may be about to refer to it.
+const GRACE: Duration = Duration::from_secs(60);
 
-/// Packs what commits of a ledger refer to, if enough came since the last time. `memo` remembers what was left then, for
-/// each repository. `file` is the size of the ledger's file, which every commit stores again. Nothing depends on it: if it
-/// fails, the next sync tries again.
-pub(super) fn tidy(git: &Git, git_dir: &Path, tips: &[&str], file: u64, memo: &Path) {
+/// What was left after packing, for each repository by the path of its objects.
+#[derive(Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+struct Memo {
+    /// Bytes in packs.
+    bytes: BTreeMap<String, u64>,
+    /// Commits that were replaced before they were sent.
+    replaced: BTreeMap<String, BTreeSet<String>>,
+}
+
+/// Packs what commits of a ledger refer to, if enough came since the last time, and deletes what only the commits in
+/// `replaced` refer to. `memo` remembers what was left then. `file` is the size of the ledger's file, which every commit
+/// stores again. Nothing depends on it: if it fails, the next sync tries again.
+pub(super) fn tidy(git: &Git, git_dir: &Path, tips: &[&str], replaced: &[String], file: u64, memo: &Path) {
     let objects = git_dir.join("objects");
     let key = objects.display().to_string();
     let text = fs::read_to_string(memo).unwrap_or_default();
-    let mut left: BTreeMap<String, u64> = serde_json::from_str(&text).unwrap_or_default();
+    let mut known: Memo = serde_json::from_str(&text).unwrap_or_default();
+    let mut lost = known.replaced.remove(&key).unwrap_or_default();
+    lost.extend(replaced.iter().cloned());
     let before: u64 = packs(&objects).iter().map(|pack| pack.bytes).sum();
     let slack = SLACK.max(file.saturating_mul(5) / 4);
-    let settled = match left.get(&key) {
+    let settled = match known.bytes.get(&key) {
         Some(settled) if before > settled.saturating_add(slack) => {
-            let packed = pack(git, &objects, tips);
+            let packed = pack(git, &objects, tips, &mut lost);
             // A repository that cannot be packed is not tried at every sync.
             let now: u64 = packs(&objects).iter().map(|pack| pack.bytes).sum();
             if packed.is_ok() { now } else { before }
@@ -42,9 +59,13 @@ pub(super) fn tidy(git: &Git, git_dir: &Path, tips: &[&str], file: u64, memo: &P
         Some(settled) => before.min(*settled),
         None => before,
     };
-    if left.insert(key, settled) != Some(settled) {
-        let text = serde_json::to_string(&left).unwrap_or_default();
-        let _ = crate::private::write_like_its_directory(memo, text.as_bytes());
+    known.bytes.insert(key.clone(), settled);
+    if !lost.is_empty() {
+        known.replaced.insert(key, lost);
+    }
+    let now = serde_json::to_string(&known).unwrap_or_default();
+    if now != text {
+        let _ = crate::private::write_like_its_directory(memo, now.as_bytes());
     }
 }
 
@@ -86,7 +107,7 @@ fn packs(objects: &Path) -> Vec<Pack> {
     packs
 }
 
-fn pack(git: &Git, objects: &Path, tips: &[&str]) -> Result<(), RunError> {
+fn pack(git: &Git, objects: &Path, tips: &[&str], lost: &mut BTreeSet<String>) -> Result<(), RunError> {
     let dir = objects.join("pack");
     // Only packs that were there before may go: of two that pack at the same time, neither deletes what the other wrote.
     let known = packs(objects);
@@ -100,15 +121,22 @@ fn pack(git: &Git, objects: &Path, tips: &[&str]) -> Result<(), RunError> {
     // In a repository that several users share, none loses the right to read.
     let replaced = |file: &Path| fs::symlink_metadata(file).is_ok_and(|old| readable_as(&made, &old));
     let again = known.iter().any(|pack| pack.name == new);
+    let dead = unreachable(git, lost)?;
+    let mut stay = HashSet::new();
     for pack in known.iter().filter(|pack| pack.free && pack.name != new) {
         let Some(held) = names_in(&dir.join(format!("{}.idx", pack.name)), hash) else { continue };
         let file = dir.join(format!("{}.pack", pack.name));
-        if held.is_subset(&all) && (!again || held.len() < all.len()) && replaced(&file) {
+        let packed = held.is_subset(&all) && (!again || held.len() < all.len());
+        let needless = || held.iter().all(|name| all.contains(name) || dead.contains(name)) && unused(&file);
+        if replaced(&file) && (packed || needless()) {
             for end in ["idx", "pack", "rev"] {
                 let _ = fs::remove_file(dir.join(format!("{}.{end}", pack.name)));
             }
+        } else {
+            stay.extend(held);
         }
     }
+    lost.retain(|commit| bytes(commit).is_some_and(|name| stay.contains(&name) && dead.contains(&name)));
     for name in &all {
         let text: String = name.iter().map(|byte| format!("{byte:02x}")).collect();
         let loose = objects.join(&text[..2]).join(&text[2..]);
@@ -117,6 +145,29 @@ fn pack(git: &Git, objects: &Path, tips: &[&str]) -> Result<(), RunError> {
         }
     }
     Ok(())
+}
+
+/// Names of the objects that only these commits refer to: no ref, reflog or index of any worktree reaches them.
+fn unreachable(git: &Git, commits: &BTreeSet<String>) -> Result<HashSet<Vec<u8>>, RunError> {
+    if commits.is_empty() {
+        return Ok(HashSet::new());
+    }
+    let words = ["rev-list", "--objects", "--no-object-names", "--ignore-missing", "--stdin"];
+    let run = git.run(words)?.args(["--not", "--all", "--reflog", "--indexed-objects"]).patience(PATIENCE);
+    let said = run.ok_fed(|to| commits.iter().try_for_each(|commit| writeln!(to, "{commit}")))?;
+    Ok(String::from_utf8_lossy(&said).lines().filter_map(bytes).collect())
+}
+
+/// Whether git has not written, nor found anything it was to write, in this pack lately.
+fn unused(pack: &Path) -> bool {
+    let since = fs::metadata(pack).and_then(|meta| meta.modified()).ok().and_then(|at| at.elapsed().ok());
+    since.is_some_and(|since| since > GRACE)
+}
+
+/// The name of an object, as an index writes it.
+fn bytes(name: &str) -> Option<Vec<u8>> {
+    let pairs = name.as_bytes().chunks_exact(2).map(|pair| std::str::from_utf8(pair).ok());
+    pairs.map(|pair| u8::from_str_radix(pair?, 16).ok()).collect()
 }
 
 /// Whether everyone who may read the old file may read the new one.
@@ -188,7 +239,7 @@ mod tests {
         let log = text(&["log", "-p", "refs/toft/ledger"]);
         assert_eq!(packs(&objects).len(), 6);
 
-        pack(&git, &objects, &[&tip]).unwrap();
+        pack(&git, &objects, &[&tip], &mut BTreeSet::new()).unwrap();
         let left: Vec<String> = packs(&objects).into_iter().map(|pack| pack.name).collect();
         assert_eq!(left.len(), 2, "{left:?}");
         assert!(left.contains(&kept));
@@ -197,7 +248,7 @@ mod tests {
         git.run(["fsck", "--strict"]).unwrap().ok().unwrap();
 
         // Again: the same pack, and nothing goes.
-        pack(&git, &objects, &[&tip]).unwrap();
+        pack(&git, &objects, &[&tip], &mut BTreeSet::new()).unwrap();
         assert_eq!(packs(&objects).len(), 2);
     }
 
@@ -212,8 +263,37 @@ mod tests {
         })
         .unwrap();
         let tip = git.run(["rev-parse", "refs/toft/ledger"]).unwrap().text().unwrap();
-        pack(&git, &objects, &[&tip]).unwrap();
+        pack(&git, &objects, &[&tip], &mut BTreeSet::new()).unwrap();
         assert_eq!(packs(&objects).len(), 2, "the ledger's and the user's");
+        git.run(["fsck", "--strict"]).unwrap().ok().unwrap();
+    }
+
+    #[test]
+    fn a_commit_that_was_replaced_goes_unless_it_is_used() {
+        let (_dir, git_dir) = repository(4);
+        let (git, objects) = (Git::of(&git_dir).unwrap(), git_dir.join("objects"));
+        let text = |words: &[&str]| git.run(words).unwrap().text().unwrap();
+        let lost = text(&["rev-parse", "refs/toft/ledger"]);
+        text(&["update-ref", "refs/toft/ledger", "refs/toft/ledger~1"]);
+        let tip = text(&["rev-parse", "refs/toft/ledger"]);
+        let there = || git.run(["cat-file", "-e", &lost]).unwrap().end().unwrap().code == 0;
+        let pack = || {
+            let mut known = BTreeSet::from([lost.clone()]);
+            pack(&git, &objects, &[&tip], &mut known).unwrap();
+            assert_eq!(there(), known.contains(&lost) || git.run(["rev-parse", "mine"]).unwrap().ok().is_ok());
+        };
+        pack();
+        assert!(there(), "git wrote it a moment ago");
+        for known in packs(&objects) {
+            let file = fs::File::open(objects.join("pack").join(format!("{}.pack", known.name))).unwrap();
+            file.set_modified(std::time::SystemTime::now() - 2 * GRACE).unwrap();
+        }
+        text(&["update-ref", "refs/heads/mine", &lost]);
+        pack();
+        assert!(there(), "a branch of the user's reaches it");
+        text(&["update-ref", "-d", "refs/heads/mine"]);
+        pack();
+        assert!(!there());
         git.run(["fsck", "--strict"]).unwrap().ok().unwrap();
     }
 
@@ -229,7 +309,7 @@ mod tests {
             let file = objects.join("pack").join(format!("{}.pack", pack.name));
             fs::set_permissions(file, fs::Permissions::from_mode(0o444)).unwrap();
         }
-        pack(&git, &objects, &[&tip]).unwrap();
+        pack(&git, &objects, &[&tip], &mut BTreeSet::new()).unwrap();
         assert_eq!(packs(&objects).len(), 4);
         git.run(["fsck", "--strict"]).unwrap().ok().unwrap();
     }

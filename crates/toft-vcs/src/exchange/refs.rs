@@ -216,7 +216,7 @@ impl Abroad {
         if let Some(dir) = &self.local
             && let Ok(git) = Git::of(dir)
         {
-            pack::tidy(&git, dir, &[tip], file, memo);
+            pack::tidy(&git, dir, &[tip], &[], file, memo);
         }
     }
 }
