@@ -210,6 +210,46 @@ fn on_a_full_disk_nothing_is_half_done_and_with_space_again_everything_goes_on()
     is_whole(&home, &repo);
 }
 
+#[test]
+fn a_full_disk_loses_no_issue_and_with_space_again_the_ledger_is_shared() {
+    if !may_mount() {
+        return;
+    }
+    let home = Home::new();
+    let small = Small::mounted(&home, "8m");
+    home.run(home.path(), "git", &["init", "-q", "--bare", "-b", "main", "shared.git"]);
+    let repo = small.0.join("repo");
+    home.run(&small.0, "git", &["init", "-q", "-b", "main", "repo"]);
+    home.run(&repo, "git", &["commit", "-q", "--allow-empty", "-m", "first"]);
+    home.run(&repo, "git", &["remote", "add", "origin", home.path().join("shared.git").to_str().unwrap()]);
+    home.toft(&repo, &["init"]).ok();
+    let body = "x".repeat(500);
+    let mut kept: Vec<String> =
+        (0..20).map(|n| home.toft(&repo, &["add", &format!("issue {n}"), "-d", &body, "-q"]).ok()).collect();
+    home.toft(&repo, &["sync"]).ok();
+    for spare in [0, 20, 60, 120, 400] {
+        small.fill(&home);
+        let fill = fs::OpenOptions::new().write(true).open(small.0.join("fill")).unwrap();
+        fill.set_len(fill.metadata().unwrap().len() - spare * 1024).unwrap();
+        drop(fill);
+        let added = home.toft(&repo, &["add", &format!("with {spare} KB"), "-d", &body.repeat(8), "-q"]);
+        if added.code == 0 {
+            kept.push(added.out.trim().to_owned());
+        }
+        home.toft(&repo, &["sync"]);
+        home.toft(&repo, &["compact"]);
+        small.free();
+        home.toft(&repo, &["sync"]).ok();
+        home.toft(&repo, &["compact"]).ok();
+        let shared = home.run(home.path(), "git", &["-C", "shared.git", "show", "toft:issues.jsonl"]);
+        for id in &kept {
+            assert!(shared.contains(id.trim()), "{id} with {spare} KB");
+        }
+        assert_eq!(shared.lines().count(), kept.len(), "nothing half, nothing twice");
+        home.run(&repo, "git", &["fsck", "--strict"]);
+    }
+}
+
 // ---- Rules of workflows
 
 #[test]

@@ -407,3 +407,43 @@ fn what_is_archived_in_one_clone_is_archived_in_every_other_and_stays() {
     }
     assert_eq!(commits(), before, "two clones whose clocks differ do not undo each other");
 }
+
+#[test]
+fn no_command_shows_what_a_terminal_would_obey() {
+    let home = Home::new();
+    let repo = home.git("r");
+    home.toft(&repo, &["init", "--tree"]).ok();
+    let nasty = "\u{1b}]0;x\u{7}\u{1b}[2J\u{202e}gnp\u{2066} \u{9b}31m \r\n\u{8} \u{200b}";
+    let line = json!({
+        "id": "tf-h", "title": nasty, "body": nasty, "design": nasty, "acceptance": nasty, "notes": nasty, "owner": nasty,
+        "assignee": nasty, "labels": [nasty], "type": nasty, "parent": nasty, "template": nasty, "status": "open",
+        "created": {"at": "2026-01-01T00:00:00Z", "by": nasty}, "deps": [{"on": nasty, "kind": nasty}],
+        "comments": [{"id": "c", "at": "2026-01-01T00:00:00Z", "by": nasty, "text": nasty}],
+    });
+    let formula = json!({"id": "tf-f", "title": "=cmd|' /C calc'!A0", "status": "open"});
+    fs::write(tree(&repo), format!("{line}\n{formula}\n")).unwrap();
+    let commands: [&[&str]; 13] = [
+        &["list", "--all"],
+        &["list", "--all", "--json"],
+        &["show", "tf-h"],
+        &["show", "tf-h", "--json"],
+        &["show", "tf-\u{202e}", "--json"],
+        &["ready"],
+        &["status"],
+        &["doctor"],
+        &["prime"],
+        &["graph"],
+        &["log", "tf-h"],
+        &["log", "--json"],
+        &["export", "csv"],
+    ];
+    for command in commands {
+        let said = home.toft(&repo, command);
+        let said = format!("{}{}", said.out, said.err);
+        let raw = ['\u{1b}', '\u{7}', '\u{9b}', '\u{202e}', '\u{2066}', '\u{8}', '\u{200b}', '\r'];
+        assert!(!said.contains(raw), "{command:?}: {said:?}");
+    }
+    let shown = home.toft(&repo, &["show", "tf-h", "--json"]).data();
+    assert_eq!(shown["body"], nasty, "a program reads what was written");
+    assert!(home.toft(&repo, &["export", "csv"]).ok().contains("\ntf-f,'=cmd"), "no spreadsheet computes it");
+}

@@ -21,7 +21,7 @@ cargo xtask check     fmt, clippy, tests, doc tests, deny, tidy
 cargo xtask tidy      layering, queries, promises, prose
 cargo xtask stories   install the binary and tell the whole-product stories, at the size for CI
 cargo xtask long      the same stories at full size
-cargo xtask fuzz N    any bytes as a ledger, for N seconds (needs cargo-fuzz); what was found before is a test
+cargo xtask fuzz N    any bytes as a ledger, and as two copies of one, for N seconds each (needs cargo-fuzz); what was found before is a test
 cargo xtask bench     measure beside the bare engine; `cargo xtask bench long` for a million tasks";
 
 fn main() -> ExitCode {
@@ -101,8 +101,11 @@ fn install() -> Result<String> {
 fn fuzz(seconds: &str) -> Result<()> {
     let here = root().join("crates").join("toft-ledger").join("fuzz").display().to_string();
     let time = format!("-max_total_time={seconds}");
-    let args = ["fuzz", "run", "--fuzz-dir", &here, "-s", "none", "reader", "--", "-max_len=4096", &time];
-    cargo(&args, &[("RUSTC_BOOTSTRAP", "1")])
+    for target in ["reader", "copies"] {
+        let args = ["fuzz", "run", "--fuzz-dir", &here, "-s", "none", target, "--", "-max_len=4096", &time];
+        cargo(&args, &[("RUSTC_BOOTSTRAP", "1")])?;
+    }
+    Ok(())
 }
 
 fn bench(rest: &[&str]) -> Result<()> {

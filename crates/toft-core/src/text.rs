@@ -1,6 +1,6 @@
 //! Text from outside: made harmless, and counted as a model counts it.
 
-use std::{collections::HashSet, fmt::Write as _, sync::OnceLock};
+use std::{borrow::Cow, collections::HashSet, fmt::Write as _, sync::OnceLock};
 
 /// Text from outside on one line: control and direction characters are shown, never sent to a terminal.
 pub fn clean(text: &str) -> String {
@@ -26,17 +26,35 @@ pub fn clean_lines(text: &str) -> String {
     out
 }
 
+/// The same JSON, with control and direction characters escaped: every reader gets the same values, no terminal obeys them.
+pub fn clean_json(json: &str) -> Cow<'_, str> {
+    if !json.contains(is_hidden) {
+        return Cow::Borrowed(json);
+    }
+    let mut out = String::with_capacity(json.len() + 64);
+    for c in json.chars() {
+        if is_hidden(c) {
+            c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| _ = write!(out, "\\u{unit:04x}"));
+        } else {
+            out.push(c);
+        }
+    }
+    Cow::Owned(out)
+}
+
 fn push_harmless(out: &mut String, c: char) {
     match c {
         '\t' => out.push(' '),
-        c if c.is_control()
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
-            || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}') =>
-        {
-            let _ = write!(out, "\\u{{{:x}}}", c as u32);
-        }
+        c if is_hidden(c) => _ = write!(out, "\\u{{{:x}}}", c as u32),
         c => out.push(c),
     }
+}
+
+/// A character that a terminal obeys, or that changes how its neighbours look.
+fn is_hidden(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
 /// At most `width` characters of a text, on one line.
@@ -157,6 +175,7 @@ mod tests {
 
     #[test]
     fn control_characters_are_shown_and_never_sent() {
+        assert_eq!(clean_json("\"a\u{9b}\u{202e}\u{e0041}\u{e9}\""), "\"a\\u009b\\u202e\\udb40\\udc41\u{e9}\"");
         assert_eq!(clean("a\u{1b}[2Jb\u{202e}c\nd\u{7}"), "a\\u{1b}[2Jb\\u{202e}c⏎d\\u{7}");
         assert_eq!(clean_lines("a\u{1b}\r\nb"), "a\\u{1b}\nb");
     }

@@ -181,7 +181,7 @@ impl Run {
     pub(crate) fn args<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(mut self, args: I) -> Self {
         for arg in args {
             let arg = arg.as_ref();
-            if !arg.to_string_lossy().starts_with("--config") && self.what.len() < 120 {
+            if !arg.to_string_lossy().starts_with("--") && self.what.len() < 120 {
                 self.what = format!("{} {}", self.what, arg.to_string_lossy());
             }
             self.command.arg(arg);
@@ -292,7 +292,8 @@ impl Run {
     }
 }
 
-/// Reads what a program says, up to `most` bytes; the rest is read and forgotten.
+/// Reads what a program says, up to `most` bytes. Complaints beyond that are read and forgotten; a program that answers more
+/// is told to stop, by closing what it writes to.
 fn listen(from: Option<impl Read + Send + 'static>, most: u64, index: usize, told: &mpsc::Sender<(usize, Vec<u8>)>) {
     let Some(mut from) = from else { return };
     let told = told.clone();
@@ -300,7 +301,10 @@ fn listen(from: Option<impl Read + Send + 'static>, most: u64, index: usize, tol
         let mut heard = Vec::new();
         // What could not be read was not said.
         let _ = from.by_ref().take(most).read_to_end(&mut heard);
-        let _ = io::copy(&mut from, &mut io::sink());
+        if index == 1 {
+            let _ = io::copy(&mut from, &mut io::sink());
+        }
+        drop(from);
         let _ = told.send((index, heard));
     });
 }

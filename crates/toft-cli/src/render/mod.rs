@@ -25,6 +25,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
+use toft::text::clean_json;
 
 pub(crate) use self::{
     agents::{AgentList, AgentView, Inbox, Sent},
@@ -256,7 +257,7 @@ impl Output {
             if !notes.is_empty() {
                 envelope["notes"] = json!(notes);
             }
-            self.print(&envelope.to_string());
+            self.print(&clean_json(&envelope.to_string()));
         } else if self.quiet {
             view.ids().iter().for_each(|id| self.print(id));
             // Nobody is left to tell if stderr is gone.
@@ -324,7 +325,7 @@ impl Output {
             if let Some(seen) = &failure.seen {
                 (said["kind"], said["data"]) = (seen.0.into(), self.select(seen.1.clone()));
             }
-            self.print(&said.to_string());
+            self.print(&clean_json(&said.to_string()));
             return;
         }
         let mut text = format!("error[{}]: {}\n", failure.code, page::clean(&failure.message));

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Nothing is nested deeper.
-const DEEPEST: usize = 100;
+pub const DEEPEST: usize = 100;
 /// A circle of needs is looked for among so many issues.
 const WIDEST: usize = 2_000;
 

@@ -4,6 +4,7 @@
 use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use super::{
@@ -31,6 +32,10 @@ pub(super) struct Own {
 
 /// How every message of ours begins.
 pub(super) const OURS: &str = "toft: ";
+/// How an index of ours is called in a git directory, followed by the process that has it.
+const INDEX: &str = "toft-index.";
+/// An index that nobody wrote to for so long was left by a process that was killed.
+const ABANDONED: Duration = Duration::from_secs(3_600);
 
 impl Own {
     pub(super) fn open(site: Site, reach: Contact<'_>) -> Result<Self, ExchangeError> {
@@ -230,7 +235,8 @@ pub(super) fn with_files(
 
 /// A tree with these entries instead of what it has there.
 fn with_entries(git: &Git, git_dir: &Path, tree: &str, entries: &[String]) -> Result<String, RunError> {
-    let index = git_dir.join(format!("toft-index.{}", std::process::id()));
+    remove_old_indexes(git_dir);
+    let index = git_dir.join(format!("{INDEX}{}", std::process::id()));
     let built = (|| {
         let with = |args: &[&str]| Ok::<_, RunError>(git.run(args)?.env("GIT_INDEX_FILE", &index));
         with(&["read-tree", tree])?.ok()?;
@@ -241,6 +247,17 @@ fn with_entries(git: &Git, git_dir: &Path, tree: &str, entries: &[String]) -> Re
     // Ours alone; the next one is made anew.
     let _ = std::fs::remove_file(&index);
     built
+}
+
+/// Removes what a process that was killed left behind.
+fn remove_old_indexes(git_dir: &Path) {
+    for entry in std::fs::read_dir(git_dir).into_iter().flatten().flatten() {
+        let ours = entry.file_name().to_string_lossy().starts_with(INDEX);
+        let since = || entry.metadata().ok()?.modified().ok()?.elapsed().ok();
+        if ours && since().is_some_and(|since| since > ABANDONED) {
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
 }
 
 /// How an index is told that something is not there.

@@ -11,6 +11,7 @@ use toft_core::{
     issue::{Issue, edit::Edit},
     refusal::Refusal,
     store::Access,
+    text::clean_lines,
     verbs::issue::{Note, Noted},
 };
 use toft_ledger::line::{self, Line};
@@ -448,10 +449,15 @@ fn readable(line: Line) -> Result<Line, String> {
     Ok(line)
 }
 
+/// One line of CSV. A spreadsheet computes what begins with one of `=+-@`, so an apostrophe goes before it.
 fn csv(issue: &Issue) -> String {
-    let cell = |text: &str| match text.contains([',', '"', '\n', '\r']) {
-        true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => text.to_owned(),
+    let cell = |text: &str| {
+        let text = clean_lines(text);
+        let text = if text.starts_with(['=', '+', '-', '@']) { format!("'{text}") } else { text };
+        match text.contains([',', '"', '\n']) {
+            true => format!("\"{}\"", text.replace('"', "\"\"")),
+            false => text,
+        }
     };
     let at = |at: Option<toft_core::time::Timestamp>| at.map(|at| at.to_string()).unwrap_or_default();
     [

@@ -6,7 +6,7 @@ use rusqlite::params;
 use toft_core::{
     issue::{
         proposal::Part,
-        ready::{Node, Nodes, circle, rank, standing},
+        ready::{DEEPEST, Node, Nodes, circle, rank, standing},
     },
     ready::Turn,
     store::{Result, StoreError},
@@ -61,7 +61,7 @@ impl Known {
         for node in self.nodes.values().filter(|node| node.unfinished()) {
             let mut at = Some(node);
             let (mut on, mut seen) = (HashSet::new(), HashSet::new());
-            while let Some(above) = at.filter(|above| seen.insert(above.id.as_str())) {
+            while let Some(above) = at.filter(|above| seen.len() <= DEEPEST && seen.insert(above.id.as_str())) {
                 let open = |id: &&String| self.nodes.get(*id).is_some_and(Node::unfinished);
                 if above.unfinished() {
                     on.extend(above.needs.iter().filter(open).map(String::as_str));
