@@ -8,6 +8,7 @@ mod command;
 pub mod exchange;
 mod git;
 mod git_run;
+mod git_view;
 mod hg;
 mod identity;
 mod jj;

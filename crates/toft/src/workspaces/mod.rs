@@ -382,10 +382,8 @@ impl Workspaces<'_> {
         let workspace = &listed.workspace;
         let there = workspace.state.live() && workspace.host == self.host();
         let looked = || {
-            self.ground.survey(workspace).or_else(|error| match self.ground.repair(workspace) {
-                true => self.ground.survey(workspace),
-                false => Err(error),
-            })
+            self.ground.repair(workspace);
+            self.ground.survey(workspace)
         };
         let (survey, trouble) = match there.then(looked) {
             Some(Ok(survey)) => (Some(survey), None),
