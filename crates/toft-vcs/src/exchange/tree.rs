@@ -19,7 +19,7 @@ pub struct Tree {
 }
 
 enum Way {
-    Git { git: Git, remote: Option<(String, refs::Abroad)>, branch: String, theirs: Option<String> },
+    Git { git: Box<Git>, remote: Option<(String, refs::Abroad)>, branch: String, theirs: Option<String> },
     Hg { hg: Hg, remote: Option<String>, theirs: Option<String> },
     Nobody,
 }
@@ -30,7 +30,7 @@ impl Tree {
         let site = Site::new(checkout.clone(), dir)?;
         let way = match (git_dir(checkout), checkout.vcs) {
             (Some(git_dir), _) => {
-                let git = Git::of(&git_dir)?;
+                let git = Box::new(Git::of(&git_dir)?);
                 let inside =
                     if checkout.vcs == Vcs::Git { Git::inside(&git_dir, &checkout.root)? } else { Git::of(&git_dir)? };
                 let branch = inside.run(["symbolic-ref", "--quiet", "--short", "HEAD"])?.maybe()?;

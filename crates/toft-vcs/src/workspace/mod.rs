@@ -300,6 +300,12 @@ impl Ground {
         made
     }
 
+    /// Notes in a directory of workspaces that those in it are of this repository.
+    pub fn keeps_workspaces_in(&self, dir: &Path) -> Result<(), WorkspaceError> {
+        crate::private::create_dir_all(dir).map_err(lock::io("make", dir))?;
+        crate::recorded::note(dir, &self.common_dir).map_err(lock::io("write", dir))
+    }
+
     /// Turns a workspace that was made ahead into what is wanted, if it is still as it was made.
     pub fn take_over(&self, workspace: &Workspace) -> Result<Made, WorkspaceError> {
         overlay::ensure(self, workspace)?;
@@ -419,6 +425,16 @@ impl Ground {
             _ => vec![self.common_dir.clone()],
         };
         [dir].into_iter().chain(elsewhere).collect()
+    }
+
+    /// Files below what work in a workspace writes that only toft writes: what would lead git elsewhere.
+    pub fn fixed(&self, workspace: &Workspace) -> Vec<PathBuf> {
+        match (self.vcs, workspace.kind, self.own_dir(workspace)) {
+            (Vcs::Git, WorkspaceKind::Worktree, Ok(own)) => {
+                ["commondir", "config.worktree", "locked"].map(|name| own.git_dir.join(name)).into()
+            }
+            _ => Vec::new(),
+        }
     }
 
     /// The commit that a workspace stands on which was just made.

@@ -52,7 +52,7 @@ const TRIAL: &str = ".trial-";
 
 /// Whether a name beside workspaces is one of these.
 pub(super) fn ours(name: &str) -> bool {
-    name == BASES || name == LAYERS || name.starts_with(TRIAL)
+    name == BASES || name == LAYERS || name.starts_with(TRIAL) || name.starts_with(crate::recorded::FILE)
 }
 
 /// Whether something is mounted at `path`.

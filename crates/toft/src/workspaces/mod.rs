@@ -358,6 +358,11 @@ impl Workspaces<'_> {
         self.ground.written(workspace)
     }
 
+    /// Files below those that only toft writes.
+    pub(crate) fn fixed(&self, workspace: &Workspace) -> Vec<PathBuf> {
+        self.ground.fixed(workspace)
+    }
+
     /// How many files in a workspace are changed and not committed.
     pub(crate) fn uncommitted(&self, workspace: &Workspace) -> Result<usize, Error> {
         Ok(self.ground.stand(workspace)?.uncommitted)
