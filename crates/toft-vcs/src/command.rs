@@ -67,6 +67,14 @@ pub enum RunError {
         /// What was run.
         what: String,
     },
+    /// A git directory is not as git makes one.
+    #[error("{path} is not used: {why}", path = path.display())]
+    Odd {
+        /// Which file or directory.
+        path: PathBuf,
+        /// What is odd about it.
+        why: String,
+    },
     /// A repository configures more programs than anybody does.
     #[error("the configuration of {dir} names more than {MOST_SETTINGS} programs", dir = dir.display())]
     Hostile {

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{Checkout, FindError, MAIN, Vcs, follow, read};
+use crate::{Checkout, FindError, MAIN, Vcs, follow, git_view::plain_file, read};
 
 /// In the own directory of a clone that toft made: where its parent is.
 pub(crate) const PARENT: &str = "parent";
@@ -14,6 +14,26 @@ pub(crate) const PARENT: &str = "parent";
 pub(crate) fn vouched(common_dir: &Path, path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default();
     common_dir.join("toft").join("clones").join(name)
+}
+
+/// Whether a repository vouches for a clone of it at `path`.
+pub(crate) fn is_vouched(common_dir: &Path, path: &Path) -> bool {
+    read(&vouched(common_dir, path)).is_ok_and(|known| known.is_some_and(|known| Path::new(&known) == path))
+}
+
+/// What a repository keeps of its worktree at `path`: by the directory's name, as git names it; else by what the entry says. An
+/// agent can write its own entry, so that where two entries name one directory, neither is believed.
+pub(crate) fn entry_of(common_dir: &Path, path: &Path) -> Option<PathBuf> {
+    let entries = common_dir.join("worktrees");
+    let names_it = |entry: &PathBuf| {
+        let link = plain_file(&entry.join("gitdir")).ok().flatten().unwrap_or_default();
+        entry.join(String::from_utf8_lossy(&link).trim_end()) == path.join(".git")
+    };
+    if let Some(entry) = path.file_name().map(|name| entries.join(name)).filter(names_it) {
+        return Some(entry);
+    }
+    let mut found = fs::read_dir(entries).ok()?.flatten().map(|entry| entry.path()).filter(names_it);
+    found.next().filter(|_| found.next().is_none())
 }
 
 /// The repository that a clone was made of, if that one says so too.

@@ -1,19 +1,24 @@
-//! Git, with everything switched off that a repository would have it execute.
+//! Git, with everything switched off that a repository would have it execute. On a checkout that an agent can write it reads no
+//! configuration but toft's own copy: see [`View`].
 
 use std::{
     env,
     ffi::{OsStr, OsString},
     fs,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
-use crate::command::{Run, RunError};
+use crate::{
+    command::{Run, RunError},
+    git_view::{Settings, View, of_worktree, plain_file},
+};
 
 /// How many settings of a repository may have to be switched off.
 pub(crate) const MOST_SETTINGS: usize = 1_000;
 
 /// Set for every git: nothing is executed, asked or tidied by the way.
-const GIT_SETTINGS: [(&str, &str); 13] = [
+const GIT_SETTINGS: [(&str, &str); 17] = [
     ("core.alternateRefsCommand", "true"),
     ("core.hooksPath", "/dev/null"),
     ("core.fsmonitor", "false"),
@@ -25,7 +30,12 @@ const GIT_SETTINGS: [(&str, &str); 13] = [
     ("gpg.program", "false"),
     ("log.showSignature", "false"),
     ("safe.bareRepository", "explicit"),
+    // A git that went into a submodule would read its configuration.
     ("submodule.recurse", "false"),
+    ("fetch.recurseSubmodules", "false"),
+    ("push.recurseSubmodules", "no"),
+    ("diff.submodule", "short"),
+    ("status.submoduleSummary", "false"),
     ("checkout.workers", "0"),
 ];
 
@@ -100,59 +110,85 @@ impl Run {
     }
 }
 
-/// Git in one directory, with what the repository there would have it execute switched off.
+/// Git on one repository or checkout, with everything switched off that these would have it execute.
 pub(crate) struct Git {
     dir: PathBuf,
     git_dir: Option<PathBuf>,
     work_tree: bool,
     /// It may talk to other repositories.
     abroad: bool,
-    off: Vec<(String, String)>,
+    /// What takes the place of the repository's git directory, or of its common directory.
+    view: Option<(Arc<View>, Instead)>,
+    /// Settings in place of the repository's.
+    settings: Settings,
+}
+
+/// What a view takes the place of.
+#[derive(Clone, Copy)]
+enum Instead {
+    /// What the repository's worktrees share.
+    OfShared,
+    /// The whole git directory, but for the index.
+    OfEverything,
 }
 
 impl Git {
-    /// In a worktree.
-    pub(crate) fn inside(dir: &Path) -> Result<Self, RunError> {
-        let own = dir.join(".git");
-        match own.is_dir() {
-            // What a repository says about where its files are is its own word.
-            true => Self::moved(dir, own),
-            false => Self::new(dir, None, false),
-        }
+    /// In a checkout of the repository at `common`, as the repository knows it: what the checkout's own `.git` says is not asked.
+    pub(crate) fn inside(common: &Path, dir: &Path) -> Result<Self, RunError> {
+        let own = own_dir(common, dir)?;
+        Self::seen_through(&Arc::new(View::linked(&own.common)?), dir, &own)
     }
 
-    /// In a checkout whose repository may believe that it is elsewhere.
-    pub(crate) fn moved(dir: &Path, git_dir: PathBuf) -> Result<Self, RunError> {
-        Self::new(dir, Some(git_dir), true)
+    /// In a checkout that an agent or a stranger can rewrite as a whole, at a git directory of its own: a clone, a submodule.
+    /// What git writes is gone afterwards.
+    pub(crate) fn foreign(dir: &Path, git_dir: &Path) -> Result<Self, RunError> {
+        let common = match plain_file(&git_dir.join("commondir"))? {
+            Some(text) => git_dir.join(String::from_utf8_lossy(&text).trim_end()),
+            None => git_dir.to_owned(),
+        };
+        let view = Arc::new(View::copied(git_dir, &common)?);
+        Self::with_view(dir, git_dir, (view, Instead::OfEverything))
+    }
+
+    /// In a checkout of a repository that there is a view of.
+    pub(crate) fn seen_through(view: &Arc<View>, dir: &Path, own: &OwnDir) -> Result<Self, RunError> {
+        // Git finds refs by this file, whatever it is told.
+        let leads = plain_file(&own.git_dir.join("commondir"))?
+            .map_or_else(|| own.git_dir.clone(), |text| own.git_dir.join(String::from_utf8_lossy(&text).trim_end()));
+        if leads != own.common && fs::canonicalize(&leads).ok() != fs::canonicalize(&own.common).ok() {
+            return Err(RunError::Odd { path: own.git_dir.join("commondir"), why: "it leads elsewhere".into() });
+        }
+        Self::with_view(dir, &own.git_dir, (view.clone(), Instead::OfShared))
+    }
+
+    fn with_view(dir: &Path, git_dir: &Path, view: (Arc<View>, Instead)) -> Result<Self, RunError> {
+        Ok(Self {
+            dir: dir.to_owned(),
+            work_tree: dir != git_dir,
+            abroad: false,
+            view: Some(view),
+            settings: of_worktree(git_dir)?,
+            git_dir: Some(git_dir.to_owned()),
+        })
+    }
+
+    /// In a directory that is in no repository, to make one there.
+    pub(crate) fn outside(dir: &Path) -> Self {
+        Self::plain(dir, None, false)
+    }
+
+    /// In a checkout that toft made just now and that nobody else has seen.
+    pub(crate) fn made(dir: &Path) -> Self {
+        Self::plain(dir, Some(dir.join(".git")), true)
+    }
+
+    fn plain(dir: &Path, git_dir: Option<PathBuf>, work_tree: bool) -> Self {
+        Self { dir: dir.to_owned(), git_dir, work_tree, abroad: false, view: None, settings: Settings::new() }
     }
 
     /// On a repository, wherever its worktrees are.
     pub(crate) fn of(git_dir: &Path) -> Result<Self, RunError> {
-        Self::new(git_dir, Some(git_dir.to_owned()), false)
-    }
-
-    /// On a repository, from where the paths of its remotes begin.
-    pub(crate) fn of_remotes(git_dir: &Path) -> Result<Self, RunError> {
-        let mut git = Self::of(git_dir)?.abroad();
-        if let Some(top) = git_dir.parent().filter(|_| git_dir.ends_with(".git")) {
-            git.dir = top.to_owned();
-        }
-        Ok(git)
-    }
-
-    /// In a worktree of this repository that was just made: what is switched off is the same.
-    pub(crate) fn linked(&self, dir: &Path) -> Self {
-        Self { dir: dir.to_owned(), git_dir: None, work_tree: false, abroad: false, off: self.off.clone() }
-    }
-
-    /// The same, and it may talk to other repositories.
-    fn abroad(mut self) -> Self {
-        self.abroad = true;
-        self
-    }
-
-    fn new(dir: &Path, git_dir: Option<PathBuf>, work_tree: bool) -> Result<Self, RunError> {
-        let mut git = Self { dir: dir.to_owned(), git_dir, work_tree, abroad: false, off: Vec::new() };
+        let mut git = Self::plain(git_dir, Some(git_dir.to_owned()), false);
         if git.names_no_program() {
             return Ok(git);
         }
@@ -160,11 +196,21 @@ impl Git {
         let mut words = listed.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned());
         while let (Some(scope), Some(key)) = (words.next(), words.next()) {
             if matches!(scope.as_str(), "local" | "worktree") {
-                git.off.extend(switched_off(&key).map(|value| (key, value.to_owned())));
+                git.settings.extend(switched_off(&key).map(|value| (key, value.to_owned())));
             }
         }
-        if git.off.len() > MOST_SETTINGS {
-            return Err(RunError::Hostile { dir: dir.to_owned() });
+        if git.settings.len() > MOST_SETTINGS {
+            return Err(RunError::Hostile { dir: git_dir.to_owned() });
+        }
+        Ok(git)
+    }
+
+    /// On a repository, from where the paths of its remotes begin.
+    pub(crate) fn of_remotes(git_dir: &Path) -> Result<Self, RunError> {
+        let mut git = Self::of(git_dir)?;
+        git.abroad = true;
+        if let Some(top) = git_dir.parent().filter(|_| git_dir.ends_with(".git")) {
+            git.dir = top.to_owned();
         }
         Ok(git)
     }
@@ -186,18 +232,10 @@ impl Git {
             "helper",
             "vcs",
         ];
-        let link = self.dir.join(".git");
-        let own = match &self.git_dir {
-            Some(git_dir) => git_dir.clone(),
-            None if link.is_dir() => link,
-            None => match fs::read_to_string(&link) {
-                Ok(text) => self.dir.join(text.trim_end().trim_start_matches("gitdir: ")),
-                Err(_) => return false,
-            },
-        };
+        let Some(own) = &self.git_dir else { return false };
         let common = match fs::read_to_string(own.join("commondir")) {
             Ok(text) => own.join(text.trim_end()),
-            Err(_) => own,
+            Err(_) => own.clone(),
         };
         fs::read_to_string(common.join("config")).is_ok_and(|text| {
             let text = text.to_ascii_lowercase();
@@ -207,9 +245,20 @@ impl Git {
 
     /// A run of it.
     pub(crate) fn run<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(&self, args: I) -> Result<Run, RunError> {
-        let mut run = Run::bare_git(&self.dir, &self.off, self.abroad)?;
-        if let Some(git_dir) = &self.git_dir {
-            run = run.env("GIT_DIR", git_dir);
+        let mut run = Run::bare_git(&self.dir, &self.settings, self.abroad)?;
+        run = match &self.git_dir {
+            Some(git_dir) => run.env("GIT_DIR", git_dir),
+            // A repository around it is none of ours.
+            None => run.env("GIT_CEILING_DIRECTORIES", self.dir.parent().unwrap_or(&self.dir)),
+        };
+        if let Some((view, instead)) = &self.view {
+            run = run.env("GIT_NO_REPLACE_OBJECTS", "1");
+            run = match instead {
+                Instead::OfShared => run.env("GIT_COMMON_DIR", view.path()),
+                Instead::OfEverything => {
+                    run.env("GIT_DIR", view.path()).env("GIT_INDEX_FILE", self.git_dir().join("index"))
+                }
+            };
         }
         if self.work_tree {
             run = run.env("GIT_WORK_TREE", &self.dir);
@@ -219,12 +268,50 @@ impl Git {
 
     /// Whether the repository names something to be executed, which is switched off here but not for others.
     pub(crate) fn names_programs(&self) -> bool {
-        !self.off.is_empty()
+        !self.settings.is_empty()
     }
 
     /// Where it runs.
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// Where git keeps what belongs to this checkout alone.
+    pub(crate) fn git_dir(&self) -> &Path {
+        self.git_dir.as_deref().unwrap_or(&self.dir)
+    }
+
+    /// The repository to fetch from: one that toft made, where there is one.
+    pub(crate) fn repository(&self) -> &Path {
+        self.view.as_ref().map_or_else(|| self.git_dir(), |(view, _)| view.path())
+    }
+}
+
+/// The git directory of one checkout, and the one that it shares with others.
+pub(crate) struct OwnDir {
+    pub(crate) git_dir: PathBuf,
+    pub(crate) common: PathBuf,
+}
+
+/// The git directory of the checkout at `dir`, as the repository at `common` knows it.
+pub(crate) fn own_dir(common: &Path, dir: &Path) -> Result<OwnDir, RunError> {
+    let of = |git_dir: PathBuf| OwnDir { common: git_dir.clone(), git_dir };
+    let link = dir.join(".git");
+    if link == common || dir == common {
+        return Ok(of(common.to_owned()));
+    }
+    if crate::git::is_vouched(common, dir) {
+        return Ok(of(link));
+    }
+    if let Some(entry) = crate::git::entry_of(common, dir) {
+        return Ok(OwnDir { git_dir: entry, common: common.to_owned() });
+    }
+    // A submodule, or a repository that is kept elsewhere.
+    let text = plain_file(&link)?.unwrap_or_default();
+    let target = String::from_utf8_lossy(&text).trim_end().strip_prefix("gitdir: ").map(|target| dir.join(target));
+    match target.and_then(|target| fs::canonicalize(target).ok()) {
+        Some(target) if target == common => Ok(of(target)),
+        _ => Err(RunError::Odd { path: dir.to_owned(), why: format!("{} has no such worktree", common.display()) }),
     }
 }
 

@@ -8,11 +8,13 @@ mod command;
 pub mod exchange;
 mod git;
 mod git_run;
+mod git_view;
 mod hg;
 mod identity;
 mod jj;
 mod lock;
 mod private;
+mod recorded;
 pub mod workspace;
 
 pub use command::{RunError, shell};
@@ -174,6 +176,14 @@ pub enum FindError {
         /// Where it was.
         path: PathBuf,
     },
+    /// A workspace that says that it belongs to another repository than it was made of, or to none.
+    #[error("{path} is a workspace of {repository}, and no longer says so", path = path.display(), repository = repository.display())]
+    Changed {
+        /// Where it is.
+        path: PathBuf,
+        /// The repository that it was made of.
+        repository: PathBuf,
+    },
     /// A link that leads nowhere.
     #[error("{link} points to {target}, which is not there", link = link.display(), target = target.display())]
     Dangling {
@@ -196,7 +206,9 @@ pub enum FindError {
 pub fn find(start: &Path) -> Result<Option<Checkout>, FindError> {
     let start = fs::canonicalize(start).map_err(|cause| FindError::Unreadable { path: start.to_owned(), cause })?;
     for dir in start.ancestors() {
-        if let Some(checkout) = at(dir)? {
+        let found = at(dir)?;
+        recorded::check(dir, found.as_ref())?;
+        if let Some(checkout) = found {
             if checkout.vcs == Vcs::Git && dir != start {
                 git::refuse_emptied(&checkout, &start)?;
             }

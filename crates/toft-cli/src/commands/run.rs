@@ -116,7 +116,7 @@ fn rules(toft: &Toft, args: &Run) -> Result<Rules, Failure> {
     let sandbox = args.sandbox.map(|kind| {
         let own = recipe.into_iter().flat_map(|recipe| &recipe.writes).map(|dir| toft::home().join(dir));
         let writable = args.allow.iter().cloned().chain(own).collect();
-        Sandbox { writable, network: kind == Confine::Files }
+        Sandbox { writable, network: kind == Confine::Files, ..Sandbox::default() }
     });
     Ok(Rules {
         command,
@@ -184,7 +184,7 @@ pub(super) fn stop(app: &App<'_>, args: &Stop) -> Done {
 
 /// Enters the sandbox and becomes the command.
 pub(super) fn sandboxed(args: &Sandboxed) -> Done {
-    enter_sandbox(&Sandbox { writable: args.write.clone(), network: !args.offline })?;
+    enter_sandbox(&Sandbox { writable: args.write.clone(), network: !args.offline, ..Sandbox::default() })?;
     Err(toft::runner::become_command(&args.command).into())
 }
 

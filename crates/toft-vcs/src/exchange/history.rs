@@ -98,7 +98,11 @@ impl History {
         let Some(checkout) = crate::find(dir)? else { return Ok(Self { way: Way::None, prefix: String::new() }) };
         let site = Site::new(checkout, dir)?;
         let way = match (git_dir(&site.checkout), site.checkout.vcs) {
-            (Some(_), Vcs::Git) => Way::Git { git: Git::inside(&site.checkout.root)?, tip: "HEAD".into(), own: None },
+            (Some(_), Vcs::Git) => Way::Git {
+                git: Git::inside(&site.checkout.common_dir, &site.checkout.root)?,
+                tip: "HEAD".into(),
+                own: None,
+            },
             (Some(git_dir), _) => {
                 let head = crate::command::Run::jj(&site.checkout.root)?
                     .args(["log", "--no-graph", "-r", "@", "-T", "commit_id"])
@@ -356,7 +360,7 @@ pub fn outgoing(
 ) -> Result<Vec<Outgoing>, ExchangeError> {
     let said = match (git_dir(checkout), checkout.vcs) {
         (Some(git_dir), vcs) => {
-            let git = if vcs == Vcs::Git { Git::inside(&checkout.root)? } else { Git::of(&git_dir)? };
+            let git = if vcs == Vcs::Git { Git::inside(&git_dir, &checkout.root)? } else { Git::of(&git_dir)? };
             let run =
                 git.run(["log", "--no-ext-diff", "--no-textconv", "--text", "-p", "-U0", "--cc", "--no-color"])?;
             let run = run.args(["--format=%x00%H%n%B%x01", "--src-prefix=a/", "--dst-prefix=b/"]);

@@ -229,8 +229,8 @@ pub fn make_repository(dir: &Path) -> Result<(), ExchangeError> {
     if crate::find(&here)?.is_some_and(|found| found.root == here) {
         return Ok(());
     }
-    match crate::git_run::Git::inside(dir) {
-        Ok(git) => Ok(git.run(["init", "--quiet", "--initial-branch=main"])?.ok().map(drop)?),
+    match crate::git_run::Git::outside(dir).run(["init", "--quiet", "--initial-branch=main"]) {
+        Ok(run) => Ok(run.ok().map(drop)?),
         // Somebody without git plans without it.
         Err(RunError::Missing(_)) => Ok(()),
         Err(error) => Err(error.into()),
@@ -242,13 +242,13 @@ pub fn make_copy(dir: &Path, url: &str) -> Result<(), ExchangeError> {
     if crate::git::is_git_dir(dir) {
         return Ok(());
     }
-    crate::git_run::Git::inside(dir)?.run(["init", "--quiet", "--bare", "--initial-branch=main"])?.ok()?;
+    crate::git_run::Git::outside(dir).run(["init", "--quiet", "--bare", "--initial-branch=main"])?.ok()?;
     Ok(crate::git_run::Git::of(dir)?.run(["remote", "add", "origin", url])?.ok().map(drop)?)
 }
 
 /// Where git looks for the hooks of a checkout; none if that is the same place for every repository.
 pub fn hooks_dir(checkout: &Checkout) -> Result<Option<PathBuf>, ExchangeError> {
-    let git = crate::git_run::Git::inside(&checkout.root)?;
+    let git = crate::git_run::Git::of(&checkout.common_dir)?;
     let setting = |scope: &str| git.run(["config", scope, "--get", "core.hooksPath"])?.maybe();
     if let Some(own) = setting("--local")? {
         return Ok(Some(checkout.root.join(own)));
@@ -331,7 +331,8 @@ pub fn fingerprint(checkout: &Checkout) -> Result<Option<Fingerprint>, ExchangeE
     let said = match checkout.vcs {
         Vcs::Git => {
             let (git_dir, remote) = (&checkout.common_dir, refs::main_remote(&checkout.common_dir)?);
-            let roots = crate::git_run::Git::inside(&checkout.root)?.run(["rev-list", "--max-parents=0", "HEAD"])?;
+            let roots =
+                crate::git_run::Git::inside(git_dir, &checkout.root)?.run(["rev-list", "--max-parents=0", "HEAD"])?;
             match (roots.maybe()?, remote) {
                 (Some(_), Some((name, url))) if git_dir.join("shallow").exists() => {
                     Some(refs::first_commits(git_dir, &name, &url)?)

@@ -39,7 +39,7 @@ const ABANDONED: Duration = Duration::from_secs(3_600);
 
 impl Own {
     pub(super) fn open(site: Site, reach: Contact<'_>) -> Result<Self, ExchangeError> {
-        let git = Git::inside(&site.checkout.root)?;
+        let git = Git::inside(&site.checkout.common_dir, &site.checkout.root)?;
         let git_dir = git_dir(&site.checkout).unwrap_or_default();
         let remote = match refs::choose(&git_dir, reach.remote)? {
             Some((name, url)) => Some((name, refs::abroad(&git_dir, &url, reach.patience)?)),

@@ -24,7 +24,7 @@ fn tracked(site: &Site) -> Result<Vec<String>, ExchangeError> {
     let root = &site.checkout.root;
     let listed = match site.checkout.vcs {
         Vcs::Git => {
-            let git = Git::inside(root)?;
+            let git = Git::inside(&site.checkout.common_dir, root)?;
             match git.run(["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])?.maybe()? {
                 Some(head) => return Ok(paths(&git, &head)?),
                 None => String::new(),

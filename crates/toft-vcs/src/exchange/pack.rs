@@ -204,7 +204,7 @@ mod tests {
     fn repository(commits: usize) -> (tempfile::TempDir, PathBuf) {
         let dir = tempfile::tempdir().unwrap();
         let git_dir = dir.path().join(".git");
-        Git::inside(dir.path()).unwrap().run(["init", "--quiet"]).unwrap().ok().unwrap();
+        Git::outside(dir.path()).run(["init", "--quiet"]).unwrap().ok().unwrap();
         let git = Git::of(&git_dir).unwrap();
         let mut text = String::new();
         for n in 0..commits {

@@ -19,7 +19,7 @@ pub struct Tree {
 }
 
 enum Way {
-    Git { git: Git, remote: Option<(String, refs::Abroad)>, branch: String, theirs: Option<String> },
+    Git { git: Box<Git>, remote: Option<(String, refs::Abroad)>, branch: String, theirs: Option<String> },
     Hg { hg: Hg, remote: Option<String>, theirs: Option<String> },
     Nobody,
 }
@@ -30,8 +30,9 @@ impl Tree {
         let site = Site::new(checkout.clone(), dir)?;
         let way = match (git_dir(checkout), checkout.vcs) {
             (Some(git_dir), _) => {
-                let git = Git::of(&git_dir)?;
-                let inside = if checkout.vcs == Vcs::Git { Git::inside(&checkout.root)? } else { Git::of(&git_dir)? };
+                let git = Box::new(Git::of(&git_dir)?);
+                let inside =
+                    if checkout.vcs == Vcs::Git { Git::inside(&git_dir, &checkout.root)? } else { Git::of(&git_dir)? };
                 let branch = inside.run(["symbolic-ref", "--quiet", "--short", "HEAD"])?.maybe()?;
                 let setting = |key: &str| match &branch {
                     Some(branch) => inside.run(["config", "--get", &format!("branch.{branch}.{key}")])?.maybe(),
@@ -132,7 +133,7 @@ impl Tree {
             files.insert(ATTRIBUTES.to_owned(), bytes);
         }
         let files = &files;
-        let git = Git::inside(&self.site.checkout.root)?;
+        let git = Git::inside(&self.site.checkout.common_dir, &self.site.checkout.root)?;
         let own = git.run(["rev-parse", "--absolute-git-dir"])?.text()?;
         own::refuse_busy(Path::new(&own))?;
         let here = git.run(["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])?.maybe()?;
@@ -170,9 +171,9 @@ pub fn committed(checkout: &Checkout, dir: &Path, text: &str) -> Result<bool, Ex
             let known = ["refs/heads/", "refs/remotes/", "refs/toft/upstream/", "refs/stash"];
             let mut commits = git.run(["for-each-ref", "--format=%(objectname)"])?.args(known).text()?;
             let head = match vcs {
-                Vcs::Git => {
-                    Git::inside(&checkout.root)?.run(["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])?.maybe()?
-                }
+                Vcs::Git => Git::inside(&git_dir, &checkout.root)?
+                    .run(["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])?
+                    .maybe()?,
                 _ => Run::jj(&checkout.root)?
                     .args(["log", "--no-graph", "-r", "@-", "-T", "commit_id ++ \"\\n\""])
                     .maybe()?,

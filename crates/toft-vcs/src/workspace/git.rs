@@ -12,6 +12,7 @@ use super::{Ground, LIST, Made, Start, WorkspaceError, overlay, remove, survey};
 use crate::{
     command::RunError,
     git_run::Git,
+    git_view::plain_file,
     lock::{Turn, io, retry},
 };
 
@@ -56,12 +57,12 @@ pub(super) fn worktree(ground: &Ground, workspace: &Workspace, copy_of: Option<&
         check_branch(git, branch)?;
     }
     add(ground, git, workspace, &workspace.base)?;
-    let inside = git.linked(Path::new(&workspace.path));
+    let inside = ground.git_in(workspace, Path::new(&workspace.path))?;
     match copy_of {
         Some(base) => overlay::copy_base(workspace, base, &inside)?,
         None => fill(workspace, &inside)?,
     }
-    Ok(Made { notes: notes(ground, Path::new(&workspace.path))? })
+    Ok(Made { notes: notes(ground, &inside) })
 }
 
 /// Makes a worktree without files. A branch of that name that is there already is gone on with.
@@ -91,7 +92,7 @@ pub(super) fn add(ground: &Ground, git: &Git, workspace: &Workspace, at: &str) -
 /// One that was made ahead: as it was made, and then on the branch and commit that are wanted.
 pub(super) fn take_over(ground: &Ground, workspace: &Workspace) -> Result<Made, WorkspaceError> {
     let path = Path::new(&workspace.path);
-    let inside = Git::inside(path)?;
+    let inside = ground.git_in(workspace, path)?;
     if let Some(found) = survey::not_fresh(&inside)? {
         return Err(WorkspaceError::Stays { why: format!("it was made ahead, and {found} since") });
     }
@@ -107,7 +108,7 @@ pub(super) fn take_over(ground: &Ground, workspace: &Workspace) -> Result<Made, 
     }
     match survey::not_fresh(&inside)? {
         Some(found) => Err(WorkspaceError::Stays { why: format!("it was made ahead, and {found}") }),
-        None => Ok(Made { notes: notes(ground, path)? }),
+        None => Ok(Made { notes: notes(ground, &inside) }),
     }
 }
 
@@ -157,7 +158,7 @@ pub(super) fn clone(ground: &Ground, workspace: &Workspace) -> Result<Made, Work
     let inside = empty_clone(ground, workspace, &[format!("+{}:{branch}", workspace.base)])?;
     inside.run(["symbolic-ref", "HEAD", &branch])?.ok()?;
     check_out(&inside)?;
-    let notes = notes(ground, inside.dir())?;
+    let notes = notes(ground, &inside);
     open_clone(workspace)?;
     Ok(Made { notes })
 }
@@ -172,11 +173,11 @@ pub(super) fn open_clone(workspace: &Workspace) -> Result<(), WorkspaceError> {
 /// is whole. Made by hand: `git clone` would take the parent's branches for its origin's.
 pub(super) fn empty_clone(ground: &Ground, workspace: &Workspace, refs: &[String]) -> Result<Git, WorkspaceError> {
     let building = remove::building(workspace);
-    let outside = Git::inside(building.parent().unwrap_or(&building))?;
+    let outside = Git::outside(building.parent().unwrap_or(&building));
     let format = ground.git()?.run(["rev-parse", "--show-object-format"])?.text()?;
     let init = ["init", "--quiet", "--initial-branch=toft-none", &format!("--object-format={format}")];
     outside.run(init)?.arg(&building).ok()?;
-    let inside = Git::inside(&building)?;
+    let inside = Git::made(&building);
     let always = ["+refs/tags/*:refs/tags/*", "+refs/remotes/origin/*:refs/remotes/origin/*"];
     fetch(&inside, &ground.common_dir, refs.iter().map(String::as_str).chain(always))?;
     let parent = ground.git()?;
@@ -216,8 +217,8 @@ fn link_back(ground: &Ground, building: &Path, path: &Path) -> Result<(), Worksp
 }
 
 /// What a fresh checkout does not hold, and one might expect.
-fn notes(ground: &Ground, path: &Path) -> Result<Vec<String>, WorkspaceError> {
-    let mut notes = Vec::new();
+fn notes(ground: &Ground, inside: &Git) -> Vec<String> {
+    let (mut notes, path) = (Vec::new(), inside.dir());
     if path.join(".gitmodules").is_file() {
         notes.push("submodules are not filled: git submodule update --init".to_owned());
     }
@@ -228,20 +229,20 @@ fn notes(ground: &Ground, path: &Path) -> Result<Vec<String>, WorkspaceError> {
     if ground.common_dir.join("shallow").is_file() {
         notes.push("the repository is shallow, and so is this".to_owned());
     }
-    if git_dir(path)?.join("info").join("sparse-checkout").is_file() {
+    if inside.git_dir().join("info").join("sparse-checkout").is_file() {
         notes.push("the checkout is sparse, as the one it was made from".to_owned());
     }
-    Ok(notes)
+    notes
 }
 
-/// Where git keeps what belongs to one checkout.
+/// The git directory that a checkout itself names: only to be compared, or read as a stranger's.
 pub(super) fn git_dir(path: &Path) -> Result<PathBuf, WorkspaceError> {
     let link = path.join(".git");
     if link.is_dir() {
         return Ok(link);
     }
-    let text = fs::read_to_string(&link).map_err(io("read", &link))?;
-    Ok(path.join(text.trim_end().trim_start_matches("gitdir: ")))
+    let text = plain_file(&link)?.ok_or_else(|| io("read", &link)(std::io::ErrorKind::NotFound.into()))?;
+    Ok(path.join(String::from_utf8_lossy(&text).trim_end().trim_start_matches("gitdir: ")))
 }
 
 /// Whether a commit holds something that was made here: on the workspace's own branch, what neither `before` nor the branch it
@@ -256,9 +257,9 @@ pub(super) fn is_own(
     if !ground.is_here(workspace, dir) {
         return Ok(false);
     }
-    let head = git_dir(dir)?.join("HEAD");
-    let text = fs::read_to_string(&head).map_err(io("read", &head))?;
-    let on = text.trim().strip_prefix("ref: refs/heads/").map(str::to_owned);
+    let git = ground.git_in(workspace, dir)?;
+    let text = plain_file(&git.git_dir().join("HEAD"))?.unwrap_or_default();
+    let on = String::from_utf8_lossy(&text).trim().strip_prefix("ref: refs/heads/").map(str::to_owned);
     let mut others = vec!["--not".to_owned(), before.to_owned(), "--remotes".to_owned()];
     match on {
         Some(branch) if Some(&branch) == workspace.branch.as_ref() => {
@@ -268,11 +269,7 @@ pub(super) fn is_own(
         Some(branch) => others.extend([format!("--exclude={branch}"), "--branches".to_owned()]),
         None => others.push("--branches".to_owned()),
     }
-    Ok(Git::inside(dir)?
-        .run(["rev-list", "--ignore-missing", "--max-count=1", commit])?
-        .args(others)
-        .maybe()?
-        .is_some())
+    Ok(git.run(["rev-list", "--ignore-missing", "--max-count=1", commit])?.args(others).maybe()?.is_some())
 }
 
 /// Stacks work on the work it needs, as long as each is ahead of the one before; what is beside it is only named.
@@ -313,17 +310,15 @@ fn short(commit: &str) -> &str {
 }
 
 /// The commit that a workspace stands on, if plain files say so.
-pub(super) fn plain_head(common_dir: &Path, workspace: &Workspace) -> Option<String> {
-    let own = git_dir(Path::new(&workspace.path)).ok()?;
-    let shared = if workspace.kind == WorkspaceKind::Clone { &own } else { common_dir };
-    let text = fs::read_to_string(own.join("HEAD")).ok()?;
-    let commit = match text.trim().strip_prefix("ref: ") {
+pub(super) fn plain_head(ground: &Ground, workspace: &Workspace) -> Option<String> {
+    let own = ground.own_dir(workspace).ok()?;
+    let text = |file: &Path| Some(String::from_utf8_lossy(&plain_file(file).ok()??).trim().to_owned());
+    let text_of_head = text(&own.git_dir.join("HEAD"))?;
+    let commit = match text_of_head.strip_prefix("ref: ") {
         // A name that leads elsewhere is git's to follow.
-        Some(name) if name.starts_with("refs/heads/") && !name.contains("..") => {
-            fs::read_to_string(shared.join(name)).ok()?.trim().to_owned()
-        }
+        Some(name) if name.starts_with("refs/heads/") && !name.contains("..") => text(&own.common.join(name))?,
         Some(_) => return None,
-        None => text.trim().to_owned(),
+        None => text_of_head,
     };
     let hash = [40, 64].contains(&commit.len()) && commit.bytes().all(|byte| byte.is_ascii_hexdigit());
     hash.then_some(commit)
@@ -335,11 +330,10 @@ pub(super) fn clear_locks(
     workspace: &Workspace,
     before: SystemTime,
 ) -> Result<Vec<String>, WorkspaceError> {
-    let own = git_dir(Path::new(&workspace.path))?;
-    let mut locks = vec![own.join("index.lock"), own.join("HEAD.lock")];
+    let own = ground.own_dir(workspace)?;
+    let mut locks = vec![own.git_dir.join("index.lock"), own.git_dir.join("HEAD.lock")];
     if let Some(branch) = workspace.branch.as_ref().filter(|_| workspace.own_branch) {
-        let refs = if workspace.kind == WorkspaceKind::Clone { &own } else { &ground.common_dir };
-        locks.push(refs.join("refs").join("heads").join(format!("{branch}.lock")));
+        locks.push(own.common.join("refs").join("heads").join(format!("{branch}.lock")));
     }
     let mut cleared = Vec::new();
     for lock in locks {

@@ -18,7 +18,7 @@ mod survey;
 use std::{
     fs, io,
     path::{Path, PathBuf},
-    sync::OnceLock,
+    sync::{Arc, OnceLock},
     time::SystemTime,
 };
 
@@ -32,7 +32,8 @@ pub use self::{overlay::Sharing, picture::behind_link, remove::Removed};
 use crate::{
     Checkout, FindError, Vcs,
     command::{Run, RunError},
-    git_run::Git,
+    git_run::{self, Git, OwnDir},
+    git_view::View,
     lock,
 };
 
@@ -168,6 +169,7 @@ pub struct Ground {
     common_dir: PathBuf,
     state: PathBuf,
     git: OnceLock<Git>,
+    view: OnceLock<Arc<View>>,
 }
 
 impl Ground {
@@ -179,6 +181,7 @@ impl Ground {
             common_dir: checkout.common_dir.clone(),
             state: checkout.state_dir(),
             git: OnceLock::new(),
+            view: OnceLock::new(),
         }
     }
 
@@ -189,6 +192,37 @@ impl Ground {
             self.git.get_or_init(|| git);
         }
         self.git.get().ok_or_else(|| self.not_for("git"))
+    }
+
+    /// Git in a workspace that is at `dir` now. Neither the workspace's own `.git` nor any configuration that its agent can write
+    /// has a say.
+    fn git_in(&self, workspace: &Workspace, dir: &Path) -> Result<Git, WorkspaceError> {
+        match workspace.kind {
+            WorkspaceKind::Clone => Ok(Git::foreign(dir, &dir.join(".git"))?),
+            _ => self.git_of(&self.own_dir(workspace)?, dir),
+        }
+    }
+
+    /// Git in a checkout of this repository.
+    fn git_at(&self, dir: &Path) -> Result<Git, WorkspaceError> {
+        self.git_of(&git_run::own_dir(&self.common_dir, dir)?, dir)
+    }
+
+    fn git_of(&self, own: &OwnDir, dir: &Path) -> Result<Git, WorkspaceError> {
+        if own.common != self.common_dir {
+            return Ok(Git::foreign(dir, &own.git_dir)?);
+        }
+        if self.view.get().is_none() {
+            let view = Arc::new(View::linked(&self.common_dir)?);
+            self.view.get_or_init(|| view);
+        }
+        let view = self.view.get().ok_or_else(|| self.not_for("git"))?;
+        Ok(Git::seen_through(view, dir, own)?)
+    }
+
+    /// Where git keeps what belongs to a workspace alone, as the repository knows it.
+    fn own_dir(&self, workspace: &Workspace) -> Result<OwnDir, WorkspaceError> {
+        Ok(git_run::own_dir(&self.common_dir, Path::new(&workspace.path))?)
     }
 
     /// Waits for a turn at a workspace: one process at a time makes it, puts it away or takes it down.
@@ -210,7 +244,7 @@ impl Ground {
     /// The branch that a checkout is on.
     pub fn branch_at(&self, dir: &Path) -> Result<Option<String>, WorkspaceError> {
         match self.vcs {
-            Vcs::Git => Ok(Git::inside(dir)?.run(["symbolic-ref", "--quiet", "--short", "HEAD"])?.maybe()?),
+            Vcs::Git => Ok(self.git_at(dir)?.run(["symbolic-ref", "--quiet", "--short", "HEAD"])?.maybe()?),
             _ => Ok(None),
         }
     }
@@ -266,6 +300,12 @@ impl Ground {
         made
     }
 
+    /// Notes in a directory of workspaces that those in it are of this repository.
+    pub fn keeps_workspaces_in(&self, dir: &Path) -> Result<(), WorkspaceError> {
+        crate::private::create_dir_all(dir).map_err(lock::io("make", dir))?;
+        crate::recorded::note(dir, &self.common_dir).map_err(lock::io("write", dir))
+    }
+
     /// Turns a workspace that was made ahead into what is wanted, if it is still as it was made.
     pub fn take_over(&self, workspace: &Workspace) -> Result<Made, WorkspaceError> {
         overlay::ensure(self, workspace)?;
@@ -275,7 +315,7 @@ impl Ground {
     /// Removes ignored directories: artefacts that can be built again. Those with a repository inside stay.
     pub fn shed(&self, workspace: &Workspace) -> Result<(), WorkspaceError> {
         match self.vcs {
-            Vcs::Git => survey::shed(Path::new(&workspace.path)),
+            Vcs::Git => survey::shed(self, workspace),
             _ => Ok(()),
         }
     }
@@ -286,7 +326,7 @@ impl Ground {
         match self.vcs {
             Vcs::Git => {
                 let ask = ["rev-parse", "--verify", "--quiet", "--end-of-options", &name];
-                Ok(Git::inside(dir)?.run(ask)?.maybe()?)
+                Ok(self.git_at(dir)?.run(ask)?.maybe()?)
             }
             _ => Ok(Some(rev.to_owned()).filter(|rev| rev != "HEAD")),
         }
@@ -301,7 +341,7 @@ impl Ground {
         let said = match self.vcs {
             Vcs::Git => match self.commit_at(dir, rev)? {
                 Some(commit) => {
-                    Git::inside(dir)?.run(["log", "-1", "--format=%H %ct", "--end-of-options", &commit])?.maybe()?
+                    self.git_at(dir)?.run(["log", "-1", "--format=%H %ct", "--end-of-options", &commit])?.maybe()?
                 }
                 None => None,
             },
@@ -336,7 +376,7 @@ impl Ground {
     pub fn stand(&self, workspace: &Workspace) -> Result<Stand, WorkspaceError> {
         let dir = Path::new(&workspace.path);
         match self.vcs {
-            Vcs::Git => survey::stand(dir),
+            Vcs::Git => survey::stand(&self.git_in(workspace, dir)?),
             Vcs::Jj => jj::stand(dir),
             _ => {
                 let seen = self.survey(workspace)?;
@@ -348,7 +388,7 @@ impl Ground {
     /// The commit that a checkout stands on, from git's files where they tell.
     pub fn head(&self, workspace: &Workspace) -> Result<String, WorkspaceError> {
         let plain = match self.vcs {
-            Vcs::Git => git::plain_head(&self.common_dir, workspace),
+            Vcs::Git => git::plain_head(self, workspace),
             _ => None,
         };
         plain.map_or_else(|| Ok(self.stand(workspace)?.commit), Ok)
@@ -378,13 +418,23 @@ impl Ground {
         let elsewhere = match (self.vcs, workspace.kind) {
             (Vcs::Git, WorkspaceKind::Clone) => Vec::new(),
             (Vcs::Git, _) => {
-                let own = git::git_dir(&dir).ok();
+                let own = self.own_dir(workspace).ok().map(|own| own.git_dir);
                 let shared = ["objects", "refs", "logs"].map(|name| self.common_dir.join(name));
                 shared.into_iter().chain(own).collect()
             }
             _ => vec![self.common_dir.clone()],
         };
         [dir].into_iter().chain(elsewhere).collect()
+    }
+
+    /// Files below what work in a workspace writes that only toft writes: what would lead git elsewhere.
+    pub fn fixed(&self, workspace: &Workspace) -> Vec<PathBuf> {
+        match (self.vcs, workspace.kind, self.own_dir(workspace)) {
+            (Vcs::Git, WorkspaceKind::Worktree, Ok(own)) => {
+                ["commondir", "config.worktree", "locked"].map(|name| own.git_dir.join(name)).into()
+            }
+            _ => Vec::new(),
+        }
     }
 
     /// The commit that a workspace stands on which was just made.
@@ -419,12 +469,8 @@ impl Ground {
                 parent.is_ok_and(|parent| Path::new(parent.trim_end()) == self.common_dir)
             }
             (Vcs::Git, _) => {
-                let known = git::git_dir(dir).and_then(|own| {
-                    let file = own.join("gitdir");
-                    fs::read_to_string(&file).map_err(lock::io("read", &file))
-                });
-                let link = Path::new(&workspace.path).join(".git");
-                known.is_ok_and(|known| Path::new(known.trim_end()) == link)
+                let known = crate::git::entry_of(&self.common_dir, Path::new(&workspace.path));
+                known.is_some() && git::git_dir(dir).ok() == known
             }
             _ => moved || crate::find(dir).ok().flatten().is_some_and(of_this),
         }

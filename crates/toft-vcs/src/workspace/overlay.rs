@@ -52,7 +52,7 @@ const TRIAL: &str = ".trial-";
 
 /// Whether a name beside workspaces is one of these.
 pub(super) fn ours(name: &str) -> bool {
-    name == BASES || name == LAYERS || name.starts_with(TRIAL)
+    name == BASES || name == LAYERS || name.starts_with(TRIAL) || name.starts_with(crate::recorded::FILE)
 }
 
 /// Whether something is mounted at `path`.
@@ -221,7 +221,7 @@ fn copy(from: &Path, to: &Path) -> Result<(), WorkspaceError> {
 /// Fills a new worktree with copies of a base, which share its blocks.
 pub(super) fn copy_base(workspace: &Workspace, base: &str, inside: &Git) -> Result<(), WorkspaceError> {
     let (path, base_dir) = (Path::new(&workspace.path), beside(workspace).join(BASES).join(base));
-    let index = git::git_dir(path)?.join("index");
+    let index = inside.git_dir().join("index");
     copy(&base_dir.join("tree").join("."), path)?;
     fs::copy(base_dir.join("index"), &index).map_err(lock::io("copy", &index))?;
     if base != workspace.base {
@@ -311,7 +311,7 @@ fn near(ground: &Ground, base: &Path, from: &str, to: &str) -> Result<bool, Work
 pub(super) fn fill(workspace: &Workspace, inside: &Git) -> Result<(), WorkspaceError> {
     let Some(layer) = Layer::of(workspace) else { return Ok(()) };
     let (path, upper) = (Path::new(&workspace.path), layer.upper());
-    let index = git::git_dir(path)?.join("index");
+    let index = inside.git_dir().join("index");
     fs::copy(layer.base.join("index"), &index).map_err(lock::io("copy", &index))?;
     // From here on there is a layer, and whoever comes after a crash mounts it.
     fs::create_dir_all(&upper).map_err(lock::io("make", &upper))?;

@@ -6,8 +6,7 @@ use serde::{Deserialize, Serialize};
 use toft_core::workspace::{Workspace, WorkspaceKind};
 
 use super::{
-    WorkspaceError,
-    git::git_dir,
+    Ground, WorkspaceError,
     survey::{self, Status, path_of},
 };
 use crate::{git_run::Git, lock::io};
@@ -102,15 +101,15 @@ impl TryFrom<String> for Name {
 }
 
 /// Looks at a workspace at `dir`.
-pub(super) fn take(workspace: &Workspace, dir: &Path) -> Result<Picture, WorkspaceError> {
-    let git = Git::inside(dir)?;
-    let own = git_dir(dir)?;
+pub(super) fn take(ground: &Ground, workspace: &Workspace, dir: &Path) -> Result<Picture, WorkspaceError> {
+    let git = ground.git_in(workspace, dir)?;
+    let own = git.git_dir();
     let status = survey::status(&git)?;
     let clone = workspace.kind == WorkspaceKind::Clone;
     let mut picture = Picture {
         head: status.head.clone(),
         branch: status.branch.clone(),
-        own: own_files(&own, clone)?,
+        own: own_files(own, clone)?,
         index: own.join("index").is_file(),
         ..Picture::default()
     };
@@ -130,7 +129,7 @@ pub(super) fn take(workspace: &Workspace, dir: &Path) -> Result<Picture, Workspa
     picture.deleted.extend(status.deleted.iter().cloned().map(Name));
     picture.modes = odd_modes(dir, &status, &picture);
     picture.staged = staged(&git, &status)?;
-    picture.commits = commits(&git, &own)?;
+    picture.commits = commits(&git, own)?;
     if clone {
         picture.refs = refs(&git)?;
         picture.stashes = survey::stashes(&git, workspace, None)?;

@@ -160,7 +160,7 @@ fn allowed(
         return Err(WorkspaceError::Stays { why: format!("{} is mounted in it", mount.display()) });
     }
     if ground.vcs == Vcs::Git
-        && let Some(hidden) = survey::hidden_repository(dir)?
+        && let Some(hidden) = survey::hidden_repository(&ground.git_in(workspace, dir)?)?
     {
         return Err(WorkspaceError::Stays { why: format!("{} is a repository of its own", hidden.display()) });
     }

@@ -15,7 +15,7 @@ use toft_core::workspace::{Workspace, WorkspaceKind};
 
 use super::{
     Ground, WorkspaceError,
-    git::{fetch, git_dir},
+    git::fetch,
     picture::{self, File, Picture},
     survey::path_of,
 };
@@ -36,7 +36,7 @@ pub(super) const MANIFEST: &str = "manifest.json";
 pub(super) fn rescue(ground: &Ground, workspace: &Workspace, dir: &Path) -> Result<String, WorkspaceError> {
     let mut failed = None;
     for _ in 0..TRIES {
-        let picture = picture::take(workspace, dir)?;
+        let picture = picture::take(ground, workspace, dir)?;
         let done = put_away(ground, workspace, dir, &picture).and_then(|commit| {
             verify(ground, workspace, dir, &commit)?;
             Ok(commit)
@@ -56,13 +56,13 @@ pub(super) fn rescue(ground: &Ground, workspace: &Workspace, dir: &Path) -> Resu
 }
 
 fn put_away(ground: &Ground, workspace: &Workspace, dir: &Path, picture: &Picture) -> Result<String, WorkspaceError> {
-    let git = Git::inside(dir)?;
+    let git = ground.git_in(workspace, dir)?;
     let repository = ground.git()?;
     let name = next_name([repository, &git], workspace)?;
     let mut trouble = None;
     let run = git.run(["fast-import", "--quiet", "--done"])?.patience(PATIENCE);
     let run = run.ok_fed(|to| {
-        let told = tell(to, &name, workspace, dir, picture);
+        let told = tell(to, &name, workspace, &git, picture);
         trouble = told.as_ref().err().map(ToString::to_string);
         told
     });
@@ -73,7 +73,7 @@ fn put_away(ground: &Ground, workspace: &Workspace, dir: &Path, picture: &Pictur
     if workspace.kind == WorkspaceKind::Clone {
         // Its refs come along, whatever they point to: tags and notes are no commits.
         let refs = [format!("+{name}:{name}"), beside(&name, "heads"), beside(&name, "tags"), beside(&name, "notes")];
-        fetch(repository, dir, refs.iter().map(String::as_str))?;
+        fetch(repository, git.repository(), refs.iter().map(String::as_str))?;
         git.run(["update-ref", "-d", &name])?.ok()?;
     }
     Ok(repository.run(["rev-parse", "--verify", &name])?.text()?)
@@ -112,7 +112,8 @@ pub(super) fn all(ground: &Ground, workspace: &Workspace) -> Result<Vec<(u32, St
 }
 
 /// Says everything to `git fast-import`.
-fn tell(to: &mut dyn Write, name: &str, workspace: &Workspace, dir: &Path, picture: &Picture) -> io::Result<()> {
+fn tell(to: &mut dyn Write, name: &str, workspace: &Workspace, git: &Git, picture: &Picture) -> io::Result<()> {
+    let (dir, own) = (git.dir(), git.git_dir());
     let now = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs());
     let message = format!("rescue of workspace {} ({})\n", workspace.name, workspace.id);
     writeln!(to, "commit {name}\ncommitter toft <toft> {now} +0000\ndata {}\n{message}", message.len())?;
@@ -128,9 +129,8 @@ fn tell(to: &mut dyn Write, name: &str, workspace: &Workspace, dir: &Path, pictu
     for file in &picture.files {
         write_file(to, b"work/", file, dir)?;
     }
-    let own = git_dir(dir).map_err(io::Error::other)?;
     for file in &picture.own {
-        write_file(to, b"own/", file, &own)?;
+        write_file(to, b"own/", file, own)?;
     }
     if picture.index {
         writeln!(to, "M 100644 inline index")?;
@@ -285,7 +285,7 @@ pub(super) fn verify(ground: &Ground, workspace: &Workspace, dir: &Path, commit:
     let git = ground.git()?;
     let held = Held::of(git, commit)?;
     let manifest = held.manifest()?;
-    let now = picture::take(workspace, dir)?;
+    let now = picture::take(ground, workspace, dir)?;
     if now != manifest {
         return Err(differs("files came, went or changed kind".into()));
     }
@@ -295,7 +295,8 @@ pub(super) fn verify(ground: &Ground, workspace: &Workspace, dir: &Path, commit:
             there.then_some(()).ok_or_else(|| differs(format!("{name} is not in the repository")))?;
         }
     }
-    let own = git_dir(dir)?;
+    let inside = ground.git_in(workspace, dir)?;
+    let own = inside.git_dir();
     let large = |file: &&File| held.is_large(&below("work/", &file.name.0));
     for file in manifest.files.iter().filter(large) {
         let path = dir.join(path_of(&file.name.0));

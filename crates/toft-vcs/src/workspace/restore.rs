@@ -11,7 +11,7 @@ use toft_core::workspace::{Workspace, WorkspaceKind};
 
 use super::{
     Ground, Made, WorkspaceError,
-    git::{add, check_out, empty_clone, fill, git_dir, open_clone},
+    git::{add, check_out, empty_clone, fill, open_clone},
     picture::{Name, Picture},
     remove,
     rescue::{Held, below},
@@ -46,7 +46,7 @@ pub(super) fn restore(
     for name in &picture.deleted {
         take_away(&place(dir, name)?)?;
     }
-    let own = git_dir(dir)?;
+    let own = inside.git_dir();
     let mut paths: Vec<Vec<u8>> = picture.files.iter().map(|file| below("work/", &file.name.0)).collect();
     paths.extend(picture.own.iter().map(|file| below("own/", &file.name.0)));
     paths.extend(picture.index.then(|| b"index".to_vec()));
@@ -54,7 +54,7 @@ pub(super) fn restore(
     let target = |path: &[u8]| -> Result<PathBuf, WorkspaceError> {
         let target = match (path.strip_prefix(b"work/"), path.strip_prefix(b"own/")) {
             (Some(name), _) => place(dir, &Name(name.to_vec()))?,
-            (_, Some(name)) => place(&own, &Name(name.to_vec()))?,
+            (_, Some(name)) => place(own, &Name(name.to_vec()))?,
             _ => own.join("index"),
         };
         take_away(&target)?;
@@ -74,7 +74,7 @@ pub(super) fn restore(
         put.map_err(lock::io("write", &target))
     })?;
     let work = picture.files.iter().filter(|file| !file.link()).map(|file| (dir, &file.name, file.mode & 0o7777));
-    let own_modes = picture.own.iter().filter(|file| !file.link()).map(|file| (&*own, &file.name, file.mode & 0o7777));
+    let own_modes = picture.own.iter().filter(|file| !file.link()).map(|file| (own, &file.name, file.mode & 0o7777));
     let odd = picture.modes.iter().map(|(name, mode)| (dir, name, *mode));
     for (below, name, mode) in work.chain(own_modes).chain(odd) {
         let path = place(below, name)?;
@@ -110,7 +110,7 @@ fn worktree(
         // Somebody has the branch; the work is worth more than its name.
         add(ground, repository, &Workspace { branch: None, ..again }, head)?;
     }
-    Ok(Git::inside(Path::new(&workspace.path))?)
+    ground.git_in(workspace, Path::new(&workspace.path))
 }
 
 fn clone(ground: &Ground, workspace: &Workspace, rescue: &str, picture: &Picture) -> Result<Git, WorkspaceError> {

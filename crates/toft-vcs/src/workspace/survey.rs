@@ -92,8 +92,7 @@ pub(super) fn status(git: &Git) -> Result<Status, WorkspaceError> {
 }
 
 /// Where a checkout stands, in one question.
-pub(super) fn stand(dir: &Path) -> Result<Stand, WorkspaceError> {
-    let git = Git::inside(dir)?;
+pub(super) fn stand(git: &Git) -> Result<Stand, WorkspaceError> {
     let said =
         git.run(["status", "--porcelain=v2", "--branch", "-z", "--ignore-submodules=dirty", "--no-renames"])?.ok()?;
     let lines = said.split(|byte| *byte == 0).filter(|line| !line.is_empty());
@@ -179,14 +178,17 @@ pub(super) fn doing(git_dir: &Path) -> Option<&'static str> {
 }
 
 pub(super) fn survey(ground: &Ground, workspace: &Workspace, dir: &Path) -> Result<Survey, WorkspaceError> {
-    let git = Git::inside(dir)?;
-    let own = git_dir(dir)?;
+    let git = ground.git_in(workspace, dir)?;
+    let own = git.git_dir();
     let mut status = status(&git)?;
     set_up_links(workspace, dir, &mut status);
     let landing = landed::look(ground, &git, workspace, &status)?;
     let mut stuck: Vec<String> =
         status.nested.iter().map(|path| format!("{path} is a repository of its own")).collect();
     stuck.extend(status.unseen.iter().cloned());
+    if !ground.is_here(workspace, dir) {
+        stuck.push(format!("its {} is not the one that toft made", dir.join(".git").display()));
+    }
     if status.head.is_none() {
         stuck.push("it is on a branch that has no commit".to_owned());
     }
@@ -217,7 +219,7 @@ pub(super) fn survey(ground: &Ground, workspace: &Workspace, dir: &Path) -> Resu
         ahead: landing.ahead,
         unpushed: landing.unpushed,
         landed: landing.how,
-        doing: doing(&own).map(str::to_owned),
+        doing: doing(own).map(str::to_owned),
         head: status.head.unwrap_or_default(),
         branch: status.branch,
         upstream: status.upstream,
@@ -246,7 +248,7 @@ pub(super) fn stashes(
 /// Commits that a checkout's own log knows and no ref reaches: what was amended, reset or rebased away.
 pub(super) fn dropped(git: &Git) -> Result<Vec<String>, WorkspaceError> {
     // Git has no log of a branch without a commit; the file says what there was.
-    let log = git_dir(git.dir())?.join("logs").join("HEAD");
+    let log = git.git_dir().join("logs").join("HEAD");
     let log = match fs::read_to_string(&log) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
@@ -297,7 +299,7 @@ fn modules(dir: &Path) -> Result<Option<String>, WorkspaceError> {
     let mut look = vec![dir.to_owned()];
     while let Some(at) = look.pop() {
         if crate::git::is_git_dir(&at) {
-            let git = Git::moved(&at, at.clone())?;
+            let git = Git::foreign(&at, &at)?;
             let ours = git.run(["rev-list", "--count", "--all", "--reflog", "--not", "--remotes"])?.text()?;
             if ours != "0" {
                 return Ok(Some(format!("submodule {} has {ours} commits that no remote has", at.display())));
@@ -314,11 +316,10 @@ fn modules(dir: &Path) -> Result<Option<String>, WorkspaceError> {
 /// In what a checkout differs from a fresh one; ignored files count.
 pub(super) fn not_fresh(git: &Git) -> Result<Option<&'static str>, WorkspaceError> {
     let status = status(git)?;
-    let own = git_dir(git.dir())?;
     let files = [&status.staged, &status.changed, &status.deleted, &status.untracked, &status.ignored];
     Ok(if files.iter().any(|files| !files.is_empty()) || !status.nested.is_empty() {
         Some("somebody changed files in it")
-    } else if doing(&own).is_some() {
+    } else if doing(git.git_dir()).is_some() {
         Some("something was begun in it")
     } else {
         None
@@ -326,8 +327,9 @@ pub(super) fn not_fresh(git: &Git) -> Result<Option<&'static str>, WorkspaceErro
 }
 
 /// Removes ignored directories, but those with a repository inside.
-pub(super) fn shed(dir: &Path) -> Result<(), WorkspaceError> {
-    for path in status(&Git::inside(dir)?)?.artefacts {
+pub(super) fn shed(ground: &Ground, workspace: &Workspace) -> Result<(), WorkspaceError> {
+    let dir = Path::new(&workspace.path);
+    for path in status(&ground.git_in(workspace, dir)?)?.artefacts {
         if repository_below(dir, vec![path_of(&path)]).is_none() && remove::mount_below(dir).is_none() {
             remove::tree(&dir.join(path_of(&path)))?;
         }
@@ -336,9 +338,9 @@ pub(super) fn shed(dir: &Path) -> Result<(), WorkspaceError> {
 }
 
 /// A repository inside an ignored directory, where git does not look.
-pub(super) fn hidden_repository(dir: &Path) -> Result<Option<PathBuf>, WorkspaceError> {
-    let status = status(&Git::inside(dir)?)?;
-    Ok(repository_below(dir, status.artefacts.iter().map(|path| path_of(path)).collect()))
+pub(super) fn hidden_repository(git: &Git) -> Result<Option<PathBuf>, WorkspaceError> {
+    let status = status(git)?;
+    Ok(repository_below(git.dir(), status.artefacts.iter().map(|path| path_of(path)).collect()))
 }
 
 /// The first repository below one of these directories.
@@ -362,7 +364,7 @@ fn submodule(dir: &Path, name: &str) -> Result<Option<String>, WorkspaceError> {
     if !dir.join(".git").exists() {
         return Ok(None);
     }
-    let git = Git::moved(dir, git_dir(dir)?)?;
+    let git = Git::foreign(dir, &git_dir(dir)?)?;
     let inner = status(&git)?;
     let files = inner.staged.len() + inner.changed.len() + inner.deleted.len() + inner.untracked.len();
     if files + inner.nested.len() > 0 {
@@ -385,7 +387,7 @@ fn submodule(dir: &Path, name: &str) -> Result<Option<String>, WorkspaceError> {
 
 /// Files that differ from where the work left off, committed or not.
 pub(super) fn touched(ground: &Ground, workspace: &Workspace) -> Result<Vec<String>, WorkspaceError> {
-    let git = Git::inside(Path::new(&workspace.path))?;
+    let git = ground.git_in(workspace, Path::new(&workspace.path))?;
     let targets = landed::targets(ground, workspace, None)?;
     let head = git.run(["rev-parse", "--verify", "--quiet", "HEAD"])?.maybe()?;
     let base = match (targets.first(), head) {

@@ -28,13 +28,14 @@ use super::{
     process::{Activity, Running, Start},
     recipe::filled,
     record::Recorder,
-    sandbox::Sandbox,
+    sandbox::{self, Sandbox},
 };
 use crate::{
     briefing::Here,
     engine::Home,
     error::{Error, io as failed},
     keep::{Keeping, clock},
+    plan::{Ledger, Place},
     session::Toft,
     setup::variables,
     workspaces::{Given, Workspaces},
@@ -81,7 +82,7 @@ impl Attempt<'_> {
         let before = self.stood(&workspaces)?;
         let files = self.prepare()?;
         let brief = fs::read_to_string(files.brief()).map_err(failed("read", &files.brief()))?;
-        let command = self.command(&brief)?;
+        let command = self.command(&brief, &files)?;
         let recorder = Recorder::start(&files.log(), self.mask.clone(), self.news.clone());
         let start = Start {
             command: &command,
@@ -189,7 +190,7 @@ impl Attempt<'_> {
         Ok(notes)
     }
 
-    fn command(&self, brief: &str) -> Result<Vec<String>, Error> {
+    fn command(&self, brief: &str, files: &Files) -> Result<Vec<String>, Error> {
         let located = self.toft.located();
         let common = located.checkout.as_ref().map(|checkout| checkout.common_dir.clone()).unwrap_or_default();
         let command = filled(&self.rules.command, brief, &common);
@@ -197,17 +198,20 @@ impl Attempt<'_> {
         let kind = sandbox.kind()?;
         let program = std::env::current_exe().map_err(failed("find", Path::new("toft")))?;
         let dir = Path::new(&self.given.workspace.path);
-        let sandbox = Sandbox { writable: self.writable(&sandbox.writable)?, ..sandbox.clone() };
+        let fixed = self.toft.workspaces()?.fixed(&self.given.workspace);
+        let sandbox = Sandbox { writable: self.writable(files, &sandbox.writable)?, fixed, ..sandbox.clone() };
         Ok(sandbox.around(kind, &program, dir, command))
     }
 
     /// What an agent must write to do its work, and what the user allows besides.
-    fn writable(&self, allowed: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
+    fn writable(&self, files: &Files, allowed: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
         let mut writable = self.toft.workspaces()?.written(&self.given.workspace);
-        writable.extend(self.toft.located().checkout.as_ref().map(toft_vcs::Checkout::state_dir));
-        writable.extend(self.toft.located().store.file().and_then(Path::parent).map(Path::to_owned));
+        writable.extend(sandbox::of_toft(self.toft)?);
+        writable.push(files.dir().to_owned());
         if let Some(plan) = self.toft.plan()? {
-            writable.extend(plan.ledgers().iter().filter(|ledger| !ledger.read_only).map(|ledger| ledger.dir.clone()));
+            // One in a working tree is in the workspace, too, and that is the agent's.
+            let written = |ledger: &&Ledger| !ledger.read_only && ledger.place != Place::Tree;
+            writable.extend(plan.ledgers().iter().filter(written).map(|ledger| ledger.dir.clone()));
         }
         writable.extend_from_slice(allowed);
         writable.sort();

@@ -33,6 +33,11 @@ impl Files {
         Some(Self { dir: checkout.state_dir().join("attempts").join(task.as_str()).join(fence.to_string()) })
     }
 
+    /// Where they are.
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
     /// A temporary directory of its own, for a command behind a fence.
     pub(super) fn passing(&self) -> PathBuf {
         self.dir.join("tmp")

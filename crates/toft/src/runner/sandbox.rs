@@ -5,8 +5,14 @@
 
 use std::path::{Path, PathBuf};
 
+use toft_store::private;
+
 use super::process;
-use crate::error::Error;
+use crate::{
+    config::state_home,
+    error::{Error, io as failed},
+    session::Toft,
+};
 
 /// bubblewrap with everything to be read and nothing to be written.
 const BWRAP: &[&str] = &["bwrap", "--ro-bind", "/", "/", "--dev-bind", "/dev", "/dev"];
@@ -16,6 +22,8 @@ const BWRAP: &[&str] = &["bwrap", "--ro-bind", "/", "/", "--dev-bind", "/dev", "
 pub struct Sandbox {
     /// It may write below these, besides where its work is; everything else can only be read.
     pub writable: Vec<PathBuf>,
+    /// Files below those that it may not write all the same, where bubblewrap puts the sandbox up.
+    pub fixed: Vec<PathBuf>,
     /// It may use the network.
     pub network: bool,
 }
@@ -46,7 +54,7 @@ impl Sandbox {
         let mut places = vec![
             "its workspace".to_owned(),
             "what a commit writes".to_owned(),
-            "the store and the ledgers".to_owned(),
+            "toft's store, ledgers and locks".to_owned(),
             "a temporary directory of its own".to_owned(),
         ];
         places.extend(self.writable.iter().map(|path| path.display().to_string()));
@@ -73,6 +81,9 @@ impl Sandbox {
                 for path in self.writable.iter().filter(|path| path.exists()) {
                     words.extend(["--bind".to_owned(), text(path), text(path)]);
                 }
+                for path in self.fixed.iter().filter(|path| path.exists()) {
+                    words.extend(["--ro-bind".to_owned(), text(path), text(path)]);
+                }
                 if !self.network {
                     words.push("--unshare-net".to_owned());
                 }
@@ -92,6 +103,32 @@ impl Sandbox {
         words.extend(command);
         words
     }
+}
+
+/// What of toft's own files an agent writes when it plans, saves and finishes: the store itself, and directories of records. Neither
+/// configuration nor what the user trusts is among it, nor what belongs to other workspaces and attempts.
+pub(super) fn of_toft(toft: &Toft) -> Result<Vec<PathBuf>, Error> {
+    const RECORDS: [&str; 8] = ["locks", "index", "fences", "holds", "sessions", "blobs", "deleted", "sync"];
+    let located = toft.located();
+    let mut writable: Vec<PathBuf> = Vec::new();
+    if let Some(checkout) = &located.checkout {
+        let state = checkout.state_dir();
+        writable.extend(RECORDS.iter().map(|name| state.join(name)));
+    }
+    if !located.own_store() {
+        writable.extend(["locks", "fences", "holds"].map(|name| state_home().join(name)));
+    }
+    if let Some(store) = located.store.file() {
+        writable.push(store.with_file_name("blobs"));
+    }
+    for dir in &writable {
+        private::create_dir_all(dir).map_err(failed("make", dir))?;
+    }
+    if let Some(store) = located.store.file() {
+        let beside = |ending: &str| PathBuf::from(format!("{}{ending}", store.display()));
+        writable.extend([store.to_owned(), beside("-wal"), beside("-shm"), store.with_extension("turns")]);
+    }
+    Ok(writable)
 }
 
 /// Puts the sandbox up around this process, for good.

@@ -358,6 +358,11 @@ impl Workspaces<'_> {
         self.ground.written(workspace)
     }
 
+    /// Files below those that only toft writes.
+    pub(crate) fn fixed(&self, workspace: &Workspace) -> Vec<PathBuf> {
+        self.ground.fixed(workspace)
+    }
+
     /// How many files in a workspace are changed and not committed.
     pub(crate) fn uncommitted(&self, workspace: &Workspace) -> Result<usize, Error> {
         Ok(self.ground.stand(workspace)?.uncommitted)
@@ -382,10 +387,8 @@ impl Workspaces<'_> {
         let workspace = &listed.workspace;
         let there = workspace.state.live() && workspace.host == self.host();
         let looked = || {
-            self.ground.survey(workspace).or_else(|error| match self.ground.repair(workspace) {
-                true => self.ground.survey(workspace),
-                false => Err(error),
-            })
+            self.ground.repair(workspace);
+            self.ground.survey(workspace)
         };
         let (survey, trouble) = match there.then(looked) {
             Some(Ok(survey)) => (Some(survey), None),

@@ -193,6 +193,9 @@ impl Workspaces<'_> {
         workspace: &Workspace,
         make: impl FnOnce(&Ground) -> Result<Made, Error>,
     ) -> Result<Given, Error> {
+        if Path::new(&workspace.path).parent() == Some(&self.root) {
+            self.ground.keeps_workspaces_in(&self.root)?;
+        }
         match make(&self.ground) {
             Ok(made) => {
                 let ready = Move::to(&workspace.id, WorkspaceState::Ready);
