@@ -209,6 +209,7 @@ fn workspace(error: &WorkspaceError, message: String) -> Failure {
         WorkspaceError::Stays { .. } => {
             (CONFLICT, "stays", "toft ws show says what is in it; --rescue puts away what can be")
         }
+        WorkspaceError::NotWhole { next, .. } => (CONFLICT, "not_whole", next.as_str()),
         WorkspaceError::Unverified { .. } => {
             (RETRY, "unverified", "somebody writes there; try again when they are done")
         }
