@@ -125,6 +125,10 @@ impl From<Error> for Failure {
             Error::Checkout(FindError::Unreadable { cause, .. }) if let Some(fault) = Fault::of(&cause) => {
                 blocked(fault, message)
             }
+            Error::Checkout(FindError::Dangling { .. }) => {
+                let help = "if the repository was moved: toft ws list there mends its workspaces; else name a checkout with -C";
+                Self::new(DOCTOR, "checkout_broken", message, help)
+            }
             Error::Checkout(_) => {
                 Self::new(DOCTOR, "checkout_broken", message, "go to a checkout that is whole, or name one with -C")
             }

@@ -535,7 +535,7 @@ impl Ground {
 
     /// What is in it.
     pub fn survey(&self, workspace: &Workspace) -> Result<Survey, WorkspaceError> {
-        overlay::ensure(self, workspace)?;
+        self.open(workspace)?;
         self.survey_at(workspace, Path::new(&workspace.path))
     }
 
@@ -549,7 +549,7 @@ impl Ground {
 
     /// Puts everything in it away where the repository keeps it, and reads it back. Changes nothing in it.
     pub fn rescue(&self, workspace: &Workspace) -> Result<String, WorkspaceError> {
-        overlay::ensure(self, workspace)?;
+        self.open(workspace)?;
         self.rescue_at(workspace, Path::new(&workspace.path))
     }
 
@@ -593,7 +593,7 @@ impl Ground {
 
     /// Files that differ from where its work is to land, in it only.
     pub fn touched(&self, workspace: &Workspace) -> Result<Vec<String>, WorkspaceError> {
-        overlay::ensure(self, workspace)?;
+        self.open(workspace)?;
         match self.vcs {
             Vcs::Git => survey::touched(self, workspace),
             _ => Ok(Vec::new()),

@@ -93,6 +93,9 @@ pub(super) fn ensure(ground: &Ground, workspace: &Workspace) -> Result<Vec<Strin
     mount::unmount(path)?;
     fs::create_dir_all(path).map_err(lock::io("make", path))?;
     take_link(&layer, path)?;
+    if remove::exists(&path.join(".git"))? {
+        return Err(WorkspaceError::InTheWay { path: path.to_owned() });
+    }
     if fs::read_dir(path).map_err(lock::io("read", path))?.next().is_some() {
         notes.push(set_aside(path)?);
     }

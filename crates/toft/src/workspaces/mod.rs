@@ -397,7 +397,7 @@ impl Workspaces<'_> {
     fn look(&self, listed: Listed) -> Seen {
         let workspace = &listed.workspace;
         let there = workspace.state.live() && workspace.host == self.host();
-        let looked = || self.ground.open(workspace).and_then(|_| self.ground.survey(workspace));
+        let looked = || self.ground.survey(workspace);
         let (survey, trouble) = match there.then(looked) {
             Some(Ok(survey)) => (Some(survey), None),
             Some(Err(error)) if Path::new(&workspace.path).is_dir() => (None, Some(error.to_string())),
