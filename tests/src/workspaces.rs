@@ -178,7 +178,8 @@ impl Drop for Unmount<'_> {
     fn drop(&mut self) {
         let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
         let here = self.0.path().display().to_string();
-        for at in mounts.lines().filter_map(|line| line.split(' ').nth(1)).filter(|at| at.starts_with(&here)) {
+        let places = mounts.lines().rev().filter_map(|line| line.split(' ').nth(1));
+        for at in places.filter(|at| at.starts_with(&here)) {
             let _ = Command::new("umount").arg(at).status();
         }
     }

@@ -125,6 +125,10 @@ impl From<Error> for Failure {
             Error::Checkout(FindError::Unreadable { cause, .. }) if let Some(fault) = Fault::of(&cause) => {
                 blocked(fault, message)
             }
+            Error::Checkout(FindError::Dangling { .. }) => {
+                let help = "if the repository was moved: toft ws list there mends its workspaces; else name a checkout with -C";
+                Self::new(DOCTOR, "checkout_broken", message, help)
+            }
             Error::Checkout(_) => {
                 Self::new(DOCTOR, "checkout_broken", message, "go to a checkout that is whole, or name one with -C")
             }
@@ -209,6 +213,7 @@ fn workspace(error: &WorkspaceError, message: String) -> Failure {
         WorkspaceError::Stays { .. } => {
             (CONFLICT, "stays", "toft ws show says what is in it; --rescue puts away what can be")
         }
+        WorkspaceError::NotWhole { next, .. } => (CONFLICT, "not_whole", next.as_str()),
         WorkspaceError::Unverified { .. } => {
             (RETRY, "unverified", "somebody writes there; try again when they are done")
         }

@@ -14,7 +14,7 @@ use toft_core::{
 };
 use toft_store::{SqliteStore, sqlite::SCHEMA_VERSION};
 use toft_vcs::exchange::ExchangeError;
-use toft_vcs::workspace::Sharing;
+use toft_vcs::workspace::Ground;
 
 use crate::{
     engine::{Engine, Open},
@@ -105,15 +105,19 @@ fn workspaces(toft: &Toft) -> Option<Check> {
                     odd.push(format!("{} is {state}; toft ws gc goes on with it", workspace.name));
                 }
             }
-            odd.extend(unknown.iter().map(|path| format!("{} is no workspace; it is left alone", path.display())));
-            let instant = match all.instant() {
-                Some(Ok(Sharing::Overlay)) => "; large checkouts are shared, as layers".to_owned(),
-                Some(Ok(Sharing::Copy)) => "; large checkouts are shared, as copies of the same blocks".to_owned(),
-                Some(Err(why)) => format!("; each is checked out by itself ({why})"),
-                None => String::new(),
-            };
-            let well = format!("{} of them, each where it should be{instant}", seen.len());
-            if odd.is_empty() { (Health::Ok, well) } else { (Health::Warn, odd.join("; ")) }
+            odd.extend(unknown.iter().map(|path| {
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
+                match Ground::written_unmounted(&name) {
+                    true => format!(
+                        "{} was written while the workspace was not mounted; take what you need",
+                        path.display()
+                    ),
+                    false => format!("{} is no workspace; it is left alone", path.display()),
+                }
+            }));
+            let made_as = all.made_as().map(|how| format!("; new ones are made as {how}")).unwrap_or_default();
+            let well = format!("{} of them, each where it should be{made_as}", seen.len());
+            if odd.is_empty() { (Health::Ok, well) } else { (Health::Warn, format!("{}{made_as}", odd.join("; "))) }
         }
     };
     Some(Check { what: "workspaces".into(), health, seen: text })

@@ -8,19 +8,23 @@ use std::{
     fs,
     io::Write as _,
     net::TcpListener,
+    os::unix::fs::symlink,
     path::{Component, Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
     thread::{self, JoinHandle},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use serde::{Deserialize, Serialize};
 use toft_core::workspace::Workspace;
 use toft_store::private;
-use toft_vcs::{shell, workspace::behind_link};
+use toft_vcs::{
+    shell,
+    workspace::{Ground, behind_link, set_modified},
+};
 
 use crate::{
     config::state_home,
@@ -130,6 +134,7 @@ impl Setup {
     /// Sets a workspace up; `step` is told what goes on. Everything that is said is in the log. Gives what was missing.
     pub(crate) fn run(
         &self,
+        ground: &Ground,
         from: &Path,
         workspace: &Workspace,
         log: &Path,
@@ -141,6 +146,7 @@ impl Setup {
             private::create_dir_all(dir).map_err(io("make", dir))?;
         }
         let mut told = private::create(log).map_err(io("write", log))?;
+        let mut newest = None;
         for (paths, link) in [(&self.copy, false), (&self.link, true)] {
             for path in paths {
                 step(path);
@@ -155,17 +161,27 @@ impl Setup {
                     "is there already"
                 } else if link {
                     make_room(&target)?;
-                    std::os::unix::fs::symlink(&source, &target).map_err(io("link", &target))?;
-                    "linked"
+                    match link_to(ground, workspace, path, &source, &target)? {
+                        true => "linked",
+                        false => {
+                            let why = "is not ignored, and a link to it would be committed: add it to .gitignore";
+                            missing.push(format!("{path} {why}"));
+                            "is not ignored"
+                        }
+                    }
                 } else {
                     make_room(&target)?;
-                    copy(&source, &target)?;
+                    let copied = copy(&source, &target)?;
+                    newest = newest.max(Some(copied).filter(|_| target.is_dir()));
                     "copied"
                 };
                 writeln!(told, "{path}: {what}").map_err(io("write", log))?;
             }
         }
         drop(told);
+        if let Some(newest) = newest {
+            ground.keep_times(workspace, newest)?;
+        }
         let mask = Mask::from_environment(None);
         for command in self.commands() {
             step(&command);
@@ -179,6 +195,30 @@ impl Setup {
         }
         Ok(missing)
     }
+}
+
+/// Links to what the main checkout has, in a way that is never committed; false if there is none. `dir/` in a `.gitignore` does
+/// not match a link: such a directory is a real one whose entries are links.
+fn link_to(ground: &Ground, workspace: &Workspace, path: &str, source: &Path, target: &Path) -> Result<bool, Error> {
+    symlink(source, target).map_err(io("link", target))?;
+    if ground.ignores(workspace, path)? {
+        return Ok(true);
+    }
+    fs::remove_file(target).map_err(io("remove", target))?;
+    if !source.is_dir() {
+        return Ok(false);
+    }
+    fs::create_dir(target).map_err(io("make", target))?;
+    for entry in fs::read_dir(source).map_err(io("read", source))? {
+        let name = entry.map_err(io("read", source))?.file_name();
+        let link = target.join(&name);
+        symlink(source.join(&name), &link).map_err(io("link", &link))?;
+    }
+    let own = target.join(".gitignore");
+    if !ground.ignores(workspace, path)? && fs::symlink_metadata(&own).is_err() {
+        fs::write(&own, "*\n").map_err(io("write", &own))?;
+    }
+    Ok(true)
 }
 
 /// What a command of a setup says. It is written to a file without a name and comes from there into the log, masked: a
@@ -271,22 +311,29 @@ fn make_room(target: &Path) -> Result<(), Error> {
     }
 }
 
-/// Copies a file, a link or everything in a directory. The system shares blocks where the disk can.
-pub(crate) fn copy(source: &Path, target: &Path) -> Result<(), Error> {
+/// Copies a file, a link or everything in a directory, with permissions and times; gives the time of the newest. The system
+/// shares blocks where the disk can. What is neither stays where it is.
+pub(crate) fn copy(source: &Path, target: &Path) -> Result<SystemTime, Error> {
     let meta = fs::symlink_metadata(source).map_err(io("read", source))?;
+    let mut newest = meta.modified().map_err(io("read", source))?;
     if meta.is_symlink() {
         let to = fs::read_link(source).map_err(io("read", source))?;
-        std::os::unix::fs::symlink(to, target).map_err(io("link", target))
+        symlink(to, target).map_err(io("link", target))?;
     } else if meta.is_dir() {
         fs::create_dir(target).map_err(io("make", target))?;
         for entry in fs::read_dir(source).map_err(io("read", source))? {
             let entry = entry.map_err(io("read", source))?;
-            copy(&entry.path(), &target.join(entry.file_name()))?;
+            newest = newest.max(copy(&entry.path(), &target.join(entry.file_name()))?);
         }
-        Ok(())
+        fs::set_permissions(target, meta.permissions()).map_err(io("set permissions of", target))?;
+    } else if meta.is_file() {
+        fs::copy(source, target).map_err(io("copy", target))?;
     } else {
-        fs::copy(source, target).map(drop).map_err(io("copy", target))
+        return Ok(newest);
     }
+    let time = meta.modified().map_err(io("read", source))?;
+    set_modified(target, time).map_err(io("set the time of", target))?;
+    Ok(newest)
 }
 
 #[cfg(test)]

@@ -58,10 +58,11 @@ pub(super) fn worktree(ground: &Ground, workspace: &Workspace, copy_of: Option<&
     }
     add(ground, git, workspace, &workspace.base)?;
     let inside = ground.git_in(workspace, Path::new(&workspace.path))?;
-    match copy_of {
-        Some(base) => overlay::copy_base(workspace, base, &inside)?,
-        None => fill(workspace, &inside)?,
-    }
+    let filled = match copy_of {
+        Some(base) => overlay::copy_base(workspace, base, &inside),
+        None => fill(ground, workspace, &inside),
+    };
+    filled.map_err(|error| lacking(ground, &workspace.base, error))?;
     Ok(Made { notes: notes(ground, &inside) })
 }
 
@@ -90,10 +91,10 @@ pub(super) fn add(ground: &Ground, git: &Git, workspace: &Workspace, at: &str) -
 }
 
 /// One that was made ahead: as it was made, and then on the branch and commit that are wanted.
-pub(super) fn take_over(ground: &Ground, workspace: &Workspace) -> Result<Made, WorkspaceError> {
+pub(super) fn take_over(ground: &Ground, workspace: &Workspace, made: SystemTime) -> Result<Made, WorkspaceError> {
     let path = Path::new(&workspace.path);
     let inside = ground.git_in(workspace, path)?;
-    if let Some(found) = survey::not_fresh(&inside)? {
+    if let Some(found) = survey::not_fresh(&inside, made)? {
         return Err(WorkspaceError::Stays { why: format!("it was made ahead, and {found} since") });
     }
     let git = ground.git()?;
@@ -106,16 +107,16 @@ pub(super) fn take_over(ground: &Ground, workspace: &Workspace) -> Result<Made, 
             false => run.args(["--no-track", "--create", branch, &workspace.base]).ok()?,
         };
     }
-    match survey::not_fresh(&inside)? {
+    match survey::not_fresh(&inside, made)? {
         Some(found) => Err(WorkspaceError::Stays { why: format!("it was made ahead, and {found}") }),
         None => Ok(Made { notes: notes(ground, &inside) }),
     }
 }
 
 /// Gives a new worktree its files.
-pub(super) fn fill(workspace: &Workspace, inside: &Git) -> Result<(), WorkspaceError> {
+pub(super) fn fill(ground: &Ground, workspace: &Workspace, inside: &Git) -> Result<(), WorkspaceError> {
     match workspace.stands_on {
-        Some(_) => overlay::fill(workspace, inside),
+        Some(_) => overlay::fill(ground, workspace, inside),
         None => check_out(inside),
     }
 }
@@ -156,8 +157,15 @@ fn check_branch(git: &Git, branch: &str) -> Result<(), WorkspaceError> {
 pub(super) fn clone(ground: &Ground, workspace: &Workspace) -> Result<Made, WorkspaceError> {
     let branch = format!("refs/heads/{}", workspace.branch.as_deref().unwrap_or(&workspace.name));
     let inside = empty_clone(ground, workspace, &[format!("+{}:{branch}", workspace.base)])?;
+    let there = inside.run(["rev-parse", "--verify", "--quiet", &format!("{branch}^{{commit}}")])?.maybe()?;
+    if there.as_deref() != Some(workspace.base.as_str()) {
+        return Err(WorkspaceError::NotWhole {
+            why: format!("the clone did not get commit {}", short(&workspace.base)),
+            next: "leave out --clone to get a worktree".to_owned(),
+        });
+    }
     inside.run(["symbolic-ref", "HEAD", &branch])?.ok()?;
-    check_out(&inside)?;
+    check_out(&inside).map_err(|error| lacking(ground, &workspace.base, error))?;
     let notes = notes(ground, &inside);
     open_clone(workspace)?;
     Ok(Made { notes })
@@ -179,7 +187,11 @@ pub(super) fn empty_clone(ground: &Ground, workspace: &Workspace, refs: &[String
     outside.run(init)?.arg(&building).ok()?;
     let inside = Git::made(&building);
     let always = ["+refs/tags/*:refs/tags/*", "+refs/remotes/origin/*:refs/remotes/origin/*"];
-    fetch(&inside, &ground.common_dir, refs.iter().map(String::as_str).chain(always))?;
+    // The clone of a shallow repository is as shallow; without this, git leaves out every ref it cannot follow to its root.
+    let run = inside.run(["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--update-shallow"])?;
+    let run = run.env("GIT_ALLOW_PROTOCOL", "file").patience(CHECKOUT).arg(&ground.common_dir);
+    let fetched = run.args(refs).args(always).ok();
+    fetched.map_err(|error| lacking(ground, &workspace.base, error.into()))?;
     let parent = ground.git()?;
     if let Some(url) = parent.run(["config", "--get", "remote.origin.url"])?.maybe()? {
         // A path that is relative to the parent means something else here.
@@ -190,6 +202,22 @@ pub(super) fn empty_clone(ground: &Ground, workspace: &Workspace, refs: &[String
     }
     link_back(ground, &building, Path::new(&workspace.path))?;
     Ok(inside)
+}
+
+/// What went wrong with a repository that leaves files with its remote: toft connects to nobody to get them.
+fn lacking(ground: &Ground, commit: &str, error: WorkspaceError) -> WorkspaceError {
+    let packs = fs::read_dir(ground.common_dir.join("objects").join("pack")).into_iter().flatten().flatten();
+    let partial = packs.into_iter().any(|entry| entry.path().extension().is_some_and(|kind| kind == "promisor"));
+    match error {
+        WorkspaceError::Run(RunError::Failed { .. }) if partial => WorkspaceError::NotWhole {
+            why: format!(
+                "this repository is a partial clone and lacks files that a workspace at {} needs",
+                short(commit)
+            ),
+            next: format!("git -C {} fetch --refetch --no-filter", ground.root.display()),
+        },
+        other => other,
+    }
 }
 
 /// Brings refs from another repository on this machine.

@@ -3,17 +3,21 @@
 //! Which of these may happen when is decided elsewhere; nothing here removes a byte that was not put away and read
 //! back. Start at [`Ground`].
 
+mod base;
 mod git;
 mod hg;
 mod jj;
 mod landed;
+mod mount;
 mod moved;
 mod overlay;
 mod picture;
+mod probe;
 mod remove;
 mod rescue;
 mod restore;
 mod survey;
+mod times;
 
 use std::{
     fs, io,
@@ -28,7 +32,12 @@ use toft_core::{
     workspace::{Survey, Workspace, WorkspaceKind},
 };
 
-pub use self::{overlay::Sharing, picture::behind_link, remove::Removed};
+pub use self::{
+    picture::behind_link,
+    probe::{Probed, Sharing},
+    remove::Removed,
+    times::set_modified,
+};
 use crate::{
     Checkout, FindError, Vcs,
     command::{Run, RunError},
@@ -126,6 +135,14 @@ pub enum WorkspaceError {
     Stays {
         /// What that is.
         why: String,
+    },
+    /// It cannot be handed out whole.
+    #[error("{why}")]
+    NotWhole {
+        /// Why not.
+        why: String,
+        /// The command or step that helps.
+        next: String,
     },
     /// What was put away is not what is there.
     #[error("what was put away is not what is in {path}: {what}", path = path.display())]
@@ -307,9 +324,10 @@ impl Ground {
     }
 
     /// Turns a workspace that was made ahead into what is wanted, if it is still as it was made.
-    pub fn take_over(&self, workspace: &Workspace) -> Result<Made, WorkspaceError> {
-        overlay::ensure(self, workspace)?;
-        git::take_over(self, workspace)
+    /// Artefacts that are newer than `made` are not its own.
+    pub fn take_over(&self, workspace: &Workspace, made: SystemTime) -> Result<Made, WorkspaceError> {
+        self.open(workspace)?;
+        git::take_over(self, workspace, made)
     }
 
     /// Removes ignored directories: artefacts that can be built again. Those with a repository inside stay.
@@ -476,18 +494,18 @@ impl Ground {
         }
     }
 
-    /// How workspaces can share files in a directory, or why they cannot.
-    pub fn instant_in(&self, dir: &Path) -> Result<Sharing, String> {
+    /// How workspaces can share files in a directory, and why not in a faster way.
+    pub fn instant_in(&self, dir: &Path) -> Result<Probed, WorkspaceError> {
         match self.vcs {
-            Vcs::Git => overlay::works(dir),
-            other => Err(format!("not for {}", other.as_str())),
+            Vcs::Git => Ok(probe::known(self.git()?, dir)),
+            _ => Err(self.not_for("sharing a checkout")),
         }
     }
 
-    /// Tries whether instant workspaces work in a directory, and leaves nothing there.
-    pub fn try_instant_in(&self, dir: &Path) -> Result<Sharing, WorkspaceError> {
+    /// Tries how workspaces can share files in a directory, whatever is known, and leaves nothing there.
+    pub fn try_instant_in(&self, dir: &Path) -> Result<Probed, WorkspaceError> {
         match self.vcs {
-            Vcs::Git => overlay::attempt(dir),
+            Vcs::Git => Ok(probe::attempt(self.git()?, dir)),
             _ => Err(self.not_for("sharing a checkout")),
         }
     }
@@ -509,22 +527,51 @@ impl Ground {
         commit: &str,
         warm: impl FnOnce(&Path) -> io::Result<()>,
     ) -> Result<String, WorkspaceError> {
-        overlay::base(self, dir, commit, warm)
+        base::provide(self, dir, commit, warm)
     }
 
     /// Removes frozen checkouts in `dir` that nobody stands on, but for the newest; gives how many.
     pub fn tidy_bases(&self, dir: &Path, used: &[String]) -> Result<usize, WorkspaceError> {
-        overlay::tidy(dir, used)
+        base::tidy(dir, used)
     }
 
-    /// Sees to it that a workspace that shares its files is there, as after a restart of the machine.
-    pub fn open(&self, workspace: &Workspace) -> Result<(), WorkspaceError> {
-        overlay::ensure(self, workspace)
+    /// Sees to it that a workspace is there to be worked in: mounted, as after a restart of the machine, and linked with its
+    /// repository, wherever that was moved to. Gives what is worth knowing about it.
+    pub fn open(&self, workspace: &Workspace) -> Result<Vec<String>, WorkspaceError> {
+        let notes = overlay::ensure(self, workspace)?;
+        self.repair(workspace);
+        Ok(notes)
+    }
+
+    /// Gives the files of a workspace that was just set up times by which builds see what differs from the checkout that
+    /// artefacts were taken from; the newest of those is of that time.
+    pub fn keep_times(&self, workspace: &Workspace, newest: SystemTime) -> Result<(), WorkspaceError> {
+        match self.vcs {
+            Vcs::Git => times::keep_in(self, workspace, newest),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether version control leaves a path in a workspace alone.
+    pub fn ignores(&self, workspace: &Workspace, path: &str) -> Result<bool, WorkspaceError> {
+        match self.vcs {
+            Vcs::Git => {
+                let git = self.git_in(workspace, Path::new(&workspace.path))?;
+                Ok(git.run(["check-ignore", "--quiet", "--", path])?.end()?.code == 0)
+            }
+            Vcs::Jj => Ok(false),
+            _ => Ok(true),
+        }
     }
 
     /// The directory with what a workspace alone takes on disk.
     pub fn own_bytes_at(workspace: &Workspace) -> PathBuf {
         overlay::own_bytes_at(workspace)
+    }
+
+    /// Whether a name beside workspaces holds what was written where one was not mounted.
+    pub fn written_unmounted(name: &str) -> bool {
+        overlay::written_unmounted(name)
     }
 
     /// Whether a name beside workspaces is something they stand on.
@@ -534,7 +581,7 @@ impl Ground {
 
     /// What is in it.
     pub fn survey(&self, workspace: &Workspace) -> Result<Survey, WorkspaceError> {
-        overlay::ensure(self, workspace)?;
+        self.open(workspace)?;
         self.survey_at(workspace, Path::new(&workspace.path))
     }
 
@@ -548,7 +595,7 @@ impl Ground {
 
     /// Puts everything in it away where the repository keeps it, and reads it back. Changes nothing in it.
     pub fn rescue(&self, workspace: &Workspace) -> Result<String, WorkspaceError> {
-        overlay::ensure(self, workspace)?;
+        self.open(workspace)?;
         self.rescue_at(workspace, Path::new(&workspace.path))
     }
 
@@ -592,6 +639,7 @@ impl Ground {
 
     /// Files that differ from where its work is to land, in it only.
     pub fn touched(&self, workspace: &Workspace) -> Result<Vec<String>, WorkspaceError> {
+        self.open(workspace)?;
         match self.vcs {
             Vcs::Git => survey::touched(self, workspace),
             _ => Ok(Vec::new()),

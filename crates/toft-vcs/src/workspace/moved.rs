@@ -1,49 +1,73 @@
 //! Repositories and worktrees that were moved by hand: the links between them are mended, or it is said where they went.
 
 use std::{
-    fs, io,
+    fs,
+    io::{self, Write as _},
     path::{Path, PathBuf},
 };
 
+use nix::{
+    fcntl::{OFlag, open, openat, renameat},
+    sys::stat::Mode,
+};
 use toft_core::workspace::{Workspace, WorkspaceKind};
 
 use super::Ground;
 use crate::Vcs;
 
 impl Ground {
-    /// Mends the links between a repository that was moved and a worktree of it; whether that helped. Both ends are toft's own:
-    /// the workspace, and its entry in the repository.
+    /// Mends the links between a repository that was moved and a workspace of it; whether that helped. Both ends are toft's
+    /// own: the workspace, and its entry in the repository. Nothing is executed, and nothing that a link names is followed.
     pub fn repair(&self, workspace: &Workspace) -> bool {
-        let (dir, entry) = (Path::new(&workspace.path), self.entry_of(workspace));
-        let (Vcs::Git, WorkspaceKind::Worktree, Some(entry)) = (self.vcs, workspace.kind, entry) else { return false };
-        let link = dir.join(".git");
-        let broken = fs::symlink_metadata(&link).is_ok_and(|seen| seen.is_file())
-            && fs::read_to_string(&link).is_ok_and(|text| {
-                text.trim().strip_prefix("gitdir: ").is_some_and(|target| !Path::new(target).exists())
-            });
-        broken
-            && fs::read_to_string(entry.join("gitdir")).is_ok_and(|text| Path::new(text.trim()) == link)
-            && replace(&link, &format!("gitdir: {}\n", entry.display())).is_ok()
+        let dir = Path::new(&workspace.path);
+        match (self.vcs, workspace.kind) {
+            (Vcs::Git, WorkspaceKind::Worktree) => {
+                let link = dir.join(".git");
+                let leads = |text: &str| text.trim().strip_prefix("gitdir: ").map(|target| dir.join(target));
+                let entry = crate::git::entry_of(&self.common_dir, dir);
+                leads_nowhere(&link, leads)
+                    && entry.is_some_and(|entry| {
+                        replace(dir, &[], ".git", &format!("gitdir: {}\n", entry.display())).is_ok()
+                    })
+            }
+            (Vcs::Git, WorkspaceKind::Clone) => {
+                let parent = dir.join(".git").join("toft").join(crate::git::PARENT);
+                let vouched = fs::read_to_string(crate::git::vouched(&self.common_dir, dir));
+                leads_nowhere(&parent, |text| Some(PathBuf::from(text.trim_end())))
+                    && vouched.is_ok_and(|known| Path::new(known.trim_end()) == dir)
+                    && replace(dir, &[".git", "toft"], crate::git::PARENT, &self.common_dir.display().to_string())
+                        .is_ok()
+            }
+            _ => false,
+        }
     }
 
     /// Where a worktree is now that was moved with `git worktree move`.
     pub fn moved_to(&self, workspace: &Workspace) -> Option<PathBuf> {
-        let link = fs::read_to_string(self.entry_of(workspace)?.join("gitdir")).ok()?;
+        let entry = self.common_dir.join("worktrees").join(Path::new(&workspace.path).file_name()?);
+        let link = fs::read_to_string(entry.join("gitdir")).ok()?;
         let dir = Path::new(link.trim()).parent()?;
         (dir != Path::new(&workspace.path) && dir.is_dir()).then(|| dir.to_owned())
     }
-
-    /// What the repository keeps of a worktree, found by its directory's name, as git names it.
-    fn entry_of(&self, workspace: &Workspace) -> Option<PathBuf> {
-        let entry = self.common_dir.join("worktrees").join(Path::new(&workspace.path).file_name()?);
-        entry.is_dir().then_some(entry)
-    }
 }
 
-/// Replaces a small file by another of the same name, never through a link.
-fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let draft = path.with_extension(format!("toft-{}", std::process::id()));
-    let mut file = fs::File::options().write(true).create_new(true).open(&draft)?;
-    io::Write::write_all(&mut file, text.as_bytes())?;
-    fs::rename(&draft, path)
+/// Whether a small file names a place that is not there.
+fn leads_nowhere(link: &Path, place: impl Fn(&str) -> Option<PathBuf>) -> bool {
+    fs::symlink_metadata(link).is_ok_and(|seen| seen.is_file())
+        && fs::read_to_string(link).is_ok_and(|text| place(&text).is_some_and(|place| !place.exists()))
+}
+
+/// Replaces a small file below a workspace by another of the same name. No link on the way is followed, not even one that is put
+/// there in this moment.
+fn replace(dir: &Path, below: &[&str], name: &str, text: &str) -> io::Result<()> {
+    let directory = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let mut at = open(dir, directory, Mode::empty())?;
+    for part in below {
+        at = openat(&at, *part, directory, Mode::empty())?;
+    }
+    let draft = format!("{name}.toft-{}", std::process::id());
+    let new = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let mut file = fs::File::from(openat(&at, draft.as_str(), new, Mode::from_bits_truncate(0o644))?);
+    file.write_all(text.as_bytes())?;
+    Ok(renameat(&at, draft.as_str(), &at, name)?)
 }

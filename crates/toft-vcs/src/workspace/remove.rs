@@ -54,6 +54,10 @@ pub(super) fn remove(
     let path = Path::new(&workspace.path);
     let (waiting, gone) = aside(workspace);
     let mut removed = Removed::default();
+    // After a restart, or when what served it was killed, it is looked at as it was.
+    if workspace.state != WorkspaceState::Provisioning {
+        ground.open(workspace)?;
+    }
     // One whose making had only begun may be the first of all.
     if workspace.state != WorkspaceState::Provisioning && !exists(path.parent().unwrap_or(path))? {
         return Err(WorkspaceError::Stays { why: format!("{} is not there; is its disk?", path.display()) });

@@ -39,7 +39,7 @@ pub(super) fn restore(
     };
     if workspace.stands_on.is_some() {
         let here = Workspace { base: picture.head.clone().unwrap_or_default(), ..workspace.clone() };
-        fill(&here, &inside)?;
+        fill(ground, &here, &inside)?;
     } else if picture.head.is_some() {
         check_out(&inside)?;
     }

@@ -3,8 +3,9 @@
 use std::{
     ffi::OsString,
     fs,
-    os::unix::ffi::OsStringExt,
+    os::unix::{ffi::OsStringExt, fs::MetadataExt},
     path::{Path, PathBuf},
+    time::SystemTime,
 };
 
 use toft_core::workspace::{Survey, Workspace, WorkspaceKind};
@@ -313,17 +314,37 @@ fn modules(dir: &Path) -> Result<Option<String>, WorkspaceError> {
     Ok(None)
 }
 
-/// In what a checkout differs from a fresh one; ignored files count.
-pub(super) fn not_fresh(git: &Git) -> Result<Option<&'static str>, WorkspaceError> {
+/// In what a checkout differs from a fresh one; ignored files count, and artefacts that are newer than `made`.
+pub(super) fn not_fresh(git: &Git, made: SystemTime) -> Result<Option<&'static str>, WorkspaceError> {
     let status = status(git)?;
     let files = [&status.staged, &status.changed, &status.deleted, &status.untracked, &status.ignored];
     Ok(if files.iter().any(|files| !files.is_empty()) || !status.nested.is_empty() {
-        Some("somebody changed files in it")
+        Some("files in it were changed")
+    } else if status.artefacts.iter().chain(&status.large).any(|path| newer(&git.dir().join(path_of(path)), made)) {
+        Some("artefacts were put into it")
     } else if doing(git.git_dir()).is_some() {
         Some("something was begun in it")
     } else {
         None
     })
+}
+
+/// Whether a file, or anything below a directory, was changed after a moment; what cannot be looked at may have been.
+fn newer(path: &Path, moment: SystemTime) -> bool {
+    let since = moment.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let moment = (i64::try_from(since.as_secs()).unwrap_or(i64::MAX), i64::from(since.subsec_nanos()));
+    let mut look = vec![path.to_owned()];
+    while let Some(at) = look.pop() {
+        let Ok(meta) = fs::symlink_metadata(&at) else { return true };
+        if (meta.ctime(), meta.ctime_nsec()) > moment {
+            return true;
+        }
+        if meta.is_dir() {
+            let Ok(entries) = fs::read_dir(&at) else { return true };
+            look.extend(entries.flatten().map(|entry| entry.path()));
+        }
+    }
+    false
 }
 
 /// Removes ignored directories, but those with a repository inside.

@@ -33,11 +33,12 @@ use toft_core::{
 };
 use toft_vcs::{
     MAIN, Vcs,
-    workspace::{Ground, Sharing, Stand, WorkspaceError},
+    workspace::{Ground, Stand, WorkspaceError},
 };
 
 pub use self::tidy::own_size;
 use crate::{
+    config::Instant,
     error::{Error, io},
     session::Toft,
 };
@@ -271,9 +272,24 @@ impl Toft {
 }
 
 impl Workspaces<'_> {
-    /// Whether workspaces share their files here, or why not; nothing before the first one is made.
-    pub fn instant(&self) -> Option<Result<Sharing, String>> {
-        self.root.is_dir().then(|| self.ground.try_instant_in(&self.root).map_err(|error| error.to_string()))
+    /// How a new workspace of this repository is made, and why; tried for real. Nothing before the first one is made.
+    pub fn made_as(&self) -> Option<String> {
+        if !self.root.is_dir() {
+            return None;
+        }
+        let instant = self.toft.located().workspaces.instant;
+        let found = match self.ground.try_instant_in(&self.root) {
+            Ok(found) => found,
+            Err(error) => return Some(format!("plain checkouts: {error}")),
+        };
+        let why = if found.why.is_empty() { String::new() } else { format!(" ({})", found.why.join("; ")) };
+        Some(match instant {
+            Instant::Never => "plain checkouts: workspaces.instant is \"never\"".to_owned(),
+            Instant::Auto if !self.wants_sharing() => {
+                format!("plain checkouts: this one is small or sparse; a large one would be {}{why}", found.name())
+            }
+            _ => format!("{}{why}", found.name()),
+        })
     }
 
     /// The workspace that `text` means: by name, id, or a path in it, before anything that is only like it; without any,
@@ -386,10 +402,7 @@ impl Workspaces<'_> {
     fn look(&self, listed: Listed) -> Seen {
         let workspace = &listed.workspace;
         let there = workspace.state.live() && workspace.host == self.host();
-        let looked = || {
-            self.ground.repair(workspace);
-            self.ground.survey(workspace)
-        };
+        let looked = || self.ground.survey(workspace);
         let (survey, trouble) = match there.then(looked) {
             Some(Ok(survey)) => (Some(survey), None),
             Some(Err(error)) if Path::new(&workspace.path).is_dir() => (None, Some(error.to_string())),

@@ -1,6 +1,6 @@
 //! Making workspaces: new ones, ones made ahead, ones brought back, ones taken in.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, time::SystemTime};
 
 use toft_core::{
     refusal::Refusal,
@@ -9,7 +9,7 @@ use toft_core::{
 };
 use toft_vcs::{
     MAIN, Turn,
-    workspace::{Ground, Made, Sharing, Start, WorkspaceError, behind_link},
+    workspace::{Ground, Made, Removed, Sharing, Start, WorkspaceError, behind_link},
 };
 
 use super::{Given, Wanted, Workspaces};
@@ -29,6 +29,8 @@ struct Footing {
     stands_on: Option<String>,
     /// The base that is copied.
     copy_of: Option<String>,
+    /// Why it is not shared in a faster way.
+    why: Option<String>,
 }
 
 impl Workspaces<'_> {
@@ -64,7 +66,8 @@ impl Workspaces<'_> {
             (start.commit, notes) = self.ground.stack(start.commit, &needs)?;
         }
         let commit = start.commit.clone();
-        let Footing { turn: bases, stands_on, copy_of } = self.footing(&wanted, &commit, &mut step)?;
+        let Footing { turn: bases, stands_on, copy_of, why } = self.footing(&wanted, &commit, &mut step)?;
+        notes.extend(why);
         let task = named.task.map(|task| task.to_string());
         let request = Provide { task, stands_on, ..self.request(name, wanted, start)? };
         let provided = self.toft.perform_as(actor, None, request)?;
@@ -75,27 +78,38 @@ impl Workspaces<'_> {
         // While we waited, somebody may have made it.
         workspace = self.toft.perform(Show { id: workspace.id.to_string() })?.workspace;
         if workspace.state == WorkspaceState::Ready {
-            self.ground.open(&workspace)?;
-        }
-        if workspace.state == WorkspaceState::Ready && Path::new(&workspace.path).is_dir() {
-            return Ok(Given { workspace, existing: true, notes: Vec::new() });
+            let notes = self.ground.open(&workspace)?;
+            if Path::new(&workspace.path).is_dir() {
+                return Ok(Given { workspace, existing: true, notes });
+            }
         }
         if provided.begun {
             workspace.base = commit;
         }
         self.make(actor, &workspace, |ground| {
             step("checking out");
-            let made = match provided.ahead.then(|| ground.take_over(&workspace)) {
+            let log = self.log(&workspace);
+            let ready = || fs::metadata(&log).and_then(|log| log.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
+            let made = match provided.ahead.then(|| ground.take_over(&workspace, ready())) {
                 Some(Ok(made)) => made,
+                Some(Err(WorkspaceError::Stays { why })) => {
+                    let Removed { rescue, .. } = ground.clear_begun(&workspace)?;
+                    let kept = rescue.map_or("nothing had to be put away".to_owned(), |rescue| {
+                        format!("what was in it is put away as {}", rescue.get(..12).unwrap_or(&rescue))
+                    });
+                    let mut made = ground.provide(&workspace, copy_of.as_deref())?;
+                    made.notes.push(format!("a new one was made: {why}; {kept}"));
+                    made
+                }
                 _ => {
                     if provided.begun {
-                        // Whoever made it before did not come to the end, or somebody was at it since.
+                        // The last command that made it did not come to the end.
                         ground.clear_begun(&workspace)?;
                     }
                     ground.provide(&workspace, copy_of.as_deref())?
                 }
             };
-            let missing = setup.run(&self.source, &workspace, &self.log(&workspace), step).or_else(|error| {
+            let missing = setup.run(ground, &self.source, &workspace, &log, step).or_else(|error| {
                 // It never was handed over; its log says why.
                 ground.clear_begun(&workspace)?;
                 Err(error)
@@ -151,27 +165,31 @@ impl Workspaces<'_> {
 
     /// What a new workspace stands on or copies. Until the row says who stands on it, nobody may take a base away.
     fn footing(&self, wanted: &Wanted, commit: &str, step: &mut impl FnMut(&str)) -> Result<Footing, Error> {
-        let Some(sharing) = self.share(wanted.clone).filter(|_| !wanted.in_place) else {
+        if wanted.in_place || wanted.clone || !self.wants_sharing() {
             return Ok(Footing::default());
-        };
+        }
+        let Ok(found) = self.ground.instant_in(&self.root) else { return Ok(Footing::default()) };
+        // Said when it was tried, and to those who asked for it.
+        let told = found.fresh || self.toft.located().workspaces.instant == Instant::Always;
+        let why = Some(&found.why).filter(|why| told && !why.is_empty());
+        let why = why.map(|why| format!("it is made as {}, because {}", found.name(), why.join("; ")));
+        let Some(sharing) = found.sharing else { return Ok(Footing { why, ..Footing::default() }) };
         let turn = Some(self.ground.bases_turn()?);
         step("checking out");
         let base = Some(self.ground.base_for(&self.root, commit, |tree| self.warm(tree))?);
         Ok(match sharing {
-            Sharing::Overlay => Footing { turn, stands_on: base, copy_of: None },
-            Sharing::Copy => Footing { turn, stands_on: None, copy_of: base },
+            Sharing::Overlay => Footing { turn, stands_on: base, copy_of: None, why },
+            Sharing::Copy => Footing { turn, stands_on: None, copy_of: base, why },
         })
     }
 
-    /// How a new workspace shares its files with others.
-    fn share(&self, clone: bool) -> Option<Sharing> {
-        let worth = match self.toft.located().workspaces.instant {
-            _ if clone => false,
+    /// Whether new workspaces are to share their files with others.
+    pub(super) fn wants_sharing(&self) -> bool {
+        match self.toft.located().workspaces.instant {
             Instant::Never => false,
             Instant::Auto => self.ground.worth_sharing(),
             Instant::Always => true,
-        };
-        worth.then(|| self.ground.instant_in(&self.root).ok()).flatten()
+        }
     }
 
     /// Copies build artefacts to where everybody shares them.

@@ -1,0 +1,180 @@
+//! Frozen checkouts that workspaces stand on or are copied from: `.bases/COMMIT/` with `tree`, an `index` that fits it, and
+//! `sum`, by which a change of anything below is seen.
+//!
+//! Where this user may mount, nobody can write to a tree. Elsewhere, and when the mount is gone after a restart, it is
+//! compared with its sum before it is used, and built again if it differs.
+
+use std::{
+    fs, io,
+    os::unix::{ffi::OsStrExt, fs::MetadataExt},
+    path::{Path, PathBuf},
+};
+
+use super::{Ground, WorkspaceError, git, mount, remove, times};
+use crate::lock;
+
+pub(super) const BASES: &str = ".bases";
+/// A base that differs from what is wanted in more files than one in so many is not worth standing on.
+const ONE_IN: usize = 8;
+
+pub(super) fn tree(base: &Path) -> PathBuf {
+    base.join("tree")
+}
+
+pub(super) fn index(base: &Path) -> PathBuf {
+    base.join("index")
+}
+
+/// A base to stand on: the one of this commit, one that is close, or a new one, made warm by `warm`.
+pub(super) fn provide(
+    ground: &Ground,
+    dir: &Path,
+    commit: &str,
+    warm: impl FnOnce(&Path) -> io::Result<()>,
+) -> Result<String, WorkspaceError> {
+    let bases = dir.join(BASES);
+    let name = match newest(&bases) {
+        _ if bases.join(commit).is_dir() => commit.to_owned(),
+        Some(close) if near(ground, &bases.join(&close), &close, commit)? => close,
+        _ => commit.to_owned(),
+    };
+    fit(ground, &bases.join(&name), &name, warm)?;
+    Ok(name)
+}
+
+/// Sees to it that a base is there and as it was made; whether it had to be built.
+pub(super) fn fit(
+    ground: &Ground,
+    base: &Path,
+    commit: &str,
+    warm: impl FnOnce(&Path) -> io::Result<()>,
+) -> Result<bool, WorkspaceError> {
+    let tree = tree(base);
+    let whole = |base: &Path| index(base).is_file() && base.join("sum").is_file();
+    if mount::is_frozen(&tree) && whole(base) {
+        return Ok(false);
+    }
+    let _turn = lock::Turn::wait(&ground.state, &format!("base-{commit}"))?;
+    if mount::is_frozen(&tree) && whole(base) {
+        return Ok(false);
+    }
+    let known = fs::read_to_string(base.join("sum")).ok();
+    if whole(base) && known.is_some() && known == sum(&tree).ok() {
+        mount::freeze(&tree);
+        return Ok(false);
+    }
+    build(ground, base, commit, warm)?;
+    mount::freeze(&tree);
+    Ok(true)
+}
+
+/// Builds a base. One that was changed is kept beside it until nobody stands on the commit: mounts may still be on it.
+fn build(
+    ground: &Ground,
+    base: &Path,
+    commit: &str,
+    warm: impl FnOnce(&Path) -> io::Result<()>,
+) -> Result<(), WorkspaceError> {
+    let bases = base.parent().unwrap_or(base);
+    let new = bases.join(format!(".new-{}", std::process::id()));
+    remove::tree(&new)?;
+    let (fresh, fresh_index) = (tree(&new), index(&new));
+    fs::create_dir_all(&fresh).map_err(lock::io("make", &fresh))?;
+    let git = ground.git()?;
+    let run = git.run(["read-tree", "-u", "--reset", "--no-recurse-submodules", commit])?;
+    run.env("GIT_WORK_TREE", &fresh).env("GIT_INDEX_FILE", &fresh_index).patience(git::CHECKOUT).ok()?;
+    warm(&fresh).map_err(lock::io("fill", &fresh))?;
+    times::keep_in_base(ground, &fresh, &fresh_index, commit)?;
+    let file = new.join("sum");
+    fs::write(&file, sum(&fresh).map_err(lock::io("read", &fresh))?).map_err(lock::io("write", &file))?;
+    if remove::exists(base)? {
+        mount::thaw(&tree(base));
+        let spoiled = bases.join(format!(".spoiled-{commit}-{}", std::process::id()));
+        fs::rename(base, &spoiled).map_err(lock::io("put aside", base))?;
+    }
+    fs::rename(&new, base).map_err(lock::io("keep", &new))
+}
+
+/// Every file and directory below with its size, times, inode and permissions: content cannot change without one of them.
+fn sum(tree: &Path) -> io::Result<String> {
+    let mut lines: Vec<Vec<u8>> = Vec::new();
+    let mut look = vec![tree.to_owned()];
+    while let Some(dir) = look.pop() {
+        for entry in fs::read_dir(&dir)? {
+            let entry = entry?;
+            let meta = entry.metadata()?;
+            if meta.is_dir() {
+                look.push(entry.path());
+            }
+            let path = entry.path();
+            let name = path.strip_prefix(tree).unwrap_or(&path).as_os_str().as_bytes();
+            let (time, changed) = ((meta.mtime(), meta.mtime_nsec()), (meta.ctime(), meta.ctime_nsec()));
+            let size = if meta.is_dir() { 0 } else { meta.len() };
+            let facts = format!("{size} {time:?} {changed:?} {} {:o} ", meta.ino(), meta.mode());
+            lines.push([facts.as_bytes(), name].concat());
+        }
+    }
+    lines.sort();
+    let mut hash = [0xcbf2_9ce4_8422_2325_u64, 0x9ae1_6a3b_2f90_404f];
+    for byte in lines.iter().flat_map(|line| line.iter().chain(b"\0")) {
+        hash[0] = (hash[0] ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        hash[1] = hash[1].rotate_left(5).wrapping_add(u64::from(*byte)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+    Ok(format!("{} {:016x}{:016x}\n", lines.len(), hash[0], hash[1]))
+}
+
+/// The base that was made last.
+fn newest(bases: &Path) -> Option<String> {
+    let entries = fs::read_dir(bases).ok()?.flatten();
+    let named = entries.filter(|entry| !entry.file_name().to_string_lossy().starts_with('.'));
+    let dated = named.filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.file_name())));
+    dated.max().map(|(_, name)| name.to_string_lossy().into_owned())
+}
+
+/// Whether a base differs from what is wanted in few files only.
+fn near(ground: &Ground, base: &Path, from: &str, to: &str) -> Result<bool, WorkspaceError> {
+    let run = ground.git()?.run(["diff-tree", "-r", "--name-only", "-z", from, to])?;
+    let ended = run.end()?;
+    let different = ended.out.iter().filter(|byte| **byte == 0).count();
+    let entry = 90;
+    let all = fs::metadata(index(base)).map_or(0, |meta| meta.len()) as usize / entry;
+    Ok(ended.code == 0 && different * ONE_IN <= all)
+}
+
+/// Removes bases that nobody stands on, but for the newest; gives how many.
+pub(super) fn tidy(dir: &Path, used: &[String]) -> Result<usize, WorkspaceError> {
+    let bases = dir.join(BASES);
+    let last = newest(&bases);
+    let Ok(entries) = fs::read_dir(&bases) else { return Ok(0) };
+    let mut gone = 0;
+    for entry in entries.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let spoiled = name.strip_prefix(".spoiled-").and_then(|rest| rest.split('-').next());
+        let stood_on = used.iter().any(|used| *used == name || spoiled == Some(used));
+        if entry.path().is_dir() && !stood_on && last.as_ref() != Some(&name) {
+            mount::thaw(&tree(&entry.path()));
+            remove::tree(&entry.path())?;
+            gone += 1;
+        }
+    }
+    Ok(gone)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sum_changes_with_any_file_and_with_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("a")).unwrap();
+        fs::write(dir.path().join("a/f"), "one").unwrap();
+        let before = sum(dir.path()).unwrap();
+        assert_eq!(before, sum(dir.path()).unwrap());
+        fs::write(dir.path().join("a/f"), "two").unwrap();
+        let after = sum(dir.path()).unwrap();
+        assert_ne!(before, after);
+        fs::write(dir.path().join("b"), "").unwrap();
+        assert_ne!(after, sum(dir.path()).unwrap());
+    }
+}

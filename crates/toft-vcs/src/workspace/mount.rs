@@ -1,0 +1,322 @@
+//! Mounts below workspaces: overlays of the kernel and of fuse-overlayfs, and frozen checkouts that nobody can write to.
+
+use std::{
+    fs, io,
+    os::unix::{ffi::OsStrExt, fs::MetadataExt},
+    path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
+};
+
+use nix::errno::Errno;
+
+use super::WorkspaceError;
+use crate::{command::Run, lock};
+
+/// Which overlay a layer is mounted with. Each leaves marks in the layer that only the same kind reads well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Kernel,
+    Fuse,
+}
+
+impl Kind {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Kernel => "overlayfs",
+            Self::Fuse => "fuse-overlayfs",
+        }
+    }
+
+    pub(super) fn named(text: &str) -> Option<Self> {
+        [Self::Kernel, Self::Fuse].into_iter().find(|kind| kind.as_str() == text)
+    }
+}
+
+/// The directories of one overlay.
+pub(super) struct Stack {
+    pub(super) lower: PathBuf,
+    pub(super) upper: PathBuf,
+    pub(super) work: PathBuf,
+}
+
+impl Stack {
+    fn options(&self, work: &Path) -> String {
+        let (lower, upper) = (self.lower.display(), self.upper.display());
+        format!("lowerdir={lower},upperdir={upper},workdir={}", work.display())
+    }
+}
+
+/// What is at a directory where an overlay belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Mounted,
+    Empty,
+    /// The program that served it was killed: every access fails until it is unmounted.
+    Dead,
+}
+
+pub(super) fn state(at: &Path) -> State {
+    let device = |path: &Path| fs::metadata(path).map(|meta| meta.dev());
+    let Some(parent) = at.parent() else { return State::Empty };
+    match (device(at), device(parent)) {
+        (Ok(here), Ok(there)) if here != there => State::Mounted,
+        (Err(error), _) if is_dead(&error) => State::Dead,
+        _ => State::Empty,
+    }
+}
+
+fn is_dead(error: &io::Error) -> bool {
+    [Errno::ENOTCONN, Errno::ECONNABORTED].iter().any(|dead| error.raw_os_error() == Some(*dead as i32))
+}
+
+/// Mounts an overlay. Of two kinds that are possible, `kind` names the one the layer was made with.
+#[cfg(target_os = "linux")]
+pub(super) fn attach(kind: Kind, stack: &Stack, at: &Path) -> io::Result<()> {
+    use nix::mount::{MsFlags, mount};
+    match kind {
+        Kind::Fuse => fused(stack, at),
+        Kind::Kernel => {
+            let options = format!("{},redirect_dir=on,index=off", stack.options(&stack.work));
+            mount(Some("toft"), at, Some("overlay"), MsFlags::empty(), Some(options.as_str())).map_err(Into::into)
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn attach(kind: Kind, stack: &Stack, at: &Path) -> io::Result<()> {
+    match kind {
+        Kind::Fuse => fused(stack, at),
+        Kind::Kernel => Err(io::ErrorKind::Unsupported.into()),
+    }
+}
+
+fn fused(stack: &Stack, at: &Path) -> io::Result<()> {
+    let mut run = Run::mounting("fuse-overlayfs", at.parent().unwrap_or(at)).map_err(io::Error::other)?;
+    // The daemon serves the workspace for everybody: it is no part of the attempt that happened to ask for it.
+    run.command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    match run.args(["-o", &stack.options(&stack.work)]).arg(at).end() {
+        Ok(ended) if ended.code == 0 => Ok(()),
+        Ok(ended) => Err(io::Error::other(format!("fuse-overlayfs failed with exit code {}", ended.code))),
+        Err(error) => Err(io::Error::other(error)),
+    }
+}
+
+/// Moves what is mounted to another directory without a second mount of its layer; false if this user may not.
+#[cfg(target_os = "linux")]
+pub(super) fn shift(from: &Path, to: &Path) -> Result<bool, WorkspaceError> {
+    use nix::mount::{MsFlags, mount};
+    const NONE: Option<&str> = None;
+    match mount(Some(from), to, NONE, MsFlags::MS_BIND, NONE) {
+        Ok(()) => {}
+        Err(Errno::EPERM) => return Ok(false),
+        Err(error) => return Err(lock::io("mount", to)(error.into())),
+    }
+    unmount(from).inspect_err(|_| drop(detach(to, true)))?;
+    Ok(true)
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn shift(_from: &Path, _to: &Path) -> Result<bool, WorkspaceError> {
+    Ok(false)
+}
+
+/// Waits until the daemon of a layer that was unmounted has ended, as it does by itself.
+pub(super) fn wait_for_daemon(upper: &Path) {
+    let until = Instant::now() + Duration::from_secs(2);
+    while daemon_of(upper).is_some() && Instant::now() < until {
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Why a layer must not be mounted now: another mount of it is alive, which this process does not see at its place. Two
+/// mounts of one layer would each overwrite what the other did.
+pub(super) fn in_use(stack: &Stack, places: &[&Path]) -> Option<String> {
+    if let Some(pid) = daemon_of(&stack.upper) {
+        return Some(format!("process {pid} (fuse-overlayfs) serves its files elsewhere"));
+    }
+    let elsewhere = namespace_with(&stack.upper, places);
+    if let Some(pid) = elsewhere {
+        return Some(format!("it is mounted in the mount namespace of process {pid}"));
+    }
+    kernel_has(stack).then(|| "its last mount was detached while a process worked in it".to_owned())
+}
+
+/// Whether the kernel has an overlay with this upper directory, in any namespace or in none. It refuses a second one if asked
+/// for an index; what is asked for here it refuses in any case.
+#[cfg(target_os = "linux")]
+fn kernel_has(stack: &Stack) -> bool {
+    use nix::mount::{MsFlags, mount};
+    let options = format!("{},index=on", stack.options(&stack.upper));
+    let at = stack.upper.as_path();
+    match mount(Some("toft"), at, Some("overlay"), MsFlags::empty(), Some(options.as_str())) {
+        Err(error) => error == Errno::EBUSY,
+        Ok(()) => {
+            // A kernel that takes this is not told apart; it must not stay mounted.
+            let _ = detach(at, true);
+            false
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn kernel_has(_stack: &Stack) -> bool {
+    false
+}
+
+/// The processes that can be seen.
+fn processes() -> impl Iterator<Item = (u32, PathBuf)> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| Some((entry.file_name().to_string_lossy().parse().ok()?, entry.path())))
+}
+
+/// The daemon that serves a layer, in whichever namespace.
+fn daemon_of(upper: &Path) -> Option<u32> {
+    let wanted = [b"upperdir=", upper.as_os_str().as_bytes()].concat();
+    let serves = |(_, dir): &(u32, PathBuf)| {
+        let words = fs::read(dir.join("cmdline")).unwrap_or_default();
+        let mut words = words.split(|byte| *byte == 0);
+        words.next().is_some_and(|program| program.ends_with(b"fuse-overlayfs"))
+            && words.any(|word| word.split(|byte| *byte == b',').any(|option| option == wanted))
+    };
+    processes().find(serves).map(|(pid, _)| pid)
+}
+
+/// A process in another mount namespace, in which an overlay of this layer is mounted.
+fn namespace_with(upper: &Path, places: &[&Path]) -> Option<u32> {
+    let space = |dir: &Path| fs::read_link(dir.join("ns").join("mnt")).ok();
+    let mut seen = vec![space(Path::new("/proc/self"))?];
+    for (pid, dir) in processes() {
+        let Some(other) = space(&dir).filter(|other| !seen.contains(other)) else { continue };
+        let found = mounts(&dir).into_iter().any(|mount| {
+            mount.kind == "overlay" && mount.has(&format!("upperdir={}", upper.display()))
+                || mount.kind.starts_with("fuse") && places.contains(&mount.at.as_path())
+        });
+        if found {
+            return Some(pid);
+        }
+        seen.push(other);
+    }
+    None
+}
+
+/// One line of what is mounted.
+struct Mount {
+    at: PathBuf,
+    kind: String,
+    read_only: bool,
+    options: String,
+}
+
+impl Mount {
+    fn has(&self, option: &str) -> bool {
+        self.options.split(',').any(|known| known == option)
+    }
+}
+
+/// What is mounted in the namespace of a process.
+fn mounts(process: &Path) -> Vec<Mount> {
+    let text = fs::read_to_string(process.join("mountinfo")).unwrap_or_default();
+    let parse = |line: &str| {
+        let (front, back) = line.split_once(" - ")?;
+        let (front, back): (Vec<_>, Vec<_>) = (front.split(' ').collect(), back.split(' ').collect());
+        let plain = |text: &str| text.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\");
+        Some(Mount {
+            at: PathBuf::from(plain(front.get(4)?)),
+            read_only: front.get(5)?.split(',').any(|option| option == "ro"),
+            kind: (*back.first()?).to_owned(),
+            options: plain(back.get(2)?),
+        })
+    };
+    text.lines().filter_map(parse).collect()
+}
+
+/// Whether a directory is mounted over itself so that nobody can write below it.
+pub(super) fn is_frozen(dir: &Path) -> bool {
+    mounts(Path::new("/proc/self")).iter().rev().find(|mount| mount.at == dir).is_some_and(|mount| mount.read_only)
+}
+
+/// Mounts a directory over itself so that nobody can write below it, where this user may: whatever programs go through the
+/// user's files, they do not change what many workspaces share.
+#[cfg(target_os = "linux")]
+pub(super) fn freeze(dir: &Path) {
+    use nix::mount::{MsFlags, mount};
+    const NONE: Option<&str> = None;
+    if mount(Some(dir), dir, NONE, MsFlags::MS_BIND, NONE).is_ok() {
+        let flags = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY;
+        if mount(NONE, dir, NONE, flags, NONE).is_err() {
+            thaw(dir);
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn freeze(_dir: &Path) {}
+
+/// Lets a frozen directory be written to again, and so be removed.
+#[cfg(target_os = "linux")]
+pub(super) fn thaw(dir: &Path) {
+    use nix::mount::{MntFlags, umount2};
+    let count = mounts(Path::new("/proc/self")).iter().filter(|mount| mount.at == dir).count();
+    for _ in 0..count {
+        // Overlays keep what they stand on; what cannot be unmounted cannot be removed either, and that says why.
+        let _ = umount2(dir, MntFlags::MNT_DETACH);
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn thaw(_dir: &Path) {}
+
+/// Unmounts everything that is mounted at a directory, as often as something is; what is dead, too.
+pub(super) fn unmount(at: &Path) -> Result<(), WorkspaceError> {
+    const MOST: usize = 32;
+    for _ in 0..MOST {
+        match state(at) {
+            State::Empty => return Ok(()),
+            State::Mounted => unmount_once(at)?,
+            State::Dead => take_down_dead(at)?,
+        }
+    }
+    Err(WorkspaceError::Busy { what: at.display().to_string() })
+}
+
+fn unmount_once(at: &Path) -> Result<(), WorkspaceError> {
+    let stays = || WorkspaceError::Stays { why: "a process has files open in it".into() };
+    match detach(at, false) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(stays()),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            let run = Run::mounting("fusermount3", at.parent().unwrap_or(at))?;
+            run.arg("-u").arg(at).ok().map(drop).map_err(|_| stays())
+        }
+        Err(cause) => Err(lock::io("unmount", at)(cause)),
+    }
+}
+
+/// Unmounts what a killed daemon left; processes in it have lost it already.
+fn take_down_dead(at: &Path) -> Result<(), WorkspaceError> {
+    match detach(at, true) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            Run::mounting("fusermount3", at.parent().unwrap_or(at))?.args(["-u", "-z"]).arg(at).ok()?;
+            Ok(())
+        }
+        Err(cause) => Err(lock::io("unmount", at)(cause)),
+    }
+}
+
+/// Unmounts; false if a process is at work there.
+#[cfg(target_os = "linux")]
+fn detach(at: &Path, lazily: bool) -> io::Result<bool> {
+    use nix::mount::{MntFlags, umount2};
+    match umount2(at, if lazily { MntFlags::MNT_DETACH } else { MntFlags::empty() }) {
+        Ok(()) => Ok(true),
+        Err(Errno::EBUSY) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn detach(_at: &Path, _lazily: bool) -> io::Result<bool> {
+    Err(io::ErrorKind::PermissionDenied.into())
+}
