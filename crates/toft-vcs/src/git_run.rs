@@ -108,6 +108,8 @@ pub(crate) struct Git {
     /// It may talk to other repositories.
     abroad: bool,
     off: Vec<(String, String)>,
+    /// Another index than the checkout's own, which git may refresh.
+    index: Option<PathBuf>,
 }
 
 impl Git {
@@ -142,7 +144,13 @@ impl Git {
 
     /// In a worktree of this repository that was just made: what is switched off is the same.
     pub(crate) fn linked(&self, dir: &Path) -> Self {
-        Self { dir: dir.to_owned(), git_dir: None, work_tree: false, abroad: false, off: self.off.clone() }
+        Self { dir: dir.to_owned(), git_dir: None, work_tree: false, abroad: false, off: self.off.clone(), index: None }
+    }
+
+    /// The same on a private copy of the index, which git keeps fresh.
+    pub(crate) fn on_index(mut self, index: &Path) -> Self {
+        self.index = Some(index.to_owned());
+        self
     }
 
     /// The same, and it may talk to other repositories.
@@ -152,7 +160,7 @@ impl Git {
     }
 
     fn new(dir: &Path, git_dir: Option<PathBuf>, work_tree: bool) -> Result<Self, RunError> {
-        let mut git = Self { dir: dir.to_owned(), git_dir, work_tree, abroad: false, off: Vec::new() };
+        let mut git = Self { dir: dir.to_owned(), git_dir, work_tree, abroad: false, off: Vec::new(), index: None };
         if git.names_no_program() {
             return Ok(git);
         }
@@ -213,6 +221,11 @@ impl Git {
         }
         if self.work_tree {
             run = run.env("GIT_WORK_TREE", &self.dir);
+        }
+        if let Some(index) = &self.index {
+            // A split index would be written beside the checkout's own.
+            run = run.args(["-c", "core.splitIndex=false"]);
+            run = run.env("GIT_INDEX_FILE", index).env("GIT_OPTIONAL_LOCKS", "1");
         }
         Ok(run.args(args))
     }

@@ -19,7 +19,8 @@ pub(super) fn run(app: &App<'_>, command: &WsCommand) -> Done {
             let mut seen = all.list(args.all, args.limit + 1)?;
             let more = seen.len() > args.limit;
             seen.truncate(args.limit);
-            app.show(&WsList { seen, more, collisions: all.collisions()?, unknown: all.unknown()? })
+            let collisions = all.collisions_among(&seen)?;
+            app.show(&WsList { seen, more, collisions, unknown: all.unknown()?, now: all.now()? })
         }
         WsCommand::Show(one) => {
             let seen = all.show(&all.named(one.id.as_deref())?)?;

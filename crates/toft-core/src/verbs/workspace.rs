@@ -204,6 +204,7 @@ impl Verb for Provide {
             reason: None,
             ports: lease_ports(&self.ports, &self.free, &taken)?,
             rescue: None,
+            landed: None,
         };
         let detail = json!({ "name": workspace.name, "path": workspace.path, "task": workspace.task });
         work.did(workspace.id.as_str(), "ws.requested", detail, vec![Write::Workspace(workspace.clone())])?;

@@ -3,10 +3,13 @@
 //! Which of these may happen when is decided elsewhere; nothing here removes a byte that was not put away and read
 //! back. Start at [`Ground`].
 
+mod broken;
 mod git;
 mod hg;
 mod jj;
+mod collide;
 mod landed;
+mod look;
 mod moved;
 mod overlay;
 mod picture;
@@ -28,7 +31,7 @@ use toft_core::{
     workspace::{Survey, Workspace, WorkspaceKind},
 };
 
-pub use self::{overlay::Sharing, picture::behind_link, remove::Removed};
+pub use self::{broken::Trouble, collide::{Conflict, InProgress}, look::{Look, Refs}, overlay::Sharing, picture::behind_link, remove::Removed};
 use crate::{
     Checkout, FindError, Vcs,
     command::{Run, RunError},
@@ -541,14 +544,6 @@ impl Ground {
         match self.vcs {
             Vcs::Git => rescue::all(self, workspace),
             _ => Ok(workspace.rescue.iter().map(|commit| (1, commit.clone())).collect()),
-        }
-    }
-
-    /// Files that differ from where its work is to land, in it only.
-    pub fn touched(&self, workspace: &Workspace) -> Result<Vec<String>, WorkspaceError> {
-        match self.vcs {
-            Vcs::Git => survey::touched(self, workspace),
-            _ => Ok(Vec::new()),
         }
     }
 }

@@ -34,7 +34,7 @@ impl Ground {
     }
 
     /// What the repository keeps of a worktree, found by its directory's name, as git names it.
-    fn entry_of(&self, workspace: &Workspace) -> Option<PathBuf> {
+    pub(super) fn entry_of(&self, workspace: &Workspace) -> Option<PathBuf> {
         let entry = self.common_dir.join("worktrees").join(Path::new(&workspace.path).file_name()?);
         entry.is_dir().then_some(entry)
     }

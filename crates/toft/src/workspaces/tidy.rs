@@ -42,7 +42,7 @@ impl Workspaces<'_> {
         if known.state != WorkspaceState::Removing {
             let done = known.state == WorkspaceState::Removed;
             let why = if done { "somebody else took it down" } else { "somebody kept it" };
-            return Ok(Tidied { gone: done, rescue: known.rescue, ..stays(&known.name, why.into()) });
+            return Ok(Tidied { gone: done, rescue: known.rescue, ..Tidied::stays(&known.name, why.into()) });
         }
         let removed = self.ground.remove(workspace, rescue, |commit| {
             // What holds it is known before it is deleted.
@@ -56,7 +56,7 @@ impl Workspaces<'_> {
                 let request = Move { rescue, ..Move::to(&workspace.id, WorkspaceState::Removed) };
                 let workspace = self.toft.perform_as(actor, None, request)?;
                 let why = survey.map_or_else(|| "gone".into(), |survey| survey.summary());
-                Ok(Tidied { name: workspace.name, gone: true, why, rescue: workspace.rescue })
+                Ok(Tidied { gone: true, rescue: workspace.rescue, ..Tidied::stays(&workspace.name, why) })
             }
             Err(error) => {
                 if self.ground.is_here(workspace, Path::new(&workspace.path)) {
@@ -90,7 +90,7 @@ impl Workspaces<'_> {
             progress(name);
             tidied.push(match self.tidy_one(actor, listed, &mut limits, try_only) {
                 Err(Error::Store(error)) => return Err(error.into()),
-                done => done.unwrap_or_else(|error| stays(name, error.to_string())),
+                done => done.unwrap_or_else(|error| Tidied::stays(name, error.to_string())),
             });
         }
         if !try_only {
@@ -106,14 +106,19 @@ impl Workspaces<'_> {
         if begun && workspace.host == self.host() {
             return self.go_on(actor, workspace, try_only);
         }
-        if let Err(why) = listed.idle(self.host(), limits.now, limits.max_age) {
-            return Ok(stays(name, why));
+        let idle = listed.idle(self.host(), limits.now, limits.max_age);
+        if let Some((trouble, help)) = self.trouble(listed) {
+            let why = idle.map_or_else(|held| format!("{held}; {trouble}"), |()| trouble.clone());
+            return Ok(Tidied { trouble: Some(trouble), help, ..Tidied::stays(name, why) });
+        }
+        if let Err(why) = idle {
+            return Ok(Tidied::stays(name, why));
         }
         let survey = self.ground.survey(workspace)?;
         let why = survey.summary();
         let (rescue, too_old) = match limits.judge(workspace, &survey) {
-            Fate::Stay(why) => return Ok(stays(name, why)),
-            _ if try_only => return Ok(Tidied { gone: true, ..stays(name, why) }),
+            Fate::Stay(why) => return Ok(Tidied::stays(name, why)),
+            _ if try_only => return Ok(Tidied { gone: true, ..Tidied::stays(name, why) }),
             fate => (fate == Fate::Rescue, limits.too_old(workspace)),
         };
         let before = limits.max_bytes.map(|_| own_size(workspace)).unwrap_or_default();
@@ -127,7 +132,7 @@ impl Workspaces<'_> {
             let freed = before.saturating_sub(own_size(workspace));
             if limits.bytes.saturating_sub(freed) <= limits.max_bytes.unwrap_or(u64::MAX) {
                 limits.bytes = limits.bytes.saturating_sub(freed);
-                return Ok(stays(name, format!("{why}; its artefacts are gone")));
+                return Ok(Tidied::stays(name, format!("{why}; its artefacts are gone")));
             }
         }
         let done = self.remove(actor, workspace.id.as_str(), None, rescue)?;
@@ -147,7 +152,7 @@ impl Workspaces<'_> {
 
     /// Goes on with what somebody began and did not come to the end of.
     fn go_on(&self, actor: &str, workspace: &Workspace, try_only: bool) -> Result<Tidied, Error> {
-        let begun = Tidied { name: workspace.name.clone(), gone: true, why: "begun before".into(), rescue: None };
+        let begun = Tidied { gone: true, ..Tidied::stays(&workspace.name, "begun before".into()) };
         if try_only {
             return Ok(begun);
         }
@@ -180,10 +185,6 @@ fn nobody_in(path: &Path) -> Result<(), Error> {
         Some(pid) => Err(WorkspaceError::InUse { pids: vec![pid], path: path.to_owned() }.into()),
         None => Ok(()),
     }
-}
-
-fn stays(name: &str, why: String) -> Tidied {
-    Tidied { name: name.to_owned(), gone: false, why, rescue: None }
 }
 
 /// How much a workspace takes on disk by itself.
