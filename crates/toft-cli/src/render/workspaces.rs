@@ -9,6 +9,8 @@ use toft::{
     workspaces::{Collision, CollisionKind, Given, Party, Seen, Tidied},
 };
 
+use crate::args::ShellKind;
+
 use super::{
     View, data,
     page::{Ink, Page, clean, short},
@@ -171,6 +173,61 @@ impl View for WsPinned {
     fn text(&self, page: &mut Page) {
         let stays = if self.0.pinned { "stays until it is unpinned" } else { "may go when nobody needs it" };
         page.line(format!("{} {stays}", clean(&self.0.name)));
+    }
+}
+
+/// A function that goes to a workspace: a command cannot change its shell's directory.
+pub(crate) struct ShellFunction(pub(crate) ShellKind);
+
+impl ShellFunction {
+    fn function(&self) -> &'static str {
+        match self.0 {
+            ShellKind::Bash | ShellKind::Zsh => {
+                "tcd() {\n    local dir\n    dir=\"$(command toft ws path \"$@\")\" && cd -- \"$dir\"\n}"
+            }
+            ShellKind::Fish => {
+                "function tcd --description 'Go to the workspace of an issue'\n    set -l dir (command toft ws path $argv)\n    and cd $dir\nend"
+            }
+        }
+    }
+}
+
+impl View for ShellFunction {
+    fn kind(&self) -> &'static str {
+        "shell"
+    }
+
+    fn json(&self) -> Value {
+        json!({ "function": self.function() })
+    }
+
+    fn ids(&self) -> Vec<String> {
+        vec![self.function().to_owned()]
+    }
+
+    fn text(&self, page: &mut Page) {
+        page.line(self.function());
+    }
+}
+
+pub(crate) struct WsLanded(pub(crate) Workspace);
+
+impl View for WsLanded {
+    fn kind(&self) -> &'static str {
+        "workspace"
+    }
+
+    fn json(&self) -> Value {
+        data(&self.0)
+    }
+
+    fn ids(&self) -> Vec<String> {
+        vec![self.0.name.clone()]
+    }
+
+    fn text(&self, page: &mut Page) {
+        let commit: String = self.0.landed.iter().flat_map(|commit| commit.chars()).take(12).collect();
+        page.line(format!("{} has landed, up to {commit}", clean(&self.0.name)));
     }
 }
 

@@ -89,6 +89,18 @@ pub(super) fn look(
     Ok(Landing { ahead, unpushed, how })
 }
 
+/// How the work on a branch landed whose workspace is gone.
+pub(super) fn of_branch(
+    ground: &Ground,
+    workspace: &Workspace,
+    head: &str,
+    refs: &Refs,
+) -> Result<Option<Landed>, WorkspaceError> {
+    let status = Status { head: Some(head.to_owned()), branch: workspace.branch.clone(), ..Status::default() };
+    let row = Workspace { kind: WorkspaceKind::Worktree, ..workspace.clone() };
+    Ok(look(ground, ground.git()?, &row, &status, &mut Aid::none(refs))?.how)
+}
+
 struct Asks<'a, 'r> {
     ground: &'a Ground,
     git: &'a Git,
@@ -130,7 +142,7 @@ impl Asks<'_, '_> {
 
     /// How many commits no remote has; none if there are no remotes.
     fn unpushed(&mut self) -> Result<usize, WorkspaceError> {
-        let ask = |asks: &Self| Ok(asks.run(["rev-list", "--count", "HEAD", "--not", "--remotes"])?.text()?);
+        let ask = |asks: &Self| Ok(asks.run(["rev-list", "--count", asks.head, "--not", "--remotes"])?.text()?);
         let text = if self.workspace.kind == WorkspaceKind::Clone {
             // Its remotes are its own.
             let any = self.git.run(["for-each-ref", "--count=1", "--format=x", "refs/remotes"])?.maybe()?;
@@ -157,6 +169,13 @@ impl Asks<'_, '_> {
     /// Proves that a commit of `target` holds the work: merging the work into it changes nothing.
     fn proved(&self, target: &str) -> Result<&'static str, WorkspaceError> {
         let Some(base) = self.run(["merge-base", target, self.head])?.maybe()? else { return Ok("no") };
+        if base == target {
+            // Nothing came since: it has landed if it changes nothing.
+            let trees = [target, self.head].map(|commit| format!("{commit}^{{tree}}"));
+            let said = self.run(["rev-parse"])?.args(trees).text()?;
+            let same = said.lines().collect::<std::collections::BTreeSet<_>>().len() == 1;
+            return Ok(if same { "squashed" } else { "no" });
+        }
         let changed = self.run(["diff-tree", "-r", "--name-only", "--no-renames", "-z", &base, self.head])?.ok()?;
         let paths: Vec<_> = changed.split(|byte| *byte == 0).filter(|path| !path.is_empty()).collect();
         let run = self.run(["--literal-pathspecs", "log", "--no-walk", "--format=%H %T", target])?;

@@ -19,13 +19,13 @@ use std::{
 use serde::{Deserialize, Serialize};
 use toft_core::{
     time::Timestamp,
-    workspace::{Survey, Workspace, WorkspaceKind},
+    workspace::{Landed, Survey, Workspace, WorkspaceKind},
 };
 
 use super::{
     Ground, WorkspaceError,
     git::{self, git_dir},
-    landed,
+    landed, remove,
     survey::{self, Status},
 };
 use crate::{Vcs, git_run::Git, lock::io as failed, private};
@@ -125,7 +125,13 @@ pub(super) struct Aid<'a> {
 }
 
 impl<'a> Aid<'a> {
-    /// A survey that remembers nothing.
+    /// A survey that remembers nothing, but for the copy of the index.
+    pub(super) fn fresh(ground: &Ground, workspace: &Workspace, dir: &Path, refs: &'a Refs) -> Self {
+        let index = copied_index(dir, &ground.memory_of(workspace)).ok().map(|(index, _)| index);
+        Self { refs, facts: Facts::default(), index, plain: false }
+    }
+
+    /// Questions about commits alone.
     pub(super) fn none(refs: &'a Refs) -> Self {
         Self { refs, facts: Facts::default(), index: None, plain: false }
     }
@@ -236,6 +242,39 @@ impl Ground {
         landed::targets(refs, workspace, None)
     }
 
+    /// Git in a workspace, on a refreshed copy of its index where there is room for one.
+    pub(super) fn inside(&self, workspace: &Workspace, dir: &Path) -> Result<Git, WorkspaceError> {
+        let git = Git::inside(dir)?;
+        Ok(match copied_index(dir, &self.memory_of(workspace)) {
+            Ok((index, _)) => git.on_index(&index),
+            Err(_) => git,
+        })
+    }
+
+    /// Deletes the branch of a workspace that is gone, if its work has landed. Commits that landed as others are kept under
+    /// `refs/toft/landed/`. Says whether the branch is gone.
+    pub fn drop_landed(&self, workspace: &Workspace, refs: &Refs) -> Result<bool, WorkspaceError> {
+        let branch = workspace.branch.as_ref().filter(|_| workspace.own_branch && self.vcs == Vcs::Git);
+        let Some(head) = branch.and_then(|name| refs.commit(&format!("refs/heads/{name}"))) else { return Ok(false) };
+        let Some(how) = landed::of_branch(self, workspace, head, refs)? else { return Ok(false) };
+        if !matches!(how, Landed::Nothing | Landed::Merged) {
+            let name = format!("refs/toft/landed/{}", workspace.id);
+            self.git()?.run(["update-ref", &name, head])?.ok()?;
+        }
+        remove::drop_branch(self, workspace, head)?;
+        Ok(!git::has_branch(self, branch.map(String::as_str).unwrap_or_default())?)
+    }
+
+    /// Whether a branch is there.
+    pub fn knows_branch(refs: &Refs, name: &str) -> bool {
+        refs.commit(&format!("refs/heads/{name}")).is_some()
+    }
+
+    /// Deletes what waits to be deleted beside the workspaces, after the answer.
+    pub fn sweep(&self, dir: &Path) -> Result<(), WorkspaceError> {
+        remove::sweep(dir)
+    }
+
     /// Where what is remembered of a workspace is.
     fn memory_of(&self, workspace: &Workspace) -> PathBuf {
         self.state.join("looks").join(workspace.id.as_str())
@@ -325,9 +364,11 @@ fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// A private copy of a checkout's index, and whether it is the one of the last look.
 fn copied_index(dir: &Path, place: &Path) -> Result<(PathBuf, bool), WorkspaceError> {
     let own = git_dir(dir)?.join("index");
-    let (copy, origin) = (place.join("index"), place.join("index.origin"));
     let now = fs::read(&own).map_err(failed("read", &own))?;
-    let lock = place.join("index.lock");
+    // Under a name of its own for each content: a git that still refreshes an older copy does not replace a newer one.
+    let name = format!("index-{:x}", number(&now));
+    let (copy, origin) = (place.join(&name), place.join(format!("{name}.origin")));
+    let lock = place.join(format!("{name}.lock"));
     let left = fs::metadata(&lock).and_then(|meta| meta.modified()).ok();
     if left.is_some_and(|left| SystemTime::now().duration_since(left).is_ok_and(|age| age > LOCK_LASTS)) {
         // Git refreshes without it if it stays.
@@ -336,11 +377,13 @@ fn copied_index(dir: &Path, place: &Path) -> Result<(PathBuf, bool), WorkspaceEr
     if copy.is_file() && fs::read(&origin).is_ok_and(|known| known == now) {
         return Ok((copy, true));
     }
-    // First the copy goes, then the origin comes last: whoever is killed in between leaves no copy that seems to fit.
-    match fs::remove_file(&origin) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed("remove", &origin)(error)),
-        _ => {}
+    for entry in fs::read_dir(place).into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().starts_with("index-") {
+            // Older copies; one that stays is found the next time.
+            let _ = fs::remove_file(entry.path());
+        }
     }
+    // The origin comes last: whoever is killed in between leaves no copy that seems to fit.
     write(&copy, &now).map_err(failed("write", &copy))?;
     write(&origin, &now).map_err(failed("write", &origin))?;
     Ok((copy, false))

@@ -486,7 +486,7 @@ impl Ground {
 
     /// Whether a name beside workspaces is something they stand on.
     pub fn beside(name: &str) -> bool {
-        overlay::ours(name)
+        overlay::ours(name) || name.starts_with(remove::TRASH)
     }
 
     /// What is in it.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use toft_core::workspace::{Workspace, WorkspaceKind};
 
 use super::{
-    WorkspaceError,
+    Ground, WorkspaceError,
     git::git_dir,
     survey::{self, Status, path_of},
 };
@@ -102,8 +102,8 @@ impl TryFrom<String> for Name {
 }
 
 /// Looks at a workspace at `dir`.
-pub(super) fn take(workspace: &Workspace, dir: &Path) -> Result<Picture, WorkspaceError> {
-    let git = Git::inside(dir)?;
+pub(super) fn take(ground: &Ground, workspace: &Workspace, dir: &Path) -> Result<Picture, WorkspaceError> {
+    let git = ground.inside(workspace, dir)?;
     let own = git_dir(dir)?;
     let status = survey::status(&git)?;
     let clone = workspace.kind == WorkspaceKind::Clone;

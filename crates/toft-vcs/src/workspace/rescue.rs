@@ -36,7 +36,7 @@ pub(super) const MANIFEST: &str = "manifest.json";
 pub(super) fn rescue(ground: &Ground, workspace: &Workspace, dir: &Path) -> Result<String, WorkspaceError> {
     let mut failed = None;
     for _ in 0..TRIES {
-        let picture = picture::take(workspace, dir)?;
+        let picture = picture::take(ground, workspace, dir)?;
         let done = put_away(ground, workspace, dir, &picture).and_then(|commit| {
             verify(ground, workspace, dir, &commit)?;
             Ok(commit)
@@ -285,7 +285,7 @@ pub(super) fn verify(ground: &Ground, workspace: &Workspace, dir: &Path, commit:
     let git = ground.git()?;
     let held = Held::of(git, commit)?;
     let manifest = held.manifest()?;
-    let now = picture::take(workspace, dir)?;
+    let now = picture::take(ground, workspace, dir)?;
     if now != manifest {
         return Err(differs("files came, went or changed kind".into()));
     }

@@ -189,7 +189,7 @@ pub(super) fn doing(git_dir: &Path) -> Option<&'static str> {
 
 pub(super) fn survey(ground: &Ground, workspace: &Workspace, dir: &Path) -> Result<Survey, WorkspaceError> {
     let refs = ground.refs()?;
-    Ok(survey_with(ground, workspace, dir, &mut Aid::none(&refs))?.0)
+    Ok(survey_with(ground, workspace, dir, &mut Aid::fresh(ground, workspace, dir, &refs))?.0)
 }
 
 /// The same with what helps it along, and what git said.
@@ -357,8 +357,12 @@ pub(super) fn shed(dir: &Path) -> Result<(), WorkspaceError> {
 }
 
 /// A repository inside an ignored directory, where git does not look.
-pub(super) fn hidden_repository(dir: &Path) -> Result<Option<PathBuf>, WorkspaceError> {
-    let status = status(&Git::inside(dir)?)?;
+pub(super) fn hidden_repository(
+    ground: &Ground,
+    workspace: &Workspace,
+    dir: &Path,
+) -> Result<Option<PathBuf>, WorkspaceError> {
+    let status = status_of_plain(&ground.inside(workspace, dir)?)?;
     Ok(repository_below(dir, status.artefacts.iter().map(|path| path_of(path)).collect()))
 }
 

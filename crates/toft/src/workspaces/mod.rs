@@ -27,7 +27,7 @@ use toft_core::{
     verbs::{
         claim::Claimed,
         finish,
-        workspace::{List, Listed, Pin, Show},
+        workspace::{List, Listed, Pin, RecordLanded, Show},
     },
     workspace::{Keep, Workspace, WorkspaceState},
 };
@@ -314,7 +314,11 @@ impl Workspaces<'_> {
         let workspace = self.toft.perform(Show { id: text.to_owned() })?.workspace;
         if !workspace.state.live() {
             let (id, state) = (workspace.name, "gone".to_owned());
-            let wanted = "toft ws restore brings back what was put away".to_owned();
+            let wanted = match &workspace.rescue {
+                Some(_) => "toft ws restore brings back what was put away",
+                None => "toft ws create makes one; nothing of it was put away",
+            };
+            let wanted = wanted.to_owned();
             return Err(Refusal::WrongState { id, state, wanted }.into());
         }
         if workspace.host == self.host() {
@@ -359,6 +363,13 @@ impl Workspaces<'_> {
     /// The commit that a word stands for in a workspace.
     pub(crate) fn commit_in(&self, workspace: &Workspace, text: &str) -> Result<Option<String>, Error> {
         Ok(self.ground.commit_at(Path::new(&workspace.path), text)?)
+    }
+
+    /// Records that the work in a workspace has landed, as far as it is committed now.
+    pub fn record_landed(&self, actor: &str, text: &str) -> Result<Workspace, Error> {
+        let workspace = self.toft.perform(Show { id: text.to_owned() })?.workspace;
+        let commit = self.ground.head(&workspace)?;
+        self.toft.perform_as(actor, None, RecordLanded { id: workspace.id.to_string(), commit })
     }
 
     /// Keeps a workspace for good, or no longer.
