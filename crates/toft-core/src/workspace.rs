@@ -68,6 +68,44 @@ pub struct Workspace {
     /// The commit that holds everything that was in it, under a reference of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rescue: Option<String>,
+    /// The commit at which its work was recorded as landed, however that was done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub landed: Option<String>,
+}
+
+impl Workspace {
+    /// Stands for a row of the store whose body cannot be read. It is on no machine, so nothing is done with it.
+    pub fn unreadable(id: WorkspaceId, repository: RepositoryId, created: Timestamp, why: String) -> Self {
+        Self {
+            name: id.to_string(),
+            id,
+            repository,
+            kind: WorkspaceKind::InPlace,
+            path: String::new(),
+            host: String::new(),
+            source: String::new(),
+            branch: None,
+            own_branch: false,
+            base: String::new(),
+            onto: None,
+            task: None,
+            state: WorkspaceState::Quarantined,
+            pooled: false,
+            pinned: true,
+            created,
+            used: created,
+            reason: Some(why),
+            stands_on: None,
+            ports: BTreeMap::new(),
+            rescue: None,
+            landed: None,
+        }
+    }
+
+    /// Whether this stands for a row that cannot be read.
+    pub fn is_unreadable(&self) -> bool {
+        self.host.is_empty() && self.path.is_empty()
+    }
 }
 
 /// How a workspace is isolated.
@@ -214,8 +252,10 @@ pub enum Landed {
     Merged,
     /// Each was put there as another commit with the same change.
     Rebased,
-    /// Together they are one commit there, or change nothing any more.
+    /// Merging them into what is there, or was there at some time since, changes nothing.
     Squashed,
+    /// A landing was recorded at its present commit.
+    Recorded,
 }
 
 impl Landed {
@@ -226,6 +266,7 @@ impl Landed {
             Self::Merged => "landed",
             Self::Rebased => "landed as other commits",
             Self::Squashed => "landed as one commit",
+            Self::Recorded => "landed, as recorded",
         }
     }
 }
@@ -259,7 +300,7 @@ impl Survey {
     pub fn only_here(&self) -> bool {
         self.staged + self.changed + self.untracked + self.ignored + self.dropped + self.stashes > 0
             || self.doing.is_some()
-            || matches!(self.landed, Some(Landed::Rebased | Landed::Squashed))
+            || matches!(self.landed, Some(Landed::Rebased | Landed::Squashed | Landed::Recorded))
             || self.branch.is_none() && self.landed.is_none()
     }
 

@@ -9,12 +9,13 @@ use toft_core::{
     agent::Agent,
     change::{Event, QueueEntry, Receipt},
     flow::{Attempt, AttemptResult, Dependency, DependencyKind, Task, TaskState, TaskStatus},
-    id::{AgentId, LeaseId, OpId, RepositoryId, TaskId, WorkflowId},
+    id::{AgentId, LeaseId, OpId, RepositoryId, TaskId, WorkflowId, WorkspaceId},
     lease::{Fence, Holder, Lease},
     message::{Letter, Message},
     repository::Place,
     store::{Result, StoreError},
     time::{Tick, Timestamp},
+    workspace::Workspace,
 };
 
 use crate::{
@@ -150,6 +151,18 @@ impl<'r> Cells<'r> {
             unknown.keep(T::TABLE, row.key(), text);
         }
         Ok(row)
+    }
+
+    /// A workspace of a list. One whose body cannot be read is a row of its own that says so; the others stay readable.
+    pub(crate) fn listed_workspace(&mut self) -> Result<Workspace> {
+        match self.body() {
+            Ok(row) => Ok(row),
+            Err(error) => {
+                self.next = 1;
+                let (id, repository) = (self.id(WorkspaceId::known)?, self.id(RepositoryId::known)?);
+                Ok(Workspace::unreadable(id, repository, self.time()?, error.to_string()))
+            }
+        }
     }
 
     /// A part of the row `key` that is stored as JSON.

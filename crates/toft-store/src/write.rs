@@ -292,6 +292,10 @@ fn delivery(execute: &mut Execute<'_>, row: &Delivery) -> Result<()> {
 
 fn workspace(execute: &mut Execute<'_>, unknown: &Unknown, row: &Workspace) -> Result<()> {
     let (id, repository) = (row.id.as_str(), row.repository.as_str());
+    if row.is_unreadable() {
+        let cause = row.reason.clone().unwrap_or_default();
+        return Err(StoreError::Failed { doing: format!("write over the row of workspace {id}"), cause });
+    }
     execute(Query::workspace_put, &values![id, repository, row.created.0, row.state.live(), unknown.body(row)?])
 }
 

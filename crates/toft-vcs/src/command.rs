@@ -269,6 +269,15 @@ impl Run {
         Ok(Ended { code: status.code().unwrap_or(-1), out, err })
     }
 
+    /// Starts it and does not wait for it: it goes on when this process has ended.
+    pub(crate) fn detach(mut self) -> Result<(), RunError> {
+        self.command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        std::os::unix::process::CommandExt::process_group(&mut self.command, 0);
+        let mut child = self.command.spawn().map_err(|cause| RunError::Io { what: self.what.clone(), cause })?;
+        thread::spawn(move || child.wait());
+        Ok(())
+    }
+
     /// Runs it; it must succeed. Gives what it said.
     pub(crate) fn ok(self) -> Result<Vec<u8>, RunError> {
         let what = self.what.clone();

@@ -121,6 +121,8 @@ pub(crate) struct Git {
     view: Option<(Arc<View>, Instead)>,
     /// Settings in place of the repository's.
     settings: Settings,
+    /// Another index than the checkout's own, which git may refresh.
+    index: Option<PathBuf>,
 }
 
 /// What a view takes the place of.
@@ -169,7 +171,14 @@ impl Git {
             view: Some(view),
             settings: of_worktree(git_dir)?,
             git_dir: Some(git_dir.to_owned()),
+            index: None,
         })
+    }
+
+    /// The same on a private copy of the index, which git keeps fresh.
+    pub(crate) fn on_index(mut self, index: &Path) -> Self {
+        self.index = Some(index.to_owned());
+        self
     }
 
     /// In a directory that is in no repository, to make one there.
@@ -183,7 +192,15 @@ impl Git {
     }
 
     fn plain(dir: &Path, git_dir: Option<PathBuf>, work_tree: bool) -> Self {
-        Self { dir: dir.to_owned(), git_dir, work_tree, abroad: false, view: None, settings: Settings::new() }
+        Self {
+            dir: dir.to_owned(),
+            git_dir,
+            work_tree,
+            abroad: false,
+            view: None,
+            settings: Settings::new(),
+            index: None,
+        }
     }
 
     /// On a repository, wherever its worktrees are.
@@ -262,6 +279,11 @@ impl Git {
         }
         if self.work_tree {
             run = run.env("GIT_WORK_TREE", &self.dir);
+        }
+        if let Some(index) = &self.index {
+            // A split index would be written beside the checkout's own.
+            run = run.args(["-c", "core.splitIndex=false"]);
+            run = run.env("GIT_INDEX_FILE", index).env("GIT_OPTIONAL_LOCKS", "1");
         }
         Ok(run.args(args))
     }

@@ -96,9 +96,9 @@ fn workspaces(toft: &Toft) -> Option<Check> {
         Err(error) => (Health::Fail, error.to_string()),
         Ok((seen, unknown)) => {
             let mut odd: Vec<String> = Vec::new();
-            for Seen { listed, trouble, .. } in &seen {
+            for Seen { listed, trouble, help, .. } in &seen {
                 let workspace = &listed.workspace;
-                let hint = "toft ws create makes it again, toft ws rm forgets it";
+                let hint = help.as_deref().unwrap_or("toft ws show");
                 odd.extend(trouble.iter().map(|trouble| format!("{}: {trouble} ({hint})", workspace.name)));
                 if workspace.state != WorkspaceState::Ready {
                     let state = workspace.state.as_str();

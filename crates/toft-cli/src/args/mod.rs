@@ -27,7 +27,7 @@ pub(crate) use self::{
     share::{Accept, Doctor, Move, Propose, Purge, Reject, Sync, Withdraw},
     upkeep::{Backup, BackupCommand},
     work::{Claim, Finish, Hold, List, Log, Ready, Save, Show, Status},
-    ws::{CreateWs, From, Ws, WsCommand},
+    ws::{CreateWs, From, Shell, ShellKind, Ws, WsCommand},
 };
 
 const EXAMPLES: &str = "\
@@ -138,6 +138,7 @@ commands! {
     Setup(Setup) "setup" [] "Wire toft into the coding agents used here";
     Hook(Hook) "hook" [] "What a coding agent's hooks call";
     Mcp(Nothing) "mcp" [] "Serve the Model Context Protocol on standard input and output";
+    Shell(Shell) "shell" [] "Print a shell function: tcd ID goes to an issue's workspace";
     Trust(Trust) "trust" [] "Let this repository's own commands set workspaces up";
     Agent(Agent) "agent" ["agents"] "Agents and their messages";
     Assign(Assign) "assign" ["delegate"] "Give an issue or task to one agent";

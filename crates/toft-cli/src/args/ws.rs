@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use toft::time::parse_duration;
 
 use super::{positive, work::Hold};
@@ -63,10 +63,38 @@ pub(crate) enum WsCommand {
         /// Where it is
         path: PathBuf,
     },
+    /// Record that the work in one has landed, however it was merged
+    Landed(OneWs),
     /// Keep one, whatever becomes of its task
     Pin(OneWs),
     /// No longer keep it
     Unpin(OneWs),
+}
+
+const SHELL_EXAMPLES: &str = "\
+Examples:
+  eval \"$(toft shell bash)\"       in ~/.bashrc
+  eval \"$(toft shell zsh)\"        in ~/.zshrc
+  toft shell fish | source         in ~/.config/fish/config.fish
+  tcd tf-a41c                      go to the workspace of an issue";
+
+/// Print a shell function.
+#[derive(Args, Debug)]
+#[command(after_help = SHELL_EXAMPLES)]
+pub(crate) struct Shell {
+    /// The shell; the one that SHELL names when left out
+    pub(crate) shell: Option<ShellKind>,
+}
+
+/// A shell that the function can be printed for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ShellKind {
+    /// bash, and every other shell with POSIX functions.
+    Bash,
+    /// zsh.
+    Zsh,
+    /// fish.
+    Fish,
 }
 
 /// Make one.

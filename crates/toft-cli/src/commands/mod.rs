@@ -82,6 +82,7 @@ fn answer(app: &App<'_>, command: &Command) -> Done {
     match command {
         Command::Init(args) => place::init(app, args),
         Command::Where(_) => place::locate(app),
+        Command::Shell(args) => ws::shell(app, args),
         Command::Doctor(args) => place::doctor(app, args),
         Command::Backup(args) => upkeep::backup(app, args),
         Command::Migrate(_) => upkeep::migrate(app),

@@ -11,7 +11,8 @@ use toft::{
     },
     plan::{Asked, Export, Found, Import, Older, Plan},
     time::Timestamp,
-    verbs::{issue::OnIt, log},
+    verbs::{issue::OnIt, log, workspace},
+    workspace::Workspace,
 };
 
 use super::{App, Done, word};
@@ -335,7 +336,20 @@ pub(super) fn show(app: &App<'_>, toft: &Toft, plan: &Plan<'_>, found: Found, ar
         true => Vec::new(),
         false => toft.perform(log::Request { issue, scope: toft.scope(), limit: HISTORY, ..Default::default() })?,
     };
-    app.show(&IssueShown { found, overlay, why, on, children, needs, needed_by, history })
+    let workspace = match on.is_some() {
+        true => workspace_of(toft, &found.issue.id)?,
+        false => None,
+    };
+    app.show(&IssueShown { found, overlay, why, on, workspace, children, needs, needed_by, history })
+}
+
+/// The workspace that an issue is worked on in.
+fn workspace_of(toft: &Toft, issue: &str) -> Result<Option<Workspace>, Failure> {
+    match toft.perform(workspace::Show { id: issue.to_owned() }) {
+        Ok(found) => Ok(Some(found.workspace).filter(|workspace| workspace.state.live())),
+        Err(toft::Error::Refused(_)) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
 pub(super) fn asked(args: &args::List) -> Asked {

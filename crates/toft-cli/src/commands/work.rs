@@ -1,6 +1,6 @@
 //! The daily verbs.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use serde_json::Value;
 use toft::{
@@ -10,12 +10,13 @@ use toft::{
     id::CheckpointId,
     lease::Fence,
     runner::masked_in_attempt,
+    time::Timestamp,
     verbs::{
         claim,
         finish::{self, How, WaitFor},
         list, log, ready, save, show, status,
     },
-    workspaces::Wanted,
+    workspaces::{Overview, Wanted},
 };
 
 use super::{App, Done, Reached, plan, word, ws};
@@ -362,7 +363,7 @@ fn issues_of(app: &App<'_>, reached: &[Reached<'_>], args: &args::List, wanted: 
     let mut list = IssueList {
         issues: Vec::new(),
         more: false,
-        now: toft::time::Timestamp::default(),
+        now: Timestamp::default(),
         several: true,
         names: Names::default(),
     };
@@ -379,16 +380,18 @@ fn issues_of(app: &App<'_>, reached: &[Reached<'_>], args: &args::List, wanted: 
     Ok(list)
 }
 
+/// `status` looks at workspaces for so long; of the rest it says what was seen last.
+const LOOKING: Duration = Duration::from_millis(200);
+
 pub(super) fn status(app: &App<'_>, args: &args::Status) -> Done {
-    let (mut outcomes, mut collisions) = (Vec::new(), Vec::new());
+    let (mut outcomes, mut workspaces, mut now) = (Vec::new(), Overview::default(), Timestamp::default());
     let (mut proposals, mut waiting, mut orphans) = (Vec::new(), Vec::new(), Vec::new());
     for Reached { toft, scope, name, ledgers } in app.reach(&args.reach)? {
         let outcome = app.perform(toft, status::Request { scope, limit: args.limit })?;
-        // Only who works can run into somebody.
-        if outcome.working.len() > 1
-            && let Ok(workspaces) = toft.workspaces()
-        {
-            collisions.extend(workspaces.collisions()?);
+        if let Ok(all) = toft.workspaces() {
+            // Only who works can run into somebody.
+            workspaces.join(all.overview(outcome.working.len() > 1, LOOKING)?);
+            now = all.now()?;
         }
         if let Some(plan) = toft.plan()?.filter(|_| ledgers) {
             proposals.extend(plan.proposals()?);
@@ -398,7 +401,7 @@ pub(super) fn status(app: &App<'_>, args: &args::Status) -> Done {
         app.heard(toft, name.as_ref());
         outcomes.push((name, outcome));
     }
-    app.show(&StatusView { outcomes, collisions, proposals, waiting, orphans })
+    app.show(&StatusView { outcomes, workspaces, now, proposals, waiting, orphans })
 }
 
 pub(super) fn log(app: &App<'_>, args: &args::Log) -> Done {

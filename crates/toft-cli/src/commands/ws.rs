@@ -4,9 +4,9 @@ use toft::{Toft, lease::Fence, workspace::Workspace, workspaces::Wanted};
 
 use super::{App, Done, work::task_or_issue};
 use crate::{
-    args::{CreateWs, From, Hold, WsCommand},
+    args::{CreateWs, From, Hold, Shell, ShellKind, WsCommand},
     exit::Failure,
-    render::{Rescued, WsEnv, WsGiven, WsList, WsPath, WsPinned, WsPooled, WsShown, WsTidied},
+    render::{Rescued, ShellFunction, WsEnv, WsGiven, WsLanded, WsList, WsPath, WsPinned, WsPooled, WsShown, WsTidied},
 };
 
 pub(super) fn run(app: &App<'_>, command: &WsCommand) -> Done {
@@ -19,7 +19,8 @@ pub(super) fn run(app: &App<'_>, command: &WsCommand) -> Done {
             let mut seen = all.list(args.all, args.limit + 1)?;
             let more = seen.len() > args.limit;
             seen.truncate(args.limit);
-            app.show(&WsList { seen, more, collisions: all.collisions()?, unknown: all.unknown()? })
+            let collisions = all.collisions_among(&seen)?;
+            app.show(&WsList { seen, more, collisions, unknown: all.unknown()?, now: all.now()? })
         }
         WsCommand::Show(one) => {
             let seen = all.show(&all.named(one.id.as_deref())?)?;
@@ -58,9 +59,21 @@ pub(super) fn run(app: &App<'_>, command: &WsCommand) -> Done {
             app.show(&WsPooled { made: made?, count: *count })
         }
         WsCommand::Adopt { path } => app.show(&WsGiven(all.adopt(me, path)?)),
+        WsCommand::Landed(one) => app.show(&WsLanded(all.record_landed(me, &all.named(one.id.as_deref())?)?)),
         WsCommand::Pin(one) => app.show(&WsPinned(all.pin(me, &all.named(one.id.as_deref())?, true)?)),
         WsCommand::Unpin(one) => app.show(&WsPinned(all.pin(me, &all.named(one.id.as_deref())?, false)?)),
     }
+}
+
+/// The function for the shell that is named, or that the user has.
+pub(super) fn shell(app: &App<'_>, args: &Shell) -> Done {
+    let own = std::env::var("SHELL").unwrap_or_default();
+    let own = match own.rsplit('/').next() {
+        Some("fish") => ShellKind::Fish,
+        Some("zsh") => ShellKind::Zsh,
+        _ => ShellKind::Bash,
+    };
+    app.show(&ShellFunction(args.shell.unwrap_or(own)))
 }
 
 /// The fence of this session's hold on what is done in a workspace.

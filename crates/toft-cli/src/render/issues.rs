@@ -12,6 +12,7 @@ use toft::{
     plan::{Compaction, Exported, Found, Imported, Ledger, Overlay, Wrote},
     time::Timestamp,
     verbs::{issue::On, undo::Undo},
+    workspace::Workspace,
 };
 
 use super::{
@@ -178,6 +179,8 @@ pub(crate) struct IssueShown {
     pub(crate) overlay: Option<Overlay>,
     pub(crate) why: Option<Vec<Reason>>,
     pub(crate) on: Option<On>,
+    /// Where it is worked on.
+    pub(crate) workspace: Option<Workspace>,
     pub(crate) children: Vec<Found>,
     /// What it is tied to, if that is known here.
     pub(crate) needs: Vec<(Dep, Option<Found>)>,
@@ -193,6 +196,9 @@ impl View for IssueShown {
     fn json(&self) -> Value {
         let mut shown = row(&self.found.issue, &self.found.ledger);
         shown["workflow"] = json!(self.on.as_ref().map(|on| &on.workflow.id));
+        if let Some(Workspace { name, path, branch, state, .. }) = &self.workspace {
+            shown["workspace"] = json!({ "name": name, "path": path, "branch": branch, "state": state });
+        }
         shown["needed_by"] = self.needed_by.iter().map(|found| found.issue.id.clone()).collect();
         shown["children"] = self.children.iter().map(|child| child.issue.id.clone()).collect();
         shown["history"] = data(&self.history);
@@ -246,6 +252,10 @@ impl View for IssueShown {
                 clean(&child.issue.status),
                 title(&child.issue)
             ));
+        }
+        if let Some(workspace) = &self.workspace {
+            let branch = workspace.branch.as_deref().map(|name| format!(" on {}", clean(name))).unwrap_or_default();
+            page.line(format!("  in {}{branch}", clean(&workspace.path)));
         }
         if let Some(On { workflow, holder }) = &self.on {
             let who =

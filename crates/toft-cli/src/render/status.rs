@@ -3,8 +3,9 @@
 use serde_json::Value;
 use toft::{
     plan::{Found, Orphan},
+    time::Timestamp,
     verbs::status,
-    workspaces::Collision,
+    workspaces::Overview,
 };
 
 use super::{
@@ -16,7 +17,9 @@ use super::{
 pub(crate) struct StatusView {
     /// Of each repository, with its name where there are several.
     pub(crate) outcomes: Vec<(Option<String>, status::Outcome)>,
-    pub(crate) collisions: Vec<Collision>,
+    /// What there is to say of workspaces.
+    pub(crate) workspaces: Overview,
+    pub(crate) now: Timestamp,
     /// What others propose here.
     pub(crate) proposals: Vec<Found>,
     /// What was proposed from here.
@@ -34,7 +37,11 @@ impl View for StatusView {
         match self.outcomes.as_slice() {
             [(None, one)] => {
                 let mut row = data(one);
-                row["collisions"] = data(&self.collisions);
+                row["collisions"] = data(&self.workspaces.collisions);
+                row["broken"] = data(&self.workspaces.broken);
+                if let Some(at) = self.workspaces.as_of {
+                    row["workspaces_as_of"] = data(&at);
+                }
                 row["proposals"] =
                     self.proposals.iter().map(|found| issues::row(&found.issue, &found.ledger)).collect();
                 row
@@ -75,7 +82,25 @@ impl View for StatusView {
             let how = if origin.landed { "is in their ledger, and waits for their word" } else { "waits to be merged" };
             page.line(format!("Proposed {id}  {}  {how}", short(&issue.title, 60)));
         }
-        self.collisions.iter().for_each(|collision| super::workspaces::collision(page, collision));
+        if !self.workspaces.broken.is_empty() {
+            page.line(page.ink(Ink::Head, "Broken workspaces"));
+            self.workspaces.broken.iter().for_each(|seen| super::workspaces::broken(page, seen));
+        }
+        super::workspaces::collisions(page, &self.workspaces.collisions);
+        let age = self.workspaces.as_of.map(|at| self.now.since(at)).filter(|age| age.as_secs() > 0);
+        if let Some(age) = age {
+            let old = super::workspaces::age(age);
+            page.line(
+                page.ink(
+                    Ink::Faint,
+                    &format!("Workspaces as seen {old} ago at the earliest; toft ws list looks again."),
+                ),
+            );
+        }
+        if self.workspaces.unseen > 0 {
+            let count = self.workspaces.unseen;
+            page.line(page.ink(Ink::Faint, &format!("{count} workspaces were not looked at yet; toft ws list looks.")));
+        }
         if page.text().is_empty() {
             page.line("Nothing is going on. toft ready lists what can start, toft add \"…\" writes work down.");
         }

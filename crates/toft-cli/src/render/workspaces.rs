@@ -4,9 +4,12 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use serde_json::{Value, json};
 use toft::{
+    time::Timestamp,
     workspace::{Fate, Workspace, WorkspaceState},
-    workspaces::{Collision, Given, Seen, Tidied},
+    workspaces::{Collision, CollisionKind, Given, Party, Seen, Tidied},
 };
+
+use crate::args::ShellKind;
 
 use super::{
     View, data,
@@ -22,13 +25,69 @@ pub(super) fn place(page: &mut Page, workspace: &Workspace) {
     page.line(format!("Workspace {}{branch} (from {from}{commit})", clean(&workspace.path)));
 }
 
-/// Two that change the same files.
-pub(super) fn collision(page: &mut Page, Collision { workspaces, paths }: &Collision) {
+/// So many collisions are told as text.
+const TOLD: usize = 20;
+
+/// Those that run into each other, the certain ones first.
+pub(super) fn collisions(page: &mut Page, all: &[Collision]) {
+    all.iter().take(TOLD).for_each(|found| collision(page, found));
+    if all.len() > TOLD {
+        page.line(format!("and {} more collisions; toft status --json has all", all.len() - TOLD));
+    }
+}
+
+fn collision(page: &mut Page, Collision { kind, between, paths, .. }: &Collision) {
     let some: Vec<_> = paths.iter().take(3).map(|path| short(path, 40)).collect();
     let more = if paths.len() > some.len() { format!(" and {} more", paths.len() - some.len()) } else { String::new() };
-    let names: Vec<_> = workspaces.iter().map(|name| clean(name)).collect();
-    let warning = page.ink(Ink::Bad, "collision");
-    page.line(format!("{warning}: {} change {}{more}", names.join(" and "), some.join(", ")));
+    let named = |party: &Party| {
+        let issue = party.issue.as_ref().filter(|issue| **issue != party.workspace);
+        let words: Vec<_> = issue
+            .map(|issue| clean(issue))
+            .into_iter()
+            .chain(party.title.as_ref().map(|title| short(title, 40)))
+            .collect();
+        match words.is_empty() {
+            true => clean(&party.workspace),
+            false => format!("{} ({})", clean(&party.workspace), words.join(", ")),
+        }
+    };
+    let names: Vec<_> = between.iter().map(named).collect();
+    let (warning, how) = match kind {
+        CollisionKind::Conflict => (page.ink(Ink::Bad, "collision"), ", and git cannot merge them"),
+        CollisionKind::Uncommitted => (page.ink(Ink::Busy, "possible collision"), ", not all of it committed yet"),
+        CollisionKind::Planned => (page.ink(Ink::Busy, "possible collision"), ", as their tasks say"),
+    };
+    page.line(format!("{warning}: {} change {}{more}{how}", names.join(" and "), some.join(", ")));
+}
+
+/// What is wrong with a workspace, and the command that helps.
+pub(super) fn broken(page: &mut Page, seen: &Seen) {
+    let name = page.ink(Ink::Id, &clean(&seen.listed.workspace.name));
+    let title = seen.listed.title.as_deref().map(|title| format!("  {}", short(title, 40))).unwrap_or_default();
+    let what = page.ink(Ink::Bad, &short(seen.trouble.as_deref().unwrap_or_default(), 160));
+    page.line(format!("  {name}{title}  {what}"));
+    if let Some(help) = &seen.help {
+        page.line(format!("    {}", clean(help)));
+    }
+}
+
+/// Bytes in the unit that a person would use.
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..1_000_000 => format!("{} kB", bytes.div_ceil(1_000)),
+        1_000_000..1_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
+        _ => format!("{:.1} GB", bytes as f64 / 1e9),
+    }
+}
+
+/// A span of time in the unit that a person would use.
+pub(super) fn age(span: std::time::Duration) -> String {
+    match span.as_secs() {
+        0..60 => "just now".to_owned(),
+        seconds @ 60..7_200 => format!("{} min", seconds / 60),
+        seconds @ 7_200..172_800 => format!("{} h", seconds / 3_600),
+        seconds => format!("{} days", seconds / 86_400),
+    }
 }
 
 pub(crate) struct WsGiven(pub(crate) Given);
@@ -120,11 +179,67 @@ impl View for WsPinned {
     }
 }
 
+/// A function that goes to a workspace: a command cannot change its shell's directory.
+pub(crate) struct ShellFunction(pub(crate) ShellKind);
+
+impl ShellFunction {
+    fn function(&self) -> &'static str {
+        match self.0 {
+            ShellKind::Bash | ShellKind::Zsh => {
+                "tcd() {\n    local dir\n    dir=\"$(command toft ws path \"$@\")\" && cd -- \"$dir\"\n}"
+            }
+            ShellKind::Fish => {
+                "function tcd --description 'Go to the workspace of an issue'\n    set -l dir (command toft ws path $argv)\n    and cd $dir\nend"
+            }
+        }
+    }
+}
+
+impl View for ShellFunction {
+    fn kind(&self) -> &'static str {
+        "shell"
+    }
+
+    fn json(&self) -> Value {
+        json!({ "function": self.function() })
+    }
+
+    fn ids(&self) -> Vec<String> {
+        vec![self.function().to_owned()]
+    }
+
+    fn text(&self, page: &mut Page) {
+        page.line(self.function());
+    }
+}
+
+pub(crate) struct WsLanded(pub(crate) Workspace);
+
+impl View for WsLanded {
+    fn kind(&self) -> &'static str {
+        "workspace"
+    }
+
+    fn json(&self) -> Value {
+        data(&self.0)
+    }
+
+    fn ids(&self) -> Vec<String> {
+        vec![self.0.name.clone()]
+    }
+
+    fn text(&self, page: &mut Page) {
+        let commit: String = self.0.landed.iter().flat_map(|commit| commit.chars()).take(12).collect();
+        page.line(format!("{} has landed, up to {commit}", clean(&self.0.name)));
+    }
+}
+
 pub(crate) struct WsList {
     pub(crate) seen: Vec<Seen>,
     pub(crate) more: bool,
     pub(crate) collisions: Vec<Collision>,
     pub(crate) unknown: Vec<PathBuf>,
+    pub(crate) now: Timestamp,
 }
 
 /// What is in a workspace, in a few words and a colour.
@@ -134,7 +249,7 @@ fn inside(page: &Page, seen: &Seen) -> String {
             let ink = if survey.fate() == Fate::Go { Ink::Good } else { Ink::Busy };
             page.ink(ink, &clean(&survey.summary()))
         }
-        (None, Some(trouble)) => page.ink(Ink::Bad, &short(trouble, 80)),
+        (None, Some(trouble)) => page.ink(Ink::Bad, &short(trouble, 160)),
         (None, None) => page.ink(Ink::Faint, seen.listed.workspace.state.as_str()),
     }
 }
@@ -180,14 +295,24 @@ impl View for WsList {
         for seen in &self.seen {
             let name = page.ink(Ink::Id, &clean(&seen.listed.workspace.name));
             let title = seen.listed.title.as_deref().map(|title| short(title, 40)).unwrap_or_default();
-            let words = [name, title, inside(page, seen), who(seen)];
+            let old = age(self.now.since(seen.listed.workspace.created));
+            let takes = seen.bytes.map(|bytes| format!(", {}", size(bytes))).unwrap_or_default();
+            let words = [name, title, inside(page, seen), who(seen), page.ink(Ink::Faint, &format!("{old}{takes}"))];
             page.line(words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join("  "));
+            if let Some(help) = &seen.help {
+                page.line(format!("    {}", clean(help)));
+            }
         }
         cut(page, self.more, self.seen.len());
+        if !self.seen.is_empty() {
+            let (count, total) = (self.seen.len(), self.seen.iter().filter_map(|seen| seen.bytes).sum());
+            let what = if count == 1 { "workspace" } else { "workspaces" };
+            page.line(page.ink(Ink::Faint, &format!("total: {count} {what}, {}", size(total))));
+        }
         if self.seen.is_empty() {
             page.line("No workspaces. toft claim --ws takes work and makes one.");
         }
-        self.collisions.iter().for_each(|found| collision(page, found));
+        collisions(page, &self.collisions);
         for path in &self.unknown {
             page.line(format!("unknown, left alone: {}", clean(&path.display().to_string())));
         }
@@ -224,6 +349,9 @@ impl View for WsShown {
         place(page, workspace);
         let mut row = |name: &str, value: String| page.line(format!("  {name:9} {value}"));
         row("inside", summary);
+        if let Some(help) = &self.seen.help {
+            row("help", clean(help));
+        }
         if let Some(survey) = &self.seen.survey {
             let on =
                 survey.upstream.as_deref().map_or("no upstream".to_owned(), |name| format!("follows {}", clean(name)));
@@ -255,7 +383,7 @@ impl View for WsShown {
             row("shares", format!("the files of {}", base.get(..7).unwrap_or(base)));
         }
         if self.bytes > 0 {
-            row("size", format!("{:.1} MB", self.bytes as f64 / 1e6));
+            row("size", size(self.bytes));
         }
         let ports: Vec<_> = workspace.ports.iter().map(|(name, port)| format!("{} {port}", clean(name))).collect();
         if !ports.is_empty() {
@@ -326,6 +454,9 @@ impl View for WsTidied {
             };
             let line = format!("{what} {}  {}", clean(&row.name), clean(&row.why));
             page.line(line);
+            if let Some(help) = &row.help {
+                page.line(format!("        {}", clean(help)));
+            }
             if let Some(rescue) = &row.rescue {
                 page.line(format!("        put away as {rescue}: toft ws restore {}", clean(&row.name)));
             }

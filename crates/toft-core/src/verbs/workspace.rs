@@ -90,6 +90,9 @@ pub struct Named {
     pub issue: Option<String>,
     /// The commits that show that what it needs is done.
     pub needs: Vec<String>,
+    /// What the task is called.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
 }
 
 impl Verb for Name {
@@ -103,7 +106,7 @@ impl Verb for Name {
             Ok(task) => task,
             Err(_) if is_issue(&self.id) => {
                 let issue = Some(self.id.clone());
-                return Ok(Named { name: self.id, task: None, commit: None, issue, needs: Vec::new() });
+                return Ok(Named { name: self.id, task: None, commit: None, issue, needs: Vec::new(), title: None });
             }
             Err(stop) => return Err(stop),
         };
@@ -120,7 +123,7 @@ impl Verb for Name {
             }
         }
         let name = issue.clone().filter(|_| alone).unwrap_or_else(|| task.id.to_string());
-        Ok(Named { name, task: Some(task.id), commit, issue, needs })
+        Ok(Named { name, task: Some(task.id), commit, issue, needs, title: Some(task.name) })
     }
 }
 
@@ -180,7 +183,9 @@ impl Verb for Provide {
         {
             return self.take_over(work, known, task.map(|task| task.id), &taken);
         }
-        room_for_one(&live.iter().filter(here).collect::<Vec<_>>(), self.most)?;
+        if self.kind != WorkspaceKind::InPlace {
+            room_for_one(&live.iter().filter(here).collect::<Vec<_>>(), self.most)?;
+        }
         let workspace = Workspace {
             id: WorkspaceId::mint(work.mint),
             repository,
@@ -204,6 +209,7 @@ impl Verb for Provide {
             reason: None,
             ports: lease_ports(&self.ports, &self.free, &taken)?,
             rescue: None,
+            landed: None,
         };
         let detail = json!({ "name": workspace.name, "path": workspace.path, "task": workspace.task });
         work.did(workspace.id.as_str(), "ws.requested", detail, vec![Write::Workspace(workspace.clone())])?;
@@ -241,6 +247,8 @@ impl Provide {
 
 /// Fewer are there than may be.
 fn room_for_one(live: &[&Workspace], most: usize) -> Verdict<()> {
+    // A checkout of the user's own takes no room.
+    let live: Vec<_> = live.iter().filter(|known| known.kind != WorkspaceKind::InPlace).collect();
     if live.len() < most {
         return Ok(());
     }
@@ -421,6 +429,65 @@ impl Listed {
         } else {
             Ok(())
         }
+    }
+}
+
+/// A checkout of the user's own is no longer known as a workspace. Nothing on disk changes.
+#[derive(Clone, Debug)]
+pub struct Unregister {
+    /// Which, by name, id or prefix.
+    pub id: String,
+    /// The hold it is done under.
+    pub fence: Option<Fence>,
+}
+
+impl Verb for Unregister {
+    type Outcome = Workspace;
+    const NAME: &'static str = "ws.unregister";
+    const ACCESS: Access = Access::Write;
+
+    fn run(self, work: &mut Work<'_>) -> Verdict<Workspace> {
+        work.me()?;
+        let mut workspace = find::workspace(work, &self.id)?;
+        if workspace.kind != WorkspaceKind::InPlace {
+            return Err(unfit(&workspace, "toft ws rm takes it down").into());
+        }
+        if !workspace.state.live() {
+            return Ok(workspace);
+        }
+        if let Some(task) = &workspace.task {
+            may_work(work, task, self.fence.as_ref())?;
+        }
+        workspace.state = WorkspaceState::Removed;
+        workspace.ports.clear();
+        work.did(workspace.id.as_str(), "ws.unregistered", json!({}), vec![Write::Workspace(workspace.clone())])?;
+        Ok(workspace)
+    }
+}
+
+/// The work in a workspace has landed, as far as its present commit.
+#[derive(Clone, Debug)]
+pub struct RecordLanded {
+    /// Which, by name, id or prefix.
+    pub id: String,
+    /// The commit that its work is at.
+    pub commit: String,
+}
+
+impl Verb for RecordLanded {
+    type Outcome = Workspace;
+    const NAME: &'static str = "ws.landed";
+    const ACCESS: Access = Access::Write;
+
+    fn run(self, work: &mut Work<'_>) -> Verdict<Workspace> {
+        work.me()?;
+        let mut workspace = find::workspace(work, &self.id)?;
+        if workspace.landed.as_ref() != Some(&self.commit) {
+            workspace.landed = Some(self.commit);
+            let detail = json!({ "commit": workspace.landed });
+            work.did(workspace.id.as_str(), "ws.landed", detail, vec![Write::Workspace(workspace.clone())])?;
+        }
+        Ok(workspace)
     }
 }
 

@@ -192,6 +192,7 @@ pub(super) fn workspace(id: &str, n: i64) -> Workspace {
         stands_on: Some("abc".into()),
         ports: [("web".to_owned(), 20_001)].into(),
         rescue: Some("def".into()),
+        landed: Some("abc".into()),
     }
 }
 

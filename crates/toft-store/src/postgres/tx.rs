@@ -25,8 +25,8 @@ use super::{
     facts::{Asked, Facts},
     load::{
         Load, counts_of, load_agent, load_attempt, load_checkpoint, load_dependency, load_dependency_on, load_gate,
-        load_lease, load_letter, load_message, load_queue_entry, load_receipt, load_repository, load_state, load_task,
-        load_template, load_workflow, load_workspace, load_worktree,
+        load_lease, load_letter, load_listed_workspace, load_message, load_queue_entry, load_receipt, load_repository,
+        load_state, load_task, load_template, load_workflow, load_workspace, load_worktree,
     },
     migrate,
     open::PostgresStore,
@@ -511,7 +511,7 @@ impl StoreTx for PostgresTx<'_> {
     fn workspaces(&mut self, query: &WorkspaceQuery) -> Result<Vec<Workspace>> {
         let repository = query.repository.as_ref().map(|id| id.to_string());
         let values = kept![repository, query.live, self.facts.widen(query.limit)];
-        self.ask("workspaces", Query::workspace_list, &values, load_workspace)?;
+        self.ask("workspaces", Query::workspace_list, &values, load_listed_workspace)?;
         self.facts.tables.workspaces(query)
     }
 

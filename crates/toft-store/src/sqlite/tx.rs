@@ -386,7 +386,8 @@ impl StoreTx for SqliteTx<'_> {
 
     fn workspaces(&mut self, query: &WorkspaceQuery) -> Result<Vec<Workspace>> {
         let repository = query.repository.as_ref().map(|id| id.as_str());
-        self.bodies("workspaces", Query::workspace_list, params![repository, query.live, limit(query.limit)])
+        let values = params![repository, query.live, limit(query.limit)];
+        self.list("workspaces", Query::workspace_list, values, |cells| cells.listed_workspace())
     }
 
     fn template(&mut self, name: &str, version: Option<u32>) -> Result<Option<Template>> {

@@ -146,7 +146,8 @@ fn exists(git: &Git, branch: &str) -> Result<bool, RunError> {
 fn check_branch(git: &Git, branch: &str) -> Result<(), WorkspaceError> {
     // Most names are plain, and need no asking.
     let plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_');
-    if branch.chars().all(plain) && branch.starts_with(|letter: char| letter.is_ascii_alphanumeric()) {
+    let name = branch.strip_prefix("toft/").unwrap_or(branch);
+    if name.chars().all(plain) && name.starts_with(|letter: char| letter.is_ascii_alphanumeric()) {
         return Ok(());
     }
     let known =

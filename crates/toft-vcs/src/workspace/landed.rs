@@ -1,14 +1,19 @@
-//! Have a workspace's commits landed? By ancestry, as other commits with the same changes, or as one.
+//! Have a workspace's commits landed? By ancestry, because a landing was recorded, or proved by a trial merge that
+//! changes nothing: into the branch as it is, or as it was at some commit since.
+//!
+//! Patches that look alike prove nothing: the same lines may have been changed in another place, or indented otherwise.
 
 use std::path::Path;
 
 use toft_core::workspace::{Landed, Workspace, WorkspaceKind};
 
-use super::{Ground, WorkspaceError, survey::Status};
-use crate::{command::Run, git_run::Git, lock::io};
+use super::{Ground, WorkspaceError, collide, look::Aid, look::Refs, survey::Status};
+use crate::{command::Run, git_run::Git};
 
-/// So many commits of a target are compared with a squashed change.
-const LOOKED_AT: &str = "--max-count=2000";
+/// So many commits of a target are tried.
+const TRIED: &str = "--max-count=200";
+/// With more changed files than this, commits of the target are tried whatever they change.
+const MOST_PATHS: usize = 500;
 
 /// Where a workspace's commits are.
 #[derive(Debug, Default)]
@@ -20,31 +25,26 @@ pub(super) struct Landing {
 
 /// The commits that a workspace's work may have landed in: the branch it is to land on, here and as the remote has it.
 /// The branch it is on itself is none of them.
-pub(super) fn targets(ground: &Ground, workspace: &Workspace, on: Option<&str>) -> Result<Vec<String>, WorkspaceError> {
-    let git = ground.git()?;
-    let mut names = vec!["refs/remotes/origin/HEAD".to_owned()];
+pub(super) fn targets(refs: &Refs, workspace: &Workspace, on: Option<&str>) -> Vec<String> {
+    let mut names = Vec::new();
     if let Some(onto) = &workspace.onto {
         let here = format!("refs/heads/{onto}");
-        names.extend([format!("{here}@{{upstream}}"), format!("refs/remotes/origin/{onto}")]);
-        names.push(format!("refs/remotes/{onto}"));
+        let upstream = refs.upstream(&here).cloned();
         if workspace.branch.as_ref() != Some(onto) && on != Some(onto) {
             names.push(here);
         }
+        names.push(format!("refs/remotes/{onto}"));
+        names.push(format!("refs/remotes/origin/{onto}"));
+        names.extend(upstream);
     }
+    names.push("refs/remotes/origin/HEAD".to_owned());
     let mut found: Vec<String> = Vec::new();
-    for name in names.iter().rev() {
-        let run = git.run(["rev-parse", "--verify", "--quiet", "--end-of-options", &format!("{name}^{{commit}}")])?;
-        found.extend(run.maybe()?.filter(|commit| !found.contains(commit)));
+    for commit in names.iter().filter_map(|name| refs.commit(name)) {
+        if !found.contains(commit) {
+            found.push(commit.clone());
+        }
     }
-    Ok(found)
-}
-
-/// Lets a run in a clone see what its parent has.
-pub(super) fn sharing(ground: &Ground, run: Run, workspace: &Workspace) -> Run {
-    match workspace.kind {
-        WorkspaceKind::Clone => run.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", ground.common_dir.join("objects")),
-        _ => run,
-    }
+    found
 }
 
 /// Looks where the commits up to its head are.
@@ -53,20 +53,20 @@ pub(super) fn look(
     git: &Git,
     workspace: &Workspace,
     status: &Status,
+    aid: &mut Aid<'_>,
 ) -> Result<Landing, WorkspaceError> {
     let Some(head) = status.head.as_deref() else {
         return Ok(Landing { how: Some(Landed::Nothing), ..Landing::default() });
     };
-    let asks = Asks { ground, git, workspace, head };
-    let remotes = git.run(["for-each-ref", "--count=1", "--format=x", "refs/remotes"])?.maybe()?.is_some();
-    let unpushed = if remotes { asks.count(["HEAD", "--not", "--remotes"])? } else { 0 };
+    let targets = targets(aid.refs, workspace, status.branch.as_deref());
+    let mut asks = Asks { ground, git, workspace, head, aid };
+    let unpushed = asks.unpushed()?;
     if head == workspace.base {
         return Ok(Landing { ahead: 0, unpushed, how: Some(Landed::Nothing) });
     }
-    let targets = targets(ground, workspace, status.branch.as_deref())?;
     let mut ahead = None;
     for target in &targets {
-        let count = asks.count([head, &format!("^{target}")])?;
+        let count = asks.count(target)?;
         if count == 0 {
             return Ok(Landing { ahead: 0, unpushed, how: Some(Landed::Merged) });
         }
@@ -74,8 +74,11 @@ pub(super) fn look(
     }
     let ahead = match ahead {
         Some(ahead) => ahead,
-        None => asks.count([head, &format!("^{}", workspace.base)])?,
+        None => asks.count(&workspace.base)?,
     };
+    if workspace.landed.as_deref() == Some(head) {
+        return Ok(Landing { ahead: 0, unpushed, how: Some(Landed::Recorded) });
+    }
     for target in &targets {
         if let Some(how) = asks.rewritten(target)? {
             return Ok(Landing { ahead: 0, unpushed, how: Some(how) });
@@ -86,61 +89,117 @@ pub(super) fn look(
     Ok(Landing { ahead, unpushed, how })
 }
 
-struct Asks<'a> {
+/// How the work on a branch landed whose workspace is gone.
+pub(super) fn of_branch(
+    ground: &Ground,
+    workspace: &Workspace,
+    head: &str,
+    refs: &Refs,
+) -> Result<Option<Landed>, WorkspaceError> {
+    let status = Status { head: Some(head.to_owned()), branch: workspace.branch.clone(), ..Status::default() };
+    let row = Workspace { kind: WorkspaceKind::Worktree, ..workspace.clone() };
+    Ok(look(ground, ground.git()?, &row, &status, &mut Aid::none(refs))?.how)
+}
+
+struct Asks<'a, 'r> {
     ground: &'a Ground,
     git: &'a Git,
     workspace: &'a Workspace,
     head: &'a str,
+    aid: &'a mut Aid<'r>,
 }
 
-impl Asks<'_> {
+impl Asks<'_, '_> {
+    /// Lets a run in a clone see what its parent has.
     fn run<const N: usize>(&self, args: [&str; N]) -> Result<Run, WorkspaceError> {
-        Ok(sharing(self.ground, self.git.run(args)?, self.workspace))
+        let run = self.git.run(args)?;
+        Ok(match self.workspace.kind {
+            WorkspaceKind::Clone => run.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", self.ground.common_dir.join("objects")),
+            _ => run,
+        })
     }
 
-    fn count<const N: usize>(&self, range: [&str; N]) -> Result<usize, WorkspaceError> {
-        let text = self.run(["rev-list", "--count"])?.args(range).text()?;
+    /// The answer to a question about commits, which has one for ever.
+    fn once(
+        &mut self,
+        question: &str,
+        about: &str,
+        ask: impl FnOnce(&Self) -> Result<String, WorkspaceError>,
+    ) -> Result<String, WorkspaceError> {
+        let mut facts = std::mem::take(&mut self.aid.facts);
+        let answer = facts.once(format!("{question} {} {about}", self.head), || ask(self));
+        self.aid.facts = facts;
+        answer
+    }
+
+    /// How many commits `target` does not have.
+    fn count(&mut self, target: &str) -> Result<usize, WorkspaceError> {
+        let text = self.once("ahead", target, |asks| {
+            Ok(asks.run(["rev-list", "--count", asks.head, &format!("^{target}")])?.text()?)
+        })?;
         Ok(text.parse().unwrap_or(usize::MAX))
     }
 
-    /// Are the same changes in `target`, as other commits?
-    fn rewritten(&self, target: &str) -> Result<Option<Landed>, WorkspaceError> {
-        let Some(base) = self.run(["merge-base", target, self.head])?.maybe()? else { return Ok(None) };
-        let merges = self.count(["--merges", &format!("{base}..{}", self.head)])?;
+    /// How many commits no remote has; none if there are no remotes.
+    fn unpushed(&mut self) -> Result<usize, WorkspaceError> {
+        let ask = |asks: &Self| Ok(asks.run(["rev-list", "--count", asks.head, "--not", "--remotes"])?.text()?);
+        let text = if self.workspace.kind == WorkspaceKind::Clone {
+            // Its remotes are its own.
+            let any = self.git.run(["for-each-ref", "--count=1", "--format=x", "refs/remotes"])?.maybe()?;
+            if any.is_some() { ask(self)? } else { "0".to_owned() }
+        } else {
+            match self.aid.refs.remotes() {
+                Some(remotes) => self.once("unpushed", &format!("{remotes:x}"), ask)?,
+                None => "0".to_owned(),
+            }
+        };
+        Ok(text.parse().unwrap_or(usize::MAX))
+    }
+
+    /// Is the work in `target`, as other commits?
+    fn rewritten(&mut self, target: &str) -> Result<Option<Landed>, WorkspaceError> {
+        let answer = self.once("landed", target, |asks| asks.proved(target).map(str::to_owned))?;
+        Ok(match answer.as_str() {
+            "rebased" => Some(Landed::Rebased),
+            "squashed" => Some(Landed::Squashed),
+            _ => None,
+        })
+    }
+
+    /// Proves that a commit of `target` holds the work: merging the work into it changes nothing.
+    fn proved(&self, target: &str) -> Result<&'static str, WorkspaceError> {
+        let Some(base) = self.run(["merge-base", target, self.head])?.maybe()? else { return Ok("no") };
+        if base == target {
+            // Nothing came since: it has landed if it changes nothing.
+            let trees = [target, self.head].map(|commit| format!("{commit}^{{tree}}"));
+            let said = self.run(["rev-parse"])?.args(trees).text()?;
+            let same = said.lines().collect::<std::collections::BTreeSet<_>>().len() == 1;
+            return Ok(if same { "squashed" } else { "no" });
+        }
+        let changed = self.run(["diff-tree", "-r", "--name-only", "--no-renames", "-z", &base, self.head])?.ok()?;
+        let paths: Vec<_> = changed.split(|byte| *byte == 0).filter(|path| !path.is_empty()).collect();
+        let run = self.run(["--literal-pathspecs", "log", "--no-walk", "--format=%H %T", target])?;
+        let mut tried = run.text()?;
+        if !paths.is_empty() {
+            let log = self.run(["--literal-pathspecs", "log", "--format=%H %T", "--no-show-signature", TRIED])?;
+            let mut log = log.arg(format!("{base}..{target}")).arg("--");
+            if paths.len() <= MOST_PATHS {
+                log = log.args(paths.iter().map(|path| super::survey::path_of(path)));
+            }
+            tried = format!("{tried}\n{}", log.text()?);
+        }
+        let tried: Vec<(&str, &str)> = tried.lines().filter_map(|line| line.split_once(' ')).collect();
+        let pairs: Vec<(&str, &str)> = tried.iter().map(|(commit, _)| (*commit, self.head)).collect();
+        let objects = self.git.run(["rev-parse", "--path-format=absolute", "--git-path", "objects"])?.text()?;
+        let shared = self.ground.common_dir.join("objects");
+        let merged = collide::merge(self.git, &[Path::new(&objects), &shared], &pairs)?;
+        let nothing = |(merged, (_, tree)): (&collide::Merged, &(&str, &str))| merged.clean && merged.tree == *tree;
+        if !merged.iter().zip(&tried).any(nothing) {
+            return Ok("no");
+        }
+        let merges = self.run(["rev-list", "--count", "--merges", &format!("{base}..{}", self.head)])?.text()?;
         let each = self.run(["cherry", target, self.head])?.text()?;
-        if merges == 0 && !each.is_empty() && each.lines().all(|line| line.starts_with('-')) {
-            return Ok(Some(Landed::Rebased));
-        }
-        let tree = self.run(["rev-parse", &format!("{target}^{{tree}}")])?.text()?;
-        if self.merged(target)?.is_some_and(|merged| merged == tree) {
-            return Ok(Some(Landed::Squashed));
-        }
-        Ok(self.one_of(target, &base)?.then_some(Landed::Squashed))
-    }
-
-    /// The tree that merging would give, unless there are conflicts. Git writes it down where nobody keeps it.
-    fn merged(&self, target: &str) -> Result<Option<String>, WorkspaceError> {
-        let aside = tempfile::tempdir().map_err(io("make", Path::new("a temporary directory")))?;
-        let own = self.git.run(["rev-parse", "--path-format=absolute", "--git-path", "objects"])?.text()?;
-        let all = std::env::join_paths([Path::new(&own), &self.ground.common_dir.join("objects")]).unwrap_or_default();
-        let run = self.git.run(["merge-tree", "--write-tree", "--no-messages", target, self.head])?;
-        Ok(run.env("GIT_OBJECT_DIRECTORY", aside.path()).env("GIT_ALTERNATE_OBJECT_DIRECTORIES", all).maybe()?)
-    }
-
-    /// Is the whole change one commit of `target`?
-    fn one_of(&self, target: &str, base: &str) -> Result<bool, WorkspaceError> {
-        let plain = ["--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=none"];
-        let whole = self.run(["diff-tree", "-p"])?.args(plain).args([base, self.head]).ok()?;
-        let theirs = self.run(["log", "-p", "--no-merges", "--format=commit %H", LOOKED_AT])?.args(plain);
-        let theirs = theirs.arg(format!("{base}..{target}")).ok()?;
-        let ours = self.patch_ids(&whole)?;
-        let theirs = self.patch_ids(&theirs)?;
-        Ok(ours.first().is_some_and(|mine| theirs.contains(mine)))
-    }
-
-    fn patch_ids(&self, patch: &[u8]) -> Result<Vec<String>, WorkspaceError> {
-        let said = self.run(["patch-id", "--verbatim"])?.ok_fed(|to| to.write_all(patch))?;
-        let said = String::from_utf8_lossy(&said).into_owned();
-        Ok(said.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect())
+        let one_by_one = merges == "0" && !each.is_empty() && each.lines().all(|line| line.starts_with('-'));
+        Ok(if one_by_one { "rebased" } else { "squashed" })
     }
 }

@@ -4,10 +4,13 @@
 //! back. Start at [`Ground`].
 
 mod base;
+mod broken;
+mod collide;
 mod git;
 mod hg;
 mod jj;
 mod landed;
+mod look;
 mod mount;
 mod moved;
 mod overlay;
@@ -33,6 +36,9 @@ use toft_core::{
 };
 
 pub use self::{
+    broken::Trouble,
+    collide::{Conflict, InProgress},
+    look::{Look, Refs},
     picture::behind_link,
     probe::{Probed, Sharing},
     remove::Removed,
@@ -576,7 +582,7 @@ impl Ground {
 
     /// Whether a name beside workspaces is something they stand on.
     pub fn beside(name: &str) -> bool {
-        overlay::ours(name)
+        overlay::ours(name) || name.starts_with(remove::TRASH)
     }
 
     /// What is in it.
@@ -634,15 +640,6 @@ impl Ground {
         match self.vcs {
             Vcs::Git => rescue::all(self, workspace),
             _ => Ok(workspace.rescue.iter().map(|commit| (1, commit.clone())).collect()),
-        }
-    }
-
-    /// Files that differ from where its work is to land, in it only.
-    pub fn touched(&self, workspace: &Workspace) -> Result<Vec<String>, WorkspaceError> {
-        self.open(workspace)?;
-        match self.vcs {
-            Vcs::Git => survey::touched(self, workspace),
-            _ => Ok(Vec::new()),
         }
     }
 }

@@ -24,7 +24,7 @@ impl Ground {
             (Vcs::Git, WorkspaceKind::Worktree) => {
                 let link = dir.join(".git");
                 let leads = |text: &str| text.trim().strip_prefix("gitdir: ").map(|target| dir.join(target));
-                let entry = crate::git::entry_of(&self.common_dir, dir);
+                let entry = self.entry_of(workspace);
                 leads_nowhere(&link, leads)
                     && entry.is_some_and(|entry| {
                         replace(dir, &[], ".git", &format!("gitdir: {}\n", entry.display())).is_ok()
@@ -40,6 +40,11 @@ impl Ground {
             }
             _ => false,
         }
+    }
+
+    /// What the repository keeps of a worktree: the entry that names its directory.
+    pub(super) fn entry_of(&self, workspace: &Workspace) -> Option<PathBuf> {
+        crate::git::entry_of(&self.common_dir, Path::new(&workspace.path))
     }
 
     /// Where a worktree is now that was moved with `git worktree move`.

@@ -102,7 +102,7 @@ impl TryFrom<String> for Name {
 
 /// Looks at a workspace at `dir`.
 pub(super) fn take(ground: &Ground, workspace: &Workspace, dir: &Path) -> Result<Picture, WorkspaceError> {
-    let git = ground.git_in(workspace, dir)?;
+    let git = ground.inside(workspace, dir)?;
     let own = git.git_dir();
     let status = survey::status(&git)?;
     let clone = workspace.kind == WorkspaceKind::Clone;

@@ -13,6 +13,7 @@ use toft_core::workspace::{Fate, Survey, Workspace, WorkspaceKind, WorkspaceStat
 use super::{Ground, LIST, WorkspaceError, jj, overlay, rescue, survey};
 use crate::{
     Vcs,
+    command::Run,
     git_run::Git,
     lock::{self, Turn, retry},
 };
@@ -22,6 +23,8 @@ const TRIES: usize = 50;
 /// How often somebody must be seen in a directory to count.
 const LOOKS: usize = 10;
 const PAUSE: Duration = Duration::from_millis(40);
+/// A sweep that did not come to its end after so many seconds was killed, or was not let in.
+const SWEPT: u64 = 600;
 
 /// What became of a workspace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -96,7 +99,7 @@ pub(super) fn remove(
     if let Some(mount) = mount_below(&gone) {
         return Err(WorkspaceError::Stays { why: format!("{} is mounted in it", mount.display()) });
     }
-    tree(&gone)?;
+    throw_away(&gone)?;
     match (ground.vcs, workspace.kind) {
         (Vcs::Git, WorkspaceKind::Worktree) => {
             unlist(ground, workspace)?;
@@ -164,7 +167,7 @@ fn allowed(
         return Err(WorkspaceError::Stays { why: format!("{} is mounted in it", mount.display()) });
     }
     if ground.vcs == Vcs::Git
-        && let Some(hidden) = survey::hidden_repository(&ground.git_in(workspace, dir)?)?
+        && let Some(hidden) = survey::hidden_repository(ground, workspace, dir)?
     {
         return Err(WorkspaceError::Stays { why: format!("{} is a repository of its own", hidden.display()) });
     }
@@ -189,6 +192,47 @@ fn clear(ground: &Ground, workspace: &Workspace, dir: &Path, may_rescue: bool) -
         _ => None,
     };
     Ok(Removed { rescue, survey: Some(survey) })
+}
+
+/// What begins so may be deleted at any time, by anybody.
+pub(super) const TRASH: &str = ".trash-";
+
+/// Puts a directory that may be deleted where the next sweep finds it: deleting takes long, and nobody waits for it.
+fn throw_away(dir: &Path) -> Result<(), WorkspaceError> {
+    let now = std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos());
+    let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    match fs::rename(dir, dir.with_file_name(format!("{TRASH}{now}{name}"))) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(_) => tree(dir),
+        Ok(()) => Ok(()),
+    }
+}
+
+/// What waits in a directory to be deleted.
+fn trash_in(dir: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let trash = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(TRASH));
+    trash.map(|entry| entry.path()).collect()
+}
+
+/// Deletes what waits in a directory, in a process that nobody waits for. What a sweep before left, because it was killed
+/// or was not let in, is deleted here and now.
+pub(super) fn sweep(dir: &Path) -> Result<(), WorkspaceError> {
+    let (left, new): (Vec<_>, Vec<_>) = trash_in(dir).into_iter().partition(|path| {
+        let age = fs::symlink_metadata(path).ok().and_then(|meta| {
+            use std::os::unix::fs::MetadataExt;
+            u64::try_from(meta.ctime()).ok()
+        });
+        let now = std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs());
+        age.is_some_and(|age| age.saturating_add(SWEPT) < now)
+    });
+    for path in left.iter().filter(|path| mount_below(path).is_none()) {
+        tree(path)?;
+    }
+    for some in new.chunks(200) {
+        Run::new("rm", dir)?.args(["-rf", "--"]).args(some).detach()?;
+    }
+    Ok(())
 }
 
 /// Removes git's link where it is alone: nobody ever had any files there.

@@ -10,7 +10,7 @@ use std::{
 
 use toft_core::workspace::{Survey, Workspace, WorkspaceKind};
 
-use super::{Ground, Stand, WorkspaceError, git::git_dir, landed, overlay, remove};
+use super::{Ground, Stand, WorkspaceError, git::git_dir, landed, look::Aid, overlay, remove};
 use crate::{git_run::Git, lock};
 
 /// An ignored file by itself is a setting if it is no larger; a directory, or a larger one, is an artefact.
@@ -42,6 +42,8 @@ pub(super) struct Status {
     pub(super) submodules: Vec<Vec<u8>>,
     /// Everything in the index: mode, object, path.
     pub(super) index: Vec<(u32, String, Vec<u8>)>,
+    /// Git was told not to look at some files.
+    pub(super) unwatched: bool,
 }
 
 pub(super) fn path_of(bytes: &[u8]) -> PathBuf {
@@ -54,6 +56,13 @@ fn shown(bytes: &[u8]) -> String {
 
 /// Asks git. Changes nothing, not even what git would refresh by the way.
 pub(super) fn status(git: &Git) -> Result<Status, WorkspaceError> {
+    let mut status = status_of_plain(git)?;
+    read_index(git, &mut status)?;
+    Ok(status)
+}
+
+/// The same where the index has neither submodules nor files that git was told not to look at.
+pub(super) fn status_of_plain(git: &Git) -> Result<Status, WorkspaceError> {
     const ASK: [&str; 8] = [
         "status",
         "--porcelain=v2",
@@ -88,7 +97,6 @@ pub(super) fn status(git: &Git) -> Result<Status, WorkspaceError> {
             _ => {}
         }
     }
-    read_index(git, &mut status)?;
     Ok(status)
 }
 
@@ -143,6 +151,7 @@ fn read_index(git: &Git, status: &mut Status) -> Result<(), WorkspaceError> {
         if mode == 0o160_000 {
             status.submodules.push(path.to_vec());
         } else if flag == "S" || flag.chars().all(|letter| letter.is_ascii_lowercase()) {
+            status.unwatched = true;
             match fs::symlink_metadata(git.dir().join(path_of(path))) {
                 // What a link says is not hashed by name.
                 Ok(meta) if meta.is_symlink() => status.changed.push(path.to_vec()),
@@ -179,11 +188,22 @@ pub(super) fn doing(git_dir: &Path) -> Option<&'static str> {
 }
 
 pub(super) fn survey(ground: &Ground, workspace: &Workspace, dir: &Path) -> Result<Survey, WorkspaceError> {
-    let git = ground.git_in(workspace, dir)?;
+    let refs = ground.refs()?;
+    Ok(survey_with(ground, workspace, dir, &mut Aid::fresh(ground, workspace, dir, &refs))?.0)
+}
+
+/// The same with what helps it along, and what git said.
+pub(super) fn survey_with(
+    ground: &Ground,
+    workspace: &Workspace,
+    dir: &Path,
+    aid: &mut Aid<'_>,
+) -> Result<(Survey, Status), WorkspaceError> {
+    let git = aid.git(ground, workspace, dir)?;
     let own = git.git_dir();
-    let mut status = status(&git)?;
+    let mut status = aid.status(&git)?;
     set_up_links(workspace, dir, &mut status);
-    let landing = landed::look(ground, &git, workspace, &status)?;
+    let landing = landed::look(ground, &git, workspace, &status, aid)?;
     let mut stuck: Vec<String> =
         status.nested.iter().map(|path| format!("{path} is a repository of its own")).collect();
     stuck.extend(status.unseen.iter().cloned());
@@ -207,25 +227,26 @@ pub(super) fn survey(ground: &Ground, workspace: &Workspace, dir: &Path) -> Resu
     stuck.extend(modules(&own.join("modules"))?);
     let dropped = match workspace.kind {
         WorkspaceKind::Clone => apart(ground, &git)?,
-        _ => dropped(&git)?.len(),
+        _ => aid.dropped(&git, status.head.as_deref())?,
     };
-    Ok(Survey {
+    let survey = Survey {
         staged: status.staged.len(),
         changed: status.changed.len() + status.deleted.len(),
         untracked: status.untracked.len(),
         ignored: status.ignored.len(),
         artefacts: status.artefacts.iter().chain(&status.large).map(|path| shown(path)).collect(),
-        stashes: stashes(&git, workspace, status.branch.as_deref())?.len(),
+        stashes: aid.stashes(&git, workspace, status.branch.as_deref())?,
         dropped,
         ahead: landing.ahead,
         unpushed: landing.unpushed,
         landed: landing.how,
         doing: doing(own).map(str::to_owned),
-        head: status.head.unwrap_or_default(),
-        branch: status.branch,
-        upstream: status.upstream,
+        head: status.head.clone().unwrap_or_default(),
+        branch: status.branch.clone(),
+        upstream: status.upstream.clone(),
         stuck,
-    })
+    };
+    Ok((survey, status))
 }
 
 /// Stashes that go with a workspace: of a clone all, of a worktree none, for they are the repository's. There they are
@@ -359,9 +380,13 @@ pub(super) fn shed(ground: &Ground, workspace: &Workspace) -> Result<(), Workspa
 }
 
 /// A repository inside an ignored directory, where git does not look.
-pub(super) fn hidden_repository(git: &Git) -> Result<Option<PathBuf>, WorkspaceError> {
-    let status = status(git)?;
-    Ok(repository_below(git.dir(), status.artefacts.iter().map(|path| path_of(path)).collect()))
+pub(super) fn hidden_repository(
+    ground: &Ground,
+    workspace: &Workspace,
+    dir: &Path,
+) -> Result<Option<PathBuf>, WorkspaceError> {
+    let status = status_of_plain(&ground.inside(workspace, dir)?)?;
+    Ok(repository_below(dir, status.artefacts.iter().map(|path| path_of(path)).collect()))
 }
 
 /// The first repository below one of these directories.
@@ -404,23 +429,4 @@ fn submodule(dir: &Path, name: &str) -> Result<Option<String>, WorkspaceError> {
         }
     }
     Ok(None)
-}
-
-/// Files that differ from where the work left off, committed or not.
-pub(super) fn touched(ground: &Ground, workspace: &Workspace) -> Result<Vec<String>, WorkspaceError> {
-    let git = ground.git_in(workspace, Path::new(&workspace.path))?;
-    let targets = landed::targets(ground, workspace, None)?;
-    let head = git.run(["rev-parse", "--verify", "--quiet", "HEAD"])?.maybe()?;
-    let base = match (targets.first(), head) {
-        (Some(target), Some(head)) => {
-            landed::sharing(ground, git.run(["merge-base", target, &head])?, workspace).maybe()?
-        }
-        _ => None,
-    };
-    let base = base.unwrap_or_else(|| workspace.base.clone());
-    let ask = ["diff", "--name-only", "--no-ext-diff", "--no-textconv", "--ignore-submodules=all", "-z"];
-    let changed = git.run(ask)?.args([base.as_str(), "--"]).ok()?;
-    let new = git.run(["ls-files", "--others", "--exclude-standard", "-z"])?.ok()?;
-    let names = changed.split(|byte| *byte == 0).chain(new.split(|byte| *byte == 0));
-    Ok(names.filter(|name| !name.is_empty()).map(shown).collect())
 }

@@ -1,18 +1,18 @@
 //! Workspaces: a row in the store and a directory on disk, kept together.
 //!
 //! The row comes first and says how far things are; the directory follows, under a turn of its own, so that whoever
-//! comes after a crash can go on. Start at [`Toft::workspaces`]. `provide.rs` makes them and brings them back, `tidy.rs`
-//! takes them down.
+//! comes after a crash can go on. Start at [`Toft::workspaces`]. `provide.rs` makes them and brings them back, `look.rs`
+//! looks at them, `tidy.rs` takes them down.
 
+mod look;
 mod occupied;
 mod provide;
 mod tidy;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
-    thread,
     time::{Duration, SystemTime},
 };
 
@@ -27,16 +27,19 @@ use toft_core::{
     verbs::{
         claim::Claimed,
         finish,
-        workspace::{List, Listed, Pin, Show},
+        workspace::{List, Listed, Pin, RecordLanded, Show},
     },
-    workspace::{Keep, Survey, Workspace, WorkspaceState},
+    workspace::{Keep, Workspace, WorkspaceState},
 };
 use toft_vcs::{
     MAIN, Vcs,
     workspace::{Ground, Stand, WorkspaceError},
 };
 
-pub use self::tidy::own_size;
+pub use self::{
+    look::{Collision, CollisionKind, Overview, Party, Seen},
+    tidy::own_size,
+};
 use crate::{
     config::Instant,
     error::{Error, io},
@@ -45,8 +48,6 @@ use crate::{
 
 /// The clock that a commit was made by and that of the store may differ by this much.
 const CLOCKS_DIFFER: Duration = Duration::from_secs(120);
-/// So many workspaces are compared with each other.
-const COMPARED: usize = 100;
 
 /// What is wanted of a new workspace.
 #[derive(Clone, Debug, Default)]
@@ -84,28 +85,6 @@ pub struct Given {
     pub notes: Vec<String>,
 }
 
-/// A workspace, and what was seen in it.
-#[derive(Clone, Debug, Serialize)]
-pub struct Seen {
-    /// The workspace.
-    #[serde(flatten)]
-    pub listed: Listed,
-    /// What is in it; nothing if it is gone, or on another machine.
-    pub survey: Option<Survey>,
-    /// Why it could not be looked at.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub trouble: Option<String>,
-}
-
-/// Two workspaces that change the same file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Collision {
-    /// The workspaces, by name.
-    pub workspaces: Vec<String>,
-    /// The files.
-    pub paths: Vec<String>,
-}
-
 /// What tidying up did, or would do, with one workspace.
 #[derive(Clone, Debug, Serialize)]
 pub struct Tidied {
@@ -118,6 +97,19 @@ pub struct Tidied {
     /// The commit that holds what was only in it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rescue: Option<String>,
+    /// What is wrong with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<String>,
+    /// The command that helps.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub help: Option<String>,
+}
+
+impl Tidied {
+    /// One that stays as it is.
+    fn stays(name: &str, why: String) -> Self {
+        Self { name: name.to_owned(), gone: false, why, rescue: None, trouble: None, help: None }
+    }
 }
 
 /// The workspaces of one repository on this machine.
@@ -258,15 +250,15 @@ impl Toft {
         let all = self.workspaces()?;
         let succeeded = task.state.status == TaskStatus::Done;
         let Some(rescue) = self.located().workspaces.keep.lets_go(succeeded) else {
-            let seen = all.look(found);
+            let seen = all.look_now(found)?;
             let why = seen.survey.map(|survey| survey.summary()).or(seen.trouble).unwrap_or_default();
-            return Ok(Some(Tidied { name: seen.listed.workspace.name, gone: false, why, rescue: None }));
+            return Ok(Some(Tidied::stays(&seen.listed.workspace.name, why)));
         };
         let found = found.workspace;
         match all.remove(actor, id, None, rescue) {
             Ok(tidied) => Ok(Some(tidied)),
             Err(Error::Store(error)) => Err(error.into()),
-            Err(error) => Ok(Some(Tidied { name: found.name, gone: false, why: error.to_string(), rescue: None })),
+            Err(error) => Ok(Some(Tidied::stays(&found.name, error.to_string()))),
         }
     }
 }
@@ -300,7 +292,8 @@ impl Workspaces<'_> {
         let path = fs::canonicalize(text).ok().filter(|_| text.starts_with('.') || text.contains('/'));
         let meant = |row: &&Listed| {
             let workspace = &row.workspace;
-            let inside = path.as_ref().is_some_and(|path| path.starts_with(&workspace.path));
+            let inside =
+                path.as_ref().is_some_and(|path| !workspace.path.is_empty() && path.starts_with(&workspace.path));
             workspace.name == text || workspace.id.as_str() == text || inside
         };
         if let Some(found) = rows.iter().find(meant) {
@@ -327,19 +320,9 @@ impl Workspaces<'_> {
         self.toft.machine().disks()
     }
 
-    fn now(&self) -> Result<Timestamp, Error> {
+    /// The time by the store's clock.
+    pub fn now(&self) -> Result<Timestamp, Error> {
         Ok(store::ask(self.toft.store(), |tx| tx.now())?.wall)
-    }
-
-    /// The workspaces, newest first, and what is in each.
-    pub fn list(&self, all: bool, limit: usize) -> Result<Vec<Seen>, Error> {
-        let rows = self.toft.perform(List { scope: self.toft.scope(), all, limit })?;
-        Ok(side_by_side(&rows, |listed| self.look(listed.clone())))
-    }
-
-    /// One workspace, and what is in it.
-    pub fn show(&self, text: &str) -> Result<Seen, Error> {
-        Ok(self.look(self.toft.perform(Show { id: text.to_owned() })?))
     }
 
     /// One workspace, there to be entered.
@@ -347,7 +330,11 @@ impl Workspaces<'_> {
         let workspace = self.toft.perform(Show { id: text.to_owned() })?.workspace;
         if !workspace.state.live() {
             let (id, state) = (workspace.name, "gone".to_owned());
-            let wanted = "toft ws restore brings back what was put away".to_owned();
+            let wanted = match &workspace.rescue {
+                Some(_) => "toft ws restore brings back what was put away",
+                None => "toft ws create makes one; nothing of it was put away",
+            };
+            let wanted = wanted.to_owned();
             return Err(Refusal::WrongState { id, state, wanted }.into());
         }
         if workspace.host == self.host() {
@@ -399,45 +386,11 @@ impl Workspaces<'_> {
         Ok(self.ground.commit_at(Path::new(&workspace.path), text)?)
     }
 
-    fn look(&self, listed: Listed) -> Seen {
-        let workspace = &listed.workspace;
-        let there = workspace.state.live() && workspace.host == self.host();
-        let looked = || self.ground.survey(workspace);
-        let (survey, trouble) = match there.then(looked) {
-            Some(Ok(survey)) => (Some(survey), None),
-            Some(Err(error)) if Path::new(&workspace.path).is_dir() => (None, Some(error.to_string())),
-            Some(Err(_)) => (
-                None,
-                Some(match self.ground.moved_to(workspace) {
-                    Some(path) => format!("its directory was moved: toft ws adopt {}", path.display()),
-                    None => "its directory is not there".into(),
-                }),
-            ),
-            None => (None, None),
-        };
-        Seen { listed, survey, trouble }
-    }
-
-    /// Workspaces that change the same files, or whose open tasks said that they would; the newest of them.
-    pub fn collisions(&self) -> Result<Vec<Collision>, Error> {
-        let rows = self.toft.perform(List { scope: self.toft.scope(), all: false, limit: 0 })?;
-        let open: Vec<Listed> = rows.into_iter().filter(|row| !row.workspace.pooled).take(COMPARED).collect();
-        let touched = side_by_side(&open, |Listed { workspace, .. }| {
-            let here = workspace.host == self.host() && Path::new(&workspace.path).is_dir();
-            if here { self.ground.touched(workspace) } else { Ok(Vec::new()) }
-        });
-        let mut by_path: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-        for (row, touched) in open.iter().zip(touched) {
-            // What cannot be looked at is a row of its own in `ws list`; the others are compared all the same.
-            for path in touched.unwrap_or_default().into_iter().chain(row.paths.iter().cloned()) {
-                by_path.entry(path).or_default().insert(row.workspace.name.clone());
-            }
-        }
-        let mut together: BTreeMap<Vec<String>, Vec<String>> = BTreeMap::new();
-        for (path, names) in by_path.into_iter().filter(|(_, names)| names.len() > 1) {
-            together.entry(names.into_iter().collect()).or_default().push(path);
-        }
-        Ok(together.into_iter().map(|(workspaces, paths)| Collision { workspaces, paths }).collect())
+    /// Records that the work in a workspace has landed, as far as it is committed now.
+    pub fn record_landed(&self, actor: &str, text: &str) -> Result<Workspace, Error> {
+        let workspace = self.toft.perform(Show { id: text.to_owned() })?.workspace;
+        let commit = self.ground.head(&workspace)?;
+        self.toft.perform_as(actor, None, RecordLanded { id: workspace.id.to_string(), commit })
     }
 
     /// Keeps a workspace for good, or no longer.
@@ -478,21 +431,6 @@ fn real(path: &Path) -> PathBuf {
         Some((part, real)) => real.join(path.strip_prefix(part).unwrap_or(Path::new(""))),
         None => path.to_owned(),
     }
-}
-
-/// Does something for each, as many at once as the machine has hands; what came of it, in order.
-fn side_by_side<T: Sync, R: Send>(all: &[T], each: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let hands = thread::available_parallelism().map_or(1, usize::from).min(all.len());
-    let share = all.len().div_ceil(hands.max(1)).max(1);
-    let each = &each;
-    thread::scope(|scope| {
-        let parts: Vec<_> =
-            all.chunks(share).map(|part| scope.spawn(move || part.iter().map(each).collect::<Vec<R>>())).collect();
-        parts
-            .into_iter()
-            .flat_map(|part| part.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            .collect()
-    })
 }
 
 /// Whether a workspace that could not be had counts against its task: the trouble is the task's own, or was there before.

@@ -20,6 +20,11 @@ use crate::{
     setup::{self, Setup},
 };
 
+/// A branch has so many letters of an id, or more if another has those.
+const SHORTEST: usize = 4;
+/// So many letters of a title are in the name of a branch.
+const LONGEST_SLUG: usize = 40;
+
 /// What a new workspace stands on.
 #[derive(Default)]
 struct Footing {
@@ -39,7 +44,10 @@ impl Workspaces<'_> {
     pub fn provide(&self, actor: &str, wanted: Wanted, mut step: impl FnMut(&str)) -> Result<Given, Error> {
         let named = match &wanted.work {
             Some(work) => self.toft.perform_as(actor, None, Name { id: work.clone() })?,
-            None => Named { name: String::new(), task: None, commit: None, issue: None, needs: Vec::new() },
+            None => {
+                let name = String::new();
+                Named { name, task: None, commit: None, issue: None, needs: Vec::new(), title: None }
+            }
         };
         let name = match &wanted.name {
             Some(name) if file_name(name) != *name => return Err(WorkspaceError::BadName { text: name.clone() }.into()),
@@ -69,7 +77,8 @@ impl Workspaces<'_> {
         let Footing { turn: bases, stands_on, copy_of, why } = self.footing(&wanted, &commit, &mut step)?;
         notes.extend(why);
         let task = named.task.map(|task| task.to_string());
-        let request = Provide { task, stands_on, ..self.request(name, wanted, start)? };
+        let branch = self.branch_for(&wanted, &name, named.issue.as_deref(), named.title.as_deref())?;
+        let request = Provide { task, stands_on, ..self.request(name, branch, wanted, start)? };
         let provided = self.toft.perform_as(actor, None, request)?;
         // Whoever copies from it needs it until that is done.
         let _bases = bases.filter(|_| copy_of.is_some());
@@ -135,19 +144,69 @@ impl Workspaces<'_> {
         Ok(needs)
     }
 
+    /// The branch of a new workspace, and whether toft makes it. One that an earlier workspace of the same name left is gone
+    /// on with, unless its work has landed: then a new one starts afresh.
+    fn branch_for(
+        &self,
+        wanted: &Wanted,
+        name: &str,
+        issue: Option<&str>,
+        title: Option<&str>,
+    ) -> Result<(String, bool), Error> {
+        if wanted.pooled || wanted.in_place || !self.ground.has_branches() {
+            return Ok((name.to_owned(), false));
+        }
+        let ours = |row: &Workspace| row.name == name && row.own_branch && row.host == self.host();
+        let rows = self.rows_ever()?;
+        let refs = self.ground.refs()?;
+        for row in rows.iter().filter(|row| ours(row)) {
+            let Some(branch) = row.branch.clone().filter(|branch| Ground::knows_branch(&refs, branch)) else {
+                continue;
+            };
+            let used = rows.iter().any(|other| other.state.live() && other.branch.as_ref() == Some(&branch));
+            if used || row.state.live() || !self.ground.drop_landed(row, &refs)? {
+                return Ok((branch, true));
+            }
+        }
+        let free = |branch: &str| -> Result<bool, Error> { Ok(!self.ground.has_branch(branch)?) };
+        if wanted.name.is_some() {
+            return Ok((name.to_owned(), free(name)?));
+        }
+        let title = match (title, issue, self.toft.plan()?) {
+            (Some(title), ..) => Some(title.to_owned()),
+            (None, Some(issue), Some(plan)) => plan.known(issue)?.map(|found| found.issue.title),
+            _ => None,
+        };
+        // A branch called `toft` leaves no room below it.
+        let below = if free("toft")? { "toft/" } else { "" };
+        for length in SHORTEST..=name.len() {
+            let branch = format!("{below}{}", branch_name(name, length, title.as_deref().unwrap_or_default()));
+            if free(&branch)? {
+                return Ok((branch, true));
+            }
+        }
+        Ok((name.to_owned(), free(name)?))
+    }
+
     /// What is asked of the store.
-    fn request(&self, name: String, wanted: Wanted, start: Start) -> Result<Provide, Error> {
+    fn request(
+        &self,
+        name: String,
+        (own, own_branch): (String, bool),
+        wanted: Wanted,
+        start: Start,
+    ) -> Result<Provide, Error> {
         let rules = &self.toft.located().workspaces;
         let (path, kind, branch) = match (wanted.in_place, wanted.clone) {
             (true, _) => (self.source.clone(), WorkspaceKind::InPlace, self.ground.branch_at(&self.source)?),
-            (false, true) => (self.root.join(&name), WorkspaceKind::Clone, Some(name.clone())),
-            (false, false) => (self.root.join(&name), WorkspaceKind::Worktree, Some(name.clone())),
+            (false, true) => (self.root.join(&name), WorkspaceKind::Clone, Some(own)),
+            (false, false) => (self.root.join(&name), WorkspaceKind::Worktree, Some(own)),
         };
         Ok(Provide {
             kind,
             path: path.display().to_string(),
             source: self.source.display().to_string(),
-            own_branch: !wanted.pooled && !wanted.in_place && !self.ground.has_branch(&name)?,
+            own_branch: !wanted.pooled && !wanted.in_place && own_branch,
             branch: branch.filter(|_| self.ground.has_branches() && !wanted.pooled),
             base: start.commit,
             onto: start.onto,
@@ -336,6 +395,23 @@ impl Workspaces<'_> {
         let workspace = self.toft.perform_as(actor, None, request)?.workspace;
         Ok(Given { workspace, existing: true, notes: Vec::new() })
     }
+}
+
+/// The start of an id, so long after its prefix, and a title as words that a branch can be called.
+fn branch_name(id: &str, length: usize, title: &str) -> String {
+    let (prefix, rest) = id.split_once(['-', '_']).unwrap_or((id, ""));
+    let short: String = rest.chars().take(length).collect();
+    let letters: String =
+        title.to_lowercase().chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { ' ' }).collect();
+    let mut name = if short.is_empty() { prefix.to_owned() } else { format!("{prefix}-{short}") };
+    let start = name.len();
+    for word in letters.split_whitespace() {
+        if name.len() - start + word.len() > LONGEST_SLUG {
+            break;
+        }
+        name = format!("{name}-{word}");
+    }
+    name
 }
 
 /// A word that can be a directory anywhere.

@@ -5,12 +5,13 @@ use std::{fs, path::Path, time::Duration};
 use toft_core::{
     lease::Fence,
     refusal::Refusal,
-    verbs::workspace::{List, Listed, Move, Show},
-    workspace::{Fate, Limits, Workspace, WorkspaceState},
+    store::{self, WorkspaceQuery},
+    verbs::workspace::{List, Listed, Move, Show, Unregister},
+    workspace::{Fate, Limits, Workspace, WorkspaceKind, WorkspaceState},
 };
 use toft_vcs::workspace::{Ground, Removed, WorkspaceError, process_in};
 
-use super::{Tidied, Workspaces};
+use super::{Tidied, Workspaces, look::side_by_side};
 use crate::error::Error;
 
 impl Workspaces<'_> {
@@ -29,8 +30,24 @@ impl Workspaces<'_> {
     /// Takes a workspace down. What is only in it is put away first, if that is wanted; else it stays.
     pub fn remove(&self, actor: &str, text: &str, fence: Option<Fence>, rescue: bool) -> Result<Tidied, Error> {
         let workspace = self.toft.perform(Show { id: text.to_owned() })?.workspace;
-        let path = Path::new(&workspace.path);
-        nobody_in(path)?;
+        if workspace.kind == WorkspaceKind::InPlace {
+            let workspace = self.toft.perform_as(actor, None, Unregister { id: workspace.id.to_string(), fence })?;
+            let why = format!("no longer a workspace; {} stays as it is", workspace.path);
+            return Ok(Tidied { gone: true, ..Tidied::stays(&workspace.name, why) });
+        }
+        let done = self.remove_own(actor, &workspace, fence, rescue);
+        self.ground.sweep(&self.root)?;
+        done
+    }
+
+    fn remove_own(
+        &self,
+        actor: &str,
+        workspace: &Workspace,
+        fence: Option<Fence>,
+        rescue: bool,
+    ) -> Result<Tidied, Error> {
+        nobody_in(Path::new(&workspace.path))?;
         let removing = Move { fence, ..Move::to(&workspace.id, WorkspaceState::Removing) };
         let workspace = self.toft.perform_as(actor, None, removing)?;
         self.take_down(actor, &workspace, rescue)
@@ -42,7 +59,7 @@ impl Workspaces<'_> {
         if known.state != WorkspaceState::Removing {
             let done = known.state == WorkspaceState::Removed;
             let why = if done { "somebody else took it down" } else { "somebody kept it" };
-            return Ok(Tidied { gone: done, rescue: known.rescue, ..stays(&known.name, why.into()) });
+            return Ok(Tidied { gone: done, rescue: known.rescue, ..Tidied::stays(&known.name, why.into()) });
         }
         let removed = self.ground.remove(workspace, rescue, |commit| {
             // What holds it is known before it is deleted.
@@ -56,7 +73,7 @@ impl Workspaces<'_> {
                 let request = Move { rescue, ..Move::to(&workspace.id, WorkspaceState::Removed) };
                 let workspace = self.toft.perform_as(actor, None, request)?;
                 let why = survey.map_or_else(|| "gone".into(), |survey| survey.summary());
-                Ok(Tidied { name: workspace.name, gone: true, why, rescue: workspace.rescue })
+                Ok(Tidied { gone: true, rescue: workspace.rescue, ..Tidied::stays(&workspace.name, why) })
             }
             Err(error) => {
                 if self.ground.is_here(workspace, Path::new(&workspace.path)) {
@@ -84,19 +101,49 @@ impl Workspaces<'_> {
         let (max_age, max_bytes, bytes) = (max_age.or(rules.max_age), rules.max_bytes, sizes.sum());
         let count = rows.iter().filter(|row| row.workspace.host == self.host()).count();
         let mut limits = Limits { now: self.now()?, max_age, max_bytes, max_count: rules.max_count, bytes, count };
-        let mut tidied = Vec::new();
-        for listed in rows.iter().rev() {
-            let name = &listed.workspace.name;
-            progress(name);
-            tidied.push(match self.tidy_one(actor, listed, &mut limits, try_only) {
-                Err(Error::Store(error)) => return Err(error.into()),
-                done => done.unwrap_or_else(|error| stays(name, error.to_string())),
-            });
-        }
+        let oldest_first: Vec<&Listed> = rows.iter().rev().collect();
+        let each = |listed: &Listed, limits: &mut Limits| match self.tidy_one(actor, listed, limits, try_only) {
+            Err(Error::Store(error)) => Err(Error::from(error)),
+            done => Ok(done.unwrap_or_else(|error| Tidied::stays(&listed.workspace.name, error.to_string()))),
+        };
+        let tidied: Vec<Tidied> = if limits.max_bytes.is_none() && limits.max_count.is_none() {
+            // What becomes of one does not depend on the others.
+            progress(&format!("{} workspaces", rows.len()));
+            let done = side_by_side(&oldest_first, |listed| each(listed, &mut limits.clone()));
+            done.into_iter().collect::<Result<_, Error>>()?
+        } else {
+            let mut one = |listed: &&Listed| {
+                progress(&listed.workspace.name);
+                each(listed, &mut limits)
+            };
+            oldest_first.iter().map(&mut one).collect::<Result<_, Error>>()?
+        };
         if !try_only {
             self.tidy_bases()?;
+            self.drop_landed_branches()?;
+            self.ground.sweep(&self.root)?;
         }
         Ok(tidied)
+    }
+
+    /// Deletes branches of workspaces that are gone, once their work has landed.
+    fn drop_landed_branches(&self) -> Result<(), Error> {
+        let refs = self.ground.refs()?;
+        let rows = self.rows_ever()?;
+        let used = |branch: &Option<String>| rows.iter().any(|row| row.state.live() && row.branch == *branch);
+        let gone = |row: &&Workspace| row.state == WorkspaceState::Removed && row.host == self.host();
+        for row in rows.iter().filter(gone).filter(|row| row.own_branch && !used(&row.branch)) {
+            // A branch that cannot be judged stays.
+            let _ = self.ground.drop_landed(row, &refs);
+        }
+        Ok(())
+    }
+
+    /// Every workspace that this repository ever had, newest first.
+    pub(super) fn rows_ever(&self) -> Result<Vec<Workspace>, Error> {
+        let repository = self.toft.located().repository.clone();
+        let query = WorkspaceQuery { repository, ..WorkspaceQuery::default() };
+        Ok(store::ask(self.toft.store(), |tx| tx.workspaces(&query))?)
     }
 
     fn tidy_one(&self, actor: &str, listed: &Listed, limits: &mut Limits, try_only: bool) -> Result<Tidied, Error> {
@@ -106,14 +153,19 @@ impl Workspaces<'_> {
         if begun && workspace.host == self.host() {
             return self.go_on(actor, workspace, try_only);
         }
-        if let Err(why) = listed.idle(self.host(), limits.now, limits.max_age) {
-            return Ok(stays(name, why));
+        let idle = listed.idle(self.host(), limits.now, limits.max_age);
+        if let Some((trouble, help)) = self.trouble(listed) {
+            let why = idle.map_or_else(|held| format!("{held}; {trouble}"), |()| trouble.clone());
+            return Ok(Tidied { trouble: Some(trouble), help, ..Tidied::stays(name, why) });
+        }
+        if let Err(why) = idle {
+            return Ok(Tidied::stays(name, why));
         }
         let survey = self.ground.survey(workspace)?;
         let why = survey.summary();
         let (rescue, too_old) = match limits.judge(workspace, &survey) {
-            Fate::Stay(why) => return Ok(stays(name, why)),
-            _ if try_only => return Ok(Tidied { gone: true, ..stays(name, why) }),
+            Fate::Stay(why) => return Ok(Tidied::stays(name, why)),
+            _ if try_only => return Ok(Tidied { gone: true, ..Tidied::stays(name, why) }),
             fate => (fate == Fate::Rescue, limits.too_old(workspace)),
         };
         let before = limits.max_bytes.map(|_| own_size(workspace)).unwrap_or_default();
@@ -127,10 +179,10 @@ impl Workspaces<'_> {
             let freed = before.saturating_sub(own_size(workspace));
             if limits.bytes.saturating_sub(freed) <= limits.max_bytes.unwrap_or(u64::MAX) {
                 limits.bytes = limits.bytes.saturating_sub(freed);
-                return Ok(stays(name, format!("{why}; its artefacts are gone")));
+                return Ok(Tidied::stays(name, format!("{why}; its artefacts are gone")));
             }
         }
-        let done = self.remove(actor, workspace.id.as_str(), None, rescue)?;
+        let done = self.remove_own(actor, workspace, None, rescue)?;
         limits.bytes = limits.bytes.saturating_sub(before);
         limits.count = limits.count.saturating_sub(1);
         Ok(done)
@@ -147,7 +199,7 @@ impl Workspaces<'_> {
 
     /// Goes on with what somebody began and did not come to the end of.
     fn go_on(&self, actor: &str, workspace: &Workspace, try_only: bool) -> Result<Tidied, Error> {
-        let begun = Tidied { name: workspace.name.clone(), gone: true, why: "begun before".into(), rescue: None };
+        let begun = Tidied { gone: true, ..Tidied::stays(&workspace.name, "begun before".into()) };
         if try_only {
             return Ok(begun);
         }
@@ -180,10 +232,6 @@ fn nobody_in(path: &Path) -> Result<(), Error> {
         Some(pid) => Err(WorkspaceError::InUse { pids: vec![pid], path: path.to_owned() }.into()),
         None => Ok(()),
     }
-}
-
-fn stays(name: &str, why: String) -> Tidied {
-    Tidied { name: name.to_owned(), gone: false, why, rescue: None }
 }
 
 /// How much a workspace takes on disk by itself.

@@ -1,4 +1,4 @@
-SELECT body FROM workspaces
+SELECT body, id, repository, created FROM workspaces
 WHERE space = $1 AND ($2 IS NULL OR repository = $2) AND (live = 1 OR live = $3)
 ORDER BY created DESC, id DESC
 LIMIT $4

@@ -1,0 +1,140 @@
+//! What is wrong with a workspace, read from files alone: no program is started in a directory that is not as toft made
+//! it, and a broken workspace costs the others nothing.
+
+use std::{fs, io, os::unix::fs::MetadataExt, path::Path};
+
+use toft_core::workspace::{Workspace, WorkspaceKind};
+
+use super::{Ground, overlay};
+use crate::Vcs;
+
+/// What is wrong with a workspace, and the command that helps. No such command deletes anything.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// What is wrong.
+    pub what: String,
+    /// The command that helps.
+    pub help: String,
+}
+
+impl Ground {
+    /// What is wrong with a workspace's directory and its link to the repository; nothing if both are as toft made them.
+    pub fn trouble(&self, workspace: &Workspace) -> Option<Trouble> {
+        let path = Path::new(&workspace.path);
+        let trouble = |what: String, help: String| Some(Trouble { what, help });
+        let show = || format!("toft ws show {}", workspace.name);
+        match fs::symlink_metadata(path) {
+            Ok(meta) if meta.is_dir() => {}
+            Ok(meta) => {
+                let kind = if meta.is_symlink() { "a symbolic link" } else { "a file" };
+                return trouble(format!("{kind} is in its place"), format!("ls -l {}", quoted(path)));
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let mountable = workspace.stands_on.is_some() && overlay::has_layer(workspace);
+                return if mountable { None } else { self.gone(workspace, path) };
+            }
+            Err(error) => return Some(unreadable(workspace, path, &error)),
+        }
+        if let Err(error) = fs::read_dir(path) {
+            return Some(unreadable(workspace, path, &error));
+        }
+        // A layer that is not mounted is an empty directory; the next look mounts it.
+        if self.vcs != Vcs::Git || workspace.stands_on.is_some() && same_disk(path) {
+            return None;
+        }
+        let link = path.join(".git");
+        let found = match fs::symlink_metadata(&link) {
+            Ok(meta) => Some(meta),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Some(unreadable(workspace, path, &error)),
+        };
+        match (workspace.kind, found) {
+            (WorkspaceKind::InPlace, _) => None,
+            (WorkspaceKind::Clone, Some(meta)) if meta.is_dir() && link.join("HEAD").is_file() => None,
+            (WorkspaceKind::Clone, _) => trouble("its repository (.git) is gone".to_owned(), show()),
+            (WorkspaceKind::Worktree, None) => match self.entry_of(workspace) {
+                Some(_) => trouble("its .git file is gone".to_owned(), self.repair_command(path)),
+                None => trouble("its .git file and git's record of it are gone".to_owned(), self.again(workspace)),
+            },
+            (WorkspaceKind::Worktree, Some(meta)) if !meta.is_file() => {
+                trouble("its .git is not the file that toft made".to_owned(), format!("ls -la {}", quoted(&link)))
+            }
+            (WorkspaceKind::Worktree, Some(_)) => self.link_trouble(workspace, path, &link),
+        }
+    }
+
+    /// What is wrong with the file that links a worktree to its repository.
+    fn link_trouble(&self, workspace: &Workspace, path: &Path, link: &Path) -> Option<Trouble> {
+        let target = match fs::read_to_string(link) {
+            Ok(text) => path.join(text.trim_end().trim_start_matches("gitdir: ")),
+            Err(error) => return Some(unreadable(workspace, path, &error)),
+        };
+        let ours = target.parent().and_then(|dir| fs::canonicalize(dir).ok())
+            == fs::canonicalize(self.common_dir.join("worktrees")).ok();
+        if ours && target.join("HEAD").is_file() {
+            return None;
+        }
+        let what = match (target.exists(), ours) {
+            (true, false) => format!("its .git file names another repository, {}", target.display()),
+            (true, true) => format!("git's record of it, {}, has no HEAD", target.display()),
+            (false, _) => format!("git's record of it, {}, is gone", target.display()),
+        };
+        let help = match self.entry_of(workspace) {
+            Some(entry) if entry.join("HEAD").is_file() => self.repair_command(path),
+            _ => self.again(workspace),
+        };
+        Some(Trouble { what, help })
+    }
+
+    /// Nothing is at a workspace's place.
+    fn gone(&self, workspace: &Workspace, path: &Path) -> Option<Trouble> {
+        let parent = path.parent().unwrap_or(path);
+        if let Some(moved) = self.moved_to(workspace) {
+            let what = format!("its directory was moved to {}", moved.display());
+            return Some(Trouble { what, help: format!("toft ws adopt {}", quoted(&moved)) });
+        }
+        if !parent.exists() {
+            let what = format!("{} is not there; its disk may not be mounted", parent.display());
+            return Some(Trouble { what, help: "mount".to_owned() });
+        }
+        Some(Trouble { what: "its directory is gone".to_owned(), help: self.again(workspace) })
+    }
+
+    /// The command that mends the link between a worktree and its repository.
+    fn repair_command(&self, path: &Path) -> String {
+        format!("git -C {} worktree repair {}", quoted(&self.root), quoted(path))
+    }
+
+    /// The command that gives the same work a workspace again: the task's, or one beside it.
+    fn again(&self, workspace: &Workspace) -> String {
+        let from = workspace.branch.as_ref().map(|name| format!(" --base {name}")).unwrap_or_default();
+        match &workspace.task {
+            Some(_) if !Path::new(&workspace.path).exists() => format!("toft ws create {}", workspace.name),
+            _ => format!("toft ws create --name {}-again{from}", workspace.name),
+        }
+    }
+}
+
+/// A workspace that cannot be read, and what helps.
+fn unreadable(workspace: &Workspace, path: &Path, error: &io::Error) -> Trouble {
+    if error.kind() == io::ErrorKind::PermissionDenied {
+        let closed = fs::symlink_metadata(path).is_ok_and(|meta| meta.mode() & 0o500 != 0o500);
+        let help = if closed { format!("chmod u+rwx {}", quoted(path)) } else { format!("ls -ld {}", quoted(path)) };
+        return Trouble { what: "it cannot be read: permission denied".to_owned(), help };
+    }
+    // A dead mount says so in one of several ways; opening the workspace mounts it again.
+    Trouble { what: format!("it cannot be read: {error}"), help: format!("toft ws path {}", workspace.name) }
+}
+
+/// A path as a shell reads it.
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-+@%".contains(letter);
+    if text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
+}
+
+/// Whether a directory is on the disk of the one that it is in: nothing is mounted there.
+fn same_disk(path: &Path) -> bool {
+    let device = |path: &Path| fs::metadata(path).map(|meta| meta.dev()).ok();
+    path.parent().is_some_and(|parent| device(path) == device(parent))
+}

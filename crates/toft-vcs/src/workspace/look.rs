@@ -1,0 +1,402 @@
+//! A quick look at a git workspace: one `git status` on a private, refreshed copy of its index, and what was learned
+//! before.
+//!
+//! A look decides nothing: what is removed is judged by a survey without memory. What is remembered stays true:
+//!
+//! - The copy of the index is used while the workspace's own index has, byte for byte, the content it was copied from.
+//!   Git refreshes the copy, so that files are not read again; the workspace's own index is never written.
+//! - Facts are answers that follow from commits alone, under a key that names every commit they follow from.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    hash::{DefaultHasher, Hash, Hasher},
+    io,
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
+};
+
+use serde::{Deserialize, Serialize};
+use toft_core::{
+    time::Timestamp,
+    workspace::{Landed, Survey, Workspace, WorkspaceKind},
+};
+
+use super::{
+    Ground, WorkspaceError, git, landed, remove,
+    survey::{self, Status},
+};
+use crate::{Vcs, git_run::Git, git_view::plain_file, lock::io as failed, private};
+
+/// So many changed files of a workspace are remembered by name.
+const MOST_PATHS: usize = 2_000;
+/// A lock on the copy of an index that is older than this was left by a git that was killed.
+const LOCK_LASTS: Duration = Duration::from_secs(60);
+/// More commits in a checkout's own log than this are not asked about in one go.
+const MOST_TIPS: usize = 500;
+
+/// What a look found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Look {
+    /// When.
+    pub at: Timestamp,
+    /// What is in the workspace.
+    pub survey: Survey,
+    /// Files that are changed, new or deleted, and not committed.
+    pub uncommitted: Vec<String>,
+    /// How much it takes on disk by itself, and when that was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<(u64, Timestamp)>,
+}
+
+/// What is remembered of a workspace from look to look.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Memory {
+    look: Look,
+    /// Answers that follow from commits alone.
+    facts: Facts,
+    /// The index has neither submodules nor files that git was told not to look at.
+    plain: bool,
+}
+
+/// Answers by question. Those that a look did not need are forgotten.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Facts {
+    known: BTreeMap<String, String>,
+    #[serde(skip)]
+    used: BTreeMap<String, String>,
+}
+
+impl Facts {
+    /// The answer to a question that has one for ever; asked only the first time.
+    pub(super) fn once(
+        &mut self,
+        question: String,
+        ask: impl FnOnce() -> Result<String, WorkspaceError>,
+    ) -> Result<String, WorkspaceError> {
+        let answer = match self.known.get(&question) {
+            Some(known) => known.clone(),
+            None => ask()?,
+        };
+        self.used.insert(question, answer.clone());
+        Ok(answer)
+    }
+}
+
+/// Branches and remote branches of a repository, as they were in one moment.
+#[derive(Debug, Default)]
+pub struct Refs {
+    commits: BTreeMap<String, String>,
+    upstreams: BTreeMap<String, String>,
+}
+
+impl Refs {
+    /// The commit of a ref.
+    pub(super) fn commit(&self, name: &str) -> Option<&String> {
+        self.commits.get(name)
+    }
+
+    /// The ref that a branch follows.
+    pub(super) fn upstream(&self, name: &str) -> Option<&String> {
+        self.upstreams.get(name)
+    }
+
+    /// What the remotes have, as one number; nothing if there are none.
+    pub(super) fn remotes(&self) -> Option<u64> {
+        let remotes: Vec<_> = self.commits.iter().filter(|(name, _)| name.starts_with("refs/remotes/")).collect();
+        (!remotes.is_empty()).then(|| number(&remotes))
+    }
+}
+
+fn number(of: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    of.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// What helps a survey along.
+pub(super) struct Aid<'a> {
+    pub(super) refs: &'a Refs,
+    pub(super) facts: Facts,
+    index: Option<PathBuf>,
+    plain: bool,
+}
+
+impl<'a> Aid<'a> {
+    /// A survey that remembers nothing, but for the copy of the index.
+    pub(super) fn fresh(ground: &Ground, workspace: &Workspace, dir: &Path, refs: &'a Refs) -> Self {
+        let index = ground.copied_index(workspace, dir).ok().map(|(index, _)| index);
+        Self { refs, facts: Facts::default(), index, plain: false }
+    }
+
+    /// Questions about commits alone.
+    pub(super) fn none(refs: &'a Refs) -> Self {
+        Self { refs, facts: Facts::default(), index: None, plain: false }
+    }
+
+    /// Git in a checkout.
+    pub(super) fn git(&self, ground: &Ground, workspace: &Workspace, dir: &Path) -> Result<Git, WorkspaceError> {
+        let git = ground.git_in(workspace, dir)?;
+        Ok(match &self.index {
+            Some(index) => git.on_index(index),
+            None => git,
+        })
+    }
+
+    /// What git says is in a checkout.
+    pub(super) fn status(&mut self, git: &Git) -> Result<Status, WorkspaceError> {
+        let status = match self.plain {
+            true => survey::status_of_plain(git)?,
+            false => survey::status(git)?,
+        };
+        self.plain |= !status.index.is_empty() && status.submodules.is_empty() && !status.unwatched;
+        Ok(status)
+    }
+
+    /// How many commits only a worktree's own log knows.
+    pub(super) fn dropped(&mut self, git: &Git, head: Option<&str>) -> Result<usize, WorkspaceError> {
+        let own = git.git_dir();
+        let log = plain_file(&own.join("logs").join("HEAD"))?.unwrap_or_default();
+        let log = String::from_utf8_lossy(&log);
+        let mut tips: Vec<&str> = log.lines().filter_map(|line| line.split(' ').nth(1)).collect();
+        tips.sort_unstable();
+        tips.dedup();
+        tips.retain(|tip| !tip.chars().all(|digit| digit == '0'));
+        let (Some(head), true) = (head, tips.len() <= MOST_TIPS && !has_refs(own)) else {
+            return Ok(survey::dropped(git)?.len());
+        };
+        // What the present commit builds on is reachable whatever else happens.
+        let beside = self.facts.once(format!("beside {head} {:x}", number(&tips)), || {
+            let run = git.run(["rev-list", "--max-count=1", "--ignore-missing"])?.args(&tips);
+            Ok(run.args(["--not", head]).text()?)
+        })?;
+        if beside.is_empty() { Ok(0) } else { Ok(survey::dropped(git)?.len()) }
+    }
+
+    /// How many stashes were made on a worktree's branch.
+    pub(super) fn stashes(
+        &self,
+        git: &Git,
+        workspace: &Workspace,
+        branch: Option<&str>,
+    ) -> Result<usize, WorkspaceError> {
+        if workspace.kind != WorkspaceKind::Clone && self.refs.commit("refs/stash").is_none() {
+            return Ok(0);
+        }
+        Ok(survey::stashes(git, workspace, branch)?.len())
+    }
+}
+
+/// Whether a worktree has refs of its own.
+fn has_refs(own: &Path) -> bool {
+    if own.join("reftable").exists() {
+        return true;
+    }
+    let mut look = vec![own.join("refs")];
+    while let Some(dir) = look.pop() {
+        for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+            match entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                true => look.push(entry.path()),
+                false => return true,
+            }
+        }
+    }
+    false
+}
+
+impl Ground {
+    /// Branches and remote branches as they are now.
+    pub fn refs(&self) -> Result<Refs, WorkspaceError> {
+        if self.vcs != Vcs::Git {
+            return Ok(Refs::default());
+        }
+        let ask = ["for-each-ref", "--format=%(objectname) %(refname) %(upstream)"];
+        let said = self.git()?.run(ask)?.args(["refs/heads", "refs/remotes", "refs/stash"]).text()?;
+        let mut refs = Refs::default();
+        for line in said.lines() {
+            let mut words = line.split(' ');
+            let (Some(commit), Some(name)) = (words.next(), words.next()) else { continue };
+            refs.commits.insert(name.to_owned(), commit.to_owned());
+            if let Some(upstream) = words.next().filter(|word| !word.is_empty()) {
+                refs.upstreams.insert(name.to_owned(), upstream.to_owned());
+            }
+        }
+        Ok(refs)
+    }
+
+    /// The commit that a workspace stands on, from files and what is known of refs.
+    pub fn head_by(&self, workspace: &Workspace, refs: &Refs) -> Option<String> {
+        if workspace.kind == WorkspaceKind::Clone || self.vcs != Vcs::Git {
+            return git::plain_head(self, workspace).filter(|_| self.vcs == Vcs::Git);
+        }
+        let text = plain_file(&self.own_dir(workspace).ok()?.git_dir.join("HEAD")).ok()??;
+        let text = String::from_utf8_lossy(&text);
+        match text.trim().strip_prefix("ref: ") {
+            Some(name) => refs.commit(name).cloned(),
+            None => Some(text.trim().to_owned()).filter(|text| text.bytes().all(|byte| byte.is_ascii_hexdigit())),
+        }
+    }
+
+    /// The commits that a workspace's work may land in.
+    pub fn targets(&self, workspace: &Workspace, refs: &Refs) -> Vec<String> {
+        landed::targets(refs, workspace, None)
+    }
+
+    /// Git in a workspace, on a refreshed copy of its index where there is room for one.
+    pub(super) fn inside(&self, workspace: &Workspace, dir: &Path) -> Result<Git, WorkspaceError> {
+        let git = self.git_in(workspace, dir)?;
+        Ok(match self.copied_index(workspace, dir) {
+            Ok((index, _)) => git.on_index(&index),
+            Err(_) => git,
+        })
+    }
+
+    /// Deletes the branch of a workspace that is gone, if its work has landed. Commits that landed as others are kept under
+    /// `refs/toft/landed/`. Says whether the branch is gone.
+    pub fn drop_landed(&self, workspace: &Workspace, refs: &Refs) -> Result<bool, WorkspaceError> {
+        let branch = workspace.branch.as_ref().filter(|_| workspace.own_branch && self.vcs == Vcs::Git);
+        let Some(head) = branch.and_then(|name| refs.commit(&format!("refs/heads/{name}"))) else { return Ok(false) };
+        let Some(how) = landed::of_branch(self, workspace, head, refs)? else { return Ok(false) };
+        if !matches!(how, Landed::Nothing | Landed::Merged) {
+            let name = format!("refs/toft/landed/{}", workspace.id);
+            self.git()?.run(["update-ref", &name, head])?.ok()?;
+        }
+        remove::drop_branch(self, workspace, head)?;
+        Ok(!git::has_branch(self, branch.map(String::as_str).unwrap_or_default())?)
+    }
+
+    /// Whether a branch is there.
+    pub fn knows_branch(refs: &Refs, name: &str) -> bool {
+        refs.commit(&format!("refs/heads/{name}")).is_some()
+    }
+
+    /// Deletes what waits to be deleted beside the workspaces, after the answer.
+    pub fn sweep(&self, dir: &Path) -> Result<(), WorkspaceError> {
+        remove::sweep(dir)
+    }
+
+    /// A private copy of a workspace's index, and whether it is the one of the last look.
+    fn copied_index(&self, workspace: &Workspace, dir: &Path) -> Result<(PathBuf, bool), WorkspaceError> {
+        let own = match workspace.kind {
+            WorkspaceKind::Clone => dir.join(".git"),
+            _ => self.own_dir(workspace)?.git_dir,
+        };
+        copied_index(&own, &self.memory_of(workspace))
+    }
+
+    /// Where what is remembered of a workspace is.
+    fn memory_of(&self, workspace: &Workspace) -> PathBuf {
+        self.state.join("looks").join(workspace.id.as_str())
+    }
+
+    /// What the last look at a workspace found; nothing before the first.
+    pub fn remembered(&self, workspace: &Workspace) -> Option<Look> {
+        let memory = self.recall(workspace)?;
+        (memory.look.at != Timestamp::default()).then_some(memory.look)
+    }
+
+    fn recall(&self, workspace: &Workspace) -> Option<Memory> {
+        serde_json::from_slice(&fs::read(self.memory_of(workspace).join("memory.json")).ok()?).ok()
+    }
+
+    /// Looks at a workspace, with what is remembered of it, and remembers what was found. `size` measures it, if what is
+    /// known of that is too old.
+    pub fn look(
+        &self,
+        workspace: &Workspace,
+        refs: &Refs,
+        now: Timestamp,
+        size: impl FnOnce(Option<(u64, Timestamp)>) -> (u64, Timestamp),
+    ) -> Result<Look, WorkspaceError> {
+        super::overlay::ensure(self, workspace)?;
+        let dir = Path::new(&workspace.path);
+        if self.vcs != Vcs::Git {
+            let survey = self.survey_at(workspace, dir)?;
+            return Ok(Look { at: now, survey, uncommitted: Vec::new(), bytes: Some(size(None)) });
+        }
+        let memory = self.recall(workspace).unwrap_or_default();
+        let place = self.memory_of(workspace);
+        // Without a place for it nothing is remembered, and everything is seen all the same.
+        let (index, same) = match self.copied_index(workspace, dir) {
+            Ok((index, same)) => (Some(index), same),
+            Err(_) => (None, false),
+        };
+        let mut aid = Aid { refs, facts: memory.facts, index, plain: memory.plain && same };
+        let (survey, status) = survey::survey_with(self, workspace, dir, &mut aid)?;
+        let files = [&status.staged, &status.changed, &status.deleted, &status.untracked];
+        let mut uncommitted: Vec<String> = files
+            .iter()
+            .flat_map(|files| files.iter())
+            .map(|name| String::from_utf8_lossy(name).into_owned())
+            .collect();
+        uncommitted.sort();
+        uncommitted.dedup();
+        uncommitted.truncate(MOST_PATHS);
+        let look = Look { at: now, survey, uncommitted, bytes: Some(size(memory.look.bytes)) };
+        let facts = Facts { known: aid.facts.used, used: BTreeMap::new() };
+        let memory = Memory { look: look.clone(), facts, plain: aid.plain };
+        // What could not be remembered is asked again.
+        let _ = write(&place.join("memory.json"), &serde_json::to_vec(&memory).unwrap_or_default());
+        Ok(look)
+    }
+
+    /// Forgets what is remembered of workspaces that are gone.
+    pub fn forget_looks(&self, live: impl Fn(&str) -> bool) {
+        let Ok(entries) = fs::read_dir(self.state.join("looks")) else { return };
+        for entry in entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
+            if !live(&entry.file_name().to_string_lossy()) {
+                // It is small, and tried again the next time.
+                let _ = fs::remove_dir_all(entry.path());
+            }
+        }
+    }
+
+    /// A small file of what is remembered about the whole repository.
+    pub(super) fn recalled<T: for<'d> Deserialize<'d> + Default>(&self, name: &str) -> T {
+        let read = fs::read(self.state.join("looks").join(name)).ok();
+        read.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
+    }
+
+    /// Remembers something about the whole repository.
+    pub(super) fn remember(&self, name: &str, what: &impl Serialize) {
+        // What could not be remembered is asked again.
+        let _ = write(&self.state.join("looks").join(name), &serde_json::to_vec(what).unwrap_or_default());
+    }
+}
+
+/// Replaces a private file.
+fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let dir = path.parent().unwrap_or(path);
+    private::create_dir_all(dir)?;
+    let draft = path.with_extension(format!("{}-{:x}", std::process::id(), number(&std::thread::current().id())));
+    io::Write::write_all(&mut private::options().truncate(true).open(&draft)?, bytes)?;
+    fs::rename(&draft, path)
+}
+
+/// A private copy of a checkout's index, and whether it is the one of the last look.
+fn copied_index(own: &Path, place: &Path) -> Result<(PathBuf, bool), WorkspaceError> {
+    let own = own.join("index");
+    let now = plain_file(&own)?.ok_or_else(|| failed("read", &own)(io::ErrorKind::NotFound.into()))?;
+    // Under a name of its own for each content: a git that still refreshes an older copy does not replace a newer one.
+    let name = format!("index-{:x}", number(&now));
+    let (copy, origin) = (place.join(&name), place.join(format!("{name}.origin")));
+    let lock = place.join(format!("{name}.lock"));
+    let left = fs::metadata(&lock).and_then(|meta| meta.modified()).ok();
+    if left.is_some_and(|left| SystemTime::now().duration_since(left).is_ok_and(|age| age > LOCK_LASTS)) {
+        // Git refreshes without it if it stays.
+        let _ = fs::remove_file(&lock);
+    }
+    if copy.is_file() && fs::read(&origin).is_ok_and(|known| known == now) {
+        return Ok((copy, true));
+    }
+    for entry in fs::read_dir(place).into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().starts_with("index-") {
+            // Older copies; one that stays is found the next time.
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+    // The origin comes last: whoever is killed in between leaves no copy that seems to fit.
+    write(&copy, &now).map_err(failed("write", &copy))?;
+    write(&origin, &now).map_err(failed("write", &origin))?;
+    Ok((copy, false))
+}
