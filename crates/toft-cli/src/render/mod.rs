@@ -46,7 +46,7 @@ pub(crate) use self::{
     status::StatusView,
     tasks::{Answered, Claims, Finished, Ready, Saved, Shown, TaskAssigned, TaskDecided, TaskList},
     upkeep::{BackedUp, Migrated, RestoredFrom},
-    workspaces::{Rescued, WsEnv, WsGiven, WsList, WsPath, WsPinned, WsPooled, WsShown, WsTidied},
+    workspaces::{Rescued, RescuesListed, WsEnv, WsGiven, WsList, WsPath, WsPinned, WsPooled, WsShown, WsTidied},
 };
 use crate::{
     args::{Color, Global},

@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use serde_json::{Value, json};
 use toft::{
-    workspace::{Fate, Workspace, WorkspaceState},
-    workspaces::{Collision, Given, Seen, Tidied},
+    workspace::{Fate, Left, Workspace, WorkspaceState, size},
+    workspaces::{Collision, Given, Rescue, Rescued as Made, Seen, Tidied},
 };
 
 use super::{
@@ -197,7 +197,9 @@ impl View for WsList {
 pub(crate) struct WsShown {
     pub(crate) seen: Seen,
     pub(crate) bytes: u64,
-    pub(crate) rescues: Vec<(u32, String)>,
+    pub(crate) rescues: Vec<Rescue>,
+    /// What a rescue would not hold.
+    pub(crate) left: Vec<Left>,
 }
 
 impl View for WsShown {
@@ -208,8 +210,10 @@ impl View for WsShown {
     fn json(&self) -> Value {
         let mut row = data(&self.seen);
         row["bytes"] = self.bytes.into();
-        row["rescues"] =
-            self.rescues.iter().map(|(number, commit)| json!({ "number": number, "commit": commit })).collect();
+        row["rescues"] = self.rescues.iter().map(rescue_json).collect();
+        if !self.left.is_empty() {
+            row["left"] = data(&self.left);
+        }
         row
     }
 
@@ -230,9 +234,9 @@ impl View for WsShown {
             if survey.unpushed > 0 {
                 row("pushed", format!("{} commits no remote has, {on}", survey.unpushed));
             }
-            if !survey.artefacts.is_empty() {
-                let some: Vec<_> = survey.artefacts.iter().take(5).map(|path| short(path, 40)).collect();
-                row("ignored", format!("{}: not kept when it is taken down", some.join(", ")));
+            if !self.left.is_empty() {
+                let named = short(&Left::summary(&self.left), 200);
+                row("leaves", format!("{named}: not put away, unless with --rescue --ignored"));
             }
             let fate = match survey.fate() {
                 Fate::Go => "may be taken down once nobody needs it".to_owned(),
@@ -261,7 +265,10 @@ impl View for WsShown {
         if !ports.is_empty() {
             row("ports", ports.join(", "));
         }
-        let rescues: Vec<_> = self.rescues.iter().map(|(number, _)| number.to_string()).collect();
+        if self.seen.survey.is_none() && !workspace.left.is_empty() {
+            row("left", format!("{}: no rescue holds it", short(&Left::summary(&workspace.left), 200)));
+        }
+        let rescues: Vec<_> = self.rescues.iter().map(|rescue| rescue.number.to_string()).collect();
         if !rescues.is_empty() {
             let name = clean(&workspace.name);
             row("rescues", format!("{} (toft ws restore {name} --at N --name OTHER)", rescues.join(", ")));
@@ -329,6 +336,13 @@ impl View for WsTidied {
             if let Some(rescue) = &row.rescue {
                 page.line(format!("        put away as {rescue}: toft ws restore {}", clean(&row.name)));
             }
+            if let Some(holds) = &row.holds {
+                page.line(format!("        holds {}", clean(holds)));
+            }
+            if !row.left.is_empty() && row.gone {
+                let verb = if self.tried { "would leave" } else { "left" };
+                page.line(format!("        {verb} {}", short(&Left::summary(&row.left), 400)));
+            }
         }
         if self.rows.is_empty() {
             page.line("No workspaces.");
@@ -338,7 +352,7 @@ impl View for WsTidied {
 
 pub(crate) struct Rescued {
     pub(crate) workspace: Workspace,
-    pub(crate) commit: String,
+    pub(crate) rescued: Made,
     pub(crate) number: u32,
 }
 
@@ -349,16 +363,74 @@ impl View for Rescued {
 
     fn json(&self) -> Value {
         let Workspace { name, id, .. } = &self.workspace;
-        json!({ "workspace": name, "id": id, "commit": self.commit, "number": self.number })
+        let Made { commit, holds, left, .. } = &self.rescued;
+        json!({ "workspace": name, "id": id, "commit": commit, "number": self.number, "holds": holds, "left": left })
     }
 
     fn ids(&self) -> Vec<String> {
-        vec![self.commit.clone()]
+        vec![self.rescued.commit.clone()]
     }
 
     fn text(&self, page: &mut Page) {
         let name = clean(&self.workspace.name);
-        page.line(format!("Everything in {name} is in {}", self.commit));
+        page.line(format!("Everything in {name} is in {}", self.rescued.commit));
+        if !self.rescued.holds.is_empty() {
+            page.line(format!("  holds {}", clean(&self.rescued.holds)));
+        }
+        if !self.rescued.left.is_empty() {
+            page.line(format!("  but not {}", short(&Left::summary(&self.rescued.left), 400)));
+        }
         page.line(format!("  toft ws restore {name} --at {} --name OTHER opens it beside", self.number));
+    }
+}
+
+fn rescue_json(rescue: &Rescue) -> Value {
+    let Rescue { number, commit, made, bytes, holds, left, .. } = rescue;
+    json!({ "number": number, "commit": commit, "made": made, "bytes": bytes, "holds": holds, "left": left })
+}
+
+pub(crate) struct RescuesListed {
+    pub(crate) rows: Vec<(Rescue, Option<Workspace>)>,
+    /// They are gone now.
+    pub(crate) deleted: bool,
+}
+
+impl View for RescuesListed {
+    fn kind(&self) -> &'static str {
+        "rescues"
+    }
+
+    fn json(&self) -> Value {
+        let row = |(rescue, workspace): &(Rescue, Option<Workspace>)| {
+            let mut row = rescue_json(rescue);
+            row["id"] = rescue.workspace.as_str().into();
+            row["workspace"] = workspace.as_ref().map(|workspace| workspace.name.as_str()).into();
+            row["deleted"] = self.deleted.into();
+            row
+        };
+        self.rows.iter().map(row).collect()
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.rows.iter().map(|(rescue, _)| rescue.commit.clone()).collect()
+    }
+
+    fn text(&self, page: &mut Page) {
+        for (rescue, workspace) in &self.rows {
+            let name = workspace.as_ref().map_or(&rescue.workspace, |workspace| &workspace.name);
+            let name = page.ink(Ink::Id, &clean(name));
+            let done = if self.deleted { "deleted  " } else { "" };
+            let (made, bytes) = (rescue.made, size(rescue.bytes));
+            page.line(format!("{done}{name} --at {}  {made}  {bytes}  {}", rescue.number, clean(&rescue.holds)));
+            if !rescue.left.is_empty() {
+                page.line(format!("        without {}", short(&rescue.left, 200)));
+            }
+        }
+        let bytes = self.rows.iter().map(|(rescue, _)| rescue.bytes).sum();
+        match self.rows.len() {
+            0 => page.line("No rescues."),
+            1 => {}
+            count => page.line(format!("{count} rescues, {} before compression", size(bytes))),
+        }
     }
 }

@@ -33,6 +33,16 @@ impl Ground {
         (dir != Path::new(&workspace.path) && dir.is_dir()).then(|| dir.to_owned())
     }
 
+    /// What the repository keeps of a worktree that it believes to be where the workspace belongs.
+    pub(super) fn own_of(&self, workspace: &Workspace) -> Option<PathBuf> {
+        let link = Path::new(&workspace.path).join(".git");
+        let entries = fs::read_dir(self.common_dir.join("worktrees")).ok()?;
+        let known = |own: &PathBuf| {
+            fs::read_to_string(own.join("gitdir")).is_ok_and(|known| Path::new(known.trim_end()) == link)
+        };
+        entries.flatten().map(|entry| entry.path()).find(known)
+    }
+
     /// What the repository keeps of a worktree, found by its directory's name, as git names it.
     fn entry_of(&self, workspace: &Workspace) -> Option<PathBuf> {
         let entry = self.common_dir.join("worktrees").join(Path::new(&workspace.path).file_name()?);

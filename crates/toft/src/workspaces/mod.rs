@@ -29,7 +29,7 @@ use toft_core::{
         finish,
         workspace::{List, Listed, Pin, Show},
     },
-    workspace::{Keep, Survey, Workspace, WorkspaceState},
+    workspace::{Keep, Left, Survey, Workspace, WorkspaceState},
 };
 use toft_vcs::{
     MAIN, Vcs,
@@ -37,6 +37,7 @@ use toft_vcs::{
 };
 
 pub use self::tidy::own_size;
+pub use toft_vcs::workspace::{Rescue, Rescued};
 use crate::{
     error::{Error, io},
     session::Toft,
@@ -106,7 +107,7 @@ pub struct Collision {
 }
 
 /// What tidying up did, or would do, with one workspace.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Tidied {
     /// Its name.
     pub name: String,
@@ -117,6 +118,12 @@ pub struct Tidied {
     /// The commit that holds what was only in it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rescue: Option<String>,
+    /// What that holds, in a few words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub holds: Option<String>,
+    /// What no rescue holds, with sizes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub left: Vec<Left>,
 }
 
 /// The workspaces of one repository on this machine.
@@ -259,13 +266,13 @@ impl Toft {
         let Some(rescue) = self.located().workspaces.keep.lets_go(succeeded) else {
             let seen = all.look(found);
             let why = seen.survey.map(|survey| survey.summary()).or(seen.trouble).unwrap_or_default();
-            return Ok(Some(Tidied { name: seen.listed.workspace.name, gone: false, why, rescue: None }));
+            return Ok(Some(Tidied { name: seen.listed.workspace.name, why, ..Tidied::default() }));
         };
         let found = found.workspace;
-        match all.remove(actor, id, None, rescue) {
+        match all.remove(actor, id, None, rescue, false) {
             Ok(tidied) => Ok(Some(tidied)),
             Err(Error::Store(error)) => Err(error.into()),
-            Err(error) => Ok(Some(Tidied { name: found.name, gone: false, why: error.to_string(), rescue: None })),
+            Err(error) => Ok(Some(Tidied { name: found.name, why: error.to_string(), ..Tidied::default() })),
         }
     }
 }
@@ -297,9 +304,14 @@ impl Workspaces<'_> {
         Ok(issue.map_or_else(|| text.to_owned(), |found| found.issue.id))
     }
 
-    /// The rescues of a workspace: number and commit, oldest first.
-    pub fn rescues(&self, workspace: &Workspace) -> Result<Vec<(u32, String)>, Error> {
+    /// The rescues of a workspace, oldest first.
+    pub fn rescues(&self, workspace: &Workspace) -> Result<Vec<Rescue>, Error> {
         Ok(self.ground.rescues(workspace)?)
+    }
+
+    /// What a rescue of a workspace would not hold, with sizes.
+    pub fn leaves(&self, workspace: &Workspace) -> Result<Vec<Left>, Error> {
+        Ok(self.ground.leaves(workspace)?)
     }
 
     /// Where what was said while a workspace was set up is.

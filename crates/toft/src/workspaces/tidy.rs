@@ -6,37 +6,101 @@ use toft_core::{
     lease::Fence,
     refusal::Refusal,
     verbs::workspace::{List, Listed, Move, Show},
-    workspace::{Fate, Limits, Workspace, WorkspaceState},
+    workspace::{Fate, Left, Limits, Workspace, WorkspaceKind, WorkspaceState, size as shown},
 };
-use toft_vcs::workspace::{Ground, Removed, WorkspaceError, process_in};
+use toft_vcs::workspace::{Ground, Removal, Removed, Rescue, Rescued, WorkspaceError, process_in};
 
 use super::{Tidied, Workspaces};
 use crate::error::Error;
 
 impl Workspaces<'_> {
-    /// Puts everything in a workspace away, and leaves it as it is.
-    pub fn rescue(&self, text: &str) -> Result<(Workspace, String), Error> {
+    /// Puts everything in a workspace away, and leaves it as it is; with `ignored`, large ignored files too.
+    pub fn rescue(&self, text: &str, ignored: bool) -> Result<(Workspace, Rescued), Error> {
         let workspace = self.toft.perform(Show { id: text.to_owned() })?.workspace;
         if workspace.state == WorkspaceState::Removed {
             let wanted = "there is nothing left to put away; toft ws show lists what was".to_owned();
             return Err(Refusal::WrongState { id: workspace.name, state: "removed".to_owned(), wanted }.into());
         }
         let _turn = self.ground.turn(&workspace)?;
-        let commit = self.ground.rescue(&workspace)?;
-        Ok((workspace, commit))
+        let rescued = self.ground.rescue(&workspace, self.removal(true, ignored).ignored)?;
+        Ok((workspace, rescued))
+    }
+
+    /// What may be done so that a workspace can go; configuration may ask for ignored files.
+    pub(super) fn removal(&self, rescue: bool, ignored: bool) -> Removal {
+        Removal { rescue, ignored: ignored || self.toft.located().workspaces.rescue_ignored }
+    }
+
+    /// Every rescue with its workspace, as far as the store still knows that, oldest first; of one workspace if it is named.
+    pub fn all_rescues(&self, text: Option<&str>) -> Result<Vec<(Rescue, Option<Workspace>)>, Error> {
+        if let Some(text) = text {
+            let workspace = self.toft.perform(Show { id: text.to_owned() })?.workspace;
+            let rescues = self.ground.rescues(&workspace)?;
+            return Ok(rescues.into_iter().map(|rescue| (rescue, Some(workspace.clone()))).collect());
+        }
+        let rows = self.toft.perform(List { scope: self.toft.scope(), all: true, limit: 0 })?;
+        let known: std::collections::BTreeMap<String, Workspace> =
+            rows.into_iter().map(|row| (row.workspace.id.to_string(), row.workspace)).collect();
+        let with_workspace = |rescue: Rescue| {
+            let workspace = known.get(&rescue.workspace).cloned();
+            (rescue, workspace)
+        };
+        Ok(self.ground.all_rescues()?.into_iter().map(with_workspace).collect())
+    }
+
+    /// Deletes a rescue of a workspace, by number or commit; gives what it was.
+    pub fn delete_rescue(&self, text: &str, at: &str) -> Result<(Rescue, Workspace), Error> {
+        let workspace = self.toft.perform(Show { id: text.to_owned() })?.workspace;
+        let _turn = self.ground.turn(&workspace)?;
+        let rescue = find_rescue(&workspace, self.ground.rescues(&workspace)?, at)?;
+        if is_needed(&workspace, &rescue) {
+            let wanted = "its rescue is needed until that has come to an end".to_owned();
+            let state = workspace.state.as_str().to_owned();
+            return Err(Refusal::WrongState { id: workspace.name, state, wanted }.into());
+        }
+        self.ground.delete_rescue(&rescue)?;
+        Ok((rescue, workspace))
+    }
+
+    /// Deletes rescues that are older than configuration keeps them; by default there is no such age.
+    fn expire_rescues(&self, try_only: bool) -> Result<Vec<Tidied>, Error> {
+        let Some(age) = self.toft.located().workspaces.rescue_max_age else { return Ok(Vec::new()) };
+        let now = self.now()?;
+        let mut gone = Vec::new();
+        for (rescue, workspace) in self.all_rescues(None)? {
+            let needed = workspace.as_ref().is_some_and(|workspace| is_needed(workspace, &rescue));
+            if needed || now.since(rescue.made) < age {
+                continue;
+            }
+            if !try_only {
+                self.ground.delete_rescue(&rescue)?;
+            }
+            let name = workspace.map_or_else(|| rescue.workspace.clone(), |workspace| workspace.name);
+            let name = format!("{name} --at {}", rescue.number);
+            let why = format!("a rescue of {}, older than rescue_max_age", shown(rescue.bytes));
+            gone.push(Tidied { name, gone: true, why, ..Tidied::default() });
+        }
+        Ok(gone)
     }
 
     /// Takes a workspace down. What is only in it is put away first, if that is wanted; else it stays.
-    pub fn remove(&self, actor: &str, text: &str, fence: Option<Fence>, rescue: bool) -> Result<Tidied, Error> {
+    pub fn remove(
+        &self,
+        actor: &str,
+        text: &str,
+        fence: Option<Fence>,
+        rescue: bool,
+        ignored: bool,
+    ) -> Result<Tidied, Error> {
         let workspace = self.toft.perform(Show { id: text.to_owned() })?.workspace;
         let path = Path::new(&workspace.path);
         nobody_in(path)?;
         let removing = Move { fence, ..Move::to(&workspace.id, WorkspaceState::Removing) };
         let workspace = self.toft.perform_as(actor, None, removing)?;
-        self.take_down(actor, &workspace, rescue)
+        self.take_down(actor, &workspace, self.removal(rescue, ignored))
     }
 
-    fn take_down(&self, actor: &str, workspace: &Workspace, rescue: bool) -> Result<Tidied, Error> {
+    fn take_down(&self, actor: &str, workspace: &Workspace, may: Removal) -> Result<Tidied, Error> {
         let _turn = self.ground.turn(workspace)?;
         let known = self.toft.perform(Show { id: workspace.id.to_string() })?.workspace;
         if known.state != WorkspaceState::Removing {
@@ -44,19 +108,35 @@ impl Workspaces<'_> {
             let why = if done { "somebody else took it down" } else { "somebody kept it" };
             return Ok(Tidied { gone: done, rescue: known.rescue, ..stays(&known.name, why.into()) });
         }
-        let removed = self.ground.remove(workspace, rescue, |commit| {
-            // What holds it is known before it is deleted.
-            let rescue = Some(commit.to_owned());
-            let request = Move { rescue, ..Move::to(&workspace.id, WorkspaceState::Removing) };
+        // A restore that had not come to its end is kept too, but never in place of what it came from.
+        let holds = |removed: &Removed| {
+            let rescue = removed.rescue.as_ref().filter(|rescue| !rescue.torn || known.rescue.is_none());
+            rescue.map(|rescue| rescue.commit.clone())
+        };
+        let removed = self.ground.remove(workspace, may, |removed| {
+            // What holds it, and what nothing holds, is known before it is deleted.
+            if removed.rescue.is_none() && removed.left.is_empty() {
+                return Ok(());
+            }
+            let (rescue, left) = (holds(removed), removed.left.clone());
+            let request = Move { rescue, left, ..Move::to(&workspace.id, WorkspaceState::Removing) };
             let noted = self.toft.perform_as(actor, None, request);
             noted.map(drop).map_err(|error| WorkspaceError::Stays { why: error.to_string() })
         });
         match removed {
-            Ok(Removed { rescue, survey, .. }) => {
+            Ok(removed) => {
+                let rescue = holds(&removed);
                 let request = Move { rescue, ..Move::to(&workspace.id, WorkspaceState::Removed) };
                 let workspace = self.toft.perform_as(actor, None, request)?;
-                let why = survey.map_or_else(|| "gone".into(), |survey| survey.summary());
-                Ok(Tidied { name: workspace.name, gone: true, why, rescue: workspace.rescue })
+                let seen = removed.survey.map_or_else(|| "gone".into(), |survey| survey.summary());
+                Ok(Tidied {
+                    name: workspace.name,
+                    gone: true,
+                    why: removed.note.unwrap_or(seen),
+                    rescue: workspace.rescue,
+                    holds: removed.rescue.map(|rescue| rescue.holds).filter(|holds| !holds.is_empty()),
+                    left: workspace.left,
+                })
             }
             Err(error) => {
                 if self.ground.is_here(workspace, Path::new(&workspace.path)) {
@@ -93,6 +173,7 @@ impl Workspaces<'_> {
                 done => done.unwrap_or_else(|error| stays(name, error.to_string())),
             });
         }
+        tidied.extend(self.expire_rescues(try_only)?);
         if !try_only {
             self.tidy_bases()?;
         }
@@ -109,31 +190,61 @@ impl Workspaces<'_> {
         if let Err(why) = listed.idle(self.host(), limits.now, limits.max_age) {
             return Ok(stays(name, why));
         }
+        let plain = workspace.kind == WorkspaceKind::Worktree && workspace.stands_on.is_none();
+        if plain && fs::symlink_metadata(&workspace.path).is_err() {
+            return self.tidy_missing(actor, workspace, limits, try_only);
+        }
         let survey = self.ground.survey(workspace)?;
         let why = survey.summary();
         let (rescue, too_old) = match limits.judge(workspace, &survey) {
             Fate::Stay(why) => return Ok(stays(name, why)),
-            _ if try_only => return Ok(Tidied { gone: true, ..stays(name, why) }),
+            _ if try_only => {
+                let left = self.ground.leaves(workspace)?;
+                return Ok(Tidied { gone: true, left, ..stays(name, why) });
+            }
             fate => (fate == Fate::Rescue, limits.too_old(workspace)),
         };
         let before = limits.max_bytes.map(|_| own_size(workspace)).unwrap_or_default();
         if rescue && !too_old {
-            // What can be built again goes first; that may be enough.
+            // What tools build again goes first; that may be enough.
             nobody_in(Path::new(&workspace.path))?;
-            {
+            let shed = {
                 let _turn = self.ground.turn(workspace)?;
-                self.ground.shed(workspace)?;
-            }
+                self.ground.shed(workspace)?
+            };
             let freed = before.saturating_sub(own_size(workspace));
             if limits.bytes.saturating_sub(freed) <= limits.max_bytes.unwrap_or(u64::MAX) {
                 limits.bytes = limits.bytes.saturating_sub(freed);
-                return Ok(stays(name, format!("{why}; its artefacts are gone")));
+                let why = format!("{why}; deleted, to be built again: {}", Left::summary(&shed));
+                return Ok(Tidied { left: shed, ..stays(name, why) });
             }
         }
-        let done = self.remove(actor, workspace.id.as_str(), None, rescue)?;
+        let done = self.remove(actor, workspace.id.as_str(), None, rescue, false)?;
         limits.bytes = limits.bytes.saturating_sub(before);
         limits.count = limits.count.saturating_sub(1);
         Ok(done)
+    }
+
+    /// One whose directory was moved or deleted by hand: what git still has of it is put away, if it is old enough.
+    fn tidy_missing(
+        &self,
+        actor: &str,
+        workspace: &Workspace,
+        limits: &mut Limits,
+        try_only: bool,
+    ) -> Result<Tidied, Error> {
+        let seen = self.ground.survey_missing(workspace)?;
+        let by_hand = "its directory was moved or deleted by hand";
+        let why = seen.as_ref().map_or_else(|| by_hand.to_owned(), |seen| format!("{by_hand}: {}", seen.summary()));
+        let only_here = seen.is_some_and(|seen| seen.only_here());
+        if only_here && !limits.too_old(workspace) {
+            return Ok(stays(&workspace.name, why));
+        }
+        if try_only {
+            return Ok(Tidied { gone: true, ..stays(&workspace.name, why) });
+        }
+        limits.count = limits.count.saturating_sub(1);
+        self.remove(actor, workspace.id.as_str(), None, only_here, false)
     }
 
     /// Takes away frozen checkouts that nobody stands on.
@@ -147,12 +258,12 @@ impl Workspaces<'_> {
 
     /// Goes on with what somebody began and did not come to the end of.
     fn go_on(&self, actor: &str, workspace: &Workspace, try_only: bool) -> Result<Tidied, Error> {
-        let begun = Tidied { name: workspace.name.clone(), gone: true, why: "begun before".into(), rescue: None };
+        let begun = Tidied { gone: true, ..stays(&workspace.name, "begun before".into()) };
         if try_only {
             return Ok(begun);
         }
         match workspace.state {
-            WorkspaceState::Removing => self.take_down(actor, workspace, true),
+            WorkspaceState::Removing => self.take_down(actor, workspace, self.removal(true, false)),
             _ => {
                 let making = || Tidied { gone: false, why: "somebody is making it".into(), ..begun.clone() };
                 let Some(_turn) = self.ground.free_turn(workspace)? else { return Ok(making()) };
@@ -163,7 +274,7 @@ impl Workspaces<'_> {
                 nobody_in(Path::new(&workspace.path))?;
                 let Removed { rescue, .. } = self.ground.clear_begun(workspace)?;
                 // One that was being brought back is brought back from what it was, not from how far that came.
-                let rescue = workspace.rescue.is_none().then_some(rescue).flatten();
+                let rescue = rescue.filter(|_| workspace.rescue.is_none()).map(|rescue| rescue.commit);
                 let why = "it was never handed over".to_owned();
                 let (id, reason) = (&workspace.id, Some(why.clone()));
                 let request = Move { reason, rescue, ..Move::to(id, WorkspaceState::Removed) };
@@ -183,7 +294,21 @@ fn nobody_in(path: &Path) -> Result<(), Error> {
 }
 
 fn stays(name: &str, why: String) -> Tidied {
-    Tidied { name: name.to_owned(), gone: false, why, rescue: None }
+    Tidied { name: name.to_owned(), why, ..Tidied::default() }
+}
+
+/// The rescue that `at` names: its number, or at least four letters of its commit.
+pub(super) fn find_rescue(workspace: &Workspace, rescues: Vec<Rescue>, at: &str) -> Result<Rescue, WorkspaceError> {
+    let known: Vec<String> = rescues.iter().map(|rescue| rescue.number.to_string()).collect();
+    let fits = |rescue: &Rescue| rescue.number.to_string() == at || at.len() >= 4 && rescue.commit.starts_with(at);
+    let found = rescues.into_iter().find(fits);
+    found.ok_or_else(|| WorkspaceError::NoRescue { name: workspace.name.clone(), known })
+}
+
+/// Whether something that was begun cannot come to its end without this rescue.
+fn is_needed(workspace: &Workspace, rescue: &Rescue) -> bool {
+    let begun = !matches!(workspace.state, WorkspaceState::Ready | WorkspaceState::Removed);
+    begun && workspace.rescue.as_ref() == Some(&rescue.commit)
 }
 
 /// How much a workspace takes on disk by itself.
