@@ -25,7 +25,8 @@ pub(super) fn run(app: &App<'_>, command: &WsCommand) -> Done {
             let seen = all.show(&all.named(one.id.as_deref())?)?;
             let bytes = toft::workspaces::own_size(&seen.listed.workspace);
             let rescues = all.rescues(&seen.listed.workspace)?;
-            let left = if seen.survey.is_some() { all.leaves(&seen.listed.workspace)? } else { Vec::new() };
+            // What cannot be read is said by what was seen in it.
+            let left = seen.survey.as_ref().and_then(|_| all.leaves(&seen.listed.workspace).ok()).unwrap_or_default();
             app.show(&WsShown { seen, bytes, rescues, left })
         }
         WsCommand::Path(one) => app.show(&WsPath(all.open(&all.named(one.id.as_deref())?)?)),
@@ -51,11 +52,11 @@ pub(super) fn run(app: &App<'_>, command: &WsCommand) -> Done {
         }
         WsCommand::Rescues(one) => {
             let id = one.id.as_deref().map(|id| all.named(Some(id))).transpose()?;
-            app.show(&RescuesListed { rows: all.all_rescues(id.as_deref())?, deleted: false })
+            app.show(&RescuesListed { rows: all.all_rescues(id.as_deref())?, deleted: false, now: all.now()? })
         }
         WsCommand::DropRescue(args) => {
             let (rescue, workspace) = all.delete_rescue(&all.named(Some(&args.id))?, &args.at)?;
-            app.show(&RescuesListed { rows: vec![(rescue, Some(workspace))], deleted: true })
+            app.show(&RescuesListed { rows: vec![(rescue, Some(workspace))], deleted: true, now: all.now()? })
         }
         WsCommand::Restore(args) => {
             let id = all.named(args.one.id.as_deref())?;

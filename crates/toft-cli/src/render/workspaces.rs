@@ -1,9 +1,10 @@
 //! Workspaces.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use serde_json::{Value, json};
 use toft::{
+    time::Timestamp,
     workspace::{Fate, Left, Workspace, WorkspaceState, size},
     workspaces::{Collision, Given, Rescue, Rescued as Made, Seen, Tidied},
 };
@@ -393,6 +394,17 @@ pub(crate) struct RescuesListed {
     pub(crate) rows: Vec<(Rescue, Option<Workspace>)>,
     /// They are gone now.
     pub(crate) deleted: bool,
+    pub(crate) now: Timestamp,
+}
+
+/// How old something is, for people.
+fn age(since: Duration) -> String {
+    match since.as_secs() {
+        seconds @ 0..120 => format!("{seconds} s old"),
+        seconds @ 120..7_200 => format!("{} min old", seconds / 60),
+        seconds @ 7_200..172_800 => format!("{} h old", seconds / 3_600),
+        seconds => format!("{} days old", seconds / 86_400),
+    }
 }
 
 impl View for RescuesListed {
@@ -405,6 +417,7 @@ impl View for RescuesListed {
             let mut row = rescue_json(rescue);
             row["id"] = rescue.workspace.as_str().into();
             row["workspace"] = workspace.as_ref().map(|workspace| workspace.name.as_str()).into();
+            row["age_s"] = self.now.since(rescue.made).as_secs().into();
             row["deleted"] = self.deleted.into();
             row
         };
@@ -420,8 +433,8 @@ impl View for RescuesListed {
             let name = workspace.as_ref().map_or(&rescue.workspace, |workspace| &workspace.name);
             let name = page.ink(Ink::Id, &clean(name));
             let done = if self.deleted { "deleted  " } else { "" };
-            let (made, bytes) = (rescue.made, size(rescue.bytes));
-            page.line(format!("{done}{name} --at {}  {made}  {bytes}  {}", rescue.number, clean(&rescue.holds)));
+            let (age, bytes) = (age(self.now.since(rescue.made)), size(rescue.bytes));
+            page.line(format!("{done}{name} --at {}  {age}  {bytes}  {}", rescue.number, clean(&rescue.holds)));
             if !rescue.left.is_empty() {
                 page.line(format!("        without {}", short(&rescue.left, 200)));
             }

@@ -195,6 +195,9 @@ fn allowed(
     if let Some(mount) = mount_below(dir) {
         return stays(format!("{} is mounted in it", mount.display()));
     }
+    if let Fate::Stay(why) = survey.fate() {
+        return stays(why);
+    }
     if let Some(locked) = walk::undeletable(dir) {
         return stays(format!("{} belongs to another user, who alone can delete what is in it", locked.display()));
     }

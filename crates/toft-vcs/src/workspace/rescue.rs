@@ -139,7 +139,7 @@ fn holds(picture: &Picture) -> String {
         (picture.files.len(), "files"),
         (picture.deleted.len(), "deletions"),
         (picture.staged.len(), "staged contents"),
-        (picture.commits.len(), "commits no branch has"),
+        (picture.commits.len(), "commits of its log and operations"),
         (picture.refs.len() + picture.symrefs.len(), "refs"),
         (picture.stashes.len(), "stashes"),
         (nested, "repositories inside"),
@@ -172,18 +172,21 @@ fn put_away(
     let run = git.run(["fast-import", "--quiet", "--done"])?.patience(PATIENCE);
     let run = run.ok_fed(|to| {
         let told = tell(to, &name, workspace, source, picture);
-        trouble = told.as_ref().err().map(ToString::to_string);
+        trouble = told.as_ref().err().map(|error| (error.kind(), error.to_string()));
         told
     });
-    if let Some(what) = trouble.filter(|_| run.is_err()) {
-        return Err(WorkspaceError::Unverified { path: source.shown().to_owned(), what });
+    match trouble.filter(|_| run.is_err()) {
+        Some((io::ErrorKind::PermissionDenied, why)) => return Err(WorkspaceError::Stays { why }),
+        Some((_, what)) => return Err(WorkspaceError::Unverified { path: source.shown().to_owned(), what }),
+        None => {}
     }
-    run?;
+    run.inspect_err(|error| sweep_up(ground, source, error))?;
     match (workspace.kind, &source.dir) {
         (WorkspaceKind::Clone, Some(dir)) => {
             // Its refs come along, whatever they point to: tags and notes are no commits.
             let place = refs_of(&name);
-            let mut refs = vec![format!("+{name}:{name}"), format!("+refs/*:{place}/*"), "^refs/toft/*".to_owned()];
+            let made = git.run(["rev-parse", "--verify", &name])?.text()?;
+            let mut refs = vec![format!("+{made}:{name}"), format!("+refs/*:{place}/*"), "^refs/toft/*".to_owned()];
             refs.extend(picture.objects.iter().map(|oid| format!("+{oid}:{place}/logged/{oid}")));
             fetch(repository, dir, refs.iter().map(String::as_str))?;
             git.run(["update-ref", "-d", &name])?.ok()?;
@@ -196,6 +199,22 @@ fn put_away(
         }
     }
     Ok(repository.run(["rev-parse", "--verify", &name])?.text()?)
+}
+
+/// Removes what a git that failed names and left: half a pack, and its report.
+fn sweep_up(ground: &Ground, source: &Source, error: &RunError) {
+    let RunError::Failed { said, .. } = error else { return };
+    let packs = ground.common_dir.join("objects").join("pack");
+    for word in said.split([' ', '\'']) {
+        let path = Path::new(word);
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let left = path.parent() == Some(&packs) && name.starts_with("tmp_pack_")
+            || path.parent() == Some(&source.own) && name.starts_with("fast_import_crash_");
+        if left {
+            // Git removes it later by itself.
+            let _ = fs::remove_file(path);
+        }
+    }
 }
 
 /// Changes refs, all or none.
@@ -393,7 +412,8 @@ fn data(to: &mut dyn Write, bytes: &[u8]) -> io::Result<()> {
 
 /// A file's bytes, as many as it had when it was opened.
 fn file_data(to: &mut dyn Write, path: &Path) -> io::Result<()> {
-    let file = fs::File::open(path)?;
+    let named = |error: io::Error| io::Error::new(error.kind(), format!("{} cannot be read: {error}", path.display()));
+    let file = fs::File::open(path).map_err(named)?;
     let length = file.metadata()?.len();
     writeln!(to, "data {length}")?;
     if io::copy(&mut file.take(length), to)? != length {

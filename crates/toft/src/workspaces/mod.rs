@@ -323,7 +323,8 @@ impl Workspaces<'_> {
         self.toft.machine().disks()
     }
 
-    fn now(&self) -> Result<Timestamp, Error> {
+    /// The store's clock.
+    pub fn now(&self) -> Result<Timestamp, Error> {
         Ok(store::ask(self.toft.store(), |tx| tx.now())?.wall)
     }
 

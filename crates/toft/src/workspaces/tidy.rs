@@ -236,10 +236,11 @@ impl Workspaces<'_> {
         let seen = self.ground.survey_missing(workspace)?;
         let by_hand = "its directory was moved or deleted by hand";
         let why = seen.as_ref().map_or_else(|| by_hand.to_owned(), |seen| format!("{by_hand}: {}", seen.summary()));
-        let only_here = seen.is_some_and(|seen| seen.only_here());
-        if only_here && !limits.too_old(workspace) {
-            return Ok(stays(&workspace.name, why));
+        // Moved, it may be worked in where it is now; git's entry for it goes only by age.
+        if seen.is_some() && !limits.too_old(workspace) {
+            return Ok(stays(&workspace.name, format!("{why}; toft ws rm --rescue takes it off the list")));
         }
+        let only_here = seen.is_some_and(|seen| seen.only_here());
         if try_only {
             return Ok(Tidied { gone: true, ..stays(&workspace.name, why) });
         }
