@@ -71,6 +71,9 @@ pub struct Workspace {
     /// The commit at which its work was recorded as landed, however that was done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub landed: Option<String>,
+    /// What no rescue holds and went with its directory; recorded before anything is deleted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left: Vec<Left>,
 }
 
 impl Workspace {
@@ -99,12 +102,48 @@ impl Workspace {
             ports: BTreeMap::new(),
             rescue: None,
             landed: None,
+            left: Vec::new(),
         }
     }
 
     /// Whether this stands for a row that cannot be read.
     pub fn is_unreadable(&self) -> bool {
         self.host.is_empty() && self.path.is_empty()
+    }
+}
+
+/// A file or directory that a rescue does not hold.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Left {
+    /// Its path in the workspace.
+    pub path: String,
+    /// Its size, with everything below it.
+    pub bytes: u64,
+}
+
+impl Left {
+    /// One line for people: the largest first, with sizes.
+    pub fn summary(all: &[Self]) -> String {
+        const NAMED: usize = 5;
+        let mut sorted: Vec<&Self> = all.iter().collect();
+        sorted.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.path.cmp(&b.path)));
+        let mut words: Vec<String> =
+            sorted.iter().take(NAMED).map(|left| format!("{} ({})", left.path, size(left.bytes))).collect();
+        if sorted.len() > NAMED {
+            let bytes = sorted.iter().skip(NAMED).map(|left| left.bytes).sum();
+            words.push(format!("{} more ({})", sorted.len() - NAMED, size(bytes)));
+        }
+        words.join(", ")
+    }
+}
+
+/// A size for people.
+pub fn size(bytes: u64) -> String {
+    match bytes {
+        0..1_000 => format!("{bytes} B"),
+        1_000..1_000_000 => format!("{:.1} kB", bytes as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
+        _ => format!("{:.1} GB", bytes as f64 / 1e9),
     }
 }
 
@@ -171,7 +210,7 @@ impl WorkspaceState {
             Self::Provisioning => matches!(next, Self::Ready | Self::Quarantined | Self::Removed),
             Self::Ready => matches!(next, Self::Removing | Self::Quarantined),
             Self::Removing => matches!(next, Self::Ready | Self::Removed | Self::Quarantined),
-            Self::Quarantined => matches!(next, Self::Ready | Self::Removing),
+            Self::Quarantined => matches!(next, Self::Ready | Self::Removing | Self::Provisioning),
             Self::Removed => next == Self::Provisioning,
         }
     }
@@ -215,9 +254,12 @@ pub struct Survey {
     pub changed: usize,
     /// Files that are not tracked.
     pub untracked: usize,
-    /// Files that are ignored one by one, and small: settings, not artefacts.
+    /// Ignored files that a rescue holds: small ones, and those in small directories.
     pub ignored: usize,
-    /// Ignored directories and large ignored files: they are not kept.
+    /// Repositories inside, submodules with work of their own among them: a rescue holds them byte for byte.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nested: Vec<String>,
+    /// Large ignored files and directories, and those that can be built again: a rescue holds them only on request.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub artefacts: Vec<String>,
     /// Stashes made on its branch; of a clone, all of them.
@@ -288,7 +330,7 @@ impl Survey {
         if !self.stuck.is_empty() {
             return Fate::Stay(self.stuck.join("; "));
         }
-        let clean = self.staged + self.changed + self.untracked == 0;
+        let clean = self.staged + self.changed + self.untracked + self.nested.len() == 0;
         match clean && self.doing.is_none() && self.landed.is_some() {
             true => Fate::Go,
             false => Fate::Rescue,
@@ -298,7 +340,8 @@ impl Survey {
     /// Is anything in it that goes with its directory, or its branch? Commits that were replaced, or landed as others, and
     /// settings nobody would miss are put away too.
     pub fn only_here(&self) -> bool {
-        self.staged + self.changed + self.untracked + self.ignored + self.dropped + self.stashes > 0
+        let files = self.staged + self.changed + self.untracked + self.ignored + self.nested.len();
+        files + self.dropped + self.stashes > 0
             || self.doing.is_some()
             || matches!(self.landed, Some(Landed::Rebased | Landed::Squashed | Landed::Recorded))
             || self.branch.is_none() && self.landed.is_none()
@@ -317,6 +360,7 @@ impl Survey {
         let mut words: Vec<String> =
             counted.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
         words.extend(self.doing.iter().map(|what| format!("{what} in progress")));
+        words.extend(self.nested.iter().cloned());
         words.extend(self.stuck.iter().cloned());
         match self.landed {
             Some(how) if words.is_empty() => format!("clean, {}", how.as_str()),
@@ -383,6 +427,7 @@ mod tests {
             Survey { changed: 1, ..landed.clone() },
             Survey { untracked: 1, ..landed.clone() },
             Survey { doing: Some("rebase".into()), ..landed.clone() },
+            Survey { nested: vec!["sub is a repository of its own".into()], ..landed.clone() },
             Survey { ahead: 1, landed: None, ..Survey::default() },
         ] {
             assert_eq!(survey.fate(), Fate::Rescue, "{survey:?}");

@@ -58,10 +58,23 @@ impl Turn {
     /// Takes a turn if nobody has it.
     pub fn attempt(state: &Path, name: &str) -> Result<Option<Self>, WorkspaceError> {
         let dir = state.join("locks");
-        let failed = |cause| WorkspaceError::Io { doing: "lock", path: dir.join(name), cause };
+        let path = dir.join(name);
+        let failed = |cause| WorkspaceError::Io { doing: "lock", path: path.clone(), cause };
         private::create_dir_all(&dir).map_err(failed)?;
-        let file = private::options().truncate(false).open(dir.join(name)).map_err(failed)?;
+        private::give_to_owner_of(state, &dir);
+        let file = match private::options().truncate(false).open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied && unlocked(&path) => {
+                // Another user left it, root for example; whoever owns the directory makes a new one.
+                fs::remove_file(&path).map_err(|_| failed(error))?;
+                private::options().truncate(false).open(&path).map_err(failed)?
+            }
+            Err(cause) => return Err(failed(cause)),
+        };
+        private::give_to_owner_of(&dir, &path);
         match file.try_lock() {
+            // The file may have been replaced before it was locked; then the lock is nobody's.
+            Ok(()) if !is_at(&file, &path) => Ok(None),
             Ok(()) => {
                 HELD.with_borrow_mut(|held| held.push(file.try_clone().ok()));
                 Ok(Some(Self { _file: file }))
@@ -70,6 +83,33 @@ impl Turn {
             Err(fs::TryLockError::Error(cause)) => Err(failed(cause)),
         }
     }
+}
+
+#[cfg(unix)]
+fn is_at(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let inode = |meta: fs::Metadata| (meta.dev(), meta.ino());
+    file.metadata().map(inode).ok() == fs::metadata(path).map(inode).ok()
+}
+
+#[cfg(not(unix))]
+fn is_at(_file: &File, _path: &Path) -> bool {
+    true
+}
+
+/// Whether no process on this machine has a file locked, though this user cannot open it. Where that cannot be told, it is
+/// locked.
+#[cfg(target_os = "linux")]
+fn unlocked(path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let (Ok(meta), Ok(locks)) = (fs::metadata(path), fs::read_to_string("/proc/locks")) else { return false };
+    let inode = format!(":{}", meta.ino());
+    !locks.lines().any(|line| line.split_ascii_whitespace().any(|word| word.ends_with(&inode)))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn unlocked(_path: &Path) -> bool {
+    false
 }
 
 /// Tries again what failed because somebody else, who does not wait for turns, was at the same files.

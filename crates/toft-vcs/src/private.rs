@@ -30,6 +30,25 @@ pub(crate) fn create_dir_all(dir: &Path) -> io::Result<()> {
     builder.create(dir)
 }
 
+/// What root makes for another user is that user's: a file or directory gets the owner of the directory it is in.
+#[cfg(unix)]
+pub(crate) fn give_to_owner_of(dir: &Path, path: &Path) {
+    use std::os::unix::fs::MetadataExt;
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    if let (Ok(dir), Ok(made)) = (fs::metadata(dir), fs::symlink_metadata(path))
+        && made.uid() == 0
+        && dir.uid() != 0
+    {
+        // Where that is not allowed, the owner replaces it.
+        let _ = std::os::unix::fs::lchown(path, Some(dir.uid()), Some(dir.gid()));
+    }
+}
+
+#[cfg(not(unix))]
+pub(crate) fn give_to_owner_of(_dir: &Path, _path: &Path) {}
+
 /// Writes a file that is as private as its directory: a ledger is in a private directory, or in the user's tree.
 pub(crate) fn write_like_its_directory(path: &Path, content: &[u8]) -> io::Result<()> {
     let mode = path.parent().and_then(|dir| fs::metadata(dir).ok()).map_or(0o666, |meta| mode_of(&meta) & 0o666);

@@ -211,6 +211,8 @@ struct Workspaces {
     max_age: Option<String>,
     max_bytes: Option<String>,
     max_count: Option<usize>,
+    rescue_ignored: Option<bool>,
+    rescue_max_age: Option<String>,
     setup: Option<Setup>,
     instant: Option<Instant>,
     warm: Option<Vec<String>>,
@@ -244,6 +246,10 @@ pub struct WorkspaceRules {
     pub max_bytes: Option<u64>,
     /// When tidying up, so many are left, if the others are needed by nobody.
     pub max_count: Option<usize>,
+    /// Rescues hold large ignored files and directories too.
+    pub rescue_ignored: bool,
+    /// When tidying up, older rescues are deleted; none when absent.
+    pub rescue_max_age: Option<Duration>,
     /// What makes a fresh one usable.
     pub setup: Setup,
     /// Whether they share the files of a frozen checkout.
@@ -262,6 +268,8 @@ impl Default for WorkspaceRules {
             max_age: None,
             max_bytes: None,
             max_count: None,
+            rescue_ignored: false,
+            rescue_max_age: None,
             setup: Setup::default(),
             instant: Instant::default(),
             warm: Vec::new(),
@@ -330,6 +338,9 @@ impl Settings {
             if let Some(root) = &file.workspaces.root {
                 self.workspaces.root = workspace_root(root).map_err(wrong)?;
             }
+            if let Some(text) = &file.workspaces.rescue_max_age {
+                self.workspaces.rescue_max_age = Some(parse_duration(text).map_err(wrong)?);
+            }
             self.sync.remote = file.sync.remote.clone().or(self.sync.remote.take());
             if let Some(branch) = &file.sync.branch {
                 self.sync.branch = Some(branch_name(branch).map_err(wrong)?);
@@ -341,13 +352,14 @@ impl Settings {
         } else if file.store.is_some()
             || file.agent.is_some()
             || file.workspaces.root.is_some()
+            || file.workspaces.rescue_max_age.is_some()
             || file.sync.remote.is_some()
             || file.sync.branch.is_some()
             || file.sync.names.is_some()
             || file.sync.auto.is_some()
         {
             return Err(wrong(
-                "a configuration file inside the tree may not name a store, an agent, a place for workspaces, a remote or its branch"
+                "a configuration file inside the tree may not name a store, an agent, a place for workspaces, an age at which rescues are deleted, a remote or its branch"
                     .into(),
             ));
         }
@@ -375,6 +387,7 @@ impl Settings {
         if let Some(text) = &file.workspaces.max_age {
             self.workspaces.max_age = Some(parse_duration(text).map_err(wrong)?);
         }
+        self.workspaces.rescue_ignored = file.workspaces.rescue_ignored.unwrap_or(self.workspaces.rescue_ignored);
         if let Some(text) = &file.workspaces.max_bytes {
             self.workspaces.max_bytes = Some(parse_size(text).map_err(wrong)?);
         }

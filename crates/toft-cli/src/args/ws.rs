@@ -15,9 +15,10 @@ Examples:
   toft ws gc                      take down what has landed and nobody needs
   toft ws rm NAME --rescue        put everything in it away, then take it down
   toft ws restore NAME            bring it back, byte for byte
+  toft ws rescues                 what was put away: when, how much, what
 
 Configuration, in .git/toft/config.toml or ~/.config/toft/config.toml: [workspaces] keep, most, max_age, max_count, max_bytes, root,
-instant, warm; [workspaces.setup] copy, link, ports, run, ready. docs/guides/workspaces.md says what each does.";
+instant, warm, rescue_ignored, rescue_max_age; [workspaces.setup] copy, link, ports, run, ready. docs/guides/workspaces.md says what each does.";
 
 /// Directories to work in, each isolated from every other.
 #[derive(Args, Debug)]
@@ -48,7 +49,11 @@ pub(crate) enum WsCommand {
     Gc(GcWs),
     /// Put everything in one away under refs/toft/rescue/, and leave it as it is
     #[command(alias = "snapshot")]
-    Rescue(OneWs),
+    Rescue(RescueWs),
+    /// List rescues with their age, their size and what they hold
+    Rescues(OneWs),
+    /// Delete a rescue for good
+    DropRescue(DropRescue),
     /// Bring one back as it was when it was taken down, or at a rescue
     Restore(RestoreWs),
     /// Have some made ahead, for whoever needs one next
@@ -156,8 +161,32 @@ pub(crate) struct RmWs {
     /// Put everything that is only in it away first
     #[arg(long)]
     pub(crate) rescue: bool,
+    /// Large ignored files and directories too
+    #[arg(long, requires = "rescue")]
+    pub(crate) ignored: bool,
     #[command(flatten)]
     pub(crate) hold: Hold,
+}
+
+/// Put one away.
+#[derive(Args, Debug)]
+pub(crate) struct RescueWs {
+    #[command(flatten)]
+    pub(crate) one: OneWs,
+    /// Large ignored files and directories too
+    #[arg(long)]
+    pub(crate) ignored: bool,
+}
+
+/// Delete a rescue.
+#[derive(Args, Debug)]
+pub(crate) struct DropRescue {
+    /// Its workspace, by name or id
+    #[arg(value_name = "WS")]
+    pub(crate) id: String,
+    /// The rescue: its number, or its commit
+    #[arg(long, value_name = "RESCUE")]
+    pub(crate) at: String,
 }
 
 /// Bring one back.

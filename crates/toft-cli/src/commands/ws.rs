@@ -6,7 +6,10 @@ use super::{App, Done, work::task_or_issue};
 use crate::{
     args::{CreateWs, From, Hold, Shell, ShellKind, WsCommand},
     exit::Failure,
-    render::{Rescued, ShellFunction, WsEnv, WsGiven, WsLanded, WsList, WsPath, WsPinned, WsPooled, WsShown, WsTidied},
+    render::{
+        Rescued, RescuesListed, ShellFunction, WsEnv, WsGiven, WsLanded, WsList, WsPath, WsPinned, WsPooled, WsShown,
+        WsTidied,
+    },
 };
 
 pub(super) fn run(app: &App<'_>, command: &WsCommand) -> Done {
@@ -26,7 +29,9 @@ pub(super) fn run(app: &App<'_>, command: &WsCommand) -> Done {
             let seen = all.show(&all.named(one.id.as_deref())?)?;
             let bytes = toft::workspaces::own_size(&seen.listed.workspace);
             let rescues = all.rescues(&seen.listed.workspace)?;
-            app.show(&WsShown { seen, bytes, rescues })
+            // What cannot be read is said by what was seen in it.
+            let left = seen.survey.as_ref().and_then(|_| all.leaves(&seen.listed.workspace).ok()).unwrap_or_default();
+            app.show(&WsShown { seen, bytes, rescues, left })
         }
         WsCommand::Path(one) => app.show(&WsPath(all.open(&all.named(one.id.as_deref())?)?)),
         WsCommand::Env(one) => {
@@ -37,17 +42,25 @@ pub(super) fn run(app: &App<'_>, command: &WsCommand) -> Done {
             let id = all.named(args.one.id.as_deref())?;
             let _soon = app.output.soon(format!("taking {id} down"));
             let fence = fence_for(toft, &all.show(&id)?.listed.workspace, &args.hold)?;
-            app.show(&WsTidied { rows: vec![all.remove(me, &id, fence, args.rescue)?], tried: false })
+            app.show(&WsTidied { rows: vec![all.remove(me, &id, fence, args.rescue, args.ignored)?], tried: false })
         }
         WsCommand::Gc(args) => {
             let rows = all.tidy(me, args.older_than, args.dry_run, |name| app.output.progress(name))?;
             app.output.progress("");
             app.show(&WsTidied { rows, tried: args.dry_run })
         }
-        WsCommand::Rescue(one) => {
-            let (workspace, commit) = all.rescue(&all.named(one.id.as_deref())?)?;
-            let number = all.rescues(&workspace)?.last().map_or(0, |(number, _)| *number);
-            app.show(&Rescued { workspace, commit, number })
+        WsCommand::Rescue(args) => {
+            let (workspace, rescued) = all.rescue(&all.named(args.one.id.as_deref())?, args.ignored)?;
+            let number = all.rescues(&workspace)?.last().map_or(0, |rescue| rescue.number);
+            app.show(&Rescued { workspace, rescued, number })
+        }
+        WsCommand::Rescues(one) => {
+            let id = one.id.as_deref().map(|id| all.named(Some(id))).transpose()?;
+            app.show(&RescuesListed { rows: all.all_rescues(id.as_deref())?, deleted: false, now: all.now()? })
+        }
+        WsCommand::DropRescue(args) => {
+            let (rescue, workspace) = all.delete_rescue(&all.named(Some(&args.id))?, &args.at)?;
+            app.show(&RescuesListed { rows: vec![(rescue, Some(workspace))], deleted: true, now: all.now()? })
         }
         WsCommand::Restore(args) => {
             let id = all.named(args.one.id.as_deref())?;

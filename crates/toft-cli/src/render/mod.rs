@@ -48,7 +48,8 @@ pub(crate) use self::{
     tasks::{Answered, Claims, Finished, Ready, Saved, Shown, TaskAssigned, TaskDecided, TaskList},
     upkeep::{BackedUp, Migrated, RestoredFrom},
     workspaces::{
-        Rescued, ShellFunction, WsEnv, WsGiven, WsLanded, WsList, WsPath, WsPinned, WsPooled, WsShown, WsTidied,
+        Rescued, RescuesListed, ShellFunction, WsEnv, WsGiven, WsLanded, WsList, WsPath, WsPinned, WsPooled, WsShown,
+        WsTidied,
     },
 };
 use crate::{

@@ -1,12 +1,12 @@
 //! Workspaces.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use serde_json::{Value, json};
 use toft::{
     time::Timestamp,
-    workspace::{Fate, Workspace, WorkspaceState},
-    workspaces::{Collision, CollisionKind, Given, Party, Seen, Tidied},
+    workspace::{Fate, Left, Workspace, WorkspaceState, size},
+    workspaces::{Collision, CollisionKind, Given, Party, Rescue, Rescued as Made, Seen, Tidied},
 };
 
 use crate::args::ShellKind;
@@ -71,17 +71,8 @@ pub(super) fn broken(page: &mut Page, seen: &Seen) {
     }
 }
 
-/// Bytes in the unit that a person would use.
-fn size(bytes: u64) -> String {
-    match bytes {
-        0..1_000_000 => format!("{} kB", bytes.div_ceil(1_000)),
-        1_000_000..1_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
-        _ => format!("{:.1} GB", bytes as f64 / 1e9),
-    }
-}
-
 /// A span of time in the unit that a person would use.
-pub(super) fn age(span: std::time::Duration) -> String {
+pub(super) fn age(span: Duration) -> String {
     match span.as_secs() {
         0..60 => "just now".to_owned(),
         seconds @ 60..7_200 => format!("{} min", seconds / 60),
@@ -322,7 +313,9 @@ impl View for WsList {
 pub(crate) struct WsShown {
     pub(crate) seen: Seen,
     pub(crate) bytes: u64,
-    pub(crate) rescues: Vec<(u32, String)>,
+    pub(crate) rescues: Vec<Rescue>,
+    /// What a rescue would not hold.
+    pub(crate) left: Vec<Left>,
 }
 
 impl View for WsShown {
@@ -333,8 +326,10 @@ impl View for WsShown {
     fn json(&self) -> Value {
         let mut row = data(&self.seen);
         row["bytes"] = self.bytes.into();
-        row["rescues"] =
-            self.rescues.iter().map(|(number, commit)| json!({ "number": number, "commit": commit })).collect();
+        row["rescues"] = self.rescues.iter().map(rescue_json).collect();
+        if !self.left.is_empty() {
+            row["left"] = data(&self.left);
+        }
         row
     }
 
@@ -358,9 +353,9 @@ impl View for WsShown {
             if survey.unpushed > 0 {
                 row("pushed", format!("{} commits no remote has, {on}", survey.unpushed));
             }
-            if !survey.artefacts.is_empty() {
-                let some: Vec<_> = survey.artefacts.iter().take(5).map(|path| short(path, 40)).collect();
-                row("ignored", format!("{}: not kept when it is taken down", some.join(", ")));
+            if !self.left.is_empty() {
+                let named = short(&Left::summary(&self.left), 200);
+                row("leaves", format!("{named}: not put away, unless with --rescue --ignored"));
             }
             let fate = match survey.fate() {
                 Fate::Go => "may be taken down once nobody needs it".to_owned(),
@@ -389,7 +384,10 @@ impl View for WsShown {
         if !ports.is_empty() {
             row("ports", ports.join(", "));
         }
-        let rescues: Vec<_> = self.rescues.iter().map(|(number, _)| number.to_string()).collect();
+        if self.seen.survey.is_none() && !workspace.left.is_empty() {
+            row("left", format!("{}: no rescue holds it", short(&Left::summary(&workspace.left), 200)));
+        }
+        let rescues: Vec<_> = self.rescues.iter().map(|rescue| rescue.number.to_string()).collect();
         if !rescues.is_empty() {
             let name = clean(&workspace.name);
             row("rescues", format!("{} (toft ws restore {name} --at N --name OTHER)", rescues.join(", ")));
@@ -460,6 +458,13 @@ impl View for WsTidied {
             if let Some(rescue) = &row.rescue {
                 page.line(format!("        put away as {rescue}: toft ws restore {}", clean(&row.name)));
             }
+            if let Some(holds) = &row.holds {
+                page.line(format!("        holds {}", clean(holds)));
+            }
+            if !row.left.is_empty() && row.gone {
+                let verb = if self.tried { "would leave" } else { "left" };
+                page.line(format!("        {verb} {}", short(&Left::summary(&row.left), 400)));
+            }
         }
         if self.rows.is_empty() {
             page.line("No workspaces.");
@@ -469,7 +474,7 @@ impl View for WsTidied {
 
 pub(crate) struct Rescued {
     pub(crate) workspace: Workspace,
-    pub(crate) commit: String,
+    pub(crate) rescued: Made,
     pub(crate) number: u32,
 }
 
@@ -480,16 +485,76 @@ impl View for Rescued {
 
     fn json(&self) -> Value {
         let Workspace { name, id, .. } = &self.workspace;
-        json!({ "workspace": name, "id": id, "commit": self.commit, "number": self.number })
+        let Made { commit, holds, left, .. } = &self.rescued;
+        json!({ "workspace": name, "id": id, "commit": commit, "number": self.number, "holds": holds, "left": left })
     }
 
     fn ids(&self) -> Vec<String> {
-        vec![self.commit.clone()]
+        vec![self.rescued.commit.clone()]
     }
 
     fn text(&self, page: &mut Page) {
         let name = clean(&self.workspace.name);
-        page.line(format!("Everything in {name} is in {}", self.commit));
+        page.line(format!("Everything in {name} is in {}", self.rescued.commit));
+        if !self.rescued.holds.is_empty() {
+            page.line(format!("  holds {}", clean(&self.rescued.holds)));
+        }
+        if !self.rescued.left.is_empty() {
+            page.line(format!("  but not {}", short(&Left::summary(&self.rescued.left), 400)));
+        }
         page.line(format!("  toft ws restore {name} --at {} --name OTHER opens it beside", self.number));
+    }
+}
+
+fn rescue_json(rescue: &Rescue) -> Value {
+    let Rescue { number, commit, made, bytes, holds, left, .. } = rescue;
+    json!({ "number": number, "commit": commit, "made": made, "bytes": bytes, "holds": holds, "left": left })
+}
+
+pub(crate) struct RescuesListed {
+    pub(crate) rows: Vec<(Rescue, Option<Workspace>)>,
+    /// They are gone now.
+    pub(crate) deleted: bool,
+    pub(crate) now: Timestamp,
+}
+
+impl View for RescuesListed {
+    fn kind(&self) -> &'static str {
+        "rescues"
+    }
+
+    fn json(&self) -> Value {
+        let row = |(rescue, workspace): &(Rescue, Option<Workspace>)| {
+            let mut row = rescue_json(rescue);
+            row["id"] = rescue.workspace.as_str().into();
+            row["workspace"] = workspace.as_ref().map(|workspace| workspace.name.as_str()).into();
+            row["age_s"] = self.now.since(rescue.made).as_secs().into();
+            row["deleted"] = self.deleted.into();
+            row
+        };
+        self.rows.iter().map(row).collect()
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.rows.iter().map(|(rescue, _)| rescue.commit.clone()).collect()
+    }
+
+    fn text(&self, page: &mut Page) {
+        for (rescue, workspace) in &self.rows {
+            let name = workspace.as_ref().map_or(&rescue.workspace, |workspace| &workspace.name);
+            let name = page.ink(Ink::Id, &clean(name));
+            let done = if self.deleted { "deleted  " } else { "" };
+            let (age, bytes) = (age(self.now.since(rescue.made)), size(rescue.bytes));
+            page.line(format!("{done}{name} --at {}  {age}  {bytes}  {}", rescue.number, clean(&rescue.holds)));
+            if !rescue.left.is_empty() {
+                page.line(format!("        without {}", short(&rescue.left, 200)));
+            }
+        }
+        let bytes = self.rows.iter().map(|(rescue, _)| rescue.bytes).sum();
+        match self.rows.len() {
+            0 => page.line("No rescues."),
+            1 => {}
+            count => page.line(format!("{count} rescues, {} before compression", size(bytes))),
+        }
     }
 }

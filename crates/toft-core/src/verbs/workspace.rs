@@ -19,7 +19,7 @@ use crate::{
     repository::Scope,
     store::{Access, TaskQuery, WorkspaceQuery},
     time::Timestamp,
-    workspace::{Workspace, WorkspaceKind, WorkspaceState},
+    workspace::{Left, Workspace, WorkspaceKind, WorkspaceState},
 };
 
 /// How many may be there at once, unless configuration says otherwise.
@@ -210,6 +210,7 @@ impl Verb for Provide {
             ports: lease_ports(&self.ports, &self.free, &taken)?,
             rescue: None,
             landed: None,
+            left: Vec::new(),
         };
         let detail = json!({ "name": workspace.name, "path": workspace.path, "task": workspace.task });
         work.did(workspace.id.as_str(), "ws.requested", detail, vec![Write::Workspace(workspace.clone())])?;
@@ -319,6 +320,8 @@ pub struct Move {
     pub reason: Option<String>,
     /// The commit that holds everything that was in it.
     pub rescue: Option<String>,
+    /// What goes with its directory and no rescue holds.
+    pub left: Vec<Left>,
     /// The hold it is done under.
     pub fence: Option<Fence>,
     /// At most so many may be there, if it comes back.
@@ -328,7 +331,7 @@ pub struct Move {
 impl Move {
     /// A step without more to say.
     pub fn to(id: &WorkspaceId, to: WorkspaceState) -> Self {
-        Self { id: id.to_string(), to, reason: None, rescue: None, fence: None, most: MOST }
+        Self { id: id.to_string(), to, reason: None, rescue: None, left: Vec::new(), fence: None, most: MOST }
     }
 }
 
@@ -361,6 +364,11 @@ impl Verb for Move {
         workspace.state = self.to;
         workspace.reason = self.reason;
         workspace.rescue = self.rescue.or(workspace.rescue);
+        match self.to {
+            WorkspaceState::Provisioning | WorkspaceState::Ready => workspace.left.clear(),
+            _ if !self.left.is_empty() => workspace.left = self.left,
+            _ => {}
+        }
         if self.to == WorkspaceState::Removed {
             // Whoever brings it back finds another place to stand, and other numbers.
             workspace.stands_on = None;
@@ -370,7 +378,7 @@ impl Verb for Move {
             WorkspaceState::Provisioning => ("ws.restoring", json!({})),
             WorkspaceState::Ready => ("ws.ready", json!({})),
             WorkspaceState::Removing => ("ws.removing", json!({})),
-            WorkspaceState::Removed => ("ws.removed", json!({ "rescue": workspace.rescue })),
+            WorkspaceState::Removed => ("ws.removed", json!({ "rescue": workspace.rescue, "left": workspace.left })),
             WorkspaceState::Quarantined => ("ws.quarantined", json!({ "reason": workspace.reason })),
         };
         work.did(workspace.id.as_str(), verb, detail, vec![Write::Workspace(workspace.clone())])?;

@@ -1,11 +1,11 @@
 //! Mercurial shares. Commits stay with the repository they share; what is not committed cannot be put away, so only a
 //! clean share is taken down.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use toft_core::workspace::{Landed, Survey, Workspace};
 
-use super::{Ground, LIST, Made, Start, WorkspaceError};
+use super::{Ground, LIST, Made, Start, WorkspaceError, survey::path_of, walk};
 use crate::{command::Run, lock::Turn};
 
 pub(super) fn start(root: &Path, rev: Option<&str>) -> Result<Start, WorkspaceError> {
@@ -44,7 +44,13 @@ pub(super) fn survey(workspace: &Workspace, dir: &Path) -> Result<Survey, Worksp
     if changed + untracked > 0 {
         stuck.push(format!("{} files are not committed, which for hg cannot be put away", changed + untracked));
     }
+    let ignored = Run::hg(dir)?.args(["status", "--ignored", "--no-status", "--print0"]).ok()?;
+    let ignored: Vec<PathBuf> = ignored.split(|byte| *byte == 0).filter(|name| !name.is_empty()).map(path_of).collect();
+    let (only, artefacts) = walk::only_here(dir, Path::new(&workspace.source), ignored);
+    stuck.extend(walk::cannot_go("hg", &only, &walk::walk(dir, &artefacts)?.repositories));
     Ok(Survey {
+        ignored: only.len(),
+        artefacts: artefacts.iter().map(|path| path.display().to_string()).collect(),
         changed,
         untracked,
         ahead,

@@ -1,11 +1,14 @@
 //! Jujutsu workspaces. What is in one becomes a commit whenever jj looks at it, and stays one when the directory goes:
 //! that commit is the rescue.
 
-use std::path::Path;
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
 use toft_core::workspace::{Landed, Survey, Workspace};
 
-use super::{Ground, LIST, Made, Stand, Start, WorkspaceError};
+use super::{Ground, LIST, Made, Stand, Start, WorkspaceError, walk};
 use crate::{command::Run, lock::Turn};
 
 const COMMIT: &str = "commit_id ++ \"\\n\"";
@@ -37,7 +40,18 @@ pub(super) fn survey(ground: &Ground, workspace: &Workspace, dir: &Path) -> Resu
     let changed = Run::jj(dir)?.args(["diff", "--name-only", "-r", "@"]).text()?;
     let elsewhere = format!("::(bookmarks() | remote_bookmarks() | (working_copies() ~ {own}) | {})", workspace.base);
     let ahead = commits(&ground.root, &format!("(::{head} ~ {elsewhere}) ~ empty()"))?.len();
+    // What jj ignores, it does not keep.
+    let listed = Run::jj(dir)?.args(["file", "list", "-T", "path ++ \"\\0\""]).ok()?;
+    let kept: BTreeSet<PathBuf> = listed.split(|byte| *byte == 0).map(super::survey::path_of).collect();
+    let others = walk::files(dir)?.into_iter().filter(|name| !kept.contains(name)).collect();
+    let (only, artefacts) = walk::only_here(dir, Path::new(&workspace.source), others);
+    let repositories = walk::walk(dir, &artefacts)?.repositories;
+    let only: Vec<_> =
+        only.into_iter().filter(|name| !repositories.iter().any(|path| name.starts_with(path))).collect();
     Ok(Survey {
+        stuck: walk::cannot_go("jj", &only, &repositories),
+        ignored: only.len(),
+        artefacts: artefacts.iter().map(|path| path.display().to_string()).collect(),
         changed: changed.lines().count(),
         ahead,
         landed: (ahead == 0).then_some(if changed.is_empty() { Landed::Nothing } else { Landed::Merged }),

@@ -154,23 +154,18 @@ impl<'a> Aid<'a> {
     }
 
     /// How many commits only a worktree's own log knows.
-    pub(super) fn dropped(&mut self, git: &Git, head: Option<&str>) -> Result<usize, WorkspaceError> {
+    pub(super) fn dropped(&mut self, git: &Git, head: Option<&str>, logs: &[PathBuf]) -> Result<usize, WorkspaceError> {
         let own = git.git_dir();
-        let log = plain_file(&own.join("logs").join("HEAD"))?.unwrap_or_default();
-        let log = String::from_utf8_lossy(&log);
-        let mut tips: Vec<&str> = log.lines().filter_map(|line| line.split(' ').nth(1)).collect();
-        tips.sort_unstable();
-        tips.dedup();
-        tips.retain(|tip| !tip.chars().all(|digit| digit == '0'));
+        let tips = survey::logged(logs)?;
         let (Some(head), true) = (head, tips.len() <= MOST_TIPS && !has_refs(own)) else {
-            return Ok(survey::dropped(git)?.len());
+            return Ok(survey::dropped(git, own, logs)?.len());
         };
         // What the present commit builds on is reachable whatever else happens.
         let beside = self.facts.once(format!("beside {head} {:x}", number(&tips)), || {
             let run = git.run(["rev-list", "--max-count=1", "--ignore-missing"])?.args(&tips);
             Ok(run.args(["--not", head]).text()?)
         })?;
-        if beside.is_empty() { Ok(0) } else { Ok(survey::dropped(git)?.len()) }
+        if beside.is_empty() { Ok(0) } else { Ok(survey::dropped(git, own, logs)?.len()) }
     }
 
     /// How many stashes were made on a worktree's branch.

@@ -8,6 +8,7 @@ mod broken;
 mod collide;
 mod git;
 mod hg;
+mod holders;
 mod jj;
 mod landed;
 mod look;
@@ -21,6 +22,7 @@ mod rescue;
 mod restore;
 mod survey;
 mod times;
+mod walk;
 
 use std::{
     fs, io,
@@ -32,16 +34,18 @@ use std::{
 use thiserror::Error;
 use toft_core::{
     time::Timestamp,
-    workspace::{Survey, Workspace, WorkspaceKind},
+    workspace::{Left, Survey, Workspace, WorkspaceKind},
 };
 
 pub use self::{
     broken::Trouble,
     collide::{Conflict, InProgress},
+    holders::{holders, process_in},
     look::{Look, Refs},
     picture::behind_link,
     probe::{Probed, Sharing},
-    remove::Removed,
+    remove::{Removal, Removed},
+    rescue::{Rescue, Rescued},
     times::set_modified,
 };
 use crate::{
@@ -243,6 +247,11 @@ impl Ground {
         Ok(Git::seen_through(view, dir, own)?)
     }
 
+    /// Git on what the repository keeps of a worktree whose directory is not there.
+    fn git_without_files(&self, own: &Path) -> Result<Git, WorkspaceError> {
+        self.git_of(&OwnDir { git_dir: own.to_owned(), common: self.common_dir.clone() }, own)
+    }
+
     /// Where git keeps what belongs to a workspace alone, as the repository knows it.
     fn own_dir(&self, workspace: &Workspace) -> Result<OwnDir, WorkspaceError> {
         Ok(git_run::own_dir(&self.common_dir, Path::new(&workspace.path))?)
@@ -336,11 +345,28 @@ impl Ground {
         git::take_over(self, workspace, made)
     }
 
-    /// Removes ignored directories: artefacts that can be built again. Those with a repository inside stay.
-    pub fn shed(&self, workspace: &Workspace) -> Result<(), WorkspaceError> {
+    /// Removes ignored directories that tools build again; gives which. Those with a repository inside stay.
+    pub fn shed(&self, workspace: &Workspace) -> Result<Vec<Left>, WorkspaceError> {
         match self.vcs {
             Vcs::Git => survey::shed(self, workspace),
-            _ => Ok(()),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// What is left of a worktree whose directory was moved or deleted by hand; nothing if git has forgotten it too.
+    pub fn survey_missing(&self, workspace: &Workspace) -> Result<Option<Survey>, WorkspaceError> {
+        match (self.vcs, workspace.kind, self.entry_of(workspace)) {
+            (Vcs::Git, WorkspaceKind::Worktree, Some(own)) => survey::missing(self, workspace, &own).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// What a rescue of it would not hold, with sizes.
+    pub fn leaves(&self, workspace: &Workspace) -> Result<Vec<Left>, WorkspaceError> {
+        let dir = Path::new(&workspace.path);
+        match self.vcs {
+            Vcs::Git if dir.is_dir() => picture::leaves(self, workspace, dir),
+            _ => Ok(Vec::new()),
         }
     }
 
@@ -480,7 +506,7 @@ impl Ground {
         if remove::exists(path)? && fs::remove_dir(path).is_err() && !self.is_here(workspace, path) {
             return Err(WorkspaceError::InTheWay { path: path.to_owned() });
         }
-        self.remove(workspace, true, |_| Ok(()))
+        self.remove(workspace, Removal { rescue: true, ignored: false }, |_| Ok(()))
     }
 
     /// Whether what is at `dir` is this workspace, and nothing that somebody put in its place.
@@ -599,29 +625,30 @@ impl Ground {
         }
     }
 
-    /// Puts everything in it away where the repository keeps it, and reads it back. Changes nothing in it.
-    pub fn rescue(&self, workspace: &Workspace) -> Result<String, WorkspaceError> {
+    /// Puts everything in it away where the repository keeps it, and reads it back; with `ignored`, large ignored files and
+    /// directories too. Changes nothing in it.
+    pub fn rescue(&self, workspace: &Workspace, ignored: bool) -> Result<Rescued, WorkspaceError> {
         self.open(workspace)?;
-        self.rescue_at(workspace, Path::new(&workspace.path))
+        self.rescue_at(workspace, Path::new(&workspace.path), ignored)
     }
 
-    fn rescue_at(&self, workspace: &Workspace, dir: &Path) -> Result<String, WorkspaceError> {
+    fn rescue_at(&self, workspace: &Workspace, dir: &Path, ignored: bool) -> Result<Rescued, WorkspaceError> {
         match self.vcs {
-            Vcs::Git => rescue::rescue(self, workspace, dir),
-            Vcs::Jj => jj::rescue(dir),
+            Vcs::Git => rescue::rescue(self, workspace, &rescue::Source::at(self, workspace, dir)?, ignored),
+            Vcs::Jj => jj::rescue(dir).map(|commit| Rescued { commit, ..Rescued::default() }),
             _ => Err(self.not_for("a rescue")),
         }
     }
 
     /// Takes it down: what is only in it is put away first. Can be killed anywhere and run again.
-    /// Before anything is deleted, `put_away` is told the commit that holds it.
+    /// Before anything is deleted, `put_away` is told what holds it and what no rescue holds.
     pub fn remove(
         &self,
         workspace: &Workspace,
-        may_rescue: bool,
-        put_away: impl FnOnce(&str) -> Result<(), WorkspaceError>,
+        may: Removal,
+        put_away: impl FnOnce(&Removed) -> Result<(), WorkspaceError>,
     ) -> Result<Removed, WorkspaceError> {
-        remove::remove(self, workspace, may_rescue, put_away)
+        remove::remove(self, workspace, may, put_away)
     }
 
     /// Brings back what was put away, as it was.
@@ -635,18 +662,29 @@ impl Ground {
         }
     }
 
-    /// The rescues of a workspace: number and commit, oldest first.
-    pub fn rescues(&self, workspace: &Workspace) -> Result<Vec<(u32, String)>, WorkspaceError> {
+    /// The rescues of a workspace, oldest first.
+    pub fn rescues(&self, workspace: &Workspace) -> Result<Vec<Rescue>, WorkspaceError> {
         match self.vcs {
-            Vcs::Git => rescue::all(self, workspace),
-            _ => Ok(workspace.rescue.iter().map(|commit| (1, commit.clone())).collect()),
+            Vcs::Git => rescue::all(self, Some(workspace)),
+            _ => Ok(workspace.rescue.iter().map(|commit| Rescue::plain(workspace, commit)).collect()),
         }
     }
-}
 
-/// A process that is in a directory and stays there; as far as can be told.
-pub fn process_in(dir: &Path) -> Option<u32> {
-    remove::process_in(dir)
+    /// Every rescue in the repository, oldest first.
+    pub fn all_rescues(&self) -> Result<Vec<Rescue>, WorkspaceError> {
+        match self.vcs {
+            Vcs::Git => rescue::all(self, None),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// Deletes a rescue.
+    pub fn delete_rescue(&self, rescue: &Rescue) -> Result<(), WorkspaceError> {
+        match self.vcs {
+            Vcs::Git => rescue::delete(self, rescue),
+            _ => Err(self.not_for("deleting a rescue")),
+        }
+    }
 }
 
 /// A place for a new directory: nothing is there, and no repository is around it.

@@ -3,11 +3,12 @@
 use std::{fs, os::unix::fs::MetadataExt, path::Path};
 
 use serde::{Deserialize, Serialize};
-use toft_core::workspace::{Workspace, WorkspaceKind};
+use toft_core::workspace::{Left, Workspace, WorkspaceKind};
 
 use super::{
     Ground, WorkspaceError,
     survey::{self, Status, path_of},
+    walk::{self, Raw, Root},
 };
 use crate::{git_run::Git, lock::io};
 
@@ -34,11 +35,41 @@ pub(super) struct Picture {
     pub(super) staged: Vec<String>,
     /// Commits that go with the directory: of its own log, of operations in progress.
     pub(super) commits: Vec<String>,
-    /// Of a clone: its branches.
+    /// Of a clone all refs, of a worktree those that are its own.
     pub(super) refs: Vec<(String, String)>,
     /// Of a clone: its stashes, newest first.
     pub(super) stashes: Vec<(String, String)>,
+    /// Of a clone: refs that name other refs.
+    #[serde(default)]
+    pub(super) symrefs: Vec<(String, String)>,
+    /// Of a clone: objects that its logs name and that are no commits.
+    #[serde(default)]
+    pub(super) objects: Vec<String>,
+    /// Kept as they are: repositories inside, submodules with work of their own, on request what is ignored.
+    #[serde(default)]
+    pub(super) raw: Vec<Raw>,
+    /// Directories that a checkout would not make so.
+    #[serde(default)]
+    pub(super) dirs: Vec<(Name, u32)>,
+    /// Large ignored files are kept too.
+    #[serde(default)]
+    pub(super) all_ignored: bool,
+    /// There were no files: its directory was moved or deleted by hand.
+    #[serde(default)]
+    pub(super) missing: bool,
+    /// A restore of it had not come to its end.
+    #[serde(default)]
+    pub(super) torn: bool,
+    /// Where it was, and git's own directory of it.
+    #[serde(default)]
+    pub(super) places: Option<(Name, Name)>,
+    /// What the rescue does not hold.
+    #[serde(default)]
+    pub(super) left: Vec<Left>,
 }
+
+/// In git's own directory of a checkout while a restore fills it.
+pub(super) const RESTORING: &str = "toft-restoring";
 
 /// A file with its kind and permissions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -100,20 +131,19 @@ impl TryFrom<String> for Name {
     }
 }
 
-/// Looks at a workspace at `dir`.
-pub(super) fn take(ground: &Ground, workspace: &Workspace, dir: &Path) -> Result<Picture, WorkspaceError> {
+/// Looks at a workspace at `dir`; with `all_ignored`, what is ignored and large is to be kept too.
+pub(super) fn take(
+    ground: &Ground,
+    workspace: &Workspace,
+    dir: &Path,
+    all_ignored: bool,
+) -> Result<Picture, WorkspaceError> {
     let git = ground.inside(workspace, dir)?;
     let own = git.git_dir();
     let status = survey::status(&git)?;
-    let clone = workspace.kind == WorkspaceKind::Clone;
-    let mut picture = Picture {
-        head: status.head.clone(),
-        branch: status.branch.clone(),
-        own: own_files(own, clone)?,
-        index: own.join("index").is_file(),
-        ..Picture::default()
-    };
-    for name in status.staged.iter().chain(&status.changed).chain(&status.untracked).chain(&status.ignored) {
+    let mut picture = Picture { all_ignored, ..of_own(ground, workspace, &git, own, &status)? };
+    let counted = status.staged.iter().chain(&status.changed).chain(&status.untracked);
+    for name in counted.chain(&status.ignored).chain(&status.small) {
         let path = dir.join(path_of(name));
         match fs::symlink_metadata(&path) {
             Ok(meta) if meta.is_dir() => picture.deleted.push(Name(name.clone())),
@@ -128,17 +158,109 @@ pub(super) fn take(ground: &Ground, workspace: &Workspace, dir: &Path) -> Result
     }
     picture.deleted.extend(status.deleted.iter().cloned().map(Name));
     picture.modes = odd_modes(dir, &status, &picture);
-    picture.staged = staged(&git, &status)?;
-    picture.commits = commits(&git, own)?;
-    if clone {
-        picture.refs = refs(&git)?;
-        picture.stashes = survey::stashes(&git, workspace, None)?;
-    }
+    beyond_git(&mut picture, dir, own, &status)?;
     picture.files.sort_by(|a, b| a.name.cmp(&b.name));
     picture.files.dedup();
     picture.deleted.sort();
     picture.deleted.dedup();
     Ok(picture)
+}
+
+/// What goes with a directory that needs no rescue, with sizes.
+pub(super) fn leaves(ground: &Ground, workspace: &Workspace, dir: &Path) -> Result<Vec<Left>, WorkspaceError> {
+    let git = ground.inside(workspace, dir)?;
+    let status = survey::status(&git)?;
+    let mut picture = Picture::default();
+    beyond_git(&mut picture, dir, git.git_dir(), &status)?;
+    Ok(walk::left(dir, picture.left.iter().map(|left| std::path::PathBuf::from(&left.path))))
+}
+
+/// What is left of a worktree whose directory is not there.
+pub(super) fn take_missing(ground: &Ground, workspace: &Workspace, own: &Path) -> Result<Picture, WorkspaceError> {
+    let git = ground.git_without_files(own)?;
+    let mut status = Status {
+        head: git.run(["rev-parse", "--verify", "--quiet", "HEAD"])?.maybe()?,
+        branch: git.run(["symbolic-ref", "--quiet", "--short", "HEAD"])?.maybe()?,
+        ..Status::default()
+    };
+    survey::list_index(&git, &mut status)?;
+    let mut picture = Picture { missing: true, ..of_own(ground, workspace, &git, own, &status)? };
+    walk::raw(Root::Own, own, Path::new("modules"), &mut picture.raw)?;
+    picture.raw.sort();
+    Ok(picture)
+}
+
+/// What git keeps for one checkout.
+fn of_own(
+    ground: &Ground,
+    workspace: &Workspace,
+    git: &Git,
+    own: &Path,
+    status: &Status,
+) -> Result<Picture, WorkspaceError> {
+    let clone = workspace.kind == WorkspaceKind::Clone;
+    let logs = survey::logs(ground, workspace, own);
+    let bytes = |path: &Path| Name(path.as_os_str().as_encoded_bytes().to_vec());
+    let mut picture = Picture {
+        head: status.head.clone(),
+        branch: status.branch.clone(),
+        own: own_files(own, clone)?,
+        index: own.join("index").is_file(),
+        staged: staged(git, status)?,
+        commits: commits(git, own, &logs)?,
+        torn: own.join(RESTORING).exists(),
+        places: (!clone).then(|| (bytes(Path::new(&workspace.path)), bytes(own))),
+        ..Picture::default()
+    };
+    (picture.refs, picture.symrefs) = refs(git, clone)?;
+    if clone {
+        picture.stashes = survey::stashes(git, workspace, None)?;
+        picture.objects = no_commits(git, &survey::logged(&logs)?)?;
+    }
+    Ok(picture)
+}
+
+/// What git does not name: repositories inside, submodules, directories; and what is left.
+fn beyond_git(picture: &mut Picture, dir: &Path, own: &Path, status: &Status) -> Result<(), WorkspaceError> {
+    let ignored: Vec<_> = status.artefacts.iter().map(|path| path_of(path)).collect();
+    let mut walked = walk::walk(dir, &ignored)?;
+    let modules: std::collections::BTreeSet<_> = status.submodules.iter().map(|path| path_of(path)).collect();
+    let submodules = survey::submodules(dir, own, status)?;
+    let mut left = std::mem::take(&mut walked.special);
+    if submodules.work.is_empty() {
+        walked.repositories.retain(|path| !modules.contains(path));
+        left.extend(submodules.artefacts);
+    } else {
+        walk::raw(Root::Own, own, Path::new("modules"), &mut picture.raw)?;
+    }
+    let large = ignored.into_iter().chain(status.large.iter().map(|path| path_of(path)));
+    let (mut kept, mut others): (Vec<_>, Vec<_>) = large.partition(|_| picture.all_ignored);
+    others.retain(|path| !walked.repositories.iter().any(|repository| path.starts_with(repository)));
+    left.extend(others);
+    kept.retain(|path| !walked.repositories.iter().any(|repository| path.starts_with(repository)));
+    for path in walked.repositories.iter().chain(&kept) {
+        walk::raw(Root::Work, dir, path, &mut picture.raw)?;
+    }
+    picture.raw.sort();
+    picture.raw.dedup();
+    let goes = |name: &Name| left.iter().any(|gone| path_of(&name.0).starts_with(gone));
+    picture.dirs = walked.dirs.into_iter().filter(|(name, _)| !goes(name)).collect();
+    picture.left = left.into_iter().map(|path| Left { path: path.to_string_lossy().into_owned(), bytes: 0 }).collect();
+    Ok(())
+}
+
+/// Those objects that are there and are no commits.
+fn no_commits(git: &Git, oids: &[String]) -> Result<Vec<String>, WorkspaceError> {
+    if oids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let ask: String = oids.iter().map(|oid| format!("{oid}\n")).collect();
+    let said = git.run(["cat-file", "--batch-check=%(objecttype) %(objectname)"])?;
+    let said = said.ok_fed(|to| to.write_all(ask.as_bytes()))?;
+    let said = String::from_utf8_lossy(&said).into_owned();
+    let others = said.lines().filter_map(|line| line.split_once(' '));
+    let others = others.filter(|(kind, _)| matches!(*kind, "blob" | "tree" | "tag"));
+    Ok(others.map(|(_, oid)| oid.to_owned()).collect())
 }
 
 /// Whether a directory on the way is a link: what is there is elsewhere.
@@ -188,7 +310,7 @@ fn staged(git: &Git, status: &Status) -> Result<Vec<String>, WorkspaceError> {
 }
 
 /// Commits that go with the directory.
-fn commits(git: &Git, own: &Path) -> Result<Vec<String>, WorkspaceError> {
+fn commits(git: &Git, own: &Path, logs: &[std::path::PathBuf]) -> Result<Vec<String>, WorkspaceError> {
     const FILES: [&str; 12] = [
         "ORIG_HEAD",
         "MERGE_HEAD",
@@ -205,7 +327,7 @@ fn commits(git: &Git, own: &Path) -> Result<Vec<String>, WorkspaceError> {
     ];
     let texts = FILES.iter().filter_map(|file| fs::read_to_string(own.join(file)).ok());
     let named: Vec<String> = texts.flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>()).collect();
-    let mut commits = survey::dropped(git)?;
+    let mut commits = survey::dropped(git, own, logs)?;
     for name in named {
         let name = format!("{}^{{commit}}", name.trim());
         commits.extend(git.run(["rev-parse", "--verify", "--quiet", "--end-of-options", &name])?.maybe()?);
@@ -215,11 +337,26 @@ fn commits(git: &Git, own: &Path) -> Result<Vec<String>, WorkspaceError> {
     Ok(commits)
 }
 
-fn refs(git: &Git) -> Result<Vec<(String, String)>, WorkspaceError> {
-    let run =
-        git.run(["for-each-ref", "--format=%(refname) %(objectname)", "refs/heads", "refs/tags", "refs/notes"])?;
-    let listed = run.text()?;
-    Ok(listed.lines().filter_map(|line| line.split_once(' ')).map(|(a, b)| (a.to_owned(), b.to_owned())).collect())
+/// Pairs of a ref and what it names.
+type Refs = Vec<(String, String)>;
+
+/// Refs that go with a checkout: those that name objects, and those that name other refs.
+fn refs(git: &Git, clone: bool) -> Result<(Refs, Refs), WorkspaceError> {
+    let places: &[&str] = if clone { &["refs"] } else { &survey::OF_A_WORKTREE };
+    let run = git.run(["for-each-ref", "--format=%(refname) %(objectname) %(symref)"])?.args(places);
+    let (mut plain, mut symbolic) = (Vec::new(), Vec::new());
+    for line in run.text()?.lines().filter(|line| !line.starts_with("refs/toft/")) {
+        let words: Vec<_> = line.split(' ').map(str::to_owned).collect();
+        match words.as_slice() {
+            // A stash is more than its newest; it is kept by its log.
+            [name, ..] if name == "refs/stash" => {}
+            [name, oid, to] if to.is_empty() => plain.push((name.clone(), oid.clone())),
+            [name, _, to] => symbolic.push((name.clone(), to.clone())),
+            [name, oid] => plain.push((name.clone(), oid.clone())),
+            _ => {}
+        }
+    }
+    Ok((plain, symbolic))
 }
 
 /// Git's own files of one checkout that are neither made anew nor kept elsewhere.
@@ -238,7 +375,8 @@ fn own_files(own: &Path, clone: bool) -> Result<Vec<File>, WorkspaceError> {
             let text = name.to_string_lossy();
             let top = at.as_os_str().is_empty();
             let elsewhere = ANEW.contains(&&*text) || clone && OF_A_REPOSITORY.contains(&&*text);
-            if top && elsewhere || text.ends_with(".lock") || text.ends_with(".sample") {
+            let ours = text == RESTORING || text.starts_with("fast_import_crash_");
+            if top && (elsewhere || ours) || text.ends_with(".lock") || text.ends_with(".sample") {
                 continue;
             }
             let path = at.join(&name);

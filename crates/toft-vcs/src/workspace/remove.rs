@@ -8,9 +8,15 @@ use std::{
     time::Duration,
 };
 
-use toft_core::workspace::{Fate, Survey, Workspace, WorkspaceKind, WorkspaceState};
+use toft_core::workspace::{Fate, Left, Survey, Workspace, WorkspaceKind, WorkspaceState};
 
-use super::{Ground, LIST, WorkspaceError, jj, overlay, rescue, survey};
+use super::{
+    Ground, LIST, WorkspaceError,
+    holders::process_in,
+    jj, overlay, picture,
+    rescue::{self, Rescued, Source},
+    survey, walk,
+};
 use crate::{
     Vcs,
     command::Run,
@@ -20,19 +26,30 @@ use crate::{
 
 /// How often a directory is tried that somebody is still writing to, and how long in between.
 const TRIES: usize = 50;
-/// How often somebody must be seen in a directory to count.
-const LOOKS: usize = 10;
 const PAUSE: Duration = Duration::from_millis(40);
 /// A sweep that did not come to its end after so many seconds was killed, or was not let in.
 const SWEPT: u64 = 600;
 
+/// What may be done so that a workspace can go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Removal {
+    /// What is only in it may be put away.
+    pub rescue: bool,
+    /// A rescue is to hold large ignored files and directories too.
+    pub ignored: bool,
+}
+
 /// What became of a workspace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Removed {
-    /// The commit that holds what was only in it.
-    pub rescue: Option<String>,
+    /// What holds what was only in it.
+    pub rescue: Option<Rescued>,
+    /// What no rescue holds.
+    pub left: Vec<Left>,
     /// What was in it.
     pub survey: Option<Survey>,
+    /// What else to know.
+    pub note: Option<String>,
 }
 
 /// Beside the workspace: where it waits to be looked at once more, and where it is once it may be deleted.
@@ -51,8 +68,8 @@ pub(super) fn building(workspace: &Workspace) -> PathBuf {
 pub(super) fn remove(
     ground: &Ground,
     workspace: &Workspace,
-    may_rescue: bool,
-    put_away: impl FnOnce(&str) -> Result<(), WorkspaceError>,
+    may: Removal,
+    put_away: impl FnOnce(&Removed) -> Result<(), WorkspaceError>,
 ) -> Result<Removed, WorkspaceError> {
     let path = Path::new(&workspace.path);
     let (waiting, gone) = aside(workspace);
@@ -65,20 +82,26 @@ pub(super) fn remove(
     if workspace.state != WorkspaceState::Provisioning && !exists(path.parent().unwrap_or(path))? {
         return Err(WorkspaceError::Stays { why: format!("{} is not there; is its disk?", path.display()) });
     }
-    if exists(path)? && !exists(&waiting)? && !exists(&gone)? && overlay::has_layer(workspace) {
-        let survey = ground.survey(workspace)?;
-        allowed(ground, workspace, &survey, path, may_rescue)?;
+    let begun = exists(&waiting)? || exists(&gone)?;
+    if !exists(path)? && !begun && workspace.stands_on.is_none() {
+        removed = without_directory(ground, workspace, may)?;
+        put_away(&removed)?;
+        return unlisted(ground, workspace, removed);
+    }
+    if exists(path)? && !begun && overlay::has_layer(workspace) {
+        let mut survey = ground.survey(workspace)?;
+        allowed(ground, workspace, &mut survey, path, may)?;
         // First where it is: if it cannot be put away, nothing has changed for anybody.
-        if survey.only_here() && ground.vcs == Vcs::Git {
-            ground.rescue(workspace)?;
+        if keeps(&survey, may) && ground.vcs == Vcs::Git {
+            ground.rescue(workspace, may.ignored)?;
         }
         overlay::shift(ground, workspace, path, &waiting)?;
     }
     if exists(&waiting)? && overlay::has_layer(workspace) {
         overlay::ensure_at(ground, workspace, &waiting)?;
-        let cleared = clear(ground, workspace, &waiting, may_rescue).and_then(|cleared| {
+        let cleared = clear(ground, workspace, &waiting, may).and_then(|cleared| {
             nobody_in(&waiting)?;
-            cleared.rescue.as_deref().map_or(Ok(()), put_away)?;
+            put_away(&cleared)?;
             Ok(cleared)
         });
         removed = match cleared {
@@ -100,6 +123,11 @@ pub(super) fn remove(
         return Err(WorkspaceError::Stays { why: format!("{} is mounted in it", mount.display()) });
     }
     throw_away(&gone)?;
+    unlisted(ground, workspace, removed)
+}
+
+/// Takes a workspace that is gone off the lists of version control.
+fn unlisted(ground: &Ground, workspace: &Workspace, removed: Removed) -> Result<Removed, WorkspaceError> {
     match (ground.vcs, workspace.kind) {
         (Vcs::Git, WorkspaceKind::Worktree) => {
             unlist(ground, workspace)?;
@@ -107,11 +135,41 @@ pub(super) fn remove(
                 drop_branch(ground, workspace, &survey.head)?;
             }
         }
-        (Vcs::Git, _) => forget_clone(ground, path)?,
+        (Vcs::Git, _) => forget_clone(ground, Path::new(&workspace.path))?,
         (Vcs::Jj, _) => jj::forget(ground, workspace)?,
         _ => {}
     }
     Ok(removed)
+}
+
+/// Of a worktree whose directory was moved or deleted by hand, git still has the index, HEAD, logs and operations: they are
+/// put away.
+fn without_directory(ground: &Ground, workspace: &Workspace, may: Removal) -> Result<Removed, WorkspaceError> {
+    if ground.vcs != Vcs::Git || workspace.kind != WorkspaceKind::Worktree {
+        return Ok(Removed::default());
+    }
+    let Some(own) = ground.entry_of(workspace) else {
+        let note = ground
+            .moved_to(workspace)
+            .map(|path| format!("it was moved to {}, which is left alone: toft ws adopt takes it in", path.display()));
+        return Ok(Removed { note, ..Removed::default() });
+    };
+    let survey = survey::missing(ground, workspace, &own)?;
+    let said = format!("its directory was moved or deleted by hand: {}", survey.summary());
+    if !survey.stuck.is_empty() || survey.only_here() && !may.rescue {
+        return Err(WorkspaceError::Stays { why: said });
+    }
+    let source = Source { dir: None, own };
+    let rescue = match survey.only_here() {
+        true => Some(rescue::rescue(ground, workspace, &source, false)?),
+        false => None,
+    };
+    Ok(Removed { rescue, left: Vec::new(), survey: Some(survey), note: Some(said) })
+}
+
+/// Whether something has to be put away before it goes.
+fn keeps(survey: &Survey, may: Removal) -> bool {
+    survey.only_here() || may.ignored && !survey.artefacts.is_empty()
 }
 
 /// Nobody is in a directory. Whoever only looks is gone in a moment.
@@ -122,30 +180,6 @@ fn nobody_in(dir: &Path) -> Result<(), WorkspaceError> {
     }
 }
 
-/// A process that is in a directory and stays there; as far as can be told.
-pub(super) fn process_in(dir: &Path) -> Option<u32> {
-    let mut found = None;
-    for _ in 0..LOOKS {
-        found = process_now_in(dir);
-        found?;
-        thread::sleep(PAUSE);
-    }
-    found
-}
-
-#[cfg(target_os = "linux")]
-fn process_now_in(dir: &Path) -> Option<u32> {
-    let entries = fs::read_dir("/proc").ok()?;
-    let mut pids = entries.flatten().filter_map(|entry| entry.file_name().to_string_lossy().parse::<u32>().ok());
-    pids.find(|pid| fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.starts_with(dir)))
-}
-
-/// Without `/proc` only this process tells.
-#[cfg(not(target_os = "linux"))]
-fn process_now_in(dir: &Path) -> Option<u32> {
-    std::env::current_dir().is_ok_and(|cwd| cwd.starts_with(dir)).then(std::process::id)
-}
-
 /// Something that is mounted below a directory: deleting would reach through it.
 pub(super) fn mount_below(dir: &Path) -> Option<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
@@ -153,45 +187,69 @@ pub(super) fn mount_below(dir: &Path) -> Option<PathBuf> {
     mounts.lines().filter_map(at).find(|at| at.starts_with(dir) && at != dir)
 }
 
+/// Whether a workspace may go; repositories where version control does not look are added to what was seen in it.
 fn allowed(
     ground: &Ground,
     workspace: &Workspace,
-    survey: &Survey,
+    survey: &mut Survey,
     dir: &Path,
-    may_rescue: bool,
+    may: Removal,
 ) -> Result<(), WorkspaceError> {
+    let stays = |why: String| Err(WorkspaceError::Stays { why });
     if !ground.is_here(workspace, dir) {
-        return Err(WorkspaceError::Stays { why: format!("{} is something else now", dir.display()) });
+        return stays(format!("{} is something else now", dir.display()));
     }
     if let Some(mount) = mount_below(dir) {
-        return Err(WorkspaceError::Stays { why: format!("{} is mounted in it", mount.display()) });
+        return stays(format!("{} is mounted in it", mount.display()));
     }
-    if ground.vcs == Vcs::Git
-        && let Some(hidden) = survey::hidden_repository(ground, workspace, dir)?
-    {
-        return Err(WorkspaceError::Stays { why: format!("{} is a repository of its own", hidden.display()) });
+    if let Fate::Stay(why) = survey.fate() {
+        return stays(why);
+    }
+    if let Some(locked) = walk::undeletable(dir) {
+        return stays(format!("{} belongs to another user, who alone can delete what is in it", locked.display()));
+    }
+    if ground.vcs == Vcs::Git {
+        survey.nested.extend(hidden(dir, survey)?);
     }
     match survey.fate() {
-        Fate::Stay(why) => Err(WorkspaceError::Stays { why }),
-        Fate::Rescue if !may_rescue => Err(WorkspaceError::Stays { why: survey.summary() }),
+        Fate::Stay(why) => stays(why),
+        Fate::Rescue if !may.rescue => stays(survey.summary()),
         _ => Ok(()),
     }
 }
 
+/// Repositories in ignored directories.
+fn hidden(dir: &Path, survey: &Survey) -> Result<Vec<String>, WorkspaceError> {
+    let ignored: Vec<PathBuf> = survey.artefacts.iter().map(PathBuf::from).collect();
+    let found = walk::walk(dir, &ignored)?.repositories;
+    let hidden = found.into_iter().filter(|path| ignored.iter().any(|ignored| path.starts_with(ignored)));
+    Ok(hidden.map(|path| format!("{}/ is a repository of its own", path.display())).collect())
+}
+
 /// Nobody finds it by its name any more. Looks once more, and puts away what is in it now.
-fn clear(ground: &Ground, workspace: &Workspace, dir: &Path, may_rescue: bool) -> Result<Removed, WorkspaceError> {
-    let survey = ground.survey_at(workspace, dir)?;
-    allowed(ground, workspace, &survey, dir, may_rescue)?;
+fn clear(ground: &Ground, workspace: &Workspace, dir: &Path, may: Removal) -> Result<Removed, WorkspaceError> {
+    let mut survey = ground.survey_at(workspace, dir)?;
+    allowed(ground, workspace, &mut survey, dir, may)?;
     let rescue = match ground.vcs {
-        Vcs::Git if survey.only_here() => match rescue::all(ground, workspace)?.pop() {
-            Some((_, known)) if rescue::verify(ground, workspace, dir, &known).is_ok() => Some(known),
-            _ => Some(ground.rescue_at(workspace, dir)?),
-        },
+        Vcs::Git if keeps(&survey, may) => {
+            let source = Source::at(ground, workspace, dir)?;
+            let known = rescue::all(ground, Some(workspace))?.pop();
+            let known = known.map(|known| rescue::verify(ground, workspace, &source, &known.commit));
+            match known {
+                Some(Ok((known, all_ignored))) if all_ignored || !may.ignored => Some(known),
+                _ => Some(rescue::rescue(ground, workspace, &source, may.ignored)?),
+            }
+        }
         Vcs::Git => None,
-        Vcs::Jj => Some(ground.rescue_at(workspace, dir)?),
+        Vcs::Jj => Some(ground.rescue_at(workspace, dir, may.ignored)?),
         _ => None,
     };
-    Ok(Removed { rescue, survey: Some(survey) })
+    let left = match (&rescue, ground.vcs) {
+        (Some(rescue), Vcs::Git) => rescue.left.clone(),
+        (None, Vcs::Git) => picture::leaves(ground, workspace, dir)?,
+        _ => walk::left(dir, survey.artefacts.iter().map(PathBuf::from)),
+    };
+    Ok(Removed { rescue, left, survey: Some(survey), note: None })
 }
 
 /// What begins so may be deleted at any time, by anybody.

@@ -7,19 +7,23 @@ use std::{
     fs,
     io::{self, Read, Write},
     os::unix::ffi::OsStrExt,
-    path::Path,
+    path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
 
-use toft_core::workspace::{Workspace, WorkspaceKind};
+use toft_core::{
+    time::Timestamp,
+    workspace::{Left, Workspace, WorkspaceKind},
+};
 
 use super::{
     Ground, WorkspaceError,
     git::fetch,
     picture::{self, File, Picture},
     survey::path_of,
+    walk::{self, Raw, Root},
 };
-use crate::{git_run::Git, lock};
+use crate::{command::RunError, git_run::Git, lock};
 
 /// Where rescues are.
 const PLACE: &str = "refs/toft/rescue";
@@ -32,22 +36,84 @@ const PATIENCE: Duration = Duration::from_secs(3_600);
 /// What a rescue holds besides files: its own directory in the commit.
 pub(super) const MANIFEST: &str = "manifest.json";
 
-/// Puts everything away and reads it back; gives the commit.
-pub(super) fn rescue(ground: &Ground, workspace: &Workspace, dir: &Path) -> Result<String, WorkspaceError> {
+/// A workspace to be put away: its directory, if that is there, and git's own directory of it.
+pub(super) struct Source {
+    pub(super) dir: Option<PathBuf>,
+    pub(super) own: PathBuf,
+}
+
+impl Source {
+    /// A workspace at `dir`.
+    pub(super) fn at(ground: &Ground, workspace: &Workspace, dir: &Path) -> Result<Self, WorkspaceError> {
+        Ok(Self { own: ground.git_in(workspace, dir)?.git_dir().to_owned(), dir: Some(dir.to_owned()) })
+    }
+
+    fn git(&self, ground: &Ground, workspace: &Workspace) -> Result<Git, WorkspaceError> {
+        match &self.dir {
+            Some(dir) => ground.git_in(workspace, dir),
+            None => ground.git_without_files(&self.own),
+        }
+    }
+
+    fn look(&self, ground: &Ground, workspace: &Workspace, all_ignored: bool) -> Result<Picture, WorkspaceError> {
+        match &self.dir {
+            Some(dir) => picture::take(ground, workspace, dir, all_ignored),
+            None => picture::take_missing(ground, workspace, &self.own),
+        }
+    }
+
+    /// Where it is, for people.
+    fn shown(&self) -> &Path {
+        self.dir.as_deref().unwrap_or(&self.own)
+    }
+
+    /// Where something that is kept as it is comes from.
+    fn raw(&self, raw: &Raw) -> PathBuf {
+        let base = match raw.root {
+            Root::Work => self.dir.as_deref().unwrap_or(&self.own),
+            Root::Own => &self.own,
+        };
+        base.join(path_of(&raw.name.0))
+    }
+}
+
+/// A rescue that was made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rescued {
+    /// The commit.
+    pub commit: String,
+    /// What it holds, in a few words.
+    pub holds: String,
+    /// What it does not hold.
+    pub left: Vec<Left>,
+    /// It is of a restore that had not come to its end.
+    pub torn: bool,
+}
+
+/// Puts everything away and reads it back.
+pub(super) fn rescue(
+    ground: &Ground,
+    workspace: &Workspace,
+    source: &Source,
+    all_ignored: bool,
+) -> Result<Rescued, WorkspaceError> {
     let mut failed = None;
     for _ in 0..TRIES {
-        let picture = picture::take(ground, workspace, dir)?;
-        let done = put_away(ground, workspace, dir, &picture).and_then(|commit| {
-            verify(ground, workspace, dir, &commit)?;
-            Ok(commit)
-        });
+        let mut picture = source.look(ground, workspace, all_ignored)?;
+        if let Some(dir) = &source.dir {
+            picture.left = walk::left(dir, picture.left.iter().map(|left| PathBuf::from(&left.path)));
+        }
+        let done =
+            put_away(ground, workspace, source, &picture).and_then(|commit| verify(ground, workspace, source, &commit));
         match done {
-            Ok(commit) => return Ok(commit),
+            Ok((rescued, _)) => return Ok(rescued),
+            // A full disk is not emptied by another try.
+            Err(error) if is_full(&error) => return Err(error),
             // Somebody wrote in the meantime.
             Err(
                 error @ (WorkspaceError::Unverified { .. }
                 | WorkspaceError::Io { .. }
-                | WorkspaceError::Run(crate::command::RunError::Failed { .. })),
+                | WorkspaceError::Run(RunError::Failed { .. })),
             ) => failed = Some(error),
             Err(error) => return Err(error),
         }
@@ -55,33 +121,108 @@ pub(super) fn rescue(ground: &Ground, workspace: &Workspace, dir: &Path) -> Resu
     Err(failed.unwrap_or_else(|| WorkspaceError::Busy { what: workspace.name.clone() }))
 }
 
-fn put_away(ground: &Ground, workspace: &Workspace, dir: &Path, picture: &Picture) -> Result<String, WorkspaceError> {
-    let git = ground.git_in(workspace, dir)?;
+fn is_full(error: &WorkspaceError) -> bool {
+    match error {
+        WorkspaceError::Io { cause, .. } => cause.kind() == io::ErrorKind::StorageFull,
+        WorkspaceError::Run(RunError::Failed { said, .. }) => {
+            said.contains("Out of diskspace") || said.contains("No space left on device")
+        }
+        _ => false,
+    }
+}
+
+/// What a rescue holds, in a few words.
+fn holds(picture: &Picture) -> String {
+    let nested = picture.raw.iter().filter(|raw| path_of(&raw.name.0).ends_with(".git")).count();
+    let kept = picture.raw.iter().filter(|raw| !raw.is_dir()).count();
+    let counted = [
+        (picture.files.len(), "files"),
+        (picture.deleted.len(), "deletions"),
+        (picture.staged.len(), "staged contents"),
+        (picture.commits.len(), "commits of its log and operations"),
+        (picture.refs.len() + picture.symrefs.len(), "refs"),
+        (picture.stashes.len(), "stashes"),
+        (nested, "repositories inside"),
+        (kept, "files kept as they are"),
+    ];
+    let mut words: Vec<String> =
+        counted.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
+    if picture.index {
+        words.push("the index".to_owned());
+    }
+    if picture.missing {
+        words.push("no files: its directory was not there".to_owned());
+    }
+    if picture.torn {
+        words.push("a restore that had not come to its end".to_owned());
+    }
+    words.join(", ")
+}
+
+fn put_away(
+    ground: &Ground,
+    workspace: &Workspace,
+    source: &Source,
+    picture: &Picture,
+) -> Result<String, WorkspaceError> {
+    let git = source.git(ground, workspace)?;
     let repository = ground.git()?;
     let name = next_name([repository, &git], workspace)?;
     let mut trouble = None;
     let run = git.run(["fast-import", "--quiet", "--done"])?.patience(PATIENCE);
     let run = run.ok_fed(|to| {
-        let told = tell(to, &name, workspace, &git, picture);
-        trouble = told.as_ref().err().map(ToString::to_string);
+        let told = tell(to, &name, workspace, source, picture);
+        trouble = told.as_ref().err().map(|error| (error.kind(), error.to_string()));
         told
     });
-    if let Some(what) = trouble.filter(|_| run.is_err()) {
-        return Err(WorkspaceError::Unverified { path: dir.to_owned(), what });
+    match trouble.filter(|_| run.is_err()) {
+        Some((io::ErrorKind::PermissionDenied, why)) => return Err(WorkspaceError::Stays { why }),
+        Some((_, what)) => return Err(WorkspaceError::Unverified { path: source.shown().to_owned(), what }),
+        None => {}
     }
-    run?;
-    if workspace.kind == WorkspaceKind::Clone {
-        // Its refs come along, whatever they point to: tags and notes are no commits.
-        let refs = [format!("+{name}:{name}"), beside(&name, "heads"), beside(&name, "tags"), beside(&name, "notes")];
-        fetch(repository, git.repository(), refs.iter().map(String::as_str))?;
-        git.run(["update-ref", "-d", &name])?.ok()?;
+    run.inspect_err(|error| sweep_up(ground, source, error))?;
+    match (workspace.kind, &source.dir) {
+        (WorkspaceKind::Clone, Some(_)) => {
+            // Its refs come along, whatever they point to: tags and notes are no commits.
+            let place = refs_of(&name);
+            let made = git.run(["rev-parse", "--verify", &name])?.text()?;
+            let mut refs = vec![format!("+{made}:{name}"), format!("+refs/*:{place}/*"), "^refs/toft/*".to_owned()];
+            refs.extend(picture.objects.iter().map(|oid| format!("+{oid}:{place}/logged/{oid}")));
+            fetch(repository, git.repository(), refs.iter().map(String::as_str))?;
+            git.run(["update-ref", "-d", &name])?.ok()?;
+        }
+        _ => {
+            let place = refs_of(&name);
+            let refs = picture.refs.iter().filter_map(|(name, oid)| Some((name.strip_prefix("refs/")?, oid)));
+            let lines: String = refs.map(|(rest, oid)| format!("update {place}/{rest} {oid}\n")).collect();
+            update_refs(repository, &lines)?;
+        }
     }
     Ok(repository.run(["rev-parse", "--verify", &name])?.text()?)
 }
 
-/// Where refs of a clone are kept beside its rescue.
-fn beside(name: &str, kind: &str) -> String {
-    format!("+refs/{kind}/*:{}/{kind}/*", refs_of(name))
+/// Removes what a git that failed names and left: half a pack, and its report.
+fn sweep_up(ground: &Ground, source: &Source, error: &RunError) {
+    let RunError::Failed { said, .. } = error else { return };
+    let packs = ground.common_dir.join("objects").join("pack");
+    for word in said.split([' ', '\'']) {
+        let path = Path::new(word);
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let left = path.parent() == Some(&packs) && name.starts_with("tmp_pack_")
+            || path.parent() == Some(&source.own) && name.starts_with("fast_import_crash_");
+        if left {
+            // Git removes it later by itself.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// Changes refs, all or none.
+pub(super) fn update_refs(git: &Git, lines: &str) -> Result<(), WorkspaceError> {
+    if !lines.is_empty() {
+        git.run(["update-ref", "--stdin"])?.ok_fed(|to| to.write_all(lines.as_bytes()))?;
+    }
+    Ok(())
 }
 
 /// The place of refs that belong to a rescue.
@@ -101,21 +242,103 @@ fn next_name(places: [&Git; 2], workspace: &Workspace) -> Result<String, Workspa
     Ok(format!("{place}/{}", last + 1))
 }
 
-/// The rescues of a workspace: number and commit, oldest first.
-pub(super) fn all(ground: &Ground, workspace: &Workspace) -> Result<Vec<(u32, String)>, WorkspaceError> {
-    let place = format!("{PLACE}/{}", workspace.id);
-    let listed = ground.git()?.run(["for-each-ref", "--format=%(refname:lstrip=4) %(objectname)", &place])?.text()?;
-    let named = listed.lines().filter_map(|line| line.split_once(' '));
-    let mut all: Vec<_> = named.filter_map(|(n, oid)| Some((n.parse().ok()?, oid.to_owned()))).collect();
-    all.sort();
+/// A rescue, as it is listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rescue {
+    /// The id of its workspace.
+    pub workspace: String,
+    /// Its number among those of the workspace.
+    pub number: u32,
+    /// The commit.
+    pub commit: String,
+    /// When it was made.
+    pub made: Timestamp,
+    /// How many bytes of files it holds, before they are compressed.
+    pub bytes: u64,
+    /// What it holds, in a few words.
+    pub holds: String,
+    /// What it does not hold, in a few words.
+    pub left: String,
+}
+
+impl Rescue {
+    /// One of which only the commit is known.
+    pub(super) fn plain(workspace: &Workspace, commit: &str) -> Self {
+        Self {
+            workspace: workspace.id.to_string(),
+            number: 1,
+            commit: commit.to_owned(),
+            made: workspace.used,
+            bytes: 0,
+            holds: String::new(),
+            left: String::new(),
+        }
+    }
+}
+
+const BYTES: &str = "Bytes: ";
+const HOLDS: &str = "Holds: ";
+const LEFT: &str = "Left: ";
+
+/// The rescues of a workspace, or of all of them, oldest first.
+pub(super) fn all(ground: &Ground, workspace: Option<&Workspace>) -> Result<Vec<Rescue>, WorkspaceError> {
+    let place = workspace.map_or_else(|| PLACE.to_owned(), |workspace| format!("{PLACE}/{}", workspace.id));
+    let format = "--format=%(refname:lstrip=3) %(objectname) %(committerdate:unix)%0a%(contents:body)%00";
+    let listed = ground.git()?.run(["for-each-ref", format, &place])?.ok()?;
+    let mut all = Vec::new();
+    for entry in String::from_utf8_lossy(&listed).split('\0') {
+        let mut lines = entry.trim_start().lines();
+        let words: Vec<_> = lines.next().unwrap_or_default().split(' ').collect();
+        let [name, commit, made] = words[..] else { continue };
+        let Some((id, number)) = name.split_once('/') else { continue };
+        let Ok(number) = number.parse() else { continue };
+        let said: Vec<&str> = lines.collect();
+        let of = |key: &str| said.iter().find_map(|line| line.strip_prefix(key)).unwrap_or_default().to_owned();
+        all.push(Rescue {
+            workspace: id.to_owned(),
+            number,
+            commit: commit.to_owned(),
+            made: Timestamp(made.parse::<i64>().unwrap_or_default().saturating_mul(1_000)),
+            bytes: of(BYTES).parse().unwrap_or_default(),
+            holds: of(HOLDS),
+            left: of(LEFT),
+        });
+    }
+    all.sort_by(|a, b| (a.made, &a.workspace, a.number).cmp(&(b.made, &b.workspace, b.number)));
     Ok(all)
 }
 
+/// Deletes a rescue, with the refs that belong to it. Git deletes the objects when it tidies up.
+pub(super) fn delete(ground: &Ground, rescue: &Rescue) -> Result<(), WorkspaceError> {
+    let git = ground.git()?;
+    let name = format!("{PLACE}/{}/{}", rescue.workspace, rescue.number);
+    let beside = git.run(["for-each-ref", "--format=delete %(refname)", &refs_of(&name)])?.text()?;
+    let lines = format!("{beside}\ndelete {name} {}\n", rescue.commit);
+    update_refs(git, lines.trim_start())
+}
+
+/// How many bytes of files a rescue holds.
+fn bytes_of(source: &Source, picture: &Picture) -> u64 {
+    let size = |path: PathBuf| fs::symlink_metadata(path).map_or(0, |meta| meta.len());
+    let dir = source.dir.as_deref().unwrap_or(&source.own);
+    let files = picture.files.iter().map(|file| size(dir.join(path_of(&file.name.0))));
+    let own = picture.own.iter().map(|file| size(source.own.join(path_of(&file.name.0))));
+    let raw = picture.raw.iter().filter(|raw| !raw.is_dir()).map(|raw| size(source.raw(raw)));
+    files.chain(own).chain(raw).sum::<u64>() + size(source.own.join("index"))
+}
+
 /// Says everything to `git fast-import`.
-fn tell(to: &mut dyn Write, name: &str, workspace: &Workspace, git: &Git, picture: &Picture) -> io::Result<()> {
-    let (dir, own) = (git.dir(), git.git_dir());
+fn tell(to: &mut dyn Write, name: &str, workspace: &Workspace, source: &Source, picture: &Picture) -> io::Result<()> {
     let now = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs());
-    let message = format!("rescue of workspace {} ({})\n", workspace.name, workspace.id);
+    let one_line = |text: String| text.replace(['\n', '\0'], " ");
+    let message = format!(
+        "rescue of workspace {} ({})\n\n{BYTES}{}\n{HOLDS}{}\n{LEFT}{}\n",
+        workspace.name,
+        workspace.id,
+        bytes_of(source, picture),
+        holds(picture),
+        one_line(Left::summary(&picture.left)),
+    );
     writeln!(to, "commit {name}\ncommitter toft <toft> {now} +0000\ndata {}\n{message}", message.len())?;
     let mut parents: Vec<&String> = picture.head.iter().chain(&picture.commits).collect();
     parents.extend(picture.refs.iter().filter(|(name, _)| name.starts_with("refs/heads/")).map(|(_, oid)| oid));
@@ -126,15 +349,24 @@ fn tell(to: &mut dyn Write, name: &str, workspace: &Workspace, git: &Git, pictur
         writeln!(to, "{} {oid}", if n == 0 { "from" } else { "merge" })?;
     }
     writeln!(to, "deleteall")?;
-    for file in &picture.files {
-        write_file(to, b"work/", file, dir)?;
+    if let Some(dir) = &source.dir {
+        for file in &picture.files {
+            write_file(to, b"work/", file, dir)?;
+        }
     }
     for file in &picture.own {
-        write_file(to, b"own/", file, own)?;
+        write_file(to, b"own/", file, &source.own)?;
+    }
+    for (n, raw) in picture.raw.iter().enumerate().filter(|(_, raw)| !raw.is_dir()) {
+        writeln!(to, "M 100644 inline {}", raw_name(n))?;
+        match raw.is_link() {
+            true => data(to, fs::read_link(source.raw(raw))?.as_os_str().as_bytes())?,
+            false => file_data(to, &source.raw(raw))?,
+        }
     }
     if picture.index {
         writeln!(to, "M 100644 inline index")?;
-        file_data(to, &own.join("index"))?;
+        file_data(to, &source.own.join("index"))?;
     }
     for oid in &picture.staged {
         writeln!(to, "M 100644 {oid} staged/{oid}")?;
@@ -142,6 +374,11 @@ fn tell(to: &mut dyn Write, name: &str, workspace: &Workspace, git: &Git, pictur
     writeln!(to, "M 100644 inline {MANIFEST}")?;
     data(to, &serde_json::to_vec_pretty(picture).map_err(io::Error::other)?)?;
     writeln!(to, "done")
+}
+
+/// Where in a rescue something is that is kept as it is: by number, for git has no place for names such as `.git`.
+pub(super) fn raw_name(n: usize) -> String {
+    format!("raw/{}/{n}", n / 256)
 }
 
 /// A file or a link, with what git can say of its mode.
@@ -169,7 +406,8 @@ fn data(to: &mut dyn Write, bytes: &[u8]) -> io::Result<()> {
 
 /// A file's bytes, as many as it had when it was opened.
 fn file_data(to: &mut dyn Write, path: &Path) -> io::Result<()> {
-    let file = fs::File::open(path)?;
+    let named = |error: io::Error| io::Error::new(error.kind(), format!("{} cannot be read: {error}", path.display()));
+    let file = fs::File::open(path).map_err(named)?;
     let length = file.metadata()?.len();
     writeln!(to, "data {length}")?;
     if io::copy(&mut file.take(length), to)? != length {
@@ -279,58 +517,64 @@ pub(super) fn below(place: &str, name: &[u8]) -> Vec<u8> {
     [place.as_bytes(), name].concat()
 }
 
-/// Is the workspace at `dir` what `commit` holds, to the last byte?
-pub(super) fn verify(ground: &Ground, workspace: &Workspace, dir: &Path, commit: &str) -> Result<(), WorkspaceError> {
-    let differs = |what: String| WorkspaceError::Unverified { path: dir.to_owned(), what };
+/// Is the workspace what `commit` holds, to the last byte? Gives what that is, and whether large ignored files are in it.
+pub(super) fn verify(
+    ground: &Ground,
+    workspace: &Workspace,
+    source: &Source,
+    commit: &str,
+) -> Result<(Rescued, bool), WorkspaceError> {
+    let differs = |what: String| WorkspaceError::Unverified { path: source.shown().to_owned(), what };
     let git = ground.git()?;
     let held = Held::of(git, commit)?;
     let manifest = held.manifest()?;
-    let now = picture::take(ground, workspace, dir)?;
+    let mut now = source.look(ground, workspace, manifest.all_ignored)?;
+    now.left.clone_from(&manifest.left);
     if now != manifest {
         return Err(differs("files came, went or changed kind".into()));
     }
-    if workspace.kind == WorkspaceKind::Clone {
-        for (name, oid) in &manifest.refs {
-            let there = git.run(["cat-file", "-e", oid])?.end()?.code == 0;
-            there.then_some(()).ok_or_else(|| differs(format!("{name} is not in the repository")))?;
+    let oids = manifest.refs.iter().map(|(_, oid)| oid).chain(&manifest.objects).chain(&manifest.staged);
+    let ask: String = oids.map(|oid| format!("{oid}\n")).collect();
+    if !ask.is_empty() {
+        let said = git.run(["cat-file", "--batch-check"])?.ok_fed(|to| to.write_all(ask.as_bytes()))?;
+        let said = String::from_utf8_lossy(&said).into_owned();
+        if let Some(missing) = said.lines().find(|line| line.ends_with(" missing")) {
+            return Err(differs(format!("the repository does not have {missing}")));
         }
     }
-    let inside = ground.git_in(workspace, dir)?;
-    let own = inside.git_dir();
-    let large = |file: &&File| held.is_large(&below("work/", &file.name.0));
-    for file in manifest.files.iter().filter(large) {
-        let path = dir.join(path_of(&file.name.0));
-        let oid = git.run(["hash-object", "--no-filters"])?.arg(&path).text()?;
-        if oid != held.oid(&below("work/", &file.name.0)) {
-            return Err(differs(path.display().to_string()));
+    let dir = source.dir.as_deref().unwrap_or(&source.own);
+    let mut places: BTreeMap<Vec<u8>, (PathBuf, bool)> = BTreeMap::new();
+    for file in &manifest.files {
+        places.insert(below("work/", &file.name.0), (dir.join(path_of(&file.name.0)), file.link()));
+    }
+    for file in &manifest.own {
+        places.insert(below("own/", &file.name.0), (source.own.join(path_of(&file.name.0)), file.link()));
+    }
+    for (n, raw) in manifest.raw.iter().enumerate().filter(|(_, raw)| !raw.is_dir()) {
+        places.insert(raw_name(n).into_bytes(), (source.raw(raw), raw.is_link()));
+    }
+    if manifest.index {
+        places.insert(b"index".to_vec(), (source.own.join("index"), false));
+    }
+    let (large, others): (Vec<_>, Vec<_>) = places.keys().cloned().partition(|path| held.is_large(path));
+    for path in &large {
+        let at = &places[path].0;
+        let oid = git.run(["hash-object", "--no-filters"])?.arg(at).text()?;
+        if oid != held.oid(path) {
+            return Err(differs(at.display().to_string()));
         }
     }
-    let mut paths: Vec<Vec<u8>> =
-        manifest.files.iter().filter(|file| !large(file)).map(|file| below("work/", &file.name.0)).collect();
-    paths.extend(manifest.own.iter().map(|file| below("own/", &file.name.0)));
-    paths.extend(manifest.index.then(|| b"index".to_vec()));
-    paths.extend(manifest.staged.iter().map(|oid| below("staged/", oid.as_bytes())));
-    let links = manifest.links();
-    held.each(&paths, |path, bytes| {
-        let at = match (path.strip_prefix(b"work/"), path.strip_prefix(b"own/")) {
-            (Some(name), _) => Some(dir.join(path_of(name))),
-            (_, Some(name)) => Some(own.join(path_of(name))),
-            _ => None,
+    held.each(&others, |path, bytes| {
+        let (at, link) = &places[path];
+        let on_disk = match link {
+            true => fs::read_link(at).map(|to| to.into_os_string().into_encoded_bytes()),
+            false => fs::read(at),
         };
-        let on_disk = if let Some(at) = at {
-            match links.contains(path) {
-                true => fs::read_link(&at).map(|to| to.into_os_string().into_encoded_bytes()),
-                false => fs::read(&at),
-            }
-        } else if path == b"index" {
-            fs::read(own.join("index"))
-        } else {
-            return Ok(());
-        };
-        let shown = String::from_utf8_lossy(path).into_owned();
-        match on_disk.map_err(lock::io("read", &path_of(path)))? == bytes {
+        match on_disk.map_err(lock::io("read", at))? == bytes {
             true => Ok(()),
-            false => Err(differs(shown)),
+            false => Err(differs(at.display().to_string())),
         }
-    })
+    })?;
+    let (holds, torn, all_ignored) = (holds(&manifest), manifest.torn, manifest.all_ignored);
+    Ok((Rescued { commit: commit.to_owned(), holds, left: manifest.left, torn }, all_ignored))
 }

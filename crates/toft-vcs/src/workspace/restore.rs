@@ -11,32 +11,62 @@ use toft_core::workspace::{Workspace, WorkspaceKind};
 
 use super::{
     Ground, Made, WorkspaceError,
-    git::{add, check_out, empty_clone, fill, open_clone},
-    picture::{Name, Picture},
+    git::{add, check_out, clear_away, empty_clone, fill, has_branch, open_clone},
+    picture::{Name, Picture, RESTORING},
     remove,
-    rescue::{Held, below},
+    rescue::{Held, below, raw_name, update_refs},
     survey::path_of,
+    walk::{Raw, Root},
 };
 use crate::{git_run::Git, lock};
 
+/// Brings a workspace back; if that fails, nothing of it is left and it can be tried again.
 pub(super) fn restore(
     ground: &Ground,
     workspace: &Workspace,
     rescue: &str,
     branch: Option<&str>,
 ) -> Result<Made, WorkspaceError> {
-    let repository = ground.git()?;
-    let held = Held::of(repository, rescue)?;
+    let held = Held::of(ground.git()?, rescue)?;
     let picture = held.manifest()?;
+    let wanted = branch.map(str::to_owned).or_else(|| picture.branch.clone());
+    let new = match &wanted {
+        Some(name) if workspace.kind == WorkspaceKind::Worktree => !has_branch(ground, name)?,
+        _ => false,
+    };
+    fill_from(ground, workspace, rescue, &held, &picture, branch).inspect_err(|_| {
+        // A branch that was there before stays; one that was made for this goes if it is still where it was made.
+        let undone = Workspace {
+            own_branch: new,
+            base: picture.head.clone().unwrap_or_default(),
+            branch: wanted,
+            ..workspace.clone()
+        };
+        let _ = clear_away(ground, &undone);
+    })
+}
+
+fn fill_from(
+    ground: &Ground,
+    workspace: &Workspace,
+    rescue: &str,
+    held: &Held<'_>,
+    picture: &Picture,
+    branch: Option<&str>,
+) -> Result<Made, WorkspaceError> {
+    let repository = ground.git()?;
     let building = remove::building(workspace);
     let dir = match workspace.kind {
         WorkspaceKind::Clone => building.as_path(),
         _ => Path::new(&workspace.path),
     };
     let inside = match workspace.kind {
-        WorkspaceKind::Clone => clone(ground, workspace, rescue, &picture)?,
-        _ => worktree(ground, repository, workspace, &picture, branch)?,
+        WorkspaceKind::Clone => clone(ground, workspace, rescue, picture)?,
+        _ => worktree(ground, repository, workspace, picture, branch)?,
     };
+    let own = inside.git_dir();
+    let torn = own.join(RESTORING);
+    fs::write(&torn, "").map_err(lock::io("write", &torn))?;
     if workspace.stands_on.is_some() {
         let here = Workspace { base: picture.head.clone().unwrap_or_default(), ..workspace.clone() };
         fill(ground, &here, &inside)?;
@@ -46,7 +76,6 @@ pub(super) fn restore(
     for name in &picture.deleted {
         take_away(&place(dir, name)?)?;
     }
-    let own = inside.git_dir();
     let mut paths: Vec<Vec<u8>> = picture.files.iter().map(|file| below("work/", &file.name.0)).collect();
     paths.extend(picture.own.iter().map(|file| below("own/", &file.name.0)));
     paths.extend(picture.index.then(|| b"index".to_vec()));
@@ -80,10 +109,121 @@ pub(super) fn restore(
         let path = place(below, name)?;
         fs::set_permissions(&path, Permissions::from_mode(mode)).map_err(lock::io("set permissions of", &path))?;
     }
+    if picture.missing && picture.index {
+        // Its files were not there to be put away; what was staged is.
+        inside.run(["checkout-index", "--all", "--force", "--quiet"])?.patience(super::git::CHECKOUT).ok()?;
+    }
+    bring_raw(held, picture, dir, own)?;
+    if workspace.kind == WorkspaceKind::Worktree {
+        let lines: String = picture.refs.iter().map(|(name, oid)| format!("update {name} {oid}\n")).collect();
+        update_refs(&inside, &lines)?;
+        relink(picture, dir, own)?;
+    }
+    fs::remove_file(&torn).map_err(lock::io("remove", &torn))?;
     if workspace.kind == WorkspaceKind::Clone {
+        // Its own refs and logs hold everything now.
+        let kept = inside.run(["for-each-ref", "--format=delete %(refname)", "refs/toft"])?.text()?;
+        update_refs(&inside, &format!("{kept}\n").trim_start().to_owned())?;
         open_clone(workspace)?;
     }
     Ok(Made::default())
+}
+
+/// Brings back what was kept as it is, and directories that a checkout does not make.
+fn bring_raw(held: &Held<'_>, picture: &Picture, dir: &Path, own: &Path) -> Result<(), WorkspaceError> {
+    let target = |raw: &Raw| match raw.root {
+        Root::Work => placed(dir, &raw.name, true),
+        Root::Own if raw.name.0.starts_with(b"modules") => placed(own, &raw.name, true),
+        Root::Own => Err(WorkspaceError::Stays { why: "its rescue names a file of git's own".into() }),
+    };
+    let make = |path: &Path| match fs::symlink_metadata(path) {
+        Ok(meta) if meta.is_dir() => Ok(()),
+        _ => take_away(path).and_then(|()| fs::create_dir(path).map_err(lock::io("make", path))),
+    };
+    let mut modes = Vec::new();
+    for (name, mode) in &picture.dirs {
+        let path = place(dir, name)?;
+        // Where a file is now, that is the newer truth.
+        if fs::symlink_metadata(&path).is_ok_and(|meta| !meta.is_dir()) {
+            continue;
+        }
+        make(&path)?;
+        modes.push((path, *mode));
+    }
+    for raw in picture.raw.iter().filter(|raw| raw.is_dir()) {
+        let path = target(raw)?;
+        make(&path)?;
+        modes.push((path, raw.mode & 0o7777));
+    }
+    let files = picture.raw.iter().enumerate().filter(|(_, raw)| !raw.is_dir());
+    let files: std::collections::BTreeMap<Vec<u8>, &Raw> =
+        files.map(|(n, raw)| (raw_name(n).into_bytes(), raw)).collect();
+    let (large, others): (Vec<_>, Vec<_>) = files.keys().cloned().partition(|path| held.is_large(path));
+    let finish = |path: &Path, raw: &Raw| match raw.is_link() {
+        true => Ok(()),
+        false => fs::set_permissions(path, Permissions::from_mode(raw.mode & 0o7777))
+            .map_err(lock::io("set permissions of", path)),
+    };
+    for name in &large {
+        let path = target(files[name])?;
+        take_away(&path)?;
+        held.write(name, fs::File::create(&path).map_err(lock::io("write", &path))?)?;
+        finish(&path, files[name])?;
+    }
+    held.each(&others, |name, bytes| {
+        let raw = files[name];
+        let path = target(raw)?;
+        take_away(&path)?;
+        let put = match raw.is_link() {
+            true => std::os::unix::fs::symlink(path_of(bytes), &path),
+            false => fs::write(&path, bytes),
+        };
+        put.map_err(lock::io("write", &path))?;
+        finish(&path, raw)
+    })?;
+    // What is deepest first: a directory may forbid to go further.
+    modes.sort();
+    for (path, mode) in modes.into_iter().rev() {
+        fs::set_permissions(&path, Permissions::from_mode(mode)).map_err(lock::io("set permissions of", &path))?;
+    }
+    Ok(())
+}
+
+/// Submodules and their repositories find each other, though one of them is elsewhere now.
+fn relink(picture: &Picture, dir: &Path, own: &Path) -> Result<(), WorkspaceError> {
+    let Some((old_dir, old_own)) = &picture.places else { return Ok(()) };
+    if path_of(&old_dir.0) == dir && path_of(&old_own.0) == own {
+        return Ok(());
+    }
+    let links = picture.raw.iter().filter(|raw| raw.root == Root::Work && !raw.is_dir() && !raw.is_link());
+    for raw in links.filter(|raw| path_of(&raw.name.0).ends_with(".git")) {
+        let link = placed(dir, &raw.name, true)?;
+        let Some(module) = link.parent() else { continue };
+        let text = fs::read_to_string(&link).map_err(lock::io("read", &link))?;
+        let Some(target) = text.trim_end().strip_prefix("gitdir: ") else { continue };
+        let was = path_of(&old_dir.0).join(path_of(&raw.name.0)).parent().map(|at| at.join(target)).unwrap_or_default();
+        let was = normal(&was);
+        let Ok(rest) = was.strip_prefix(path_of(&old_own.0)) else { continue };
+        let repository = own.join(rest);
+        fs::write(&link, format!("gitdir: {}\n", repository.display())).map_err(lock::io("write", &link))?;
+        let config = repository.join("config");
+        // Only this one file is read and written.
+        Git::outside(module).run(["config", "--file"])?.arg(&config).args(["core.worktree"]).arg(module).ok()?;
+    }
+    Ok(())
+}
+
+/// A path without `..`, as far as names tell.
+fn normal(path: &Path) -> PathBuf {
+    let mut found = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => drop(found.pop()),
+            Component::CurDir => {}
+            other => found.push(other),
+        }
+    }
+    found
 }
 
 /// A worktree on the branch it was on, if that is still where it was and free; else on no branch.
@@ -119,11 +259,10 @@ fn clone(ground: &Ground, workspace: &Workspace, rescue: &str, picture: &Picture
     let kept = named.text()?.lines().map(super::rescue::refs_of).next().unwrap_or_default();
     let refs = [format!("+{rescue}:refs/toft/rescued"), format!("+{kept}/*:refs/toft/kept/*")];
     let inside = empty_clone(ground, workspace, &refs)?;
-    for (name, oid) in &picture.refs {
-        inside.run(["update-ref", name, oid])?.ok()?;
-    }
-    for name in inside.run(["for-each-ref", "--format=%(refname)", "refs/toft/kept"])?.text()?.lines() {
-        inside.run(["update-ref", "-d", name])?.ok()?;
+    let lines: String = picture.refs.iter().map(|(name, oid)| format!("update {name} {oid}\n")).collect();
+    update_refs(&inside, &lines)?;
+    for (name, to) in &picture.symrefs {
+        inside.run(["symbolic-ref", name, to])?.ok()?;
     }
     for (oid, text) in picture.stashes.iter().rev() {
         inside.run(["stash", "store", "--quiet", "-m", text, oid])?.ok()?;
@@ -138,6 +277,11 @@ fn clone(ground: &Ground, workspace: &Workspace, rescue: &str, picture: &Picture
 
 /// Where a file belongs: below `dir`, through no link, and never in git's own directory.
 fn place(dir: &Path, name: &Name) -> Result<PathBuf, WorkspaceError> {
+    placed(dir, name, false)
+}
+
+/// The same; where `inside` says so, in that of a repository inside, but not in the workspace's own.
+fn placed(dir: &Path, name: &Name, inside: bool) -> Result<PathBuf, WorkspaceError> {
     let relative = path_of(&name.0);
     let stays = || WorkspaceError::Stays { why: format!("its rescue names {}", relative.display()) };
     let mut path = dir.to_owned();
@@ -146,7 +290,7 @@ fn place(dir: &Path, name: &Name) -> Result<PathBuf, WorkspaceError> {
         let Component::Normal(part) = part else { return Err(stays()) };
         // Where case counts, another `.GIT` is a name like any other.
         let own = if cfg!(target_os = "linux") { *part == ".git" } else { part.eq_ignore_ascii_case(".git") };
-        if own {
+        if own && !(inside && n > 0) {
             return Err(stays());
         }
         path.push(part);

@@ -8,10 +8,10 @@ use std::{
     time::SystemTime,
 };
 
-use toft_core::workspace::{Survey, Workspace, WorkspaceKind};
+use toft_core::workspace::{Left, Survey, Workspace, WorkspaceKind};
 
-use super::{Ground, Stand, WorkspaceError, git::git_dir, landed, look::Aid, overlay, remove};
-use crate::{git_run::Git, lock};
+use super::{Ground, Stand, WorkspaceError, git::git_dir, landed, look::Aid, overlay, remove, walk};
+use crate::{git_run::Git, git_view::plain_file};
 
 /// An ignored file by itself is a setting if it is no larger; a directory, or a larger one, is an artefact.
 const LARGEST_SETTING: u64 = 1 << 20;
@@ -31,7 +31,9 @@ pub(super) struct Status {
     pub(super) untracked: Vec<Vec<u8>>,
     /// Ignored files that count.
     pub(super) ignored: Vec<Vec<u8>>,
-    /// Ignored directories: artefacts.
+    /// Files in small ignored directories.
+    pub(super) small: Vec<Vec<u8>>,
+    /// Other ignored directories: artefacts.
     pub(super) artefacts: Vec<Vec<u8>>,
     /// Ignored files that are too large for settings.
     pub(super) large: Vec<Vec<u8>>,
@@ -58,6 +60,7 @@ fn shown(bytes: &[u8]) -> String {
 pub(super) fn status(git: &Git) -> Result<Status, WorkspaceError> {
     let mut status = status_of_plain(git)?;
     read_index(git, &mut status)?;
+    hidden_in_tracked(git.dir(), &mut status);
     Ok(status)
 }
 
@@ -86,7 +89,12 @@ pub(super) fn status_of_plain(git: &Git) -> Result<Status, WorkspaceError> {
             b"u" => entry(&mut status, rest, 9),
             b"?" if rest.ends_with(b"/") => status.nested.push(shown(rest)),
             b"?" => status.untracked.push(rest.to_vec()),
-            b"!" if rest.ends_with(b"/") => status.artefacts.push(rest.to_vec()),
+            b"!" if rest.ends_with(b"/") => match walk::small(git.dir(), &path_of(rest)) {
+                Some(files) => {
+                    status.small.extend(files.into_iter().map(|file| file.into_os_string().into_encoded_bytes()));
+                }
+                None => status.artefacts.push(rest.to_vec()),
+            },
             b"!" => {
                 let file = fs::symlink_metadata(git.dir().join(path_of(rest)));
                 match file.is_ok_and(|file| !file.is_dir() && file.len() <= LARGEST_SETTING) {
@@ -98,6 +106,23 @@ pub(super) fn status_of_plain(git: &Git) -> Result<Status, WorkspaceError> {
         }
     }
     Ok(status)
+}
+
+/// Repositories begun in directories with tracked files, which git never names.
+fn hidden_in_tracked(dir: &Path, status: &mut Status) {
+    let mut dirs = std::collections::BTreeSet::new();
+    for (_, _, path) in status.index.iter().filter(|(mode, ..)| *mode != 0o160_000) {
+        let mut rest = path.as_slice();
+        while let Some(end) = rest.iter().rposition(|byte| *byte == b'/') {
+            rest = &rest[..end];
+            if !dirs.insert(rest) {
+                break;
+            }
+        }
+    }
+    let hidden = dirs.into_iter().filter(|name| walk::is_marked(&dir.join(path_of(name))));
+    let hidden: Vec<String> = hidden.map(|name| format!("{}/", shown(name))).collect();
+    status.nested.extend(hidden);
 }
 
 /// Where a checkout stands, in one question.
@@ -137,8 +162,8 @@ fn entry(status: &mut Status, rest: &[u8], columns: usize) {
     }
 }
 
-/// Everything in the index; files that git was told not to look at are looked at.
-fn read_index(git: &Git, status: &mut Status) -> Result<(), WorkspaceError> {
+/// Everything in the index; gives files that git was told not to look at.
+pub(super) fn list_index(git: &Git, status: &mut Status) -> Result<Vec<(String, Vec<u8>)>, WorkspaceError> {
     let listed = git.run(["ls-files", "--stage", "-v", "-z"])?.ok()?;
     let mut unwatched = Vec::new();
     for line in listed.split(|byte| *byte == 0).filter(|line| !line.is_empty()) {
@@ -152,14 +177,23 @@ fn read_index(git: &Git, status: &mut Status) -> Result<(), WorkspaceError> {
             status.submodules.push(path.to_vec());
         } else if flag == "S" || flag.chars().all(|letter| letter.is_ascii_lowercase()) {
             status.unwatched = true;
-            match fs::symlink_metadata(git.dir().join(path_of(path))) {
-                // What a link says is not hashed by name.
-                Ok(meta) if meta.is_symlink() => status.changed.push(path.to_vec()),
-                Ok(_) => unwatched.push((oid.to_owned(), path.to_vec())),
-                Err(_) => {}
-            }
+            unwatched.push((oid.to_owned(), path.to_vec()));
         }
         status.index.push((mode, oid.to_owned(), path.to_vec()));
+    }
+    Ok(unwatched)
+}
+
+/// Everything in the index; files that git was told not to look at are looked at.
+fn read_index(git: &Git, status: &mut Status) -> Result<(), WorkspaceError> {
+    let mut unwatched = Vec::new();
+    for (oid, path) in list_index(git, status)? {
+        match fs::symlink_metadata(git.dir().join(path_of(&path))) {
+            // What a link says is not hashed by name.
+            Ok(meta) if meta.is_symlink() => status.changed.push(path),
+            Ok(_) => unwatched.push((oid, path)),
+            Err(_) => {}
+        }
     }
     // Git hashes files by name, one to a line: a name with a line break is taken for changed.
     let (odd, plain): (Vec<_>, Vec<_>) = unwatched.into_iter().partition(|(_, path)| path.contains(&b'\n'));
@@ -204,9 +238,10 @@ pub(super) fn survey_with(
     let mut status = aid.status(&git)?;
     set_up_links(workspace, dir, &mut status);
     let landing = landed::look(ground, &git, workspace, &status, aid)?;
-    let mut stuck: Vec<String> =
+    let mut nested: Vec<String> =
         status.nested.iter().map(|path| format!("{path} is a repository of its own")).collect();
-    stuck.extend(status.unseen.iter().cloned());
+    nested.extend(submodules(dir, own, &status)?.work);
+    let mut stuck = status.unseen.clone();
     if !ground.is_here(workspace, dir) {
         stuck.push(format!("its {} is not the one that toft made", dir.join(".git").display()));
     }
@@ -221,19 +256,16 @@ pub(super) fn survey_with(
     {
         stuck.push(format!("locked by git: {}", if why.trim().is_empty() { "no reason given" } else { why.trim() }));
     }
-    for path in &status.submodules {
-        stuck.extend(submodule(&dir.join(path_of(path)), &shown(path))?);
-    }
-    stuck.extend(modules(&own.join("modules"))?);
     let dropped = match workspace.kind {
         WorkspaceKind::Clone => apart(ground, &git)?,
-        _ => aid.dropped(&git, status.head.as_deref())?,
+        _ => aid.dropped(&git, status.head.as_deref(), &logs(ground, workspace, own))?,
     };
     let survey = Survey {
         staged: status.staged.len(),
         changed: status.changed.len() + status.deleted.len(),
         untracked: status.untracked.len(),
-        ignored: status.ignored.len(),
+        ignored: status.ignored.len() + status.small.len(),
+        nested,
         artefacts: status.artefacts.iter().chain(&status.large).map(|path| shown(path)).collect(),
         stashes: aid.stashes(&git, workspace, status.branch.as_deref())?,
         dropped,
@@ -267,30 +299,62 @@ pub(super) fn stashes(
     Ok(all.filter(mine).map(|(oid, text)| (oid.to_owned(), text.to_owned())).collect())
 }
 
-/// Commits that a checkout's own log knows and no ref reaches: what was amended, reset or rebased away.
-pub(super) fn dropped(git: &Git) -> Result<Vec<String>, WorkspaceError> {
-    // Git has no log of a branch without a commit; the file says what there was.
-    let log = git.git_dir().join("logs").join("HEAD");
-    let log = match fs::read_to_string(&log) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-        Err(cause) => return Err(lock::io("read", &log)(cause)),
-    };
-    let mut tips: Vec<String> =
-        log.lines().rev().filter_map(|line| line.split(' ').nth(1)).map(str::to_owned).collect();
-    let own = ["refs/worktree", "refs/bisect", "refs/rewritten"];
-    tips.extend(git.run(["for-each-ref", "--format=%(objectname)"])?.args(own).text()?.lines().map(str::to_owned));
+/// The logs that go with a workspace: of a clone all, of a worktree its own and that of a branch made for it.
+pub(super) fn logs(ground: &Ground, workspace: &Workspace, own: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut look = vec![own.join("logs")];
+    if let (WorkspaceKind::Worktree, true, Some(branch)) = (workspace.kind, workspace.own_branch, &workspace.branch) {
+        look.push(ground.common_dir.join("logs").join("refs").join("heads").join(branch));
+    }
+    while let Some(at) = look.pop() {
+        // A link leads where no log of this checkout is.
+        match fs::symlink_metadata(&at).map(|meta| meta.file_type()) {
+            Ok(kind) if kind.is_dir() => {
+                look.extend(fs::read_dir(&at).into_iter().flatten().flatten().map(|entry| entry.path()));
+            }
+            Ok(kind) if kind.is_file() => found.push(at),
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Every object that logs name.
+pub(super) fn logged(logs: &[PathBuf]) -> Result<Vec<String>, WorkspaceError> {
+    let mut found = std::collections::BTreeSet::new();
+    for log in logs {
+        let text = shown(&plain_file(log)?.unwrap_or_default());
+        found.extend(text.lines().flat_map(|line| line.split(' ').take(2)).map(str::to_owned));
+    }
+    let hash = |oid: &String| oid.bytes().all(|byte| byte.is_ascii_hexdigit()) && oid.bytes().any(|byte| byte != b'0');
+    Ok(found.into_iter().filter(hash).collect())
+}
+
+/// Refs that are one worktree's alone.
+pub(super) const OF_A_WORKTREE: [&str; 3] = ["refs/worktree", "refs/bisect", "refs/rewritten"];
+
+/// Commits that a checkout's logs know and no ref reaches: what was amended, reset or rebased away.
+pub(super) fn dropped(git: &Git, own: &Path, logs: &[PathBuf]) -> Result<Vec<String>, WorkspaceError> {
+    // Git has no log of a branch without a commit; the files say what there was. Where refs are in tables, only git does.
+    let mut tips = logged(logs)?;
+    if own.join("reftable").exists() {
+        let listed = git.run(["log", "--walk-reflogs", "--format=%H", "HEAD", "--"])?.maybe()?;
+        tips.extend(listed.unwrap_or_default().lines().map(str::to_owned));
+    }
+    let refs = git.run(["for-each-ref", "--format=%(objectname)"])?.args(OF_A_WORKTREE);
+    tips.extend(refs.text()?.lines().map(str::to_owned));
     tips.sort();
     tips.dedup();
-    tips.retain(|tip| !tip.chars().all(|digit| digit == '0'));
     let head = git.run(["rev-parse", "--verify", "--quiet", "HEAD"])?.maybe()?;
     let mut found = Vec::new();
     for some in tips.chunks(1_000) {
         let run = git.run(["rev-list", "--ignore-missing"])?.args(some).arg("--not").args(&head);
-        let run = run.args(own.iter().map(|place| format!("--exclude={place}/*")));
+        let run = run.args(OF_A_WORKTREE.iter().map(|place| format!("--exclude={place}/*")));
         let known = run.args(["--exclude=refs/toft/*", "--all"]).ok()?;
         found.extend(shown(&known).lines().map(str::to_owned));
     }
+    found.sort();
+    found.dedup();
     Ok(found)
 }
 
@@ -316,6 +380,27 @@ fn set_up_links(workspace: &Workspace, dir: &Path, status: &mut Status) {
     status.ignored.extend::<Vec<Vec<u8>>>(links);
 }
 
+/// Submodules, as far as they hold more than a remote has.
+#[derive(Debug, Default)]
+pub(super) struct Submodules {
+    /// What is in them that is nowhere else, in words.
+    pub(super) work: Vec<String>,
+    /// Their artefacts, by path in the workspace.
+    pub(super) artefacts: Vec<PathBuf>,
+}
+
+/// Looks into the submodules of a checkout, and into repositories of those that are not filled now.
+pub(super) fn submodules(dir: &Path, own: &Path, status: &Status) -> Result<Submodules, WorkspaceError> {
+    let mut found = Submodules::default();
+    for path in &status.submodules {
+        submodule(dir, &path_of(path), &mut found)?;
+    }
+    if found.work.is_empty() {
+        found.work.extend(modules(&own.join("modules"))?);
+    }
+    Ok(found)
+}
+
 /// Why repositories of submodules that are not filled now would be lost; nothing if remotes have all of them.
 fn modules(dir: &Path) -> Result<Option<String>, WorkspaceError> {
     let mut look = vec![dir.to_owned()];
@@ -323,8 +408,16 @@ fn modules(dir: &Path) -> Result<Option<String>, WorkspaceError> {
         if crate::git::is_git_dir(&at) {
             let git = Git::foreign(&at, &at)?;
             let ours = git.run(["rev-list", "--count", "--all", "--reflog", "--not", "--remotes"])?.text()?;
+            let name = at.strip_prefix(dir).unwrap_or(&at).display();
             if ours != "0" {
-                return Ok(Some(format!("submodule {} has {ours} commits that no remote has", at.display())));
+                return Ok(Some(format!("submodule {name} has {ours} commits that no remote has")));
+            }
+            if let Some(what) = doing(&at) {
+                return Ok(Some(format!("submodule {name} has a {what} in progress")));
+            }
+            let hooks = fs::read_dir(at.join("hooks")).into_iter().flatten().flatten();
+            if hooks.into_iter().any(|hook| !hook.file_name().to_string_lossy().ends_with(".sample")) {
+                return Ok(Some(format!("submodule {name} has hooks of its own")));
             }
             look.push(at.join("modules"));
             continue;
@@ -341,7 +434,13 @@ pub(super) fn not_fresh(git: &Git, made: SystemTime) -> Result<Option<&'static s
     let files = [&status.staged, &status.changed, &status.deleted, &status.untracked, &status.ignored];
     Ok(if files.iter().any(|files| !files.is_empty()) || !status.nested.is_empty() {
         Some("files in it were changed")
-    } else if status.artefacts.iter().chain(&status.large).any(|path| newer(&git.dir().join(path_of(path)), made)) {
+    } else if status
+        .artefacts
+        .iter()
+        .chain(&status.large)
+        .chain(&status.small)
+        .any(|path| newer(&git.dir().join(path_of(path)), made))
+    {
         Some("artefacts were put into it")
     } else if doing(git.git_dir()).is_some() {
         Some("something was begun in it")
@@ -368,65 +467,85 @@ fn newer(path: &Path, moment: SystemTime) -> bool {
     false
 }
 
-/// Removes ignored directories, but those with a repository inside.
-pub(super) fn shed(ground: &Ground, workspace: &Workspace) -> Result<(), WorkspaceError> {
+/// Removes ignored directories that tools build again, but those with a repository inside; gives what went.
+pub(super) fn shed(ground: &Ground, workspace: &Workspace) -> Result<Vec<Left>, WorkspaceError> {
     let dir = Path::new(&workspace.path);
-    for path in status(&ground.git_in(workspace, dir)?)?.artefacts {
-        if repository_below(dir, vec![path_of(&path)]).is_none() && remove::mount_below(dir).is_none() {
-            remove::tree(&dir.join(path_of(&path)))?;
+    let paths = status(&ground.inside(workspace, dir)?)?.artefacts;
+    let paths: Vec<PathBuf> = paths.iter().map(|path| path_of(path)).collect();
+    let kept = walk::walk(dir, &paths)?.repositories;
+    let mut going = Vec::new();
+    for path in paths.into_iter().filter(|path| walk::is_rebuilt(&dir.join(path))) {
+        let holds_one = kept.iter().any(|repository| repository.starts_with(&path));
+        if !holds_one && remove::mount_below(dir).is_none() {
+            going.push(path);
         }
+    }
+    let named = walk::left(dir, going.clone());
+    for path in going {
+        remove::tree(&dir.join(path))?;
+    }
+    Ok(named)
+}
+
+/// What a submodule holds that no remote has, and its artefacts.
+fn submodule(top: &Path, path: &Path, found: &mut Submodules) -> Result<(), WorkspaceError> {
+    let (dir, name) = (top.join(path), path.display());
+    if fs::symlink_metadata(dir.join(".git")).is_err() {
+        return Ok(());
+    }
+    let own = git_dir(&dir)?;
+    let git = Git::foreign(&dir, &own)?;
+    let inner = status(&git)?;
+    let files = inner.staged.len() + inner.changed.len() + inner.deleted.len() + inner.untracked.len();
+    let ignored = inner.ignored.len() + inner.small.len();
+    if files + inner.nested.len() + inner.unseen.len() > 0 {
+        found.work.push(format!("submodule {name} has {files} changed files"));
+    } else if ignored > 0 {
+        found.work.push(format!("submodule {name} has {ignored} ignored files"));
+    } else if let Some(what) = doing(&own) {
+        found.work.push(format!("submodule {name} has a {what} in progress"));
+    } else if git.run(["rev-parse", "--verify", "--quiet", "refs/stash"])?.maybe()?.is_some() {
+        found.work.push(format!("submodule {name} has a stash"));
+    } else {
+        let ours = git.run(["rev-list", "--count", "HEAD", "--all", "--reflog", "--not", "--remotes"])?.text()?;
+        if ours != "0" {
+            found.work.push(format!("submodule {name} has {ours} commits that no remote has"));
+        }
+    }
+    found.artefacts.extend(inner.artefacts.iter().chain(&inner.large).map(|inner| path.join(path_of(inner))));
+    for inner in &inner.submodules {
+        submodule(top, &path.join(path_of(inner)), found)?;
     }
     Ok(())
 }
 
-/// A repository inside an ignored directory, where git does not look.
-pub(super) fn hidden_repository(
-    ground: &Ground,
-    workspace: &Workspace,
-    dir: &Path,
-) -> Result<Option<PathBuf>, WorkspaceError> {
-    let status = status_of_plain(&ground.inside(workspace, dir)?)?;
-    Ok(repository_below(dir, status.artefacts.iter().map(|path| path_of(path)).collect()))
-}
-
-/// The first repository below one of these directories.
-fn repository_below(dir: &Path, mut look: Vec<PathBuf>) -> Option<PathBuf> {
-    while let Some(at) = look.pop() {
-        let here = dir.join(&at);
-        let marked = [".git", ".hg", ".jj", ".sl"].iter().any(|name| here.join(name).exists());
-        if marked || crate::git::is_git_dir(&here) {
-            return Some(at);
-        }
-        // What cannot be listed may hold anything.
-        let Ok(entries) = fs::read_dir(&here) else { return Some(at) };
-        let below = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-        look.extend(below.map(|entry| at.join(entry.file_name())));
+/// What is left of a worktree whose directory is not there: index, HEAD, logs, operations in progress.
+pub(super) fn missing(ground: &Ground, workspace: &Workspace, own: &Path) -> Result<Survey, WorkspaceError> {
+    let git = ground.git_without_files(own)?;
+    let mut status = Status {
+        head: git.run(["rev-parse", "--verify", "--quiet", "HEAD"])?.maybe()?,
+        branch: git.run(["symbolic-ref", "--quiet", "--short", "HEAD"])?.maybe()?,
+        ..Status::default()
+    };
+    if status.head.is_some() {
+        let staged =
+            git.run(["diff-index", "--cached", "--name-only", "-z", "--ignore-submodules=all", "HEAD"])?.ok()?;
+        status.staged = staged.split(|byte| *byte == 0).filter(|name| !name.is_empty()).map(<[u8]>::to_vec).collect();
     }
-    None
-}
-
-/// Why a submodule's work would be lost with its directory; nothing if a remote has it all.
-fn submodule(dir: &Path, name: &str) -> Result<Option<String>, WorkspaceError> {
-    if !dir.join(".git").exists() {
-        return Ok(None);
-    }
-    let git = Git::foreign(dir, &git_dir(dir)?)?;
-    let inner = status(&git)?;
-    let files = inner.staged.len() + inner.changed.len() + inner.deleted.len() + inner.untracked.len();
-    if files + inner.nested.len() > 0 {
-        return Ok(Some(format!("submodule {name} has {files} changed files")));
-    }
-    if git.run(["rev-parse", "--verify", "--quiet", "refs/stash"])?.maybe()?.is_some() {
-        return Ok(Some(format!("submodule {name} has a stash")));
-    }
-    let ours = git.run(["rev-list", "--count", "HEAD", "--branches", "--not", "--remotes"])?.text()?;
-    if ours != "0" {
-        return Ok(Some(format!("submodule {name} has {ours} commits that no remote has")));
-    }
-    for path in &inner.submodules {
-        if let Some(why) = submodule(&dir.join(path_of(path)), &format!("{name}/{}", shown(path)))? {
-            return Ok(Some(why));
-        }
-    }
-    Ok(None)
+    let refs = ground.refs()?;
+    let landing = landed::look(ground, &git, workspace, &status, &mut Aid::none(&refs))?;
+    let stuck = status.head.is_none().then(|| "it is on a branch that has no commit".to_owned());
+    Ok(Survey {
+        staged: status.staged.len(),
+        dropped: dropped(&git, own, &logs(ground, workspace, own))?.len(),
+        nested: modules(&own.join("modules"))?.into_iter().collect(),
+        ahead: landing.ahead,
+        unpushed: landing.unpushed,
+        landed: landing.how,
+        doing: doing(own).map(str::to_owned),
+        head: status.head.unwrap_or_default(),
+        branch: status.branch,
+        stuck: stuck.into_iter().collect(),
+        ..Survey::default()
+    })
 }

@@ -222,7 +222,7 @@ pub(crate) struct Process {
     pub(crate) pid: u32,
     /// The task and lease of the attempt that started it.
     pub(crate) attempt: Option<(String, String)>,
-    /// Its directory or a file it has open is in the workspace.
+    /// It has something open in the workspace.
     pub(crate) inside: bool,
 }
 
@@ -231,6 +231,7 @@ pub(crate) struct Process {
 #[cfg(target_os = "linux")]
 pub(crate) fn processes_about(dir: &std::path::Path, task: &str) -> Vec<Process> {
     let asking = above();
+    let holders = toft_vcs::workspace::holders(dir);
     let word = |environ: &str, name: &str| {
         let mut words = environ.split('\0').filter_map(|word| word.split_once('='));
         words.find(|(known, _)| *known == name).map(|(_, value)| value.to_owned())
@@ -246,9 +247,7 @@ pub(crate) fn processes_about(dir: &std::path::Path, task: &str) -> Vec<Process>
         let environ = String::from_utf8_lossy(&environ);
         let lease = word(&environ, super::attempt::MARK);
         let attempt = lease.and_then(|lease| Some((word(&environ, "TOFT_TASK")?, lease)));
-        let points_in = |link: std::path::PathBuf| fs::read_link(link).is_ok_and(|to| to.starts_with(dir));
-        let open = || fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-        let inside = points_in(format!("/proc/{pid}/cwd").into()) || open().any(|entry| points_in(entry.path()));
+        let inside = u32::try_from(pid).is_ok_and(|pid| holders.contains(&pid));
         if inside || attempt.as_ref().is_some_and(|(of, _)| of == task) {
             found.extend(u32::try_from(pid).ok().map(|pid| Process { pid, attempt, inside }));
         }

@@ -29,7 +29,7 @@ use toft_core::{
         finish,
         workspace::{List, Listed, Pin, RecordLanded, Show},
     },
-    workspace::{Keep, Workspace, WorkspaceState},
+    workspace::{Keep, Left, Workspace, WorkspaceState},
 };
 use toft_vcs::{
     MAIN, Vcs,
@@ -45,6 +45,7 @@ use crate::{
     error::{Error, io},
     session::Toft,
 };
+pub use toft_vcs::workspace::{Rescue, Rescued};
 
 /// The clock that a commit was made by and that of the store may differ by this much.
 const CLOCKS_DIFFER: Duration = Duration::from_secs(120);
@@ -86,7 +87,7 @@ pub struct Given {
 }
 
 /// What tidying up did, or would do, with one workspace.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Tidied {
     /// Its name.
     pub name: String,
@@ -97,6 +98,12 @@ pub struct Tidied {
     /// The commit that holds what was only in it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rescue: Option<String>,
+    /// What that holds, in a few words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub holds: Option<String>,
+    /// What no rescue holds, with sizes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub left: Vec<Left>,
     /// What is wrong with it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
@@ -108,7 +115,7 @@ pub struct Tidied {
 impl Tidied {
     /// One that stays as it is.
     fn stays(name: &str, why: String) -> Self {
-        Self { name: name.to_owned(), gone: false, why, rescue: None, trouble: None, help: None }
+        Self { name: name.to_owned(), why, ..Self::default() }
     }
 }
 
@@ -255,7 +262,7 @@ impl Toft {
             return Ok(Some(Tidied::stays(&seen.listed.workspace.name, why)));
         };
         let found = found.workspace;
-        match all.remove(actor, id, None, rescue) {
+        match all.remove(actor, id, None, rescue, false) {
             Ok(tidied) => Ok(Some(tidied)),
             Err(Error::Store(error)) => Err(error.into()),
             Err(error) => Ok(Some(Tidied::stays(&found.name, error.to_string()))),
@@ -306,9 +313,14 @@ impl Workspaces<'_> {
         Ok(issue.map_or_else(|| text.to_owned(), |found| found.issue.id))
     }
 
-    /// The rescues of a workspace: number and commit, oldest first.
-    pub fn rescues(&self, workspace: &Workspace) -> Result<Vec<(u32, String)>, Error> {
+    /// The rescues of a workspace, oldest first.
+    pub fn rescues(&self, workspace: &Workspace) -> Result<Vec<Rescue>, Error> {
         Ok(self.ground.rescues(workspace)?)
+    }
+
+    /// What a rescue of a workspace would not hold, with sizes.
+    pub fn leaves(&self, workspace: &Workspace) -> Result<Vec<Left>, Error> {
+        Ok(self.ground.leaves(workspace)?)
     }
 
     /// Where what was said while a workspace was set up is.

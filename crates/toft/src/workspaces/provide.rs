@@ -12,7 +12,7 @@ use toft_vcs::{
     workspace::{Ground, Made, Removed, Sharing, Start, WorkspaceError, behind_link},
 };
 
-use super::{Given, Wanted, Workspaces};
+use super::{Given, Wanted, Workspaces, tidy::find_rescue};
 use crate::{
     config::Instant,
     error::Error,
@@ -104,7 +104,7 @@ impl Workspaces<'_> {
                 Some(Err(WorkspaceError::Stays { why })) => {
                     let Removed { rescue, .. } = ground.clear_begun(&workspace)?;
                     let kept = rescue.map_or("nothing had to be put away".to_owned(), |rescue| {
-                        format!("what was in it is put away as {}", rescue.get(..12).unwrap_or(&rescue))
+                        format!("what was in it is put away as {}", rescue.commit.get(..12).unwrap_or(&rescue.commit))
                     });
                     let mut made = ground.provide(&workspace, copy_of.as_deref())?;
                     made.notes.push(format!("a new one was made: {why}; {kept}"));
@@ -301,7 +301,7 @@ impl Workspaces<'_> {
             rows.iter().filter(|row| row.workspace.pooled && row.workspace.host == self.host()).collect();
         let there = pooled.len();
         for row in pooled.iter().skip(count) {
-            self.remove(actor, row.workspace.id.as_str(), None, true)?;
+            self.remove(actor, row.workspace.id.as_str(), None, true, false)?;
         }
         for n in there..count {
             step(&format!("{} of {count}", n + 1));
@@ -315,18 +315,17 @@ impl Workspaces<'_> {
     /// workspace itself is still there.
     pub fn restore(&self, actor: &str, text: &str, at: Option<&str>, name: Option<&str>) -> Result<Given, Error> {
         let workspace = self.toft.perform(Show { id: text.to_owned() })?.workspace;
-        let begun = name.is_none() && workspace.state == WorkspaceState::Provisioning;
-        let rescues = self.ground.rescues(&workspace)?;
-        let named = |at: &str| {
-            let fits =
-                |(number, commit): &&(u32, String)| number.to_string() == at || at.len() >= 4 && commit.starts_with(at);
-            rescues.iter().find(fits).map(|(_, commit)| commit.clone())
+        let begun = matches!(workspace.state, WorkspaceState::Provisioning | WorkspaceState::Quarantined);
+        let begun = name.is_none() && begun;
+        let mut rescues = self.ground.rescues(&workspace)?;
+        let last = rescues.iter().any(|known| Some(&known.commit) == workspace.rescue.as_ref());
+        let rescue = match (at, &workspace.rescue) {
+            (Some(at), _) => find_rescue(&workspace, rescues, at)?.commit,
+            (None, Some(rescue)) if last => rescue.clone(),
+            // The one it was taken down with was deleted; the newest that is left is meant.
+            (None, Some(_)) if !rescues.is_empty() => rescues.pop().map(|rescue| rescue.commit).unwrap_or_default(),
+            (None, _) => find_rescue(&workspace, rescues, "")?.commit,
         };
-        let found = at.map_or_else(|| workspace.rescue.clone(), named);
-        let rescue = found.ok_or_else(|| WorkspaceError::NoRescue {
-            name: workspace.name.clone(),
-            known: rescues.iter().map(|(number, _)| number.to_string()).collect(),
-        })?;
         let workspace = match name {
             Some(name) if file_name(name) != name => {
                 return Err(WorkspaceError::BadName { text: name.to_owned() }.into());

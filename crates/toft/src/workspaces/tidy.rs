@@ -7,35 +7,99 @@ use toft_core::{
     refusal::Refusal,
     store::{self, WorkspaceQuery},
     verbs::workspace::{List, Listed, Move, Show, Unregister},
-    workspace::{Fate, Limits, Workspace, WorkspaceKind, WorkspaceState},
+    workspace::{Fate, Left, Limits, Workspace, WorkspaceKind, WorkspaceState, size as shown},
 };
-use toft_vcs::workspace::{Ground, Removed, WorkspaceError, process_in};
+use toft_vcs::workspace::{Ground, Removal, Removed, Rescue, Rescued, WorkspaceError, process_in};
 
 use super::{Tidied, Workspaces, look::side_by_side};
 use crate::error::Error;
 
 impl Workspaces<'_> {
-    /// Puts everything in a workspace away, and leaves it as it is.
-    pub fn rescue(&self, text: &str) -> Result<(Workspace, String), Error> {
+    /// Puts everything in a workspace away, and leaves it as it is; with `ignored`, large ignored files too.
+    pub fn rescue(&self, text: &str, ignored: bool) -> Result<(Workspace, Rescued), Error> {
         let workspace = self.toft.perform(Show { id: text.to_owned() })?.workspace;
         if workspace.state == WorkspaceState::Removed {
             let wanted = "there is nothing left to put away; toft ws show lists what was".to_owned();
             return Err(Refusal::WrongState { id: workspace.name, state: "removed".to_owned(), wanted }.into());
         }
         let _turn = self.ground.turn(&workspace)?;
-        let commit = self.ground.rescue(&workspace)?;
-        Ok((workspace, commit))
+        let rescued = self.ground.rescue(&workspace, self.removal(true, ignored).ignored)?;
+        Ok((workspace, rescued))
+    }
+
+    /// What may be done so that a workspace can go; configuration may ask for ignored files.
+    pub(super) fn removal(&self, rescue: bool, ignored: bool) -> Removal {
+        Removal { rescue, ignored: ignored || self.toft.located().workspaces.rescue_ignored }
+    }
+
+    /// Every rescue with its workspace, as far as the store still knows that, oldest first; of one workspace if it is named.
+    pub fn all_rescues(&self, text: Option<&str>) -> Result<Vec<(Rescue, Option<Workspace>)>, Error> {
+        if let Some(text) = text {
+            let workspace = self.toft.perform(Show { id: text.to_owned() })?.workspace;
+            let rescues = self.ground.rescues(&workspace)?;
+            return Ok(rescues.into_iter().map(|rescue| (rescue, Some(workspace.clone()))).collect());
+        }
+        let rows = self.toft.perform(List { scope: self.toft.scope(), all: true, limit: 0 })?;
+        let known: std::collections::BTreeMap<String, Workspace> =
+            rows.into_iter().map(|row| (row.workspace.id.to_string(), row.workspace)).collect();
+        let with_workspace = |rescue: Rescue| {
+            let workspace = known.get(&rescue.workspace).cloned();
+            (rescue, workspace)
+        };
+        Ok(self.ground.all_rescues()?.into_iter().map(with_workspace).collect())
+    }
+
+    /// Deletes a rescue of a workspace, by number or commit; gives what it was.
+    pub fn delete_rescue(&self, text: &str, at: &str) -> Result<(Rescue, Workspace), Error> {
+        let workspace = self.toft.perform(Show { id: text.to_owned() })?.workspace;
+        let _turn = self.ground.turn(&workspace)?;
+        let rescue = find_rescue(&workspace, self.ground.rescues(&workspace)?, at)?;
+        if is_needed(&workspace, &rescue) {
+            let wanted = "its rescue is needed until that has come to an end".to_owned();
+            let state = workspace.state.as_str().to_owned();
+            return Err(Refusal::WrongState { id: workspace.name, state, wanted }.into());
+        }
+        self.ground.delete_rescue(&rescue)?;
+        Ok((rescue, workspace))
+    }
+
+    /// Deletes rescues that are older than configuration keeps them; by default there is no such age.
+    fn expire_rescues(&self, try_only: bool) -> Result<Vec<Tidied>, Error> {
+        let Some(age) = self.toft.located().workspaces.rescue_max_age else { return Ok(Vec::new()) };
+        let now = self.now()?;
+        let mut gone = Vec::new();
+        for (rescue, workspace) in self.all_rescues(None)? {
+            let needed = workspace.as_ref().is_some_and(|workspace| is_needed(workspace, &rescue));
+            if needed || now.since(rescue.made) < age {
+                continue;
+            }
+            if !try_only {
+                self.ground.delete_rescue(&rescue)?;
+            }
+            let name = workspace.map_or_else(|| rescue.workspace.clone(), |workspace| workspace.name);
+            let name = format!("{name} --at {}", rescue.number);
+            let why = format!("a rescue of {}, older than rescue_max_age", shown(rescue.bytes));
+            gone.push(Tidied { name, gone: true, why, ..Tidied::default() });
+        }
+        Ok(gone)
     }
 
     /// Takes a workspace down. What is only in it is put away first, if that is wanted; else it stays.
-    pub fn remove(&self, actor: &str, text: &str, fence: Option<Fence>, rescue: bool) -> Result<Tidied, Error> {
+    pub fn remove(
+        &self,
+        actor: &str,
+        text: &str,
+        fence: Option<Fence>,
+        rescue: bool,
+        ignored: bool,
+    ) -> Result<Tidied, Error> {
         let workspace = self.toft.perform(Show { id: text.to_owned() })?.workspace;
         if workspace.kind == WorkspaceKind::InPlace {
             let workspace = self.toft.perform_as(actor, None, Unregister { id: workspace.id.to_string(), fence })?;
             let why = format!("no longer a workspace; {} stays as it is", workspace.path);
             return Ok(Tidied { gone: true, ..Tidied::stays(&workspace.name, why) });
         }
-        let done = self.remove_own(actor, &workspace, fence, rescue);
+        let done = self.remove_own(actor, &workspace, fence, self.removal(rescue, ignored));
         self.ground.sweep(&self.root)?;
         done
     }
@@ -45,15 +109,15 @@ impl Workspaces<'_> {
         actor: &str,
         workspace: &Workspace,
         fence: Option<Fence>,
-        rescue: bool,
+        may: Removal,
     ) -> Result<Tidied, Error> {
         nobody_in(Path::new(&workspace.path))?;
         let removing = Move { fence, ..Move::to(&workspace.id, WorkspaceState::Removing) };
         let workspace = self.toft.perform_as(actor, None, removing)?;
-        self.take_down(actor, &workspace, rescue)
+        self.take_down(actor, &workspace, may)
     }
 
-    fn take_down(&self, actor: &str, workspace: &Workspace, rescue: bool) -> Result<Tidied, Error> {
+    fn take_down(&self, actor: &str, workspace: &Workspace, may: Removal) -> Result<Tidied, Error> {
         let _turn = self.ground.turn(workspace)?;
         let known = self.toft.perform(Show { id: workspace.id.to_string() })?.workspace;
         if known.state != WorkspaceState::Removing {
@@ -61,19 +125,34 @@ impl Workspaces<'_> {
             let why = if done { "somebody else took it down" } else { "somebody kept it" };
             return Ok(Tidied { gone: done, rescue: known.rescue, ..Tidied::stays(&known.name, why.into()) });
         }
-        let removed = self.ground.remove(workspace, rescue, |commit| {
-            // What holds it is known before it is deleted.
-            let rescue = Some(commit.to_owned());
-            let request = Move { rescue, ..Move::to(&workspace.id, WorkspaceState::Removing) };
+        // A restore that had not come to its end is kept too, but never in place of what it came from.
+        let holds = |removed: &Removed| {
+            let rescue = removed.rescue.as_ref().filter(|rescue| !rescue.torn || known.rescue.is_none());
+            rescue.map(|rescue| rescue.commit.clone())
+        };
+        let removed = self.ground.remove(workspace, may, |removed| {
+            // What holds it, and what nothing holds, is known before it is deleted.
+            if removed.rescue.is_none() && removed.left.is_empty() {
+                return Ok(());
+            }
+            let (rescue, left) = (holds(removed), removed.left.clone());
+            let request = Move { rescue, left, ..Move::to(&workspace.id, WorkspaceState::Removing) };
             let noted = self.toft.perform_as(actor, None, request);
             noted.map(drop).map_err(|error| WorkspaceError::Stays { why: error.to_string() })
         });
         match removed {
-            Ok(Removed { rescue, survey, .. }) => {
+            Ok(removed) => {
+                let rescue = holds(&removed);
                 let request = Move { rescue, ..Move::to(&workspace.id, WorkspaceState::Removed) };
                 let workspace = self.toft.perform_as(actor, None, request)?;
-                let why = survey.map_or_else(|| "gone".into(), |survey| survey.summary());
-                Ok(Tidied { gone: true, rescue: workspace.rescue, ..Tidied::stays(&workspace.name, why) })
+                let seen = removed.survey.map_or_else(|| "gone".into(), |survey| survey.summary());
+                Ok(Tidied {
+                    gone: true,
+                    rescue: workspace.rescue,
+                    holds: removed.rescue.map(|rescue| rescue.holds).filter(|holds| !holds.is_empty()),
+                    left: workspace.left,
+                    ..Tidied::stays(&workspace.name, removed.note.unwrap_or(seen))
+                })
             }
             Err(error) => {
                 if self.ground.is_here(workspace, Path::new(&workspace.path)) {
@@ -106,7 +185,7 @@ impl Workspaces<'_> {
             Err(Error::Store(error)) => Err(Error::from(error)),
             done => Ok(done.unwrap_or_else(|error| Tidied::stays(&listed.workspace.name, error.to_string()))),
         };
-        let tidied: Vec<Tidied> = if limits.max_bytes.is_none() && limits.max_count.is_none() {
+        let mut tidied: Vec<Tidied> = if limits.max_bytes.is_none() && limits.max_count.is_none() {
             // What becomes of one does not depend on the others.
             progress(&format!("{} workspaces", rows.len()));
             let done = side_by_side(&oldest_first, |listed| each(listed, &mut limits.clone()));
@@ -118,6 +197,7 @@ impl Workspaces<'_> {
             };
             oldest_first.iter().map(&mut one).collect::<Result<_, Error>>()?
         };
+        tidied.extend(self.expire_rescues(try_only)?);
         if !try_only {
             self.tidy_bases()?;
             self.drop_landed_branches()?;
@@ -161,31 +241,62 @@ impl Workspaces<'_> {
         if let Err(why) = idle {
             return Ok(Tidied::stays(name, why));
         }
+        let plain = workspace.kind == WorkspaceKind::Worktree && workspace.stands_on.is_none();
+        if plain && fs::symlink_metadata(&workspace.path).is_err() {
+            return self.tidy_missing(actor, workspace, limits, try_only);
+        }
         let survey = self.ground.survey(workspace)?;
         let why = survey.summary();
         let (rescue, too_old) = match limits.judge(workspace, &survey) {
             Fate::Stay(why) => return Ok(Tidied::stays(name, why)),
-            _ if try_only => return Ok(Tidied { gone: true, ..Tidied::stays(name, why) }),
+            _ if try_only => {
+                let left = self.ground.leaves(workspace)?;
+                return Ok(Tidied { gone: true, left, ..Tidied::stays(name, why) });
+            }
             fate => (fate == Fate::Rescue, limits.too_old(workspace)),
         };
         let before = limits.max_bytes.map(|_| own_size(workspace)).unwrap_or_default();
         if rescue && !too_old {
-            // What can be built again goes first; that may be enough.
+            // What tools build again goes first; that may be enough.
             nobody_in(Path::new(&workspace.path))?;
-            {
+            let shed = {
                 let _turn = self.ground.turn(workspace)?;
-                self.ground.shed(workspace)?;
-            }
+                self.ground.shed(workspace)?
+            };
             let freed = before.saturating_sub(own_size(workspace));
             if limits.bytes.saturating_sub(freed) <= limits.max_bytes.unwrap_or(u64::MAX) {
                 limits.bytes = limits.bytes.saturating_sub(freed);
-                return Ok(Tidied::stays(name, format!("{why}; its artefacts are gone")));
+                let why = format!("{why}; deleted, to be built again: {}", Left::summary(&shed));
+                return Ok(Tidied { left: shed, ..Tidied::stays(name, why) });
             }
         }
-        let done = self.remove_own(actor, workspace, None, rescue)?;
+        let done = self.remove_own(actor, workspace, None, self.removal(rescue, false))?;
         limits.bytes = limits.bytes.saturating_sub(before);
         limits.count = limits.count.saturating_sub(1);
         Ok(done)
+    }
+
+    /// One whose directory was moved or deleted by hand: what git still has of it is put away, if it is old enough.
+    fn tidy_missing(
+        &self,
+        actor: &str,
+        workspace: &Workspace,
+        limits: &mut Limits,
+        try_only: bool,
+    ) -> Result<Tidied, Error> {
+        let seen = self.ground.survey_missing(workspace)?;
+        let by_hand = "its directory was moved or deleted by hand";
+        let why = seen.as_ref().map_or_else(|| by_hand.to_owned(), |seen| format!("{by_hand}: {}", seen.summary()));
+        // Moved, it may be worked in where it is now; git's entry for it goes only by age.
+        if seen.is_some() && !limits.too_old(workspace) {
+            return Ok(Tidied::stays(&workspace.name, format!("{why}; toft ws rm --rescue takes it off the list")));
+        }
+        let only_here = seen.is_some_and(|seen| seen.only_here());
+        if try_only {
+            return Ok(Tidied { gone: true, ..Tidied::stays(&workspace.name, why) });
+        }
+        limits.count = limits.count.saturating_sub(1);
+        self.remove(actor, workspace.id.as_str(), None, only_here, false)
     }
 
     /// Takes away frozen checkouts that nobody stands on.
@@ -204,7 +315,7 @@ impl Workspaces<'_> {
             return Ok(begun);
         }
         match workspace.state {
-            WorkspaceState::Removing => self.take_down(actor, workspace, true),
+            WorkspaceState::Removing => self.take_down(actor, workspace, self.removal(true, false)),
             _ => {
                 let making = || Tidied { gone: false, why: "somebody is making it".into(), ..begun.clone() };
                 let Some(_turn) = self.ground.free_turn(workspace)? else { return Ok(making()) };
@@ -215,7 +326,7 @@ impl Workspaces<'_> {
                 nobody_in(Path::new(&workspace.path))?;
                 let Removed { rescue, .. } = self.ground.clear_begun(workspace)?;
                 // One that was being brought back is brought back from what it was, not from how far that came.
-                let rescue = workspace.rescue.is_none().then_some(rescue).flatten();
+                let rescue = rescue.filter(|_| workspace.rescue.is_none()).map(|rescue| rescue.commit);
                 let why = "it was never handed over".to_owned();
                 let (id, reason) = (&workspace.id, Some(why.clone()));
                 let request = Move { reason, rescue, ..Move::to(id, WorkspaceState::Removed) };
@@ -232,6 +343,20 @@ fn nobody_in(path: &Path) -> Result<(), Error> {
         Some(pid) => Err(WorkspaceError::InUse { pids: vec![pid], path: path.to_owned() }.into()),
         None => Ok(()),
     }
+}
+
+/// The rescue that `at` names: its number, or at least four letters of its commit.
+pub(super) fn find_rescue(workspace: &Workspace, rescues: Vec<Rescue>, at: &str) -> Result<Rescue, WorkspaceError> {
+    let known: Vec<String> = rescues.iter().map(|rescue| rescue.number.to_string()).collect();
+    let fits = |rescue: &Rescue| rescue.number.to_string() == at || at.len() >= 4 && rescue.commit.starts_with(at);
+    let found = rescues.into_iter().find(fits);
+    found.ok_or_else(|| WorkspaceError::NoRescue { name: workspace.name.clone(), known })
+}
+
+/// Whether something that was begun cannot come to its end without this rescue.
+fn is_needed(workspace: &Workspace, rescue: &Rescue) -> bool {
+    let begun = !matches!(workspace.state, WorkspaceState::Ready | WorkspaceState::Removed);
+    begun && workspace.rescue.as_ref() == Some(&rescue.commit)
 }
 
 /// How much a workspace takes on disk by itself.

@@ -1,0 +1,310 @@
+//! A walk through a workspace's files: what version control does not name, and what it would not bring back.
+//!
+//! Nothing in it is executed or believed. A repository inside is a directory like any other, which is kept byte for byte.
+
+use std::{
+    fs, io,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+use toft_core::workspace::Left;
+
+use super::{WorkspaceError, picture::Name};
+use crate::lock;
+
+/// The directories in which version control keeps a repository.
+const MARKS: [&str; 4] = [".git", ".hg", ".jj", ".sl"];
+/// Directories that tools build again by themselves.
+const REBUILT: [&str; 17] = [
+    "target",
+    "node_modules",
+    "__pycache__",
+    ".venv",
+    "venv",
+    ".tox",
+    ".nox",
+    ".mypy_cache",
+    ".pytest_cache",
+    ".ruff_cache",
+    ".gradle",
+    ".next",
+    ".nuxt",
+    ".parcel-cache",
+    ".turbo",
+    ".cache",
+    ".direnv",
+];
+/// How much a small ignored directory may hold.
+const SMALL_BYTES: u64 = 1 << 20;
+const SMALL_FILES: usize = 200;
+/// How many names of what is left are recorded; the rest is one entry.
+const MOST_LEFT: usize = 200;
+
+/// Where the name of an entry begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Root {
+    /// The workspace's directory.
+    Work,
+    /// Git's own directory of the checkout.
+    Own,
+}
+
+/// A file, link or directory that is kept as it is, whatever version control thinks of it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(super) struct Raw {
+    pub(super) root: Root,
+    pub(super) name: Name,
+    pub(super) mode: u32,
+}
+
+impl Raw {
+    pub(super) fn is_dir(&self) -> bool {
+        self.mode & 0o170_000 == 0o040_000
+    }
+
+    pub(super) fn is_link(&self) -> bool {
+        self.mode & 0o170_000 == 0o120_000
+    }
+}
+
+/// What a walk found.
+#[derive(Debug, Default)]
+pub(super) struct Walked {
+    /// Directories that hold a repository, or are one.
+    pub(super) repositories: Vec<PathBuf>,
+    /// Sockets, pipes and devices.
+    pub(super) special: Vec<PathBuf>,
+    /// Directories that a checkout would not make: empty, or with other permissions than the workspace's own.
+    pub(super) dirs: Vec<(Name, u32)>,
+}
+
+/// Goes through a workspace. `ignored` are directories that git does not look into: there a bare repository counts too.
+pub(super) fn walk(dir: &Path, ignored: &[PathBuf]) -> Result<Walked, WorkspaceError> {
+    let mut found = Walked::default();
+    let usual = fs::symlink_metadata(dir).map_err(lock::io("look at", dir))?.mode() & 0o7777;
+    let mut look = vec![PathBuf::new()];
+    while let Some(at) = look.pop() {
+        let here = dir.join(&at);
+        let top = at.as_os_str().is_empty();
+        if !top && (is_marked(&here) || ignored.iter().any(|dir| at.starts_with(dir)) && crate::git::is_git_dir(&here))
+        {
+            found.repositories.push(at);
+            continue;
+        }
+        let mut count = 0;
+        let entries = match fs::read_dir(&here) {
+            // What was there a moment ago is gone.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !top => continue,
+            entries => entries.map_err(lock::io("read", &here))?,
+        };
+        for entry in entries {
+            let entry = entry.map_err(lock::io("read", &here))?;
+            let name = entry.file_name();
+            count += 1;
+            if top && MARKS.iter().any(|mark| name == *mark) {
+                continue;
+            }
+            let kind = entry.file_type().map_err(lock::io("read", &here))?;
+            match () {
+                () if kind.is_dir() => look.push(at.join(name)),
+                () if kind.is_file() || kind.is_symlink() => {}
+                () => found.special.push(at.join(name)),
+            }
+        }
+        let Ok(mode) = fs::symlink_metadata(&here).map(|meta| meta.mode()) else { continue };
+        if !top && (count == 0 || mode & 0o7777 != usual) {
+            found.dirs.push((Name(at.clone().into_os_string().into_encoded_bytes()), mode & 0o7777));
+        }
+    }
+    found.repositories.sort();
+    found.special.sort();
+    found.dirs.sort();
+    Ok(found)
+}
+
+/// A directory below that holds entries and that this user can neither delete from nor open up: taking it down would stop
+/// half-way.
+pub(super) fn undeletable(dir: &Path) -> Option<PathBuf> {
+    let me = own_uid();
+    let mut look = vec![dir.to_owned()];
+    while let Some(at) = look.pop() {
+        let Ok(meta) = fs::symlink_metadata(&at) else { continue };
+        let mine = me == 0 || meta.uid() == me;
+        match fs::read_dir(&at) {
+            Ok(entries) => {
+                let mut entries = entries.flatten().peekable();
+                // Others' files in a directory that only their owners may delete from.
+                let sticky = meta.mode() & 0o1000 != 0 && !mine;
+                if entries.peek().is_some() && !mine && (sticky || !may_write(&at)) {
+                    return Some(at);
+                }
+                look.extend(
+                    entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path()),
+                );
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(_) if mine => {}
+            Err(_) => return Some(at),
+        }
+    }
+    None
+}
+
+#[cfg(unix)]
+fn own_uid() -> u32 {
+    nix::unistd::geteuid().as_raw()
+}
+
+fn may_write(dir: &Path) -> bool {
+    use nix::unistd::AccessFlags;
+    nix::unistd::access(dir, AccessFlags::W_OK | AccessFlags::X_OK).is_ok()
+}
+
+/// Whether a directory holds a repository.
+pub(super) fn is_marked(dir: &Path) -> bool {
+    MARKS.iter().any(|mark| fs::symlink_metadata(dir.join(mark)).is_ok())
+}
+
+/// Whether a directory is one that tools build again: by its name, or because it says so.
+pub(super) fn is_rebuilt(dir: &Path) -> bool {
+    let named = dir.file_name().is_some_and(|name| REBUILT.iter().any(|known| name == *known));
+    named || dir.join("CACHEDIR.TAG").is_file()
+}
+
+/// The files of an ignored directory that is small enough to be kept: nothing if it is large, is built again, holds a
+/// repository, or holds what is no file.
+pub(super) fn small(dir: &Path, below: &Path) -> Option<Vec<PathBuf>> {
+    let (mut files, mut bytes, mut entries) = (Vec::new(), 0, 0);
+    let mut look = vec![below.to_owned()];
+    while let Some(at) = look.pop() {
+        let here = dir.join(&at);
+        if is_rebuilt(&here)
+            || is_marked(&here)
+            || at.file_name().is_some_and(|name| MARKS.iter().any(|mark| name == *mark))
+        {
+            return None;
+        }
+        for entry in fs::read_dir(&here).ok()? {
+            let entry = entry.ok()?;
+            let meta = entry.metadata().ok()?;
+            entries += 1;
+            match () {
+                () if meta.is_dir() => look.push(at.join(entry.file_name())),
+                () if meta.is_file() || meta.is_symlink() => {
+                    bytes += meta.len();
+                    files.push(at.join(entry.file_name()));
+                }
+                () => return None,
+            }
+            if bytes > SMALL_BYTES || entries > SMALL_FILES {
+                return None;
+            }
+        }
+    }
+    Some(files)
+}
+
+/// Everything at and below `name`, as it is: directories before what is in them.
+pub(super) fn raw(root: Root, base: &Path, name: &Path, into: &mut Vec<Raw>) -> Result<(), WorkspaceError> {
+    let mut look = vec![name.to_owned()];
+    while let Some(at) = look.pop() {
+        let here = base.join(&at);
+        let meta = match fs::symlink_metadata(&here) {
+            Ok(meta) => meta,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(cause) => return Err(lock::io("look at", &here)(cause)),
+        };
+        if meta.is_dir() {
+            for entry in fs::read_dir(&here).map_err(lock::io("read", &here))? {
+                look.push(at.join(entry.map_err(lock::io("read", &here))?.file_name()));
+            }
+        } else if !meta.is_file() && !meta.is_symlink() {
+            continue;
+        }
+        into.push(Raw { root, name: Name(at.into_os_string().into_encoded_bytes()), mode: meta.mode() });
+    }
+    Ok(())
+}
+
+/// How many bytes are at and below a path.
+pub(super) fn bytes(path: &Path) -> u64 {
+    let mut sum = 0;
+    let mut look = vec![path.to_owned()];
+    while let Some(at) = look.pop() {
+        let Ok(meta) = fs::symlink_metadata(&at) else { continue };
+        match meta.is_dir() {
+            true => look.extend(fs::read_dir(&at).into_iter().flatten().flatten().map(|entry| entry.path())),
+            false => sum += meta.len(),
+        }
+    }
+    sum
+}
+
+/// What goes with a directory, named with sizes; of very many, the largest.
+pub(super) fn left(dir: &Path, paths: impl IntoIterator<Item = PathBuf>) -> Vec<Left> {
+    let mut all: Vec<Left> = paths
+        .into_iter()
+        .map(|path| Left { bytes: bytes(&dir.join(&path)), path: path.to_string_lossy().into_owned() })
+        .collect();
+    all.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.path.cmp(&b.path)));
+    if all.len() > MOST_LEFT {
+        let rest = all.split_off(MOST_LEFT);
+        all.push(Left { path: format!("{} more", rest.len()), bytes: rest.iter().map(|left| left.bytes).sum() });
+    }
+    all
+}
+
+/// Every file of a workspace, but what version control keeps at its top.
+pub(super) fn files(dir: &Path) -> Result<Vec<PathBuf>, WorkspaceError> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).map_err(lock::io("read", dir))? {
+        let name = PathBuf::from(entry.map_err(lock::io("read", dir))?.file_name());
+        if !MARKS.iter().any(|mark| name == Path::new(mark)) {
+            let mut below = Vec::new();
+            raw(Root::Work, dir, &name, &mut below)?;
+            let files = below.into_iter().filter(|raw| !raw.is_dir());
+            found.extend(files.map(|raw| super::survey::path_of(&raw.name.0)));
+        }
+    }
+    Ok(found)
+}
+
+/// Of files that a version control without rescues does not keep: those that are only here, and artefacts.
+pub(super) fn only_here(dir: &Path, source: &Path, names: Vec<PathBuf>) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    let (mut only, mut artefacts) = (Vec::new(), std::collections::BTreeSet::new());
+    for name in names {
+        let built = name.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty());
+        if let Some(built) = built.filter(|above| is_rebuilt(&dir.join(above))).last() {
+            artefacts.insert(built.to_owned());
+            continue;
+        }
+        let (here, there) = (dir.join(&name), source.join(&name));
+        let length = |path: &Path| fs::symlink_metadata(path).map(|meta| meta.len()).ok();
+        let copied = length(&here) == length(&there)
+            && match fs::read_link(&here) {
+                Ok(to) => to == there || fs::read_link(&there).is_ok_and(|other| to == other),
+                Err(_) => fs::read(&here).ok().is_some_and(|bytes| fs::read(&there).is_ok_and(|same| bytes == same)),
+            };
+        let linked = fs::read_link(&here).is_ok_and(|to| to == there);
+        match length(&here) {
+            _ if copied || linked => {}
+            Some(bytes) if bytes > SMALL_BYTES => drop(artefacts.insert(name)),
+            _ => only.push(name),
+        }
+    }
+    (only, artefacts.into_iter().collect())
+}
+
+/// Why a workspace stays whose version control can put nothing away: files and repositories that are only in it.
+pub(super) fn cannot_go(vcs: &str, only: &[PathBuf], repositories: &[PathBuf]) -> Vec<String> {
+    let mut stuck: Vec<String> =
+        repositories.iter().map(|path| format!("{} is a repository of its own", path.display())).collect();
+    if let Some(first) = only.first() {
+        let more = if only.len() > 1 { format!(" and {} more", only.len() - 1) } else { String::new() };
+        stuck.push(format!("{}{more} is ignored and only here, which for {vcs} cannot be put away", first.display()));
+    }
+    stuck
+}
