@@ -302,6 +302,83 @@ fn an_agent_in_tofts_own_sandbox_does_not_get_out() {
     assert!(log.contains("kept out"), "{ended:?} {log}");
 }
 
+#[test]
+fn a_jujutsu_workspace_whose_repository_is_swapped_executes_nothing() {
+    let home = Home::new();
+    let trap = Trap::new(&home);
+    home.run(home.path(), "jj", &["git", "init", "--quiet", "main"]);
+    let repo = home.path().join("main");
+    fs::write(repo.join("f1"), "1\n").unwrap();
+    home.run(&repo, "jj", &["commit", "--quiet", "-m", "first"]);
+    home.toft(&repo, &["init"]).ok();
+    home.toft(&repo, &["ws", "create", "--name", "w"]).ok();
+    let dir = PathBuf::from(home.toft(&repo, &["ws", "path", "w"]).ok().trim());
+    fs::write(dir.join("f1"), "changed\n").unwrap();
+    home.run(&dir, "jj", &["git", "init", "--quiet", "eg"]);
+    let evil = dir.join("eg/.jj/repo");
+    let words = |how: &str| format!("[\"{}\", \"{how}\"]", trap.program);
+    let config = format!(
+        "ui.editor = {}\nui.pager = {}\nui.diff-formatter = {}\nui.show-cryptographic-signatures = true\n\
+         fsmonitor.backend = \"watchman\"\nsigning.behavior = \"force\"\nsigning.backend = \"gpg\"\n\
+         signing.backends.gpg.program = \"{1}\"\nsigning.backends.ssh.program = \"{1}\"\n\
+         git.executable-path = \"{1}\"\naliases.log = [\"util\", \"exec\", \"--\", \"{1}\", \"alias\"]\n\
+         template-aliases.commit_id = \"'x'\"\n",
+        words("editor"),
+        trap.program,
+        words("formatter"),
+    );
+    // Where it was before jj kept it elsewhere, and takes it from.
+    let _ = fs::remove_file(evil.join("config-id"));
+    fs::write(evil.join("config.toml"), &config).unwrap();
+    fs::write(dir.join(".jj/workspace-config.toml"), &config).unwrap();
+    let place = plant(&dir.join(".jj/repo"), &evil.display().to_string());
+    trap.lay();
+    let swapper = Swapper::start(&home, &dir, &[place]);
+    look(&home, &trap, &repo, &dir, "w", sized(1, 10));
+    home.toft(&repo, &["ws", "rm", "w", "--rescue"]);
+    trap.assert_untouched("ws rm");
+    drop(swapper);
+}
+
+#[test]
+fn a_mercurial_share_whose_repository_is_swapped_executes_nothing() {
+    let home = Home::new();
+    let trap = Trap::new(&home);
+    let repo = home.path().join("main");
+    home.run(home.path(), "hg", &["init", "main"]);
+    fs::write(repo.join("f1"), "1\n").unwrap();
+    home.run(&repo, "hg", &["commit", "-q", "-A", "-m", "first"]);
+    home.toft(&repo, &["init"]).ok();
+    home.toft(&repo, &["ws", "create", "--name", "w"]).ok();
+    let dir = PathBuf::from(home.toft(&repo, &["ws", "path", "w"]).ok().trim());
+    fs::write(dir.join("f1"), "changed\n").unwrap();
+    home.run(home.path(), "hg", &["clone", "-q", "main", dir.join("eg").to_str().unwrap()]);
+    let config = format!(
+        "[hooks]\npre-status = {0} hook\npre-log = {0} hook\npost-log = {0} hook\nupdate = {0} hook\n[alias]\nlog = !{0} alias\n\
+         status = !{0} alias\n[ui]\neditor = {0} editor\nmerge = evil\n[merge-tools]\nevil.executable = {0}\n\
+         [encode]\n** = pipe: {0} encode\n[decode]\n** = pipe: {0} decode\n[extensions]\nevil = {1}\n[pager]\npager = {0}\n",
+        trap.program,
+        dir.join("evil.py").display()
+    );
+    fs::write(dir.join("evil.py"), format!("import os\nos.system('{} extension')\n", trap.program)).unwrap();
+    fs::write(dir.join("eg/.hg/hgrc"), &config).unwrap();
+    let places = [
+        plant(&dir.join(".hg/sharedpath"), &dir.join("eg/.hg").display().to_string()),
+        plant(&dir.join(".hg/hgrc"), &config),
+        plant(&dir.join(".hg/hgrc-not-shared"), &config),
+    ];
+    trap.lay();
+    let swapper = Swapper::start(&home, &dir, &places);
+    // Mercurial takes long to start.
+    for args in [&["ws", "list"][..], &["status"], &["ws", "gc", "-n"], &["doctor"], &["ws", "rm", "w"]] {
+        for at in [&repo, &dir] {
+            home.toft(at, args);
+            trap.assert_untouched(&args.join(" "));
+        }
+    }
+    drop(swapper);
+}
+
 /// Settings by which git, or a program that it starts, starts another: `@` stands for the trap.
 const SETTINGS: [(&str, &str); 50] = [
     ("core.fsmonitor", "@"),
@@ -422,6 +499,7 @@ fn poison(home: &Home, trap: &Trap, repo: &Path, dice: &mut Dice) -> Vec<String>
 }
 
 fn hostile_repositories(seed: u64, count: usize) {
+    let mut made = 0;
     for n in 0..count {
         let home = Home::new();
         let (trap, repo) = (Trap::new(&home), project(&home));
@@ -443,6 +521,7 @@ fn hostile_repositories(seed: u64, count: usize) {
         if dir.is_absolute() {
             fs::write(dir.join("f1"), "changed\n").unwrap();
             fs::write(dir.join("new"), "new\n").unwrap();
+            made += 1;
         }
         for args in [
             &["ws", "list"][..],
@@ -463,6 +542,7 @@ fn hostile_repositories(seed: u64, count: usize) {
             }
         }
     }
+    assert!(made * 2 > count, "workspaces were made of {made} of {count}");
 }
 
 #[test]

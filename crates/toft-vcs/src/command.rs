@@ -129,13 +129,21 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Jujutsu in `dir`.
+    /// Jujutsu in `dir`. A repository's configuration, and that of a workspace, may name programs; here every setting that does has
+    /// another value. Which commit is meant by a word may be the repository's, never what is executed.
     pub(crate) fn jj(dir: &Path) -> Result<Self, RunError> {
         let run = Self::new("jj", dir)?.args(["--no-pager", "--color=never", "--quiet"]);
         Ok(run.args([
             "--config=fsmonitor.backend=\"none\"",
+            "--config=fsmonitor.watchman.register-snapshot-trigger=false",
             "--config=signing.behavior=\"drop\"",
+            "--config=signing.backends.gpg.program=\"false\"",
+            "--config=signing.backends.gpgsm.program=\"false\"",
+            "--config=signing.backends.ssh.program=\"false\"",
+            "--config=git.executable-path=\"git\"",
             "--config=ui.editor=\":\"",
+            "--config=ui.diff-formatter=\":git\"",
+            "--config=ui.merge-editor=\":builtin\"",
             // Everything that is not ignored is work, however large.
             "--config=snapshot.auto-track=\"all()\"",
             "--config=snapshot.max-new-file-size=0",
