@@ -132,7 +132,8 @@ impl Run {
     /// Jujutsu in `dir`. A repository's configuration, and that of a workspace, may name programs; here every setting that does has
     /// another value. Which commit is meant by a word may be the repository's, never what is executed.
     pub(crate) fn jj(dir: &Path) -> Result<Self, RunError> {
-        let run = Self::new("jj", dir)?.args(["--no-pager", "--color=never", "--quiet"]);
+        // A repository further up is none of ours.
+        let run = Self::new("jj", dir)?.args(["--no-pager", "--color=never", "--quiet"]).named("-R", dir);
         Ok(run.args([
             "--config=fsmonitor.backend=\"none\"",
             "--config=fsmonitor.watchman.register-snapshot-trigger=false",
@@ -167,7 +168,7 @@ impl Run {
     }
 
     fn hg_like(program: &'static str, dir: &Path) -> Result<Self, RunError> {
-        let mut run = Self::new(program, dir)?;
+        let mut run = Self::new(program, dir)?.named("-R", dir);
         run.command.env("HGPLAIN", "1").env("HGRCSKIPREPO", "1").env_remove("HG");
         Ok(run)
     }
@@ -202,6 +203,12 @@ impl Run {
             }
             self.command.arg(arg);
         }
+        self
+    }
+
+    /// An option that is no news to who reads what failed.
+    fn named(mut self, option: &str, path: &Path) -> Self {
+        self.command.arg(option).arg(path);
         self
     }
 
