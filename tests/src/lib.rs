@@ -10,6 +10,7 @@ pub mod project;
 pub mod repositories;
 pub mod share;
 pub mod simulation;
+pub mod traps;
 pub mod workspaces;
 
 use std::{

@@ -2,45 +2,18 @@
 
 use std::{
     fs,
-    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::{Child, Stdio},
 };
 
-use toft_stories::{Home, agents, issues::add, sized, workspaces::Dice};
+use toft_stories::{
+    Home, agents,
+    issues::add,
+    sized,
+    traps::{Trap, programs, project},
+};
 
-/// A program that somebody plants; whoever starts it leaves a trace.
-struct Trap {
-    program: String,
-    trace: PathBuf,
-}
-
-impl Trap {
-    fn new(home: &Home) -> Self {
-        let (program, trace) = (home.path().join("evil.sh"), home.path().join("trace"));
-        fs::write(&program, format!("#!/bin/sh\necho \"$0 $*\" >> {}\ncat 2>/dev/null\nexit 0\n", trace.display()))
-            .unwrap();
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-        Self { program: program.display().to_string(), trace }
-    }
-
-    /// A command line that springs it, saying how.
-    fn by(&self, how: &str) -> String {
-        format!("{} {how}", self.program)
-    }
-
-    /// Whatever was sprung while the trap was laid is forgotten.
-    fn lay(&self) {
-        let _ = fs::remove_file(&self.trace);
-    }
-
-    fn assert_untouched(&self, after: &str) {
-        let trace = fs::read_to_string(&self.trace).unwrap_or_default();
-        assert!(trace.is_empty(), "executed by {after}: {trace}");
-    }
-}
-
-/// Somebody who puts one file and then another in a place, over and over, and can write nothing else.
+/// A process that puts one file and then another in a place, over and over, and can write nothing else.
 struct Swapper(Child);
 
 impl Swapper {
@@ -84,28 +57,6 @@ fn plant(place: &Path, bad: &str) -> PathBuf {
     place.to_owned()
 }
 
-fn lines(names: &[&str]) -> String {
-    names.iter().map(|name| format!("{name}\n")).collect()
-}
-
-/// A repository with some files and a submodule.
-fn project(home: &Home) -> PathBuf {
-    let sub = home.git("library");
-    fs::write(sub.join("x"), "x\n").unwrap();
-    home.run(&sub, "git", &["add", "-A"]);
-    home.run(&sub, "git", &["commit", "-q", "-m", "x"]);
-    let repo = home.repo("api");
-    for n in 0..20 {
-        fs::write(repo.join(format!("f{n}")), format!("{n}\n")).unwrap();
-    }
-    fs::write(repo.join(".gitignore"), lines(&["*.good", "*.bad", "*.tmp", "eg/", "out/"])).unwrap();
-    let add = ["-c", "protocol.file.allow=always", "submodule", "--quiet", "add", sub.to_str().unwrap(), "sub"];
-    home.run(&repo, "git", &add);
-    home.run(&repo, "git", &["add", "-A"]);
-    home.run(&repo, "git", &["commit", "-q", "-m", "files"]);
-    repo
-}
-
 /// A workspace with its submodule filled and something changed in both.
 fn workspace(home: &Home, repo: &Path, name: &str, more: &[&str]) -> PathBuf {
     home.toft(repo, &[&["ws", "create", "--name", name], more].concat()).ok();
@@ -117,27 +68,6 @@ fn workspace(home: &Home, repo: &Path, name: &str, more: &[&str]) -> PathBuf {
     fs::write(dir.join("f1"), "changed\n").unwrap();
     fs::write(dir.join("sub/x"), "changed\n").unwrap();
     dir
-}
-
-/// A configuration that names programs wherever git would start one.
-fn programs(trap: &Trap, tag: &str) -> String {
-    let by = |what: &str| trap.by(&format!("{tag}-{what}"));
-    format!(
-        "[core]\n\tfsmonitor = {}\n\tsshCommand = {}\n\talternateRefsCommand = {}\n\teditor = {}\n\tpager = {}\n\
-         [filter \"e\"]\n\tclean = {}\n\tsmudge = {}\n\tprocess = {}\n\trequired = true\n\
-         [diff \"e\"]\n\ttextconv = {}\n\tcommand = {}\n[merge \"e\"]\n\tdriver = {}\n",
-        by("fsmonitor"),
-        by("ssh"),
-        by("alternates"),
-        by("editor"),
-        by("pager"),
-        by("clean"),
-        by("smudge"),
-        by("process"),
-        by("textconv"),
-        by("command"),
-        by("driver")
-    )
 }
 
 /// A git directory of an agent's own in its workspace, that fits its files.
@@ -302,180 +232,154 @@ fn an_agent_in_tofts_own_sandbox_does_not_get_out() {
     assert!(log.contains("kept out"), "{ended:?} {log}");
 }
 
-/// Settings by which git, or a program that it starts, starts another: `@` stands for the trap.
-const SETTINGS: [(&str, &str); 50] = [
-    ("core.fsmonitor", "@"),
-    ("core.hooksPath", "hooks-of-mine"),
-    ("core.sshCommand", "@"),
-    ("core.editor", "@"),
-    ("core.pager", "@"),
-    ("core.askPass", "@"),
-    ("core.gitProxy", "@"),
-    ("core.alternateRefsCommand", "@"),
-    ("core.attributesFile", "attributes-of-mine"),
-    ("core.worktree", "/"),
-    ("sequence.editor", "@"),
-    ("pager.status", "true"),
-    ("pager.log", "@"),
-    ("pager.diff", "@"),
-    ("filter.e.clean", "@"),
-    ("filter.e.smudge", "@"),
-    ("filter.e.process", "@"),
-    ("filter.e.required", "true"),
-    ("filter.lfs.process", "@"),
-    ("lfs.customtransfer.x.path", "@"),
-    ("lfs.extension.x.clean", "@"),
-    ("diff.external", "@"),
-    ("diff.e.textconv", "@"),
-    ("diff.e.command", "@"),
-    ("diff.submodule", "diff"),
-    ("merge.e.driver", "@ %A"),
-    ("mergetool.x.cmd", "@"),
-    ("credential.helper", "!@"),
-    ("gpg.program", "@"),
-    ("gpg.ssh.program", "@"),
-    ("commit.gpgSign", "true"),
-    ("log.showSignature", "true"),
-    ("uploadpack.packObjectsHook", "@"),
-    ("alias.status", "!@"),
-    ("alias.worktree", "!@"),
-    ("trailer.x.command", "@"),
-    ("remote.origin.url", "ext::@"),
-    ("remote.origin.uploadpack", "@"),
-    ("remote.origin.receivepack", "@"),
-    ("remote.origin.vcs", "evil"),
-    ("remote.origin.promisor", "true"),
-    ("protocol.ext.allow", "always"),
-    ("submodule.recurse", "true"),
-    ("submodule.sub.update", "!@"),
-    ("fetch.recurseSubmodules", "true"),
-    ("status.submoduleSummary", "true"),
-    ("hook.evil.command", "@"),
-    ("hook.evil.event", "post-checkout"),
-    ("include.path", "included"),
-    ("includeIf.gitdir:/.path", "included"),
-];
-
-const HOOKS: [&str; 12] = [
-    "post-checkout",
-    "reference-transaction",
-    "post-index-change",
-    "fsmonitor-watchman",
-    "pre-auto-gc",
-    "post-merge",
-    "pre-commit",
-    "post-commit",
-    "commit-msg",
-    "pre-push",
-    "update",
-    "proc-receive",
-];
-
-/// Makes a repository hostile, in some of many ways; says which.
-fn poison(home: &Home, trap: &Trap, repo: &Path, dice: &mut Dice) -> Vec<String> {
-    let mut how = Vec::new();
-    let git = |args: &[&str]| drop(home.command(repo, "git", args).output());
-    let own = repo.join(".git");
-    let few = dice.one_in(2);
-    // With all of them at once, one might hide what another would do.
-    for (key, value) in SETTINGS {
-        if key != "core.worktree" && dice.one_in(if few { 6 } else { 2 }) {
-            let value = value.replace('@', &trap.by(key));
-            git(&["config", "--add", key, &value]);
-            how.push(key.to_owned());
-        }
-    }
-    if dice.one_in(8) {
-        git(&["config", "core.worktree", "/"]);
-        how.push("core.worktree".into());
-    }
-    for dir in [own.join("hooks"), repo.join("hooks-of-mine"), own.join("hooks-of-mine")] {
-        fs::create_dir_all(&dir).unwrap();
-        for hook in HOOKS {
-            let path = dir.join(hook);
-            fs::write(&path, format!("#!/bin/sh\nexec {}\n", trap.by(hook))).unwrap();
-            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-        }
-    }
-    fs::write(own.join("included"), programs(trap, "included")).unwrap();
-    fs::write(own.join("info/attributes"), "* filter=e diff=e merge=e\n").unwrap();
-    fs::write(repo.join("attributes-of-mine"), "* filter=lfs\n").unwrap();
-    fs::write(repo.join(".lfsconfig"), format!("[lfs]\n\turl = ssh://-oProxyCommand={}/x\n", trap.program)).unwrap();
-    if dice.one_in(2) {
-        git(&["config", "extensions.worktreeConfig", "true"]);
-        fs::write(own.join("config.worktree"), programs(trap, "config.worktree")).unwrap();
-        how.push("config.worktree".into());
-    }
-    if dice.one_in(3) {
-        let text = format!("[submodule \"sub\"]\n\tpath = sub\n\turl = ext::{0}\n\tupdate = !{0}\n", trap.program);
-        fs::write(repo.join(".gitmodules"), text).unwrap();
-        how.push(".gitmodules".into());
-    }
-    if dice.one_in(3) {
-        fs::write(own.join("objects/info/alternates"), "/nowhere\n../../../../tmp\n").unwrap();
-        how.push("alternates".into());
-    }
-    let tip = home.command(repo, "git", &["-c", "core.fsmonitor=false", "rev-parse", "HEAD"]).output().unwrap().stdout;
-    fs::write(own.join("refs/heads/-evil;touch pwn"), &tip).unwrap();
-    fs::write(own.join("refs/heads/--upload-pack=x"), &tip).unwrap();
-    how
+#[test]
+fn a_jujutsu_workspace_whose_repository_is_swapped_executes_nothing() {
+    let home = Home::new();
+    let trap = Trap::new(&home);
+    home.run(home.path(), "jj", &["git", "init", "--quiet", "main"]);
+    let repo = home.path().join("main");
+    fs::write(repo.join("f1"), "1\n").unwrap();
+    home.run(&repo, "jj", &["commit", "--quiet", "-m", "first"]);
+    home.toft(&repo, &["init"]).ok();
+    home.toft(&repo, &["ws", "create", "--name", "w"]).ok();
+    let dir = PathBuf::from(home.toft(&repo, &["ws", "path", "w"]).ok().trim());
+    fs::write(dir.join("f1"), "changed\n").unwrap();
+    home.run(&dir, "jj", &["git", "init", "--quiet", "eg"]);
+    let evil = dir.join("eg/.jj/repo");
+    let words = |how: &str| format!("[\"{}\", \"{how}\"]", trap.program);
+    let config = format!(
+        "ui.editor = {}\nui.pager = {}\nui.diff-formatter = {}\nui.show-cryptographic-signatures = true\n\
+         fsmonitor.backend = \"watchman\"\nsigning.behavior = \"force\"\nsigning.backend = \"gpg\"\n\
+         signing.backends.gpg.program = \"{1}\"\nsigning.backends.ssh.program = \"{1}\"\n\
+         git.executable-path = \"{1}\"\naliases.log = [\"util\", \"exec\", \"--\", \"{1}\", \"alias\"]\n\
+         template-aliases.commit_id = \"'x'\"\n",
+        words("editor"),
+        trap.program,
+        words("formatter"),
+    );
+    // Where it was before jj kept it elsewhere, and takes it from.
+    let _ = fs::remove_file(evil.join("config-id"));
+    fs::write(evil.join("config.toml"), &config).unwrap();
+    fs::write(dir.join(".jj/workspace-config.toml"), &config).unwrap();
+    let place = plant(&dir.join(".jj/repo"), &evil.display().to_string());
+    trap.lay();
+    let swapper = Swapper::start(&home, &dir, &[place]);
+    look(&home, &trap, &repo, &dir, "w", sized(1, 10));
+    home.toft(&repo, &["ws", "rm", "w", "--rescue"]);
+    trap.assert_untouched("ws rm");
+    drop(swapper);
 }
 
-fn hostile_repositories(seed: u64, count: usize) {
-    for n in 0..count {
-        let home = Home::new();
-        let (trap, repo) = (Trap::new(&home), project(&home));
-        let mut dice = Dice::new(seed * 1_000 + n as u64);
-        add(&home, &repo, &["Work"]);
-        fs::write(repo.join(".gitattributes"), "* filter=e diff=e merge=e\n").unwrap();
-        home.run(&repo, "git", &["add", "-A"]);
-        home.run(&repo, "git", &["commit", "-q", "-m", "attributes"]);
-        let how = poison(&home, &trap, &repo, &mut dice);
-        trap.lay();
-        let toft = |args: &[&str]| {
-            let said = home.toft(&repo, args);
-            trap.assert_untouched(&format!("{} ({how:?})", args.join(" ")));
-            said.out.trim().to_owned()
-        };
-        let clone: &[&str] = if dice.one_in(3) { &["--clone"] } else { &[] };
-        toft(&[&["ws", "create", "--name", "w"], clone].concat());
-        let dir = PathBuf::from(toft(&["ws", "path", "w"]));
-        if dir.is_absolute() {
-            fs::write(dir.join("f1"), "changed\n").unwrap();
-            fs::write(dir.join("new"), "new\n").unwrap();
+#[test]
+fn a_mercurial_share_whose_repository_is_swapped_executes_nothing() {
+    let home = Home::new();
+    let trap = Trap::new(&home);
+    let repo = home.path().join("main");
+    home.run(home.path(), "hg", &["init", "main"]);
+    fs::write(repo.join("f1"), "1\n").unwrap();
+    home.run(&repo, "hg", &["commit", "-q", "-A", "-m", "first"]);
+    home.toft(&repo, &["init"]).ok();
+    home.toft(&repo, &["ws", "create", "--name", "w"]).ok();
+    let dir = PathBuf::from(home.toft(&repo, &["ws", "path", "w"]).ok().trim());
+    fs::write(dir.join("f1"), "changed\n").unwrap();
+    home.run(home.path(), "hg", &["clone", "-q", "main", dir.join("eg").to_str().unwrap()]);
+    let config = format!(
+        "[hooks]\npre-status = {0} hook\npre-log = {0} hook\npost-log = {0} hook\nupdate = {0} hook\n[alias]\nlog = !{0} alias\n\
+         status = !{0} alias\n[ui]\neditor = {0} editor\nmerge = evil\n[merge-tools]\nevil.executable = {0}\n\
+         [encode]\n** = pipe: {0} encode\n[decode]\n** = pipe: {0} decode\n[extensions]\nevil = {1}\n[pager]\npager = {0}\n",
+        trap.program,
+        dir.join("evil.py").display()
+    );
+    fs::write(dir.join("evil.py"), format!("import os\nos.system('{} extension')\n", trap.program)).unwrap();
+    fs::write(dir.join("eg/.hg/hgrc"), &config).unwrap();
+    let places = [
+        plant(&dir.join(".hg/sharedpath"), &dir.join("eg/.hg").display().to_string()),
+        plant(&dir.join(".hg/hgrc"), &config),
+        plant(&dir.join(".hg/hgrc-not-shared"), &config),
+    ];
+    trap.lay();
+    let swapper = Swapper::start(&home, &dir, &places);
+    // Mercurial takes long to start.
+    for args in [&["ws", "list"][..], &["status"], &["ws", "gc", "-n"], &["doctor"], &["ws", "rm", "w"]] {
+        for at in [&repo, &dir] {
+            home.toft(at, args);
+            trap.assert_untouched(&args.join(" "));
         }
-        for args in [
-            &["ws", "list"][..],
-            &["ws", "rm", "w", "--rescue"],
-            &["ws", "restore", "w"],
-            &["status"],
-            &["ws", "create", "--name", "b", "--base", "-evil;touch pwn"],
-            &["ws", "pool", "1"],
-            &["claim", "--ws", "--as", "a"],
-            &["save", "-m", "half", "--as", "a"],
-            &["finish", "--no-change", "none", "--as", "a"],
-            &["sync"],
-            &["doctor"],
-            &["ws", "gc", "--older-than", "0s"],
-        ] {
-            if args != ["sync"] || dice.one_in(2) {
-                toft(args);
+    }
+    drop(swapper);
+}
+
+#[test]
+fn a_workspace_that_was_rewritten_executes_nothing_and_stays() {
+    let home = Home::new();
+    let (trap, repo) = (Trap::new(&home), project(&home));
+    let own_of = |dir: &Path| PathBuf::from(home.run(dir, "git", &["rev-parse", "--absolute-git-dir"]).trim());
+    type Rewrite<'a> = &'a dyn Fn(&Path, &Path, &Path);
+    let more = |file: PathBuf| {
+        let text = fs::read_to_string(&file).unwrap_or_default();
+        fs::write(file, text + &programs(&trap, "more")).unwrap();
+    };
+    let rewrites: [(&str, &[&str], Rewrite<'_>); 7] = [
+        ("gitfile", &[], &|dir, _, evil| fs::write(dir.join(".git"), format!("gitdir: {}\n", evil.display())).unwrap()),
+        ("gone", &[], &|dir, _, _| fs::remove_file(dir.join(".git")).unwrap()),
+        ("commondir", &[], &|_, own, evil| fs::write(own.join("commondir"), evil.display().to_string()).unwrap()),
+        ("entry", &[], &|_, own, _| more(own.join("config.worktree"))),
+        ("clone", &["--clone"], &|dir, _, _| more(dir.join(".git/config"))),
+        ("hooks", &["--clone"], &|dir, _, _| {
+            let hook = dir.join(".git/hooks/post-index-change");
+            fs::create_dir_all(hook.parent().unwrap()).unwrap();
+            fs::copy(&trap.program, hook).unwrap();
+        }),
+        ("pipe", &[], &|_, own, _| {
+            fs::remove_file(own.join("commondir")).unwrap();
+            home.run(own, "mkfifo", &["commondir"]);
+        }),
+    ];
+    for (name, kind, rewrite) in rewrites {
+        let dir = workspace(&home, &repo, name, kind);
+        let own = own_of(&dir);
+        let evil = own_git_dir(&home, &trap, &dir, name);
+        rewrite(&dir, &own, &evil);
+        trap.lay();
+        for at in [&repo, &dir] {
+            for args in [&["ws", "list"][..], &["ws", "show", name], &["status"], &["doctor"], &["ws", "rm", name]] {
+                home.toft(at, args);
+                trap.assert_untouched(&format!("{name}: {}", args.join(" ")));
             }
         }
+        for args in [&["ws", "rescue", name][..], &["ws", "gc", "--older-than", "0s"], &["ws", "rm", name, "--rescue"]]
+        {
+            home.toft(&repo, args);
+            trap.assert_untouched(&format!("{name}: {}", args.join(" ")));
+        }
+        assert!(dir.join("sub/x").exists(), "{name}: its submodule has work that is nowhere else");
     }
 }
 
 #[test]
-fn hostile_repositories_execute_nothing_1() {
-    hostile_repositories(1, sized(10, 100));
-}
-
-#[test]
-fn hostile_repositories_execute_nothing_2() {
-    hostile_repositories(2, sized(10, 100));
-}
-
-#[test]
-fn hostile_repositories_execute_nothing_3() {
-    hostile_repositories(3, sized(10, 100));
+fn a_workspace_that_lost_its_git_belongs_to_no_repository_around_it() {
+    let home = Home::new();
+    let around = home.path().join("home");
+    home.run(&around, "git", &["init", "-q", "-b", "main"]);
+    home.run(&around, "git", &["commit", "-q", "--allow-empty", "-m", "dotfiles"]);
+    home.toft(&around, &["init"]).ok();
+    let repo = home.repo("api");
+    home.toft(&repo, &["ws", "create", "--name", "w"]).ok();
+    let dir = PathBuf::from(home.toft(&repo, &["ws", "path", "w"]).ok().trim());
+    assert!(dir.starts_with(&around));
+    fs::write(dir.join("work"), "work\n").unwrap();
+    let seen = home.toft(&repo, &["ws", "list"]).ok();
+    assert!(seen.contains("1 untracked"), "{seen}");
+    fs::remove_file(dir.join(".git")).unwrap();
+    for args in [&["add", "Lost"][..], &["ws", "list"], &["status"], &["claim"]] {
+        let said = home.toft(&dir, args);
+        assert!(said.code != 0 && said.err.contains("no longer says so"), "{said:?}");
+    }
+    for args in [&["ws", "list"][..], &["ws", "rm", "w", "--rescue"], &["ws", "gc", "--older-than", "0s"], &["doctor"]]
+    {
+        home.toft(&repo, args);
+    }
+    assert_eq!(fs::read_to_string(dir.join("work")).unwrap(), "work\n");
+    assert!(home.toft(&around, &["list", "-q"]).ok().is_empty(), "nothing was planned in the repository around it");
+    assert_eq!(home.run(&around, "git", &["rev-list", "--count", "--all"]).trim(), "1");
 }

@@ -35,6 +35,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     for (path, text) in &sources {
         prose(path, text, &mut wrong);
     }
+    programs(root, &sources, &mut wrong)?;
     queries(root, &sources, &mut wrong)?;
     promises::check(root, &sources, &mut wrong)?;
     if wrong.is_empty() { Ok(()) } else { bail!("{}", wrong.join("\n")) }
@@ -85,6 +86,25 @@ fn prose(path: &Path, text: &str, wrong: &mut Vec<String>) {
     if shown.contains("toft-cli/src") && !shown.contains("/render/") && text.contains("std::io::stdout") {
         wrong.push(format!("{shown}: only render/ prints"));
     }
+}
+
+/// Every file that starts a program is in the table of `docs/programs.md`, which says what protects it.
+fn programs(root: &Path, sources: &BTreeMap<PathBuf, String>, wrong: &mut Vec<String>) -> Result<()> {
+    const LIST: &str = "docs/programs.md";
+    let list = fs::read_to_string(root.join(LIST))?;
+    let starts = |text: &str| text.replace("clap::Command::new", "").contains("Command::new(");
+    let ours = |path: &Path| path.starts_with("crates") && path.iter().any(|part| part == "src");
+    for (path, _) in sources.iter().filter(|(path, text)| ours(path) && starts(text)) {
+        if !list.contains(&format!("`{}`", path.display())) {
+            wrong.push(format!("{}: starts a program and is not in {LIST}", path.display()));
+        }
+    }
+    for named in list.split('`').filter(|part| part.starts_with("crates/") && part.ends_with(".rs")) {
+        if !sources.get(Path::new(named)).is_some_and(|text| starts(text)) {
+            wrong.push(format!("{LIST}: {named} starts no program"));
+        }
+    }
+    Ok(())
 }
 
 /// Both engines have a file for every query in the list, and no others but those only one of them uses. Migrations

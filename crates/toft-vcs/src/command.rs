@@ -129,13 +129,22 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Jujutsu in `dir`.
+    /// Jujutsu in `dir`. A repository's configuration, and that of a workspace, may name programs; here every setting that does has
+    /// another value. Which commit is meant by a word may be the repository's, never what is executed.
     pub(crate) fn jj(dir: &Path) -> Result<Self, RunError> {
-        let run = Self::new("jj", dir)?.args(["--no-pager", "--color=never", "--quiet"]);
+        // A repository further up is none of ours.
+        let run = Self::new("jj", dir)?.args(["--no-pager", "--color=never", "--quiet"]).named("-R", dir);
         Ok(run.args([
             "--config=fsmonitor.backend=\"none\"",
+            "--config=fsmonitor.watchman.register-snapshot-trigger=false",
             "--config=signing.behavior=\"drop\"",
+            "--config=signing.backends.gpg.program=\"false\"",
+            "--config=signing.backends.gpgsm.program=\"false\"",
+            "--config=signing.backends.ssh.program=\"false\"",
+            "--config=git.executable-path=\"git\"",
             "--config=ui.editor=\":\"",
+            "--config=ui.diff-formatter=\":git\"",
+            "--config=ui.merge-editor=\":builtin\"",
             // Everything that is not ignored is work, however large.
             "--config=snapshot.auto-track=\"all()\"",
             "--config=snapshot.max-new-file-size=0",
@@ -159,7 +168,7 @@ impl Run {
     }
 
     fn hg_like(program: &'static str, dir: &Path) -> Result<Self, RunError> {
-        let mut run = Self::new(program, dir)?;
+        let mut run = Self::new(program, dir)?.named("-R", dir);
         run.command.env("HGPLAIN", "1").env("HGRCSKIPREPO", "1").env_remove("HG");
         Ok(run)
     }
@@ -194,6 +203,12 @@ impl Run {
             }
             self.command.arg(arg);
         }
+        self
+    }
+
+    /// An option that is no news to who reads what failed.
+    fn named(mut self, option: &str, path: &Path) -> Self {
+        self.command.arg(option).arg(path);
         self
     }
 

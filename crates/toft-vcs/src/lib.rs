@@ -23,6 +23,8 @@ pub use lock::Turn;
 
 use std::{
     fs,
+    io::Read as _,
+    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
 };
 
@@ -240,9 +242,17 @@ fn at(dir: &Path) -> Result<Option<Checkout>, FindError> {
     }))
 }
 
-/// The text of a small file, without its last line break; nothing if it is not there.
+/// The text of a small file, without its last line break; nothing if it is not there. A pipe, which may never end, is refused.
 fn read(path: &Path) -> Result<Option<String>, FindError> {
-    match fs::read_to_string(path) {
+    let opened = fs::File::options().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path);
+    let text = opened.and_then(|mut file| match file.metadata()?.is_file() {
+        true => {
+            let mut text = String::new();
+            file.read_to_string(&mut text).map(|_| text)
+        }
+        false => Err(std::io::Error::new(std::io::ErrorKind::InvalidData, "it is not a file")),
+    });
+    match text {
         Ok(text) => Ok(Some(text.trim_end_matches(['\n', '\r']).to_owned())),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => Ok(None),

@@ -312,7 +312,7 @@ impl Ground {
     /// Makes the directory, with copies of a frozen checkout if one is named. Nothing is left if that fails.
     pub fn provide(&self, workspace: &Workspace, copy_of: Option<&str>) -> Result<Made, WorkspaceError> {
         let path = Path::new(&workspace.path);
-        clear_ground(path)?;
+        self.clear_ground(path)?;
         let made = match (self.vcs, workspace.kind) {
             (_, WorkspaceKind::InPlace) => Ok(Made::default()),
             (Vcs::Git, WorkspaceKind::Worktree) => git::worktree(self, workspace, copy_of),
@@ -654,7 +654,7 @@ impl Ground {
     /// Brings back what was put away, as it was.
     /// With `branch`, on a new branch of that name; else on the one it was on, if nobody has it.
     pub fn restore(&self, workspace: &Workspace, rescue: &str, branch: Option<&str>) -> Result<Made, WorkspaceError> {
-        clear_ground(Path::new(&workspace.path))?;
+        self.clear_ground(Path::new(&workspace.path))?;
         match self.vcs {
             Vcs::Git => restore::restore(self, workspace, rescue, branch),
             Vcs::Jj => jj::restore(self, workspace, rescue),
@@ -668,6 +668,21 @@ impl Ground {
             Vcs::Git => rescue::all(self, Some(workspace)),
             _ => Ok(workspace.rescue.iter().map(|commit| Rescue::plain(workspace, commit)).collect()),
         }
+    }
+
+    /// A place for a new directory: nothing is there, and it is in no checkout of this repository. Another one around it, as a
+    /// home directory under version control, is never asked: see [`crate::recorded`].
+    fn clear_ground(&self, path: &Path) -> Result<(), WorkspaceError> {
+        let parent = path.parent().unwrap_or(path);
+        if let Some(there) = parent.ancestors().find(|dir| dir.is_dir())
+            && let Some(around) = crate::find(there)?.filter(|around| around.common_dir == self.common_dir)
+        {
+            return Err(WorkspaceError::Inside { path: path.to_owned(), repository: around.root });
+        }
+        if remove::exists(path)? {
+            return Err(WorkspaceError::InTheWay { path: path.to_owned() });
+        }
+        crate::private::create_dir_all(parent).map_err(lock::io("make", parent))
     }
 
     /// Every rescue in the repository, oldest first.
@@ -685,18 +700,4 @@ impl Ground {
             _ => Err(self.not_for("deleting a rescue")),
         }
     }
-}
-
-/// A place for a new directory: nothing is there, and no repository is around it.
-fn clear_ground(path: &Path) -> Result<(), WorkspaceError> {
-    let parent = path.parent().unwrap_or(path);
-    if let Some(there) = parent.ancestors().find(|dir| dir.is_dir())
-        && let Some(around) = crate::find(there)?
-    {
-        return Err(WorkspaceError::Inside { path: path.to_owned(), repository: around.root });
-    }
-    if remove::exists(path)? {
-        return Err(WorkspaceError::InTheWay { path: path.to_owned() });
-    }
-    crate::private::create_dir_all(parent).map_err(lock::io("make", parent))
 }

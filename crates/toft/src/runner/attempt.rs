@@ -244,6 +244,10 @@ impl Attempt<'_> {
             put(&format!("GIT_CONFIG_VALUE_{n}"), value.to_owned());
         }
         put("GIT_CONFIG_COUNT", (count + 2).to_string());
+        // An agent that loses its `.git` is in no repository, rather than in one that is around all workspaces.
+        let above = Path::new(&self.given.workspace.path).parent().unwrap_or(Path::new("/")).display().to_string();
+        let known = std::env::var("GIT_CEILING_DIRECTORIES").map(|known| format!("{above}:{known}"));
+        put("GIT_CEILING_DIRECTORIES", known.unwrap_or(above));
         if let Some(issue) = &self.claimed.issue {
             put("TOFT_ISSUE", issue.clone());
         }

@@ -190,7 +190,7 @@ pub fn become_command(words: &[String]) -> Error {
 /// speaks and hears as this process does.
 #[expect(clippy::disallowed_methods, reason = "agents are started here, programs of version control in toft-vcs")]
 pub fn in_shell(line: &str, dir: &Path, variables: &[(&str, &str)], input: Option<&str>) -> io::Result<ExitStatus> {
-    let mut command = Command::new("sh");
+    let mut command = Command::new("/bin/sh");
     command.args(["-c", line]).current_dir(dir);
     without_callers_repository(&mut command);
     command.envs(variables.iter().copied());

@@ -14,8 +14,14 @@ use crate::{
     session::Toft,
 };
 
-/// bubblewrap with everything to be read and nothing to be written.
-const BWRAP: &[&str] = &["bwrap", "--ro-bind", "/", "/", "--dev-bind", "/dev", "/dev"];
+/// bubblewrap with everything to be read and nothing to be written. A relative directory on the path would be the workspace's word.
+fn bubblewrap() -> Option<Vec<String>> {
+    const WORDS: [&str; 6] = ["--ro-bind", "/", "/", "--dev-bind", "/dev", "/dev"];
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut found = std::env::split_paths(&path).filter(|dir| dir.is_absolute()).map(|dir| dir.join("bwrap"));
+    let program = found.find(|file| file.is_file())?.display().to_string();
+    Some([program].into_iter().chain(WORDS.map(str::to_owned)).collect())
+}
 
 /// What a command in it may do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,7 +49,11 @@ pub enum Kind {
 impl Sandbox {
     /// What can put it up here, or why nothing can.
     pub fn kind(&self) -> Result<Kind, Error> {
-        if process::succeeds(&[BWRAP, &["true"]].concat()) {
+        let works = |words: Vec<String>| {
+            let words: Vec<&str> = words.iter().map(String::as_str).chain(["true"]).collect();
+            process::succeeds(&words)
+        };
+        if bubblewrap().is_some_and(works) {
             return Ok(Kind::Bubblewrap);
         }
         landlock().map(|tcp| Kind::Landlock { tcp }).ok_or(Error::NoSandbox)
@@ -77,7 +87,7 @@ impl Sandbox {
         let text = |path: &Path| path.display().to_string();
         let mut words = match kind {
             Kind::Bubblewrap => {
-                let mut words: Vec<String> = BWRAP.iter().map(|&word| word.to_owned()).collect();
+                let mut words = bubblewrap().unwrap_or_default();
                 for path in self.writable.iter().filter(|path| path.exists()) {
                     words.extend(["--bind".to_owned(), text(path), text(path)]);
                 }
