@@ -4,7 +4,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
@@ -314,6 +314,16 @@ fn after_a_restart_the_next_look_mounts_a_workspace_and_keeps_what_was_written_m
     assert_eq!(whole(&home, &w).differences(&before), Vec::<String>::new());
 }
 
+/// A process that ends with its story.
+struct Ends(Child);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 #[test]
 fn a_layer_is_never_mounted_twice() {
     if !may_mount() {
@@ -333,7 +343,7 @@ fn a_layer_is_never_mounted_twice() {
         home.path().join("ready").display()
     );
     let args = ["-m", "--propagation", "private", "sh", "-c", &script];
-    let mut inside = home.command(&repo, "unshare", &args).stdout(Stdio::null()).spawn().unwrap();
+    let inside = Ends(home.command(&repo, "unshare", &args).stdout(Stdio::null()).spawn().unwrap());
     let until = Instant::now() + Duration::from_secs(20);
     while !home.path().join("ready").exists() && Instant::now() < until {
         thread::sleep(Duration::from_millis(20));
@@ -341,22 +351,20 @@ fn a_layer_is_never_mounted_twice() {
     assert!(home.path().join("ready").exists());
     let refused = |said: Said| {
         assert!(said.err.contains("not_whole") && said.err.contains("namespace"), "{said:?}");
-        assert!(said.err.contains(&inside.id().to_string()), "it names the process: {said:?}");
+        assert!(said.err.contains(&inside.0.id().to_string()), "it names the process: {said:?}");
     };
     refused(home.toft(&repo, &["ws", "path", "w"]));
     refused(home.toft(&repo, &["ws", "rm", "w", "--rescue"]));
     assert_eq!(mounts_at(&w), 0);
-    inside.kill().unwrap();
-    inside.wait().unwrap();
+    drop(inside);
     home.toft(&repo, &["ws", "path", "w"]).ok();
     assert!(w.join("inside").exists() && w.join("work").exists());
     // Detached while a process is in it.
-    let mut sleeper = Command::new("sleep").arg("60").current_dir(&w).spawn().unwrap();
+    let sleeper = Ends(Command::new("sleep").arg("60").current_dir(&w).spawn().unwrap());
     home.run(home.path(), "umount", &["-l", w.to_str().unwrap()]);
     let said = home.toft(&repo, &["ws", "path", "w"]);
     assert!(said.err.contains("not_whole") && said.err.contains("detached"), "{said:?}");
-    sleeper.kill().unwrap();
-    sleeper.wait().unwrap();
+    drop(sleeper);
     home.toft(&repo, &["ws", "path", "w"]).ok();
     assert_eq!((mounts_at(&w), w.join("inside").exists()), (1, true));
     home.toft(&repo, &["ws", "rm", "w", "--rescue"]).ok();
