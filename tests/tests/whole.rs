@@ -4,7 +4,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
@@ -141,12 +141,19 @@ fn an_overlay_that_cannot_rename_directories_is_not_used_and_it_says_why() {
     let script = "set -e; \"$TOFT\" ws create --name w; D=$(\"$TOFT\" ws path w); cd \"$D\"; \
                   git mv src/d0 src/by-git; python3 -c 'import os; os.rename(\"src\", \"moved\"); print(\"renamed\")'; \
                   cd -; \"$TOFT\" doctor; \
-                  \"$TOFT\" ws create --name again -q; \"$TOFT\" ws rm w --rescue";
+                  \"$TOFT\" ws create --name again -q; \"$TOFT\" ws rm w --rescue; \
+                  \"$TOFT\" add Task -q; \
+                  \"$TOFT\" run --once -- sh -c 'echo hello > greeting; git add .; git commit -qm g; echo left > left'; \
+                  \"$TOFT\" ws list; \
+                  unshare -Ur -m sh -c '\"$TOFT\" ws create --name n -q; echo work > $(\"$TOFT\" ws path n)/work'; \
+                  cat $(\"$TOFT\" ws path n)/work";
     let Some(said) = as_fuse_user(&home, &repo, script) else { return };
     assert!(said.contains("renamed"), "{said}");
     assert!(said.contains("fuse-overlayfs: directories cannot be renamed"), "{said}");
     let doctor = said.lines().find(|line| line.starts_with("ok    workspaces")).unwrap();
     assert!(doctor.contains("made as") && doctor.contains("directories cannot be renamed"), "{doctor}");
+    assert!(said.contains("1 untracked, 1 not landed"), "{said}");
+    assert!(said.ends_with("work\n"), "one that was made in a user namespace is there outside: {said}");
 }
 
 #[test]
@@ -314,6 +321,16 @@ fn after_a_restart_the_next_look_mounts_a_workspace_and_keeps_what_was_written_m
     assert_eq!(whole(&home, &w).differences(&before), Vec::<String>::new());
 }
 
+/// A process that ends with its story.
+struct Ends(Child);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 #[test]
 fn a_layer_is_never_mounted_twice() {
     if !may_mount() {
@@ -333,7 +350,7 @@ fn a_layer_is_never_mounted_twice() {
         home.path().join("ready").display()
     );
     let args = ["-m", "--propagation", "private", "sh", "-c", &script];
-    let mut inside = home.command(&repo, "unshare", &args).stdout(Stdio::null()).spawn().unwrap();
+    let inside = Ends(home.command(&repo, "unshare", &args).stdout(Stdio::null()).spawn().unwrap());
     let until = Instant::now() + Duration::from_secs(20);
     while !home.path().join("ready").exists() && Instant::now() < until {
         thread::sleep(Duration::from_millis(20));
@@ -341,24 +358,47 @@ fn a_layer_is_never_mounted_twice() {
     assert!(home.path().join("ready").exists());
     let refused = |said: Said| {
         assert!(said.err.contains("not_whole") && said.err.contains("namespace"), "{said:?}");
-        assert!(said.err.contains(&inside.id().to_string()), "it names the process: {said:?}");
+        assert!(said.err.contains(&inside.0.id().to_string()), "it names the process: {said:?}");
     };
     refused(home.toft(&repo, &["ws", "path", "w"]));
     refused(home.toft(&repo, &["ws", "rm", "w", "--rescue"]));
     assert_eq!(mounts_at(&w), 0);
-    inside.kill().unwrap();
-    inside.wait().unwrap();
+    drop(inside);
     home.toft(&repo, &["ws", "path", "w"]).ok();
     assert!(w.join("inside").exists() && w.join("work").exists());
     // Detached while a process is in it.
-    let mut sleeper = Command::new("sleep").arg("60").current_dir(&w).spawn().unwrap();
+    let sleeper = Ends(Command::new("sleep").arg("60").current_dir(&w).spawn().unwrap());
     home.run(home.path(), "umount", &["-l", w.to_str().unwrap()]);
     let said = home.toft(&repo, &["ws", "path", "w"]);
     assert!(said.err.contains("not_whole") && said.err.contains("detached"), "{said:?}");
-    sleeper.kill().unwrap();
-    sleeper.wait().unwrap();
+    drop(sleeper);
     home.toft(&repo, &["ws", "path", "w"]).ok();
     assert_eq!((mounts_at(&w), w.join("inside").exists()), (1, true));
+    // Served by a daemon that nobody here sees mounted, as an earlier toft left it in a container.
+    unmount(&home, &w);
+    let id = home.toft(&repo, &["ws", "show", "w", "--json"]).data()["id"].as_str().unwrap().to_owned();
+    unmount(&home, &w);
+    let (layer, at) = (w.with_file_name(".layers").join(&id), home.path().join("elsewhere"));
+    fs::create_dir(&at).unwrap();
+    let (up, work) = (layer.join("up"), layer.join("work"));
+    let options = format!("lowerdir={},upperdir={},workdir={}", repo.display(), up.display(), work.display());
+    let args = ["-f", "-o", &options, at.to_str().unwrap()];
+    let Ok(served) = home.command(home.path(), "fuse-overlayfs", &args).stderr(Stdio::null()).spawn() else {
+        println!("skipped: no fuse-overlayfs here");
+        return;
+    };
+    let served = Ends(served);
+    let until = Instant::now() + Duration::from_secs(5);
+    while mounts_at(&at) == 0 && Instant::now() < until {
+        thread::sleep(Duration::from_millis(10));
+    }
+    if mounts_at(&at) == 1 {
+        let said = home.toft(&repo, &["ws", "path", "w"]);
+        assert!(said.err.contains(&format!("process {} (fuse-overlayfs)", served.0.id())), "{said:?}");
+    }
+    drop(served);
+    let _ = home.command(home.path(), "umount", &["-l", at.to_str().unwrap()]).output();
+    home.toft(&repo, &["ws", "path", "w"]).ok();
     home.toft(&repo, &["ws", "rm", "w", "--rescue"]).ok();
 }
 

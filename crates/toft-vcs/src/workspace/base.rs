@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::{Ground, WorkspaceError, git, mount, remove, times};
-use crate::lock;
+use crate::{git_run::Git, lock};
 
 pub(super) const BASES: &str = ".bases";
 /// A base that differs from what is wanted in more files than one in so many is not worth standing on.
@@ -59,12 +59,31 @@ pub(super) fn fit(
         return Ok(false);
     }
     let known = fs::read_to_string(base.join("sum")).ok();
-    if whole(base) && known.is_some() && known == sum(&tree).ok() {
-        mount::freeze(&tree);
+    let unchanged = match known {
+        Some(known) => whole(base) && sum(ground.git()?, &tree).is_ok_and(|now| now == known),
+        None => adopt(ground, base)?,
+    };
+    if !unchanged {
+        build(ground, base, commit, warm)?;
+    }
+    mount::freeze(&tree);
+    Ok(!unchanged)
+}
+
+/// Takes over a base that an earlier toft made without a sum, if its files are what its index says.
+fn adopt(ground: &Ground, base: &Path) -> Result<bool, WorkspaceError> {
+    let (tree, index) = (tree(base), index(base));
+    if !tree.is_dir() || !index.is_file() {
         return Ok(false);
     }
-    build(ground, base, commit, warm)?;
-    mount::freeze(&tree);
+    let git = ground.git()?;
+    let run = git.run(["diff-files", "--quiet", "--ignore-submodules=all"])?;
+    let run = run.env("GIT_WORK_TREE", &tree).env("GIT_INDEX_FILE", &index).patience(git::CHECKOUT);
+    if run.end()?.code != 0 {
+        return Ok(false);
+    }
+    let file = base.join("sum");
+    fs::write(&file, sum(git, &tree)?).map_err(lock::io("write", &file))?;
     Ok(true)
 }
 
@@ -86,7 +105,7 @@ fn build(
     warm(&fresh).map_err(lock::io("fill", &fresh))?;
     times::keep_in_base(ground, &fresh, &fresh_index, commit)?;
     let file = new.join("sum");
-    fs::write(&file, sum(&fresh).map_err(lock::io("read", &fresh))?).map_err(lock::io("write", &file))?;
+    fs::write(&file, sum(git, &fresh)?).map_err(lock::io("write", &file))?;
     if remove::exists(base)? {
         mount::thaw(&tree(base));
         let spoiled = bases.join(format!(".spoiled-{commit}-{}", std::process::id()));
@@ -95,32 +114,33 @@ fn build(
     fs::rename(&new, base).map_err(lock::io("keep", &new))
 }
 
-/// Every file and directory below with its size, times, inode and permissions: content cannot change without one of them.
-fn sum(tree: &Path) -> io::Result<String> {
+/// A hash over every file and directory below with its size, times, inode and permissions: content cannot change without one
+/// of them.
+fn sum(git: &Git, tree: &Path) -> Result<String, WorkspaceError> {
+    let facts = facts(tree).map_err(lock::io("read", tree))?;
+    let hash = git.run(["hash-object", "--no-filters", "--stdin"])?.ok_fed(|to| to.write_all(&facts))?;
+    Ok(String::from_utf8_lossy(&hash).into_owned())
+}
+
+fn facts(tree: &Path) -> io::Result<Vec<u8>> {
     let mut lines: Vec<Vec<u8>> = Vec::new();
     let mut look = vec![tree.to_owned()];
     while let Some(dir) = look.pop() {
         for entry in fs::read_dir(&dir)? {
             let entry = entry?;
-            let meta = entry.metadata()?;
-            if meta.is_dir() {
-                look.push(entry.path());
-            }
-            let path = entry.path();
+            let (path, meta) = (entry.path(), entry.metadata()?);
             let name = path.strip_prefix(tree).unwrap_or(&path).as_os_str().as_bytes();
             let (time, changed) = ((meta.mtime(), meta.mtime_nsec()), (meta.ctime(), meta.ctime_nsec()));
             let size = if meta.is_dir() { 0 } else { meta.len() };
             let facts = format!("{size} {time:?} {changed:?} {} {:o} ", meta.ino(), meta.mode());
-            lines.push([facts.as_bytes(), name].concat());
+            lines.push([facts.as_bytes(), name, b"\0"].concat());
+            if meta.is_dir() {
+                look.push(path);
+            }
         }
     }
     lines.sort();
-    let mut hash = [0xcbf2_9ce4_8422_2325_u64, 0x9ae1_6a3b_2f90_404f];
-    for byte in lines.iter().flat_map(|line| line.iter().chain(b"\0")) {
-        hash[0] = (hash[0] ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        hash[1] = hash[1].rotate_left(5).wrapping_add(u64::from(*byte)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
-    Ok(format!("{} {:016x}{:016x}\n", lines.len(), hash[0], hash[1]))
+    Ok(lines.concat())
 }
 
 /// The base that was made last.
@@ -150,7 +170,9 @@ pub(super) fn tidy(dir: &Path, used: &[String]) -> Result<usize, WorkspaceError>
     for entry in entries.flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         let spoiled = name.strip_prefix(".spoiled-").and_then(|rest| rest.split('-').next());
-        let stood_on = used.iter().any(|used| *used == name || spoiled == Some(used));
+        // Another process builds one that is not on the list yet.
+        let builder = name.strip_prefix(".new-").filter(|pid| Path::new("/proc").join(pid).exists());
+        let stood_on = builder.is_some() || used.iter().any(|used| *used == name || spoiled == Some(used));
         if entry.path().is_dir() && !stood_on && last.as_ref() != Some(&name) {
             mount::thaw(&tree(&entry.path()));
             remove::tree(&entry.path())?;
@@ -165,16 +187,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sum_changes_with_any_file_and_with_nothing_else() {
+    fn facts_change_with_any_file_and_with_nothing_else() {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("a")).unwrap();
         fs::write(dir.path().join("a/f"), "one").unwrap();
-        let before = sum(dir.path()).unwrap();
-        assert_eq!(before, sum(dir.path()).unwrap());
+        let before = facts(dir.path()).unwrap();
+        assert_eq!(before, facts(dir.path()).unwrap());
         fs::write(dir.path().join("a/f"), "two").unwrap();
-        let after = sum(dir.path()).unwrap();
+        let after = facts(dir.path()).unwrap();
         assert_ne!(before, after);
         fs::write(dir.path().join("b"), "").unwrap();
-        assert_ne!(after, sum(dir.path()).unwrap());
+        assert_ne!(after, facts(dir.path()).unwrap());
     }
 }

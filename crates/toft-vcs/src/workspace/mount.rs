@@ -220,7 +220,9 @@ fn mounts(process: &Path) -> Vec<Mount> {
     let parse = |line: &str| {
         let (front, back) = line.split_once(" - ")?;
         let (front, back): (Vec<_>, Vec<_>) = (front.split(' ').collect(), back.split(' ').collect());
-        let plain = |text: &str| text.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\");
+        let plain = |text: &str| {
+            text.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\")
+        };
         Some(Mount {
             at: PathBuf::from(plain(front.get(4)?)),
             read_only: front.get(5)?.split(',').any(|option| option == "ro"),

@@ -5,7 +5,7 @@
 //! served it was killed, it is mounted again at the next look.
 
 use std::{
-    fs,
+    fs, io,
     path::{Path, PathBuf},
 };
 
@@ -16,10 +16,10 @@ use super::{
     base::{self, BASES},
     git,
     mount::{self, Kind, Stack, State},
-    probe::{self, TRIAL},
+    probe::{self, Probed, TRIAL},
     remove,
 };
-use crate::{git_run::Git, lock};
+use crate::{Vcs, git_run::Git, lock};
 
 /// Why git has such a worktree locked: its directory is empty until it is mounted, and must not be pruned then.
 pub(super) const LOCKED: &str = "toft mounts it";
@@ -28,6 +28,72 @@ const SMALLEST_INDEX: u64 = 150 << 10;
 const LAYERS: &str = ".layers";
 /// Files that were written where a workspace was not mounted are kept beside it under its name and this.
 const UNMOUNTED: &str = ".unmounted-";
+
+impl Ground {
+    /// How workspaces can share files in a directory, and why not in a faster way.
+    pub fn instant_in(&self, dir: &Path) -> Result<Probed, WorkspaceError> {
+        match self.vcs {
+            Vcs::Git => Ok(probe::known(self.git()?, dir)),
+            _ => Err(self.not_for("sharing a checkout")),
+        }
+    }
+
+    /// Tries how workspaces can share files in a directory, whatever is known, and leaves nothing there.
+    pub fn try_instant_in(&self, dir: &Path) -> Result<Probed, WorkspaceError> {
+        match self.vcs {
+            Vcs::Git => Ok(probe::attempt(self.git()?, dir)),
+            _ => Err(self.not_for("sharing a checkout")),
+        }
+    }
+
+    /// Whether a checkout takes long enough to be worth sharing.
+    pub fn worth_sharing(&self) -> bool {
+        self.vcs == Vcs::Git && worthwhile(self)
+    }
+
+    /// The turn of whoever stands on a base next, or takes one away.
+    pub fn bases_turn(&self) -> Result<lock::Turn, WorkspaceError> {
+        lock::Turn::wait(&self.state, "bases")
+    }
+
+    /// A frozen checkout in `dir` for workspaces of `commit` to stand on; a new one is made warm by `warm`.
+    pub fn base_for(
+        &self,
+        dir: &Path,
+        commit: &str,
+        warm: impl FnOnce(&Path) -> io::Result<()>,
+    ) -> Result<String, WorkspaceError> {
+        base::provide(self, dir, commit, warm)
+    }
+
+    /// Removes frozen checkouts in `dir` that nobody stands on, but for the newest; gives how many.
+    pub fn tidy_bases(&self, dir: &Path, used: &[String]) -> Result<usize, WorkspaceError> {
+        base::tidy(dir, used)
+    }
+
+    /// Sees to it that a workspace is there to be worked in: mounted, as after a restart of the machine, and linked with its
+    /// repository, wherever that was moved to. Gives what is worth knowing about it.
+    pub fn open(&self, workspace: &Workspace) -> Result<Vec<String>, WorkspaceError> {
+        let notes = ensure(self, workspace)?;
+        self.repair(workspace);
+        Ok(notes)
+    }
+
+    /// The directory with what a workspace alone takes on disk.
+    pub fn own_bytes_at(workspace: &Workspace) -> PathBuf {
+        own_bytes_at(workspace)
+    }
+
+    /// Whether a name beside workspaces holds what was written where one was not mounted.
+    pub fn written_unmounted(name: &str) -> bool {
+        written_unmounted(name)
+    }
+
+    /// Whether a name beside workspaces is something they stand on.
+    pub fn beside(name: &str) -> bool {
+        ours(name) || name.starts_with(remove::TRASH)
+    }
+}
 
 /// Where the layer of a workspace is.
 struct Layer {
@@ -65,12 +131,12 @@ fn beside(workspace: &Workspace) -> &Path {
 }
 
 /// Whether a name beside workspaces is one of these.
-pub(super) fn ours(name: &str) -> bool {
+fn ours(name: &str) -> bool {
     name == BASES || name == LAYERS || name.starts_with(TRIAL) || name.starts_with(crate::recorded::FILE)
 }
 
 /// Whether a directory beside workspaces holds what was written where one was not mounted.
-pub(super) fn written_unmounted(name: &str) -> bool {
+fn written_unmounted(name: &str) -> bool {
     name.contains(UNMOUNTED)
 }
 
@@ -129,7 +195,13 @@ fn mount(ground: &Ground, workspace: &Workspace, layer: &Layer, at: &Path) -> Re
             next: "work on it there, or end that process; then try again".to_owned(),
         });
     }
-    let rebuilt = base::fit(ground, &layer.base, &layer.commit, |_| Ok(()))?;
+    let rebuilt = base::fit(ground, &layer.base, &layer.commit, |_| Ok(())).map_err(|error| match error {
+        WorkspaceError::Run(error) => WorkspaceError::NotWhole {
+            why: format!("the checkout that {} stands on is gone and cannot be built again: {error}", workspace.name),
+            next: format!("git fetch commit {}; what was changed in it is in {}", layer.commit, stack.upper.display()),
+        },
+        other => other,
+    })?;
     attach(layer, layer.kind(), &workspace.name, at)?;
     if rebuilt {
         // Git knows files by their inode, too, and those are new. Files that differ make it fail, and are as they are.
@@ -176,7 +248,7 @@ pub(super) fn copy_base(workspace: &Workspace, base: &str, inside: &Git) -> Resu
 }
 
 /// Whether a checkout is worth it: large enough to be slow.
-pub(super) fn worthwhile(ground: &Ground) -> bool {
+fn worthwhile(ground: &Ground) -> bool {
     fs::metadata(ground.common_dir.join("index")).is_ok_and(|meta| meta.len() >= SMALLEST_INDEX)
         && !ground.common_dir.join("info").join("sparse-checkout").exists()
 }
@@ -276,6 +348,6 @@ pub(super) fn drop_empty(dir: &Path) {
 }
 
 /// What a workspace takes by itself.
-pub(super) fn own_bytes_at(workspace: &Workspace) -> PathBuf {
+fn own_bytes_at(workspace: &Workspace) -> PathBuf {
     Layer::of(workspace).map_or_else(|| PathBuf::from(&workspace.path), |layer| layer.upper())
 }

@@ -21,7 +21,30 @@ use nix::{
 use toft_core::workspace::Workspace;
 
 use super::{Ground, WorkspaceError, git, survey::path_of};
-use crate::{command::Run, lock};
+use crate::{Vcs, command::Run, lock};
+
+impl Ground {
+    /// Gives the files of a workspace that was just set up times by which builds see what differs from the checkout that
+    /// artefacts were taken from; the newest of those is of that time.
+    pub fn keep_times(&self, workspace: &Workspace, newest: SystemTime) -> Result<(), WorkspaceError> {
+        match self.vcs {
+            Vcs::Git => keep_in(self, workspace, newest),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether version control leaves a path in a workspace alone.
+    pub fn ignores(&self, workspace: &Workspace, path: &str) -> Result<bool, WorkspaceError> {
+        match self.vcs {
+            Vcs::Git => {
+                let git = self.git_in(workspace, Path::new(&workspace.path))?;
+                Ok(git.run(["check-ignore", "--quiet", "--", path])?.end()?.code == 0)
+            }
+            Vcs::Jj => Ok(false),
+            _ => Ok(true),
+        }
+    }
+}
 
 /// Sets when a file, directory or link was last modified; never through a link.
 pub fn set_modified(path: &Path, time: SystemTime) -> io::Result<()> {
