@@ -191,9 +191,10 @@ fn work_has_landed_when_merging_it_changes_nothing_and_not_when_it_only_looks_al
     let fixed = |nth: usize| {
         let mut parts: Vec<String> = twin.split("check(y);").map(str::to_owned).collect();
         parts[nth].push_str("check(y, 1);");
-        let fixed = parts.iter().enumerate().map(|(n, part)| {
-            if n == nth || n == parts.len() - 1 { part.clone() } else { format!("{part}check(y);") }
-        });
+        let fixed = parts
+            .iter()
+            .enumerate()
+            .map(|(n, part)| if n == nth || n == parts.len() - 1 { part.clone() } else { format!("{part}check(y);") });
         fixed.collect::<String>()
     };
     fs::write(dir.join("twin.c"), fixed(1)).unwrap();

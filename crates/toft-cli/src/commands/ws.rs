@@ -59,9 +59,7 @@ pub(super) fn run(app: &App<'_>, command: &WsCommand) -> Done {
             app.show(&WsPooled { made: made?, count: *count })
         }
         WsCommand::Adopt { path } => app.show(&WsGiven(all.adopt(me, path)?)),
-        WsCommand::Landed(one) => {
-            app.show(&WsLanded(all.record_landed(me, &all.named(one.id.as_deref())?)?))
-        }
+        WsCommand::Landed(one) => app.show(&WsLanded(all.record_landed(me, &all.named(one.id.as_deref())?)?)),
         WsCommand::Pin(one) => app.show(&WsPinned(all.pin(me, &all.named(one.id.as_deref())?, true)?)),
         WsCommand::Unpin(one) => app.show(&WsPinned(all.pin(me, &all.named(one.id.as_deref())?, false)?)),
     }

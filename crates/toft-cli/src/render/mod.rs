@@ -46,7 +46,9 @@ pub(crate) use self::{
     status::StatusView,
     tasks::{Answered, Claims, Finished, Ready, Saved, Shown, TaskAssigned, TaskDecided, TaskList},
     upkeep::{BackedUp, Migrated, RestoredFrom},
-    workspaces::{Rescued, ShellFunction, WsEnv, WsGiven, WsLanded, WsList, WsPath, WsPinned, WsPooled, WsShown, WsTidied},
+    workspaces::{
+        Rescued, ShellFunction, WsEnv, WsGiven, WsLanded, WsList, WsPath, WsPinned, WsPooled, WsShown, WsTidied,
+    },
 };
 use crate::{
     args::{Color, Global},

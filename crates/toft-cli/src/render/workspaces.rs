@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use serde_json::{Value, json};
 use toft::{
-    workspace::{Fate, Workspace, WorkspaceState},
     time::Timestamp,
+    workspace::{Fate, Workspace, WorkspaceState},
     workspaces::{Collision, CollisionKind, Given, Party, Seen, Tidied},
 };
 
@@ -41,8 +41,11 @@ fn collision(page: &mut Page, Collision { kind, between, paths, .. }: &Collision
     let more = if paths.len() > some.len() { format!(" and {} more", paths.len() - some.len()) } else { String::new() };
     let named = |party: &Party| {
         let issue = party.issue.as_ref().filter(|issue| **issue != party.workspace);
-        let words: Vec<_> =
-            issue.map(|issue| clean(issue)).into_iter().chain(party.title.as_ref().map(|title| short(title, 40))).collect();
+        let words: Vec<_> = issue
+            .map(|issue| clean(issue))
+            .into_iter()
+            .chain(party.title.as_ref().map(|title| short(title, 40)))
+            .collect();
         match words.is_empty() {
             true => clean(&party.workspace),
             false => format!("{} ({})", clean(&party.workspace), words.join(", ")),

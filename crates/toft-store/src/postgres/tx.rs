@@ -25,8 +25,8 @@ use super::{
     facts::{Asked, Facts},
     load::{
         Load, counts_of, load_agent, load_attempt, load_checkpoint, load_dependency, load_dependency_on, load_gate,
-        load_lease, load_letter, load_message, load_queue_entry, load_receipt, load_repository, load_state, load_task,
-        load_listed_workspace, load_template, load_workflow, load_workspace, load_worktree,
+        load_lease, load_letter, load_listed_workspace, load_message, load_queue_entry, load_receipt, load_repository,
+        load_state, load_task, load_template, load_workflow, load_workspace, load_worktree,
     },
     migrate,
     open::PostgresStore,

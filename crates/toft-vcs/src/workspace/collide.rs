@@ -55,11 +55,7 @@ pub(super) struct Merged {
 }
 
 /// Merges pairs of commits in one run of git. What it writes goes where nobody keeps it.
-pub(super) fn merge(
-    git: &Git,
-    objects: &[&Path],
-    pairs: &[(&str, &str)],
-) -> Result<Vec<Merged>, WorkspaceError> {
+pub(super) fn merge(git: &Git, objects: &[&Path], pairs: &[(&str, &str)]) -> Result<Vec<Merged>, WorkspaceError> {
     if pairs.is_empty() {
         return Ok(Vec::new());
     }
@@ -103,10 +99,8 @@ impl Ground {
         if pairs.about == about {
             return Ok(pairs.found);
         }
-        let objects: Vec<_> = [self.common_dir.join("objects")]
-            .into_iter()
-            .chain(clones.iter().map(|dir| dir.join("objects")))
-            .collect();
+        let objects: Vec<_> =
+            [self.common_dir.join("objects")].into_iter().chain(clones.iter().map(|dir| dir.join("objects"))).collect();
         let shared = std::env::join_paths(&objects).unwrap_or_default();
         let git = self.git()?;
         let ask = |args: &[&str]| -> Result<Run, WorkspaceError> {
@@ -126,7 +120,8 @@ impl Ground {
             0 => None,
             _ => ask(&["merge-base", "--octopus"])?.args(&all).maybe()?,
         };
-        let log = ask(&["log", "-z", "-m", "--no-renames", "--name-status", "--no-show-signature", "--format=%x01%H %P"])?;
+        let log =
+            ask(&["log", "-z", "-m", "--no-renames", "--name-status", "--no-show-signature", "--format=%x01%H %P"])?;
         let log = log.args(&all).args(common.iter().flat_map(|common| ["--not", common])).ok()?;
         let history = History::read(&log);
         let landed = history.reach(targets.iter());
@@ -199,7 +194,9 @@ impl History {
                 continue;
             }
             let letter = word.strip_prefix(b"\n").unwrap_or(word);
-            let (Some(path), Some(commit)) = (words.next(), at.and_then(|at| history.commits.get_mut(at))) else { break };
+            let (Some(path), Some(commit)) = (words.next(), at.and_then(|at| history.commits.get_mut(at))) else {
+                break;
+            };
             commit.adds |= letter.starts_with(b"A");
             commit.deletes |= letter.starts_with(b"D");
             commit.paths.insert(String::from_utf8_lossy(path).into_owned());

@@ -315,8 +315,11 @@ impl Ground {
         let mut aid = Aid { refs, facts: memory.facts, index, plain: memory.plain && same };
         let (survey, status) = survey::survey_with(self, workspace, dir, &mut aid)?;
         let files = [&status.staged, &status.changed, &status.deleted, &status.untracked];
-        let mut uncommitted: Vec<String> =
-            files.iter().flat_map(|files| files.iter()).map(|name| String::from_utf8_lossy(name).into_owned()).collect();
+        let mut uncommitted: Vec<String> = files
+            .iter()
+            .flat_map(|files| files.iter())
+            .map(|name| String::from_utf8_lossy(name).into_owned())
+            .collect();
         uncommitted.sort();
         uncommitted.dedup();
         uncommitted.truncate(MOST_PATHS);

@@ -4,10 +4,10 @@
 //! back. Start at [`Ground`].
 
 mod broken;
+mod collide;
 mod git;
 mod hg;
 mod jj;
-mod collide;
 mod landed;
 mod look;
 mod moved;
@@ -31,7 +31,14 @@ use toft_core::{
     workspace::{Survey, Workspace, WorkspaceKind},
 };
 
-pub use self::{broken::Trouble, collide::{Conflict, InProgress}, look::{Look, Refs}, overlay::Sharing, picture::behind_link, remove::Removed};
+pub use self::{
+    broken::Trouble,
+    collide::{Conflict, InProgress},
+    look::{Look, Refs},
+    overlay::Sharing,
+    picture::behind_link,
+    remove::Removed,
+};
 use crate::{
     Checkout, FindError, Vcs,
     command::{Run, RunError},

@@ -14,6 +14,8 @@ use std::{
 
 use serde::Serialize;
 use toft_core::{
+    lease::Processes as _,
+    repository::Scope,
     time::Timestamp,
     verbs::workspace::{List, Listed, Show},
     workspace::{Survey, WorkspaceKind, WorkspaceState},
@@ -21,7 +23,7 @@ use toft_core::{
 use toft_vcs::workspace::{InProgress, Look, Refs};
 
 use super::{Workspaces, own_size};
-use crate::error::Error;
+use crate::{error::Error, session::Toft};
 
 /// At most so many workspaces are looked at at once, and at least so many: git mostly waits for the disk.
 const MOST_HANDS: usize = 8;
@@ -117,6 +119,21 @@ impl Overview {
     }
 }
 
+impl Toft {
+    /// Workspaces on this machine of a repository that was moved or deleted: each is broken.
+    pub fn workspaces_without_repository(&self, scope: Scope) -> Result<Vec<Seen>, Error> {
+        let rows = self.perform(List { scope, all: false, limit: 0 })?;
+        let here = rows.into_iter().filter(|row| row.workspace.host == self.machine().disks());
+        let lost = here.map(|listed| {
+            let source = &listed.workspace.source;
+            let trouble = Some(format!("its repository is not at {source} any more"));
+            let help = Some("toft -C DIR where, with DIR where the repository is now".to_owned());
+            Seen { listed, survey: None, looked: None, bytes: None, trouble, help, uncommitted: Vec::new() }
+        });
+        Ok(lost.collect())
+    }
+}
+
 impl Workspaces<'_> {
     /// The workspaces, newest first, and what is in each.
     pub fn list(&self, all: bool, limit: usize) -> Result<Vec<Seen>, Error> {
@@ -176,8 +193,7 @@ impl Workspaces<'_> {
                 (trouble, help) = (Some(found.what), Some(if begun { show } else { found.help }));
             }
         }
-        let seen =
-            Seen { listed, survey: None, looked: None, bytes: None, trouble, help, uncommitted: Vec::new() };
+        let seen = Seen { listed, survey: None, looked: None, bytes: None, trouble, help, uncommitted: Vec::new() };
         (seen, there)
     }
 
@@ -194,16 +210,17 @@ impl Workspaces<'_> {
         let rows = self.toft.perform(List { scope: self.toft.scope(), all: false, limit: 0 })?;
         let checked: Vec<(Seen, bool)> = rows.into_iter().map(|row| self.check(row)).collect();
         let (broken, well): (Vec<_>, Vec<_>) = checked.into_iter().partition(|(seen, _)| seen.trouble.is_some());
-        let mut overview = Overview { broken: broken.into_iter().map(|(seen, _)| seen).collect(), ..Overview::default() };
+        let mut overview =
+            Overview { broken: broken.into_iter().map(|(seen, _)| seen).collect(), ..Overview::default() };
         if !compared {
             return Ok(overview);
         }
         let (refs, now) = (self.ground.refs()?, self.now()?);
         let open = well.into_iter().filter(|(seen, _)| !seen.listed.workspace.pooled).take(COMPARED);
-        let mut known: Vec<(Seen, bool, Option<Look>)> =
-            open.map(|(seen, there)| (there.then(|| self.ground.remembered(&seen.listed.workspace)).flatten(), seen, there))
-                .map(|(look, seen, there)| (seen, there, look))
-                .collect();
+        let mut known: Vec<(Seen, bool, Option<Look>)> = open
+            .map(|(seen, there)| (there.then(|| self.ground.remembered(&seen.listed.workspace)).flatten(), seen, there))
+            .map(|(look, seen, there)| (seen, there, look))
+            .collect();
         known.sort_by_key(|(_, _, look)| look.as_ref().map(|look| look.at));
         let looked = side_by_side(&known, |(seen, there, look)| {
             let last = || match look {

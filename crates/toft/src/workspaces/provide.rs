@@ -146,7 +146,9 @@ impl Workspaces<'_> {
         let rows = self.rows_ever()?;
         let refs = self.ground.refs()?;
         for row in rows.iter().filter(|row| ours(row)) {
-            let Some(branch) = row.branch.clone().filter(|branch| Ground::knows_branch(&refs, branch)) else { continue };
+            let Some(branch) = row.branch.clone().filter(|branch| Ground::knows_branch(&refs, branch)) else {
+                continue;
+            };
             let used = rows.iter().any(|other| other.state.live() && other.branch.as_ref() == Some(&branch));
             if used || row.state.live() || !self.ground.drop_landed(row, &refs)? {
                 return Ok((branch, true));
