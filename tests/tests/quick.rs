@@ -69,6 +69,54 @@ fn a_list_takes_little_more_than_one_git_status_for_each_and_status_less() {
     assert!(status < Duration::from_millis(1_500), "{status:?}");
 }
 
+/// From now on git notes every run in a file, and takes this long for each `status`.
+fn watched_git(home: &mut Home, pause: &str) -> PathBuf {
+    use std::os::unix::fs::PermissionsExt;
+    let (bin, log) = (home.path().join("watched"), home.path().join("runs"));
+    fs::create_dir(&bin).unwrap();
+    let real = home.run(home.path(), "sh", &["-c", "command -v git"]);
+    let wait = format!("case \" $* \" in *\" status \"*) sleep {pause};; esac");
+    let script = format!("#!/bin/sh\necho \"$*\" >> {}\n{wait}\nexec {} \"$@\"\n", log.display(), real.trim());
+    fs::write(bin.join("git"), script).unwrap();
+    fs::set_permissions(bin.join("git"), fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", bin.display(), home.variable("PATH"));
+    home.set("PATH", &path);
+    log
+}
+
+#[test]
+fn a_list_asks_git_once_for_each_workspace() {
+    let mut home = Home::new();
+    let (repo, paths) = many(&home, 50, 5);
+    home.toft(&repo, &["ws", "list"]).ok();
+    let log = watched_git(&mut home, "0");
+    home.toft(&repo, &["ws", "list"]).ok();
+    let runs = fs::read_to_string(&log).unwrap();
+    assert_eq!(runs.lines().filter(|line| line.contains(" status ")).count(), paths.len(), "{runs}");
+    assert!(runs.lines().count() <= paths.len() + 3, "{runs}");
+    // One more commit asks a little more, and only for that one and its pairs.
+    fs::write(paths[0].join("more.txt"), "more\n").unwrap();
+    commit(&home, &paths[0], "more");
+    fs::write(&log, "").unwrap();
+    home.toft(&repo, &["ws", "list"]).ok();
+    let runs = fs::read_to_string(&log).unwrap();
+    assert!(runs.lines().count() <= paths.len() + 16, "{runs}");
+}
+
+#[test]
+fn status_does_not_wait_for_a_slow_git_and_says_how_old_what_it_says_is() {
+    let mut home = Home::new();
+    let (repo, paths) = many(&home, 20, 20);
+    home.toft(&repo, &["ws", "list"]).ok();
+    std::thread::sleep(Duration::from_millis(1_100));
+    let log = watched_git(&mut home, "1");
+    let data = home.toft(&repo, &["status", "--json"]).data();
+    assert!(data["workspaces_as_of"].is_string(), "{data}");
+    let asked = fs::read_to_string(&log).unwrap().lines().filter(|line| line.contains(" status ")).count();
+    assert!(asked < paths.len(), "{asked}");
+    assert!(home.toft(&repo, &["status"]).ok().contains("Workspaces as seen "));
+}
+
 #[test]
 fn what_is_remembered_never_hides_what_changed() {
     let home = Home::new();
@@ -115,14 +163,13 @@ fn what_is_remembered_never_hides_what_changed() {
 }
 
 #[test]
-fn status_says_how_old_what_it_remembers_is() {
+fn a_damaged_memory_is_no_memory() {
     let home = Home::new();
     let (repo, paths) = many(&home, 100, sized(3, 20));
     let first = home.toft(&repo, &["status", "--json"]).data();
     assert!(first["working"].as_array().unwrap().len() == paths.len().min(20), "{first}");
     let list = home.toft(&repo, &["ws", "list", "--json"]).data();
     assert!(list.as_array().unwrap().iter().all(|row| row["looked"].is_string() && row["bytes"].is_u64()), "{list}");
-    // A damaged memory is no memory.
     for entry in fs::read_dir(repo.join(".git/toft/looks")).unwrap() {
         let path = entry.unwrap().path();
         let file = if path.is_dir() { path.join("memory.json") } else { path };
