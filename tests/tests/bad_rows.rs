@@ -175,8 +175,7 @@ fn a_row_of_the_store_that_cannot_be_read_is_one_bad_row_and_is_never_written_ov
         return;
     }
     let (repo, paths) = three(&home);
-    let store = home.toft(&repo, &["where", "--json"]).data()["store"]["path"].as_str().map(PathBuf::from);
-    let store = store.unwrap_or_else(|| repo.join(".git/toft/store.db"));
+    let store = home.toft(&repo, &["where", "--json"]).data()["store"].as_str().map(PathBuf::from).unwrap();
     let id = named(&home.toft(&repo, &["ws", "list", "--json"]).data(), &paths[0])["id"].as_str().unwrap().to_owned();
     let change = format!(
         "import sqlite3\nc=sqlite3.connect({:?})\nc.execute(\"update workspaces set body='{{broken' where id='{id}'\")\nc.commit()",
@@ -202,7 +201,7 @@ fn whatever_an_agent_does_to_its_workspace_the_others_are_seen() {
         "rm -rf \"$PWD\"",
         "C=$(git rev-parse --git-common-dir); git -C \"$C\" worktree prune; rm -rf \"$(git rev-parse --git-dir)\"",
         "echo x > y; mv \"$PWD\" \"$PWD.moved\"; ln -s / \"$PWD\"",
-        "rm .git/../.git; mkdir .git",
+        "rm .git; mkdir .git",
     ];
     for (n, command) in ruin.iter().enumerate() {
         home.toft(&repo, &["add", &format!("ruined {n}")]).ok();
@@ -218,4 +217,29 @@ fn whatever_an_agent_does_to_its_workspace_the_others_are_seen() {
     assert!(broken.iter().all(|row| row["help"].is_string()), "{list}");
     let gc = home.toft(&repo, &["ws", "gc", "--json"]).data();
     assert!(gc.as_array().unwrap().iter().all(|row| row["gone"] == false), "{gc}");
+}
+
+#[test]
+fn a_workspace_whose_repository_is_gone_is_one_bad_row_among_all_repositories() {
+    let mut home = Home::new();
+    if !home.on_server() {
+        home.use_store("global");
+    }
+    let mut paths = Vec::new();
+    for name in ["one", "two"] {
+        let repo = home.repo(name);
+        home.toft(&repo, &["add", &format!("work in {name}")]).ok();
+        let claim = home.toft(&repo, &["claim", "--ws", "--as", name, "--json"]).data();
+        paths.push(PathBuf::from(claim["workspace"]["path"].as_str().unwrap()));
+    }
+    fs::rename(home.path().join("one"), home.path().join("gone")).unwrap();
+    let here = home.path().join("two");
+    let said = home.toft(&here, &["status", "--all-repos"]).ok();
+    let name = |n: usize| paths[n].file_name().unwrap().to_str().unwrap();
+    let line = said.lines().find(|line| line.contains("its repository is not at")).unwrap_or_else(|| panic!("{said}"));
+    assert!(line.contains(name(0)) && said.contains(name(1)), "{said}");
+    let data = home.toft(&here, &["status", "--all-repos", "--json"]).data();
+    let broken: usize = data.as_array().unwrap().iter().map(|row| row["broken"].as_array().map_or(0, Vec::len)).sum();
+    assert_eq!(broken, 1, "{data}");
+    assert!(home.toft(&here, &["ws", "list"]).ok().contains("clean, nothing new"));
 }

@@ -122,7 +122,7 @@ pub(crate) struct Git {
     /// Settings in place of the repository's.
     settings: Settings,
     /// Another index than the checkout's own, which git may refresh.
-    index: Option<PathBuf>,
+    index: Option<Box<PathBuf>>,
 }
 
 /// What a view takes the place of.
@@ -177,7 +177,7 @@ impl Git {
 
     /// The same on a private copy of the index, which git keeps fresh.
     pub(crate) fn on_index(mut self, index: &Path) -> Self {
-        self.index = Some(index.to_owned());
+        self.index = Some(Box::new(index.to_owned()));
         self
     }
 
@@ -283,7 +283,7 @@ impl Git {
         if let Some(index) = &self.index {
             // A split index would be written beside the checkout's own.
             run = run.args(["-c", "core.splitIndex=false"]);
-            run = run.env("GIT_INDEX_FILE", index).env("GIT_OPTIONAL_LOCKS", "1");
+            run = run.env("GIT_INDEX_FILE", index.as_path()).env("GIT_OPTIONAL_LOCKS", "1");
         }
         Ok(run.args(args))
     }

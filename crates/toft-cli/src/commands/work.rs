@@ -385,13 +385,19 @@ const LOOKING: Duration = Duration::from_millis(200);
 
 pub(super) fn status(app: &App<'_>, args: &args::Status) -> Done {
     let (mut outcomes, mut workspaces, mut now) = (Vec::new(), Overview::default(), Timestamp::default());
+    let mut repositories = Vec::new();
     let (mut proposals, mut waiting, mut orphans) = (Vec::new(), Vec::new(), Vec::new());
     for Reached { toft, scope, name, ledgers } in app.reach(&args.reach)? {
-        let outcome = app.perform(toft, status::Request { scope, limit: args.limit })?;
-        if let Ok(all) = toft.workspaces() {
-            // Only who works can run into somebody.
-            workspaces.join(all.overview(outcome.working.len() > 1, LOOKING)?);
-            now = all.now()?;
+        let outcome = app.perform(toft, status::Request { scope: scope.clone(), limit: args.limit })?;
+        repositories.push(scope.repository.clone());
+        match toft.workspaces() {
+            Ok(all) => {
+                // Only who works can run into somebody.
+                workspaces.join(all.overview(outcome.working.len() > 1, LOOKING)?);
+                now = all.now()?;
+            }
+            Err(_) if name.is_some() => workspaces.broken.extend(toft.workspaces_without_repository(scope)?),
+            Err(_) => {}
         }
         if let Some(plan) = toft.plan()?.filter(|_| ledgers) {
             proposals.extend(plan.proposals()?);
@@ -401,7 +407,7 @@ pub(super) fn status(app: &App<'_>, args: &args::Status) -> Done {
         app.heard(toft, name.as_ref());
         outcomes.push((name, outcome));
     }
-    app.show(&StatusView { outcomes, workspaces, now, proposals, waiting, orphans })
+    app.show(&StatusView { outcomes, repositories, workspaces, now, proposals, waiting, orphans })
 }
 
 pub(super) fn log(app: &App<'_>, args: &args::Log) -> Done {

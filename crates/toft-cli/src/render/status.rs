@@ -2,10 +2,11 @@
 
 use serde_json::Value;
 use toft::{
+    id::RepositoryId,
     plan::{Found, Orphan},
     time::Timestamp,
     verbs::status,
-    workspaces::Overview,
+    workspaces::{Overview, Seen},
 };
 
 use super::{
@@ -17,6 +18,8 @@ use super::{
 pub(crate) struct StatusView {
     /// Of each repository, with its name where there are several.
     pub(crate) outcomes: Vec<(Option<String>, status::Outcome)>,
+    /// Which repositories these are.
+    pub(crate) repositories: Vec<Option<RepositoryId>>,
     /// What there is to say of workspaces.
     pub(crate) workspaces: Overview,
     pub(crate) now: Timestamp,
@@ -47,12 +50,14 @@ impl View for StatusView {
                 row
             }
             many => {
-                let named = |(name, outcome): &(Option<String>, status::Outcome)| {
+                let named = |((name, outcome), id): (&(Option<String>, status::Outcome), &Option<RepositoryId>)| {
                     let mut row = data(outcome);
                     row["repository"] = name.as_deref().into();
+                    let of = |seen: &&Seen| id.as_ref() == Some(&seen.listed.workspace.repository);
+                    row["broken"] = self.workspaces.broken.iter().filter(of).map(data).collect();
                     row
                 };
-                many.iter().map(named).collect()
+                many.iter().zip(&self.repositories).map(named).collect()
             }
         }
     }

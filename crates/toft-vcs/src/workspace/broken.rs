@@ -53,7 +53,7 @@ impl Ground {
             (WorkspaceKind::Clone, Some(meta)) if meta.is_dir() && link.join("HEAD").is_file() => None,
             (WorkspaceKind::Clone, _) => trouble("its repository (.git) is gone".to_owned(), show()),
             (WorkspaceKind::Worktree, None) => match self.entry_of(workspace) {
-                Some(_) => trouble("its .git file is gone".to_owned(), self.repair_command(path)),
+                Some(_) => trouble("its .git file is gone".to_owned(), self.repair_command()),
                 None => trouble("its .git file and git's record of it are gone".to_owned(), self.again(workspace)),
             },
             (WorkspaceKind::Worktree, Some(meta)) if !meta.is_file() => {
@@ -80,7 +80,7 @@ impl Ground {
             (false, _) => format!("git's record of it, {}, is gone", target.display()),
         };
         let help = match self.entry_of(workspace) {
-            Some(entry) if entry.join("HEAD").is_file() => self.repair_command(path),
+            Some(entry) if entry.join("HEAD").is_file() => self.repair_command(),
             _ => self.again(workspace),
         };
         Some(Trouble { what, help })
@@ -101,8 +101,10 @@ impl Ground {
     }
 
     /// The command that mends the link between a worktree and its repository.
-    fn repair_command(&self, path: &Path) -> String {
-        format!("git -C {} worktree repair {}", quoted(&self.root), quoted(path))
+    fn repair_command(&self) -> String {
+        // The checkout that we are in may be the broken one.
+        let main = self.common_dir.parent().filter(|_| self.common_dir.ends_with(".git"));
+        format!("git -C {} worktree repair", quoted(main.unwrap_or(&self.common_dir)))
     }
 
     /// The command that gives the same work a workspace again: the task's, or one beside it.

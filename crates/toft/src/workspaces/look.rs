@@ -14,6 +14,8 @@ use std::{
 
 use serde::Serialize;
 use toft_core::{
+    lease::Processes as _,
+    repository::Scope,
     time::Timestamp,
     verbs::workspace::{List, Listed, Show},
     workspace::{Survey, WorkspaceKind, WorkspaceState},
@@ -21,7 +23,7 @@ use toft_core::{
 use toft_vcs::workspace::{InProgress, Look, Refs};
 
 use super::{Workspaces, own_size};
-use crate::error::Error;
+use crate::{error::Error, session::Toft};
 
 /// At most so many workspaces are looked at at once, and at least so many: git mostly waits for the disk.
 const MOST_HANDS: usize = 8;
@@ -114,6 +116,21 @@ impl Overview {
         self.collisions.extend(other.collisions);
         self.as_of = self.as_of.into_iter().chain(other.as_of).min();
         self.unseen += other.unseen;
+    }
+}
+
+impl Toft {
+    /// Workspaces on this machine of a repository that was moved or deleted: each is broken.
+    pub fn workspaces_without_repository(&self, scope: Scope) -> Result<Vec<Seen>, Error> {
+        let rows = self.perform(List { scope, all: false, limit: 0 })?;
+        let here = rows.into_iter().filter(|row| row.workspace.host == self.machine().disks());
+        let lost = here.map(|listed| {
+            let source = &listed.workspace.source;
+            let trouble = Some(format!("its repository is not at {source} any more"));
+            let help = Some("toft -C DIR where, with DIR where the repository is now".to_owned());
+            Seen { listed, survey: None, looked: None, bytes: None, trouble, help, uncommitted: Vec::new() }
+        });
+        Ok(lost.collect())
     }
 }
 

@@ -1,0 +1,345 @@
+//! Fast with many workspaces, and readable: speed beside bare git in the same run, sizes and ages, branches with names,
+//! and deleting after the answer.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use toft_stories::{
+    Home, sized,
+    workspaces::{fill, users_own},
+};
+
+fn commit(home: &Home, dir: &Path, message: &str) {
+    home.run(dir, "git", &["add", "-A"]);
+    home.run(dir, "git", &["commit", "-qm", message]);
+}
+
+/// How long the fastest of three takes: others share the machine.
+fn fastest(mut what: impl FnMut()) -> Duration {
+    let one = |_| {
+        let start = Instant::now();
+        what();
+        start.elapsed()
+    };
+    (0..3).map(one).min().unwrap()
+}
+
+/// A repository with so many workspaces that are worked in: every other one with a commit, the rest with changed files.
+fn many(home: &Home, files: usize, count: usize) -> (PathBuf, Vec<PathBuf>) {
+    let repo = home.repo("repo");
+    fill(&repo, files);
+    commit(home, &repo, "files");
+    fs::write(repo.join(".git/toft/config.toml"), "[workspaces]\ninstant = \"never\"\n").unwrap();
+    let mut paths = Vec::new();
+    for n in 0..count {
+        home.toft(&repo, &["add", &format!("work {n}")]).ok();
+        let claim = home.toft(&repo, &["claim", "--ws", "--as", &format!("a{n}"), "--json"]).data();
+        let path = PathBuf::from(claim["workspace"]["path"].as_str().unwrap());
+        fs::write(path.join(format!("src/d0/f{n}.txt")), "changed\n").unwrap();
+        fs::write(path.join(format!("new{n}.txt")), "new\n").unwrap();
+        if n % 2 == 0 {
+            commit(home, &path, "work");
+        }
+        paths.push(path);
+    }
+    (repo, paths)
+}
+
+#[test]
+fn a_list_takes_little_more_than_one_git_status_for_each_and_status_less() {
+    let home = Home::new();
+    let (files, count) = (sized(800, 5_000), sized(6, 100));
+    let (repo, paths) = many(&home, files, count);
+    let index = fs::read(repo.join(".git/worktrees").join(paths[1].file_name().unwrap()).join("index")).unwrap();
+    home.toft(&repo, &["ws", "list", "--limit", "200"]).ok();
+    let list = fastest(|| drop(home.toft(&repo, &["ws", "list", "--limit", "200"]).ok()));
+    let status = fastest(|| drop(home.toft(&repo, &["status"]).ok()));
+    let after = fs::read(repo.join(".git/worktrees").join(paths[1].file_name().unwrap()).join("index")).unwrap();
+    assert!(index == after, "a workspace's own index is never written");
+    let bare = fastest(|| {
+        for path in &paths {
+            home.run(path, "git", &["status", "--porcelain"]);
+        }
+    });
+    println!("{count} workspaces of {files} files: ws list {list:?}, status {status:?}, bare git status {bare:?}");
+    assert!(list < bare * 3 + Duration::from_millis(300), "{list:?} beside {bare:?}");
+    assert!(status < Duration::from_millis(1_500), "{status:?}");
+}
+
+/// From now on git notes every run in a file, and takes this long for each `status`.
+fn watched_git(home: &mut Home, pause: &str) -> PathBuf {
+    use std::os::unix::fs::PermissionsExt;
+    let (bin, log) = (home.path().join("watched"), home.path().join("runs"));
+    fs::create_dir(&bin).unwrap();
+    let real = home.run(home.path(), "sh", &["-c", "command -v git"]);
+    let wait = format!("case \" $* \" in *\" status \"*) sleep {pause};; esac");
+    let script = format!("#!/bin/sh\necho \"$*\" >> {}\n{wait}\nexec {} \"$@\"\n", log.display(), real.trim());
+    fs::write(bin.join("git"), script).unwrap();
+    fs::set_permissions(bin.join("git"), fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", bin.display(), home.variable("PATH"));
+    home.set("PATH", &path);
+    log
+}
+
+#[test]
+fn a_list_asks_git_once_for_each_workspace() {
+    let mut home = Home::new();
+    let (repo, paths) = many(&home, 50, 5);
+    home.toft(&repo, &["ws", "list"]).ok();
+    let log = watched_git(&mut home, "0");
+    home.toft(&repo, &["ws", "list"]).ok();
+    let runs = fs::read_to_string(&log).unwrap();
+    assert_eq!(runs.lines().filter(|line| line.contains(" status ")).count(), paths.len(), "{runs}");
+    assert!(runs.lines().count() <= paths.len() + 3, "{runs}");
+    // One more commit asks a little more, and only for that one and its pairs.
+    fs::write(paths[0].join("more.txt"), "more\n").unwrap();
+    commit(&home, &paths[0], "more");
+    fs::write(&log, "").unwrap();
+    home.toft(&repo, &["ws", "list"]).ok();
+    let runs = fs::read_to_string(&log).unwrap();
+    assert!(runs.lines().count() <= paths.len() + 16, "{runs}");
+}
+
+#[test]
+fn status_does_not_wait_for_a_slow_git_and_says_how_old_what_it_says_is() {
+    let mut home = Home::new();
+    let (repo, paths) = many(&home, 20, 20);
+    home.toft(&repo, &["ws", "list"]).ok();
+    std::thread::sleep(Duration::from_millis(1_100));
+    let log = watched_git(&mut home, "1");
+    let data = home.toft(&repo, &["status", "--json"]).data();
+    assert!(data["workspaces_as_of"].is_string(), "{data}");
+    let asked = fs::read_to_string(&log).unwrap().lines().filter(|line| line.contains(" status ")).count();
+    assert!(asked < paths.len(), "{asked}");
+    assert!(home.toft(&repo, &["status"]).ok().contains("Workspaces as seen "));
+}
+
+#[test]
+fn what_is_remembered_never_hides_what_changed() {
+    let home = Home::new();
+    let (repo, paths) = many(&home, 200, 3);
+    let survey = |path: &Path| {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        home.toft(&repo, &["ws", "list", "--json"])
+            .data()
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|row| row["name"] == name)
+            .unwrap()["survey"]
+            .clone()
+    };
+    let path = &paths[1];
+    assert_eq!(survey(path)["changed"], 1);
+    // The same size, in the same second.
+    for n in 0..5 {
+        fs::write(path.join("src/d0/f7.txt"), format!("file {n}\n").repeat(8)).unwrap();
+        let seen = survey(path);
+        let git = home.run(path, "git", &["--no-optional-locks", "status", "--porcelain", "--untracked-files=no"]);
+        assert_eq!(seen["changed"], git.lines().count(), "{n}: {git}");
+    }
+    fs::write(path.join("src/d0/f7.txt"), "file 7\n".repeat(8)).unwrap();
+    home.run(path, "git", &["add", "src/d0/f7.txt"]);
+    assert_eq!(survey(path)["staged"], 0, "as it was committed: {}", survey(path));
+    fs::write(path.join("src/d0/f8.txt"), "staged\n").unwrap();
+    home.run(path, "git", &["add", "src/d0/f8.txt"]);
+    assert_eq!(survey(path)["staged"], 1);
+    // A file that git is told not to look at.
+    home.run(path, "git", &["update-index", "--assume-unchanged", "src/d0/f9.txt"]);
+    fs::write(path.join("src/d0/f9.txt"), "unseen\n").unwrap();
+    assert_eq!(survey(path)["changed"], 2);
+    commit(&home, path, "all");
+    let seen = survey(path);
+    assert_eq!((&seen["ahead"], &seen["staged"]), (&1.into(), &0.into()), "{seen}");
+    home.run(path, "git", &["commit", "-q", "--amend", "-m", "all of it"]);
+    assert_eq!(survey(path)["dropped"], 1);
+    home.run(path, "git", &["stash", "-q", "--include-untracked"]);
+    let branch = home.run(path, "git", &["branch", "--show-current"]);
+    home.run(&repo, "git", &["merge", "-q", "--no-edit", branch.trim()]);
+    assert_eq!(survey(path)["landed"], "merged");
+}
+
+#[test]
+fn a_damaged_memory_is_no_memory() {
+    let home = Home::new();
+    let (repo, paths) = many(&home, 100, sized(3, 20));
+    let first = home.toft(&repo, &["status", "--json"]).data();
+    assert!(first["working"].as_array().unwrap().len() == paths.len().min(20), "{first}");
+    let list = home.toft(&repo, &["ws", "list", "--json"]).data();
+    assert!(list.as_array().unwrap().iter().all(|row| row["looked"].is_string() && row["bytes"].is_u64()), "{list}");
+    for entry in fs::read_dir(repo.join(".git/toft/looks")).unwrap() {
+        let path = entry.unwrap().path();
+        let file = if path.is_dir() { path.join("memory.json") } else { path };
+        fs::write(file, "{damaged").unwrap();
+    }
+    assert_eq!(home.toft(&repo, &["ws", "list"]).code, 0);
+    assert_eq!(home.toft(&repo, &["status"]).code, 0);
+}
+
+#[test]
+fn gc_answers_before_it_deletes_and_finds_again_what_was_left() {
+    let home = Home::new();
+    let count = sized(6, 100);
+    let (repo, paths) = many(&home, sized(300, 5_000), count);
+    for n in 0..count {
+        home.toft(&repo, &["finish", "release", "--as", &format!("a{n}")]).ok();
+    }
+    let root = paths[0].parent().unwrap().to_owned();
+    let own = users_own(&home, &repo);
+    let start = Instant::now();
+    let gone = home.toft(&repo, &["ws", "gc", "--older-than", "0s", "--json"]).data();
+    let took = start.elapsed();
+    assert!(gone.as_array().unwrap().iter().all(|row| row["gone"] == true), "{gone}");
+    assert!(paths.iter().all(|path| !path.exists()));
+    assert_eq!(users_own(&home, &repo), own);
+    // Everything comes back, whatever is still being deleted.
+    let name = paths[1].file_name().unwrap().to_str().unwrap();
+    home.toft(&repo, &["ws", "restore", name]).ok();
+    assert_eq!(fs::read_to_string(paths[1].join("new1.txt")).unwrap(), "new\n");
+    // What a killed sweep left is deleted by the next.
+    let left = root.join(".trash-1-left");
+    fs::create_dir_all(left.join("deep")).unwrap();
+    fs::write(left.join("deep/file"), "left").unwrap();
+    assert!(!home.toft(&repo, &["ws", "list"]).ok().contains(".trash-"));
+    home.toft(&repo, &["ws", "gc"]).ok();
+    let until = Instant::now() + Duration::from_secs(60);
+    let waiting = || {
+        let names = fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| name.starts_with(".trash-") || name.starts_with(".gone-")).count()
+    };
+    while waiting() > 0 && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(waiting(), 0);
+    // Beside what git does by itself.
+    let repo = home.path().join("bare");
+    home.run(home.path(), "git", &["clone", "-q", "repo", "bare"]);
+    let mut trees = Vec::new();
+    for n in 0..count {
+        let tree = home.path().join(format!("tree{n}"));
+        home.run(&repo, "git", &["worktree", "add", "-q", "--detach", tree.to_str().unwrap()]);
+        fs::write(tree.join("src/d0/f1.txt"), "changed\n").unwrap();
+        trees.push(tree);
+    }
+    let start = Instant::now();
+    for tree in &trees {
+        home.run(tree, "git", &["stash", "create"]);
+        home.run(&repo, "git", &["worktree", "remove", "--force", tree.to_str().unwrap()]);
+    }
+    let bare = start.elapsed();
+    println!("gc of {count}: {took:?}; git stash create and worktree remove for each: {bare:?}");
+    if sized(0, 1) == 1 {
+        assert!(took < bare * 4, "{took:?} beside {bare:?}");
+    }
+}
+
+#[test]
+fn branches_are_called_after_the_issue_and_its_title() {
+    let home = Home::new();
+    let repo = home.repo("repo");
+    let made = home.toft(&repo, &["add", "Pin the Orders schema: v2!", "--json"]).data();
+    let id = made["id"].as_str().or_else(|| made[0]["id"].as_str()).unwrap().to_owned();
+    let claim = home.toft(&repo, &["claim", "--ws", "--as", "ann", "--json"]).data();
+    let (workspace, short) = (&claim["workspace"], &id[..id.find('-').unwrap() + 5]);
+    assert_eq!(workspace["branch"], format!("toft/{short}-pin-the-orders-schema-v2"));
+    let path = workspace["path"].as_str().unwrap();
+    assert_eq!(
+        home.run(Path::new(path), "git", &["branch", "--show-current"]).trim(),
+        workspace["branch"].as_str().unwrap()
+    );
+    let shown = home.toft(&repo, &["show", &id, "--json"]).data();
+    assert_eq!((&shown["workspace"]["path"], &shown["workspace"]["branch"]), (&path.into(), &workspace["branch"]));
+    assert!(home.toft(&repo, &["show", &id]).ok().contains(path));
+    // Another name is the branch's name too; one that is taken is not taken away.
+    let dir = home.toft(&repo, &["ws", "create", "--name", "mine", "-q"]).ok();
+    assert_eq!(home.run(Path::new(dir.trim()), "git", &["branch", "--show-current"]).trim(), "mine");
+}
+
+#[test]
+fn a_list_has_size_age_and_total_and_the_shell_goes_there() {
+    let mut home = Home::new();
+    home.toft_on_path();
+    let (repo, paths) = many(&home, 150, 2);
+    let text = home.toft(&repo, &["ws", "list"]).ok();
+    assert!(text.lines().any(|line| line.starts_with("total: 2 workspaces, ")), "{text}");
+    assert!(text.lines().take(2).all(|line| line.contains("just now, ") && line.ends_with('B')), "{text}");
+    let name = paths[0].file_name().unwrap().to_str().unwrap();
+    for shell in ["bash", "zsh", "fish"] {
+        let function = home.toft(&repo, &["shell", shell]).ok();
+        let go = format!("{function}\ntcd {name} && pwd");
+        let Ok(output) = home.command(&repo, shell, &["-c", &go]).output() else {
+            println!("skipped: no {shell}");
+            continue;
+        };
+        assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), paths[0].to_str().unwrap(), "{shell}: {output:?}");
+        let nowhere = format!("{function}\ntcd no-such-thing; pwd");
+        let output = home.command(&repo, shell, &["-c", &nowhere]).output().unwrap();
+        assert!(String::from_utf8_lossy(&output.stdout).contains(repo.to_str().unwrap()), "{shell}: {output:?}");
+    }
+}
+
+#[test]
+fn a_checkout_of_the_users_own_can_be_unregistered_and_stays_as_it_is() {
+    let home = Home::new();
+    let repo = home.repo("repo");
+    fs::write(repo.join("mine.txt"), "mine\n").unwrap();
+    home.toft(&repo, &["add", "in place"]).ok();
+    fs::write(repo.join(".git/toft/config.toml"), "[workspaces]\nmost = 1\n").unwrap();
+    let id = home.toft(&repo, &["list", "--json"]).data()[0]["id"].as_str().unwrap().to_owned();
+    home.toft(&repo, &["ws", "create", &id, "--in-place"]).ok();
+    // It takes no room.
+    home.toft(&repo, &["ws", "create", "--name", "other"]).ok();
+    let own = users_own(&home, &repo);
+    let gone = home.toft(&repo, &["ws", "rm", &id, "--json"]).data();
+    assert_eq!(gone[0]["gone"], true, "{gone}");
+    assert_eq!(users_own(&home, &repo), own);
+    assert_eq!(fs::read_to_string(repo.join("mine.txt")).unwrap(), "mine\n");
+    assert!(!home.toft(&repo, &["ws", "list"]).ok().contains(&id));
+}
+
+#[test]
+fn branches_go_with_what_has_landed_and_an_old_name_starts_fresh() {
+    let home = Home::new();
+    let repo = home.repo("repo");
+    fs::write(repo.join("a.txt"), "one\ntwo\nthree\n").unwrap();
+    commit(&home, &repo, "base");
+    let branches = || home.run(&repo, "git", &["branch", "--format=%(refname:short)"]);
+    // Taken down before it landed: the branch stays; once it has landed the next gc takes it.
+    for (name, squash) in [("merged", false), ("squashed", true)] {
+        let dir = PathBuf::from(home.toft(&repo, &["ws", "create", "--name", name, "-q"]).ok().trim());
+        fs::write(dir.join(format!("{name}.txt")), "work\n").unwrap();
+        commit(&home, &dir, name);
+        let head = home.run(&dir, "git", &["rev-parse", "HEAD"]);
+        home.toft(&repo, &["ws", "rm", name, "--rescue"]).ok();
+        assert!(branches().lines().any(|line| line == name));
+        home.toft(&repo, &["ws", "gc"]).ok();
+        assert!(branches().lines().any(|line| line == name), "not landed yet");
+        match squash {
+            true => {
+                home.run(&repo, "git", &["merge", "-q", "--squash", name]);
+                commit(&home, &repo, "squashed");
+            }
+            false => drop(home.run(&repo, "git", &["merge", "-q", "--no-ff", "--no-edit", name])),
+        }
+        home.toft(&repo, &["ws", "gc"]).ok();
+        assert!(!branches().lines().any(|line| line == name), "{}", branches());
+        let kept = home.run(&repo, "git", &["for-each-ref", "--contains", head.trim()]);
+        assert!(!kept.is_empty(), "its commits are still reachable");
+    }
+    // Under an old name whose work has landed: a new branch from where main is now, with a log of its own.
+    let dir = PathBuf::from(home.toft(&repo, &["ws", "create", "--name", "again", "-q"]).ok().trim());
+    fs::write(dir.join("again.txt"), "work\n").unwrap();
+    commit(&home, &dir, "again");
+    home.toft(&repo, &["ws", "rm", "again", "--rescue"]).ok();
+    home.run(&repo, "git", &["merge", "-q", "--squash", "again"]);
+    commit(&home, &repo, "squashed");
+    let dir = PathBuf::from(home.toft(&repo, &["ws", "create", "--name", "again", "-q"]).ok().trim());
+    let main = home.run(&repo, "git", &["rev-parse", "main"]);
+    assert_eq!(home.run(&dir, "git", &["rev-parse", "HEAD"]), main);
+    assert_eq!(home.run(&dir, "git", &["reflog", "show", "again"]).lines().count(), 1);
+    let row = home.toft(&repo, &["ws", "show", "again", "--json"]).data();
+    assert_eq!((&row["survey"]["landed"], &row["survey"]["dropped"]), (&"nothing".into(), &0.into()), "{row}");
+}
