@@ -86,7 +86,7 @@ pub(super) fn remove(
         allowed(ground, workspace, &mut survey, path, may)?;
         // First where it is: if it cannot be put away, nothing has changed for anybody.
         if keeps(&survey, may) && ground.vcs == Vcs::Git {
-            ground.rescue(workspace, may.ignored)?;
+            rescue::ensure(ground, workspace, &Source::at(path)?, may.ignored)?;
         }
         overlay::shift(ground, workspace, path, &waiting)?;
     }
@@ -142,9 +142,9 @@ fn without_directory(ground: &Ground, workspace: &Workspace, may: Removal) -> Re
         return Ok(Removed::default());
     }
     let Some(own) = ground.own_of(workspace) else {
-        let note = ground.moved_to(workspace).map(|path| {
-            format!("it was moved to {}, which is left alone: toft ws adopt takes it in", path.display())
-        });
+        let note = ground
+            .moved_to(workspace)
+            .map(|path| format!("it was moved to {}, which is left alone: toft ws adopt takes it in", path.display()));
         return Ok(Removed { note, ..Removed::default() });
     };
     let survey = survey::missing(ground, workspace, &own)?;
@@ -224,15 +224,7 @@ fn clear(ground: &Ground, workspace: &Workspace, dir: &Path, may: Removal) -> Re
     let mut survey = ground.survey_at(workspace, dir)?;
     allowed(ground, workspace, &mut survey, dir, may)?;
     let rescue = match ground.vcs {
-        Vcs::Git if keeps(&survey, may) => {
-            let source = Source::at(dir)?;
-            let known = rescue::all(ground, Some(workspace))?.pop();
-            let known = known.map(|known| rescue::verify(ground, workspace, &source, &known.commit));
-            match known {
-                Some(Ok((known, all_ignored))) if all_ignored || !may.ignored => Some(known),
-                _ => Some(rescue::rescue(ground, workspace, &source, may.ignored)?),
-            }
-        }
+        Vcs::Git if keeps(&survey, may) => Some(rescue::ensure(ground, workspace, &Source::at(dir)?, may.ignored)?),
         Vcs::Git => None,
         Vcs::Jj => Some(ground.rescue_at(workspace, dir, may.ignored)?),
         _ => None,

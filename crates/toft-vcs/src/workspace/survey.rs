@@ -479,7 +479,8 @@ pub(super) fn missing(ground: &Ground, workspace: &Workspace, own: &Path) -> Res
         ..Status::default()
     };
     if status.head.is_some() {
-        let staged = git.run(["diff-index", "--cached", "--name-only", "-z", "--ignore-submodules=all", "HEAD"])?.ok()?;
+        let staged =
+            git.run(["diff-index", "--cached", "--name-only", "-z", "--ignore-submodules=all", "HEAD"])?.ok()?;
         status.staged = staged.split(|byte| *byte == 0).filter(|name| !name.is_empty()).map(<[u8]>::to_vec).collect();
     }
     let landing = landed::look(ground, &git, workspace, &status)?;

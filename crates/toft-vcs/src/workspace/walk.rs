@@ -141,7 +141,9 @@ pub(super) fn undeletable(dir: &Path) -> Option<PathBuf> {
                 if entries.peek().is_some() && !mine && (sticky || !may_write(&at)) {
                     return Some(at);
                 }
-                look.extend(entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path()));
+                look.extend(
+                    entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path()),
+                );
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(_) if mine => {}
@@ -179,7 +181,10 @@ pub(super) fn small(dir: &Path, below: &Path) -> Option<Vec<PathBuf>> {
     let mut look = vec![below.to_owned()];
     while let Some(at) = look.pop() {
         let here = dir.join(&at);
-        if is_rebuilt(&here) || is_marked(&here) || at.file_name().is_some_and(|name| MARKS.iter().any(|mark| name == *mark)) {
+        if is_rebuilt(&here)
+            || is_marked(&here)
+            || at.file_name().is_some_and(|name| MARKS.iter().any(|mark| name == *mark))
+        {
             return None;
         }
         for entry in fs::read_dir(&here).ok()? {

@@ -37,11 +37,11 @@ use toft_vcs::{
 };
 
 pub use self::tidy::own_size;
-pub use toft_vcs::workspace::{Rescue, Rescued};
 use crate::{
     error::{Error, io},
     session::Toft,
 };
+pub use toft_vcs::workspace::{Rescue, Rescued};
 
 /// The clock that a commit was made by and that of the store may differ by this much.
 const CLOCKS_DIFFER: Duration = Duration::from_secs(120);
