@@ -73,7 +73,7 @@ pub enum WorkspaceError {
         what: String,
     },
     /// Somebody is in it.
-    #[error("process {} is in {path}", .pids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "), path = path.display())]
+    #[error("process {} is in {path}, or has a file open there", .pids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "), path = path.display())]
     InUse {
         /// Who.
         pids: Vec<u32>,
