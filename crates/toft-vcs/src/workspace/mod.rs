@@ -7,6 +7,7 @@ mod git;
 mod hg;
 mod holders;
 mod jj;
+mod kept;
 mod landed;
 mod moved;
 mod overlay;
@@ -288,23 +289,6 @@ impl Ground {
         }
     }
 
-    /// What is left of a worktree whose directory was moved or deleted by hand; nothing if git has forgotten it too.
-    pub fn survey_missing(&self, workspace: &Workspace) -> Result<Option<Survey>, WorkspaceError> {
-        match (self.vcs, workspace.kind, self.own_of(workspace)) {
-            (Vcs::Git, WorkspaceKind::Worktree, Some(own)) => survey::missing(self, workspace, &own).map(Some),
-            _ => Ok(None),
-        }
-    }
-
-    /// What a rescue of it would not hold, with sizes.
-    pub fn leaves(&self, workspace: &Workspace) -> Result<Vec<Left>, WorkspaceError> {
-        let dir = Path::new(&workspace.path);
-        match self.vcs {
-            Vcs::Git if dir.is_dir() => picture::leaves(dir),
-            _ => Ok(Vec::new()),
-        }
-    }
-
     /// The commit that a word stands for in a checkout; under another VCS than git, the word.
     pub fn commit_at(&self, dir: &Path, rev: &str) -> Result<Option<String>, WorkspaceError> {
         let name = format!("{rev}^{{commit}}");
@@ -525,21 +509,6 @@ impl Ground {
         }
     }
 
-    /// Puts everything in it away where the repository keeps it, and reads it back; with `ignored`, large ignored files and
-    /// directories too. Changes nothing in it.
-    pub fn rescue(&self, workspace: &Workspace, ignored: bool) -> Result<Rescued, WorkspaceError> {
-        overlay::ensure(self, workspace)?;
-        self.rescue_at(workspace, Path::new(&workspace.path), ignored)
-    }
-
-    fn rescue_at(&self, workspace: &Workspace, dir: &Path, ignored: bool) -> Result<Rescued, WorkspaceError> {
-        match self.vcs {
-            Vcs::Git => rescue::rescue(self, workspace, &rescue::Source::at(dir)?, ignored),
-            Vcs::Jj => jj::rescue(dir).map(|commit| Rescued { commit, ..Rescued::default() }),
-            _ => Err(self.not_for("a rescue")),
-        }
-    }
-
     /// Takes it down: what is only in it is put away first. Can be killed anywhere and run again.
     /// Before anything is deleted, `put_away` is told what holds it and what no rescue holds.
     pub fn remove(
@@ -559,30 +528,6 @@ impl Ground {
             Vcs::Git => restore::restore(self, workspace, rescue, branch),
             Vcs::Jj => jj::restore(self, workspace, rescue),
             _ => Err(self.not_for("a rescue")),
-        }
-    }
-
-    /// The rescues of a workspace, oldest first.
-    pub fn rescues(&self, workspace: &Workspace) -> Result<Vec<Rescue>, WorkspaceError> {
-        match self.vcs {
-            Vcs::Git => rescue::all(self, Some(workspace)),
-            _ => Ok(workspace.rescue.iter().map(|commit| Rescue::plain(workspace, commit)).collect()),
-        }
-    }
-
-    /// Every rescue in the repository, oldest first.
-    pub fn all_rescues(&self) -> Result<Vec<Rescue>, WorkspaceError> {
-        match self.vcs {
-            Vcs::Git => rescue::all(self, None),
-            _ => Ok(Vec::new()),
-        }
-    }
-
-    /// Deletes a rescue.
-    pub fn delete_rescue(&self, rescue: &Rescue) -> Result<(), WorkspaceError> {
-        match self.vcs {
-            Vcs::Git => rescue::delete(self, rescue),
-            _ => Err(self.not_for("deleting a rescue")),
         }
     }
 
