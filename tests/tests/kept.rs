@@ -352,6 +352,35 @@ fn a_full_disk_leaves_nothing_half_done() {
     }
 }
 
+/// A removal that stopped after the files went is gone on with; what git still had of them replaces no rescue.
+#[test]
+fn a_removal_that_stopped_at_its_very_end_keeps_its_rescue() {
+    if !may_mount() {
+        return;
+    }
+    let home = Home::new();
+    let repo = project(&home);
+    let dir = create(&home, &repo, "w", &[]);
+    write(&dir.join("work.txt"), "work\n");
+    home.run(&dir, "git", &["add", "work.txt"]);
+    write(&dir.join("data/large"), &"x".repeat(2 << 20));
+    let before = every_byte(&dir);
+    // Something that nobody can delete, where git keeps what is the worktree's own.
+    let stuck = repo.join(".git/worktrees/w/stuck");
+    fs::create_dir(&stuck).unwrap();
+    home.run(home.path(), "mount", &["-t", "tmpfs", "none", stuck.to_str().unwrap()]);
+    let said = home.toft(&repo, &["ws", "rm", "w", "--rescue", "--ignored"]);
+    home.run(home.path(), "umount", &[stuck.to_str().unwrap()]);
+    assert_ne!(said.code, 0, "{said:?}");
+    assert!(!dir.exists());
+    let rescue = home.toft(&repo, &["ws", "show", "w", "--json"]).data()["rescue"].clone();
+    home.toft(&repo, &["ws", "gc"]).ok();
+    let shown = home.toft(&repo, &["ws", "show", "w", "--json"]).data();
+    assert_eq!((&shown["state"], &shown["rescue"]), (&Value::from("removed"), &rescue));
+    home.toft(&repo, &["ws", "restore", "w"]).ok();
+    assert_eq!(lost(&before, &every_byte(&dir), &[]), Vec::<String>::new());
+}
+
 /// Ends a process that a story started.
 struct Beside(Child);
 
@@ -542,8 +571,8 @@ fn what_hg_and_jj_would_not_bring_back_holds_the_workspace() {
             _ => drop(home.run(&repo, vcs, &["commit", "--quiet", "-m", "first"])),
         }
         home.toft(&repo, &["init"]).ok();
-        let inside = if vcs == "hg" { "nested" } else { "git" };
-        for kind in ["ignored", inside, "artefacts"] {
+        let kinds = if vcs == "hg" { ["ignored", "nested"] } else { ["git", "artefacts"] };
+        for kind in kinds {
             let dir = create(&home, &repo, kind, &[]);
             write(&dir.join("copied.log"), "as in the source\n");
             match kind {
