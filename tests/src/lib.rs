@@ -2,6 +2,7 @@
 
 pub mod agents;
 pub mod issues;
+pub mod kept;
 pub mod lease_model;
 pub mod linear;
 pub mod network;

@@ -199,7 +199,7 @@ fn workspace(error: &WorkspaceError, message: String) -> Failure {
         WorkspaceError::Io { .. } => (FAILED, "io", ""),
         WorkspaceError::Find(_) => (DOCTOR, "checkout_broken", "toft doctor"),
         WorkspaceError::Busy { .. } => (RETRY, "busy", "try again"),
-        WorkspaceError::InUse { .. } => (CONFLICT, "in_use", "cd out of it first, or let that process end"),
+        WorkspaceError::InUse { .. } => (CONFLICT, "in_use", "cd out of it, close the file, or let that process end"),
         WorkspaceError::InTheWay { .. } => (CONFLICT, "in_the_way", "choose another --name; what is there stays"),
         WorkspaceError::Inside { .. } => {
             (USAGE, "inside_repository", "name a place outside of any: workspaces.root in config.toml")

@@ -41,7 +41,8 @@ pub(super) fn run(app: &App<'_>, command: &WsCommand) -> Done {
         WsCommand::Rm(args) => {
             let id = all.named(args.one.id.as_deref())?;
             let _soon = app.output.soon(format!("taking {id} down"));
-            let fence = fence_for(toft, &all.show(&id)?.listed.workspace, &args.hold)?;
+            let workspace = toft.perform(toft::verbs::workspace::Show { id: id.clone() })?.workspace;
+            let fence = fence_for(toft, &workspace, &args.hold)?;
             app.show(&WsTidied { rows: vec![all.remove(me, &id, fence, args.rescue, args.ignored)?], tried: false })
         }
         WsCommand::Gc(args) => {

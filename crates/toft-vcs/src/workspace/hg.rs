@@ -29,14 +29,17 @@ pub(super) fn provide(ground: &Ground, workspace: &Workspace) -> Result<Made, Wo
 
 pub(super) fn survey(workspace: &Workspace, dir: &Path) -> Result<Survey, WorkspaceError> {
     const BEGUN: [&str; 5] = ["merge", "histedit-state", "rebasestate", "graftstate", "shelvedstate"];
-    let status =
-        Run::hg(dir)?.args(["status", "--modified", "--added", "--removed", "--deleted", "--unknown"]).text()?;
-    let untracked = status.lines().filter(|line| line.starts_with('?')).count();
+    let listed = ["--modified", "--added", "--removed", "--deleted", "--unknown", "--ignored", "--print0"];
+    let status = Run::hg(dir)?.arg("status").args(listed).ok()?;
+    let lines = status.split(|byte| *byte == 0).filter(|line| line.len() > 2);
+    let (ignored, files): (Vec<&[u8]>, Vec<&[u8]>) = lines.partition(|line| line.starts_with(b"I "));
+    let ignored: Vec<PathBuf> = ignored.into_iter().map(|line| path_of(&line[2..])).collect();
+    let untracked = files.iter().filter(|line| line.starts_with(b"?")).count();
     let head = Run::hg(dir)?.args(["log", "--template", "{node}", "--rev", "."]).text()?;
     let ahead = format!("draft() and ::. and not ::{}", workspace.base);
     let ahead = Run::hg(dir)?.args(["log", "--template", "x\n", "--rev", &ahead]).text()?.lines().count();
     let own = dir.join(".hg");
-    let changed = status.lines().count() - untracked;
+    let changed = files.len() - untracked;
     let mut stuck = Vec::new();
     if own.join("shelved").is_dir() {
         stuck.push("it has shelved changes".to_owned());
@@ -44,8 +47,6 @@ pub(super) fn survey(workspace: &Workspace, dir: &Path) -> Result<Survey, Worksp
     if changed + untracked > 0 {
         stuck.push(format!("{} files are not committed, which for hg cannot be put away", changed + untracked));
     }
-    let ignored = Run::hg(dir)?.args(["status", "--ignored", "--no-status", "--print0"]).ok()?;
-    let ignored: Vec<PathBuf> = ignored.split(|byte| *byte == 0).filter(|name| !name.is_empty()).map(path_of).collect();
     let (only, artefacts) = walk::only_here(dir, Path::new(&workspace.source), ignored);
     stuck.extend(walk::cannot_go("hg", &only, &walk::walk(dir, &artefacts)?.repositories));
     Ok(Survey {

@@ -10,6 +10,7 @@ mod git;
 mod hg;
 mod holders;
 mod jj;
+mod kept;
 mod landed;
 mod look;
 mod mount;
@@ -85,7 +86,7 @@ pub enum WorkspaceError {
         what: String,
     },
     /// Somebody is in it.
-    #[error("process {} is in {path}", .pids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "), path = path.display())]
+    #[error("process {} is in {path}, or has a file open there", .pids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "), path = path.display())]
     InUse {
         /// Who.
         pids: Vec<u32>,
@@ -353,23 +354,6 @@ impl Ground {
         }
     }
 
-    /// What is left of a worktree whose directory was moved or deleted by hand; nothing if git has forgotten it too.
-    pub fn survey_missing(&self, workspace: &Workspace) -> Result<Option<Survey>, WorkspaceError> {
-        match (self.vcs, workspace.kind, self.entry_of(workspace)) {
-            (Vcs::Git, WorkspaceKind::Worktree, Some(own)) => survey::missing(self, workspace, &own).map(Some),
-            _ => Ok(None),
-        }
-    }
-
-    /// What a rescue of it would not hold, with sizes.
-    pub fn leaves(&self, workspace: &Workspace) -> Result<Vec<Left>, WorkspaceError> {
-        let dir = Path::new(&workspace.path);
-        match self.vcs {
-            Vcs::Git if dir.is_dir() => picture::leaves(self, workspace, dir),
-            _ => Ok(Vec::new()),
-        }
-    }
-
     /// The commit that a word stands for in a checkout; under another VCS than git, the word.
     pub fn commit_at(&self, dir: &Path, rev: &str) -> Result<Option<String>, WorkspaceError> {
         let name = format!("{rev}^{{commit}}");
@@ -540,21 +524,6 @@ impl Ground {
         }
     }
 
-    /// Puts everything in it away where the repository keeps it, and reads it back; with `ignored`, large ignored files and
-    /// directories too. Changes nothing in it.
-    pub fn rescue(&self, workspace: &Workspace, ignored: bool) -> Result<Rescued, WorkspaceError> {
-        self.open(workspace)?;
-        self.rescue_at(workspace, Path::new(&workspace.path), ignored)
-    }
-
-    fn rescue_at(&self, workspace: &Workspace, dir: &Path, ignored: bool) -> Result<Rescued, WorkspaceError> {
-        match self.vcs {
-            Vcs::Git => rescue::rescue(self, workspace, &rescue::Source::at(self, workspace, dir)?, ignored),
-            Vcs::Jj => jj::rescue(dir).map(|commit| Rescued { commit, ..Rescued::default() }),
-            _ => Err(self.not_for("a rescue")),
-        }
-    }
-
     /// Takes it down: what is only in it is put away first. Can be killed anywhere and run again.
     /// Before anything is deleted, `put_away` is told what holds it and what no rescue holds.
     pub fn remove(
@@ -577,14 +546,6 @@ impl Ground {
         }
     }
 
-    /// The rescues of a workspace, oldest first.
-    pub fn rescues(&self, workspace: &Workspace) -> Result<Vec<Rescue>, WorkspaceError> {
-        match self.vcs {
-            Vcs::Git => rescue::all(self, Some(workspace)),
-            _ => Ok(workspace.rescue.iter().map(|commit| Rescue::plain(workspace, commit)).collect()),
-        }
-    }
-
     /// A place for a new directory: nothing is there, and it is in no checkout of this repository. Another one around it, as a
     /// home directory under version control, is never asked: see [`crate::recorded`].
     fn clear_ground(&self, path: &Path) -> Result<(), WorkspaceError> {
@@ -598,21 +559,5 @@ impl Ground {
             return Err(WorkspaceError::InTheWay { path: path.to_owned() });
         }
         crate::private::create_dir_all(parent).map_err(lock::io("make", parent))
-    }
-
-    /// Every rescue in the repository, oldest first.
-    pub fn all_rescues(&self) -> Result<Vec<Rescue>, WorkspaceError> {
-        match self.vcs {
-            Vcs::Git => rescue::all(self, None),
-            _ => Ok(Vec::new()),
-        }
-    }
-
-    /// Deletes a rescue.
-    pub fn delete_rescue(&self, rescue: &Rescue) -> Result<(), WorkspaceError> {
-        match self.vcs {
-            Vcs::Git => rescue::delete(self, rescue),
-            _ => Err(self.not_for("deleting a rescue")),
-        }
     }
 }

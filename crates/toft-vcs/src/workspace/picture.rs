@@ -70,6 +70,8 @@ pub(super) struct Picture {
 
 /// In git's own directory of a checkout while a restore fills it.
 pub(super) const RESTORING: &str = "toft-restoring";
+/// In git's own directory of a worktree once everything is put away and its files may be deleted.
+pub(super) const GIVEN_UP: &str = "toft-given-up";
 
 /// A file with its kind and permissions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -375,7 +377,7 @@ fn own_files(own: &Path, clone: bool) -> Result<Vec<File>, WorkspaceError> {
             let text = name.to_string_lossy();
             let top = at.as_os_str().is_empty();
             let elsewhere = ANEW.contains(&&*text) || clone && OF_A_REPOSITORY.contains(&&*text);
-            let ours = text == RESTORING || text.starts_with("fast_import_crash_");
+            let ours = text == RESTORING || text == GIVEN_UP || text.starts_with("fast_import_crash_");
             if top && (elsewhere || ours) || text.ends_with(".lock") || text.ends_with(".sample") {
                 continue;
             }

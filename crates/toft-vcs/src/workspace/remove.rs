@@ -93,7 +93,7 @@ pub(super) fn remove(
         allowed(ground, workspace, &mut survey, path, may)?;
         // First where it is: if it cannot be put away, nothing has changed for anybody.
         if keeps(&survey, may) && ground.vcs == Vcs::Git {
-            ground.rescue(workspace, may.ignored)?;
+            rescue::ensure(ground, workspace, &Source::at(ground, workspace, path)?, may.ignored)?;
         }
         overlay::shift(ground, workspace, path, &waiting)?;
     }
@@ -102,12 +102,14 @@ pub(super) fn remove(
         let cleared = clear(ground, workspace, &waiting, may).and_then(|cleared| {
             nobody_in(&waiting)?;
             put_away(&cleared)?;
+            mark_given_up(ground, workspace, true)?;
             Ok(cleared)
         });
         removed = match cleared {
             Ok(removed) => removed,
             Err(error) => {
                 // It is somebody's still.
+                mark_given_up(ground, workspace, false)?;
                 overlay::shift(ground, workspace, &waiting, path)?;
                 return Err(error);
             }
@@ -154,6 +156,10 @@ fn without_directory(ground: &Ground, workspace: &Workspace, may: Removal) -> Re
             .map(|path| format!("it was moved to {}, which is left alone: toft ws adopt takes it in", path.display()));
         return Ok(Removed { note, ..Removed::default() });
     };
+    if own.join(picture::GIVEN_UP).exists() {
+        // Its files were deleted by toft, after everything was put away.
+        return Ok(Removed::default());
+    }
     let survey = survey::missing(ground, workspace, &own)?;
     let said = format!("its directory was moved or deleted by hand: {}", survey.summary());
     if !survey.stuck.is_empty() || survey.only_here() && !may.rescue {
@@ -165,6 +171,17 @@ fn without_directory(ground: &Ground, workspace: &Workspace, may: Removal) -> Re
         false => None,
     };
     Ok(Removed { rescue, left: Vec::new(), survey: Some(survey), note: Some(said) })
+}
+
+/// Notes with git that a worktree's files may go, or no longer: without them, nothing else is to be put away.
+fn mark_given_up(ground: &Ground, workspace: &Workspace, given_up: bool) -> Result<(), WorkspaceError> {
+    let Some(own) = ground.entry_of(workspace).filter(|_| ground.vcs == Vcs::Git) else { return Ok(()) };
+    let mark = own.join(picture::GIVEN_UP);
+    let done = if given_up { fs::write(&mark, "") } else { fs::remove_file(&mark) };
+    match done {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done.map_err(lock::io("write", &mark)),
+    }
 }
 
 /// Whether something has to be put away before it goes.
@@ -232,13 +249,7 @@ fn clear(ground: &Ground, workspace: &Workspace, dir: &Path, may: Removal) -> Re
     allowed(ground, workspace, &mut survey, dir, may)?;
     let rescue = match ground.vcs {
         Vcs::Git if keeps(&survey, may) => {
-            let source = Source::at(ground, workspace, dir)?;
-            let known = rescue::all(ground, Some(workspace))?.pop();
-            let known = known.map(|known| rescue::verify(ground, workspace, &source, &known.commit));
-            match known {
-                Some(Ok((known, all_ignored))) if all_ignored || !may.ignored => Some(known),
-                _ => Some(rescue::rescue(ground, workspace, &source, may.ignored)?),
-            }
+            Some(rescue::ensure(ground, workspace, &Source::at(ground, workspace, dir)?, may.ignored)?)
         }
         Vcs::Git => None,
         Vcs::Jj => Some(ground.rescue_at(workspace, dir, may.ignored)?),

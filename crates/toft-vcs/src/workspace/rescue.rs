@@ -90,6 +90,20 @@ pub struct Rescued {
     pub torn: bool,
 }
 
+/// The last rescue, if it still holds everything; else a new one.
+pub(super) fn ensure(
+    ground: &Ground,
+    workspace: &Workspace,
+    source: &Source,
+    all_ignored: bool,
+) -> Result<Rescued, WorkspaceError> {
+    let known = all(ground, Some(workspace))?.pop();
+    match known.map(|known| verify(ground, workspace, source, &known.commit)) {
+        Some(Ok((known, has_ignored))) if has_ignored || !all_ignored => Ok(known),
+        _ => rescue(ground, workspace, source, all_ignored),
+    }
+}
+
 /// Puts everything away and reads it back.
 pub(super) fn rescue(
     ground: &Ground,
@@ -204,11 +218,12 @@ fn put_away(
 /// Removes what a git that failed names and left: half a pack, and its report.
 fn sweep_up(ground: &Ground, source: &Source, error: &RunError) {
     let RunError::Failed { said, .. } = error else { return };
-    let packs = ground.common_dir.join("objects").join("pack");
+    let [packs, own_packs] = [&ground.common_dir, &source.own].map(|dir| dir.join("objects").join("pack"));
     for word in said.split([' ', '\'']) {
         let path = Path::new(word);
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let left = path.parent() == Some(&packs) && name.starts_with("tmp_pack_")
+        let in_packs = path.parent() == Some(&packs) || path.parent() == Some(&own_packs);
+        let left = in_packs && name.starts_with("tmp_pack_")
             || path.parent() == Some(&source.own) && name.starts_with("fast_import_crash_");
         if left {
             // Git removes it later by itself.

@@ -123,7 +123,7 @@ fn fill_from(
     if workspace.kind == WorkspaceKind::Clone {
         // Its own refs and logs hold everything now.
         let kept = inside.run(["for-each-ref", "--format=delete %(refname)", "refs/toft"])?.text()?;
-        update_refs(&inside, &format!("{kept}\n").trim_start().to_owned())?;
+        update_refs(&inside, format!("{kept}\n").trim_start())?;
         open_clone(workspace)?;
     }
     Ok(Made::default())

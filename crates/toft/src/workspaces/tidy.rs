@@ -14,6 +14,9 @@ use toft_vcs::workspace::{Ground, Removal, Removed, Rescue, Rescued, WorkspaceEr
 use super::{Tidied, Workspaces, look::side_by_side};
 use crate::error::Error;
 
+/// Why a workspace that is being taken down keeps large ignored files: whoever goes on after a crash does the same.
+const KEEPS_IGNORED: &str = "large ignored files are put away too";
+
 impl Workspaces<'_> {
     /// Puts everything in a workspace away, and leaves it as it is; with `ignored`, large ignored files too.
     pub fn rescue(&self, text: &str, ignored: bool) -> Result<(Workspace, Rescued), Error> {
@@ -112,7 +115,8 @@ impl Workspaces<'_> {
         may: Removal,
     ) -> Result<Tidied, Error> {
         nobody_in(Path::new(&workspace.path))?;
-        let removing = Move { fence, ..Move::to(&workspace.id, WorkspaceState::Removing) };
+        let reason = may.ignored.then(|| KEEPS_IGNORED.to_owned());
+        let removing = Move { fence, reason, ..Move::to(&workspace.id, WorkspaceState::Removing) };
         let workspace = self.toft.perform_as(actor, None, removing)?;
         self.take_down(actor, &workspace, may)
     }
@@ -136,7 +140,8 @@ impl Workspaces<'_> {
                 return Ok(());
             }
             let (rescue, left) = (holds(removed), removed.left.clone());
-            let request = Move { rescue, left, ..Move::to(&workspace.id, WorkspaceState::Removing) };
+            let reason = may.ignored.then(|| KEEPS_IGNORED.to_owned());
+            let request = Move { rescue, left, reason, ..Move::to(&workspace.id, WorkspaceState::Removing) };
             let noted = self.toft.perform_as(actor, None, request);
             noted.map(drop).map_err(|error| WorkspaceError::Stays { why: error.to_string() })
         });
@@ -315,7 +320,10 @@ impl Workspaces<'_> {
             return Ok(begun);
         }
         match workspace.state {
-            WorkspaceState::Removing => self.take_down(actor, workspace, self.removal(true, false)),
+            WorkspaceState::Removing => {
+                let ignored = workspace.reason.as_deref() == Some(KEEPS_IGNORED);
+                self.take_down(actor, workspace, self.removal(true, ignored))
+            }
             _ => {
                 let making = || Tidied { gone: false, why: "somebody is making it".into(), ..begun.clone() };
                 let Some(_turn) = self.ground.free_turn(workspace)? else { return Ok(making()) };
