@@ -1,10 +1,6 @@
 //! Programs that agents and strangers plant where version control would start them.
 
-use std::{
-    fs,
-    os::unix::fs::PermissionsExt as _,
-    path::PathBuf,
-};
+use std::{fs, os::unix::fs::PermissionsExt as _, path::PathBuf};
 
 use crate::Home;
 

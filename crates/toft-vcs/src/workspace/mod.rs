@@ -465,8 +465,8 @@ impl Ground {
         let moved = remove::aside(workspace).0 == dir;
         match (self.vcs, workspace.kind) {
             (Vcs::Git, WorkspaceKind::Clone) => {
-                let parent = fs::read_to_string(dir.join(".git").join("toft").join(crate::git::PARENT));
-                parent.is_ok_and(|parent| Path::new(parent.trim_end()) == self.common_dir)
+                let parent = crate::read(&dir.join(".git").join("toft").join(crate::git::PARENT));
+                parent.is_ok_and(|parent| parent.is_some_and(|parent| Path::new(&parent) == self.common_dir))
             }
             (Vcs::Git, _) => {
                 let known = crate::git::entry_of(&self.common_dir, Path::new(&workspace.path));

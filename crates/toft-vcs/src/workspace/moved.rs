@@ -22,13 +22,14 @@ impl Ground {
                 text.trim().strip_prefix("gitdir: ").is_some_and(|target| !Path::new(target).exists())
             });
         broken
-            && fs::read_to_string(entry.join("gitdir")).is_ok_and(|text| Path::new(text.trim()) == link)
+            && crate::read(&entry.join("gitdir"))
+                .is_ok_and(|text| text.is_some_and(|text| Path::new(text.trim()) == link))
             && replace(&link, &format!("gitdir: {}\n", entry.display())).is_ok()
     }
 
     /// Where a worktree is now that was moved with `git worktree move`.
     pub fn moved_to(&self, workspace: &Workspace) -> Option<PathBuf> {
-        let link = fs::read_to_string(self.entry_of(workspace)?.join("gitdir")).ok()?;
+        let link = crate::read(&self.entry_of(workspace)?.join("gitdir")).ok()??;
         let dir = Path::new(link.trim()).parent()?;
         (dir != Path::new(&workspace.path) && dir.is_dir()).then(|| dir.to_owned())
     }

@@ -10,7 +10,7 @@ use std::{
 use toft_core::workspace::{Survey, Workspace, WorkspaceKind};
 
 use super::{Ground, Stand, WorkspaceError, git::git_dir, landed, overlay, remove};
-use crate::{git_run::Git, lock};
+use crate::git_run::Git;
 
 /// An ignored file by itself is a setting if it is no larger; a directory, or a larger one, is an artefact.
 const LARGEST_SETTING: u64 = 1 << 20;
@@ -195,7 +195,7 @@ pub(super) fn survey(ground: &Ground, workspace: &Workspace, dir: &Path) -> Resu
     if own.join("worktrees").read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
         stuck.push("it has worktrees of its own".to_owned());
     }
-    if let Ok(why) = fs::read_to_string(own.join("locked"))
+    if let Ok(Some(why)) = crate::read(&own.join("locked"))
         && why.trim() != overlay::LOCKED
     {
         stuck.push(format!("locked by git: {}", if why.trim().is_empty() { "no reason given" } else { why.trim() }));
@@ -249,11 +249,7 @@ pub(super) fn stashes(
 pub(super) fn dropped(git: &Git) -> Result<Vec<String>, WorkspaceError> {
     // Git has no log of a branch without a commit; the file says what there was.
     let log = git.git_dir().join("logs").join("HEAD");
-    let log = match fs::read_to_string(&log) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-        Err(cause) => return Err(lock::io("read", &log)(cause)),
-    };
+    let log = crate::read(&log)?.unwrap_or_default();
     let mut tips: Vec<String> =
         log.lines().rev().filter_map(|line| line.split(' ').nth(1)).map(str::to_owned).collect();
     let own = ["refs/worktree", "refs/bisect", "refs/rewritten"];
