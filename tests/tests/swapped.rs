@@ -85,7 +85,7 @@ fn own_git_dir(home: &Home, trap: &Trap, dir: &Path, tag: &str) -> PathBuf {
 }
 
 /// Every command that looks at workspaces and leaves them.
-fn looks<'a>(name: &'a str) -> Vec<Vec<&'a str>> {
+fn looks(name: &str) -> Vec<Vec<&str>> {
     let all: [&[&str]; 14] = [
         &["ws", "list"],
         &["ws", "show", name],
