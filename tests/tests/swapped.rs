@@ -85,7 +85,7 @@ fn own_git_dir(home: &Home, trap: &Trap, dir: &Path, tag: &str) -> PathBuf {
 }
 
 /// Every command that looks at workspaces and leaves them.
-fn looks<'a>(name: &'a str) -> Vec<Vec<&'a str>> {
+fn looks(name: &str) -> Vec<Vec<&str>> {
     let all: [&[&str]; 14] = [
         &["ws", "list"],
         &["ws", "show", name],
@@ -319,7 +319,7 @@ fn a_workspace_that_was_rewritten_executes_nothing_and_stays() {
         let text = fs::read_to_string(&file).unwrap_or_default();
         fs::write(file, text + &programs(&trap, "more")).unwrap();
     };
-    let rewrites: [(&str, &[&str], Rewrite<'_>); 7] = [
+    let rewrites: [(&str, &[&str], Rewrite<'_>); 6] = [
         ("gitfile", &[], &|dir, _, evil| fs::write(dir.join(".git"), format!("gitdir: {}\n", evil.display())).unwrap()),
         ("gone", &[], &|dir, _, _| fs::remove_file(dir.join(".git")).unwrap()),
         ("commondir", &[], &|_, own, evil| fs::write(own.join("commondir"), evil.display().to_string()).unwrap()),
@@ -329,10 +329,6 @@ fn a_workspace_that_was_rewritten_executes_nothing_and_stays() {
             let hook = dir.join(".git/hooks/post-index-change");
             fs::create_dir_all(hook.parent().unwrap()).unwrap();
             fs::copy(&trap.program, hook).unwrap();
-        }),
-        ("pipe", &[], &|_, own, _| {
-            fs::remove_file(own.join("commondir")).unwrap();
-            home.run(own, "mkfifo", &["commondir"]);
         }),
     ];
     for (name, kind, rewrite) in rewrites {

@@ -3,6 +3,7 @@
 //! Which of these may happen when is decided elsewhere; nothing here removes a byte that was not put away and read
 //! back. Start at [`Ground`].
 
+mod access;
 mod base;
 mod broken;
 mod collide;
@@ -52,7 +53,7 @@ pub use self::{
 use crate::{
     Checkout, FindError, Vcs,
     command::{Run, RunError},
-    git_run::{self, Git, OwnDir},
+    git_run::Git,
     git_view::View,
     lock,
 };
@@ -220,42 +221,6 @@ impl Ground {
             self.git.get_or_init(|| git);
         }
         self.git.get().ok_or_else(|| self.not_for("git"))
-    }
-
-    /// Git in a workspace that is at `dir` now. Neither the workspace's own `.git` nor any configuration that its agent can write
-    /// has a say.
-    fn git_in(&self, workspace: &Workspace, dir: &Path) -> Result<Git, WorkspaceError> {
-        match workspace.kind {
-            WorkspaceKind::Clone => Ok(Git::foreign(dir, &dir.join(".git"))?),
-            _ => self.git_of(&self.own_dir(workspace)?, dir),
-        }
-    }
-
-    /// Git in a checkout of this repository.
-    fn git_at(&self, dir: &Path) -> Result<Git, WorkspaceError> {
-        self.git_of(&git_run::own_dir(&self.common_dir, dir)?, dir)
-    }
-
-    fn git_of(&self, own: &OwnDir, dir: &Path) -> Result<Git, WorkspaceError> {
-        if own.common != self.common_dir {
-            return Ok(Git::foreign(dir, &own.git_dir)?);
-        }
-        if self.view.get().is_none() {
-            let view = Arc::new(View::linked(&self.common_dir)?);
-            self.view.get_or_init(|| view);
-        }
-        let view = self.view.get().ok_or_else(|| self.not_for("git"))?;
-        Ok(Git::seen_through(view, dir, own)?)
-    }
-
-    /// Git on what the repository keeps of a worktree whose directory is not there.
-    fn git_without_files(&self, own: &Path) -> Result<Git, WorkspaceError> {
-        self.git_of(&OwnDir { git_dir: own.to_owned(), common: self.common_dir.clone() }, own)
-    }
-
-    /// Where git keeps what belongs to a workspace alone, as the repository knows it.
-    fn own_dir(&self, workspace: &Workspace) -> Result<OwnDir, WorkspaceError> {
-        Ok(git_run::own_dir(&self.common_dir, Path::new(&workspace.path))?)
     }
 
     /// Waits for a turn at a workspace: one process at a time makes it, puts it away or takes it down.
@@ -445,32 +410,6 @@ impl Ground {
         }
     }
 
-    /// Where work in a workspace writes: the directory itself, and what a commit writes elsewhere. Hooks, settings and
-    /// other worktrees are not among it.
-    pub fn written(&self, workspace: &Workspace) -> Vec<PathBuf> {
-        let dir = PathBuf::from(&workspace.path);
-        let elsewhere = match (self.vcs, workspace.kind) {
-            (Vcs::Git, WorkspaceKind::Clone) => Vec::new(),
-            (Vcs::Git, _) => {
-                let own = self.own_dir(workspace).ok().map(|own| own.git_dir);
-                let shared = ["objects", "refs", "logs"].map(|name| self.common_dir.join(name));
-                shared.into_iter().chain(own).collect()
-            }
-            _ => vec![self.common_dir.clone()],
-        };
-        [dir].into_iter().chain(elsewhere).collect()
-    }
-
-    /// Files below what work in a workspace writes that only toft writes: what would lead git elsewhere.
-    pub fn fixed(&self, workspace: &Workspace) -> Vec<PathBuf> {
-        match (self.vcs, workspace.kind, self.own_dir(workspace)) {
-            (Vcs::Git, WorkspaceKind::Worktree, Ok(own)) => {
-                ["commondir", "config.worktree", "locked"].map(|name| own.git_dir.join(name)).into()
-            }
-            _ => Vec::new(),
-        }
-    }
-
     /// The commit that a workspace stands on which was just made.
     pub fn begun_at(&self, workspace: &Workspace) -> Result<String, WorkspaceError> {
         match self.vcs {
@@ -499,8 +438,8 @@ impl Ground {
         let moved = remove::aside(workspace).0 == dir;
         match (self.vcs, workspace.kind) {
             (Vcs::Git, WorkspaceKind::Clone) => {
-                let parent = fs::read_to_string(dir.join(".git").join("toft").join(crate::git::PARENT));
-                parent.is_ok_and(|parent| Path::new(parent.trim_end()) == self.common_dir)
+                let parent = crate::read(&dir.join(".git").join("toft").join(crate::git::PARENT));
+                parent.is_ok_and(|parent| parent.is_some_and(|parent| Path::new(&parent) == self.common_dir))
             }
             (Vcs::Git, _) => {
                 let known = crate::git::entry_of(&self.common_dir, Path::new(&workspace.path));

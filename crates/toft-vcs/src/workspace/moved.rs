@@ -50,7 +50,7 @@ impl Ground {
     /// Where a worktree is now that was moved with `git worktree move`.
     pub fn moved_to(&self, workspace: &Workspace) -> Option<PathBuf> {
         let entry = self.common_dir.join("worktrees").join(Path::new(&workspace.path).file_name()?);
-        let link = fs::read_to_string(entry.join("gitdir")).ok()?;
+        let link = crate::read(&entry.join("gitdir")).ok()??;
         let dir = Path::new(link.trim()).parent()?;
         (dir != Path::new(&workspace.path) && dir.is_dir()).then(|| dir.to_owned())
     }

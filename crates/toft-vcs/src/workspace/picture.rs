@@ -327,7 +327,7 @@ fn commits(git: &Git, own: &Path, logs: &[std::path::PathBuf]) -> Result<Vec<Str
         "rebase-apply/onto",
         "rebase-apply/autostash",
     ];
-    let texts = FILES.iter().filter_map(|file| fs::read_to_string(own.join(file)).ok());
+    let texts = FILES.iter().filter_map(|file| crate::read(&own.join(file)).ok().flatten());
     let named: Vec<String> = texts.flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>()).collect();
     let mut commits = survey::dropped(git, own, logs)?;
     for name in named {

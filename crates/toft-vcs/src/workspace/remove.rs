@@ -358,7 +358,7 @@ pub(super) fn unlist(ground: &Ground, workspace: &Workspace) -> Result<(), Works
     let link = Path::new(&workspace.path).join(".git");
     let Ok(entries) = fs::read_dir(ground.common_dir.join("worktrees")) else { return Ok(()) };
     for own in entries.flatten().map(|entry| entry.path()) {
-        if fs::read_to_string(own.join("gitdir")).is_ok_and(|known| Path::new(known.trim_end()) == link) {
+        if crate::read(&own.join("gitdir")).is_ok_and(|known| known.is_some_and(|known| Path::new(&known) == link)) {
             tree(&own)?;
         }
     }

@@ -218,11 +218,13 @@ fn put_away(
 /// Removes what a git that failed names and left: half a pack, and its report.
 fn sweep_up(ground: &Ground, source: &Source, error: &RunError) {
     let RunError::Failed { said, .. } = error else { return };
-    let [packs, own_packs] = [&ground.common_dir, &source.own].map(|dir| dir.join("objects").join("pack"));
+    // Git may have been led to the objects by a link.
+    let whole = |dir: &Path| fs::canonicalize(dir).ok();
+    let packs = [&ground.common_dir, &source.own].map(|dir| whole(&dir.join("objects").join("pack")));
     for word in said.split([' ', '\'']) {
         let path = Path::new(word);
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let in_packs = path.parent() == Some(&packs) || path.parent() == Some(&own_packs);
+        let in_packs = path.parent().and_then(whole).is_some_and(|dir| packs.contains(&Some(dir)));
         let left = in_packs && name.starts_with("tmp_pack_")
             || path.parent() == Some(&source.own) && name.starts_with("fast_import_crash_");
         if left {

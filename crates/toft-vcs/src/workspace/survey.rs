@@ -251,7 +251,7 @@ pub(super) fn survey_with(
     if own.join("worktrees").read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
         stuck.push("it has worktrees of its own".to_owned());
     }
-    if let Ok(why) = fs::read_to_string(own.join("locked"))
+    if let Ok(Some(why)) = crate::read(&own.join("locked"))
         && why.trim() != overlay::LOCKED
     {
         stuck.push(format!("locked by git: {}", if why.trim().is_empty() { "no reason given" } else { why.trim() }));

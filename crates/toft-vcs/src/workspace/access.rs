@@ -1,0 +1,79 @@
+//! How git is started on a workspace, and what work in one may write.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use toft_core::workspace::{Workspace, WorkspaceKind};
+
+use super::{Ground, WorkspaceError};
+use crate::{
+    Vcs,
+    git_run::{self, Git, OwnDir},
+    git_view::View,
+};
+
+impl Ground {
+    /// Git in a workspace that is at `dir` now. Neither the workspace's own `.git` nor any configuration that its agent can write
+    /// has a say.
+    pub(super) fn git_in(&self, workspace: &Workspace, dir: &Path) -> Result<Git, WorkspaceError> {
+        match workspace.kind {
+            WorkspaceKind::Clone => Ok(Git::foreign(dir, &dir.join(".git"))?),
+            _ => self.git_of(&self.own_dir(workspace)?, dir),
+        }
+    }
+
+    /// Git in a checkout of this repository.
+    pub(super) fn git_at(&self, dir: &Path) -> Result<Git, WorkspaceError> {
+        self.git_of(&git_run::own_dir(&self.common_dir, dir)?, dir)
+    }
+
+    fn git_of(&self, own: &OwnDir, dir: &Path) -> Result<Git, WorkspaceError> {
+        if own.common != self.common_dir {
+            return Ok(Git::foreign(dir, &own.git_dir)?);
+        }
+        if self.view.get().is_none() {
+            let view = Arc::new(View::linked(&self.common_dir)?);
+            self.view.get_or_init(|| view);
+        }
+        let view = self.view.get().ok_or_else(|| self.not_for("git"))?;
+        Ok(Git::seen_through(view, dir, own)?)
+    }
+
+    /// Git on what the repository keeps of a worktree whose directory is not there.
+    pub(super) fn git_without_files(&self, own: &Path) -> Result<Git, WorkspaceError> {
+        self.git_of(&OwnDir { git_dir: own.to_owned(), common: self.common_dir.clone() }, own)
+    }
+
+    /// Where git keeps what belongs to a workspace alone, as the repository knows it.
+    pub(super) fn own_dir(&self, workspace: &Workspace) -> Result<OwnDir, WorkspaceError> {
+        Ok(git_run::own_dir(&self.common_dir, Path::new(&workspace.path))?)
+    }
+
+    /// Where work in a workspace writes: the directory itself, and what a commit writes elsewhere. Hooks, settings and
+    /// other worktrees are not among it.
+    pub fn written(&self, workspace: &Workspace) -> Vec<PathBuf> {
+        let dir = PathBuf::from(&workspace.path);
+        let elsewhere = match (self.vcs, workspace.kind) {
+            (Vcs::Git, WorkspaceKind::Clone) => Vec::new(),
+            (Vcs::Git, _) => {
+                let own = self.own_dir(workspace).ok().map(|own| own.git_dir);
+                let shared = ["objects", "refs", "logs"].map(|name| self.common_dir.join(name));
+                shared.into_iter().chain(own).collect()
+            }
+            _ => vec![self.common_dir.clone()],
+        };
+        [dir].into_iter().chain(elsewhere).collect()
+    }
+
+    /// Files below what work in a workspace writes that only toft writes: what would lead git elsewhere.
+    pub fn fixed(&self, workspace: &Workspace) -> Vec<PathBuf> {
+        match (self.vcs, workspace.kind, self.own_dir(workspace)) {
+            (Vcs::Git, WorkspaceKind::Worktree, Ok(own)) => {
+                ["commondir", "config.worktree", "locked"].map(|name| own.git_dir.join(name)).into()
+            }
+            _ => Vec::new(),
+        }
+    }
+}
