@@ -188,7 +188,6 @@ fn turn(ground: &Ground, workspace: &Workspace) -> Result<lock::Turn, WorkspaceE
 /// Mounts a layer that was mounted before. Its base is built again if it is gone or was changed.
 fn mount(ground: &Ground, workspace: &Workspace, layer: &Layer, at: &Path) -> Result<(), WorkspaceError> {
     let stack = layer.stack();
-    mount::wait_for_daemon(&stack.upper);
     let waiting = remove::aside(workspace).0;
     if let Some(why) = mount::in_use(&stack, &[Path::new(&workspace.path), &waiting]) {
         return Err(WorkspaceError::NotWhole {
