@@ -8,6 +8,7 @@ use std::{
     fs, io,
     os::unix::{ffi::OsStrExt, fs::MetadataExt},
     path::{Path, PathBuf},
+    time::SystemTime,
 };
 
 use super::{Ground, WorkspaceError, git, mount, remove, times};
@@ -25,12 +26,13 @@ pub(super) fn index(base: &Path) -> PathBuf {
     base.join("index")
 }
 
-/// A base to stand on: the one of this commit, one that is close, or a new one, made warm by `warm`.
+/// A base to stand on: the one of this commit, one that is close, or a new one, made warm by `warm`, which
+/// gives the time of the newest artefact.
 pub(super) fn provide(
     ground: &Ground,
     dir: &Path,
     commit: &str,
-    warm: impl FnOnce(&Path) -> io::Result<()>,
+    warm: impl FnOnce(&Path) -> io::Result<Option<SystemTime>>,
 ) -> Result<String, WorkspaceError> {
     let bases = dir.join(BASES);
     let name = match newest(&bases) {
@@ -47,7 +49,7 @@ pub(super) fn fit(
     ground: &Ground,
     base: &Path,
     commit: &str,
-    warm: impl FnOnce(&Path) -> io::Result<()>,
+    warm: impl FnOnce(&Path) -> io::Result<Option<SystemTime>>,
 ) -> Result<bool, WorkspaceError> {
     let tree = tree(base);
     let whole = |base: &Path| index(base).is_file() && base.join("sum").is_file();
@@ -92,7 +94,7 @@ fn build(
     ground: &Ground,
     base: &Path,
     commit: &str,
-    warm: impl FnOnce(&Path) -> io::Result<()>,
+    warm: impl FnOnce(&Path) -> io::Result<Option<SystemTime>>,
 ) -> Result<(), WorkspaceError> {
     let bases = base.parent().unwrap_or(base);
     let new = bases.join(format!(".new-{}", std::process::id()));
@@ -102,8 +104,8 @@ fn build(
     let git = ground.git()?;
     let run = git.run(["read-tree", "-u", "--reset", "--no-recurse-submodules", commit])?;
     run.env("GIT_WORK_TREE", &fresh).env("GIT_INDEX_FILE", &fresh_index).patience(git::CHECKOUT).ok()?;
-    warm(&fresh).map_err(lock::io("fill", &fresh))?;
-    times::keep_in_base(ground, &fresh, &fresh_index, commit)?;
+    let newest = warm(&fresh).map_err(lock::io("fill", &fresh))?;
+    times::keep_in_base(ground, &fresh, &fresh_index, commit, newest)?;
     let file = new.join("sum");
     fs::write(&file, sum(git, &fresh)?).map_err(lock::io("write", &file))?;
     if remove::exists(base)? {

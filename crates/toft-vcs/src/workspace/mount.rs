@@ -13,6 +13,10 @@ use nix::errno::Errno;
 use super::WorkspaceError;
 use crate::{command::Run, lock};
 
+/// How long a mount may take to end after it was unmounted, and how often that is looked at.
+const ENDING: Duration = Duration::from_millis(1_500);
+const PAUSE: Duration = Duration::from_millis(50);
+
 /// Which overlay a layer is mounted with. Each leaves marks in the layer that only the same kind reads well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -121,17 +125,20 @@ pub(super) fn shift(_from: &Path, _to: &Path) -> Result<bool, WorkspaceError> {
     Ok(false)
 }
 
-/// Waits until the daemon of a layer that was unmounted has ended, as it does by itself.
-pub(super) fn wait_for_daemon(upper: &Path) {
-    let until = Instant::now() + Duration::from_secs(2);
-    while daemon_of(upper).is_some() && Instant::now() < until {
-        thread::sleep(Duration::from_millis(10));
+/// Why a layer must not be mounted now: another mount of it is alive, which this process does not see at its place. Two
+/// mounts of one layer would each overwrite what the other did. One that was just unmounted takes a moment to end.
+pub(super) fn in_use(stack: &Stack, places: &[&Path]) -> Option<String> {
+    let until = Instant::now() + ENDING;
+    loop {
+        let why = in_use_now(stack, places)?;
+        if Instant::now() >= until {
+            return Some(why);
+        }
+        thread::sleep(PAUSE);
     }
 }
 
-/// Why a layer must not be mounted now: another mount of it is alive, which this process does not see at its place. Two
-/// mounts of one layer would each overwrite what the other did.
-pub(super) fn in_use(stack: &Stack, places: &[&Path]) -> Option<String> {
+fn in_use_now(stack: &Stack, places: &[&Path]) -> Option<String> {
     if let Some(pid) = daemon_of(&stack.upper) {
         return Some(format!("process {pid} (fuse-overlayfs) serves its files elsewhere"));
     }

@@ -7,6 +7,7 @@
 use std::{
     fs, io,
     path::{Path, PathBuf},
+    time::SystemTime,
 };
 
 use toft_core::workspace::Workspace;
@@ -61,7 +62,7 @@ impl Ground {
         &self,
         dir: &Path,
         commit: &str,
-        warm: impl FnOnce(&Path) -> io::Result<()>,
+        warm: impl FnOnce(&Path) -> io::Result<Option<SystemTime>>,
     ) -> Result<String, WorkspaceError> {
         base::provide(self, dir, commit, warm)
     }
@@ -187,7 +188,6 @@ fn turn(ground: &Ground, workspace: &Workspace) -> Result<lock::Turn, WorkspaceE
 /// Mounts a layer that was mounted before. Its base is built again if it is gone or was changed.
 fn mount(ground: &Ground, workspace: &Workspace, layer: &Layer, at: &Path) -> Result<(), WorkspaceError> {
     let stack = layer.stack();
-    mount::wait_for_daemon(&stack.upper);
     let waiting = remove::aside(workspace).0;
     if let Some(why) = mount::in_use(&stack, &[Path::new(&workspace.path), &waiting]) {
         return Err(WorkspaceError::NotWhole {
@@ -195,7 +195,7 @@ fn mount(ground: &Ground, workspace: &Workspace, layer: &Layer, at: &Path) -> Re
             next: "work on it there, or end that process; then try again".to_owned(),
         });
     }
-    let rebuilt = base::fit(ground, &layer.base, &layer.commit, |_| Ok(())).map_err(|error| match error {
+    let rebuilt = base::fit(ground, &layer.base, &layer.commit, |_| Ok(None)).map_err(|error| match error {
         WorkspaceError::Run(error) => WorkspaceError::NotWhole {
             why: format!("the checkout that {} stands on is gone and cannot be built again: {error}", workspace.name),
             next: format!("git fetch commit {}; what was changed in it is in {}", layer.commit, stack.upper.display()),
@@ -258,7 +258,7 @@ pub(super) fn fill(ground: &Ground, workspace: &Workspace, inside: &Git) -> Resu
     let Some(layer) = Layer::of(workspace) else { return Ok(()) };
     let (path, upper) = (Path::new(&workspace.path), layer.upper());
     // One that is brought back may find its base gone.
-    base::fit(ground, &layer.base, &layer.commit, |_| Ok(()))?;
+    base::fit(ground, &layer.base, &layer.commit, |_| Ok(None))?;
     let index = inside.git_dir().join("index");
     fs::copy(base::index(&layer.base), &index).map_err(lock::io("copy", &index))?;
     // From here on there is a layer, and the next command mounts it after a crash.

@@ -54,12 +54,18 @@ pub fn set_modified(path: &Path, time: SystemTime) -> io::Result<()> {
 }
 
 /// In a base that was just made, whose artefacts are there.
-pub(super) fn keep_in_base(ground: &Ground, tree: &Path, index: &Path, commit: &str) -> Result<(), WorkspaceError> {
+pub(super) fn keep_in_base(
+    ground: &Ground,
+    tree: &Path,
+    index: &Path,
+    commit: &str,
+    newest: Option<SystemTime>,
+) -> Result<(), WorkspaceError> {
     let git = ground.git()?;
     let asked = |args: &[&str]| -> Result<Run, WorkspaceError> {
         Ok(git.run(args)?.env("GIT_WORK_TREE", tree).env("GIT_INDEX_FILE", index))
     };
-    keep(ground, tree, commit, SystemTime::now(), asked)
+    keep(ground, tree, commit, SystemTime::now().max(newest.unwrap_or(SystemTime::UNIX_EPOCH)), asked)
 }
 
 /// In a workspace that was just set up; the newest file that was taken into it is of that time.

@@ -251,16 +251,17 @@ impl Workspaces<'_> {
         }
     }
 
-    /// Copies build artefacts to where everybody shares them.
-    fn warm(&self, tree: &Path) -> std::io::Result<()> {
+    /// Copies build artefacts to where everybody shares them; gives the time of the newest.
+    fn warm(&self, tree: &Path) -> std::io::Result<Option<SystemTime>> {
+        let mut newest = None;
         for path in &self.toft.located().workspaces.warm {
             let (source, target) = (self.source.join(path), tree.join(path));
             let linked = behind_link(&self.source, Path::new(path)) || behind_link(tree, Path::new(path));
             if !linked && fs::symlink_metadata(&source).is_ok() && fs::symlink_metadata(&target).is_err() {
-                setup::copy(&source, &target).map_err(std::io::Error::other)?;
+                newest = newest.max(Some(setup::copy(&source, &target).map_err(std::io::Error::other)?));
             }
         }
-        Ok(())
+        Ok(newest)
     }
 
     /// Makes a directory and says so; if that fails, says that there is none.
