@@ -225,7 +225,8 @@ impl Workspaces<'_> {
                 return Ok(Tidied { left: shed, ..stays(name, why) });
             }
         }
-        let done = self.remove(actor, workspace.id.as_str(), None, rescue, false)?;
+        // Once it is too old, what comes to light only now is put away too: a repository in an ignored directory.
+        let done = self.remove(actor, workspace.id.as_str(), None, rescue || too_old, false)?;
         limits.bytes = limits.bytes.saturating_sub(before);
         limits.count = limits.count.saturating_sub(1);
         Ok(done)
