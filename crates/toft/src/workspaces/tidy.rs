@@ -275,7 +275,8 @@ impl Workspaces<'_> {
                 return Ok(Tidied { left: shed, ..Tidied::stays(name, why) });
             }
         }
-        let done = self.remove_own(actor, workspace, None, self.removal(rescue, false))?;
+        // Once it is too old, what comes to light only now is put away too: a repository in an ignored directory.
+        let done = self.remove_own(actor, workspace, None, self.removal(rescue || too_old, false))?;
         limits.bytes = limits.bytes.saturating_sub(before);
         limits.count = limits.count.saturating_sub(1);
         Ok(done)
