@@ -348,6 +348,11 @@ fn a_workspace_that_was_rewritten_executes_nothing_and_stays() {
             home.toft(&repo, args);
             trap.assert_untouched(&format!("{name}: {}", args.join(" ")));
         }
+        // What was put away comes back, and what could not be is where it was.
+        if !dir.exists() {
+            home.toft(&repo, &["ws", "restore", name]).ok();
+            trap.assert_untouched(&format!("{name}: ws restore"));
+        }
         assert!(dir.join("sub/x").exists(), "{name}: its submodule has work that is nowhere else");
     }
 }
