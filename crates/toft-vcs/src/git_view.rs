@@ -9,8 +9,12 @@ use std::{
     collections::BTreeMap,
     fs,
     io::{self, Read as _},
-    os::unix::{ffi::OsStrExt as _, fs::OpenOptionsExt as _, fs::symlink},
+    os::unix::{
+        ffi::OsStrExt as _,
+        fs::{MetadataExt as _, OpenOptionsExt as _, symlink},
+    },
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use tempfile::TempDir;
@@ -21,6 +25,10 @@ use crate::command::{Run, RunError};
 const LARGEST: u64 = 64 << 20;
 /// A repository may have this many refs that are not packed.
 const MOST_FILES: usize = 200_000;
+/// How the directory of a view is called.
+const PREFIX: &str = "toft-git-";
+/// No command runs for so long.
+const LEFT: Duration = Duration::from_secs(86_400);
 /// A git directory's HEAD when the repository's own cannot be read.
 const NO_HEAD: &[u8] = b"ref: refs/heads/none\n";
 
@@ -88,7 +96,7 @@ impl View {
     }
 
     fn begin(git_dir: &Path, common: &Path, writer: Writer) -> Result<Self, RunError> {
-        let dir = tempfile::Builder::new().prefix("toft-git-").tempdir();
+        let dir = tempfile::Builder::new().prefix(PREFIX).tempdir();
         let view = Self { dir: dir.map_err(|cause| failed(&std::env::temp_dir(), cause))? };
         view.make("info")?;
         let settings = settings(&common.join("config"), |key| harmless(key, writer))?;
@@ -172,6 +180,22 @@ impl View {
             }
         }
         Ok(())
+    }
+}
+
+/// Removes views of this user's that a killed process left long ago.
+pub(crate) fn forget_left(dir: &Path) {
+    let Ok(entries) = fs::read_dir(dir) else { return };
+    let me = nix::unistd::getuid().as_raw();
+    for entry in entries.flatten().filter(|entry| entry.file_name().as_bytes().starts_with(PREFIX.as_bytes())) {
+        let ours = entry.metadata().is_ok_and(|meta| {
+            let age = meta.modified().ok().and_then(|at| at.elapsed().ok());
+            meta.is_dir() && meta.uid() == me && age.is_some_and(|age| age > LEFT)
+        });
+        if ours {
+            // The next one tries again.
+            let _ = fs::remove_dir_all(entry.path());
+        }
     }
 }
 

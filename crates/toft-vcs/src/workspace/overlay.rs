@@ -69,6 +69,7 @@ impl Ground {
 
     /// Removes frozen checkouts in `dir` that nobody stands on, but for the newest; gives how many.
     pub fn tidy_bases(&self, dir: &Path, used: &[String]) -> Result<usize, WorkspaceError> {
+        crate::git_view::forget_left(&std::env::temp_dir());
         base::tidy(dir, used)
     }
 

@@ -271,10 +271,14 @@ impl Workspaces<'_> {
         workspace: &Workspace,
         make: impl FnOnce(&Ground) -> Result<Made, Error>,
     ) -> Result<Given, Error> {
-        if Path::new(&workspace.path).parent() == Some(&self.root) {
-            self.ground.keeps_workspaces_in(&self.root)?;
-        }
-        match make(&self.ground) {
+        let made = make(&self.ground).and_then(|made| {
+            // Before anybody is given it: from then on it may be rewritten.
+            if Path::new(&workspace.path).parent() == Some(&self.root) {
+                self.ground.keeps_workspaces_in(&self.root)?;
+            }
+            Ok(made)
+        });
+        match made {
             Ok(made) => {
                 let ready = Move::to(&workspace.id, WorkspaceState::Ready);
                 let workspace = self.toft.perform_as(actor, None, ready)?;
