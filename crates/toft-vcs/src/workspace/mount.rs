@@ -127,10 +127,10 @@ pub(super) fn shift(_from: &Path, _to: &Path) -> Result<bool, WorkspaceError> {
 
 /// Why a layer must not be mounted now: another mount of it is alive, which this process does not see at its place. Two
 /// mounts of one layer would each overwrite what the other did. One that was just unmounted takes a moment to end.
-pub(super) fn in_use(stack: &Stack, places: &[&Path]) -> Option<String> {
+pub(super) fn in_use(stack: &Stack) -> Option<String> {
     let until = Instant::now() + ENDING;
     loop {
-        let why = in_use_now(stack, places)?;
+        let why = in_use_now(stack)?;
         if Instant::now() >= until {
             return Some(why);
         }
@@ -138,11 +138,11 @@ pub(super) fn in_use(stack: &Stack, places: &[&Path]) -> Option<String> {
     }
 }
 
-fn in_use_now(stack: &Stack, places: &[&Path]) -> Option<String> {
+fn in_use_now(stack: &Stack) -> Option<String> {
     if let Some(pid) = daemon_of(&stack.upper) {
         return Some(format!("process {pid} (fuse-overlayfs) serves its files elsewhere"));
     }
-    let elsewhere = namespace_with(&stack.upper, places);
+    let elsewhere = namespace_with(&stack.upper);
     if let Some(pid) = elsewhere {
         return Some(format!("it is mounted in the mount namespace of process {pid}"));
     }
@@ -190,15 +190,14 @@ fn daemon_of(upper: &Path) -> Option<u32> {
 }
 
 /// A process in another mount namespace, in which an overlay of this layer is mounted.
-fn namespace_with(upper: &Path, places: &[&Path]) -> Option<u32> {
+fn namespace_with(upper: &Path) -> Option<u32> {
     let space = |dir: &Path| fs::read_link(dir.join("ns").join("mnt")).ok();
     let mut seen = vec![space(Path::new("/proc/self"))?];
     for (pid, dir) in processes() {
         let Some(other) = space(&dir).filter(|other| !seen.contains(other)) else { continue };
-        let found = mounts(&dir).into_iter().any(|mount| {
-            mount.kind == "overlay" && mount.has(&format!("upperdir={}", upper.display()))
-                || mount.kind.starts_with("fuse") && places.contains(&mount.at.as_path())
-        });
+        let found = mounts(&dir)
+            .into_iter()
+            .any(|mount| mount.kind == "overlay" && mount.has(&format!("upperdir={}", upper.display())));
         if found {
             return Some(pid);
         }

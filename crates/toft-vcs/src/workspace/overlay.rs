@@ -189,8 +189,7 @@ fn turn(ground: &Ground, workspace: &Workspace) -> Result<lock::Turn, WorkspaceE
 /// Mounts a layer that was mounted before. Its base is built again if it is gone or was changed.
 fn mount(ground: &Ground, workspace: &Workspace, layer: &Layer, at: &Path) -> Result<(), WorkspaceError> {
     let stack = layer.stack();
-    let waiting = remove::aside(workspace).0;
-    if let Some(why) = mount::in_use(&stack, &[Path::new(&workspace.path), &waiting]) {
+    if let Some(why) = mount::in_use(&stack) {
         return Err(WorkspaceError::NotWhole {
             why: format!("{} cannot be mounted a second time: {why}", workspace.name),
             next: "work on it there, or end that process; then try again".to_owned(),
