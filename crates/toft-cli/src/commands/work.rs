@@ -381,7 +381,7 @@ fn issues_of(app: &App<'_>, reached: &[Reached<'_>], args: &args::List, wanted: 
 }
 
 /// `status` looks at workspaces for so long; of the rest it says what was seen last.
-const LOOKING: Duration = Duration::from_millis(200);
+const LOOKING: Duration = Duration::from_millis(100);
 
 pub(super) fn status(app: &App<'_>, args: &args::Status) -> Done {
     let (mut outcomes, mut workspaces, mut now) = (Vec::new(), Overview::default(), Timestamp::default());

@@ -30,6 +30,8 @@ const MOST_HANDS: usize = 8;
 const FEWEST_HANDS: usize = 2;
 /// How much a workspace takes on disk is measured again after so long.
 const SIZE_LASTS: Duration = Duration::from_secs(600);
+/// So few workspaces are always looked at, however long that takes.
+const FEW: usize = 6;
 /// So many workspaces are compared with each other.
 const COMPARED: usize = 300;
 
@@ -222,12 +224,13 @@ impl Workspaces<'_> {
             .map(|(look, seen, there)| (seen, there, look))
             .collect();
         known.sort_by_key(|(_, _, look)| look.as_ref().map(|look| look.at));
+        let few = known.len() <= FEW;
         let looked = side_by_side(&known, |(seen, there, look)| {
             let last = || match look {
                 Some(look) => (with(seen.clone(), look.clone()), false),
                 None => (seen.clone(), false),
             };
-            match *there && Instant::now() < until {
+            match *there && (few || Instant::now() < until) {
                 true => (self.look(seen.listed.clone(), &refs, now), true),
                 false => last(),
             }
