@@ -474,8 +474,7 @@ fn files_of_another_user_leave_a_workspace_whole() {
         assert!(code == 5 && said.contains("belongs to another user"), "{said}");
         assert_eq!(lost(&before, &every_byte(&dir), &[]), Vec::<String>::new());
     }
-    let (_, said) = run(&["ws", "show", "w"]);
-    assert!(said.contains("w  ready"), "{said}");
+    assert!(run(&["ws", "show", "w"]).1.contains("w  ready"));
     home.run(home.path(), "chown", &["-R", "65534:65534", dir.to_str().unwrap()]);
     let (code, said) = run(&["ws", "rm", "w", "--rescue"]);
     assert!(code == 0 && !dir.exists(), "{said}");
