@@ -187,8 +187,12 @@ impl Workspaces<'_> {
             (trouble, help) = (Some(format!("its row in the store cannot be read: {why}")), Some("toft doctor".into()));
         } else if there {
             let found = self.ground.trouble(workspace);
-            // A repository that was moved is mended on the way.
-            let found = found.filter(|_| !self.ground.repair(workspace) || self.ground.trouble(workspace).is_some());
+            // A mount that is gone or dead is made again, and the links of a repository that was moved are mended.
+            let found = found.and_then(|_| {
+                // What cannot be mended is told as what is wrong with it.
+                let _ = self.ground.open(workspace);
+                self.ground.trouble(workspace)
+            });
             if let Some(found) = found {
                 let begun = matches!(workspace.state, WorkspaceState::Provisioning | WorkspaceState::Removing);
                 let show = format!("toft ws show {}", workspace.name);

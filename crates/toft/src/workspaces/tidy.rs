@@ -239,16 +239,17 @@ impl Workspaces<'_> {
             return self.go_on(actor, workspace, try_only);
         }
         let idle = listed.idle(self.host(), limits.now, limits.max_age);
+        let plain = workspace.kind == WorkspaceKind::Worktree && workspace.stands_on.is_none();
+        // Moved by hand, it may be worked in where it is now: what git keeps of it goes only by age.
+        if idle.is_ok() && plain && limits.too_old(workspace) && fs::symlink_metadata(&workspace.path).is_err() {
+            return self.tidy_missing(actor, workspace, limits, try_only);
+        }
         if let Some((trouble, help)) = self.trouble(listed) {
             let why = idle.map_or_else(|held| format!("{held}; {trouble}"), |()| trouble.clone());
             return Ok(Tidied { trouble: Some(trouble), help, ..Tidied::stays(name, why) });
         }
         if let Err(why) = idle {
             return Ok(Tidied::stays(name, why));
-        }
-        let plain = workspace.kind == WorkspaceKind::Worktree && workspace.stands_on.is_none();
-        if plain && fs::symlink_metadata(&workspace.path).is_err() {
-            return self.tidy_missing(actor, workspace, limits, try_only);
         }
         let survey = self.ground.survey(workspace)?;
         let why = survey.summary();
@@ -282,7 +283,7 @@ impl Workspaces<'_> {
         Ok(done)
     }
 
-    /// One whose directory was moved or deleted by hand: what git still has of it is put away, if it is old enough.
+    /// One whose directory was moved or deleted by hand: what git still has of it is put away.
     fn tidy_missing(
         &self,
         actor: &str,
@@ -293,10 +294,6 @@ impl Workspaces<'_> {
         let seen = self.ground.survey_missing(workspace)?;
         let by_hand = "its directory was moved or deleted by hand";
         let why = seen.as_ref().map_or_else(|| by_hand.to_owned(), |seen| format!("{by_hand}: {}", seen.summary()));
-        // Moved, it may be worked in where it is now; git's entry for it goes only by age.
-        if seen.is_some() && !limits.too_old(workspace) {
-            return Ok(Tidied::stays(&workspace.name, format!("{why}; toft ws rm --rescue takes it off the list")));
-        }
         let only_here = seen.is_some_and(|seen| seen.only_here());
         if try_only {
             return Ok(Tidied { gone: true, ..Tidied::stays(&workspace.name, why) });
