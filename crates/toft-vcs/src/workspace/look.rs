@@ -303,7 +303,7 @@ impl Ground {
         now: Timestamp,
         size: impl FnOnce(Option<(u64, Timestamp)>) -> (u64, Timestamp),
     ) -> Result<Look, WorkspaceError> {
-        super::overlay::ensure(self, workspace)?;
+        self.open(workspace)?;
         let dir = Path::new(&workspace.path);
         if self.vcs != Vcs::Git {
             let survey = self.survey_at(workspace, dir)?;

@@ -20,7 +20,7 @@ impl Ground {
     /// own: the workspace, and its entry in the repository. Nothing is executed, and nothing that a link names is followed.
     pub fn repair(&self, workspace: &Workspace) -> bool {
         let dir = Path::new(&workspace.path);
-        match (self.vcs, workspace.kind) {
+        let mended = match (self.vcs, workspace.kind) {
             (Vcs::Git, WorkspaceKind::Worktree) => {
                 let link = dir.join(".git");
                 let leads = |text: &str| text.trim().strip_prefix("gitdir: ").map(|target| dir.join(target));
@@ -39,7 +39,9 @@ impl Ground {
                         .is_ok()
             }
             _ => false,
-        }
+        };
+        // Commands in the workspace find the repository where it is now.
+        mended && dir.parent().is_some_and(|beside| crate::recorded::note(beside, &self.common_dir).is_ok())
     }
 
     /// What the repository keeps of a worktree: the entry that names its directory.
