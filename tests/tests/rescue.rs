@@ -13,7 +13,7 @@ use std::{
 
 use serde_json::Value;
 use toft_stories::{
-    Home, sized,
+    Home, kept, sized,
     workspaces::{Dice, Unmount, Whole, chmod, may_mount, whole},
 };
 
@@ -344,4 +344,42 @@ fn a_submodule_with_work_holds_its_workspace_back_and_one_without_does_not() {
         assert!(said.contains("submodule lib"), "{said}");
     }
     assert!(!plots[0].exists() && plots[1].join("lib/lib.txt").is_file() && plots[2].exists());
+}
+
+/// Rescues are listed with age and size, go by age only if configuration says so, and can be deleted.
+#[test]
+fn rescues_are_listed_expire_and_can_be_deleted() {
+    let home = Home::new();
+    let repo = kept::project(&home);
+    for name in ["a", "b"] {
+        let dir = kept::create(&home, &repo, name, &[]);
+        kept::write(&dir.join("work.txt"), &"work\n".repeat(1_000));
+        kept::write(&dir.join("data/large"), &"x".repeat(2 << 20));
+        home.toft(&repo, &["ws", "rescue", name]).ok();
+        home.toft(&repo, &["ws", "rm", name, "--rescue"]).ok();
+    }
+    let rows = home.toft(&repo, &["ws", "rescues", "--json"]).data();
+    let rows = rows.as_array().unwrap();
+    assert_eq!(rows.len(), 2, "what was put away already is not put away again: {rows:?}");
+    let row = rows.iter().find(|row| row["workspace"] == "a").expect("a's rescue");
+    assert!(row["bytes"].as_u64().unwrap() > 5_000 && row["age_s"].as_u64().unwrap() < 600, "{rows:?}");
+    assert!(row["holds"].as_str().unwrap().contains("1 files"), "{rows:?}");
+    assert!(row["left"].as_str().unwrap().contains("data/ (2.1 MB)"), "{rows:?}");
+    let said = home.toft(&repo, &["ws", "rescues"]).ok();
+    assert!(said.contains("a --at 1") && said.contains("2 rescues"), "{said}");
+    home.toft(&repo, &["ws", "gc"]).ok();
+    assert_eq!(home.run(&repo, "git", &["for-each-ref", "refs/toft/rescue"]).lines().count(), 2, "never by itself");
+    home.toft(&repo, &["ws", "drop-rescue", "a", "--at", "7"]).fails(3);
+    home.toft(&repo, &["ws", "drop-rescue", "a", "--at", "1"]).ok();
+    assert!(home.toft(&repo, &["ws", "restore", "a"]).fails(3).contains("nothing of a was put away"));
+    let config = repo.join(".git/toft/config.toml");
+    fs::write(&config, "[workspaces]\nrescue_max_age = \"0s\"\n").unwrap();
+    let said = home.toft(&repo, &["ws", "gc", "-n"]).ok();
+    assert!(said.contains("would go b --at 1"), "{said}");
+    home.toft(&repo, &["ws", "gc"]).ok();
+    assert_eq!(home.run(&repo, "git", &["for-each-ref", "refs/toft/rescue", "refs/toft/rescued"]), "");
+    // A file that travels in the tree has no say in it.
+    fs::remove_file(&config).unwrap();
+    kept::write(&repo.join(".toft/config.toml"), "[workspaces]\nrescue_max_age = \"0s\"\n");
+    home.toft(&repo, &["ws", "list"]).fails(2);
 }

@@ -20,7 +20,7 @@ use toft_core::{
     repository::{Place, Repository, Worktree},
     store::{QueueKey, QueueScan, WorkspaceQuery},
     time::{Tick, Timestamp},
-    workspace::{Workspace, WorkspaceKind, WorkspaceState},
+    workspace::{Left, Workspace, WorkspaceKind, WorkspaceState},
 };
 
 use super::Pair;
@@ -193,6 +193,7 @@ pub(super) fn workspace(id: &str, n: i64) -> Workspace {
         ports: [("web".to_owned(), 20_001)].into(),
         rescue: Some("def".into()),
         landed: Some("abc".into()),
+        left: vec![Left { path: "data".into(), bytes: 7 }],
     }
 }
 

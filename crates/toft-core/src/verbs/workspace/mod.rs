@@ -1,14 +1,14 @@
 //! Workspaces: who may ask for one, and how it goes on from there. Directories are made and removed between two of these
 //! verbs, never inside one.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+mod listing;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+pub use self::listing::{List, Listed, Show};
 use super::{Verb, Work, find};
 use crate::{
     change::Write,
@@ -16,16 +16,12 @@ use crate::{
     id::{TaskId, WorkspaceId},
     lease::{Fence, Standing},
     refusal::{Refusal, Verdict},
-    repository::Scope,
     store::{Access, TaskQuery, WorkspaceQuery},
-    time::Timestamp,
     workspace::{Left, Workspace, WorkspaceKind, WorkspaceState},
 };
 
 /// How many may be there at once, unless configuration says otherwise.
 pub const MOST: usize = 500;
-/// A workspace without a task is left alone for so long.
-const GRACE: Duration = Duration::from_secs(3_600);
 /// What helps with one that is gone.
 const GONE: &str = "toft ws restore brings back what was put away, toft ws create makes one";
 /// How many that could go are named when there is no room.
@@ -414,32 +410,6 @@ impl Move {
     }
 }
 
-impl Listed {
-    /// May it be taken down, as far as people are concerned? Says why not. One without a task is left alone for an hour,
-    /// or for `age` if that is less.
-    pub fn idle(&self, host: &str, now: Timestamp, age: Option<Duration>) -> Result<(), String> {
-        let grace = age.map_or(GRACE, |age| age.min(GRACE));
-        let workspace = &self.workspace;
-        if workspace.host != host {
-            Err("it is on another machine".into())
-        } else if workspace.pinned {
-            Err("it is pinned".into())
-        } else if workspace.pooled && age.is_none_or(|age| now.since(workspace.used) < age) {
-            Err("it waits for whoever needs one next".into())
-        } else if workspace.kind == WorkspaceKind::InPlace {
-            Err("it is a checkout of the user's own".into())
-        } else if let Some(holder) = &self.holder {
-            Err(format!("{holder} works in it"))
-        } else if self.open && age.is_none_or(|age| now.since(workspace.used) < age) {
-            Err("its task is not over".into())
-        } else if workspace.task.is_none() && now.since(workspace.used) < grace {
-            Err("it was handed out within the hour".into())
-        } else {
-            Ok(())
-        }
-    }
-}
-
 /// A checkout of the user's own is no longer known as a workspace. Nothing on disk changes.
 #[derive(Clone, Debug)]
 pub struct Unregister {
@@ -526,82 +496,4 @@ impl Verb for Pin {
         }
         Ok(workspace)
     }
-}
-
-/// Workspaces, newest first.
-#[derive(Clone, Debug)]
-pub struct List {
-    /// From where.
-    pub scope: Scope,
-    /// Also those that are gone.
-    pub all: bool,
-    /// At most so many; all when 0.
-    pub limit: usize,
-}
-
-/// A workspace with who works in it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Listed {
-    /// The workspace.
-    #[serde(flatten)]
-    pub workspace: Workspace,
-    /// Who holds its task now.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub holder: Option<String>,
-    /// Its task is not over.
-    pub open: bool,
-    /// The issue it is done for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub issue: Option<String>,
-    /// What its task is called.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub title: Option<String>,
-    /// Files its task said it would touch, while it is open.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub paths: Vec<String>,
-}
-
-impl Verb for List {
-    type Outcome = Vec<Listed>;
-    const NAME: &'static str = "ws.list";
-    const ACCESS: Access = Access::Read;
-
-    fn run(self, work: &mut Work<'_>) -> Verdict<Vec<Listed>> {
-        let query = WorkspaceQuery { repository: self.scope.repository, live: !self.all, limit: self.limit };
-        let rows = work.tx.workspaces(&query)?;
-        rows.into_iter().map(|workspace| listed(work, workspace)).collect()
-    }
-}
-
-/// One workspace.
-#[derive(Clone, Debug)]
-pub struct Show {
-    /// Which, by name, path, id or prefix, or by the task or issue it is for.
-    pub id: String,
-}
-
-impl Verb for Show {
-    type Outcome = Listed;
-    const NAME: &'static str = "ws.show";
-    const ACCESS: Access = Access::Read;
-
-    fn run(self, work: &mut Work<'_>) -> Verdict<Listed> {
-        let workspace = find::workspace(work, &self.id)?;
-        listed(work, workspace)
-    }
-}
-
-fn listed(work: &mut Work<'_>, workspace: Workspace) -> Verdict<Listed> {
-    let Some(id) = workspace.task.clone() else {
-        return Ok(Listed { workspace, holder: None, open: false, issue: None, title: None, paths: Vec::new() });
-    };
-    let lease = work.tx.lease(&id)?.filter(|lease| lease.standing(&work.now, work.processes) == Standing::Live);
-    let holder = lease.map(|lease| work.agent_name(&lease.agent)).transpose()?;
-    let task = work.tx.task(&id)?;
-    let open = task.as_ref().is_some_and(|task| task.state.status.open());
-    let title = task.as_ref().map(|task| task.name.clone());
-    let paths = task.as_ref().filter(|_| open).map(|task| task.paths.clone()).unwrap_or_default();
-    let workflow = task.map(|task| work.tx.workflow(&task.workflow)).transpose()?.flatten();
-    let issue = workflow.and_then(|workflow| workflow.issue().map(str::to_owned));
-    Ok(Listed { workspace, holder, open, issue, title, paths })
 }
