@@ -102,3 +102,10 @@ pub fn appears(path: &Path) -> String {
 pub fn send(child: &Child, signal: Signal) {
     kill(Pid::from_raw(child.id() as i32), signal).unwrap();
 }
+
+/// The branch of the newest workspace for a task or an issue.
+pub fn branch_of(home: &Home, repo: &Path, id: &str) -> String {
+    let all = data(home, repo, &["ws", "list", "--all", "--limit", "10000"]);
+    let row = all.as_array().unwrap().iter().find(|row| row["task"] == id || row["issue"] == id);
+    row.unwrap_or_else(|| panic!("{id} has no workspace: {all}"))["branch"].as_str().unwrap().to_owned()
+}

@@ -6,6 +6,7 @@ use std::{
     os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::Command,
+    time::{Duration, Instant},
 };
 
 use serde_json::Value;
@@ -83,6 +84,26 @@ fn a_workspace_that_git_has_no_record_of_is_one_bad_row() {
     one_bad_row(&home, &repo, &paths, &paths[0], "git's record of it");
     fs::remove_file(paths[0].join(".git")).unwrap();
     one_bad_row(&home, &repo, &paths, &paths[0], "git's record of it are gone");
+}
+
+#[test]
+fn a_pipe_where_git_has_a_file_is_one_bad_row_and_nothing_waits_for_it() {
+    let home = Home::new();
+    let (repo, paths) = three(&home);
+    let entry = repo.join(".git/worktrees").join(paths[1].file_name().unwrap());
+    for file in ["HEAD", "commondir", "gitdir", "index"] {
+        let (file, away) = (entry.join(file), entry.join("away"));
+        fs::rename(&file, &away).unwrap();
+        home.run(&repo, "mkfifo", &[file.to_str().unwrap()]);
+        let begun = Instant::now();
+        one_bad_row(&home, &repo, &paths, &paths[1], "is no file");
+        let said = home.toft(&repo, &["ws", "create", "--name", "more"]);
+        assert!(said.code == 0 || said.err.contains("is no file"), "{said:?}");
+        assert!(begun.elapsed() < Duration::from_secs(30), "nothing waits");
+        fs::rename(&away, &file).unwrap();
+    }
+    let row = named(&home.toft(&repo, &["ws", "list", "--json"]).data(), &paths[1]);
+    assert!(row["trouble"].is_null(), "{row}");
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::{fs, path::Path};
 
 use serde_json::Value;
-use toft_stories::agents::{self, data, issue, started};
+use toft_stories::agents::{self, branch_of, data, issue, started};
 
 #[test]
 fn what_is_done_must_be_shown() {
@@ -237,7 +237,8 @@ fn work_starts_from_the_work_it_needs() {
     home.toft(&repo, &["run", "--slots", "2", "--until-idle", "--", "sh", "-c", script]).ok();
     let all = data(&home, &repo, &["list", "--all"]);
     let last = all.as_array().unwrap().iter().find(|row| row["title"] == "Do d").unwrap();
-    let files = home.run(&repo, "git", &["ls-tree", "--name-only", last["id"].as_str().unwrap()]);
+    let branch = branch_of(&home, &repo, last["id"].as_str().unwrap());
+    let files = home.run(&repo, "git", &["ls-tree", "--name-only", &branch]);
     assert_eq!(files.lines().filter(|name| name.starts_with("did-")).count(), 4, "{files}{all}");
     let main = home.run(&repo, "git", &["log", "--oneline", "main"]);
     assert_eq!(main.lines().count(), 1, "landing is the user's: {main}");

@@ -200,7 +200,7 @@ fn gc_answers_before_it_deletes_and_finds_again_what_was_left() {
     home.toft(&repo, &["ws", "restore", name]).ok();
     assert_eq!(fs::read_to_string(paths[1].join("new1.txt")).unwrap(), "new\n");
     // What a killed sweep left is deleted by the next.
-    let left = root.join(".trash-1-left");
+    let left = root.join(".trash-1.gone-ws_left");
     fs::create_dir_all(left.join("deep")).unwrap();
     fs::write(left.join("deep/file"), "left").unwrap();
     assert!(!home.toft(&repo, &["ws", "list"]).ok().contains(".trash-"));

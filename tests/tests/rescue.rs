@@ -383,3 +383,60 @@ fn rescues_are_listed_expire_and_can_be_deleted() {
     kept::write(&repo.join(".toft/config.toml"), "[workspaces]\nrescue_max_age = \"0s\"\n");
     home.toft(&repo, &["ws", "list"]).fails(2);
 }
+
+/// Directories among workspaces that toft did not make stay, whatever they are called; so does what is mounted there.
+#[test]
+fn only_what_toft_threw_away_is_deleted() {
+    let home = Home::new();
+    let repo = kept::project(&home);
+    let dir = kept::create(&home, &repo, "w", &[]);
+    let (mine, trash) = (dir.with_file_name(".trash-mine"), dir.with_file_name(".trash-17.gone-ws_a"));
+    kept::write(&mine.join("p"), "mine\n");
+    kept::write(&trash.join("x/p"), "thrown away\n");
+    let other = home.path().join("other");
+    kept::write(&other.join("v"), "elsewhere\n");
+    let _unmount = Unmount(&home);
+    if may_mount() {
+        home.run(&repo, "mount", &["--bind", other.to_str().unwrap(), trash.join("x").to_str().unwrap()]);
+    }
+    home.toft(&repo, &["ws", "gc"]).ok();
+    if may_mount() {
+        thread::sleep(Duration::from_millis(500));
+        home.run(&repo, "umount", &[trash.join("x").to_str().unwrap()]);
+        home.toft(&repo, &["ws", "gc"]).ok();
+    }
+    let gone = (0..100).any(|_| {
+        thread::sleep(Duration::from_millis(50));
+        !trash.exists()
+    });
+    assert!(gone && mine.join("p").exists() && other.join("v").exists());
+}
+
+/// A repository in an ignored directory does not take the files beside it along.
+#[test]
+fn small_files_beside_a_repository_in_an_ignored_directory_come_back() {
+    let home = Home::new();
+    let repo = kept::project(&home);
+    let dir = kept::create(&home, &repo, "w", &[]);
+    kept::begin_repository(&home, &dir.join("notes/r"));
+    kept::write(&dir.join("notes/todo.txt"), "todo\n");
+    let before = kept::every_byte(&dir);
+    home.toft(&repo, &["ws", "gc", "--older-than", "0s"]).ok();
+    assert!(!dir.exists());
+    home.toft(&repo, &["ws", "restore", "w"]).ok();
+    assert_eq!(kept::lost(&before, &kept::every_byte(&dir), &[]), [""; 0]);
+}
+
+/// Every look names a repository in a tracked directory, not only the first.
+#[test]
+fn a_look_from_memory_names_a_repository_in_a_tracked_directory() {
+    let home = Home::new();
+    let repo = kept::project(&home);
+    let dir = kept::create(&home, &repo, "w", &[]);
+    home.toft(&repo, &["ws", "list"]).ok();
+    kept::begin_repository(&home, &dir.join("src"));
+    for _ in 0..3 {
+        let said = home.toft(&repo, &["ws", "list"]).ok();
+        assert!(said.contains("src/ is a repository of its own"), "{said}");
+    }
+}

@@ -13,7 +13,7 @@ use nix::{
 };
 use toft_stories::{
     Home,
-    agents::{self, appears, data, issue, seed, send, started},
+    agents::{self, appears, branch_of, data, issue, seed, send, started},
     sized,
     workspaces::Dice,
 };
@@ -109,7 +109,8 @@ fn whatever_agents_do_and_runners_suffer_every_task_ends_once_and_nothing_is_lef
         let id = task["id"].as_str().unwrap();
         assert_eq!(task["status"], "done", "{task}");
         assert_eq!(done.get(id), Some(&1), "{id} was done more than once");
-        let commits = home.run(&repo, "git", &["log", "--format=%s", &format!("main..{id}")]);
+        let commits =
+            home.run(&repo, "git", &["log", "--format=%s", &format!("main..{}", branch_of(&home, &repo, id))]);
         let own = commits.lines().filter(|line| *line == format!("did {id}")).count();
         assert_eq!(own, 1, "the effect of {id} is there once: {commits}");
         let shown = data(&home, &repo, &["show", id]);

@@ -21,6 +21,21 @@ pub(crate) fn is_vouched(common_dir: &Path, path: &Path) -> bool {
     read(&vouched(common_dir, path)).is_ok_and(|known| known.is_some_and(|known| Path::new(&known) == path))
 }
 
+/// The files of a worktree's entry that git opens while it lists worktrees.
+const OF_AN_ENTRY: [&str; 4] = ["HEAD", "commondir", "gitdir", "index"];
+
+/// A file of a worktree's entry, or of a clone's git directory, that is none: git would wait for ever on a pipe.
+pub(crate) fn no_file_in(entry: &Path) -> Option<PathBuf> {
+    let files = OF_AN_ENTRY.iter().map(|name| entry.join(name));
+    files.into_iter().find(|file| fs::metadata(file).is_ok_and(|meta| !meta.is_file()))
+}
+
+/// A file with rules at the top of a checkout that is none.
+pub(crate) fn no_rules_in(dir: &Path) -> Option<PathBuf> {
+    let files = [".gitignore", ".gitattributes"].map(|name| dir.join(name));
+    files.into_iter().find(|file| fs::metadata(file).is_ok_and(|meta| !meta.is_file() && !meta.is_dir()))
+}
+
 /// What a repository keeps of its worktree at `path`: by the directory's name, as git names it; else by what the entry says. An
 /// agent can write its own entry, so that where two entries name one directory, neither is believed.
 pub(crate) fn entry_of(common_dir: &Path, path: &Path) -> Option<PathBuf> {

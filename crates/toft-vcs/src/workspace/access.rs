@@ -1,6 +1,7 @@
 //! How git is started on a workspace, and what work in one may write.
 
 use std::{
+    fs,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -10,6 +11,7 @@ use toft_core::workspace::{Workspace, WorkspaceKind};
 use super::{Ground, WorkspaceError};
 use crate::{
     Vcs,
+    command::RunError,
     git_run::{self, Git, OwnDir},
     git_view::View,
 };
@@ -18,9 +20,28 @@ impl Ground {
     /// Git in a workspace that is at `dir` now. Neither the workspace's own `.git` nor any configuration that its agent can write
     /// has a say.
     pub(super) fn git_in(&self, workspace: &Workspace, dir: &Path) -> Result<Git, WorkspaceError> {
-        match workspace.kind {
-            WorkspaceKind::Clone => Ok(Git::foreign(dir, &dir.join(".git"))?),
-            _ => self.git_of(&self.own_dir(workspace)?, dir),
+        let own = match workspace.kind {
+            WorkspaceKind::Clone => None,
+            _ => Some(self.own_dir(workspace)?),
+        };
+        let git_dir = own.as_ref().map_or_else(|| dir.join(".git"), |own| own.git_dir.clone());
+        if let Some(path) = crate::git::no_file_in(&git_dir).or_else(|| crate::git::no_rules_in(dir)) {
+            return Err(RunError::Odd { path, why: "it is no file".to_owned() }.into());
+        }
+        match own {
+            None => Ok(Git::foreign(dir, &git_dir)?),
+            Some(own) => self.git_of(&own, dir),
+        }
+    }
+
+    /// Refuses to have git list the worktrees while an entry holds a pipe where git opens a file: git would wait for it.
+    pub(super) fn can_list(&self) -> Result<(), WorkspaceError> {
+        let entries = fs::read_dir(self.common_dir.join("worktrees")).into_iter().flatten().flatten();
+        match entries.into_iter().find_map(|entry| crate::git::no_file_in(&entry.path())) {
+            Some(path) => {
+                Err(RunError::Odd { path, why: "it is no file; move it away, and try again".to_owned() }.into())
+            }
+            None => Ok(()),
         }
     }
 

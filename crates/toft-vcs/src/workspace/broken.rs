@@ -50,6 +50,9 @@ impl Ground {
         };
         match (workspace.kind, found) {
             (WorkspaceKind::InPlace, _) => None,
+            (WorkspaceKind::Clone, Some(meta)) if meta.is_dir() && crate::git::no_file_in(&link).is_some() => {
+                crate::git::no_file_in(&link).as_deref().map(no_file)
+            }
             (WorkspaceKind::Clone, Some(meta)) if meta.is_dir() && link.join("HEAD").is_file() => None,
             (WorkspaceKind::Clone, _) => trouble("its repository (.git) is gone".to_owned(), show()),
             (WorkspaceKind::Worktree, None) => match self.entry_of(workspace) {
@@ -71,6 +74,9 @@ impl Ground {
         };
         let ours = target.parent().and_then(|dir| fs::canonicalize(dir).ok())
             == fs::canonicalize(self.common_dir.join("worktrees")).ok();
+        if ours && let Some(odd) = crate::git::no_file_in(&target) {
+            return Some(no_file(&odd));
+        }
         if ours && target.join("HEAD").is_file() {
             return None;
         }
@@ -126,6 +132,11 @@ fn unreadable(workspace: &Workspace, path: &Path, error: &io::Error) -> Trouble 
     }
     // A dead mount says so in one of several ways; opening the workspace mounts it again.
     Trouble { what: format!("it cannot be read: {error}"), help: format!("toft ws path {}", workspace.name) }
+}
+
+/// Something else is where git has a file.
+fn no_file(path: &Path) -> Trouble {
+    Trouble { what: format!("{} is no file", path.display()), help: format!("ls -l {}", quoted(path)) }
 }
 
 /// A path as a shell reads it.

@@ -69,6 +69,7 @@ pub(super) fn worktree(ground: &Ground, workspace: &Workspace, copy_of: Option<&
 /// Makes a worktree without files. A branch of that name that is there already is gone on with.
 pub(super) fn add(ground: &Ground, git: &Git, workspace: &Workspace, at: &str) -> Result<(), WorkspaceError> {
     let _turn = Turn::wait(&ground.state, LIST)?;
+    ground.can_list()?;
     let lock: &[&str] = if workspace.stands_on.is_some() { &["--lock", "--reason", overlay::LOCKED] } else { &[] };
     let add = || git.run(["worktree", "add", "--quiet", "--no-checkout"]).map(|run| run.args(lock));
     let made = match &workspace.branch {

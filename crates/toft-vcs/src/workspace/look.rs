@@ -55,8 +55,8 @@ struct Memory {
     look: Look,
     /// Answers that follow from commits alone.
     facts: Facts,
-    /// The index has neither submodules nor files that git was told not to look at.
-    plain: bool,
+    /// The directories of an index that has neither submodules nor files that git was told not to look at.
+    plain: Option<Vec<String>>,
 }
 
 /// Answers by question. Those that a look did not need are forgotten.
@@ -119,19 +119,19 @@ pub(super) struct Aid<'a> {
     pub(super) refs: &'a Refs,
     pub(super) facts: Facts,
     index: Option<PathBuf>,
-    plain: bool,
+    plain: Option<Vec<String>>,
 }
 
 impl<'a> Aid<'a> {
     /// A survey that remembers nothing, but for the copy of the index.
     pub(super) fn fresh(ground: &Ground, workspace: &Workspace, dir: &Path, refs: &'a Refs) -> Self {
         let index = ground.copied_index(workspace, dir).ok().map(|(index, _)| index);
-        Self { refs, facts: Facts::default(), index, plain: false }
+        Self { refs, facts: Facts::default(), index, plain: None }
     }
 
     /// Questions about commits alone.
     pub(super) fn none(refs: &'a Refs) -> Self {
-        Self { refs, facts: Facts::default(), index: None, plain: false }
+        Self { refs, facts: Facts::default(), index: None, plain: None }
     }
 
     /// Git in a checkout.
@@ -145,11 +145,16 @@ impl<'a> Aid<'a> {
 
     /// What git says is in a checkout.
     pub(super) fn status(&mut self, git: &Git) -> Result<Status, WorkspaceError> {
-        let status = match self.plain {
-            true => survey::status_of_plain(git)?,
-            false => survey::status(git)?,
-        };
-        self.plain |= !status.index.is_empty() && status.submodules.is_empty() && !status.unwatched;
+        if let Some(dirs) = &self.plain {
+            let mut status = survey::status_of_plain(git)?;
+            status.nested.extend(survey::hidden_in(git.dir(), dirs.iter().map(String::as_bytes)));
+            return Ok(status);
+        }
+        let status = survey::status(git)?;
+        if !status.index.is_empty() && status.submodules.is_empty() && !status.unwatched {
+            let dirs = survey::tracked_dirs(&status).into_iter().map(|dir| String::from_utf8(dir.to_vec()));
+            self.plain = dirs.collect::<Result<_, _>>().ok();
+        }
         Ok(status)
     }
 
@@ -316,7 +321,7 @@ impl Ground {
             Ok((index, same)) => (Some(index), same),
             Err(_) => (None, false),
         };
-        let mut aid = Aid { refs, facts: memory.facts, index, plain: memory.plain && same };
+        let mut aid = Aid { refs, facts: memory.facts, index, plain: memory.plain.filter(|_| same) };
         let (survey, status) = survey::survey_with(self, workspace, dir, &mut aid)?;
         let files = [&status.staged, &status.changed, &status.deleted, &status.untracked];
         let mut uncommitted: Vec<String> = files

@@ -93,7 +93,7 @@ impl Ground {
 
     /// Whether a name beside workspaces is something they stand on.
     pub fn beside(name: &str) -> bool {
-        ours(name) || name.starts_with(remove::TRASH)
+        ours(name) || remove::is_trash(name)
     }
 }
 

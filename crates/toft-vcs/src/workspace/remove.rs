@@ -20,7 +20,6 @@ use super::{
 use crate::{
     Vcs,
     command::Run,
-    git_run::Git,
     lock::{self, Turn, retry},
 };
 
@@ -134,7 +133,8 @@ fn unlisted(ground: &Ground, workspace: &Workspace, removed: Removed) -> Result<
         (Vcs::Git, WorkspaceKind::Worktree) => {
             unlist(ground, workspace)?;
             if let Some(survey) = removed.survey.as_ref().filter(|survey| survey.landed.is_some()) {
-                drop_branch(ground, workspace, &survey.head)?;
+                // The workspace is gone; a branch that cannot be judged now stays, and the next gc judges it.
+                let _ = drop_branch(ground, workspace, &survey.head);
             }
         }
         (Vcs::Git, _) => forget_clone(ground, Path::new(&workspace.path))?,
@@ -161,9 +161,13 @@ fn without_directory(ground: &Ground, workspace: &Workspace, may: Removal) -> Re
         return Ok(Removed::default());
     }
     let survey = survey::missing(ground, workspace, &own)?;
-    let said = format!("its directory was moved or deleted by hand: {}", survey.summary());
-    if !survey.stuck.is_empty() || survey.only_here() && !may.rescue {
-        return Err(WorkspaceError::Stays { why: said });
+    let said = "its directory was moved or deleted by hand; git has its index and log".to_owned();
+    if !may.rescue {
+        let why = format!("{said}; toft ws adopt takes in one that was moved, --rescue puts away what git has");
+        return Err(WorkspaceError::Stays { why });
+    }
+    if !survey.stuck.is_empty() {
+        return Err(WorkspaceError::Stays { why: format!("{said}: {}", survey.summary()) });
     }
     let source = Source { dir: None, own };
     let rescue = match survey.only_here() {
@@ -263,8 +267,16 @@ fn clear(ground: &Ground, workspace: &Workspace, dir: &Path, may: Removal) -> Re
     Ok(Removed { rescue, left, survey: Some(survey), note: None })
 }
 
-/// What begins so may be deleted at any time, by anybody.
-pub(super) const TRASH: &str = ".trash-";
+/// How a directory is called that may be deleted at any time: this, a number, and what it was called.
+const TRASH: &str = ".trash-";
+const GONE: &str = ".gone-ws_";
+
+/// Whether a directory has the name of one that waits to be deleted.
+pub(super) fn is_trash(name: &str) -> bool {
+    let rest = name.strip_prefix(TRASH).unwrap_or_default();
+    let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+    digits > 0 && rest[digits..].starts_with(GONE)
+}
 
 /// Puts a directory that may be deleted where the next sweep finds it: deleting takes long, and nobody waits for it.
 fn throw_away(dir: &Path) -> Result<(), WorkspaceError> {
@@ -280,8 +292,8 @@ fn throw_away(dir: &Path) -> Result<(), WorkspaceError> {
 /// What waits in a directory to be deleted.
 fn trash_in(dir: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-    let trash = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(TRASH));
-    trash.map(|entry| entry.path()).collect()
+    let trash = entries.filter(|entry| is_trash(&entry.file_name().to_string_lossy()));
+    trash.map(|entry| entry.path()).filter(|path| mount_below(path).is_none()).collect()
 }
 
 /// Deletes what waits in a directory, in a process that nobody waits for. What a sweep before left, because it was killed
@@ -295,12 +307,12 @@ pub(super) fn sweep(dir: &Path) -> Result<(), WorkspaceError> {
         let now = std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs());
         age.is_some_and(|age| age.saturating_add(SWEPT) < now)
     });
-    for path in left.iter().filter(|path| mount_below(path).is_none()) {
+    for path in &left {
         // One that nobody lets us delete stays where it is, and holds nothing back.
         let _ = tree(path);
     }
     for some in new.chunks(200) {
-        Run::new("rm", dir)?.args(["-rf", "--"]).args(some).detach()?;
+        Run::new("rm", dir)?.args(["-rf", "--one-file-system", "--"]).args(some).detach()?;
     }
     Ok(())
 }
@@ -366,8 +378,9 @@ pub(super) fn unlist(ground: &Ground, workspace: &Workspace) -> Result<(), Works
 }
 
 /// Git's worktrees, and the branch each is on.
-fn listed(git: &Git) -> Result<Vec<(String, Option<String>)>, WorkspaceError> {
-    let said = git.run(["worktree", "list", "--porcelain", "-z"])?.ok()?;
+fn listed(ground: &Ground) -> Result<Vec<(String, Option<String>)>, WorkspaceError> {
+    ground.can_list()?;
+    let said = ground.git()?.run(["worktree", "list", "--porcelain", "-z"])?.ok()?;
     let said = String::from_utf8_lossy(&said).into_owned();
     let mut all: Vec<(String, Option<String>)> = Vec::new();
     for line in said.split('\0') {
@@ -385,18 +398,18 @@ pub(super) fn drop_branch(ground: &Ground, workspace: &Workspace, at: &str) -> R
     let Some(branch) = workspace.branch.as_ref().filter(|_| workspace.own_branch) else { return Ok(()) };
     let git = ground.git()?;
     let _turn = Turn::wait(&ground.state, LIST)?;
-    let in_use = |git: &Git| -> Result<bool, WorkspaceError> {
-        Ok(listed(git)?.iter().any(|(_, known)| known.as_ref() == Some(branch)))
+    let in_use = || -> Result<bool, WorkspaceError> {
+        Ok(listed(ground)?.iter().any(|(_, known)| known.as_ref() == Some(branch)))
     };
     let name = format!("refs/heads/{branch}");
     let known = git.run(["rev-parse", "--verify", "--quiet", &name])?.maybe()?;
     let reached = git.run(["for-each-ref", "--contains", at, "--format=%(refname)"])?.text()?;
     let kept = reached.lines().any(|reached| reached != name);
-    if in_use(git)? || known.as_deref() != Some(at) || !kept {
+    if in_use()? || known.as_deref() != Some(at) || !kept {
         return Ok(());
     }
     retry(|| git.run(["update-ref", "-d", &name, at])?.ok())?;
-    if in_use(git)? {
+    if in_use()? {
         // Somebody checked it out in this moment, without waiting for a turn: it is theirs.
         git.run(["update-ref", &name, at, ""])?.ok()?;
     }

@@ -60,7 +60,8 @@ fn shown(bytes: &[u8]) -> String {
 pub(super) fn status(git: &Git) -> Result<Status, WorkspaceError> {
     let mut status = status_of_plain(git)?;
     read_index(git, &mut status)?;
-    hidden_in_tracked(git.dir(), &mut status);
+    let hidden = hidden_in(git.dir(), tracked_dirs(&status).into_iter());
+    status.nested.extend(hidden);
     Ok(status)
 }
 
@@ -108,8 +109,8 @@ pub(super) fn status_of_plain(git: &Git) -> Result<Status, WorkspaceError> {
     Ok(status)
 }
 
-/// Repositories begun in directories with tracked files, which git never names.
-fn hidden_in_tracked(dir: &Path, status: &mut Status) {
+/// Directories with tracked files.
+pub(super) fn tracked_dirs(status: &Status) -> std::collections::BTreeSet<&[u8]> {
     let mut dirs = std::collections::BTreeSet::new();
     for (_, _, path) in status.index.iter().filter(|(mode, ..)| *mode != 0o160_000) {
         let mut rest = path.as_slice();
@@ -120,9 +121,13 @@ fn hidden_in_tracked(dir: &Path, status: &mut Status) {
             }
         }
     }
-    let hidden = dirs.into_iter().filter(|name| walk::is_marked(&dir.join(path_of(name))));
-    let hidden: Vec<String> = hidden.map(|name| format!("{}/", shown(name))).collect();
-    status.nested.extend(hidden);
+    dirs
+}
+
+/// Those of these directories in which a repository was begun; git never names them if it tracks files there.
+pub(super) fn hidden_in<'a>(dir: &Path, dirs: impl Iterator<Item = &'a [u8]>) -> Vec<String> {
+    let hidden = dirs.filter(|name| walk::is_marked(&dir.join(path_of(name))));
+    hidden.map(|name| format!("{}/", shown(name))).collect()
 }
 
 /// Where a checkout stands, in one question.

@@ -177,10 +177,15 @@ pub(super) fn is_rebuilt(dir: &Path) -> bool {
 /// The files of an ignored directory that is small enough to be kept: nothing if it is large, is built again, holds a
 /// repository, or holds what is no file.
 pub(super) fn small(dir: &Path, below: &Path) -> Option<Vec<PathBuf>> {
-    let (mut files, mut bytes, mut entries) = (Vec::new(), 0, 0);
+    let (mut files, mut bytes, mut entries, mut holds_one) = (Vec::new(), 0, 0, false);
     let mut look = vec![below.to_owned()];
     while let Some(at) = look.pop() {
         let here = dir.join(&at);
+        // A repository inside is kept by itself.
+        if at != below && is_marked(&here) {
+            holds_one = true;
+            continue;
+        }
         if is_rebuilt(&here)
             || is_marked(&here)
             || at.file_name().is_some_and(|name| MARKS.iter().any(|mark| name == *mark))
@@ -204,7 +209,8 @@ pub(super) fn small(dir: &Path, below: &Path) -> Option<Vec<PathBuf>> {
             }
         }
     }
-    Some(files)
+    // With nothing but a repository in it, the directory is judged by that.
+    (!holds_one || !files.is_empty()).then_some(files)
 }
 
 /// Everything at and below `name`, as it is: directories before what is in them.
