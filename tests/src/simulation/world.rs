@@ -330,6 +330,12 @@ impl World {
         store::ask(self.store(), |tx| tx.lease(&TaskId::known(task))).ok().flatten().map(|lease| lease.fence)
     }
 
+    /// Whether a task is done.
+    pub(crate) fn is_done(&self, task: &str) -> bool {
+        let found = store::ask(self.store(), |tx| tx.task(&TaskId::known(task))).ok().flatten();
+        found.is_some_and(|task| task.state.status == TaskStatus::Done)
+    }
+
     /// After the storm somebody looks now and then, so that what nobody asks about is swept too.
     pub(crate) fn deliver(&mut self) {
         // A runner on a machine that is paused ends nothing.
