@@ -24,10 +24,17 @@ pub(crate) fn is_vouched(common_dir: &Path, path: &Path) -> bool {
 /// The files of a worktree's entry that git opens while it lists worktrees.
 const OF_AN_ENTRY: [&str; 4] = ["HEAD", "commondir", "gitdir", "index"];
 
-/// A file of a worktree's entry, or of a clone's git directory, that is none: git would wait for ever on a pipe.
+/// What git writes into the others is no longer.
+const LARGEST_LINK: u64 = 64 << 10;
+
+/// A file of a worktree's entry, or of a clone's git directory, that git did not write: it would wait for ever on a pipe, and
+/// read gigabytes.
 pub(crate) fn no_file_in(entry: &Path) -> Option<PathBuf> {
     let files = OF_AN_ENTRY.iter().map(|name| entry.join(name));
-    files.into_iter().find(|file| fs::metadata(file).is_ok_and(|meta| !meta.is_file()))
+    files.into_iter().find(|file| {
+        let large = |meta: &fs::Metadata| meta.len() > LARGEST_LINK && !file.ends_with("index");
+        fs::metadata(file).is_ok_and(|meta| !meta.is_file() || large(&meta))
+    })
 }
 
 /// A file with rules at the top of a checkout that is none.

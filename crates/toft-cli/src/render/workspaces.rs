@@ -344,7 +344,9 @@ impl View for WsShown {
         place(page, workspace);
         let mut row = |name: &str, value: String| page.line(format!("  {name:9} {value}"));
         row("inside", summary);
-        if let Some(help) = &self.seen.help {
+        // This is what `toft ws show` says already.
+        let here = format!("toft ws show {}", self.seen.listed.workspace.name);
+        if let Some(help) = self.seen.help.as_ref().filter(|help| **help != here) {
             row("help", clean(help));
         }
         if let Some(survey) = &self.seen.survey {

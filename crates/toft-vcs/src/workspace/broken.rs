@@ -6,7 +6,7 @@ use std::{fs, io, os::unix::fs::MetadataExt, path::Path};
 use toft_core::workspace::{Workspace, WorkspaceKind};
 
 use super::{Ground, overlay};
-use crate::Vcs;
+use crate::{Vcs, git_view::plain_file};
 
 /// What is wrong with a workspace, and the command that helps. No such command deletes anything.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,10 +68,11 @@ impl Ground {
 
     /// What is wrong with the file that links a worktree to its repository.
     fn link_trouble(&self, workspace: &Workspace, path: &Path, link: &Path) -> Option<Trouble> {
-        let target = match fs::read_to_string(link) {
-            Ok(text) => path.join(text.trim_end().trim_start_matches("gitdir: ")),
-            Err(error) => return Some(unreadable(workspace, path, &error)),
+        let text = match plain_file(link) {
+            Ok(text) => String::from_utf8_lossy(&text.unwrap_or_default()).into_owned(),
+            Err(error) => return Some(Trouble { what: error.to_string(), help: format!("ls -l {}", quoted(link)) }),
         };
+        let target = path.join(text.trim_end().trim_start_matches("gitdir: "));
         let ours = target.parent().and_then(|dir| fs::canonicalize(dir).ok())
             == fs::canonicalize(self.common_dir.join("worktrees")).ok();
         if ours && let Some(odd) = crate::git::no_file_in(&target) {
@@ -136,7 +137,7 @@ fn unreadable(workspace: &Workspace, path: &Path, error: &io::Error) -> Trouble 
 
 /// Something else is where git has a file.
 fn no_file(path: &Path) -> Trouble {
-    Trouble { what: format!("{} is no file", path.display()), help: format!("ls -l {}", quoted(path)) }
+    Trouble { what: format!("{} is no file that git wrote", path.display()), help: format!("ls -l {}", quoted(path)) }
 }
 
 /// A path as a shell reads it.
