@@ -147,6 +147,34 @@ fn a_worktree_whose_git_is_swapped_executes_nothing() {
 }
 
 #[test]
+fn claiming_and_finishing_beside_a_swapper_executes_nothing() {
+    let home = Home::new();
+    let (trap, repo) = (Trap::new(&home), project(&home));
+    home.toft(&repo, &["add", "Job"]).ok();
+    let claim = ["--as", "ann", "claim", "--ws", "--json"];
+    let dir = PathBuf::from(home.toft(&repo, &claim).data()["workspace"]["path"].as_str().unwrap());
+    let own = PathBuf::from(home.run(&dir, "git", &["rev-parse", "--absolute-git-dir"]).trim());
+    let evil = own_git_dir(&home, &trap, &dir, "worktree");
+    let places = [
+        plant(&dir.join(".git"), &format!("gitdir: {}\n", evil.display())),
+        plant(&own.join("commondir"), &format!("{}\n", evil.display())),
+    ];
+    trap.lay();
+    let swapper = Swapper::start(&home, &dir, &places);
+    for _ in 0..sized(6, 60) {
+        for at in [&repo, &dir] {
+            for args in [&["--as", "ann", "save", "-m", "half"][..], &["--as", "ann", "finish", "release"], &claim] {
+                home.toft(at, args);
+                trap.assert_untouched(&args.join(" "));
+            }
+        }
+    }
+    home.toft(&repo, &["--as", "ann", "finish", "-m", "done"]);
+    trap.assert_untouched("finish");
+    drop(swapper);
+}
+
+#[test]
 fn a_worktree_with_a_configuration_of_its_own_executes_nothing() {
     let home = Home::new();
     let (trap, repo) = (Trap::new(&home), project(&home));
