@@ -96,12 +96,33 @@ fn a_pipe_where_git_has_a_file_is_one_bad_row_and_nothing_waits_for_it() {
         fs::rename(&file, &away).unwrap();
         home.run(&repo, "mkfifo", &[file.to_str().unwrap()]);
         let begun = Instant::now();
-        one_bad_row(&home, &repo, &paths, &paths[1], "is no file");
+        one_bad_row(&home, &repo, &paths, &paths[1], "it is a link, a pipe");
         let said = home.toft(&repo, &["ws", "create", "--name", "more"]);
-        assert!(said.code == 0 || said.err.contains("is no file"), "{said:?}");
+        assert!(said.code == 0 || said.err.contains("it is a link, a pipe"), "{said:?}");
         assert!(begun.elapsed() < Duration::from_secs(30), "nothing waits");
         fs::rename(&away, &file).unwrap();
     }
+    let row = named(&home.toft(&repo, &["ws", "list", "--json"]).data(), &paths[1]);
+    assert!(row["trouble"].is_null(), "{row}");
+}
+
+/// Git opens a file of rules in any directory; it would wait for a pipe without end.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_pipe_deep_in_a_workspace_is_one_bad_row_within_seconds() {
+    let home = Home::new();
+    let (repo, paths) = three(&home);
+    fs::create_dir(paths[1].join("src")).unwrap();
+    let pipe = paths[1].join("src/.gitignore");
+    home.run(&repo, "mkfifo", &[pipe.to_str().unwrap()]);
+    for command in [&["ws", "list", "--json"][..], &["status", "--json"], &["ws", "gc", "--json"]] {
+        let begun = Instant::now();
+        home.toft(&repo, command).ok();
+        assert!(begun.elapsed() < Duration::from_secs(30), "{command:?} took {:?}", begun.elapsed());
+    }
+    let row = named(&home.toft(&repo, &["ws", "list", "--json"]).data(), &paths[1]);
+    assert!(row["trouble"].to_string().contains("waited for something that does not come"), "{row}");
+    fs::remove_file(pipe).unwrap();
     let row = named(&home.toft(&repo, &["ws", "list", "--json"]).data(), &paths[1]);
     assert!(row["trouble"].is_null(), "{row}");
 }

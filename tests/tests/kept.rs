@@ -102,6 +102,21 @@ fn what_is_only_in_a_submodule_comes_back() {
     }
 }
 
+#[test]
+fn work_on_another_branch_of_a_clone_is_asked_about_before_it_goes() {
+    let home = Home::new();
+    let repo = project(&home);
+    let dir = create(&home, &repo, "c", &["--clone"]);
+    home.run(&dir, "git", &["switch", "-q", "-c", "other"]);
+    home.run(&dir, "git", &["commit", "-q", "--allow-empty", "-m", "only here"]);
+    home.run(&dir, "git", &["switch", "-q", "c"]);
+    let said = home.toft(&repo, &["ws", "rm", "c"]).fails(5);
+    assert!(said.contains("1 on other branches") && !said.contains("log only"), "{said}");
+    home.toft(&repo, &["ws", "rm", "c", "--rescue"]).ok();
+    home.toft(&repo, &["ws", "restore", "c"]).ok();
+    assert_eq!(home.run(&dir, "git", &["log", "-1", "--format=%s", "other"]), "only here\n");
+}
+
 /// 04: whatever a clone's refs and logs name.
 #[test]
 fn every_ref_and_every_log_of_a_clone_comes_back() {

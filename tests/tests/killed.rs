@@ -254,3 +254,63 @@ fn every_byte_is_there_or_was_named_though_tidying_up_is_killed() {
     );
     assert!(back > count / 3 && killed > 0);
 }
+
+/// Calls that change what is in a directory.
+const CHANGING: [&str; 9] = ["mkdir", "rename", "renameat2", "unlink", "rmdir", "symlink", "link", "mount", "umount2"];
+
+/// Runs a command that is killed when it makes a call for the `when`th time; whether it was.
+fn killed_at(home: &Home, repo: &Path, call: &str, when: usize, args: &[&str]) -> bool {
+    use std::os::unix::process::ExitStatusExt as _;
+    let (log, bin) = (home.path().join("strace.log"), toft_bin());
+    let inject = format!("inject={call}:signal=KILL:when={when}");
+    let words = ["-o", log.to_str().unwrap(), "-e", &format!("trace={call}"), "-e", &inject, bin.to_str().unwrap()];
+    let mut command = home.command(repo, "strace", &[&words[..], args].concat());
+    command.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap().signal() == Some(9)
+}
+
+/// At every call in turn, not at random: what a crash leaves half done, the next command does.
+#[test]
+fn killed_at_any_call_that_changes_a_directory_the_next_command_goes_on() {
+    let home = Home::new();
+    let _unmount = Unmount(&home);
+    let repo = toft_stories::kept::project(&home);
+    let kinds: &[(&str, &[&str])] = match may_mount() {
+        true => &[("never", &[]), ("always", &[]), ("never", &["--clone"])],
+        false => &[("never", &[]), ("never", &["--clone"])],
+    };
+    let mut kills = 0;
+    for (kind, (instant, more)) in kinds.iter().enumerate() {
+        fs::write(repo.join(".git/toft/config.toml"), format!("[workspaces]\ninstant = \"{instant}\"\n")).unwrap();
+        create(&home, &repo, &format!("first{kind}"), more);
+        for call in CHANGING {
+            for when in (1..).step_by(sized(3, 1)) {
+                let name = format!("w{kind}-{call}-{when}");
+                let told = format!("{instant} {more:?}, {call} for the {when}th time");
+                let making = [&["ws", "create", "--name", &name, "-q"][..], more].concat();
+                let made = killed_at(&home, &repo, call, when, &making);
+                let said = home.toft(&repo, &making);
+                assert!(said.code == 0 || said.err.contains("error[exists]"), "{told}: {said:?}");
+                let path = PathBuf::from(home.toft(&repo, &["ws", "path", &name]).ok().trim());
+                assert_eq!(home.run(&path, "git", &["status", "--porcelain"]), "", "{told}");
+                write(&path.join("work.txt"), &name);
+                let bytes = every_byte(&path);
+                let removed = killed_at(&home, &repo, call, when, &["ws", "rm", &name, "--rescue"]);
+                home.toft(&repo, &["ws", "rm", &name, "--rescue"]);
+                assert!(!path.exists(), "{told}");
+                let restored = killed_at(&home, &repo, call, when, &["ws", "restore", &name]);
+                let said = home.toft(&repo, &["ws", "restore", &name]);
+                assert!(said.code == 0 || said.err.contains(" is ready"), "{told}: {said:?}");
+                assert_eq!(lost(&bytes, &every_byte(&path), &[]), Vec::<String>::new(), "{told}");
+                assert_eq!(home.run(&path, "git", &["status", "--porcelain"]), "?? work.txt\n", "{told}");
+                kills += [made, removed, restored].iter().filter(|killed| **killed).count();
+                if !(made || removed || restored) {
+                    break;
+                }
+            }
+        }
+    }
+    println!("{kills} kills");
+    assert!(kills > 50);
+    let checks = home.toft(&repo, &["doctor"]).ok();
+    assert!(checks.contains("each where it should be"), "{checks}");
+}

@@ -412,3 +412,77 @@ fn a_workspace_that_lost_its_git_belongs_to_no_repository_around_it() {
     assert!(home.toft(&around, &["list", "-q"]).ok().is_empty(), "nothing was planned in the repository around it");
     assert_eq!(home.run(&around, "git", &["rev-list", "--count", "--all"]).trim(), "1");
 }
+
+/// Every file below a directory.
+fn files_below(dir: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let found = entries.flat_map(|entry| match entry.file_type().unwrap() {
+        kind if kind.is_dir() => files_below(&entry.path()),
+        _ => vec![entry.path()],
+    });
+    found.collect()
+}
+
+/// What a sandboxed agent can write of toft's own files, and of git's: each file in turn is a link to a file of the user's.
+#[test]
+fn nothing_is_written_through_a_link_that_an_agent_put_in_place_of_a_file() {
+    let home = Home::new();
+    let repo = project(&home);
+    let (origin, canaries) = (home.path().join("origin.git"), home.path().join("canaries"));
+    home.run(home.path(), "git", &["init", "-q", "--bare", origin.to_str().unwrap()]);
+    home.run(&repo, "git", &["remote", "add", "origin", origin.to_str().unwrap()]);
+    fs::create_dir(&canaries).unwrap();
+    add(&home, &repo, &["work"]);
+    home.toft(&repo, &["claim", "--as", "ann"]).ok();
+    home.toft(&repo, &["sync"]).ok();
+    home.toft(&repo, &["ws", "create", "--name", "first"]).ok();
+    let dir = PathBuf::from(home.toft(&repo, &["ws", "path", "first"]).ok().trim());
+    fs::write(dir.join("f1"), "changed\n").unwrap();
+    home.toft(&dir, &["save", "-m", "half"]);
+    home.toft(&repo, &["ws", "list"]).ok();
+    let entry = PathBuf::from(home.run(&dir, "git", &["rev-parse", "--absolute-git-dir"]).trim());
+    let state = repo.join(".git/toft");
+    let writable = ["locks", "index", "fences", "holds", "sessions", "blobs", "deleted", "sync"];
+    let mut places: Vec<PathBuf> = writable.iter().flat_map(|name| files_below(&state.join(name))).collect();
+    places.extend(["toft-given-up", "toft-restoring", "toft-worktree", "index", "HEAD"].map(|name| entry.join(name)));
+    let memos = files_below(&state.join("sync"));
+    places.extend(memos.iter().flat_map(|memo| ["new", "pace"].map(|end| memo.with_extension(end))));
+    println!("{} places", places.len());
+    assert!(places.len() > 10, "{places:?}");
+    for (n, place) in places.iter().enumerate() {
+        // Some targets are there, and some are not: neither is to be written, nor made.
+        let canary = canaries.join(n.to_string());
+        if n % 3 > 0 {
+            fs::write(&canary, "the user's").unwrap();
+        }
+        let before = fs::read(place).ok();
+        let _ = fs::remove_file(place);
+        std::os::unix::fs::symlink(&canary, place).unwrap();
+        let commands: [&[&str]; 9] = [
+            &["ws", "list"],
+            &["add", "more"],
+            &["sync"],
+            &["list"],
+            &["status"],
+            &["doctor"],
+            &["ws", "rescue", "first"],
+            &["ws", "rm", "first", "--rescue"],
+            &["ws", "restore", "first"],
+        ];
+        for args in commands {
+            home.toft(&repo, args);
+            let now = fs::read_to_string(&canary).ok();
+            let wanted = (n % 3 > 0).then(|| "the user's".to_owned());
+            assert_eq!(now, wanted, "{} was followed by {args:?}", place.display());
+        }
+        // What was refused goes on once it is as it was.
+        if place.is_symlink() {
+            fs::remove_file(place).unwrap();
+            if let Some(bytes) = before {
+                fs::write(place, bytes).unwrap();
+            }
+        }
+    }
+    home.toft(&repo, &["sync"]).ok();
+    home.toft(&repo, &["ws", "list"]).ok();
+}

@@ -266,6 +266,12 @@ pub struct Survey {
     pub stashes: usize,
     /// Commits that only its own log knows.
     pub dropped: usize,
+    /// Of a clone: commits that its repository does not have.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub apart: usize,
+    /// Of these, commits on other branches than the one it is on.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub beside: usize,
     /// Commits that have not landed.
     pub ahead: usize,
     /// Commits that no remote has.
@@ -282,6 +288,10 @@ pub struct Survey {
     /// Why it must not be removed: somebody locked it, or it holds what no rescue can.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stuck: Vec<String>,
+}
+
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 /// How commits came to be where they were to land.
@@ -330,7 +340,7 @@ impl Survey {
         if !self.stuck.is_empty() {
             return Fate::Stay(self.stuck.join("; "));
         }
-        let clean = self.staged + self.changed + self.untracked + self.nested.len() == 0;
+        let clean = self.staged + self.changed + self.untracked + self.nested.len() + self.beside == 0;
         match clean && self.doing.is_none() && self.landed.is_some() {
             true => Fate::Go,
             false => Fate::Rescue,
@@ -341,7 +351,7 @@ impl Survey {
     /// settings nobody would miss are put away too.
     pub fn only_here(&self) -> bool {
         let files = self.staged + self.changed + self.untracked + self.ignored + self.nested.len();
-        files + self.dropped + self.stashes > 0
+        files + self.dropped + self.apart + self.stashes > 0
             || self.doing.is_some()
             || matches!(self.landed, Some(Landed::Rebased | Landed::Squashed | Landed::Recorded))
             || self.branch.is_none() && self.landed.is_none()
@@ -354,8 +364,9 @@ impl Survey {
             (self.changed, "changed"),
             (self.untracked, "untracked"),
             (self.stashes, "stashed"),
-            (self.dropped, "dropped commits"),
+            (self.dropped, "in its log only"),
             (self.ahead, "not landed"),
+            (self.beside, "on other branches"),
         ];
         let mut words: Vec<String> =
             counted.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
@@ -422,11 +433,14 @@ mod tests {
         let amended = Survey { dropped: 1, ..landed.clone() };
         assert_eq!(amended.fate(), Fate::Go, "what was replaced does not hold it back");
         assert!(amended.only_here(), "but it is put away");
+        let clone = Survey { ahead: 1, apart: 1, branch: Some("b".into()), ..Survey::default() };
+        assert!(clone.only_here(), "the branch of a clone goes with it");
         for survey in [
             Survey { staged: 1, ..landed.clone() },
             Survey { changed: 1, ..landed.clone() },
             Survey { untracked: 1, ..landed.clone() },
             Survey { doing: Some("rebase".into()), ..landed.clone() },
+            Survey { apart: 1, beside: 1, ..landed.clone() },
             Survey { nested: vec!["sub is a repository of its own".into()], ..landed.clone() },
             Survey { ahead: 1, landed: None, ..Survey::default() },
         ] {

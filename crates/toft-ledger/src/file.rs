@@ -396,13 +396,17 @@ fn sync_dir(path: &Path) -> io::Result<()> {
 }
 
 /// Options that create a file as private as the directory it is in: a ledger of toft's own is in a private one, and a
-/// ledger in the user's tree is as open as that tree.
+/// ledger in the user's tree is as open as that tree. No link is followed: agents can write where locks are.
 fn options_beside(path: &Path) -> OpenOptions {
     let mut options = OpenOptions::new();
     options.create(true);
     #[cfg(unix)]
-    if let Some(mode) = path.parent().and_then(mode_of) {
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, mode & 0o666);
+    {
+        use std::os::unix::fs::OpenOptionsExt as _;
+        options.custom_flags(nix::libc::O_NOFOLLOW);
+        if let Some(mode) = path.parent().and_then(mode_of) {
+            options.mode(mode & 0o666);
+        }
     }
     options
 }

@@ -6,12 +6,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Options that create a file with mode 0600.
+/// Options that create a file with mode 0600 and follow no link: an agent in a sandbox can write some of these directories.
 pub fn options() -> OpenOptions {
     #[cfg_attr(not(unix), expect(unused_mut, reason = "only Unix has modes"))]
     let mut options = OpenOptions::new();
     #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    {
+        use std::os::unix::fs::OpenOptionsExt as _;
+        options.mode(0o600).custom_flags(nix::libc::O_NOFOLLOW);
+    }
     options
 }
 

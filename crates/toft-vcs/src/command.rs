@@ -18,10 +18,12 @@ use std::{
 
 use thiserror::Error;
 
-use crate::{git_run::MOST_SETTINGS, lock};
+use crate::{git_run::MOST_SETTINGS, lock, stalled};
 
 /// How long a question may take.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// How often a program that is silent is looked at.
+const TICK: Duration = Duration::from_secs(1);
 /// How long a large file may take.
 const LONG: Duration = Duration::from_secs(3_600);
 /// How much a program may say.
@@ -60,6 +62,12 @@ pub enum RunError {
         what: String,
         /// So long.
         seconds: u64,
+    },
+    /// It slept without an end in sight, and was ended.
+    #[error("`{what}` waited for something that does not come, such as a pipe in place of a file, and was ended")]
+    Stalled {
+        /// What was run.
+        what: String,
     },
     /// It said more than anybody reads.
     #[error("`{what}` said more than {MOST} bytes")]
@@ -124,6 +132,8 @@ pub(crate) struct Run {
     pub(crate) command: Command,
     what: String,
     patience: Duration,
+    /// It answers from what is on this machine, and is ended as soon as it waits for something that does not come.
+    pub(crate) answers: bool,
     /// What it leaves running must not keep our turn.
     apart: bool,
 }
@@ -191,7 +201,7 @@ impl Run {
         let mut command = Command::new(absolute(program)?);
         command.current_dir(dir).env("LC_ALL", "C").env("SSH_ASKPASS", "").stdin(Stdio::null());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        Ok(Self { command, what: program.to_owned(), patience: PATIENCE, apart: false })
+        Ok(Self { command, what: program.to_owned(), patience: PATIENCE, answers: true, apart: false })
     }
 
     /// More words.
@@ -226,6 +236,7 @@ impl Run {
     /// It may take this long.
     pub(crate) fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
+        self.answers = false;
         self
     }
 
@@ -265,10 +276,18 @@ impl Run {
             }
         }
         let mut said = [None, None];
+        let mut watch = (self.answers && !self.apart).then(|| stalled::Watch::new(child.id()));
         while said.iter().any(Option::is_none) {
-            match telling.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            let left = until.saturating_duration_since(Instant::now());
+            match telling.recv_timeout(left.min(TICK)) {
                 Ok((index, heard)) => said[index] = Some(heard),
                 Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) if left > TICK => {
+                    if watch.as_mut().is_some_and(stalled::Watch::is_stalled) {
+                        finish(&mut child);
+                        return Err(RunError::Stalled { what });
+                    }
+                }
                 Err(RecvTimeoutError::Timeout) => {
                     finish(&mut child);
                     return Err(RunError::Late { what, seconds: self.patience.as_secs() });

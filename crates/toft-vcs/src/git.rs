@@ -27,13 +27,15 @@ const OF_AN_ENTRY: [&str; 4] = ["HEAD", "commondir", "gitdir", "index"];
 /// What git writes into the others is no longer.
 const LARGEST_LINK: u64 = 64 << 10;
 
-/// A file of a worktree's entry, or of a clone's git directory, that git did not write: it would wait for ever on a pipe, and
-/// read gigabytes.
+/// What is said of a file that leads git elsewhere, that it would wait for, or would read for very long.
+pub(crate) const ODD: &str = "it is a link, a pipe, a device or too large for git to have written it";
+
+/// A file of a worktree's entry, or of a clone's git directory, that git did not write.
 pub(crate) fn no_file_in(entry: &Path) -> Option<PathBuf> {
     let files = OF_AN_ENTRY.iter().map(|name| entry.join(name));
     files.into_iter().find(|file| {
         let large = |meta: &fs::Metadata| meta.len() > LARGEST_LINK && !file.ends_with("index");
-        fs::metadata(file).is_ok_and(|meta| !meta.is_file() || large(&meta))
+        fs::symlink_metadata(file).is_ok_and(|meta| !meta.is_file() || large(&meta))
     })
 }
 

@@ -85,6 +85,7 @@ impl Run {
 
     /// Every git that this starts, itself or through another program, executes nothing that a repository names.
     pub(crate) fn careful(mut self, more: &[(String, String)], abroad: bool) -> Self {
+        self.answers &= !abroad;
         let kept = |name: &OsStr| {
             GIT_VARIABLES.iter().any(|known| name == *known) || abroad && GIT_WAYS.iter().any(|known| name == *known)
         };
@@ -186,7 +187,7 @@ impl Git {
         Self::plain(dir, None, false)
     }
 
-    /// In a checkout that toft made just now and that nobody else has seen.
+    /// In a checkout that toft made just now and no agent has seen.
     pub(crate) fn made(dir: &Path) -> Self {
         Self::plain(dir, Some(dir.join(".git")), true)
     }

@@ -11,7 +11,7 @@ use std::{
     io::{self, Read as _},
     os::unix::{
         ffi::OsStrExt as _,
-        fs::{MetadataExt as _, OpenOptionsExt as _, symlink},
+        fs::{MetadataExt as _, symlink},
     },
     path::{Path, PathBuf},
     time::Duration,
@@ -19,7 +19,10 @@ use std::{
 
 use tempfile::TempDir;
 
-use crate::command::{Run, RunError};
+use crate::{
+    command::{Run, RunError},
+    plain,
+};
 
 /// A file of a git directory that is read as a whole may be this large.
 const LARGEST: u64 = 64 << 20;
@@ -64,7 +67,7 @@ impl View {
     }
 
     /// Over a repository that an agent can write: its refs and logs as they are now, and its objects to be read. What git writes
-    /// goes with the view, and nothing is written through a link that somebody planted.
+    /// goes with the view: nothing is written through a link that was planted.
     pub(crate) fn copied(git_dir: &Path, common: &Path) -> Result<Self, RunError> {
         let view = Self::begin(git_dir, common, Writer::Anybody)?;
         let objects = common.join("objects");
@@ -88,7 +91,7 @@ impl View {
             }
         }
         match common.join("reftable").is_dir() {
-            true => view.link(&common.join("reftable"), "reftable")?,
+            true => view.copy_files(common, "reftable", |_, bytes| Some(bytes))?,
             false => view.copy_refs(common)?,
         }
         view.make("refs/heads")?;
@@ -221,19 +224,14 @@ fn is_ref(name: &[u8]) -> bool {
 
 /// The bytes of a file; nothing if there is none. What is no plain file, as a link or a pipe, is refused: reading it may never end.
 pub(crate) fn plain_file(path: &Path) -> Result<Option<Vec<u8>>, RunError> {
-    let flags = nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK;
-    let file = match fs::File::options().read(true).custom_flags(flags).open(path) {
+    let file = match plain::open(path) {
         Ok(file) => file,
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             return Ok(None);
         }
-        Err(error) if error.raw_os_error() == Some(nix::libc::ELOOP) => return Err(odd(path, "it is a link")),
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => return Err(odd(path, &error.to_string())),
         Err(cause) => return Err(failed(path, cause)),
     };
-    let meta = file.metadata().map_err(|cause| failed(path, cause))?;
-    if !meta.is_file() {
-        return Err(odd(path, "it is not a file"));
-    }
     let mut bytes = Vec::new();
     file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(|cause| failed(path, cause))?;
     if bytes.len() as u64 > LARGEST {

@@ -13,8 +13,10 @@ mod hg;
 mod identity;
 mod jj;
 mod lock;
+mod plain;
 mod private;
 mod recorded;
+mod stalled;
 pub mod workspace;
 
 pub use command::{RunError, shell};
@@ -23,7 +25,7 @@ pub use lock::Turn;
 
 use std::{
     fs,
-    io::Read as _,
+    io::{Read as _, Write as _},
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
 };
@@ -136,7 +138,9 @@ impl Checkout {
     /// Settles the name of a linked checkout for as long as it exists.
     pub fn mark(&self, name: &str) -> std::io::Result<()> {
         match self.private() {
-            Some((own, _)) => fs::write(own.join(MARK), format!("{name}\n")),
+            Some((own, _)) => {
+                private::options().truncate(true).open(own.join(MARK))?.write_all(format!("{name}\n").as_bytes())
+            }
             None => Ok(()),
         }
     }

@@ -65,7 +65,7 @@ impl Turn {
         let file = match private::options().truncate(false).open(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied && unlocked(&path) => {
-                // Another user left it, root for example; whoever owns the directory makes a new one.
+                // Another user left it, root for example; the directory's owner makes a new one.
                 fs::remove_file(&path).map_err(|_| failed(error))?;
                 private::options().truncate(false).open(&path).map_err(failed)?
             }

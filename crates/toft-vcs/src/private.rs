@@ -13,8 +13,12 @@ pub(crate) fn options() -> OpenOptions {
 
 fn with_mode(mode: u32) -> OpenOptions {
     let mut options = OpenOptions::new();
+    // An agent in a sandbox can write some of these directories; no link there is followed.
     #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, mode);
+    {
+        use std::os::unix::fs::OpenOptionsExt as _;
+        options.mode(mode).custom_flags(nix::libc::O_NOFOLLOW);
+    }
     #[cfg(not(unix))]
     let _ = mode;
     options.write(true).create(true);

@@ -21,7 +21,7 @@ fn file(store: &Path, blob: &str) -> PathBuf {
 pub(crate) fn keep(store: &Path, blob: &str, text: &str) -> Result<(), Error> {
     let path = file(store, blob);
     // One that is there already is as good as new: the caller is about to refer to it.
-    let touched = fs::File::options().write(true).open(&path).and_then(|file| file.set_modified(SystemTime::now()));
+    let touched = private::options().write(true).open(&path).and_then(|file| file.set_modified(SystemTime::now()));
     if touched.is_err() {
         let dir = path.with_file_name("");
         private::create_dir_all(&dir).map_err(io("make", &dir))?;

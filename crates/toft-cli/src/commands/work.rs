@@ -392,7 +392,7 @@ pub(super) fn status(app: &App<'_>, args: &args::Status) -> Done {
         repositories.push(scope.repository.clone());
         match toft.workspaces() {
             Ok(all) => {
-                // Only who works can run into somebody.
+                // Only work that goes on can collide.
                 workspaces.join(all.overview(outcome.working.len() > 1, LOOKING)?);
                 now = all.now()?;
             }

@@ -7,8 +7,7 @@ use crate::{
     args::{CreateWs, From, Hold, Shell, ShellKind, WsCommand},
     exit::Failure,
     render::{
-        Rescued, RescuesListed, ShellFunction, WsEnv, WsGiven, WsLanded, WsList, WsPath, WsPinned, WsPooled, WsShown,
-        WsTidied,
+        Rescued, RescuesListed, ShellFunction, WsEnv, WsGiven, WsList, WsNoted, WsPath, WsPooled, WsShown, WsTidied,
     },
 };
 
@@ -73,9 +72,9 @@ pub(super) fn run(app: &App<'_>, command: &WsCommand) -> Done {
             app.show(&WsPooled { made: made?, count: *count })
         }
         WsCommand::Adopt { path } => app.show(&WsGiven(all.adopt(me, path)?)),
-        WsCommand::Landed(one) => app.show(&WsLanded(all.record_landed(me, &all.named(one.id.as_deref())?)?)),
-        WsCommand::Pin(one) => app.show(&WsPinned(all.pin(me, &all.named(one.id.as_deref())?, true)?)),
-        WsCommand::Unpin(one) => app.show(&WsPinned(all.pin(me, &all.named(one.id.as_deref())?, false)?)),
+        WsCommand::Landed(one) => app.show(&WsNoted::landed(all.record_landed(me, &all.named(one.id.as_deref())?)?)),
+        WsCommand::Pin(one) => app.show(&WsNoted::pinned(all.pin(me, &all.named(one.id.as_deref())?, true)?)),
+        WsCommand::Unpin(one) => app.show(&WsNoted::pinned(all.pin(me, &all.named(one.id.as_deref())?, false)?)),
     }
 }
 

@@ -48,8 +48,7 @@ pub(crate) use self::{
     tasks::{Answered, Claims, Finished, Ready, Saved, Shown, TaskAssigned, TaskDecided, TaskList},
     upkeep::{BackedUp, Migrated, RestoredFrom},
     workspaces::{
-        Rescued, RescuesListed, ShellFunction, WsEnv, WsGiven, WsLanded, WsList, WsPath, WsPinned, WsPooled, WsShown,
-        WsTidied,
+        Rescued, RescuesListed, ShellFunction, WsEnv, WsGiven, WsList, WsNoted, WsPath, WsPooled, WsShown, WsTidied,
     },
 };
 use crate::{

@@ -149,24 +149,39 @@ impl View for WsEnv {
     }
 }
 
-pub(crate) struct WsPinned(pub(crate) Workspace);
+/// A workspace that something was noted of, and what.
+pub(crate) struct WsNoted {
+    workspace: Workspace,
+    what: String,
+}
 
-impl View for WsPinned {
+impl WsNoted {
+    pub(crate) fn pinned(workspace: Workspace) -> Self {
+        let what = if workspace.pinned { "stays until it is unpinned" } else { "may go when nobody needs it" };
+        Self { what: what.to_owned(), workspace }
+    }
+
+    pub(crate) fn landed(workspace: Workspace) -> Self {
+        let commit: String = workspace.landed.iter().flat_map(|commit| commit.chars()).take(12).collect();
+        Self { what: format!("has landed, up to {commit}"), workspace }
+    }
+}
+
+impl View for WsNoted {
     fn kind(&self) -> &'static str {
         "workspace"
     }
 
     fn json(&self) -> Value {
-        data(&self.0)
+        data(&self.workspace)
     }
 
     fn ids(&self) -> Vec<String> {
-        vec![self.0.name.clone()]
+        vec![self.workspace.name.clone()]
     }
 
     fn text(&self, page: &mut Page) {
-        let stays = if self.0.pinned { "stays until it is unpinned" } else { "may go when nobody needs it" };
-        page.line(format!("{} {stays}", clean(&self.0.name)));
+        page.line(format!("{} {}", clean(&self.workspace.name), self.what));
     }
 }
 
@@ -201,27 +216,6 @@ impl View for ShellFunction {
 
     fn text(&self, page: &mut Page) {
         page.line(self.function());
-    }
-}
-
-pub(crate) struct WsLanded(pub(crate) Workspace);
-
-impl View for WsLanded {
-    fn kind(&self) -> &'static str {
-        "workspace"
-    }
-
-    fn json(&self) -> Value {
-        data(&self.0)
-    }
-
-    fn ids(&self) -> Vec<String> {
-        vec![self.0.name.clone()]
-    }
-
-    fn text(&self, page: &mut Page) {
-        let commit: String = self.0.landed.iter().flat_map(|commit| commit.chars()).take(12).collect();
-        page.line(format!("{} has landed, up to {commit}", clean(&self.0.name)));
     }
 }
 

@@ -74,8 +74,11 @@ impl SqliteStore {
     }
 
     /// Opens or creates a store whose content can be derived again: a damaged one is replaced, and where none can be
-    /// written it lives in a temporary file.
+    /// written it lives in a temporary file. A link in its place goes: agents can write where it is.
     pub fn create_derived(path: &Path) -> Result<Self> {
+        if path.is_symlink() {
+            file::remove(path)?;
+        }
         let opened = match Self::create(path) {
             Err(StoreError::Damaged { .. }) => {
                 file::remove(path)?;
@@ -250,10 +253,10 @@ impl Drop for SqliteStore {
     }
 }
 
-/// A connection for a store that may be written.
+/// A connection for a store that may be written. Its path is the real one: a link that is put there by now is refused.
 fn connect(path: &Path, stay: Stay) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    set_up(path, flags, stay)
+    set_up(path, flags | OpenFlags::SQLITE_OPEN_NOFOLLOW, stay)
 }
 
 /// Opens a file and sets the connection up.

@@ -147,14 +147,15 @@ fn pack(git: &Git, objects: &Path, tips: &[&str], lost: &mut BTreeSet<String>) -
     Ok(())
 }
 
-/// Names of the objects that only these commits refer to: no ref, reflog or index of any worktree reaches them.
+/// Names of the objects that these commits brought and nothing refers to: no ref, reflog or index of any worktree reaches them.
+/// What their parents brought stays.
 fn unreachable(git: &Git, commits: &BTreeSet<String>) -> Result<HashSet<Vec<u8>>, RunError> {
     if commits.is_empty() {
         return Ok(HashSet::new());
     }
     let words = ["rev-list", "--objects", "--no-object-names", "--ignore-missing", "--stdin"];
     let run = git.run(words)?.args(["--not", "--all", "--reflog", "--indexed-objects"]).patience(PATIENCE);
-    let said = run.ok_fed(|to| commits.iter().try_for_each(|commit| writeln!(to, "{commit}")))?;
+    let said = run.ok_fed(|to| commits.iter().try_for_each(|commit| writeln!(to, "{commit}^!")))?;
     Ok(String::from_utf8_lossy(&said).lines().filter_map(bytes).collect())
 }
 
@@ -295,6 +296,24 @@ mod tests {
         pack();
         assert!(!there());
         git.run(["fsck", "--strict"]).unwrap().ok().unwrap();
+    }
+
+    #[test]
+    fn what_a_replaced_commit_builds_on_stays() {
+        let (_dir, git_dir) = repository(4);
+        let (git, objects) = (Git::of(&git_dir).unwrap(), git_dir.join("objects"));
+        let text = |words: &[&str]| git.run(words).unwrap().text().unwrap();
+        let (lost, parent) = (text(&["rev-parse", "refs/toft/ledger"]), text(&["rev-parse", "refs/toft/ledger~1"]));
+        // Another history was taken over meanwhile, which does not hold the parent either.
+        text(&["update-ref", "refs/toft/ledger", "refs/toft/ledger~2"]);
+        let tip = text(&["rev-parse", "refs/toft/ledger"]);
+        for known in packs(&objects) {
+            let file = fs::File::open(objects.join("pack").join(format!("{}.pack", known.name))).unwrap();
+            file.set_modified(std::time::SystemTime::now() - 2 * GRACE).unwrap();
+        }
+        pack(&git, &objects, &[&tip], &mut BTreeSet::from([lost.clone()])).unwrap();
+        let there = |commit: &str| git.run(["cat-file", "-e", commit]).unwrap().end().unwrap().code == 0;
+        assert!(!there(&lost) && there(&parent));
     }
 
     #[cfg(unix)]

@@ -26,7 +26,7 @@ impl Ground {
         };
         let git_dir = own.as_ref().map_or_else(|| dir.join(".git"), |own| own.git_dir.clone());
         if let Some(path) = crate::git::no_file_in(&git_dir).or_else(|| crate::git::no_rules_in(dir)) {
-            return Err(RunError::Odd { path, why: "it is no file that git wrote".to_owned() }.into());
+            return Err(RunError::Odd { path, why: crate::git::ODD.to_owned() }.into());
         }
         match own {
             None => Ok(Git::foreign(dir, &git_dir)?),
@@ -39,8 +39,7 @@ impl Ground {
         let entries = fs::read_dir(self.common_dir.join("worktrees")).into_iter().flatten().flatten();
         match entries.into_iter().find_map(|entry| crate::git::no_file_in(&entry.path())) {
             Some(path) => {
-                Err(RunError::Odd { path, why: "it is no file that git wrote; move it away, and try again".to_owned() }
-                    .into())
+                Err(RunError::Odd { path, why: format!("{}; move it away, and try again", crate::git::ODD) }.into())
             }
             None => Ok(()),
         }

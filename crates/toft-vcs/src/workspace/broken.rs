@@ -137,7 +137,7 @@ fn unreadable(workspace: &Workspace, path: &Path, error: &io::Error) -> Trouble 
 
 /// Something else is where git has a file.
 fn no_file(path: &Path) -> Trouble {
-    Trouble { what: format!("{} is no file that git wrote", path.display()), help: format!("ls -l {}", quoted(path)) }
+    Trouble { what: format!("{}: {}", path.display(), crate::git::ODD), help: format!("ls -l {}", quoted(path)) }
 }
 
 /// A path as a shell reads it.

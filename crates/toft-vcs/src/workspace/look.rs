@@ -395,7 +395,7 @@ fn copied_index(own: &Path, place: &Path) -> Result<(PathBuf, bool), WorkspaceEr
             let _ = fs::remove_file(entry.path());
         }
     }
-    // The origin comes last: whoever is killed in between leaves no copy that seems to fit.
+    // The origin comes last: a process that is killed in between leaves no copy that seems to fit.
     write(&copy, &now).map_err(failed("write", &copy))?;
     write(&origin, &now).map_err(failed("write", &origin))?;
     Ok((copy, false))

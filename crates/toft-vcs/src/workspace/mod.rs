@@ -223,6 +223,26 @@ impl Ground {
         self.git.get().ok_or_else(|| self.not_for("git"))
     }
 
+    /// A small file that says how far work on a workspace has come. It is where no agent can write.
+    fn mark(&self, workspace: &Workspace, name: &str) -> PathBuf {
+        self.state.join("marks").join(format!("{}.{name}", workspace.id))
+    }
+
+    fn set_mark(&self, workspace: &Workspace, name: &str) -> Result<(), WorkspaceError> {
+        let mark = self.mark(workspace, name);
+        let made = crate::private::create_dir_all(&self.state.join("marks"));
+        let made = made.and_then(|()| crate::private::options().truncate(true).open(&mark));
+        made.map(drop).map_err(lock::io("write", &mark))
+    }
+
+    fn clear_mark(&self, workspace: &Workspace, name: &str) -> Result<(), WorkspaceError> {
+        let mark = self.mark(workspace, name);
+        match fs::remove_file(&mark) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            done => done.map_err(lock::io("remove", &mark)),
+        }
+    }
+
     /// Waits for a turn at a workspace: one process at a time makes it, puts it away or takes it down.
     pub fn turn(&self, workspace: &Workspace) -> Result<lock::Turn, WorkspaceError> {
         lock::Turn::wait(&self.state, workspace.id.as_str())

@@ -52,7 +52,7 @@ impl Ground {
         self.vcs == Vcs::Git && worthwhile(self)
     }
 
-    /// The turn of whoever stands on a base next, or takes one away.
+    /// The turn for standing on a base or removing one.
     pub fn bases_turn(&self) -> Result<lock::Turn, WorkspaceError> {
         lock::Turn::wait(&self.state, "bases")
     }
@@ -256,13 +256,12 @@ fn worthwhile(ground: &Ground) -> bool {
 /// Fills a new worktree, which has only git's link in it, by standing on its base.
 pub(super) fn fill(ground: &Ground, workspace: &Workspace, inside: &Git) -> Result<(), WorkspaceError> {
     let Some(layer) = Layer::of(workspace) else { return Ok(()) };
-    let (path, upper) = (Path::new(&workspace.path), layer.upper());
+    let path = Path::new(&workspace.path);
     // One that is brought back may find its base gone.
     base::fit(ground, &layer.base, &layer.commit, |_| Ok(None))?;
     let index = inside.git_dir().join("index");
     fs::copy(base::index(&layer.base), &index).map_err(lock::io("copy", &index))?;
     // From here on there is a layer, and the next command mounts it after a crash.
-    fs::create_dir_all(&upper).map_err(lock::io("make", &upper))?;
     take_link(&layer, path)?;
     attach(&layer, probe::known(ground.git()?, beside(workspace)).kind, &workspace.name, path)?;
     if workspace.stands_on.as_ref() != Some(&workspace.base) {
@@ -274,6 +273,8 @@ pub(super) fn fill(ground: &Ground, workspace: &Workspace, inside: &Git) -> Resu
 /// Git's link to the repository is the layer's; below it nothing may be hidden.
 fn take_link(layer: &Layer, path: &Path) -> Result<(), WorkspaceError> {
     let (link, upper) = (path.join(".git"), layer.upper());
+    // A crash may have left a layer without this.
+    fs::create_dir_all(&upper).map_err(lock::io("make", &upper))?;
     match link.is_file() && !upper.join(".git").exists() {
         true => fs::rename(&link, upper.join(".git")).map_err(lock::io("move", &link)),
         false => Ok(()),
@@ -299,6 +300,14 @@ pub(super) fn shift(ground: &Ground, workspace: &Workspace, from: &Path, to: &Pa
     }
     drop_empty(from);
     Ok(())
+}
+
+/// Removes the directory that was made for a workspace which a crash then kept where it was.
+pub(super) fn forget_unshifted(workspace: &Workspace, to: &Path) {
+    let here = Layer::of(workspace).is_some() && mount::state(Path::new(&workspace.path)) == State::Mounted;
+    if here && mount::state(to) != State::Mounted {
+        drop_empty(to);
+    }
 }
 
 /// Mounts what was put aside before the machine was started again.

@@ -68,10 +68,8 @@ pub(super) struct Picture {
     pub(super) left: Vec<Left>,
 }
 
-/// In git's own directory of a checkout while a restore fills it.
-pub(super) const RESTORING: &str = "toft-restoring";
-/// In git's own directory of a worktree once everything is put away and its files may be deleted.
-pub(super) const GIVEN_UP: &str = "toft-given-up";
+/// The mark of a workspace while a restore fills it.
+pub(super) const RESTORING: &str = "restoring";
 
 /// A file with its kind and permissions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -210,7 +208,7 @@ fn of_own(
         index: own.join("index").is_file(),
         staged: staged(git, status)?,
         commits: commits(git, own, &logs)?,
-        torn: own.join(RESTORING).exists(),
+        torn: ground.mark(workspace, RESTORING).exists(),
         places: (!clone).then(|| (bytes(Path::new(&workspace.path)), bytes(own))),
         ..Picture::default()
     };
@@ -377,8 +375,10 @@ fn own_files(own: &Path, clone: bool) -> Result<Vec<File>, WorkspaceError> {
             let text = name.to_string_lossy();
             let top = at.as_os_str().is_empty();
             let elsewhere = ANEW.contains(&&*text) || clone && OF_A_REPOSITORY.contains(&&*text);
-            let ours = text == RESTORING || text == GIVEN_UP || text.starts_with("fast_import_crash_");
-            if top && (elsewhere || ours) || text.ends_with(".lock") || text.ends_with(".sample") {
+            if top && (elsewhere || text.starts_with("fast_import_crash_"))
+                || text.ends_with(".lock")
+                || text.ends_with(".sample")
+            {
                 continue;
             }
             let path = at.join(&name);

@@ -1,5 +1,5 @@
 //! Taking a workspace down. It is put aside, put away if anything in it is nowhere else, read back, and only then
-//! deleted. Each step can be told from the disk, so that whoever comes after a crash goes on where it stopped.
+//! deleted. Each step can be told from the disk, so that the next command after a crash goes on where it stopped.
 
 use std::{
     fs, io,
@@ -28,6 +28,8 @@ const TRIES: usize = 50;
 const PAUSE: Duration = Duration::from_millis(40);
 /// A sweep that did not come to its end after so many seconds was killed, or was not let in.
 const SWEPT: u64 = 600;
+/// The mark of a workspace whose files may go: everything was put away, and without them nothing else is to be.
+pub(super) const GIVEN_UP: &str = "given-up";
 
 /// What may be done so that a workspace can go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,6 +83,7 @@ pub(super) fn remove(
     if workspace.state != WorkspaceState::Provisioning && !exists(path.parent().unwrap_or(path))? {
         return Err(WorkspaceError::Stays { why: format!("{} is not there; is its disk?", path.display()) });
     }
+    overlay::forget_unshifted(workspace, &waiting);
     let begun = exists(&waiting)? || exists(&gone)?;
     if !exists(path)? && !begun && workspace.stands_on.is_none() {
         removed = without_directory(ground, workspace, may)?;
@@ -101,14 +104,14 @@ pub(super) fn remove(
         let cleared = clear(ground, workspace, &waiting, may).and_then(|cleared| {
             nobody_in(&waiting)?;
             put_away(&cleared)?;
-            mark_given_up(ground, workspace, true)?;
+            ground.set_mark(workspace, GIVEN_UP)?;
             Ok(cleared)
         });
         removed = match cleared {
             Ok(removed) => removed,
             Err(error) => {
                 // It is somebody's still.
-                mark_given_up(ground, workspace, false)?;
+                ground.clear_mark(workspace, GIVEN_UP)?;
                 overlay::shift(ground, workspace, &waiting, path)?;
                 return Err(error);
             }
@@ -141,6 +144,8 @@ fn unlisted(ground: &Ground, workspace: &Workspace, removed: Removed) -> Result<
         (Vcs::Jj, _) => jj::forget(ground, workspace)?,
         _ => {}
     }
+    ground.clear_mark(workspace, picture::RESTORING)?;
+    ground.clear_mark(workspace, GIVEN_UP)?;
     Ok(removed)
 }
 
@@ -156,7 +161,7 @@ fn without_directory(ground: &Ground, workspace: &Workspace, may: Removal) -> Re
             .map(|path| format!("it was moved to {}, which is left alone: toft ws adopt takes it in", path.display()));
         return Ok(Removed { note, ..Removed::default() });
     };
-    if own.join(picture::GIVEN_UP).exists() {
+    if ground.mark(workspace, GIVEN_UP).exists() {
         // Its files were deleted by toft, after everything was put away.
         return Ok(Removed::default());
     }
@@ -177,23 +182,12 @@ fn without_directory(ground: &Ground, workspace: &Workspace, may: Removal) -> Re
     Ok(Removed { rescue, left: Vec::new(), survey: Some(survey), note: Some(said) })
 }
 
-/// Notes with git that a worktree's files may go, or no longer: without them, nothing else is to be put away.
-fn mark_given_up(ground: &Ground, workspace: &Workspace, given_up: bool) -> Result<(), WorkspaceError> {
-    let Some(own) = ground.entry_of(workspace).filter(|_| ground.vcs == Vcs::Git) else { return Ok(()) };
-    let mark = own.join(picture::GIVEN_UP);
-    let done = if given_up { fs::write(&mark, "") } else { fs::remove_file(&mark) };
-    match done {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        done => done.map_err(lock::io("write", &mark)),
-    }
-}
-
 /// Whether something has to be put away before it goes.
 fn keeps(survey: &Survey, may: Removal) -> bool {
     survey.only_here() || may.ignored && !survey.artefacts.is_empty()
 }
 
-/// Nobody is in a directory. Whoever only looks is gone in a moment.
+/// Refuses a directory that a process holds. One that only looks is gone in a moment.
 fn nobody_in(dir: &Path) -> Result<(), WorkspaceError> {
     match process_in(dir) {
         Some(pid) => Err(WorkspaceError::InUse { pids: vec![pid], path: dir.to_owned() }),

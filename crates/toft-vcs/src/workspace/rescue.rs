@@ -23,7 +23,7 @@ use super::{
     survey::path_of,
     walk::{self, Raw, Root},
 };
-use crate::{command::RunError, git_run::Git, lock};
+use crate::{command::RunError, git_run::Git, lock, plain};
 
 /// Where rescues are.
 const PLACE: &str = "refs/toft/rescue";
@@ -82,7 +82,7 @@ impl Source {
 pub struct Rescued {
     /// The commit.
     pub commit: String,
-    /// What it holds, in a few words.
+    /// What it holds, as users read it.
     pub holds: String,
     /// What it does not hold.
     pub left: Vec<Left>,
@@ -145,7 +145,7 @@ fn is_full(error: &WorkspaceError) -> bool {
     }
 }
 
-/// What a rescue holds, in a few words.
+/// What a rescue holds, as users read it.
 fn holds(picture: &Picture) -> String {
     let nested = picture.raw.iter().filter(|raw| path_of(&raw.name.0).ends_with(".git")).count();
     let kept = picture.raw.iter().filter(|raw| !raw.is_dir()).count();
@@ -272,9 +272,9 @@ pub struct Rescue {
     pub made: Timestamp,
     /// How many bytes of files it holds, before they are compressed.
     pub bytes: u64,
-    /// What it holds, in a few words.
+    /// What it holds, as users read it.
     pub holds: String,
-    /// What it does not hold, in a few words.
+    /// What it does not hold, as users read it.
     pub left: String,
 }
 
@@ -424,7 +424,7 @@ fn data(to: &mut dyn Write, bytes: &[u8]) -> io::Result<()> {
 /// A file's bytes, as many as it had when it was opened.
 fn file_data(to: &mut dyn Write, path: &Path) -> io::Result<()> {
     let named = |error: io::Error| io::Error::new(error.kind(), format!("{} cannot be read: {error}", path.display()));
-    let file = fs::File::open(path).map_err(named)?;
+    let file = plain::open(path).map_err(named)?;
     let length = file.metadata()?.len();
     writeln!(to, "data {length}")?;
     if io::copy(&mut file.take(length), to)? != length {
@@ -576,7 +576,9 @@ pub(super) fn verify(
     let (large, others): (Vec<_>, Vec<_>) = places.keys().cloned().partition(|path| held.is_large(path));
     for path in &large {
         let at = &places[path].0;
-        let oid = git.run(["hash-object", "--no-filters"])?.arg(at).text()?;
+        let read = |to: &mut dyn Write| io::copy(&mut plain::open(at)?, to).map(drop);
+        let oid = git.run(["hash-object", "--no-filters", "--stdin"])?.patience(PATIENCE).ok_fed(read)?;
+        let oid = String::from_utf8_lossy(&oid).trim_end().to_owned();
         if oid != held.oid(path) {
             return Err(differs(at.display().to_string()));
         }
@@ -585,7 +587,7 @@ pub(super) fn verify(
         let (at, link) = &places[path];
         let on_disk = match link {
             true => fs::read_link(at).map(|to| to.into_os_string().into_encoded_bytes()),
-            false => fs::read(at),
+            false => plain::read(at),
         };
         match on_disk.map_err(lock::io("read", at))? == bytes {
             true => Ok(()),

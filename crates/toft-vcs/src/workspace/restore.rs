@@ -13,7 +13,7 @@ use super::{
     Ground, Made, WorkspaceError,
     git::{add, check_out, clear_away, empty_clone, fill, has_branch, open_clone},
     picture::{Name, Picture, RESTORING},
-    remove,
+    remove::{self, GIVEN_UP},
     rescue::{Held, below, raw_name, update_refs},
     survey::path_of,
     walk::{Raw, Root},
@@ -34,6 +34,8 @@ pub(super) fn restore(
         Some(name) if workspace.kind == WorkspaceKind::Worktree => !has_branch(ground, name)?,
         _ => false,
     };
+    ground.set_mark(workspace, RESTORING)?;
+    ground.clear_mark(workspace, GIVEN_UP)?;
     fill_from(ground, workspace, rescue, &held, &picture, branch).inspect_err(|_| {
         // A branch that was there before stays; one that was made for this goes if it is still where it was made.
         let undone = Workspace {
@@ -42,7 +44,8 @@ pub(super) fn restore(
             branch: wanted,
             ..workspace.clone()
         };
-        let _ = clear_away(ground, &undone);
+        // The failure is told; what is left of the attempt goes with the next one.
+        let _ = clear_away(ground, &undone).and_then(|_| ground.clear_mark(workspace, RESTORING));
     })
 }
 
@@ -65,8 +68,6 @@ fn fill_from(
         _ => worktree(ground, repository, workspace, picture, branch)?,
     };
     let own = inside.git_dir();
-    let torn = own.join(RESTORING);
-    fs::write(&torn, "").map_err(lock::io("write", &torn))?;
     if workspace.stands_on.is_some() {
         let here = Workspace { base: picture.head.clone().unwrap_or_default(), ..workspace.clone() };
         fill(ground, &here, &inside)?;
@@ -119,7 +120,7 @@ fn fill_from(
         update_refs(&inside, &lines)?;
         relink(picture, dir, own)?;
     }
-    fs::remove_file(&torn).map_err(lock::io("remove", &torn))?;
+    ground.clear_mark(workspace, RESTORING)?;
     if workspace.kind == WorkspaceKind::Clone {
         // Its own refs and logs hold everything now.
         let kept = inside.run(["for-each-ref", "--format=delete %(refname)", "refs/toft"])?.text()?;

@@ -261,9 +261,12 @@ pub(super) fn survey_with(
     {
         stuck.push(format!("locked by git: {}", if why.trim().is_empty() { "no reason given" } else { why.trim() }));
     }
-    let dropped = match workspace.kind {
+    let Apart { all: apart, beside, dropped } = match workspace.kind {
         WorkspaceKind::Clone => apart(ground, &git)?,
-        _ => aid.dropped(&git, status.head.as_deref(), &logs(ground, workspace, own))?,
+        _ => {
+            let dropped = aid.dropped(&git, status.head.as_deref(), &logs(ground, workspace, own))?;
+            Apart { dropped, ..Apart::default() }
+        }
     };
     let survey = Survey {
         staged: status.staged.len(),
@@ -274,6 +277,8 @@ pub(super) fn survey_with(
         artefacts: status.artefacts.iter().chain(&status.large).map(|path| shown(path)).collect(),
         stashes: aid.stashes(&git, workspace, status.branch.as_deref())?,
         dropped,
+        apart,
+        beside,
         ahead: landing.ahead,
         unpushed: landing.unpushed,
         landed: landing.how,
@@ -363,15 +368,33 @@ pub(super) fn dropped(git: &Git, own: &Path, logs: &[PathBuf]) -> Result<Vec<Str
     Ok(found)
 }
 
-/// How many commits of a clone its parent does not have, whatever in the clone knows them.
-fn apart(ground: &Ground, git: &Git) -> Result<usize, WorkspaceError> {
+/// How many commits of a clone its parent does not have.
+#[derive(Default)]
+struct Apart {
+    /// Whatever in the clone knows them.
+    all: usize,
+    /// On other branches than the one it is on.
+    beside: usize,
+    /// On no branch.
+    dropped: usize,
+}
+
+fn apart(ground: &Ground, git: &Git) -> Result<Apart, WorkspaceError> {
     let theirs = ground.git()?.run(["for-each-ref", "--format=%(refname) %(objectname)"])?.text()?;
     let theirs = theirs.lines().filter(|line| !line.starts_with("refs/toft/")).filter_map(|line| line.split_once(' '));
     let known: String = theirs.map(|(_, oid)| format!("^{oid}\n")).collect();
-    let run = git.run(["rev-list", "--count", "--ignore-missing", "--all", "--reflog", "HEAD", "--stdin"])?;
-    let run = run.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", ground.common_dir.join("objects"));
-    let count = run.ok_fed(|to| to.write_all(known.as_bytes()))?;
-    Ok(shown(&count).trim().parse().unwrap_or(usize::MAX))
+    let count = |what: &[&str]| -> Result<usize, WorkspaceError> {
+        let run = git.run(["rev-list", "--count", "--ignore-missing"])?.args(what).arg("--stdin");
+        let run = run.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", ground.common_dir.join("objects"));
+        let count = run.ok_fed(|to| to.write_all(known.as_bytes()))?;
+        Ok(shown(&count).trim().parse().unwrap_or(usize::MAX))
+    };
+    let all = count(&["--all", "--reflog", "HEAD"])?;
+    if all == 0 {
+        return Ok(Apart::default());
+    }
+    let (branches, head) = (count(&["--branches", "HEAD"])?, count(&["HEAD"])?);
+    Ok(Apart { all, beside: branches.saturating_sub(head), dropped: all.saturating_sub(branches) })
 }
 
 /// Links that setting up made, to what the checkout it was made from has, are no work.

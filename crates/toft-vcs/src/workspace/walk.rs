@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use toft_core::workspace::Left;
 
 use super::{WorkspaceError, picture::Name};
-use crate::lock;
+use crate::{lock, plain};
 
 /// The directories in which version control keeps a repository.
 const MARKS: [&str; 4] = [".git", ".hg", ".jj", ".sl"];
@@ -292,7 +292,7 @@ pub(super) fn only_here(dir: &Path, source: &Path, names: Vec<PathBuf>) -> (Vec<
         let copied = length(&here) == length(&there)
             && match fs::read_link(&here) {
                 Ok(to) => to == there || fs::read_link(&there).is_ok_and(|other| to == other),
-                Err(_) => fs::read(&here).ok().is_some_and(|bytes| fs::read(&there).is_ok_and(|same| bytes == same)),
+                Err(_) => plain::read(&here).is_ok_and(|bytes| plain::read(&there).is_ok_and(|same| bytes == same)),
             };
         let linked = fs::read_link(&here).is_ok_and(|to| to == there);
         match length(&here) {

@@ -17,7 +17,7 @@ use toft_core::{
     store,
     verbs::claim::Claimed,
 };
-
+use toft_store::private;
 use toft_vcs::workspace::Stand;
 
 use super::{
@@ -171,7 +171,7 @@ impl Attempt<'_> {
         let files = Files::of(self.toft, &task.id, self.claimed.lease.fence).ok_or_else(nowhere)?;
         let here = Here { workspace: &self.given.workspace, notes: &self.notes()? };
         let brief = self.toft.context(self.actor, task.id.as_str(), Some(here), self.rules.budget)?;
-        fs::write(files.brief(), brief).map_err(failed("write", &files.brief()))?;
+        private::write(&files.brief(), brief).map_err(failed("write", &files.brief()))?;
         if self.rules.sandbox.is_some() {
             fs::create_dir_all(files.passing()).map_err(failed("make", &files.passing()))?;
         }

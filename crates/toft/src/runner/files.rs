@@ -159,8 +159,7 @@ pub(super) fn read_word(path: &Path, mask: &Mask) -> Result<Word, String> {
     let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
     let masked = mask.mask(&text);
     if masked != text {
-        // It is a plain file in a directory of the runner's own.
-        fs::write(path, &masked).map_err(|error| error.to_string())?;
+        private::write(path, &masked).map_err(|error| error.to_string())?;
     }
     serde_json::from_str(&text).map_err(|error| error.to_string())
 }

@@ -8,6 +8,7 @@ use std::{
 };
 
 use toft_core::time::{Timestamp, millis};
+use toft_store::private;
 
 /// A file that is so large is set aside, and replaces the one that was set aside before.
 const LARGEST: u64 = 4 << 20;
@@ -125,11 +126,7 @@ impl Log {
             let file = match &mut self.file {
                 Some(file) => file,
                 none => {
-                    let mut options = fs::File::options();
-                    options.append(true).create(true);
-                    #[cfg(unix)]
-                    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-                    let file = options.open(&self.path)?;
+                    let file = private::options().append(true).create(true).open(&self.path)?;
                     self.size = file.metadata()?.len();
                     none.insert(file)
                 }

@@ -98,7 +98,7 @@ pub struct Tidied {
     /// The commit that holds what was only in it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rescue: Option<String>,
-    /// What that holds, in a few words.
+    /// What that holds, as users read it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holds: Option<String>,
     /// What no rescue holds, with sizes.

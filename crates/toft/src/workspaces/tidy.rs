@@ -14,7 +14,7 @@ use toft_vcs::workspace::{Ground, Removal, Removed, Rescue, Rescued, WorkspaceEr
 use super::{Tidied, Workspaces, look::side_by_side};
 use crate::error::Error;
 
-/// Why a workspace that is being taken down keeps large ignored files: whoever goes on after a crash does the same.
+/// Why a workspace that is being taken down keeps large ignored files: the command that goes on after a crash does the same.
 const KEEPS_IGNORED: &str = "large ignored files are put away too";
 
 impl Workspaces<'_> {

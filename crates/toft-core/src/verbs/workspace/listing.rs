@@ -61,7 +61,7 @@ impl Listed {
         } else if workspace.pinned {
             Err("it is pinned".into())
         } else if workspace.pooled && age.is_none_or(|age| now.since(workspace.used) < age) {
-            Err("it waits for whoever needs one next".into())
+            Err("it is made ahead, for the next claim".into())
         } else if workspace.kind == WorkspaceKind::InPlace {
             Err("it is a checkout of the user's own".into())
         } else if let Some(holder) = &self.holder {

@@ -346,7 +346,7 @@ impl Verb for Move {
             let wanted = match (workspace.state, self.to) {
                 (WorkspaceState::Removed, _) => GONE.to_owned(),
                 (WorkspaceState::Ready, WorkspaceState::Provisioning) => {
-                    format!("it is at {}; restore with --name opens what was put away beside it", workspace.path)
+                    format!("it is at {}; toft ws restore --name opens what was put away beside it", workspace.path)
                 }
                 (_, to) => format!("it cannot become {}", to.as_str()),
             };
@@ -469,7 +469,7 @@ impl Verb for RecordLanded {
     }
 }
 
-/// Nobody removes a workspace, or somebody may again.
+/// Holds a workspace so that it is not removed, or releases it.
 #[derive(Clone, Debug)]
 pub struct Pin {
     /// Which, by name, id or prefix.

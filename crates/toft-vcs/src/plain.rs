@@ -1,0 +1,23 @@
+//! Reading files that an agent can write: plain ones only, through no link, and never waiting for a pipe.
+
+use std::{fs, io, io::Read as _, os::unix::fs::OpenOptionsExt as _, path::Path};
+
+use nix::libc::{ELOOP, O_NOFOLLOW, O_NONBLOCK};
+
+/// Opens a plain file. A link, a pipe or a device is [`io::ErrorKind::InvalidInput`].
+pub(crate) fn open(path: &Path) -> io::Result<fs::File> {
+    let odd = |what| io::Error::new(io::ErrorKind::InvalidInput, what);
+    let opened = fs::File::options().read(true).custom_flags(O_NOFOLLOW | O_NONBLOCK).open(path);
+    let file = opened.map_err(|error| if error.raw_os_error() == Some(ELOOP) { odd("it is a link") } else { error })?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(odd("it is not a file")),
+    }
+}
+
+/// The bytes of a plain file.
+pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open(path)?.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
