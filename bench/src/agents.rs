@@ -136,7 +136,7 @@ fn protocol() {
     let worker = toft.agent("bench").register().expect("an agent");
     let look = toft::verbs::ready::Request { scope: toft.scope(), limit: 20, ..toft::verbs::ready::Request::default() };
     println!("\n| p50 | over the protocol | in the library | ratio |\n| --- | --- | --- | --- |");
-    let ready = (middle(|| ask("ready")), middle(|| drop(toft.ready(look.clone()).expect("an answer"))));
+    let ready = (middle(|| ask("ready")), middle(|| drop(toft.work().ready(look.clone()).expect("an answer"))));
     let claim = (middle(|| ask("claim")), middle(|| drop(worker.claim(Query::ready()).expect("a job"))));
     for (what, (there, here)) in [("ready", ready), ("claim", claim)] {
         println!("| {what} | {there:.2?} | {here:.2?} | {:.1} |", there.as_secs_f64() / here.as_secs_f64());

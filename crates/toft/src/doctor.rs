@@ -12,17 +12,16 @@ use toft_core::{
     verbs::{audit, issue::Pending},
     workspace::WorkspaceState,
 };
-use toft_store::{SqliteStore, sqlite::SCHEMA_VERSION};
-use toft_vcs::exchange::ExchangeError;
-use toft_vcs::workspace::Ground;
-
-use crate::{
+use toft_runner::Sandbox;
+use toft_session::{
     engine::{Engine, Open},
     error::Error,
-    runner::Sandbox,
-    session::Toft,
-    workspaces::Seen,
 };
+use toft_store::{SqliteStore, sqlite::SCHEMA_VERSION};
+use toft_vcs::{exchange::ExchangeError, workspace::Ground};
+use toft_work::workspaces::Seen;
+
+use crate::Toft;
 
 /// How many things of a kind are named.
 const SHOWN: usize = 5;

@@ -22,52 +22,34 @@
 //! ```
 //!
 //! Inside a repository, [`Toft::open`] finds the store exactly as the command line does. Everything the
-//! command line can ask is a request in [`verbs`], run with [`Toft::perform`].
+//! command line can ask is a request in [`verbs`], run with [`Session::perform`].
 
-mod backup;
-mod blobs;
-pub mod briefing;
-mod config;
 pub mod doctor;
-mod engine;
-mod error;
-mod events;
-mod holds;
-pub mod hooks;
-mod keep;
-mod locate;
-mod machine;
-mod person;
-pub mod plan;
-pub mod plan_file;
-mod registry;
-mod repositories;
-pub mod runner;
-mod session;
-mod setup;
-mod stop;
-mod upkeep;
-mod work;
+pub mod toft;
 mod worker;
-pub mod workspaces;
 
-pub use backup::{Backup, Restored, restore};
-pub use config::{Config, Instant, Names, RunRules, Store, SyncRules, WorkspaceRules};
-pub use config::{home, state_home};
-pub use engine::Home;
-pub use error::Error;
-pub use events::Events;
-pub use holds::Held;
-pub use locate::{Located, Source, locate, migrate};
-pub use machine::Machine;
-pub use registry::registered_stores;
-pub use repositories::{Reached, every_repository};
-pub use session::Toft;
-pub use setup::{Setup, variables};
+pub use toft::{Reached, Toft, every_repository};
 pub use toft_core::{
     agent, change, checkpoint, flow, gate, id, issue, lease, message, ready, refusal, repository, retention, rights,
     sheet, store, text, time, verbs, workspace,
 };
+pub use toft_plan::{self as plan, plan_file};
+pub use toft_runner::{self as runner, briefing, hooks};
+pub use toft_session::{
+    Error, Session,
+    backup::{Backup, Restored, restore},
+    config::{Config, Instant, Names, RunRules, Store, SyncRules, WorkspaceRules, home, state_home},
+    engine::Home,
+    events::Events,
+    holds::Held,
+    locate::{Located, Source, locate, migrate},
+    machine::Machine,
+    mask::masked_in_attempt,
+    person::MARK,
+    recipe::{Recipe, recipes},
+    registry::registered_stores,
+    setup::Setup,
+};
 pub use toft_vcs as vcs;
-pub use work::operation;
+pub use toft_work::{Work, operation, setup::variables, workspaces};
 pub use worker::{AgentBuilder, Finish, Job, Kept, Query, Worker};

@@ -24,13 +24,13 @@ use toft_core::{
         renew, save, show,
     },
 };
-
-use crate::{
+use toft_session::{
     error::Error,
     keep::{Held, Keeping, clock},
-    session::Toft,
-    workspaces::{Given, Wanted},
 };
+use toft_work::workspaces::{Given, Wanted};
+
+use crate::Toft;
 
 /// An agent about to register.
 pub struct AgentBuilder<'a> {
@@ -147,8 +147,8 @@ impl<'a> Worker<'a> {
         };
         let (sent, ttl) = (clock(), query.ttl.unwrap_or(self.toft.located().policy.ttl));
         let claimed = match query.wait {
-            Some(patience) => self.toft.claim_waiting(&self.agent.name, None, &request, patience),
-            None => self.toft.claim(&self.agent.name, None, request),
+            Some(patience) => self.toft.work().claim_waiting(&self.agent.name, None, &request, patience),
+            None => self.toft.work().claim(&self.agent.name, None, request),
         };
         match claimed {
             Ok(outcome) => {
@@ -222,7 +222,7 @@ impl<'a> Job<'a> {
 
     /// A directory of its own to do it in. Without one there is no hold any more: it was given back.
     pub fn workspace(&self) -> Result<Given, Error> {
-        self.toft.workspace_for(&self.agent, &self.claimed, Wanted { rests: true, ..Wanted::default() }, |_| {})
+        self.toft.work().workspace_for(&self.agent, &self.claimed, Wanted { rests: true, ..Wanted::default() }, |_| {})
     }
 
     /// Keeps the hold for another time to live.
@@ -367,6 +367,6 @@ impl Finish<'_> {
 
     /// Makes it so.
     pub fn commit(self) -> Result<finish::Outcome, Error> {
-        self.toft.finish(&self.agent, None, self.request)
+        self.toft.work().finish(&self.agent, None, self.request)
     }
 }

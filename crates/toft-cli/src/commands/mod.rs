@@ -46,7 +46,7 @@ pub(crate) fn run(cli: &Cli, output: &Output) -> Done {
     }
     if matches!(cli.command, Command::Sync(_) | Command::Run(_)) {
         // The same: what is not forgotten today is forgotten tomorrow.
-        let _ = app.toft.get().map(Toft::forget_daily);
+        let _ = app.toft.get().map(|toft| toft.forget_daily());
     }
     // The process is short: the system closes files faster than we could.
     std::mem::forget(app);
@@ -261,7 +261,7 @@ impl<'a> App<'a> {
 
     /// Performs a verb as the agent that asks, once for each operation id.
     fn perform<V: Verb>(&self, toft: &Toft, verb: V) -> Result<V::Outcome, Failure> {
-        Ok(toft.act(&toft.located().agent, self.op(), verb)?)
+        Ok(toft.work().act(&toft.located().agent, self.op(), verb)?)
     }
 
     /// Shows what was seen, and that it is not as it should be: in JSON both in one.
@@ -275,7 +275,7 @@ impl<'a> App<'a> {
 
     /// Shows an outcome, and beside it what did not work after it was committed.
     fn show(&self, view: &dyn View) -> Done {
-        let mut notes = self.toft.get().map(Toft::take_notes).unwrap_or_default();
+        let mut notes = self.toft.get().map(|toft| toft.take_notes()).unwrap_or_default();
         notes.append(&mut self.notes.borrow_mut());
         self.output.show_with(view, &notes)?;
         Ok(ExitCode::SUCCESS)

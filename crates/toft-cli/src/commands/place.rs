@@ -18,10 +18,10 @@ use crate::{
 pub(super) fn init(app: &App<'_>, args: &Init) -> Done {
     let (toft, new) = toft::Toft::init(&app.config()?, args.no_vcs)?;
     if args.tree {
-        toft.keep_issues_in_tree()?;
+        toft.ledgers().keep_issues_in_tree()?;
     }
     if args.maintainer {
-        toft.plan_in_public()?;
+        toft.ledgers().plan_in_public()?;
     }
     let private = match args.contributor {
         true => {
@@ -30,7 +30,7 @@ pub(super) fn init(app: &App<'_>, args: &Init) -> Done {
                 let answer = asked("Which repository are your private plans in? [one of toft's own] ")?;
                 how.dir = answer.filter(|answer| !answer.is_empty()).map(PathBuf::from);
             }
-            Some(toft.plan_in_private(&how)?)
+            Some(toft.ledgers().plan_in_private(&how)?)
         }
         false => None,
     };
@@ -57,7 +57,7 @@ pub(super) fn locate(app: &App<'_>) -> Done {
     let located = toft::locate(&app.config()?)?;
     // Where things are is told even if the store cannot be asked.
     let workspace = match located.store.missing() {
-        false => toft::Toft::at(located.clone()).and_then(|toft| toft.workspace_here()).ok().flatten(),
+        false => toft::Toft::at(located.clone()).and_then(|toft| toft.work().workspace_here()).ok().flatten(),
         true => None,
     };
     app.show(&Place { located, workspace })
@@ -81,7 +81,7 @@ pub(super) fn trust(app: &App<'_>, args: &Trust) -> Done {
     let located = toft::locate(&app.config()?)?;
     let repository = located.repository.as_ref().map(ToString::to_string).unwrap_or_default();
     let setup = &located.workspaces.setup;
-    let list = toft::Toft::carried_ledgers(&located)?;
+    let list = toft::plan::Ledgers::carried_ledgers(&located)?;
     if args.yes || args.revoke {
         setup.trust(&repository, args.yes)?;
         if let Some(list) = &list {
@@ -89,7 +89,7 @@ pub(super) fn trust(app: &App<'_>, args: &Trust) -> Done {
         }
     }
     if let (true, Some(list)) = (args.yes, &list) {
-        toft::Toft::prepare_carried_ledgers(&located, list)?;
+        toft::plan::Ledgers::prepare_carried_ledgers(&located, list)?;
     }
     let trusted = setup.trusted(&repository) && list.as_ref().is_none_or(|list| list.trusted(&repository));
     let ledgers = list.map(|list| list.lines()).unwrap_or_default();
@@ -105,7 +105,7 @@ pub(super) fn gc(app: &App<'_>, args: &Gc) -> Done {
     let outcome =
         toft.forget_old(&retention, |what, count| app.output.progress(&format!("{count} {}", what.as_str())))?;
     app.output.progress("");
-    let logs = toft.forget_logs(retention.of(Old::Attempts))?;
+    let logs = toft.attempts().forget_logs(retention.of(Old::Attempts))?;
     let bytes = toft.reclaim()?;
     app.show(&Forgotten { gone: outcome.gone, logs, bytes })
 }

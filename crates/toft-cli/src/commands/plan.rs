@@ -153,7 +153,7 @@ pub(super) fn restore(app: &App<'_>, args: &args::Restore) -> Done {
 
 pub(super) fn undo(app: &App<'_>, args: &args::Undo) -> Done {
     let toft = app.open()?;
-    let undone = toft.undo(&toft.located().agent, args.count, args.dry_run)?;
+    let undone = toft.work().undo(&toft.located().agent, args.count, args.dry_run)?;
     if undone.is_empty() {
         return Err(Failure::nothing("you did nothing here that could be taken back", "toft log"));
     }
@@ -163,7 +163,7 @@ pub(super) fn undo(app: &App<'_>, args: &args::Undo) -> Done {
 pub(super) fn redo(app: &App<'_>, args: &args::Redo) -> Done {
     let toft = app.open()?;
     let me = &toft.located().agent;
-    let (redone, claims) = toft.redo(me, args.count, args.dry_run)?;
+    let (redone, claims) = toft.work().redo(me, args.count, args.dry_run)?;
     if redone.is_empty() {
         return Err(Failure::nothing("you took nothing back here", "toft undo -n"));
     }
@@ -387,15 +387,15 @@ pub(super) fn ledger(app: &App<'_>, command: &args::LedgerCommand) -> Done {
             let shown = names.iter().map(|name| plan.publishes(name)).collect::<Result<Vec<_>, _>>()?;
             return app.show(&LedgersShown(shown));
         }
-        args::LedgerCommand::Add { name, place, read_only } => toft.add_ledger(name, place, *read_only)?,
-        args::LedgerCommand::Remove { name } => toft.remove_ledger(name)?,
-        args::LedgerCommand::Default { name } => toft.set_default_ledger(name)?,
-        args::LedgerCommand::Mode { mode } => toft.set_routing_mode(word("mode", mode)?)?,
+        args::LedgerCommand::Add { name, place, read_only } => toft.ledgers().add_ledger(name, place, *read_only)?,
+        args::LedgerCommand::Remove { name } => toft.ledgers().remove_ledger(name)?,
+        args::LedgerCommand::Default { name } => toft.ledgers().set_default_ledger(name)?,
+        args::LedgerCommand::Mode { mode } => toft.ledgers().set_routing_mode(word("mode", mode)?)?,
         args::LedgerCommand::Route { ledger, kind, label, path, role, remove } => {
             let role = role.as_ref().map(|role| word("role", role)).transpose()?;
             let (kind, label, path) = (kind.clone(), label.clone(), path.clone());
             let route = Route { kind, label, path, role, ledger: ledger.clone() };
-            if *remove { toft.remove_route(&route)? } else { toft.add_route(route)? }
+            if *remove { toft.ledgers().remove_route(&route)? } else { toft.ledgers().add_route(route)? }
         }
     }
     app.show(&LedgerList(plan(toft)?.examined_ledgers()?))

@@ -27,7 +27,7 @@ pub(super) fn run(app: &App<'_>, args: &Run) -> Done {
     if let Ok(name) = std::env::var(SLOT) {
         let toft = Toft::with(toft::Config { agent: Some(name.clone()), ..config })?;
         let rules = rules(&toft, args)?;
-        Slot::new(toft, name, rules).run()?;
+        Slot::new(toft.into_session(), name, rules).run()?;
         return Ok(ExitCode::SUCCESS);
     }
     let toft = Toft::with(config)?;
@@ -54,12 +54,12 @@ pub(super) fn run(app: &App<'_>, args: &Run) -> Done {
         None => None,
     };
     let fleet = Fleet::new(&toft, program, args_again(), args.slots, &rules)?;
-    toft.let_go_of_ended(&toft.located().agent)?;
+    toft.work().let_go_of_ended(&toft.located().agent)?;
     let before = failed_for_good(&toft)?;
     let mut watch = Watch::new(app.output, fleet.names(), promise.as_deref());
     show_life()?;
     let troubled = fleet.run(orders()?, |news| watch.take(&news))?;
-    toft.let_go_of_ended(&toft.located().agent)?;
+    toft.work().let_go_of_ended(&toft.located().agent)?;
     // What failed because its slots were killed nobody has told.
     watch.also_parked(failed_for_good(&toft)?.difference(&before));
     watch.close();
@@ -173,9 +173,9 @@ const OBEYED: Duration = Duration::from_secs(20);
 pub(super) fn stop(app: &App<'_>, args: &Stop) -> Done {
     let toft = app.open()?;
     let request = stop::Request { id: args.id.clone(), park: args.park, reason: args.message.clone() };
-    let told = toft.stop(&toft.located().agent, request)?;
+    let told = toft.work().stop(&toft.located().agent, request)?;
     let ended = match told.told {
-        true => toft.wait_until_stopped(&told, OBEYED)?,
+        true => toft.work().wait_until_stopped(&told, OBEYED)?,
         false => None,
     };
     let parked = args.park;
@@ -193,5 +193,5 @@ pub(super) fn prime(app: &App<'_>, args: &Prime) -> Done {
         Some(toft) => toft,
         None => return Ok(ExitCode::SUCCESS),
     };
-    app.show(&Primed(toft.prime(&toft.located().agent, !args.peek)?))
+    app.show(&Primed(toft.briefing().prime(&toft.located().agent, !args.peek)?))
 }

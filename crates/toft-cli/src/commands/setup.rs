@@ -243,7 +243,7 @@ fn answer(mut config: Config, word: &str, harness: &str) -> Result<Reply, Failur
     }
     let actor = located.agent.clone();
     let known = named || moment == Moment::Start && tell_shell(&actor);
-    Ok(Toft::at(located)?.hook(&actor, moment, &Heard { known, ..heard })?)
+    Ok(Toft::at(located)?.hooks().hook(&actor, moment, &Heard { known, ..heard })?)
 }
 
 /// The event, if the harness says one.

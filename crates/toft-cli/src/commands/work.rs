@@ -9,7 +9,7 @@ use toft::{
     flow::{Evidence, TaskStatus},
     id::CheckpointId,
     lease::Fence,
-    runner::masked_in_attempt,
+    masked_in_attempt,
     time::Timestamp,
     verbs::{
         claim,
@@ -40,7 +40,7 @@ pub(super) fn ready(app: &App<'_>, args: &args::Ready) -> Done {
             explain: args.explain,
             ..ready::Request::default()
         };
-        let mut outcome = if ledgers { toft.ready(request)? } else { toft.perform(request)? };
+        let mut outcome = if ledgers { toft.work().ready(request)? } else { toft.perform(request)? };
         outcome.ready.retain(|item| names.add(item.id(), name.as_ref()));
         app.heard(toft, name.as_ref());
         all.more |= outcome.more;
@@ -87,8 +87,8 @@ pub(super) fn claim(app: &App<'_>, args: &Claim) -> Done {
         take_over: args.take_over,
     };
     let outcome = match args.wait {
-        Some(patience) => toft.claim_waiting(&toft.located().agent, app.op().as_ref(), &request, patience)?,
-        None => toft.claim(&toft.located().agent, app.op(), request)?,
+        Some(patience) => toft.work().claim_waiting(&toft.located().agent, app.op().as_ref(), &request, patience)?,
+        None => toft.work().claim(&toft.located().agent, app.op(), request)?,
     };
     let me = &toft.located().agent;
     let claim::Outcome { claims } = outcome;
@@ -101,7 +101,7 @@ pub(super) fn claim(app: &App<'_>, args: &Claim) -> Done {
             continue;
         }
         let wanted = Wanted { rests: args.id.is_none(), ..ws::wanted(&args.from) };
-        let given = toft.workspace_for(me, &claimed, wanted, |step| app.output.progress(step));
+        let given = toft.work().workspace_for(me, &claimed, wanted, |step| app.output.progress(step));
         app.output.progress("");
         match given {
             Ok(given) => {
@@ -165,7 +165,7 @@ pub(super) fn save(app: &App<'_>, args: &args::Save) -> Done {
     };
     let state = args.key.clone().zip(args.value.as_deref().map(value));
     let commit = match (&args.commit, &args.message) {
-        (None, Some(_)) => toft.commit_here()?,
+        (None, Some(_)) => toft.work().commit_here()?,
         (given, _) => given.clone(),
     };
     // Words where an id was meant are what is to be said.
@@ -221,7 +221,7 @@ pub(super) fn finish(app: &App<'_>, args: &args::Finish) -> Done {
     let (id, fence) = held(toft, id.as_ref(), &args.hold)?;
     let (message, cost) = (masked_in_attempt(&args.message), args.cost);
     let request = finish::Request { id, fence, how, message, cost, report: None };
-    let (outcome, workspace) = toft.finish_and_tidy(&toft.located().agent, app.op(), request)?;
+    let (outcome, workspace) = toft.work().finish_and_tidy(&toft.located().agent, app.op(), request)?;
     app.show(&Finished { outcome, workspace })
 }
 
@@ -263,13 +263,13 @@ pub(super) fn show(app: &App<'_>, args: &args::Show) -> Done {
     let toft = app.open()?;
     if args.context {
         let id = task_or_issue(toft, Some(&args.id))?.unwrap_or_default();
-        let here = toft.workspace_here()?.map(|found| found.workspace);
+        let here = toft.work().workspace_here()?.map(|found| found.workspace);
         let here = here.as_ref().map(|workspace| Here { workspace, notes: &[] });
-        return app.show(&Context(toft.context(&toft.located().agent, &id, here, args.budget)?));
+        return app.show(&Context(toft.briefing().context(&toft.located().agent, &id, here, args.budget)?));
     }
     if let Some(attempt) = args.log {
         let id = task_or_issue(toft, Some(&args.id))?.unwrap_or_default();
-        return app.show(&AttemptLog(toft.attempt_log(&toft.located().agent, &id, attempt)?));
+        return app.show(&AttemptLog(toft.attempts().attempt_log(&toft.located().agent, &id, attempt)?));
     }
     if args.id != "@"
         && args.state.is_none()
@@ -396,7 +396,7 @@ pub(super) fn status(app: &App<'_>, args: &args::Status) -> Done {
                 workspaces.join(all.overview(outcome.working.len() > 1, LOOKING)?);
                 now = all.now()?;
             }
-            Err(_) if name.is_some() => workspaces.broken.extend(toft.workspaces_without_repository(scope)?),
+            Err(_) if name.is_some() => workspaces.broken.extend(toft.work().workspaces_without_repository(scope)?),
             Err(_) => {}
         }
         if let Some(plan) = toft.plan()?.filter(|_| ledgers) {

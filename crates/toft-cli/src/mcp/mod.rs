@@ -75,7 +75,7 @@ fn who(dir: Option<&str>) -> Option<String> {
     }
     let config = toft::Config { dir: dir.map(Into::into), ..toft::Config::default() };
     let located = toft::locate(&config).ok().filter(|located| !located.store.missing())?;
-    toft::Toft::at(located).ok()?.name_of_process(tools::client()?)
+    toft::Toft::at(located).ok()?.hooks().name_of_process(tools::client()?)
 }
 
 /// Runs a command and keeps what it would have printed.

@@ -1,0 +1,264 @@
+//! Puts a ledger in order: one line for each issue, sorted; what has long been over goes to the archive.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    fs,
+    io::Cursor,
+    time::Duration,
+};
+
+use serde::Serialize;
+use toft_core::{issue::Issue, store::Access, time::Timestamp};
+use toft_ledger::{
+    file::{Bad, Found, Look, Turn, scan},
+    line, open,
+    record::Record,
+};
+use toft_session::error::{Error, io};
+use toft_store::sqlite::index::Indexed;
+
+use super::{
+    Ledger, Plan,
+    hydrate::print,
+    place::{ARCHIVE, ISSUES},
+};
+
+/// What putting a ledger in order did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Compaction {
+    /// Which ledger.
+    pub ledger: String,
+    /// How many issues it has.
+    pub issues: usize,
+    /// How many went to the archive.
+    pub archived: usize,
+    /// How many lines are not understood and stay as they are.
+    pub broken: usize,
+}
+
+/// Lines by id.
+type Lines = BTreeMap<String, String>;
+/// Lines by file.
+type Files = BTreeMap<String, Lines>;
+/// Lines that are not understood, by file.
+type Kept = BTreeMap<String, BTreeSet<Vec<u8>>>;
+
+impl Plan<'_> {
+    /// Puts every ledger in order.
+    pub fn compact(&self, archive_after: Duration) -> Result<Vec<Compaction>, Error> {
+        let before = self.now()?.minus(archive_after);
+        let writable = self.ledgers.iter().filter(|ledger| !ledger.read_only && !ledger.kept_by_others);
+        let mut all = Vec::new();
+        for ledger in writable {
+            match self.compact_one(ledger, before, &BTreeSet::new()) {
+                Ok(one) => all.push(one),
+                Err(error) => self.leave_out(ledger, error)?,
+            }
+        }
+        Ok(all)
+    }
+
+    /// How many lines an earlier toft took out of ledgers because it did not understand them.
+    pub fn set_aside_count(&self) -> usize {
+        let count = |ledger: &Ledger| fs::read_dir(ledger.quarantine()).map_or(0, Iterator::count);
+        self.ledgers.iter().map(count).sum()
+    }
+
+    /// Puts a ledger in order. What was over before a moment goes to the archive, and so does what `archived` names if it is over: once
+    /// an issue is in the archive of one clone, it is in that of every other, whatever their clocks say.
+    pub(super) fn compact_one(
+        &self,
+        ledger: &Ledger,
+        before: Timestamp,
+        archived: &BTreeSet<String>,
+    ) -> Result<Compaction, Error> {
+        let turn = Turn::take(&ledger.lock).map_err(io("lock", &ledger.lock))?;
+        loop {
+            let looks = looks(ledger)?;
+            let (wanted, now) = self.sorted(ledger, before, archived)?;
+            let kept = kept(ledger)?;
+            // A checkout may have put other files there meanwhile, whose issues must not vanish.
+            if self::looks(ledger)? != looks {
+                continue;
+            }
+            let archived = wanted
+                .iter()
+                .filter(|(file, _)| *file != ISSUES)
+                .map(|(file, lines)| {
+                    lines.keys().filter(|id| !now.get(file).is_some_and(|now| now.contains_key(*id))).count()
+                })
+                .sum();
+            // First everything is where it will be and where it was, then only where it will be.
+            let mut written = BTreeMap::new();
+            for (file, lines) in &wanted {
+                let both: Lines = now
+                    .get(file)
+                    .into_iter()
+                    .flatten()
+                    .chain(lines)
+                    .map(|(id, line)| (id.clone(), line.clone()))
+                    .collect();
+                written.extend(replace(&turn, ledger, file, &both, kept.get(file))?.map(|new| (file.clone(), new)));
+            }
+            for file in now.keys() {
+                let lines = wanted.get(file).cloned().unwrap_or_default();
+                written.extend(replace(&turn, ledger, file, &lines, kept.get(file))?.map(|new| (file.clone(), new)));
+            }
+            // Where every issue stayed in its file, the index knows what is in it now.
+            let ids = |files: &Files| -> Vec<(String, Vec<String>)> {
+                files.iter().map(|(file, lines)| (file.clone(), lines.keys().cloned().collect())).collect()
+            };
+            let broken = kept.values().map(BTreeSet::len).sum();
+            match ids(&wanted) == ids(&now) && broken == 0 && !self.troubled(ledger)? {
+                true => self.rewritten(ledger, &written)?,
+                false => self.refresh_in_turn(Some(ledger))?,
+            }
+            let issues = wanted.values().map(BTreeMap::len).sum();
+            return Ok(Compaction { ledger: ledger.name.clone(), issues, archived, broken });
+        }
+    }
+
+    /// Every line of a ledger by the file it belongs in, and by the file it is in; read anew from all of them.
+    fn sorted(&self, ledger: &Ledger, before: Timestamp, archived: &BTreeSet<String>) -> Result<(Files, Files), Error> {
+        let (mut wanted, mut now) = (Files::new(), Files::new());
+        self.refresh_in_turn(Some(ledger))?;
+        let mut rows = self.index(Access::Read)?.all_of(&ledger.name)?;
+        if !agree(ledger, &rows)? {
+            let index = self.index(Access::Write)?;
+            self.ingest_all(&index, ledger)?;
+            rows = index.all_of(&ledger.name)?;
+            index.commit()?;
+        }
+        for row in rows {
+            let issue = row.issue()?;
+            let belongs = match over(&issue) {
+                Some(at) if at < before || row.file != ISSUES || archived.contains(&issue.id) => {
+                    format!("{ARCHIVE}/{}.jsonl", &at.to_string()[..4])
+                }
+                _ => ISSUES.to_owned(),
+            };
+            let lines = in_parts(&row.line);
+            wanted.entry(belongs).or_default().insert(issue.id.clone(), lines.clone());
+            now.entry(row.file).or_default().insert(issue.id, lines);
+        }
+        for file in ledger.files()?.into_iter().filter(|file| ledger.dir.join(file).exists()) {
+            now.entry(file).or_default();
+        }
+        Ok((wanted, now))
+    }
+}
+
+/// Does the index have everything that the files say? Lines that are there letter by letter are; others must add nothing.
+fn agree(ledger: &Ledger, rows: &[Indexed]) -> Result<bool, Error> {
+    let known: HashSet<&str> = rows.iter().map(|row| row.line.as_str()).collect();
+    let mut records: Option<BTreeMap<String, Record>> = None;
+    for file in ledger.files()? {
+        let path = ledger.dir.join(&file);
+        let text = match open::read(&ledger.dir, &file) {
+            Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(cause) => return Err(Error::Io { doing: "read", path, cause }),
+        };
+        for text in text.lines().filter(|text| !text.is_empty() && !known.contains(text)) {
+            let Ok(line) = line::read(text) else { return Ok(false) };
+            if !line.is_dated() {
+                return Ok(false);
+            }
+            let record = line.record;
+            let records = records.get_or_insert_with(|| {
+                let read = |row: &Indexed| line::read(&row.line).ok().map(|line| line.record);
+                rows.iter().filter_map(read).map(|record| (record.id().to_owned(), record)).collect()
+            });
+            let Some(row) = records.get(record.id()) else { return Ok(false) };
+            let mut both = row.clone();
+            both.merge(record);
+            if both != *row {
+                return Ok(false);
+            }
+        }
+    }
+    Ok(true)
+}
+
+/// How every file of a ledger looks.
+pub(super) fn looks(ledger: &Ledger) -> Result<Vec<(String, Option<Look>)>, Error> {
+    let mut looks = Vec::new();
+    for file in ledger.files()? {
+        let path = ledger.dir.join(&file);
+        looks.push((file, Look::at(&path).map_err(io("read", &path))?));
+    }
+    Ok(looks)
+}
+
+/// Writes a file anew, if it says anything else; gives how it looks then, and its content's print.
+fn replace(
+    turn: &Turn,
+    ledger: &Ledger,
+    file: &str,
+    lines: &Lines,
+    kept: Option<&BTreeSet<Vec<u8>>>,
+) -> Result<Option<(Look, String)>, Error> {
+    let mut content = Vec::new();
+    let kept = kept.into_iter().flatten().map(Vec::as_slice);
+    for line in lines.values().map(String::as_bytes).chain(kept) {
+        content.extend(line);
+        content.push(b'\n');
+    }
+    if open::read(&ledger.dir, file).is_ok_and(|now| now == content) {
+        return Ok(None);
+    }
+    let path = ledger.dir.join(file);
+    let look = turn.replace(&path, |out| out.write_all(&content)).map_err(io("write", &path))?;
+    Ok(Some((look, print(&content))))
+}
+
+/// A record's line as it is written: several, if it is very long.
+fn in_parts(text: &str) -> String {
+    const LONG: usize = 1 << 20;
+    match line::read(text) {
+        Ok(line) if text.len() > LONG => line::write_all(&line.record).join("\n"),
+        _ => text.to_owned(),
+    }
+}
+
+/// When an issue was over for good.
+fn over(issue: &Issue) -> Option<Timestamp> {
+    match (&issue.deleted, &issue.closed) {
+        (Some(deleted), _) => Some(deleted.at),
+        (None, Some(closed)) if !issue.unfinished() => Some(closed.at),
+        _ => None,
+    }
+}
+
+/// Lines of a ledger that are not understood, or in part only. They stay where they are, byte for byte: another program, or a newer
+/// toft, may understand them.
+fn kept(ledger: &Ledger) -> Result<Kept, Error> {
+    let mut kept = Kept::new();
+    for file in ledger.files()? {
+        let Some(bytes) = ledger.read(&file)? else { continue };
+        let found = not_understood(&bytes).map_err(io("read", &ledger.dir.join(&file)))?;
+        if !found.is_empty() {
+            kept.insert(file, found);
+        }
+    }
+    Ok(kept)
+}
+
+/// Lines of a file that are not understood, or in part only.
+pub(super) fn not_understood(bytes: &[u8]) -> std::io::Result<BTreeSet<Vec<u8>>> {
+    let mut kept = BTreeSet::new();
+    scan::<std::io::Error>(Cursor::new(bytes), 0, |found| {
+        match found {
+            Found::Bad(Bad { at, bytes: length, .. }) => {
+                let piece = &bytes[at as usize..(at + length).min(bytes.len() as u64) as usize];
+                kept.insert(piece.strip_suffix(b"\n").unwrap_or(piece).to_vec());
+            }
+            Found::Text { text, .. } if line::read(text).map_or(true, |line| !line.broken.is_empty()) => {
+                kept.insert(line::on_one_line(text).as_bytes().to_vec());
+            }
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(kept)
+}

@@ -1,0 +1,65 @@
+//! Issues that were claimed in two clones: who syncs is told, and the ledger tells the other clone.
+
+use std::collections::BTreeSet;
+
+use toft_core::{
+    issue::edit,
+    verbs::contest::{self, Outcome},
+};
+use toft_ledger::{
+    line,
+    record::{Key, Record},
+};
+use toft_session::error::Error;
+
+use super::{Ledger, Plan, copy::Lines, write::issue_of};
+
+impl Plan<'_> {
+    /// Tells everybody here which issues of these lines are worked on in this clone, too. Gives whether a ledger has to
+    /// be told again that an issue is held.
+    pub(super) fn tell_contests(&self, ledger: &Ledger, lines: &Lines, try_only: bool) -> Result<bool, Error> {
+        if try_only || lines.is_empty() {
+            return Ok(false);
+        }
+        let open: BTreeSet<String> =
+            self.session.perform(contest::Open { scope: self.session.scope() })?.into_iter().collect();
+        let mut still_held = false;
+        for line in lines.iter().filter(|(id, _)| open.contains(*id)).flat_map(|(_, lines)| lines) {
+            let written_there = self.status_from_elsewhere(&line.record)?;
+            let own_store = self.session.located().own_store();
+            let request = contest::Request { issue: issue_of(&line.record)?, written_there, own_store };
+            match self.session.perform(request)? {
+                Outcome::Known => {}
+                Outcome::StillHeld => still_held = true,
+                Outcome::Contested(found) => {
+                    if let (Some(here), Some(said)) = (&found.here, found.said()) {
+                        let by = edit::By { actor: here, now: self.now()?, word: &found.comment };
+                        let said = edit::comment(&said, &by);
+                        self.change_quietly(ledger, &found.issue, |_| Ok(vec![said]))?;
+                    }
+                    self.session.note(found.to_string());
+                }
+            }
+        }
+        Ok(still_held)
+    }
+
+    /// Whether another clone wrote how far an issue of a ledger is. A store that several clones share cannot tell.
+    pub(super) fn claimed_elsewhere(&self, ledger: &Ledger, id: &str) -> Result<bool, Error> {
+        if !self.session.located().own_store() {
+            return Ok(false);
+        }
+        let row = self.look()?.line(&ledger.name, id)?;
+        match row.and_then(|row| line::read(&row.line).ok()) {
+            Some(line) => self.status_from_elsewhere(&line.record),
+            None => Ok(false),
+        }
+    }
+
+    fn status_from_elsewhere(&self, record: &Record) -> Result<bool, Error> {
+        match record.registers().get(&Key::field("status")) {
+            Some(register) => Ok(register.clock.replica != self.replica()?),
+            None => Ok(false),
+        }
+    }
+}

@@ -1,0 +1,492 @@
+//! The plan: issues in ledgers, an index of what they say, and what a store knows of who is on them.
+//!
+//! `place.rs` says where ledgers are, `known.rs` which a clone was told of (by `settings.rs`), `unreadable.rs` what happens with a bad one, `hydrate.rs` brings the index up to their files, `write.rs` is the one way a ledger
+//! is changed, `undo.rs` takes that back, `run.rs` ties issues to the workflows that are on them, `compact.rs` puts a
+//! ledger in order. `sync.rs` exchanges ledgers with other clones (`copy.rs` is what they have, `synced.rs` how it went), `offer.rs` offers an issue of one to another, `propose.rs` follows what becomes of that,
+//! `unshared.rs` keeps the text of what nobody else ever had, `purge.rs` takes an issue out of a ledger's history, `guard.rs` looks at what is about to leave, `past.rs` at what was. `text.rs`, `exchange.rs` and `beads.rs` are other
+//! forms, `twoway.rs` what an import of beads changes, `older.rs` the stores of other tools,
+//! `orphans.rs` what is left of claims whose store or clone is gone. `overlay.rs` lays private changes over issues that others keep,
+//! `contest.rs` tells of issues that two clones claimed.
+
+mod beads;
+mod compact;
+mod contest;
+mod copy;
+mod exchange;
+mod guard;
+mod hydrate;
+mod known;
+mod msgpack;
+mod offer;
+mod older;
+mod orphans;
+mod overlay;
+mod pace;
+mod past;
+mod place;
+pub mod plan_file;
+mod propose;
+mod publishes;
+mod purge;
+mod run;
+mod settings;
+mod sync;
+mod synced;
+mod text;
+mod twoway;
+mod undo;
+mod unreadable;
+mod unshared;
+mod write;
+
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::{Mutex, OnceLock},
+};
+
+pub use self::{
+    beads::deletions as beads_deletions,
+    compact::Compaction,
+    exchange::{Export, Exported, Import, Imported, Older},
+    guard::{Doubtful, Found as Leaking, Guarded},
+    hydrate::Trouble,
+    known::Carried,
+    offer::{ProposeOptions, Proposed},
+    orphans::Orphan,
+    overlay::Overlay,
+    past::Past,
+    place::{Ledger, Place, Private, hint, waiting},
+    propose::Came,
+    publishes::Publishes,
+    purge::{Purged, Replica as Writer},
+    synced::{How, Synced, Wish},
+    text::many,
+    write::Wrote,
+};
+use toft_core::{
+    issue::{
+        Issue, NO_AUTO_CLAIM,
+        ready::{Reason, standing},
+        route::Routing,
+    },
+    ready::assigned_rank,
+    refusal::Refusal,
+    store::{self, Access, StoreError},
+    time::Timestamp,
+    verbs::{
+        assign::Awaited,
+        issue::{Offer, On, OnIt},
+    },
+};
+use toft_ledger::{clock::Replica, record::Key};
+use toft_session::{config::Names, engine::Engine, error::Error, session::Session};
+pub use toft_store::sqlite::index::Asked;
+use toft_store::{
+    SqliteStore,
+    sqlite::index::{Assigned, IndexTx, Indexed},
+};
+use toft_vcs::Checkout;
+
+/// The ledgers that a session sees, and how that is changed.
+#[derive(Clone, Copy)]
+pub struct Ledgers<'s> {
+    session: &'s Session,
+}
+
+impl<'s> Ledgers<'s> {
+    /// Of this session.
+    pub fn of(session: &'s Session) -> Self {
+        Self { session }
+    }
+}
+
+impl std::ops::Deref for Ledgers<'_> {
+    type Target = Session;
+
+    fn deref(&self) -> &Session {
+        self.session
+    }
+}
+
+/// How many ids an ambiguous prefix names.
+const NAMED: usize = 5;
+
+/// Issues as this checkout sees them.
+pub struct Plan<'t> {
+    session: &'t Session,
+    checkout: &'t Checkout,
+    /// The checkout whose own ledger counts: in a workspace, the one that its work was claimed from.
+    home: &'t Checkout,
+    ledgers: Vec<Ledger>,
+    /// Whoever plans here does not keep the repository's own ledger.
+    contributor: bool,
+    /// The remote that keeps it then.
+    upstream: Option<String>,
+    routing: Routing,
+    /// Ledgers that cannot be read now, and why.
+    bad: Mutex<BTreeMap<String, String>>,
+    index: OnceLock<Index<'t>>,
+    state: PathBuf,
+    worktree: &'t str,
+    replica: OnceLock<Replica>,
+    /// What people are called in ledgers; looked up when something is written.
+    author: OnceLock<String>,
+    /// Of a plan as it was: its files.
+    aside: Option<past::Aside>,
+}
+
+/// Where the index is: beside the rows it is asked with, or in a file of its own.
+enum Index<'t> {
+    Store(&'t SqliteStore),
+    Own(Box<SqliteStore>),
+}
+
+/// An issue with where it is written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Found {
+    /// The issue.
+    pub issue: Issue,
+    /// Its ledger.
+    pub ledger: String,
+    /// Its place in the order of ready work; empty while it cannot start.
+    pub rank: String,
+    /// From when on it can start.
+    pub opens: Option<Timestamp>,
+}
+
+impl Found {
+    fn of(row: &Indexed) -> Result<Self, Error> {
+        Ok(Self { issue: row.issue()?, ledger: row.ledger.clone(), rank: row.rank.clone(), opens: row.opens })
+    }
+
+    /// Can it start, as far as the plan knows?
+    pub fn ready(&self, now: Timestamp) -> bool {
+        self.opens.is_some_and(|opens| opens <= now)
+    }
+}
+
+impl<'t> Plan<'t> {
+    /// Opens the plan of the checkout that the session is in; `None` outside of one.
+    pub fn open(session: &'t Session) -> Result<Option<Self>, Error> {
+        let Some(checkout) = &session.located().checkout else { return Ok(None) };
+        let home = Ledgers::of(session).ledger_home()?;
+        let place::Seen { ledgers, contributor, upstream, routing } = place::ledgers(session, home)?;
+        Ok(Some(Self {
+            session,
+            checkout,
+            home,
+            ledgers,
+            contributor,
+            upstream,
+            routing,
+            bad: Mutex::default(),
+            index: OnceLock::new(),
+            state: checkout.state_dir(),
+            worktree: &home.worktree,
+            replica: OnceLock::new(),
+            author: OnceLock::new(),
+            aside: None,
+        }))
+    }
+
+    /// This clone's name in clocks; looked up, or made, when something is written.
+    fn replica(&self) -> Result<Replica, Error> {
+        if let Some(known) = self.replica.get() {
+            return Ok(*known);
+        }
+        let replica = place::replica(&self.state)?;
+        Ok(*self.replica.get_or_init(|| replica))
+    }
+
+    /// What an actor is called in ledgers: git's author unless configuration wants agents' names.
+    pub fn name_of<'a>(&'a self, actor: &'a str) -> &'a str {
+        match self.session.located().sync.names {
+            Names::Agent => actor,
+            Names::Author => self.author.get_or_init(|| {
+                toft_vcs::exchange::author(self.checkout).unwrap_or_else(toft_session::locate::user_name)
+            }),
+        }
+    }
+
+    /// Where the index is kept; opened, or made, when it is first needed.
+    fn store(&self) -> Result<&SqliteStore, Error> {
+        if self.index.get().is_none() {
+            // Two worktrees may see two versions of a ledger in the tree, and a store elsewhere may serve other
+            // repositories: each has an index of its own then.
+            let same = self.ledgers.iter().all(|ledger| ledger.place != Place::Tree);
+            let index = match self.session.engine() {
+                _ if let Some(aside) = &self.aside => {
+                    Index::Own(Box::new(SqliteStore::create_derived(&aside.index())?))
+                }
+                Engine::File(store) if same && self.session.located().own_store() => Index::Store(store),
+                _ => Index::Own(Box::new(SqliteStore::create_derived(&own_index(&self.state, self.worktree))?)),
+            };
+            self.index.get_or_init(|| index);
+        }
+        match self.index.get() {
+            Some(Index::Store(store)) => Ok(store),
+            Some(Index::Own(store)) => Ok(store),
+            None => Err(StoreError::Missing { path: "the index".into() }.into()),
+        }
+    }
+
+    fn index(&self, access: Access) -> Result<IndexTx<'_>, Error> {
+        Ok(self.store()?.index(access)?)
+    }
+
+    /// A look at the index, which is brought up to the files first.
+    fn look(&self) -> Result<IndexTx<'_>, Error> {
+        self.refresh()?;
+        self.index(Access::Read)
+    }
+
+    /// The ledgers seen from here, the one that is written to unless told otherwise first.
+    pub fn ledgers(&self) -> &[Ledger] {
+        &self.ledgers
+    }
+
+    /// The repository whose own ledger is seen here under this name, if it is another one.
+    pub fn repository_of(&self, ledger: &str) -> Option<PathBuf> {
+        self.ledgers.iter().find(|known| known.name == ledger)?.of.clone()
+    }
+
+    /// Nobody has written an issue down here yet.
+    fn unwritten(&self) -> bool {
+        !self.ledgers.iter().any(|ledger| ledger.dir.exists())
+    }
+
+    /// When it is.
+    pub fn now(&self) -> Result<Timestamp, Error> {
+        Ok(store::ask(self.session.store(), |tx| tx.now())?.wall)
+    }
+
+    /// The issue that a whole id or a unique prefix names.
+    pub fn find(&self, text: &str) -> Result<Found, Error> {
+        if self.unwritten() {
+            return Err(Refusal::NotFound { what: "issue", text: text.to_owned() }.into());
+        }
+        let index = self.look()?;
+        Found::of(&self.row_of(&index, text)?)
+    }
+
+    /// The same, for who looks again when it is their turn to write: a whole id that is known is enough.
+    fn find_to_write(&self, text: &str) -> Result<Found, Error> {
+        let known = match self.unwritten() {
+            true => None,
+            false => self.copy_of(&self.index(Access::Read)?, text)?,
+        };
+        known.map_or_else(|| self.find(text), |row| Found::of(&row))
+    }
+
+    /// An issue by its whole id, if any ledger here has it.
+    pub fn known(&self, id: &str) -> Result<Option<Found>, Error> {
+        self.copy_of(&self.look()?, id)?.as_ref().map(Found::of).transpose()
+    }
+
+    /// The issue that `text` names, if it names one at all.
+    pub fn named(&self, text: &str) -> Result<Option<Found>, Error> {
+        match self.find(text) {
+            Ok(found) => Ok(Some(found)),
+            Err(Error::Refused(Refusal::NotFound { .. })) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Issues by what they are, newest first.
+    pub fn list(&self, asked: &Asked) -> Result<Vec<Found>, Error> {
+        if self.unwritten() {
+            return Ok(Vec::new());
+        }
+        let index = self.look()?;
+        let rows = self.laid(&index, index.list(asked)?)?;
+        let mut found: Vec<Found> = rows.iter().map(Found::of).collect::<Result<_, _>>()?;
+        // One that stands in several ledgers is shown as the first of them has it; copies follow each other.
+        let place = |found: &Found| self.ledgers.iter().position(|ledger| ledger.name == found.ledger);
+        found.dedup_by(|next, kept| {
+            let same = next.issue.id == kept.issue.id;
+            if same && place(next) < place(kept) {
+                std::mem::swap(next, kept);
+            }
+            same
+        });
+        Ok(found)
+    }
+
+    /// An issue as it is shown, by its whole id.
+    fn copy_of(&self, index: &IndexTx<'_>, id: &str) -> Result<Option<Indexed>, Error> {
+        Ok(self.preferred(self.laid(index, index.copies(id)?)?))
+    }
+
+    /// The copy of an issue that is meant, if several ledgers have it: that of the first of them.
+    fn preferred(&self, copies: Vec<Indexed>) -> Option<Indexed> {
+        let place = |row: &Indexed| self.ledgers.iter().position(|ledger| ledger.name == row.ledger);
+        // One that was moved left a tombstone behind.
+        let gone = |row: &Indexed| row.issue().map_or(true, |issue| issue.deleted.is_some());
+        match copies.len() {
+            0 | 1 => copies.into_iter().next(),
+            _ => copies.into_iter().min_by_key(|row| (gone(row), place(row))),
+        }
+    }
+
+    /// The row that a whole id or a unique prefix names.
+    fn row_of(&self, index: &IndexTx<'_>, text: &str) -> Result<Indexed, Error> {
+        match self.copy_of(index, text)? {
+            Some(row) => Ok(row),
+            None => {
+                let id = whole_id(index, text)?;
+                // An overlay whose issue is not on this branch is no issue.
+                self.copy_of(index, &id)?
+                    .ok_or_else(|| Refusal::NotFound { what: "issue", text: text.to_owned() }.into())
+            }
+        }
+    }
+
+    /// Whether there are any issues at all.
+    pub fn any(&self) -> Result<bool, Error> {
+        Ok(!self.unwritten() && self.look()?.any()?)
+    }
+
+    /// How many issues there are, and how many are unfinished.
+    pub fn counts(&self) -> Result<(u64, u64), Error> {
+        if self.unwritten() {
+            return Ok((0, 0));
+        }
+        Ok(self.look()?.counts()?)
+    }
+
+    /// The best issues with these labels that can start, up to `limit`; to take one, only such as may be taken unasked
+    /// and can be written to.
+    pub fn offers(&self, actor: &str, labels: &[String], to_take: bool, limit: usize) -> Result<Vec<Offer>, Error> {
+        if self.unwritten() {
+            return Ok(Vec::new());
+        }
+        let now = self.now()?;
+        // The index may share its connection with the store: one is asked after the other.
+        let assignees = self.look()?.assignees()?;
+        let mine = assignees.iter().any(|name| name == actor);
+        let names: Vec<String> = assignees.into_iter().filter(|name| name != actor).collect();
+        let mut kept = match names.is_empty() {
+            true => Vec::new(),
+            false => self.session.perform(Awaited { names })?,
+        };
+        let not = if to_take { Some(NO_AUTO_CLAIM) } else { None };
+        let index = self.index(Access::Read)?;
+        let mut rows = Vec::new();
+        if mine {
+            let own = index.ready(now, labels, not, &Assigned::To(actor.to_owned()), limit)?;
+            rows.extend(own.into_iter().map(|row| Indexed { rank: assigned_rank(&row.rank), ..row }));
+            kept.push(actor.to_owned());
+        }
+        rows.extend(index.ready(now, labels, not, &Assigned::NotTo(kept), limit)?);
+        rows.truncate(limit);
+        let mut offers: Vec<Offer> = Vec::new();
+        for row in self.laid(&index, rows)? {
+            let Found { issue, ledger, rank, .. } = Found::of(&row)?;
+            let writable = self.ledgers.iter().any(|known| known.name == ledger && !known.read_only);
+            if (writable || !to_take) && offers.last().is_none_or(|last| last.issue.id != issue.id) {
+                let said_at = said_at(&row, &issue);
+                offers.push(Offer { issue, ledger, rank, said_at, reasons: Vec::new() });
+            }
+        }
+        Ok(offers)
+    }
+
+    /// One issue as something to start, with what keeps it from starting.
+    pub fn offer(&self, text: &str) -> Result<Offer, Error> {
+        let Found { issue, ledger, rank, .. } = self.find(text)?;
+        let reasons = self.held(&issue)?;
+        let row = self.copy_of(&self.index(Access::Read)?, &issue.id)?;
+        let said_at = row.map_or_else(|| made_at(&issue), |row| said_at(&row, &issue));
+        Ok(Offer { issue, ledger, rank, said_at, reasons })
+    }
+
+    /// What keeps an issue from starting now, as far as the plan knows.
+    fn held(&self, issue: &Issue) -> Result<Vec<Reason>, Error> {
+        let now = self.now()?;
+        let index = self.index(Access::Read)?;
+        let Some(node) = index.node(&issue.id)? else { return Ok(Vec::new()) };
+        Ok(standing(&mut index.nodes(), &node)?.reasons(now))
+    }
+
+    /// Everything that keeps an issue from starting now.
+    pub fn why(&self, issue: &Issue) -> Result<Vec<Reason>, Error> {
+        let mut reasons = self.held(issue)?;
+        if let Some(On { workflow, holder: Some(_) }) = self.session.perform(OnIt { issue: issue.id.clone() })? {
+            reasons.push(Reason::Running { workflow: workflow.id.to_string() });
+        }
+        Ok(reasons)
+    }
+
+    /// Open issues that cannot start now, newest first, and why.
+    pub fn not_ready(&self, limit: usize) -> Result<Vec<Offer>, Error> {
+        let now = self.now()?;
+        let mut offers = Vec::new();
+        for found in self.list(&Asked::default())?.into_iter().filter(|found| !found.ready(now)).take(limit) {
+            let reasons = self.why(&found.issue)?;
+            let said_at = made_at(&found.issue);
+            offers.push(Offer { issue: found.issue, ledger: found.ledger, rank: found.rank, said_at, reasons });
+        }
+        Ok(offers)
+    }
+
+    /// What needs an issue.
+    pub fn needed_by(&self, id: &str) -> Result<Vec<Found>, Error> {
+        let index = self.look()?;
+        let rows = self.laid(&index, index.needed_by(id)?)?;
+        let mut found: Vec<Found> = rows.iter().map(Found::of).collect::<Result<_, _>>()?;
+        found.dedup_by(|next, kept| next.issue.id == kept.issue.id);
+        Ok(found)
+    }
+
+    /// Needs that no ledger here can show.
+    pub fn dangling(&self, limit: usize) -> Result<Vec<(String, String)>, Error> {
+        if self.unwritten() {
+            return Ok(Vec::new());
+        }
+        Ok(self.look()?.dangling(limit)?)
+    }
+
+    /// Issues that need each other in a circle, which a merge can make; the first of each can start.
+    pub fn circles(&self, limit: usize) -> Result<Vec<Vec<String>>, Error> {
+        if self.unwritten() {
+            return Ok(Vec::new());
+        }
+        Ok(self.look()?.circles(limit)?.into_iter().map(|circle| circle.into_iter().collect()).collect())
+    }
+}
+
+fn own_index(state: &std::path::Path, worktree: &str) -> PathBuf {
+    state.join("index").join(format!("{worktree}.db"))
+}
+
+/// When a ledger last said how far an issue is.
+fn said_at(row: &Indexed, issue: &Issue) -> Timestamp {
+    let line = toft_ledger::line::read(&row.line).ok();
+    let register = line.as_ref().and_then(|line| line.record.registers().get(&Key::field("status")));
+    let ms = register.and_then(|register| i64::try_from(register.clock.ms).ok()).filter(|ms| *ms > 0);
+    ms.map_or_else(|| made_at(issue), Timestamp)
+}
+
+fn made_at(issue: &Issue) -> Timestamp {
+    issue.created.as_ref().map(|made| made.at).unwrap_or_default()
+}
+
+/// The id that a unique prefix names.
+fn whole_id(index: &IndexTx<'_>, text: &str) -> Result<String, Error> {
+    let prefixes = [text.to_owned(), format!("{}{text}", toft_core::issue::PREFIX)];
+    let mut candidates = Vec::new();
+    for prefix in prefixes {
+        if candidates.is_empty() && !text.is_empty() {
+            candidates = index.ids(&prefix, NAMED + 1)?;
+        }
+    }
+    match candidates.as_slice() {
+        [] => Err(Refusal::NotFound { what: "issue", text: text.to_owned() }.into()),
+        [one] => Ok(one.clone()),
+        many => {
+            let candidates = many.iter().take(NAMED).cloned().collect();
+            Err(Refusal::Ambiguous { text: text.to_owned(), candidates }.into())
+        }
+    }
+}

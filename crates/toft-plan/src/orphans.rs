@@ -1,0 +1,146 @@
+//! Issues that a ledger calls in progress though nobody can be on them: the store that had the claim is gone, or the clone
+//! that made it has been silent for long. They are opened again, and say why.
+
+use std::time::Duration;
+
+use toft_core::{
+    issue::{IN_PROGRESS, edit},
+    store::{self, EventQuery},
+    time::Timestamp,
+    verbs::issue::Pending,
+};
+use toft_ledger::{clock::Clock, line, record::Key};
+use toft_session::{error::Error, session::random_mint};
+
+use super::{Asked, Found, Plan};
+
+/// A claim of another clone, or of another store of this clone, is honoured for so long after it was written.
+const HONOURED: Duration = Duration::from_secs(24 * 3_600);
+
+/// Why an issue that nobody is on is called in progress.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Orphan {
+    /// This clone claimed it, and its only store knows nothing of that.
+    StoreGone,
+    /// Another clone, or another store, claimed it that long ago; nothing was heard since.
+    Silent(Duration),
+    /// Another clone, or another store, claimed it not long ago: it is left alone.
+    Elsewhere(Duration),
+}
+
+impl Orphan {
+    /// What becomes of it, and when.
+    pub fn explained(&self) -> String {
+        let hours = |span: &Duration| span.as_secs() / 3_600;
+        match self {
+            Self::StoreGone => {
+                "is in progress, and the store that had its claim is gone: the next claim opens it again".to_owned()
+            }
+            Self::Silent(age) => {
+                format!(
+                    "was claimed elsewhere {} h ago, and nothing was heard since: the next claim opens it again",
+                    hours(age)
+                )
+            }
+            Self::Elsewhere(age) => format!(
+                "was claimed in another clone or store {} h ago: it is left alone for {} h",
+                hours(age),
+                hours(&HONOURED)
+            ),
+        }
+    }
+}
+
+impl Plan<'_> {
+    /// Issues that are called in progress and that no workflow of this store is on.
+    pub fn orphans(&self) -> Result<Vec<(Found, Orphan)>, Error> {
+        if self.unwritten() {
+            return Ok(Vec::new());
+        }
+        let claimed = Asked { status: Some(IN_PROGRESS.into()), ..Asked::default() };
+        let (now, mut orphans) = (self.now()?, Vec::new());
+        // The index may share its connection with the store: one is asked after the other.
+        let rows = {
+            let index = self.look()?;
+            self.laid(&index, index.list(&claimed)?)?
+        };
+        let pending =
+            if rows.is_empty() { Vec::new() } else { self.session.perform(Pending { scope: self.session.scope() })? };
+        let untold: Vec<String> = pending.iter().filter_map(|news| news.workflow.issue()).map(str::to_owned).collect();
+        for row in rows {
+            let found = Found::of(&row)?;
+            if store::ask(self.session.store(), |tx| tx.workflow_of_issue(&found.issue.id))?.is_some()
+                || untold.contains(&found.issue.id)
+                || self.store_had(&found.issue.id)?
+            {
+                continue;
+            }
+            // A line that was touched by hand has no clock of its own for the status: its age cannot be told.
+            let Some(clock) = line::read(&row.line)
+                .ok()
+                .and_then(|line| line.record.registers().get(&Key::field("status")).map(|register| register.clock))
+            else {
+                continue;
+            };
+            let orphan = self.judge(clock, now)?;
+            orphans.push((found, orphan));
+        }
+        Ok(orphans)
+    }
+
+    fn judge(&self, claimed: Clock, now: Timestamp) -> Result<Orphan, Error> {
+        let age = now.since(Timestamp(i64::try_from(claimed.ms).unwrap_or(i64::MAX)));
+        let ours = claimed.replica == self.replica()?;
+        Ok(match age >= HONOURED {
+            _ if ours && self.session.located().own_store() && self.uses_one_store() => Orphan::StoreGone,
+            true => Orphan::Silent(age),
+            false => Orphan::Elsewhere(age),
+        })
+    }
+
+    /// Whether this store ever had the issue's claim. Then nothing is gone: it told a ledger how that ended, perhaps the copy
+    /// in a workspace's own tree.
+    fn store_had(&self, issue: &str) -> Result<bool, Error> {
+        const CLAIMED: [&str; 4] = ["issue.started", "issue.released", "issue.closed", "issue.reopened"];
+        let query = EventQuery { entity: Some(issue.to_owned()), newest: true, limit: 50, ..EventQuery::default() };
+        let events = store::ask(self.session.store(), |tx| tx.events(&query))?;
+        Ok(events.iter().any(|event| CLAIMED.contains(&event.verb.as_str())))
+    }
+
+    /// Whether this clone was never registered with another store than its own.
+    fn uses_one_store(&self) -> bool {
+        !self.state.join("stores").exists()
+    }
+
+    /// Opens every issue again whose claimer is gone for good; gives how many there were.
+    pub fn free_orphans(&self) -> Result<usize, Error> {
+        let mut freed = 0;
+        for (found, orphan) in self.orphans()? {
+            let reason = match orphan {
+                Orphan::StoreGone => "the store that had its claim is gone".to_owned(),
+                Orphan::Silent(age) => format!("claimed elsewhere {} h ago, and silent since", age.as_secs() / 3_600),
+                Orphan::Elsewhere(_) => continue,
+            };
+            let ledger = match self.route(Some(&found.ledger), None) {
+                Ok(ledger) => ledger,
+                // It is opened again from where it can be written.
+                Err(Error::Refused(_)) => continue,
+                Err(error) => return Err(error),
+            };
+            let (now, word) = (self.now()?, random_mint().word());
+            self.change_in(ledger, &found.issue.id, "issue.released", |_, issue| {
+                // Whoever was faster has opened it, and may be on it by now.
+                let mut puts = if *issue == found.issue { edit::give_back(issue) } else { Vec::new() };
+                if !puts.is_empty() {
+                    puts.push(edit::comment(
+                        &format!("Open again: {reason}"),
+                        &edit::By { actor: "toft", now, word: &word },
+                    ));
+                }
+                Ok(puts)
+            })?;
+            freed += 1;
+        }
+        Ok(freed)
+    }
+}

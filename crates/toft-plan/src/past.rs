@@ -1,0 +1,216 @@
+//! The past, as version control remembers it: when an issue changed, and the plan as it was.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    fs,
+    path::PathBuf,
+    sync::OnceLock,
+    time::Duration,
+};
+
+use serde::Serialize;
+use serde_json::Value;
+use toft_core::{issue::Issue, refusal::Refusal};
+use toft_ledger::line;
+use toft_session::{
+    error::{Error, io},
+    session::random_mint,
+};
+use toft_vcs::exchange::{Changed, Files, History};
+
+use super::{Ledger, Place, Plan, copy::each_line};
+
+/// Nobody looks at the past for so long.
+const LEFT: Duration = Duration::from_secs(3_600);
+
+/// One change of an issue that version control remembers.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Past {
+    /// The commit.
+    pub revision: String,
+    /// When.
+    pub at: String,
+    /// Who.
+    pub by: String,
+    /// What was said.
+    pub message: String,
+    /// In which ledger.
+    pub ledger: String,
+    /// What changed, in words.
+    pub changes: Vec<String>,
+}
+
+/// Files of a plan as it was, for as long as somebody looks.
+pub(super) struct Aside(PathBuf);
+
+impl Drop for Aside {
+    fn drop(&mut self) {
+        // A copy of what version control has.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+impl Aside {
+    /// Where an index of them is.
+    pub(super) fn index(&self) -> PathBuf {
+        self.0.join("index.db")
+    }
+}
+
+impl<'t> Plan<'t> {
+    fn history(&self, ledger: &Ledger) -> Result<History, Error> {
+        Ok(match ledger.place {
+            Place::Branch => History::of_branch(self.checkout)?,
+            _ if let Some(other) = ledger.elsewhere.as_ref().filter(|other| other.place == Place::Branch) => {
+                History::of_branch(&other.checkout)?
+            }
+            _ if !ledger.dir.exists() => History::of_branch(self.checkout)?,
+            _ => History::of_dir(&ledger.dir)?,
+        })
+    }
+
+    /// What version control remembers of an issue, newest first.
+    pub fn past(&self, id: &str, limit: usize) -> Result<Vec<Past>, Error> {
+        let mut all = Vec::new();
+        for ledger in &self.ledgers {
+            let changed = self.history(ledger)?.of_issue(id, limit)?;
+            let mut whole = false;
+            for Changed { revision, at, by, message, told, before, lines, cut_off } in &changed {
+                let changes = match told.is_empty() {
+                    _ if *cut_off && !whole => vec!["older changes are not in this shallow clone".to_owned()],
+                    true => differences(&state(before), &state(lines), Detail::Values),
+                    false => told.clone(),
+                };
+                if changes.is_empty() {
+                    continue;
+                }
+                whole |= changes == [CREATED];
+                all.push(Past {
+                    revision: revision.chars().take(12).collect(),
+                    at: at.clone(),
+                    by: by.clone(),
+                    message: message.clone(),
+                    ledger: ledger.name.clone(),
+                    changes,
+                });
+            }
+        }
+        all.sort_by(|a, b| b.at.cmp(&a.at));
+        all.truncate(limit);
+        Ok(all)
+    }
+
+    /// The plan as it was at a revision or a moment: every ledger that version control remembers, read anew.
+    pub fn at(&self, when: &str) -> Result<Plan<'t>, Error> {
+        let all = self.state.join("past");
+        // What somebody who was killed left behind.
+        for entry in fs::read_dir(&all).into_iter().flatten().flatten() {
+            let age = entry.metadata().and_then(|meta| meta.modified()).ok().and_then(|at| at.elapsed().ok());
+            if age.is_some_and(|age| age > LEFT) {
+                let _ = fs::remove_dir_all(entry.path());
+            }
+        }
+        let dir = all.join(random_mint().word());
+        let aside = Aside(dir.clone());
+        let mut ledgers = Vec::new();
+        for ledger in &self.ledgers {
+            let Some((_, files)) = self.history(ledger)?.at(when)? else { continue };
+            let place = dir.join(&ledger.name);
+            for (name, bytes) in files {
+                let path = place.join(&name);
+                let parent = path.parent().unwrap_or(&place);
+                toft_store::private::create_dir_all(parent).map_err(io("make", parent))?;
+                toft_store::private::write(&path, bytes).map_err(io("write", &path))?;
+            }
+            let lock = place.with_extension("lock");
+            ledgers.push(Ledger { dir: place, read_only: true, elsewhere: None, lock, ..ledger.clone() });
+        }
+        if ledgers.is_empty() {
+            return Err(Refusal::NotFound { what: "revision or time", text: when.to_owned() }.into());
+        }
+        Ok(Plan {
+            session: self.session,
+            checkout: self.checkout,
+            home: self.home,
+            ledgers,
+            contributor: self.contributor,
+            upstream: None,
+            routing: self.routing.clone(),
+            bad: std::sync::Mutex::default(),
+            index: OnceLock::new(),
+            state: dir,
+            worktree: self.worktree,
+            replica: OnceLock::new(),
+            author: OnceLock::new(),
+            aside: Some(aside),
+        })
+    }
+}
+
+/// What a commit changes, for its message: every issue whose lines differ, with what differs.
+pub(super) fn changes(before: &Files, now: &Files) -> Vec<(String, Vec<String>)> {
+    let (old, new): (HashSet<&[u8]>, HashSet<&[u8]>) = (each_line(before).collect(), each_line(now).collect());
+    let mut issues: BTreeMap<String, [Vec<String>; 2]> = BTreeMap::new();
+    for (side, only) in [old.difference(&new), new.difference(&old)].into_iter().enumerate() {
+        for text in only.filter_map(|line| std::str::from_utf8(line).ok()) {
+            if let Ok(read) = line::read(text) {
+                issues.entry(read.record.id().to_owned()).or_default()[side].push(text.to_owned());
+            }
+        }
+    }
+    let told = issues.into_iter().map(|(id, [old, new])| {
+        let differs = differences(&state(&old), &state(&new), Detail::Short);
+        (id, differs)
+    });
+    told.filter(|(_, differs)| !differs.is_empty()).collect()
+}
+
+/// What an issue's lines say together; null if there are none.
+fn state(lines: &[String]) -> Value {
+    let mut records = lines.iter().filter_map(|text| line::read(text.trim()).ok()).map(|line| line.record);
+    let Some(mut first) = records.next() else { return Value::Null };
+    records.for_each(|other| first.merge(other));
+    let issue = serde_json::from_str::<Issue>(&line::write(&first)).ok();
+    issue.and_then(|issue| serde_json::to_value(issue).ok()).unwrap_or_default()
+}
+
+/// How much of a value is shown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Detail {
+    /// The beginning of every text.
+    Values,
+    /// Of long texts only that they changed.
+    Short,
+}
+
+/// What the first change of an issue is called.
+const CREATED: &str = "created";
+/// Texts of any length.
+const LONG: [&str; 4] = ["body", "design", "acceptance", "notes"];
+
+/// What one state says that the other did not.
+fn differences(older: &Value, newer: &Value, detail: Detail) -> Vec<String> {
+    let (older, newer) = match (older.as_object(), newer.as_object()) {
+        (Some(older), Some(newer)) => (older, newer),
+        (None, Some(_)) => return vec![CREATED.into()],
+        (Some(_), None) => return vec!["removed".into()],
+        (None, None) => return Vec::new(),
+    };
+    let mut names: Vec<&String> = newer.keys().chain(older.keys()).collect();
+    names.sort();
+    names.dedup();
+    let differs = names.into_iter().filter(|name| newer.get(*name) != older.get(*name));
+    differs
+        .map(|name| match newer.get(name) {
+            Some(Value::String(_)) if detail == Detail::Short && LONG.contains(&name.as_str()) => name.clone(),
+            Some(Value::String(text)) => format!("{name}: {}", text.chars().take(60).collect::<String>()),
+            Some(Value::Number(number)) => format!("{name}: {number}"),
+            Some(Value::Array(members)) => {
+                let before = older.get(name).and_then(Value::as_array).map_or(0, Vec::len);
+                format!("{name}: {before} → {}", members.len())
+            }
+            Some(_) => name.clone(),
+            None => format!("{name}: none"),
+        })
+        .collect()
+}

@@ -1,0 +1,85 @@
+//! What a ledger publishes from this clone, and under which names.
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+use toft_core::secret;
+use toft_session::{config::Names, error::Error};
+use toft_vcs::exchange::{self, Contact, Way};
+
+use super::{Ledger, Place, Plan, sync::own};
+
+/// What a ledger publishes from here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Publishes {
+    /// The ledger.
+    pub ledger: String,
+    /// What kind of place it is in.
+    pub place: Place,
+    /// Its directory.
+    pub dir: PathBuf,
+    /// The remote that it is exchanged with, and its URL without a password.
+    pub remote: Option<(String, String)>,
+    /// The branch there that toft writes to.
+    pub branch: Option<String>,
+    /// Describes what a sync sends.
+    pub sends: String,
+    /// Whose names it says: git's author, or the agents'.
+    pub names: Names,
+    /// The name that is written now.
+    pub name: String,
+    /// This clone's id in clocks: random, made once for this clone.
+    pub replica: String,
+}
+
+impl Plan<'_> {
+    /// What a ledger publishes from here; nothing is asked of anybody else.
+    pub fn publishes(&self, name: &str) -> Result<Publishes, Error> {
+        let ledger = self.called(name)?;
+        let reach = match ledger.place {
+            Place::Branch | Place::Tree => self.reach(),
+            Place::Planning | Place::Shared => Contact { remote: None, ..self.reach() },
+        };
+        let around = match ledger.place {
+            Place::Branch | Place::Tree => Some(self.checkout.clone()),
+            Place::Planning | Place::Shared if ledger.dir.exists() => toft_vcs::find(&ledger.dir)?,
+            Place::Planning | Place::Shared => None,
+        };
+        let remote = match &around {
+            Some(around) => exchange::remote(around, reach)?.map(|(name, url)| (name, secret::masked(&url))),
+            None => None,
+        };
+        let (branch, sends) = self.sends(ledger, reach, around.is_some())?;
+        let sync = &self.session.located().sync;
+        Ok(Publishes {
+            ledger: ledger.name.clone(),
+            place: ledger.place,
+            dir: ledger.dir.clone(),
+            branch: branch.filter(|_| remote.is_some()),
+            sends: if remote.is_some() { sends } else { "nothing: it has no remote".to_owned() },
+            remote,
+            names: sync.names,
+            name: self.name_of(&self.session.located().agent).to_owned(),
+            replica: self.replica()?.to_string(),
+        })
+    }
+
+    /// The branch that a sync writes to, and what it sends there.
+    fn sends(&self, ledger: &Ledger, reach: Contact<'_>, versioned: bool) -> Result<(Option<String>, String), Error> {
+        let all = "every issue with its comments and history of changes, deleted ones that were shared as tombstones";
+        Ok(match ledger.place {
+            _ if ledger.read_only => (None, "nothing: it is read only here".to_owned()),
+            _ if !versioned => (None, "nothing: it is under no version control".to_owned()),
+            Place::Branch if ledger.kept_by_others => {
+                (None, "nothing; toft propose sends one issue, on a branch of its own".to_owned())
+            }
+            Place::Branch => (Some(reach.branch.unwrap_or("toft").to_owned()), all.to_owned()),
+            Place::Tree => (None, "nothing; its file leaves with your commits".to_owned()),
+            Place::Planning | Place::Shared if !ledger.dir.exists() => (None, "nothing yet".to_owned()),
+            Place::Planning | Place::Shared => match own(ledger, reach)? {
+                Some(Way::Among(_, why)) => (None, format!("nothing: {why}")),
+                _ => (Some("the one that is checked out".to_owned()), all.to_owned()),
+            },
+        })
+    }
+}

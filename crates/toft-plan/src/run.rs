@@ -1,0 +1,122 @@
+//! Issues and the workflows that are on them: a claim starts one, its end closes the issue.
+
+use toft_core::{
+    flow::WorkflowStatus,
+    issue::edit,
+    refusal::Refusal,
+    verbs::{
+        claim, flow,
+        issue::{News, On, OnIt, Pending, Told},
+    },
+};
+use toft_session::error::Error;
+
+use super::{Ledger, Plan, Wrote, write::noted};
+
+/// How many issues a claim is offered at least; some may be taken by somebody else meanwhile.
+const OFFERED: usize = 16;
+
+impl Plan<'_> {
+    /// Completes a claim's request with what the plan offers. Only issues whose ledger can be written are offered: gives
+    /// what is wrong with the first that cannot.
+    pub fn offer_to(&self, actor: &str, request: &mut claim::Request) -> Result<Option<Error>, Error> {
+        self.tell();
+        let Some(text) = &request.id else {
+            let mut hindered = None;
+            let mut offers = self.offers(actor, &request.labels, true, OFFERED.max(request.count * 2))?;
+            for ledger in &self.ledgers {
+                if offers.iter().any(|offer| offer.ledger == ledger.name)
+                    && let Err(error) = self.route(Some(&ledger.name), None).and_then(Ledger::check_writable)
+                {
+                    offers.retain(|offer| offer.ledger != ledger.name);
+                    hindered = hindered.or(Some(error));
+                }
+            }
+            request.offers = offers;
+            return Ok(hindered);
+        };
+        match self.offer(text) {
+            Ok(offer) => {
+                self.route(Some(&offer.ledger), None)?.check_writable()?;
+                request.id = Some(offer.issue.id.clone());
+                request.offers = vec![offer];
+                Ok(None)
+            }
+            Err(Error::Refused(Refusal::NotFound { .. })) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes in the ledger which agent an issue that nobody is on is assigned to.
+    pub fn assign(&self, id: &str, to: Option<&str>) -> Result<Wrote, Error> {
+        self.change(id, "issue.edited", |_, issue| Ok(edit::assign(issue, to)?))
+    }
+
+    /// Before an issue is closed or deleted by hand: nobody holds it, and no workflow goes on for it.
+    pub(super) fn let_go(&self, id: &str, why: &str) -> Result<(), Error> {
+        match self.session.perform(OnIt { issue: id.to_owned() })? {
+            None => Ok(()),
+            Some(On { holder: Some(holder), .. }) => Err(Refusal::WrongState {
+                id: id.to_owned(),
+                state: format!("held by {holder}"),
+                wanted: "who holds it finishes it, or gives it back".into(),
+            }
+            .into()),
+            Some(On { workflow, .. }) => {
+                let reason = Some(why.to_owned()).filter(|why| !why.is_empty());
+                let request = flow::Move { id: workflow.id.to_string(), to: flow::Step::Abandon, reason };
+                self.session.perform(request).map(drop)
+            }
+        }
+    }
+
+    /// Tells ledgers what is true of their issues now. A ledger that cannot be told is told after the next verb, and what
+    /// was in the way is noted.
+    pub fn tell(&self) {
+        if self.unwritten() {
+            return;
+        }
+        let pending = match self.session.perform(Pending { scope: self.session.scope() }) {
+            Ok(pending) => pending,
+            Err(error) => return self.session.note(format!("the ledgers were not told yet: {error}")),
+        };
+        for news in pending {
+            let issue = news.workflow.issue().unwrap_or_default().to_owned();
+            match self.tell_one(&issue, news) {
+                Ok(()) => {}
+                // Its ledger cannot be seen or written from here; it is told from where it can.
+                Err(Error::Refused(_)) => {}
+                Err(error) => self.session.note(format!("the ledger does not say so of {issue} yet: {error}")),
+            }
+        }
+    }
+
+    fn tell_one(&self, issue: &str, news: News) -> Result<(), Error> {
+        let News { workflow, holder, outcome, ended_by } = &news;
+        let now = self.now()?;
+        let found = self.find_to_write(issue)?;
+        let ledger = self.route(Some(&found.ledger), None)?;
+        // A claim that another clone wrote is not ours to give back.
+        let theirs = holder.is_none() && self.claimed_elsewhere(ledger, &found.issue.id)?;
+        let wrote = self.change_quietly(ledger, &found.issue.id, |issue| match (workflow.status, holder) {
+            (WorkflowStatus::Completed, _) => {
+                let summary = outcome.as_ref().map(|outcome| outcome.summary.clone()).unwrap_or_default();
+                let outcome = serde_json::to_value(outcome).ok().filter(|outcome| !outcome.is_null());
+                let actor = ended_by.as_deref().map_or("toft", |actor| self.name_of(actor));
+                let by = edit::By { actor, now, word: "" };
+                Ok(edit::close(issue, &summary, outcome, &by)?)
+            }
+            (WorkflowStatus::Failed, _) if !theirs => {
+                let reason = outcome.as_ref().map_or("its holders were lost", |outcome| outcome.summary.as_str());
+                // Two that tell it at once say the same.
+                let word = format!("{}-{}", workflow.id, workflow.updated.0);
+                Ok(edit::park(issue, reason, &edit::By { actor: "toft", now, word: &word }))
+            }
+            (_, None) | (WorkflowStatus::Abandoned | WorkflowStatus::Failed, _) if theirs => Ok(Vec::new()),
+            (WorkflowStatus::Abandoned, _) | (_, None) => Ok(edit::give_back(issue)),
+            (_, Some(holder)) => Ok(edit::start(issue, self.name_of(holder))),
+        })?;
+        let noted = noted(&wrote);
+        self.session.perform_as("toft", None, Told { news, noted })
+    }
+}

@@ -1,0 +1,60 @@
+//! A ledger that cannot be read is one bad row: everything else goes on, and every command says so beside its outcome.
+
+use std::{path::Path, sync::PoisonError};
+
+use toft_core::store::Access;
+use toft_session::error::Error;
+
+use super::{Ledger, Place, Plan, place::ISSUES};
+
+impl Plan<'_> {
+    /// Refuses a ledger that is not there now. One that had a file before does not begin anew with an empty one: that is
+    /// what a disk looks like that is not mounted.
+    pub(super) fn check_there(&self, ledger: &Ledger) -> Result<(), Error> {
+        ledger.check_there()?;
+        let path = ledger.issues();
+        let shared = matches!(ledger.place, Place::Planning | Place::Shared) && self.aside.is_none();
+        if !shared || path.exists() || self.index(Access::Read)?.file(&ledger.name, ISSUES)?.is_none() {
+            return Ok(());
+        }
+        let why = "it was there before; is its disk mounted? `toft ledger remove` forgets it";
+        let cause = std::io::Error::new(std::io::ErrorKind::NotFound, why);
+        Err(Error::Io { doing: "find", path, cause })
+    }
+
+    /// Goes on without a ledger that cannot be read: what it last said still counts. A store that fails is no ledger's fault.
+    pub(super) fn leave_out(&self, ledger: &Ledger, error: Error) -> Result<(), Error> {
+        if matches!(error, Error::Store(_)) {
+            return Err(error);
+        }
+        self.session.note(format!("ledger `{}` cannot be read now, so what it last said counts: {error}", ledger.name));
+        let mut bad = self.bad.lock().unwrap_or_else(PoisonError::into_inner);
+        bad.insert(ledger.name.clone(), error.to_string());
+        Ok(())
+    }
+
+    /// Ledgers that cannot be read now, and why.
+    pub fn unreadable(&self) -> Result<Vec<(String, String)>, Error> {
+        self.refresh()?;
+        let bad = self.bad.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(bad.iter().map(|(name, why)| (name.clone(), why.clone())).collect())
+    }
+
+    /// The ledgers seen from here, each with why it cannot be read, if so.
+    pub fn examined_ledgers(&self) -> Result<Vec<Ledger>, Error> {
+        let bad = self.unreadable()?;
+        let mut ledgers = self.ledgers.clone();
+        for ledger in &mut ledgers {
+            ledger.problem = bad.iter().find(|(name, _)| *name == ledger.name).map(|(_, why)| why.clone());
+        }
+        Ok(ledgers)
+    }
+
+    /// The directory that a command was given in, within the repository, with `/` between its parts.
+    pub(super) fn path_here(&self) -> String {
+        let dir = std::fs::canonicalize(&self.session.located().dir).unwrap_or_default();
+        let within = dir.strip_prefix(&self.checkout.root).unwrap_or(Path::new(""));
+        let parts: Vec<_> = within.components().map(|part| part.as_os_str().to_string_lossy().into_owned()).collect();
+        parts.join("/")
+    }
+}

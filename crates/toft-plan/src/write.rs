@@ -1,0 +1,566 @@
+//! The one way a ledger is changed: wait for the turn, read what is new, decide, append, and let the index follow.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use serde_json::{Value, json};
+use toft_core::{
+    issue::{
+        DISCOVERED_FROM, Issue, Put,
+        edit::{self, By, Edit},
+        mint_id,
+        proposal::LOCAL,
+        ready::{Node, Nodes},
+        route::{NewIssue, OWN},
+    },
+    refusal::Refusal,
+    store::{Access, StoreError},
+    time::Timestamp,
+    verbs::{
+        issue::{Note, Noted},
+        undo::Before,
+    },
+};
+use toft_ledger::{
+    clock::Clock,
+    combine::Lines,
+    file::Turn,
+    line::{self, Line},
+    record::{Json, Key, Record},
+};
+use toft_session::{
+    error::{Error, io},
+    session::random_mint,
+};
+use toft_store::sqlite::index::{IndexTx, Indexed};
+
+use super::{Ledger, Place, Plan, hydrate::now_nanos, overlay::Below};
+
+/// The longest text that is written into one field or comment.
+const LONGEST_VALUE: usize = 1 << 20;
+/// How far ahead of ours another machine's clock is believed.
+const AHEAD: Duration = Duration::from_secs(5 * 60);
+
+/// What was written, and where.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Wrote {
+    /// The issue as it is now.
+    pub issue: Issue,
+    /// The ledger it was written to.
+    pub ledger: String,
+    /// What was there before; absent if nothing had to be written.
+    pub before: Option<Before>,
+}
+
+/// A change of one ledger that is being put together.
+pub(super) struct Draft<'d> {
+    index: &'d IndexTx<'d>,
+    ledger: &'d Ledger,
+    below: Below<'d>,
+    clock: Clock,
+    records: BTreeMap<String, Record>,
+    issues: BTreeMap<String, Issue>,
+    /// Lines that are not understood and stay as they are.
+    verbatim: Vec<Vec<u8>>,
+}
+
+impl Nodes for Draft<'_> {
+    type Error = StoreError;
+
+    fn node(&mut self, id: &str) -> Result<Option<Node>, StoreError> {
+        match self.issues.get(id) {
+            Some(issue) => Ok(Some(Node::of(issue))),
+            None => self.index.node(id),
+        }
+    }
+
+    fn open_children(&mut self, id: &str) -> Result<u64, StoreError> {
+        self.index.nodes().open_children(id)
+    }
+}
+
+impl<'d> Draft<'d> {
+    fn new(index: &'d IndexTx<'d>, ledger: &'d Ledger, layer: Option<&'d Ledger>, clock: Clock) -> Self {
+        let (records, issues, verbatim) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
+        Self { index, ledger, below: Below::of(index, ledger, layer), clock, records, issues, verbatim }
+    }
+
+    /// An issue of this ledger as it is now.
+    pub(super) fn issue(&mut self, id: &str) -> Result<Issue, Error> {
+        if let Some(issue) = self.issues.get(id) {
+            return Ok(issue.clone());
+        }
+        match self.index.line(&self.ledger.name, id)? {
+            Some(row) => self.below.issue(&record(&row)?),
+            None => {
+                let bare = self.below.bare(id)?;
+                bare.ok_or_else(|| Refusal::NotFound { what: "issue", text: id.to_owned() }.into())
+            }
+        }
+    }
+
+    /// Writes about an issue, which is new if the ledger does not have it.
+    pub(super) fn put(&mut self, id: &str, puts: &[Put]) -> Result<(), Error> {
+        if puts.is_empty() {
+            return Ok(());
+        }
+        let mut record = match self.records.remove(id) {
+            Some(record) => record,
+            None => match self.index.line(&self.ledger.name, id)? {
+                Some(row) => record(&row)?,
+                None => self.below.begin(id, self.clock)?,
+            },
+        };
+        self.below.refuse_decided(&record, puts)?;
+        for put in puts {
+            let (key, value) = register(put);
+            if value.as_ref().is_some_and(|value| value.len() > LONGEST_VALUE) {
+                let problem = format!("a text is at most {} KiB long", LONGEST_VALUE >> 10);
+                return Err(Refusal::Invalid { field: key.to_string(), problem }.into());
+            }
+            record.set(key, self.clock, value);
+        }
+        self.issues.insert(id.to_owned(), self.below.issue(&record)?);
+        self.records.insert(id.to_owned(), record);
+        Ok(())
+    }
+
+    /// Takes everything away that an issue of this ledger says, but for some fields.
+    pub(super) fn clear(&mut self, id: &str, but: &[&str]) -> Result<(), Error> {
+        let Some(row) = self.index.line(&self.ledger.name, id)? else { return Ok(()) };
+        let mut record = self.records.remove(id).map_or_else(|| record(&row), Ok)?;
+        let stays = |key: &Key| but.iter().any(|name| *key == Key::field(name));
+        let gone: Vec<Key> = record
+            .registers()
+            .iter()
+            .filter(|(key, at)| at.value.is_some() && !stays(key))
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in gone {
+            record.set(key, self.clock, None);
+        }
+        self.issues.insert(id.to_owned(), issue_of(&record)?);
+        self.records.insert(id.to_owned(), record);
+        Ok(())
+    }
+
+    /// Takes in what another place has of an issue; what is known already changes nothing.
+    pub(super) fn take(&mut self, line: Line) -> Result<(), Error> {
+        let id = line.record.id().to_owned();
+        let row = self.index.line(&self.ledger.name, &id)?;
+        let known = match (self.records.remove(&id), &row) {
+            (Some(known), _) => Some(known),
+            (None, Some(row)) => Some(record(row)?),
+            (None, None) => None,
+        };
+        let mut lines = Lines::default();
+        if let Some(known) = &known {
+            lines.add_record(known.clone());
+        }
+        lines.add(line);
+        let Some(record) = lines.resolve(known.as_ref()) else { return Ok(()) };
+        if row.is_none_or(|row| line::write(&record) != row.line) {
+            self.records.insert(id, record);
+        }
+        Ok(())
+    }
+
+    /// Takes in a line of another copy that is not understood, as it is.
+    pub(super) fn keep(&mut self, line: Vec<u8>) {
+        self.verbatim.push(line);
+    }
+
+    /// The record of an issue as this draft has it.
+    pub(super) fn record(&self, id: &str) -> Result<Option<Record>, Error> {
+        match self.records.get(id) {
+            Some(known) => Ok(Some(known.clone())),
+            None => self.index.line(&self.ledger.name, id)?.as_ref().map(record).transpose(),
+        }
+    }
+
+    /// Replaces the record of an issue.
+    pub(super) fn replace(&mut self, record: Record) -> Result<(), Error> {
+        self.issues.insert(record.id().to_owned(), issue_of(&record)?);
+        self.records.insert(record.id().to_owned(), record);
+        Ok(())
+    }
+
+    /// Writes about an issue that the ledger has, and keeps in mind what was there.
+    pub(super) fn change(&mut self, issue: &Issue, puts: &[Put]) -> Result<Wrote, Error> {
+        self.put(&issue.id, puts)?;
+        let before = match puts {
+            [] => None,
+            puts => Some(Before { issue: issue.id.clone(), was: Some(edit::before(issue, puts)?), now: puts.to_vec() }),
+        };
+        Ok(Wrote { issue: self.issue(&issue.id)?, ledger: self.ledger.name.clone(), before })
+    }
+
+    /// Whether the ledger has an issue of this id.
+    pub(super) fn has(&self, id: &str) -> Result<bool, Error> {
+        Ok(self.records.contains_key(id) || self.index.line(&self.ledger.name, id)?.is_some())
+    }
+
+    /// How many issues are written.
+    pub(super) fn changes(&self) -> usize {
+        self.records.len()
+    }
+}
+
+pub(super) fn record(row: &Indexed) -> Result<Record, Error> {
+    Ok(line::read(&row.line).map_err(|error| unreadable(&row.file, &error.to_string()))?.record)
+}
+
+pub(super) fn issue_of(record: &Record) -> Result<Issue, Error> {
+    let read = Issue::read(&line::write(record)).map_err(|error| unreadable(record.id(), &error.to_string()))?;
+    Ok(read.0)
+}
+
+/// An issue about which nothing else was ever written.
+pub(super) fn issue_from(id: &str, puts: &[Put]) -> Result<Issue, Error> {
+    issue_of(&record_from(id, puts))
+}
+
+/// A record about which nothing else was ever written.
+pub(super) fn record_from(id: &str, puts: &[Put]) -> Record {
+    let mut record = Record::new(id, Clock::ZERO);
+    for put in puts {
+        let (key, value) = register(put);
+        record.set(key, Clock::ZERO, value);
+    }
+    record
+}
+
+pub(super) fn unreadable(id: &str, cause: &str) -> Error {
+    StoreError::Unreadable { table: "issues", id: id.to_owned(), cause: cause.to_owned() }.into()
+}
+
+fn text(value: &Value) -> Json {
+    value.to_string().into()
+}
+
+/// Where something is written, and what.
+pub(super) fn register(put: &Put) -> (Key, Option<Json>) {
+    match put {
+        Put::Field(name, value) => (Key::field(name), value.as_ref().map(text)),
+        Put::Label(word, there) => (Key::label(word), there.then(|| text(&json!(word)))),
+        Put::Dep(dep, there) => {
+            (Key::dep(&dep.on, &dep.kind), there.then(|| text(&json!({ "on": dep.on, "kind": dep.kind }))))
+        }
+        Put::Comment(said) => (Key::comment(&said.id), Some(text(&json!(said)))),
+        Put::Unsay(id) => (Key::comment(id), None),
+    }
+}
+
+impl Plan<'_> {
+    /// Puts a change together and writes nothing.
+    pub(super) fn rehearse<T>(
+        &self,
+        ledger: &Ledger,
+        build: impl FnOnce(&mut Draft<'_>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        self.refresh()?;
+        let index = self.index(Access::Read)?;
+        let clock = self.newest(&index, ledger)?;
+        build(&mut Draft::new(&index, ledger, self.layer(), clock))
+    }
+
+    /// The moment after everything in a ledger.
+    pub(super) fn clock(&self, ledger: &Ledger) -> Result<Clock, Error> {
+        self.refresh()?;
+        let index = self.index(Access::Read)?;
+        Ok(self.draft(&index, ledger)?.clock)
+    }
+
+    fn draft<'d>(&'d self, index: &'d IndexTx<'d>, ledger: &'d Ledger) -> Result<Draft<'d>, Error> {
+        let (mut seen, layer) = (self.newest(index, ledger)?, self.layer());
+        // An overlay is newer than what it is laid over, and what is written below it later is newer than that.
+        for other in self.ledgers.iter().filter(|other| layer.is_some() && other.name != ledger.name) {
+            seen = seen.max(self.newest(index, other)?);
+        }
+        let wall = (now_nanos() / 1_000_000) as u64;
+        // A clock far ahead of ours is not followed: a write to a field that has it goes just beyond it, and no other does.
+        let believed = if seen.ms > wall + AHEAD.as_millis() as u64 { Clock::ZERO } else { seen };
+        Ok(Draft::new(index, ledger, layer, Clock::after(believed, wall, self.replica()?)))
+    }
+
+    /// Changes a ledger. What `build` puts together is on disk when this returns.
+    pub(super) fn write<T>(
+        &self,
+        ledger: &Ledger,
+        build: impl FnOnce(&mut Draft<'_>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let turn = Turn::take(&ledger.lock).map_err(io("lock", &ledger.lock))?;
+        self.refresh_in_turn(Some(ledger))?;
+        let index = self.index(Access::Read)?;
+        let mut draft = self.draft(&index, ledger)?;
+        let built = build(&mut draft)?;
+        let mut lines: Vec<Vec<u8>> = std::mem::take(&mut draft.verbatim);
+        for written in draft.records.values_mut() {
+            written.settle(draft.clock);
+            // A line says what is new: an issue with a thousand comments grows by the next one.
+            let new = match index.line(&ledger.name, written.id())? {
+                Some(row) => line::write_new(written, &record(&row)?),
+                None => line::write_all(written),
+            };
+            lines.extend(new.into_iter().map(String::into_bytes));
+        }
+        drop(index);
+        if !lines.is_empty() {
+            let path = ledger.issues();
+            let (start, _) = turn.append(&path, &lines).map_err(io("write", &path))?;
+            // From here on it is written: an index that cannot follow now is brought up to the file by the next reader.
+            if let Err(error) = self.follow(ledger, start) {
+                self.session.note(format!("it is written, and the index does not have it yet: {error}"));
+            }
+        }
+        Ok(built)
+    }
+
+    /// The newest clock in any file of a ledger.
+    fn newest(&self, index: &IndexTx<'_>, ledger: &Ledger) -> Result<Clock, Error> {
+        let mut newest = Clock::ZERO;
+        for file in ledger.files()? {
+            let known = index.file(&ledger.name, &file)?.and_then(|state| state.newest.parse().ok());
+            newest = newest.max(known.unwrap_or_default());
+        }
+        Ok(newest)
+    }
+
+    pub(super) fn by<'a>(&'a self, word: &'a str, now: Timestamp) -> By<'a> {
+        By { actor: self.name_of(&self.session.located().agent), now, word }
+    }
+
+    /// The ledger of that name.
+    pub(super) fn called(&self, name: &str) -> Result<&Ledger, Error> {
+        let own = |ledger: &Ledger| matches!(ledger.place, Place::Branch | Place::Tree);
+        let known = self.ledgers.iter().find(|ledger| ledger.name == name || name == OWN && own(ledger));
+        known.ok_or_else(|| Refusal::NotFound { what: "ledger", text: name.to_owned() }.into())
+    }
+
+    /// The ledger a write goes to: the one that is named, else the parent's, else the first.
+    pub(super) fn route(&self, name: Option<&str>, parent: Option<&str>) -> Result<&Ledger, Error> {
+        let ledger = match (name, parent.filter(|parent| !parent.is_empty())) {
+            (Some(name), _) => self.called(name),
+            (None, Some(parent)) => self.called(&self.find(parent)?.ledger),
+            (None, None) => {
+                self.ledgers.first().ok_or_else(|| Refusal::NotFound { what: "ledger", text: String::new() }.into())
+            }
+        }?;
+        if ledger.read_only {
+            let problem = format!("`{}` is read and never written here; name another", ledger.name);
+            return Err(Refusal::Invalid { field: "ledger".into(), problem }.into());
+        }
+        // What is changed about issues that others keep is kept in private, and laid over them.
+        if ledger.kept_by_others { self.layer_over(ledger) } else { Ok(ledger) }
+    }
+
+    /// Writes new issues down. Those that need each other name each other by their place in the list, as `#1`.
+    pub fn add(&self, edits: &[Edit], ledger: Option<&str>, op: Option<&str>) -> Result<Vec<Wrote>, Error> {
+        let names = op.map(|op| (0..edits.len()).map(|n| format!("{op}/{n}")).collect());
+        self.add_as(edits, ledger, names)
+    }
+
+    /// The same; what has a name is written once only.
+    pub(super) fn add_as(
+        &self,
+        edits: &[Edit],
+        ledger: Option<&str>,
+        names: Option<Vec<String>>,
+    ) -> Result<Vec<Wrote>, Error> {
+        // Parts, and what was found on the way, stay with what they belong to.
+        let found_on =
+            |edit: &Edit| edit.relates.iter().find(|dep| dep.kind == DISCOVERED_FROM).map(|dep| dep.on.clone());
+        self.refuse_kept(ledger)?;
+        let home = edits.iter().find_map(|edit| edit.parent.clone().or_else(|| found_on(edit)));
+        let home = home.as_deref().filter(|id| !id.starts_with('#'));
+        let routed = if ledger.is_none() && home.is_none() { self.routed(edits)? } else { None };
+        let ledger = self.route(ledger.or(routed.as_deref()), home)?;
+        let now = self.now()?;
+        let mut mint = random_mint();
+        let ids: Vec<String> = match names {
+            Some(names) => names.iter().map(|name| id_of(name)).collect(),
+            None => edits.iter().map(|_| mint_id(&mut mint)).collect(),
+        };
+        let word = mint.word();
+        let wrote = self.write(ledger, |draft| {
+            let mut wrote = Vec::new();
+            for (n, (id, edit)) in ids.iter().zip(edits).enumerate() {
+                // One after the other, so that they stay in the order they were written in.
+                let now = now.plus(Duration::from_millis(n as u64));
+                let edit = self.resolved(draft.index, edit, &ids)?;
+                if draft.index.line(&ledger.name, id)?.is_some() {
+                    let issue = draft.issue(id)?;
+                    wrote.push(Wrote { issue, ledger: ledger.name.clone(), before: None });
+                    continue;
+                }
+                let mut puts = edit::create(draft, id, &edit, &self.by(&word, now))?;
+                if ledger.place == Place::Planning {
+                    puts.push(Put::Field("visibility".into(), Some(LOCAL.into())));
+                }
+                draft.put(id, &puts)?;
+                let before = Some(Before { issue: id.clone(), was: None, now: puts });
+                wrote.push(Wrote { issue: draft.issue(id)?, ledger: ledger.name.clone(), before });
+            }
+            Ok(wrote)
+        })?;
+        self.note("issue.added", &wrote);
+        Ok(wrote)
+    }
+
+    /// The ledger that new issues are routed to. Several that are written at once stay together.
+    fn routed(&self, edits: &[Edit]) -> Result<Option<String>, Error> {
+        let path = self.path_here();
+        let route = |edit: &Edit| {
+            let kind = edit.kind.as_deref().unwrap_or("task");
+            self.routing.ledger_for(&NewIssue { kind, labels: &edit.labels, path: &path }).map(str::to_owned)
+        };
+        // A part stays with what it is part of.
+        let mut all: Vec<_> = edits.iter().filter(|edit| edit.parent.is_none()).map(route).collect();
+        all.dedup();
+        match all.as_slice() {
+            [] => Ok(None),
+            [one] => Ok(one.clone()),
+            many => {
+                let names: Vec<_> = many.iter().map(|name| name.as_deref().unwrap_or(OWN)).collect();
+                let problem = format!(
+                    "these issues are routed to several ledgers ({}); name one with --ledger",
+                    names.join(", ")
+                );
+                Err(Refusal::Invalid { field: "ledger".into(), problem }.into())
+            }
+        }
+    }
+
+    /// The same edit with every other issue named by its whole id.
+    fn resolved(&self, index: &IndexTx<'_>, edit: &Edit, new: &[String]) -> Result<Edit, Error> {
+        let whole = |text: &String| -> Result<String, Error> {
+            match text.strip_prefix('#').and_then(|n| n.parse::<usize>().ok()).and_then(|n| new.get(n.wrapping_sub(1)))
+            {
+                Some(id) => Ok(id.clone()),
+                None if text.is_empty() => Ok(String::new()),
+                None => Ok(self.row_of(index, text)?.issue()?.id),
+            }
+        };
+        let mut edit = edit.clone();
+        edit.needs = edit.needs.iter().map(whole).collect::<Result<_, _>>()?;
+        edit.unneeds =
+            edit.unneeds.iter().map(|text| whole(text).or_else(|_| Ok(text.clone()))).collect::<Result<_, Error>>()?;
+        edit.parent = edit.parent.as_ref().map(whole).transpose()?;
+        for dep in &mut edit.relates {
+            dep.on = whole(&dep.on)?;
+        }
+        Ok(edit)
+    }
+
+    /// Changes an issue.
+    pub fn edit(&self, id: &str, edit: &Edit, op: Option<&str>) -> Result<Wrote, Error> {
+        let word = op.map_or_else(|| random_mint().word(), id_of);
+        let now = self.now()?;
+        let change = |draft: &mut Draft<'_>, issue: &Issue| {
+            let edit = self.resolved(draft.index, edit, &[])?;
+            Ok(edit::change(draft, issue, &edit, &self.by(&word, now))?)
+        };
+        if let Some(edit::Step::Close { reason }) = &edit.status {
+            self.let_go_if(id, reason, change)?;
+        }
+        self.change(id, "issue.edited", change)
+    }
+
+    /// Gives up the workflow on an issue that is about to be closed or deleted, once it is known that nothing else says no.
+    fn let_go_if(
+        &self,
+        id: &str,
+        why: &str,
+        change: impl FnOnce(&mut Draft<'_>, &Issue) -> Result<Vec<Put>, Error>,
+    ) -> Result<(), Error> {
+        let found = self.find_to_write(id)?;
+        let ledger = self.route(Some(&found.ledger), None)?;
+        ledger.check_writable()?;
+        self.rehearse(ledger, |draft| {
+            let issue = draft.issue(&found.issue.id)?;
+            change(draft, &issue).map(drop)
+        })?;
+        self.let_go(&found.issue.id, why)
+    }
+
+    /// Deletes an issue: a tombstone that beats concurrent edits.
+    pub fn delete(&self, id: &str, reason: &str) -> Result<Wrote, Error> {
+        let now = self.now()?;
+        let change = |_: &mut Draft<'_>, issue: &Issue| Ok(edit::delete(issue, reason, &self.by("", now))?);
+        self.let_go_if(id, reason, change)?;
+        let wrote = self.change(id, "issue.deleted", change)?;
+        self.forget_uncommitted(self.called(&wrote.ledger)?, &[&wrote.issue.id])?;
+        Ok(wrote)
+    }
+
+    /// Takes a deletion back.
+    pub fn restore(&self, id: &str) -> Result<Wrote, Error> {
+        self.recall(id)?;
+        self.change(id, "issue.restored", |_, issue| Ok(edit::restore(issue)?))
+    }
+
+    /// Changes one issue, wherever it is written, and says so in history.
+    pub(super) fn change(
+        &self,
+        id: &str,
+        what: &'static str,
+        build: impl FnOnce(&mut Draft<'_>, &Issue) -> Result<Vec<Put>, Error>,
+    ) -> Result<Wrote, Error> {
+        let found = self.find_to_write(id)?;
+        self.change_in(self.route(Some(&found.ledger), None)?, &found.issue.id, what, build)
+    }
+
+    /// Changes one issue of a ledger, and says so in history.
+    pub(super) fn change_in(
+        &self,
+        ledger: &Ledger,
+        id: &str,
+        what: &'static str,
+        build: impl FnOnce(&mut Draft<'_>, &Issue) -> Result<Vec<Put>, Error>,
+    ) -> Result<Wrote, Error> {
+        let wrote = self.write(ledger, |draft| {
+            let issue = draft.issue(id)?;
+            let puts = build(draft, &issue)?;
+            draft.change(&issue, &puts)
+        })?;
+        self.note(what, std::slice::from_ref(&wrote));
+        Ok(wrote)
+    }
+
+    /// Changes one issue of a ledger; the caller says so in history.
+    pub(super) fn change_quietly(
+        &self,
+        ledger: &Ledger,
+        id: &str,
+        build: impl FnOnce(&Issue) -> Result<Vec<Put>, Error>,
+    ) -> Result<Wrote, Error> {
+        self.write(ledger, |draft| {
+            let issue = draft.issue(id)?;
+            let puts = build(&issue)?;
+            draft.change(&issue, &puts)
+        })
+    }
+
+    /// History says what was written. It is in the ledger already: if history cannot say so, that is told beside the outcome.
+    pub(super) fn note(&self, what: &'static str, wrote: &[Wrote]) {
+        let notes: Vec<Noted> = wrote.iter().filter_map(noted).collect();
+        if notes.is_empty() {
+            return;
+        }
+        if let Err(error) = self.session.perform(Note { what, notes }) {
+            self.session.note(format!("the ledger was written, and history does not say so: {error}"));
+        }
+    }
+}
+
+/// What history says of something that was written; nothing if nothing had to be.
+pub(super) fn noted(Wrote { issue, ledger, before }: &Wrote) -> Option<Noted> {
+    let Before { was, now, .. } = before.as_ref()?;
+    let detail = json!({ "ledger": ledger, "title": issue.title, "status": issue.status, "was": was, "now": now });
+    Some(Noted { issue: issue.id.clone(), detail })
+}
+
+/// The same id for the same operation.
+pub(super) fn id_of(op: &str) -> String {
+    let mut reader = blake3::Hasher::new().update(op.as_bytes()).finalize_xof();
+    mint_id(&mut toft_core::id::Mint::new(move |bytes| reader.fill(bytes)))
+}

@@ -1,0 +1,309 @@
+//! One attempt: what its command is told, and watching it to its end.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    sync::{
+        atomic::{AtomicBool, Ordering},
+        mpsc::{self, Receiver},
+    },
+    time::{Duration, Instant},
+};
+
+use toft_core::{
+    flow::{Ending, Report, Seen, StopOrder, Word, builds_on},
+    keeper::Duty,
+    lease::{Fence, Processes as _},
+    store,
+    verbs::claim::Claimed,
+};
+use toft_plan::{Ledger, Place, Plan};
+use toft_session::{
+    engine::Home,
+    error::{Error, io as failed},
+    keep::{Keeping, clock},
+    mask::Mask,
+    person,
+    recipe::filled,
+};
+use toft_store::private;
+use toft_vcs::workspace::Stand;
+use toft_work::{
+    Work,
+    setup::variables,
+    workspaces::{Given, Workspaces},
+};
+
+use super::{
+    Rules, Told,
+    files::{Files, read_word},
+    news::News,
+    process::{Activity, Running, Start},
+    record::Recorder,
+    sandbox::{self, Sandbox},
+};
+use crate::briefing::{Briefing, Here};
+
+/// How often a watcher looks up at least.
+const TICK: Duration = Duration::from_millis(if cfg!(target_os = "linux") { 200 } else { 20 });
+/// A command whose agent has ended its own hold has so long to end too.
+const FAREWELL: Duration = Duration::from_secs(30);
+/// One attempt under way.
+pub(super) struct Attempt<'a> {
+    pub(super) work: Work<'a>,
+    pub(super) rules: &'a Rules,
+    pub(super) actor: &'a str,
+    pub(super) claimed: &'a Claimed,
+    pub(super) given: &'a Given,
+    pub(super) mask: &'a Mask,
+    pub(super) news: &'a News,
+    pub(super) keeping: &'a Keeping,
+    /// The runner is gone, or in a hurry.
+    pub(super) stop: &'a AtomicBool,
+}
+
+/// What came of it.
+pub(super) struct Came {
+    pub(super) seen: Seen,
+    pub(super) report: Report,
+    pub(super) cost: Option<f64>,
+    /// Somebody wanted it stopped.
+    pub(super) order: Option<StopOrder>,
+}
+
+impl Attempt<'_> {
+    fn fence(&self) -> Fence {
+        self.claimed.lease.fence()
+    }
+
+    /// Runs the command to its end and says what was seen. Once it was started there is always something to say.
+    pub(super) fn run(&self) -> Result<Came, Error> {
+        let workspace = &self.given.workspace;
+        let workspaces = self.work.workspaces()?;
+        let before = self.stood(&workspaces)?;
+        let files = self.prepare()?;
+        let brief = fs::read_to_string(files.brief()).map_err(failed("read", &files.brief()))?;
+        let command = self.command(&brief, &files)?;
+        let recorder = Recorder::start(&files.log(), self.mask.clone(), self.news.clone());
+        let start = Start {
+            command: &command,
+            dir: Path::new(&workspace.path),
+            stdin: fs::File::open(files.brief()).map_err(failed("read", &files.brief()))?,
+            variables: self.variables(&files),
+        };
+        if self.keeping.stopped() {
+            return Err(Error::LeaseLost { why: self.keeping.why() });
+        }
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(Error::RunnerStopped);
+        }
+        let begun = Instant::now();
+        let ((told, ended), activity) = (mpsc::channel(), Activity::default());
+        let not_started = |cause| Error::Start { command: command.first().cloned().unwrap_or_default(), cause };
+        let Some(said) = recorder.said() else { return Err(not_started(io::ErrorKind::BrokenPipe.into())) };
+        let mut running = Running::start(start, said, &told, &activity).map_err(not_started)?;
+        let watched = self.watch(&mut running, &ended, &activity);
+        // Whatever happened, nothing of it goes on.
+        let rest = running.kill_rest();
+        let (ending, unwatched) = match watched {
+            Ok(ending) => (ending, rest.err().map(|error| format!("not all of it could be ended: {error}"))),
+            Err(error) => (Ending::Exited(-1), Some(format!("the command could not be watched: {error}"))),
+        };
+        let ran = begun.elapsed();
+        let close = format!("the command {ending} after {:.1} s", ran.as_secs_f64());
+        let (spoken, last) = recorder.close(close, ending == Ending::Exited(0));
+        let (mut word, unread) = match read_word(&files.report(), self.mask) {
+            Ok(word) => (word, None),
+            Err(problem) => (Word::default(), Some(format!("its report cannot be read: {problem}"))),
+        };
+        let report = Report {
+            ending,
+            ran_ms: u64::try_from(ran.as_millis()).unwrap_or(u64::MAX),
+            host: self.work.machine().disks().to_owned(),
+            log: files.log().display().to_string(),
+            workspace: workspace.name.clone(),
+            usage: word.usage.or(spoken.usage),
+        };
+        let cost = word.cost.filter(|cost| cost.is_finite() && *cost >= 0.0).or(spoken.cost);
+        let (stand, problem) = match workspaces.own_work(workspace, &before) {
+            Ok(stand) => (stand, unread),
+            // It ran; what cannot be looked at now counts against it.
+            Err(error) => (Stand::default(), Some(format!("its workspace cannot be looked at: {error}"))),
+        };
+        for text in [&mut word.evidence, &mut word.no_change].into_iter().flatten() {
+            *text = self.mask.mask(text);
+        }
+        let problem = self.check_evidence(&mut word, &workspaces).or(problem).or(unwatched);
+        word.message = self.mask.mask(&word.message);
+        let said = spoken.words.map_or(last, |words| self.mask.mask(&words));
+        let commit = Some(stand.commit).filter(|commit| !commit.is_empty());
+        let seen = Seen { ending, commit, uncommitted: stand.uncommitted, word, problem, said };
+        Ok(Came { seen, report, cost, order: self.keeping.order() })
+    }
+
+    /// A commit that an agent names must be there; says what is wrong with it.
+    fn check_evidence(&self, word: &mut Word, workspaces: &Workspaces<'_>) -> Option<String> {
+        let named = word.evidence.take().filter(|named| !named.trim().is_empty())?;
+        match workspaces.commit_in(&self.given.workspace, &named) {
+            Ok(Some(commit)) => {
+                word.evidence = Some(commit);
+                None
+            }
+            Ok(None) => Some(format!("`{named}`, which it names as evidence, is no commit here")),
+            Err(error) => Some(format!("`{named}`, which it names as evidence, cannot be looked at: {error}")),
+        }
+    }
+
+    /// The commit that this attempt has to go beyond.
+    fn stood(&self, workspaces: &Workspaces<'_>) -> Result<String, Error> {
+        if self.given.existing {
+            let attempts = store::ask(self.work.store(), |tx| tx.attempts(&self.claimed.task.id))?;
+            if builds_on(&attempts) {
+                return Ok(self.given.workspace.base.clone());
+            }
+        }
+        workspaces.stands(self.given)
+    }
+
+    /// Makes the directory for its files and writes the brief.
+    fn prepare(&self) -> Result<Files, Error> {
+        let task = &self.claimed.task;
+        let nowhere = || Error::NoRepository { dir: PathBuf::from(".") };
+        let files = Files::of(&self.work, &task.id, self.claimed.lease.fence).ok_or_else(nowhere)?;
+        let here = Here { workspace: &self.given.workspace, notes: &self.notes()? };
+        let brief = Briefing::of(self.work).context(self.actor, task.id.as_str(), Some(here), self.rules.budget)?;
+        private::write(&files.brief(), brief).map_err(failed("write", &files.brief()))?;
+        if self.rules.sandbox.is_some() {
+            fs::create_dir_all(files.passing()).map_err(failed("make", &files.passing()))?;
+        }
+        Ok(files)
+    }
+
+    /// What is in the directory that one would not expect.
+    fn notes(&self) -> Result<Vec<String>, Error> {
+        let mut notes = self.given.notes.clone();
+        if self.given.existing && self.claimed.task.state.fence > 1 {
+            let left = self.work.workspaces()?.uncommitted(&self.given.workspace)?;
+            if left > 0 {
+                notes.push(format!("{left} changed files of an earlier attempt are here and not committed"));
+            }
+        }
+        Ok(notes)
+    }
+
+    fn command(&self, brief: &str, files: &Files) -> Result<Vec<String>, Error> {
+        let located = self.work.located();
+        let common = located.checkout.as_ref().map(|checkout| checkout.common_dir.clone()).unwrap_or_default();
+        let command = filled(&self.rules.command, brief, &common);
+        let Some(sandbox) = &self.rules.sandbox else { return Ok(command) };
+        let kind = sandbox.kind()?;
+        let program = std::env::current_exe().map_err(failed("find", Path::new("toft")))?;
+        let dir = Path::new(&self.given.workspace.path);
+        let fixed = self.work.workspaces()?.fixed(&self.given.workspace);
+        let sandbox = Sandbox { writable: self.writable(files, &sandbox.writable)?, fixed, ..sandbox.clone() };
+        Ok(sandbox.around(kind, &program, dir, command))
+    }
+
+    /// What an agent must write to do its work, and what the user allows besides.
+    fn writable(&self, files: &Files, allowed: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
+        let mut writable = self.work.workspaces()?.written(&self.given.workspace);
+        writable.extend(sandbox::of_toft(&self.work)?);
+        writable.push(files.dir().to_owned());
+        if let Some(plan) = Plan::open(self.work.session())? {
+            // One in a working tree is in the workspace, too, and that is the agent's.
+            let written = |ledger: &&Ledger| !ledger.read_only && ledger.place != Place::Tree;
+            writable.extend(plan.ledgers().iter().filter(written).map(|ledger| ledger.dir.clone()));
+        }
+        writable.extend_from_slice(allowed);
+        writable.sort();
+        writable.dedup();
+        Ok(writable)
+    }
+
+    fn variables(&self, files: &Files) -> Vec<(String, String)> {
+        let store = match &self.work.located().store {
+            Home::File(path) => path.display().to_string(),
+            Home::Server(url) => url.clone(),
+        };
+        let mut set: Vec<(String, String)> = variables(&self.given.workspace).into_iter().collect();
+        let fence = self.fence();
+        let mut put = |name: &str, value: String| set.push((name.to_owned(), value));
+        put("TOFT_TASK", self.claimed.task.id.to_string());
+        put("TOFT_FENCE", fence.to_string());
+        put("TOFT_AGENT", self.actor.to_owned());
+        put("TOFT_STORE", store);
+        put("TOFT_BRIEF", files.brief().display().to_string());
+        put("TOFT_REPORT", files.report().display().to_string());
+        put(person::MARK, fence.id.to_string());
+        if self.rules.sandbox.is_some() {
+            put("TMPDIR", files.passing().display().to_string());
+        }
+        // An agent's git does not tidy up: it would be ended half way, with everything else the agent started.
+        let count = std::env::var("GIT_CONFIG_COUNT").ok().and_then(|count| count.parse().ok()).unwrap_or(0);
+        for (n, (key, value)) in (count..).zip([("gc.auto", "0"), ("maintenance.auto", "false")]) {
+            put(&format!("GIT_CONFIG_KEY_{n}"), key.to_owned());
+            put(&format!("GIT_CONFIG_VALUE_{n}"), value.to_owned());
+        }
+        put("GIT_CONFIG_COUNT", (count + 2).to_string());
+        // An agent that loses its `.git` is in no repository, rather than in one that is around all workspaces.
+        let above = Path::new(&self.given.workspace.path).parent().unwrap_or(Path::new("/")).display().to_string();
+        let known = std::env::var("GIT_CEILING_DIRECTORIES").map(|known| format!("{above}:{known}"));
+        put("GIT_CEILING_DIRECTORIES", known.unwrap_or(above));
+        if let Some(issue) = &self.claimed.issue {
+            put("TOFT_ISSUE", issue.clone());
+        }
+        set
+    }
+
+    /// Watches the command until it ends, or it is time to end it. Neither the store nor the log is waited for.
+    fn watch(&self, running: &mut Running, ended: &Receiver<()>, activity: &Activity) -> io::Result<Ending> {
+        let begun = Instant::now();
+        let mut farewell = None;
+        loop {
+            // Either it ended, or it is time to look again.
+            let _ = ended.recv_timeout(TICK);
+            if let Some(status) = running.ended()? {
+                return Ok(if self.keeping.stopped() { Ending::Lost } else { ending(status) });
+            }
+            // The deadline comes before everything else: after a sleep the lease may be gone.
+            match self.keeping.look() {
+                Duty::Kill => return running.end(Duration::ZERO).map(|_| Ending::Lost),
+                Duty::Terminate(hard) => {
+                    let left = Duration::from_millis(hard.saturating_sub(clock()));
+                    return running.end(left).map(|_| Ending::Lost);
+                }
+                Duty::Wait(_) | Duty::Renew => {}
+            }
+            let forced = if self.stop.load(Ordering::Relaxed) || self.keeping.order().is_some() {
+                Some(Ending::Stopped)
+            } else if self.rules.total.is_some_and(|total| begun.elapsed() >= total) {
+                self.rules.total.map(|total| Ending::Overtime(total.as_secs()))
+            } else if self.rules.idle.is_some_and(|idle| activity.silent(begun) >= idle) {
+                self.rules.idle.map(|idle| Ending::Idle(idle.as_secs()))
+            } else if farewell.is_some_and(|since: Instant| since.elapsed() >= FAREWELL) {
+                Some(Ending::Stopped)
+            } else {
+                None
+            };
+            if let Some(ending) = forced {
+                running.end(self.rules.grace)?;
+                return Ok(if self.keeping.stopped() { Ending::Lost } else { ending });
+            }
+            if farewell.is_none() && self.keeping.ended() {
+                farewell = Some(Instant::now());
+            }
+            if let Some(text) = self.keeping.take_trouble() {
+                self.news.tell(Told::Trouble { text });
+            }
+        }
+    }
+}
+
+/// How a command ended by itself.
+fn ending(status: std::process::ExitStatus) -> Ending {
+    #[cfg(unix)]
+    if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
+        return Ending::Signalled(signal);
+    }
+    Ending::Exited(status.code().unwrap_or(-1))
+}

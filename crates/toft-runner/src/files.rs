@@ -1,0 +1,186 @@
+//! What an attempt leaves on this machine: its brief, what was said, and what its agent reports.
+
+use std::{
+    fs, io,
+    ops::Deref,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use serde::Serialize;
+use toft_core::{flow::Word, id::TaskId, lease::Processes as _, refusal::Refusal, store, verbs::context};
+use toft_session::{
+    error::{Error, io as failed},
+    mask::Mask,
+    session::Session,
+};
+use toft_store::private;
+use toft_work::Work;
+
+use super::log::{Log, Voice, older};
+
+/// A longer report is none.
+const LONGEST_REPORT: u64 = 1 << 20;
+
+/// Where an attempt's files are.
+pub(crate) struct Files {
+    dir: PathBuf,
+}
+
+impl Files {
+    pub(crate) fn of(session: &Session, task: &TaskId, fence: u64) -> Option<Self> {
+        let checkout = session.located().checkout.as_ref()?;
+        Some(Self { dir: checkout.state_dir().join("attempts").join(task.as_str()).join(fence.to_string()) })
+    }
+
+    /// Where they are.
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// A temporary directory of its own, for a command behind a fence.
+    pub(super) fn passing(&self) -> PathBuf {
+        self.dir.join("tmp")
+    }
+
+    /// Makes room for them, and notes in the log that it began.
+    pub(crate) fn begin(&self, note: &str, mask: &Mask) -> Result<(), Error> {
+        private::create_dir_all(&self.dir).map_err(failed("make", &self.dir))?;
+        let mut log = Log::open(&self.log());
+        log.line(Voice::Runner, mask.mask(note));
+        // One that cannot be written says so once it can.
+        log.flush();
+        Ok(())
+    }
+
+    pub(super) fn brief(&self) -> PathBuf {
+        self.dir.join("brief.md")
+    }
+
+    pub(super) fn report(&self) -> PathBuf {
+        self.dir.join("report.json")
+    }
+
+    pub(crate) fn log(&self) -> PathBuf {
+        self.dir.join("log")
+    }
+}
+
+/// The logs of attempts.
+#[derive(Clone, Copy)]
+pub struct Attempts<'s> {
+    work: Work<'s>,
+}
+
+impl<'s> Attempts<'s> {
+    /// Of agents that worked from there.
+    pub fn of(work: Work<'s>) -> Self {
+        Self { work }
+    }
+}
+
+impl<'s> Deref for Attempts<'s> {
+    type Target = Work<'s>;
+
+    fn deref(&self) -> &Work<'s> {
+        &self.work
+    }
+}
+
+impl Attempts<'_> {
+    /// Forgets the files of attempts that ended so long ago at tasks that are over; gives how many.
+    pub fn forget_logs(&self, older_than: Duration) -> Result<usize, Error> {
+        let Some(checkout) = &self.located().checkout else { return Ok(0) };
+        let root = checkout.state_dir().join("attempts");
+        let mut count = 0;
+        for task in subdirectories(&root)? {
+            let id = TaskId::known(task.file_name().unwrap_or_default().to_string_lossy());
+            let open = store::ask(self.store(), |tx| tx.task(&id))?.is_some_and(|task| task.state.status.open());
+            for attempt in if open { Vec::new() } else { subdirectories(&task)? } {
+                let age = fs::metadata(attempt.join("log")).and_then(|meta| meta.modified()).map(|at| at.elapsed());
+                if age.is_ok_and(|age| age.is_ok_and(|age| age >= older_than)) {
+                    fs::remove_dir_all(&attempt).map_err(failed("remove", &attempt))?;
+                    count += 1;
+                }
+            }
+            // One that holds other attempts stays.
+            let _ = fs::remove_dir(&task);
+        }
+        Ok(count)
+    }
+}
+
+fn subdirectories(dir: &Path) -> Result<Vec<PathBuf>, Error> {
+    match fs::read_dir(dir) {
+        Ok(entries) => Ok(entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).collect()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(cause) => Err(failed("read", dir)(cause)),
+    }
+}
+
+/// What was said in an attempt.
+#[derive(Clone, Debug, Serialize)]
+pub struct AttemptLog {
+    /// At which task.
+    pub task: TaskId,
+    /// Number of the attempt.
+    pub attempt: u64,
+    /// Where it is kept, the older part first.
+    pub files: Vec<PathBuf>,
+    /// Its lines.
+    pub lines: Vec<String>,
+}
+
+impl Attempts<'_> {
+    /// What was said in an attempt at a task; in the newest when its number is 0.
+    pub fn attempt_log(&self, actor: &str, id: &str, number: u64) -> Result<AttemptLog, Error> {
+        let facts = self.perform_as(actor, None, context::Request { id: id.to_owned() });
+        let task = match facts {
+            Ok(facts) => facts.task.id,
+            Err(Error::Refused(Refusal::NotFound { .. })) => {
+                return Err(
+                    Refusal::NotFound { what: "attempt", text: format!("{id}: nobody has taken it yet") }.into()
+                );
+            }
+            Err(error) => return Err(error),
+        };
+        let attempts = store::ask(self.store(), |tx| tx.attempts(&task))?;
+        let found = attempts.iter().rev().find(|attempt| number == 0 || attempt.fence == number);
+        let missing = |text: String| Refusal::NotFound { what: "log", text };
+        let attempt = found.ok_or_else(|| missing(format!("{task} attempt {number}")))?;
+        let elsewhere = attempt.report.as_ref().filter(|report| report.host != self.machine().disks());
+        if let Some(report) = elsewhere {
+            return Err(missing(format!("{} on another machine, {}", report.log, report.host)).into());
+        }
+        let files: Vec<PathBuf> = Files::of(self, &task, attempt.fence)
+            .map(|files| [older(&files.log()), files.log()])
+            .into_iter()
+            .flatten()
+            .filter(|path| path.is_file())
+            .collect();
+        let mut lines = Vec::new();
+        for path in &files {
+            let bytes = fs::read(path).map_err(failed("read", path))?;
+            lines.extend(String::from_utf8_lossy(&bytes).lines().map(str::to_owned));
+        }
+        Ok(AttemptLog { task, attempt: attempt.fence, files, lines })
+    }
+}
+
+/// What an agent left in the file that `TOFT_REPORT` named. What is secret in it is masked there, too.
+pub(super) fn read_word(path: &Path, mask: &Mask) -> Result<Word, String> {
+    let meta = match fs::symlink_metadata(path) {
+        Ok(meta) => meta,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Word::default()),
+        Err(error) => return Err(error.to_string()),
+    };
+    if !meta.is_file() || meta.len() > LONGEST_REPORT {
+        return Err("is no plain file of a sensible size".into());
+    }
+    let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
+    let masked = mask.mask(&text);
+    if masked != text {
+        private::write(path, &masked).map_err(|error| error.to_string())?;
+    }
+    serde_json::from_str(&text).map_err(|error| error.to_string())
+}

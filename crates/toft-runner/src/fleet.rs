@@ -1,0 +1,297 @@
+//! The runner itself: starts a process for each slot, passes news on, and lets them end.
+
+use std::{
+    ffi::OsString,
+    fs,
+    io::{self, BufRead as _, Write as _},
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    sync::mpsc::{self, Receiver, Sender},
+    thread,
+    time::{Duration, Instant},
+};
+
+use toft_session::{
+    error::{Error, io as failed},
+    keep::clock,
+    processes,
+    session::Session,
+};
+
+use super::{Rules, Told, slot::DRAIN, warden};
+
+/// A slot that was killed is started again after so long, doubled each time up to the longest.
+const AGAIN: Duration = Duration::from_millis(100);
+const LONGEST: Duration = Duration::from_secs(5);
+/// A slot that lived so long was well.
+const WELL: Duration = Duration::from_secs(60);
+
+/// A slot that shows no sign of life for this long, or a third of its lease, is killed.
+const SILENT: Duration = Duration::from_secs(3);
+/// A slot that shows none for this long is killed when its lease is about to end.
+const SUSPECT: Duration = Duration::from_millis(1_500);
+/// A slot that was told to stop has this long after the grace to give its task back.
+const LAST_ACTS: Duration = Duration::from_secs(5);
+/// How often slots are looked at.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// The variable that tells a process which slot it is.
+pub const SLOT: &str = "TOFT_RUN_SLOT";
+
+/// What a runner is told to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Take nothing new, and end when everything that runs has ended.
+    Drain,
+    /// End what runs, give it back, and go.
+    Stop,
+}
+
+/// News from a runner.
+#[derive(Clone, Debug, PartialEq)]
+pub enum News {
+    /// A slot tells something.
+    Slot(usize, Told),
+    /// A slot was killed, and is started again.
+    Again(usize),
+    /// A slot did not answer, and was killed with everything it had started.
+    Silent(usize),
+    /// A slot has ended; if it could not go on, why.
+    Over(usize, Option<String>),
+    /// An order was heard.
+    Heard(Order),
+}
+
+/// The slots of one runner.
+pub struct Fleet {
+    program: PathBuf,
+    args: Vec<OsString>,
+    names: Vec<String>,
+    silence: Duration,
+    grace: Duration,
+    /// Kept for as long as the names are used.
+    _taken: Vec<fs::File>,
+}
+
+enum Event {
+    Told(usize, Told),
+    Closed(usize),
+    Order(Order),
+}
+
+struct Post {
+    child: Option<Child>,
+    since: Instant,
+    rest: Duration,
+    again: Option<Instant>,
+    complaint: Option<thread::JoinHandle<String>>,
+    /// How long nothing came from it, as far as this process was there to hear it.
+    silent: Duration,
+    /// By when what it runs must be gone, on this machine's clock.
+    until: Option<u64>,
+    /// It was told to stop, and has until then.
+    stop_by: Option<Instant>,
+}
+
+impl Fleet {
+    /// `count` slots, each with a name of its own on this machine; started as `program` with `args` and its name.
+    pub fn new(
+        session: &Session,
+        program: PathBuf,
+        args: Vec<OsString>,
+        count: usize,
+        rules: &Rules,
+    ) -> Result<Self, Error> {
+        let nowhere = || Error::NoRepository { dir: PathBuf::from(".") };
+        let checkout = session.located().checkout.as_ref().ok_or_else(nowhere)?;
+        let dir = checkout.state_dir().join("run");
+        fs::create_dir_all(&dir).map_err(failed("make", &dir))?;
+        let (mut names, mut taken) = (Vec::new(), Vec::new());
+        for n in 1.. {
+            if names.len() == count {
+                break;
+            }
+            let name = format!("{}-{n}", session.located().agent);
+            let path = dir.join(format!("{name}.lock"));
+            let file = fs::File::options().write(true).create(true).truncate(false).open(&path);
+            let file = file.map_err(failed("write", &path))?;
+            match file.try_lock() {
+                Ok(()) => {
+                    names.push(name);
+                    taken.push(file);
+                }
+                // Another runner has that name.
+                Err(fs::TryLockError::WouldBlock) => {}
+                Err(fs::TryLockError::Error(cause)) => return Err(failed("lock", &path)(cause)),
+            }
+        }
+        let (silence, grace) = (SILENT.max(rules.ttl / 3), rules.grace);
+        Ok(Self { program, args, names, silence, grace, _taken: taken })
+    }
+
+    /// What the slots are called.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// Runs until every slot has ended; gives whether one of them could not go on.
+    pub fn run(self, orders: Receiver<Order>, mut news: impl FnMut(News)) -> Result<bool, Error> {
+        processes::adopt_orphans();
+        let (events, heard) = mpsc::channel();
+        let forward = events.clone();
+        thread::spawn(move || orders.into_iter().try_for_each(|order| forward.send(Event::Order(order))));
+        let mut posts = Vec::new();
+        for index in 0..self.names.len() {
+            posts.push(self.start(index, AGAIN, &events)?);
+        }
+        let (mut draining, mut troubled, mut orphans) = (false, false, false);
+        let mut looked = Instant::now();
+        while posts.iter().any(|post| post.child.is_some() || post.again.is_some()) {
+            match heard.recv_timeout(LOOK) {
+                Ok(Event::Told(index, told)) => {
+                    posts[index].silent = Duration::ZERO;
+                    match told {
+                        Told::Alive { until } => posts[index].until = until,
+                        told => news(News::Slot(index, told)),
+                    }
+                }
+                Ok(Event::Order(order)) => {
+                    draining = true;
+                    posts.iter_mut().for_each(|post| post.obey(order, self.grace));
+                    news(News::Heard(order));
+                }
+                Ok(Event::Closed(index)) => match posts[index].ended(&mut orphans)? {
+                    Ended::Well => news(News::Over(index, None)),
+                    Ended::Badly(why) => {
+                        troubled = true;
+                        news(News::Over(index, Some(why)));
+                    }
+                    Ended::Killed if draining => news(News::Over(index, None)),
+                    Ended::Killed => {
+                        posts[index].again = Some(Instant::now() + posts[index].rest);
+                        news(News::Again(index));
+                    }
+                },
+                Err(_) => {}
+            }
+            // If this process was stopped itself, slots had nobody to tell.
+            let passed = looked.elapsed().min(2 * LOOK);
+            looked = Instant::now();
+            for (index, post) in posts.iter_mut().enumerate() {
+                if post.kill_if_silent(passed, self.silence) {
+                    news(News::Silent(index));
+                }
+            }
+            if orphans {
+                // What a killed slot left behind is this process's own child now.
+                let known: Vec<u32> = posts.iter().filter_map(|post| post.child.as_ref().map(Child::id)).collect();
+                orphans = processes::end_children_but(&known);
+            }
+            for (index, post) in posts.iter_mut().enumerate() {
+                if post.again.is_some_and(|when| when <= Instant::now() || draining) {
+                    post.again = None;
+                    if !draining {
+                        *post = self.start(index, post.rest, &events)?;
+                    }
+                }
+            }
+        }
+        warden::end_all(&[]);
+        Ok(troubled)
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "a runner starts itself again for each slot")]
+    fn start(&self, index: usize, rest: Duration, events: &Sender<Event>) -> Result<Post, Error> {
+        let mut command = Command::new(&self.program);
+        command.args(&self.args).env(SLOT, &self.names[index]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // What is typed at the terminal is for the runner.
+        #[cfg(unix)]
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        let mut child = command.spawn().map_err(failed("start", &self.program))?;
+        let (out, err) = (child.stdout.take(), child.stderr.take());
+        let events = events.clone();
+        thread::spawn(move || {
+            for line in out.into_iter().flat_map(|out| io::BufReader::new(out).lines().map_while(Result::ok)) {
+                if let Ok(told) = serde_json::from_str(&line)
+                    && events.send(Event::Told(index, told)).is_err()
+                {
+                    return;
+                }
+            }
+            // Nobody may be listening any more.
+            let _ = events.send(Event::Closed(index));
+        });
+        let complaint = thread::spawn(move || {
+            let lines = err.into_iter().flat_map(|err| io::BufReader::new(err).lines().map_while(Result::ok));
+            lines.take(50).collect::<Vec<_>>().join("\n")
+        });
+        Ok(Post {
+            child: Some(child),
+            since: Instant::now(),
+            rest,
+            again: None,
+            complaint: Some(complaint),
+            silent: Duration::ZERO,
+            until: None,
+            stop_by: None,
+        })
+    }
+}
+
+enum Ended {
+    Well,
+    Badly(String),
+    Killed,
+}
+
+impl Post {
+    fn obey(&mut self, order: Order, grace: Duration) {
+        let Some(child) = &mut self.child else { return };
+        match order {
+            Order::Drain => {
+                // One that is gone needs no telling.
+                let _ = child.stdin.as_mut().map(|stdin| writeln!(stdin, "{DRAIN}"));
+            }
+            Order::Stop => {
+                drop(child.stdin.take());
+                // Whoever says it again does not want to wait.
+                let last_acts = if self.silent >= SUSPECT { Duration::ZERO } else { LAST_ACTS };
+                self.stop_by = Some(match self.stop_by {
+                    Some(_) => Instant::now(),
+                    None => Instant::now() + grace + last_acts,
+                });
+            }
+        }
+    }
+
+    /// Kills a slot that does not answer, with everything below it.
+    fn kill_if_silent(&mut self, passed: Duration, silence: Duration) -> bool {
+        let Some(child) = &self.child else { return false };
+        self.silent += passed;
+        let fenced = self.silent >= SUSPECT && self.until.is_some_and(|until| clock() >= until);
+        let stopped = self.stop_by.is_some_and(|by| by <= Instant::now());
+        if self.silent < silence && !fenced && !stopped {
+            return false;
+        }
+        processes::kill_tree(child.id());
+        // Its end is heard of when its pipe closes.
+        (self.silent, self.until, self.stop_by) = (Duration::ZERO, None, None);
+        true
+    }
+
+    fn ended(&mut self, orphans: &mut bool) -> Result<Ended, Error> {
+        let Some(mut child) = self.child.take() else { return Ok(Ended::Well) };
+        let status = child.wait().map_err(failed("wait for", std::path::Path::new("a slot")))?;
+        let said = self.complaint.take().and_then(|complaint| complaint.join().ok()).unwrap_or_default();
+        self.rest = if self.since.elapsed() >= WELL { AGAIN } else { (self.rest * 2).min(LONGEST) };
+        Ok(match status.code() {
+            Some(0) => Ended::Well,
+            Some(_) => Ended::Badly(said),
+            None => {
+                *orphans = true;
+                Ended::Killed
+            }
+        })
+    }
+}

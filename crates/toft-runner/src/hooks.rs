@@ -1,0 +1,391 @@
+//! What a coding agent's own moments mean: its session begins, it is prompted, it stops, it ends.
+//!
+//! A harness calls `toft hook` at these moments. Everything here is quick, and nothing here may be in a harness's way.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    ops::Deref,
+    path::PathBuf,
+    time::{Duration, SystemTime},
+};
+
+use serde::{Deserialize, Serialize};
+use toft_core::{
+    agent::readable_name,
+    checkpoint::CheckpointKind,
+    id::Mint,
+    message::Letter,
+    refusal::Refusal,
+    text::named,
+    verbs::{agent::Register, context, finish, inbox, renew, save},
+};
+use toft_session::{
+    config::variable,
+    error::{Error, io},
+    holds::Held,
+};
+use toft_work::Work;
+
+use crate::briefing::{Briefing, Here, letter};
+
+/// A sign of life is given so often at most.
+const BEAT: Duration = Duration::from_secs(30);
+/// Between tools, letters are looked for so often at most.
+const LOOK: Duration = Duration::from_secs(5);
+/// What a session remembers is forgotten after so long.
+const FORGET: Duration = Duration::from_secs(7 * 24 * 3_600);
+/// What a task's context may cost when a session goes on after its own was cut.
+const AGAIN: usize = 4_000;
+/// How many letters are delivered at once.
+const LETTERS: usize = 10;
+
+/// How a checkpoint begins that nobody wrote.
+const CUT: &str = "The session's context was cut here; ";
+
+/// When a harness calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// A session begins, or goes on.
+    Start,
+    /// Somebody says something.
+    Prompt,
+    /// Tools were used.
+    Tools,
+    /// The context is about to be cut.
+    Compact,
+    /// A turn is over.
+    Stop,
+    /// The session is over.
+    End,
+}
+
+impl Moment {
+    /// The moment that a harness calls by this name; each has its own.
+    pub fn from_word(word: &str) -> Option<Self> {
+        let plain: String = word.chars().filter(char::is_ascii_alphanumeric).collect();
+        Some(match plain.to_ascii_lowercase().as_str() {
+            "sessionstart" | "sessioncreated" => Self::Start,
+            "userpromptsubmit" | "userpromptsubmitted" | "beforesubmitprompt" | "beforeagent" | "prompt" => {
+                Self::Prompt
+            }
+            "posttoolbatch" | "posttooluse" | "aftertool" | "tools" => Self::Tools,
+            "precompact" | "precompress" | "compact" => Self::Compact,
+            "stop" | "agentstop" | "afteragent" | "sessionidle" => Self::Stop,
+            "sessionend" | "sessiondeleted" | "end" => Self::End,
+            _ => return None,
+        })
+    }
+}
+
+/// What a harness says.
+#[derive(Clone, Debug, Default)]
+pub struct Heard {
+    /// Which session.
+    pub session: String,
+    /// How it begins or why it ends.
+    pub source: String,
+    /// It goes on because a hook asked for it.
+    pub again: bool,
+    /// Which harness.
+    pub harness: String,
+    /// Its process.
+    pub process: Option<u32>,
+    /// Commands of the session know who they are.
+    pub known: bool,
+}
+
+/// What it is answered.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reply {
+    /// What the agent should know.
+    pub context: Option<String>,
+    /// Why it should not stop yet.
+    pub hold_on: Option<String>,
+}
+
+/// What a session remembers between two calls.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Memory {
+    /// When it last gave a sign of life, and looked for letters, in milliseconds since 1970.
+    beat: u64,
+    looked: u64,
+    /// Holds it was reminded of.
+    reminded: BTreeSet<String>,
+    /// Letters it was given that want to be confirmed.
+    given: BTreeSet<String>,
+}
+
+/// The name that a session has as an agent, unless somebody named it: readable, and always the same.
+pub fn session_name(session: &str) -> String {
+    let mut stream = blake3::Hasher::new().update(session.as_bytes()).finalize_xof();
+    readable_name(&mut Mint::new(move |bytes| stream.fill(bytes)))
+}
+
+/// What toft does when a harness calls.
+#[derive(Clone, Copy)]
+pub struct Hooks<'s> {
+    work: Work<'s>,
+}
+
+impl<'s> Hooks<'s> {
+    /// In that session.
+    pub fn of(work: Work<'s>) -> Self {
+        Self { work }
+    }
+}
+
+impl<'s> Deref for Hooks<'s> {
+    type Target = Work<'s>;
+
+    fn deref(&self) -> &Work<'s> {
+        &self.work
+    }
+}
+
+impl Hooks<'_> {
+    /// Does what a moment asks for.
+    pub fn hook(&self, actor: &str, moment: Moment, heard: &Heard) -> Result<Reply, Error> {
+        match moment {
+            Moment::Start => self.session_starts(actor, heard),
+            Moment::Prompt => self.session_hears(actor, heard, Duration::ZERO),
+            Moment::Tools => self.session_hears(actor, heard, LOOK),
+            Moment::Compact => self.session_is_cut(actor),
+            Moment::Stop => self.session_stops(actor, heard),
+            Moment::End => self.session_ends(actor, heard),
+        }
+    }
+
+    fn session_starts(&self, actor: &str, heard: &Heard) -> Result<Reply, Error> {
+        // What runs the agent of a runner is the runner.
+        let alone = std::env::var_os(toft_session::person::MARK).is_none();
+        let runtime = Some(heard.harness.clone()).filter(|name| !name.is_empty() && alone);
+        self.perform_as(actor, None, Register { name: Some(actor.to_owned()), runtime, ..Register::default() })?;
+        self.forget_sessions();
+        self.name_process(actor, heard)?;
+        let context = match variable("TOFT_TASK") {
+            // A runner has briefed it already; only what it has forgotten is said again.
+            Some(_) if heard.source == "startup" => None,
+            Some(task) => {
+                let here = self.workspace_here()?.map(|found| found.workspace);
+                let here = here.as_ref().map(|workspace| Here { workspace, notes: &[] });
+                Some(Briefing::of(self.work).context(actor, &task, here, AGAIN)?)
+            }
+            None => {
+                let text = Briefing::of(self.work).prime(actor, true)?.text;
+                Some(match heard.known {
+                    true => text,
+                    false => {
+                        format!("{text}\nSay `--as {actor}` with every toft command, or set TOFT_AGENT={actor}.\n")
+                    }
+                })
+            }
+        };
+        Ok(Reply { context, hold_on: None })
+    }
+
+    /// A sign of life, and letters that came.
+    fn session_hears(&self, actor: &str, heard: &Heard, every: Duration) -> Result<Reply, Error> {
+        let mut memory = self.remember(heard);
+        let now = millis();
+        if now.saturating_sub(memory.looked) < every.as_millis() as u64 {
+            return Ok(Reply::default());
+        }
+        memory.looked = now;
+        if now.saturating_sub(memory.beat) >= BEAT.as_millis() as u64 {
+            memory.beat = now;
+            self.renew_all(actor)?;
+        }
+        let context = self.letters_for(actor, &mut memory)?;
+        self.keep_in_mind(heard, &memory)?;
+        Ok(Reply { context, hold_on: None })
+    }
+
+    fn letters_for(&self, actor: &str, memory: &mut Memory) -> Result<Option<String>, Error> {
+        let new = |letters: Vec<Letter>, memory: &Memory| -> Vec<Letter> {
+            letters.into_iter().filter(|letter| !memory.given.contains(letter.message.id.as_str())).collect()
+        };
+        // Looking disturbs nobody; only if something is there it is taken.
+        let limit = LETTERS + memory.given.len();
+        let peeked = self.perform_as(actor, None, inbox::Peek { human: false, limit })?.letters;
+        if new(peeked, memory).is_empty() {
+            return Ok(None);
+        }
+        let taken = self.perform_as(actor, None, inbox::Request { limit, ..inbox::Request::default() })?.letters;
+        let letters = new(taken, memory);
+        for letter in letters.iter().filter(|letter| letter.message.needs_ack) {
+            memory.given.insert(letter.message.id.to_string());
+        }
+        let text: Vec<String> = letters.iter().map(letter).collect();
+        Ok((!text.is_empty()).then(|| format!("Messages for you ({actor}) from toft:\n\n{}\n", text.join("\n\n"))))
+    }
+
+    /// Whoever goes on after the cut starts from a checkpoint.
+    fn session_is_cut(&self, actor: &str) -> Result<Reply, Error> {
+        for Held { task, fence } in self.live_holds(actor)? {
+            let last = self.perform_as(actor, None, context::Request { id: task.to_string() })?;
+            let before = match last.checkpoints.first() {
+                None => format!("{CUT}there was no checkpoint before"),
+                Some((checkpoint, _)) if checkpoint.summary.starts_with(CUT) => checkpoint.summary.clone(),
+                Some((checkpoint, _)) => format!("{CUT}the checkpoint before says: {}", checkpoint.summary),
+            };
+            let request = save::Request {
+                id: Some(task.to_string()),
+                fence: Some(fence),
+                message: Some(before),
+                kind: CheckpointKind::Progress,
+                commit: self.commit_here()?,
+                ..save::Request::default()
+            };
+            self.perform_as(actor, None, request)?;
+        }
+        Ok(Reply::default())
+    }
+
+    fn session_stops(&self, actor: &str, heard: &Heard) -> Result<Reply, Error> {
+        let holds = self.live_holds(actor)?;
+        if holds.is_empty() {
+            return Ok(Reply::default());
+        }
+        self.renew_all(actor)?;
+        let mut memory = self.remember(heard);
+        let (mut rows, mut news) = (Vec::new(), false);
+        for Held { task, .. } in holds {
+            let facts = self.perform_as(actor, None, context::Request { id: task.to_string() })?;
+            news |= memory.reminded.insert(format!("{task}.{}", facts.task.state.fence));
+            rows.push(format!("{task} \"{}\"", named(&facts.task.name, 80)));
+        }
+        if !news || heard.again {
+            return Ok(Reply::default());
+        }
+        self.keep_in_mind(heard, &memory)?;
+        let reminder = format!(
+            "You still hold {}. Finish it (toft finish -m \"…\" --evidence COMMIT), note where you are (toft save -m \"…\") or \
+             give it back (toft finish release -m \"…\"). You are reminded of this once.",
+            rows.join(", ")
+        );
+        Ok(Reply { context: None, hold_on: Some(reminder) })
+    }
+
+    /// What is held is given back, with a word for whoever takes it next; a runner decides for its own agents.
+    fn session_ends(&self, actor: &str, heard: &Heard) -> Result<Reply, Error> {
+        // A name that somebody gave may be shared: by a session inside of this one, or by a person.
+        if variable("TOFT_TASK").is_none() && actor == session_name(&heard.session) {
+            for Held { task, fence } in self.live_holds(actor)? {
+                let (id, fence) = (Some(task.to_string()), Some(fence));
+                let message = "its session ended".to_owned();
+                let request = finish::Request { id, fence, message, ..finish::Request::default() };
+                self.finish(actor, None, request)?;
+            }
+        }
+        if let Some(path) = self.memory_of(heard) {
+            // It may never have been there.
+            let _ = fs::remove_file(path);
+        }
+        Ok(Reply::default())
+    }
+
+    /// Lets whatever the same process starts know the session's name: an MCP server has no other way to.
+    fn name_process(&self, actor: &str, heard: &Heard) -> Result<(), Error> {
+        let Some(path) = heard.process.and_then(|pid| self.name_file(pid)) else { return Ok(()) };
+        if let Some(dir) = path.parent() {
+            toft_store::private::create_dir_all(dir).map_err(io("make", dir))?;
+        }
+        toft_store::private::write(&path, actor).map_err(io("write", &path))
+    }
+
+    fn name_file(&self, pid: u32) -> Option<PathBuf> {
+        let process = self.machine().holder(pid)?;
+        self.sessions().map(|dir| dir.join(format!("process-{pid}-{}", process.started)))
+    }
+
+    /// The name of whatever speaks for a process: that of its session, if a hook said so, else one of its own.
+    pub fn name_of_process(&self, pid: u32) -> Option<String> {
+        let process = self.machine().holder(pid)?;
+        let named = self.name_file(pid).and_then(|path| fs::read_to_string(path).ok()).filter(|name| !name.is_empty());
+        Some(named.unwrap_or_else(|| session_name(&format!("{} {pid} {}", process.boot, process.started))))
+    }
+
+    fn renew_all(&self, actor: &str) -> Result<(), Error> {
+        match self.perform_as(actor, None, renew::Request::default()) {
+            Ok(_) | Err(Error::Refused(Refusal::HoldsNothing { .. })) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn sessions(&self) -> Option<PathBuf> {
+        self.located().checkout.as_ref().map(|checkout| checkout.state_dir().join("sessions"))
+    }
+
+    fn memory_of(&self, heard: &Heard) -> Option<PathBuf> {
+        let name = blake3::hash(heard.session.as_bytes()).to_hex();
+        self.sessions().map(|dir| dir.join(&name.as_str()[..24]))
+    }
+
+    /// What cannot be read was never remembered.
+    fn remember(&self, heard: &Heard) -> Memory {
+        let text = self.memory_of(heard).and_then(|path| fs::read(path).ok());
+        text.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
+    }
+
+    fn keep_in_mind(&self, heard: &Heard, memory: &Memory) -> Result<(), Error> {
+        let Some(path) = self.memory_of(heard) else { return Ok(()) };
+        if let Some(dir) = path.parent() {
+            toft_store::private::create_dir_all(dir).map_err(io("make", dir))?;
+        }
+        let text = serde_json::to_vec(memory).unwrap_or_default();
+        toft_store::private::write(&path, text).map_err(io("write", &path))
+    }
+
+    /// Forgets sessions that never said that they ended.
+    fn forget_sessions(&self) {
+        let entries = self.sessions().and_then(|dir| fs::read_dir(dir).ok()).into_iter().flatten().flatten();
+        let old = |entry: &fs::DirEntry| {
+            let age = entry.metadata().ok()?.modified().ok()?.elapsed().ok()?;
+            (age > FORGET).then(|| entry.path())
+        };
+        for path in entries.filter_map(|entry| old(&entry)) {
+            // Another session may have been faster.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+fn millis() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_has_one_readable_name() {
+        assert_eq!(session_name("abc"), session_name("abc"));
+        assert_ne!(session_name("abc"), session_name("abd"));
+        toft_core::agent::check_name(&session_name("abc")).unwrap();
+    }
+
+    #[test]
+    fn every_harness_names_its_moments_in_its_own_way() {
+        let names = [
+            ("SessionStart", Moment::Start),
+            ("sessionStart", Moment::Start),
+            ("UserPromptSubmit", Moment::Prompt),
+            ("userPromptSubmitted", Moment::Prompt),
+            ("BeforeAgent", Moment::Prompt),
+            ("PostToolBatch", Moment::Tools),
+            ("AfterTool", Moment::Tools),
+            ("PreCompress", Moment::Compact),
+            ("agentStop", Moment::Stop),
+            ("session.idle", Moment::Stop),
+            ("sessionEnd", Moment::End),
+        ];
+        for (name, moment) in names {
+            assert_eq!(Moment::from_word(name), Some(moment), "{name}");
+        }
+        assert_eq!(Moment::from_word("PreToolUse"), None);
+    }
+}

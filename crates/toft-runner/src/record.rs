@@ -1,0 +1,204 @@
+//! Keeps what a command says, on a thread of its own: masking and the disk delay nobody but the command.
+
+use std::{
+    path::Path,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        mpsc::{self, Receiver, SyncSender, TryRecvError},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use toft_session::{
+    mask::{Mask, Stream},
+    recipe::Spoken,
+};
+
+use super::{
+    Told,
+    log::{Log, Voice},
+    news::News,
+    process::Said,
+};
+
+/// How often news of what is said is passed on.
+const NEWS: Duration = Duration::from_millis(250);
+/// What is still on its way when a command ended is waited for while more comes this soon.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+/// And at most so long.
+const LONGEST_LAST_WORDS: Duration = Duration::from_secs(10);
+/// How often it is looked whether more came.
+const LOOK: Duration = Duration::from_millis(5);
+/// So many pieces wait to be kept.
+const WAITING: usize = 64;
+/// A longer line of JSON is not read.
+const LONGEST_JSON: usize = 1 << 20;
+
+/// Keeps what one command says.
+pub(super) struct Recorder {
+    said: Option<SyncSender<Said>>,
+    heard: Arc<Mutex<Heard>>,
+}
+
+/// What was heard so far.
+#[derive(Clone, Default)]
+struct Heard {
+    spoken: Spoken,
+    out: String,
+    err: String,
+    pieces: u64,
+    /// Voices that have nothing more to say.
+    ended: usize,
+    over: bool,
+}
+
+impl Recorder {
+    pub(super) fn start(log: &Path, mask: Mask, news: News) -> Self {
+        // A command that says more than can be kept has to wait.
+        let (said, pieces) = mpsc::sync_channel(WAITING);
+        let heard = Arc::<Mutex<Heard>>::default();
+        let log = Log::open(log);
+        let writing = Writing { log, mask, news, heard: Arc::clone(&heard), told: None, troubled: false };
+        thread::spawn(move || writing.run(&pieces));
+        Self { said: Some(said), heard }
+    }
+
+    /// Where what is said goes.
+    pub(super) fn said(&self) -> Option<&SyncSender<Said>> {
+        self.said.as_ref()
+    }
+
+    /// Waits a moment for what is still on its way, adds a last line, and gives what the command said of itself and its
+    /// last words: its output if it ended well, else its complaint.
+    pub(super) fn close(mut self, last: String, well: bool) -> (Spoken, String) {
+        let begun = Instant::now();
+        let (mut pieces, mut since) = (0, begun);
+        loop {
+            let heard = self.heard();
+            if heard.pieces != pieces {
+                (pieces, since) = (heard.pieces, Instant::now());
+            }
+            if heard.ended == 2 || since.elapsed() >= LAST_WORDS || begun.elapsed() >= LONGEST_LAST_WORDS {
+                break;
+            }
+            drop(heard);
+            thread::sleep(LOOK);
+        }
+        if let Some(said) = self.said.take() {
+            // A disk that hangs keeps nothing, this line neither.
+            let _ = said.try_send(Said::Bytes(Voice::Runner, last.into_bytes()));
+            let _ = said.try_send(Said::End(Voice::Runner));
+        }
+        let until = Instant::now() + LAST_WORDS;
+        while !self.heard().over && Instant::now() < until {
+            thread::sleep(LOOK);
+        }
+        let heard = self.heard().clone();
+        let (first, second) = if well { (heard.out, heard.err) } else { (heard.err, heard.out) };
+        (heard.spoken, if first.is_empty() { second } else { first })
+    }
+
+    fn heard(&self) -> MutexGuard<'_, Heard> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Writing {
+    log: Log,
+    mask: Mask,
+    news: News,
+    heard: Arc<Mutex<Heard>>,
+    told: Option<Instant>,
+    /// That the log cannot be written was said.
+    troubled: bool,
+}
+
+impl Writing {
+    fn run(mut self, pieces: &Receiver<Said>) {
+        let mut voices = [(Stream::default(), Vec::new()), (Stream::default(), Vec::new())];
+        loop {
+            let piece = match pieces.try_recv() {
+                Ok(piece) => piece,
+                Err(TryRecvError::Empty) => {
+                    self.flush();
+                    match pieces.recv() {
+                        Ok(piece) => piece,
+                        Err(_) => break,
+                    }
+                }
+                Err(TryRecvError::Disconnected) => break,
+            };
+            match piece {
+                Said::Bytes(Voice::Runner, bytes) => {
+                    let text = self.mask.mask(&String::from_utf8_lossy(&bytes));
+                    self.log.line(Voice::Runner, text);
+                }
+                Said::Bytes(voice, bytes) => {
+                    let (stream, json) = &mut voices[usize::from(voice == Voice::Err)];
+                    self.hear(json, &bytes);
+                    let mut lines = Vec::new();
+                    stream.take(&self.mask, &bytes, |line| lines.push(line));
+                    lines.into_iter().for_each(|line| self.line(voice, line));
+                }
+                Said::End(Voice::Runner) => break,
+                Said::End(voice) => {
+                    let (stream, json) = &mut voices[usize::from(voice == Voice::Err)];
+                    self.hear(json, b"\n");
+                    let mut rest = None;
+                    stream.end(&self.mask, |line| rest = Some(line));
+                    rest.into_iter().for_each(|line| self.line(voice, line));
+                    self.flush();
+                    self.lock().ended += 1;
+                }
+            }
+            self.lock().pieces += 1;
+        }
+        self.flush();
+        self.lock().over = true;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Heard> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn flush(&mut self) {
+        let trouble = self.log.flush();
+        if let Some(why) = trouble.as_ref().filter(|_| !self.troubled) {
+            self.news.tell(Told::Trouble { text: format!("the log cannot be written: {why}; the agent goes on") });
+        }
+        self.troubled = trouble.is_some();
+    }
+
+    /// Takes in what an agent says of itself in lines of JSON.
+    fn hear(&self, held: &mut Vec<u8>, bytes: &[u8]) {
+        for part in bytes.split_inclusive(|byte| *byte == b'\n') {
+            if held.len() + part.len() <= LONGEST_JSON {
+                held.extend_from_slice(part);
+            }
+            if part.ends_with(b"\n") {
+                if held.starts_with(b"{") {
+                    self.lock().spoken.hear(held);
+                }
+                held.clear();
+            }
+        }
+    }
+
+    fn line(&mut self, voice: Voice, text: String) {
+        let text = self.log.line(voice, text);
+        let trimmed = text.trim();
+        if trimmed.is_empty() {
+            return;
+        }
+        {
+            let mut heard = self.lock();
+            let last = if voice == Voice::Err { &mut heard.err } else { &mut heard.out };
+            trimmed.clone_into(last);
+        }
+        if self.told.is_none_or(|last| last.elapsed() >= NEWS) {
+            self.told = Some(Instant::now());
+            self.news.tell(Told::Said { text });
+        }
+    }
+}

@@ -1,0 +1,578 @@
+//! A slot: one process that takes one task after the other.
+
+use std::{
+    cell::RefCell,
+    io::BufRead as _,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, Instant, SystemTime},
+};
+
+use toft_core::{
+    agent::Agent,
+    flow::{Ending, TaskStatus},
+    keeper::{Duty, Keeper},
+    refusal::Refusal,
+    store::{self, LeasesOf, StoreError},
+    verbs::{
+        Operation,
+        agent::Register,
+        claim::{self, Claimed},
+        finish::{self, How},
+        ready, renew, report, stop,
+    },
+    workspace::WorkspaceKind,
+};
+use toft_session::{
+    engine::Home,
+    error::Error,
+    keep::{Held, Keeping, View, clock},
+    mask::Mask,
+    processes,
+    session::{Session, random_mint},
+};
+use toft_vcs::{RunError, workspace::WorkspaceError};
+use toft_work::{
+    Work,
+    work::operation,
+    workspaces::{Given, Wanted, counts_against},
+};
+
+use super::{
+    Rules, Told,
+    attempt::{Attempt, Came},
+    files::Files,
+    news::{self, News, Writer},
+};
+
+/// How long a slot waits for work before it looks up.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// How often a slot without work shows that it is there.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(300);
+/// How long it rests after trouble, doubled each time up to the longest.
+const REST: Duration = Duration::from_millis(500);
+const LONGEST_REST: Duration = Duration::from_secs(30);
+/// How long a store that cannot be reached is waited for with news of what was done.
+const LONGEST_WAIT: Duration = Duration::from_secs(600);
+/// How often a slot shows its runner that it lives.
+const SIGN: Duration = Duration::from_secs(1);
+/// What the runner writes to let a slot end after its task.
+pub(super) const DRAIN: &str = "drain";
+
+/// What came of looking for work.
+enum Round {
+    Worked,
+    Idle,
+    Over,
+}
+
+/// One slot of a runner.
+pub struct Slot {
+    session: Session,
+    rules: Rules,
+    name: String,
+    mask: Mask,
+    news: News,
+    writer: RefCell<Option<Writer>>,
+    /// The hold it works under.
+    kept: Arc<Mutex<Option<View>>>,
+    /// A claim whose answer was lost: it may have been done.
+    asked: RefCell<Option<Asked>>,
+    drain: Arc<AtomicBool>,
+    stop: Arc<AtomicBool>,
+}
+
+/// A claim, as it was sent.
+struct Asked {
+    op: Operation,
+    request: claim::Request,
+    sent: u64,
+}
+
+/// A task that was taken, and since when its lease surely stands.
+struct Taken {
+    claimed: Claimed,
+    since: u64,
+}
+
+impl Slot {
+    /// A slot that works under `name`.
+    pub fn new(session: Session, name: String, rules: Rules) -> Self {
+        let mask = Mask::from_environment(match &session.located().store {
+            Home::Server(url) => Some(url),
+            Home::File(_) => None,
+        });
+        let (news, writer) = news::open();
+        Self {
+            session,
+            rules,
+            name,
+            mask,
+            news,
+            writer: RefCell::new(Some(writer)),
+            kept: Arc::default(),
+            asked: RefCell::default(),
+            drain: Arc::default(),
+            stop: Arc::default(),
+        }
+    }
+
+    fn work(&self) -> Work<'_> {
+        Work::of(&self.session)
+    }
+
+    /// Works until there is nothing more to do, or the runner says so on standard input, or is gone. News goes to
+    /// standard output, a line of JSON each.
+    pub fn run(self) -> Result<(), Error> {
+        processes::adopt_orphans();
+        self.obey();
+        self.show_life();
+        let worked = self.work_on();
+        if let Some(writer) = self.writer.take() {
+            writer.close();
+        }
+        worked
+    }
+
+    fn work_on(&self) -> Result<(), Error> {
+        let runtime = self.rules.command.first().map(|program| format!("{} {program}", Agent::RUNNER));
+        let capabilities = self.rules.can.clone();
+        let register = Register { name: Some(self.name.clone()), runtime, capabilities, ..Register::default() };
+        self.session.perform_as(&self.name, None, register.clone())?;
+        self.let_go_of_others()?;
+        let (mut waiting, mut rest, mut seen) = (false, REST, Instant::now());
+        while !self.over() {
+            match self.round() {
+                Ok(Round::Over) => return Ok(()),
+                Ok(Round::Worked) if self.rules.once => return Ok(()),
+                Ok(Round::Worked) => (waiting, rest) = (false, REST),
+                Ok(Round::Idle) => {
+                    if !waiting {
+                        self.news.tell(Told::Waiting);
+                    }
+                    (waiting, rest) = (true, REST);
+                    // An agent that waits for work is not offline.
+                    if seen.elapsed() >= SIGN_OF_LIFE {
+                        self.session.perform_as(&self.name, None, register.clone())?;
+                        seen = Instant::now();
+                    }
+                }
+                Err(error) if passing(&error) => {
+                    self.news.tell(Told::Trouble { text: error.to_string() });
+                    self.sleep(rest);
+                    rest = (rest * 2).min(LONGEST_REST);
+                    // Whatever it holds and does not work on is for others. What cannot be given back now is the next time.
+                    let _ = self.let_go_of_others();
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Shows the runner every second that this process goes on, and by when its work is killed if it does not.
+    fn show_life(&self) {
+        let (news, kept) = (self.news.clone(), Arc::clone(&self.kept));
+        thread::spawn(move || {
+            loop {
+                let until = kept.lock().unwrap_or_else(PoisonError::into_inner).as_ref().and_then(View::hard_deadline);
+                news.tell(Told::Alive { until });
+                thread::sleep(SIGN);
+            }
+        });
+    }
+
+    /// Takes one task and does it, if there is one.
+    fn round(&self) -> Result<Round, Error> {
+        match self.take()? {
+            Some(taken) if self.over() => {
+                self.return_unbegun(&taken.claimed)?;
+                Ok(Round::Over)
+            }
+            Some(taken) => {
+                self.work_on_task(&taken)?;
+                self.let_go_of_others()?;
+                Ok(Round::Worked)
+            }
+            None if self.rules.until_idle && self.idle()? => Ok(Round::Over),
+            None => Ok(Round::Idle),
+        }
+    }
+
+    /// Listens to the runner. When it is gone, its end of the pipe is closed.
+    fn obey(&self) {
+        let (drain, stop) = (Arc::clone(&self.drain), Arc::clone(&self.stop));
+        thread::spawn(move || {
+            for line in std::io::stdin().lock().lines() {
+                match line {
+                    Ok(line) if line == DRAIN => drain.store(true, Ordering::Relaxed),
+                    _ => break,
+                }
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+    }
+
+    fn over(&self) -> bool {
+        self.drain.load(Ordering::Relaxed) || self.stop.load(Ordering::Relaxed)
+    }
+
+    fn sleep(&self, span: Duration) {
+        let step = Duration::from_millis(50);
+        let mut left = span;
+        while !left.is_zero() && !self.over() {
+            thread::sleep(step.min(left));
+            left = left.saturating_sub(step);
+        }
+    }
+
+    /// Takes a task, if one is ready soon. A claim whose answer was lost is sent again, under the same operation id, until
+    /// it is answered: it may have been done.
+    fn take(&self) -> Result<Option<Taken>, Error> {
+        let lost = self.asked.take();
+        let again = lost.is_some();
+        let asked = lost.unwrap_or_else(|| {
+            let request = claim::Request {
+                labels: self.rules.labels.clone(),
+                scope: self.session.scope(),
+                ttl: Some(self.rules.ttl),
+                holder: self.session.machine().this_process(),
+                ..claim::Request::default()
+            };
+            let op = operation(&format!("run_{}", random_mint().word()), &format!("{request:?}"));
+            Asked { op, request, sent: clock() }
+        });
+        match self.work().claim_waiting(&self.name, Some(&asked.op), &asked.request, PATIENCE) {
+            Ok(outcome) => match outcome.claims.into_iter().next() {
+                // Waiting for work does not count as holding it.
+                Some(claimed) if again || clock() - asked.sent > self.rules.ttl.as_millis() as u64 / 4 => {
+                    self.still_held(claimed)
+                }
+                claimed => Ok(claimed.map(|claimed| Taken { claimed, since: asked.sent })),
+            },
+            Err(Error::Refused(Refusal::NothingReady { .. } | Refusal::AgentPaused { .. })) => Ok(None),
+            Err(Error::Refused(Refusal::OpReused { .. })) => {
+                // It was done, and cannot be told what it gave.
+                self.let_go_of_others()?;
+                Ok(None)
+            }
+            Err(Error::Store(error)) => {
+                *self.asked.borrow_mut() = Some(asked);
+                Err(error.into())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What an earlier claim gave, if the lease still stands: the store renews it now.
+    fn still_held(&self, claimed: Claimed) -> Result<Option<Taken>, Error> {
+        let (since, holds) = (clock(), vec![(claimed.task.id.clone(), claimed.lease.fence())]);
+        match self.session.perform_as(&self.name, None, renew::Request { holds, ttl: None }) {
+            Ok(_) => Ok(Some(Taken { claimed, since })),
+            Err(Error::Refused(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether nobody holds anything, nothing is ready, and nothing becomes ready by itself; in this order, so that what
+    /// somebody makes ready by ending is seen.
+    fn idle(&self) -> Result<bool, Error> {
+        let scope = self.session.scope();
+        let busy = self.session.perform_as(&self.name, None, ready::Stirring { scope: scope.clone() })?;
+        let look = ready::Request {
+            scope,
+            labels: self.rules.labels.clone(),
+            limit: 1,
+            mine: true,
+            ..ready::Request::default()
+        };
+        Ok(!busy && self.work().ready_for(&self.name, look)?.ready.is_empty())
+    }
+
+    /// Does what was taken, and says what came of it.
+    fn work_on_task(&self, taken: &Taken) -> Result<(), Error> {
+        let Taken { claimed, since } = taken;
+        let task = &claimed.task;
+        let held = Held { actor: self.name.clone(), task: task.id.clone(), fence: claimed.lease.fence() };
+        let keeper = Keeper::new(self.rules.ttl, self.rules.grace, *since);
+        let keeping = Keeping::start(self.session.located(), held, keeper, |duty| {
+            if duty == Duty::Kill {
+                processes::kill_left_behind();
+            }
+        });
+        *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(keeping.view());
+        self.news.tell(Told::Took {
+            task: task.id.to_string(),
+            issue: claimed.issue.clone(),
+            title: task.name.clone(),
+            attempt: task.state.attempt + 1,
+        });
+        let came = match self.attempt(claimed, &keeping) {
+            Ok(came) => came,
+            Err(_) if keeping.stopped() => {
+                let why = keeping.why();
+                drop(keeping);
+                return self.lost(claimed, &why, 0);
+            }
+            Err(Error::RunnerStopped) => return self.return_unbegun(claimed),
+            Err(error) if counts_against(&claimed.task, &error) => {
+                return self.fail(claimed, &format!("no workspace: {error}"));
+            }
+            Err(error) => {
+                // What is no task's fault counts for nothing; the next one may be luckier.
+                self.give_back(claimed, &format!("the runner could not go on: {error}"))?;
+                return Err(error);
+            }
+        };
+        if came.seen.ending == Ending::Lost {
+            let (why, ran_ms) = (keeping.why(), came.report.ran_ms);
+            drop(keeping);
+            return self.lost(claimed, &why, ran_ms);
+        }
+        self.conclude(claimed, came).or_else(|error| {
+            // The command ran, so the attempt counts, whatever could not be told of it.
+            self.fail(claimed, &format!("what came of it could not be recorded: {error}"))
+        })
+    }
+
+    /// The lease could not be kept: the task may be another's now, and this attempt counts for nothing.
+    fn lost(&self, claimed: &Claimed, why: &str, ran_ms: u64) -> Result<(), Error> {
+        let (task, issue) = (claimed.task.id.to_string(), claimed.issue.clone());
+        let message = format!("stopped before the task could be given to another: {why}");
+        let told = message.clone();
+        self.news.tell(Told::Ended { task, issue, how: "lost".into(), message: told, parked: false, ran_ms });
+        self.patiently(|| self.give_back(claimed, &message))
+    }
+
+    fn attempt(&self, claimed: &Claimed, keeping: &Keeping) -> Result<Came, Error> {
+        let (task, taken) = (&claimed.task, SystemTime::now());
+        let elsewhere = self.work().in_repository_of_claim(claimed)?;
+        let work = elsewhere.as_ref().map_or(self.work(), Work::of);
+        if let Some(files) = Files::of(&work, &task.id, claimed.lease.fence) {
+            files.begin(&format!("{} took {} \"{}\"", self.name, task.id, task.name), &self.mask)?;
+        }
+        if task.state.fence > 1 {
+            self.end_stragglers(claimed)?;
+        }
+        let given = self.provide(work, claimed)?;
+        if given.existing {
+            // Whoever had it before is over, and what they left locked would stop everybody after them.
+            for lock in work.workspaces()?.clear_locks(&given.workspace, taken)? {
+                let text = format!("removed a lock that a killed git had left: {lock}");
+                self.news.tell(Told::Trouble { text });
+            }
+        }
+        let attempt = Attempt {
+            work,
+            rules: &self.rules,
+            actor: &self.name,
+            claimed,
+            given: &given,
+            mask: &self.mask,
+            news: &self.news,
+            keeping,
+            stop: &self.stop,
+        };
+        attempt.run()
+    }
+
+    /// A workspace; without one there is no attempt.
+    fn provide(&self, work: Work<'_>, claimed: &Claimed) -> Result<Given, Error> {
+        let (task, fence) = (Some(claimed.task.id.to_string()), Some(claimed.lease.fence()));
+        let wanted = Wanted { work: task, fence, base: self.rules.base.clone(), ..Wanted::default() };
+        let step = |text: &str| self.news.tell(Told::Step { text: text.to_owned() });
+        let given = work.workspaces()?.provide(&self.name, wanted, step)?;
+        match given.workspace.kind {
+            // Somebody's own checkout is not for agents that nobody watches.
+            WorkspaceKind::InPlace => Err(WorkspaceError::InTheWay { path: given.workspace.path.into() }.into()),
+            _ => Ok(given),
+        }
+    }
+
+    /// It did not work, and that counts.
+    fn fail(&self, claimed: &Claimed, message: &str) -> Result<(), Error> {
+        let (task, issue) = (claimed.task.id.to_string(), claimed.issue.clone());
+        let request = finish::Request {
+            id: Some(task.clone()),
+            fence: Some(claimed.lease.fence()),
+            how: How::Failed,
+            message: self.mask.mask(message),
+            ..finish::Request::default()
+        };
+        let outcome = self.work().finish(&self.name, None, request)?;
+        let (message, parked) = (self.mask.mask(message), outcome.task.state.status == TaskStatus::Failed);
+        self.news.tell(Told::Ended { task, issue, how: "failed".into(), message, parked, ran_ms: 0 });
+        Ok(())
+    }
+
+    /// Ends what an earlier attempt at this task left running.
+    fn end_stragglers(&self, claimed: &Claimed) -> Result<(), Error> {
+        let attempts = store::ask(self.session.store(), |tx| tx.attempts(&claimed.task.id))?;
+        let over: Vec<String> = attempts
+            .iter()
+            .filter(|attempt| attempt.ended.is_some())
+            .map(|attempt| attempt.lease.to_string())
+            .collect();
+        let count = processes::end_stragglers(&over);
+        if count > 0 {
+            let text = format!("ended {count} processes that an earlier attempt had left");
+            self.news.tell(Told::Trouble { text });
+        }
+        Ok(())
+    }
+
+    fn conclude(&self, claimed: &Claimed, came: Came) -> Result<(), Error> {
+        let (task, fence) = (&claimed.task, claimed.lease.fence());
+        let Came { seen, report, cost, order } = came;
+        let ran_ms = report.ran_ms;
+        let ended = |how: &str, message: String, parked: bool| {
+            let (task, issue) = (task.id.to_string(), claimed.issue.clone());
+            self.news.tell(Told::Ended { task, issue, how: how.to_owned(), message, parked, ran_ms });
+        };
+        if let Some(order) = order.filter(|_| seen.ending == Ending::Stopped) {
+            let (message, how) = (order.to_string(), if order.park { "parked" } else { "released" });
+            let request = stop::Obey { task: task.id.clone(), fence, order, report, cost };
+            let outcome = self.patiently(|| self.work().obey_stop(&self.name, request.clone()))?;
+            ended(how, message, outcome.task.state.status == TaskStatus::Failed);
+            return Ok(());
+        }
+        let (how, message) = seen.judge();
+        let word = word(&how);
+        let request = finish::Request {
+            id: Some(task.id.to_string()),
+            fence: Some(fence.clone()),
+            how,
+            message: message.clone(),
+            cost,
+            report: Some(report.clone()),
+        };
+        match self.patiently(|| self.work().finish(&self.name, None, request.clone())) {
+            Ok(outcome) => {
+                ended(word, message, outcome.task.state.status == TaskStatus::Failed);
+                return Ok(());
+            }
+            // The agent ended its hold itself, or somebody else did: what was seen is told all the same.
+            Err(Error::Refused(Refusal::FenceStale { .. } | Refusal::NotHolder { .. })) => {}
+            Err(error) => return Err(error),
+        }
+        let request = report::Request { task: task.id.clone(), fence, report, cost };
+        let attempt = self.patiently(|| self.session.perform_as(&self.name, None, request.clone()))?;
+        let now = store::ask(self.session.store(), |tx| tx.task(&task.id))?;
+        let parked = now.as_ref().is_some_and(|task| task.state.status == TaskStatus::Failed);
+        let how = serde_json::to_value(attempt.result).unwrap_or_default();
+        ended(how.as_str().unwrap_or("lost"), attempt.reason.unwrap_or_default(), parked);
+        if let Some(now) = now {
+            self.work().tidy_after(&self.name, &now);
+        }
+        Ok(())
+    }
+
+    fn return_unbegun(&self, claimed: &Claimed) -> Result<(), Error> {
+        let (id, fence) = (Some(claimed.task.id.to_string()), Some(claimed.lease.fence()));
+        let message = "its runner stopped before it began".to_owned();
+        self.work()
+            .finish(&self.name, None, finish::Request { id, fence, message, ..finish::Request::default() })
+            .map(drop)
+    }
+
+    /// Gives back what nobody works on: what an agent claimed by hand besides its own task and left, and what this process
+    /// holds without knowing, because the answer to a claim was lost.
+    fn let_go_of_others(&self) -> Result<(), Error> {
+        let this = self.session.machine().this_process();
+        let unknown = self.asked.borrow().is_none();
+        let left = store::ask(self.session.store(), |tx| {
+            let Some(me) = tx.agent_named(&self.name)? else { return Ok(Vec::new()) };
+            let mut leases = tx.leases(&LeasesOf::Agent(me.id))?;
+            // What follows another process is free when that ends, and counts as lost.
+            leases.retain(|lease| lease.holder.is_none() || unknown && lease.holder == this);
+            Ok(leases)
+        })?;
+        for lease in left {
+            let (id, fence) = (Some(lease.task.to_string()), Some(lease.fence));
+            let message = "nobody works on it".to_owned();
+            let request = finish::Request { id, fence, message, ..finish::Request::default() };
+            match self.work().finish(&self.name, None, request) {
+                Ok(_) | Err(Error::Refused(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the store again for as long as it cannot be reached: what was done should not be done twice.
+    fn patiently<T>(&self, mut tell_store: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
+        let (until, mut rest) = (Instant::now() + LONGEST_WAIT, REST);
+        loop {
+            match tell_store() {
+                Err(Error::Store(error)) if Instant::now() < until && !self.stop.load(Ordering::Relaxed) => {
+                    self.news.tell(Told::Trouble { text: error.to_string() });
+                    self.rest_unless_stopped(rest);
+                    rest = (rest * 2).min(LONGEST_REST);
+                }
+                told => return told,
+            }
+        }
+    }
+
+    fn rest_unless_stopped(&self, span: Duration) {
+        let until = Instant::now() + span;
+        while Instant::now() < until && !self.stop.load(Ordering::Relaxed) {
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn give_back(&self, claimed: &Claimed, message: &str) -> Result<(), Error> {
+        let (id, fence) = (Some(claimed.task.id.to_string()), Some(claimed.lease.fence()));
+        let message = self.mask.mask(message);
+        let request = finish::Request { id, fence, message, ..finish::Request::default() };
+        match self.work().finish(&self.name, None, request) {
+            Ok(_) | Err(Error::Refused(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn word(how: &How) -> &'static str {
+    match how {
+        How::Done(_) => "done",
+        How::Failed => "failed",
+        How::Release => "released",
+        How::Handoff => "handoff",
+        How::Waiting(_) => "waiting",
+    }
+}
+
+/// Whether it may work the next time.
+fn passing(error: &Error) -> bool {
+    match error {
+        Error::Store(error) => !matches!(error, StoreError::Newer { .. } | StoreError::Missing { .. }),
+        Error::NoWorkspace { cause } => passing(cause),
+        Error::Workspace(error) => {
+            use WorkspaceError::{Busy, Io, Run};
+            matches!(
+                error,
+                Busy { .. } | Io { .. } | Run(RunError::Late { .. } | RunError::Failed { .. } | RunError::Io { .. })
+            )
+        }
+        Error::Io { .. } | Error::Refused(_) | Error::Setup { .. } => true,
+        Error::Checkout(_)
+        | Error::Exchange(_)
+        | Error::NoRepository { .. }
+        | Error::NotInitialised { .. }
+        | Error::UnknownRepository { .. }
+        | Error::StoreThere { .. }
+        | Error::UnknownStore { .. }
+        | Error::Config { .. }
+        | Error::PlanFile { .. }
+        | Error::Untrusted { .. }
+        | Error::NoCloneHere { .. }
+        | Error::Start { .. }
+        | Error::LeaseLost { .. }
+        | Error::RunnerStopped
+        | Error::NoSandbox
+        | Error::Sandbox { .. } => false,
+    }
+}

@@ -1,0 +1,532 @@
+//! Configuration: built-in, then the user's, the repository's, this clone's, then what the caller says.
+
+use std::{
+    collections::BTreeMap,
+    env, fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use serde::Deserialize;
+use toft_core::{
+    retention::Retention,
+    time::parse_duration,
+    verbs::{Policy, workspace::MOST},
+    workspace::Keep,
+};
+
+use crate::{
+    error::Error,
+    recipe::{Recipe, recipes},
+    setup::{Setup, inside},
+};
+
+/// What a caller may decide. What is left out is found as the command line finds it.
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    /// Which store; found from `dir` when absent.
+    pub store: Option<Store>,
+    /// Where to look from; the current directory when absent.
+    pub dir: Option<PathBuf>,
+    /// Who asks; `TOFT_AGENT`, configuration or the user's name when absent.
+    pub agent: Option<String>,
+    /// How long a lease lasts.
+    pub lease_ttl: Option<Duration>,
+    /// How long a living but silent process keeps one.
+    pub lease_cap: Option<Duration>,
+    /// This process does one thing and ends, as a command does.
+    pub brief: bool,
+    /// Look at every repository in the store, whichever directory this is.
+    pub whole_store: bool,
+    /// A program asks on behalf of an agent, as an MCP client does: nobody who asks is a person.
+    pub served: bool,
+    /// More ledgers that this process sees, by name: repositories, or directories.
+    pub ledgers: Vec<(String, PathBuf)>,
+}
+
+/// Which store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Store {
+    /// The repository's own, shared by all its worktrees.
+    Repo,
+    /// One for this worktree alone.
+    Worktree,
+    /// The user's, for work across repositories.
+    Global,
+    /// A file that exists.
+    Path(PathBuf),
+    /// A file that is made if it does not exist.
+    NewPath(PathBuf),
+    /// On a PostgreSQL server, by URL.
+    Server(String),
+}
+
+impl Store {
+    /// A file that exists.
+    pub fn path(path: impl Into<PathBuf>) -> Self {
+        Self::Path(path.into())
+    }
+
+    /// A file that is made if it does not exist.
+    pub fn new_path(path: impl Into<PathBuf>) -> Self {
+        Self::NewPath(path.into())
+    }
+
+    /// A store on a PostgreSQL server.
+    pub fn server(url: impl Into<String>) -> Self {
+        Self::Server(url.into())
+    }
+
+    /// Reads `repo`, `worktree`, `global`, a `postgres://` URL or a path; `~` is the home directory.
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        Ok(match text {
+            "repo" => Self::Repo,
+            "worktree" => Self::Worktree,
+            "global" => Self::Global,
+            _ if text.starts_with("postgres://") || text.starts_with("postgresql://") => Self::server(text),
+            // Also with a slash too few: nobody names a file so, and the text may hold a password.
+            _ if text.contains("://") || text.starts_with("postgres:") || text.starts_with("postgresql:") => {
+                let scheme = text.split_once(':').map_or(text, |(scheme, _)| scheme);
+                return Err(Error::UnknownStore { text: format!("{scheme}:…") });
+            }
+            _ => Self::Path(expand_home(text)),
+        })
+    }
+}
+
+/// A configuration file. What travels in a repository may set less: see [`Layer::from_tree`].
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct File {
+    store: Option<String>,
+    agent: Option<String>,
+    lease: Lease,
+    retry: Retry,
+    retention: Kept,
+    workspaces: Workspaces,
+    run: Run,
+    sync: Sync,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Sync {
+    remote: Option<String>,
+    branch: Option<String>,
+    names: Option<Names>,
+    auto: Option<String>,
+}
+
+/// Which names ledgers say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Names {
+    /// The name that git's commits have, whichever agent wrote.
+    #[default]
+    Author,
+    /// The name of the agent that wrote.
+    Agent,
+}
+
+/// How ledgers are exchanged.
+#[derive(Clone, Debug, Default)]
+pub struct SyncRules {
+    /// The remote of the repository that keeps its own ledger.
+    pub remote: Option<String>,
+    /// Name of the remote's branch that holds the ledger beside a repository.
+    pub branch: Option<String>,
+    /// Which names ledgers say.
+    pub names: Names,
+    /// Commands exchange ledgers by themselves when the last time was so long ago.
+    pub auto: Option<Duration>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Run {
+    idle: Option<String>,
+    total: Option<String>,
+    agents: BTreeMap<String, RunAgent>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RunAgent {
+    command: Vec<String>,
+    #[serde(default)]
+    writes: Vec<String>,
+}
+
+/// How agents are run.
+#[derive(Clone, Debug)]
+pub struct RunRules {
+    /// One that says nothing for so long is ended.
+    pub idle: Option<Duration>,
+    /// One that takes so long is ended.
+    pub total: Option<Duration>,
+    /// How agents are started, by name.
+    pub agents: Vec<Recipe>,
+}
+
+impl Default for RunRules {
+    fn default() -> Self {
+        Self { idle: None, total: None, agents: recipes() }
+    }
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Lease {
+    ttl: Option<String>,
+    cap: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Retry {
+    backoff: Option<String>,
+    backoff_max: Option<String>,
+    max_attempts: Option<u32>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Kept {
+    events: Option<String>,
+    messages: Option<String>,
+    attempts: Option<String>,
+    checkpoints: Option<String>,
+    blobs: Option<String>,
+    workspaces: Option<String>,
+    agents: Option<String>,
+    receipts: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Workspaces {
+    root: Option<String>,
+    keep: Option<Keep>,
+    most: Option<usize>,
+    max_age: Option<String>,
+    max_bytes: Option<String>,
+    max_count: Option<usize>,
+    rescue_ignored: Option<bool>,
+    rescue_max_age: Option<String>,
+    setup: Option<Setup>,
+    instant: Option<Instant>,
+    warm: Option<Vec<String>>,
+}
+
+/// Whether workspaces share the files of a frozen checkout.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Instant {
+    /// Where it works, and a checkout takes long.
+    #[default]
+    Auto,
+    /// Where it works.
+    Always,
+    /// Nowhere.
+    Never,
+}
+
+/// How workspaces are kept.
+#[derive(Clone, Debug)]
+pub struct WorkspaceRules {
+    /// Below here; each repository has a directory of its own.
+    pub root: PathBuf,
+    /// Which are kept when their task ends.
+    pub keep: Keep,
+    /// At most so many of a repository on this machine.
+    pub most: usize,
+    /// Those nobody needs are taken down after so long, once everything in them is safe.
+    pub max_age: Option<Duration>,
+    /// Together they may take so much.
+    pub max_bytes: Option<u64>,
+    /// When tidying up, so many are left, if the others are needed by nobody.
+    pub max_count: Option<usize>,
+    /// Rescues hold large ignored files and directories too.
+    pub rescue_ignored: bool,
+    /// When tidying up, older rescues are deleted; none when absent.
+    pub rescue_max_age: Option<Duration>,
+    /// What makes a fresh one usable.
+    pub setup: Setup,
+    /// Whether they share the files of a frozen checkout.
+    pub instant: Instant,
+    /// Build artefacts that are shared with it.
+    pub warm: Vec<String>,
+}
+
+impl Default for WorkspaceRules {
+    fn default() -> Self {
+        let root = data_home().join("workspaces");
+        Self {
+            root,
+            keep: Keep::default(),
+            most: MOST,
+            max_age: None,
+            max_bytes: None,
+            max_count: None,
+            rescue_ignored: false,
+            rescue_max_age: None,
+            setup: Setup::default(),
+            instant: Instant::default(),
+            warm: Vec::new(),
+        }
+    }
+}
+
+/// Whose word a configuration file is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum From {
+    /// The user's.
+    User,
+    /// The repository's: it travels with the tree.
+    Tree,
+    /// This clone's. A repository that was copied whole brings it along, so commands in it need trust too.
+    Clone,
+}
+
+/// What all layers together say, and which files were read.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Settings {
+    pub(crate) store: Option<(Store, String)>,
+    pub(crate) agent: Option<String>,
+    pub(crate) policy: Policy,
+    pub(crate) retention: Retention,
+    pub(crate) workspaces: WorkspaceRules,
+    pub(crate) run: RunRules,
+    pub(crate) sync: SyncRules,
+    pub(crate) files: Vec<PathBuf>,
+}
+
+impl Settings {
+    /// Reads every layer; later ones win. `tree` is the checkout's root, `state` the directory beside its store.
+    pub(crate) fn load(tree: Option<&Path>, state: Option<&Path>) -> Result<Self, Error> {
+        let mut settings = Self::default();
+        settings.read(&config_home().join("config.toml"), From::User)?;
+        if let Some(tree) = tree {
+            settings.read(&tree.join(".toft").join("config.toml"), From::Tree)?;
+        }
+        if let Some(state) = state {
+            settings.read(&state.join("config.toml"), From::Clone)?;
+        }
+        settings.read_environment()?;
+        Ok(settings)
+    }
+
+    /// A file that travels in a repository may say how work is done, not where or as whom.
+    fn read(&mut self, path: &Path, from: From) -> Result<(), Error> {
+        let (own, trusted) = (from == From::User, from != From::Tree);
+        let read = match from {
+            From::Tree => read_in_tree(path),
+            From::User | From::Clone => fs::read_to_string(path),
+        };
+        let text = match read {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(cause) => return Err(Error::Io { doing: "read", path: path.to_owned(), cause }),
+        };
+        let wrong = |problem: String| Error::Config { path: path.display().to_string(), problem };
+        let file: File = toml::from_str(&text).map_err(|error| wrong(error.message().to_owned()))?;
+        if trusted {
+            if let Some(store) = &file.store {
+                self.store = Some((Store::parse(store)?, path.display().to_string()));
+            }
+            self.agent = file.agent.clone().or(self.agent.take());
+            if let Some(root) = &file.workspaces.root {
+                self.workspaces.root = workspace_root(root).map_err(wrong)?;
+            }
+            if let Some(text) = &file.workspaces.rescue_max_age {
+                self.workspaces.rescue_max_age = Some(parse_duration(text).map_err(wrong)?);
+            }
+            self.sync.remote = file.sync.remote.clone().or(self.sync.remote.take());
+            if let Some(branch) = &file.sync.branch {
+                self.sync.branch = Some(branch_name(branch).map_err(wrong)?);
+            }
+            self.sync.names = file.sync.names.unwrap_or(self.sync.names);
+            if let Some(auto) = &file.sync.auto {
+                self.sync.auto = Some(parse_duration(auto).map_err(wrong)?);
+            }
+        } else if file.store.is_some()
+            || file.agent.is_some()
+            || file.workspaces.root.is_some()
+            || file.workspaces.rescue_max_age.is_some()
+            || file.sync.remote.is_some()
+            || file.sync.branch.is_some()
+            || file.sync.names.is_some()
+            || file.sync.auto.is_some()
+        {
+            return Err(wrong(
+                "a configuration file inside the tree may not name a store, an agent, a place for workspaces, an age at which rescues are deleted, a remote or its branch"
+                    .into(),
+            ));
+        }
+        let span = |text: &Option<String>, into: &mut Duration| -> Result<(), Error> {
+            if let Some(text) = text {
+                *into = parse_duration(text).map_err(wrong)?;
+            }
+            Ok(())
+        };
+        span(&file.lease.ttl, &mut self.policy.ttl)?;
+        span(&file.lease.cap, &mut self.policy.cap)?;
+        span(&file.retry.backoff, &mut self.policy.backoff)?;
+        span(&file.retry.backoff_max, &mut self.policy.backoff_max)?;
+        span(&file.retention.events, &mut self.retention.events)?;
+        span(&file.retention.messages, &mut self.retention.messages)?;
+        span(&file.retention.attempts, &mut self.retention.attempts)?;
+        span(&file.retention.checkpoints, &mut self.retention.checkpoints)?;
+        span(&file.retention.blobs, &mut self.retention.blobs)?;
+        span(&file.retention.workspaces, &mut self.retention.workspaces)?;
+        span(&file.retention.agents, &mut self.retention.agents)?;
+        span(&file.retention.receipts, &mut self.retention.receipts)?;
+        self.workspaces.keep = file.workspaces.keep.unwrap_or(self.workspaces.keep);
+        self.workspaces.most = file.workspaces.most.unwrap_or(self.workspaces.most);
+        self.workspaces.max_count = file.workspaces.max_count.or(self.workspaces.max_count);
+        if let Some(text) = &file.workspaces.max_age {
+            self.workspaces.max_age = Some(parse_duration(text).map_err(wrong)?);
+        }
+        self.workspaces.rescue_ignored = file.workspaces.rescue_ignored.unwrap_or(self.workspaces.rescue_ignored);
+        if let Some(text) = &file.workspaces.max_bytes {
+            self.workspaces.max_bytes = Some(parse_size(text).map_err(wrong)?);
+        }
+        self.workspaces.instant = file.workspaces.instant.unwrap_or(self.workspaces.instant);
+        if let Some(warm) = file.workspaces.warm {
+            warm.iter().try_for_each(|path| inside(path)).map_err(wrong)?;
+            self.workspaces.warm = warm;
+        }
+        if let Some(setup) = file.workspaces.setup {
+            setup.check().map_err(wrong)?;
+            self.workspaces.setup = Setup { own, ..setup };
+        }
+        for (text, into) in [(&file.run.idle, &mut self.run.idle), (&file.run.total, &mut self.run.total)] {
+            if let Some(text) = text {
+                *into = Some(parse_duration(text).map_err(wrong)?);
+            }
+        }
+        if !file.run.agents.is_empty() && !own {
+            return Err(wrong("only the user's own configuration may say how agents are started".into()));
+        }
+        for (name, RunAgent { command, writes }) in file.run.agents {
+            self.run.agents.retain(|known| known.name != name);
+            self.run.agents.push(Recipe { name, command, writes });
+        }
+        self.policy.max_attempts = file.retry.max_attempts.unwrap_or(self.policy.max_attempts).max(1);
+        self.files.push(path.to_owned());
+        Ok(())
+    }
+
+    fn read_environment(&mut self) -> Result<(), Error> {
+        for (name, into) in [
+            ("TOFT_LEASE_TTL", &mut self.policy.ttl),
+            ("TOFT_LEASE_CAP", &mut self.policy.cap),
+            ("TOFT_RETRY_BACKOFF", &mut self.policy.backoff),
+        ] {
+            if let Some(text) = variable(name) {
+                *into = parse_duration(&text).map_err(|problem| Error::Config { path: name.into(), problem })?;
+            }
+        }
+        if let Some(agent) = variable("TOFT_AGENT") {
+            self.agent = Some(agent);
+        }
+        Ok(())
+    }
+}
+
+/// An environment variable; an empty one counts as unset.
+pub fn variable(name: &str) -> Option<String> {
+    env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// The user's home directory.
+pub fn home() -> PathBuf {
+    variable("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from)
+}
+
+fn config_home() -> PathBuf {
+    variable("XDG_CONFIG_HOME").map_or_else(|| home().join(".config"), PathBuf::from).join("toft")
+}
+
+/// Where what a user made and no repository has is kept.
+pub fn data_home() -> PathBuf {
+    variable("XDG_DATA_HOME").map_or_else(|| home().join(".local").join("share"), PathBuf::from).join("toft")
+}
+
+/// Where state that belongs to no repository is kept.
+pub fn state_home() -> PathBuf {
+    variable("XDG_STATE_HOME").map_or_else(|| home().join(".local").join("state"), PathBuf::from).join("toft")
+}
+
+/// A branch's name that no program takes for anything else.
+fn branch_name(text: &str) -> Result<String, String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
+    let part = |part: &str| !part.is_empty() && !part.starts_with(['.', '-']) && !part.ends_with(".lock");
+    match text.chars().all(plain) && text.split('/').all(part) && !text.contains("..") && !text.ends_with('.') {
+        true => Ok(text.to_owned()),
+        false => Err(format!("`{text}` is not the name of a branch")),
+    }
+}
+
+/// Where workspaces may be: an absolute path that nothing tidies up by itself.
+fn workspace_root(text: &str) -> Result<PathBuf, String> {
+    let root = expand_home(text);
+    let passing = env::temp_dir();
+    if !root.is_absolute() {
+        Err(format!("workspaces.root: `{text}` is not an absolute path"))
+    } else if root.starts_with(&passing) && !home().starts_with(&passing) {
+        Err(format!("workspaces.root: {} is tidied up by the system", passing.display()))
+    } else {
+        Ok(root)
+    }
+}
+
+/// Reads a number of bytes: `500M`, `20 GB`.
+fn parse_size(text: &str) -> Result<u64, String> {
+    let text = text.trim();
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic() || letter == ' ');
+    let unit = text[digits.len()..].trim().to_ascii_lowercase();
+    let shift = match unit.trim_end_matches('b').trim_end_matches('i') {
+        "" => 0,
+        "k" => 10,
+        "m" => 20,
+        "g" => 30,
+        "t" => 40,
+        _ => return Err(format!("`{text}` is no size; write 500M or 20G")),
+    };
+    let number: u64 = digits.parse().map_err(|_| format!("`{text}` is no size; write 500M or 20G"))?;
+    number.checked_shl(shift).filter(|size| size >> shift == number).ok_or_else(|| format!("`{text}` is too much"))
+}
+
+fn expand_home(text: &str) -> PathBuf {
+    match text.strip_prefix('~') {
+        Some("") => home(),
+        Some(rest) if rest.starts_with('/') => home().join(&rest[1..]),
+        _ => PathBuf::from(text),
+    }
+}
+
+/// Reads a file of a working tree, which a stranger may have filled: no link is followed.
+pub fn read_in_tree(path: &Path) -> std::io::Result<String> {
+    let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(std::io::ErrorKind::InvalidInput.into());
+    };
+    let bytes = toft_ledger::open::read(dir, &name.to_string_lossy())?;
+    String::from_utf8(bytes).map_err(|_| std::io::Error::new(std::io::ErrorKind::InvalidData, "it is not UTF-8"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_as_people_write_them() {
+        assert_eq!(parse_size("500M"), Ok(500 << 20));
+        assert_eq!(parse_size("20 GB"), Ok(20 << 30));
+        assert_eq!(parse_size("7GiB"), Ok(7 << 30));
+        assert_eq!(parse_size("12"), Ok(12));
+        for wrong in ["", "G", "many", "1.5G", "99999999999T"] {
+            assert!(parse_size(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! The open store, whichever engine it has. Everything above speaks to [`Store`].
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
+
+use serde_json::Value;
+use toft_core::{
+    checkpoint::{Detail, INLINE_LIMIT},
+    store::{Store, StoreError},
+};
+use toft_store::SqliteStore;
+
+use crate::{blobs, error::Error};
+#[cfg(feature = "postgres")]
+use toft_store::PostgresStore;
+
+/// Where a store is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Home {
+    /// In a file.
+    File(PathBuf),
+    /// On a PostgreSQL server, by URL.
+    Server(String),
+}
+
+impl Home {
+    /// The file, if it is one.
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            Self::File(path) => Some(path),
+            Self::Server(_) => None,
+        }
+    }
+
+    /// Whether it is known to be missing. A server is not asked.
+    pub fn missing(&self) -> bool {
+        self.file().is_some_and(|path| !path.exists())
+    }
+}
+
+/// As it may be shown: without a password.
+impl fmt::Display for Home {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => write!(f, "{}", path.display()),
+            #[cfg(feature = "postgres")]
+            Self::Server(url) => f.write_str(&toft_store::postgres::without_password(url)),
+            #[cfg(not(feature = "postgres"))]
+            Self::Server(_) => f.write_str("a PostgreSQL server"),
+        }
+    }
+}
+
+/// How a store is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Open {
+    /// It exists.
+    Known,
+    /// It exists, and the process does one thing and ends.
+    Briefly,
+    /// It is made if it does not exist.
+    Create,
+}
+
+/// An open store.
+pub enum Engine {
+    /// A SQLite file.
+    File(Box<SqliteStore>),
+    /// A PostgreSQL server.
+    #[cfg(feature = "postgres")]
+    Server(Box<PostgresStore>),
+}
+
+impl Engine {
+    /// Opens the store at `home`.
+    pub fn open(home: &Home, how: Open) -> Result<Self, Error> {
+        match (home, how) {
+            (Home::File(path), how) => {
+                let opened = match how {
+                    Open::Known => SqliteStore::open(path),
+                    Open::Briefly => SqliteStore::open_briefly(path),
+                    Open::Create => SqliteStore::create(path),
+                };
+                match opened {
+                    Ok(store) => Ok(Self::File(Box::new(store))),
+                    Err(StoreError::Missing { .. }) => Err(Error::NotInitialised { store: home.to_string() }),
+                    Err(error) => Err(error.into()),
+                }
+            }
+            #[cfg(feature = "postgres")]
+            (Home::Server(url), how) => {
+                let opened = match how {
+                    Open::Known => PostgresStore::open(url),
+                    Open::Briefly => PostgresStore::open_briefly(url),
+                    Open::Create => PostgresStore::create(url),
+                };
+                match opened {
+                    Ok(store) => Ok(Self::Server(Box::new(store))),
+                    Err(StoreError::Missing { path }) => Err(Error::NotInitialised { store: path }),
+                    Err(error) => Err(error.into()),
+                }
+            }
+            #[cfg(not(feature = "postgres"))]
+            (Home::Server(_), _) => Err(Error::UnknownStore { text: home.to_string() }),
+        }
+    }
+
+    /// Upgrades a store that exists; gives the schema before and after.
+    pub(crate) fn migrate(home: &Home) -> Result<(i64, i64), Error> {
+        let migrated = match home {
+            Home::File(path) => SqliteStore::migrate(path),
+            #[cfg(feature = "postgres")]
+            Home::Server(url) => PostgresStore::migrate(url),
+            #[cfg(not(feature = "postgres"))]
+            Home::Server(_) => return Err(Error::UnknownStore { text: home.to_string() }),
+        };
+        match migrated {
+            Err(StoreError::Missing { .. }) => Err(Error::NotInitialised { store: home.to_string() }),
+            other => Ok(other?),
+        }
+    }
+
+    /// The store, whichever engine it has.
+    pub fn store(&self) -> &dyn Store {
+        match self {
+            Self::File(store) => store.as_ref(),
+            #[cfg(feature = "postgres")]
+            Self::Server(store) => store.as_ref(),
+        }
+    }
+
+    /// A value as a checkpoint keeps it. A large one is kept before anything refers to it.
+    pub(crate) fn keep_detail(&self, value: Value) -> Result<Detail, Error> {
+        let text = value.to_string();
+        if text.len() <= INLINE_LIMIT {
+            return Ok(Detail::Inline(value));
+        }
+        let blob = blake3::hash(text.as_bytes()).to_hex().to_string();
+        match self {
+            Self::File(store) => blobs::keep(store.path(), &blob, &text)?,
+            #[cfg(feature = "postgres")]
+            Self::Server(store) => store.keep_blob(&blob, &text)?,
+        }
+        Ok(Detail::Blob { blob, bytes: text.len() as u64 })
+    }
+
+    /// The value a checkpoint's detail stands for.
+    pub(crate) fn load_detail(&self, detail: &Detail) -> Result<Value, Error> {
+        let blob = match detail {
+            Detail::Inline(value) => return Ok(value.clone()),
+            Detail::Blob { blob, .. } => blob,
+        };
+        let text = match self {
+            Self::File(store) => blobs::load(store.path(), blob)?,
+            #[cfg(feature = "postgres")]
+            Self::Server(store) => store.blob(blob)?.ok_or_else(|| unreadable(blob, "it is not there"))?,
+        };
+        serde_json::from_str(&text).map_err(|error| unreadable(blob, &error.to_string()))
+    }
+}
+
+fn unreadable(blob: &str, cause: &str) -> Error {
+    StoreError::Unreadable { table: "blobs", id: blob.to_owned(), cause: cause.to_owned() }.into()
+}

@@ -1,0 +1,406 @@
+//! The holds of a session: a claim's fence is kept for the session that claimed, so that people and agents type
+//! `toft finish` and no other session can.
+//!
+//! A session is what `TOFT_SESSION` names, or else a process: the one that runs toft, not counting shells that only carry
+//! out one command. A runner's agent has its fence in `TOFT_TASK` and `TOFT_FENCE`. Every other session has a directory that
+//! only its user can read, `fences/AGENT/SESSION`, with an empty file for each hold, whose name is the task and the fence.
+//! Listing that one directory answers every command, however many holds and sessions there are.
+
+use std::{
+    fs, io as stdio,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+use toft_core::{
+    id::TaskId,
+    lease::{Fence, Holder, Liveness, Processes as _},
+    refusal::Refusal,
+    store::{self, LeasesOf},
+    verbs::{claim::Claimed, find},
+};
+use toft_store::private;
+
+use crate::{
+    config::{state_home, variable},
+    error::{Error, io},
+    machine::Machine,
+    session::Session,
+};
+
+/// Sessions that cannot be seen to have ended are forgotten after this time: no lease lasts that long unrenewed.
+const FORGOTTEN: Duration = Duration::from_secs(14 * 86_400);
+/// A session looks for others that ended when it first claims, and after this time again.
+const LOOK_FOR_ENDED: Duration = Duration::from_secs(600);
+/// The file that says whose directory it is. No hold has a name without a dot.
+const OWNER: &str = "session";
+
+/// A hold that this session can prove.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// The task.
+    pub task: TaskId,
+    /// The fence of the hold.
+    pub fence: Fence,
+}
+
+impl Held {
+    /// The name of the file that keeps it.
+    fn file_name(&self) -> Option<String> {
+        let name = format!("{}.{}", self.task, self.fence);
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
+        (name.bytes().all(plain) && name.len() < 200).then_some(name)
+    }
+
+    fn from_file_name(name: &str) -> Option<Self> {
+        let (task, fence) = name.split_once('.')?;
+        Some(Self { task: TaskId::known(task), fence: fence.parse().ok()? })
+    }
+}
+
+/// A session, as long as one lives.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum ShellSession {
+    /// What `TOFT_SESSION` said.
+    Named(String),
+    /// A process with everything it starts.
+    Process(Holder),
+}
+
+/// Whose holds a directory keeps.
+#[derive(Debug, Serialize, Deserialize)]
+struct Owner {
+    store: String,
+    agent: String,
+    session: ShellSession,
+    /// The hold of the attempt in which they were claimed: another attempt is another session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    attempt: Option<Fence>,
+}
+
+impl Owner {
+    fn text(&self) -> Vec<u8> {
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+
+    /// Creates its directory, unless it is there, and a file for each hold. Says whether it is time to look for sessions
+    /// that ended: this one is new, or did not for a while.
+    fn keep(&self, dir: &Path, holds: &[Held]) -> Result<bool, Error> {
+        let owner = dir.join(OWNER);
+        // One that is empty was torn by a crash.
+        let whole = fs::metadata(&owner).ok().filter(|seen| seen.len() > 0);
+        let recent = whole.and_then(|seen| age(&seen)).is_some_and(|age| age < LOOK_FOR_ENDED);
+        if !recent {
+            write_private(&owner, &self.text())?;
+        }
+        for held in holds {
+            let name = held.file_name().ok_or_else(|| io("keep", dir)(stdio::ErrorKind::InvalidFilename.into()))?;
+            let path = dir.join(name);
+            private::create(&path).map_err(io("write", &path))?;
+        }
+        Ok(!recent)
+    }
+}
+
+/// A hold in a file of its own, as releases before this layout kept it below `holds/`.
+#[derive(Deserialize)]
+struct Kept {
+    task: TaskId,
+    fence: Fence,
+    #[serde(flatten)]
+    owner: Owner,
+}
+
+impl Session {
+    /// Keeps the fences of what was claimed for this session. What cannot be kept is told beside the outcome.
+    pub fn keep_holds(&self, actor: &str, claims: &[Claimed]) {
+        let held = |claimed: &Claimed| Held { task: claimed.task.id.clone(), fence: claimed.lease.fence() };
+        let holds: Vec<Held> = claims.iter().map(held).collect();
+        match self.keep(actor, &holds) {
+            Ok(true) => self.drop_ended_sessions(actor),
+            Ok(false) => {}
+            Err(error) => {
+                for Held { fence, .. } in &holds {
+                    self.note(format!(
+                        "the fence could not be kept ({error}): add --fence {fence} when you save or finish"
+                    ));
+                }
+            }
+        }
+    }
+
+    fn keep(&self, actor: &str, holds: &[Held]) -> Result<bool, Error> {
+        let Some(session) = session(self.machine()) else {
+            return Err(io("find", Path::new("this session's process"))(stdio::ErrorKind::NotFound.into()));
+        };
+        let owner = self.owner(actor, session);
+        let dir = self.session_dir(&owner);
+        owner.keep(&dir, holds)
+    }
+
+    /// Forgets a hold that is over.
+    pub fn drop_hold(&self, actor: &str, held: &Held) {
+        let Some(name) = held.file_name() else { return };
+        for dir in self.own_sessions(actor) {
+            // A hold that came from elsewhere has no file.
+            if fs::remove_file(dir.join(&name)).is_ok() {
+                return;
+            }
+        }
+    }
+
+    /// Which store a hold is in. The repository's own stays the same when the repository is moved.
+    fn store_key(&self) -> String {
+        let located = self.located();
+        if located.own_store() { "own".to_owned() } else { located.store.to_string() }
+    }
+
+    fn owner(&self, actor: &str, session: ShellSession) -> Owner {
+        let attempt = environment().map(|own| own.fence);
+        Owner { store: self.store_key(), agent: actor.to_owned(), session, attempt }
+    }
+
+    /// Where fences are kept. What is claimed from a store that repositories share may be worked on in another one than it was
+    /// claimed in.
+    fn state_dir(&self) -> PathBuf {
+        match &self.located().checkout {
+            Some(checkout) if self.located().own_store() => checkout.state_dir(),
+            _ => state_home(),
+        }
+    }
+
+    /// The sessions of one agent.
+    fn agent_dir(&self, actor: &str) -> PathBuf {
+        self.state_dir().join("fences").join(digest(actor.as_bytes()))
+    }
+
+    fn session_dir(&self, owner: &Owner) -> PathBuf {
+        self.agent_dir(&owner.agent).join(digest(&owner.text()))
+    }
+
+    /// The directories of the sessions that this process belongs to.
+    fn own_sessions(&self, actor: &str) -> Vec<PathBuf> {
+        if !self.agent_dir(actor).is_dir() {
+            return Vec::new();
+        }
+        let sessions = match variable("TOFT_SESSION") {
+            Some(name) => vec![ShellSession::Named(name)],
+            None => self.machine().ancestors().iter().cloned().map(ShellSession::Process).collect(),
+        };
+        sessions.into_iter().map(|session| self.session_dir(&self.owner(actor, session))).collect()
+    }
+
+    /// The holds that this session of `actor` can prove, that of the environment first.
+    pub fn session_holds(&self, actor: &str) -> Vec<Held> {
+        self.move_older_holds(actor);
+        let kept = self.own_sessions(actor).into_iter().flat_map(|dir| holds_in(&dir));
+        environment().into_iter().chain(kept).collect()
+    }
+
+    /// Moves the holds of this agent that an older release kept.
+    fn move_older_holds(&self, actor: &str) {
+        let older = self.state_dir().join("holds");
+        let dir = older.join(digest(actor.as_bytes()));
+        let Ok(entries) = fs::read_dir(&dir) else { return };
+        for path in entries.flatten().map(|entry| entry.path()) {
+            let kept = fs::read(&path).ok().and_then(|text| serde_json::from_slice::<Kept>(&text).ok());
+            if let Some(Kept { task, fence, owner }) = kept
+                && owner.keep(&self.session_dir(&owner), &[Held { task, fence }]).is_err()
+            {
+                // It stays for the next command.
+                continue;
+            }
+            // Another command may have been faster.
+            let _ = fs::remove_file(path);
+        }
+        // They stay if a file does.
+        let _ = fs::remove_dir(&dir).and_then(|()| fs::remove_dir(&older));
+    }
+
+    pub(crate) fn fences(&self, actor: &str) -> Vec<Fence> {
+        self.session_holds(actor).into_iter().map(|held| held.fence).collect()
+    }
+
+    /// What this session of `actor` holds now.
+    pub fn live_holds(&self, actor: &str) -> Result<Vec<Held>, Error> {
+        let mine = self.session_holds(actor);
+        if mine.is_empty() {
+            return Ok(mine);
+        }
+        let live = store::ask(self.store(), |tx| match tx.agent_named(actor)? {
+            Some(agent) => tx.leases(&LeasesOf::Agent(agent.id)),
+            None => Ok(Vec::new()),
+        })?;
+        Ok(mine.into_iter().filter(|held| live.iter().any(|lease| lease.fence == held.fence)).collect())
+    }
+
+    /// Which task is meant, and under which hold of this session: `text` names a task in any way, nothing or `@` the one
+    /// that the session holds. The fence follows from the task, however that is spelled.
+    pub fn hold_of(&self, actor: &str, text: Option<&str>) -> Result<(Option<String>, Option<Fence>), Error> {
+        let mine = self.session_holds(actor);
+        let Some(text) = text.filter(|text| *text != "@") else {
+            let own = environment().or(match mine.as_slice() {
+                [one] => Some(one.clone()),
+                _ => None,
+            });
+            if let Some(held) = own {
+                return Ok((Some(held.task.to_string()), Some(held.fence)));
+            }
+            return match self.live_holds(actor)?.as_slice() {
+                [] => Ok((None, mine.last().map(|held| held.fence.clone()))),
+                [one] => Ok((Some(one.task.to_string()), Some(one.fence.clone()))),
+                many => {
+                    let candidates = many.iter().map(|held| held.task.to_string()).collect();
+                    Err(Refusal::Ambiguous { text: "@".into(), candidates }.into())
+                }
+            };
+        };
+        let task = self.run(actor, None, find::TaskNamed { text: text.to_owned() })?;
+        let held = mine.iter().find(|held| held.task == task);
+        // Of several holds of one session on one task the newest is meant; that of the environment goes before.
+        let newest = mine.iter().filter(|held| held.task == task).max_by_key(|held| held.fence.number);
+        let from_environment = environment().is_some_and(|own| own.task == task);
+        let fence = if from_environment { held } else { newest }.map(|held| held.fence.clone());
+        Ok((Some(task.to_string()), fence))
+    }
+
+    /// The process of a session that still runs and holds a task under this name.
+    pub fn living_session(&self, actor: &str, task: &TaskId) -> Option<u32> {
+        self.move_older_holds(actor);
+        let own = self.machine().ancestors();
+        sessions_in(&self.agent_dir(actor)).into_iter().find_map(|(dir, owner)| match owner?.session {
+            ShellSession::Process(process) if !own.contains(&process) => {
+                let holds = holds_in(&dir).iter().any(|held| held.task == *task);
+                (holds && self.machine().liveness(&process) == Liveness::Alive).then_some(process.pid)
+            }
+            _ => None,
+        })
+    }
+
+    /// Removes what sessions kept whose process has ended, and what was kept too long ago to be of use.
+    fn drop_ended_sessions(&self, actor: &str) {
+        for (dir, owner) in sessions_in(&self.agent_dir(actor)) {
+            let life = match owner.map(|owner| owner.session) {
+                Some(ShellSession::Process(process)) => self.machine().liveness(&process),
+                _ => Liveness::Unknown,
+            };
+            // Another session may be faster; what cannot be removed is looked at again.
+            match life {
+                Liveness::Alive => {}
+                Liveness::Dead => drop(fs::remove_dir_all(dir)),
+                Liveness::Unknown if forgotten(&dir) => drop(fs::remove_dir_all(dir)),
+                Liveness::Unknown => {
+                    for held in holds_in(&dir) {
+                        let path = held.file_name().map(|name| dir.join(name));
+                        let _ = path.filter(|path| forgotten(path)).map(fs::remove_file);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn digest(text: &[u8]) -> String {
+    blake3::hash(text).to_hex()[..12].to_owned()
+}
+
+/// The holds that a session's directory keeps.
+fn holds_in(dir: &Path) -> Vec<Held> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    entries.filter_map(|entry| Held::from_file_name(entry.file_name().to_str()?)).collect()
+}
+
+/// The directories of an agent's sessions, and whose each is.
+fn sessions_in(dir: &Path) -> Vec<(PathBuf, Option<Owner>)> {
+    let dirs = fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path()).filter(|path| path.is_dir());
+    let owner = |dir: &Path| serde_json::from_slice(&fs::read(dir.join(OWNER)).ok()?).ok();
+    dirs.map(|dir| (dir.clone(), owner(&dir))).collect()
+}
+
+/// How long ago a file or directory changed; absent if it did in the future.
+fn age(seen: &fs::Metadata) -> Option<Duration> {
+    seen.modified().ok()?.elapsed().ok()
+}
+
+fn forgotten(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|seen| age(&seen).is_some_and(|age| age > FORGOTTEN))
+}
+
+/// The hold that a runner gave its agent.
+fn environment() -> Option<Held> {
+    let (task, fence) = (variable("TOFT_TASK")?, variable("TOFT_FENCE")?);
+    Some(Held { task: TaskId::known(task), fence: fence.parse().ok()? })
+}
+
+/// Writes a file that only its owner can read.
+pub(crate) fn write_private(path: &Path, text: &[u8]) -> Result<(), Error> {
+    if let Some(dir) = path.parent() {
+        private::create_dir_all(dir).map_err(io("make", dir))?;
+    }
+    private::write(path, text).map_err(io("write", path))
+}
+
+/// The session that this process belongs to.
+fn session(machine: &Machine) -> Option<ShellSession> {
+    if let Some(name) = variable("TOFT_SESSION") {
+        return Some(ShellSession::Named(name));
+    }
+    let above = machine.ancestors();
+    // A shell forks itself for `$(…)` and `(…)`: the same words as its parent, and gone in a moment.
+    let forked = |n: usize| above.get(n + 1).is_some_and(|parent| same_words(above[n].pid, parent.pid));
+    let lasting = (0..above.len()).find(|n| !passes_on(above[*n].pid) && !forked(*n));
+    lasting.map(|n| &above[n]).or(above.last()).cloned().map(ShellSession::Process)
+}
+
+#[cfg(target_os = "linux")]
+fn same_words(pid: u32, parent: u32) -> bool {
+    let words = |pid: u32| fs::read(format!("/proc/{pid}/cmdline")).ok().filter(|words| !words.is_empty());
+    words(pid).is_some_and(|own| is_shell(&own) && words(parent) == Some(own))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn same_words(_pid: u32, _parent: u32) -> bool {
+    false
+}
+
+/// Programs that only start another, and shells that carry out one command, are nobody's session.
+#[cfg(target_os = "linux")]
+fn passes_on(pid: u32) -> bool {
+    const STARTERS: [&str; 9] = ["env", "timeout", "nice", "nohup", "setsid", "sudo", "time", "xargs", "strace"];
+    let Ok(words) = fs::read(format!("/proc/{pid}/cmdline")) else { return false };
+    STARTERS.contains(&program(&words).as_str()) || is_shell(&words) && carries_out_one_command(&words)
+}
+
+#[cfg(target_os = "linux")]
+fn program(words: &[u8]) -> String {
+    let first = words.split(|byte| *byte == 0).next().unwrap_or_default();
+    let name = String::from_utf8_lossy(first).into_owned();
+    name.rsplit('/').next().unwrap_or_default().trim_start_matches('-').to_owned()
+}
+
+#[cfg(target_os = "linux")]
+fn is_shell(words: &[u8]) -> bool {
+    ["sh", "bash", "dash", "zsh", "ash", "fish", "ksh"].contains(&program(words).as_str())
+}
+
+/// Whether a shell was given its command with `-c`, among its own options: what a script is given is not looked at.
+#[cfg(target_os = "linux")]
+fn carries_out_one_command(words: &[u8]) -> bool {
+    let mut words = words.split(|byte| *byte == 0).skip(1);
+    while let Some(word) = words.next().filter(|word| word.starts_with(b"-") || word.starts_with(b"+")) {
+        match word {
+            b"-o" | b"+o" | b"-O" | b"+O" | b"--rcfile" | b"--init-file" => drop(words.next()),
+            _ if word.starts_with(b"--") => {}
+            _ if word.contains(&b'c') => return true,
+            _ => {}
+        }
+    }
+    false
+}
+
+#[cfg(not(target_os = "linux"))]
+fn passes_on(_pid: u32) -> bool {
+    false
+}

@@ -1,0 +1,339 @@
+//! Keeps a lease in the background and enforces its deadline.
+//!
+//! One thread renews, over a store connection of its own, and may hang in a connect for as long as it likes. Another
+//! watches the deadline of the [`Keeper`] and calls back when work must stop. Neither waits for the other, or for
+//! whatever else the process does.
+
+use std::{
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread,
+    time::Duration,
+};
+
+use toft_core::{
+    flow::{Attempt, AttemptResult, StopOrder},
+    id::TaskId,
+    keeper::{Duty, Keeper},
+    lease::Fence,
+    refusal::Refusal,
+    store,
+    verbs::renew,
+};
+
+use crate::{error::Error, locate::Located, session::Session};
+
+/// How often the deadline is looked at: timers stand still while a laptop sleeps, so nobody waits for them.
+const TICK: Duration = Duration::from_millis(100);
+/// How often a store in a file is asked whether anything changed.
+const LOOK: Duration = Duration::from_secs(1);
+/// How often a server is asked whether the holder was told to stop.
+const LOOK_AT_SERVER: Duration = Duration::from_secs(5);
+
+/// Milliseconds on this machine's clock that counts up through sleep and is never set.
+pub fn clock() -> u64 {
+    #[cfg(unix)]
+    {
+        use nix::time::{ClockId, clock_gettime};
+        #[cfg(target_os = "linux")]
+        let id = ClockId::CLOCK_BOOTTIME;
+        #[cfg(not(target_os = "linux"))]
+        let id = ClockId::CLOCK_MONOTONIC;
+        let millis = clock_gettime(id).map(|at| at.tv_sec() * 1_000 + at.tv_nsec() / 1_000_000);
+        millis.ok().and_then(|millis| u64::try_from(millis).ok()).unwrap_or_default()
+    }
+    #[cfg(not(unix))]
+    {
+        static START: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
+        START.get_or_init(std::time::Instant::now).elapsed().as_millis() as u64
+    }
+}
+
+/// What is kept: one hold of one agent.
+#[derive(Clone)]
+pub struct Held {
+    /// The agent that holds the lease.
+    pub actor: String,
+    /// The task that is leased.
+    pub task: TaskId,
+    /// The fence of the lease.
+    pub fence: Fence,
+}
+
+/// A lease that is kept until this is dropped.
+pub struct Keeping {
+    shared: Arc<Shared>,
+}
+
+/// A view on what is kept, for other threads.
+#[derive(Clone)]
+pub struct View {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    keeper: Keeper,
+    /// Nobody needs it any more.
+    over: bool,
+    /// The holder ended the hold itself.
+    ended: bool,
+    order: Option<StopOrder>,
+    /// What the last renewal failed with, until somebody is told.
+    trouble: Option<String>,
+    /// Why work must stop.
+    why: Option<String>,
+}
+
+impl Keeping {
+    /// Keeps a hold. `stop` is called on a thread of its own, again and again, for as long as work must stop.
+    pub fn start(located: &Located, held: Held, keeper: Keeper, stop: impl FnMut(Duty) + Send + 'static) -> Self {
+        let state = State { keeper, over: false, ended: false, order: None, trouble: None, why: None };
+        let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
+        // Its connection is used again and again.
+        let located = Located { brief: false, ..located.clone() };
+        let (renewing, watching) = (Arc::clone(&shared), Arc::clone(&shared));
+        thread::spawn(move || Renewing { located, held, session: None, pulse: None }.run(&renewing));
+        thread::spawn(move || watch(&watching, stop));
+        Self { shared }
+    }
+
+    /// What must be done now.
+    pub fn look(&self) -> Duty {
+        self.shared.look()
+    }
+
+    /// Whether work was told to stop because the lease may be gone.
+    pub fn stopped(&self) -> bool {
+        self.shared.lock().stopped()
+    }
+
+    /// Whether the holder ended the hold itself.
+    pub fn ended(&self) -> bool {
+        self.shared.lock().ended
+    }
+
+    /// That somebody wants the work stopped.
+    pub fn order(&self) -> Option<StopOrder> {
+        self.shared.lock().order.clone()
+    }
+
+    /// What went wrong since this was last asked.
+    pub fn take_trouble(&self) -> Option<String> {
+        self.shared.lock().trouble.take()
+    }
+
+    /// Why work had to stop.
+    pub fn why(&self) -> String {
+        let state = self.shared.lock();
+        let silent = state.keeper.unrenewed(clock()).as_secs();
+        match &state.why {
+            Some(why) => why.clone(),
+            None => format!("the lease was not renewed for {silent} s"),
+        }
+    }
+
+    /// The same for another thread.
+    pub fn view(&self) -> View {
+        View { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl View {
+    /// By when, on [`clock`], all work is killed if nothing is heard from the store; nothing if no deadline applies.
+    pub fn hard_deadline(&self) -> Option<u64> {
+        let state = self.shared.lock();
+        (!state.over && !state.ended).then(|| state.keeper.deadline().hard)
+    }
+}
+
+impl Drop for Keeping {
+    fn drop(&mut self) {
+        self.shared.lock().over = true;
+        self.shared.changed.notify_all();
+    }
+}
+
+impl State {
+    fn stopped(&self) -> bool {
+        !self.ended && self.keeper.stopped()
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn look(&self) -> Duty {
+        let (mut state, now) = (self.lock(), clock());
+        match state.ended {
+            true => Duty::Wait(u64::MAX),
+            false => state.keeper.look(now),
+        }
+    }
+}
+
+fn watch(shared: &Shared, mut stop: impl FnMut(Duty)) {
+    loop {
+        let mut state = shared.lock();
+        if state.over || state.ended {
+            return;
+        }
+        let duty = state.keeper.look(clock());
+        if matches!(duty, Duty::Wait(_) | Duty::Renew) {
+            drop(shared.changed.wait_timeout(state, TICK));
+        } else {
+            drop(state);
+            stop(duty);
+            thread::sleep(TICK);
+        }
+    }
+}
+
+struct Renewing {
+    located: Located,
+    held: Held,
+    session: Option<Session>,
+    /// The store's pulse when it was last looked at.
+    pulse: Option<u64>,
+}
+
+/// What the store says of a hold.
+enum Fate {
+    Stands,
+    /// Its holder ended it.
+    Ended,
+    Lost(String),
+}
+
+impl Renewing {
+    fn run(mut self, shared: &Shared) {
+        let look = if self.located.store.file().is_some() { LOOK } else { LOOK_AT_SERVER };
+        loop {
+            let mut state = shared.lock();
+            if state.over || state.ended || state.keeper.stopped() {
+                return;
+            }
+            let now = clock();
+            match state.keeper.look(now) {
+                Duty::Renew => {
+                    let renewal = state.keeper.send(now);
+                    drop(state);
+                    let answer = self.renew();
+                    let mut state = shared.lock();
+                    match answer {
+                        Ok(Fate::Stands) => {
+                            state.keeper.acknowledge(renewal);
+                            state.why = None;
+                            drop(state);
+                            self.look_for_order(shared);
+                            continue;
+                        }
+                        Ok(Fate::Ended) => state.ended = true,
+                        Ok(Fate::Lost(why)) => {
+                            state.why = Some(why);
+                            state.keeper.lose(clock());
+                        }
+                        Err(error) => {
+                            let now = clock();
+                            state.keeper.fail(renewal, now);
+                            let silent = state.keeper.unrenewed(now).as_secs();
+                            state.why = Some(format!("the lease was not renewed for {silent} s: {error}"));
+                            state.trouble = Some(format!("could not renew the lease: {error}"));
+                        }
+                    }
+                    shared.changed.notify_all();
+                }
+                Duty::Wait(until) => {
+                    let rest = Duration::from_millis(until.saturating_sub(now)).min(look);
+                    let (state, waited) =
+                        shared.changed.wait_timeout(state, rest).unwrap_or_else(PoisonError::into_inner);
+                    let due = waited.timed_out() && rest == look && !state.over;
+                    drop(state);
+                    if due {
+                        self.look_for_order(shared);
+                    }
+                }
+                Duty::Terminate(_) | Duty::Kill => return,
+            }
+        }
+    }
+
+    fn session(&mut self) -> Result<&Session, Error> {
+        if let Some(session) = self.session.take() {
+            return Ok(self.session.insert(session));
+        }
+        let session = Session::at(self.located.clone())?;
+        Ok(self.session.insert(session))
+    }
+
+    fn renew(&mut self) -> Result<Fate, Error> {
+        let (actor, holds) = (self.held.actor.clone(), vec![(self.held.task.clone(), self.held.fence.clone())]);
+        match self.session()?.perform_as(&actor, None, renew::Request { holds, ttl: None }) {
+            Ok(_) => return Ok(Fate::Stands),
+            Err(Error::Refused(Refusal::FenceStale { holder, .. })) => {
+                if let Some(holder) = holder {
+                    return Ok(Fate::Lost(format!("the task is {holder}'s now")));
+                }
+            }
+            Err(Error::Refused(Refusal::NotHolder { .. })) => {}
+            Err(error) => return Err(error),
+        }
+        Ok(match self.attempt()?.and_then(|attempt| attempt.result) {
+            Some(how) if by_its_holder(how) => Fate::Ended,
+            Some(AttemptResult::Revoked) => Fate::Lost("the hold was revoked".into()),
+            _ => Fate::Lost("the lease ran out".into()),
+        })
+    }
+
+    fn attempt(&mut self) -> Result<Option<Attempt>, Error> {
+        let Held { task, fence, .. } = self.held.clone();
+        let attempts = store::ask(self.session()?.store(), |tx| tx.attempts(&task))?;
+        Ok(attempts.into_iter().find(|attempt| attempt.fence() == fence))
+    }
+
+    /// Looks whether somebody wants the work stopped, or ended the hold. What cannot be asked now is asked the next time.
+    fn look_for_order(&mut self, shared: &Shared) {
+        if let Ok(Some(attempt)) = self.attempt_if_changed() {
+            let mut state = shared.lock();
+            match attempt.result {
+                None => state.order = attempt.stop_order(),
+                Some(how) if by_its_holder(how) => state.ended = true,
+                Some(_) => {
+                    state.why = Some("the hold was revoked".into());
+                    state.keeper.lose(clock());
+                }
+            }
+            shared.changed.notify_all();
+        }
+    }
+
+    fn attempt_if_changed(&mut self) -> Result<Option<Attempt>, Error> {
+        if self.located.store.file().is_some() {
+            let pulse = self.session()?.store().pulse()?;
+            if self.pulse == Some(pulse) {
+                return Ok(None);
+            }
+            let attempt = self.attempt()?;
+            self.pulse = Some(pulse);
+            return Ok(attempt);
+        }
+        self.attempt()
+    }
+}
+
+/// Whether a holder ends its hold so, and not somebody over its head.
+fn by_its_holder(how: AttemptResult) -> bool {
+    match how {
+        AttemptResult::Done
+        | AttemptResult::Failed
+        | AttemptResult::Released
+        | AttemptResult::Handoff
+        | AttemptResult::Waiting => true,
+        AttemptResult::Expired | AttemptResult::ProcessGone | AttemptResult::Revoked => false,
+    }
+}

@@ -1,0 +1,27 @@
+//! A session: an open store, who asks, and from where. The crates above it work with a [`Session`].
+//!
+//! `config.rs` reads configuration, `locate.rs` finds the store, `engine.rs` opens it, `session.rs` runs verbs on it, `holds.rs`
+//! and `keep.rs` look after leases.
+
+pub mod backup;
+mod blobs;
+pub mod config;
+pub mod engine;
+pub mod error;
+pub mod events;
+pub mod holds;
+pub mod keep;
+pub mod locate;
+pub mod machine;
+pub mod mask;
+pub mod person;
+pub mod processes;
+pub mod recipe;
+pub mod registry;
+pub mod repositories;
+pub mod session;
+pub mod setup;
+mod upkeep;
+
+pub use error::Error;
+pub use session::Session;

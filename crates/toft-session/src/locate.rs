@@ -1,0 +1,345 @@
+//! Where is the store? The first that answers wins: flag, environment, configuration, repository.
+
+use std::{
+    fs,
+    io::Write as _,
+    path::{Path, PathBuf},
+};
+
+use toft_core::{
+    agent::Role,
+    id::{Mint, RepositoryId},
+    retention::Retention,
+    store::{self, StoreError},
+};
+use toft_store::private;
+use toft_vcs::{Checkout, ID_FILE, PLAIN_DIR, Vcs};
+
+use crate::{
+    config::{Config, RunRules, Settings, Store, SyncRules, WorkspaceRules, state_home, variable},
+    engine::{Engine, Home, Open},
+    error::{Error, io},
+    holds::write_private,
+    machine::Machine,
+    person, registry,
+    session::random_mint,
+};
+
+/// What a repository's own store is called.
+const STORE: &str = "toft.db";
+
+/// What was found, and why.
+#[derive(Clone, Debug)]
+pub struct Located {
+    /// The store.
+    pub store: Home,
+    /// Why this one.
+    pub source: Source,
+    /// Whether it may be made when it is missing.
+    pub(crate) create: bool,
+    /// The store is of this worktree alone.
+    pub(crate) per_worktree: bool,
+    pub(crate) brief: bool,
+    pub(crate) whole_store: bool,
+    /// Ledgers that only this process sees.
+    pub ledgers: Vec<(String, PathBuf)>,
+    /// The directory it was asked from.
+    pub dir: PathBuf,
+    /// The checkout it was asked from, if any.
+    pub checkout: Option<Checkout>,
+    /// The repository's id, if it has one yet.
+    pub repository: Option<RepositoryId>,
+    /// Who asks.
+    pub agent: String,
+    /// In which role, where the environment tells; otherwise the one it is registered with.
+    pub role: Option<Role>,
+    /// Configuration files that were read.
+    pub files: Vec<PathBuf>,
+    /// Limits that the verbs apply.
+    pub policy: toft_core::verbs::Policy,
+    /// How long what may be forgotten is kept.
+    pub retention: Retention,
+    /// How workspaces are kept.
+    pub workspaces: WorkspaceRules,
+    /// How agents are run.
+    pub run: RunRules,
+    /// How ledgers are exchanged.
+    pub sync: SyncRules,
+}
+
+impl Located {
+    /// A file that says that the store knows this clone's repository.
+    pub(crate) fn registered_mark(&self) -> Option<PathBuf> {
+        let (checkout, id) = self.checkout.as_ref().zip(self.repository.as_ref())?;
+        let path = elsewhere(&checkout.state_dir(), &self.store);
+        Some(path.with_extension(id.as_str()))
+    }
+
+    /// Whether the store is the repository's own, however it was named.
+    pub fn own_store(&self) -> bool {
+        let own = self.checkout.as_ref().map(|checkout| checkout.state_dir().join(STORE));
+        own.is_some() && self.store.file() == own.as_deref()
+    }
+}
+
+/// Why a store was chosen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The caller named it (`--store`).
+    Flag,
+    /// `TOFT_STORE` named it.
+    Environment,
+    /// A configuration file named it.
+    File(String),
+    /// It is the repository's own.
+    Repository,
+}
+
+impl std::fmt::Display for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Flag => f.write_str("named by --store"),
+            Self::Environment => f.write_str("named by TOFT_STORE"),
+            Self::File(path) => write!(f, "named in {path}"),
+            Self::Repository => f.write_str("the repository's own, shared by all its worktrees"),
+        }
+    }
+}
+
+/// Finds the store, the checkout and the agent. Opens and makes nothing.
+pub fn locate(config: &Config) -> Result<Located, Error> {
+    let dir = match &config.dir {
+        Some(dir) => dir.clone(),
+        None => std::env::current_dir().map_err(io("find", Path::new("the current directory")))?,
+    };
+    let checkout = toft_vcs::find(&dir)?.map(with_plain_state);
+    let state = checkout.as_ref().map(Checkout::state_dir);
+    let settings = Settings::load(checkout.as_ref().map(|checkout| checkout.root.as_path()), state.as_deref())?;
+    let (store, source) = if let Some(store) = &config.store {
+        (store.clone(), Source::Flag)
+    } else if let Some(text) = variable("TOFT_STORE") {
+        (Store::parse(&text)?, Source::Environment)
+    } else if let Some((store, file)) = settings.store {
+        (store, Source::File(file))
+    } else {
+        (Store::Repo, Source::Repository)
+    };
+    let home = home_of(&store, checkout.as_ref(), &dir)?;
+    let per_worktree = store == Store::Worktree;
+    // Who configured a store for every worktree wants one in each new worktree too.
+    let wanted = per_worktree && matches!(source, Source::File(_));
+    let repository = match &state {
+        Some(state) => match read_id_file(&elsewhere(state, &home))? {
+            Some(id) => Some(id),
+            None => read_id(state)?,
+        },
+        None => None,
+    };
+    let mut policy = settings.policy;
+    policy.ttl = config.lease_ttl.unwrap_or(policy.ttl);
+    policy.cap = config.lease_cap.unwrap_or(policy.cap).max(policy.ttl);
+    Ok(Located {
+        store: home,
+        source,
+        create: wanted || matches!(store, Store::NewPath(_)),
+        per_worktree,
+        brief: config.brief,
+        whole_store: config.whole_store,
+        ledgers: config.ledgers.clone(),
+        dir,
+        checkout,
+        repository,
+        role: person::role(config.agent.is_some(), config.served),
+        agent: config.agent.clone().or(settings.agent).unwrap_or_else(user_name),
+        files: settings.files,
+        policy,
+        retention: settings.retention,
+        workspaces: settings.workspaces,
+        run: settings.run,
+        sync: settings.sync,
+    })
+}
+
+/// A directory that was set up without version control and became a repository since keeps its store: in `.toft`, where
+/// this user registered it. What belongs to this machine is kept out of version control.
+fn with_plain_state(checkout: Checkout) -> Checkout {
+    if checkout.vcs == Vcs::None || checkout.state_dir().join(STORE).exists() {
+        return checkout;
+    }
+    let plain = checkout.main_root().join(PLAIN_DIR);
+    if !plain.join(ID_FILE).is_file() || !registry::knows(&plain.join(STORE)) {
+        return checkout;
+    }
+    // Where it cannot be written nothing is lost by that.
+    let _ = ignore_state(&plain);
+    Checkout { state: Some(plain), ..checkout }
+}
+
+/// What of a plain directory's `.toft` belongs to everybody; the rest is this machine's.
+const IGNORED: &str = "\
+# Written by toft. The plan is yours to commit; the store and its files belong to this machine.
+*
+!.gitignore
+!.gitattributes
+!issues.jsonl
+!archive/
+!archive/*.jsonl
+!config.toml
+!ledgers.toml
+";
+
+fn ignore_state(plain: &Path) -> Result<(), Error> {
+    let path = plain.join(".gitignore");
+    match fs::symlink_metadata(&path) {
+        Ok(_) => Ok(()),
+        Err(_) => fs::write(&path, IGNORED).map_err(io("write", &path)),
+    }
+}
+
+fn home_of(store: &Store, checkout: Option<&Checkout>, dir: &Path) -> Result<Home, Error> {
+    let state = || match checkout {
+        Some(checkout) => Ok(checkout.state_dir()),
+        None => Err(Error::NoRepository { dir: dir.to_owned() }),
+    };
+    Ok(Home::File(match store {
+        Store::Repo => state()?.join(STORE),
+        Store::Worktree => {
+            state()?;
+            checkout.map(worktree_store).unwrap_or_default()
+        }
+        Store::Global => state_home().join("toft.db"),
+        Store::Path(path) | Store::NewPath(path) => dir.join(path),
+        Store::Server(url) => return Ok(Home::Server(url.clone())),
+    }))
+}
+
+/// The store of one worktree.
+pub(crate) fn worktree_store(checkout: &Checkout) -> PathBuf {
+    checkout.state_dir().join("worktrees").join(&checkout.worktree).join(STORE)
+}
+
+/// The name of the user who runs this process.
+pub fn user_name() -> String {
+    variable("USER").or_else(|| variable("LOGNAME")).unwrap_or_else(|| "agent".into())
+}
+
+fn read_id(state: &Path) -> Result<Option<RepositoryId>, Error> {
+    read_id_file(&state.join(ID_FILE))
+}
+
+fn read_id_file(path: &Path) -> Result<Option<RepositoryId>, Error> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(RepositoryId::known(text.trim()))),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(cause) => Err(Error::Io { doing: "read", path: path.to_owned(), cause }),
+    }
+}
+
+/// Makes the store and the repository's id, once. Running it again changes nothing.
+pub(crate) fn init(config: &Config, no_vcs: bool) -> Result<(Located, bool), Error> {
+    let mint = &mut random_mint();
+    if no_vcs {
+        let dir = config.dir.clone().unwrap_or_else(|| PathBuf::from("."));
+        mark_plain(&dir, mint)?;
+    }
+    establish(locate(config)?, mint)
+}
+
+/// Makes the store that was located, and the repository's id in it, unless they are there.
+pub(crate) fn establish(mut located: Located, mint: &mut Mint) -> Result<(Located, bool), Error> {
+    let new = match Engine::open(&located.store, Open::Known) {
+        Ok(_) | Err(Error::Store(StoreError::Older { .. })) => false,
+        Err(Error::NotInitialised { .. }) => true,
+        Err(error) => return Err(error),
+    };
+    let engine = Engine::open(&located.store, Open::Create)?;
+    if let Some(checkout) = &located.checkout {
+        located.repository = Some(settle_id(&located, checkout, engine.store(), mint)?);
+    }
+    if let Some(file) = located.store.file() {
+        registry::remember(file)?;
+    }
+    Ok((located, new))
+}
+
+/// The repository's id in this store: the one that the clone remembers, else that of another clone which the store knows,
+/// else a new one. What a store elsewhere calls it is remembered for that store alone.
+fn settle_id(
+    located: &Located,
+    checkout: &Checkout,
+    store: &dyn store::Store,
+    mint: &mut Mint,
+) -> Result<RepositoryId, Error> {
+    let state = checkout.state_dir();
+    if located.own_store() {
+        return make_id(&state, None, mint);
+    }
+    let identity = toft_vcs::identity(checkout, Machine::this().machine_name())
+        .map_err(toft_vcs::workspace::WorkspaceError::from)?;
+    let known = store::ask(store, |tx| tx.repositories())?;
+    let own = read_id(&state)?;
+    let registered = |id: &RepositoryId| known.iter().any(|known| known.id == *id);
+    if let Some(id) = located.repository.as_ref().or(own.as_ref()).filter(|id| registered(id)) {
+        return Ok(id.clone());
+    }
+    let clone_of = known.iter().find(|known| known.has_clone(&identity.roots, &identity.remotes));
+    match (clone_of.map(|known| known.id.clone()), own) {
+        (Some(theirs), Some(_)) => {
+            let path = elsewhere(&state, &located.store);
+            write_private(&path, format!("{theirs}\n").as_bytes())?;
+            Ok(theirs)
+        }
+        (found, None) => make_id(&state, found, mint),
+        (None, Some(own)) => Ok(own),
+    }
+}
+
+/// Where a clone remembers what another store than its own calls the repository.
+fn elsewhere(state: &Path, store: &Home) -> PathBuf {
+    let digest = blake3::hash(store.to_string().as_bytes()).to_hex();
+    state.join("stores").join(&digest[..16])
+}
+
+/// Upgrades a store to the schema of this toft; gives the schema before and after.
+pub fn migrate(located: &Located) -> Result<(i64, i64), Error> {
+    Engine::migrate(&located.store)
+}
+
+/// Marks a directory as a repository without a VCS, unless it is in one.
+fn mark_plain(dir: &Path, mint: &mut Mint) -> Result<(), Error> {
+    let found = toft_vcs::find(dir)?;
+    match found {
+        Some(checkout) if checkout.vcs != Vcs::None => Err(Error::Config {
+            path: "--no-vcs".into(),
+            problem: format!(
+                "{} is a {} repository; leave the flag out",
+                checkout.root.display(),
+                checkout.vcs.as_str()
+            ),
+        }),
+        Some(_) => Ok(()),
+        None => {
+            make_id(&dir.join(PLAIN_DIR), None, mint)?;
+            ignore_state(&dir.join(PLAIN_DIR))
+        }
+    }
+}
+
+/// The repository's id, made, or taken from another clone, if there is none. Two that make it at once agree on the first.
+fn make_id(state: &Path, known: Option<RepositoryId>, mint: &mut Mint) -> Result<RepositoryId, Error> {
+    private::create_dir_all(state).map_err(io("make", state))?;
+    let path = state.join(ID_FILE);
+    let draft = state.join(format!("{ID_FILE}.{}", mint.word()));
+    let id = known.unwrap_or_else(|| RepositoryId::mint(mint));
+    let mut file = private::create(&draft).map_err(io("write", &draft))?;
+    writeln!(file, "{id}").and_then(|()| file.sync_all()).map_err(io("write", &draft))?;
+    let linked = fs::hard_link(&draft, &path);
+    fs::remove_file(&draft).map_err(io("tidy", &draft))?;
+    match linked {
+        Ok(()) => Ok(id),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+            read_id(state)?.ok_or_else(|| io("read", &path)(error))
+        }
+        Err(cause) => Err(io("write", &path)(cause)),
+    }
+}

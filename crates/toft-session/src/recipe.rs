@@ -1,0 +1,132 @@
+//! Recipes: how well-known agents are started without a person beside them, and what they say of what they used.
+//!
+//! Each is only a default; `[run.agents.NAME]` in the user's configuration replaces it.
+
+use std::path::Path;
+
+use serde_json::Value;
+use toft_core::flow::Usage;
+
+/// Stands for the brief as one argument, for agents that do not read it from their input.
+const BRIEF: &str = "{brief}";
+/// Stands for the directory that holds the repository's objects: a commit in a linked worktree writes there.
+const REPOSITORY: &str = "{repository}";
+
+/// How an agent is started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recipe {
+    /// What it is called.
+    pub name: String,
+    /// Its command; the brief is on its input.
+    pub command: Vec<String>,
+    /// Directories of its own, below the user's home, that it writes to.
+    pub writes: Vec<String>,
+}
+
+/// The recipes that are built in.
+pub fn recipes() -> Vec<Recipe> {
+    let recipe = |name: &str, command: &str, writes: &[&str]| Recipe {
+        name: name.to_owned(),
+        command: command.split('|').map(str::to_owned).collect(),
+        writes: writes.iter().map(|&dir| dir.to_owned()).collect(),
+    };
+    vec![
+        recipe(
+            "claude",
+            "claude|-p|--output-format|stream-json|--verbose|--permission-mode|acceptEdits|--allowedTools|Bash(git *)|Bash(toft *)",
+            &[".claude", ".claude.json"],
+        ),
+        recipe("codex", "codex|exec|--json|--sandbox|workspace-write|--add-dir|{repository}|-", &[".codex"]),
+        recipe("gemini", "gemini|--approval-mode|auto_edit|--skip-trust|--output-format|stream-json", &[".gemini"]),
+        recipe("cursor", "cursor-agent|-p|--force|--output-format|stream-json|{brief}", &[".cursor", ".config/cursor"]),
+        recipe(
+            "opencode",
+            "opencode|run|--format|json",
+            &[".local/share/opencode", ".config/opencode", ".cache/opencode"],
+        ),
+    ]
+}
+
+/// The command for one attempt.
+pub fn filled(command: &[String], brief: &str, repository: &Path) -> Vec<String> {
+    command
+        .iter()
+        .map(|word| match word.as_str() {
+            BRIEF => brief.to_owned(),
+            word => word.replace(REPOSITORY, &repository.display().to_string()),
+        })
+        .collect()
+}
+
+/// What an agent says of itself in lines of JSON.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Spoken {
+    /// What it used.
+    pub usage: Option<Usage>,
+    /// What that cost.
+    pub cost: Option<f64>,
+    /// Its last words.
+    pub words: Option<String>,
+}
+
+impl Spoken {
+    /// Takes in one line that it said. What is not JSON says nothing.
+    pub fn hear(&mut self, line: &[u8]) {
+        if !line.starts_with(b"{") {
+            return;
+        }
+        let Ok(value) = serde_json::from_slice::<Value>(line) else { return };
+        let parts = [&value["usage"], &value["stats"], &value["part"]["tokens"]];
+        let count = |part: &Value, names: [&str; 2]| names.iter().find_map(|name| part[*name].as_u64());
+        for part in parts {
+            let input = count(part, ["input_tokens", "input"]);
+            let output = count(part, ["output_tokens", "output"]);
+            if input.is_some() || output.is_some() {
+                let (input_tokens, output_tokens) = (input.unwrap_or(0), output.unwrap_or(0));
+                self.usage = Some(Usage { input_tokens, output_tokens });
+            }
+        }
+        let cost = [&value["total_cost_usd"], &value["part"]["cost"]].into_iter().find_map(Value::as_f64);
+        self.cost = cost.filter(|cost| cost.is_finite() && *cost >= 0.0).or(self.cost);
+        let words = [&value["result"], &value["response"], &value["item"]["text"], &value["part"]["text"]];
+        if let Some(words) = words.into_iter().find_map(Value::as_str).filter(|words| !words.trim().is_empty()) {
+            self.words = Some(words.trim().to_owned());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spoken(lines: &[&str]) -> Spoken {
+        let mut spoken = Spoken::default();
+        lines.iter().for_each(|line| spoken.hear(line.as_bytes()));
+        spoken
+    }
+
+    #[test]
+    fn what_agents_say_of_themselves_is_taken_in() {
+        let claude = spoken(&[
+            r#"{"type":"system","subtype":"init"}"#,
+            r#"{"type":"result","result":"Mended.","total_cost_usd":0.12,"usage":{"input_tokens":900,"output_tokens":80}}"#,
+        ]);
+        assert_eq!(claude.usage, Some(Usage { input_tokens: 900, output_tokens: 80 }));
+        assert_eq!((claude.cost, claude.words.as_deref()), (Some(0.12), Some("Mended.")));
+        let codex = spoken(&[
+            r#"{"type":"item.completed","item":{"type":"agent_message","text":"Done it."}}"#,
+            r#"{"type":"turn.completed","usage":{"input_tokens":10,"cached_input_tokens":5,"output_tokens":7}}"#,
+        ]);
+        assert_eq!(
+            (codex.usage, codex.words.as_deref()),
+            (Some(Usage { input_tokens: 10, output_tokens: 7 }), Some("Done it."))
+        );
+        assert_eq!(spoken(&["plain text", "{broken", r#"{"usage":{"input_tokens":"many"}}"#]), Spoken::default());
+    }
+
+    #[test]
+    fn a_recipe_is_filled_in() {
+        let command = ["x".to_owned(), BRIEF.to_owned(), "--add={repository}".to_owned()];
+        assert_eq!(filled(&command, "do it", Path::new("/r/.git")), ["x", "do it", "--add=/r/.git"]);
+    }
+}

@@ -1,0 +1,143 @@
+//! Other repositories of a store, as far as this machine has clones of them.
+
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
+
+use toft_core::{
+    flow::Task,
+    id::RepositoryId,
+    repository::{HERE, Repository, Scope, Worktree},
+    verbs::visit,
+};
+
+use crate::{
+    config::{Config, Store},
+    engine::Home,
+    error::Error,
+    locate::locate,
+    registry::registered_stores,
+    session::Session,
+};
+
+/// One repository that a question about all of them is put to.
+pub struct Reached {
+    /// The store, opened in a clone of the repository if this machine has one.
+    pub session: Session,
+    /// The repository in it.
+    pub scope: Scope,
+    /// What people call it; none for a store that no repository uses.
+    pub name: Option<String>,
+    /// Its ledgers were not reached through another store before.
+    pub ledgers: bool,
+}
+
+impl Session {
+    /// Itself again, in another directory.
+    pub fn in_directory(&self, dir: &Path, whole_store: bool) -> Result<Self, Error> {
+        let store = match &self.located().store {
+            Home::File(path) => Store::Path(path.clone()),
+            Home::Server(url) => Store::Server(url.clone()),
+        };
+        Self::with(Config {
+            store: Some(store),
+            dir: Some(dir.to_owned()),
+            agent: Some(self.located().agent.clone()),
+            brief: self.located().brief,
+            whole_store,
+            ..Config::default()
+        })
+    }
+
+    /// A clone of a repository on this machine, with this store. What the store says of where it is may be of another
+    /// machine or long ago: only a directory that says itself that it is this repository counts.
+    pub fn in_clone_of(&self, repository: &Repository, worktrees: &[Worktree]) -> Option<Self> {
+        let here = format!("{HERE}{}", self.machine().machine_name());
+        let own = repository.remotes.iter().filter_map(|remote| remote.strip_prefix(&here)).map(PathBuf::from);
+        let main = worktrees.iter().filter(|worktree| worktree.name == Worktree::MAIN);
+        let common = Path::new(&repository.common_dir);
+        let beside = common.parent().filter(|_| common.file_name().is_some_and(|name| name == ".git"));
+        let dirs = main.map(|worktree| PathBuf::from(&worktree.path)).chain(own);
+        let dirs = dirs.chain(beside.map(Path::to_owned)).chain([common.to_owned()]);
+        dirs.filter(|dir| dir.is_dir()).find_map(|dir| {
+            let is_it = |session: &Self| session.located().repository.as_ref() == Some(&repository.id);
+            self.in_directory(&dir, false).ok().filter(is_it)
+        })
+    }
+
+    /// Where a task is to be worked: nothing if that is this repository, else a clone of its own on this machine.
+    pub fn in_repository_of(&self, task: &Task) -> Result<Option<Self>, Error> {
+        let Some(id) = task.repository().filter(|id| self.located().repository.as_ref() != Some(*id)) else {
+            return Ok(None);
+        };
+        let (repository, worktrees) = self.repository(id)?;
+        match self.in_clone_of(&repository, &worktrees) {
+            Some(session) => Ok(Some(session)),
+            None => {
+                let remote = repository.remotes.iter().find(|remote| !remote.starts_with(HERE)).cloned();
+                Err(Error::NoCloneHere { name: repository.name, remote })
+            }
+        }
+    }
+
+    /// A repository of this store, with its worktrees.
+    pub fn repository(&self, id: &RepositoryId) -> Result<(Repository, Vec<Worktree>), Error> {
+        let unknown = || toft_core::refusal::Refusal::NotFound { what: "repository", text: id.to_string() };
+        let known = self.perform(visit::List)?.into_iter().find(|(repository, _)| repository.id == *id);
+        Ok(known.ok_or_else(unknown)?)
+    }
+
+    /// Every repository of this store.
+    fn every_repository(&self, seen: &mut BTreeSet<PathBuf>) -> Result<Vec<Reached>, Error> {
+        let mut all = Vec::new();
+        for (repository, worktrees) in self.perform(visit::List)? {
+            let scope = Scope { repository: Some(repository.id.clone()), worktree: None };
+            let (session, ledgers) = match self.in_clone_of(&repository, &worktrees) {
+                Some(session) => {
+                    let common = session.located().checkout.as_ref().map(|checkout| checkout.common_dir.clone());
+                    let new = common.is_some_and(|common| seen.insert(common));
+                    (session, new)
+                }
+                None => (self.in_directory(Path::new("/"), true)?, false),
+            };
+            all.push(Reached { session, scope, name: Some(repository.name), ledgers });
+        }
+        if all.is_empty() {
+            let session = self.in_directory(Path::new("/"), true)?;
+            all.push(Reached { session, scope: Scope::default(), name: None, ledgers: false });
+        }
+        Ok(all)
+    }
+}
+
+/// Every repository of every store that this user has, and of the one that is meant here; each once. A store that cannot
+/// be read is one entry of the second list.
+pub fn every_repository(config: &Config) -> Result<(Vec<Reached>, Vec<String>), Error> {
+    let mut stores: Vec<Store> = registered_stores()?.into_iter().map(Store::Path).collect();
+    if let Ok(here) = locate(config) {
+        match here.store {
+            Home::Server(url) => stores.push(Store::Server(url)),
+            Home::File(path) => {
+                let path = std::fs::canonicalize(&path).unwrap_or(path);
+                if path.exists() && !stores.contains(&Store::Path(path.clone())) {
+                    stores.push(Store::Path(path));
+                }
+            }
+        }
+    }
+    // A repository's own store comes first: its ledgers are reached through that.
+    let own = |store: &Store| !matches!(store, Store::Path(path) if path.ends_with("toft/toft.db"));
+    stores.sort_by_key(own);
+    let (mut all, mut bad, mut seen) = (Vec::new(), Vec::new(), BTreeSet::new());
+    for store in stores {
+        let config = Config { store: Some(store), dir: Some(PathBuf::from("/")), whole_store: true, ..config.clone() };
+        let reached = Session::with(config.clone()).and_then(|session| session.every_repository(&mut seen));
+        match (reached, config.store) {
+            (Ok(reached), _) => all.extend(reached),
+            (Err(error), Some(Store::Path(path))) => bad.push(format!("{} is left out: {error}", path.display())),
+            (Err(error), _) => bad.push(format!("a store is left out: {error}")),
+        }
+    }
+    Ok((all, bad))
+}

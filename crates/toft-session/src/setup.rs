@@ -1,0 +1,124 @@
+//! What a repository configures to make a fresh checkout usable, and the user's approval of its commands.
+//!
+//! Commands run only after the user trusted that exact text. Approvals are kept outside of any repository.
+
+use std::{
+    fs,
+    path::{Component, Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+use toft_store::private;
+
+use crate::{
+    config::state_home,
+    error::{Error, io},
+};
+
+/// What makes a fresh checkout usable.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Setup {
+    /// Untracked files and directories, copied from the main checkout; sharing their blocks where the disk can.
+    pub copy: Vec<String>,
+    /// Untracked files and directories, linked to those of the main checkout.
+    pub link: Vec<String>,
+    /// Names of ports: each workspace gets numbers of its own, as `TOFT_PORT_NAME`.
+    pub ports: Vec<String>,
+    /// Commands, in order.
+    pub run: Vec<String>,
+    /// A command that succeeds once the workspace can be worked in.
+    pub ready: Option<String>,
+    /// The user wrote it; it needs no trust.
+    #[serde(skip)]
+    pub(crate) own: bool,
+}
+
+/// The user's approval of one exact text, kept outside of any repository.
+pub struct Approval(PathBuf);
+
+impl Approval {
+    /// Of a text, for a repository.
+    pub fn of(what: &impl Serialize) -> Self {
+        let text = serde_json::to_string(what).unwrap_or_default();
+        Self(state_home().join("trust").join(blake3::hash(text.as_bytes()).to_hex().as_str()))
+    }
+
+    /// Whether the user gave it.
+    pub fn given(&self) -> bool {
+        self.0.is_file()
+    }
+
+    /// Gives it, or takes it back.
+    pub fn set(&self, yes: bool, text: &str) -> Result<(), Error> {
+        let path = &self.0;
+        if !yes {
+            return match fs::remove_file(path) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(io("remove", path)(error)),
+                _ => Ok(()),
+            };
+        }
+        if let Some(dir) = path.parent() {
+            private::create_dir_all(dir).map_err(io("make", dir))?;
+        }
+        private::write(path, text).map_err(io("write", path))
+    }
+}
+
+impl Setup {
+    /// What would be executed, as a person reads it before trusting it.
+    pub fn commands(&self) -> Vec<String> {
+        self.run.iter().chain(&self.ready).cloned().collect()
+    }
+
+    /// Whether somebody trusted that exact text for this repository.
+    pub fn trusted(&self, repository: &str) -> bool {
+        self.own || self.commands().is_empty() || self.approval(repository).given()
+    }
+
+    /// Trusts that exact text for this repository, or no longer.
+    pub fn trust(&self, repository: &str, yes: bool) -> Result<(), Error> {
+        self.approval(repository).set(yes, &self.commands().join("\n"))
+    }
+
+    fn approval(&self, repository: &str) -> Approval {
+        Approval::of(&(repository, self.commands()))
+    }
+
+    /// Names that may be asked for, as variables.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        for path in self.copy.iter().chain(&self.link) {
+            inside(path)?;
+        }
+        match self.ports.iter().find(|name| !name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_'))
+        {
+            Some(name) => Err(format!("workspaces.setup.ports: `{name}` is no name for a variable")),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A path below a checkout.
+pub(crate) fn inside(text: &str) -> Result<(), String> {
+    let path = Path::new(text);
+    let own = path.components().all(|part| matches!(part, Component::Normal(name) if name != ".git"));
+    match own && !text.is_empty() {
+        true => Ok(()),
+        false => Err(format!("workspaces.setup: `{text}` is not a path inside the checkout")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_paths_inside_the_checkout_are_taken() {
+        for path in ["../x", "/etc/passwd", "a/../../b", ".git/config", "a/.git", "", "./x"] {
+            assert!(Setup { copy: vec![path.into()], ..Setup::default() }.check().is_err(), "{path}");
+        }
+        let fine = Setup { copy: vec![".env".into(), "a/b".into()], ports: vec!["web".into()], ..Setup::default() };
+        assert_eq!(fine.check(), Ok(()));
+        assert!(Setup { ports: vec!["a b".into()], ..Setup::default() }.check().is_err());
+    }
+}

@@ -1,0 +1,113 @@
+//! Upkeep: what has been kept long enough is forgotten, and its space is given back.
+
+use std::{
+    fs,
+    time::{Duration, Instant, SystemTime},
+};
+
+use toft_core::{
+    retention::{Old, Retention},
+    store::{self, Store as _},
+    time::Timestamp,
+    verbs::gc,
+};
+use toft_store::private;
+
+use crate::{
+    blobs,
+    engine::Engine,
+    error::{Error, io},
+    session::Session,
+};
+
+/// A store that nobody wrote to for so long is left alone.
+const IDLE: Duration = Duration::from_secs(3 * 86_400);
+/// Rows that one transaction forgets, when somebody asked for it and when nobody did.
+const BATCH: usize = 5_000;
+const SMALL_BATCH: usize = 200;
+/// What commands that stay or travel anyway may spend on it, unasked, once a day.
+const UNASKED: Duration = Duration::from_millis(20);
+const DAILY: Duration = Duration::from_secs(24 * 3600);
+
+impl Session {
+    /// Forgets what has been kept long enough, a batch at a time so that nobody waits long, and says so in history.
+    /// After each batch `progress` is told how many of which kind are gone so far.
+    pub fn forget_old(&self, retention: &Retention, progress: impl FnMut(Old, u64)) -> Result<gc::Outcome, Error> {
+        self.forget_until(retention, BATCH, None, progress)
+    }
+
+    /// Gives the space of what was forgotten back to the file system; says how many bytes. A server does that itself.
+    pub fn reclaim(&self) -> Result<u64, Error> {
+        self.engine().reclaim(Instant::now() + DAILY, true)
+    }
+
+    /// Does a little of both if it was not done for a day. Nobody asked for it, so nothing fails by it.
+    pub fn forget_daily(&self) -> Result<(), Error> {
+        let Some(checkout) = &self.located().checkout else { return Ok(()) };
+        let stamp = checkout.state_dir().join("last-gc");
+        let last = fs::metadata(&stamp).and_then(|meta| meta.modified());
+        // A time in the future was written by a wrong clock.
+        let recent = |at: SystemTime| at.elapsed().is_ok_and(|age| age < DAILY);
+        if last.is_ok_and(recent) {
+            return Ok(());
+        }
+        private::write(&stamp, "").map_err(io("write", &stamp))?;
+        // Far ahead of everything that was written, the clock may be wrong; where nobody wrote, nothing has grown.
+        let (now, newest) = store::ask(self.store(), |tx| Ok((tx.now()?.wall, tx.newest_event_at()?)))?;
+        if newest.is_none_or(|newest| now.since(newest) > IDLE) {
+            return Ok(());
+        }
+        let until = Instant::now() + UNASKED;
+        self.forget_until(&self.located().retention, SMALL_BATCH, Some(until), |_, _| {})?;
+        self.engine().reclaim(until, false).map(drop)
+    }
+
+    fn forget_until(
+        &self,
+        retention: &Retention,
+        size: usize,
+        until: Option<Instant>,
+        mut progress: impl FnMut(Old, u64),
+    ) -> Result<gc::Outcome, Error> {
+        let now = store::ask(self.store(), |tx| tx.now())?.wall;
+        let late = || until.is_some_and(|until| Instant::now() >= until);
+        let mut gone = Vec::new();
+        for what in Old::ALL {
+            let before = now.minus(retention.of(what));
+            let mut count = 0;
+            while !late() {
+                let batch = self.engine().forget(what, before, size)?;
+                count += batch as u64;
+                progress(what, count);
+                if batch < size {
+                    break;
+                }
+            }
+            if count > 0 {
+                gone.push((what, count));
+            }
+        }
+        if gone.is_empty() { Ok(gc::Outcome { gone }) } else { self.perform(gc::Request { gone }) }
+    }
+}
+
+impl Engine {
+    fn forget(&self, what: Old, before: Timestamp, limit: usize) -> Result<usize, Error> {
+        match self {
+            Self::File(store) if what == Old::Blobs => {
+                blobs::forget(store.path(), before, limit, || Ok(store.referenced_blobs()?))
+            }
+            Self::File(store) => Ok(store.forget(what, before, limit)?),
+            #[cfg(feature = "postgres")]
+            Self::Server(store) => Ok(store.forget(what, before, limit)?),
+        }
+    }
+
+    fn reclaim(&self, until: Instant, rewrite: bool) -> Result<u64, Error> {
+        match self {
+            Self::File(store) => Ok(store.reclaim(until, rewrite)?),
+            #[cfg(feature = "postgres")]
+            Self::Server(_) => Ok(0),
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Other repositories of a store, as far as this machine has clones of them: claims that are worked there, ledgers that hear of it.
+
+use std::collections::BTreeSet;
+
+use toft_core::{store, verbs::claim::Claimed};
+use toft_plan::Plan;
+use toft_session::{Error, Session};
+
+use crate::Work;
+
+/// So many workflows are looked at for what ledgers elsewhere have to be told.
+const TOLD_AT_ONCE: usize = 64;
+
+impl Work<'_> {
+    /// Where what was claimed is to be worked: in the repository of its task; or in that whose own ledger has the issue, if
+    /// the store knows that one.
+    pub fn in_repository_of_claim(&self, claimed: &Claimed) -> Result<Option<Session>, Error> {
+        if let Some(session) = self.in_repository_of(&claimed.task)? {
+            return Ok(Some(session));
+        }
+        let (Some(issue), Some(plan)) = (&claimed.issue, Plan::open(self.session)?) else { return Ok(None) };
+        let Some(found) = plan.known(issue)? else { return Ok(None) };
+        let Some(dir) = plan.repository_of(&found.ledger) else { return Ok(None) };
+        let other = self.in_directory(&dir, false).ok();
+        if other.is_none() {
+            let dir = dir.display();
+            self.note(format!(
+                "{issue} is of the ledger of {dir}, and its workspace of this repository: no store knows both"
+            ));
+        }
+        Ok(other)
+    }
+
+    /// Tells ledgers of other repositories of this store what is true of their issues now, as far as this machine has
+    /// clones of them.
+    pub(crate) fn tell_ledgers_elsewhere(&self) -> Result<(), Error> {
+        let pending = store::ask(self.store(), |tx| tx.untold(None, TOLD_AT_ONCE))?;
+        let ids: BTreeSet<_> = pending.into_iter().filter_map(|workflow| workflow.place.repository).collect();
+        for id in ids.iter().filter(|id| self.located().repository.as_ref() != Some(*id)) {
+            let (repository, worktrees) = self.repository(id)?;
+            let Some(session) = self.in_clone_of(&repository, &worktrees) else { continue };
+            if let Some(plan) = Plan::open(&session)? {
+                plan.tell();
+            }
+            session.take_notes().into_iter().for_each(|note| self.note(format!("{}: {note}", repository.name)));
+        }
+        Ok(())
+    }
+}

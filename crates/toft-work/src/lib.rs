@@ -1,0 +1,41 @@
+//! Work: claiming and finishing it, with what ledgers and workspaces hear of it. Start at [`Work`].
+//!
+//! `work.rs` claims and finishes, `stop.rs` stops an agent, `workspaces/` keeps directories and rows together, `setup.rs` makes a
+//! fresh checkout usable, `elsewhere.rs` reaches other repositories of the store.
+
+mod elsewhere;
+pub mod setup;
+mod stop;
+pub mod work;
+pub mod workspaces;
+
+use std::ops::Deref;
+
+use toft_session::Session;
+pub use work::operation;
+
+/// Work on issues and tasks, from one session.
+#[derive(Clone, Copy)]
+pub struct Work<'s> {
+    session: &'s Session,
+}
+
+impl<'s> Work<'s> {
+    /// From this session.
+    pub fn of(session: &'s Session) -> Self {
+        Self { session }
+    }
+
+    /// The session itself.
+    pub fn session(self) -> &'s Session {
+        self.session
+    }
+}
+
+impl Deref for Work<'_> {
+    type Target = Session;
+
+    fn deref(&self) -> &Session {
+        self.session
+    }
+}

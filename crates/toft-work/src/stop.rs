@@ -1,0 +1,49 @@
+//! Stopping one agent: what its runner is told, and what becomes of its task.
+
+use std::time::Duration;
+
+use toft_core::{
+    flow::Attempt,
+    refusal::Refusal,
+    store,
+    verbs::{finish, stop},
+};
+use toft_plan::Plan;
+use toft_session::error::Error;
+
+use crate::Work;
+
+impl Work<'_> {
+    /// Stops the work on a task: its runner is told to end the agent, or the hold is revoked where there is none.
+    pub fn stop(&self, actor: &str, mut request: stop::Request) -> Result<stop::Outcome, Error> {
+        let issue = match Plan::open(self.session)? {
+            Some(plan) => plan.named(&request.id)?.map(|found| found.issue.id),
+            None => None,
+        };
+        let issue_named = issue.is_some();
+        request.id = issue.unwrap_or(request.id);
+        let id = request.id.clone();
+        self.act(actor, None, request).map_err(|error| match error {
+            Error::Refused(Refusal::NotFound { .. }) if issue_named => {
+                let wanted = "nobody holds it, so there is nothing to stop".to_owned();
+                Refusal::WrongState { id, state: "not in progress".into(), wanted }.into()
+            }
+            error => error,
+        })
+    }
+
+    /// Waits until the hold that a runner was told to end has ended; nothing if it takes longer than `patience`.
+    pub fn wait_until_stopped(&self, told: &stop::Outcome, patience: Duration) -> Result<Option<Attempt>, Error> {
+        self.wait_for(patience, || {
+            let attempts = store::ask(self.store(), |tx| tx.attempts(&told.task))?;
+            Ok(attempts.into_iter().find(|attempt| attempt.fence() == told.fence && attempt.ended.is_some()))
+        })
+    }
+
+    /// Ends a hold whose agent was ended because of a stop order.
+    pub fn obey_stop(&self, actor: &str, request: stop::Obey) -> Result<finish::Outcome, Error> {
+        let outcome = self.act(actor, None, request)?;
+        self.tidy_after(actor, &outcome.task);
+        Ok(outcome)
+    }
+}

@@ -1,0 +1,361 @@
+//! Work on issues and tasks: a verb in the store, and what ledgers and workspaces hear of it.
+//!
+//! The store decides, in one transaction. What a ledger or a workspace needs is checked before; what follows after the
+//! commit cannot fail the command: it is told beside the outcome ([`Session::take_notes`]) and done again by the next one.
+
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use toft_core::{
+    flow::{Evidence, Task},
+    id::{OpId, TaskId},
+    lease::Fence,
+    refusal::Refusal,
+    store,
+    verbs::{
+        Operation, Verb, claim, find,
+        finish::{self, How},
+        ready, sweep,
+        undo::{self, Undo, Undone, Way},
+    },
+    workspace::Keep,
+};
+use toft_plan::Plan;
+use toft_session::{error::Error, holds::Held};
+
+use crate::{Work, workspaces::Tidied};
+
+/// An operation: its id, and a digest of what is asked under it.
+pub fn operation(id: &str, request: &str) -> Operation {
+    Operation { id: OpId::known(id), request: blake3::hash(request.as_bytes()).to_hex()[..32].to_owned() }
+}
+
+impl Work<'_> {
+    /// Runs a verb as `actor`, then lets ledgers hear what it changed.
+    pub fn act<V: Verb>(&self, actor: &str, op: Option<Operation>, verb: V) -> Result<V::Outcome, Error> {
+        let outcome = self.perform_as(actor, op, verb);
+        // A claim that found nothing may have taken back what others lost.
+        if V::ENDS && matches!(outcome, Ok(_) | Err(Error::Refused(_))) {
+            self.tell_ledgers();
+        }
+        outcome
+    }
+
+    /// Ledgers hear what is true of their issues now. What one cannot be told is told beside the outcome, and again after
+    /// the next such verb.
+    fn tell_ledgers(&self) {
+        match Plan::open(self.session) {
+            Ok(Some(plan)) => plan.tell(),
+            Ok(None) => {}
+            Err(error) => self.note(format!("the ledgers were not told yet: {error}")),
+        }
+        // Work that was claimed in another repository of a shared store may have ended here.
+        if !self.located().own_store()
+            && let Err(error) = self.tell_ledgers_elsewhere()
+        {
+            self.note(format!("the ledgers of other repositories were not told yet: {error}"));
+        }
+    }
+
+    /// Claims as `actor`: a task, or an issue that is started by it.
+    pub fn claim(
+        &self,
+        actor: &str,
+        op: Option<Operation>,
+        mut request: claim::Request,
+    ) -> Result<claim::Outcome, Error> {
+        if let (true, Some(text)) = (request.take_over, &request.id) {
+            let task = self.run(actor, None, find::TaskNamed { text: text.clone() })?;
+            let held = self.live_fence(&task)?;
+            if let Some(pid) = held.and_then(|_| self.living_session(actor, &task)) {
+                let state = format!("held by another session that still runs (process {pid})");
+                let wanted = "it is finished there, or that process is ended first".to_owned();
+                return Err(Refusal::WrongState { id: task.to_string(), state, wanted }.into());
+            }
+        }
+        let hindered = match Plan::open(self.session)? {
+            Some(plan) => plan.offer_to(actor, &mut request)?,
+            None => None,
+        };
+        let outcome = match self.act(actor, op.clone(), request.clone()) {
+            // Nothing is left: is something called in progress that nobody can be on?
+            Err(Error::Refused(Refusal::NothingReady { .. } | Refusal::IssueNotReady { .. }))
+                if self.free_orphans() =>
+            {
+                if let Some(plan) = Plan::open(self.session)? {
+                    plan.offer_to(actor, &mut request)?;
+                }
+                self.act(actor, op, request)
+            }
+            outcome => outcome,
+        };
+        match (outcome, hindered) {
+            // The reason why nothing is ready is that the ledger which has something cannot be written.
+            (Err(Error::Refused(Refusal::NothingReady { .. })), Some(hindered)) => Err(hindered),
+            (outcome, _) => outcome,
+        }
+    }
+
+    /// Opens issues again whose claimer is gone for good; whether there were any.
+    fn free_orphans(&self) -> bool {
+        let freed = Plan::open(self.session).and_then(|plan| plan.map_or(Ok(0), |plan| plan.free_orphans()));
+        freed.unwrap_or_else(|error| {
+            self.note(format!("issues that are in progress elsewhere were not looked at: {error}"));
+            0
+        }) > 0
+    }
+
+    /// Ends a hold as `actor`.
+    pub fn finish(
+        &self,
+        actor: &str,
+        op: Option<Operation>,
+        request: finish::Request,
+    ) -> Result<finish::Outcome, Error> {
+        let outcome = self.give_back(actor, op, request)?;
+        // Looking into a workspace that stays would take longer than everything else.
+        if self.located().workspaces.keep != Keep::Always {
+            self.tidy_after(actor, &outcome.task);
+        }
+        Ok(outcome)
+    }
+
+    fn give_back(
+        &self,
+        actor: &str,
+        op: Option<Operation>,
+        request: finish::Request,
+    ) -> Result<finish::Outcome, Error> {
+        let mut request = request;
+        let fence = request.fence.clone();
+        if let How::Done(Evidence::Commit(commit)) = &mut request.how
+            && !commit.trim().is_empty()
+        {
+            let text = request.id.clone().unwrap_or_else(|| "@".to_owned());
+            let task = self.run(actor, None, find::TaskNamed { text })?;
+            if self.stands(&task, fence.as_ref())? {
+                *commit = self.checked_evidence(&task, commit)?;
+            }
+        }
+        let outcome = self.act(actor, op, request)?;
+        if let Some(fence) = fence {
+            self.drop_hold(actor, &Held { task: outcome.task.id.clone(), fence });
+        }
+        Ok(outcome)
+    }
+
+    fn live_fence(&self, task: &TaskId) -> Result<Option<Fence>, Error> {
+        Ok(store::ask(self.store(), |tx| tx.lease(task))?.map(|lease| lease.fence))
+    }
+
+    /// Whether a hold is the live one: only then is its evidence worth a look.
+    fn stands(&self, task: &TaskId, fence: Option<&Fence>) -> Result<bool, Error> {
+        Ok(fence.is_some() && self.live_fence(task)?.as_ref() == fence)
+    }
+
+    /// Ends a hold as `actor`, and says what became of its workspace: it went if configuration lets it, or what is in it.
+    pub fn finish_and_tidy(
+        &self,
+        actor: &str,
+        op: Option<Operation>,
+        request: finish::Request,
+    ) -> Result<(finish::Outcome, Option<Tidied>), Error> {
+        let outcome = self.give_back(actor, op, request)?;
+        let tidied = self.tidy_after(actor, &outcome.task);
+        Ok((outcome, tidied))
+    }
+
+    /// Lets the workspace of a task go that ended. The task has ended, whatever becomes of its workspace.
+    pub fn tidy_after(&self, actor: &str, task: &Task) -> Option<Tidied> {
+        self.let_go_of_workspace(actor, task).unwrap_or_else(|error| {
+            self.note(format!("its workspace was left as it is: {error}"));
+            None
+        })
+    }
+
+    /// What can start now: tasks, and issues that nobody is on.
+    pub fn ready(&self, request: ready::Request) -> Result<ready::Outcome, Error> {
+        self.ready_for(&self.located().agent, request)
+    }
+
+    /// The same, as `actor` sees it.
+    pub fn ready_for(&self, actor: &str, mut request: ready::Request) -> Result<ready::Outcome, Error> {
+        let plan = Plan::open(self.session)?;
+        let mut asked = request.limit + 1;
+        loop {
+            if let Some(plan) = &plan {
+                request.offers = plan.offers(actor, &request.labels, request.mine, asked)?;
+            }
+            let all = request.offers.len() < asked;
+            let outcome = self.run(actor, None, request.clone())?;
+            // A ledger elsewhere in time may offer what somebody is on already.
+            if all || outcome.ready.len() >= request.limit {
+                return Ok(outcome);
+            }
+            asked *= 4;
+        }
+    }
+
+    /// Takes the last operations of `actor` back, the newest first, as long as each can be; with `try_only` says which.
+    pub fn undo(&self, actor: &str, count: usize, try_only: bool) -> Result<Vec<Undo>, Error> {
+        self.each_of_the_last(actor, count, false, |undo| match try_only {
+            true => Ok(undo.allowed()?),
+            false => self.take_back(actor, undo),
+        })
+    }
+
+    /// Does again what `actor` took back, the last first; claims that were made again are given with their fences.
+    pub fn redo(&self, actor: &str, count: usize, try_only: bool) -> Result<(Vec<Undo>, Vec<claim::Claimed>), Error> {
+        let mut claims = Vec::new();
+        let done = self.each_of_the_last(actor, count, true, |undo| match try_only {
+            true => Ok(undo.allowed()?),
+            false => self.do_again(actor, undo, &mut claims),
+        })?;
+        Ok((done, claims))
+    }
+
+    fn each_of_the_last(
+        &self,
+        actor: &str,
+        count: usize,
+        undone: bool,
+        mut each: impl FnMut(&Undo) -> Result<(), Error>,
+    ) -> Result<Vec<Undo>, Error> {
+        let last = self.perform_as(actor, None, undo::Last { scope: self.scope(), count, undone })?;
+        let mut done = Vec::new();
+        for undo in last {
+            match each(&undo) {
+                Ok(()) => done.push(undo),
+                Err(error) if done.is_empty() => return Err(error),
+                // What was done before it stands; asking again tells why this one stays.
+                Err(_) => break,
+            }
+        }
+        Ok(done)
+    }
+
+    fn take_back(&self, actor: &str, undo: &Undo) -> Result<(), Error> {
+        undo.allowed()?;
+        let Way::Issues { issues } = &undo.way else {
+            let take = undo::Take { op: undo.op.clone(), scope: self.scope(), redo: false };
+            let undone = self.act(actor, None, take)?;
+            if let Way::Release { holds } = &undone.way {
+                self.drop_holds_on(actor, holds.iter().map(|(task, _)| task.as_str()));
+            }
+            return Ok(());
+        };
+        let Some(plan) = Plan::open(self.session)? else { return Err(Error::NoRepository { dir: PathBuf::from(".") }) };
+        plan.take_back(issues)?;
+        self.say_undone(actor, undo, false);
+        Ok(())
+    }
+
+    fn do_again(&self, actor: &str, undo: &Undo, claims: &mut Vec<claim::Claimed>) -> Result<(), Error> {
+        undo.allowed()?;
+        match &undo.way {
+            Way::Issues { issues } => {
+                let Some(plan) = Plan::open(self.session)? else {
+                    return Err(Error::NoRepository { dir: PathBuf::from(".") });
+                };
+                plan.put_again(issues)?;
+            }
+            Way::Claim { tasks } => {
+                for task in tasks {
+                    let request =
+                        claim::Request { id: Some(task.clone()), scope: self.scope(), ..claim::Request::default() };
+                    match self.claim(actor, None, request) {
+                        Ok(outcome) => claims.extend(outcome.claims),
+                        Err(error) if claims.is_empty() => return Err(error),
+                        // What was claimed again is held; the others are said beside it.
+                        Err(error) => self.note(format!("{task} was not claimed again: {error}")),
+                    }
+                }
+            }
+            _ => {
+                let take = undo::Take { op: undo.op.clone(), scope: self.scope(), redo: true };
+                return self.act(actor, None, take).map(drop);
+            }
+        }
+        self.say_undone(actor, undo, true);
+        Ok(())
+    }
+
+    /// The ledger was changed already: if history cannot say so, the undo stands all the same.
+    fn say_undone(&self, actor: &str, undo: &Undo, redo: bool) {
+        if let Err(error) = self.perform_as(actor, None, Undone { undo: undo.clone(), redo }) {
+            self.note(format!("history does not say so yet: {error}"));
+        }
+    }
+
+    fn drop_holds_on<'a>(&self, actor: &str, tasks: impl Iterator<Item = &'a str>) {
+        let mine = self.session_holds(actor);
+        for task in tasks {
+            for held in mine.iter().filter(|held| held.task.as_str() == task) {
+                self.drop_hold(actor, held);
+            }
+        }
+    }
+
+    /// Claims as `actor`, and waits up to `patience` for something to become ready.
+    pub fn claim_waiting(
+        &self,
+        actor: &str,
+        op: Option<&Operation>,
+        request: &claim::Request,
+        patience: Duration,
+    ) -> Result<claim::Outcome, Error> {
+        let until = Instant::now() + patience;
+        loop {
+            let pulse = self.store().pulse()?;
+            let refused = match self.claim(actor, op.cloned(), request.clone()) {
+                Err(Error::Refused(
+                    refusal @ (Refusal::NothingReady { .. }
+                    | Refusal::LeaseHeld { .. }
+                    | Refusal::OtherSession { .. }
+                    | Refusal::NotReady { .. }
+                    | Refusal::IssueNotReady { .. }),
+                )) => refusal,
+                other => return other,
+            };
+            if !self.wait_until_promising(actor, request, pulse, until)? {
+                return Err(refused.into());
+            }
+        }
+    }
+
+    /// Waits until claiming is worth another try; false when the time is up. Only looks, so waiters disturb nobody.
+    fn wait_until_promising(
+        &self,
+        actor: &str,
+        request: &claim::Request,
+        mut pulse: u64,
+        until: Instant,
+    ) -> Result<bool, Error> {
+        while Instant::now() < until {
+            pulse = self.wait_for_change(pulse, until.min(Instant::now() + self.store().look_again_after()))?;
+            // A lease of another machine that has gone silent runs out only while it is watched.
+            if self.run(actor, None, sweep::Wanted)? {
+                self.run(actor, None, sweep::Request)?;
+            }
+            let promising = match &request.id {
+                Some(_) => true,
+                None => {
+                    let look = ready::Request {
+                        scope: request.scope.clone(),
+                        labels: request.labels.clone(),
+                        limit: 1,
+                        mine: true,
+                        ..ready::Request::default()
+                    };
+                    !self.ready_for(actor, look)?.ready.is_empty()
+                }
+            };
+            if promising {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}

@@ -1,0 +1,387 @@
+//! Looking at workspaces: every one with what is in it, what is wrong with it, and which of them cannot be merged with
+//! each other. One that is broken is one row; the others are seen as ever.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde::Serialize;
+use toft_core::{
+    lease::Processes as _,
+    repository::Scope,
+    time::Timestamp,
+    verbs::workspace::{List, Listed, Show},
+    workspace::{Survey, WorkspaceKind, WorkspaceState},
+};
+use toft_session::error::Error;
+use toft_vcs::workspace::{InProgress, Look, Refs};
+
+use super::{Workspaces, own_size};
+use crate::Work;
+
+/// At most so many workspaces are looked at at once, and at least so many: git mostly waits for the disk.
+const MOST_HANDS: usize = 8;
+const FEWEST_HANDS: usize = 2;
+/// How much a workspace takes on disk is measured again after so long.
+const SIZE_LASTS: Duration = Duration::from_secs(600);
+/// So few workspaces are always looked at, however long that takes.
+const FEW: usize = 6;
+/// So many workspaces are compared with each other.
+const COMPARED: usize = 300;
+
+/// A workspace, and what was seen in it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Seen {
+    /// The workspace.
+    #[serde(flatten)]
+    pub listed: Listed,
+    /// What is in it; nothing if it is gone, or on another machine.
+    pub survey: Option<Survey>,
+    /// When it was looked at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub looked: Option<Timestamp>,
+    /// How much it takes on disk by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    /// What is wrong with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<String>,
+    /// The command that helps.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub help: Option<String>,
+    /// Files that are changed and not committed.
+    #[serde(skip)]
+    pub uncommitted: Vec<String>,
+}
+
+/// Two workspaces whose work runs into each other.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Collision {
+    /// How that is known.
+    pub kind: CollisionKind,
+    /// The workspaces, by name.
+    pub workspaces: Vec<String>,
+    /// What is done in each.
+    pub between: Vec<Party>,
+    /// The files.
+    pub paths: Vec<String>,
+}
+
+/// A workspace that runs into another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Party {
+    /// The workspace, by name.
+    pub workspace: String,
+    /// The issue it is done for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub issue: Option<String>,
+    /// What its task is called.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+}
+
+/// How a collision is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CollisionKind {
+    /// Git cannot merge what is committed.
+    Conflict,
+    /// Both change the same file, and at least one has not committed it.
+    Uncommitted,
+    /// A task said that it would change a file that the other changes, or will.
+    Planned,
+}
+
+/// What `status` says of workspaces.
+#[derive(Clone, Debug, Default)]
+pub struct Overview {
+    /// Those that are broken.
+    pub broken: Vec<Seen>,
+    /// Those that run into each other.
+    pub collisions: Vec<Collision>,
+    /// The oldest look that this follows from, if not all were looked at now.
+    pub as_of: Option<Timestamp>,
+    /// How many were never looked at.
+    pub unseen: usize,
+}
+
+impl Overview {
+    /// Adds what there is to say of another repository's workspaces.
+    pub fn join(&mut self, other: Self) {
+        self.broken.extend(other.broken);
+        self.collisions.extend(other.collisions);
+        self.as_of = self.as_of.into_iter().chain(other.as_of).min();
+        self.unseen += other.unseen;
+    }
+}
+
+impl Work<'_> {
+    /// Workspaces on this machine of a repository that was moved or deleted: each is broken.
+    pub fn workspaces_without_repository(&self, scope: Scope) -> Result<Vec<Seen>, Error> {
+        let rows = self.perform(List { scope, all: false, limit: 0 })?;
+        let here = rows.into_iter().filter(|row| row.workspace.host == self.machine().disks());
+        let lost = here.map(|listed| {
+            let source = &listed.workspace.source;
+            let trouble = Some(format!("its repository is not at {source} any more"));
+            let help = Some("toft -C DIR where, with DIR where the repository is now".to_owned());
+            Seen { listed, survey: None, looked: None, bytes: None, trouble, help, uncommitted: Vec::new() }
+        });
+        Ok(lost.collect())
+    }
+}
+
+impl Workspaces<'_> {
+    /// The workspaces, newest first, and what is in each.
+    pub fn list(&self, all: bool, limit: usize) -> Result<Vec<Seen>, Error> {
+        let rows = self.work.perform(List { scope: self.work.scope(), all, limit })?;
+        let (refs, now) = (self.ground.refs()?, self.now()?);
+        if limit == 0 || rows.len() < limit {
+            self.ground.forget_looks(|id| rows.iter().any(|row| row.workspace.id.as_str() == id));
+        }
+        Ok(side_by_side(&rows, |listed| self.look(listed.clone(), &refs, now)))
+    }
+
+    /// One workspace, and what is in it.
+    pub fn show(&self, text: &str) -> Result<Seen, Error> {
+        let found = self.work.perform(Show { id: text.to_owned() })?;
+        Ok(self.look(found, &self.ground.refs()?, self.now()?))
+    }
+
+    /// One workspace as it is now.
+    pub(super) fn look_now(&self, listed: Listed) -> Result<Seen, Error> {
+        Ok(self.look(listed, &self.ground.refs()?, self.now()?))
+    }
+
+    fn look(&self, listed: Listed, refs: &Refs, now: Timestamp) -> Seen {
+        let (seen, there) = self.check(listed);
+        if !there || seen.trouble.is_some() {
+            return seen;
+        }
+        let workspace = &seen.listed.workspace;
+        let size = |known: Option<(u64, Timestamp)>| match known {
+            Some((bytes, at)) if now.since(at) < SIZE_LASTS && at <= now => (bytes, at),
+            _ => (own_size(workspace), now),
+        };
+        match self.ground.look(workspace, refs, now, size) {
+            Ok(look) => with(seen, look),
+            Err(error) => {
+                let help = Some(format!("toft ws show {}", workspace.name));
+                Seen { trouble: Some(error.to_string()), help, ..seen }
+            }
+        }
+    }
+
+    /// What can be told of a workspace from its row and from files alone; and whether there is more to see.
+    fn check(&self, listed: Listed) -> (Seen, bool) {
+        let workspace = &listed.workspace;
+        let there = workspace.state.live() && workspace.host == self.host();
+        let (mut trouble, mut help) = (None, None);
+        if workspace.is_unreadable() {
+            let why = workspace.reason.as_deref().unwrap_or_default();
+            (trouble, help) = (Some(format!("its row in the store cannot be read: {why}")), Some("toft doctor".into()));
+        } else if there {
+            let found = self.ground.trouble(workspace);
+            // A mount that is gone or dead is made again, and the links of a repository that was moved are mended.
+            let found = found.and_then(|_| {
+                // What cannot be mended is told as what is wrong with it.
+                let _ = self.ground.open(workspace);
+                self.ground.trouble(workspace)
+            });
+            if let Some(found) = found {
+                let begun = matches!(workspace.state, WorkspaceState::Provisioning | WorkspaceState::Removing);
+                let show = format!("toft ws show {}", workspace.name);
+                (trouble, help) = (Some(found.what), Some(if begun { show } else { found.help }));
+            }
+        }
+        let seen = Seen { listed, survey: None, looked: None, bytes: None, trouble, help, uncommitted: Vec::new() };
+        (seen, there)
+    }
+
+    /// What is wrong with a workspace and what helps, from files alone.
+    pub(super) fn trouble(&self, listed: &Listed) -> Option<(String, Option<String>)> {
+        let seen = self.check(listed.clone()).0;
+        seen.trouble.map(|trouble| (trouble, seen.help))
+    }
+
+    /// What `status` says: which are broken, and, if wanted, which run into each other. Those whose last look is oldest
+    /// are looked at again until `budget` is used up; of the others it is said what was seen last.
+    pub fn overview(&self, compared: bool, budget: Duration) -> Result<Overview, Error> {
+        let until = Instant::now() + budget;
+        let rows = self.work.perform(List { scope: self.work.scope(), all: false, limit: 0 })?;
+        let checked: Vec<(Seen, bool)> = rows.into_iter().map(|row| self.check(row)).collect();
+        let (broken, well): (Vec<_>, Vec<_>) = checked.into_iter().partition(|(seen, _)| seen.trouble.is_some());
+        let mut overview =
+            Overview { broken: broken.into_iter().map(|(seen, _)| seen).collect(), ..Overview::default() };
+        if !compared {
+            return Ok(overview);
+        }
+        let (refs, now) = (self.ground.refs()?, self.now()?);
+        let open = well.into_iter().filter(|(seen, _)| !seen.listed.workspace.pooled).take(COMPARED);
+        let mut known: Vec<(Seen, bool, Option<Look>)> = open
+            .map(|(seen, there)| (there.then(|| self.ground.remembered(&seen.listed.workspace)).flatten(), seen, there))
+            .map(|(look, seen, there)| (seen, there, look))
+            .collect();
+        known.sort_by_key(|(_, _, look)| look.as_ref().map(|look| look.at));
+        let few = known.len() <= FEW;
+        let looked = side_by_side(&known, |(seen, there, look)| {
+            let last = || match look {
+                Some(look) => (with(seen.clone(), look.clone()), false),
+                None => (seen.clone(), false),
+            };
+            match *there && (few || Instant::now() < until) {
+                true => (self.look(seen.listed.clone(), &refs, now), true),
+                false => last(),
+            }
+        });
+        let old = looked.iter().filter(|(_, fresh)| !fresh).filter_map(|(seen, _)| seen.looked);
+        overview.as_of = old.min();
+        let never = |(seen, _): &&(Seen, bool)| {
+            seen.looked.is_none() && seen.trouble.is_none() && seen.listed.workspace.host == self.host()
+        };
+        overview.unseen = looked.iter().filter(never).count();
+        let seen: Vec<Seen> = looked.into_iter().map(|(seen, _)| seen).collect();
+        overview.collisions = self.collisions(&seen, &refs)?;
+        Ok(overview)
+    }
+
+    /// Workspaces that run into each other: those that were seen, and the others as they were seen last.
+    pub fn collisions_among(&self, seen: &[Seen]) -> Result<Vec<Collision>, Error> {
+        let rows = self.work.perform(List { scope: self.work.scope(), all: false, limit: 0 })?;
+        let mut all = seen.to_vec();
+        for row in rows {
+            if !seen.iter().any(|seen| seen.listed.workspace.id == row.workspace.id) {
+                let (other, there) = self.check(row);
+                let look = there.then(|| self.ground.remembered(&other.listed.workspace)).flatten();
+                all.push(look.map_or(other.clone(), |look| with(other, look)));
+            }
+        }
+        self.collisions(&all, &self.ground.refs()?)
+    }
+
+    fn collisions(&self, seen: &[Seen], refs: &Refs) -> Result<Vec<Collision>, Error> {
+        let here = |seen: &&Seen| {
+            let workspace = &seen.listed.workspace;
+            workspace.host == self.host() && workspace.state.live() && !workspace.pooled && seen.trouble.is_none()
+        };
+        let open: Vec<&Seen> = seen.iter().filter(here).take(COMPARED).collect();
+        if open.len() < 2 {
+            return Ok(Vec::new());
+        }
+        let heads: Vec<Option<String>> =
+            open.iter().map(|seen| self.ground.head_by(&seen.listed.workspace, refs)).collect();
+        let targets: BTreeSet<String> =
+            open.iter().flat_map(|seen| self.ground.targets(&seen.listed.workspace, refs)).collect();
+        let clones = open.iter().map(|seen| &seen.listed.workspace).filter(|row| row.kind == WorkspaceKind::Clone);
+        let clones: Vec<PathBuf> = clones.map(|row| Path::new(&row.path).join(".git")).collect();
+        let found = self.ground.in_progress(&heads.iter().flatten().cloned().collect(), &targets, &clones)?;
+        let mut pairs: BTreeMap<(usize, usize), (CollisionKind, BTreeSet<String>)> = BTreeMap::new();
+        for conflict in &found.conflicts {
+            let at = |head: &String| -> Vec<usize> {
+                (0..heads.len()).filter(|n| heads[*n].as_ref() == Some(head)).collect()
+            };
+            for one in at(&conflict.heads.0) {
+                for other in at(&conflict.heads.1) {
+                    let key = (one.min(other), one.max(other));
+                    pairs.insert(key, (CollisionKind::Conflict, conflict.paths.iter().cloned().collect()));
+                }
+            }
+        }
+        overlaps(&open, &heads, &found, &mut pairs);
+        let party = |n: usize| {
+            let listed = &open[n].listed;
+            Party { workspace: listed.workspace.name.clone(), issue: listed.issue.clone(), title: listed.title.clone() }
+        };
+        let mut collisions: Vec<Collision> = pairs
+            .into_iter()
+            .map(|((one, other), (kind, paths))| {
+                // The older one first, as it was there first.
+                let between = vec![party(other), party(one)];
+                let workspaces = between.iter().map(|party| party.workspace.clone()).collect();
+                Collision { kind, workspaces, between, paths: paths.into_iter().collect() }
+            })
+            .collect();
+        collisions.sort_by(|a, b| (a.kind, &a.workspaces).cmp(&(b.kind, &b.workspaces)));
+        Ok(collisions)
+    }
+}
+
+/// Adds pairs that have a file in common which one of them has not committed, or only said that it would change.
+fn overlaps(
+    open: &[&Seen],
+    heads: &[Option<String>],
+    found: &InProgress,
+    pairs: &mut BTreeMap<(usize, usize), (CollisionKind, BTreeSet<String>)>,
+) {
+    let mut by_path: BTreeMap<&str, Vec<(usize, CollisionKind)>> = BTreeMap::new();
+    for (n, seen) in open.iter().enumerate() {
+        let mut mine: BTreeMap<&str, CollisionKind> = BTreeMap::new();
+        for path in seen.listed.paths.iter() {
+            mine.insert(path, CollisionKind::Planned);
+        }
+        for path in heads[n].as_ref().and_then(|head| found.changed.get(head)).into_iter().flatten() {
+            mine.insert(path, CollisionKind::Conflict);
+        }
+        for path in &seen.uncommitted {
+            mine.insert(path, CollisionKind::Uncommitted);
+        }
+        for (path, how) in mine {
+            by_path.entry(path).or_default().push((n, how));
+        }
+    }
+    for (path, who) in by_path.into_iter().filter(|(_, who)| who.len() > 1) {
+        for (n, (one, ours)) in who.iter().enumerate() {
+            for (other, theirs) in &who[n + 1..] {
+                // What both committed is git's to judge.
+                let kind = *ours.max(theirs);
+                if kind == CollisionKind::Conflict {
+                    continue;
+                }
+                let entry = pairs.entry((*one, *other)).or_insert_with(|| (kind, BTreeSet::new()));
+                if entry.0 != CollisionKind::Conflict {
+                    entry.0 = entry.0.min(kind);
+                    entry.1.insert(path.to_owned());
+                }
+            }
+        }
+    }
+}
+
+/// A workspace with what a look found.
+fn with(seen: Seen, look: Look) -> Seen {
+    Seen {
+        survey: Some(look.survey),
+        looked: Some(look.at),
+        bytes: look.bytes.map(|(bytes, _)| bytes),
+        uncommitted: look.uncommitted,
+        ..seen
+    }
+}
+
+/// Does something for each, several at once, each in the order in which hands get free; what came of it, in order.
+pub(super) fn side_by_side<T: Sync, R: Send>(all: &[T], each: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let hands = cores.clamp(FEWEST_HANDS, MOST_HANDS).min(all.len());
+    let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::with_capacity(all.len())));
+    thread::scope(|scope| {
+        for _ in 0..hands {
+            scope.spawn(|| {
+                loop {
+                    let n = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(one) = all.get(n) else { return };
+                    let result = each(one);
+                    done.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((n, result));
+                }
+            });
+        }
+    });
+    let mut done = done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    done.sort_by_key(|(n, _)| *n);
+    done.into_iter().map(|(_, result)| result).collect()
+}

@@ -1,0 +1,472 @@
+//! Workspaces: a row in the store and a directory on disk, kept together.
+//!
+//! The row comes first and says how far things are; the directory follows, under a turn of its own, so that whoever
+//! comes after a crash can go on. Start at [`Session::workspaces`]. `provide.rs` makes them and brings them back, `look.rs`
+//! looks at them, `tidy.rs` takes them down.
+
+mod look;
+mod occupied;
+mod provide;
+mod tidy;
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
+};
+
+use serde::Serialize;
+use toft_core::{
+    flow::{Task, TaskStatus},
+    id::TaskId,
+    lease::{Fence, Processes},
+    refusal::Refusal,
+    store,
+    time::Timestamp,
+    verbs::{
+        claim::Claimed,
+        finish,
+        workspace::{List, Listed, Pin, RecordLanded, Show},
+    },
+    workspace::{Keep, Left, Workspace, WorkspaceState},
+};
+use toft_plan::Plan;
+use toft_session::{
+    config::Instant,
+    error::{Error, io},
+};
+use toft_vcs::{
+    MAIN, Vcs,
+    workspace::{Ground, Stand, WorkspaceError},
+};
+
+pub use self::{
+    look::{Collision, CollisionKind, Overview, Party, Seen},
+    tidy::own_size,
+};
+use crate::Work;
+pub use toft_vcs::workspace::{Rescue, Rescued};
+
+/// The clock that a commit was made by and that of the store may differ by this much.
+const CLOCKS_DIFFER: Duration = Duration::from_secs(120);
+
+/// What is wanted of a new workspace.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// What is done in it: a task or an issue, by id.
+    pub work: Option<String>,
+    /// Another name than the work's.
+    pub name: Option<String>,
+    /// Another commit to start from than the main checkout's.
+    pub base: Option<String>,
+    /// A repository of its own.
+    pub clone: bool,
+    /// No directory of its own: the checkout we are in.
+    pub in_place: bool,
+    /// As it is checked out, without being set up.
+    pub plain: bool,
+    /// For whoever needs one next.
+    pub pooled: bool,
+    /// The hold it is asked for under; my own when absent.
+    pub fence: Option<Fence>,
+    /// A task that cannot have one rests before it is tried again, and is given up after some attempts: for claims that
+    /// take the next task, whichever it is.
+    pub rests: bool,
+}
+
+/// A workspace, ready to be worked in.
+#[derive(Clone, Debug, Serialize)]
+pub struct Given {
+    /// The workspace.
+    #[serde(flatten)]
+    pub workspace: Workspace,
+    /// It was there already.
+    pub existing: bool,
+    /// What is not in it as one might expect.
+    pub notes: Vec<String>,
+}
+
+/// What tidying up did, or would do, with one workspace.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Tidied {
+    /// Its name.
+    pub name: String,
+    /// It is gone, or would go.
+    pub gone: bool,
+    /// Why, or why not.
+    pub why: String,
+    /// The commit that holds what was only in it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rescue: Option<String>,
+    /// What that holds, as users read it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub holds: Option<String>,
+    /// What no rescue holds, with sizes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub left: Vec<Left>,
+    /// What is wrong with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<String>,
+    /// The command that helps.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub help: Option<String>,
+}
+
+impl Tidied {
+    /// One that stays as it is.
+    fn stays(name: &str, why: String) -> Self {
+        Self { name: name.to_owned(), why, ..Self::default() }
+    }
+}
+
+/// The workspaces of one repository on this machine.
+pub struct Workspaces<'t> {
+    work: Work<'t>,
+    ground: Ground,
+    source: PathBuf,
+    root: PathBuf,
+    state: PathBuf,
+    id: String,
+}
+
+impl<'s> Work<'s> {
+    /// The workspaces of this repository on this machine.
+    pub fn workspaces(&self) -> Result<Workspaces<'s>, Error> {
+        let located = self.located();
+        let nowhere = || Error::NoRepository { dir: PathBuf::from(".") };
+        let (checkout, id) = located.checkout.as_ref().zip(located.repository.as_ref()).ok_or_else(nowhere)?;
+        // Two repositories may have one name.
+        let word: String = id.as_str().trim_start_matches("rp_").chars().take(4).collect();
+        let root = real(&located.workspaces.root).join(format!("{}-{word}", provide::file_name(&checkout.name())));
+        Ok(Workspaces {
+            work: *self,
+            ground: Ground::of(checkout),
+            source: checkout.root.clone(),
+            root,
+            state: checkout.state_dir(),
+            id: id.to_string(),
+        })
+    }
+
+    /// A workspace for what `actor` claimed. Without one there is no claim: it is given back.
+    pub fn workspace_for(
+        &self,
+        actor: &str,
+        claimed: &Claimed,
+        wanted: Wanted,
+        step: impl FnMut(&str),
+    ) -> Result<Given, Error> {
+        let fence = Some(claimed.lease.fence());
+        let work = Some(claimed.task.id.to_string());
+        let wanted = Wanted { work, fence: fence.clone(), ..wanted };
+        let rests = wanted.rests;
+        // A task is worked on in its own repository, wherever it was claimed.
+        let provide = || {
+            let elsewhere = self.in_repository_of_claim(claimed)?;
+            elsewhere.as_ref().map_or(*self, Work::of).workspaces()?.provide(actor, wanted, step)
+        };
+        provide().or_else(|error| {
+            let (id, message) = (Some(claimed.task.id.to_string()), format!("no workspace: {error}"));
+            // A process that is in it may leave at any moment, and a setup that fails does so for every task.
+            let passing = matches!(error, Error::Workspace(WorkspaceError::InUse { .. }) | Error::Setup { .. });
+            let how = match rests && of_this_task(&error) && !passing {
+                true => finish::How::Failed,
+                false => finish::How::Release,
+            };
+            let request = finish::Request { id, fence, how, message, ..finish::Request::default() };
+            self.finish(actor, None, request)?;
+            Err(Error::NoWorkspace { cause: Box::new(error) })
+        })
+    }
+
+    /// The workspace that this was opened in, with its task and who holds that.
+    pub fn workspace_here(&self) -> Result<Option<Listed>, Error> {
+        let Some(checkout) = self.located().checkout.as_ref().filter(|checkout| checkout.worktree != MAIN) else {
+            return Ok(None);
+        };
+        match self.perform(Show { id: checkout.root.display().to_string() }) {
+            Ok(found) => Ok(Some(found)),
+            Err(Error::Refused(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The commit that the workspace this was opened in is on.
+    pub fn commit_here(&self) -> Result<Option<String>, Error> {
+        match self.workspace_here()? {
+            Some(found) => Ok(self.workspaces()?.ground.commit_at(Path::new(&found.workspace.path), "HEAD")?),
+            None => Ok(None),
+        }
+    }
+
+    /// The commit that is named as evidence: it must be there, and must have been made since work on the task began.
+    /// Outside of a checkout nothing can be looked at.
+    pub(crate) fn checked_evidence(&self, task: &TaskId, text: &str) -> Result<String, Error> {
+        let invalid = |problem: String| Error::from(Refusal::Invalid { field: "evidence".into(), problem });
+        let Some(checkout) = &self.located().checkout else { return Ok(text.to_owned()) };
+        if checkout.vcs == Vcs::None {
+            return Err(invalid("no version control here knows commits; use --artifact or --no-change".into()));
+        }
+        let (commit, made) = Ground::of(checkout)
+            .commit_made(&checkout.root, text)?
+            .ok_or_else(|| invalid(format!("`{text}` is no commit here")))?;
+        let attempts = store::ask(self.store(), |tx| tx.attempts(task))?;
+        let began = attempts.iter().map(|attempt| attempt.started).min();
+        let before = began.is_some_and(|began| made.plus(CLOCKS_DIFFER) < began);
+        if before {
+            let short: String = commit.chars().take(12).collect();
+            let problem = format!(
+                "{short} was made before work on this began; name the commit that did it, or say why nothing had to change (--no-change)"
+            );
+            return Err(invalid(problem));
+        }
+        Ok(commit)
+    }
+
+    /// Lets every workspace go whose task is over and which configuration does not keep: somebody may have been killed
+    /// before they came to it.
+    pub fn let_go_of_ended(&self, actor: &str) -> Result<Vec<Tidied>, Error> {
+        let keep = self.located().workspaces.keep;
+        if keep == Keep::Always {
+            return Ok(Vec::new());
+        }
+        let mut gone = Vec::new();
+        for row in self.perform(List { scope: self.scope(), all: false, limit: 0 })? {
+            let Some(task) = row.workspace.task.filter(|_| !row.open) else { continue };
+            if let Some(task) = store::ask(self.store(), |tx| tx.task(&task))? {
+                gone.extend(self.let_go_of_workspace(actor, &task)?.filter(|tidied| tidied.gone));
+            }
+        }
+        Ok(gone)
+    }
+
+    /// When a task ends, its workspace goes if configuration says so and nobody is in it.
+    pub(crate) fn let_go_of_workspace(&self, actor: &str, task: &Task) -> Result<Option<Tidied>, Error> {
+        if task.state.status.open() || self.located().checkout.is_none() {
+            return Ok(None);
+        }
+        let id = task.id.as_str();
+        let found = match self.perform(Show { id: id.to_owned() }) {
+            Ok(found) if found.workspace.state == WorkspaceState::Ready => found,
+            Ok(_) | Err(Error::Refused(_)) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        if found.workspace.host != self.machine().disks() {
+            return Ok(None);
+        }
+        let all = self.workspaces()?;
+        let succeeded = task.state.status == TaskStatus::Done;
+        let Some(rescue) = self.located().workspaces.keep.lets_go(succeeded) else {
+            let seen = all.look_now(found)?;
+            let why = seen.survey.map(|survey| survey.summary()).or(seen.trouble).unwrap_or_default();
+            return Ok(Some(Tidied::stays(&seen.listed.workspace.name, why)));
+        };
+        let found = found.workspace;
+        match all.remove(actor, id, None, rescue, false) {
+            Ok(tidied) => Ok(Some(tidied)),
+            Err(Error::Store(error)) => Err(error.into()),
+            Err(error) => Ok(Some(Tidied::stays(&found.name, error.to_string()))),
+        }
+    }
+}
+
+impl Workspaces<'_> {
+    /// How a new workspace of this repository is made, and why; tried for real. Nothing before the first one is made.
+    pub fn made_as(&self) -> Option<String> {
+        if !self.root.is_dir() {
+            return None;
+        }
+        let instant = self.work.located().workspaces.instant;
+        let found = match self.ground.try_instant_in(&self.root) {
+            Ok(found) => found,
+            Err(error) => return Some(format!("plain checkouts: {error}")),
+        };
+        let why = if found.why.is_empty() { String::new() } else { format!(" ({})", found.why.join("; ")) };
+        Some(match instant {
+            Instant::Never => "plain checkouts: workspaces.instant is \"never\"".to_owned(),
+            Instant::Auto if !self.wants_sharing() => {
+                format!("plain checkouts: this one is small or sparse; a large one would be {}{why}", found.name())
+            }
+            _ => format!("{}{why}", found.name()),
+        })
+    }
+
+    /// The workspace that `text` means: by name, id, or a path in it, before anything that is only like it; without any,
+    /// the one we are in.
+    pub fn named(&self, text: Option<&str>) -> Result<String, Error> {
+        let rows = self.work.perform(List { scope: self.work.scope(), all: false, limit: 0 })?;
+        let text = text.unwrap_or(".");
+        let path = fs::canonicalize(text).ok().filter(|_| text.starts_with('.') || text.contains('/'));
+        let meant = |row: &&Listed| {
+            let workspace = &row.workspace;
+            let inside =
+                path.as_ref().is_some_and(|path| !workspace.path.is_empty() && path.starts_with(&workspace.path));
+            workspace.name == text || workspace.id.as_str() == text || inside
+        };
+        if let Some(found) = rows.iter().find(meant) {
+            return Ok(found.workspace.id.to_string());
+        }
+        let issue = match Plan::open(self.work.session())? {
+            Some(plan) if text != "@" && path.is_none() => plan.named(text)?,
+            _ => None,
+        };
+        Ok(issue.map_or_else(|| text.to_owned(), |found| found.issue.id))
+    }
+
+    /// The rescues of a workspace, oldest first.
+    pub fn rescues(&self, workspace: &Workspace) -> Result<Vec<Rescue>, Error> {
+        Ok(self.ground.rescues(workspace)?)
+    }
+
+    /// What a rescue of a workspace would not hold, with sizes.
+    pub fn leaves(&self, workspace: &Workspace) -> Result<Vec<Left>, Error> {
+        Ok(self.ground.leaves(workspace)?)
+    }
+
+    /// Where what was said while a workspace was set up is.
+    pub fn log(&self, workspace: &Workspace) -> PathBuf {
+        self.state.join("workspaces").join(workspace.id.as_str()).join("setup.log")
+    }
+
+    fn host(&self) -> &str {
+        self.work.machine().disks()
+    }
+
+    /// The time by the store's clock.
+    pub fn now(&self) -> Result<Timestamp, Error> {
+        Ok(store::ask(self.work.store(), |tx| tx.now())?.wall)
+    }
+
+    /// One workspace, there to be entered.
+    pub fn open(&self, text: &str) -> Result<Workspace, Error> {
+        let workspace = self.work.perform(Show { id: text.to_owned() })?.workspace;
+        if !workspace.state.live() {
+            let (id, state) = (workspace.name, "gone".to_owned());
+            let wanted = match &workspace.rescue {
+                Some(_) => "toft ws restore brings back what was put away",
+                None => "toft ws create makes one; nothing of it was put away",
+            };
+            let wanted = wanted.to_owned();
+            return Err(Refusal::WrongState { id, state, wanted }.into());
+        }
+        if workspace.host == self.host() {
+            self.ground.open(&workspace)?;
+        }
+        Ok(workspace)
+    }
+
+    /// The commit that a workspace stands on before anything is done in it.
+    pub fn stands(&self, given: &Given) -> Result<String, Error> {
+        Ok(match given.existing {
+            true => self.ground.head(&given.workspace)?,
+            false => self.ground.begun_at(&given.workspace)?,
+        })
+    }
+
+    /// Removes locks that a killed git left in a workspace before this moment; gives which.
+    pub fn clear_locks(&self, workspace: &Workspace, before: SystemTime) -> Result<Vec<String>, Error> {
+        Ok(self.ground.clear_locks(workspace, before)?)
+    }
+
+    /// Where work in a workspace writes: the directory itself, and what a commit writes elsewhere.
+    pub fn written(&self, workspace: &Workspace) -> Vec<PathBuf> {
+        self.ground.written(workspace)
+    }
+
+    /// Files below those that only toft writes.
+    pub fn fixed(&self, workspace: &Workspace) -> Vec<PathBuf> {
+        self.ground.fixed(workspace)
+    }
+
+    /// How many files in a workspace are changed and not committed.
+    pub fn uncommitted(&self, workspace: &Workspace) -> Result<usize, Error> {
+        Ok(self.ground.stand(workspace)?.uncommitted)
+    }
+
+    /// The newest commit in a workspace that was made there since `before`, if any; without one, how many files are changed
+    /// and not committed.
+    pub fn own_work(&self, workspace: &Workspace, before: &str) -> Result<Stand, Error> {
+        let commit = self.ground.head(workspace)?;
+        if commit != before && self.ground.is_own(workspace, before, &commit)? {
+            return Ok(Stand { commit, uncommitted: 0 });
+        }
+        Ok(Stand { commit: String::new(), ..self.ground.stand(workspace)? })
+    }
+
+    /// The commit that a word stands for in a workspace.
+    pub fn commit_in(&self, workspace: &Workspace, text: &str) -> Result<Option<String>, Error> {
+        Ok(self.ground.commit_at(Path::new(&workspace.path), text)?)
+    }
+
+    /// Records that the work in a workspace has landed, as far as it is committed now.
+    pub fn record_landed(&self, actor: &str, text: &str) -> Result<Workspace, Error> {
+        let workspace = self.work.perform(Show { id: text.to_owned() })?.workspace;
+        let commit = self.ground.head(&workspace)?;
+        self.work.perform_as(actor, None, RecordLanded { id: workspace.id.to_string(), commit })
+    }
+
+    /// Keeps a workspace for good, or no longer.
+    pub fn pin(&self, actor: &str, text: &str, pinned: bool) -> Result<Workspace, Error> {
+        self.work.perform_as(actor, None, Pin { id: text.to_owned(), pinned })
+    }
+
+    /// Directories among the workspaces that no row knows; they are nobody's to touch.
+    pub fn unknown(&self) -> Result<Vec<PathBuf>, Error> {
+        let entries = match fs::read_dir(&self.root) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(cause) => return Err(io("read", &self.root)(cause)),
+        };
+        let rows = self.work.perform(List { scope: self.work.scope(), all: false, limit: 0 })?;
+        let mut known: BTreeSet<PathBuf> = BTreeSet::new();
+        for Listed { workspace, .. } in &rows {
+            known.insert(PathBuf::from(&workspace.path));
+            known.extend(Ground::on_its_way(workspace));
+        }
+        let mut unknown = Vec::new();
+        for entry in entries {
+            let path = entry.map_err(io("read", &self.root))?.path();
+            let beside = path.file_name().is_some_and(|name| Ground::beside(&name.to_string_lossy()));
+            if !known.contains(&path) && !beside {
+                unknown.push(path);
+            }
+        }
+        unknown.sort();
+        Ok(unknown)
+    }
+}
+
+/// A directory without links on the way, as programs in it and git name it; as far as it is there.
+fn real(path: &Path) -> PathBuf {
+    let there = path.ancestors().find_map(|part| Some((part, fs::canonicalize(part).ok()?)));
+    match there {
+        Some((part, real)) => real.join(path.strip_prefix(part).unwrap_or(Path::new(""))),
+        None => path.to_owned(),
+    }
+}
+
+/// Whether a workspace that could not be had counts against its task: the trouble is the task's own, or was there before.
+pub fn counts_against(task: &Task, error: &Error) -> bool {
+    let again = task.state.fence > 1 && matches!(error, Error::Workspace(_) | Error::Checkout(_));
+    of_this_task(error) || again && !full(error)
+}
+
+/// Whether a workspace could not be had for a reason that other tasks do not share.
+fn of_this_task(error: &Error) -> bool {
+    use WorkspaceError::{BadName, BranchTaken, InTheWay, InUse, Stays};
+    match error {
+        Error::Setup { .. } => true,
+        // One that is there for this task is quarantined, on its way out, or another's.
+        Error::Refused(refusal) => matches!(refusal, Refusal::WrongState { .. } | Refusal::Exists { .. }),
+        Error::Workspace(error) => {
+            matches!(error, BadName { .. } | BranchTaken { .. } | InTheWay { .. } | InUse { .. } | Stays { .. })
+        }
+        _ => false,
+    }
+}
+
+/// Whether the disk is full, which is no task's fault.
+fn full(error: &Error) -> bool {
+    matches!(error, Error::Workspace(WorkspaceError::Io { cause, .. }) if cause.kind() == std::io::ErrorKind::StorageFull)
+}

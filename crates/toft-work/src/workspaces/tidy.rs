@@ -1,0 +1,390 @@
+//! Taking workspaces down: one, or all that nobody needs.
+
+use std::{fs, path::Path, time::Duration};
+
+use toft_core::{
+    lease::Fence,
+    refusal::Refusal,
+    store::{self, WorkspaceQuery},
+    verbs::workspace::{List, Listed, Move, Show, Unregister},
+    workspace::{Fate, Left, Limits, Workspace, WorkspaceKind, WorkspaceState, size as shown},
+};
+use toft_session::error::Error;
+use toft_vcs::workspace::{Ground, Removal, Removed, Rescue, Rescued, WorkspaceError, process_in};
+
+use super::{Tidied, Workspaces, look::side_by_side};
+
+/// Why a workspace that is being taken down keeps large ignored files: the command that goes on after a crash does the same.
+const KEEPS_IGNORED: &str = "large ignored files are put away too";
+
+impl Workspaces<'_> {
+    /// Puts everything in a workspace away, and leaves it as it is; with `ignored`, large ignored files too.
+    pub fn rescue(&self, text: &str, ignored: bool) -> Result<(Workspace, Rescued), Error> {
+        let workspace = self.work.perform(Show { id: text.to_owned() })?.workspace;
+        if workspace.state == WorkspaceState::Removed {
+            let wanted = "there is nothing left to put away; toft ws show lists what was".to_owned();
+            return Err(Refusal::WrongState { id: workspace.name, state: "removed".to_owned(), wanted }.into());
+        }
+        let _turn = self.ground.turn(&workspace)?;
+        let rescued = self.ground.rescue(&workspace, self.removal(true, ignored).ignored)?;
+        Ok((workspace, rescued))
+    }
+
+    /// What may be done so that a workspace can go; configuration may ask for ignored files.
+    pub(super) fn removal(&self, rescue: bool, ignored: bool) -> Removal {
+        Removal { rescue, ignored: ignored || self.work.located().workspaces.rescue_ignored }
+    }
+
+    /// Every rescue with its workspace, as far as the store still knows that, oldest first; of one workspace if it is named.
+    pub fn all_rescues(&self, text: Option<&str>) -> Result<Vec<(Rescue, Option<Workspace>)>, Error> {
+        if let Some(text) = text {
+            let workspace = self.work.perform(Show { id: text.to_owned() })?.workspace;
+            let rescues = self.ground.rescues(&workspace)?;
+            return Ok(rescues.into_iter().map(|rescue| (rescue, Some(workspace.clone()))).collect());
+        }
+        let rows = self.work.perform(List { scope: self.work.scope(), all: true, limit: 0 })?;
+        let known: std::collections::BTreeMap<String, Workspace> =
+            rows.into_iter().map(|row| (row.workspace.id.to_string(), row.workspace)).collect();
+        let with_workspace = |rescue: Rescue| {
+            let workspace = known.get(&rescue.workspace).cloned();
+            (rescue, workspace)
+        };
+        Ok(self.ground.all_rescues()?.into_iter().map(with_workspace).collect())
+    }
+
+    /// Deletes a rescue of a workspace, by number or commit; gives what it was.
+    pub fn delete_rescue(&self, text: &str, at: &str) -> Result<(Rescue, Workspace), Error> {
+        let workspace = self.work.perform(Show { id: text.to_owned() })?.workspace;
+        let _turn = self.ground.turn(&workspace)?;
+        let rescue = find_rescue(&workspace, self.ground.rescues(&workspace)?, at)?;
+        if is_needed(&workspace, &rescue) {
+            let wanted = "its rescue is needed until that has come to an end".to_owned();
+            let state = workspace.state.as_str().to_owned();
+            return Err(Refusal::WrongState { id: workspace.name, state, wanted }.into());
+        }
+        self.ground.delete_rescue(&rescue)?;
+        Ok((rescue, workspace))
+    }
+
+    /// Deletes rescues that are older than configuration keeps them; by default there is no such age.
+    fn expire_rescues(&self, try_only: bool) -> Result<Vec<Tidied>, Error> {
+        let Some(age) = self.work.located().workspaces.rescue_max_age else { return Ok(Vec::new()) };
+        let now = self.now()?;
+        let mut gone = Vec::new();
+        for (rescue, workspace) in self.all_rescues(None)? {
+            let needed = workspace.as_ref().is_some_and(|workspace| is_needed(workspace, &rescue));
+            if needed || now.since(rescue.made) < age {
+                continue;
+            }
+            if !try_only {
+                self.ground.delete_rescue(&rescue)?;
+            }
+            let name = workspace.map_or_else(|| rescue.workspace.clone(), |workspace| workspace.name);
+            let name = format!("{name} --at {}", rescue.number);
+            let why = format!("a rescue of {}, older than rescue_max_age", shown(rescue.bytes));
+            gone.push(Tidied { name, gone: true, why, ..Tidied::default() });
+        }
+        Ok(gone)
+    }
+
+    /// Takes a workspace down. What is only in it is put away first, if that is wanted; else it stays.
+    pub fn remove(
+        &self,
+        actor: &str,
+        text: &str,
+        fence: Option<Fence>,
+        rescue: bool,
+        ignored: bool,
+    ) -> Result<Tidied, Error> {
+        let workspace = self.work.perform(Show { id: text.to_owned() })?.workspace;
+        if workspace.kind == WorkspaceKind::InPlace {
+            let workspace = self.work.perform_as(actor, None, Unregister { id: workspace.id.to_string(), fence })?;
+            let why = format!("no longer a workspace; {} stays as it is", workspace.path);
+            return Ok(Tidied { gone: true, ..Tidied::stays(&workspace.name, why) });
+        }
+        let done = self.remove_own(actor, &workspace, fence, self.removal(rescue, ignored));
+        self.ground.sweep(&self.root)?;
+        done
+    }
+
+    fn remove_own(
+        &self,
+        actor: &str,
+        workspace: &Workspace,
+        fence: Option<Fence>,
+        may: Removal,
+    ) -> Result<Tidied, Error> {
+        nobody_in(Path::new(&workspace.path))?;
+        let reason = may.ignored.then(|| KEEPS_IGNORED.to_owned());
+        let removing = Move { fence, reason, ..Move::to(&workspace.id, WorkspaceState::Removing) };
+        let workspace = self.work.perform_as(actor, None, removing)?;
+        self.take_down(actor, &workspace, may)
+    }
+
+    fn take_down(&self, actor: &str, workspace: &Workspace, may: Removal) -> Result<Tidied, Error> {
+        let _turn = self.ground.turn(workspace)?;
+        let known = self.work.perform(Show { id: workspace.id.to_string() })?.workspace;
+        if known.state != WorkspaceState::Removing {
+            let done = known.state == WorkspaceState::Removed;
+            let why = if done { "somebody else took it down" } else { "somebody kept it" };
+            return Ok(Tidied { gone: done, rescue: known.rescue, ..Tidied::stays(&known.name, why.into()) });
+        }
+        // A restore that had not come to its end is kept too, but never in place of what it came from.
+        let holds = |removed: &Removed| {
+            let rescue = removed.rescue.as_ref().filter(|rescue| !rescue.torn || known.rescue.is_none());
+            rescue.map(|rescue| rescue.commit.clone())
+        };
+        let removed = self.ground.remove(workspace, may, |removed| {
+            // What holds it, and what nothing holds, is known before it is deleted.
+            if removed.rescue.is_none() && removed.left.is_empty() {
+                return Ok(());
+            }
+            let (rescue, left) = (holds(removed), removed.left.clone());
+            let reason = may.ignored.then(|| KEEPS_IGNORED.to_owned());
+            let request = Move { rescue, left, reason, ..Move::to(&workspace.id, WorkspaceState::Removing) };
+            let noted = self.work.perform_as(actor, None, request);
+            noted.map(drop).map_err(|error| WorkspaceError::Stays { why: error.to_string() })
+        });
+        match removed {
+            Ok(removed) => {
+                let rescue = holds(&removed);
+                let request = Move { rescue, ..Move::to(&workspace.id, WorkspaceState::Removed) };
+                let workspace = self.work.perform_as(actor, None, request)?;
+                let seen = removed.survey.map_or_else(|| "gone".into(), |survey| survey.summary());
+                Ok(Tidied {
+                    gone: true,
+                    rescue: workspace.rescue,
+                    holds: removed.rescue.map(|rescue| rescue.holds).filter(|holds| !holds.is_empty()),
+                    left: workspace.left,
+                    ..Tidied::stays(&workspace.name, removed.note.unwrap_or(seen))
+                })
+            }
+            Err(error) => {
+                if self.ground.is_here(workspace, Path::new(&workspace.path)) {
+                    let back =
+                        Move { reason: Some(error.to_string()), ..Move::to(&workspace.id, WorkspaceState::Ready) };
+                    self.work.perform_as(actor, None, back)?;
+                }
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Takes down what nobody needs and what is nowhere else only after it was put away; goes on with what was begun.
+    /// With `try_only` says what would go.
+    pub fn tidy(
+        &self,
+        actor: &str,
+        max_age: Option<Duration>,
+        try_only: bool,
+        mut progress: impl FnMut(&str),
+    ) -> Result<Vec<Tidied>, Error> {
+        let rules = &self.work.located().workspaces;
+        let rows = self.work.perform(List { scope: self.work.scope(), all: false, limit: 0 })?;
+        let sizes = rows.iter().filter(|_| rules.max_bytes.is_some()).map(|row| own_size(&row.workspace));
+        let (max_age, max_bytes, bytes) = (max_age.or(rules.max_age), rules.max_bytes, sizes.sum());
+        let count = rows.iter().filter(|row| row.workspace.host == self.host()).count();
+        let mut limits = Limits { now: self.now()?, max_age, max_bytes, max_count: rules.max_count, bytes, count };
+        let oldest_first: Vec<&Listed> = rows.iter().rev().collect();
+        let each = |listed: &Listed, limits: &mut Limits| match self.tidy_one(actor, listed, limits, try_only) {
+            Err(Error::Store(error)) => Err(Error::from(error)),
+            done => Ok(done.unwrap_or_else(|error| Tidied::stays(&listed.workspace.name, error.to_string()))),
+        };
+        let mut tidied: Vec<Tidied> = if limits.max_bytes.is_none() && limits.max_count.is_none() {
+            // What becomes of one does not depend on the others.
+            progress(&format!("{} workspaces", rows.len()));
+            let done = side_by_side(&oldest_first, |listed| each(listed, &mut limits.clone()));
+            done.into_iter().collect::<Result<_, Error>>()?
+        } else {
+            let mut one = |listed: &&Listed| {
+                progress(&listed.workspace.name);
+                each(listed, &mut limits)
+            };
+            oldest_first.iter().map(&mut one).collect::<Result<_, Error>>()?
+        };
+        tidied.extend(self.expire_rescues(try_only)?);
+        if !try_only {
+            self.tidy_bases()?;
+            self.drop_landed_branches()?;
+            self.ground.sweep(&self.root)?;
+        }
+        Ok(tidied)
+    }
+
+    /// Deletes branches of workspaces that are gone, once their work has landed.
+    fn drop_landed_branches(&self) -> Result<(), Error> {
+        let refs = self.ground.refs()?;
+        let rows = self.rows_ever()?;
+        let used = |branch: &Option<String>| rows.iter().any(|row| row.state.live() && row.branch == *branch);
+        let gone = |row: &&Workspace| row.state == WorkspaceState::Removed && row.host == self.host();
+        for row in rows.iter().filter(gone).filter(|row| row.own_branch && !used(&row.branch)) {
+            // A branch that cannot be judged stays.
+            let _ = self.ground.drop_landed(row, &refs);
+        }
+        Ok(())
+    }
+
+    /// Every workspace that this repository ever had, newest first.
+    pub(super) fn rows_ever(&self) -> Result<Vec<Workspace>, Error> {
+        let repository = self.work.located().repository.clone();
+        let query = WorkspaceQuery { repository, ..WorkspaceQuery::default() };
+        Ok(store::ask(self.work.store(), |tx| tx.workspaces(&query))?)
+    }
+
+    fn tidy_one(&self, actor: &str, listed: &Listed, limits: &mut Limits, try_only: bool) -> Result<Tidied, Error> {
+        let workspace = &listed.workspace;
+        let name = &workspace.name;
+        let begun = matches!(workspace.state, WorkspaceState::Removing | WorkspaceState::Provisioning);
+        if begun && workspace.host == self.host() {
+            return self.go_on(actor, workspace, try_only);
+        }
+        let idle = listed.idle(self.host(), limits.now, limits.max_age);
+        let plain = workspace.kind == WorkspaceKind::Worktree && workspace.stands_on.is_none();
+        // Moved by hand, it may be worked in where it is now: what git keeps of it goes only by age.
+        if idle.is_ok() && plain && limits.too_old(workspace) && fs::symlink_metadata(&workspace.path).is_err() {
+            return self.tidy_missing(actor, workspace, limits, try_only);
+        }
+        if let Some((trouble, help)) = self.trouble(listed) {
+            let why = idle.map_or_else(|held| format!("{held}; {trouble}"), |()| trouble.clone());
+            return Ok(Tidied { trouble: Some(trouble), help, ..Tidied::stays(name, why) });
+        }
+        if let Err(why) = idle {
+            return Ok(Tidied::stays(name, why));
+        }
+        let survey = self.ground.survey(workspace)?;
+        let why = survey.summary();
+        let (rescue, too_old) = match limits.judge(workspace, &survey) {
+            Fate::Stay(why) => return Ok(Tidied::stays(name, why)),
+            _ if try_only => {
+                let left = self.ground.leaves(workspace)?;
+                return Ok(Tidied { gone: true, left, ..Tidied::stays(name, why) });
+            }
+            fate => (fate == Fate::Rescue, limits.too_old(workspace)),
+        };
+        let before = limits.max_bytes.map(|_| own_size(workspace)).unwrap_or_default();
+        if rescue && !too_old {
+            // What tools build again goes first; that may be enough.
+            nobody_in(Path::new(&workspace.path))?;
+            let shed = {
+                let _turn = self.ground.turn(workspace)?;
+                self.ground.shed(workspace)?
+            };
+            let freed = before.saturating_sub(own_size(workspace));
+            if limits.bytes.saturating_sub(freed) <= limits.max_bytes.unwrap_or(u64::MAX) {
+                limits.bytes = limits.bytes.saturating_sub(freed);
+                let why = format!("{why}; deleted, to be built again: {}", Left::summary(&shed));
+                return Ok(Tidied { left: shed, ..Tidied::stays(name, why) });
+            }
+        }
+        // Once it is too old, what comes to light only now is put away too: a repository in an ignored directory.
+        let done = self.remove_own(actor, workspace, None, self.removal(rescue || too_old, false))?;
+        limits.bytes = limits.bytes.saturating_sub(before);
+        limits.count = limits.count.saturating_sub(1);
+        Ok(done)
+    }
+
+    /// One whose directory was moved or deleted by hand: what git still has of it is put away.
+    fn tidy_missing(
+        &self,
+        actor: &str,
+        workspace: &Workspace,
+        limits: &mut Limits,
+        try_only: bool,
+    ) -> Result<Tidied, Error> {
+        let seen = self.ground.survey_missing(workspace)?;
+        let by_hand = "its directory was moved or deleted by hand";
+        let why = seen.as_ref().map_or_else(|| by_hand.to_owned(), |seen| format!("{by_hand}: {}", seen.summary()));
+        let only_here = seen.is_some_and(|seen| seen.only_here());
+        if try_only {
+            return Ok(Tidied { gone: true, ..Tidied::stays(&workspace.name, why) });
+        }
+        limits.count = limits.count.saturating_sub(1);
+        self.remove(actor, workspace.id.as_str(), None, only_here, false)
+    }
+
+    /// Takes away frozen checkouts that nobody stands on.
+    fn tidy_bases(&self) -> Result<(), Error> {
+        let _turn = self.ground.bases_turn()?;
+        let rows = self.work.perform(List { scope: self.work.scope(), all: false, limit: 0 })?;
+        let used: Vec<String> = rows.into_iter().filter_map(|row| row.workspace.stands_on).collect();
+        self.ground.tidy_bases(&self.root, &used)?;
+        Ok(())
+    }
+
+    /// Goes on with what somebody began and did not come to the end of.
+    fn go_on(&self, actor: &str, workspace: &Workspace, try_only: bool) -> Result<Tidied, Error> {
+        let begun = Tidied { gone: true, ..Tidied::stays(&workspace.name, "begun before".into()) };
+        if try_only {
+            return Ok(begun);
+        }
+        match workspace.state {
+            WorkspaceState::Removing => {
+                let ignored = workspace.reason.as_deref() == Some(KEEPS_IGNORED);
+                self.take_down(actor, workspace, self.removal(true, ignored))
+            }
+            _ => {
+                let making = || Tidied { gone: false, why: "somebody is making it".into(), ..begun.clone() };
+                let Some(_turn) = self.ground.free_turn(workspace)? else { return Ok(making()) };
+                let known = self.work.perform(Show { id: workspace.id.to_string() })?.workspace;
+                if known.state != WorkspaceState::Provisioning {
+                    return Ok(making());
+                }
+                nobody_in(Path::new(&workspace.path))?;
+                let Removed { rescue, .. } = self.ground.clear_begun(workspace)?;
+                // One that was being brought back is brought back from what it was, not from how far that came.
+                let rescue = rescue.filter(|_| workspace.rescue.is_none()).map(|rescue| rescue.commit);
+                let why = "it was never handed over".to_owned();
+                let (id, reason) = (&workspace.id, Some(why.clone()));
+                let request = Move { reason, rescue, ..Move::to(id, WorkspaceState::Removed) };
+                let workspace = self.work.perform_as(actor, None, request)?;
+                Ok(Tidied { why, rescue: workspace.rescue, ..begun })
+            }
+        }
+    }
+}
+
+/// Nobody is in a directory.
+fn nobody_in(path: &Path) -> Result<(), Error> {
+    match process_in(path) {
+        Some(pid) => Err(WorkspaceError::InUse { pids: vec![pid], path: path.to_owned() }.into()),
+        None => Ok(()),
+    }
+}
+
+/// The rescue that `at` names: its number, or at least four letters of its commit.
+pub(super) fn find_rescue(workspace: &Workspace, rescues: Vec<Rescue>, at: &str) -> Result<Rescue, WorkspaceError> {
+    let known: Vec<String> = rescues.iter().map(|rescue| rescue.number.to_string()).collect();
+    let fits = |rescue: &Rescue| rescue.number.to_string() == at || at.len() >= 4 && rescue.commit.starts_with(at);
+    let found = rescues.into_iter().find(fits);
+    found.ok_or_else(|| WorkspaceError::NoRescue { name: workspace.name.clone(), known })
+}
+
+/// Whether something that was begun cannot come to its end without this rescue.
+fn is_needed(workspace: &Workspace, rescue: &Rescue) -> bool {
+    let begun = !matches!(workspace.state, WorkspaceState::Ready | WorkspaceState::Removed);
+    begun && workspace.rescue.as_ref() == Some(&rescue.commit)
+}
+
+/// How much a workspace takes on disk by itself.
+pub fn own_size(workspace: &Workspace) -> u64 {
+    size(&Ground::own_bytes_at(workspace))
+}
+
+/// How much a directory takes on disk.
+fn size(dir: &Path) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let mut bytes = 0;
+    let mut look = vec![dir.to_owned()];
+    while let Some(dir) = look.pop() {
+        // What cannot be read takes no part.
+        let Ok(entries) = fs::read_dir(&dir) else { continue };
+        for entry in entries.flatten() {
+            let Ok(meta) = entry.metadata() else { continue };
+            bytes += meta.blocks() * 512;
+            if meta.is_dir() {
+                look.push(entry.path());
+            }
+        }
+    }
+    bytes
+}

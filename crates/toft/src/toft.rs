@@ -1,0 +1,123 @@
+//! An open toft: a session, and everything that can be asked of it.
+
+use std::{ops::Deref, path::PathBuf};
+
+use toft_core::repository::Scope;
+use toft_plan::{Ledgers, Plan};
+use toft_runner::{Attempts, briefing::Briefing, hooks::Hooks};
+use toft_session::{Error, Session, config::Config, locate::Located, repositories};
+use toft_work::{Work, workspaces::Workspaces};
+
+use crate::worker::AgentBuilder;
+
+/// An open store, and who asks from where. Cheap to share between threads; one transaction at a time.
+pub struct Toft {
+    session: Session,
+}
+
+impl Toft {
+    /// Opens the store that the command line would use in `dir`.
+    pub fn open(dir: impl Into<PathBuf>) -> Result<Self, Error> {
+        Session::open(dir).map(Self::from)
+    }
+
+    /// Opens the store that `config` describes.
+    pub fn with(config: Config) -> Result<Self, Error> {
+        Session::with(config).map(Self::from)
+    }
+
+    /// Opens a store that was located. A repository that it does not know is refused: `init` registers it.
+    pub fn at(located: Located) -> Result<Self, Error> {
+        Session::at(located).map(Self::from)
+    }
+
+    /// Makes the store and the repository's id, once, and opens it; whether it is new. Running it again changes nothing.
+    pub fn init(config: &Config, no_vcs: bool) -> Result<(Self, bool), Error> {
+        let (session, new) = Session::init(config, no_vcs)?;
+        Ok((session.into(), new))
+    }
+
+    /// An agent to claim as.
+    pub fn agent(&self, name: impl Into<String>) -> AgentBuilder<'_> {
+        AgentBuilder::new(self, name.into())
+    }
+
+    /// Issues as this checkout sees them; `None` outside of one.
+    pub fn plan(&self) -> Result<Option<Plan<'_>>, Error> {
+        Plan::open(&self.session)
+    }
+
+    /// The ledgers that are seen from here.
+    pub fn ledgers(&self) -> Ledgers<'_> {
+        Ledgers::of(&self.session)
+    }
+
+    /// Claiming and finishing work.
+    pub fn work(&self) -> Work<'_> {
+        Work::of(&self.session)
+    }
+
+    /// The workspaces of this repository on this machine.
+    pub fn workspaces(&self) -> Result<Workspaces<'_>, Error> {
+        self.work().workspaces()
+    }
+
+    /// What agents are told.
+    pub fn briefing(&self) -> Briefing<'_> {
+        Briefing::of(self.work())
+    }
+
+    /// What is done when a harness calls.
+    pub fn hooks(&self) -> Hooks<'_> {
+        Hooks::of(self.work())
+    }
+
+    /// The logs of attempts.
+    pub fn attempts(&self) -> Attempts<'_> {
+        Attempts::of(self.work())
+    }
+
+    /// The session itself, for a runner's slot.
+    pub fn into_session(self) -> Session {
+        self.session
+    }
+}
+
+impl From<Session> for Toft {
+    fn from(session: Session) -> Self {
+        Self { session }
+    }
+}
+
+impl Deref for Toft {
+    type Target = Session;
+
+    fn deref(&self) -> &Session {
+        &self.session
+    }
+}
+
+/// One repository that a question about all of them is put to.
+pub struct Reached {
+    /// The store, opened in a clone of the repository if this machine has one.
+    pub toft: Toft,
+    /// The repository in it.
+    pub scope: Scope,
+    /// What people call it; none for a store that no repository uses.
+    pub name: Option<String>,
+    /// Its ledgers were not reached through another store before.
+    pub ledgers: bool,
+}
+
+/// Every repository of every store that this user has, and of the one that is meant here; each once. A store that cannot
+/// be read is one entry of the second list.
+pub fn every_repository(config: &Config) -> Result<(Vec<Reached>, Vec<String>), Error> {
+    let (all, bad) = repositories::every_repository(config)?;
+    let all = all.into_iter().map(|reached| Reached {
+        toft: reached.session.into(),
+        scope: reached.scope,
+        name: reached.name,
+        ledgers: reached.ledgers,
+    });
+    Ok((all.collect(), bad))
+}
