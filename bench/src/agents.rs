@@ -9,7 +9,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use toft::{Config, Query, Toft};
+use toft::{ClaimQuery, Config, Toft};
 
 use crate::toft_bin;
 
@@ -137,7 +137,7 @@ fn protocol() {
     let look = toft::verbs::ready::Request { scope: toft.scope(), limit: 20, ..toft::verbs::ready::Request::default() };
     println!("\n| p50 | over the protocol | in the library | ratio |\n| --- | --- | --- | --- |");
     let ready = (middle(|| ask("ready")), middle(|| drop(toft.work().ready(look.clone()).expect("an answer"))));
-    let claim = (middle(|| ask("claim")), middle(|| drop(worker.claim(Query::ready()).expect("a job"))));
+    let claim = (middle(|| ask("claim")), middle(|| drop(worker.claim(ClaimQuery::ready()).expect("a job"))));
     for (what, (there, here)) in [("ready", ready), ("claim", claim)] {
         println!("| {what} | {there:.2?} | {here:.2?} | {:.1} |", there.as_secs_f64() / here.as_secs_f64());
     }

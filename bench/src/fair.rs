@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use toft::Query;
+use toft::ClaimQuery;
 use toft_bench::{fill, timing};
 
 use crate::beside;
@@ -19,7 +19,7 @@ pub(crate) fn worker(dir: &Path, name: &str, seconds: u64) {
     let mut waits = Vec::new();
     while Instant::now() < until {
         let start = Instant::now();
-        let Some(job) = me.claim(Query::ready()).expect("a claim") else { break };
+        let Some(job) = me.claim(ClaimQuery::ready()).expect("a claim") else { break };
         waits.push(start.elapsed());
         let start = Instant::now();
         job.done("m").no_change("c").commit().expect("a finish");

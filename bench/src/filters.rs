@@ -7,7 +7,7 @@ use std::{
 };
 
 use toft::{
-    Query, Toft, Worker,
+    ClaimQuery, Toft, Worker,
     flow::{Plan, PlanTask},
     id::WorkflowId,
 };
@@ -57,12 +57,12 @@ pub(crate) fn measure(what: &str, toft: &Toft, other: &Toft) {
     let me = toft.agent("bench").register().expect("an agent");
     let able = toft.agent("able").can("last").register().expect("an agent");
     let queries = [
-        (&me, Query::ready(), true),
-        (&me, Query::ready().label("nobody"), false),
-        (&me, Query::ready().label("last"), true),
-        (&able, Query::ready(), true),
-        (&me, Query::ready().scope(other.here()), true),
-        (&me, Query::task(workflow.as_str()), true),
+        (&me, ClaimQuery::ready(), true),
+        (&me, ClaimQuery::ready().label("nobody"), false),
+        (&me, ClaimQuery::ready().label("last"), true),
+        (&able, ClaimQuery::ready(), true),
+        (&me, ClaimQuery::ready().scope(other.here()), true),
+        (&me, ClaimQuery::task(workflow.as_str()), true),
     ];
     let mut times = vec![Vec::new(); queries.len()];
     for _ in 0..ROUNDS {
@@ -83,7 +83,7 @@ fn add(toft: &Toft, task: PlanTask) -> WorkflowId {
 }
 
 /// How long one claim took; what it took is given back.
-fn claim(worker: &Worker<'_>, query: &Query, found: bool) -> Duration {
+fn claim(worker: &Worker<'_>, query: &ClaimQuery, found: bool) -> Duration {
     let start = Instant::now();
     let job = worker.claim(query.clone()).expect("a claim");
     let took = start.elapsed();

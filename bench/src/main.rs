@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use toft::Query;
+use toft::ClaimQuery;
 use toft_bench::{bare, fill, timing};
 
 fn main() {
@@ -84,7 +84,7 @@ fn cycles() {
     for round in 0..ROUNDS {
         let start = Instant::now();
         for _ in 0..EACH {
-            let job = me.claim(Query::ready()).expect("a claim").expect("a job");
+            let job = me.claim(ClaimQuery::ready()).expect("a claim").expect("a job");
             job.done("m").no_change("c").commit().expect("a finish");
         }
         ours.push(start.elapsed() / EACH as u32);

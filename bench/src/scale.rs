@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use toft::{Query, Toft, verbs::ready};
+use toft::{ClaimQuery, Toft, verbs::ready};
 use toft_bench::{fill, timing};
 
 use crate::toft_bin;
@@ -34,7 +34,7 @@ pub(crate) fn run(sizes: &[usize], claims: usize) {
     let me = toft.agent("bench").register().expect("an agent");
     let mut done = 0;
     while done < claims {
-        let jobs = me.claim_many(Query::ready(), 100).expect("claims");
+        let jobs = me.claim_many(ClaimQuery::ready(), 100).expect("claims");
         if jobs.is_empty() {
             fill::add(&toft, 100_000.min(claims)).expect("more tasks");
         }
@@ -57,7 +57,7 @@ fn measure(toft: &Toft, repo: &Path) -> Figures {
     let mut claims = Vec::new();
     for _ in 0..300 {
         let start = Instant::now();
-        let job = me.claim(Query::ready()).expect("a claim").expect("a job");
+        let job = me.claim(ClaimQuery::ready()).expect("a claim").expect("a job");
         claims.push(start.elapsed());
         job.release("measured").expect("a release");
     }

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use toft::{Config, Query, Store, Toft, flow::Plan, id::TaskId, lease::Fence, verbs::renew};
+use toft::{ClaimQuery, Config, StoreLocation, Toft, flow::Plan, id::TaskId, lease::Fence, verbs::renew};
 use toft_cluster::Cluster;
 
 use crate::filters;
@@ -89,7 +89,7 @@ impl Bench {
     fn open_in(&self, dir: &Path, schema: &str, agent: &str) -> Toft {
         let url = format!("{}?schema={schema}", self.cluster.url());
         let config = Config {
-            store: Some(Store::server(url)),
+            store: Some(StoreLocation::server(url)),
             dir: Some(dir.to_owned()),
             agent: Some(agent.into()),
             ..Config::default()
@@ -149,7 +149,7 @@ impl Bench {
                 scope.spawn(move || {
                     let me = toft.agent(format!("worker-{n}")).register().expect("an agent");
                     while !over.load(Ordering::Relaxed) {
-                        let Some(job) = me.claim(Query::ready()).expect("a claim") else { break };
+                        let Some(job) = me.claim(ClaimQuery::ready()).expect("a claim") else { break };
                         job.done("m").no_change("c").commit().expect("a finish");
                         done.fetch_add(1, Ordering::Relaxed);
                     }
@@ -200,7 +200,7 @@ impl Bench {
             let mut claiming = Duration::ZERO;
             for _ in 0..times {
                 let start = Instant::now();
-                let jobs = me.claim_many(Query::ready(), each).expect("claims");
+                let jobs = me.claim_many(ClaimQuery::ready(), each).expect("claims");
                 claiming += start.elapsed();
                 assert_eq!(jobs.len(), each);
                 for job in jobs {
@@ -224,7 +224,7 @@ impl Bench {
         for n in 0..leases / EACH {
             let name = format!("keeper-{n}");
             let me = toft.agent(&name).register().expect("an agent");
-            let jobs = me.claim_many(Query::ready(), EACH).expect("claims");
+            let jobs = me.claim_many(ClaimQuery::ready(), EACH).expect("claims");
             let holds: Vec<(TaskId, Fence)> =
                 jobs.iter().map(|job| (job.task().id.clone(), job.hold().fence())).collect();
             jobs.into_iter().for_each(std::mem::forget);
@@ -264,7 +264,7 @@ impl Bench {
             let times: Vec<_> = (0..200)
                 .map(|_| {
                     let start = Instant::now();
-                    std::mem::forget(me.claim(Query::ready()).expect("a claim"));
+                    std::mem::forget(me.claim(ClaimQuery::ready()).expect("a claim"));
                     start.elapsed()
                 })
                 .collect();

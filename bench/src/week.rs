@@ -12,7 +12,7 @@ use std::{
 use toft_core::{
     checkpoint::CheckpointKind,
     flow::{Evidence, Plan, PlanTask, Source},
-    retention::Old,
+    retention::RetentionKind,
     store::Store as _,
     testing::{ManualClock, Stage},
     time::{Now, Tick, Timestamp},
@@ -107,7 +107,7 @@ fn one_day(stage: &Stage, day: u64, agents: u64, tasks: u64, set: impl Fn(u64)) 
 fn forget(stage: &Stage, store: &SqliteStore) {
     let before = stage.clock.now().wall.minus(Duration::from_secs(2 * 86_400));
     let mut gone = Vec::new();
-    for what in Old::ALL.into_iter().filter(|what| *what != Old::Blobs) {
+    for what in RetentionKind::ALL.into_iter().filter(|what| *what != RetentionKind::Blobs) {
         let mut count = 0;
         loop {
             let batch = store.forget(what, before, 5_000).expect("rows are forgotten");

@@ -265,7 +265,7 @@ impl Drop for Unmounted {
     }
 }
 
-/// repro/core 06: warden, runner and slot are killed at one stroke, and the agent lives on.
+/// repro/core 06: supervisor, runner and slot are killed at one stroke, and the agent lives on.
 #[test]
 fn a_workspace_is_handed_out_only_when_nobody_works_in_it() {
     let (home, repo) = started(&["Fix it"]);

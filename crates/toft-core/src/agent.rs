@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    id::{AgentId, Mint, TaskId, WorkflowId},
+    id::{AgentId, IdGenerator, TaskId, WorkflowId},
     refusal::Refusal,
     time::Timestamp,
 };
@@ -139,7 +139,7 @@ pub fn check_name(name: &str) -> Result<(), Refusal> {
 }
 
 /// A readable name such as `blue-heron-x4`.
-pub fn readable_name(mint: &mut Mint) -> String {
+pub fn readable_name(ids: &mut IdGenerator) -> String {
     const COLOURS: [&str; 16] = [
         "amber", "blue", "coral", "dusky", "fawn", "green", "hazel", "indigo", "jade", "lilac", "mossy", "olive",
         "plum", "red", "sandy", "teal",
@@ -148,7 +148,7 @@ pub fn readable_name(mint: &mut Mint) -> String {
         "badger", "crane", "dove", "elk", "finch", "fox", "heron", "ibex", "jay", "lynx", "marten", "newt", "otter",
         "pika", "robin", "stoat",
     ];
-    let n = mint.number() as usize;
-    let word = mint.word();
+    let n = ids.number() as usize;
+    let word = ids.word();
     format!("{}-{}-{}", COLOURS[n % 16], ANIMALS[(n >> 8) % 16], &word[..3])
 }

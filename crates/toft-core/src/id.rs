@@ -1,6 +1,6 @@
 //! Typed ids: a prefix that says what it names, then twelve characters of `0-9a-z`.
 //!
-//! Owns how ids look and how new ones are made. Randomness is passed in through [`Mint`].
+//! Owns how ids look and how new ones are made. Randomness is passed in through [`IdGenerator`].
 
 use std::fmt;
 
@@ -12,14 +12,14 @@ const ALPHABET: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
 pub const WORD: usize = 12;
 
 /// Makes new ids from bytes someone else provides, so that tests can repeat themselves.
-pub struct Mint {
+pub struct IdGenerator {
     fill: Fill,
 }
 
 /// Fills sixteen bytes.
 type Fill = Box<dyn FnMut(&mut [u8; 16]) + Send>;
 
-impl Mint {
+impl IdGenerator {
     /// A mint that draws its bytes from `fill`.
     pub fn new(fill: impl FnMut(&mut [u8; 16]) + Send + 'static) -> Self {
         Self { fill: Box::new(fill) }
@@ -47,7 +47,7 @@ impl Mint {
     }
 }
 
-impl fmt::Debug for Mint {
+impl fmt::Debug for IdGenerator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Mint")
     }
@@ -66,8 +66,8 @@ macro_rules! ids {
                 pub const PREFIX: &'static str = $prefix;
 
                 /// A new id.
-                pub fn mint(mint: &mut Mint) -> Self {
-                    Self(format!("{}{}", $prefix, mint.word()))
+                pub fn generate(ids: &mut IdGenerator) -> Self {
+                    Self(format!("{}{}", $prefix, ids.word()))
                 }
 
                 /// An id that a store or a user already knows; it is not checked.
@@ -126,14 +126,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn minted_ids_have_prefix_and_twelve_characters() {
+    fn generated_ids_have_a_prefix_and_twelve_characters() {
         let mut n = 0u128;
-        let mut mint = Mint::new(move |bytes| {
+        let mut ids = IdGenerator::new(move |bytes| {
             n = n.wrapping_add(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c834);
             *bytes = n.to_le_bytes();
         });
-        let a = TaskId::mint(&mut mint);
-        let b = TaskId::mint(&mut mint);
+        let a = TaskId::generate(&mut ids);
+        let b = TaskId::generate(&mut ids);
         assert_ne!(a, b);
         assert!(a.as_str().starts_with("tk_"));
         assert_eq!(a.as_str().len(), 15);

@@ -62,18 +62,18 @@ impl Lease {
     }
 
     /// Does the hold still stand?
-    pub fn standing(&self, now: &Now, processes: &dyn Processes) -> Standing {
+    pub fn standing(&self, now: &Now, processes: &dyn Processes) -> LeaseStatus {
         let alive = self.holder.as_ref().map(|holder| processes.liveness(holder));
         if alive == Some(Liveness::Dead) {
-            return Standing::Lost(Lost::ProcessGone);
+            return LeaseStatus::Lost(Lost::ProcessGone);
         }
         match self.silence(&now.tick) {
             // Another machine renewed it last, and this one has not watched it yet.
-            None => Standing::Live,
+            None => LeaseStatus::Live,
             Some(silent) if silent < self.ttl || (alive == Some(Liveness::Alive) && silent < self.cap) => {
-                Standing::Live
+                LeaseStatus::Live
             }
-            Some(_) => Standing::Lost(Lost::Expired),
+            Some(_) => LeaseStatus::Lost(Lost::Expired),
         }
     }
 
@@ -143,7 +143,7 @@ impl Lease {
 
 /// Whether a hold still stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum LeaseStatus {
     /// It does.
     Live,
     /// It does not; the task may be given to someone else.
@@ -244,22 +244,22 @@ mod tests {
     fn a_silent_lease_ends_with_its_time() {
         let lease = lease(None);
         let nobody = FixedProcesses::default();
-        assert_eq!(lease.standing(&now_at(9_999), &nobody), Standing::Live);
-        assert_eq!(lease.standing(&now_at(10_000), &nobody), Standing::Lost(Lost::Expired));
+        assert_eq!(lease.standing(&now_at(9_999), &nobody), LeaseStatus::Live);
+        assert_eq!(lease.standing(&now_at(10_000), &nobody), LeaseStatus::Lost(Lost::Expired));
     }
 
     #[test]
     fn a_living_process_keeps_its_lease_up_to_the_cap() {
         let lease = lease(Some(7));
         let alive = FixedProcesses::alive(&[7]);
-        assert_eq!(lease.standing(&now_at(59_999), &alive), Standing::Live);
-        assert_eq!(lease.standing(&now_at(60_000), &alive), Standing::Lost(Lost::Expired));
+        assert_eq!(lease.standing(&now_at(59_999), &alive), LeaseStatus::Live);
+        assert_eq!(lease.standing(&now_at(60_000), &alive), LeaseStatus::Lost(Lost::Expired));
     }
 
     #[test]
     fn a_dead_process_loses_its_lease_at_once() {
         let lease = lease(Some(7));
-        assert_eq!(lease.standing(&now_at(1), &FixedProcesses::alive(&[])), Standing::Lost(Lost::ProcessGone));
+        assert_eq!(lease.standing(&now_at(1), &FixedProcesses::alive(&[])), LeaseStatus::Lost(Lost::ProcessGone));
     }
 
     /// The same moment on another machine, whose monotonic clock began elsewhere.
@@ -271,14 +271,14 @@ mod tests {
     fn another_machine_frees_a_lease_only_after_it_watched_it_for_its_whole_time() {
         let nobody = FixedProcesses::default();
         let lease = lease(None);
-        assert_eq!(lease.standing(&elsewhere(9_000_000), &nobody), Standing::Live, "never watched");
+        assert_eq!(lease.standing(&elsewhere(9_000_000), &nobody), LeaseStatus::Live, "never watched");
         let young = lease.clone().examined(&elsewhere(4_999));
         assert!(young.seen.is_empty(), "it may be renewed yet");
         let watched = lease.examined(&elsewhere(6_000));
-        assert_eq!(watched.standing(&elsewhere(15_999), &nobody), Standing::Live);
-        assert_eq!(watched.standing(&elsewhere(16_000), &nobody), Standing::Lost(Lost::Expired));
+        assert_eq!(watched.standing(&elsewhere(15_999), &nobody), LeaseStatus::Live);
+        assert_eq!(watched.standing(&elsewhere(16_000), &nobody), LeaseStatus::Lost(Lost::Expired));
         let renewed = watched.renew(&now_at(9_000), None);
-        assert_eq!(renewed.standing(&elsewhere(16_000), &nobody), Standing::Live, "a renewal ends the watch");
+        assert_eq!(renewed.standing(&elsewhere(16_000), &nobody), LeaseStatus::Live, "a renewal ends the watch");
     }
 
     #[test]
@@ -286,8 +286,8 @@ mod tests {
         let nobody = FixedProcesses::default();
         for step in [-31_536_000_000, -120_000, 120_000, 31_536_000_000] {
             let stepped = |ms: i64| Now { wall: Timestamp(now_at(ms).wall.0 + step), ..now_at(ms) };
-            assert_eq!(lease(None).standing(&stepped(9_999), &nobody), Standing::Live);
-            assert_eq!(lease(None).standing(&stepped(10_000), &nobody), Standing::Lost(Lost::Expired));
+            assert_eq!(lease(None).standing(&stepped(9_999), &nobody), LeaseStatus::Live);
+            assert_eq!(lease(None).standing(&stepped(10_000), &nobody), LeaseStatus::Lost(Lost::Expired));
         }
     }
 

@@ -113,7 +113,7 @@ pub enum DeliveryState {
 
 /// A message as its recipient sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Letter {
+pub struct InboxItem {
     /// The message.
     #[serde(flatten)]
     pub message: Message,

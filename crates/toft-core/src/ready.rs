@@ -19,7 +19,7 @@ use crate::{
 
 /// Where a label puts work in the order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Turn {
+pub enum QueueClass {
     /// By priority.
     #[default]
     Planned,
@@ -31,7 +31,7 @@ pub enum Turn {
     Baseline,
 }
 
-impl Turn {
+impl QueueClass {
     /// The labels that say so.
     pub const LABELS: [(&str, Self); 3] = [
         ("baseline-failure", Self::Baseline),
@@ -185,7 +185,7 @@ pub fn reasons(
 /// The order of ready work: what is assigned to the claimer, what labels put first, priority, how many wait for it, age, plan order, id.
 pub fn rank(task: &Task) -> String {
     let rank = place_in_order(
-        Turn::of(&task.labels),
+        QueueClass::of(&task.labels),
         task.priority,
         task.state.unblocks,
         task.created,
@@ -203,7 +203,7 @@ pub fn assigned_rank(rank: &str) -> String {
 
 /// A place in that order, as text that sorts; tasks and issues share it.
 pub(crate) fn place_in_order(
-    turn: Turn,
+    turn: QueueClass,
     priority: u8,
     unblocks: u32,
     written: Timestamp,
@@ -213,10 +213,10 @@ pub(crate) fn place_in_order(
     let (wanted, written) = (u32::MAX - unblocks, written.0.max(0));
     // `-` sorts before every digit, `~` after.
     let (before, after) = match turn {
-        Turn::Baseline => ("-", ""),
-        Turn::Blocker => ("0", ""),
-        Turn::Planned => ("1", ""),
-        Turn::Related => ("1", "~"),
+        QueueClass::Baseline => ("-", ""),
+        QueueClass::Blocker => ("0", ""),
+        QueueClass::Planned => ("1", ""),
+        QueueClass::Related => ("1", "~"),
     };
     format!("{before}{priority}{after}{wanted:08x}{written:011x}{order:06x}{id}")
 }

@@ -235,7 +235,7 @@ pub enum Refusal {
 
 /// Why a verb stopped: it refused, or the store failed.
 #[derive(Debug, Error)]
-pub enum Stop {
+pub enum VerbError {
     /// A rule said no.
     #[error(transparent)]
     Refused(#[from] Refusal),
@@ -245,4 +245,4 @@ pub enum Stop {
 }
 
 /// What a verb gives back.
-pub type Verdict<T> = Result<T, Stop>;
+pub type VerbResult<T> = Result<T, VerbError>;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// A kind of row that may be forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Old {
+pub enum RetentionKind {
     /// Lines of history, from the front. The newest is kept, whatever its age, so that numbers go on where they were.
     /// One from the future, written under a wrong clock, stays and protects nothing around it.
     Events,
@@ -27,7 +27,7 @@ pub enum Old {
     Receipts,
 }
 
-impl Old {
+impl RetentionKind {
     /// Every kind.
     pub const ALL: [Self; 8] = [
         Self::Events,
@@ -112,16 +112,16 @@ impl Retention {
     }
 
     /// How long this kind is kept.
-    pub fn of(&self, what: Old) -> Duration {
+    pub fn of(&self, what: RetentionKind) -> Duration {
         match what {
-            Old::Events => self.events,
-            Old::Messages => self.messages,
-            Old::Attempts => self.attempts,
-            Old::Checkpoints => self.checkpoints,
-            Old::Blobs => self.blobs,
-            Old::Workspaces => self.workspaces,
-            Old::Agents => self.agents,
-            Old::Receipts => self.receipts,
+            RetentionKind::Events => self.events,
+            RetentionKind::Messages => self.messages,
+            RetentionKind::Attempts => self.attempts,
+            RetentionKind::Checkpoints => self.checkpoints,
+            RetentionKind::Blobs => self.blobs,
+            RetentionKind::Workspaces => self.workspaces,
+            RetentionKind::Agents => self.agents,
+            RetentionKind::Receipts => self.receipts,
         }
     }
 }

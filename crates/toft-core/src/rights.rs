@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     agent::Role,
-    refusal::{Refusal, Verdict},
-    verbs::Work,
+    refusal::{Refusal, VerbResult},
+    verbs::VerbContext,
 };
 
 /// Something that only some roles may do. What is not listed here, every role may do.
@@ -115,7 +115,7 @@ pub fn table() -> String {
 }
 
 /// Refuses an action that the caller's role does not allow. Every verb that acts on the work of others asks here.
-pub(crate) fn require(work: &mut Work<'_>, action: Action) -> Verdict<()> {
+pub(crate) fn require(work: &mut VerbContext<'_>, action: Action) -> VerbResult<()> {
     let role = work.role()?;
     if action.allows(role) {
         return Ok(());
@@ -128,14 +128,14 @@ mod tests {
     use super::*;
     use crate::{
         agent::AgentState,
-        refusal::Stop,
+        refusal::VerbError,
         testing::Stage,
         verbs::{agent, answer, flow, replan, stop, template},
     };
 
-    fn refused<T>(verdict: Verdict<T>) -> Option<Action> {
+    fn refused<T>(verdict: VerbResult<T>) -> Option<Action> {
         match verdict.err()? {
-            Stop::Refused(Refusal::NotAllowed { action, .. }) => Some(action),
+            VerbError::Refused(Refusal::NotAllowed { action, .. }) => Some(action),
             _ => None,
         }
     }

@@ -6,7 +6,7 @@ use crate::text::tokens;
 
 /// A sheet being put together, in the order it is read.
 #[derive(Clone, Debug, Default)]
-pub struct Sheet {
+pub struct TokenBudgetText {
     parts: Vec<Part>,
 }
 
@@ -28,7 +28,7 @@ enum Body {
     Rows(Vec<String>, String),
 }
 
-impl Sheet {
+impl TokenBudgetText {
     /// Text that is never cut.
     pub fn fixed(&mut self, text: impl Into<String>) {
         self.part("", Body::Fixed(text.into()), 0);
@@ -164,8 +164,8 @@ fn middle_out(text: &str, room: usize, rest: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn sheet() -> Sheet {
-        let mut sheet = Sheet::default();
+    fn sheet() -> TokenBudgetText {
+        let mut sheet = TokenBudgetText::default();
         sheet.fixed("# Head");
         let long: String = (0..400).map(|n| format!("word{n} and more of it. ")).collect();
         sheet.pieces("Notes", vec![crate::text::quoted("ana", &long), "old note".into()], 50, "toft show x");

@@ -14,9 +14,9 @@ use crate::{
     gate::Gate,
     id::{AgentId, GateId, MessageId, OpId, RepositoryId, TaskId, WorkflowId, WorkspaceId},
     lease::Lease,
-    message::{Letter, Message},
+    message::{InboxItem, Message},
     repository::{Repository, Scope, Worktree},
-    retention::Old,
+    retention::RetentionKind,
     time::{Now, Timestamp},
     workspace::Workspace,
 };
@@ -30,7 +30,7 @@ pub trait Store: Send + Sync {
     fn begin(&self, access: Access) -> Result<Box<dyn StoreTx + '_>>;
 
     /// A number that moves whenever another connection commits; lets a waiter look cheaply.
-    fn pulse(&self) -> Result<u64>;
+    fn change_counter(&self) -> Result<u64>;
 
     /// How long a waiter goes without looking when nothing moves: leases and timers end without a commit.
     fn look_again_after(&self) -> Duration {
@@ -38,7 +38,7 @@ pub trait Store: Send + Sync {
     }
 
     /// Forgets up to `limit` rows of a kind that are older than `before`, in a transaction of its own; says how many.
-    fn forget(&self, what: Old, before: Timestamp, limit: usize) -> Result<usize>;
+    fn forget(&self, what: RetentionKind, before: Timestamp, limit: usize) -> Result<usize>;
 }
 
 /// Reads in a transaction of its own, again if that could not be finished.
@@ -62,7 +62,7 @@ pub enum Access {
 
 /// What a verb is about to ask, so that a store far away can answer in one journey. Only a hint.
 #[derive(Clone, Debug)]
-pub enum Ahead<'a> {
+pub enum Prefetch<'a> {
     /// Nothing in particular.
     Unknown,
     /// Who asks, and the best tasks in scope.
@@ -88,14 +88,14 @@ pub enum Ahead<'a> {
 /// One transaction. Dropped without [`StoreTx::commit`], nothing happened.
 ///
 /// A store may let writers overlap and find out at the end that what one of them read has changed since: then
-/// [`StoreTx::commit`] and [`StoreTx::confirm`] say [`StoreError::Conflict`], and the verb runs again.
+/// [`StoreTx::commit`] and [`StoreTx::validate_reads`] say [`StoreError::Conflict`], and the verb runs again.
 pub trait StoreTx {
     /// What will be asked next.
-    fn foresee(&mut self, _ahead: Ahead<'_>) -> Result<()> {
+    fn prefetch(&mut self, _ahead: Prefetch<'_>) -> Result<()> {
         Ok(())
     }
     /// Everything that was read was true at one moment.
-    fn confirm(&mut self) -> Result<()> {
+    fn validate_reads(&mut self) -> Result<()> {
         Ok(())
     }
     /// The store's wall clock, and the monotonic clock of the machine that asks.
@@ -124,7 +124,7 @@ pub trait StoreTx {
     /// The workflow that is on an issue now, if any.
     fn workflow_of_issue(&mut self, issue: &str) -> Result<Option<Workflow>>;
     /// Workflows of a repository, or of all, on issues whose ledger has to be told what is true of them now, up to `limit`.
-    fn untold(&mut self, repository: Option<&RepositoryId>, limit: usize) -> Result<Vec<Workflow>>;
+    fn ledger_pending(&mut self, repository: Option<&RepositoryId>, limit: usize) -> Result<Vec<Workflow>>;
     /// How many tasks of a workflow have each status.
     fn progress(&mut self, workflow: &WorkflowId) -> Result<Vec<(TaskStatus, u64)>>;
     /// Is any pending task of the workflow without open blockers?
@@ -165,7 +165,7 @@ pub trait StoreTx {
     /// A message.
     fn message(&mut self, id: &MessageId) -> Result<Option<Message>>;
     /// Letters in an inbox: urgent first, then oldest first.
-    fn inbox(&mut self, recipient: &str, unread_only: bool, limit: usize) -> Result<Vec<Letter>>;
+    fn inbox(&mut self, recipient: &str, unread_only: bool, limit: usize) -> Result<Vec<InboxItem>>;
     /// Gates of a task, oldest first.
     fn gates(&mut self, task: &TaskId) -> Result<Vec<Gate>>;
     /// A gate.
@@ -192,7 +192,7 @@ pub trait StoreTx {
     /// Appends the change's event and puts its rows down.
     fn apply(&mut self, change: &Change) -> Result<()>;
     /// Puts down rows that follow from others and are no news by themselves.
-    fn derive(&mut self, writes: &[Write]) -> Result<()>;
+    fn write_derived(&mut self, writes: &[Write]) -> Result<()>;
     /// Makes it so, durably.
     fn commit(self: Box<Self>) -> Result<()>;
 }

@@ -15,9 +15,9 @@ use crate::{
     gate::Gate,
     id::{AgentId, CheckpointId, GateId, MessageId, OpId, RepositoryId, TaskId, WorkflowId, WorkspaceId},
     lease::Lease,
-    message::{Delivery, DeliveryState, Letter, Message},
+    message::{Delivery, DeliveryState, InboxItem, Message},
     repository::{Place, Repository, Scope, Worktree},
-    retention::Old,
+    retention::RetentionKind,
     store::{EventQuery, LeasesOf, QueueKey, QueueScan, Result, StoreError, TaskQuery, WorkflowQuery, WorkspaceQuery},
     time::Timestamp,
     workspace::Workspace,
@@ -165,10 +165,10 @@ impl Tables {
         Ok(self.workflows.values().find(live).cloned())
     }
 
-    pub fn untold(&self, repository: Option<&RepositoryId>, limit: usize) -> Result<Vec<Workflow>> {
+    pub fn ledger_pending(&self, repository: Option<&RepositoryId>, limit: usize) -> Result<Vec<Workflow>> {
         let here = |place: &Place| repository.is_none() || place.repository.as_ref() == repository;
-        let untold = |workflow: &&Workflow| workflow.ledger_pending() && here(&workflow.place);
-        Ok(limited(self.workflows.values().filter(untold).cloned(), limit))
+        let ledger_pending = |workflow: &&Workflow| workflow.ledger_pending() && here(&workflow.place);
+        Ok(limited(self.workflows.values().filter(ledger_pending).cloned(), limit))
     }
 
     pub fn progress(&self, workflow: &WorkflowId) -> Result<Vec<(TaskStatus, u64)>> {
@@ -278,7 +278,7 @@ impl Tables {
         Ok(self.messages.get(id).cloned())
     }
 
-    pub fn inbox(&self, recipient: &str, unread_only: bool, limit: usize) -> Result<Vec<Letter>> {
+    pub fn inbox(&self, recipient: &str, unread_only: bool, limit: usize) -> Result<Vec<InboxItem>> {
         let mut mine: Vec<_> = self
             .deliveries
             .values()
@@ -289,7 +289,7 @@ impl Tables {
             let message = self.messages.get(&delivery.message)?.clone();
             let from = self.agents.get(&message.from);
             let from_name = from.map_or_else(|| message.from.to_string(), |agent| agent.name.clone());
-            Some(Letter { message, from_name, read_at: delivery.read_at, state: delivery.state })
+            Some(InboxItem { message, from_name, read_at: delivery.read_at, state: delivery.state })
         });
         Ok(limited(letters, limit))
     }
@@ -396,7 +396,7 @@ impl Tables {
         Ok(rows)
     }
 
-    pub fn forget(&mut self, what: Old, before: Timestamp, now: Timestamp, limit: usize) -> usize {
+    pub fn forget(&mut self, what: RetentionKind, before: Timestamp, now: Timestamp, limit: usize) -> usize {
         let mut left = limit;
         let mut goes = |old: bool| {
             let goes = old && left > 0;
@@ -409,7 +409,7 @@ impl Tables {
             tasks.get(id).is_some_and(|task| matches!(task.state.status, Done | Skipped | Cancelled))
         };
         match what {
-            Old::Events => {
+            RetentionKind::Events => {
                 let newest = self.events.last().map(|event| event.seq);
                 let mut front = true;
                 self.events.retain(|event| {
@@ -417,7 +417,7 @@ impl Tables {
                     !goes(front && event.at < before && Some(event.seq) != newest)
                 });
             }
-            Old::Messages => {
+            RetentionKind::Messages => {
                 let unread: BTreeSet<_> = self
                     .deliveries
                     .values()
@@ -428,10 +428,10 @@ impl Tables {
                 let messages = &self.messages;
                 self.deliveries.retain(|_, row| messages.contains_key(&row.message));
             }
-            Old::Attempts => self
+            RetentionKind::Attempts => self
                 .attempts
                 .retain(|(task, _), row| !goes(row.ended.is_some_and(|ended| ended < before) && over(task))),
-            Old::Checkpoints => {
+            RetentionKind::Checkpoints => {
                 let mut newest = BTreeMap::new();
                 for row in self.checkpoints.values() {
                     let seq = newest.entry(row.task.clone()).or_insert(row.seq);
@@ -441,11 +441,11 @@ impl Tables {
                     .retain(|_, row| !goes(row.created < before && over(&row.task) && newest[&row.task] > row.seq));
             }
             // Kept apart from rows.
-            Old::Blobs => {}
-            Old::Workspaces => {
+            RetentionKind::Blobs => {}
+            RetentionKind::Workspaces => {
                 self.workspaces.retain(|_, row| !goes(row.used < before && !row.state.live() && row.rescue.is_none()));
             }
-            Old::Agents => {
+            RetentionKind::Agents => {
                 let holders: BTreeSet<_> = self.leases.values().map(|lease| lease.agent.clone()).collect();
                 let idle = |row: &Agent| row.state != AgentState::Draining && !holders.contains(&row.id);
                 let mut gone = BTreeSet::new();
@@ -456,7 +456,7 @@ impl Tables {
                 });
                 self.deliveries.retain(|(recipient, _), _| !gone.contains(recipient));
             }
-            Old::Receipts => self.receipts.retain(|_, row| !goes(row.at < before)),
+            RetentionKind::Receipts => self.receipts.retain(|_, row| !goes(row.at < before)),
         }
         limit - left
     }

@@ -60,8 +60,8 @@ pub struct Workspace {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The frozen checkout it stands on, if it shares its files.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stands_on: Option<String>,
+    #[serde(default, rename = "stands_on", skip_serializing_if = "Option::is_none")]
+    pub overlay_base: Option<String>,
     /// Numbers that nobody else in this store has, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub ports: BTreeMap<String, u16>,
@@ -98,7 +98,7 @@ impl Workspace {
             created,
             used: created,
             reason: Some(why),
-            stands_on: None,
+            overlay_base: None,
             ports: BTreeMap::new(),
             rescue: None,
             landed: None,

@@ -2,7 +2,7 @@
 
 use toft_core::{
     flow::{Plan, PlanTask},
-    refusal::{Refusal, Stop},
+    refusal::{Refusal, VerbError},
     testing::{Stage, plan_tasks},
     verbs::{self, claim},
 };
@@ -22,14 +22,15 @@ fn a_search_by_several_labels_ends_and_says_so() {
         let labels = labels.iter().map(ToString::to_string).collect();
         stage.claim_with("me", claim::Request { labels, scope: stage.scope(), ..Default::default() })
     };
-    let Err(Stop::Refused(refusal @ Refusal::NothingReady { examined: Some(1_000..1_100), .. })) = claim(&["a", "b"])
+    let Err(VerbError::Refused(refusal @ Refusal::NothingReady { examined: Some(1_000..1_100), .. })) =
+        claim(&["a", "b"])
     else {
         panic!("it is found only behind more than a thousand that match in part")
     };
     assert!(refusal.to_string().contains("the search ended after 10"), "{refusal}");
     // The rarer label leads to it, whichever is named first.
     assert_eq!(claim(&["a", "rare"]).unwrap().task.name, "t2401");
-    assert!(matches!(claim(&["a", "rare"]), Err(Stop::Refused(Refusal::NothingReady { examined: None, .. }))));
+    assert!(matches!(claim(&["a", "rare"]), Err(VerbError::Refused(Refusal::NothingReady { examined: None, .. }))));
 }
 
 #[test]
@@ -43,7 +44,7 @@ fn a_claim_is_told_which_capabilities_it_lacks_and_waits_for_none_of_them() {
     let tasks = vec![requiring("both", &["rust", "gpu", "rust"]), requiring("one", &["gpu"]), requiring("none", &[])];
     stage.flow_with(Plan { title: "able".into(), tasks, max_parallel: Some(3), ..Plan::default() });
     assert_eq!(stage.claim("plain").unwrap().task.name, "none");
-    let Err(Stop::Refused(Refusal::NothingReady { lacking, .. })) = stage.claim("plain") else {
+    let Err(VerbError::Refused(Refusal::NothingReady { lacking, .. })) = stage.claim("plain") else {
         panic!("it can do nothing else")
     };
     assert_eq!(lacking, ["gpu", "rust"]);
@@ -54,7 +55,7 @@ fn a_claim_is_told_which_capabilities_it_lacks_and_waits_for_none_of_them() {
     };
     stage.perform("able", register).unwrap();
     assert_eq!(stage.claim("able").unwrap().task.name, "one");
-    let Err(Stop::Refused(Refusal::NothingReady { lacking, .. })) = stage.claim("able") else {
+    let Err(VerbError::Refused(Refusal::NothingReady { lacking, .. })) = stage.claim("able") else {
         panic!("it can do nothing else")
     };
     assert_eq!(lacking, ["rust"]);

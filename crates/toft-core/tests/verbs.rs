@@ -9,7 +9,7 @@ use toft_core::{
     flow::{Evidence, Plan, PlanTask},
     id::OpId,
     lease::{Fence, Lease},
-    refusal::{Refusal, Stop},
+    refusal::{Refusal, VerbError},
     store::{Access, EventQuery, LeasesOf, TaskQuery},
     testing::{Bytes, Play, Stage},
     time::Timestamp,
@@ -93,7 +93,7 @@ fn what_was_undone_can_be_done_again() {
     assert_eq!(stage.ready(), ["a"]);
     stage.claim("w").unwrap();
     let stop = undo("planner", false).unwrap_err();
-    assert!(matches!(stop, Stop::Refused(Refusal::CannotUndo { .. })), "{stop}");
+    assert!(matches!(stop, VerbError::Refused(Refusal::CannotUndo { .. })), "{stop}");
     assert_eq!(stage.holds("w").len(), 1, "the hold stands");
     undo("w", false).unwrap();
     assert_eq!(stage.ready(), ["a"], "a claim is given back");
@@ -124,11 +124,11 @@ fn a_workflow_that_was_undone_stays_undone_once_another_task_waits_for_it() {
         ..finish::Request::default()
     };
     stage.perform("w", wait).unwrap();
-    assert!(matches!(undo(true), Err(Stop::Refused(Refusal::CannotUndo { .. }))), "w waits for what was given up");
+    assert!(matches!(undo(true), Err(VerbError::Refused(Refusal::CannotUndo { .. }))), "w waits for what was given up");
 }
 
-fn fence_is_stale(stop: &Stop) -> bool {
-    matches!(stop, Stop::Refused(Refusal::FenceStale { .. }))
+fn fence_is_stale(stop: &VerbError) -> bool {
+    matches!(stop, VerbError::Refused(Refusal::FenceStale { .. }))
 }
 
 #[test]
@@ -235,11 +235,11 @@ fn replaying_an_operation_answers_as_before_and_changes_nothing() {
     assert_eq!(once, twice);
     assert_eq!(history(&stage), before);
     let stranger = stage.perform_as_op("b", request(), op.clone()).unwrap_err();
-    assert!(matches!(stranger, Stop::Refused(Refusal::OpReused { .. })));
+    assert!(matches!(stranger, VerbError::Refused(Refusal::OpReused { .. })));
     let changed = stage.perform_as_op("a", request(), changed).unwrap_err();
-    assert!(matches!(changed, Stop::Refused(Refusal::OpReused { .. })));
+    assert!(matches!(changed, VerbError::Refused(Refusal::OpReused { .. })));
     let other = stage.perform_as_op("a", renew::Request::default(), op).unwrap_err();
-    assert!(matches!(other, Stop::Refused(Refusal::OpReused { .. })));
+    assert!(matches!(other, VerbError::Refused(Refusal::OpReused { .. })));
 }
 
 #[test]
@@ -254,11 +254,11 @@ fn a_name_alone_writes_nothing_on_a_held_task() {
         stage.perform(name, request).unwrap_err()
     };
     let other = named("ana", None);
-    assert!(matches!(other, Stop::Refused(Refusal::OtherSession { .. })), "{other}");
+    assert!(matches!(other, VerbError::Refused(Refusal::OtherSession { .. })), "{other}");
     let stranger = named("bob", None);
-    assert!(matches!(stranger, Stop::Refused(Refusal::LeaseHeld { .. })), "{stranger}");
+    assert!(matches!(stranger, VerbError::Refused(Refusal::LeaseHeld { .. })), "{stranger}");
     let thief = named("bob", Some(held.lease.fence()));
-    assert!(matches!(thief, Stop::Refused(Refusal::LeaseHeld { .. })), "{thief}");
+    assert!(matches!(thief, VerbError::Refused(Refusal::LeaseHeld { .. })), "{thief}");
     assert_eq!(history(&stage), before);
     let shown =
         format!("{:?}", stage.perform("bob", verbs::log::Request { limit: 100, ..Default::default() }).unwrap());
@@ -310,7 +310,10 @@ fn an_issue_that_cannot_be_started_leaves_nothing_behind() {
     assert_eq!(flows.len(), 2, "no workflow was left for the broken one: {flows:?}");
     let alone = claim::Request { offers: vec![offer("tf-broken", Some("bad"))], ..request };
     let stop = stage.perform("v", alone).unwrap_err();
-    assert!(matches!(stop, Stop::Refused(Refusal::NotFound { what: "repository", .. })), "and it says why: {stop}");
+    assert!(
+        matches!(stop, VerbError::Refused(Refusal::NotFound { what: "repository", .. })),
+        "and it says why: {stop}"
+    );
 }
 
 #[test]
@@ -321,7 +324,7 @@ fn done_needs_evidence() {
     let how = finish::How::Done(Evidence::NoChange("  ".into()));
     let request = finish::Request { id: Some(held.task.id.to_string()), how, ..Default::default() };
     let stop = stage.finish("a", request).unwrap_err();
-    assert!(matches!(stop, Stop::Refused(Refusal::NeedsEvidence)));
+    assert!(matches!(stop, VerbError::Refused(Refusal::NeedsEvidence)));
 }
 
 #[test]
@@ -356,12 +359,12 @@ fn tasks_that_wait_for_each_other_are_refused() {
     };
     let source = toft_core::flow::Source::Prompt { text: "loop".into() };
     let stop = stage.perform("p", flow::New { plan, source, hold: false }).unwrap_err();
-    assert!(matches!(stop, Stop::Refused(Refusal::Cycle { path }) if path.len() == 4));
+    assert!(matches!(stop, VerbError::Refused(Refusal::Cycle { path }) if path.len() == 4));
     let made = stage.flow("line", &["a", "b<-a"]);
     let held = stage.claim("w").unwrap();
     let how = finish::How::Waiting(finish::WaitFor::Task(made.tasks[1].id.to_string()));
     let stop = stage.finish("w", finish::Request { id: Some(held.task.id.to_string()), how, ..Default::default() });
-    assert!(matches!(stop.unwrap_err(), Stop::Refused(Refusal::Cycle { .. })));
+    assert!(matches!(stop.unwrap_err(), VerbError::Refused(Refusal::Cycle { .. })));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use toft_core::{
     lease::Fence,
-    refusal::{Refusal, Stop},
+    refusal::{Refusal, VerbError},
     testing::Stage,
     verbs::workspace::{List, Listed, Move, Pin, Provide, Provided},
     workspace::WorkspaceState,
@@ -34,10 +34,10 @@ fn given(stage: &Stage, request: Provide) -> Provided {
     Provided { workspace: stage.perform("ann", request).unwrap(), ..provided }
 }
 
-fn refusal(stop: Stop) -> Refusal {
+fn refusal(stop: VerbError) -> Refusal {
     match stop {
-        Stop::Refused(refusal) => refusal,
-        Stop::Failed(error) => panic!("{error}"),
+        VerbError::Refused(refusal) => refusal,
+        VerbError::Failed(error) => panic!("{error}"),
     }
 }
 
@@ -139,7 +139,7 @@ proptest! {
                     None => Ok(()),
                 },
             };
-            prop_assert!(!matches!(outcome, Err(Stop::Failed(_))), "{outcome:?}");
+            prop_assert!(!matches!(outcome, Err(VerbError::Failed(_))), "{outcome:?}");
             let after = stage.perform("ann", List { scope: stage.scope(), all: true, limit: 0 }).unwrap();
             for row in &after {
                 let known = before.iter().find(|old| old.workspace.id == row.workspace.id);

@@ -256,11 +256,11 @@ fn facts(metadata: &fs::Metadata) -> ((u64, u64), i64) {
 
 /// The right to write a ledger, until dropped.
 #[derive(Debug)]
-pub struct Turn {
+pub struct LedgerLock {
     _lock: File,
 }
 
-impl Turn {
+impl LedgerLock {
     /// Waits for the right to write whatever `lock` guards.
     pub fn take(lock: &Path) -> io::Result<Self> {
         let file = Self::open(lock)?;

@@ -10,7 +10,7 @@ use std::{
 use serde::Serialize;
 use toft_core::{issue::Issue, store::Access, time::Timestamp};
 use toft_ledger::{
-    file::{Bad, Found, Look, Turn, scan},
+    file::{Bad, Found, LedgerLock, Look, scan},
     line, open,
     record::Record,
 };
@@ -19,7 +19,7 @@ use toft_store::sqlite::index::Indexed;
 
 use super::{
     Ledger, Plan,
-    hydrate::print,
+    index_refresh::fingerprint,
     place::{ARCHIVE, ISSUES},
 };
 
@@ -72,7 +72,7 @@ impl Plan<'_> {
         before: Timestamp,
         archived: &BTreeSet<String>,
     ) -> Result<Compaction, Error> {
-        let turn = Turn::take(&ledger.lock).map_err(io("lock", &ledger.lock))?;
+        let turn = LedgerLock::take(&ledger.lock).map_err(io("lock", &ledger.lock))?;
         loop {
             let looks = looks(ledger)?;
             let (wanted, now) = self.sorted(ledger, before, archived)?;
@@ -192,7 +192,7 @@ pub(super) fn looks(ledger: &Ledger) -> Result<Vec<(String, Option<Look>)>, Erro
 
 /// Writes a file anew, if it says anything else; gives how it looks then, and its content's print.
 fn replace(
-    turn: &Turn,
+    turn: &LedgerLock,
     ledger: &Ledger,
     file: &str,
     lines: &Lines,
@@ -209,7 +209,7 @@ fn replace(
     }
     let path = ledger.dir.join(file);
     let look = turn.replace(&path, |out| out.write_all(&content)).map_err(io("write", &path))?;
-    Ok(Some((look, print(&content))))
+    Ok(Some((look, fingerprint(&content))))
 }
 
 /// A record's line as it is written: several, if it is very long.

@@ -18,11 +18,11 @@ use toft_core::{
     refusal::Refusal,
     store::Access,
 };
-use toft_ledger::file::Turn;
+use toft_ledger::file::LedgerLock;
 use toft_session::error::{Error, io};
 use toft_vcs::exchange::{self, Outgoing, Range};
 
-use super::{Place, Plan};
+use super::{LedgerKind, Plan};
 
 /// How long the id of a finding is.
 const FINDING: usize = 12;
@@ -159,7 +159,7 @@ impl Plan<'_> {
         doubts.sort();
         doubts.dedup();
         let allowed = self.allowed_findings();
-        doubts.retain(|doubt| !allowed.contains(&doubt.id) && !allowed.contains(&print(&doubt.what)));
+        doubts.retain(|doubt| !allowed.contains(&doubt.id) && !allowed.contains(&fingerprint(&doubt.what)));
     }
 
     /// Findings that the user allowed, by id.
@@ -190,7 +190,7 @@ impl Plan<'_> {
     fn remember_allowed(&self, findings: &[String]) -> Result<(), Error> {
         let path = self.allowed();
         if !findings.is_empty() {
-            let turn = Turn::take(&path.with_extension("lock")).map_err(io("lock", &path))?;
+            let turn = LedgerLock::take(&path.with_extension("lock")).map_err(io("lock", &path))?;
             turn.append(&path, findings).map_err(io("write", &path))?;
         }
         Ok(())
@@ -203,10 +203,10 @@ impl Plan<'_> {
         }
         self.refresh()?;
         let index = self.index(Access::Read)?;
-        let hidden = |place: Place| match place {
-            Place::Planning => true,
-            Place::Shared => self.contributor,
-            Place::Branch | Place::Tree => false,
+        let hidden = |place: LedgerKind| match place {
+            LedgerKind::Planning => true,
+            LedgerKind::Shared => self.contributor,
+            LedgerKind::Branch | LedgerKind::Tree => false,
         };
         let mut issues = Vec::new();
         for ledger in self.ledgers.iter().filter(|ledger| hidden(ledger.place)) {
@@ -228,10 +228,10 @@ impl Plan<'_> {
 
 /// The short id of a finding, which stays the same.
 pub(super) fn finding_id(key: &str) -> String {
-    print(key)[..FINDING].to_owned()
+    fingerprint(key)[..FINDING].to_owned()
 }
 
-fn print(doubt: &str) -> String {
+fn fingerprint(doubt: &str) -> String {
     blake3::hash(doubt.as_bytes()).to_hex()[..24].to_owned()
 }
 

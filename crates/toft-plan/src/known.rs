@@ -15,14 +15,14 @@ use toft_core::{
     issue::route::{Mode, Route},
     refusal::Refusal,
 };
-use toft_ledger::file::Turn;
+use toft_ledger::file::LedgerLock;
 use toft_session::{
     config::data_home,
     error::{Error, io},
     setup::Approval,
 };
 
-use super::Place;
+use super::LedgerKind;
 
 /// What this clone was told.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -47,7 +47,7 @@ pub(super) struct Known {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Also {
     pub(super) name: String,
-    pub(super) place: Place,
+    pub(super) place: LedgerKind,
     /// The ledger's directory, or the repository whose own ledger it is.
     pub(super) dir: PathBuf,
     #[serde(default)]
@@ -76,7 +76,7 @@ pub(super) fn known(state: &Path) -> Result<Known, Error> {
 /// Changes what this clone was told, one at a time and all or nothing.
 pub(super) fn know(state: &Path, change: impl FnOnce(&mut Known) -> Result<(), Error>) -> Result<(), Error> {
     let (path, lock) = (state.join(KNOWN), state.join("locks").join("ledgers.lock"));
-    let turn = Turn::take(&lock).map_err(io("lock", &lock))?;
+    let turn = LedgerLock::take(&lock).map_err(io("lock", &lock))?;
     let mut known = known(state)?;
     change(&mut known)?;
     let unwritable = |error: serde_json::Error| Error::Config { path: KNOWN.into(), problem: error.to_string() };
@@ -90,7 +90,7 @@ pub(super) fn check_name(name: &str) -> Result<(), String> {
     if !plain {
         return Err(format!("`{name}` is not a name: letters, digits, - and _"));
     }
-    let reserved = [Place::Branch, Place::Tree].map(Place::as_str);
+    let reserved = [LedgerKind::Branch, LedgerKind::Tree].map(LedgerKind::as_str);
     match reserved.contains(&name) {
         true => Err(format!("`{name}` is what the repository's own ledger is called")),
         false => Ok(()),
@@ -197,7 +197,7 @@ impl Carried {
             };
             let read_only = access == Rights::Ro;
             let repository = url.is_some() || super::place::is_initialised(&dir);
-            also.push(Also { name, place: Place::Shared, dir, read_only, repository, url });
+            also.push(Also { name, place: LedgerKind::Shared, dir, read_only, repository, url });
         }
         for route in &file.routes {
             route.check().map_err(|refusal| wrong(refusal.to_string()))?;

@@ -1,9 +1,9 @@
 //! The plan: issues in ledgers, an index of what they say, and what a store knows of who is on them.
 //!
-//! `place.rs` says where ledgers are, `known.rs` which a clone was told of (by `settings.rs`), `unreadable.rs` what happens with a bad one, `hydrate.rs` brings the index up to their files, `write.rs` is the one way a ledger
+//! `place.rs` says where ledgers are, `known.rs` which a clone was told of (by `settings.rs`), `unreadable.rs` what happens with a bad one, `index_refresh.rs` brings the index up to their files, `write.rs` is the one way a ledger
 //! is changed, `undo.rs` takes that back, `run.rs` ties issues to the workflows that are on them, `compact.rs` puts a
 //! ledger in order. `sync.rs` exchanges ledgers with other clones (`copy.rs` is what they have, `synced.rs` how it went), `offer.rs` offers an issue of one to another, `propose.rs` follows what becomes of that,
-//! `unshared.rs` keeps the text of what nobody else ever had, `purge.rs` takes an issue out of a ledger's history, `guard.rs` looks at what is about to leave, `past.rs` at what was. `text.rs`, `exchange.rs` and `beads.rs` are other
+//! `unshared.rs` keeps the text of what nobody else ever had, `purge.rs` takes an issue out of a ledger's history, `guard.rs` looks at what is about to leave, `past.rs` at what was. `text.rs`, `import_export.rs` and `beads.rs` are other
 //! forms, `twoway.rs` what an import of beads changes, `older.rs` the stores of other tools,
 //! `orphans.rs` what is left of claims whose store or clone is gone. `overlay.rs` lays private changes over issues that others keep,
 //! `contest.rs` tells of issues that two clones claimed.
@@ -12,9 +12,9 @@ mod beads;
 mod compact;
 mod contest;
 mod copy;
-mod exchange;
 mod guard;
-mod hydrate;
+mod import_export;
+mod index_refresh;
 mod known;
 mod msgpack;
 mod offer;
@@ -48,19 +48,19 @@ use std::{
 pub use self::{
     beads::deletions as beads_deletions,
     compact::Compaction,
-    exchange::{Export, Exported, Import, Imported, Older},
     guard::{Doubtful, Found as Leaking, Guarded},
-    hydrate::Trouble,
+    import_export::{Export, Exported, Import, Imported, Older},
+    index_refresh::Trouble,
     known::Carried,
     offer::{ProposeOptions, Proposed},
     orphans::Orphan,
     overlay::Overlay,
     past::Past,
-    place::{Ledger, Place, Private, hint, waiting},
+    place::{Ledger, LedgerKind, Private, hint, waiting},
     propose::Came,
     publishes::Publishes,
     purge::{Purged, Replica as Writer},
-    synced::{How, Synced, Wish},
+    synced::{SyncOptions, SyncStatus, Synced},
     text::many,
     write::Wrote,
 };
@@ -81,7 +81,7 @@ use toft_core::{
 };
 use toft_ledger::{clock::Replica, record::Key};
 use toft_session::{config::Names, engine::Engine, error::Error, session::Session};
-pub use toft_store::sqlite::index::Asked;
+pub use toft_store::sqlite::index::IssueFilter;
 use toft_store::{
     SqliteStore,
     sqlite::index::{Assigned, IndexTx, Indexed},
@@ -214,7 +214,7 @@ impl<'t> Plan<'t> {
         if self.index.get().is_none() {
             // Two worktrees may see two versions of a ledger in the tree, and a store elsewhere may serve other
             // repositories: each has an index of its own then.
-            let same = self.ledgers.iter().all(|ledger| ledger.place != Place::Tree);
+            let same = self.ledgers.iter().all(|ledger| ledger.place != LedgerKind::Tree);
             let index = match self.session.engine() {
                 _ if let Some(aside) = &self.aside => {
                     Index::Own(Box::new(SqliteStore::create_derived(&aside.index())?))
@@ -294,7 +294,7 @@ impl<'t> Plan<'t> {
     }
 
     /// Issues by what they are, newest first.
-    pub fn list(&self, asked: &Asked) -> Result<Vec<Found>, Error> {
+    pub fn list(&self, asked: &IssueFilter) -> Result<Vec<Found>, Error> {
         if self.unwritten() {
             return Ok(Vec::new());
         }
@@ -422,7 +422,7 @@ impl<'t> Plan<'t> {
     pub fn not_ready(&self, limit: usize) -> Result<Vec<Offer>, Error> {
         let now = self.now()?;
         let mut offers = Vec::new();
-        for found in self.list(&Asked::default())?.into_iter().filter(|found| !found.ready(now)).take(limit) {
+        for found in self.list(&IssueFilter::default())?.into_iter().filter(|found| !found.ready(now)).take(limit) {
             let reasons = self.why(&found.issue)?;
             let said_at = made_at(&found.issue);
             offers.push(Offer { issue: found.issue, ledger: found.ledger, rank: found.rank, said_at, reasons });

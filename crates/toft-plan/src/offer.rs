@@ -9,12 +9,12 @@ use toft_core::{
         Issue, Put,
         proposal::{self, Fields, Publication, Readers},
     },
-    refusal::{Refusal, Verdict},
+    refusal::{Refusal, VerbResult},
     store::Access,
     time::Timestamp,
 };
 use toft_ledger::{
-    file::Turn,
+    file::LedgerLock,
     line,
     record::{Record, Set},
 };
@@ -23,7 +23,7 @@ use toft_store::sqlite::index::Indexed;
 use toft_vcs::exchange::{Branch, Exchange as _, ExchangeError, Files};
 
 use super::{
-    Asked, Found, Ledger, Place, Plan,
+    Found, IssueFilter, Ledger, LedgerKind, Plan,
     copy::{Lines, lines_of},
     guard::finding_id,
     place::ISSUES,
@@ -42,7 +42,7 @@ pub struct Proposed {
     /// The ledger it is proposed to.
     pub to: String,
     /// What kind of place that is in.
-    pub place: Place,
+    pub place: LedgerKind,
     /// The branch that proposes it, where there is one.
     pub branch: Option<String>,
     /// The remote that branch was sent to.
@@ -85,11 +85,11 @@ struct Audience {
 }
 
 impl Readers for Audience {
-    fn see(&mut self, id: &str) -> Verdict<bool> {
+    fn see(&mut self, id: &str) -> VerbResult<bool> {
         Ok(self.ids.contains(id))
     }
 
-    fn use_label(&mut self, label: &str) -> Verdict<bool> {
+    fn use_label(&mut self, label: &str) -> VerbResult<bool> {
         Ok(self.labels.contains(label))
     }
 }
@@ -122,7 +122,7 @@ impl Plan<'_> {
         }
         let mut offerings =
             ids.iter().map(|id| self.offering(id, &ids, target, options)).collect::<Result<Vec<_>, Error>>()?;
-        let mut fetched = match self.contributor && target.place == Place::Branch {
+        let mut fetched = match self.contributor && target.place == LedgerKind::Branch {
             true => Some(self.fetch_target(target, &offerings)?),
             false => None,
         };
@@ -165,7 +165,7 @@ impl Plan<'_> {
         let sent = issue.origin.as_ref().map(|origin| origin.remote.clone()).filter(|remote| !remote.is_empty());
         let send_to = options.send_to.clone().or(sent);
         let marks = proposal::propose(&issue, &target.name, send_to.as_deref())?;
-        if send_to.is_some() && !(self.contributor && target.place == Place::Branch) {
+        if send_to.is_some() && !(self.contributor && target.place == LedgerKind::Branch) {
             let problem = format!("`{}` has no branch to send; commit and push as always", target.name);
             return Err(Refusal::Invalid { field: "push".into(), problem }.into());
         }
@@ -201,7 +201,7 @@ impl Plan<'_> {
             let (ledger, labels) = (Some(target.name.clone()), vec![label.clone()]);
             // The index knows labels that are laid over; readers know those of the line itself.
             let has = |row: &Indexed| row.issue().is_ok_and(|issue| issue.labels.contains(label));
-            if index.list(&Asked { ledger, labels, all: true, ..Asked::default() })?.iter().any(has) {
+            if index.list(&IssueFilter { ledger, labels, all: true, ..IssueFilter::default() })?.iter().any(has) {
                 audience.labels.insert(label.clone());
             }
         }
@@ -268,7 +268,7 @@ impl Plan<'_> {
             draft.put(id, &publication.puts)?;
             Ok(publication)
         })?;
-        if target.place == Place::Tree {
+        if target.place == LedgerKind::Tree {
             self.sort_line(target, id)?;
         }
         Ok(publication)
@@ -277,7 +277,7 @@ impl Plan<'_> {
     /// Puts an issue's line in the tree where it stands in order: two proposals at the end of a file would always be in each
     /// other's way.
     fn sort_line(&self, target: &Ledger, id: &str) -> Result<(), Error> {
-        let turn = Turn::take(&target.lock).map_err(io("lock", &target.lock))?;
+        let turn = LedgerLock::take(&target.lock).map_err(io("lock", &target.lock))?;
         self.refresh_in_turn(Some(target))?;
         let path = target.issues();
         let Some(row) = self.index(Access::Read)?.line(&target.name, id)? else { return Ok(()) };

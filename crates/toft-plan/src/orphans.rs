@@ -10,9 +10,9 @@ use toft_core::{
     verbs::issue::Pending,
 };
 use toft_ledger::{clock::Clock, line, record::Key};
-use toft_session::{error::Error, session::random_mint};
+use toft_session::{error::Error, session::random_ids};
 
-use super::{Asked, Found, Plan};
+use super::{Found, IssueFilter, Plan};
 
 /// A claim of another clone, or of another store of this clone, is honoured for so long after it was written.
 const HONOURED: Duration = Duration::from_secs(24 * 3_600);
@@ -57,7 +57,7 @@ impl Plan<'_> {
         if self.unwritten() {
             return Ok(Vec::new());
         }
-        let claimed = Asked { status: Some(IN_PROGRESS.into()), ..Asked::default() };
+        let claimed = IssueFilter { status: Some(IN_PROGRESS.into()), ..IssueFilter::default() };
         let (now, mut orphans) = (self.now()?, Vec::new());
         // The index may share its connection with the store: one is asked after the other.
         let rows = {
@@ -66,11 +66,12 @@ impl Plan<'_> {
         };
         let pending =
             if rows.is_empty() { Vec::new() } else { self.session.perform(Pending { scope: self.session.scope() })? };
-        let untold: Vec<String> = pending.iter().filter_map(|news| news.workflow.issue()).map(str::to_owned).collect();
+        let ledger_pending: Vec<String> =
+            pending.iter().filter_map(|news| news.workflow.issue()).map(str::to_owned).collect();
         for row in rows {
             let found = Found::of(&row)?;
             if store::ask(self.session.store(), |tx| tx.workflow_of_issue(&found.issue.id))?.is_some()
-                || untold.contains(&found.issue.id)
+                || ledger_pending.contains(&found.issue.id)
                 || self.store_had(&found.issue.id)?
             {
                 continue;
@@ -127,7 +128,7 @@ impl Plan<'_> {
                 Err(Error::Refused(_)) => continue,
                 Err(error) => return Err(error),
             };
-            let (now, word) = (self.now()?, random_mint().word());
+            let (now, word) = (self.now()?, random_ids().word());
             self.change_in(ledger, &found.issue.id, "issue.released", |_, issue| {
                 // Whoever was faster has opened it, and may be on it by now.
                 let mut puts = if *issue == found.issue { edit::give_back(issue) } else { Vec::new() };

@@ -23,7 +23,7 @@ use toft_session::error::Error;
 use toft_store::sqlite::index::{IndexTx, Indexed};
 
 use super::{
-    Ledger, Place, Plan,
+    Ledger, LedgerKind, Plan,
     write::{issue_of, record, register},
 };
 
@@ -42,7 +42,7 @@ pub struct Overlay {
 impl Plan<'_> {
     /// The ledger that keeps overlays: the private one.
     pub(super) fn layer(&self) -> Option<&Ledger> {
-        self.ledgers.iter().find(|ledger| ledger.place == Place::Planning)
+        self.ledgers.iter().find(|ledger| ledger.place == LedgerKind::Planning)
     }
 
     /// Where changes to issues of a ledger that others keep are written.
@@ -162,7 +162,7 @@ pub(super) struct Below<'d> {
 impl<'d> Below<'d> {
     /// What is below or above a ledger that is written to.
     pub(super) fn of(index: &'d IndexTx<'d>, ledger: &'d Ledger, layer: Option<&'d Ledger>) -> Self {
-        let private = ledger.place == Place::Planning;
+        let private = ledger.place == LedgerKind::Planning;
         Self { index, layer: private.then_some(ledger), above: layer.filter(|_| !private) }
     }
 

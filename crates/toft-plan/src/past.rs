@@ -14,11 +14,11 @@ use toft_core::{issue::Issue, refusal::Refusal};
 use toft_ledger::line;
 use toft_session::{
     error::{Error, io},
-    session::random_mint,
+    session::random_ids,
 };
 use toft_vcs::exchange::{Changed, Files, History};
 
-use super::{Ledger, Place, Plan, copy::each_line};
+use super::{Ledger, LedgerKind, Plan, copy::each_line};
 
 /// Nobody looks at the past for so long.
 const LEFT: Duration = Duration::from_secs(3_600);
@@ -60,8 +60,8 @@ impl Aside {
 impl<'t> Plan<'t> {
     fn history(&self, ledger: &Ledger) -> Result<History, Error> {
         Ok(match ledger.place {
-            Place::Branch => History::of_branch(self.checkout)?,
-            _ if let Some(other) = ledger.elsewhere.as_ref().filter(|other| other.place == Place::Branch) => {
+            LedgerKind::Branch => History::of_branch(self.checkout)?,
+            _ if let Some(other) = ledger.elsewhere.as_ref().filter(|other| other.place == LedgerKind::Branch) => {
                 History::of_branch(&other.checkout)?
             }
             _ if !ledger.dir.exists() => History::of_branch(self.checkout)?,
@@ -110,7 +110,7 @@ impl<'t> Plan<'t> {
                 let _ = fs::remove_dir_all(entry.path());
             }
         }
-        let dir = all.join(random_mint().word());
+        let dir = all.join(random_ids().word());
         let aside = Aside(dir.clone());
         let mut ledgers = Vec::new();
         for ledger in &self.ledgers {

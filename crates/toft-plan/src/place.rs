@@ -15,7 +15,7 @@ use toft_ledger::{clock::Replica, open};
 use toft_session::{
     config::{data_home, state_home},
     error::{Error, io},
-    session::{Session, random_mint},
+    session::{Session, random_ids},
 };
 use toft_store::private;
 use toft_vcs::{
@@ -32,7 +32,7 @@ const DEEPEST: usize = 8;
 /// What kind of place a ledger is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Place {
+pub enum LedgerKind {
     /// Beside the repository: nothing in the working tree, one for all worktrees.
     Branch,
     /// In the working tree, under whatever VCS it has.
@@ -43,7 +43,7 @@ pub enum Place {
     Shared,
 }
 
-impl Place {
+impl LedgerKind {
     /// The word users see.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -61,7 +61,7 @@ pub struct Ledger {
     /// What it is called.
     pub name: String,
     /// What kind of place it is in.
-    pub place: Place,
+    pub place: LedgerKind,
     /// Its directory.
     pub dir: PathBuf,
     /// It is read and never written.
@@ -94,7 +94,7 @@ pub struct Ledger {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Elsewhere {
     pub(super) checkout: Checkout,
-    pub(super) place: Place,
+    pub(super) place: LedgerKind,
 }
 
 /// The directory in a working tree.
@@ -104,7 +104,7 @@ pub(super) const ARCHIVE: &str = "archive";
 
 impl Ledger {
     /// The repository's own.
-    fn own(place: Place, dir: PathBuf, state: &Path) -> Self {
+    fn own(place: LedgerKind, dir: PathBuf, state: &Path) -> Self {
         let name = place.as_str().to_owned();
         let lock = state.join("locks").join(format!("{name}.lock"));
         Self {
@@ -128,8 +128,8 @@ impl Ledger {
         let (state, tree) = (checkout.state_dir(), checkout.root.join(IN_TREE));
         let in_tree = !matches!(checkout.vcs, Vcs::Git | Vcs::Jj) || tree.join(ISSUES).exists();
         match in_tree {
-            true => Self::own(Place::Tree, tree, &state),
-            false => Self::own(Place::Branch, state.join("ledger"), &state),
+            true => Self::own(LedgerKind::Tree, tree, &state),
+            false => Self::own(LedgerKind::Branch, state.join("ledger"), &state),
         }
     }
 
@@ -158,7 +158,7 @@ impl Ledger {
         if let Some(problem) = &self.problem {
             return gone(&self.dir, problem);
         }
-        let shared = matches!(self.place, Place::Planning | Place::Shared) && self.elsewhere.is_none();
+        let shared = matches!(self.place, LedgerKind::Planning | LedgerKind::Shared) && self.elsewhere.is_none();
         if shared && !self.dir.is_dir() {
             return gone(&self.dir, "the directory is gone");
         }
@@ -261,7 +261,7 @@ pub(super) fn ledgers(session: &Session, home: &Checkout) -> Result<Seen, Error>
         let repository = !dir.join(ISSUES).exists() && is_initialised(dir);
         let (name, dir) = (name.clone(), dir.clone());
         known.also.retain(|also| also.name != name);
-        known.also.push(Also { name, place: Place::Shared, dir, read_only: false, repository, url: None });
+        known.also.push(Also { name, place: LedgerKind::Shared, dir, read_only: false, repository, url: None });
     }
     let own_name = own.name.clone();
     let mut ledgers: Vec<Ledger> = std::iter::once(own).chain(known.also.into_iter().map(Ledger::also)).collect();
@@ -281,14 +281,14 @@ pub(super) fn ledgers(session: &Session, home: &Checkout) -> Result<Seen, Error>
     if known.contributor {
         ledgers[0].kept_by_others = true;
         let planned = |route: &Route| route.role == Some(Role::Contributor);
-        if let Some(planning) = ledgers.iter().find(|ledger| ledger.place == Place::Planning)
+        if let Some(planning) = ledgers.iter().find(|ledger| ledger.place == LedgerKind::Planning)
             && !routing.routes.iter().any(planned)
         {
             let ledger = planning.name.clone();
             routing.routes.push(Route { role: Some(Role::Contributor), ledger, ..Route::default() });
         }
         // Whatever else is said, a private plan does not fall back to the project's own ledger.
-        ledgers.sort_by_key(|ledger| ledger.place != Place::Planning);
+        ledgers.sort_by_key(|ledger| ledger.place != LedgerKind::Planning);
     }
     if let Some(usual) = routing.usual() {
         ledgers.sort_by_key(|ledger| ledger.name != usual);
@@ -363,8 +363,8 @@ impl Private {
         know(&checkout.state_dir(), |known| {
             known.contributor = true;
             known.upstream = upstream;
-            let name = Place::Planning.as_str().to_owned();
-            match known.also.iter_mut().find(|also| also.place == Place::Planning) {
+            let name = LedgerKind::Planning.as_str().to_owned();
+            match known.also.iter_mut().find(|also| also.place == LedgerKind::Planning) {
                 // Plans that were begun elsewhere stay in sight unless somebody says where they are now.
                 Some(also) if self.dir.is_none() => place.clone_from(&also.dir),
                 Some(also) => {
@@ -377,7 +377,7 @@ impl Private {
                 }
                 None => known.also.push(Also {
                     name,
-                    place: Place::Planning,
+                    place: LedgerKind::Planning,
                     dir,
                     read_only: false,
                     repository: false,
@@ -468,7 +468,7 @@ pub(super) fn replica(state: &Path) -> Result<Replica, Error> {
     if let Some(known) = read() {
         return Ok(known);
     }
-    let name = random_mint().word()[..6].to_owned();
+    let name = random_ids().word()[..6].to_owned();
     let draft = state.join(format!("replica.{name}"));
     private::create_dir_all(state).map_err(io("make", state))?;
     private::write(&draft, format!("{name}\n")).map_err(io("write", &draft))?;

@@ -12,18 +12,18 @@ use toft_core::{
     store::Access,
 };
 use toft_ledger::{
-    file::Turn,
+    file::LedgerLock,
     line::{self, Line},
     record::Record,
 };
 use toft_session::{
     error::{Error, io},
-    session::random_mint,
+    session::random_ids,
 };
 use toft_store::sqlite::index::Indexed;
 use toft_vcs::exchange::{Branch, Exchange as _, ExchangeError, Files, Tree};
 
-use super::{Asked, Found, Ledger, Place, Plan, Wrote, copy::lines_of, sync::Trouble, write::issue_of};
+use super::{Found, IssueFilter, Ledger, LedgerKind, Plan, Wrote, copy::lines_of, sync::Trouble, write::issue_of};
 
 /// The refusal to move an issue that upstream keeps.
 const MOVES: &str = "only its keepers move it; what you change about it is kept in private";
@@ -47,7 +47,7 @@ pub struct Came {
 impl Plan<'_> {
     /// The repository's own ledger.
     pub(super) fn own_ledger(&self) -> Result<&Ledger, Error> {
-        let own = self.ledgers.iter().find(|ledger| matches!(ledger.place, Place::Branch | Place::Tree));
+        let own = self.ledgers.iter().find(|ledger| matches!(ledger.place, LedgerKind::Branch | LedgerKind::Tree));
         own.ok_or_else(|| Refusal::NotFound { what: "ledger", text: String::new() }.into())
     }
 
@@ -72,7 +72,7 @@ impl Plan<'_> {
         };
         if let Ok(target) = self.called(&origin.to) {
             match target.place {
-                Place::Branch if self.contributor => {
+                LedgerKind::Branch if self.contributor => {
                     if origin.landed {
                         return Err(landed().into());
                     }
@@ -84,11 +84,11 @@ impl Plan<'_> {
                         self.clear_proposals(&branch, &BTreeMap::from([(mine.id.clone(), origin.remote.clone())]))?;
                     }
                 }
-                Place::Tree if !origin.landed && !self.published(target, &mine.id)? => {
+                LedgerKind::Tree if !origin.landed && !self.published(target, &mine.id)? => {
                     self.take_line_away(target, &mine.id)?;
                 }
                 _ => {
-                    let (now, word) = (self.now()?, random_mint().word());
+                    let (now, word) = (self.now()?, random_ids().word());
                     self.change_in(target, &mine.id, "issue.withdrawn", |_, issue| {
                         Ok(proposal::reject(issue, "withdrawn", &self.by(&word, now))?)
                     })?;
@@ -108,7 +108,7 @@ impl Plan<'_> {
 
     /// Whether the other side of a ledger that others keep has an issue.
     fn has_upstream(&self, kept: &Ledger, id: &str) -> Result<bool, Error> {
-        if kept.place == Place::Tree {
+        if kept.place == LedgerKind::Tree {
             return self.published(kept, id);
         }
         match Branch::open(self.checkout, &kept.dir, self.reach())? {
@@ -119,7 +119,7 @@ impl Plan<'_> {
 
     /// A proposal that nobody else has seen leaves no trace in the file; the issue stays in the ledger it came from.
     fn take_line_away(&self, target: &Ledger, id: &str) -> Result<(), Error> {
-        let turn = Turn::take(&target.lock).map_err(io("lock", &target.lock))?;
+        let turn = LedgerLock::take(&target.lock).map_err(io("lock", &target.lock))?;
         let path = target.issues();
         let text = std::fs::read_to_string(&path).map_err(io("read", &path))?;
         let other = |text: &&str| line::read(text.trim_end()).map_or(true, |line| line.record.id() != id);
@@ -150,7 +150,8 @@ impl Plan<'_> {
     /// Fetches a proposal from a branch elsewhere, a remote's or a URL's, so that it can be decided on.
     pub fn fetch_proposal(&self, id: &str, from: &str) -> Result<(), Error> {
         let own = self.own_ledger()?;
-        let Some(branch) = Branch::open(self.checkout, &own.dir, self.reach())?.filter(|_| own.place == Place::Branch)
+        let Some(branch) =
+            Branch::open(self.checkout, &own.dir, self.reach())?.filter(|_| own.place == LedgerKind::Branch)
         else {
             let problem = "only a ledger beside a git repository is proposed to by branches".to_owned();
             return Err(Refusal::Invalid { field: "from".into(), problem }.into());
@@ -168,7 +169,7 @@ impl Plan<'_> {
     /// Does not; the reason goes back to who proposed it.
     pub fn reject(&self, text: &str, reason: &str) -> Result<Wrote, Error> {
         let (issue, ledger) = self.offered(text)?;
-        let (now, word) = (self.now()?, random_mint().word());
+        let (now, word) = (self.now()?, random_ids().word());
         self.change_in(ledger, &issue.id, "issue.rejected", |_, issue| {
             Ok(proposal::reject(issue, reason, &self.by(&word, now))?)
         })
@@ -188,7 +189,7 @@ impl Plan<'_> {
             return Ok(Vec::new());
         }
         let sent = |issue: &Issue| issue.origin.as_ref().is_some_and(|origin| !origin.to.is_empty());
-        let all = self.list(&Asked::default())?;
+        let all = self.list(&IssueFilter::default())?;
         Ok(all.into_iter().filter(|found| sent(&found.issue) && Part::of(&found.issue) == Part::Own).collect())
     }
 
@@ -202,7 +203,7 @@ impl Plan<'_> {
         let theirs = theirs.map(lines_of).transpose()?;
         let mut came = Vec::new();
         for ledger in self.ledgers.iter().filter(|ledger| ledger.name != target.name && !ledger.read_only) {
-            let asked = Asked { ledger: Some(ledger.name.clone()), all: true, ..Asked::default() };
+            let asked = IssueFilter { ledger: Some(ledger.name.clone()), all: true, ..IssueFilter::default() };
             let rows = if self.unwritten() { Vec::new() } else { self.look()?.list(&asked).map_err(Error::from)? };
             for row in rows.iter().filter(|row| row.line.contains("\"origin\":{")) {
                 let mine = row.issue().map_err(Error::from)?;
@@ -219,7 +220,7 @@ impl Plan<'_> {
                 let there = there.transpose()?;
                 let asked = there.is_none() && !origin.remote.is_empty() && !origin.landed;
                 let gone = asked && gone(&origin.remote, &mine.id)?;
-                let (now, word) = (self.now()?, random_mint().word());
+                let (now, word) = (self.now()?, random_ids().word());
                 let followed =
                     proposal::follow(&mine, there.as_ref(), gone, &self.by(&word, now)).map_err(Error::from)?;
                 let Some((puts, news)) = followed else { continue };
@@ -282,7 +283,7 @@ impl Plan<'_> {
                 return Err(Refusal::WrongState { id: found.issue.id, state, wanted }.into());
             }
             let source = source.clone();
-            if !sure && source.place == Place::Planning && target.place != Place::Planning {
+            if !sure && source.place == LedgerKind::Planning && target.place != LedgerKind::Planning {
                 proposal::refuse_telling(&found.issue)?;
             }
             // A move writes both: neither is written before both can be.
@@ -298,7 +299,7 @@ impl Plan<'_> {
         if try_only || moving.is_empty() {
             return Ok(wrote);
         }
-        let private = target.place == Place::Planning;
+        let private = target.place == LedgerKind::Planning;
         self.write(target, |draft| {
             for (_, row) in &moving {
                 let read = line::read(&row.line).map_err(|error| bad_line(&error.to_string()))?;
@@ -310,7 +311,7 @@ impl Plan<'_> {
             Ok(())
         })?;
         // Nobody is told what a private ledger is called.
-        let told = matches!(target.place, Place::Branch | Place::Tree);
+        let told = matches!(target.place, LedgerKind::Branch | LedgerKind::Tree);
         let reason = if told { format!("moved to {}", target.name) } else { "moved".to_owned() };
         let now = self.now()?;
         for (source, row) in &moving {

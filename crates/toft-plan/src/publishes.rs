@@ -7,7 +7,7 @@ use toft_core::secret;
 use toft_session::{config::Names, error::Error};
 use toft_vcs::exchange::{self, Contact, Way};
 
-use super::{Ledger, Place, Plan, sync::own};
+use super::{Ledger, LedgerKind, Plan, sync::own};
 
 /// What a ledger publishes from here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -15,7 +15,7 @@ pub struct Publishes {
     /// The ledger.
     pub ledger: String,
     /// What kind of place it is in.
-    pub place: Place,
+    pub place: LedgerKind,
     /// Its directory.
     pub dir: PathBuf,
     /// The remote that it is exchanged with, and its URL without a password.
@@ -37,13 +37,13 @@ impl Plan<'_> {
     pub fn publishes(&self, name: &str) -> Result<Publishes, Error> {
         let ledger = self.called(name)?;
         let reach = match ledger.place {
-            Place::Branch | Place::Tree => self.reach(),
-            Place::Planning | Place::Shared => Contact { remote: None, ..self.reach() },
+            LedgerKind::Branch | LedgerKind::Tree => self.reach(),
+            LedgerKind::Planning | LedgerKind::Shared => Contact { remote: None, ..self.reach() },
         };
         let around = match ledger.place {
-            Place::Branch | Place::Tree => Some(self.checkout.clone()),
-            Place::Planning | Place::Shared if ledger.dir.exists() => toft_vcs::find(&ledger.dir)?,
-            Place::Planning | Place::Shared => None,
+            LedgerKind::Branch | LedgerKind::Tree => Some(self.checkout.clone()),
+            LedgerKind::Planning | LedgerKind::Shared if ledger.dir.exists() => toft_vcs::find(&ledger.dir)?,
+            LedgerKind::Planning | LedgerKind::Shared => None,
         };
         let remote = match &around {
             Some(around) => exchange::remote(around, reach)?.map(|(name, url)| (name, secret::masked(&url))),
@@ -70,13 +70,13 @@ impl Plan<'_> {
         Ok(match ledger.place {
             _ if ledger.read_only => (None, "nothing: it is read only here".to_owned()),
             _ if !versioned => (None, "nothing: it is under no version control".to_owned()),
-            Place::Branch if ledger.kept_by_others => {
+            LedgerKind::Branch if ledger.kept_by_others => {
                 (None, "nothing; toft propose sends one issue, on a branch of its own".to_owned())
             }
-            Place::Branch => (Some(reach.branch.unwrap_or("toft").to_owned()), all.to_owned()),
-            Place::Tree => (None, "nothing; its file leaves with your commits".to_owned()),
-            Place::Planning | Place::Shared if !ledger.dir.exists() => (None, "nothing yet".to_owned()),
-            Place::Planning | Place::Shared => match own(ledger, reach)? {
+            LedgerKind::Branch => (Some(reach.branch.unwrap_or("toft").to_owned()), all.to_owned()),
+            LedgerKind::Tree => (None, "nothing; its file leaves with your commits".to_owned()),
+            LedgerKind::Planning | LedgerKind::Shared if !ledger.dir.exists() => (None, "nothing yet".to_owned()),
+            LedgerKind::Planning | LedgerKind::Shared => match own(ledger, reach)? {
                 Some(Way::Among(_, why)) => (None, format!("nothing: {why}")),
                 _ => (Some("the one that is checked out".to_owned()), all.to_owned()),
             },

@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::json;
 use toft_core::{issue::edit::PURGED, refusal::Refusal, store::Access, time::Timestamp};
 use toft_ledger::{
-    file::Turn,
+    file::LedgerLock,
     line,
     record::{Key, Record},
 };
@@ -19,11 +19,11 @@ use toft_session::error::{Error, io};
 use toft_vcs::exchange::{Branch, Contact, Exchange, ExchangeError, History, Sent, Way};
 
 use super::{
-    Ledger, Place, Plan,
+    Ledger, LedgerKind, Plan,
     copy::new_text,
     place::ISSUES,
     sync::{own, refuse_foreign, repository_lock},
-    synced::{Synced, Wish},
+    synced::{SyncOptions, Synced},
     unshared::contains,
 };
 
@@ -42,7 +42,7 @@ pub struct Purged {
     /// Its ledger.
     pub ledger: String,
     /// What kind of place that is in.
-    pub place: Place,
+    pub place: LedgerKind,
     /// The remote whose branch is rewritten.
     pub remote: Option<String>,
     /// How many commits had it.
@@ -89,20 +89,20 @@ impl Plan<'_> {
             left: Vec::new(),
         };
         let around = match ledger.place {
-            Place::Planning | Place::Shared => toft_vcs::find(&ledger.dir)?,
-            Place::Branch | Place::Tree => None,
+            LedgerKind::Planning | LedgerKind::Shared => toft_vcs::find(&ledger.dir)?,
+            LedgerKind::Branch | LedgerKind::Tree => None,
         };
         let lock = match &around {
             Some(around) => repository_lock(&around.common_dir),
             None => ledger.lock.with_extension("sync.lock"),
         };
-        let _turn = Turn::take(&lock).map_err(io("lock", &lock))?;
+        let _turn = LedgerLock::take(&lock).map_err(io("lock", &lock))?;
         let way: Option<Box<dyn Exchange>> = match ledger.place {
-            Place::Branch => {
+            LedgerKind::Branch => {
                 Branch::open(self.checkout, &ledger.dir, self.reach())?.map(|branch| Box::new(branch) as Box<_>)
             }
-            Place::Tree => None,
-            Place::Planning | Place::Shared => match own(ledger, Contact { remote: None, ..self.reach() })? {
+            LedgerKind::Tree => None,
+            LedgerKind::Planning | LedgerKind::Shared => match own(ledger, Contact { remote: None, ..self.reach() })? {
                 Some(Way::Own(own)) => Some(own),
                 Some(Way::Among(..)) | None => None,
             },
@@ -155,10 +155,10 @@ impl Plan<'_> {
             }
             self.purge_here(ledger, &id)?;
             self.put_in_order(ledger, &BTreeSet::new())?;
-            let turn = Turn::take(&ledger.lock).map_err(io("lock", &ledger.lock))?;
+            let turn = LedgerLock::take(&ledger.lock).map_err(io("lock", &ledger.lock))?;
             if theirs.is_some() {
                 let files = toft_vcs::exchange::read_files(&ledger.dir)?;
-                let (wish, mut synced) = (Wish { sure: true, ..Wish::default() }, Synced::new(ledger));
+                let (wish, mut synced) = (SyncOptions { sure: true, ..SyncOptions::default() }, Synced::new(ledger));
                 if self.holds_back(&new_text(&files, theirs.as_ref()), &wish, &mut synced)? {
                     return Err(Refusal::Secret { found: synced.said.join("; ") }.into());
                 }
@@ -188,7 +188,7 @@ impl Plan<'_> {
         record.set(Key::field("deleted"), clock, Some(deleted.into()));
         record.set(Key::field("purged"), clock, Some("true".into()));
         let tombstone = line::write(&record);
-        let turn = Turn::take(&ledger.lock).map_err(io("lock", &ledger.lock))?;
+        let turn = LedgerLock::take(&ledger.lock).map_err(io("lock", &ledger.lock))?;
         for file in ledger.files()? {
             let path = ledger.dir.join(&file);
             let bytes = match fs::read(&path) {

@@ -18,7 +18,7 @@ use toft_store::private;
 use toft_vcs::exchange;
 
 use super::{
-    Ledger, Place,
+    Ledger, LedgerKind,
     known::{Also, Carried, check_name, copy_of, is_url, know, unknown},
     place::{ISSUES, is_initialised, ledgers, refuse_inside},
 };
@@ -45,7 +45,7 @@ fn add(session: &Session, name: &str, place: &str, read_only: bool) -> Result<()
     };
     let plain = dir.join(ISSUES).exists();
     let repository = url.is_some() || !plain && (is_initialised(&dir) || cloned()?);
-    let also = Also { name: name.into(), place: Place::Shared, dir, read_only, repository, url };
+    let also = Also { name: name.into(), place: LedgerKind::Shared, dir, read_only, repository, url };
     let ledger = Ledger::also(also.clone());
     if let Some(known) = seen.iter().find(|known| known.dir == ledger.dir) {
         return Err(invalid("ledger", format!("{place} is seen already, as `{}`", known.name)));
@@ -92,7 +92,7 @@ impl Ledgers<'_> {
     /// A ledger by its name, which must be seen from here.
     fn ledger_named(&self, name: &str) -> Result<Ledger, Error> {
         let seen = ledgers(self.session, self.ledger_home()?)?.ledgers;
-        let own = |ledger: &Ledger| matches!(ledger.place, Place::Branch | Place::Tree);
+        let own = |ledger: &Ledger| matches!(ledger.place, LedgerKind::Branch | LedgerKind::Tree);
         seen.into_iter().find(|one| one.name == name || name == OWN && own(one)).ok_or_else(|| unknown(name))
     }
 

@@ -12,20 +12,20 @@ use toft_core::issue::{
     proposal,
 };
 use toft_ledger::{
-    file::{Look, Turn},
+    file::{LedgerLock, Look},
     line::Made,
 };
 use toft_session::error::{Error, io};
 use toft_vcs::exchange::{self, Branch, Contact, Exchange, ExchangeError, Files, Sent, Tree, Way};
 
 use super::{
-    Ledger, Place, Plan,
+    Ledger, LedgerKind, Plan,
     compact::looks,
     copy::{New, lines_of, message, new_text, news},
-    hydrate::now_nanos,
+    index_refresh::now_nanos,
     pace::Pace,
     past::changes,
-    synced::{How, Synced, Taken, Wish},
+    synced::{SyncOptions, SyncStatus, Synced, Taken},
     write::issue_of,
 };
 
@@ -62,7 +62,7 @@ impl Memo {
 
 impl Plan<'_> {
     /// Exchanges every ledger seen from here; `step` hears what is being done with which.
-    pub fn sync(&self, wish: &Wish, mut step: impl FnMut(&str, &str)) -> Result<Vec<Synced>, Error> {
+    pub fn sync(&self, wish: &SyncOptions, mut step: impl FnMut(&str, &str)) -> Result<Vec<Synced>, Error> {
         if let Some(name) = &wish.ledger {
             self.called(name)?;
         }
@@ -76,7 +76,7 @@ impl Plan<'_> {
                 .check_there(ledger)
                 .and_then(|()| self.sync_one(ledger, wish, &mut synced, &mut |what| step(&ledger.name, what)));
             if let Err(error) = exchanged {
-                synced.how = How::Failed;
+                synced.how = SyncStatus::Failed;
                 synced.said.push(error.to_string());
             }
             all.push(synced);
@@ -87,22 +87,22 @@ impl Plan<'_> {
     fn sync_one(
         &self,
         ledger: &Ledger,
-        wish: &Wish,
+        wish: &SyncOptions,
         synced: &mut Synced,
         step: &mut dyn FnMut(&str),
     ) -> Result<(), Error> {
         if ledger.read_only && ledger.url.is_none() {
-            synced.how = How::Left;
+            synced.how = SyncStatus::Left;
             return Ok(());
         }
         let around = match ledger.place {
-            Place::Planning | Place::Shared if ledger.dir.exists() && ledger.elsewhere.is_none() => {
+            LedgerKind::Planning | LedgerKind::Shared if ledger.dir.exists() && ledger.elsewhere.is_none() => {
                 toft_vcs::find(&ledger.dir)?
             }
             _ => None,
         };
         if around.as_ref().is_some_and(|around| around.common_dir == self.checkout.common_dir) {
-            synced.how = How::InTheWay;
+            synced.how = SyncStatus::InTheWay;
             let dir = ledger.dir.display();
             synced
                 .said
@@ -118,10 +118,10 @@ impl Plan<'_> {
         let _turn = match wish.try_only {
             // Who only looks is in nobody's way.
             true => None,
-            false => match Turn::take_within(&lock, patience).map_err(io("lock", &lock))? {
+            false => match LedgerLock::take_within(&lock, patience).map_err(io("lock", &lock))? {
                 Some(turn) => Some(turn),
                 None => {
-                    synced.how = How::Outrun;
+                    synced.how = SyncStatus::Outrun;
                     synced.said.push("another sync of this ledger goes on and on".into());
                     return Ok(());
                 }
@@ -134,17 +134,17 @@ impl Plan<'_> {
             None => (self.home, ledger.place, reach),
         };
         let exchanged = match place {
-            Place::Branch => match Branch::open(checkout, &ledger.dir, reach) {
+            LedgerKind::Branch => match Branch::open(checkout, &ledger.dir, reach) {
                 Ok(Some(mut branch)) => self.sync_branch(ledger, &mut branch, wish, synced, step),
                 Ok(None) => unversioned(synced),
                 Err(error) => Err(Trouble::Exchange(error)),
             },
-            Place::Tree => match Tree::open(checkout, &ledger.dir, reach) {
+            LedgerKind::Tree => match Tree::open(checkout, &ledger.dir, reach) {
                 _ if !ledger.dir.exists() => Ok(()),
                 Ok(mut tree) => self.sync_tree(ledger, &mut tree, wish, synced, step),
                 Err(error) => Err(Trouble::Exchange(error)),
             },
-            Place::Planning | Place::Shared => match own(ledger, Contact { remote: None, ..reach }) {
+            LedgerKind::Planning | LedgerKind::Shared => match own(ledger, Contact { remote: None, ..reach }) {
                 _ if !ledger.dir.exists() => Ok(()),
                 Ok(Some(Way::Own(mut own))) => self.exchange(ledger, own.as_mut(), wish, synced, step).map(drop),
                 Ok(Some(Way::Among(mut tree, why))) => {
@@ -185,18 +185,20 @@ impl Plan<'_> {
             return Ok(());
         }
         let lock = self.state.join("sync").join("last.lock");
-        let Some(turn) = Turn::take_within(&lock, Duration::ZERO).map_err(io("lock", &lock))? else { return Ok(()) };
+        let Some(turn) = LedgerLock::take_within(&lock, Duration::ZERO).map_err(io("lock", &lock))? else {
+            return Ok(());
+        };
         // Whether or not it works, the next try is as long away: nobody is kept waiting by a remote that is gone.
         turn.replace(&last, |_| Ok(())).map_err(io("write", &last))?;
-        let wish = Wish { until: Some(Instant::now() + BY_ITSELF), ..Wish::default() };
+        let wish = SyncOptions { until: Some(Instant::now() + BY_ITSELF), ..SyncOptions::default() };
         self.sync(&wish, |_, _| {}).map(drop)
     }
 
     /// Asks whoever each ledger is exchanged with whether they are there. Changes nothing.
     pub fn ask_others(&self, patience: Duration) -> Vec<(String, Result<Option<String>, ExchangeError>)> {
         let ask = |ledger: &Ledger| match ledger.place {
-            Place::Branch | Place::Tree => exchange::ask(self.checkout, Contact { patience, ..self.reach() }),
-            Place::Planning | Place::Shared => match toft_vcs::find(&ledger.dir) {
+            LedgerKind::Branch | LedgerKind::Tree => exchange::ask(self.checkout, Contact { patience, ..self.reach() }),
+            LedgerKind::Planning | LedgerKind::Shared => match toft_vcs::find(&ledger.dir) {
                 _ if let Some(other) = &ledger.elsewhere => {
                     exchange::ask(&other.checkout, Contact { patience, ..Contact::to(None) })
                 }
@@ -211,12 +213,12 @@ impl Plan<'_> {
         &self,
         ledger: &Ledger,
         branch: &mut Branch,
-        wish: &Wish,
+        wish: &SyncOptions,
         synced: &mut Synced,
         step: &mut dyn FnMut(&str),
     ) -> Result<(), Trouble> {
         let theirs = self.exchange(ledger, branch, wish, synced, step)?;
-        if ledger.kept_by_others && !wish.try_only && matches!(synced.how, How::Received | How::Synced) {
+        if ledger.kept_by_others && !wish.try_only && matches!(synced.how, SyncStatus::Received | SyncStatus::Synced) {
             let gone = |remote: &str, id: &str| Ok(!branch.proposed_at(remote, id)?);
             synced.came = self.follow_proposals(ledger, theirs.as_ref(), gone)?;
             self.clear_decided(branch, &synced.came)?;
@@ -228,14 +230,14 @@ impl Plan<'_> {
         &self,
         ledger: &Ledger,
         tree: &mut Tree,
-        wish: &Wish,
+        wish: &SyncOptions,
         synced: &mut Synced,
         step: &mut dyn FnMut(&str),
     ) -> Result<(), Trouble> {
-        let theirs_to_keep = ledger.kept_by_others && ledger.place == Place::Tree;
-        let commit = wish.commit && ledger.place == Place::Tree;
+        let theirs_to_keep = ledger.kept_by_others && ledger.place == LedgerKind::Tree;
+        let commit = wish.commit && ledger.place == LedgerKind::Tree;
         synced.remote = tree.remote().map(str::to_owned);
-        synced.how = if synced.remote.is_some() { How::Received } else { How::Recorded };
+        synced.how = if synced.remote.is_some() { SyncStatus::Received } else { SyncStatus::Recorded };
         if let Some(remote) = &synced.remote {
             step(&format!("asking {remote}"));
             match tree.fetch() {
@@ -261,7 +263,7 @@ impl Plan<'_> {
         let here = ledger.elsewhere.is_none() && self.home.root == self.checkout.root;
         if commit && !wish.try_only && here {
             step("committing");
-            let turn = Turn::take(&ledger.lock).map_err(io("lock", &ledger.lock))?;
+            let turn = LedgerLock::take(&ledger.lock).map_err(io("lock", &ledger.lock))?;
             if tree.commit("toft: issues")? {
                 synced.said.push("committed".into());
             }
@@ -275,12 +277,12 @@ impl Plan<'_> {
         &self,
         ledger: &Ledger,
         way: &mut dyn Exchange,
-        wish: &Wish,
+        wish: &SyncOptions,
         synced: &mut Synced,
         step: &mut dyn FnMut(&str),
     ) -> Result<Option<Files>, Trouble> {
         synced.remote = way.remote().map(str::to_owned);
-        let keeps = !(ledger.read_only || ledger.kept_by_others && ledger.place == Place::Branch);
+        let keeps = !(ledger.read_only || ledger.kept_by_others && ledger.place == LedgerKind::Branch);
         let (memo_path, begun) = (self.memo_path(ledger), Instant::now());
         let memo: Memo = std::fs::read_to_string(&memo_path)
             .ok()
@@ -325,7 +327,7 @@ impl Plan<'_> {
             // Nobody writes between the look at what leaves and its record.
             let turn = match wish.try_only {
                 true => None,
-                false => Some(Turn::take(&ledger.lock).map_err(io("lock", &ledger.lock))?),
+                false => Some(LedgerLock::take(&ledger.lock).map_err(io("lock", &ledger.lock))?),
             };
             let files = exchange::read_files(&ledger.dir)?;
             let news = news(&files, theirs.as_ref());
@@ -341,7 +343,7 @@ impl Plan<'_> {
             if wish.try_only {
                 match &away {
                     Some(error) => synced.fails(error),
-                    None => synced.how = How::Received,
+                    None => synced.how = SyncStatus::Received,
                 }
                 return Ok(theirs);
             }
@@ -363,11 +365,11 @@ impl Plan<'_> {
                 return Ok(theirs);
             }
             if synced.remote.is_none() {
-                synced.how = How::Recorded;
+                synced.how = SyncStatus::Recorded;
                 return Ok(theirs);
             }
             if !keeps {
-                synced.how = How::Received;
+                synced.how = SyncStatus::Received;
                 self.remember(way, &memo_path, seen)?;
                 return Ok(theirs);
             }
@@ -376,7 +378,7 @@ impl Plan<'_> {
             let moved = there != memo.tip;
             match way.send()? {
                 Sent::Done | Sent::Same => {
-                    synced.how = How::Synced;
+                    synced.how = SyncStatus::Synced;
                     self.remember(way, &memo_path, seen)?;
                     pace.won(moved);
                     way.tidy(&memo_path.with_file_name("packs.json"));
@@ -384,7 +386,7 @@ impl Plan<'_> {
                 }
                 Sent::LostRace(said) if still > STILL => {
                     // Nobody was faster: it is not wanted.
-                    synced.how = How::Protected;
+                    synced.how = SyncStatus::Protected;
                     synced.said.push(said);
                     return Ok(theirs);
                 }
@@ -397,7 +399,7 @@ impl Plan<'_> {
                     pace.lost();
                 }
                 Sent::LostRace(_) => {
-                    synced.how = How::Outrun;
+                    synced.how = SyncStatus::Outrun;
                     return Ok(theirs);
                 }
             }
@@ -409,7 +411,7 @@ impl Plan<'_> {
     pub(super) fn holds_back(
         &self,
         leaving: &[(String, String)],
-        wish: &Wish,
+        wish: &SyncOptions,
         synced: &mut Synced,
     ) -> Result<bool, Error> {
         let doubts = self.doubts(leaving.iter().map(|(id, line)| (id.as_str(), line.as_str())));
@@ -423,7 +425,7 @@ impl Plan<'_> {
         if doubts.is_empty() {
             return Ok(false);
         }
-        synced.how = How::Held;
+        synced.how = SyncStatus::Held;
         synced.sent = 0;
         synced.said.extend(doubts.iter().map(ToString::to_string));
         let named = |doubt: Doubt| if let Doubt::Secret(Finding { id, .. }) = doubt { Some(id) } else { None };
@@ -519,7 +521,7 @@ impl Plan<'_> {
 
 /// The way to exchange a ledger in a directory of its own.
 pub(super) fn own(ledger: &Ledger, reach: Contact<'_>) -> Result<Option<Way>, ExchangeError> {
-    exchange::own(&ledger.dir, ledger.place == Place::Planning, reach)
+    exchange::own(&ledger.dir, ledger.place == LedgerKind::Planning, reach)
 }
 
 /// A user's commit is never sent.
@@ -538,7 +540,7 @@ pub(super) fn repository_lock(common_dir: &std::path::Path) -> std::path::PathBu
 }
 
 fn unversioned(synced: &mut Synced) -> Result<(), Trouble> {
-    synced.how = How::Unversioned;
+    synced.how = SyncStatus::Unversioned;
     Ok(())
 }
 

@@ -5,11 +5,11 @@ use std::{collections::BTreeSet, time::Instant};
 use serde::Serialize;
 use toft_vcs::exchange::ExchangeError;
 
-use super::{Ledger, Place, propose::Came};
+use super::{Ledger, LedgerKind, propose::Came};
 
 /// What somebody wants of a sync.
 #[derive(Clone, Debug, Default)]
-pub struct Wish {
+pub struct SyncOptions {
     /// Only this ledger.
     pub ledger: Option<String>,
     /// Only say what would be done.
@@ -25,7 +25,7 @@ pub struct Wish {
 /// How far a ledger came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum How {
+pub enum SyncStatus {
     /// Both sides have the same.
     Synced,
     /// The other side's news is here; ours goes there when somebody commits, or proposes.
@@ -54,7 +54,7 @@ pub enum How {
     Failed,
 }
 
-impl How {
+impl SyncStatus {
     /// Is there something somebody must do?
     pub fn failed(self) -> bool {
         matches!(
@@ -70,11 +70,11 @@ pub struct Synced {
     /// Which.
     pub ledger: String,
     /// What kind of place it is in.
-    pub place: Place,
+    pub place: LedgerKind,
     /// With whom.
     pub remote: Option<String>,
     /// How far it came.
-    pub how: How,
+    pub how: SyncStatus,
     /// How many issues came in, or changed by what did.
     pub received: usize,
     /// How many issues went out.
@@ -98,7 +98,7 @@ impl Synced {
             ledger: ledger.name.clone(),
             place: ledger.place,
             remote: None,
-            how: How::Synced,
+            how: SyncStatus::Synced,
             received: 0,
             sent: 0,
             races: 0,
@@ -119,12 +119,12 @@ impl Synced {
 
     pub(super) fn fails(&mut self, error: &ExchangeError) {
         self.how = match error {
-            ExchangeError::Offline { .. } => How::Offline,
-            ExchangeError::NotFound { .. } => How::NotFound,
-            ExchangeError::Denied { .. } => How::Denied,
-            ExchangeError::Protected { .. } => How::Protected,
-            ExchangeError::InTheWay(_) => How::InTheWay,
-            ExchangeError::Failed(_) => How::Failed,
+            ExchangeError::Offline { .. } => SyncStatus::Offline,
+            ExchangeError::NotFound { .. } => SyncStatus::NotFound,
+            ExchangeError::Denied { .. } => SyncStatus::Denied,
+            ExchangeError::Protected { .. } => SyncStatus::Protected,
+            ExchangeError::InTheWay(_) => SyncStatus::InTheWay,
+            ExchangeError::Failed(_) => SyncStatus::Failed,
         };
         self.said.push(error.to_string());
     }

@@ -109,12 +109,12 @@ fn hash(text: &str) -> u32 {
     u32::from_be_bytes([a, b, c, d]).max(UNKNOWN + 1)
 }
 
-fn print_of(value: Option<&Value>) -> u32 {
+fn fingerprint_of(value: Option<&Value>) -> u32 {
     value.map_or(0, |value| hash(&value.to_string()))
 }
 
 fn prints(view: &View) -> Prints {
-    view.iter().map(|(facet, value)| (hash(facet), print_of(Some(value)))).collect()
+    view.iter().map(|(facet, value)| (hash(facet), fingerprint_of(Some(value)))).collect()
 }
 
 fn written(prints: &Prints) -> String {
@@ -337,7 +337,7 @@ impl<'m> Merging<'m> {
         let (mut alike, mut none_before) = (0, true);
         for name in self.theirs.keys().chain(self.ours.keys()).collect::<BTreeSet<_>>() {
             let Some(sent) = changes.get(&hash(name)) else { continue };
-            let theirs = print_of(self.theirs.get(name));
+            let theirs = fingerprint_of(self.theirs.get(name));
             alike += usize::from(theirs == *sent);
             // Beads adds members and removes none when it takes an issue in.
             none_before &= theirs != base.get(name) || member(name);
@@ -360,7 +360,7 @@ impl<'m> Merging<'m> {
             notes.extend(still_there(self.known.id(), name));
             return false;
         }
-        match (print_of(theirs) != base, print_of(ours) != base) {
+        match (fingerprint_of(theirs) != base, fingerprint_of(ours) != base) {
             (true, false) => true,
             (true, true) => self.newer(name, ms, notes),
             (false, _) => false,
@@ -478,7 +478,9 @@ pub(super) fn outgoing(record: &Record, sent: &[Sent]) -> Option<(Row, Option<Se
             }
         }
     }
-    if base.is_some_and(|base| base.get("status") != print_of(ours.get("status"))) && !row.contains_key("closed_at") {
+    if base.is_some_and(|base| base.get("status") != fingerprint_of(ours.get("status")))
+        && !row.contains_key("closed_at")
+    {
         row.insert("close_reason".into(), "".into());
     }
     let sent = Sent { at, changes };

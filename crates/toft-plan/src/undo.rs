@@ -9,7 +9,7 @@ use toft_core::{
 use toft_session::error::Error;
 
 use super::{
-    Asked, Plan, Wrote,
+    IssueFilter, Plan, Wrote,
     write::{Draft, issue_from},
 };
 
@@ -98,7 +98,7 @@ impl Plan<'_> {
 
     fn nothing_hangs_on(&self, before: &Before, together: &[Before]) -> Result<(), Error> {
         let id = &before.issue;
-        let parts = self.list(&Asked { parent: Some(id.clone()), ..Asked::default() })?;
+        let parts = self.list(&IssueFilter { parent: Some(id.clone()), ..IssueFilter::default() })?;
         let goes_too = |id: &str| together.iter().any(|other| other.issue == id);
         let mut hanging = self.needed_by(id)?.into_iter().chain(parts).map(|found| found.issue);
         match hanging.find(|issue| issue.unfinished() && !goes_too(&issue.id)) {

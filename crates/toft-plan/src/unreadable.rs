@@ -5,7 +5,7 @@ use std::{path::Path, sync::PoisonError};
 use toft_core::store::Access;
 use toft_session::error::Error;
 
-use super::{Ledger, Place, Plan, place::ISSUES};
+use super::{Ledger, LedgerKind, Plan, place::ISSUES};
 
 impl Plan<'_> {
     /// Refuses a ledger that is not there now. One that had a file before does not begin anew with an empty one: that is
@@ -13,7 +13,7 @@ impl Plan<'_> {
     pub(super) fn check_there(&self, ledger: &Ledger) -> Result<(), Error> {
         ledger.check_there()?;
         let path = ledger.issues();
-        let shared = matches!(ledger.place, Place::Planning | Place::Shared) && self.aside.is_none();
+        let shared = matches!(ledger.place, LedgerKind::Planning | LedgerKind::Shared) && self.aside.is_none();
         if !shared || path.exists() || self.index(Access::Read)?.file(&ledger.name, ISSUES)?.is_none() {
             return Ok(());
         }

@@ -6,11 +6,11 @@
 use std::{collections::HashSet, fs, path::PathBuf};
 
 use toft_core::{issue::proposal::Part, refusal::Refusal, store::Access};
-use toft_ledger::{file::Turn, line};
+use toft_ledger::{file::LedgerLock, line};
 use toft_session::error::{Error, io};
 use toft_vcs::exchange::{self, Files};
 
-use super::{Ledger, Place, Plan};
+use super::{Ledger, LedgerKind, Plan};
 
 impl Plan<'_> {
     /// Lines of a ledger that were taken out of it and never shared.
@@ -33,7 +33,7 @@ impl Plan<'_> {
     /// The same for one issue of a ledger in the working tree, which the user may commit at any moment: it goes at once if no
     /// commit has it.
     pub(super) fn forget_uncommitted(&self, ledger: &Ledger, ids: &[&str]) -> Result<(), Error> {
-        if ledger.place != Place::Tree {
+        if ledger.place != LedgerKind::Tree {
             return Ok(());
         }
         let mut gone = self.tombstones(ledger, |id| ids.contains(&id))?;
@@ -64,7 +64,7 @@ impl Plan<'_> {
 
     /// Takes every line of these issues out of a ledger; they are kept here.
     fn take_away(&self, ledger: &Ledger, ids: &HashSet<String>) -> Result<(), Error> {
-        let turn = Turn::take(&ledger.lock).map_err(io("lock", &ledger.lock))?;
+        let turn = LedgerLock::take(&ledger.lock).map_err(io("lock", &ledger.lock))?;
         for file in ledger.files()? {
             let path = ledger.dir.join(&file);
             let Some(bytes) = ledger.read(&file)? else { continue };
@@ -117,7 +117,7 @@ impl Plan<'_> {
         let path = self.kept_here(&ledger.name);
         let Ok(text) = fs::read_to_string(&path) else { return Ok(()) };
         let rest: String = text.split_inclusive('\n').filter(|line| !line.contains(id)).collect();
-        let turn = Turn::take(&ledger.lock).map_err(io("lock", &ledger.lock))?;
+        let turn = LedgerLock::take(&ledger.lock).map_err(io("lock", &ledger.lock))?;
         turn.replace(&path, |out| out.write_all(rest.as_bytes())).map_err(io("write", &path)).map(drop)
     }
 }

@@ -7,7 +7,7 @@ use toft_core::{
     issue::{
         DISCOVERED_FROM, Issue, Put,
         edit::{self, By, Edit},
-        mint_id,
+        generate_id,
         proposal::LOCAL,
         ready::{Node, Nodes},
         route::{NewIssue, OWN},
@@ -23,17 +23,17 @@ use toft_core::{
 use toft_ledger::{
     clock::Clock,
     combine::Lines,
-    file::Turn,
+    file::LedgerLock,
     line::{self, Line},
     record::{Json, Key, Record},
 };
 use toft_session::{
     error::{Error, io},
-    session::random_mint,
+    session::random_ids,
 };
 use toft_store::sqlite::index::{IndexTx, Indexed};
 
-use super::{Ledger, Place, Plan, hydrate::now_nanos, overlay::Below};
+use super::{Ledger, LedgerKind, Plan, index_refresh::now_nanos, overlay::Below};
 
 /// The longest text that is written into one field or comment.
 const LONGEST_VALUE: usize = 1 << 20;
@@ -288,7 +288,7 @@ impl Plan<'_> {
         ledger: &Ledger,
         build: impl FnOnce(&mut Draft<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let turn = Turn::take(&ledger.lock).map_err(io("lock", &ledger.lock))?;
+        let turn = LedgerLock::take(&ledger.lock).map_err(io("lock", &ledger.lock))?;
         self.refresh_in_turn(Some(ledger))?;
         let index = self.index(Access::Read)?;
         let mut draft = self.draft(&index, ledger)?;
@@ -331,7 +331,7 @@ impl Plan<'_> {
 
     /// The ledger of that name.
     pub(super) fn called(&self, name: &str) -> Result<&Ledger, Error> {
-        let own = |ledger: &Ledger| matches!(ledger.place, Place::Branch | Place::Tree);
+        let own = |ledger: &Ledger| matches!(ledger.place, LedgerKind::Branch | LedgerKind::Tree);
         let known = self.ledgers.iter().find(|ledger| ledger.name == name || name == OWN && own(ledger));
         known.ok_or_else(|| Refusal::NotFound { what: "ledger", text: name.to_owned() }.into())
     }
@@ -375,12 +375,12 @@ impl Plan<'_> {
         let routed = if ledger.is_none() && home.is_none() { self.routed(edits)? } else { None };
         let ledger = self.route(ledger.or(routed.as_deref()), home)?;
         let now = self.now()?;
-        let mut mint = random_mint();
+        let mut random = random_ids();
         let ids: Vec<String> = match names {
             Some(names) => names.iter().map(|name| id_of(name)).collect(),
-            None => edits.iter().map(|_| mint_id(&mut mint)).collect(),
+            None => edits.iter().map(|_| generate_id(&mut random)).collect(),
         };
-        let word = mint.word();
+        let word = random.word();
         let wrote = self.write(ledger, |draft| {
             let mut wrote = Vec::new();
             for (n, (id, edit)) in ids.iter().zip(edits).enumerate() {
@@ -393,7 +393,7 @@ impl Plan<'_> {
                     continue;
                 }
                 let mut puts = edit::create(draft, id, &edit, &self.by(&word, now))?;
-                if ledger.place == Place::Planning {
+                if ledger.place == LedgerKind::Planning {
                     puts.push(Put::Field("visibility".into(), Some(LOCAL.into())));
                 }
                 draft.put(id, &puts)?;
@@ -453,7 +453,7 @@ impl Plan<'_> {
 
     /// Changes an issue.
     pub fn edit(&self, id: &str, edit: &Edit, op: Option<&str>) -> Result<Wrote, Error> {
-        let word = op.map_or_else(|| random_mint().word(), id_of);
+        let word = op.map_or_else(|| random_ids().word(), id_of);
         let now = self.now()?;
         let change = |draft: &mut Draft<'_>, issue: &Issue| {
             let edit = self.resolved(draft.index, edit, &[])?;
@@ -562,5 +562,5 @@ pub(super) fn noted(Wrote { issue, ledger, before }: &Wrote) -> Option<Noted> {
 /// The same id for the same operation.
 pub(super) fn id_of(op: &str) -> String {
     let mut reader = blake3::Hasher::new().update(op.as_bytes()).finalize_xof();
-    mint_id(&mut toft_core::id::Mint::new(move |bytes| reader.fill(bytes)))
+    generate_id(&mut toft_core::id::IdGenerator::new(move |bytes| reader.fill(bytes)))
 }

@@ -17,7 +17,7 @@ use toft_core::{
     store,
     verbs::claim::Claimed,
 };
-use toft_plan::{Ledger, Place, Plan};
+use toft_plan::{Ledger, LedgerKind, Plan};
 use toft_session::{
     engine::Home,
     error::{Error, io as failed},
@@ -35,7 +35,7 @@ use toft_work::{
 };
 
 use super::{
-    Rules, Told,
+    Rules, SlotEvent,
     files::{Files, read_word},
     news::News,
     process::{Activity, Running, Start},
@@ -211,7 +211,7 @@ impl Attempt<'_> {
         writable.push(files.dir().to_owned());
         if let Some(plan) = Plan::open(self.work.session())? {
             // One in a working tree is in the workspace, too, and that is the agent's.
-            let written = |ledger: &&Ledger| !ledger.read_only && ledger.place != Place::Tree;
+            let written = |ledger: &&Ledger| !ledger.read_only && ledger.place != LedgerKind::Tree;
             writable.extend(plan.ledgers().iter().filter(written).map(|ledger| ledger.dir.clone()));
         }
         writable.extend_from_slice(allowed);
@@ -293,7 +293,7 @@ impl Attempt<'_> {
                 farewell = Some(Instant::now());
             }
             if let Some(text) = self.keeping.take_trouble() {
-                self.news.tell(Told::Trouble { text });
+                self.news.tell(SlotEvent::Trouble { text });
             }
         }
     }

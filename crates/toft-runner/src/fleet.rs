@@ -18,7 +18,7 @@ use toft_session::{
     session::Session,
 };
 
-use super::{Rules, Told, slot::DRAIN, warden};
+use super::{Rules, SlotEvent, slot::DRAIN, supervisor};
 
 /// A slot that was killed is started again after so long, doubled each time up to the longest.
 const AGAIN: Duration = Duration::from_millis(100);
@@ -51,7 +51,7 @@ pub enum Order {
 #[derive(Clone, Debug, PartialEq)]
 pub enum News {
     /// A slot tells something.
-    Slot(usize, Told),
+    Slot(usize, SlotEvent),
     /// A slot was killed, and is started again.
     Again(usize),
     /// A slot did not answer, and was killed with everything it had started.
@@ -74,7 +74,7 @@ pub struct Fleet {
 }
 
 enum Event {
-    Told(usize, Told),
+    Said(usize, SlotEvent),
     Closed(usize),
     Order(Order),
 }
@@ -148,10 +148,10 @@ impl Fleet {
         let mut looked = Instant::now();
         while posts.iter().any(|post| post.child.is_some() || post.again.is_some()) {
             match heard.recv_timeout(LOOK) {
-                Ok(Event::Told(index, told)) => {
+                Ok(Event::Said(index, told)) => {
                     posts[index].silent = Duration::ZERO;
                     match told {
-                        Told::Alive { until } => posts[index].until = until,
+                        SlotEvent::Alive { until } => posts[index].until = until,
                         told => news(News::Slot(index, told)),
                     }
                 }
@@ -196,7 +196,7 @@ impl Fleet {
                 }
             }
         }
-        warden::end_all(&[]);
+        supervisor::end_all(&[]);
         Ok(troubled)
     }
 
@@ -214,7 +214,7 @@ impl Fleet {
         thread::spawn(move || {
             for line in out.into_iter().flat_map(|out| io::BufReader::new(out).lines().map_while(Result::ok)) {
                 if let Ok(told) = serde_json::from_str(&line)
-                    && events.send(Event::Told(index, told)).is_err()
+                    && events.send(Event::Said(index, told)).is_err()
                 {
                     return;
                 }

@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 use toft_core::{
     agent::readable_name,
     checkpoint::CheckpointKind,
-    id::Mint,
-    message::Letter,
+    id::IdGenerator,
+    message::InboxItem,
     refusal::Refusal,
     text::named,
     verbs::{agent::Register, context, finish, inbox, renew, save},
@@ -120,7 +120,7 @@ struct Memory {
 /// The name that a session has as an agent, unless somebody named it: readable, and always the same.
 pub fn session_name(session: &str) -> String {
     let mut stream = blake3::Hasher::new().update(session.as_bytes()).finalize_xof();
-    readable_name(&mut Mint::new(move |bytes| stream.fill(bytes)))
+    readable_name(&mut IdGenerator::new(move |bytes| stream.fill(bytes)))
 }
 
 /// What toft does when a harness calls.
@@ -203,7 +203,7 @@ impl Hooks<'_> {
     }
 
     fn letters_for(&self, actor: &str, memory: &mut Memory) -> Result<Option<String>, Error> {
-        let new = |letters: Vec<Letter>, memory: &Memory| -> Vec<Letter> {
+        let new = |letters: Vec<InboxItem>, memory: &Memory| -> Vec<InboxItem> {
             letters.into_iter().filter(|letter| !memory.given.contains(letter.message.id.as_str())).collect()
         };
         // Looking disturbs nobody; only if something is there it is taken.

@@ -1,8 +1,8 @@
 //! The runner: claims work, gives it a workspace, briefs a command, watches it, and decides what came of it.
 //!
-//! `toft run` is a [`Warden`] with one child, the runner ([`Fleet`]), which has a child for each slot ([`Slot`]). A slot is
+//! `toft run` is a [`Supervisor`] with one child, the runner ([`Fleet`]), which has a child for each slot ([`Slot`]). A slot is
 //! the parent of everything its agent starts, and its lease follows it: when a slot dies its task is free and the runner
-//! ends what it left; when the runner or its warden dies every slot ends its agent, gives the task back and goes. Start
+//! ends what it left; when the runner or its supervisor dies every slot ends its agent, gives the task back and goes. Start
 //! at [`Slot::run`].
 
 mod attempt;
@@ -16,7 +16,7 @@ mod process;
 mod record;
 mod sandbox;
 mod slot;
-mod warden;
+mod supervisor;
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub use self::{
     process::{become_command, can_start, harness_process, ignores_hang_up, in_shell},
     sandbox::{Sandbox, enter as enter_sandbox},
     slot::Slot,
-    warden::{WARDEN, Warden, show_life},
+    supervisor::{SUPERVISOR, Supervisor, show_life},
 };
 use serde::{Deserialize, Serialize};
 
@@ -81,7 +81,7 @@ impl Default for Rules {
 /// What a slot tells, as it happens.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "told")]
-pub enum Told {
+pub enum SlotEvent {
     /// It lives.
     Alive {
         /// By when, on this machine's clock, what it runs is killed if its lease is not renewed.

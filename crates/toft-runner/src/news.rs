@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::Told;
+use super::SlotEvent;
 
 /// When a slot ends, its last news have so long to be read.
 const LAST_NEWS: Duration = Duration::from_secs(2);
@@ -17,18 +17,18 @@ const LOOK: Duration = Duration::from_millis(5);
 /// The way to the runner.
 #[derive(Clone)]
 pub(super) struct News {
-    queue: Sender<Option<Told>>,
+    queue: Sender<Option<SlotEvent>>,
 }
 
 /// The thread that writes.
 pub(super) struct Writer {
-    queue: Sender<Option<Told>>,
+    queue: Sender<Option<SlotEvent>>,
     thread: JoinHandle<()>,
 }
 
 /// Opens the way to the runner: standard output.
 pub(super) fn open() -> (News, Writer) {
-    let (queue, news) = mpsc::channel::<Option<Told>>();
+    let (queue, news) = mpsc::channel::<Option<SlotEvent>>();
     let thread = thread::spawn(move || {
         let mut out = std::io::stdout();
         for told in news.into_iter().map_while(|told| told) {
@@ -42,7 +42,7 @@ pub(super) fn open() -> (News, Writer) {
 }
 
 impl News {
-    pub(super) fn tell(&self, told: Told) {
+    pub(super) fn tell(&self, told: SlotEvent) {
         // The writer ends last.
         let _ = self.queue.send(Some(told));
     }

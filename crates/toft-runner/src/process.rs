@@ -67,7 +67,7 @@ impl Running {
         let mut command = Command::new(program);
         command.args(words).current_dir(start.dir).env("PWD", start.dir).envs(start.variables);
         // Whose process a lease follows was the caller's to say, not the agent's.
-        command.env_remove("TOFT_PID").env_remove(super::SLOT).env_remove(super::WARDEN);
+        command.env_remove("TOFT_PID").env_remove(super::SLOT).env_remove(super::SUPERVISOR);
         without_callers_repository(&mut command);
         command.stdin(start.stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut wrapped = CommandWrap::from(command);

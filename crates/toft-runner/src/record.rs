@@ -16,7 +16,7 @@ use toft_session::{
 };
 
 use super::{
-    Told,
+    SlotEvent,
     log::{Log, Voice},
     news::News,
     process::Said,
@@ -165,7 +165,7 @@ impl Writing {
     fn flush(&mut self) {
         let trouble = self.log.flush();
         if let Some(why) = trouble.as_ref().filter(|_| !self.troubled) {
-            self.news.tell(Told::Trouble { text: format!("the log cannot be written: {why}; the agent goes on") });
+            self.news.tell(SlotEvent::Trouble { text: format!("the log cannot be written: {why}; the agent goes on") });
         }
         self.troubled = trouble.is_some();
     }
@@ -198,7 +198,7 @@ impl Writing {
         }
         if self.told.is_none_or(|last| last.elapsed() >= NEWS) {
             self.told = Some(Instant::now());
-            self.news.tell(Told::Said { text });
+            self.news.tell(SlotEvent::Said { text });
         }
     }
 }

@@ -32,7 +32,7 @@ use toft_session::{
     keep::{Held, Keeping, View, clock},
     mask::Mask,
     processes,
-    session::{Session, random_mint},
+    session::{Session, random_ids},
 };
 use toft_vcs::{RunError, workspace::WorkspaceError};
 use toft_work::{
@@ -42,7 +42,7 @@ use toft_work::{
 };
 
 use super::{
-    Rules, Told,
+    Rules, SlotEvent,
     attempt::{Attempt, Came},
     files::Files,
     news::{self, News, Writer},
@@ -151,7 +151,7 @@ impl Slot {
                 Ok(Round::Worked) => (waiting, rest) = (false, REST),
                 Ok(Round::Idle) => {
                     if !waiting {
-                        self.news.tell(Told::Waiting);
+                        self.news.tell(SlotEvent::Waiting);
                     }
                     (waiting, rest) = (true, REST);
                     // An agent that waits for work is not offline.
@@ -161,7 +161,7 @@ impl Slot {
                     }
                 }
                 Err(error) if passing(&error) => {
-                    self.news.tell(Told::Trouble { text: error.to_string() });
+                    self.news.tell(SlotEvent::Trouble { text: error.to_string() });
                     self.sleep(rest);
                     rest = (rest * 2).min(LONGEST_REST);
                     // Whatever it holds and does not work on is for others. What cannot be given back now is the next time.
@@ -179,7 +179,7 @@ impl Slot {
         thread::spawn(move || {
             loop {
                 let until = kept.lock().unwrap_or_else(PoisonError::into_inner).as_ref().and_then(View::hard_deadline);
-                news.tell(Told::Alive { until });
+                news.tell(SlotEvent::Alive { until });
                 thread::sleep(SIGN);
             }
         });
@@ -242,7 +242,7 @@ impl Slot {
                 holder: self.session.machine().this_process(),
                 ..claim::Request::default()
             };
-            let op = operation(&format!("run_{}", random_mint().word()), &format!("{request:?}"));
+            let op = operation(&format!("run_{}", random_ids().word()), &format!("{request:?}"));
             Asked { op, request, sent: clock() }
         });
         match self.work().claim_waiting(&self.name, Some(&asked.op), &asked.request, PATIENCE) {
@@ -304,7 +304,7 @@ impl Slot {
             }
         });
         *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(keeping.view());
-        self.news.tell(Told::Took {
+        self.news.tell(SlotEvent::Took {
             task: task.id.to_string(),
             issue: claimed.issue.clone(),
             title: task.name.clone(),
@@ -343,7 +343,7 @@ impl Slot {
         let (task, issue) = (claimed.task.id.to_string(), claimed.issue.clone());
         let message = format!("stopped before the task could be given to another: {why}");
         let told = message.clone();
-        self.news.tell(Told::Ended { task, issue, how: "lost".into(), message: told, parked: false, ran_ms });
+        self.news.tell(SlotEvent::Ended { task, issue, how: "lost".into(), message: told, parked: false, ran_ms });
         self.patiently(|| self.give_back(claimed, &message))
     }
 
@@ -362,7 +362,7 @@ impl Slot {
             // Whoever had it before is over, and what they left locked would stop everybody after them.
             for lock in work.workspaces()?.clear_locks(&given.workspace, taken)? {
                 let text = format!("removed a lock that a killed git had left: {lock}");
-                self.news.tell(Told::Trouble { text });
+                self.news.tell(SlotEvent::Trouble { text });
             }
         }
         let attempt = Attempt {
@@ -383,7 +383,7 @@ impl Slot {
     fn provide(&self, work: Work<'_>, claimed: &Claimed) -> Result<Given, Error> {
         let (task, fence) = (Some(claimed.task.id.to_string()), Some(claimed.lease.fence()));
         let wanted = Wanted { work: task, fence, base: self.rules.base.clone(), ..Wanted::default() };
-        let step = |text: &str| self.news.tell(Told::Step { text: text.to_owned() });
+        let step = |text: &str| self.news.tell(SlotEvent::Step { text: text.to_owned() });
         let given = work.workspaces()?.provide(&self.name, wanted, step)?;
         match given.workspace.kind {
             // Somebody's own checkout is not for agents that nobody watches.
@@ -404,7 +404,7 @@ impl Slot {
         };
         let outcome = self.work().finish(&self.name, None, request)?;
         let (message, parked) = (self.mask.mask(message), outcome.task.state.status == TaskStatus::Failed);
-        self.news.tell(Told::Ended { task, issue, how: "failed".into(), message, parked, ran_ms: 0 });
+        self.news.tell(SlotEvent::Ended { task, issue, how: "failed".into(), message, parked, ran_ms: 0 });
         Ok(())
     }
 
@@ -419,7 +419,7 @@ impl Slot {
         let count = processes::end_stragglers(&over);
         if count > 0 {
             let text = format!("ended {count} processes that an earlier attempt had left");
-            self.news.tell(Told::Trouble { text });
+            self.news.tell(SlotEvent::Trouble { text });
         }
         Ok(())
     }
@@ -430,7 +430,7 @@ impl Slot {
         let ran_ms = report.ran_ms;
         let ended = |how: &str, message: String, parked: bool| {
             let (task, issue) = (task.id.to_string(), claimed.issue.clone());
-            self.news.tell(Told::Ended { task, issue, how: how.to_owned(), message, parked, ran_ms });
+            self.news.tell(SlotEvent::Ended { task, issue, how: how.to_owned(), message, parked, ran_ms });
         };
         if let Some(order) = order.filter(|_| seen.ending == Ending::Stopped) {
             let (message, how) = (order.to_string(), if order.park { "parked" } else { "released" });
@@ -508,7 +508,7 @@ impl Slot {
         loop {
             match tell_store() {
                 Err(Error::Store(error)) if Instant::now() < until && !self.stop.load(Ordering::Relaxed) => {
-                    self.news.tell(Told::Trouble { text: error.to_string() });
+                    self.news.tell(SlotEvent::Trouble { text: error.to_string() });
                     self.rest_unless_stopped(rest);
                     rest = (rest * 2).min(LONGEST_REST);
                 }

@@ -1,4 +1,4 @@
-//! toft for other programs. Protocols are spoken here; what is asked is answered by a [`mcp::Desk`].
+//! toft for other programs. Protocols are spoken here; what is asked is answered by a [`mcp::ToolHost`].
 //!
 //! The only crate that is asynchronous; `blocking.rs` is its one bridge to everything else.
 

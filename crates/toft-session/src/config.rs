@@ -25,7 +25,7 @@ use crate::{
 #[derive(Clone, Debug, Default)]
 pub struct Config {
     /// Which store; found from `dir` when absent.
-    pub store: Option<Store>,
+    pub store: Option<StoreLocation>,
     /// Where to look from; the current directory when absent.
     pub dir: Option<PathBuf>,
     /// Who asks; `TOFT_AGENT`, configuration or the user's name when absent.
@@ -46,7 +46,7 @@ pub struct Config {
 
 /// Which store.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Store {
+pub enum StoreLocation {
     /// The repository's own, shared by all its worktrees.
     Repo,
     /// One for this worktree alone.
@@ -61,7 +61,7 @@ pub enum Store {
     Server(String),
 }
 
-impl Store {
+impl StoreLocation {
     /// A file that exists.
     pub fn path(path: impl Into<PathBuf>) -> Self {
         Self::Path(path.into())
@@ -214,14 +214,14 @@ struct Workspaces {
     rescue_ignored: Option<bool>,
     rescue_max_age: Option<String>,
     setup: Option<Setup>,
-    instant: Option<Instant>,
+    instant: Option<OverlayMode>,
     warm: Option<Vec<String>>,
 }
 
 /// Whether workspaces share the files of a frozen checkout.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Instant {
+pub enum OverlayMode {
     /// Where it works, and a checkout takes long.
     #[default]
     Auto,
@@ -253,7 +253,7 @@ pub struct WorkspaceRules {
     /// What makes a fresh one usable.
     pub setup: Setup,
     /// Whether they share the files of a frozen checkout.
-    pub instant: Instant,
+    pub instant: OverlayMode,
     /// Build artefacts that are shared with it.
     pub warm: Vec<String>,
 }
@@ -271,7 +271,7 @@ impl Default for WorkspaceRules {
             rescue_ignored: false,
             rescue_max_age: None,
             setup: Setup::default(),
-            instant: Instant::default(),
+            instant: OverlayMode::default(),
             warm: Vec::new(),
         }
     }
@@ -291,7 +291,7 @@ enum From {
 /// What all layers together say, and which files were read.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
-    pub(crate) store: Option<(Store, String)>,
+    pub(crate) store: Option<(StoreLocation, String)>,
     pub(crate) agent: Option<String>,
     pub(crate) policy: Policy,
     pub(crate) retention: Retention,
@@ -332,7 +332,7 @@ impl Settings {
         let file: File = toml::from_str(&text).map_err(|error| wrong(error.message().to_owned()))?;
         if trusted {
             if let Some(store) = &file.store {
-                self.store = Some((Store::parse(store)?, path.display().to_string()));
+                self.store = Some((StoreLocation::parse(store)?, path.display().to_string()));
             }
             self.agent = file.agent.clone().or(self.agent.take());
             if let Some(root) = &file.workspaces.root {

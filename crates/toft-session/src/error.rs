@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use thiserror::Error as ThisError;
 use toft_core::{
-    refusal::{Refusal, Stop},
+    refusal::{Refusal, VerbError},
     store::StoreError,
 };
 
@@ -141,11 +141,11 @@ pub enum Error {
     },
 }
 
-impl From<Stop> for Error {
-    fn from(stop: Stop) -> Self {
+impl From<VerbError> for Error {
+    fn from(stop: VerbError) -> Self {
         match stop {
-            Stop::Refused(refusal) => Self::Refused(refusal),
-            Stop::Failed(error) => Self::Store(error),
+            VerbError::Refused(refusal) => Self::Refused(refusal),
+            VerbError::Failed(error) => Self::Store(error),
         }
     }
 }

@@ -60,7 +60,7 @@ impl<'a> Events<'a> {
     fn fill(&mut self) -> Result<(), Error> {
         let until = self.patience.map(|patience| Instant::now() + patience);
         loop {
-            let pulse = self.session.store().pulse()?;
+            let pulse = self.session.store().change_counter()?;
             let request = log::Request {
                 scope: self.scope.clone(),
                 after: Some(self.cursor),

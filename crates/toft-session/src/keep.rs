@@ -96,7 +96,7 @@ impl Keeping {
         // Its connection is used again and again.
         let located = Located { brief: false, ..located.clone() };
         let (renewing, watching) = (Arc::clone(&shared), Arc::clone(&shared));
-        thread::spawn(move || Renewing { located, held, session: None, pulse: None }.run(&renewing));
+        thread::spawn(move || Renewing { located, held, session: None, change_counter: None }.run(&renewing));
         thread::spawn(move || watch(&watching, stop));
         Self { shared }
     }
@@ -199,7 +199,7 @@ struct Renewing {
     held: Held,
     session: Option<Session>,
     /// The store's pulse when it was last looked at.
-    pulse: Option<u64>,
+    change_counter: Option<u64>,
 }
 
 /// What the store says of a hold.
@@ -314,12 +314,12 @@ impl Renewing {
 
     fn attempt_if_changed(&mut self) -> Result<Option<Attempt>, Error> {
         if self.located.store.file().is_some() {
-            let pulse = self.session()?.store().pulse()?;
-            if self.pulse == Some(pulse) {
+            let change_counter = self.session()?.store().change_counter()?;
+            if self.change_counter == Some(change_counter) {
                 return Ok(None);
             }
             let attempt = self.attempt()?;
-            self.pulse = Some(pulse);
+            self.change_counter = Some(change_counter);
             return Ok(attempt);
         }
         self.attempt()

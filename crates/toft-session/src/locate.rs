@@ -8,7 +8,7 @@ use std::{
 
 use toft_core::{
     agent::Role,
-    id::{Mint, RepositoryId},
+    id::{IdGenerator, RepositoryId},
     retention::Retention,
     store::{self, StoreError},
 };
@@ -16,13 +16,13 @@ use toft_store::private;
 use toft_vcs::{Checkout, ID_FILE, PLAIN_DIR, Vcs};
 
 use crate::{
-    config::{Config, RunRules, Settings, Store, SyncRules, WorkspaceRules, state_home, variable},
+    config::{Config, RunRules, Settings, StoreLocation, SyncRules, WorkspaceRules, state_home, variable},
     engine::{Engine, Home, Open},
     error::{Error, io},
     holds::write_private,
     machine::Machine,
     person, registry,
-    session::random_mint,
+    session::random_ids,
 };
 
 /// What a repository's own store is called.
@@ -118,14 +118,14 @@ pub fn locate(config: &Config) -> Result<Located, Error> {
     let (store, source) = if let Some(store) = &config.store {
         (store.clone(), Source::Flag)
     } else if let Some(text) = variable("TOFT_STORE") {
-        (Store::parse(&text)?, Source::Environment)
+        (StoreLocation::parse(&text)?, Source::Environment)
     } else if let Some((store, file)) = settings.store {
         (store, Source::File(file))
     } else {
-        (Store::Repo, Source::Repository)
+        (StoreLocation::Repo, Source::Repository)
     };
     let home = home_of(&store, checkout.as_ref(), &dir)?;
-    let per_worktree = store == Store::Worktree;
+    let per_worktree = store == StoreLocation::Worktree;
     // Who configured a store for every worktree wants one in each new worktree too.
     let wanted = per_worktree && matches!(source, Source::File(_));
     let repository = match &state {
@@ -141,7 +141,7 @@ pub fn locate(config: &Config) -> Result<Located, Error> {
     Ok(Located {
         store: home,
         source,
-        create: wanted || matches!(store, Store::NewPath(_)),
+        create: wanted || matches!(store, StoreLocation::NewPath(_)),
         per_worktree,
         brief: config.brief,
         whole_store: config.whole_store,
@@ -196,20 +196,20 @@ fn ignore_state(plain: &Path) -> Result<(), Error> {
     }
 }
 
-fn home_of(store: &Store, checkout: Option<&Checkout>, dir: &Path) -> Result<Home, Error> {
+fn home_of(store: &StoreLocation, checkout: Option<&Checkout>, dir: &Path) -> Result<Home, Error> {
     let state = || match checkout {
         Some(checkout) => Ok(checkout.state_dir()),
         None => Err(Error::NoRepository { dir: dir.to_owned() }),
     };
     Ok(Home::File(match store {
-        Store::Repo => state()?.join(STORE),
-        Store::Worktree => {
+        StoreLocation::Repo => state()?.join(STORE),
+        StoreLocation::Worktree => {
             state()?;
             checkout.map(worktree_store).unwrap_or_default()
         }
-        Store::Global => state_home().join("toft.db"),
-        Store::Path(path) | Store::NewPath(path) => dir.join(path),
-        Store::Server(url) => return Ok(Home::Server(url.clone())),
+        StoreLocation::Global => state_home().join("toft.db"),
+        StoreLocation::Path(path) | StoreLocation::NewPath(path) => dir.join(path),
+        StoreLocation::Server(url) => return Ok(Home::Server(url.clone())),
     }))
 }
 
@@ -237,16 +237,16 @@ fn read_id_file(path: &Path) -> Result<Option<RepositoryId>, Error> {
 
 /// Makes the store and the repository's id, once. Running it again changes nothing.
 pub(crate) fn init(config: &Config, no_vcs: bool) -> Result<(Located, bool), Error> {
-    let mint = &mut random_mint();
+    let ids = &mut random_ids();
     if no_vcs {
         let dir = config.dir.clone().unwrap_or_else(|| PathBuf::from("."));
-        mark_plain(&dir, mint)?;
+        mark_plain(&dir, ids)?;
     }
-    establish(locate(config)?, mint)
+    establish(locate(config)?, ids)
 }
 
 /// Makes the store that was located, and the repository's id in it, unless they are there.
-pub(crate) fn establish(mut located: Located, mint: &mut Mint) -> Result<(Located, bool), Error> {
+pub(crate) fn establish(mut located: Located, ids: &mut IdGenerator) -> Result<(Located, bool), Error> {
     let new = match Engine::open(&located.store, Open::Known) {
         Ok(_) | Err(Error::Store(StoreError::Older { .. })) => false,
         Err(Error::NotInitialised { .. }) => true,
@@ -254,7 +254,7 @@ pub(crate) fn establish(mut located: Located, mint: &mut Mint) -> Result<(Locate
     };
     let engine = Engine::open(&located.store, Open::Create)?;
     if let Some(checkout) = &located.checkout {
-        located.repository = Some(settle_id(&located, checkout, engine.store(), mint)?);
+        located.repository = Some(settle_id(&located, checkout, engine.store(), ids)?);
     }
     if let Some(file) = located.store.file() {
         registry::remember(file)?;
@@ -268,11 +268,11 @@ fn settle_id(
     located: &Located,
     checkout: &Checkout,
     store: &dyn store::Store,
-    mint: &mut Mint,
+    ids: &mut IdGenerator,
 ) -> Result<RepositoryId, Error> {
     let state = checkout.state_dir();
     if located.own_store() {
-        return make_id(&state, None, mint);
+        return make_id(&state, None, ids);
     }
     let identity = toft_vcs::identity(checkout, Machine::this().machine_name())
         .map_err(toft_vcs::workspace::WorkspaceError::from)?;
@@ -289,7 +289,7 @@ fn settle_id(
             write_private(&path, format!("{theirs}\n").as_bytes())?;
             Ok(theirs)
         }
-        (found, None) => make_id(&state, found, mint),
+        (found, None) => make_id(&state, found, ids),
         (None, Some(own)) => Ok(own),
     }
 }
@@ -306,7 +306,7 @@ pub fn migrate(located: &Located) -> Result<(i64, i64), Error> {
 }
 
 /// Marks a directory as a repository without a VCS, unless it is in one.
-fn mark_plain(dir: &Path, mint: &mut Mint) -> Result<(), Error> {
+fn mark_plain(dir: &Path, ids: &mut IdGenerator) -> Result<(), Error> {
     let found = toft_vcs::find(dir)?;
     match found {
         Some(checkout) if checkout.vcs != Vcs::None => Err(Error::Config {
@@ -319,18 +319,18 @@ fn mark_plain(dir: &Path, mint: &mut Mint) -> Result<(), Error> {
         }),
         Some(_) => Ok(()),
         None => {
-            make_id(&dir.join(PLAIN_DIR), None, mint)?;
+            make_id(&dir.join(PLAIN_DIR), None, ids)?;
             ignore_state(&dir.join(PLAIN_DIR))
         }
     }
 }
 
 /// The repository's id, made, or taken from another clone, if there is none. Two that make it at once agree on the first.
-fn make_id(state: &Path, known: Option<RepositoryId>, mint: &mut Mint) -> Result<RepositoryId, Error> {
+fn make_id(state: &Path, known: Option<RepositoryId>, ids: &mut IdGenerator) -> Result<RepositoryId, Error> {
     private::create_dir_all(state).map_err(io("make", state))?;
     let path = state.join(ID_FILE);
-    let draft = state.join(format!("{ID_FILE}.{}", mint.word()));
-    let id = known.unwrap_or_else(|| RepositoryId::mint(mint));
+    let draft = state.join(format!("{ID_FILE}.{}", ids.word()));
+    let id = known.unwrap_or_else(|| RepositoryId::generate(ids));
     let mut file = private::create(&draft).map_err(io("write", &draft))?;
     writeln!(file, "{id}").and_then(|()| file.sync_all()).map_err(io("write", &draft))?;
     let linked = fs::hard_link(&draft, &path);

@@ -13,7 +13,7 @@ use toft_core::{
 };
 
 use crate::{
-    config::{Config, Store},
+    config::{Config, StoreLocation},
     engine::Home,
     error::Error,
     locate::locate,
@@ -37,8 +37,8 @@ impl Session {
     /// Itself again, in another directory.
     pub fn in_directory(&self, dir: &Path, whole_store: bool) -> Result<Self, Error> {
         let store = match &self.located().store {
-            Home::File(path) => Store::Path(path.clone()),
-            Home::Server(url) => Store::Server(url.clone()),
+            Home::File(path) => StoreLocation::Path(path.clone()),
+            Home::Server(url) => StoreLocation::Server(url.clone()),
         };
         Self::with(Config {
             store: Some(store),
@@ -114,20 +114,20 @@ impl Session {
 /// Every repository of every store that this user has, and of the one that is meant here; each once. A store that cannot
 /// be read is one entry of the second list.
 pub fn every_repository(config: &Config) -> Result<(Vec<Reached>, Vec<String>), Error> {
-    let mut stores: Vec<Store> = registered_stores()?.into_iter().map(Store::Path).collect();
+    let mut stores: Vec<StoreLocation> = registered_stores()?.into_iter().map(StoreLocation::Path).collect();
     if let Ok(here) = locate(config) {
         match here.store {
-            Home::Server(url) => stores.push(Store::Server(url)),
+            Home::Server(url) => stores.push(StoreLocation::Server(url)),
             Home::File(path) => {
                 let path = std::fs::canonicalize(&path).unwrap_or(path);
-                if path.exists() && !stores.contains(&Store::Path(path.clone())) {
-                    stores.push(Store::Path(path));
+                if path.exists() && !stores.contains(&StoreLocation::Path(path.clone())) {
+                    stores.push(StoreLocation::Path(path));
                 }
             }
         }
     }
     // A repository's own store comes first: its ledgers are reached through that.
-    let own = |store: &Store| !matches!(store, Store::Path(path) if path.ends_with("toft/toft.db"));
+    let own = |store: &StoreLocation| !matches!(store, StoreLocation::Path(path) if path.ends_with("toft/toft.db"));
     stores.sort_by_key(own);
     let (mut all, mut bad, mut seen) = (Vec::new(), Vec::new(), BTreeSet::new());
     for store in stores {
@@ -135,7 +135,9 @@ pub fn every_repository(config: &Config) -> Result<(Vec<Reached>, Vec<String>), 
         let reached = Session::with(config.clone()).and_then(|session| session.every_repository(&mut seen));
         match (reached, config.store) {
             (Ok(reached), _) => all.extend(reached),
-            (Err(error), Some(Store::Path(path))) => bad.push(format!("{} is left out: {error}", path.display())),
+            (Err(error), Some(StoreLocation::Path(path))) => {
+                bad.push(format!("{} is left out: {error}", path.display()));
+            }
             (Err(error), _) => bad.push(format!("a store is left out: {error}")),
         }
     }

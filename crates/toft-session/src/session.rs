@@ -14,7 +14,7 @@ use serde_json::Value;
 use toft_core::{
     checkpoint::Detail,
     flow::{Plan as FlowPlan, Source as FlowSource},
-    id::{Mint, RepositoryId},
+    id::{IdGenerator, RepositoryId},
     repository::{Place, Repository, Scope, Worktree},
     store::{self, Access, Store},
     time::Timestamp,
@@ -41,7 +41,7 @@ pub struct Session {
     engine: Engine,
     located: Located,
     machine: Machine,
-    mint: Mutex<Mint>,
+    ids: Mutex<IdGenerator>,
     visited: AtomicBool,
     registered: AtomicBool,
     notes: Mutex<Vec<String>>,
@@ -105,7 +105,7 @@ impl Session {
             engine: Engine::open(&located.store, how)?,
             located,
             machine,
-            mint: Mutex::new(random_mint()),
+            ids: Mutex::new(random_ids()),
             visited: AtomicBool::new(false),
             registered: AtomicBool::new(false),
             notes: Mutex::default(),
@@ -125,7 +125,7 @@ impl Session {
     }
 
     fn established(located: Located) -> Result<Self, Error> {
-        let session = Self::opened(establish(located, &mut random_mint())?.0)?;
+        let session = Self::opened(establish(located, &mut random_ids())?.0)?;
         session.register()?;
         Ok(session)
     }
@@ -265,11 +265,11 @@ impl Session {
     /// Runs a verb without registering this checkout first.
     pub fn run<V: Verb>(&self, actor: &str, op: Option<Operation>, verb: V) -> Result<V::Outcome, Error> {
         let holds = if V::PROVES { self.fences(actor) } else { Vec::new() };
-        let mut mint = self.mint.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
         let mut caller = Caller {
             actor,
             place: self.place(),
-            mint: &mut mint,
+            ids: &mut ids,
             processes: &self.machine,
             policy: &self.located.policy,
             holds: &holds,
@@ -336,7 +336,7 @@ impl Session {
     pub fn wait_for_change(&self, pulse: u64, until: Instant) -> Result<u64, Error> {
         let mut pause = FIRST_LOOK;
         loop {
-            let now = self.store().pulse()?;
+            let now = self.store().change_counter()?;
             if now != pulse || Instant::now() >= until {
                 return Ok(now);
             }
@@ -352,7 +352,7 @@ impl Session {
         mut look: impl FnMut() -> Result<Option<T>, Error>,
     ) -> Result<Option<T>, Error> {
         let until = Instant::now() + patience;
-        let mut pulse = self.store().pulse()?;
+        let mut pulse = self.store().change_counter()?;
         loop {
             if let Some(found) = look()? {
                 return Ok(Some(found));
@@ -381,8 +381,8 @@ impl Session {
 }
 
 /// Ids from the system's randomness.
-pub fn random_mint() -> Mint {
-    Mint::new(|bytes| {
+pub fn random_ids() -> IdGenerator {
+    IdGenerator::new(|bytes| {
         if getrandom::fill(bytes).is_err() {
             // Without randomness two processes could make the same id; better to stop here.
             std::process::abort();

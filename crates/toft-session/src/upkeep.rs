@@ -6,7 +6,7 @@ use std::{
 };
 
 use toft_core::{
-    retention::{Old, Retention},
+    retention::{Retention, RetentionKind},
     store::{self, Store as _},
     time::Timestamp,
     verbs::gc,
@@ -32,7 +32,11 @@ const DAILY: Duration = Duration::from_secs(24 * 3600);
 impl Session {
     /// Forgets what has been kept long enough, a batch at a time so that nobody waits long, and says so in history.
     /// After each batch `progress` is told how many of which kind are gone so far.
-    pub fn forget_old(&self, retention: &Retention, progress: impl FnMut(Old, u64)) -> Result<gc::Outcome, Error> {
+    pub fn forget_old(
+        &self,
+        retention: &Retention,
+        progress: impl FnMut(RetentionKind, u64),
+    ) -> Result<gc::Outcome, Error> {
         self.forget_until(retention, BATCH, None, progress)
     }
 
@@ -67,12 +71,12 @@ impl Session {
         retention: &Retention,
         size: usize,
         until: Option<Instant>,
-        mut progress: impl FnMut(Old, u64),
+        mut progress: impl FnMut(RetentionKind, u64),
     ) -> Result<gc::Outcome, Error> {
         let now = store::ask(self.store(), |tx| tx.now())?.wall;
         let late = || until.is_some_and(|until| Instant::now() >= until);
         let mut gone = Vec::new();
-        for what in Old::ALL {
+        for what in RetentionKind::ALL {
             let before = now.minus(retention.of(what));
             let mut count = 0;
             while !late() {
@@ -92,9 +96,9 @@ impl Session {
 }
 
 impl Engine {
-    fn forget(&self, what: Old, before: Timestamp, limit: usize) -> Result<usize, Error> {
+    fn forget(&self, what: RetentionKind, before: Timestamp, limit: usize) -> Result<usize, Error> {
         match self {
-            Self::File(store) if what == Old::Blobs => {
+            Self::File(store) if what == RetentionKind::Blobs => {
                 blobs::forget(store.path(), before, limit, || Ok(store.referenced_blobs()?))
             }
             Self::File(store) => Ok(store.forget(what, before, limit)?),

@@ -11,7 +11,7 @@ use toft_core::{
     flow::{Attempt, AttemptResult, Dependency, DependencyKind, Task, TaskState, TaskStatus},
     id::{AgentId, LeaseId, OpId, RepositoryId, TaskId, WorkflowId, WorkspaceId},
     lease::{Fence, Holder, Lease},
-    message::{Letter, Message},
+    message::{InboxItem, Message},
     repository::Place,
     store::{Result, StoreError},
     time::{Tick, Timestamp},
@@ -354,12 +354,12 @@ pub(crate) fn receipt(cells: &mut Cells<'_>) -> Result<Receipt> {
     })
 }
 
-pub(crate) fn letter(cells: &mut Cells<'_>) -> Result<Letter> {
+pub(crate) fn letter(cells: &mut Cells<'_>) -> Result<InboxItem> {
     let message: Message = cells.body()?;
     let state =
         serde_json::from_value(Value::String(cells.text()?)).map_err(|error| cells.unreadable(error.to_string()))?;
     let from: Option<Agent> = cells.part(Agent::TABLE, message.from.as_str())?;
     let from_name = from.map_or_else(|| message.from.to_string(), |agent| agent.name);
     let read_at = cells.optional_int()?.map(Timestamp);
-    Ok(Letter { message, from_name, read_at, state })
+    Ok(InboxItem { message, from_name, read_at, state })
 }

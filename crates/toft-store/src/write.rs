@@ -10,7 +10,7 @@ use toft_core::{
     lease::Lease,
     message::Delivery,
     repository::Place,
-    retention::Old,
+    retention::RetentionKind,
     store::{Result, StoreError},
     time::{Tick, Timestamp, millis},
     workspace::Workspace,
@@ -96,20 +96,25 @@ fn queue_entry(execute: &mut Execute<'_>, row: &QueueEntry) -> Result<()> {
 }
 
 /// Statements that forget a batch, each with its values; the rows of the last are what is counted.
-pub(crate) fn forget(what: Old, before: Timestamp, now: Timestamp, limit: usize) -> Vec<(Query, Vec<Value<'static>>)> {
+pub(crate) fn forget(
+    what: RetentionKind,
+    before: Timestamp,
+    now: Timestamp,
+    limit: usize,
+) -> Vec<(Query, Vec<Value<'static>>)> {
     let limit = Value::Int(i64::try_from(limit).ok());
     let (at, text) = (Value::Int(Some(before.0)), Value::Text(Some(before.to_string().into())));
     let both = |query, since: &Value<'static>| (query, vec![since.clone(), limit.clone()]);
     match what {
-        Old::Events => vec![(Query::event_forget, vec![at, limit, Value::Int(Some(now.0))])],
-        Old::Messages => vec![both(Query::delivery_forget, &text), both(Query::message_forget, &text)],
-        Old::Attempts => vec![both(Query::attempt_forget, &at)],
-        Old::Checkpoints => vec![both(Query::checkpoint_forget, &text)],
+        RetentionKind::Events => vec![(Query::event_forget, vec![at, limit, Value::Int(Some(now.0))])],
+        RetentionKind::Messages => vec![both(Query::delivery_forget, &text), both(Query::message_forget, &text)],
+        RetentionKind::Attempts => vec![both(Query::attempt_forget, &at)],
+        RetentionKind::Checkpoints => vec![both(Query::checkpoint_forget, &text)],
         // Kept apart from rows.
-        Old::Blobs => Vec::new(),
-        Old::Workspaces => vec![both(Query::workspace_forget, &text)],
-        Old::Agents => vec![both(Query::agent_inbox_forget, &text), both(Query::agent_forget, &text)],
-        Old::Receipts => vec![both(Query::receipt_forget, &at)],
+        RetentionKind::Blobs => Vec::new(),
+        RetentionKind::Workspaces => vec![both(Query::workspace_forget, &text)],
+        RetentionKind::Agents => vec![both(Query::agent_inbox_forget, &text), both(Query::agent_forget, &text)],
+        RetentionKind::Receipts => vec![both(Query::receipt_forget, &at)],
     }
 }
 

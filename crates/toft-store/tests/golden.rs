@@ -112,7 +112,7 @@ fn rewrite(tx: &mut dyn StoreTx, messages: &[String]) -> usize {
     for id in messages {
         writes.extend(tx.message(&MessageId::known(id.as_str())).unwrap().map(Write::Message));
     }
-    tx.derive(&writes).unwrap();
+    tx.write_derived(&writes).unwrap();
     writes.len()
 }
 

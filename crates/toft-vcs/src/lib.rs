@@ -21,7 +21,7 @@ pub mod workspace;
 
 pub use command::{RunError, shell};
 pub use identity::{Identity, identity};
-pub use lock::Turn;
+pub use lock::RepoLock;
 
 use std::{
     fs,

@@ -28,17 +28,17 @@ pub(crate) fn held() -> Option<File> {
 }
 
 /// A turn; dropped, it is the next one's. A process that dies lets go of it, once what it started has ended.
-pub struct Turn {
+pub struct RepoLock {
     _file: File,
 }
 
-impl Drop for Turn {
+impl Drop for RepoLock {
     fn drop(&mut self) {
         HELD.with_borrow_mut(Vec::pop);
     }
 }
 
-impl Turn {
+impl RepoLock {
     /// Waits for a turn at `name` in a repository's own directory.
     pub fn wait(state: &Path, name: &str) -> Result<Self, WorkspaceError> {
         let until = Instant::now() + PATIENCE;

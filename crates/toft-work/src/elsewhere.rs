@@ -34,7 +34,7 @@ impl Work<'_> {
     /// Tells ledgers of other repositories of this store what is true of their issues now, as far as this machine has
     /// clones of them.
     pub(crate) fn tell_ledgers_elsewhere(&self) -> Result<(), Error> {
-        let pending = store::ask(self.store(), |tx| tx.untold(None, TOLD_AT_ONCE))?;
+        let pending = store::ask(self.store(), |tx| tx.ledger_pending(None, TOLD_AT_ONCE))?;
         let ids: BTreeSet<_> = pending.into_iter().filter_map(|workflow| workflow.place.repository).collect();
         for id in ids.iter().filter(|id| self.located().repository.as_ref() != Some(*id)) {
             let (repository, worktrees) = self.repository(id)?;

@@ -24,7 +24,7 @@ use toft_session::{
 use toft_store::private;
 use toft_vcs::{
     shell,
-    workspace::{Ground, behind_link, set_modified},
+    workspace::{WorkspaceBackend, behind_link, set_modified},
 };
 
 /// How long one command may take.
@@ -47,7 +47,7 @@ pub(crate) fn free_ports(setup: &Setup, seed: u16) -> Vec<u16> {
 /// Sets a workspace up; `step` is told what goes on. Everything that is said is in the log. Gives what was missing.
 pub(crate) fn run(
     setup: &Setup,
-    ground: &Ground,
+    backend: &WorkspaceBackend,
     from: &Path,
     workspace: &Workspace,
     log: &Path,
@@ -74,7 +74,7 @@ pub(crate) fn run(
                 "is there already"
             } else if link {
                 make_room(&target)?;
-                match link_to(ground, workspace, path, &source, &target)? {
+                match link_to(backend, workspace, path, &source, &target)? {
                     true => "linked",
                     false => {
                         let why = "is not ignored, and a link to it would be committed: add it to .gitignore";
@@ -93,7 +93,7 @@ pub(crate) fn run(
     }
     drop(told);
     if let Some(newest) = newest {
-        ground.keep_times(workspace, newest)?;
+        backend.keep_times(workspace, newest)?;
     }
     let mask = Mask::from_environment(None);
     for command in setup.commands() {
@@ -111,9 +111,15 @@ pub(crate) fn run(
 
 /// Links to what the main checkout has, in a way that is never committed; false if there is none. `dir/` in a `.gitignore` does
 /// not match a link: such a directory is a real one whose entries are links.
-fn link_to(ground: &Ground, workspace: &Workspace, path: &str, source: &Path, target: &Path) -> Result<bool, Error> {
+fn link_to(
+    backend: &WorkspaceBackend,
+    workspace: &Workspace,
+    path: &str,
+    source: &Path,
+    target: &Path,
+) -> Result<bool, Error> {
     symlink(source, target).map_err(io("link", target))?;
-    if ground.ignores(workspace, path)? {
+    if backend.ignores(workspace, path)? {
         return Ok(true);
     }
     fs::remove_file(target).map_err(io("remove", target))?;
@@ -127,7 +133,7 @@ fn link_to(ground: &Ground, workspace: &Workspace, path: &str, source: &Path, ta
         symlink(source.join(&name), &link).map_err(io("link", &link))?;
     }
     let own = target.join(".gitignore");
-    if !ground.ignores(workspace, path)? && fs::symlink_metadata(&own).is_err() {
+    if !backend.ignores(workspace, path)? && fs::symlink_metadata(&own).is_err() {
         fs::write(&own, "*\n").map_err(io("write", &own))?;
     }
     Ok(true)

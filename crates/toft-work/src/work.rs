@@ -308,7 +308,7 @@ impl Work<'_> {
     ) -> Result<claim::Outcome, Error> {
         let until = Instant::now() + patience;
         loop {
-            let pulse = self.store().pulse()?;
+            let pulse = self.store().change_counter()?;
             let refused = match self.claim(actor, op.cloned(), request.clone()) {
                 Err(Error::Refused(
                     refusal @ (Refusal::NothingReady { .. }

@@ -6,13 +6,13 @@
 
 use std::time::Duration;
 
-use toft::{Error, Query, Toft};
+use toft::{ClaimQuery, Error, Toft};
 
 fn main() -> Result<(), Error> {
     let name = std::env::args().nth(1).unwrap_or_else(|| "example-worker".into());
     let toft = Toft::open(".")?;
     let me = toft.agent(name).register()?;
-    while let Some(job) = me.claim(Query::ready().wait(Duration::from_secs(5)))? {
+    while let Some(job) = me.claim(ClaimQuery::ready().wait(Duration::from_secs(5)))? {
         if let Some(checkpoint) = job.resume() {
             job.save(format!("going on from: {}", checkpoint.summary))?;
         }

@@ -18,7 +18,7 @@ use toft_session::{
     error::Error,
 };
 use toft_store::{SqliteStore, sqlite::SCHEMA_VERSION};
-use toft_vcs::{exchange::ExchangeError, workspace::Ground};
+use toft_vcs::{exchange::ExchangeError, workspace::WorkspaceBackend};
 use toft_work::workspaces::Seen;
 
 use crate::Toft;
@@ -106,7 +106,7 @@ fn workspaces(toft: &Toft) -> Option<Check> {
             }
             odd.extend(unknown.iter().map(|path| {
                 let name = path.file_name().unwrap_or_default().to_string_lossy();
-                match Ground::written_unmounted(&name) {
+                match WorkspaceBackend::written_unmounted(&name) {
                     true => format!(
                         "{} was written while the workspace was not mounted; take what you need",
                         path.display()

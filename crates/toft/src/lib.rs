@@ -4,16 +4,16 @@
 //! dies, the task is free for the next worker at once.
 //!
 //! ```
-//! use toft::{Config, Query, Store, Toft, flow::Plan};
+//! use toft::{ClaimQuery, Config, StoreLocation, Toft, flow::Plan};
 //!
 //! # fn main() -> Result<(), toft::Error> {
 //! # let dir = tempfile::tempdir().unwrap();
 //! # let path = dir.path().join("demo.db");
-//! let toft = Toft::with(Config { store: Some(Store::new_path(path)), ..Config::default() })?;
+//! let toft = Toft::with(Config { store: Some(StoreLocation::new_path(path)), ..Config::default() })?;
 //! toft.start_flow(&Plan::single("Sweep the yard"))?;
 //!
 //! let me = toft.agent("builder-7").register()?;
-//! while let Some(job) = me.claim(Query::ready())? {
+//! while let Some(job) = me.claim(ClaimQuery::ready())? {
 //!     job.save("half of it is swept")?;
 //!     job.done("swept").no_change("a yard is not under version control").commit()?;
 //! }
@@ -38,7 +38,7 @@ pub use toft_runner::{self as runner, briefing, hooks};
 pub use toft_session::{
     Error, Session,
     backup::{Backup, Restored, restore},
-    config::{Config, Instant, Names, RunRules, Store, SyncRules, WorkspaceRules, home, state_home},
+    config::{Config, Names, OverlayMode, RunRules, StoreLocation, SyncRules, WorkspaceRules, home, state_home},
     engine::Home,
     events::Events,
     holds::Held,
@@ -52,4 +52,4 @@ pub use toft_session::{
 };
 pub use toft_vcs as vcs;
 pub use toft_work::{Work, operation, setup::variables, workspaces};
-pub use worker::{AgentBuilder, Finish, Job, Kept, Query, Worker};
+pub use worker::{AgentBuilder, ClaimQuery, Finish, Job, Kept, Worker};

@@ -67,7 +67,7 @@ impl<'a> AgentBuilder<'a> {
 
 /// What to claim.
 #[derive(Clone, Debug, Default)]
-pub struct Query {
+pub struct ClaimQuery {
     id: Option<String>,
     labels: Vec<String>,
     scope: Option<Scope>,
@@ -75,7 +75,7 @@ pub struct Query {
     wait: Option<Duration>,
 }
 
-impl Query {
+impl ClaimQuery {
     /// The best that is ready in this repository.
     pub fn ready() -> Self {
         Self::default()
@@ -128,12 +128,12 @@ impl<'a> Worker<'a> {
     }
 
     /// Takes one job; nothing if none is ready.
-    pub fn claim(&self, query: Query) -> Result<Option<Job<'a>>, Error> {
+    pub fn claim(&self, query: ClaimQuery) -> Result<Option<Job<'a>>, Error> {
         Ok(self.claim_many(query, 1)?.pop())
     }
 
     /// Takes up to `count` jobs in one transaction.
-    pub fn claim_many(&self, query: Query, count: usize) -> Result<Vec<Job<'a>>, Error> {
+    pub fn claim_many(&self, query: ClaimQuery, count: usize) -> Result<Vec<Job<'a>>, Error> {
         let request = claim::Request {
             offers: Vec::new(),
             id: query.id,
@@ -238,7 +238,7 @@ impl<'a> Job<'a> {
     /// # fn main() -> Result<(), toft::Error> {
     /// # let toft = toft::Toft::open(".")?;
     /// let me = toft.agent("builder-7").register()?;
-    /// if let Some(job) = me.claim(toft::Query::ready())? {
+    /// if let Some(job) = me.claim(toft::ClaimQuery::ready())? {
     ///     let kept = job.keep(std::time::Duration::from_secs(5));
     ///     for part in 1..=100 {
     ///         if kept.must_stop() {

@@ -2,10 +2,10 @@
 
 use std::{thread, time::Duration};
 
-use toft::{Config, Error, Query, Store, Toft, flow::Plan, refusal::Refusal};
+use toft::{ClaimQuery, Config, Error, StoreLocation, Toft, flow::Plan, refusal::Refusal};
 
 fn open(dir: &tempfile::TempDir) -> Toft {
-    let store = Some(Store::new_path(dir.path().join("demo.db")));
+    let store = Some(StoreLocation::new_path(dir.path().join("demo.db")));
     Toft::with(Config { store, dir: Some(dir.path().to_owned()), ..Config::default() }).expect("a new store")
 }
 
@@ -18,7 +18,7 @@ fn a_worker_claims_until_nothing_is_left() {
     }
     let me = toft.agent("builder-7").can("rust").register().unwrap();
     let mut done = Vec::new();
-    while let Some(job) = me.claim(Query::ready()).unwrap() {
+    while let Some(job) = me.claim(ClaimQuery::ready()).unwrap() {
         assert!(job.put("step", 1.into()).unwrap());
         assert!(!job.put("step", 1.into()).unwrap());
         assert_eq!(job.get("step").unwrap(), Some(1.into()));
@@ -37,10 +37,10 @@ fn done_without_evidence_is_refused_and_the_job_is_still_held() {
     let toft = open(&dir);
     toft.start_flow(&Plan::single("job")).unwrap();
     let me = toft.agent("builder").register().unwrap();
-    let job = me.claim(Query::ready()).unwrap().unwrap();
+    let job = me.claim(ClaimQuery::ready()).unwrap().unwrap();
     let task = job.task().id.to_string();
     assert!(matches!(job.done("built").commit(), Err(Error::Refused(Refusal::NeedsEvidence))));
-    assert!(matches!(me.claim(Query::task(task)), Err(Error::Refused(Refusal::LeaseHeld { .. }))));
+    assert!(matches!(me.claim(ClaimQuery::task(task)), Err(Error::Refused(Refusal::LeaseHeld { .. }))));
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn a_waiting_claim_and_a_waiting_iterator_see_what_another_thread_does() {
     thread::scope(|scope| {
         let claimed = scope.spawn(|| {
             let me = waiting.agent("waiter").register().unwrap();
-            me.claim(Query::ready().wait(Duration::from_secs(20))).unwrap().map(|job| job.task().name.clone())
+            me.claim(ClaimQuery::ready().wait(Duration::from_secs(20))).unwrap().map(|job| job.task().name.clone())
         });
         thread::sleep(Duration::from_millis(50));
         writing.start_flow(&Plan::single("late")).unwrap();
@@ -70,14 +70,14 @@ fn a_kept_job_outlives_its_ttl_and_says_stop_before_the_lease_can_end() {
     let me = toft.agent("builder").register().unwrap();
     let ttl = Duration::from_millis(1_500);
 
-    let job = me.claim(Query::ready().ttl(ttl)).unwrap().unwrap();
+    let job = me.claim(ClaimQuery::ready().ttl(ttl)).unwrap().unwrap();
     let kept = job.keep(Duration::from_millis(100));
     thread::sleep(2 * ttl);
     assert!(!kept.must_stop(), "{:?}", kept.why());
     job.done("built").evidence("abc").commit().unwrap();
     drop(kept);
 
-    let job = me.claim(Query::ready().ttl(ttl)).unwrap().unwrap();
+    let job = me.claim(ClaimQuery::ready().ttl(ttl)).unwrap().unwrap();
     let claimed = std::time::Instant::now();
     // A store that cannot be reached: whoever keeps it has a connection of their own.
     std::fs::rename(dir.path().join("demo.db"), dir.path().join("away.db")).unwrap();

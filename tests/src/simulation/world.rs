@@ -8,12 +8,12 @@ use std::{
 
 use toft_core::{
     flow::{Plan, PlanTask, Source, TaskStatus, WorkflowStatus},
-    id::{Mint, RepositoryId, TaskId},
+    id::{IdGenerator, RepositoryId, TaskId},
     lease::{Fence, Holder, Liveness, Processes},
-    refusal::{Refusal, Stop},
+    refusal::{Refusal, VerbError},
     repository::{Place, Repository, Scope, Worktree},
     store::{self, Store, StoreError, TaskQuery},
-    testing::{ManualClock, MemoryStore, seeded_mint},
+    testing::{ManualClock, MemoryStore, seeded_ids},
     time::{Now, Tick, Timestamp},
     verbs::{
         self, Caller, Operation, Policy, Verb,
@@ -120,7 +120,7 @@ pub(crate) struct World {
     pub(crate) ledger_full_until: u64,
     store: Arc<MemoryStore>,
     clock: ManualClock,
-    mint: Mint,
+    ids: IdGenerator,
     dice: u64,
     next_pid: u32,
     /// Issues as the ledger has them.
@@ -145,7 +145,7 @@ impl World {
             ledger_full_until: 0,
             store: Arc::new(MemoryStore::new(clock.clone())),
             clock,
-            mint: seeded_mint(seed),
+            ids: seeded_ids(seed),
             dice: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
             next_pid: 100,
             issues: BTreeMap::new(),
@@ -233,7 +233,7 @@ impl World {
         holds: &[Fence],
         op: Option<Operation>,
         verb: V,
-    ) -> Result<V::Outcome, Stop> {
+    ) -> Result<V::Outcome, VerbError> {
         let host = &self.hosts[host];
         let tick = Tick { epoch: host.boot.clone(), ms: i64::try_from(host.clock(self.time)).unwrap_or(0) };
         let wall = Timestamp(1_800_000_000_000 + i64::try_from(self.time).unwrap_or(0) + self.server_off);
@@ -248,7 +248,7 @@ impl World {
         let seen = Seen { host, bug: self.bug };
         let place = Place { repository: Self::scope().repository, worktree: Some("main".into()) };
         let mut caller =
-            Caller { actor, place, mint: &mut self.mint, processes: &seen, policy: &policy, holds, role: None, op };
+            Caller { actor, place, ids: &mut self.ids, processes: &seen, policy: &policy, holds, role: None, op };
         self.report.calls += 1;
         verbs::perform(self.store.as_ref(), &mut caller, verb)
     }
@@ -274,9 +274,9 @@ impl World {
         }
         let answer = match self.perform(host, actor, holds, op, verb) {
             Ok(outcome) => Answer::Came(outcome),
-            Err(Stop::Refused(refusal)) => Answer::Refused(refusal),
-            Err(Stop::Failed(StoreError::Conflict)) => Answer::Unknown,
-            Err(Stop::Failed(error)) => panic!("the store failed: {error}"),
+            Err(VerbError::Refused(refusal)) => Answer::Refused(refusal),
+            Err(VerbError::Failed(StoreError::Conflict)) => Answer::Unknown,
+            Err(VerbError::Failed(error)) => panic!("the store failed: {error}"),
         };
         if V::ENDS {
             self.tell_ledger(host);

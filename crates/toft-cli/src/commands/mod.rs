@@ -22,7 +22,7 @@ use std::{
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use toft::{
-    Config, Store, Toft,
+    Config, StoreLocation, Toft,
     repository::Scope,
     verbs::{Operation, Verb, op},
 };
@@ -170,7 +170,7 @@ impl<'a> App<'a> {
 
     fn config(&self) -> Result<Config, Failure> {
         let store = match self.global.store.as_deref().filter(|text| !text.is_empty()) {
-            Some(text) => Some(Store::parse(text)?),
+            Some(text) => Some(StoreLocation::parse(text)?),
             None => None,
         };
         let Global { dir, agent, .. } = self.global;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use toft::{
     doctor::{Health, examine},
     plan::Private,
-    retention::{Old, Retention},
+    retention::{Retention, RetentionKind},
 };
 
 use super::{App, Done, asked, setup, share};
@@ -105,7 +105,7 @@ pub(super) fn gc(app: &App<'_>, args: &Gc) -> Done {
     let outcome =
         toft.forget_old(&retention, |what, count| app.output.progress(&format!("{count} {}", what.as_str())))?;
     app.output.progress("");
-    let logs = toft.attempts().forget_logs(retention.of(Old::Attempts))?;
+    let logs = toft.attempts().forget_logs(retention.of(RetentionKind::Attempts))?;
     let bytes = toft.reclaim()?;
     app.show(&Forgotten { gone: outcome.gone, logs, bytes })
 }

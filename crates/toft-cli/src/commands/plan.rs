@@ -9,7 +9,7 @@ use toft::{
         edit::{Edit, Step},
         route::Route,
     },
-    plan::{Asked, Export, Found, Import, Older, Plan},
+    plan::{Export, Found, Import, IssueFilter, Older, Plan},
     time::Timestamp,
     verbs::{issue::OnIt, log, workspace},
     workspace::Workspace,
@@ -287,7 +287,7 @@ pub(super) fn export(app: &App<'_>, args: &args::Export) -> Done {
 
 pub(super) fn graph(app: &App<'_>, args: &args::Graph) -> Done {
     let plan = plan(app.open()?)?;
-    let mut issues = plan.list(&Asked { limit: args.limit + 1, ..Asked::default() })?;
+    let mut issues = plan.list(&IssueFilter { limit: args.limit + 1, ..IssueFilter::default() })?;
     let more = issues.len() > args.limit;
     issues.truncate(args.limit);
     if let Some(id) = &args.id {
@@ -323,7 +323,8 @@ pub(super) fn show(app: &App<'_>, toft: &Toft, plan: &Plan<'_>, found: Found, ar
     let past = args.at.is_some();
     let on = if past { None } else { toft.perform(OnIt { issue: found.issue.id.clone() })? };
     let why = if args.why { Some(plan.why(&found.issue)?) } else { None };
-    let parts = Asked { parent: Some(found.issue.id.clone()), all: true, limit: args.limit, ..Asked::default() };
+    let parts =
+        IssueFilter { parent: Some(found.issue.id.clone()), all: true, limit: args.limit, ..IssueFilter::default() };
     let children = plan.list(&parts)?;
     let mut needs = Vec::new();
     for dep in &found.issue.deps {
@@ -352,15 +353,15 @@ fn workspace_of(toft: &Toft, issue: &str) -> Result<Option<Workspace>, Failure> 
     }
 }
 
-pub(super) fn asked(args: &args::List) -> Asked {
-    Asked {
+pub(super) fn asked(args: &args::List) -> IssueFilter {
+    IssueFilter {
         status: args.status.clone(),
         all: args.all,
         labels: args.labels.clone(),
         search: args.search.clone(),
         ledger: args.ledger.clone(),
         limit: args.limit + 1,
-        ..Asked::default()
+        ..IssueFilter::default()
     }
 }
 

@@ -8,7 +8,7 @@ use signal_hook::{
 };
 use toft::{
     Error, Toft,
-    runner::{Fleet, Order, Rules, SLOT, Sandbox, Slot, WARDEN, Warden, enter_sandbox, show_life},
+    runner::{Fleet, Order, Rules, SLOT, SUPERVISOR, Sandbox, Slot, Supervisor, enter_sandbox, show_life},
     verbs::{
         status::{self, NeedsYou},
         stop,
@@ -40,11 +40,11 @@ pub(super) fn run(app: &App<'_>, args: &Run) -> Done {
     }
     let args_again = || std::env::args_os().skip(1).collect();
     let program = std::env::current_exe().map_err(listening("find", "toft"))?;
-    if std::env::var_os(WARDEN).is_none() {
-        let warden = Warden::start(&program, args_again())?;
+    if std::env::var_os(SUPERVISOR).is_none() {
+        let supervisor = Supervisor::start(&program, args_again())?;
         let (mut signals, (heard, orders)) = (signals()?, mpsc::channel());
         std::thread::spawn(move || signals.forever().try_for_each(|signal| heard.send(signal)));
-        return match warden.wait(&orders, args.grace)? {
+        return match supervisor.wait(&orders, args.grace)? {
             Some(code) => Ok(ExitCode::from(u8::try_from(code).unwrap_or(1))),
             None => Err(Failure::stopped("the runner was killed", "what it had taken is free again: toft run goes on")),
         };
@@ -134,7 +134,7 @@ fn rules(toft: &Toft, args: &Run) -> Result<Rules, Failure> {
     })
 }
 
-/// The first Ctrl-C lets what runs end, the second ends it, as does being told to end by anybody else, or losing the warden.
+/// The first Ctrl-C lets what runs end, the second ends it, as does being told to end by anybody else, or losing the supervisor.
 fn orders() -> Result<mpsc::Receiver<Order>, Failure> {
     let (send, orders) = mpsc::channel();
     let (mut signals, alone) = (signals()?, send.clone());
@@ -149,7 +149,7 @@ fn orders() -> Result<mpsc::Receiver<Order>, Failure> {
         }
     });
     std::thread::spawn(move || {
-        // Nothing ever comes this way; that it ends says that the warden is gone.
+        // Nothing ever comes this way; that it ends says that the supervisor is gone.
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
         // The runner may be over by then.
         let _ = alone.send(Order::Stop);

@@ -2,7 +2,7 @@
 
 use toft::{
     issue::proposal::Fields,
-    plan::{Asked, Doubtful, How, Plan, ProposeOptions, Wish},
+    plan::{Doubtful, IssueFilter, Plan, ProposeOptions, SyncOptions, SyncStatus},
     refusal::Refusal,
     vcs::{
         RunError,
@@ -24,17 +24,17 @@ const NOTHING: char = '0';
 pub(super) fn sync(app: &App<'_>, args: &args::Sync) -> Done {
     let plan = plan::plan(app.open()?)?;
     plan.allow_findings(&args.allow)?;
-    let wish = Wish {
+    let wish = SyncOptions {
         ledger: args.ledger.clone(),
         try_only: args.dry_run,
         commit: args.commit,
         sure: args.yes,
-        ..Wish::default()
+        ..SyncOptions::default()
     };
     let step = |ledger: &str, what: &str| app.output.progress(&format!("{ledger}: {what}"));
     let all = plan.sync(&wish, step)?;
     app.output.progress("");
-    let (failed, held) = (all.iter().any(|one| one.how.failed()), all.iter().any(|one| one.how == How::Held));
+    let (failed, held) = (all.iter().any(|one| one.how.failed()), all.iter().any(|one| one.how == SyncStatus::Held));
     let view = SyncDone { all, try_only: args.dry_run };
     match (held, failed) {
         (true, _) => {
@@ -139,7 +139,7 @@ fn fitting(plan: &Plan<'_>, filters: &[String], to: &str, me: &str) -> Result<Ve
     }
     // One's own name is the agent's, or what ledgers call it.
     let same = |name: &str, value: &str| name == value || value == "me" && (name == me || name == plan.name_of(me));
-    let all = plan.list(&Asked { all: true, ..Asked::default() })?;
+    let all = plan.list(&IssueFilter { all: true, ..IssueFilter::default() })?;
     let fits = |found: &&toft::plan::Found| {
         found.ledger != to
             && wanted.iter().all(|(field, value)| match *field {

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 use serde_json::{Map, Value, json};
-use toft_server::mcp::{Answer, Card, Desk, serve as serve_desk};
+use toft_server::mcp::{Answer, ToolHost, ToolSpec, serve as serve_desk};
 
 use crate::{args::Cli, commands, exit::Failure, render::Output};
 
@@ -28,8 +28,8 @@ pub(crate) fn serve() -> Result<ExitCode, Failure> {
 /// Answers with commands.
 struct Commands;
 
-impl Desk for Commands {
-    fn tools(&self) -> Vec<Card> {
+impl ToolHost for Commands {
+    fn tools(&self) -> Vec<ToolSpec> {
         tools::TOOLS.iter().map(tools::Tool::card).collect()
     }
 

@@ -1,7 +1,7 @@
 //! The tools: what each takes, and the command it stands for. Models read all of it, so every word counts.
 
 use serde_json::{Map, Value, json};
-use toft_server::mcp::Card;
+use toft_server::mcp::ToolSpec;
 
 use crate::exit::Failure;
 
@@ -249,7 +249,7 @@ impl Argument {
 }
 
 impl Tool {
-    pub(super) fn card(&self) -> Card {
+    pub(super) fn card(&self) -> ToolSpec {
         let mut properties = Map::new();
         for argument in self.arguments {
             properties.insert(argument.name.to_owned(), argument.schema());
@@ -263,7 +263,13 @@ impl Tool {
         if !self.required.is_empty() {
             schema.insert("required".to_owned(), json!(self.required));
         }
-        Card { name: self.name, about: self.about, schema, read_only: self.read_only, destructive: self.destructive }
+        ToolSpec {
+            name: self.name,
+            about: self.about,
+            schema,
+            read_only: self.read_only,
+            destructive: self.destructive,
+        }
     }
 
     /// The command line that a call stands for. What a caller wrote is never taken for a flag.

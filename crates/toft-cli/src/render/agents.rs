@@ -3,7 +3,7 @@
 use serde_json::Value;
 use toft::{
     agent::{Agent, AgentState, Presence, Role},
-    message::{DeliveryState, Letter, Message},
+    message::{DeliveryState, InboxItem, Message},
     verbs::agent::Listed,
 };
 
@@ -106,7 +106,7 @@ impl View for Sent {
 }
 
 pub(crate) struct Inbox {
-    pub(crate) letters: Vec<Letter>,
+    pub(crate) letters: Vec<InboxItem>,
     /// They were confirmed just now.
     pub(crate) confirmed: bool,
 }

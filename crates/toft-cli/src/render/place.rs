@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use toft::{
     Located, Source,
     doctor::{Check, Health},
-    retention::Old,
+    retention::RetentionKind,
     verbs::workspace::Listed,
 };
 
@@ -232,7 +232,7 @@ impl View for Trusted {
 }
 
 pub(crate) struct Forgotten {
-    pub(crate) gone: Vec<(Old, u64)>,
+    pub(crate) gone: Vec<(RetentionKind, u64)>,
     /// Logs of attempts.
     pub(crate) logs: usize,
     /// Given back to the file system.

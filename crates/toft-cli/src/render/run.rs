@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use toft::{
     briefing::Prime,
     flow::{Attempt, AttemptResult},
-    runner::{News, Order, Told},
+    runner::{News, Order, SlotEvent},
     verbs::stop,
 };
 
@@ -97,7 +97,7 @@ impl<'a> Watch<'a> {
     }
 
     fn count(&mut self, news: &News) {
-        if let News::Slot(_, Told::Ended { how, parked, task, issue, .. }) = news {
+        if let News::Slot(_, SlotEvent::Ended { how, parked, task, issue, .. }) = news {
             *self.counts.entry(how.clone()).or_default() += 1;
             if *parked {
                 self.told.insert(task.clone());
@@ -106,13 +106,13 @@ impl<'a> Watch<'a> {
         }
     }
 
-    fn told(&mut self, index: usize, told: &Told) {
+    fn told(&mut self, index: usize, told: &SlotEvent) {
         match told {
             // Signs of life are for the runner.
-            Told::Alive { .. } => {}
-            Told::Waiting if self.live.is_some() => self.quiet(index, "waits for work"),
-            Told::Waiting => self.say(index, "waits for work"),
-            Told::Took { task, issue, title, attempt } => {
+            SlotEvent::Alive { .. } => {}
+            SlotEvent::Waiting if self.live.is_some() => self.quiet(index, "waits for work"),
+            SlotEvent::Waiting => self.say(index, "waits for work"),
+            SlotEvent::Took { task, issue, title, attempt } => {
                 let id = issue.as_deref().unwrap_or(task);
                 let again = if *attempt > 1 { format!(" (attempt {attempt})") } else { String::new() };
                 let on = format!("{id} {}{again}", short(title, 60));
@@ -122,18 +122,18 @@ impl<'a> Watch<'a> {
                 self.quiet(index, &on);
                 self.on.insert(index, on);
             }
-            Told::Step { text } | Told::Said { text } => {
+            SlotEvent::Step { text } | SlotEvent::Said { text } => {
                 let on = self.on.get(&index).cloned().unwrap_or_default();
                 self.quiet(index, &format!("{on}  {}", short(text, 200)));
             }
-            Told::Ended { task, issue, how, message, parked, ran_ms } => {
+            SlotEvent::Ended { task, issue, how, message, parked, ran_ms } => {
                 let id = issue.as_deref().unwrap_or(task);
                 let asks = if *parked { "; it is tried no more, and asks you: toft status" } else { "" };
                 let seconds = *ran_ms as f64 / 1_000.0;
                 let said = if message.is_empty() { String::new() } else { format!(": {}", short(message, 160)) };
                 self.line(&format!("{}  {how}  {id} after {seconds:.1} s{said}{asks}", self.names[index]));
             }
-            Told::Trouble { text } => self.say(index, text),
+            SlotEvent::Trouble { text } => self.say(index, text),
         }
     }
 
@@ -240,7 +240,7 @@ impl View for Stopped {
             (Some(_), true) if finished => page.line(format!("{agent} ended its work on {id} {name} before it was stopped.")),
             (Some(_), true) => page.line(format!("Stopped {agent} on {id} {name}; {next}.")),
             (None, true) => page.line(format!(
-                "Told the runner of {agent} to stop {id} {name}. It has not answered; its lease ends by {} unless renewed.",
+                "SlotEvent the runner of {agent} to stop {id} {name}. It has not answered; its lease ends by {} unless renewed.",
                 super::clock(*expires)
             )),
         }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use toft::{
     Names,
-    plan::{Guarded, How, Place, Proposed, Publishes, Purged, Synced, Wrote},
+    plan::{Guarded, LedgerKind, Proposed, Publishes, Purged, SyncStatus, Synced, Wrote},
 };
 
 use super::{
@@ -62,38 +62,38 @@ fn outcome(one: &Synced, try_only: bool) -> String {
     let races = if one.races > 0 { format!(", after {} lost races", one.races) } else { String::new() };
     let rewritten = if one.rewritten { "; their history was replaced, nothing of yours was" } else { "" };
     let waits = match one.place {
-        Place::Tree => "; commit when you like",
+        LedgerKind::Tree => "; commit when you like",
         _ => "; your changes stay here, toft propose offers an issue",
     };
     match one.how {
-        _ if try_only && !one.how.failed() && one.how != How::Offline && one.how != How::Unversioned => {
+        _ if try_only && !one.how.failed() && one.how != SyncStatus::Offline && one.how != SyncStatus::Unversioned => {
             format!("would exchange{with}: {counts}")
         }
-        How::Synced => {
+        SyncStatus::Synced => {
             let said = if said.is_empty() { String::new() } else { format!("; {said}") };
             format!("synced{with}: {counts}{races}{rewritten}{said}")
         }
-        How::Received => {
+        SyncStatus::Received => {
             let committed = if said.is_empty() { waits.to_owned() } else { format!("; {said}") };
             match one.received {
                 0 if said.is_empty() => format!("nothing new{from}{rewritten}"),
                 received => format!("received{from}: {received} in{committed}{rewritten}"),
             }
         }
-        How::Recorded => {
+        SyncStatus::Recorded => {
             let committed = if said.is_empty() { String::new() } else { format!("; {said}") };
             format!("here only: it has no remote to be sent to{committed}")
         }
-        How::Left => "read only here; bringing it up to date is its owner's".to_owned(),
-        How::Unversioned => "here only: it is under no version control; copy it as you like".to_owned(),
-        How::Offline => format!("offline: everything is kept here, and goes the next time ({said})"),
-        How::NotFound => format!("no repository{with}: everything is kept here ({said})"),
-        How::Denied => format!("not let in{with}: {said}"),
-        How::Protected => format!("not taken{with}: {said}"),
-        How::InTheWay => format!("in the way: {said}"),
-        How::Outrun => format!("others were faster again and again{with}; try once more"),
-        How::Held => format!("held back: {said}"),
-        How::Failed => format!("failed{with}: {said}"),
+        SyncStatus::Left => "read only here; bringing it up to date is its owner's".to_owned(),
+        SyncStatus::Unversioned => "here only: it is under no version control; copy it as you like".to_owned(),
+        SyncStatus::Offline => format!("offline: everything is kept here, and goes the next time ({said})"),
+        SyncStatus::NotFound => format!("no repository{with}: everything is kept here ({said})"),
+        SyncStatus::Denied => format!("not let in{with}: {said}"),
+        SyncStatus::Protected => format!("not taken{with}: {said}"),
+        SyncStatus::InTheWay => format!("in the way: {said}"),
+        SyncStatus::Outrun => format!("others were faster again and again{with}; try once more"),
+        SyncStatus::Held => format!("held back: {said}"),
+        SyncStatus::Failed => format!("failed{with}: {said}"),
     }
 }
 
@@ -123,7 +123,7 @@ impl View for ProposalsMade {
                 (Some(branch), None, _) => {
                     page.line(format!("  its branch is {branch}; git push origin {branch}, then open a pull request"));
                 }
-                (None, _, Place::Tree) => page.line("  one more line in .toft/issues.jsonl, for your next commit"),
+                (None, _, LedgerKind::Tree) => page.line("  one more line in .toft/issues.jsonl, for your next commit"),
                 (None, ..) => page.line("  whoever keeps it decides: toft accept, toft reject"),
             }
             if !private.is_empty() {
@@ -274,7 +274,7 @@ impl View for PurgeDone {
         let Purged { issue, ledger, place, remote, commits, branches, clones, left, .. } = &self.purged;
         let id = page.ink(Ink::Id, &clean(issue));
         let did = if self.try_only { "Would purge" } else { "Purged" };
-        let own = left.is_empty() && *place != Place::Tree;
+        let own = left.is_empty() && *place != LedgerKind::Tree;
         let history = match remote {
             Some(remote) if own => format!(": {commits} commits rewritten here and on {}", clean(remote)),
             None if own => format!(": {commits} commits rewritten here"),

@@ -370,7 +370,7 @@ impl View for WsShown {
         if !who.is_empty() {
             row("held", who);
         }
-        if let Some(base) = &workspace.stands_on {
+        if let Some(base) = &workspace.overlay_base {
             row("shares", format!("the files of {}", base.get(..7).unwrap_or(base)));
         }
         if self.bytes > 0 {

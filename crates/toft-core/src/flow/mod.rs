@@ -12,7 +12,7 @@ pub use plan::{Plan, PlanTask, check_names};
 pub(crate) use report::given_back;
 pub use report::{Ending, Report, SaidOutcome, Seen, Usage, Word, builds_on};
 pub(crate) use requeue::{place_in_queue, refresh_room, requeue};
-pub(crate) use settle::{conclude, free, ledger_changed, retry_at, settle, skip_pointless};
+pub(crate) use settle::{conclude, end_lease, ledger_changed, propagate, retry_at, skip_pointless};
 pub use task::{
     Attempt, AttemptResult, Dependency, DependencyKind, Evidence, Outcome, StopOrder, Task, TaskState, TaskStatus,
 };

@@ -5,13 +5,13 @@ use crate::{
     change::Write,
     flow::Task,
     ready,
-    refusal::Verdict,
+    refusal::VerbResult,
     store::{LeasesOf, TaskQuery},
-    verbs::Work,
+    verbs::VerbContext,
 };
 
 /// Puts a task where it queues now, or takes it out of the queue.
-pub(crate) fn place_in_queue(work: &mut Work<'_>, task: &Task, workflow: &Workflow) -> Verdict<()> {
+pub(crate) fn place_in_queue(work: &mut VerbContext<'_>, task: &Task, workflow: &Workflow) -> VerbResult<()> {
     let gates = match task.state.status {
         TaskStatus::Waiting => work.tx.gates(&task.id)?,
         _ => Vec::new(),
@@ -20,11 +20,11 @@ pub(crate) fn place_in_queue(work: &mut Work<'_>, task: &Task, workflow: &Workfl
         Some(entry) => Write::Queue(entry),
         None => Write::DropQueue(task.id.clone()),
     };
-    Ok(work.tx.derive(&[write])?)
+    Ok(work.tx.write_derived(&[write])?)
 }
 
 /// Puts every open task of a workflow where it queues now. For changes to the workflow itself.
-pub(crate) fn requeue(work: &mut Work<'_>, workflow: &Workflow) -> Verdict<()> {
+pub(crate) fn requeue(work: &mut VerbContext<'_>, workflow: &Workflow) -> VerbResult<()> {
     let query = TaskQuery {
         workflow: Some(workflow.id.clone()),
         statuses: vec![TaskStatus::Pending, TaskStatus::Waiting],
@@ -37,13 +37,13 @@ pub(crate) fn requeue(work: &mut Work<'_>, workflow: &Workflow) -> Verdict<()> {
 }
 
 /// Opens or shuts a limited workflow's lane after a task was taken or given back.
-pub(crate) fn refresh_room(work: &mut Work<'_>, workflow: &mut Workflow) -> Verdict<()> {
+pub(crate) fn refresh_room(work: &mut VerbContext<'_>, workflow: &mut Workflow) -> VerbResult<()> {
     let Some(limit) = workflow.max_parallel else { return Ok(()) };
     let held = work.tx.leases(&LeasesOf::Workflow(workflow.id.clone()))?.len();
     let full = held >= limit as usize;
     if full != workflow.full {
         workflow.full = full;
-        work.tx.derive(&[Write::Workflow(workflow.clone())])?;
+        work.tx.write_derived(&[Write::Workflow(workflow.clone())])?;
     }
     Ok(())
 }

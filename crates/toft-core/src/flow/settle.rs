@@ -10,19 +10,19 @@ use crate::{
     change::Write,
     id::{TaskId, WorkflowId},
     lease::Lease,
-    refusal::Verdict,
+    refusal::VerbResult,
     time::Timestamp,
-    verbs::Work,
+    verbs::VerbContext,
 };
 
 /// Writes that end a hold: the lease goes, its attempt is closed.
-pub(crate) fn free(
-    work: &mut Work<'_>,
+pub(crate) fn end_lease(
+    work: &mut VerbContext<'_>,
     lease: &Lease,
     result: AttemptResult,
     reason: Option<String>,
     seen: Option<(Option<f64>, Option<Report>)>,
-) -> Verdict<Vec<Write>> {
+) -> VerbResult<Vec<Write>> {
     let (cost, report) = seen.unwrap_or_default();
     let mut writes = vec![Write::DropLease(lease.task.clone())];
     let attempts = work.tx.attempts(&lease.task)?;
@@ -39,7 +39,7 @@ pub(crate) fn free(
 
 /// Carries through what a task's new status means for everything that hangs on it. The status is already
 /// written; `from` is what it was before. Gives the task's workflow as it is then.
-pub(crate) fn settle(work: &mut Work<'_>, task: &Task, from: TaskStatus) -> Verdict<Workflow> {
+pub(crate) fn propagate(work: &mut VerbContext<'_>, task: &Task, from: TaskStatus) -> VerbResult<Workflow> {
     let mut moved = vec![(task.clone(), from)];
     if let Some(skipped) = skip_if_pointless(work, task)? {
         moved.push((skipped, task.state.status));
@@ -62,7 +62,7 @@ pub(crate) fn settle(work: &mut Work<'_>, task: &Task, from: TaskStatus) -> Verd
             };
             if released {
                 waiting.state.open_blockers = waiting.state.open_blockers.saturating_sub(1);
-                work.tx.derive(&[Write::TaskState(waiting.id.clone(), waiting.state.clone())])?;
+                work.tx.write_derived(&[Write::TaskState(waiting.id.clone(), waiting.state.clone())])?;
                 if waiting.state.open_blockers == 0 {
                     let workflow = work.require_workflow(&waiting.workflow)?;
                     place_in_queue(work, &waiting, &workflow)?;
@@ -92,7 +92,7 @@ fn ended_well(status: TaskStatus, from: TaskStatus) -> bool {
 }
 
 /// Skips those of these tasks that only make sense if another fails, which has already ended otherwise.
-pub(crate) fn skip_pointless(work: &mut Work<'_>, tasks: &[TaskId]) -> Verdict<()> {
+pub(crate) fn skip_pointless(work: &mut VerbContext<'_>, tasks: &[TaskId]) -> VerbResult<()> {
     for id in tasks {
         let ended = work.tx.dependencies(id)?.into_iter().find(|(dependency, status)| {
             dependency.kind == DependencyKind::OnFailure
@@ -101,14 +101,14 @@ pub(crate) fn skip_pointless(work: &mut Work<'_>, tasks: &[TaskId]) -> Verdict<(
         if let (Some((dependency, _)), Some(task)) = (ended, work.tx.task(id)?)
             && let Some(skipped) = skip(work, &task, &dependency.on)?
         {
-            settle(work, &skipped, task.state.status)?;
+            propagate(work, &skipped, task.state.status)?;
         }
     }
     Ok(())
 }
 
 /// Skips a task that only makes sense if another fails, once that other has ended well.
-fn skip_if_pointless(work: &mut Work<'_>, task: &Task) -> Verdict<Option<Task>> {
+fn skip_if_pointless(work: &mut VerbContext<'_>, task: &Task) -> VerbResult<Option<Task>> {
     if task.state.open_blockers == 0 {
         return Ok(None);
     }
@@ -121,13 +121,13 @@ fn skip_if_pointless(work: &mut Work<'_>, task: &Task) -> Verdict<Option<Task>> 
     }
 }
 
-fn skip(work: &mut Work<'_>, task: &Task, because: &TaskId) -> Verdict<Option<Task>> {
+fn skip(work: &mut VerbContext<'_>, task: &Task, because: &TaskId) -> VerbResult<Option<Task>> {
     if !matches!(task.state.status, TaskStatus::Pending | TaskStatus::Waiting) {
         return Ok(None);
     }
     let state = TaskState { status: TaskStatus::Skipped, updated: work.now.wall, ..task.state.clone() };
     let task = Task { state, ..task.clone() };
-    work.by_itself(
+    work.record_system(
         task.id.as_str(),
         "task.skipped",
         json!({ "reason": format!("{because} did not fail") }),
@@ -137,7 +137,7 @@ fn skip(work: &mut Work<'_>, task: &Task, because: &TaskId) -> Verdict<Option<Ta
 }
 
 /// Ends a running workflow when its last task has ended, or when nothing can move because one failed.
-pub(crate) fn conclude(work: &mut Work<'_>, id: &WorkflowId) -> Verdict<Workflow> {
+pub(crate) fn conclude(work: &mut VerbContext<'_>, id: &WorkflowId) -> VerbResult<Workflow> {
     use TaskStatus::{Failed, Leased, Pending, Running, Waiting};
     let mut workflow = work.require_workflow(id)?;
     refresh_room(work, &mut workflow)?;
@@ -156,23 +156,23 @@ pub(crate) fn conclude(work: &mut Work<'_>, id: &WorkflowId) -> Verdict<Workflow
     };
     workflow.status = status;
     workflow.ended_by = (status == WorkflowStatus::Completed).then(|| work.actor.to_owned());
-    workflow.told = false;
+    workflow.ledger_updated = false;
     workflow.updated = work.now.wall;
-    work.by_itself(id.as_str(), verb, json!({ "title": workflow.title }), vec![Write::Workflow(workflow.clone())])?;
+    work.record_system(id.as_str(), verb, json!({ "title": workflow.title }), vec![Write::Workflow(workflow.clone())])?;
     Ok(workflow)
 }
 
 /// Who is on an issue changed: its ledger has to be told.
-pub(crate) fn ledger_changed(work: &mut Work<'_>, workflow: &mut Workflow) -> Verdict<()> {
-    if workflow.issue().is_some() && workflow.told {
-        workflow.told = false;
-        work.tx.derive(&[Write::Workflow(workflow.clone())])?;
+pub(crate) fn ledger_changed(work: &mut VerbContext<'_>, workflow: &mut Workflow) -> VerbResult<()> {
+    if workflow.issue().is_some() && workflow.ledger_updated {
+        workflow.ledger_updated = false;
+        work.tx.write_derived(&[Write::Workflow(workflow.clone())])?;
     }
     Ok(())
 }
 
 /// When a task that failed `attempts` times may be tried again.
-pub(crate) fn retry_at(work: &Work<'_>, attempts: u32) -> Timestamp {
+pub(crate) fn retry_at(work: &VerbContext<'_>, attempts: u32) -> Timestamp {
     let doubled = work.policy.backoff.saturating_mul(1 << attempts.saturating_sub(1).min(16));
     work.now.wall.plus(doubled.min(work.policy.backoff_max))
 }

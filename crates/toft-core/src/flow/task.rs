@@ -26,7 +26,7 @@ pub struct Task {
     pub order: u32,
     /// 0 is most urgent.
     pub priority: u8,
-    /// Plain labels; some say when it is its turn ([`crate::ready::Turn`]).
+    /// Plain labels; some say when it is its turn ([`crate::ready::QueueClass`]).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<String>,
     /// Capability tags its holder must offer.

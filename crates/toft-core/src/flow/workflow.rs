@@ -55,8 +55,8 @@ pub struct Workflow {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_by: Option<String>,
     /// The ledger of its issue says what is true of it now.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub told: bool,
+    #[serde(default, rename = "told", skip_serializing_if = "std::ops::Not::not")]
+    pub ledger_updated: bool,
     /// How many tasks it has.
     pub tasks: u32,
     /// Where it was made.
@@ -91,7 +91,7 @@ impl Workflow {
         self.issue()?;
         match self.status {
             WorkflowStatus::Completed | WorkflowStatus::Failed | WorkflowStatus::Abandoned => {
-                (!self.told).then_some(IssueState::Untold)
+                (!self.ledger_updated).then_some(IssueState::Untold)
             }
             _ => Some(IssueState::Live),
         }
@@ -99,7 +99,7 @@ impl Workflow {
 
     /// Does the ledger of its issue still have to be told something?
     pub fn ledger_pending(&self) -> bool {
-        self.issue().is_some() && !self.told
+        self.issue().is_some() && !self.ledger_updated
     }
 
     /// Has its budget been used up?

@@ -10,7 +10,7 @@ use super::{
     proposal::Part, ready::Nodes,
 };
 use crate::{
-    refusal::{Refusal, Verdict},
+    refusal::{Refusal, VerbResult},
     store::StoreError,
     time::Timestamp,
 };
@@ -87,13 +87,13 @@ fn text(value: &str) -> Option<Value> {
     (!value.is_empty()).then(|| value.into())
 }
 
-pub(super) fn told(value: &impl Serialize) -> Verdict<Value> {
+pub(super) fn told(value: &impl Serialize) -> VerbResult<Value> {
     serde_json::to_value(value)
         .map_err(|error| StoreError::Failed { doing: "write an issue".into(), cause: error.to_string() }.into())
 }
 
 /// What a new issue says.
-pub fn create<N: Nodes<Error = StoreError>>(nodes: &mut N, id: &str, edit: &Edit, by: &By<'_>) -> Verdict<Vec<Put>> {
+pub fn create<N: Nodes<Error = StoreError>>(nodes: &mut N, id: &str, edit: &Edit, by: &By<'_>) -> VerbResult<Vec<Put>> {
     if edit.title.as_ref().is_none_or(|title| title.trim().is_empty()) {
         return Err(invalid("title", "an issue needs a title").into());
     }
@@ -114,7 +114,7 @@ pub fn change<N: Nodes<Error = StoreError>>(
     issue: &Issue,
     edit: &Edit,
     by: &By<'_>,
-) -> Verdict<Vec<Put>> {
+) -> VerbResult<Vec<Put>> {
     if issue.deleted.is_some() {
         return Err(deleted(issue).into());
     }
@@ -189,7 +189,7 @@ pub fn change<N: Nodes<Error = StoreError>>(
 }
 
 /// What was accepted elsewhere is changed there.
-fn refuse_mirror(issue: &Issue) -> Verdict<()> {
+fn refuse_mirror(issue: &Issue) -> VerbResult<()> {
     if Part::of(issue) != Part::Mirror {
         return Ok(());
     }
@@ -205,7 +205,7 @@ fn relations<N: Nodes<Error = StoreError>>(
     issue: &Issue,
     edit: &Edit,
     puts: &mut Vec<Put>,
-) -> Verdict<()> {
+) -> VerbResult<()> {
     let needs = edit.needs.iter().map(|on| Dep { on: on.clone(), kind: BLOCKS.into() });
     for dep in needs.chain(edit.relates.iter().cloned()) {
         if dep.on.is_empty() {
@@ -249,7 +249,7 @@ fn relations<N: Nodes<Error = StoreError>>(
 }
 
 /// What consists of others waits for them; so a part never needs what it is part of.
-fn refuse_own_whole<N: Nodes<Error = StoreError>>(nodes: &mut N, issue: &Issue, on: &str) -> Verdict<()> {
+fn refuse_own_whole<N: Nodes<Error = StoreError>>(nodes: &mut N, issue: &Issue, on: &str) -> VerbResult<()> {
     let mut line = vec![issue.id.clone()];
     let mut next = issue.parent.clone();
     while let Some(id) = next.filter(|id| !line.contains(id)) {
@@ -264,7 +264,7 @@ fn refuse_own_whole<N: Nodes<Error = StoreError>>(nodes: &mut N, issue: &Issue, 
 }
 
 /// Would `id` come to wait for itself if it needed `on`? Whatever an issue is part of lends it its needs.
-fn refuse_cycle<N: Nodes<Error = StoreError>>(nodes: &mut N, id: &str, on: &str) -> Verdict<()> {
+fn refuse_cycle<N: Nodes<Error = StoreError>>(nodes: &mut N, id: &str, on: &str) -> VerbResult<()> {
     let mut came_from: BTreeMap<String, String> = BTreeMap::from([(on.to_owned(), id.to_owned())]);
     let mut next = vec![on.to_owned()];
     while let Some(at) = next.pop() {
@@ -296,7 +296,7 @@ fn path(came_from: &BTreeMap<String, String>, id: &str, on: &str) -> Vec<String>
     path
 }
 
-fn check_word(field: &str, word: &str) -> Verdict<()> {
+fn check_word(field: &str, word: &str) -> VerbResult<()> {
     let plain =
         !word.is_empty() && word.len() <= 100 && !word.chars().any(|c| c.is_control() || c.is_whitespace() || c == ',');
     if plain { Ok(()) } else { Err(invalid(field, format!("`{word}` is not a single word")).into()) }
@@ -326,7 +326,7 @@ pub fn start(issue: &Issue, agent: &str) -> Vec<Put> {
 }
 
 /// Whom it is meant for, while nobody is on it.
-pub fn assign(issue: &Issue, to: Option<&str>) -> Verdict<Vec<Put>> {
+pub fn assign(issue: &Issue, to: Option<&str>) -> VerbResult<Vec<Put>> {
     if issue.deleted.is_some() {
         return Err(deleted(issue).into());
     }
@@ -343,7 +343,7 @@ pub fn assign(issue: &Issue, to: Option<&str>) -> Verdict<Vec<Put>> {
 }
 
 /// It is over.
-pub fn close(issue: &Issue, reason: &str, outcome: Option<Value>, by: &By<'_>) -> Verdict<Vec<Put>> {
+pub fn close(issue: &Issue, reason: &str, outcome: Option<Value>, by: &By<'_>) -> VerbResult<Vec<Put>> {
     if issue.status == CLOSED {
         return Ok(Vec::new());
     }
@@ -387,7 +387,7 @@ pub fn reopen(issue: &Issue) -> Vec<Put> {
 }
 
 /// A tombstone, which beats every edit that does not know of it.
-pub fn delete(issue: &Issue, reason: &str, by: &By<'_>) -> Verdict<Vec<Put>> {
+pub fn delete(issue: &Issue, reason: &str, by: &By<'_>) -> VerbResult<Vec<Put>> {
     if issue.deleted.is_some() {
         return Ok(Vec::new());
     }
@@ -397,7 +397,7 @@ pub fn delete(issue: &Issue, reason: &str, by: &By<'_>) -> Verdict<Vec<Put>> {
 }
 
 /// Takes a deletion back.
-pub fn restore(issue: &Issue) -> Verdict<Vec<Put>> {
+pub fn restore(issue: &Issue) -> VerbResult<Vec<Put>> {
     match &issue.deleted {
         Some(deleted) if deleted.reason == PURGED => {
             let (id, state) = (issue.id.clone(), "purged: its text is gone".into());
@@ -412,7 +412,7 @@ pub fn restore(issue: &Issue) -> Verdict<Vec<Put>> {
 pub const PURGED: &str = "purged";
 
 /// What stands where something is about to be written: written back, it takes that back.
-pub fn before(issue: &Issue, puts: &[Put]) -> Verdict<Vec<Put>> {
+pub fn before(issue: &Issue, puts: &[Put]) -> VerbResult<Vec<Put>> {
     let fields = told(issue)?;
     Ok(puts
         .iter()
@@ -430,7 +430,7 @@ pub fn before(issue: &Issue, puts: &[Put]) -> Verdict<Vec<Put>> {
 }
 
 /// Does an issue still say what was written?
-pub fn stands(issue: &Issue, puts: &[Put]) -> Verdict<bool> {
+pub fn stands(issue: &Issue, puts: &[Put]) -> VerbResult<bool> {
     let fields = told(issue)?;
     Ok(puts.iter().all(|put| match put {
         Put::Field(name, value) => fields.get(name.as_ref()) == value.as_ref(),
@@ -442,7 +442,7 @@ pub fn stands(issue: &Issue, puts: &[Put]) -> Verdict<bool> {
 }
 
 /// Makes an issue what it was before; nothing may come to wait for itself by that.
-pub fn take_back<N: Nodes<Error = StoreError>>(nodes: &mut N, issue: &Issue, was: &[Put]) -> Verdict<Vec<Put>> {
+pub fn take_back<N: Nodes<Error = StoreError>>(nodes: &mut N, issue: &Issue, was: &[Put]) -> VerbResult<Vec<Put>> {
     let mut edit = Edit::default();
     for put in was {
         match put {

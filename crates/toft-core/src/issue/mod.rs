@@ -18,15 +18,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{id::Mint, time::Timestamp};
+use crate::{id::IdGenerator, time::Timestamp};
 
 /// What every id made here starts with. Others are taken as they are.
 pub const PREFIX: &str = "tf-";
 
 /// A new id: 80 random bits in Crockford's alphabet.
-pub fn mint_id(mint: &mut Mint) -> String {
+pub fn generate_id(ids: &mut IdGenerator) -> String {
     const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
-    let mut bits = u128::from(mint.number()) << 64 | u128::from(mint.number());
+    let mut bits = u128::from(ids.number()) << 64 | u128::from(ids.number());
     let word: String = (0..16)
         .map(|_| {
             let digit = (bits % 32) as usize;

@@ -7,7 +7,7 @@ use super::{
     CLOSED, Comment, Dep, Issue, OPEN, Origin, Put,
     edit::{By, delete, told},
 };
-use crate::refusal::{Refusal, Verdict};
+use crate::refusal::{Refusal, VerbResult};
 
 /// Nobody else is meant to see it.
 pub const LOCAL: &str = "local";
@@ -113,9 +113,9 @@ pub struct Publication {
 /// What the readers of the other ledger know.
 pub trait Readers {
     /// Whether they see, or will see, an issue.
-    fn see(&mut self, id: &str) -> Verdict<bool>;
+    fn see(&mut self, id: &str) -> VerbResult<bool>;
     /// Whether they use a label.
-    fn use_label(&mut self, label: &str) -> Verdict<bool>;
+    fn use_label(&mut self, label: &str) -> VerbResult<bool>;
 }
 
 /// What a mirror takes over.
@@ -133,7 +133,7 @@ fn field(name: &'static str, value: Option<Value>) -> Put {
 }
 
 /// Writes fields of one issue over those of another, where they differ.
-fn fields_from(from: &Issue, over: Option<&Issue>, names: &[&'static str]) -> Verdict<Vec<Put>> {
+fn fields_from(from: &Issue, over: Option<&Issue>, names: &[&'static str]) -> VerbResult<Vec<Put>> {
     let from = told(from)?;
     let over = over.map(told).transpose()?.unwrap_or_default();
     let differs = |name: &&&'static str| from.get(**name) != over.get(**name);
@@ -141,7 +141,7 @@ fn fields_from(from: &Issue, over: Option<&Issue>, names: &[&'static str]) -> Ve
 }
 
 /// What the proposer's own copy says from now on.
-pub fn propose(issue: &Issue, to: &str, remote: Option<&str>) -> Verdict<Vec<Put>> {
+pub fn propose(issue: &Issue, to: &str, remote: Option<&str>) -> VerbResult<Vec<Put>> {
     if issue.deleted.is_some() {
         return Err(wrong(issue, "deleted", "restore it first (toft restore)").into());
     }
@@ -159,7 +159,7 @@ pub fn publish(
     fields: &Fields,
     readers: &mut impl Readers,
     by: &By<'_>,
-) -> Verdict<Publication> {
+) -> VerbResult<Publication> {
     if let Some(there) = there {
         match Part::of(there) {
             _ if there.deleted.is_some() => {
@@ -217,7 +217,7 @@ fn publish_labels(
     fields: &Fields,
     readers: &mut impl Readers,
     publication: &mut Publication,
-) -> Verdict<()> {
+) -> VerbResult<()> {
     let published = there.map_or(&[][..], |there| &there.labels);
     for label in issue.labels.iter().filter(|_| !fields.left_out(LABELS)) {
         match fields.chosen(LABELS) || published.contains(label) || readers.use_label(label)? {
@@ -237,7 +237,7 @@ fn publish_ties(
     fields: &Fields,
     readers: &mut impl Readers,
     publication: &mut Publication,
-) -> Verdict<()> {
+) -> VerbResult<()> {
     let published = there.map_or(&[][..], |there| &there.deps);
     let gone = |dep: &&Dep| fields.left_out(DEPS) || !issue.deps.contains(dep);
     publication.puts.extend(published.iter().filter(gone).map(|dep| Put::Dep(dep.clone(), false)));
@@ -261,7 +261,7 @@ fn publish_ties(
 }
 
 /// The proposer takes it back.
-pub fn withdraw(issue: &Issue) -> Verdict<Vec<Put>> {
+pub fn withdraw(issue: &Issue) -> VerbResult<Vec<Put>> {
     match (issue.visibility.as_deref(), &issue.origin) {
         (Some(PROPOSED), Some(origin)) if !origin.to.is_empty() => {
             Ok(vec![field("visibility", Some(LOCAL.into())), field("origin", None)])
@@ -292,7 +292,7 @@ pub fn refuse_telling(issue: &Issue) -> Result<(), Refusal> {
     Err(Refusal::Invalid { field: "move".into(), problem })
 }
 
-fn refuse_unless_offered(issue: &Issue) -> Verdict<()> {
+fn refuse_unless_offered(issue: &Issue) -> VerbResult<()> {
     match Part::of(issue) {
         Part::Offered if issue.deleted.is_none() => Ok(()),
         _ => Err(wrong(issue, "not a proposal", "only what somebody proposed can be decided on").into()),
@@ -300,13 +300,13 @@ fn refuse_unless_offered(issue: &Issue) -> Verdict<()> {
 }
 
 /// Whoever keeps the ledger takes it: it is to be done like any other.
-pub fn accept(issue: &Issue) -> Verdict<Vec<Put>> {
+pub fn accept(issue: &Issue) -> VerbResult<Vec<Put>> {
     refuse_unless_offered(issue)?;
     Ok(vec![field("visibility", None)])
 }
 
 /// Whoever keeps the ledger does not want it; the reason goes back to who proposed it.
-pub fn reject(issue: &Issue, reason: &str, by: &By<'_>) -> Verdict<Vec<Put>> {
+pub fn reject(issue: &Issue, reason: &str, by: &By<'_>) -> VerbResult<Vec<Put>> {
     refuse_unless_offered(issue)?;
     delete(issue, reason, by)
 }
@@ -326,7 +326,7 @@ pub enum News {
 
 /// What our copy of a proposed issue says, after a look at the other ledger. `gone` means that the branch it was proposed
 /// on is no longer there.
-pub fn follow(mine: &Issue, theirs: Option<&Issue>, gone: bool, by: &By<'_>) -> Verdict<Option<(Vec<Put>, News)>> {
+pub fn follow(mine: &Issue, theirs: Option<&Issue>, gone: bool, by: &By<'_>) -> VerbResult<Option<(Vec<Put>, News)>> {
     let Some(origin) = mine.origin.as_ref().filter(|origin| !origin.to.is_empty()) else { return Ok(None) };
     let proposed = mine.visibility.as_deref() == Some(PROPOSED);
     if !proposed && Part::of(mine) != Part::Mirror {

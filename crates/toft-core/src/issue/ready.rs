@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{CLOSED, DEFERRED, EPIC, Issue, OPEN, proposal::Part};
 use crate::{
-    ready::{Turn, place_in_order},
+    ready::{QueueClass, place_in_order},
     time::Timestamp,
 };
 
@@ -40,7 +40,7 @@ pub struct Node {
     /// When it was written down.
     pub written: Timestamp,
     /// Where its labels put it in the order.
-    pub turn: Turn,
+    pub turn: QueueClass,
     /// What it is to whoever sees it.
     pub part: Part,
 }
@@ -58,7 +58,7 @@ impl Node {
             defer_until: issue.defer_until,
             priority: issue.priority,
             written: issue.written(),
-            turn: Turn::of(&issue.labels),
+            turn: QueueClass::of(&issue.labels),
             part: Part::of(issue),
         }
     }

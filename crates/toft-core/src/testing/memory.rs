@@ -19,9 +19,9 @@ use crate::{
     gate::Gate,
     id::{AgentId, GateId, MessageId, OpId, RepositoryId, TaskId, WorkflowId, WorkspaceId},
     lease::Lease,
-    message::{Letter, Message},
+    message::{InboxItem, Message},
     repository::{Repository, Scope, Worktree},
-    retention::Old,
+    retention::RetentionKind,
     store::{
         Access, EventQuery, LeasesOf, QueueScan, Result, Store, StoreError, StoreTx, TaskQuery, WorkflowQuery,
         WorkspaceQuery,
@@ -90,11 +90,11 @@ impl Store for MemoryStore {
         Ok(Box::new(MemoryTx { shared, tables, access, clock: &self.clock, commits: &self.commits }))
     }
 
-    fn pulse(&self) -> Result<u64> {
+    fn change_counter(&self) -> Result<u64> {
         Ok(self.commits.load(Ordering::SeqCst))
     }
 
-    fn forget(&self, what: Old, before: Timestamp, limit: usize) -> Result<usize> {
+    fn forget(&self, what: RetentionKind, before: Timestamp, limit: usize) -> Result<usize> {
         Ok(self.tables.lock().unwrap_or_else(PoisonError::into_inner).forget(
             what,
             before,
@@ -132,7 +132,7 @@ impl StoreTx for MemoryTx<'_> {
         fn workflow(&mut self, id: &WorkflowId) -> Result<Option<Workflow>>;
         fn workflows(&mut self, query: &WorkflowQuery) -> Result<Vec<Workflow>>;
         fn workflow_of_issue(&mut self, issue: &str) -> Result<Option<Workflow>>;
-        fn untold(&mut self, repository: Option<&RepositoryId>, limit: usize) -> Result<Vec<Workflow>>;
+        fn ledger_pending(&mut self, repository: Option<&RepositoryId>, limit: usize) -> Result<Vec<Workflow>>;
         fn progress(&mut self, workflow: &WorkflowId) -> Result<Vec<(TaskStatus, u64)>>;
         fn has_unblocked(&mut self, workflow: &WorkflowId) -> Result<bool>;
         fn task(&mut self, id: &TaskId) -> Result<Option<Task>>;
@@ -151,7 +151,7 @@ impl StoreTx for MemoryTx<'_> {
         fn agent_named(&mut self, name: &str) -> Result<Option<Agent>>;
         fn agents(&mut self) -> Result<Vec<Agent>>;
         fn message(&mut self, id: &MessageId) -> Result<Option<Message>>;
-        fn inbox(&mut self, recipient: &str, unread_only: bool, limit: usize) -> Result<Vec<Letter>>;
+        fn inbox(&mut self, recipient: &str, unread_only: bool, limit: usize) -> Result<Vec<InboxItem>>;
         fn gates(&mut self, task: &TaskId) -> Result<Vec<Gate>>;
         fn gate(&mut self, id: &GateId) -> Result<Option<Gate>>;
         fn unopened_gates(&mut self, scope: &Scope, limit: usize) -> Result<Vec<Gate>>;
@@ -171,14 +171,14 @@ impl StoreTx for MemoryTx<'_> {
     }
 
     fn apply(&mut self, change: &Change) -> Result<()> {
-        self.derive(&change.writes)?;
+        self.write_derived(&change.writes)?;
         let newest = self.tables.events.last().map_or(0, |event| event.seq);
         let event = Event { seq: newest + 1, ..change.event.clone() };
         self.tables.events.push(event);
         Ok(())
     }
 
-    fn derive(&mut self, writes: &[Write]) -> Result<()> {
+    fn write_derived(&mut self, writes: &[Write]) -> Result<()> {
         if self.access == Access::Read {
             return Err(StoreError::Failed { doing: "write".into(), cause: "the transaction only reads".into() });
         }

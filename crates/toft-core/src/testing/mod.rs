@@ -6,4 +6,4 @@ mod stage;
 
 pub use memory::{ManualClock, MemoryStore};
 pub use play::{Bytes, Play};
-pub use stage::{FixedProcesses, Stage, lease, now_at, plan_tasks, seeded_mint};
+pub use stage::{FixedProcesses, Stage, lease, now_at, plan_tasks, seeded_ids};

@@ -9,7 +9,7 @@ use crate::{
     id::TaskId,
     lease::{Fence, Holder},
     ready,
-    refusal::{Refusal, Stop, Verdict},
+    refusal::{Refusal, VerbError, VerbResult},
     repository::Scope,
     store::{Access, EventQuery, LeasesOf, Result, StoreTx, TaskQuery, WorkflowQuery},
     verbs::{self, answer, audit, claim, finish, flow, renew, replan, save, send, undo},
@@ -152,7 +152,7 @@ impl Play {
                 let last = outcome.claims.iter().map(|claim| ready::rank(&claim.task)).max();
                 assert!(left.is_none() || left > last, "{agent} claimed {last:?} and left {left:?}");
             }
-            Err(Stop::Refused(Refusal::NothingReady { .. })) => {
+            Err(VerbError::Refused(Refusal::NothingReady { .. })) => {
                 assert_eq!(left, None, "{agent} was told that nothing is ready");
             }
             Err(_) => {}
@@ -175,7 +175,7 @@ impl Play {
         })
     }
 
-    fn remember(&mut self, claimed: &Verdict<claim::Outcome>) {
+    fn remember(&mut self, claimed: &VerbResult<claim::Outcome>) {
         for claim in claimed.iter().flat_map(|outcome| &outcome.claims) {
             self.fences.entry(claim.task.id.to_string()).or_default().push(claim.lease.fence());
         }
@@ -377,10 +377,10 @@ fn chain(names: &[u8]) -> Vec<PlanTask> {
     tasks
 }
 
-fn said<T: Debug>(verdict: Verdict<T>) -> String {
+fn said<T: Debug>(verdict: VerbResult<T>) -> String {
     match verdict {
         Ok(outcome) => format!("{outcome:?}"),
-        Err(Stop::Refused(refusal)) => format!("{refusal:?}"),
-        Err(Stop::Failed(error)) => panic!("the store failed: {error}"),
+        Err(VerbError::Refused(refusal)) => format!("{refusal:?}"),
+        Err(VerbError::Failed(error)) => panic!("the store failed: {error}"),
     }
 }

@@ -10,9 +10,9 @@ use super::{ManualClock, MemoryStore};
 use crate::{
     agent::Role,
     flow::{Plan, PlanTask, Source},
-    id::{AgentId, LeaseId, Mint, RepositoryId, TaskId, WorkflowId},
+    id::{AgentId, IdGenerator, LeaseId, RepositoryId, TaskId, WorkflowId},
     lease::{Fence, Holder, Lease, Liveness, Processes},
-    refusal::Verdict,
+    refusal::VerbResult,
     repository::{Place, Repository, Scope, Worktree},
     store::{LeasesOf, Store, ask},
     time::{Now, Tick, Timestamp},
@@ -54,9 +54,9 @@ impl Processes for FixedProcesses {
 }
 
 /// A mint that repeats itself for the same seed.
-pub fn seeded_mint(seed: u64) -> Mint {
+pub fn seeded_ids(seed: u64) -> IdGenerator {
     let mut state = u128::from(seed) << 64 | 0x9e37_79b9_7f4a_7c15;
-    Mint::new(move |bytes| {
+    IdGenerator::new(move |bytes| {
         state = state.wrapping_mul(0x2360_ed05_1fc6_5da4_4385_df64_9fcc_f645).wrapping_add(0x5851_f42d_4c95_7f2d);
         let mixed = state ^ (state >> 61);
         *bytes = mixed.rotate_left((state >> 122) as u32).to_le_bytes();
@@ -101,7 +101,7 @@ pub struct Stage {
     pub place: Place,
     /// Callers are persons, with every right; otherwise they have the role they are registered with.
     pub person: bool,
-    mint: Mutex<Mint>,
+    ids: Mutex<IdGenerator>,
 }
 
 impl Stage {
@@ -120,7 +120,7 @@ impl Stage {
             policy: Policy { ttl: Duration::from_secs(10), cap: Duration::from_secs(60), ..Policy::default() },
             place: Place { repository: Some(RepositoryId::known("rp_stage")), worktree: Some("main".into()) },
             person: true,
-            mint: Mutex::new(seeded_mint(7)),
+            ids: Mutex::new(seeded_ids(7)),
         };
         let repository = RepositoryId::known("rp_stage");
         let visit = verbs::visit::Request {
@@ -145,18 +145,18 @@ impl Stage {
     }
 
     /// Performs a verb as `actor`.
-    pub fn perform<V: Verb>(&self, actor: &str, verb: V) -> Verdict<V::Outcome> {
+    pub fn perform<V: Verb>(&self, actor: &str, verb: V) -> VerbResult<V::Outcome> {
         self.perform_as_op(actor, verb, None)
     }
 
     /// Performs a verb as an operation.
-    pub fn perform_as_op<V: Verb>(&self, actor: &str, verb: V, op: Option<Operation>) -> Verdict<V::Outcome> {
+    pub fn perform_as_op<V: Verb>(&self, actor: &str, verb: V, op: Option<Operation>) -> VerbResult<V::Outcome> {
         let holds: Vec<Fence> = self.holds(actor).into_iter().map(|lease| lease.fence).collect();
-        let mut mint = self.mint.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
         let mut caller = Caller {
             actor,
             place: self.place.clone(),
-            mint: &mut mint,
+            ids: &mut ids,
             processes: &self.processes,
             policy: &self.policy,
             holds: &holds,
@@ -182,7 +182,7 @@ impl Stage {
     }
 
     /// Ends a hold of `actor`.
-    pub fn finish(&self, actor: &str, request: verbs::finish::Request) -> Verdict<verbs::finish::Outcome> {
+    pub fn finish(&self, actor: &str, request: verbs::finish::Request) -> VerbResult<verbs::finish::Outcome> {
         let fence = self.fence(actor, request.id.as_deref());
         self.perform(actor, verbs::finish::Request { fence, ..request })
     }
@@ -199,17 +199,17 @@ impl Stage {
     }
 
     /// Claims the best task as `actor`, without a process.
-    pub fn claim(&self, actor: &str) -> Verdict<Claimed> {
+    pub fn claim(&self, actor: &str) -> VerbResult<Claimed> {
         self.claim_with(actor, verbs::claim::Request { scope: self.scope(), ..Default::default() })
     }
 
     /// Claims as `actor`.
-    pub fn claim_with(&self, actor: &str, request: verbs::claim::Request) -> Verdict<Claimed> {
+    pub fn claim_with(&self, actor: &str, request: verbs::claim::Request) -> VerbResult<Claimed> {
         Ok(self.perform(actor, request)?.claims.remove(0))
     }
 
     /// Claims the best task as `actor`, watched through process `pid`.
-    pub fn claim_by_process(&self, actor: &str, pid: u32) -> Verdict<Claimed> {
+    pub fn claim_by_process(&self, actor: &str, pid: u32) -> VerbResult<Claimed> {
         let holder = Some(Holder { host: "here".into(), boot: "boot-1".into(), pid, started: 1 });
         self.claim_with(actor, verbs::claim::Request { scope: self.scope(), holder, ..Default::default() })
     }

@@ -3,13 +3,13 @@
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Verb, Work, assign, find};
+use super::{Verb, VerbContext, assign, find};
 use crate::{
     agent::{Agent, AgentState, Presence, Role, check_name, readable_name},
     change::Write,
     id::TaskId,
-    lease::Standing,
-    refusal::{Refusal, Verdict},
+    lease::LeaseStatus,
+    refusal::{Refusal, VerbResult},
     rights::{self, Action},
     store::{Access, LeasesOf},
 };
@@ -32,10 +32,10 @@ impl Verb for Register {
     const NAME: &'static str = "agent.register";
     const ACCESS: Access = Access::Write;
 
-    fn run(self, work: &mut Work<'_>) -> Verdict<Agent> {
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Agent> {
         let name = match self.name {
             Some(name) => name,
-            None => readable_name(work.mint),
+            None => readable_name(work.ids),
         };
         check_name(&name)?;
         let known = work.tx.agent_named(&name)?;
@@ -64,7 +64,7 @@ impl Verb for Register {
         agent.host = work.processes.host().to_owned();
         if before.as_ref() != Some(&agent) {
             agent.seen = work.now.wall;
-            work.did(
+            work.record(
                 agent.id.as_str(),
                 "agent.registered",
                 json!({ "name": agent.name, "role": agent.role, "can": agent.capabilities }),
@@ -92,7 +92,7 @@ impl Verb for Tell {
     const NAME: &'static str = "agent.tell";
     const ACCESS: Access = Access::Write;
 
-    fn run(self, work: &mut Work<'_>) -> Verdict<Agent> {
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Agent> {
         let mut agent = match &self.agent {
             Some(text) => find::agent(work, text)?,
             None => work.me()?,
@@ -106,7 +106,7 @@ impl Verb for Tell {
         }
         if agent.state != self.state {
             agent.state = self.state;
-            work.did(
+            work.record(
                 agent.id.as_str(),
                 "agent.told",
                 json!({ "state": agent.state }),
@@ -129,7 +129,7 @@ impl Verb for Remove {
     const NAME: &'static str = "agent.remove";
     const ACCESS: Access = Access::Write;
 
-    fn run(self, work: &mut Work<'_>) -> Verdict<Agent> {
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Agent> {
         let mut agent = find::agent(work, self.agent.as_deref().unwrap_or(work.actor))?;
         if agent.name != work.actor {
             rights::require(work, Action::Unregister)?;
@@ -144,7 +144,7 @@ impl Verb for Remove {
         if agent.state != AgentState::Gone {
             agent.state = AgentState::Gone;
             let detail = json!({ "name": agent.name });
-            work.did(agent.id.as_str(), "agent.removed", detail, vec![Write::Agent(agent.clone())])?;
+            work.record(agent.id.as_str(), "agent.removed", detail, vec![Write::Agent(agent.clone())])?;
             assign::free_all_of(work, &agent.name)?;
         }
         Ok(agent)
@@ -160,7 +160,7 @@ impl Verb for Mine {
     const NAME: &'static str = "agent.mine";
     const ACCESS: Access = Access::Read;
 
-    fn run(self, work: &mut Work<'_>) -> Verdict<Option<Listed>> {
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Option<Listed>> {
         match work.tx.agent_named(work.actor)? {
             Some(agent) => listed(work, agent).map(Some),
             None => Ok(None),
@@ -194,7 +194,7 @@ impl Verb for List {
     const NAME: &'static str = "agent.list";
     const ACCESS: Access = Access::Read;
 
-    fn run(self, work: &mut Work<'_>) -> Verdict<Vec<Listed>> {
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Vec<Listed>> {
         let mut listed = Vec::new();
         for agent in work.tx.agents()?.into_iter().filter(|agent| self.all || agent.state != AgentState::Gone) {
             listed.push(self::listed(work, agent)?);
@@ -204,9 +204,9 @@ impl Verb for List {
 }
 
 /// An agent with what it holds.
-pub(super) fn listed(work: &mut Work<'_>, agent: Agent) -> Verdict<Listed> {
+pub(super) fn listed(work: &mut VerbContext<'_>, agent: Agent) -> VerbResult<Listed> {
     let leases = work.tx.leases(&LeasesOf::Agent(agent.id.clone()))?;
-    let live = leases.iter().any(|lease| lease.standing(&work.now, work.processes) == Standing::Live);
+    let live = leases.iter().any(|lease| lease.standing(&work.now, work.processes) == LeaseStatus::Live);
     Ok(Listed {
         presence: agent.presence(live, work.now.wall, work.policy.ttl),
         silent_s: work.now.wall.since(agent.seen).as_secs(),

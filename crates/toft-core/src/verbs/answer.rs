@@ -3,14 +3,14 @@
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Verb, Work, find, inbox};
+use super::{Verb, VerbContext, find, inbox};
 use crate::{
     change::Write,
     flow::{Task, TaskStatus, place_in_queue},
     gate::{Gate, GateKind, Opened},
     id::{GateId, TaskId},
     message::{DeliveryState, HUMAN, MessageKind},
-    refusal::{Refusal, Verdict},
+    refusal::{Refusal, VerbResult},
     rights::{self, Action},
     store::Access,
 };
@@ -39,7 +39,7 @@ impl Verb for Request {
     const ACCESS: Access = Access::Write;
     const ENDS: bool = true;
 
-    fn run(self, work: &mut Work<'_>) -> Verdict<Outcome> {
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Outcome> {
         if self.answer.trim().is_empty() {
             return Err(Refusal::Invalid { field: "text".into(), problem: "the answer is empty".into() }.into());
         }
@@ -58,7 +58,7 @@ impl Verb for Request {
             task.state.updated = now;
             writes.push(Write::TaskState(task.id.clone(), task.state.clone()));
         }
-        work.did(task.id.as_str(), "task.answered", json!({ "gate": gate.id, "answer": self.answer }), writes)?;
+        work.record(task.id.as_str(), "task.answered", json!({ "gate": gate.id, "answer": self.answer }), writes)?;
         let workflow = work.require_workflow(&task.workflow)?;
         place_in_queue(work, &task, &workflow)?;
         // The question itself needs no reading any more.
@@ -72,7 +72,7 @@ impl Verb for Request {
 }
 
 impl Request {
-    fn find(&self, work: &mut Work<'_>) -> Verdict<(Gate, Task)> {
+    fn find(&self, work: &mut VerbContext<'_>) -> VerbResult<(Gate, Task)> {
         let none = || Refusal::NotFound { what: "open question", text: self.id.clone() };
         let gate = if self.id.starts_with(GateId::PREFIX) {
             let id = GateId::known(find::unique(work, "question", GateId::PREFIX, &self.id)?);

@@ -5,14 +5,14 @@
 
 use serde_json::json;
 
-use super::{Verb, Work, find, send};
+use super::{Verb, VerbContext, find, send};
 use crate::{
     agent::{Agent, AgentState},
     change::Write,
     flow::{Task, TaskStatus, place_in_queue},
     message::{Address, MessageKind},
     queue::assigned_lanes,
-    refusal::{Refusal, Verdict},
+    refusal::{Refusal, VerbResult},
     repository::Scope,
     rights::{self, Action},
     store::{Access, QueueKey, QueueScan},
@@ -35,7 +35,7 @@ impl Verb for Request {
     const NAME: &'static str = "assign";
     const ACCESS: Access = Access::Write;
 
-    fn run(self, work: &mut Work<'_>) -> Verdict<Task> {
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Task> {
         rights::require(work, Action::Assign)?;
         let mut task = find::task(work, &self.id)?;
         if !matches!(task.state.status, TaskStatus::Pending | TaskStatus::Waiting) {
@@ -55,7 +55,7 @@ impl Verb for Request {
             writes.push(Write::Agent(Agent { assigned: true, ..agent.clone() }));
         }
         let verb = if agent.is_some() { "task.assigned" } else { "task.unassigned" };
-        work.did(task.id.as_str(), verb, json!({ "to": task.assigned_to, "from": from }), writes)?;
+        work.record(task.id.as_str(), verb, json!({ "to": task.assigned_to, "from": from }), writes)?;
         let workflow = work.require_workflow(&task.workflow)?;
         place_in_queue(work, &task, &workflow)?;
         if let Some(agent) = agent.filter(|agent| agent.id != me.id) {
@@ -79,7 +79,7 @@ impl Verb for Check {
     const NAME: &'static str = "assign.check";
     const ACCESS: Access = Access::Read;
 
-    fn run(self, work: &mut Work<'_>) -> Verdict<Option<Agent>> {
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Option<Agent>> {
         rights::require(work, Action::Assign)?;
         self.to.as_deref().map(|text| assignable(work, text)).transpose()
     }
@@ -97,7 +97,7 @@ impl Verb for Awaited {
     const NAME: &'static str = "assign.awaited";
     const ACCESS: Access = Access::Read;
 
-    fn run(self, work: &mut Work<'_>) -> Verdict<Vec<String>> {
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Vec<String>> {
         let mut awaited = Vec::new();
         for name in self.names {
             if is_awaited(work, &name)? {
@@ -108,7 +108,7 @@ impl Verb for Awaited {
     }
 }
 
-fn assignable(work: &mut Work<'_>, text: &str) -> Verdict<Agent> {
+fn assignable(work: &mut VerbContext<'_>, text: &str) -> VerbResult<Agent> {
     let agent = find::agent(work, text)?;
     if agent.state == AgentState::Gone {
         let wanted = "register it again first (toft agent register)".into();
@@ -118,13 +118,13 @@ fn assignable(work: &mut Work<'_>, text: &str) -> Verdict<Agent> {
 }
 
 /// Whether work assigned to this name waits for an agent. A name that no agent has keeps nobody from anything.
-pub(super) fn is_awaited(work: &mut Work<'_>, name: &str) -> Verdict<bool> {
+pub(super) fn is_awaited(work: &mut VerbContext<'_>, name: &str) -> VerbResult<bool> {
     let now = work.now.wall;
     Ok(work.tx.agent_named(name)?.is_some_and(|agent| agent.awaited(now)))
 }
 
 /// Ready tasks in scope that are assigned, with the name of their agent.
-pub(super) fn assigned(work: &mut Work<'_>, scope: &Scope) -> Verdict<Vec<(String, Vec<Task>)>> {
+pub(super) fn assigned(work: &mut VerbContext<'_>, scope: &Scope) -> VerbResult<Vec<(String, Vec<Task>)>> {
     let mut assigned = Vec::new();
     for (lane, name) in assigned_lanes(work.tx, scope)? {
         let lanes = [lane];
@@ -137,7 +137,7 @@ pub(super) fn assigned(work: &mut Work<'_>, scope: &Scope) -> Verdict<Vec<(Strin
 }
 
 /// Ready tasks in scope that are assigned to agents nobody waits for.
-pub(super) fn stranded(work: &mut Work<'_>, scope: &Scope) -> Verdict<Vec<Task>> {
+pub(super) fn stranded(work: &mut VerbContext<'_>, scope: &Scope) -> VerbResult<Vec<Task>> {
     let mut stranded = Vec::new();
     for (name, tasks) in assigned(work, scope)? {
         if !is_awaited(work, &name)? {
@@ -148,7 +148,7 @@ pub(super) fn stranded(work: &mut Work<'_>, scope: &Scope) -> Verdict<Vec<Task>>
 }
 
 /// Frees what is assigned to agents nobody waits for; says how much.
-pub(super) fn free_stranded(work: &mut Work<'_>, scope: &Scope) -> Verdict<usize> {
+pub(super) fn free_stranded(work: &mut VerbContext<'_>, scope: &Scope) -> VerbResult<usize> {
     let tasks = stranded(work, scope)?;
     let count = tasks.len();
     for task in tasks {
@@ -158,7 +158,7 @@ pub(super) fn free_stranded(work: &mut Work<'_>, scope: &Scope) -> Verdict<usize
 }
 
 /// Frees every ready task of an agent. What is not ready yet is freed when it is.
-pub(super) fn free_all_of(work: &mut Work<'_>, name: &str) -> Verdict<()> {
+pub(super) fn free_all_of(work: &mut VerbContext<'_>, name: &str) -> VerbResult<()> {
     for (of, tasks) in assigned(work, &Scope::default())? {
         for task in tasks.into_iter().filter(|_| of == name) {
             free(work, task)?;
@@ -167,10 +167,10 @@ pub(super) fn free_all_of(work: &mut Work<'_>, name: &str) -> Verdict<()> {
     Ok(())
 }
 
-fn free(work: &mut Work<'_>, mut task: Task) -> Verdict<()> {
+fn free(work: &mut VerbContext<'_>, mut task: Task) -> VerbResult<()> {
     let from = task.assigned_to.take();
     let detail = json!({ "from": from, "reason": "its agent is removed or was silent for a day" });
-    work.by_itself(task.id.as_str(), "task.unassigned", detail, vec![Write::Task(task.clone())])?;
+    work.record_system(task.id.as_str(), "task.unassigned", detail, vec![Write::Task(task.clone())])?;
     let workflow = work.require_workflow(&task.workflow)?;
     place_in_queue(work, &task, &workflow)
 }
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
     use crate::{
         agent::Role,
-        refusal::Stop,
+        refusal::VerbError,
         testing::Stage,
         verbs::{agent, claim, finish},
     };
@@ -211,9 +211,9 @@ mod tests {
         assign(&stage, &c, Some("bob"));
         audit(&stage);
         assert_eq!(stage.claim("amy").unwrap().task.name, "a");
-        assert!(matches!(stage.claim("amy"), Err(Stop::Refused(Refusal::NothingReady { .. }))));
+        assert!(matches!(stage.claim("amy"), Err(VerbError::Refused(Refusal::NothingReady { .. }))));
         let named = claim::Request { id: Some(b.clone()), scope: stage.scope(), ..Default::default() };
-        assert!(matches!(stage.claim_with("amy", named), Err(Stop::Refused(Refusal::NotReady { .. }))));
+        assert!(matches!(stage.claim_with("amy", named), Err(VerbError::Refused(Refusal::NotReady { .. }))));
         stage.flow("Urgent", &["u"]);
         assert_eq!(stage.claim("bob").unwrap().task.name, "b", "what is assigned goes first");
         // Given back, it is anybody's.
@@ -261,7 +261,7 @@ mod tests {
         assert!(refused.contains(task.id.as_str()), "{refused}");
         stage.finish("bob", finish::Request { how: finish::How::Release, ..Default::default() }).unwrap();
         stage.perform("ana", agent::Remove { agent: Some("bob".into()) }).unwrap();
-        assert!(matches!(stage.claim("bob"), Err(Stop::Refused(Refusal::AgentPaused { .. }))));
+        assert!(matches!(stage.claim("bob"), Err(VerbError::Refused(Refusal::AgentPaused { .. }))));
         assert!(stage.perform("ana", agent::List::default()).unwrap().iter().all(|row| row.agent.name != "bob"));
         known(&stage, "bob", Role::Worker);
         stage.claim("bob").unwrap();

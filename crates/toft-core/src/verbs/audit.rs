@@ -2,11 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Verb, Work};
+use super::{Verb, VerbContext};
 use crate::{
     flow::{DependencyKind, Task, TaskStatus, WorkflowStatus},
     ready,
-    refusal::Verdict,
+    refusal::VerbResult,
     store::{Access, EventQuery, LeasesOf, TaskQuery, WorkflowQuery},
 };
 
@@ -31,7 +31,7 @@ impl Verb for Request {
     const NAME: &'static str = "audit";
     const ACCESS: Access = Access::Read;
 
-    fn run(self, work: &mut Work<'_>) -> Verdict<Outcome> {
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Outcome> {
         let mut broken = Vec::new();
         let open = TaskStatus::ALL.into_iter().filter(|status| status.open()).collect();
         let tasks = work.tx.tasks(&TaskQuery { statuses: open, ..TaskQuery::default() })?;
@@ -58,7 +58,7 @@ impl Verb for Request {
 }
 
 /// Held means exactly one live lease and one open attempt, of the newest fence; not held means neither.
-fn one_hold(work: &mut Work<'_>, task: &Task, broken: &mut Vec<String>) -> Verdict<()> {
+fn one_hold(work: &mut VerbContext<'_>, task: &Task, broken: &mut Vec<String>) -> VerbResult<()> {
     let lease = work.tx.lease(&task.id)?;
     let attempts = work.tx.attempts(&task.id)?;
     let open: Vec<_> = attempts.iter().filter(|attempt| attempt.ended.is_none()).collect();
@@ -87,7 +87,7 @@ fn one_hold(work: &mut Work<'_>, task: &Task, broken: &mut Vec<String>) -> Verdi
 }
 
 /// What is stored as derived equals what it is derived from.
-fn derived_facts(work: &mut Work<'_>, task: &Task, broken: &mut Vec<String>) -> Verdict<()> {
+fn derived_facts(work: &mut VerbContext<'_>, task: &Task, broken: &mut Vec<String>) -> VerbResult<()> {
     let blockers =
         work.tx.dependencies(&task.id)?.iter().filter(|(dependency, status)| dependency.holds_back(*status)).count();
     if blockers != task.state.open_blockers as usize {
@@ -109,7 +109,7 @@ fn derived_facts(work: &mut Work<'_>, task: &Task, broken: &mut Vec<String>) -> 
 }
 
 /// No open task is in a state that nothing offers and nothing frees.
-fn reachable(work: &mut Work<'_>, task: &Task, broken: &mut Vec<String>) -> Verdict<()> {
+fn reachable(work: &mut VerbContext<'_>, task: &Task, broken: &mut Vec<String>) -> VerbResult<()> {
     let workflow = work.require_workflow(&task.workflow)?;
     if workflow.status.finished() {
         broken.push(format!("{} is open in a workflow that is {}", task.id, workflow.status.as_str()));
@@ -126,7 +126,7 @@ fn reachable(work: &mut Work<'_>, task: &Task, broken: &mut Vec<String>) -> Verd
     Ok(())
 }
 
-fn rooms(work: &mut Work<'_>, broken: &mut Vec<String>) -> Verdict<()> {
+fn rooms(work: &mut VerbContext<'_>, broken: &mut Vec<String>) -> VerbResult<()> {
     for workflow in work.tx.workflows(&WorkflowQuery::default())? {
         if let Some(limit) = workflow.max_parallel {
             let held = work.tx.leases(&LeasesOf::Workflow(workflow.id.clone()))?.len();

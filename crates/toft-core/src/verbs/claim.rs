@@ -5,21 +5,23 @@ use std::{collections::BTreeSet, time::Duration};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Verb, Work, assign, find, flow, issue::Offer, sweep};
+use super::{Verb, VerbContext, assign, find, flow, issue::Offer, sweep};
 use crate::{
     agent::{Agent, AgentState},
     change::Write,
     checkpoint::Checkpoint,
-    flow::{Attempt, AttemptResult, Task, TaskStatus, Workflow, free, ledger_changed, place_in_queue, refresh_room},
+    flow::{
+        Attempt, AttemptResult, Task, TaskStatus, Workflow, end_lease, ledger_changed, place_in_queue, refresh_room,
+    },
     gate::Gate,
     id::{LeaseId, WorkflowId},
     issue,
-    lease::{Fence, Holder, Lease, Liveness, Standing},
+    lease::{Fence, Holder, Lease, LeaseStatus, Liveness},
     queue::{Filter, Queue},
     ready::{self, Reason},
-    refusal::{Refusal, Stop, Verdict},
+    refusal::{Refusal, VerbError, VerbResult},
     repository::Scope,
-    store::{Access, Ahead, LeasesOf, QueueKey},
+    store::{Access, LeasesOf, Prefetch, QueueKey},
     time::Timestamp,
 };
 
@@ -99,7 +101,7 @@ impl Verb for Request {
     const ACCESS: Access = Access::Write;
     const ENDS: bool = true;
 
-    fn ahead<'a>(&'a self, actor: &'a str) -> Ahead<'a> {
+    fn prefetch<'a>(&'a self, actor: &'a str) -> Prefetch<'a> {
         let key = match &self.id {
             None => self.filter(None, None).only_key(),
             Some(text)
@@ -107,13 +109,13 @@ impl Verb for Request {
             {
                 Some(QueueKey::Workflow(WorkflowId::known(text)))
             }
-            Some(text) => return Ahead::Hold { task: text },
+            Some(text) => return Prefetch::Hold { task: text },
         };
         let head = key.map(|key| (key, self.wanted()));
-        Ahead::Claim { actor, scope: &self.scope, head, leases: sweep::AT_ONCE, timers: ready::DUE_AT_ONCE }
+        Prefetch::Claim { actor, scope: &self.scope, head, leases: sweep::AT_ONCE, timers: ready::DUE_AT_ONCE }
     }
 
-    fn run(self, work: &mut Work<'_>) -> Verdict<Outcome> {
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Outcome> {
         if self.ttl == Some(Duration::ZERO) {
             return Err(
                 Refusal::Invalid { field: "ttl".into(), problem: "a lease needs some time to live".into() }.into()
@@ -161,7 +163,13 @@ struct Missed {
 
 impl Request {
     /// An issue: the best task of the workflow that is on it, or the first of one that is started now.
-    fn issue(&self, work: &mut Work<'_>, me: &Agent, offer: &Offer, missed: &mut Missed) -> Verdict<Vec<Claimed>> {
+    fn issue(
+        &self,
+        work: &mut VerbContext<'_>,
+        me: &Agent,
+        offer: &Offer,
+        missed: &mut Missed,
+    ) -> VerbResult<Vec<Claimed>> {
         if let Some(live) = work.tx.workflow_of_issue(&offer.issue.id)? {
             let claims = self.best(work, me, Some(&live), missed)?;
             if claims.is_empty() {
@@ -182,7 +190,7 @@ impl Request {
     }
 
     /// Starts an issue's workflow and takes the first of its tasks that can start.
-    fn start(&self, work: &mut Work<'_>, me: &Agent, built: flow::Buildable) -> Verdict<Option<Claimed>> {
+    fn start(&self, work: &mut VerbContext<'_>, me: &Agent, built: flow::Buildable) -> VerbResult<Option<Claimed>> {
         let startable = |task: &Task| task.state.open_blockers == 0 && task.lacking(&me.capabilities).is_empty();
         if !built.tasks().iter().any(startable) {
             return Ok(None);
@@ -192,18 +200,18 @@ impl Request {
         first.map(|task| self.take(work, me, task, made.workflow)).transpose()
     }
 
-    fn named(&self, work: &mut Work<'_>, me: &Agent, text: &str) -> Verdict<Claimed> {
+    fn named(&self, work: &mut VerbContext<'_>, me: &Agent, text: &str) -> VerbResult<Claimed> {
         let mut task = find::task(work, text)?;
         if let Some(lease) = work.tx.lease(&task.id)? {
             // The watch itself is begun by the sweep that follows a refusal.
             work.swept += usize::from(lease.due(&work.now) && lease.begins_watch(&work.now));
             match lease.standing(&work.now, work.processes) {
-                Standing::Live if self.take_over && self.abandoned(work, me, &lease) => hand_over(work, &lease)?,
-                Standing::Live if lease.agent == me.id && !self.is_holder(work, &lease) => {
+                LeaseStatus::Live if self.take_over && self.abandoned(work, me, &lease) => hand_over(work, &lease)?,
+                LeaseStatus::Live if lease.agent == me.id && !self.is_holder(work, &lease) => {
                     return Err(Refusal::OtherSession { task: task.id, agent: me.name.clone() }.into());
                 }
-                Standing::Live => return Err(work.held(&lease)?),
-                Standing::Lost(why) => {
+                LeaseStatus::Live => return Err(work.held(&lease)?),
+                LeaseStatus::Lost(why) => {
                     work.swept += 1;
                     sweep::take_back(work, &lease, why)?;
                 }
@@ -230,12 +238,12 @@ impl Request {
     }
 
     /// Whether this very session holds it: it can prove that, or it is the process that the lease follows.
-    fn is_holder(&self, work: &Work<'_>, lease: &Lease) -> bool {
+    fn is_holder(&self, work: &VerbContext<'_>, lease: &Lease) -> bool {
         work.holds.contains(&lease.fence) || lease.holder.is_some() && lease.holder == self.holder
     }
 
     /// A hold that its own agent may take over: it follows no process that is known to live.
-    fn abandoned(&self, work: &Work<'_>, me: &Agent, lease: &Lease) -> bool {
+    fn abandoned(&self, work: &VerbContext<'_>, me: &Agent, lease: &Lease) -> bool {
         let alive = lease.holder.as_ref().is_some_and(|holder| work.processes.liveness(holder) != Liveness::Dead);
         lease.agent == me.id && !alive
     }
@@ -243,11 +251,11 @@ impl Request {
     /// The best ready tasks. Holds that are overdue are taken back first; if that leaves nothing, every process is asked after.
     fn best(
         &self,
-        work: &mut Work<'_>,
+        work: &mut VerbContext<'_>,
         me: &Agent,
         only: Option<&Workflow>,
         missed: &mut Missed,
-    ) -> Verdict<Vec<Claimed>> {
+    ) -> VerbResult<Vec<Claimed>> {
         sweep::sweep(work, false)?;
         self.promote_due(work)?;
         let claims = self.take_best(work, me, only, missed)?;
@@ -258,7 +266,7 @@ impl Request {
     }
 
     /// Moves tasks whose timer ran out to where they queue by rank.
-    fn promote_due(&self, work: &mut Work<'_>) -> Verdict<()> {
+    fn promote_due(&self, work: &mut VerbContext<'_>) -> VerbResult<()> {
         for task in ready::due(work.tx, &self.scope, work.now.wall)? {
             let workflow = work.require_workflow(&task.workflow)?;
             place_in_queue(work, &task, &workflow)?;
@@ -279,11 +287,11 @@ impl Request {
 
     fn take_best(
         &self,
-        work: &mut Work<'_>,
+        work: &mut VerbContext<'_>,
         me: &Agent,
         only: Option<&Workflow>,
         missed: &mut Missed,
-    ) -> Verdict<Vec<Claimed>> {
+    ) -> VerbResult<Vec<Claimed>> {
         let mut queue = Queue::take(work.tx, self.filter(only, Some(me)), self.wanted())?;
         let mut claims = Vec::new();
         let mut offers =
@@ -298,7 +306,7 @@ impl Request {
                     // An issue that cannot be started, for its template or its title, keeps nobody from the others.
                     match offer.build(work) {
                         Ok(built) => claims.extend(self.start(work, me, built)?),
-                        Err(Stop::Refused(refusal)) => missed.broken = missed.broken.take().or(Some(refusal)),
+                        Err(VerbError::Refused(refusal)) => missed.broken = missed.broken.take().or(Some(refusal)),
                         Err(failed) => return Err(failed),
                     }
                 }
@@ -319,7 +327,13 @@ impl Request {
         Ok(claims)
     }
 
-    fn take(&self, work: &mut Work<'_>, me: &Agent, mut task: Task, mut workflow: Workflow) -> Verdict<Claimed> {
+    fn take(
+        &self,
+        work: &mut VerbContext<'_>,
+        me: &Agent,
+        mut task: Task,
+        mut workflow: Workflow,
+    ) -> VerbResult<Claimed> {
         let (resume, answers) = match task.state.fence {
             0 => (None, Vec::new()),
             _ => (work.tx.checkpoints(&task.id, 1)?.pop(), answered(work, &task)?),
@@ -328,7 +342,7 @@ impl Request {
         task.state.fence += 1;
         task.state.not_before = None;
         task.state.updated = work.now.wall;
-        let fence = Fence { number: task.state.fence, id: LeaseId::mint(work.mint) };
+        let fence = Fence { number: task.state.fence, id: LeaseId::generate(work.ids) };
         let ttl = self.ttl.unwrap_or(work.policy.ttl);
         let mut lease = Lease {
             task: task.id.clone(),
@@ -360,7 +374,7 @@ impl Request {
             report: None,
         };
         let hold = Hold { fence: fence.number, id: fence.id.clone(), token: fence.clone(), expires: lease.expires() };
-        work.did(
+        work.record(
             task.id.as_str(),
             "claim",
             json!({ "fence": fence.number }),
@@ -379,18 +393,18 @@ impl Request {
 }
 
 /// Ends the hold of another session of the same agent; its fence is stale from then on.
-fn hand_over(work: &mut Work<'_>, lease: &Lease) -> Verdict<()> {
+fn hand_over(work: &mut VerbContext<'_>, lease: &Lease) -> VerbResult<()> {
     let reason = Some("taken over by another session".to_owned());
-    let mut writes = free(work, lease, AttemptResult::Handoff, reason, None)?;
+    let mut writes = end_lease(work, lease, AttemptResult::Handoff, reason, None)?;
     let Some(mut task) = work.tx.task(&lease.task)? else { return Ok(()) };
     task.state.status = TaskStatus::Pending;
     writes.push(Write::TaskState(task.id.clone(), task.state.clone()));
-    work.did(task.id.as_str(), "task.taken_over", json!({ "fence": lease.fence.number }), writes)?;
+    work.record(task.id.as_str(), "task.taken_over", json!({ "fence": lease.fence.number }), writes)?;
     let mut workflow = work.require_workflow(&task.workflow)?;
     refresh_room(work, &mut workflow)?;
     place_in_queue(work, &task, &workflow)
 }
 
-fn answered(work: &mut Work<'_>, task: &Task) -> Verdict<Vec<Gate>> {
+fn answered(work: &mut VerbContext<'_>, task: &Task) -> VerbResult<Vec<Gate>> {
     Ok(work.tx.gates(&task.id)?.into_iter().filter(|gate| gate.opened.is_some()).collect())
 }

@@ -5,13 +5,13 @@
 
 use serde_json::json;
 
-use super::Work;
+use super::VerbContext;
 use crate::{
     change::Write,
     flow::{Task, TaskStatus, WorkflowStatus, place_in_queue},
     gate::GateKind,
     ready,
-    refusal::Verdict,
+    refusal::VerbResult,
     repository::Scope,
     store::{LeasesOf, QueueKey, QueueScan, StoreTx, TaskQuery, WorkflowQuery},
     time::Timestamp,
@@ -21,13 +21,13 @@ use crate::{
 const TOLERANCE_MS: i64 = 2_000;
 
 /// When the newest event was written, if the wall clock has not come so far yet.
-pub(super) fn stepped_back(work: &mut Work<'_>) -> Verdict<Option<Timestamp>> {
+pub(super) fn stepped_back(work: &mut VerbContext<'_>) -> VerbResult<Option<Timestamp>> {
     let now = work.now.wall;
     Ok(work.tx.newest_event_at()?.filter(|at| at.0 > now.0 + TOLERANCE_MS))
 }
 
 /// Times everything again that was timed on a clock that was ahead of this one.
-pub(super) fn mend_if_stepped_back(work: &mut Work<'_>) -> Verdict<()> {
+pub(super) fn mend_if_stepped_back(work: &mut VerbContext<'_>) -> VerbResult<()> {
     let now = work.now.wall;
     let Some(newest) = stepped_back(work)? else { return Ok(()) };
     // If the verb refuses, the sweep that is run again alone does this too.
@@ -40,16 +40,16 @@ pub(super) fn mend_if_stepped_back(work: &mut Work<'_>) -> Verdict<()> {
     for mut lease in work.tx.leases(&LeasesOf::Repository(None))? {
         if lease.check_at > now.plus(lease.ttl).0 {
             lease.check_at = now.0;
-            work.tx.derive(&[Write::RenewLease(lease)])?;
+            work.tx.write_derived(&[Write::RenewLease(lease)])?;
             leases += 1;
         }
     }
     let detail = json!({ "by_ms": newest.0 - now.0, "timers": timers, "leases": leases });
-    work.by_itself("clock", "clock.stepped_back", detail, Vec::new())
+    work.record_system("clock", "clock.stepped_back", detail, Vec::new())
 }
 
 /// Every task that waits for its time to come: in the queue, or in a workflow that was paused.
-fn waiting(tx: &mut dyn StoreTx) -> Verdict<Vec<Task>> {
+fn waiting(tx: &mut dyn StoreTx) -> VerbResult<Vec<Task>> {
     let mut waiting = Vec::new();
     let paused = WorkflowQuery { statuses: vec![WorkflowStatus::Paused], ..WorkflowQuery::default() };
     for workflow in tx.workflows(&paused)? {
@@ -65,7 +65,7 @@ fn waiting(tx: &mut dyn StoreTx) -> Verdict<Vec<Task>> {
 }
 
 /// A timer that was set in the future begins now, for the time it was set for.
-fn mend_timer(work: &mut Work<'_>, mut task: Task) -> Verdict<bool> {
+fn mend_timer(work: &mut VerbContext<'_>, mut task: Task) -> VerbResult<bool> {
     let now = work.now.wall;
     let again = |set: Timestamp, until: Timestamp| Timestamp(now.0 + (until.0 - set.0).max(0));
     let ahead = |set: Timestamp| set.0 > now.0 + TOLERANCE_MS;
@@ -75,7 +75,7 @@ fn mend_timer(work: &mut Work<'_>, mut task: Task) -> Verdict<bool> {
     {
         task.state.not_before = Some(again(task.state.updated, until));
         task.state.updated = now;
-        work.tx.derive(&[Write::TaskState(task.id.clone(), task.state.clone())])?;
+        work.tx.write_derived(&[Write::TaskState(task.id.clone(), task.state.clone())])?;
         mended = true;
     }
     for mut gate in work.tx.gates(&task.id)? {
@@ -84,7 +84,7 @@ fn mend_timer(work: &mut Work<'_>, mut task: Task) -> Verdict<bool> {
         {
             gate.kind = GateKind::Timer { until: again(gate.created, until) };
             gate.created = now;
-            work.tx.derive(&[Write::Gate(gate)])?;
+            work.tx.write_derived(&[Write::Gate(gate)])?;
             mended = true;
         }
     }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{
-    Verb, Work,
+    Verb, VerbContext,
     issue::{On, OnIt},
     send,
 };
@@ -17,7 +17,7 @@ use crate::{
     flow::{Workflow, WorkflowStatus},
     issue::{IN_PROGRESS, Issue, OPEN},
     message::{Address, HUMAN, MessageKind},
-    refusal::Verdict,
+    refusal::VerbResult,
     repository::Scope,
     store::{Access, EventQuery, LeasesOf, TaskQuery, WorkflowQuery},
 };
@@ -39,7 +39,7 @@ impl Verb for Open {
     const NAME: &'static str = "issue.open";
     const ACCESS: Access = Access::Read;
 
-    fn run(self, work: &mut Work<'_>) -> Verdict<Vec<String>> {
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Vec<String>> {
         let statuses = WorkflowStatus::ALL.into_iter().filter(|status| !status.finished()).collect();
         let workflows = work.tx.workflows(&WorkflowQuery { scope: self.scope, statuses, limit: 0 })?;
         Ok(workflows.iter().filter_map(|workflow| workflow.issue().map(str::to_owned)).collect())
@@ -120,13 +120,13 @@ impl Verb for Request {
     const ACCESS: Access = Access::Write;
 
     /// Tells the person in charge and the holder, once for each workflow.
-    fn run(self, work: &mut Work<'_>) -> Verdict<Outcome> {
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Outcome> {
         let Some(On { workflow, holder }) = (OnIt { issue: self.issue.id.clone() }).run(work)? else {
             return Ok(Outcome::Known);
         };
         let there = match (self.issue.status.as_str(), self.noticed_there()) {
-            (OPEN, _) if self.written_there && holder.is_some() && workflow.told => {
-                work.tx.derive(&[Write::Workflow(Workflow { told: false, ..workflow })])?;
+            (OPEN, _) if self.written_there && holder.is_some() && workflow.ledger_updated => {
+                work.tx.write_derived(&[Write::Workflow(Workflow { ledger_updated: false, ..workflow })])?;
                 return Ok(Outcome::StillHeld);
             }
             (IN_PROGRESS, _) if self.written_there => self.issue.assignee.clone().unwrap_or_default(),
@@ -145,7 +145,7 @@ impl Verb for Request {
         let comment = format!("{COMMENT}{}", workflow.id);
         let contest = Contest { issue: self.issue.id.clone(), here: holder, there, comment };
         let detail = json!({ "workflow": workflow.id, "here": contest.here, "there": contest.there });
-        work.did(&contest.issue, VERB, detail, Vec::new())?;
+        work.record(&contest.issue, VERB, detail, Vec::new())?;
         let leases = work.tx.leases(&LeasesOf::Workflow(workflow.id.clone()))?;
         let mut inboxes: Vec<_> = leases.into_iter().map(|lease| lease.agent.to_string()).collect();
         inboxes.push(HUMAN.to_owned());
@@ -156,7 +156,7 @@ impl Verb for Request {
 }
 
 /// Whether an agent of this name worked on the workflow under this very store: then it is the same claim.
-fn worked_here(work: &mut Work<'_>, workflow: &Workflow, name: &str) -> Verdict<bool> {
+fn worked_here(work: &mut VerbContext<'_>, workflow: &Workflow, name: &str) -> VerbResult<bool> {
     let of = TaskQuery { workflow: Some(workflow.id.clone()), ..TaskQuery::default() };
     for task in work.tx.tasks(&of)? {
         for attempt in work.tx.attempts(&task.id)? {

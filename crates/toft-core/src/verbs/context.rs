@@ -3,12 +3,12 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Verb, Work, find, show::AttemptView};
+use super::{Verb, VerbContext, find, show::AttemptView};
 use crate::{
     checkpoint::Checkpoint,
     flow::{DependencyKind, Task, Workflow},
     gate::Gate,
-    refusal::Verdict,
+    refusal::VerbResult,
     store::{Access, TaskQuery},
 };
 
@@ -50,7 +50,7 @@ impl Verb for Request {
     const NAME: &'static str = "context";
     const ACCESS: Access = Access::Read;
 
-    fn run(self, work: &mut Work<'_>) -> Verdict<Outcome> {
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Outcome> {
         let task = find::last_task(work, &self.id)?;
         let workflow = work.require_workflow(&task.workflow)?;
         let mut checkpoints = Vec::new();

@@ -1,11 +1,11 @@
 //! Finding things by what a user types: a whole id, any unique prefix of one, or `@` for what I hold.
 
-use super::{Verb, Work};
+use super::{Verb, VerbContext};
 use crate::{
     agent::Agent,
     flow::{Task, Workflow},
     id::{AgentId, TaskId, WORD, WorkflowId, WorkspaceId},
-    refusal::{Refusal, Stop, Verdict},
+    refusal::{Refusal, VerbError, VerbResult},
     store::{Access, EventQuery, LeasesOf, TaskQuery, WorkspaceQuery},
     workspace::Workspace,
 };
@@ -13,7 +13,7 @@ use crate::{
 /// How many candidates an ambiguous prefix names.
 const NAMED: usize = 5;
 
-pub(super) fn unique(work: &mut Work<'_>, what: &'static str, kind: &str, text: &str) -> Verdict<String> {
+pub(super) fn unique(work: &mut VerbContext<'_>, what: &'static str, kind: &str, text: &str) -> VerbResult<String> {
     let prefix = if text.starts_with(kind) { text.to_owned() } else { format!("{kind}{text}") };
     if prefix.len() == kind.len() + WORD {
         return Ok(prefix);
@@ -42,13 +42,13 @@ impl Verb for TaskNamed {
     const NAME: &'static str = "task.named";
     const ACCESS: Access = Access::Read;
 
-    fn run(self, work: &mut Work<'_>) -> Verdict<TaskId> {
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<TaskId> {
         task(work, &self.text).map(|task| task.id)
     }
 }
 
 /// The task that `text` names; for an issue, the one that is worked on for it.
-pub(crate) fn task(work: &mut Work<'_>, text: &str) -> Verdict<Task> {
+pub(crate) fn task(work: &mut VerbContext<'_>, text: &str) -> VerbResult<Task> {
     if text.contains('-')
         && let Some(workflow) = work.tx.workflow_of_issue(text)?
         && let Some(task) = of_workflow(work, &workflow)?
@@ -63,11 +63,11 @@ pub(crate) fn task(work: &mut Work<'_>, text: &str) -> Verdict<Task> {
 }
 
 /// The task that `text` names; for an issue that nobody is on, the last one that was worked on for it.
-pub(crate) fn last_task(work: &mut Work<'_>, text: &str) -> Verdict<Task> {
+pub(crate) fn last_task(work: &mut VerbContext<'_>, text: &str) -> VerbResult<Task> {
     /// An issue is told once how each of its workflows ended.
     const LOOKED_AT: usize = 50;
     let missing = match task(work, text) {
-        Err(Stop::Refused(missing @ Refusal::NotFound { .. })) if text.contains('-') => missing,
+        Err(VerbError::Refused(missing @ Refusal::NotFound { .. })) if text.contains('-') => missing,
         found => return found,
     };
     let entity = Some(text.to_owned());
@@ -84,7 +84,7 @@ pub(crate) fn last_task(work: &mut Work<'_>, text: &str) -> Verdict<Task> {
 }
 
 /// The task of a workflow that the caller holds, or else the first that is not over.
-fn of_workflow(work: &mut Work<'_>, workflow: &Workflow) -> Verdict<Option<Task>> {
+fn of_workflow(work: &mut VerbContext<'_>, workflow: &Workflow) -> VerbResult<Option<Task>> {
     let me = work.tx.agent_named(work.actor)?.map(|me| me.id);
     let leases = work.tx.leases(&LeasesOf::Workflow(workflow.id.clone()))?;
     if let Some(mine) = leases.iter().find(|lease| Some(&lease.agent) == me.as_ref()) {
@@ -95,7 +95,7 @@ fn of_workflow(work: &mut Work<'_>, workflow: &Workflow) -> Verdict<Option<Task>
 }
 
 /// The one task the caller holds.
-fn mine(work: &mut Work<'_>) -> Verdict<TaskId> {
+fn mine(work: &mut VerbContext<'_>) -> VerbResult<TaskId> {
     let leases = match work.tx.agent_named(work.actor)? {
         Some(me) => work.tx.leases(&LeasesOf::Agent(me.id))?,
         None => Vec::new(),
@@ -112,13 +112,13 @@ fn mine(work: &mut Work<'_>) -> Verdict<TaskId> {
 }
 
 /// The workflow that `text` names.
-pub(crate) fn workflow(work: &mut Work<'_>, text: &str) -> Verdict<Workflow> {
+pub(crate) fn workflow(work: &mut VerbContext<'_>, text: &str) -> VerbResult<Workflow> {
     let id = WorkflowId::known(unique(work, "workflow", WorkflowId::PREFIX, text)?);
     work.require_workflow(&id)
 }
 
 /// The agent that `text` names, by name or id.
-pub(crate) fn agent(work: &mut Work<'_>, text: &str) -> Verdict<Agent> {
+pub(crate) fn agent(work: &mut VerbContext<'_>, text: &str) -> VerbResult<Agent> {
     if let Some(agent) = work.tx.agent_named(text)? {
         return Ok(agent);
     }
@@ -133,7 +133,7 @@ pub(crate) fn agent(work: &mut Work<'_>, text: &str) -> Verdict<Agent> {
 
 /// The workspace that `text` names: by name, path, id or prefix, or by the task or issue it is for. One that is there goes
 /// before one that is gone.
-pub(crate) fn workspace(work: &mut Work<'_>, text: &str) -> Verdict<Workspace> {
+pub(crate) fn workspace(work: &mut VerbContext<'_>, text: &str) -> VerbResult<Workspace> {
     let repository = work.place.repository.clone();
     for live in [true, false] {
         let query = WorkspaceQuery { repository: repository.clone(), live, limit: 0 };
@@ -171,7 +171,7 @@ pub enum Found {
 }
 
 /// Whatever `text` names: by prefix of its kind, else a task, else a workflow, else an agent.
-pub(crate) fn anything(work: &mut Work<'_>, text: &str) -> Verdict<Found> {
+pub(crate) fn anything(work: &mut VerbContext<'_>, text: &str) -> VerbResult<Found> {
     if text.starts_with(WorkflowId::PREFIX) {
         return Ok(Found::Workflow(workflow(work, text)?));
     }
@@ -180,9 +180,9 @@ pub(crate) fn anything(work: &mut Work<'_>, text: &str) -> Verdict<Found> {
     }
     match task(work, text) {
         Ok(task) => Ok(Found::Task(task)),
-        Err(Stop::Refused(Refusal::NotFound { .. })) => match workflow(work, text) {
+        Err(VerbError::Refused(Refusal::NotFound { .. })) => match workflow(work, text) {
             Ok(workflow) => Ok(Found::Workflow(workflow)),
-            Err(Stop::Refused(Refusal::NotFound { .. })) => match work.tx.agent_named(text)? {
+            Err(VerbError::Refused(Refusal::NotFound { .. })) => match work.tx.agent_named(text)? {
                 Some(agent) => Ok(Found::Agent(agent)),
                 None => Err(Refusal::NotFound { what: "task, workflow or agent", text: text.to_owned() }.into()),
             },

@@ -3,20 +3,20 @@
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Verb, Work, find, save};
+use super::{Verb, VerbContext, find, save};
 use crate::{
     change::Write,
     checkpoint::CheckpointKind,
     flow::{
         AttemptResult, Dependency, DependencyKind, Evidence, Outcome as TaskOutcome, Report, Task, TaskStatus,
-        WorkflowStatus, free, given_back, ledger_changed, place_in_queue, retry_at, settle,
+        WorkflowStatus, end_lease, given_back, ledger_changed, place_in_queue, propagate, retry_at,
     },
     gate::{Gate, GateKind},
     id::{GateId, TaskId, WorkflowId},
     lease::Fence,
     message::{Address, HUMAN, MessageKind},
-    refusal::{Refusal, Verdict},
-    store::{Access, Ahead},
+    refusal::{Refusal, VerbResult},
+    store::{Access, Prefetch},
 };
 
 /// End my hold on a task.
@@ -90,11 +90,11 @@ impl Verb for Request {
     const ACCESS: Access = Access::Write;
     const ENDS: bool = true;
 
-    fn ahead<'a>(&'a self, _actor: &'a str) -> Ahead<'a> {
-        Ahead::Hold { task: self.id.as_deref().unwrap_or_default() }
+    fn prefetch<'a>(&'a self, _actor: &'a str) -> Prefetch<'a> {
+        Prefetch::Hold { task: self.id.as_deref().unwrap_or_default() }
     }
 
-    fn run(mut self, work: &mut Work<'_>) -> Verdict<Outcome> {
+    fn run(mut self, work: &mut VerbContext<'_>) -> VerbResult<Outcome> {
         let mut task = find::task(work, self.id.as_deref().unwrap_or("@"))?;
         let lease = work.require_hold(&task.id, self.fence.as_ref())?;
         if let How::Done(Evidence::Commit(text) | Evidence::Artifact(text) | Evidence::NoChange(text)) = &self.how
@@ -118,7 +118,7 @@ impl Verb for Request {
         let (result, verb) = self.judge(work, &mut task);
         task.state.updated = work.now.wall;
         let reason = (!self.message.is_empty()).then(|| self.message.clone());
-        let mut writes = free(work, &lease, result, reason, Some((self.cost, self.report.clone())))?;
+        let mut writes = end_lease(work, &lease, result, reason, Some((self.cost, self.report.clone())))?;
         // Who gives work back that was assigned leaves it to everyone.
         let given_back = matches!(self.how, How::Release | How::Handoff) && task.assigned_to.take().is_some();
         writes.push(match given_back {
@@ -126,7 +126,7 @@ impl Verb for Request {
             false => Write::TaskState(task.id.clone(), task.state.clone()),
         });
         let gate = self.gate(work, &mut task, &mut writes)?;
-        work.did(
+        work.record(
             task.id.as_str(),
             verb,
             json!({ "fence": lease.fence.number, "message": self.message, "status": task.state.status, "gate": gate.as_ref().map(|gate| &gate.id) }),
@@ -139,7 +139,7 @@ impl Verb for Request {
             ledger_changed(work, &mut workflow)?;
             place_in_queue(work, &task, &workflow)?;
         }
-        let workflow = settle(work, &task, from)?;
+        let workflow = propagate(work, &task, from)?;
         let frees = task.state.status.releases() && task.state.unblocks > 0;
         let unblocked = if frees { unblocked(work, &task)? } else { Vec::new() };
         let issue = workflow.issue().map(str::to_owned);
@@ -149,7 +149,7 @@ impl Verb for Request {
 
 impl Request {
     /// What a runner's agents give back as often as it may be tried has failed: nobody would ever stop.
-    fn once_too_often(&mut self, work: &mut Work<'_>, task: &mut Task) -> Verdict<()> {
+    fn once_too_often(&mut self, work: &mut VerbContext<'_>, task: &mut Task) -> VerbResult<()> {
         let by_itself = self.report.as_ref().is_some_and(|report| !report.ending.not_by_the_task());
         if by_itself && matches!(self.how, How::Release | How::Handoff) {
             let times = given_back(&work.tx.attempts(&task.id)?) + 1;
@@ -174,7 +174,7 @@ impl Request {
         Ok(())
     }
 
-    fn judge(&self, work: &Work<'_>, task: &mut Task) -> (AttemptResult, &'static str) {
+    fn judge(&self, work: &VerbContext<'_>, task: &mut Task) -> (AttemptResult, &'static str) {
         let outcome =
             |evidence: Option<&Evidence>| TaskOutcome { summary: self.message.clone(), evidence: evidence.cloned() };
         match &self.how {
@@ -209,7 +209,7 @@ impl Request {
         }
     }
 
-    fn gate(&self, work: &mut Work<'_>, task: &mut Task, writes: &mut Vec<Write>) -> Verdict<Option<Gate>> {
+    fn gate(&self, work: &mut VerbContext<'_>, task: &mut Task, writes: &mut Vec<Write>) -> VerbResult<Option<Gate>> {
         let How::Waiting(wait) = &self.how else { return Ok(None) };
         let kind = match wait {
             WaitFor::Human => GateKind::Human { question: self.message.clone() },
@@ -222,7 +222,7 @@ impl Request {
             }
         };
         let gate = Gate {
-            id: GateId::mint(work.mint),
+            id: GateId::generate(work.ids),
             task: task.id.clone(),
             kind,
             asked_by: work.actor.to_owned(),
@@ -237,11 +237,11 @@ impl Request {
     /// Waiting for a task is depending on it: the task is pending again, behind one more blocker.
     fn wait_for_task(
         &self,
-        work: &mut Work<'_>,
+        work: &mut VerbContext<'_>,
         task: &mut Task,
         mut on: Task,
         writes: &mut Vec<Write>,
-    ) -> Verdict<()> {
+    ) -> VerbResult<()> {
         super::replan::refuse_cycle(work, &on.id, &task.id)?;
         task.state.status = TaskStatus::Pending;
         let known = work.tx.dependencies(&task.id)?;
@@ -260,7 +260,7 @@ impl Request {
         place_in_queue(work, &on, &workflow)
     }
 
-    fn ask_human(&self, work: &mut Work<'_>, task: &Task) -> Verdict<()> {
+    fn ask_human(&self, work: &mut VerbContext<'_>, task: &Task) -> VerbResult<()> {
         if matches!(self.how, How::Waiting(WaitFor::Human)) {
             super::send::deliver(
                 work,
@@ -275,17 +275,17 @@ impl Request {
         Ok(())
     }
 
-    fn spend(&self, work: &mut Work<'_>, task: &Task) -> Verdict<()> {
+    fn spend(&self, work: &mut VerbContext<'_>, task: &Task) -> VerbResult<()> {
         if let Some(cost) = self.cost.filter(|cost| *cost > 0.0) {
             let mut workflow = work.require_workflow(&task.workflow)?;
             workflow.spent += cost;
-            work.tx.derive(&[Write::Workflow(workflow)])?;
+            work.tx.write_derived(&[Write::Workflow(workflow)])?;
         }
         Ok(())
     }
 }
 
-fn unblocked(work: &mut Work<'_>, task: &Task) -> Verdict<Vec<TaskId>> {
+fn unblocked(work: &mut VerbContext<'_>, task: &Task) -> VerbResult<Vec<TaskId>> {
     let mut unblocked = Vec::new();
     for dependency in work.tx.dependents(&task.id)? {
         if let Some(waiting) = work.tx.task(&dependency.task)?

@@ -5,16 +5,16 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Verb, Work, find, replan, send};
+use super::{Verb, VerbContext, find, replan, send};
 use crate::{
     change::Write,
     flow::{
-        AttemptResult, Plan, Source, Task, TaskStatus, Workflow, WorkflowStatus, check_names, conclude, free,
-        refresh_room, requeue, settle, skip_pointless,
+        AttemptResult, Plan, Source, Task, TaskStatus, Workflow, WorkflowStatus, check_names, conclude, end_lease,
+        propagate, refresh_room, requeue, skip_pointless,
     },
     id::WorkflowId,
     message::{Address, MessageKind},
-    refusal::{Refusal, Verdict},
+    refusal::{Refusal, VerbResult},
     repository::Scope,
     rights::{self, Action},
     store::{Access, LeasesOf, TaskQuery, WorkflowQuery},
@@ -56,7 +56,7 @@ impl Verb for New {
     const NAME: &'static str = "flow.new";
     const ACCESS: Access = Access::Write;
 
-    fn run(self, work: &mut Work<'_>) -> Verdict<Outcome> {
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Outcome> {
         build(work, &self.plan, self.source, None, self.hold)?.make(work)
     }
 }
@@ -66,7 +66,7 @@ impl Verb for From {
     const NAME: &'static str = "flow.from";
     const ACCESS: Access = Access::Write;
 
-    fn run(self, work: &mut Work<'_>) -> Verdict<Outcome> {
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Outcome> {
         let template = super::template::load(work, &self.template)?;
         let name = format!("{}@{}", template.name, template.version);
         let plan = template.fill(&self.values)?;
@@ -83,12 +83,12 @@ pub(super) struct Buildable {
 /// Checks a plan and turns it into a workflow with tasks. Every refusal comes from here, so that [`Buildable::make`] only
 /// writes.
 pub(super) fn build(
-    work: &mut Work<'_>,
+    work: &mut VerbContext<'_>,
     plan: &Plan,
     source: Source,
     template: Option<String>,
     hold: bool,
-) -> Verdict<Buildable> {
+) -> VerbResult<Buildable> {
     let invalid = |field: &str, problem: &str| Refusal::Invalid { field: field.into(), problem: problem.into() };
     if plan.title.trim().is_empty() {
         return Err(invalid("title", "a workflow needs a title").into());
@@ -104,7 +104,7 @@ pub(super) fn build(
         (false, false) => WorkflowStatus::Running,
     };
     let workflow = Workflow {
-        id: WorkflowId::mint(work.mint),
+        id: WorkflowId::generate(work.ids),
         title: plan.title.clone(),
         source,
         status,
@@ -118,7 +118,7 @@ pub(super) fn build(
         template,
         config: plan.config.clone(),
         ended_by: None,
-        told: false,
+        ledger_updated: false,
         repositories: work.place.repository.clone().into_iter().collect(),
         tasks: 0,
         place: work.place.clone(),
@@ -136,17 +136,17 @@ impl Buildable {
     }
 
     /// Writes the workflow and its tasks.
-    pub(super) fn make(self, work: &mut Work<'_>) -> Verdict<Outcome> {
+    pub(super) fn make(self, work: &mut VerbContext<'_>) -> VerbResult<Outcome> {
         let Self { mut workflow, additions } = self;
         work.me()?;
-        work.did(
+        work.record(
             workflow.id.as_str(),
             "flow.new",
             json!({ "title": workflow.title, "tasks": additions.tasks().len(), "status": workflow.status }),
             vec![Write::Workflow(workflow.clone())],
         )?;
         let tasks = additions.insert(work, &mut workflow)?;
-        work.tx.derive(&[Write::Workflow(workflow.clone())])?;
+        work.tx.write_derived(&[Write::Workflow(workflow.clone())])?;
         requeue(work, &workflow)?;
         let ids: Vec<_> = tasks.iter().map(|task| task.id.clone()).collect();
         skip_pointless(work, &ids)?;
@@ -155,7 +155,7 @@ impl Buildable {
 }
 
 /// Brings a workflow back that was given up before anybody worked on it. Somebody may have taken its issue up since.
-pub(super) fn restore(work: &mut Work<'_>, id: &str, status: WorkflowStatus) -> Verdict<()> {
+pub(super) fn restore(work: &mut VerbContext<'_>, id: &str, status: WorkflowStatus) -> VerbResult<()> {
     let mut workflow = find::workflow(work, id)?;
     let all = TaskQuery { workflow: Some(workflow.id.clone()), ..TaskQuery::default() };
     let tasks = work.tx.tasks(&all)?;
@@ -167,30 +167,30 @@ pub(super) fn restore(work: &mut Work<'_>, id: &str, status: WorkflowStatus) -> 
     }
     alone_on_its_issue(work, &workflow)?;
     workflow.status = status;
-    workflow.told = false;
+    workflow.ledger_updated = false;
     workflow.reason = None;
     workflow.updated = work.now.wall;
     let detail = json!({ "reason": "redone" });
-    work.did(workflow.id.as_str(), "flow.restored", detail, vec![Write::Workflow(workflow.clone())])?;
+    work.record(workflow.id.as_str(), "flow.restored", detail, vec![Write::Workflow(workflow.clone())])?;
     for mut task in tasks.into_iter().filter(|task| task.state.status == TaskStatus::Cancelled) {
         task.state.status = TaskStatus::Pending;
         task.state.updated = work.now.wall;
-        work.tx.derive(&[Write::TaskState(task.id.clone(), task.state.clone())])?;
+        work.tx.write_derived(&[Write::TaskState(task.id.clone(), task.state.clone())])?;
     }
     replan::recount_all(work, &workflow)?;
     requeue(work, &workflow)
 }
 
 /// Lets a workflow that was over go on; its issue must not have been taken up by another since.
-pub(super) fn revive(work: &mut Work<'_>, workflow: &mut Workflow) -> Verdict<()> {
+pub(super) fn revive(work: &mut VerbContext<'_>, workflow: &mut Workflow) -> VerbResult<()> {
     alone_on_its_issue(work, workflow)?;
     workflow.status = WorkflowStatus::Running;
     workflow.ended_by = None;
-    workflow.told = false;
+    workflow.ledger_updated = false;
     Ok(())
 }
 
-fn alone_on_its_issue(work: &mut Work<'_>, workflow: &Workflow) -> Verdict<()> {
+fn alone_on_its_issue(work: &mut VerbContext<'_>, workflow: &Workflow) -> VerbResult<()> {
     let Some(issue) = workflow.issue() else { return Ok(()) };
     match work.tx.workflow_of_issue(issue)?.filter(|live| live.id != workflow.id) {
         None => Ok(()),
@@ -244,7 +244,7 @@ impl Verb for Move {
     const ACCESS: Access = Access::Write;
     const ENDS: bool = true;
 
-    fn run(self, work: &mut Work<'_>) -> Verdict<Workflow> {
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Workflow> {
         if self.to == Step::Abandon {
             rights::require(work, Action::Abandon)?;
         }
@@ -254,7 +254,7 @@ impl Verb for Move {
 
 impl Move {
     /// Moves the workflow, without a check of rights.
-    pub(super) fn apply(self, work: &mut Work<'_>) -> Verdict<Workflow> {
+    pub(super) fn apply(self, work: &mut VerbContext<'_>) -> VerbResult<Workflow> {
         let mut workflow = find::workflow(work, &self.id)?;
         let (target, verb) = self.to.target();
         if workflow.status == target {
@@ -286,10 +286,10 @@ impl Move {
             revive(work, &mut workflow)?;
         }
         workflow.status = target;
-        workflow.told = false;
+        workflow.ledger_updated = false;
         workflow.reason.clone_from(&self.reason);
         workflow.updated = work.now.wall;
-        work.did(
+        work.record(
             workflow.id.as_str(),
             verb,
             json!({ "reason": self.reason }),
@@ -319,7 +319,7 @@ impl Verb for Limit {
     const NAME: &'static str = "flow.limit";
     const ACCESS: Access = Access::Write;
 
-    fn run(self, work: &mut Work<'_>) -> Verdict<Workflow> {
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Workflow> {
         rights::require(work, Action::Limit)?;
         let mut workflow = find::workflow(work, &self.id)?;
         check_limits(self.max_parallel, self.budget)?;
@@ -327,7 +327,7 @@ impl Verb for Limit {
         workflow.max_parallel = self.max_parallel.or(workflow.max_parallel);
         workflow.budget = self.budget.or(workflow.budget);
         workflow.updated = work.now.wall;
-        work.did(
+        work.record(
             workflow.id.as_str(),
             "flow.limited",
             json!({ "max_parallel": workflow.max_parallel, "budget": workflow.budget }),
@@ -350,11 +350,16 @@ fn check_limits(max_parallel: Option<u32>, budget: Option<f64>) -> Result<(), Re
     Ok(())
 }
 
-fn cancel_open(work: &mut Work<'_>, workflow: &Workflow) -> Verdict<()> {
+fn cancel_open(work: &mut VerbContext<'_>, workflow: &Workflow) -> VerbResult<()> {
     for lease in work.tx.leases(&LeasesOf::Workflow(workflow.id.clone()))? {
-        let writes = free(work, &lease, AttemptResult::Revoked, Some("workflow abandoned".into()), None)?;
+        let writes = end_lease(work, &lease, AttemptResult::Revoked, Some("workflow abandoned".into()), None)?;
         let agent = work.agent_name(&lease.agent)?;
-        work.did(lease.task.as_str(), "lease.revoked", json!({ "agent": agent, "fence": lease.fence.number }), writes)?;
+        work.record(
+            lease.task.as_str(),
+            "lease.revoked",
+            json!({ "agent": agent, "fence": lease.fence.number }),
+            writes,
+        )?;
         let body =
             format!("Your hold on {} is over: {} \"{}\" was abandoned.", lease.task, workflow.id, workflow.title);
         let (to, inbox) = (Address::Agent(lease.agent.clone()), lease.agent.to_string());
@@ -368,12 +373,12 @@ fn cancel_open(work: &mut Work<'_>, workflow: &Workflow) -> Verdict<()> {
             task.state.status = TaskStatus::Cancelled;
             task.state.updated = work.now.wall;
             let writes = vec![Write::TaskState(task.id.clone(), task.state.clone()), Write::DropQueue(task.id.clone())];
-            work.did(task.id.as_str(), "task.cancelled", json!({ "workflow": workflow.id }), writes)?;
+            work.record(task.id.as_str(), "task.cancelled", json!({ "workflow": workflow.id }), writes)?;
             cancelled.push((task, from));
         }
     }
     for (task, from) in cancelled {
-        settle(work, &task, from)?;
+        propagate(work, &task, from)?;
     }
     Ok(())
 }
@@ -416,7 +421,7 @@ impl Verb for Show {
     const NAME: &'static str = "flow.show";
     const ACCESS: Access = Access::Read;
 
-    fn run(self, work: &mut Work<'_>) -> Verdict<Shown> {
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Shown> {
         let workflow = find::workflow(work, &self.id)?;
         let progress = progress(work, &workflow.id)?;
         let query = TaskQuery { workflow: Some(workflow.id.clone()), limit: self.limit, ..TaskQuery::default() };
@@ -436,7 +441,7 @@ impl Verb for Show {
     }
 }
 
-pub(super) fn progress(work: &mut Work<'_>, id: &WorkflowId) -> Verdict<BTreeMap<String, u64>> {
+pub(super) fn progress(work: &mut VerbContext<'_>, id: &WorkflowId) -> VerbResult<BTreeMap<String, u64>> {
     let counts = work.tx.progress(id)?;
     Ok(counts.into_iter().map(|(status, count)| (status.as_str().to_owned(), count)).collect())
 }
@@ -469,7 +474,7 @@ impl Verb for List {
     const NAME: &'static str = "flow.list";
     const ACCESS: Access = Access::Read;
 
-    fn run(self, work: &mut Work<'_>) -> Verdict<Vec<Listed>> {
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Vec<Listed>> {
         let statuses = match self.status {
             Some(status) => vec![status],
             None if self.all => Vec::new(),

@@ -3,21 +3,21 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Verb, Work};
-use crate::{refusal::Verdict, retention::Old, store::Access};
+use super::{Verb, VerbContext};
+use crate::{refusal::VerbResult, retention::RetentionKind, store::Access};
 
 /// So many rows of each kind are gone.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// Only kinds of which some are.
-    pub gone: Vec<(Old, u64)>,
+    pub gone: Vec<(RetentionKind, u64)>,
 }
 
 /// What was forgotten.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// How many rows of each kind.
-    pub gone: Vec<(Old, u64)>,
+    pub gone: Vec<(RetentionKind, u64)>,
 }
 
 impl Verb for Request {
@@ -25,9 +25,9 @@ impl Verb for Request {
     const NAME: &'static str = "gc";
     const ACCESS: Access = Access::Write;
 
-    fn run(self, work: &mut Work<'_>) -> Verdict<Outcome> {
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Outcome> {
         let detail = self.gone.iter().map(|(what, count)| (what.as_str().to_owned(), Value::from(*count))).collect();
-        work.did("store", "data.forgotten", Value::Object(detail), Vec::new())?;
+        work.record("store", "data.forgotten", Value::Object(detail), Vec::new())?;
         Ok(Outcome { gone: self.gone })
     }
 }

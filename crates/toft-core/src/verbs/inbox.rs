@@ -2,12 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Verb, Work};
+use super::{Verb, VerbContext};
 use crate::{
     change::Write,
     id::MessageId,
-    message::{Delivery, DeliveryState, HUMAN, Letter},
-    refusal::{Refusal, Verdict},
+    message::{Delivery, DeliveryState, HUMAN, InboxItem},
+    refusal::{Refusal, VerbResult},
     store::Access,
 };
 
@@ -28,7 +28,7 @@ pub struct Request {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// The letters.
-    pub letters: Vec<Letter>,
+    pub letters: Vec<InboxItem>,
 }
 
 impl Verb for Request {
@@ -36,7 +36,7 @@ impl Verb for Request {
     const NAME: &'static str = "inbox";
     const ACCESS: Access = Access::Write;
 
-    fn run(self, work: &mut Work<'_>) -> Verdict<Outcome> {
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Outcome> {
         let recipient = if self.human { HUMAN.to_owned() } else { work.me()?.id.to_string() };
         let now = work.now.wall;
         if let Some(id) = &self.ack {
@@ -47,9 +47,9 @@ impl Verb for Request {
             };
             mark(work, &recipient, &letter, DeliveryState::Acked)?;
             let read_at = letter.read_at.or(Some(now));
-            return Ok(Outcome { letters: vec![Letter { state: DeliveryState::Acked, read_at, ..letter }] });
+            return Ok(Outcome { letters: vec![InboxItem { state: DeliveryState::Acked, read_at, ..letter }] });
         }
-        let expired = |letter: &Letter| letter.message.expires.is_some_and(|expires| expires <= now);
+        let expired = |letter: &InboxItem| letter.message.expires.is_some_and(|expires| expires <= now);
         let mut letters = work.tx.inbox(&recipient, !self.all, self.limit)?;
         while !self.all && letters.iter().any(expired) {
             for letter in letters.iter().filter(|letter| expired(letter)) {
@@ -85,7 +85,7 @@ impl Verb for Peek {
     const NAME: &'static str = "peek";
     const ACCESS: Access = Access::Read;
 
-    fn run(self, work: &mut Work<'_>) -> Verdict<Outcome> {
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Outcome> {
         let recipient = if self.human {
             Some(HUMAN.to_owned())
         } else {
@@ -101,7 +101,12 @@ impl Verb for Peek {
     }
 }
 
-pub(super) fn mark(work: &mut Work<'_>, recipient: &str, letter: &Letter, state: DeliveryState) -> Verdict<()> {
+pub(super) fn mark(
+    work: &mut VerbContext<'_>,
+    recipient: &str,
+    letter: &InboxItem,
+    state: DeliveryState,
+) -> VerbResult<()> {
     let delivery = Delivery {
         message: letter.message.id.clone(),
         recipient: recipient.to_owned(),
@@ -109,7 +114,7 @@ pub(super) fn mark(work: &mut Work<'_>, recipient: &str, letter: &Letter, state:
         rank: format!("{}{:011x}{}", letter.message.priority, letter.message.created.0.max(0), letter.message.id),
         read_at: letter.read_at.or(Some(work.now.wall)),
     };
-    work.did(
+    work.record(
         letter.message.id.as_str(),
         if state == DeliveryState::Acked { "message.acked" } else { "message.read" },
         serde_json::json!({}),

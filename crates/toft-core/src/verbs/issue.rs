@@ -3,13 +3,13 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Verb, Work, assign, find, flow, template};
+use super::{Verb, VerbContext, assign, find, flow, template};
 use crate::{
     change::Write,
     flow::{IssueState, Outcome as TaskOutcome, Plan, PlanTask, Source, TaskStatus, Workflow, WorkflowStatus},
     issue::{Issue, NO_AUTO_CLAIM, ready::Reason},
-    lease::Standing,
-    refusal::{Refusal, Verdict},
+    lease::LeaseStatus,
+    refusal::{Refusal, VerbResult},
     repository::Scope,
     store::{Access, EventQuery, LeasesOf, TaskQuery},
     time::Timestamp,
@@ -45,7 +45,7 @@ impl Offer {
     }
 
     /// The agent that the issue is assigned to, if that is another one than `name` and is waited for.
-    pub(super) fn kept_for(&self, work: &mut Work<'_>, name: &str) -> Verdict<Option<String>> {
+    pub(super) fn kept_for(&self, work: &mut VerbContext<'_>, name: &str) -> VerbResult<Option<String>> {
         match self.issue.assignee.as_ref().filter(|to| *to != name) {
             Some(to) if assign::is_awaited(work, to)? => Ok(Some(to.clone())),
             _ => Ok(None),
@@ -53,7 +53,7 @@ impl Offer {
     }
 
     /// Whether another clone has finished it since its ledger here last said how far it is.
-    fn closed_since(&self, work: &mut Work<'_>) -> Verdict<bool> {
+    fn closed_since(&self, work: &mut VerbContext<'_>) -> VerbResult<bool> {
         const LOOKED_AT: usize = 20;
         let query =
             EventQuery { entity: Some(self.issue.id.clone()), newest: true, limit: LOOKED_AT, ..EventQuery::default() };
@@ -64,11 +64,11 @@ impl Offer {
 
     /// The workflow that would do it: by its template, else in a single task. Refuses whatever could not be made, and
     /// writes nothing.
-    pub(super) fn build(&self, work: &mut Work<'_>) -> Verdict<flow::Buildable> {
+    pub(super) fn build(&self, work: &mut VerbContext<'_>) -> VerbResult<flow::Buildable> {
         let mut reasons = self.reasons.clone();
         // A ledger that was not told yet how the last workflow ended does not know what it says.
         let here = work.place.repository.clone();
-        let pending = work.tx.untold(here.as_ref(), AT_ONCE)?.into_iter();
+        let pending = work.tx.ledger_pending(here.as_ref(), AT_ONCE)?.into_iter();
         let ended = pending.filter(|workflow| workflow.issue_state() == Some(IssueState::Untold));
         let ended = ended.into_iter().find(|ended| ended.issue() == Some(&self.issue.id));
         reasons.extend(ended.map(|ended| Reason::Running { workflow: ended.id.to_string() }));
@@ -123,10 +123,10 @@ impl Verb for Note {
     const NAME: &'static str = "issue.note";
     const ACCESS: Access = Access::Write;
 
-    fn run(self, work: &mut Work<'_>) -> Verdict<()> {
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<()> {
         work.me()?;
         for Noted { issue, detail } in self.notes {
-            work.did(&issue, self.what, detail, Vec::new())?;
+            work.record(&issue, self.what, detail, Vec::new())?;
         }
         Ok(())
     }
@@ -153,10 +153,10 @@ impl Verb for OnIt {
     const NAME: &'static str = "issue.on_it";
     const ACCESS: Access = Access::Read;
 
-    fn run(self, work: &mut Work<'_>) -> Verdict<Option<On>> {
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Option<On>> {
         let Some(workflow) = work.tx.workflow_of_issue(&self.issue)? else { return Ok(None) };
         let leases = work.tx.leases(&LeasesOf::Workflow(workflow.id.clone()))?;
-        let live = leases.iter().find(|lease| lease.standing(&work.now, work.processes) == Standing::Live);
+        let live = leases.iter().find(|lease| lease.standing(&work.now, work.processes) == LeaseStatus::Live);
         let holder = live.map(|lease| work.agent_name(&lease.agent)).transpose()?;
         Ok(Some(On { workflow, holder }))
     }
@@ -187,16 +187,16 @@ impl Verb for Pending {
     const NAME: &'static str = "issue.pending";
     const ACCESS: Access = Access::Read;
 
-    fn run(self, work: &mut Work<'_>) -> Verdict<Vec<News>> {
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Vec<News>> {
         let mut news = Vec::new();
-        for workflow in work.tx.untold(self.scope.repository.as_ref(), AT_ONCE)? {
+        for workflow in work.tx.ledger_pending(self.scope.repository.as_ref(), AT_ONCE)? {
             news.push(news_of(work, workflow)?);
         }
         Ok(news)
     }
 }
 
-fn news_of(work: &mut Work<'_>, workflow: Workflow) -> Verdict<News> {
+fn news_of(work: &mut VerbContext<'_>, workflow: Workflow) -> VerbResult<News> {
     let leases = work.tx.leases(&LeasesOf::Workflow(workflow.id.clone()))?;
     let first = leases.into_iter().min_by_key(|lease| lease.acquired);
     let holder = first.map(|lease| work.agent_name(&lease.agent)).transpose()?;
@@ -230,9 +230,9 @@ impl Verb for Told {
     const NAME: &'static str = "issue.told";
     const ACCESS: Access = Access::Write;
 
-    fn run(self, work: &mut Work<'_>) -> Verdict<()> {
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<()> {
         let workflow = find::workflow(work, self.news.workflow.id.as_str())?;
-        let same = !workflow.told && news_of(work, workflow.clone())? == self.news;
+        let same = !workflow.ledger_updated && news_of(work, workflow.clone())? == self.news;
         let detail = |workflow: &Workflow| {
             let mut detail = self.noted.as_ref().map_or_else(|| serde_json::json!({}), |noted| noted.detail.clone());
             detail["workflow"] = workflow.id.as_str().into();
@@ -249,10 +249,15 @@ impl Verb for Told {
         match same {
             true => {
                 let detail = detail(&workflow);
-                work.by_itself(&issue, what, detail, vec![Write::Workflow(Workflow { told: true, ..workflow })])
+                work.record_system(
+                    &issue,
+                    what,
+                    detail,
+                    vec![Write::Workflow(Workflow { ledger_updated: true, ..workflow })],
+                )
             }
             // It changed meanwhile: the ledger is told again.
-            false if self.noted.is_some() => work.by_itself(&issue, what, detail(&workflow), Vec::new()),
+            false if self.noted.is_some() => work.record_system(&issue, what, detail(&workflow), Vec::new()),
             false => Ok(()),
         }
     }

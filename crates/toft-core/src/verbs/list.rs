@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Verb, Work, find};
+use super::{Verb, VerbContext, find};
 use crate::{
     flow::{Task, TaskStatus},
-    refusal::Verdict,
+    refusal::VerbResult,
     repository::Scope,
     store::{Access, TaskQuery},
 };
@@ -54,7 +54,7 @@ impl Verb for Request {
     const NAME: &'static str = "list";
     const ACCESS: Access = Access::Read;
 
-    fn run(self, work: &mut Work<'_>) -> Verdict<Outcome> {
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Outcome> {
         let workflow = match &self.workflow {
             Some(text) => Some(find::workflow(work, text)?.id),
             None => None,

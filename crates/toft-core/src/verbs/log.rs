@@ -1,9 +1,9 @@
 //! Log: what happened.
 
-use super::{Verb, Work, find};
+use super::{Verb, VerbContext, find};
 use crate::{
     change::Event,
-    refusal::Verdict,
+    refusal::VerbResult,
     repository::Scope,
     store::{Access, EventQuery},
 };
@@ -28,7 +28,7 @@ impl Verb for Request {
     const NAME: &'static str = "log";
     const ACCESS: Access = Access::Read;
 
-    fn run(self, work: &mut Work<'_>) -> Verdict<Vec<Event>> {
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Vec<Event>> {
         let entity = match &self.id {
             Some(text) => Some(match find::anything(work, text)? {
                 find::Found::Task(task) => task.id.to_string(),

@@ -44,11 +44,11 @@ use crate::{
     agent::{Agent, AgentState, Role, check_name},
     change::{Change, Event, Receipt, Write},
     flow::Workflow,
-    id::{AgentId, Mint, OpId, TaskId, WorkflowId},
-    lease::{Fence, Lease, Processes, Standing},
-    refusal::{Refusal, Stop, Verdict},
+    id::{AgentId, IdGenerator, OpId, TaskId, WorkflowId},
+    lease::{Fence, Lease, LeaseStatus, Processes},
+    refusal::{Refusal, VerbError, VerbResult},
     repository::Place,
-    store::{Access, Ahead, LeasesOf, Store, StoreError, StoreTx},
+    store::{Access, LeasesOf, Prefetch, Store, StoreError, StoreTx},
     time::Now,
 };
 
@@ -65,11 +65,11 @@ pub trait Verb: Clone {
     /// Whether it asks which holds the caller can prove.
     const PROVES: bool = matches!(Self::ACCESS, Access::Write);
     /// What it will ask first.
-    fn ahead<'a>(&'a self, _actor: &'a str) -> Ahead<'a> {
-        Ahead::Unknown
+    fn prefetch<'a>(&'a self, _actor: &'a str) -> Prefetch<'a> {
+        Prefetch::Unknown
     }
     /// Runs it inside a transaction.
-    fn run(self, work: &mut Work<'_>) -> Verdict<Self::Outcome>;
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Self::Outcome>;
 }
 
 /// Who asks, from where, and what the rules may rely on.
@@ -79,7 +79,7 @@ pub struct Caller<'a> {
     /// The checkout it speaks from.
     pub place: Place,
     /// New ids.
-    pub mint: &'a mut Mint,
+    pub ids: &'a mut IdGenerator,
     /// Processes on this machine.
     pub processes: &'a dyn Processes,
     /// What configuration decides.
@@ -132,31 +132,36 @@ impl Default for Policy {
 /// Runs one verb in one transaction, again for as long as other writers are faster; the store sees to it that
 /// this ends.
 #[expect(clippy::needless_pass_by_value, reason = "a verb is built for one run")]
-pub fn perform<V: Verb>(store: &dyn Store, caller: &mut Caller<'_>, verb: V) -> Verdict<V::Outcome> {
+pub fn perform<V: Verb>(store: &dyn Store, caller: &mut Caller<'_>, verb: V) -> VerbResult<V::Outcome> {
     let op = caller.op.take();
     loop {
         match attempt(store, caller, op.clone(), verb.clone()) {
-            Err(Stop::Failed(StoreError::Conflict)) => {}
+            Err(VerbError::Failed(StoreError::Conflict)) => {}
             done => return done,
         }
     }
 }
 
 /// A refusal rolls back the sweep of lost leases, so the sweep is run again alone and committed.
-fn attempt<V: Verb>(store: &dyn Store, caller: &mut Caller<'_>, op: Option<Operation>, verb: V) -> Verdict<V::Outcome> {
+fn attempt<V: Verb>(
+    store: &dyn Store,
+    caller: &mut Caller<'_>,
+    op: Option<Operation>,
+    verb: V,
+) -> VerbResult<V::Outcome> {
     let mut tx = store.begin(V::ACCESS)?;
-    tx.foresee(verb.ahead(caller.actor))?;
+    tx.prefetch(verb.prefetch(caller.actor))?;
     if let Some(op) = &op
         && let Some(receipt) = tx.receipt(&op.id)?
     {
         return repeated::<V>(receipt, caller.actor, op);
     }
     let now = tx.now()?;
-    let mut work = Work {
+    let mut work = VerbContext {
         tx: tx.as_mut(),
         actor: caller.actor,
         place: caller.place.clone(),
-        mint: caller.mint,
+        ids: caller.ids,
         processes: caller.processes,
         policy: caller.policy,
         op: op.as_ref().map(|op| op.id.clone()),
@@ -171,14 +176,14 @@ fn attempt<V: Verb>(store: &dyn Store, caller: &mut Caller<'_>, op: Option<Opera
         clock::mend_if_stepped_back(&mut work)?;
     }
     let outcome = match verb.run(&mut work) {
-        Err(Stop::Refused(refusal)) if work.swept > 0 => {
-            tx.confirm()?;
+        Err(VerbError::Refused(refusal)) if work.swept > 0 => {
+            tx.validate_reads()?;
             drop(tx);
             perform(store, caller, sweep::Request)?;
             return Err(refusal.into());
         }
-        Err(Stop::Refused(refusal)) => {
-            tx.confirm()?;
+        Err(VerbError::Refused(refusal)) => {
+            tx.validate_reads()?;
             return Err(refusal.into());
         }
         result => result?,
@@ -189,14 +194,14 @@ fn attempt<V: Verb>(store: &dyn Store, caller: &mut Caller<'_>, op: Option<Opera
             let actor = work.actor.to_owned();
             let Operation { id: op, request } = op;
             let receipt = Receipt { op, actor, verb: V::NAME.to_owned(), request, outcome, at: work.now.wall };
-            work.tx.derive(&[Write::Receipt(receipt)])?;
+            work.tx.write_derived(&[Write::Receipt(receipt)])?;
         }
         tx.commit()?;
     }
     Ok(outcome)
 }
 
-fn repeated<V: Verb>(receipt: Receipt, actor: &str, op: &Operation) -> Verdict<V::Outcome> {
+fn repeated<V: Verb>(receipt: Receipt, actor: &str, op: &Operation) -> VerbResult<V::Outcome> {
     let other_request = !receipt.request.is_empty() && receipt.request != op.request;
     if receipt.verb != V::NAME || receipt.actor != actor || other_request {
         let Receipt { op, verb, actor, .. } = receipt;
@@ -212,14 +217,14 @@ fn unserialisable(error: &serde_json::Error) -> StoreError {
 }
 
 /// A verb at work: the transaction, the clock, and whoever asked.
-pub struct Work<'a> {
+pub struct VerbContext<'a> {
     /// Facts, and where changes go.
     pub tx: &'a mut dyn StoreTx,
     /// The store's clock when the transaction began.
     pub now: Now,
     pub(crate) actor: &'a str,
     pub(crate) place: Place,
-    pub(crate) mint: &'a mut Mint,
+    pub(crate) ids: &'a mut IdGenerator,
     pub(crate) processes: &'a dyn Processes,
     pub(crate) policy: &'a Policy,
     op: Option<OpId>,
@@ -230,22 +235,28 @@ pub struct Work<'a> {
     me: Option<Agent>,
 }
 
-impl Work<'_> {
+impl VerbContext<'_> {
     /// Puts down what the caller did.
-    pub(crate) fn did(&mut self, entity: &str, verb: &str, detail: Value, writes: Vec<Write>) -> Verdict<()> {
+    pub(crate) fn record(&mut self, entity: &str, verb: &str, detail: Value, writes: Vec<Write>) -> VerbResult<()> {
         let actor = self.actor.to_owned();
         self.put(actor, entity, verb, detail, writes)
     }
 
     /// Puts down what happened by itself: nobody asked for it, a rule did.
-    pub(crate) fn by_itself(&mut self, entity: &str, verb: &str, detail: Value, writes: Vec<Write>) -> Verdict<()> {
+    pub(crate) fn record_system(
+        &mut self,
+        entity: &str,
+        verb: &str,
+        detail: Value,
+        writes: Vec<Write>,
+    ) -> VerbResult<()> {
         self.put("toft".to_owned(), entity, verb, detail, writes)
     }
 
-    fn put(&mut self, actor: String, entity: &str, verb: &str, detail: Value, writes: Vec<Write>) -> Verdict<()> {
+    fn put(&mut self, actor: String, entity: &str, verb: &str, detail: Value, writes: Vec<Write>) -> VerbResult<()> {
         let op = match &self.op {
             Some(op) => op.clone(),
-            None => self.op.insert(op_now(self.mint, &self.now)).clone(),
+            None => self.op.insert(op_now(self.ids, &self.now)).clone(),
         };
         let event = Event {
             seq: 0,
@@ -263,7 +274,7 @@ impl Work<'_> {
     }
 
     /// The agent that asks, registered on first sight and marked as seen. What its session holds is renewed.
-    pub(crate) fn me(&mut self) -> Verdict<Agent> {
+    pub(crate) fn me(&mut self) -> VerbResult<Agent> {
         if let Some(me) = &self.me {
             return Ok(me.clone());
         }
@@ -272,7 +283,7 @@ impl Work<'_> {
             None => {
                 check_name(self.actor)?;
                 let agent = self.new_agent(self.actor.to_owned(), self.default_role());
-                self.did(
+                self.record(
                     agent.id.as_str(),
                     "agent.registered",
                     serde_json::json!({ "name": agent.name }),
@@ -286,7 +297,7 @@ impl Work<'_> {
     }
 
     /// The caller's role: what the surface knows, else the one it is registered with.
-    pub(crate) fn role(&mut self) -> Verdict<Role> {
+    pub(crate) fn role(&mut self) -> VerbResult<Role> {
         if let Some(role) = self.known_role {
             return Ok(role);
         }
@@ -298,20 +309,23 @@ impl Work<'_> {
         self.known_role.unwrap_or_default()
     }
 
-    pub(crate) fn greet(&mut self, mut agent: Agent) -> Verdict<Agent> {
+    pub(crate) fn greet(&mut self, mut agent: Agent) -> VerbResult<Agent> {
         const NEWS: Duration = Duration::from_secs(30);
         let stale = self.now.wall.since(agent.seen) >= NEWS || agent.seen > self.now.wall;
         if stale || agent.host != self.processes.host() {
             agent.seen = self.now.wall;
             agent.host = self.processes.host().to_owned();
-            self.tx.derive(&[Write::Agent(agent.clone())])?;
+            self.tx.write_derived(&[Write::Agent(agent.clone())])?;
         }
         for lease in self.tx.leases(&LeasesOf::Agent(agent.id.clone()))? {
             let silent = self.now.since(&lease.renewed_tick, lease.renewed);
             let due = silent >= lease.ttl / 3 || lease.renewed > self.now.wall;
-            if due && self.holds.contains(&lease.fence) && lease.standing(&self.now, self.processes) == Standing::Live {
+            if due
+                && self.holds.contains(&lease.fence)
+                && lease.standing(&self.now, self.processes) == LeaseStatus::Live
+            {
                 let renewed = lease.renew(&self.now, None);
-                self.tx.derive(&[Write::RenewLease(renewed)])?;
+                self.tx.write_derived(&[Write::RenewLease(renewed)])?;
             }
         }
         Ok(agent)
@@ -319,7 +333,7 @@ impl Work<'_> {
 
     pub(crate) fn new_agent(&mut self, name: String, role: Role) -> Agent {
         Agent {
-            id: AgentId::mint(self.mint),
+            id: AgentId::generate(self.ids),
             name,
             role,
             capabilities: Vec::new(),
@@ -333,11 +347,11 @@ impl Work<'_> {
     }
 
     /// The name of an agent, or its id if it has none any more.
-    pub(crate) fn agent_name(&mut self, id: &AgentId) -> Verdict<String> {
+    pub(crate) fn agent_name(&mut self, id: &AgentId) -> VerbResult<String> {
         Ok(self.tx.agent(id)?.map_or_else(|| id.to_string(), |agent| agent.name))
     }
 
-    pub(crate) fn require_workflow(&mut self, id: &WorkflowId) -> Verdict<Workflow> {
+    pub(crate) fn require_workflow(&mut self, id: &WorkflowId) -> VerbResult<Workflow> {
         match self.tx.workflow(id)? {
             Some(workflow) => Ok(workflow),
             None => Err(Refusal::NotFound { what: "workflow", text: id.to_string() }.into()),
@@ -345,7 +359,7 @@ impl Work<'_> {
     }
 
     /// The caller's live lease on a task: the fence must be the live one, and the caller the agent that holds it.
-    pub(crate) fn require_hold(&mut self, task: &TaskId, fence: Option<&Fence>) -> Verdict<Lease> {
+    pub(crate) fn require_hold(&mut self, task: &TaskId, fence: Option<&Fence>) -> VerbResult<Lease> {
         let lease = self.tx.lease(task)?;
         match (lease, fence) {
             (Some(lease), Some(fence)) if lease.fence == *fence => {
@@ -373,11 +387,11 @@ impl Work<'_> {
         }
     }
 
-    fn is_mine(&mut self, lease: &Lease) -> Verdict<bool> {
+    fn is_mine(&mut self, lease: &Lease) -> VerbResult<bool> {
         Ok(self.tx.agent_named(self.actor)?.is_some_and(|agent| agent.id == lease.agent))
     }
 
-    pub(crate) fn held(&mut self, lease: &Lease) -> Verdict<Stop> {
+    pub(crate) fn held(&mut self, lease: &Lease) -> VerbResult<VerbError> {
         let agent = self.agent_name(&lease.agent)?;
         Ok(Refusal::LeaseHeld {
             task: lease.task.clone(),
@@ -391,6 +405,6 @@ impl Work<'_> {
 }
 
 /// An operation id that sorts by time, so that its index grows at one end.
-fn op_now(mint: &mut Mint, now: &Now) -> OpId {
-    OpId::known(format!("op_{:09x}{}", now.wall.0.max(0) >> 4, mint.word()))
+fn op_now(ids: &mut IdGenerator, now: &Now) -> OpId {
+    OpId::known(format!("op_{:09x}{}", now.wall.0.max(0) >> 4, ids.word()))
 }

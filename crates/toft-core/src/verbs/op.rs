@@ -3,10 +3,10 @@
 
 use serde_json::Value;
 
-use super::{Operation, Verb, Work};
+use super::{Operation, Verb, VerbContext};
 use crate::{
     change::{Receipt, Write},
-    refusal::{Refusal, Verdict},
+    refusal::{Refusal, VerbResult},
     store::Access,
 };
 
@@ -25,7 +25,7 @@ impl Verb for Recall {
     const NAME: &'static str = "op.recall";
     const ACCESS: Access = Access::Read;
 
-    fn run(self, work: &mut Work<'_>) -> Verdict<Option<Value>> {
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Option<Value>> {
         let Some(receipt) = work.tx.receipt(&self.op.id)? else { return Ok(None) };
         let same = receipt.verb == COMMAND && receipt.actor == work.actor && receipt.request == self.op.request;
         if same {
@@ -50,12 +50,12 @@ impl Verb for Remember {
     const NAME: &'static str = "op.remember";
     const ACCESS: Access = Access::Write;
 
-    fn run(self, work: &mut Work<'_>) -> Verdict<()> {
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<()> {
         if work.tx.receipt(&self.op.id)?.is_some() {
             return Ok(());
         }
         let Operation { id: op, request } = self.op;
         let (actor, verb, outcome, at) = (work.actor.to_owned(), COMMAND.to_owned(), self.answer, work.now.wall);
-        Ok(work.tx.derive(&[Write::Receipt(Receipt { op, actor, verb, request, outcome, at })])?)
+        Ok(work.tx.write_derived(&[Write::Receipt(Receipt { op, actor, verb, request, outcome, at })])?)
     }
 }

@@ -2,13 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Verb, Work, assign, issue::Offer, sweep};
+use super::{Verb, VerbContext, assign, issue::Offer, sweep};
 use crate::{
     flow::{Task, TaskStatus},
-    lease::Standing,
+    lease::LeaseStatus,
     queue::{Filter, Queue},
     ready::{self, Reason},
-    refusal::Verdict,
+    refusal::VerbResult,
     repository::Scope,
     store::{Access, LeasesOf, TaskQuery},
 };
@@ -90,9 +90,9 @@ impl Verb for Stirring {
     const NAME: &'static str = "stirring";
     const ACCESS: Access = Access::Read;
 
-    fn run(self, work: &mut Work<'_>) -> Verdict<bool> {
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<bool> {
         let leases = work.tx.leases(&LeasesOf::Repository(self.scope.repository.clone()))?;
-        let held = leases.iter().any(|lease| lease.standing(&work.now, work.processes) == Standing::Live);
+        let held = leases.iter().any(|lease| lease.standing(&work.now, work.processes) == LeaseStatus::Live);
         Ok(held || ready::next_timer(work.tx, &self.scope)?.is_some())
     }
 }
@@ -111,7 +111,7 @@ impl Verb for Request {
     const NAME: &'static str = "ready";
     const ACCESS: Access = Access::Read;
 
-    fn run(self, work: &mut Work<'_>) -> Verdict<Outcome> {
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Outcome> {
         let me = work.tx.agent_named(work.actor)?;
         let assigned = me.as_ref().filter(|me| me.assigned).map(|me| me.name.clone());
         let can = me.map(|me| me.capabilities).unwrap_or_default();
@@ -153,7 +153,7 @@ impl Request {
     }
 
     /// Tasks whose timer ran out, of workflows that have room.
-    fn due(&self, work: &mut Work<'_>) -> Verdict<Vec<Task>> {
+    fn due(&self, work: &mut VerbContext<'_>) -> VerbResult<Vec<Task>> {
         let mut due = Vec::new();
         for task in ready::due(work.tx, &self.scope, work.now.wall)? {
             if work.require_workflow(&task.workflow)?.has_room() {
@@ -163,7 +163,7 @@ impl Request {
         Ok(due)
     }
 
-    fn explain(&self, work: &mut Work<'_>) -> Verdict<Vec<NotReady>> {
+    fn explain(&self, work: &mut VerbContext<'_>) -> VerbResult<Vec<NotReady>> {
         let open = [TaskStatus::Pending, TaskStatus::Leased, TaskStatus::Running, TaskStatus::Waiting];
         let query = TaskQuery { scope: self.scope.clone(), statuses: open.to_vec(), ..TaskQuery::default() };
         let mut not_ready = Vec::new();
@@ -185,7 +185,7 @@ impl Request {
 }
 
 /// Tasks whose hold is lost and which the next claim would take back.
-fn freed(work: &mut Work<'_>) -> Verdict<Vec<Task>> {
+fn freed(work: &mut VerbContext<'_>) -> VerbResult<Vec<Task>> {
     let mut freed = Vec::new();
     for (lease, _) in sweep::look(work, true)?.lost {
         freed.extend(free_task(work, &lease.task)?);
@@ -194,7 +194,7 @@ fn freed(work: &mut Work<'_>) -> Verdict<Vec<Task>> {
 }
 
 /// The task as it would be once its lost hold is taken back, if it could start then.
-fn free_task(work: &mut Work<'_>, id: &crate::id::TaskId) -> Verdict<Option<Task>> {
+fn free_task(work: &mut VerbContext<'_>, id: &crate::id::TaskId) -> VerbResult<Option<Task>> {
     let Some(mut task) = work.tx.task(id)? else { return Ok(None) };
     task.state = sweep::after_loss(&task, work.now.wall);
     let mut workflow = work.require_workflow(&task.workflow)?;
@@ -205,7 +205,7 @@ fn free_task(work: &mut Work<'_>, id: &crate::id::TaskId) -> Verdict<Option<Task
 }
 
 /// Why a task cannot start now; empty if it can.
-pub(super) fn why(work: &mut Work<'_>, task: &Task) -> Verdict<Vec<Reason>> {
+pub(super) fn why(work: &mut VerbContext<'_>, task: &Task) -> VerbResult<Vec<Reason>> {
     let workflow = work.require_workflow(&task.workflow)?;
     let dependencies = work.tx.dependencies(&task.id)?;
     let gates = work.tx.gates(&task.id)?;

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Verb, Work};
+use super::{Verb, VerbContext};
 use crate::{
     change::Write,
     id::TaskId,
     lease::Fence,
-    refusal::{Refusal, Verdict},
+    refusal::{Refusal, VerbResult},
     store::{Access, LeasesOf},
     time::Timestamp,
 };
@@ -37,7 +37,7 @@ impl Verb for Request {
     const NAME: &'static str = "renew";
     const ACCESS: Access = Access::Write;
 
-    fn run(self, work: &mut Work<'_>) -> Verdict<Outcome> {
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Outcome> {
         let me = work.me()?;
         let mut outcome = Outcome { renewed: Vec::new(), lost: Vec::new() };
         let mut leases = Vec::new();
@@ -67,7 +67,7 @@ impl Verb for Request {
             outcome.renewed.push((lease.task.clone(), lease.expires()));
             writes.push(Write::RenewLease(lease));
         }
-        work.tx.derive(&writes)?;
+        work.tx.write_derived(&writes)?;
         Ok(outcome)
     }
 }

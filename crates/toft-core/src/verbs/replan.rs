@@ -5,15 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Verb, Work, find, flow::revive};
+use super::{Verb, VerbContext, find, flow::revive};
 use crate::{
     change::Write,
     flow::{
         Dependency, DependencyKind, PlanTask, Task, TaskState, TaskStatus, Workflow, WorkflowStatus, check_names,
-        place_in_queue, requeue, settle, skip_pointless,
+        place_in_queue, propagate, requeue, skip_pointless,
     },
     id::{RepositoryId, TaskId},
-    refusal::{Refusal, Verdict},
+    refusal::{Refusal, VerbResult},
     rights::{self, Action},
     store::{Access, TaskQuery},
 };
@@ -57,7 +57,7 @@ impl Verb for Add {
     const ACCESS: Access = Access::Write;
     const ENDS: bool = true;
 
-    fn run(self, work: &mut Work<'_>) -> Verdict<Outcome> {
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Outcome> {
         check_names(&self.tasks)?;
         let mut workflow = open_workflow(work, &self.workflow)?;
         let existing = tasks_of(work, &workflow)?;
@@ -67,7 +67,7 @@ impl Verb for Add {
         let additions = build(work, &workflow, &self.tasks, &existing)?;
         work.me()?;
         let added: Vec<_> = self.tasks.iter().map(|task| task.name.clone()).collect();
-        work.did(workflow.id.as_str(), "flow.added", json!({ "tasks": added }), vec![])?;
+        work.record(workflow.id.as_str(), "flow.added", json!({ "tasks": added }), vec![])?;
         let new = additions.insert(work, &mut workflow)?;
         save_plan(work, &mut workflow)?;
         skip_pointless(work, &ids(&new))?;
@@ -81,7 +81,7 @@ impl Verb for Request {
     const ACCESS: Access = Access::Write;
     const ENDS: bool = true;
 
-    fn run(self, work: &mut Work<'_>) -> Verdict<Outcome> {
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Outcome> {
         rights::require(work, Action::Replan)?;
         check_names(&self.tasks)?;
         let mut workflow = open_workflow(work, &self.workflow)?;
@@ -111,7 +111,7 @@ impl Verb for Request {
             self.tasks.iter().filter(|task| !existing.iter().any(|known| known.name == task.name)).cloned().collect();
         outcome.added = new.iter().map(|task| task.name.clone()).collect();
         let detail = serde_json::to_value(&outcome).unwrap_or_default();
-        work.did(workflow.id.as_str(), "flow.replanned", detail, vec![])?;
+        work.record(workflow.id.as_str(), "flow.replanned", detail, vec![])?;
         let new = build(work, &workflow, &new, &existing)?.insert(work, &mut workflow)?;
         let known = tasks_of(work, &workflow)?;
         let mut wanted = Vec::new();
@@ -157,7 +157,7 @@ impl Verb for Decide {
     const ACCESS: Access = Access::Write;
     const ENDS: bool = true;
 
-    fn run(self, work: &mut Work<'_>) -> Verdict<Task> {
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Task> {
         rights::require(work, Action::Decide)?;
         let mut task = find::last_task(work, &self.task)?;
         let fits = if self.retry {
@@ -179,7 +179,7 @@ impl Verb for Decide {
         if workflow.status == WorkflowStatus::Failed {
             revive(work, &mut workflow)?;
             workflow.updated = work.now.wall;
-            work.tx.derive(&[Write::Workflow(workflow.clone())])?;
+            work.tx.write_derived(&[Write::Workflow(workflow.clone())])?;
             requeue(work, &workflow)?;
         }
         if self.retry {
@@ -187,7 +187,7 @@ impl Verb for Decide {
             task.state.attempt = 0;
             task.state.not_before = None;
             task.state.updated = work.now.wall;
-            work.did(
+            work.record(
                 task.id.as_str(),
                 "task.retried",
                 json!({ "reason": self.reason }),
@@ -202,7 +202,7 @@ impl Verb for Decide {
     }
 }
 
-fn open_workflow(work: &mut Work<'_>, text: &str) -> Verdict<Workflow> {
+fn open_workflow(work: &mut VerbContext<'_>, text: &str) -> VerbResult<Workflow> {
     let workflow = find::workflow(work, text)?;
     if workflow.status.finished() {
         return Err(Refusal::WrongState {
@@ -215,30 +215,30 @@ fn open_workflow(work: &mut Work<'_>, text: &str) -> Verdict<Workflow> {
     Ok(workflow)
 }
 
-fn tasks_of(work: &mut Work<'_>, workflow: &Workflow) -> Verdict<Vec<Task>> {
+fn tasks_of(work: &mut VerbContext<'_>, workflow: &Workflow) -> VerbResult<Vec<Task>> {
     Ok(work.tx.tasks(&TaskQuery { workflow: Some(workflow.id.clone()), ..TaskQuery::default() })?)
 }
 
-fn save_plan(work: &mut Work<'_>, workflow: &mut Workflow) -> Verdict<()> {
+fn save_plan(work: &mut VerbContext<'_>, workflow: &mut Workflow) -> VerbResult<()> {
     if workflow.status == WorkflowStatus::Planning && workflow.tasks > 0 {
         workflow.status = WorkflowStatus::Ready;
     }
     workflow.updated = work.now.wall;
-    work.tx.derive(&[Write::Workflow(workflow.clone())])?;
+    work.tx.write_derived(&[Write::Workflow(workflow.clone())])?;
     requeue(work, workflow)
 }
 
-fn skip(work: &mut Work<'_>, mut task: Task, reason: &str) -> Verdict<Task> {
+fn skip(work: &mut VerbContext<'_>, mut task: Task, reason: &str) -> VerbResult<Task> {
     let from = task.state.status;
     task.state.status = TaskStatus::Skipped;
     task.state.updated = work.now.wall;
-    work.did(
+    work.record(
         task.id.as_str(),
         "task.skipped",
         json!({ "reason": reason }),
         vec![Write::TaskState(task.id.clone(), task.state.clone()), Write::DropQueue(task.id.clone())],
     )?;
-    settle(work, &task, from)?;
+    propagate(work, &task, from)?;
     Ok(task)
 }
 
@@ -253,17 +253,17 @@ pub(super) struct Additions {
 
 /// Turns planned tasks into new tasks of a workflow. Every refusal comes from here, so that [`Additions::insert`] only writes.
 pub(super) fn build(
-    work: &mut Work<'_>,
+    work: &mut VerbContext<'_>,
     workflow: &Workflow,
     planned: &[PlanTask],
     existing: &[Task],
-) -> Verdict<Additions> {
+) -> VerbResult<Additions> {
     let first = existing.iter().map(|task| task.order + 1).max().unwrap_or(0);
     let mut repositories = workflow.repositories.clone();
     let mut tasks = Vec::with_capacity(planned.len());
     for (position, plan) in planned.iter().enumerate() {
         let mut task = Task {
-            id: TaskId::mint(work.mint),
+            id: TaskId::generate(work.ids),
             workflow: workflow.id.clone(),
             name: plan.name.clone(),
             brief: plan.brief.clone(),
@@ -342,10 +342,10 @@ impl Additions {
     }
 
     /// Writes them. The caller writes the workflow and queues them.
-    pub(super) fn insert(self, work: &mut Work<'_>, workflow: &mut Workflow) -> Verdict<Vec<Task>> {
+    pub(super) fn insert(self, work: &mut VerbContext<'_>, workflow: &mut Workflow) -> VerbResult<Vec<Task>> {
         let mut writes: Vec<Write> = self.tasks.iter().cloned().map(Write::Task).collect();
         writes.extend(self.edges.into_iter().map(Write::Dependency));
-        work.tx.derive(&writes)?;
+        work.tx.write_derived(&writes)?;
         for (id, count) in self.waiters {
             add_waiters(work, &id, i64::from(count))?;
         }
@@ -356,7 +356,12 @@ impl Additions {
 }
 
 /// The dependencies a plan names, by name in the plan or the workflow, or by id.
-fn edges(work: &mut Work<'_>, planned: &[PlanTask], tasks: &[Task], existing: &[Task]) -> Verdict<Vec<Dependency>> {
+fn edges(
+    work: &mut VerbContext<'_>,
+    planned: &[PlanTask],
+    tasks: &[Task],
+    existing: &[Task],
+) -> VerbResult<Vec<Dependency>> {
     let names: BTreeMap<&str, &TaskId> =
         existing.iter().chain(tasks).map(|task| (task.name.as_str(), &task.id)).collect();
     let mut edges = BTreeSet::new();
@@ -437,7 +442,7 @@ fn refuse_loop(tasks: &[Task], edges: &[Dependency]) -> Result<(), Refusal> {
 }
 
 /// Refuses an edge `task -> on` when `on` already waits for `task`, directly or not.
-pub(super) fn refuse_cycle(work: &mut Work<'_>, on: &TaskId, task: &TaskId) -> Verdict<()> {
+pub(super) fn refuse_cycle(work: &mut VerbContext<'_>, on: &TaskId, task: &TaskId) -> VerbResult<()> {
     let mut seen = BTreeSet::from([on.clone()]);
     let mut look = vec![on.clone()];
     while let Some(id) = look.pop() {
@@ -453,7 +458,7 @@ pub(super) fn refuse_cycle(work: &mut Work<'_>, on: &TaskId, task: &TaskId) -> V
     Ok(())
 }
 
-fn rewrite(work: &mut Work<'_>, task: &mut Task, plan: &PlanTask, priority: u8) -> Verdict<()> {
+fn rewrite(work: &mut VerbContext<'_>, task: &mut Task, plan: &PlanTask, priority: u8) -> VerbResult<()> {
     task.brief.clone_from(&plan.brief);
     task.priority = plan.priority.unwrap_or(priority);
     task.labels.clone_from(&plan.labels);
@@ -468,16 +473,21 @@ fn rewrite(work: &mut Work<'_>, task: &mut Task, plan: &PlanTask, priority: u8) 
         task.state.not_before = None;
     }
     task.state.updated = work.now.wall;
-    Ok(work.tx.derive(&[Write::Task(task.clone())])?)
+    Ok(work.tx.write_derived(&[Write::Task(task.clone())])?)
 }
 
 /// Takes from an existing task the dependencies its new plan does not name; gives those it does.
-fn drop_obsolete(work: &mut Work<'_>, task: &Task, plan: &PlanTask, known: &[Task]) -> Verdict<Vec<Dependency>> {
+fn drop_obsolete(
+    work: &mut VerbContext<'_>,
+    task: &Task,
+    plan: &PlanTask,
+    known: &[Task],
+) -> VerbResult<Vec<Dependency>> {
     let others: Vec<_> = known.iter().filter(|other| other.id != task.id).cloned().collect();
     let wanted = edges(work, std::slice::from_ref(plan), std::slice::from_ref(task), &others)?;
     for (edge, _) in work.tx.dependencies(&task.id)? {
         if !wanted.contains(&edge) {
-            work.tx.derive(&[Write::DropDependency(edge.clone())])?;
+            work.tx.write_derived(&[Write::DropDependency(edge.clone())])?;
             if edge.kind == DependencyKind::Blocks {
                 add_waiters(work, &edge.on, -1)?;
             }
@@ -487,13 +497,13 @@ fn drop_obsolete(work: &mut Work<'_>, task: &Task, plan: &PlanTask, known: &[Tas
 }
 
 /// Gives an existing task the dependencies of its new plan that it does not have, once nobody has obsolete ones.
-fn add_missing(work: &mut Work<'_>, task: &Task, wanted: Vec<Dependency>) -> Verdict<()> {
+fn add_missing(work: &mut VerbContext<'_>, task: &Task, wanted: Vec<Dependency>) -> VerbResult<()> {
     let had: Vec<_> = work.tx.dependencies(&task.id)?.into_iter().map(|(dependency, _)| dependency).collect();
     for edge in wanted.into_iter().filter(|edge| !had.contains(edge)) {
         if edge.kind != DependencyKind::Informs {
             refuse_cycle(work, &edge.on, &task.id)?;
         }
-        work.tx.derive(&[Write::Dependency(edge.clone())])?;
+        work.tx.write_derived(&[Write::Dependency(edge.clone())])?;
         if edge.kind == DependencyKind::Blocks {
             add_waiters(work, &edge.on, 1)?;
         }
@@ -506,22 +516,22 @@ fn ids(tasks: &[Task]) -> Vec<TaskId> {
     tasks.iter().map(|task| task.id.clone()).collect()
 }
 
-fn add_waiters(work: &mut Work<'_>, id: &TaskId, count: i64) -> Verdict<()> {
+fn add_waiters(work: &mut VerbContext<'_>, id: &TaskId, count: i64) -> VerbResult<()> {
     let Some(mut task) = work.tx.task(id)? else { return Ok(()) };
     task.state.unblocks = u32::try_from(i64::from(task.state.unblocks) + count).unwrap_or(0);
-    work.tx.derive(&[Write::TaskState(task.id.clone(), task.state.clone())])?;
+    work.tx.write_derived(&[Write::TaskState(task.id.clone(), task.state.clone())])?;
     let workflow = work.require_workflow(&task.workflow)?;
     place_in_queue(work, &task, &workflow)
 }
 
 /// Counts a task's open blockers anew from its dependencies.
-fn recount(work: &mut Work<'_>, id: &TaskId) -> Verdict<()> {
+fn recount(work: &mut VerbContext<'_>, id: &TaskId) -> VerbResult<()> {
     let Some(mut task) = work.tx.task(id)? else { return Ok(()) };
     let dependencies = work.tx.dependencies(id)?;
     let open = dependencies.iter().filter(|(dependency, status)| dependency.holds_back(*status)).count() as u32;
     if open != task.state.open_blockers {
         task.state.open_blockers = open;
-        work.tx.derive(&[Write::TaskState(task.id.clone(), task.state.clone())])?;
+        work.tx.write_derived(&[Write::TaskState(task.id.clone(), task.state.clone())])?;
         let workflow = work.require_workflow(&task.workflow)?;
         place_in_queue(work, &task, &workflow)?;
     }
@@ -529,21 +539,21 @@ fn recount(work: &mut Work<'_>, id: &TaskId) -> Verdict<()> {
 }
 
 /// Counts the open blockers of every task of a workflow anew.
-pub(super) fn recount_all(work: &mut Work<'_>, workflow: &Workflow) -> Verdict<()> {
+pub(super) fn recount_all(work: &mut VerbContext<'_>, workflow: &Workflow) -> VerbResult<()> {
     for task in tasks_of(work, workflow)? {
         recount(work, &task.id)?;
     }
     Ok(())
 }
 
-fn recount_dependents(work: &mut Work<'_>, id: &TaskId) -> Verdict<()> {
+fn recount_dependents(work: &mut VerbContext<'_>, id: &TaskId) -> VerbResult<()> {
     for dependency in work.tx.dependents(id)? {
         recount(work, &dependency.task)?;
     }
     Ok(())
 }
 
-fn find_repository(work: &mut Work<'_>, text: &str) -> Verdict<RepositoryId> {
+fn find_repository(work: &mut VerbContext<'_>, text: &str) -> VerbResult<RepositoryId> {
     let matching: Vec<_> = work
         .tx
         .repositories()?

@@ -2,13 +2,13 @@
 
 use serde_json::json;
 
-use super::{Verb, Work};
+use super::{Verb, VerbContext};
 use crate::{
     change::Write,
-    flow::{Attempt, Outcome, Report, TaskStatus, given_back, settle},
+    flow::{Attempt, Outcome, Report, TaskStatus, given_back, propagate},
     id::TaskId,
     lease::Fence,
-    refusal::{Refusal, Verdict},
+    refusal::{Refusal, VerbResult},
     store::Access,
 };
 
@@ -31,7 +31,7 @@ impl Verb for Request {
     const ACCESS: Access = Access::Write;
     const ENDS: bool = true;
 
-    fn run(self, work: &mut Work<'_>) -> Verdict<Attempt> {
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Attempt> {
         let found = work.tx.attempts(&self.task)?.into_iter().find(|attempt| attempt.fence() == self.fence);
         let Some(mut attempt) = found else {
             return Err(Refusal::NotFound { what: "attempt", text: format!("{} {}", self.task, self.fence) }.into());
@@ -40,14 +40,14 @@ impl Verb for Request {
         attempt.cost = attempt.cost.or(self.cost);
         let detail =
             json!({ "fence": self.fence.number, "ending": attempt.report.as_ref().map(|report| report.ending) });
-        work.did(self.task.as_str(), "task.reported", detail, vec![Write::Attempt(attempt.clone())])?;
+        work.record(self.task.as_str(), "task.reported", detail, vec![Write::Attempt(attempt.clone())])?;
         give_up(work, &self.task)?;
         Ok(attempt)
     }
 }
 
 /// A task that agents gave back themselves as often as it may be tried fails for good: nobody would ever stop.
-fn give_up(work: &mut Work<'_>, id: &TaskId) -> Verdict<()> {
+fn give_up(work: &mut VerbContext<'_>, id: &TaskId) -> VerbResult<()> {
     let times = given_back(&work.tx.attempts(id)?);
     let Some(mut task) = work.tx.task(id)?.filter(|task| task.state.status == TaskStatus::Pending) else {
         return Ok(());
@@ -61,6 +61,6 @@ fn give_up(work: &mut Work<'_>, id: &TaskId) -> Verdict<()> {
     task.state.updated = work.now.wall;
     task.state.outcome = Some(Outcome { summary: summary.clone(), evidence: None });
     let writes = vec![Write::TaskState(task.id.clone(), task.state.clone()), Write::DropQueue(task.id.clone())];
-    work.by_itself(id.as_str(), "task.failed", json!({ "message": summary }), writes)?;
-    settle(work, &task, TaskStatus::Pending).map(drop)
+    work.record_system(id.as_str(), "task.failed", json!({ "message": summary }), writes)?;
+    propagate(work, &task, TaskStatus::Pending).map(drop)
 }

@@ -5,15 +5,15 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Verb, Work, find};
+use super::{Verb, VerbContext, find};
 use crate::{
     change::Write,
     checkpoint::{Checkpoint, CheckpointKind, Detail},
     flow::{Task, TaskStatus},
     id::{CheckpointId, TaskId},
     lease::Fence,
-    refusal::{Refusal, Verdict},
-    store::{Access, Ahead},
+    refusal::{Refusal, VerbResult},
+    store::{Access, Prefetch},
     time::Timestamp,
 };
 
@@ -65,15 +65,15 @@ impl Verb for Request {
     const NAME: &'static str = "save";
     const ACCESS: Access = Access::Write;
 
-    fn ahead<'a>(&'a self, _actor: &'a str) -> Ahead<'a> {
-        Ahead::Hold { task: self.id.as_deref().unwrap_or_default() }
+    fn prefetch<'a>(&'a self, _actor: &'a str) -> Prefetch<'a> {
+        Prefetch::Hold { task: self.id.as_deref().unwrap_or_default() }
     }
 
-    fn run(self, work: &mut Work<'_>) -> Verdict<Outcome> {
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Outcome> {
         let mut task = find::task(work, self.id.as_deref().unwrap_or("@"))?;
         let lease = work.require_hold(&task.id, self.fence.as_ref())?.renew(&work.now, self.ttl);
         let expires = lease.expires();
-        work.tx.derive(&[Write::RenewLease(lease.clone())])?;
+        work.tx.write_derived(&[Write::RenewLease(lease.clone())])?;
         work.me()?;
         if self.message.is_some() || self.state.is_some() {
             start(work, &mut task)?;
@@ -94,12 +94,12 @@ impl Verb for Request {
 impl Request {
     fn checkpoint(
         &self,
-        work: &mut Work<'_>,
+        work: &mut VerbContext<'_>,
         task: &Task,
         fence: u64,
         agent: crate::id::AgentId,
         summary: &str,
-    ) -> Verdict<Checkpoint> {
+    ) -> VerbResult<Checkpoint> {
         let newest = work.tx.checkpoints(&task.id, 1)?.pop();
         if let Some(parent) = &self.parent
             && newest.as_ref().map(|checkpoint| &checkpoint.id) != Some(parent)
@@ -109,7 +109,7 @@ impl Request {
             );
         }
         let checkpoint = Checkpoint {
-            id: CheckpointId::mint(work.mint),
+            id: CheckpointId::generate(work.ids),
             task: task.id.clone(),
             fence,
             seq: newest.as_ref().map_or(0, |checkpoint| checkpoint.seq) + 1,
@@ -123,7 +123,7 @@ impl Request {
             place: work.place.clone(),
             created: work.now.wall,
         };
-        work.did(
+        work.record(
             task.id.as_str(),
             "save",
             json!({ "checkpoint": checkpoint.id, "kind": checkpoint.kind, "summary": checkpoint.summary }),
@@ -133,14 +133,14 @@ impl Request {
     }
 }
 
-fn put_state(work: &mut Work<'_>, task: &TaskId, key: &str, value: &Value) -> Verdict<bool> {
+fn put_state(work: &mut VerbContext<'_>, task: &TaskId, key: &str, value: &Value) -> VerbResult<bool> {
     if key.is_empty() {
         return Err(Refusal::Invalid { field: "key".into(), problem: "a key needs a name".into() }.into());
     }
     if work.tx.state(task, key)?.as_ref() == Some(value) {
         return Ok(false);
     }
-    work.did(
+    work.record(
         task.as_str(),
         "state",
         json!({ "key": key }),
@@ -150,11 +150,11 @@ fn put_state(work: &mut Work<'_>, task: &TaskId, key: &str, value: &Value) -> Ve
 }
 
 /// The first sign of work turns a leased task into a running one.
-pub(super) fn start(work: &mut Work<'_>, task: &mut Task) -> Verdict<()> {
+pub(super) fn start(work: &mut VerbContext<'_>, task: &mut Task) -> VerbResult<()> {
     if task.state.status == TaskStatus::Leased {
         task.state.status = TaskStatus::Running;
         task.state.updated = work.now.wall;
-        work.tx.derive(&[Write::TaskState(task.id.clone(), task.state.clone())])?;
+        work.tx.write_derived(&[Write::TaskState(task.id.clone(), task.state.clone())])?;
     }
     Ok(())
 }

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::{Verb, Work, find};
+use super::{Verb, VerbContext, find};
 use crate::{
     agent::{Agent, AgentState, Role},
     change::Write,
     id::{MessageId, TaskId, WorkflowId},
     lease::Fence,
     message::{ALL, Address, Delivery, DeliveryState, HUMAN, Message, MessageKind},
-    refusal::{Refusal, Verdict},
+    refusal::{Refusal, VerbResult},
     store::{Access, LeasesOf},
 };
 
@@ -45,7 +45,7 @@ impl Verb for Request {
     const NAME: &'static str = "send";
     const ACCESS: Access = Access::Write;
 
-    fn run(self, work: &mut Work<'_>) -> Verdict<Message> {
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Message> {
         if self.body.trim().is_empty() {
             return Err(Refusal::Invalid { field: "text".into(), problem: "the message is empty".into() }.into());
         }
@@ -90,14 +90,14 @@ impl Verb for Request {
 }
 
 fn draft(
-    work: &mut Work<'_>,
+    work: &mut VerbContext<'_>,
     to: &Address,
     kind: MessageKind,
     priority: u8,
     body: &str,
     task: Option<&TaskId>,
-) -> Verdict<Message> {
-    let id = MessageId::mint(work.mint);
+) -> VerbResult<Message> {
+    let id = MessageId::generate(work.ids);
     Ok(Message {
         thread: id.clone(),
         id,
@@ -117,19 +117,19 @@ fn draft(
 
 /// Puts a message into inboxes.
 pub(super) fn deliver(
-    work: &mut Work<'_>,
+    work: &mut VerbContext<'_>,
     to: &Address,
     kind: MessageKind,
     priority: u8,
     body: &str,
     task: Option<&TaskId>,
     recipients: &[String],
-) -> Verdict<Message> {
+) -> VerbResult<Message> {
     let message = draft(work, to, kind, priority, body, task)?;
     post(work, message, recipients)
 }
 
-fn post(work: &mut Work<'_>, message: Message, recipients: &[String]) -> Verdict<Message> {
+fn post(work: &mut VerbContext<'_>, message: Message, recipients: &[String]) -> VerbResult<Message> {
     let mut writes = vec![Write::Message(message.clone())];
     for recipient in recipients {
         writes.push(Write::Delivery(Delivery {
@@ -140,7 +140,7 @@ fn post(work: &mut Work<'_>, message: Message, recipients: &[String]) -> Verdict
             read_at: None,
         }));
     }
-    work.did(
+    work.record(
         message.id.as_str(),
         "message.sent",
         json!({ "to": message.to, "kind": message.kind, "recipients": recipients.len() }),
@@ -149,7 +149,7 @@ fn post(work: &mut Work<'_>, message: Message, recipients: &[String]) -> Verdict
     Ok(message)
 }
 
-fn recipients(work: &mut Work<'_>, to: &str) -> Verdict<(Address, Vec<String>)> {
+fn recipients(work: &mut VerbContext<'_>, to: &str) -> VerbResult<(Address, Vec<String>)> {
     if to == HUMAN {
         return Ok((Address::Human, vec![HUMAN.to_owned()]));
     }

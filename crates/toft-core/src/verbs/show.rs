@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Verb, Work, agent, find, flow};
+use super::{Verb, VerbContext, agent, find, flow};
 use crate::{
     change::Event,
     checkpoint::{Checkpoint, CheckpointKind},
@@ -11,7 +11,7 @@ use crate::{
     gate::Gate,
     id::{AgentId, TaskId},
     ready::Reason,
-    refusal::{Refusal, Verdict},
+    refusal::{Refusal, VerbResult},
     store::{Access, EventQuery, WorkspaceQuery},
     time::Timestamp,
     workspace::WorkspaceState,
@@ -126,7 +126,7 @@ impl Verb for Request {
     const NAME: &'static str = "show";
     const ACCESS: Access = Access::Read;
 
-    fn run(self, work: &mut Work<'_>) -> Verdict<Outcome> {
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Outcome> {
         if let Some(key) = &self.state {
             let task = find::task(work, &self.id)?;
             return match work.tx.state(&task.id, key)? {
@@ -146,7 +146,7 @@ impl Verb for Request {
 }
 
 impl Request {
-    fn task(&self, work: &mut Work<'_>, task: Task) -> Verdict<ShownTask> {
+    fn task(&self, work: &mut VerbContext<'_>, task: Task) -> VerbResult<ShownTask> {
         let id = task.id.clone();
         let holder = match work.tx.lease(&id)? {
             Some(lease) => Some(HolderView {
@@ -185,7 +185,7 @@ impl Request {
     }
 }
 
-fn plan_summary(work: &mut Work<'_>, task: &Task) -> Verdict<Option<String>> {
+fn plan_summary(work: &mut VerbContext<'_>, task: &Task) -> VerbResult<Option<String>> {
     /// How many checkpoints are looked at.
     const LOOKED_AT: usize = 50;
     let planned = |row: &Checkpoint| matches!(row.kind, CheckpointKind::Plan | CheckpointKind::Replan);
@@ -194,7 +194,7 @@ fn plan_summary(work: &mut Work<'_>, task: &Task) -> Verdict<Option<String>> {
     Ok(newest.map(|row| row.summary).or_else(|| first_line().map(|line| line.trim().to_owned())))
 }
 
-fn workspace(work: &mut Work<'_>, task: &Task) -> Verdict<Option<WorkspaceView>> {
+fn workspace(work: &mut VerbContext<'_>, task: &Task) -> VerbResult<Option<WorkspaceView>> {
     let query = WorkspaceQuery { repository: task.place.repository.clone(), live: true, ..WorkspaceQuery::default() };
     let found = work.tx.workspaces(&query)?.into_iter().find(|row| row.task.as_ref() == Some(&task.id));
     Ok(found.map(|row| WorkspaceView { name: row.name, path: row.path, branch: row.branch, state: row.state }))

@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Verb, Work, assign, flow, sweep};
+use super::{Verb, VerbContext, assign, flow, sweep};
 use crate::{
     agent::{Agent, Presence},
     flow::{Task, TaskStatus},
     gate::GateKind,
     id::TaskId,
     message::{HUMAN, MessageKind},
-    refusal::Verdict,
+    refusal::VerbResult,
     repository::Scope,
     store::{Access, LeasesOf, TaskQuery, WorkspaceQuery},
     time::Timestamp,
@@ -141,7 +141,7 @@ impl Verb for Request {
     const NAME: &'static str = "status";
     const ACCESS: Access = Access::Read;
 
-    fn run(self, work: &mut Work<'_>) -> Verdict<Outcome> {
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Outcome> {
         let (working, more) = self.working(work)?;
         let list = flow::List { scope: self.scope.clone(), limit: self.limit, ..flow::List::default() };
         let workflows = list.run(work)?;
@@ -151,7 +151,7 @@ impl Verb for Request {
 }
 
 impl Request {
-    fn working(&self, work: &mut Work<'_>) -> Verdict<(Vec<Working>, bool)> {
+    fn working(&self, work: &mut VerbContext<'_>) -> VerbResult<(Vec<Working>, bool)> {
         let lost: Vec<_> = sweep::look(work, true)?.lost.into_iter().map(|(lease, _)| lease.task).collect();
         let leases = work.tx.leases(&LeasesOf::Repository(self.scope.repository.clone()))?;
         let query =
@@ -186,7 +186,12 @@ impl Request {
     }
 
     /// Whether the issue that a failed task was for was taken up by another workflow since.
-    fn taken_up_again(&self, work: &mut Work<'_>, task: &Task, seen: &mut BTreeSet<(String, String)>) -> Verdict<bool> {
+    fn taken_up_again(
+        &self,
+        work: &mut VerbContext<'_>,
+        task: &Task,
+        seen: &mut BTreeSet<(String, String)>,
+    ) -> VerbResult<bool> {
         let workflow = work.require_workflow(&task.workflow)?;
         let Some(issue) = workflow.issue() else { return Ok(false) };
         let other = seen.iter().any(|(known, by)| known == issue && *by != workflow.id.as_str());
@@ -195,7 +200,7 @@ impl Request {
     }
 
     /// Ready tasks that wait for an agent that is offline.
-    fn assigned(&self, work: &mut Work<'_>, needs: &mut Vec<NeedsYou>) -> Verdict<()> {
+    fn assigned(&self, work: &mut VerbContext<'_>, needs: &mut Vec<NeedsYou>) -> VerbResult<()> {
         for (to, tasks) in assign::assigned(work, &self.scope)? {
             let agent = work.tx.agent_named(&to)?;
             let holds = match &agent {
@@ -219,7 +224,7 @@ impl Request {
     }
 
     /// Sorted by how much waits behind each.
-    fn needs_you(&self, work: &mut Work<'_>, workflows: &[flow::Listed]) -> Verdict<Vec<NeedsYou>> {
+    fn needs_you(&self, work: &mut VerbContext<'_>, workflows: &[flow::Listed]) -> VerbResult<Vec<NeedsYou>> {
         let mut needs = Vec::new();
         for flow::Listed { workflow, .. } in workflows.iter().filter(|listed| listed.workflow.overspent()) {
             needs.push(NeedsYou::Budget {

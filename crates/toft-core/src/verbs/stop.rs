@@ -6,17 +6,17 @@
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Verb, Work, find, finish};
+use super::{Verb, VerbContext, find, finish};
 use crate::{
     agent::Agent,
     change::Write,
     flow::{
-        AttemptResult, Outcome as TaskOutcome, Report, StopOrder, TaskStatus, WorkflowStatus, free, ledger_changed,
-        place_in_queue, settle,
+        AttemptResult, Outcome as TaskOutcome, Report, StopOrder, TaskStatus, WorkflowStatus, end_lease,
+        ledger_changed, place_in_queue, propagate,
     },
     id::TaskId,
-    lease::{Fence, Lease, Standing},
-    refusal::{Refusal, Stop as No, Verdict},
+    lease::{Fence, Lease, LeaseStatus},
+    refusal::{Refusal, VerbError as No, VerbResult},
     rights::{self, Action},
     store::{Access, LeasesOf},
     time::Timestamp,
@@ -62,7 +62,7 @@ impl Verb for Request {
     const ACCESS: Access = Access::Write;
     const ENDS: bool = true;
 
-    fn run(self, work: &mut Work<'_>) -> Verdict<Outcome> {
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Outcome> {
         let lease = held(work, &self.id)?;
         let agent = work.tx.agent(&lease.agent)?;
         if agent.as_ref().is_none_or(|agent| agent.name != work.actor) {
@@ -113,14 +113,14 @@ impl Verb for Obey {
     const ACCESS: Access = Access::Write;
     const ENDS: bool = true;
 
-    fn run(self, work: &mut Work<'_>) -> Verdict<finish::Outcome> {
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<finish::Outcome> {
         let lease = work.require_hold(&self.task, Some(&self.fence))?;
         end(work, &lease, &self.order, Some((self.cost, Some(self.report))))
     }
 }
 
 /// The live lease that is meant.
-fn held(work: &mut Work<'_>, text: &str) -> Verdict<Lease> {
+fn held(work: &mut VerbContext<'_>, text: &str) -> VerbResult<Lease> {
     let lease = match find::task(work, text) {
         Ok(task) => work.tx.lease(&task.id)?.ok_or_else(|| nobody(text, task.state.status.as_str()))?,
         Err(No::Refused(missing @ Refusal::NotFound { .. })) => {
@@ -138,8 +138,8 @@ fn held(work: &mut Work<'_>, text: &str) -> Verdict<Lease> {
         Err(error) => return Err(error),
     };
     match lease.standing(&work.now, work.processes) {
-        Standing::Live => Ok(lease),
-        Standing::Lost(_) => Err(nobody(text, "free")),
+        LeaseStatus::Live => Ok(lease),
+        LeaseStatus::Lost(_) => Err(nobody(text, "free")),
     }
 }
 
@@ -149,7 +149,7 @@ fn nobody(text: &str, state: &str) -> No {
 }
 
 /// Writes the order where the runner looks.
-fn tell(work: &mut Work<'_>, lease: &Lease, order: &StopOrder) -> Verdict<()> {
+fn tell(work: &mut VerbContext<'_>, lease: &Lease, order: &StopOrder) -> VerbResult<()> {
     let attempts = work.tx.attempts(&lease.task)?;
     let Some(mut attempt) = attempts.into_iter().find(|attempt| attempt.fence() == lease.fence) else {
         return Err(nobody(lease.task.as_str(), "free"));
@@ -157,19 +157,19 @@ fn tell(work: &mut Work<'_>, lease: &Lease, order: &StopOrder) -> Verdict<()> {
     attempt.set_stop_order(order);
     let agent = work.agent_name(&lease.agent)?;
     let detail = json!({ "agent": agent, "park": order.park, "reason": order.reason });
-    work.did(lease.task.as_str(), "task.stop_ordered", detail, vec![Write::Attempt(attempt)])
+    work.record(lease.task.as_str(), "task.stop_ordered", detail, vec![Write::Attempt(attempt)])
 }
 
 /// Ends the hold: the task is free again and nothing counts against it, or it fails for good.
 fn end(
-    work: &mut Work<'_>,
+    work: &mut VerbContext<'_>,
     lease: &Lease,
     order: &StopOrder,
     seen: Option<(Option<f64>, Option<Report>)>,
-) -> Verdict<finish::Outcome> {
+) -> VerbResult<finish::Outcome> {
     let Some(mut task) = work.tx.task(&lease.task)? else { return Err(nobody(lease.task.as_str(), "gone")) };
     let from = task.state.status;
-    let mut writes = free(work, lease, AttemptResult::Revoked, Some(order.to_string()), seen)?;
+    let mut writes = end_lease(work, lease, AttemptResult::Revoked, Some(order.to_string()), seen)?;
     task.state.updated = work.now.wall;
     task.state.status = TaskStatus::Pending;
     if order.park {
@@ -180,13 +180,13 @@ fn end(
     writes.push(Write::TaskState(task.id.clone(), task.state.clone()));
     let agent = work.agent_name(&lease.agent)?;
     let detail = json!({ "agent": agent, "message": order.to_string(), "status": task.state.status });
-    work.did(task.id.as_str(), "task.stopped", detail, writes)?;
+    work.record(task.id.as_str(), "task.stopped", detail, writes)?;
     if task.state.status.open() {
         let mut workflow = work.require_workflow(&task.workflow)?;
         ledger_changed(work, &mut workflow)?;
         place_in_queue(work, &task, &workflow)?;
     }
-    let workflow = settle(work, &task, from)?;
+    let workflow = propagate(work, &task, from)?;
     let (issue, workflow_status): (_, WorkflowStatus) = (workflow.issue().map(str::to_owned), workflow.status);
     Ok(finish::Outcome { task, workflow: workflow.id, workflow_status, unblocked: Vec::new(), gate: None, issue })
 }

@@ -4,12 +4,12 @@ use std::{cell::RefCell, collections::BTreeMap};
 
 use serde_json::json;
 
-use super::{Verb, Work, clock};
+use super::{Verb, VerbContext, clock};
 use crate::{
     change::Write,
-    flow::{AttemptResult, Task, TaskState, TaskStatus, free, ledger_changed, place_in_queue, settle},
-    lease::{Holder, Lease, Liveness, Lost, Processes, Standing},
-    refusal::Verdict,
+    flow::{AttemptResult, Task, TaskState, TaskStatus, end_lease, ledger_changed, place_in_queue, propagate},
+    lease::{Holder, Lease, LeaseStatus, Liveness, Lost, Processes},
+    refusal::VerbResult,
     store::Access,
 };
 
@@ -23,7 +23,7 @@ impl Verb for Request {
     const ACCESS: Access = Access::Write;
     const ENDS: bool = true;
 
-    fn run(self, work: &mut Work<'_>) -> Verdict<usize> {
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<usize> {
         sweep(work, true)
     }
 }
@@ -38,7 +38,7 @@ impl Verb for Wanted {
     const NAME: &'static str = "sweep.wanted";
     const ACCESS: Access = Access::Read;
 
-    fn run(self, work: &mut Work<'_>) -> Verdict<bool> {
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<bool> {
         let stepped_back = clock::stepped_back(work)?.is_some();
         Ok(stepped_back || look(work, false)?.due.iter().any(|lease| lease.begins_watch(&work.now)))
     }
@@ -74,33 +74,33 @@ pub(super) struct Look {
 
 /// Every lease that is lost now, and those that were due for a look and stand. A thorough look also
 /// asks after every process on this host.
-pub(super) fn look(work: &mut Work<'_>, thorough: bool) -> Verdict<Look> {
+pub(super) fn look(work: &mut VerbContext<'_>, thorough: bool) -> VerbResult<Look> {
     let (host, limit) = if thorough { (Some(work.processes.host()), 0) } else { (None, AT_ONCE) };
     let suspects = work.tx.overdue(work.now.wall, host, limit)?;
     let processes = Remembered { processes: work.processes, known: RefCell::default() };
     let (mut lost, mut due) = (Vec::new(), Vec::new());
     for lease in suspects {
         match lease.standing(&work.now, &processes) {
-            Standing::Lost(why) => lost.push((lease, why)),
-            Standing::Live if lease.due(&work.now) => due.push(lease),
-            Standing::Live => {}
+            LeaseStatus::Lost(why) => lost.push((lease, why)),
+            LeaseStatus::Live if lease.due(&work.now) => due.push(lease),
+            LeaseStatus::Live => {}
         }
     }
     Ok(Look { lost, due })
 }
 
 /// Takes back what is lost.
-pub(super) fn sweep(work: &mut Work<'_>, thorough: bool) -> Verdict<usize> {
+pub(super) fn sweep(work: &mut VerbContext<'_>, thorough: bool) -> VerbResult<usize> {
     let Look { lost, due } = look(work, thorough)?;
     let mut watched = 0;
     for lease in due {
         watched += usize::from(lease.begins_watch(&work.now));
         let lease = lease.examined(&work.now);
-        work.tx.derive(&[Write::RenewLease(lease)])?;
+        work.tx.write_derived(&[Write::RenewLease(lease)])?;
     }
     if watched > 0 {
         // Whatever moves the next look ahead leaves an event: that is how a clock that went back since is known.
-        work.by_itself("leases", "lease.watched", json!({ "count": watched }), Vec::new())?;
+        work.record_system("leases", "lease.watched", json!({ "count": watched }), Vec::new())?;
     }
     let count = lost.len();
     // A watch that began is kept even if the verb refuses.
@@ -112,18 +112,18 @@ pub(super) fn sweep(work: &mut Work<'_>, thorough: bool) -> Verdict<usize> {
 }
 
 /// Takes one lost lease back: the task is tried again, or fails for good and asks a person.
-pub(super) fn take_back(work: &mut Work<'_>, lease: &Lease, why: Lost) -> Verdict<()> {
+pub(super) fn take_back(work: &mut VerbContext<'_>, lease: &Lease, why: Lost) -> VerbResult<()> {
     let result = match why {
         Lost::Expired => AttemptResult::Expired,
         Lost::ProcessGone => AttemptResult::ProcessGone,
     };
-    let mut writes = free(work, lease, result, None, None)?;
+    let mut writes = end_lease(work, lease, result, None, None)?;
     let Some(mut task) = work.tx.task(&lease.task)? else { return Ok(()) };
     let from = task.state.status;
     task.state = after_loss(&task, work.now.wall);
     writes.push(Write::TaskState(task.id.clone(), task.state.clone()));
     let agent = work.agent_name(&lease.agent)?;
-    work.by_itself(
+    work.record_system(
         task.id.as_str(),
         "lease.lost",
         json!({ "why": why, "agent": agent, "fence": lease.fence.number, "attempt": task.state.attempt, "status": task.state.status }),
@@ -132,7 +132,7 @@ pub(super) fn take_back(work: &mut Work<'_>, lease: &Lease, why: Lost) -> Verdic
     let mut workflow = work.require_workflow(&task.workflow)?;
     ledger_changed(work, &mut workflow)?;
     place_in_queue(work, &task, &workflow)?;
-    settle(work, &task, from).map(drop)
+    propagate(work, &task, from).map(drop)
 }
 
 /// A task's state once its hold is lost.

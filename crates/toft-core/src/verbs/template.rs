@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use super::{Verb, Work};
+use super::{Verb, VerbContext};
 use crate::{
     change::Write,
     flow::{Plan, Template, Variable, check_names},
     id::TemplateId,
-    refusal::{Refusal, Verdict},
+    refusal::{Refusal, VerbResult},
     rights::{self, Action},
     store::Access,
 };
@@ -37,7 +37,7 @@ impl Verb for Put {
     const NAME: &'static str = "template.put";
     const ACCESS: Access = Access::Write;
 
-    fn run(self, work: &mut Work<'_>) -> Verdict<Template> {
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Template> {
         if self.name.is_empty() || self.name.contains('@') {
             return Err(Refusal::Invalid {
                 field: "name".into(),
@@ -57,7 +57,7 @@ impl Verb for Put {
             return Ok(known.clone());
         }
         let template = Template {
-            id: TemplateId::mint(work.mint),
+            id: TemplateId::generate(work.ids),
             name: self.name,
             version: newest.map_or(1, |known| known.version + 1),
             description: self.description,
@@ -67,7 +67,7 @@ impl Verb for Put {
             plan: self.plan,
             created: work.now.wall,
         };
-        work.did(
+        work.record(
             template.id.as_str(),
             "template.put",
             json!({ "name": template.name, "version": template.version }),
@@ -87,7 +87,7 @@ impl Verb for List {
     const NAME: &'static str = "template.list";
     const ACCESS: Access = Access::Read;
 
-    fn run(self, work: &mut Work<'_>) -> Verdict<Vec<Template>> {
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Vec<Template>> {
         Ok(work.tx.templates()?.into_iter().filter(|template| template.removed.is_none()).collect())
     }
 }
@@ -104,7 +104,7 @@ impl Verb for Show {
     const NAME: &'static str = "template.show";
     const ACCESS: Access = Access::Read;
 
-    fn run(self, work: &mut Work<'_>) -> Verdict<Template> {
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Template> {
         load(work, &self.name)
     }
 }
@@ -121,7 +121,7 @@ impl Verb for Remove {
     const NAME: &'static str = "template.remove";
     const ACCESS: Access = Access::Write;
 
-    fn run(self, work: &mut Work<'_>) -> Verdict<Template> {
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Template> {
         rights::require(work, Action::RemoveTemplate)?;
         let mut template = one(work, &self.name)?;
         let known = List.run(work)?;
@@ -134,13 +134,13 @@ impl Verb for Remove {
         template = work.tx.template(&template.name, None)?.unwrap_or(template);
         template.removed = Some(work.now.wall);
         let detail = json!({ "name": template.name, "version": template.version });
-        work.did(template.id.as_str(), "template.removed", detail, vec![Write::Template(template.clone())])?;
+        work.record(template.id.as_str(), "template.removed", detail, vec![Write::Template(template.clone())])?;
         Ok(template)
     }
 }
 
 /// A template on top of everything it extends.
-pub(super) fn load(work: &mut Work<'_>, text: &str) -> Verdict<Template> {
+pub(super) fn load(work: &mut VerbContext<'_>, text: &str) -> VerbResult<Template> {
     let mut chain = vec![one(work, text)?];
     while let Some(base) = chain[chain.len() - 1].extends.clone() {
         if chain.len() == DEPTH || chain.iter().any(|known| known.name == base) {
@@ -160,7 +160,7 @@ pub(super) fn load(work: &mut Work<'_>, text: &str) -> Verdict<Template> {
     loaded.ok_or_else(|| Refusal::NotFound { what: "template", text: text.to_owned() }.into())
 }
 
-fn one(work: &mut Work<'_>, text: &str) -> Verdict<Template> {
+fn one(work: &mut VerbContext<'_>, text: &str) -> VerbResult<Template> {
     let (name, version) = match text.split_once('@') {
         Some((name, version)) => (name, version.parse().ok().map(Some)),
         None => (text, Some(None)),

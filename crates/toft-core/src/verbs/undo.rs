@@ -6,13 +6,13 @@
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Verb, Work, finish, flow};
+use super::{Verb, VerbContext, finish, flow};
 use crate::{
     change::Event,
     flow::{TaskStatus, WorkflowStatus},
     id::{OpId, TaskId, WorkflowId},
     issue::Put,
-    refusal::{Refusal, Verdict},
+    refusal::{Refusal, VerbResult},
     repository::Scope,
     store::{Access, EventQuery, TaskQuery},
 };
@@ -123,7 +123,7 @@ impl Verb for Last {
     const ACCESS: Access = Access::Read;
     const PROVES: bool = true;
 
-    fn run(self, work: &mut Work<'_>) -> Verdict<Vec<Undo>> {
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Vec<Undo>> {
         let mut operations: Vec<Vec<Event>> = Vec::new();
         for limit in LOOKS {
             let query = EventQuery { scope: self.scope.clone(), newest: true, limit, ..EventQuery::default() };
@@ -157,7 +157,7 @@ impl Verb for Take {
     const ACCESS: Access = Access::Write;
     const ENDS: bool = true;
 
-    fn run(self, work: &mut Work<'_>) -> Verdict<Undo> {
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Undo> {
         let count = LOOKS[1];
         let query = EventQuery { scope: self.scope.clone(), newest: true, limit: count, ..EventQuery::default() };
         let events = work.tx.events(&query)?;
@@ -211,14 +211,14 @@ impl Verb for Undone {
     const NAME: &'static str = "undo.done";
     const ACCESS: Access = Access::Write;
 
-    fn run(self, work: &mut Work<'_>) -> Verdict<()> {
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<()> {
         record(work, &self.undo, self.redo)
     }
 }
 
-fn record(work: &mut Work<'_>, undo: &Undo, redo: bool) -> Verdict<()> {
+fn record(work: &mut VerbContext<'_>, undo: &Undo, redo: bool) -> VerbResult<()> {
     let detail = json!({ "what": undo.what, "of": undo.entities });
-    work.did(undo.op.as_str(), if redo { REDONE } else { UNDONE }, detail, Vec::new())
+    work.record(undo.op.as_str(), if redo { REDONE } else { UNDONE }, detail, Vec::new())
 }
 
 /// Operations of an actor, newest first: those that stand, or those that were taken back.
@@ -259,7 +259,7 @@ fn mine(events: Vec<Event>, actor: &str, undone: bool) -> Vec<Vec<Event>> {
 }
 
 /// How one operation is taken back, or done again. Its events come newest first.
-fn judge(work: &mut Work<'_>, events: &[Event], redo: bool) -> Verdict<Undo> {
+fn judge(work: &mut VerbContext<'_>, events: &[Event], redo: bool) -> VerbResult<Undo> {
     let of = |verb: &str| events.iter().filter(|event| event.verb == verb).collect::<Vec<_>>();
     let claims = of("claim");
     let says = events.iter().rev().find(|event| !NO_OPERATION.contains(&event.verb.as_str()));
@@ -308,7 +308,7 @@ fn not(why: &str) -> Way {
 }
 
 /// Claims are given back if this session still holds every one of them.
-fn release(work: &mut Work<'_>, claims: &[&Event]) -> Verdict<Way> {
+fn release(work: &mut VerbContext<'_>, claims: &[&Event]) -> VerbResult<Way> {
     let mut holds = Vec::new();
     for event in claims {
         let number = event.detail["fence"].as_u64().unwrap_or_default();
@@ -322,7 +322,7 @@ fn release(work: &mut Work<'_>, claims: &[&Event]) -> Verdict<Way> {
 }
 
 /// Why a workflow is more than its maker's own by now: others touched it, or something outside of it waits for it.
-fn used(work: &mut Work<'_>, made: &Event) -> Verdict<Option<&'static str>> {
+fn used(work: &mut VerbContext<'_>, made: &Event) -> VerbResult<Option<&'static str>> {
     let id = WorkflowId::known(made.entity.as_str());
     for task in work.tx.tasks(&TaskQuery { workflow: Some(id), ..TaskQuery::default() })? {
         if task.state.fence > 0 || !matches!(task.state.status, TaskStatus::Pending | TaskStatus::Skipped) {
@@ -339,7 +339,7 @@ fn used(work: &mut Work<'_>, made: &Event) -> Verdict<Option<&'static str>> {
 }
 
 /// Something outside of a workflow waits for one of its tasks: it has acted on what the task is now, given up or not.
-fn awaited(work: &mut Work<'_>, made: &Event) -> Verdict<Option<&'static str>> {
+fn awaited(work: &mut VerbContext<'_>, made: &Event) -> VerbResult<Option<&'static str>> {
     let id = WorkflowId::known(made.entity.as_str());
     for task in work.tx.tasks(&TaskQuery { workflow: Some(id.clone()), ..TaskQuery::default() })? {
         for dependent in work.tx.dependents(&task.id)? {
@@ -353,7 +353,7 @@ fn awaited(work: &mut Work<'_>, made: &Event) -> Verdict<Option<&'static str>> {
 
 /// Has anybody else, or the caller by another operation, changed the workflow since? Taking an operation back and doing it
 /// again does not count.
-fn moved_since(work: &mut Work<'_>, event: &Event) -> Verdict<bool> {
+fn moved_since(work: &mut VerbContext<'_>, event: &Event) -> VerbResult<bool> {
     let query =
         EventQuery { entity: Some(event.entity.clone()), after: event.seq, limit: LOOKS[0], ..EventQuery::default() };
     let since = work.tx.events(&query)?;

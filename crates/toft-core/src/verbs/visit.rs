@@ -2,10 +2,10 @@
 
 use serde_json::json;
 
-use super::{Verb, Work};
+use super::{Verb, VerbContext};
 use crate::{
     change::Write,
-    refusal::Verdict,
+    refusal::VerbResult,
     repository::{Repository, Worktree},
     store::Access,
 };
@@ -27,7 +27,7 @@ impl Verb for Request {
     const NAME: &'static str = "visit";
     const ACCESS: Access = Access::Write;
 
-    fn run(mut self, work: &mut Work<'_>) -> Verdict<bool> {
+    fn run(mut self, work: &mut VerbContext<'_>) -> VerbResult<bool> {
         let known = work.tx.repositories()?.into_iter().find(|known| known.id == self.repository.id);
         let worktrees = work.tx.worktrees(&self.repository.id)?;
         let seen = worktrees.iter().find(|known| known.name == self.worktree.name);
@@ -45,7 +45,7 @@ impl Verb for Request {
         let id = self.repository.id.clone();
         let detail =
             json!({ "name": self.repository.name, "worktree": self.worktree.name, "path": self.worktree.path });
-        work.did(
+        work.record(
             id.as_str(),
             "repository.seen",
             detail,
@@ -64,7 +64,7 @@ impl Verb for List {
     const NAME: &'static str = "repositories";
     const ACCESS: Access = Access::Read;
 
-    fn run(self, work: &mut Work<'_>) -> Verdict<Self::Outcome> {
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Self::Outcome> {
         let mut listed = Vec::new();
         for repository in work.tx.repositories()? {
             let worktrees = work.tx.worktrees(&repository.id)?;

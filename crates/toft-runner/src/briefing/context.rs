@@ -4,12 +4,12 @@ use toft_core::{
     flow::{AttemptResult, DependencyKind, Evidence, Task},
     issue::{CLOSED, Issue},
     refusal::Refusal,
-    sheet::Sheet,
+    sheet::TokenBudgetText,
     text::{clean, datum, quoted},
     verbs::{context, show::AttemptView},
     workspace::Workspace,
 };
-use toft_plan::{Asked, Plan};
+use toft_plan::{IssueFilter, Plan};
 use toft_session::error::Error;
 
 use super::{Briefing, LEAST_TOKENS};
@@ -53,7 +53,7 @@ impl Briefing<'_> {
             (Some(plan), Some(issue)) => plan.known(issue)?.map(|found| found.issue),
             _ => None,
         };
-        let mut sheet = Sheet::default();
+        let mut sheet = TokenBudgetText::default();
         sheet.fixed(head(&facts, issue.as_ref(), here));
         sheet.pieces("What to do", what_to_do(&facts, issue.as_ref()), 35, format!("toft show {}", shown(&facts)));
         sheet.pieces("Where it stands", where_it_stands(&facts), 30, format!("toft show {}", facts.task.id));
@@ -83,7 +83,7 @@ fn shown(facts: &context::Outcome) -> String {
 
 /// An issue that nobody has taken.
 fn untouched(plan: &Plan<'_>, issue: &Issue, budget: usize) -> Result<String, Error> {
-    let mut sheet = Sheet::default();
+    let mut sheet = TokenBudgetText::default();
     sheet.fixed(format!(
         "# {}: {}\n\nNobody has taken it yet: toft claim {}",
         issue.id,
@@ -270,7 +270,8 @@ fn issue_siblings(plan: &Plan<'_>, issue: &Issue, rows: &mut Vec<String>) -> Res
     let Some(parent) = &issue.parent else { return Ok(()) };
     let Some(found) = plan.known(parent)? else { return Ok(()) };
     rows.push(format!("- part of {} {}", found.issue.id, datum(&found.issue.title, 80)));
-    let mut parts = plan.list(&Asked { parent: Some(parent.clone()), all: true, limit: PARTS, ..Asked::default() })?;
+    let mut parts =
+        plan.list(&IssueFilter { parent: Some(parent.clone()), all: true, limit: PARTS, ..IssueFilter::default() })?;
     parts.retain(|part| part.issue.id != issue.id);
     // What is still to be done says more about the work beside this one.
     parts.sort_by_key(|part| (part.issue.status == CLOSED, part.issue.id.clone()));

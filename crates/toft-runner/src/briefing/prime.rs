@@ -3,8 +3,8 @@
 use serde::Serialize;
 use toft_core::{
     id::TaskId,
-    message::Letter,
-    sheet::Sheet,
+    message::InboxItem,
+    sheet::TokenBudgetText,
     store::{Fault, StoreError},
     text::{clean, datum, quoted},
     verbs::{agent, context, inbox, ready},
@@ -61,7 +61,7 @@ impl Briefing<'_> {
         .letters;
         let look = ready::Request { scope: self.scope(), limit: READY, mine: true, ..ready::Request::default() };
         let ready = self.ready_for(actor, look)?;
-        let mut sheet = Sheet::default();
+        let mut sheet = TokenBudgetText::default();
         sheet.fixed(self.head(actor, &mine));
         sheet.pieces("You hold", self.held(actor, &mine)?, 45, "toft show @ --context");
         sheet.pieces("Messages", letters.iter().map(letter).collect(), 30, "toft agent inbox --all");
@@ -118,7 +118,7 @@ impl Briefing<'_> {
 }
 
 /// A letter as an agent reads it.
-pub(crate) fn letter(letter: &Letter) -> String {
+pub(crate) fn letter(letter: &InboxItem) -> String {
     let id = &letter.message.id;
     let ack = match letter.message.needs_ack {
         true => format!("\nIt wants to be confirmed: toft agent inbox --ack {id}"),

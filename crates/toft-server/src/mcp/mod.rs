@@ -24,9 +24,9 @@ use crate::blocking;
 const LONGEST: usize = 64 << 20;
 
 /// Whoever answers what is asked.
-pub trait Desk: Send + Sync + 'static {
+pub trait ToolHost: Send + Sync + 'static {
     /// What can be asked.
-    fn tools(&self) -> Vec<Card>;
+    fn tools(&self) -> Vec<ToolSpec>;
     /// Asks it.
     fn call(&self, tool: &str, arguments: &Map<String, Value>) -> Answer;
     /// What can be read: address, name, what it is. Addresses with `{braces}` are patterns.
@@ -39,7 +39,7 @@ pub trait Desk: Send + Sync + 'static {
 
 /// A tool as clients see it.
 #[derive(Clone, Debug)]
-pub struct Card {
+pub struct ToolSpec {
     /// Its name.
     pub name: &'static str,
     /// What it does.
@@ -64,7 +64,7 @@ pub struct Answer {
 }
 
 /// Serves until the client is gone.
-pub fn serve(desk: impl Desk) -> std::io::Result<()> {
+pub fn serve(desk: impl ToolHost) -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let served = runtime.block_on(async {
         let transport = AsyncRwTransport::<RoleServer, _, _>::new(tokio::io::stdin(), tokio::io::stdout())
@@ -85,8 +85,8 @@ struct Speaker<D> {
     desk: Arc<D>,
 }
 
-impl<D: Desk> Speaker<D> {
-    fn named(&self, card: Card) -> Tool {
+impl<D: ToolHost> Speaker<D> {
+    fn named(&self, card: ToolSpec) -> Tool {
         let mut notes = ToolAnnotations::new();
         if card.read_only {
             notes = notes.read_only(true);
@@ -97,7 +97,7 @@ impl<D: Desk> Speaker<D> {
     }
 }
 
-impl<D: Desk> ServerHandler for Speaker<D> {
+impl<D: ToolHost> ServerHandler for Speaker<D> {
     fn get_info(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder().enable_tools().enable_resources().build();
         ServerConfig::new(capabilities)

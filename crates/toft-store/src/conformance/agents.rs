@@ -21,7 +21,7 @@ pub fn an_agents_name_is_unique(pair: &Pair) {
     assert_eq!(names, ["amber", "blue"]);
     assert_eq!(pair.read(|tx| tx.agent_named("blue")), Some(agent("ag_1", "blue")));
     let mut tx = pair.writer.begin(Access::Write).unwrap();
-    assert!(tx.derive(&[Write::Agent(agent("ag_3", "blue"))]).is_err());
+    assert!(tx.write_derived(&[Write::Agent(agent("ag_3", "blue"))]).is_err());
 }
 
 pub fn an_inbox_is_read_urgent_first_then_oldest_first(pair: &Pair) {

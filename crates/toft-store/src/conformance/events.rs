@@ -48,7 +48,7 @@ pub fn an_operation_is_answered_once(pair: &Pair) {
     };
     pair.write(&[receipt(1)]);
     let mut tx = pair.writer.begin(Access::Write).unwrap();
-    assert!(tx.derive(&[receipt(2)]).is_err());
+    assert!(tx.write_derived(&[receipt(2)]).is_err());
     drop(tx);
     let kept = pair.read(|tx| tx.receipt(&OpId::known("op_a"))).unwrap();
     assert_eq!(kept.outcome, serde_json::json!(1));

@@ -25,7 +25,7 @@ pub fn a_task_has_at_most_one_lease(pair: &Pair) {
     pair.write(&[Write::Lease(lease("tk_1"))]);
     let second = Lease { fence: Fence { number: 6, id: LeaseId::known("ls_other") }, ..lease("tk_1") };
     let mut tx = pair.writer.begin(Access::Write).unwrap();
-    assert!(tx.derive(&[Write::Lease(second)]).is_err());
+    assert!(tx.write_derived(&[Write::Lease(second)]).is_err());
     drop(tx);
     assert_eq!(pair.read(|tx| tx.lease(&TaskId::known("tk_1"))), Some(lease("tk_1")));
 }

@@ -46,7 +46,7 @@ pub struct Pair {
 impl Pair {
     fn write(&self, writes: &[Write]) {
         let mut tx = self.writer.begin(Access::Write).expect("a writer begins");
-        tx.derive(writes).expect("rows are put down");
+        tx.write_derived(writes).expect("rows are put down");
         tx.commit().expect("a writer commits");
     }
 

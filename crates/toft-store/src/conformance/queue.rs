@@ -120,7 +120,7 @@ pub fn what_a_claim_takes_leaves_every_index(pair: &Pair) {
         let found: Vec<_> = found.iter().map(|(entry, _)| entry).collect();
         assert_eq!(found, [&labelled]);
     }
-    tx.derive(&[Write::DropQueue(labelled.task)]).expect("a row is taken away");
+    tx.write_derived(&[Write::DropQueue(labelled.task)]).expect("a row is taken away");
     tx.commit().expect("a writer commits");
     for key in &keys {
         assert!(read(pair, &["a", "b"], key, "", None, 0).is_empty());

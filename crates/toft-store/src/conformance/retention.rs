@@ -8,7 +8,7 @@ use toft_core::{
     flow::TaskStatus,
     id::{AgentId, OpId, TaskId},
     message::{Delivery, DeliveryState},
-    retention::Old,
+    retention::RetentionKind,
     store::{Access, EventQuery, WorkspaceQuery},
     workspace::{Workspace, WorkspaceState},
 };
@@ -18,7 +18,7 @@ use super::{
     fields::{agent, at, attempt, base, checkpoint, lease, message, task, workspace},
 };
 
-fn forget(pair: &Pair, what: Old, before: i64, limit: usize) -> usize {
+fn forget(pair: &Pair, what: RetentionKind, before: i64, limit: usize) -> usize {
     pair.clock.advance(Duration::from_secs(1));
     pair.writer.forget(what, at(before), limit).unwrap()
 }
@@ -32,10 +32,10 @@ pub fn old_events_are_forgotten_but_the_newest_and_numbers_go_on(pair: &Pair) {
         tx.commit().unwrap();
     };
     (1..=5).for_each(append);
-    assert_eq!(forget(pair, Old::Events, 4, 2), 2);
-    assert_eq!(forget(pair, Old::Events, 4, 2), 1);
-    assert_eq!(forget(pair, Old::Events, 4, 2), 0);
-    assert_eq!(forget(pair, Old::Events, 100, 9), 1);
+    assert_eq!(forget(pair, RetentionKind::Events, 4, 2), 2);
+    assert_eq!(forget(pair, RetentionKind::Events, 4, 2), 1);
+    assert_eq!(forget(pair, RetentionKind::Events, 4, 2), 0);
+    assert_eq!(forget(pair, RetentionKind::Events, 100, 9), 1);
     append(6);
     let left = pair.read(|tx| tx.events(&EventQuery { limit: 9, ..EventQuery::default() }));
     assert_eq!(left.iter().map(|event| event.seq).collect::<Vec<_>>(), [5, 6]);
@@ -50,9 +50,9 @@ pub fn an_event_from_the_future_is_kept_and_protects_nothing_around_it(pair: &Pa
         tx.apply(&change).unwrap();
         tx.commit().unwrap();
     }
-    assert_eq!(forget(pair, Old::Events, 50, 2), 2);
-    assert_eq!(forget(pair, Old::Events, 50, 2), 2);
-    assert_eq!(forget(pair, Old::Events, 50, 2), 0);
+    assert_eq!(forget(pair, RetentionKind::Events, 50, 2), 2);
+    assert_eq!(forget(pair, RetentionKind::Events, 50, 2), 2);
+    assert_eq!(forget(pair, RetentionKind::Events, 50, 2), 0);
     let left = pair.read(|tx| tx.events(&EventQuery { limit: 9, ..EventQuery::default() }));
     assert_eq!(left.iter().map(|event| event.seq).collect::<Vec<_>>(), [2, 3, 7]);
 }
@@ -69,9 +69,9 @@ pub fn old_checkpoints_are_forgotten_once_their_task_is_over_but_the_newest(pair
         (row.task, row.created) = (TaskId::known(id), at(created));
         pair.write(&[Write::Checkpoint(row)]);
     }
-    assert_eq!(forget(pair, Old::Checkpoints, 50, 9), 1);
-    assert_eq!(forget(pair, Old::Checkpoints, 100, 9), 1);
-    assert_eq!(forget(pair, Old::Checkpoints, 100, 9), 0);
+    assert_eq!(forget(pair, RetentionKind::Checkpoints, 50, 9), 1);
+    assert_eq!(forget(pair, RetentionKind::Checkpoints, 100, 9), 1);
+    assert_eq!(forget(pair, RetentionKind::Checkpoints, 100, 9), 0);
     let left = |id: &str| {
         let rows = pair.read(|tx| tx.checkpoints(&TaskId::known(id), 9));
         rows.iter().map(|row| row.seq).collect::<Vec<_>>()
@@ -110,9 +110,9 @@ pub fn idle_agents_are_forgotten_with_their_inboxes(pair: &Pair) {
         delivery("ag_idle"),
         delivery("ag_told"),
     ]);
-    assert_eq!(forget(pair, Old::Agents, 50, 1), 1);
-    assert_eq!(forget(pair, Old::Agents, 50, 9), 1);
-    assert_eq!(forget(pair, Old::Agents, 50, 9), 0);
+    assert_eq!(forget(pair, RetentionKind::Agents, 50, 1), 1);
+    assert_eq!(forget(pair, RetentionKind::Agents, 50, 9), 1);
+    assert_eq!(forget(pair, RetentionKind::Agents, 50, 9), 0);
     let left = pair.read(|tx| tx.agents());
     assert_eq!(left.iter().map(|row| row.id.as_str()).collect::<Vec<_>>(), ["ag_1", "ag_holds", "ag_told"]);
     let inbox = |id: &str| pair.read(|tx| tx.inbox(id, false, 9)).len();
@@ -130,7 +130,7 @@ pub fn workspaces_that_are_gone_are_forgotten_unless_they_were_rescued(pair: &Pa
         row("ws_3", 10, WorkspaceState::Removed, Some("refs/toft/rescue/x")),
         row("ws_4", 90, WorkspaceState::Removed, None),
     ]);
-    assert_eq!(forget(pair, Old::Workspaces, 50, 9), 1);
+    assert_eq!(forget(pair, RetentionKind::Workspaces, 50, 9), 1);
     let left = pair.read(|tx| tx.workspaces(&WorkspaceQuery::default()));
     assert_eq!(left.iter().map(|row| row.id.as_str()).collect::<Vec<_>>(), ["ws_4", "ws_3", "ws_2"]);
 }
@@ -147,7 +147,7 @@ pub fn old_attempts_are_forgotten_once_their_task_is_over(pair: &Pair) {
         row.ended = ended.map(at);
         pair.write(&[Write::Attempt(row)]);
     }
-    assert_eq!(forget(pair, Old::Attempts, 40, 9), 1);
+    assert_eq!(forget(pair, RetentionKind::Attempts, 40, 9), 1);
     let left =
         |id: &str| pair.read(|tx| tx.attempts(&TaskId::known(id))).iter().map(|row| row.fence).collect::<Vec<_>>();
     assert_eq!((left("tk_2"), left("tk_3")), (vec![2, 3], vec![1]));
@@ -174,8 +174,8 @@ pub fn old_messages_are_forgotten_once_everyone_has_seen_them(pair: &Pair) {
         }
         pair.write(&rows);
     }
-    assert_eq!(forget(pair, Old::Messages, 50, 9), 1);
-    assert_eq!(forget(pair, Old::Messages, 50, 9), 0);
+    assert_eq!(forget(pair, RetentionKind::Messages, 50, 9), 1);
+    assert_eq!(forget(pair, RetentionKind::Messages, 50, 9), 0);
     let inbox = pair.read(|tx| tx.inbox("r0", false, 9));
     assert_eq!(inbox.iter().map(|letter| letter.message.id.as_str()).collect::<Vec<_>>(), ["msg_unread", "msg_new"]);
     assert_eq!(pair.read(|tx| tx.inbox("r1", true, 9)).len(), 1);
@@ -194,7 +194,7 @@ pub fn old_receipts_are_forgotten(pair: &Pair) {
         };
         pair.write(&[Write::Receipt(receipt)]);
     }
-    assert_eq!(forget(pair, Old::Receipts, 50, 1), 1);
-    assert_eq!(forget(pair, Old::Receipts, 50, 9), 1);
+    assert_eq!(forget(pair, RetentionKind::Receipts, 50, 1), 1);
+    assert_eq!(forget(pair, RetentionKind::Receipts, 50, 9), 1);
     assert!(pair.read(|tx| tx.receipt(&OpId::known("op_90"))).is_some());
 }

@@ -57,9 +57,9 @@ pub fn tasks_are_listed_by_workflow_status_and_place(pair: &Pair) {
 }
 
 pub fn the_workflow_on_an_issue_and_those_its_ledger_was_not_told_of_are_found(pair: &Pair) {
-    let on = |id: &str, issue: &str, status, told| {
+    let on = |id: &str, issue: &str, status, ledger_updated| {
         let source = Source::Issue { id: issue.into(), ledger: "branch".into() };
-        Write::Workflow(Workflow { source, status, told, ..workflow(id) })
+        Write::Workflow(Workflow { source, status, ledger_updated, ..workflow(id) })
     };
     pair.write(&[
         on("wf_1", "tf-a", WorkflowStatus::Abandoned, true),
@@ -72,20 +72,20 @@ pub fn the_workflow_on_an_issue_and_those_its_ledger_was_not_told_of_are_found(p
     let live = |issue: &str| pair.read(|tx| tx.workflow_of_issue(issue)).map(|workflow| workflow.id.to_string());
     assert_eq!(live("tf-a").as_deref(), Some("wf_3"));
     assert_eq!(live("tf-b"), None);
-    let untold = |limit| {
-        let rows = pair.read(|tx| tx.untold(None, limit));
+    let ledger_pending = |limit| {
+        let rows = pair.read(|tx| tx.ledger_pending(None, limit));
         rows.into_iter().map(|workflow| workflow.id.to_string()).collect::<Vec<_>>()
     };
-    assert_eq!(untold(9), ["wf_2", "wf_4", "wf_6"]);
-    assert_eq!(untold(1), ["wf_2"]);
+    assert_eq!(ledger_pending(9), ["wf_2", "wf_4", "wf_6"]);
+    assert_eq!(ledger_pending(1), ["wf_2"]);
     let elsewhere = RepositoryId::known("rp_nowhere");
-    assert!(pair.read(|tx| tx.untold(Some(&elsewhere), 9)).is_empty());
+    assert!(pair.read(|tx| tx.ledger_pending(Some(&elsewhere), 9)).is_empty());
     pair.write(&[
         on("wf_3", "tf-a", WorkflowStatus::Completed, false),
         on("wf_2", "tf-a", WorkflowStatus::Failed, true),
     ]);
     assert_eq!(live("tf-a"), None);
-    assert_eq!(untold(9), ["wf_3", "wf_4", "wf_6"]);
+    assert_eq!(ledger_pending(9), ["wf_3", "wf_4", "wf_6"]);
 }
 
 pub fn workflows_are_listed_newest_first(pair: &Pair) {

@@ -18,7 +18,7 @@ use super::{
 
 pub fn a_transaction_that_is_dropped_leaves_nothing(pair: &Pair) {
     let mut tx = pair.writer.begin(Access::Write).unwrap();
-    tx.derive(&base()).unwrap();
+    tx.write_derived(&base()).unwrap();
     drop(tx);
     assert!(pair.read(|tx| tx.ids("", 9)).is_empty());
     pair.write(&base());
@@ -33,16 +33,16 @@ pub fn a_reader_sees_what_was_committed_and_nothing_else(pair: &Pair) {
 
 pub fn a_writer_sees_its_own_rows_before_it_commits(pair: &Pair) {
     let mut tx = pair.writer.begin(Access::Write).unwrap();
-    tx.derive(&base()).unwrap();
+    tx.write_derived(&base()).unwrap();
     assert!(tx.task(&TaskId::known("tk_1")).unwrap().is_some());
 }
 
 pub fn a_commit_moves_the_pulse(pair: &Pair) {
-    let before = pair.reader.pulse().unwrap();
-    assert_eq!(pair.reader.pulse().unwrap(), before);
+    let before = pair.reader.change_counter().unwrap();
+    assert_eq!(pair.reader.change_counter().unwrap(), before);
     pair.write(&base());
     let until = Instant::now() + Duration::from_secs(2);
-    while pair.reader.pulse().unwrap() == before {
+    while pair.reader.change_counter().unwrap() == before {
         assert!(Instant::now() < until, "nobody heard of it");
         thread::sleep(Duration::from_millis(1));
     }
@@ -55,7 +55,7 @@ pub fn writers_take_turns_and_lose_no_update(pair: &Pair) {
         let mut tx = store.begin(Access::Write)?;
         let mut row = tx.workflow(&WorkflowId::known("wf_1"))?.unwrap();
         row.tasks += 1;
-        tx.derive(&[Write::Workflow(row)])?;
+        tx.write_derived(&[Write::Workflow(row)])?;
         tx.commit()
     };
     let add = |store: &dyn Store| loop {

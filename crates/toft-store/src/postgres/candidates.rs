@@ -8,8 +8,8 @@ use toft_core::{
 };
 
 use super::{
-    facts::{Asked, Candidate, Look},
     load::{body, load_queued},
+    read_set::{Asked, Candidate, Look},
     sql,
     tx::{PostgresTx, question},
     wire::{Row, Statement},
@@ -27,12 +27,12 @@ impl PostgresTx<'_> {
             let known = |(look, count): &(Look, usize)| {
                 look.lanes == scan.lanes && look.key == *scan.key && *count >= scan.limit
             };
-            if !(scan.after.is_empty() && self.facts.heads.iter().any(known)) {
+            if !(scan.after.is_empty() && self.reads.heads.iter().any(known)) {
                 self.take_candidates(scan)?;
             }
         } else {
             let (query, key) = query_of(scan.key);
-            let limit = self.facts.widen(scan.limit);
+            let limit = self.reads.widen(scan.limit);
             let asks = |lane: &String| {
                 let mut values = kept![lane, scan.after, scan.upto.unwrap_or("~"), limit].to_vec();
                 values.extend(key.map(Bind::bind));
@@ -51,7 +51,7 @@ impl PostgresTx<'_> {
             self.store.of_space(Query::queue_lanes.postgres(), &values)
         };
         let batch: Vec<_> = prefixes.iter().map(asks).collect();
-        let mut lanes = self.facts.tables.lanes(prefixes, limit)?;
+        let mut lanes = self.reads.tables.lanes(prefixes, limit)?;
         for row in self.fetch(&batch)?.iter().flatten() {
             lanes.push(row.word(0)?.to_owned());
         }
@@ -63,12 +63,12 @@ impl PostgresTx<'_> {
     /// Entries of the queue that a claim chooses from. What it will take is marked, and what other claims have marked is
     /// stepped over, unless not enough is left then.
     fn take_candidates(&mut self, scan: &QueueScan<'_>) -> Result<()> {
-        let limit = self.facts.widen(scan.limit);
+        let limit = self.reads.widen(scan.limit);
         let look = Look { lanes: scan.lanes.to_vec(), key: scan.key.clone() };
         let (after, upto) = (scan.after, scan.upto.unwrap_or("~"));
         if scan.taking && !self.alone {
             let rows = self.fetch(&self.take_twice(&look, after, upto, limit))?.pop().unwrap_or_default();
-            self.facts.marked.insert(look.clone());
+            self.reads.marked.insert(look.clone());
             if scan.limit > 0 && self.take_candidate_rows(&rows, true)? >= scan.limit {
                 return Ok(());
             }
@@ -106,15 +106,15 @@ impl PostgresTx<'_> {
             let at = row.len() - 3;
             let workflow: Workflow = body("workflows", row.word(at + 1)?)?;
             let (query, values) = (Query::workflow_get, vec![workflow.id.as_str().bind().keep()]);
-            if with_workflows && !self.facts.knows(query, &values) {
-                self.facts.asked.push(Asked { query, values, print: Some(row.number(at + 2)?) });
-                self.facts.take_workflow(workflow);
+            if with_workflows && !self.reads.knows(query, &values) {
+                self.reads.asked.push(Asked { query, values, fingerprint: Some(row.number(at + 2)?) });
+                self.reads.take_workflow(workflow);
             }
             let QueueEntry { lane, rank, .. } = entry.clone();
-            let candidate = Candidate { rank, lane, print: row.number(at)? };
-            self.facts.candidates.entry(task.id.clone()).or_insert(candidate);
-            self.facts.take_task(task);
-            self.facts.take(Write::Queue(entry))?;
+            let candidate = Candidate { rank, lane, fingerprint: row.number(at)? };
+            self.reads.candidates.entry(task.id.clone()).or_insert(candidate);
+            self.reads.take_task(task);
+            self.reads.take(Write::Queue(entry))?;
         }
         Ok(rows.len())
     }

@@ -13,9 +13,9 @@ use toft_core::{
 };
 
 use super::{
-    facts::{Asked, Facts},
     migrate,
     open::PATIENCE,
+    read_set::{Asked, ReadSet},
     sql,
     tx::{Moment, PostgresTx},
     wire::{BEGIN, Statement, Trouble, only_number},
@@ -46,7 +46,7 @@ impl PostgresTx<'_> {
         if self.access == Access::Read || self.alone || self.looks <= 1 {
             return Ok(());
         }
-        if self.facts.on_trust {
+        if self.reads.on_trust {
             self.store.clear_quiet();
             return Err(self.troubled(&Trouble::inconsistent()));
         }
@@ -57,12 +57,12 @@ impl PostgresTx<'_> {
 
     /// Before somebody is told that there is nothing: no task was stepped over because another claim looked at it.
     fn nothing_was_hidden(&mut self) -> Result<()> {
-        for look in std::mem::take(&mut self.facts.marked) {
-            let seen = self.facts.candidates.values().filter(|seen| look.lanes.contains(&seen.lane)).count();
+        for look in std::mem::take(&mut self.reads.marked) {
+            let seen = self.reads.candidates.values().filter(|seen| look.lanes.contains(&seen.lane)).count();
             let rows = self.fetch(&[self.take(&look, "", "~", Some(seen as i64 + 1), false)])?.remove(0);
             for row in rows {
                 let (_, task) = rows::queued(&mut Cells::of("queue", &row))?;
-                if !self.facts.candidates.contains_key(&task.id) {
+                if !self.reads.candidates.contains_key(&task.id) {
                     return Err(self.troubled(&Trouble::inconsistent()));
                 }
             }
@@ -71,17 +71,17 @@ impl PostgresTx<'_> {
     }
 
     /// Commits; what has changed nothing only confirms what it read.
-    pub(super) fn hand_over(mut self: Box<Self>) -> Result<()> {
-        if self.access == Access::Read || self.facts.unchanged() {
+    pub(super) fn validate_and_commit(mut self: Box<Self>) -> Result<()> {
+        if self.access == Access::Read || self.reads.unchanged() {
             return self.confirm_reads();
         }
         let moment = match self.moment.clone() {
             Some(moment) => moment,
             None => self.fetch(&[]).map(|_| self.moment.clone())?.ok_or(StoreError::Conflict)?,
         };
-        let claimed = self.facts.claimed();
+        let claimed = self.reads.claimed();
         for task in &claimed {
-            self.facts.rely_on_candidate(task);
+            self.reads.rely_on_candidate(task);
         }
         let mut batch = Vec::new();
         if !self.alone {
@@ -127,7 +127,7 @@ impl PostgresTx<'_> {
     /// One statement that fails unless every answer still stands. If nothing at all was committed since the first
     /// one, nothing is asked again.
     fn check(&self) -> Statement {
-        let Facts { asked, concluded, .. } = &self.facts;
+        let ReadSet { asked, concluded, .. } = &self.reads;
         let snapshot = self.moment.as_ref().map(|moment| moment.snapshot.clone()).unwrap_or_default();
         let mut values: Vec<Value<'static>> = vec![snapshot.bind().keep()];
         let mut stands = Vec::new();
@@ -136,13 +136,13 @@ impl PostgresTx<'_> {
             values.push(self.store.space().bind().keep());
             values.extend(bound.iter().map(Value::keep));
         };
-        for Asked { query, values, print } in asked {
-            let Some(print) = print else { continue };
+        for Asked { query, values, fingerprint } in asked {
+            let Some(fingerprint) = fingerprint else { continue };
             let text = query.postgres();
             let place = values.len() + 2;
             let text =
                 format!("coalesce((SELECT bit_xor(hash_record_extended(q, 0)) FROM (\n{text}) q), 0) = ${place}");
-            let bound: Vec<Value<'_>> = values.iter().cloned().chain([print.bind()]).collect();
+            let bound: Vec<Value<'_>> = values.iter().cloned().chain([fingerprint.bind()]).collect();
             condition(&text, &bound);
         }
         for conclusion in concluded {
@@ -161,25 +161,25 @@ impl PostgresTx<'_> {
 
     /// The rows, the queue, the counts, and history last, so that its numbers are held for the shortest time.
     fn put_down(&self, batch: &mut Vec<Statement>) -> Result<()> {
-        let claimed = self.facts.claimed();
+        let claimed = self.reads.claimed();
         let mut execute = |query: Query, values: &[Value<'_>]| {
             batch.push(self.store.of_space(query.postgres(), values));
             Ok(())
         };
-        for write in self.facts.writes() {
+        for write in self.reads.writes() {
             match &write {
                 Write::DropQueue(task) if claimed.contains(task) => {}
                 _ => write::put(&mut execute, &self.unknown, &write)?,
             }
         }
         for task in &claimed {
-            let candidate = &self.facts.candidates[task];
+            let candidate = &self.reads.candidates[task];
             batch.push(self.store.of_space(sql!("queue_claimed"), &kept![task.as_str(), candidate.rank]));
             if self.store.every(FLOOR_EVERY) {
                 batch.push(self.store.of_space(sql!("queue_floor_raise"), &kept![candidate.lane]));
             }
         }
-        for (workflow, changes) in self.facts.changes() {
+        for (workflow, changes) in self.reads.changes() {
             let mut values = vec![workflow.as_str().bind()];
             values.extend(changes.iter().map(Bind::bind));
             batch.push(self.store.of_space(sql!("progress_add"), &values));
@@ -188,7 +188,7 @@ impl PostgresTx<'_> {
             batch.push(self.store.of_space(query.postgres(), values));
             Ok(())
         };
-        for event in &self.facts.events {
+        for event in &self.reads.events {
             write::append(&mut execute, event)?;
         }
         Ok(())
@@ -199,7 +199,7 @@ impl PostgresTx<'_> {
     /// transaction is known to be over and to have left nothing.
     fn resolve(&mut self, moment: &Moment, trouble: Option<&Trouble>) -> Result<()> {
         *self.wire = None;
-        let op = self.facts.op();
+        let op = self.reads.op();
         let until = Instant::now() + PATIENCE;
         let mut pause = Duration::from_millis(20);
         while Instant::now() < until {
@@ -243,7 +243,7 @@ impl PostgresTx<'_> {
             ("COMMIT", &[]),
             (BEGIN, &[]),
             (&settings, &[]),
-            (sql!("was_done"), &kept![space, op, self.facts.leaves_receipt()]),
+            (sql!("was_done"), &kept![space, op, self.reads.leaves_receipt()]),
             ("COMMIT", &[]),
         ]);
         let warned = wire.take_warning();

@@ -11,13 +11,13 @@ use toft_core::{
 };
 
 use super::{
-    facts::{Counts, Facts},
+    read_set::{Counts, ReadSet},
     wire::parsed,
 };
 use crate::rows::{self, Cells};
 
 /// Takes one row of an answer in.
-pub(super) type Load = fn(&mut Facts, &mut Cells<'_>) -> Result<()>;
+pub(super) type Load = fn(&mut ReadSet, &mut Cells<'_>) -> Result<()>;
 
 pub(super) fn body<T: DeserializeOwned>(table: &'static str, text: &str) -> Result<T> {
     serde_json::from_str(text).map_err(|error| StoreError::Unreadable {
@@ -40,8 +40,8 @@ pub(super) fn counts_of(cells: &mut Cells<'_>) -> Result<(WorkflowId, Counts)> {
 macro_rules! loads {
     ($($name:ident($cells:ident) => $row:expr;)*) => {
         $(
-            pub(super) fn $name(facts: &mut Facts, $cells: &mut Cells<'_>) -> Result<()> {
-                facts.take($row)
+            pub(super) fn $name(reads: &mut ReadSet, $cells: &mut Cells<'_>) -> Result<()> {
+                reads.take($row)
             }
         )*
     };
@@ -67,24 +67,24 @@ loads! {
     load_receipt(cells) => Write::Receipt(rows::receipt(cells)?);
 }
 
-pub(super) fn load_queued(facts: &mut Facts, cells: &mut Cells<'_>) -> Result<()> {
+pub(super) fn load_queued(reads: &mut ReadSet, cells: &mut Cells<'_>) -> Result<()> {
     let (entry, task) = rows::queued(cells)?;
-    facts.take_task(task);
-    facts.take(Write::Queue(entry))
+    reads.take_task(task);
+    reads.take(Write::Queue(entry))
 }
 
 /// A dependency, and the task it is on if that exists.
-pub(super) fn load_dependency_on(facts: &mut Facts, cells: &mut Cells<'_>) -> Result<()> {
-    facts.take(Write::Dependency(rows::dependency(cells)?))?;
-    if cells.has_text()? { load_task(facts, cells) } else { Ok(()) }
+pub(super) fn load_dependency_on(reads: &mut ReadSet, cells: &mut Cells<'_>) -> Result<()> {
+    reads.take(Write::Dependency(rows::dependency(cells)?))?;
+    if cells.has_text()? { load_task(reads, cells) } else { Ok(()) }
 }
 
-pub(super) fn load_letter(facts: &mut Facts, cells: &mut Cells<'_>) -> Result<()> {
+pub(super) fn load_letter(reads: &mut ReadSet, cells: &mut Cells<'_>) -> Result<()> {
     let (recipient, rank, state) = (cells.text()?, cells.text()?, cells.text()?);
     let read_at = cells.optional_int()?.map(Timestamp);
     let message: Message = cells.body()?;
     if cells.has_text()? {
-        load_agent(facts, cells)?;
+        load_agent(reads, cells)?;
     }
     let state = serde_json::from_value(Json::String(state)).map_err(|error| StoreError::Unreadable {
         table: "deliveries",
@@ -92,6 +92,6 @@ pub(super) fn load_letter(facts: &mut Facts, cells: &mut Cells<'_>) -> Result<()
         cause: error.to_string(),
     })?;
     let delivery = Delivery { message: message.id.clone(), recipient, state, rank, read_at };
-    facts.take(Write::Message(message))?;
-    facts.take(Write::Delivery(delivery))
+    reads.take(Write::Message(message))?;
+    reads.take(Write::Delivery(delivery))
 }

@@ -6,24 +6,24 @@
 //! meanwhile runs again.
 //!
 //! `url.rs` reads the address, `wire.rs` is one connection, `quote.rs` writes values into statements, `open.rs` keeps a
-//! connection and makes it anew, `facts.rs` is what a transaction has read and changed, `tx.rs` answers questions,
-//! `ahead.rs` asks before it is asked, `candidates.rs` reads the head of the queue, `load.rs` takes answers in,
-//! `commit.rs` hands over, `local.rs` opens files that processes of one machine share, `bell.rs` wakes waiters, `door.rs` keeps a crowd from knocking at once, `health.rs` asks the server how it is,
+//! connection and makes it anew, `read_set.rs` is what a transaction has read and changed, `tx.rs` answers questions,
+//! `prefetch.rs` asks before it is asked, `candidates.rs` reads the head of the queue, `load.rs` takes answers in,
+//! `commit.rs` hands over, `local.rs` opens files that processes of one machine share, `notifier.rs` wakes waiters, `connect_throttle.rs` keeps a crowd from knocking at once, `health.rs` asks the server how it is,
 //! `dump.rs` reads all rows of a space for a backup and brings them back.
 
-mod ahead;
-mod bell;
 mod candidates;
 mod commit;
-mod door;
+mod connect_throttle;
 mod dump;
-mod facts;
 mod health;
 mod load;
 mod local;
 mod migrate;
+mod notifier;
 mod open;
+mod prefetch;
 mod quote;
+mod read_set;
 mod tx;
 mod url;
 mod wire;

@@ -10,16 +10,16 @@ use std::{
 };
 
 use toft_core::{
-    retention::Old,
+    retention::RetentionKind,
     store::{Access, Fault, Result, Store, StoreError, StoreTx},
     time::{Now, Tick, Timestamp},
 };
 use tokio_postgres::error::SqlState;
 
 use super::{
-    bell::Bell,
-    door::Door,
+    connect_throttle::ConnectThrottle,
     migrate::{self, Schema},
+    notifier::Notifier,
     sql,
     tx::PostgresTx,
     url::Address,
@@ -41,7 +41,7 @@ const FIRST_PATIENCE: Duration = Duration::from_secs(20);
 const KEEP_WHILE_WAITING: Duration = Duration::from_secs(5);
 
 /// How long a claim may rely on there having been nothing else to see to.
-const QUIET: Duration = Duration::from_millis(250);
+const SKIP_SWEEP: Duration = Duration::from_millis(250);
 
 /// The server's wall clock, in milliseconds.
 const WALL: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
@@ -54,20 +54,20 @@ pub struct PostgresStore {
     clock: Option<Arc<dyn Clock>>,
     /// This machine's clocks: leases follow the monotonic one.
     machine: MachineClock,
-    bell: Bell,
+    bell: Notifier,
     commits: AtomicU64,
     connected: AtomicBool,
     /// A brief process's place among those of its machine; let go when it begins to wait.
-    door: Mutex<Option<Door>>,
+    door: Mutex<Option<ConnectThrottle>>,
     /// Since when this process only waits.
     waits_since: Mutex<Option<Instant>>,
     /// Since when, how often and why operations had to run again.
-    unrest: Mutex<Option<Unrest>>,
+    retry_state: Mutex<Option<RetryState>>,
     /// Where, and when, nothing was overdue, no timer had run out and no limited workflow had room.
-    quiet: Mutex<Option<(String, Instant)>>,
+    skip_sweep_until: Mutex<Option<(String, Instant)>>,
 }
 
-struct Unrest {
+struct RetryState {
     since: Instant,
     times: u32,
     cause: String,
@@ -103,7 +103,7 @@ impl PostgresStore {
     fn with(url: &str, brief: bool, clock: Option<Arc<dyn Clock>>, schema: Schema) -> Result<(Self, Option<i64>)> {
         let address = Address::parse(url)?;
         let store = Self {
-            bell: Bell::of(&address),
+            bell: Notifier::of(&address),
             address,
             wire: Mutex::new(None),
             brief,
@@ -113,8 +113,8 @@ impl PostgresStore {
             connected: AtomicBool::new(false),
             door: Mutex::new(None),
             waits_since: Mutex::new(None),
-            unrest: Mutex::new(None),
-            quiet: Mutex::new(None),
+            retry_state: Mutex::new(None),
+            skip_sweep_until: Mutex::new(None),
         };
         let (mut wire, until) = (store.lock(), Instant::now() + PATIENCE);
         let found = loop {
@@ -166,7 +166,7 @@ impl PostgresStore {
             let guard = (sql!("schema_stands"), known.as_slice());
             match open.send(&[(BEGIN, &[]), (&settings, &[]), (first, with), guard, (text, values), ("COMMIT", &[])]) {
                 Ok(mut answers) => {
-                    self.calm();
+                    self.clear_retries();
                     return Ok(answers.swap_remove(4));
                 }
                 Err(trouble) => {
@@ -230,7 +230,7 @@ impl PostgresStore {
         self.wire.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn door(&self) -> MutexGuard<'_, Option<Door>> {
+    fn door(&self) -> MutexGuard<'_, Option<ConnectThrottle>> {
         self.door.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -264,7 +264,7 @@ impl PostgresStore {
         let mut pause = Duration::from_millis(10);
         loop {
             if self.brief {
-                self.door().get_or_insert_with(|| Door::enter(&self.address.shown));
+                self.door().get_or_insert_with(|| ConnectThrottle::enter(&self.address.shown));
             }
             let trouble = match Wire::connect(&self.address, self.brief) {
                 Ok(open) => {
@@ -293,7 +293,7 @@ impl PostgresStore {
                 ),
             };
             if !worth_waiting || start.elapsed() + pause >= patience {
-                self.calm();
+                self.clear_retries();
                 return Err(StoreError::Unreachable { server: self.address.shown.clone(), cause });
             }
             thread::sleep(jitter(pause));
@@ -338,53 +338,54 @@ impl PostgresStore {
             }
             Trouble::Refused { code, text } if again.contains(code) => text,
             Trouble::Refused { text, .. } => {
-                self.calm();
+                self.clear_retries();
                 return StoreError::Failed { doing: "ask the server".into(), cause: text.clone() };
             }
         };
-        let mut unrest = self.unrest.lock().unwrap_or_else(PoisonError::into_inner);
-        let unrest = unrest.get_or_insert_with(|| Unrest { since: Instant::now(), times: 0, cause: String::new() });
-        unrest.times += 1;
-        unrest.cause.clone_from(cause);
+        let mut retry_state = self.retry_state.lock().unwrap_or_else(PoisonError::into_inner);
+        let retry_state =
+            retry_state.get_or_insert_with(|| RetryState { since: Instant::now(), times: 0, cause: String::new() });
+        retry_state.times += 1;
+        retry_state.cause.clone_from(cause);
         StoreError::Conflict
     }
 
     /// Did the last try of this operation come too late?
     pub(super) fn was_overtaken(&self) -> bool {
-        self.unrest.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        self.retry_state.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
     /// Was there nothing else to see to a moment ago? Then a claim that finds work at once does not ask again; these
     /// questions step over every lease that ended since the last vacuum.
-    pub(super) fn was_quiet(&self, home: &str) -> bool {
-        let quiet = self.quiet.lock().unwrap_or_else(PoisonError::into_inner);
-        quiet.as_ref().is_some_and(|(known, at)| known == home && at.elapsed() < QUIET)
+    pub(super) fn may_skip_sweep(&self, home: &str) -> bool {
+        let skip_sweep_until = self.skip_sweep_until.lock().unwrap_or_else(PoisonError::into_inner);
+        skip_sweep_until.as_ref().is_some_and(|(known, at)| known == home && at.elapsed() < SKIP_SWEEP)
     }
 
     pub(super) fn be_quiet(&self, home: &str) {
-        *self.quiet.lock().unwrap_or_else(PoisonError::into_inner) = Some((home.to_owned(), Instant::now()));
+        *self.skip_sweep_until.lock().unwrap_or_else(PoisonError::into_inner) = Some((home.to_owned(), Instant::now()));
     }
 
     pub(super) fn clear_quiet(&self) {
-        *self.quiet.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.skip_sweep_until.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// An operation went through.
-    pub(super) fn calm(&self) {
-        *self.unrest.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    pub(super) fn clear_retries(&self) {
+        *self.retry_state.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// Before running again: a moment's rest, longer each time; an error when it has been too long.
     fn pause(&self) -> Result<()> {
-        let mut unrest = self.unrest.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(Unrest { since, times, cause }) = unrest.as_ref() else { return Ok(()) };
+        let mut retry_state = self.retry_state.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(RetryState { since, times, cause }) = retry_state.as_ref() else { return Ok(()) };
         if since.elapsed() > PATIENCE {
             let cause = format!("{cause}, {times} times in {} s", since.elapsed().as_secs());
-            *unrest = None;
+            *retry_state = None;
             return Err(StoreError::Unreachable { server: self.address.shown.clone(), cause });
         }
         let rest = Duration::from_micros(200) * 2u32.saturating_pow(times.saturating_sub(1).min(8));
-        drop(unrest);
+        drop(retry_state);
         thread::sleep(jitter(rest));
         Ok(())
     }
@@ -420,7 +421,7 @@ impl Store for PostgresStore {
         Ok(Box::new(PostgresTx::new(self, wire, access)))
     }
 
-    fn pulse(&self) -> Result<u64> {
+    fn change_counter(&self) -> Result<u64> {
         self.let_go_while_waiting();
         Ok(self.bell.heard(&self.address) << 32 | self.commits.load(Ordering::Relaxed))
     }
@@ -429,7 +430,7 @@ impl Store for PostgresStore {
         self.bell.look_again_after()
     }
 
-    fn forget(&self, what: Old, before: Timestamp, limit: usize) -> Result<usize> {
+    fn forget(&self, what: RetentionKind, before: Timestamp, limit: usize) -> Result<usize> {
         let now = match self.own_clock() {
             Some(now) => now.wall,
             None => Timestamp(only_number(&self.now(WALL, &[])?)?.unwrap_or_default()),
@@ -442,7 +443,7 @@ impl Store for PostgresStore {
             gone = only_number(&rows)?.unwrap_or_default() as usize;
             Ok(())
         };
-        if what == Old::Blobs {
+        if what == RetentionKind::Blobs {
             run(sql!("blob_forget"), &kept![before.0, limit as u64])?;
         }
         for (query, values) in write::forget(what, before, now, limit) {

@@ -1,4 +1,4 @@
-//! Answers questions: fetches the rows a question is about, once, and answers from [`Facts`].
+//! Answers questions: fetches the rows a question is about, once, and answers from [`ReadSet`].
 
 use std::sync::MutexGuard;
 
@@ -11,10 +11,10 @@ use toft_core::{
     gate::Gate,
     id::{AgentId, GateId, MessageId, OpId, RepositoryId, TaskId, WorkflowId, WorkspaceId},
     lease::Lease,
-    message::{Letter, Message},
+    message::{InboxItem, Message},
     repository::{Repository, Scope, Worktree},
     store::{
-        Access, Ahead, EventQuery, LeasesOf, QueueScan, Result, StoreError, StoreTx, TaskQuery, WorkflowQuery,
+        Access, EventQuery, LeasesOf, Prefetch, QueueScan, Result, StoreError, StoreTx, TaskQuery, WorkflowQuery,
         WorkspaceQuery,
     },
     time::{Now, Timestamp},
@@ -22,7 +22,6 @@ use toft_core::{
 };
 
 use super::{
-    facts::{Asked, Facts},
     load::{
         Load, counts_of, load_agent, load_attempt, load_checkpoint, load_dependency, load_dependency_on, load_gate,
         load_lease, load_letter, load_listed_workspace, load_message, load_queue_entry, load_receipt, load_repository,
@@ -30,6 +29,7 @@ use super::{
     },
     migrate,
     open::PostgresStore,
+    read_set::{Asked, ReadSet},
     sql,
     wire::{BEGIN, Row, Statement, Trouble, Wire},
 };
@@ -84,7 +84,7 @@ pub(super) struct PostgresTx<'a> {
     pub(super) wire: MutexGuard<'a, Option<Wire>>,
     pub(super) access: Access,
     pub(super) moment: Option<Moment>,
-    pub(super) facts: Facts,
+    pub(super) reads: ReadSet,
     pub(super) unknown: Unknown,
     /// A transaction is open on the server.
     pub(super) open: bool,
@@ -98,8 +98,8 @@ pub(super) struct PostgresTx<'a> {
 impl<'a> PostgresTx<'a> {
     pub(super) fn new(store: &'a PostgresStore, wire: MutexGuard<'a, Option<Wire>>, access: Access) -> Self {
         let alone = access == Access::Write && store.was_overtaken();
-        let (facts, unknown) = (Facts::default(), Unknown::default());
-        Self { store, wire, access, moment: None, facts, unknown, open: false, looks: 0, alone, conflicted: false }
+        let (reads, unknown) = (ReadSet::default(), Unknown::default());
+        Self { store, wire, access, moment: None, reads, unknown, open: false, looks: 0, alone, conflicted: false }
     }
 
     /// What is to be done about trouble before anything was handed over: nothing happened, so the verb may run again.
@@ -146,7 +146,7 @@ impl<'a> PostgresTx<'a> {
     /// Asks what is not known yet, in one journey.
     pub(super) fn ask_all(&mut self, questions: Vec<Question>) -> Result<()> {
         let new: Vec<Question> =
-            questions.into_iter().filter(|asked| !self.facts.knows(asked.query, &asked.values)).collect();
+            questions.into_iter().filter(|asked| !self.reads.knows(asked.query, &asked.values)).collect();
         if new.is_empty() {
             return Ok(());
         }
@@ -161,19 +161,19 @@ impl<'a> PostgresTx<'a> {
 
     pub(super) fn take_in(&mut self, question: Question, rows: &[Row]) -> Result<()> {
         let kept = (self.access == Access::Write).then_some(&self.unknown);
-        let mut print = 0;
+        let mut fingerprint = 0;
         for row in rows {
-            print ^= row.number(row.len() - 1)?;
-            (question.load)(&mut self.facts, &mut Cells::of(question.table, row).keeping(kept))?;
+            fingerprint ^= row.number(row.len() - 1)?;
+            (question.load)(&mut self.reads, &mut Cells::of(question.table, row).keeping(kept))?;
         }
         let Question { query, values, .. } = question;
-        let print = (!rows.is_empty() || !only_what_else(query)).then_some(print);
-        self.facts.asked.push(Asked { query, values, print });
+        let fingerprint = (!rows.is_empty() || !only_what_else(query)).then_some(fingerprint);
+        self.reads.asked.push(Asked { query, values, fingerprint });
         Ok(())
     }
 
     fn ask(&mut self, table: &'static str, query: Query, values: &[Value<'_>], load: Load) -> Result<()> {
-        if self.facts.knows(query, values) {
+        if self.reads.knows(query, values) {
             return Ok(());
         }
         self.ask_all(vec![question(table, query, values, load)])
@@ -192,12 +192,12 @@ impl<'a> PostgresTx<'a> {
     }
 
     fn counts(&mut self, workflow: &WorkflowId) -> Result<()> {
-        if self.facts.knows_counts(workflow) || self.facts.is_new(workflow) {
+        if self.reads.knows_counts(workflow) || self.reads.is_new(workflow) {
             return Ok(());
         }
         let text = Query::workflow_progress.postgres();
         let found = self.look("progress", text, &kept![workflow.as_str()], counts_of)?;
-        self.facts.take_counts(workflow.clone(), found.into_iter().next().map(|(_, counts)| counts));
+        self.reads.take_counts(workflow.clone(), found.into_iter().next().map(|(_, counts)| counts));
         Ok(())
     }
 
@@ -207,20 +207,20 @@ impl<'a> PostgresTx<'a> {
         for write in writes {
             match write {
                 // What queues is not leased.
-                Write::Lease(row) if self.facts.candidates.contains_key(&row.task) => {}
+                Write::Lease(row) if self.reads.candidates.contains_key(&row.task) => {}
                 Write::Lease(Lease { task, .. }) | Write::RenewLease(Lease { task, .. }) | Write::DropLease(task)
-                    if !self.facts.tables.leases.contains_key(task) =>
+                    if !self.reads.tables.leases.contains_key(task) =>
                 {
                     needed.push(question("leases", Query::lease_get, &kept![task.as_str()], load_lease));
                 }
-                Write::Task(row) if self.facts.is_new(&row.workflow) => {}
-                Write::Task(Task { id, .. }) | Write::TaskState(id, _) if !self.facts.tables.tasks.contains_key(id) => {
+                Write::Task(row) if self.reads.is_new(&row.workflow) => {}
+                Write::Task(Task { id, .. }) | Write::TaskState(id, _) if !self.reads.tables.tasks.contains_key(id) => {
                     needed.push(question("tasks", Query::task_get, &kept![id.as_str()], load_task));
                 }
-                Write::Workflow(row) if !self.facts.tables.workflows.contains_key(&row.id) => {
+                Write::Workflow(row) if !self.reads.tables.workflows.contains_key(&row.id) => {
                     needed.push(question("workflows", Query::workflow_get, &kept![row.id.as_str()], load_workflow));
                 }
-                Write::Agent(row) if !self.facts.tables.agents.contains_key(&row.id) => {
+                Write::Agent(row) if !self.reads.tables.agents.contains_key(&row.id) => {
                     needed.push(question("agents", Query::agent_named, &kept![row.name], load_agent));
                 }
                 Write::Receipt(row) => {
@@ -242,7 +242,7 @@ impl Drop for PostgresTx<'_> {
             *self.wire = None;
         }
         if !self.conflicted {
-            self.store.calm();
+            self.store.clear_retries();
         }
     }
 }
@@ -274,17 +274,17 @@ pub(super) fn overdue_values(wall: Timestamp, host: Option<&str>, limit: Option<
 }
 
 impl StoreTx for PostgresTx<'_> {
-    fn foresee(&mut self, ahead: Ahead<'_>) -> Result<()> {
+    fn prefetch(&mut self, ahead: Prefetch<'_>) -> Result<()> {
         match ahead {
-            Ahead::Unknown => Ok(()),
-            Ahead::Claim { actor, scope, head, leases, timers } => {
+            Prefetch::Unknown => Ok(()),
+            Prefetch::Claim { actor, scope, head, leases, timers } => {
                 self.foresee_claim(actor, scope, head, [leases, timers])
             }
-            Ahead::Hold { task } => self.foresee_hold(task),
+            Prefetch::Hold { task } => self.foresee_hold(task),
         }
     }
 
-    fn confirm(&mut self) -> Result<()> {
+    fn validate_reads(&mut self) -> Result<()> {
         self.confirm_reads()
     }
 
@@ -308,14 +308,14 @@ impl StoreTx for PostgresTx<'_> {
 
     fn receipt(&mut self, op: &OpId) -> Result<Option<Receipt>> {
         self.ask("receipts", Query::receipt_get, &kept![op.as_str()], load_receipt)?;
-        self.facts.tables.receipt(op)
+        self.reads.tables.receipt(op)
     }
 
     fn ids(&mut self, prefix: &str, limit: usize) -> Result<Vec<String>> {
         let upto = format!("{prefix}\u{7f}");
         let values = kept![prefix, upto, limit as u64];
         let mut ids = self.look("ids", Query::id_search.postgres(), &values, |cells| cells.text())?;
-        ids.extend(self.facts.tables.ids(prefix, limit)?);
+        ids.extend(self.reads.tables.ids(prefix, limit)?);
         ids.sort();
         ids.dedup();
         ids.truncate(limit);
@@ -324,69 +324,69 @@ impl StoreTx for PostgresTx<'_> {
 
     fn repositories(&mut self) -> Result<Vec<Repository>> {
         self.ask("repositories", Query::repository_list, &[], load_repository)?;
-        self.facts.tables.repositories()
+        self.reads.tables.repositories()
     }
 
     fn worktrees(&mut self, repository: &RepositoryId) -> Result<Vec<Worktree>> {
         self.ask("worktrees", Query::worktree_list, &kept![repository.as_str()], load_worktree)?;
-        self.facts.tables.worktrees(repository)
+        self.reads.tables.worktrees(repository)
     }
 
     fn workflow(&mut self, id: &WorkflowId) -> Result<Option<Workflow>> {
-        if !self.facts.tables.workflows.contains_key(id) {
+        if !self.reads.tables.workflows.contains_key(id) {
             self.ask("workflows", Query::workflow_get, &kept![id.as_str()], load_workflow)?;
         }
-        self.facts.tables.workflow(id)
+        self.reads.tables.workflow(id)
     }
 
     fn workflows(&mut self, query: &WorkflowQuery) -> Result<Vec<Workflow>> {
         let statuses = words(query.statuses.iter().map(|status| status.as_str()));
-        let limit = self.facts.widen(query.limit);
+        let limit = self.reads.widen(query.limit);
         let values = kept![repository(&query.scope), query.scope.worktree, statuses, limit];
         self.ask("workflows", Query::workflow_list, &values, load_workflow)?;
-        self.facts.tables.workflows(query)
+        self.reads.tables.workflows(query)
     }
 
     fn workflow_of_issue(&mut self, issue: &str) -> Result<Option<Workflow>> {
         self.ask("workflows", Query::workflow_of_issue, &kept![issue], load_workflow)?;
-        self.facts.tables.workflow_of_issue(issue)
+        self.reads.tables.workflow_of_issue(issue)
     }
 
-    fn untold(&mut self, repository: Option<&RepositoryId>, limit: usize) -> Result<Vec<Workflow>> {
-        let asked = kept![self.facts.widen(limit), repository.map(|id| id.as_str())];
+    fn ledger_pending(&mut self, repository: Option<&RepositoryId>, limit: usize) -> Result<Vec<Workflow>> {
+        let asked = kept![self.reads.widen(limit), repository.map(|id| id.as_str())];
         self.ask("workflows", Query::workflow_untold, &asked, load_workflow)?;
-        self.facts.tables.untold(repository, limit)
+        self.reads.tables.ledger_pending(repository, limit)
     }
 
     fn progress(&mut self, workflow: &WorkflowId) -> Result<Vec<(TaskStatus, u64)>> {
         self.counts(workflow)?;
-        let counts = self.facts.progress(workflow);
+        let counts = self.reads.progress(workflow);
         let known = TaskStatus::ALL.into_iter().zip(counts).filter(|(_, count)| *count > 0);
         Ok(known.map(|(status, count)| (status, count as u64)).collect())
     }
 
     fn has_unblocked(&mut self, workflow: &WorkflowId) -> Result<bool> {
-        self.facts.rely_on_candidates_of(workflow);
-        let values = kept![workflow.as_str(), self.facts.widen(1)];
+        self.reads.rely_on_candidates_of(workflow);
+        let values = kept![workflow.as_str(), self.reads.widen(1)];
         self.ask("tasks", Query::workflow_has_unblocked, &values, load_task)?;
-        self.facts.tables.has_unblocked(workflow)
+        self.reads.tables.has_unblocked(workflow)
     }
 
     fn task(&mut self, id: &TaskId) -> Result<Option<Task>> {
-        if !self.facts.tables.tasks.contains_key(id) {
+        if !self.reads.tables.tasks.contains_key(id) {
             self.ask("tasks", Query::task_get, &kept![id.as_str()], load_task)?;
         }
-        self.facts.rely_on_candidate(id);
-        self.facts.tables.task(id)
+        self.reads.rely_on_candidate(id);
+        self.reads.tables.task(id)
     }
 
     fn tasks(&mut self, query: &TaskQuery) -> Result<Vec<Task>> {
         let statuses = words(query.statuses.iter().map(|status| status.as_str()));
         let (repository, worktree) = (repository(&query.scope), &query.scope.worktree);
-        let limit = self.facts.widen(query.limit);
+        let limit = self.reads.widen(query.limit);
         match &query.workflow {
             Some(workflow) => {
-                self.facts.rely_on_candidates_of(workflow);
+                self.reads.rely_on_candidates_of(workflow);
                 let values = kept![workflow.as_str(), repository, worktree, statuses, limit];
                 self.ask("tasks", Query::task_list_of_workflow, &values, load_task)?;
             }
@@ -398,25 +398,25 @@ impl StoreTx for PostgresTx<'_> {
                 self.ask("tasks", Query::task_list_recent, &values, load_task)?;
             }
         }
-        self.facts.tables.tasks(query)
+        self.reads.tables.tasks(query)
     }
 
     fn dependencies(&mut self, task: &TaskId) -> Result<Vec<(Dependency, Option<TaskStatus>)>> {
         self.ask("dependencies", Query::dependency_list, &kept![task.as_str()], load_dependency_on)?;
-        self.facts.tables.dependencies(task)
+        self.reads.tables.dependencies(task)
     }
 
     fn dependents(&mut self, on: &TaskId) -> Result<Vec<Dependency>> {
         self.ask("dependencies", Query::dependent_list, &kept![on.as_str()], load_dependency)?;
-        self.facts.tables.dependents(on)
+        self.reads.tables.dependents(on)
     }
 
     fn lease(&mut self, task: &TaskId) -> Result<Option<Lease>> {
         // A lease that is known came with an answer that must stand; that there is none must be asked.
-        if !self.facts.tables.leases.contains_key(task) {
+        if !self.reads.tables.leases.contains_key(task) {
             self.ask("leases", Query::lease_get, &kept![task.as_str()], load_lease)?;
         }
-        self.facts.tables.lease(task)
+        self.reads.tables.lease(task)
     }
 
     fn leases(&mut self, of: &LeasesOf) -> Result<Vec<Lease>> {
@@ -428,91 +428,91 @@ impl StoreTx for PostgresTx<'_> {
                 self.ask("leases", Query::lease_of_repository, &kept![id], load_lease)
             }
         }?;
-        self.facts.tables.leases(of)
+        self.reads.tables.leases(of)
     }
 
     fn overdue(&mut self, wall: Timestamp, host: Option<&str>, limit: usize) -> Result<Vec<Lease>> {
-        let values = overdue_values(wall, host, self.facts.widen(limit));
+        let values = overdue_values(wall, host, self.reads.widen(limit));
         self.ask("leases", Query::lease_overdue, &values, load_lease)?;
-        self.facts.tables.overdue(wall, host, limit)
+        self.reads.tables.overdue(wall, host, limit)
     }
 
     fn attempts(&mut self, task: &TaskId) -> Result<Vec<Attempt>> {
         self.ask("attempts", Query::attempt_list, &kept![task.as_str()], load_attempt)?;
-        self.facts.tables.attempts(task)
+        self.reads.tables.attempts(task)
     }
 
     fn checkpoints(&mut self, task: &TaskId, limit: usize) -> Result<Vec<Checkpoint>> {
-        let values = kept![task.as_str(), self.facts.widen(limit)];
+        let values = kept![task.as_str(), self.reads.widen(limit)];
         self.ask("checkpoints", Query::checkpoint_list, &values, load_checkpoint)?;
-        self.facts.tables.checkpoints(task, limit)
+        self.reads.tables.checkpoints(task, limit)
     }
 
     fn state(&mut self, task: &TaskId, key: &str) -> Result<Option<Json>> {
         self.ask("states", Query::state_get, &kept![task.as_str(), key], load_state)?;
-        self.facts.tables.state(task, key)
+        self.reads.tables.state(task, key)
     }
 
     fn states(&mut self, task: &TaskId) -> Result<Vec<(String, Json)>> {
         self.ask("states", Query::state_list, &kept![task.as_str()], load_state)?;
-        self.facts.tables.states(task)
+        self.reads.tables.states(task)
     }
 
     fn agent(&mut self, id: &AgentId) -> Result<Option<Agent>> {
-        if !self.facts.tables.agents.contains_key(id) {
+        if !self.reads.tables.agents.contains_key(id) {
             self.ask("agents", Query::agent_get, &kept![id.as_str()], load_agent)?;
         }
-        self.facts.tables.agent(id)
+        self.reads.tables.agent(id)
     }
 
     fn agent_named(&mut self, name: &str) -> Result<Option<Agent>> {
         self.ask("agents", Query::agent_named, &kept![name], load_agent)?;
-        self.facts.tables.agent_named(name)
+        self.reads.tables.agent_named(name)
     }
 
     fn agents(&mut self) -> Result<Vec<Agent>> {
         self.ask("agents", Query::agent_list, &[], load_agent)?;
-        self.facts.tables.agents()
+        self.reads.tables.agents()
     }
 
     fn message(&mut self, id: &MessageId) -> Result<Option<Message>> {
         self.ask("messages", Query::message_get, &kept![id.as_str()], load_message)?;
-        self.facts.tables.message(id)
+        self.reads.tables.message(id)
     }
 
-    fn inbox(&mut self, recipient: &str, unread_only: bool, limit: usize) -> Result<Vec<Letter>> {
+    fn inbox(&mut self, recipient: &str, unread_only: bool, limit: usize) -> Result<Vec<InboxItem>> {
         let query = if unread_only { Query::delivery_unread } else { Query::delivery_inbox };
-        let values = kept![recipient, self.facts.widen(limit)];
+        let values = kept![recipient, self.reads.widen(limit)];
         self.ask("deliveries", query, &values, load_letter)?;
-        self.facts.tables.inbox(recipient, unread_only, limit)
+        self.reads.tables.inbox(recipient, unread_only, limit)
     }
 
     fn gates(&mut self, task: &TaskId) -> Result<Vec<Gate>> {
         self.ask("gates", Query::gate_list, &kept![task.as_str()], load_gate)?;
-        self.facts.tables.gates(task)
+        self.reads.tables.gates(task)
     }
 
     fn gate(&mut self, id: &GateId) -> Result<Option<Gate>> {
         self.ask("gates", Query::gate_get, &kept![id.as_str()], load_gate)?;
-        self.facts.tables.gate(id)
+        self.reads.tables.gate(id)
     }
 
     fn unopened_gates(&mut self, scope: &Scope, limit: usize) -> Result<Vec<Gate>> {
-        let values = kept![repository(scope), scope.worktree, self.facts.widen(limit)];
+        let values = kept![repository(scope), scope.worktree, self.reads.widen(limit)];
         self.ask("gates", Query::gate_unopened, &values, load_gate)?;
-        self.facts.tables.unopened_gates(scope, limit)
+        self.reads.tables.unopened_gates(scope, limit)
     }
 
     fn workspace(&mut self, id: &WorkspaceId) -> Result<Option<Workspace>> {
         self.ask("workspaces", Query::workspace_get, &kept![id.as_str()], load_workspace)?;
-        self.facts.tables.workspace(id)
+        self.reads.tables.workspace(id)
     }
 
     fn workspaces(&mut self, query: &WorkspaceQuery) -> Result<Vec<Workspace>> {
         let repository = query.repository.as_ref().map(|id| id.to_string());
-        let values = kept![repository, query.live, self.facts.widen(query.limit)];
+        let values = kept![repository, query.live, self.reads.widen(query.limit)];
         self.ask("workspaces", Query::workspace_list, &values, load_listed_workspace)?;
-        self.facts.tables.workspaces(query)
+        self.reads.tables.workspaces(query)
     }
 
     fn template(&mut self, name: &str, version: Option<u32>) -> Result<Option<Template>> {
@@ -520,22 +520,22 @@ impl StoreTx for PostgresTx<'_> {
             Some(version) => self.ask("templates", Query::template_get, &kept![name, version], load_template),
             None => self.ask("templates", Query::template_newest, &kept![name], load_template),
         }?;
-        self.facts.tables.template(name, version)
+        self.reads.tables.template(name, version)
     }
 
     fn templates(&mut self) -> Result<Vec<Template>> {
         self.ask("templates", Query::template_list, &[], load_template)?;
-        self.facts.tables.templates()
+        self.reads.tables.templates()
     }
 
     fn open_lanes(&mut self, scope: &Scope) -> Result<Vec<Workflow>> {
         self.ask("workflows", Query::workflow_open_lanes, &[], load_workflow)?;
-        self.facts.tables.open_lanes(scope)
+        self.reads.tables.open_lanes(scope)
     }
 
     fn queued(&mut self, scan: &QueueScan<'_>) -> Result<Vec<(QueueEntry, Task)>> {
         self.read_queue(scan)?;
-        self.facts.tables.queued(scan)
+        self.reads.tables.queued(scan)
     }
 
     fn lanes(&mut self, prefixes: &[String], limit: usize) -> Result<Vec<String>> {
@@ -544,7 +544,7 @@ impl StoreTx for PostgresTx<'_> {
 
     fn queue_entry(&mut self, task: &TaskId) -> Result<Option<QueueEntry>> {
         self.ask("queue", Query::queue_get, &kept![task.as_str()], load_queue_entry)?;
-        self.facts.tables.queue_entry(task)
+        self.reads.tables.queue_entry(task)
     }
 
     fn events(&mut self, query: &EventQuery) -> Result<Vec<Event>> {
@@ -566,18 +566,18 @@ impl StoreTx for PostgresTx<'_> {
     }
 
     fn apply(&mut self, change: &Change) -> Result<()> {
-        self.derive(&change.writes)?;
-        self.facts.events.push(change.event.clone());
+        self.write_derived(&change.writes)?;
+        self.reads.events.push(change.event.clone());
         Ok(())
     }
 
-    fn derive(&mut self, writes: &[Write]) -> Result<()> {
+    fn write_derived(&mut self, writes: &[Write]) -> Result<()> {
         if self.access == Access::Read {
             return Err(StoreError::Failed { doing: "write".into(), cause: "the transaction only reads".into() });
         }
         self.prepare(writes)?;
         for write in writes {
-            match self.facts.write(write) {
+            match self.reads.write(write) {
                 // Perhaps only because what was read was never true at once; run alone, it will show.
                 Err(_) if !self.alone => return Err(self.troubled(&Trouble::inconsistent())),
                 done => done?,
@@ -587,6 +587,6 @@ impl StoreTx for PostgresTx<'_> {
     }
 
     fn commit(self: Box<Self>) -> Result<()> {
-        self.hand_over()
+        self.validate_and_commit()
     }
 }

@@ -11,7 +11,7 @@ use std::{
 
 use rusqlite::{Connection, OpenFlags, config::DbConfig};
 use toft_core::{
-    retention::Old,
+    retention::RetentionKind,
     store::{Access, Fault, Result, Store, StoreError, StoreTx},
     time::Timestamp,
 };
@@ -227,14 +227,14 @@ impl Store for SqliteStore {
         Ok(Box::new(self.begin_tx(access)?))
     }
 
-    fn pulse(&self) -> Result<u64> {
+    fn change_counter(&self) -> Result<u64> {
         // SQLite's number leaves out this connection's own commits.
         let others: i64 =
             self.lock().query_row("PRAGMA data_version", [], |row| row.get(0)).map_err(failed("look for changes"))?;
         Ok((others as u64) << 32 | self.commits.load(Ordering::Relaxed))
     }
 
-    fn forget(&self, what: Old, before: Timestamp, limit: usize) -> Result<usize> {
+    fn forget(&self, what: RetentionKind, before: Timestamp, limit: usize) -> Result<usize> {
         let tx = self.begin_tx(Access::Write)?;
         let mut gone = 0;
         for (query, values) in write::forget(what, before, self.clock.now().wall, limit) {

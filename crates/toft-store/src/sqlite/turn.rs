@@ -37,7 +37,7 @@ impl TurnQueue {
 }
 
 #[cfg(target_os = "linux")]
-pub(super) use ticket::Turn;
+pub(super) use ticket::WriteTicket;
 
 #[cfg(target_os = "linux")]
 mod ticket {
@@ -71,15 +71,15 @@ mod ticket {
 
     /// A turn; over when dropped.
     #[derive(Debug)]
-    pub(crate) struct Turn<'a> {
+    pub(crate) struct WriteTicket<'a> {
         file: &'a File,
         number: i64,
     }
 
     impl TurnQueue {
         /// Waits for a turn. Never fails: without the queue, SQLite's own lock decides.
-        pub(crate) fn wait(&self) -> Option<Turn<'_>> {
-            let turn = Turn { file: &self.file, number: draw(&self.file).ok()? };
+        pub(crate) fn wait(&self) -> Option<WriteTicket<'_>> {
+            let turn = WriteTicket { file: &self.file, number: draw(&self.file).ok()? };
             if !turn.wait_for_others() {
                 write_counter(&self.file, FLOOR, turn.number);
             }
@@ -88,7 +88,7 @@ mod ticket {
         }
     }
 
-    impl Turn<'_> {
+    impl WriteTicket<'_> {
         /// False if nobody was served for too long.
         fn wait_for_others(&self) -> bool {
             let floor = read_counter(self.file, FLOOR).min(self.number);
@@ -130,7 +130,7 @@ mod ticket {
         }
     }
 
-    impl Drop for Turn<'_> {
+    impl Drop for WriteTicket<'_> {
         fn drop(&mut self) {
             let _ = unlock(self.file, NUMBERS + self.number, 1);
         }
@@ -191,7 +191,7 @@ mod ticket {
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(super) use whole_file::Turn;
+pub(super) use whole_file::WriteTicket;
 
 /// Elsewhere the whole file is locked: one at a time, in the order the system chooses.
 #[cfg(not(target_os = "linux"))]
@@ -207,12 +207,12 @@ mod whole_file {
     const STALLED: Duration = Duration::from_secs(10);
 
     #[derive(Debug)]
-    pub(crate) struct Turn<'a> {
+    pub(crate) struct WriteTicket<'a> {
         file: &'a File,
     }
 
     impl TurnQueue {
-        pub(crate) fn wait(&self) -> Option<Turn<'_>> {
+        pub(crate) fn wait(&self) -> Option<WriteTicket<'_>> {
             let until = Instant::now() + STALLED;
             while self.file.try_lock().is_err() {
                 if Instant::now() >= until {
@@ -220,11 +220,11 @@ mod whole_file {
                 }
                 std::thread::sleep(Duration::from_micros(200));
             }
-            Some(Turn { file: &self.file })
+            Some(WriteTicket { file: &self.file })
         }
     }
 
-    impl Drop for Turn<'_> {
+    impl Drop for WriteTicket<'_> {
         fn drop(&mut self) {
             let _ = self.file.unlock();
         }

@@ -18,7 +18,7 @@ use toft_core::{
     gate::Gate,
     id::{AgentId, GateId, MessageId, OpId, RepositoryId, TaskId, WorkflowId, WorkspaceId},
     lease::Lease,
-    message::{Letter, Message},
+    message::{InboxItem, Message},
     repository::{Repository, Scope, Worktree},
     store::{
         Access, EventQuery, LeasesOf, QueueKey, QueueScan, Result, StoreTx, TaskQuery, WorkflowQuery, WorkspaceQuery,
@@ -27,7 +27,7 @@ use toft_core::{
     workspace::Workspace,
 };
 
-use super::{failed, migrate, sql, turn::Turn, wal::Wal};
+use super::{failed, migrate, sql, turn::WriteTicket, wal::Wal};
 use crate::{
     clock::Clock,
     query::{Query, query_of},
@@ -46,13 +46,13 @@ pub(super) struct SqliteTx<'a> {
     writes: bool,
     unknown: Unknown,
     /// Held until the transaction is over; last, so that it is let go last.
-    _turn: Option<Turn<'a>>,
+    _turn: Option<WriteTicket<'a>>,
 }
 
 impl<'a> SqliteTx<'a> {
     pub(super) fn begin(
         connection: MutexGuard<'a, Connection>,
-        turn: Option<Turn<'a>>,
+        turn: Option<WriteTicket<'a>>,
         access: Access,
         clock: &'a dyn Clock,
         wal: &'a Wal,
@@ -255,7 +255,7 @@ impl StoreTx for SqliteTx<'_> {
         self.body("workflows", Query::workflow_of_issue, params![issue])
     }
 
-    fn untold(&mut self, repository: Option<&RepositoryId>, count: usize) -> Result<Vec<Workflow>> {
+    fn ledger_pending(&mut self, repository: Option<&RepositoryId>, count: usize) -> Result<Vec<Workflow>> {
         let repository = repository.map(|id| id.as_str());
         self.bodies("workflows", Query::workflow_untold, params![limit(count), repository])
     }
@@ -363,7 +363,7 @@ impl StoreTx for SqliteTx<'_> {
         self.body("messages", Query::message_get, params![id.as_str()])
     }
 
-    fn inbox(&mut self, recipient: &str, unread_only: bool, limit: usize) -> Result<Vec<Letter>> {
+    fn inbox(&mut self, recipient: &str, unread_only: bool, limit: usize) -> Result<Vec<InboxItem>> {
         let query = if unread_only { Query::delivery_unread } else { Query::delivery_inbox };
         self.list("deliveries", query, params![recipient, self::limit(limit)], rows::letter)
     }
@@ -469,7 +469,7 @@ impl StoreTx for SqliteTx<'_> {
         write::append(&mut |query, values| self.change(query, values).map(drop), &change.event)
     }
 
-    fn derive(&mut self, writes: &[Write]) -> Result<()> {
+    fn write_derived(&mut self, writes: &[Write]) -> Result<()> {
         self.put_down(writes)
     }
 

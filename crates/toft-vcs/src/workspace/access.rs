@@ -8,7 +8,7 @@ use std::{
 
 use toft_core::workspace::{Workspace, WorkspaceKind};
 
-use super::{Ground, WorkspaceError};
+use super::{WorkspaceBackend, WorkspaceError};
 use crate::{
     Vcs,
     command::RunError,
@@ -16,7 +16,7 @@ use crate::{
     git_view::View,
 };
 
-impl Ground {
+impl WorkspaceBackend {
     /// Git in a workspace that is at `dir` now. Neither the workspace's own `.git` nor any configuration that its agent can write
     /// has a say.
     pub(super) fn git_in(&self, workspace: &Workspace, dir: &Path) -> Result<Git, WorkspaceError> {

@@ -11,7 +11,7 @@ use std::{
     time::SystemTime,
 };
 
-use super::{Ground, WorkspaceError, git, mount, remove, times};
+use super::{WorkspaceBackend, WorkspaceError, git, mount, remove, times};
 use crate::{git_run::Git, lock};
 
 pub(super) const BASES: &str = ".bases";
@@ -29,7 +29,7 @@ pub(super) fn index(base: &Path) -> PathBuf {
 /// A base to stand on: the one of this commit, one that is close, or a new one, made warm by `warm`, which
 /// gives the time of the newest artefact.
 pub(super) fn provide(
-    ground: &Ground,
+    backend: &WorkspaceBackend,
     dir: &Path,
     commit: &str,
     warm: impl FnOnce(&Path) -> io::Result<Option<SystemTime>>,
@@ -37,16 +37,16 @@ pub(super) fn provide(
     let bases = dir.join(BASES);
     let name = match newest(&bases) {
         _ if bases.join(commit).is_dir() => commit.to_owned(),
-        Some(close) if near(ground, &bases.join(&close), &close, commit)? => close,
+        Some(close) if near(backend, &bases.join(&close), &close, commit)? => close,
         _ => commit.to_owned(),
     };
-    fit(ground, &bases.join(&name), &name, warm)?;
+    fit(backend, &bases.join(&name), &name, warm)?;
     Ok(name)
 }
 
 /// Sees to it that a base is there and as it was made; whether it had to be built.
 pub(super) fn fit(
-    ground: &Ground,
+    backend: &WorkspaceBackend,
     base: &Path,
     commit: &str,
     warm: impl FnOnce(&Path) -> io::Result<Option<SystemTime>>,
@@ -56,29 +56,29 @@ pub(super) fn fit(
     if mount::is_frozen(&tree) && whole(base) {
         return Ok(false);
     }
-    let _turn = lock::Turn::wait(&ground.state, &format!("base-{commit}"))?;
+    let _turn = lock::RepoLock::wait(&backend.state, &format!("base-{commit}"))?;
     if mount::is_frozen(&tree) && whole(base) {
         return Ok(false);
     }
     let known = fs::read_to_string(base.join("sum")).ok();
     let unchanged = match known {
-        Some(known) => whole(base) && sum(ground.git()?, &tree).is_ok_and(|now| now == known),
-        None => adopt(ground, base)?,
+        Some(known) => whole(base) && sum(backend.git()?, &tree).is_ok_and(|now| now == known),
+        None => adopt(backend, base)?,
     };
     if !unchanged {
-        build(ground, base, commit, warm)?;
+        build(backend, base, commit, warm)?;
     }
     mount::freeze(&tree);
     Ok(!unchanged)
 }
 
 /// Takes over a base that an earlier toft made without a sum, if its files are what its index says.
-fn adopt(ground: &Ground, base: &Path) -> Result<bool, WorkspaceError> {
+fn adopt(backend: &WorkspaceBackend, base: &Path) -> Result<bool, WorkspaceError> {
     let (tree, index) = (tree(base), index(base));
     if !tree.is_dir() || !index.is_file() {
         return Ok(false);
     }
-    let git = ground.git()?;
+    let git = backend.git()?;
     let run = git.run(["diff-files", "--quiet", "--ignore-submodules=all"])?;
     let run = run.env("GIT_WORK_TREE", &tree).env("GIT_INDEX_FILE", &index).patience(git::CHECKOUT);
     if run.end()?.code != 0 {
@@ -91,7 +91,7 @@ fn adopt(ground: &Ground, base: &Path) -> Result<bool, WorkspaceError> {
 
 /// Builds a base. One that was changed is kept beside it until nobody stands on the commit: mounts may still be on it.
 fn build(
-    ground: &Ground,
+    backend: &WorkspaceBackend,
     base: &Path,
     commit: &str,
     warm: impl FnOnce(&Path) -> io::Result<Option<SystemTime>>,
@@ -101,11 +101,11 @@ fn build(
     remove::tree(&new)?;
     let (fresh, fresh_index) = (tree(&new), index(&new));
     fs::create_dir_all(&fresh).map_err(lock::io("make", &fresh))?;
-    let git = ground.git()?;
+    let git = backend.git()?;
     let run = git.run(["read-tree", "-u", "--reset", "--no-recurse-submodules", commit])?;
     run.env("GIT_WORK_TREE", &fresh).env("GIT_INDEX_FILE", &fresh_index).patience(git::CHECKOUT).ok()?;
     let newest = warm(&fresh).map_err(lock::io("fill", &fresh))?;
-    times::keep_in_base(ground, &fresh, &fresh_index, commit, newest)?;
+    times::keep_in_base(backend, &fresh, &fresh_index, commit, newest)?;
     let file = new.join("sum");
     fs::write(&file, sum(git, &fresh)?).map_err(lock::io("write", &file))?;
     if remove::exists(base)? {
@@ -154,8 +154,8 @@ fn newest(bases: &Path) -> Option<String> {
 }
 
 /// Whether a base differs from what is wanted in few files only.
-fn near(ground: &Ground, base: &Path, from: &str, to: &str) -> Result<bool, WorkspaceError> {
-    let run = ground.git()?.run(["diff-tree", "-r", "--name-only", "-z", from, to])?;
+fn near(backend: &WorkspaceBackend, base: &Path, from: &str, to: &str) -> Result<bool, WorkspaceError> {
+    let run = backend.git()?.run(["diff-tree", "-r", "--name-only", "-z", from, to])?;
     let ended = run.end()?;
     let different = ended.out.iter().filter(|byte| **byte == 0).count();
     let entry = 90;

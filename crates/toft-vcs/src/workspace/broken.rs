@@ -5,7 +5,7 @@ use std::{fs, io, os::unix::fs::MetadataExt, path::Path};
 
 use toft_core::workspace::{Workspace, WorkspaceKind};
 
-use super::{Ground, overlay};
+use super::{WorkspaceBackend, overlay};
 use crate::{Vcs, git_view::plain_file};
 
 /// What is wrong with a workspace, and the command that helps. No such command deletes anything.
@@ -17,7 +17,7 @@ pub struct Trouble {
     pub help: String,
 }
 
-impl Ground {
+impl WorkspaceBackend {
     /// What is wrong with a workspace's directory and its link to the repository; nothing if both are as toft made them.
     pub fn trouble(&self, workspace: &Workspace) -> Option<Trouble> {
         let path = Path::new(&workspace.path);
@@ -30,7 +30,7 @@ impl Ground {
                 return trouble(format!("{kind} is in its place"), format!("ls -l {}", quoted(path)));
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let mountable = workspace.stands_on.is_some() && overlay::has_layer(workspace);
+                let mountable = workspace.overlay_base.is_some() && overlay::has_layer(workspace);
                 return if mountable { None } else { self.gone(workspace, path) };
             }
             Err(error) => return Some(unreadable(workspace, path, &error)),
@@ -39,7 +39,7 @@ impl Ground {
             return Some(unreadable(workspace, path, &error));
         }
         // A layer that is not mounted is an empty directory; the next look mounts it.
-        if self.vcs != Vcs::Git || workspace.stands_on.is_some() && same_disk(path) {
+        if self.vcs != Vcs::Git || workspace.overlay_base.is_some() && same_disk(path) {
             return None;
         }
         let link = path.join(".git");

@@ -12,7 +12,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{Ground, WorkspaceError};
+use super::{WorkspaceBackend, WorkspaceError};
 use crate::{Vcs, command::Run, git_run::Git, lock::io};
 
 /// The file that remembers pairs.
@@ -80,7 +80,7 @@ pub(super) fn merge(git: &Git, objects: &[&Path], pairs: &[(&str, &str)]) -> Res
     }
 }
 
-impl Ground {
+impl WorkspaceBackend {
     /// What is in progress at these heads. What `targets` have is no longer in progress. `clones` are repositories that
     /// have some of the commits.
     pub fn in_progress(

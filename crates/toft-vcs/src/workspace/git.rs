@@ -8,26 +8,26 @@ use std::{
 
 use toft_core::workspace::{Workspace, WorkspaceKind};
 
-use super::{Ground, LIST, Made, Start, WorkspaceError, overlay, remove, survey};
+use super::{LIST, Made, Start, WorkspaceBackend, WorkspaceError, overlay, remove, survey};
 use crate::{
     command::RunError,
     git_run::Git,
     git_view::plain_file,
-    lock::{Turn, io, retry},
+    lock::{RepoLock, io, retry},
 };
 
 /// A checkout of a large repository on a slow disk may take this long.
 pub(super) const CHECKOUT: Duration = Duration::from_secs(3_600);
 
-pub(super) fn start(ground: &Ground, rev: Option<&str>) -> Result<Start, WorkspaceError> {
-    let git = ground.git()?;
+pub(super) fn start(backend: &WorkspaceBackend, rev: Option<&str>) -> Result<Start, WorkspaceError> {
+    let git = backend.git()?;
     let rev = rev.unwrap_or("HEAD");
-    let head = crate::read(&ground.common_dir.join("HEAD"))?.filter(|_| rev == "HEAD");
+    let head = crate::read(&backend.common_dir.join("HEAD"))?.filter(|_| rev == "HEAD");
     let named = head.as_ref().and_then(|text| text.strip_prefix("ref: ")).map(str::to_owned);
     // Where refs are in tables, the file says nothing.
     let named = named.filter(|name| name != "refs/heads/.invalid");
     // Most often the answer is in a file that git need not be started for.
-    let loose = named.as_ref().map(|name| crate::read(&ground.common_dir.join(name))).transpose()?.flatten();
+    let loose = named.as_ref().map(|name| crate::read(&backend.common_dir.join(name))).transpose()?.flatten();
     let is_commit = |text: &String| text.len() >= 40 && text.chars().all(|letter| letter.is_ascii_hexdigit());
     let commit = match loose.filter(is_commit) {
         Some(commit) => Some(commit),
@@ -51,26 +51,35 @@ pub(super) fn start(ground: &Ground, rev: Option<&str>) -> Result<Start, Workspa
     Ok(Start { commit, onto: full.as_ref().and_then(branch) })
 }
 
-pub(super) fn worktree(ground: &Ground, workspace: &Workspace, copy_of: Option<&str>) -> Result<Made, WorkspaceError> {
-    let git = ground.git()?;
+pub(super) fn worktree(
+    backend: &WorkspaceBackend,
+    workspace: &Workspace,
+    copy_of: Option<&str>,
+) -> Result<Made, WorkspaceError> {
+    let git = backend.git()?;
     if let Some(branch) = &workspace.branch {
         check_branch(git, branch)?;
     }
-    add(ground, git, workspace, &workspace.base)?;
-    let inside = ground.git_in(workspace, Path::new(&workspace.path))?;
+    add(backend, git, workspace, &workspace.base)?;
+    let inside = backend.git_in(workspace, Path::new(&workspace.path))?;
     let filled = match copy_of {
         Some(base) => overlay::copy_base(workspace, base, &inside),
-        None => fill(ground, workspace, &inside),
+        None => fill(backend, workspace, &inside),
     };
-    filled.map_err(|error| lacking(ground, &workspace.base, error))?;
-    Ok(Made { notes: notes(ground, &inside) })
+    filled.map_err(|error| lacking(backend, &workspace.base, error))?;
+    Ok(Made { notes: notes(backend, &inside) })
 }
 
 /// Makes a worktree without files. A branch of that name that is there already is gone on with.
-pub(super) fn add(ground: &Ground, git: &Git, workspace: &Workspace, at: &str) -> Result<(), WorkspaceError> {
-    let _turn = Turn::wait(&ground.state, LIST)?;
-    ground.can_list()?;
-    let lock: &[&str] = if workspace.stands_on.is_some() { &["--lock", "--reason", overlay::LOCKED] } else { &[] };
+pub(super) fn add(
+    backend: &WorkspaceBackend,
+    git: &Git,
+    workspace: &Workspace,
+    at: &str,
+) -> Result<(), WorkspaceError> {
+    let _turn = RepoLock::wait(&backend.state, LIST)?;
+    backend.can_list()?;
+    let lock: &[&str] = if workspace.overlay_base.is_some() { &["--lock", "--reason", overlay::LOCKED] } else { &[] };
     let add = || git.run(["worktree", "add", "--quiet", "--no-checkout"]).map(|run| run.args(lock));
     let made = match &workspace.branch {
         Some(branch) => retry(|| add()?.args(["--no-track", "-b", branch, &workspace.path, at]).ok()),
@@ -92,32 +101,36 @@ pub(super) fn add(ground: &Ground, git: &Git, workspace: &Workspace, at: &str) -
 }
 
 /// One that was made ahead: as it was made, and then on the branch and commit that are wanted.
-pub(super) fn take_over(ground: &Ground, workspace: &Workspace, made: SystemTime) -> Result<Made, WorkspaceError> {
+pub(super) fn take_over(
+    backend: &WorkspaceBackend,
+    workspace: &Workspace,
+    made: SystemTime,
+) -> Result<Made, WorkspaceError> {
     let path = Path::new(&workspace.path);
-    let inside = ground.git_in(workspace, path)?;
+    let inside = backend.git_in(workspace, path)?;
     if let Some(found) = survey::not_fresh(&inside, made)? {
         return Err(WorkspaceError::Stays { why: format!("it was made ahead, and {found} since") });
     }
-    let git = ground.git()?;
+    let git = backend.git()?;
     if let Some(branch) = &workspace.branch {
         check_branch(git, branch)?;
         let switch = ["switch", "--quiet", "--no-guess"];
         let run = inside.run(switch)?.patience(CHECKOUT);
-        match has_branch(ground, branch)? {
+        match has_branch(backend, branch)? {
             true => run.arg(branch).ok()?,
             false => run.args(["--no-track", "--create", branch, &workspace.base]).ok()?,
         };
     }
     match survey::not_fresh(&inside, made)? {
         Some(found) => Err(WorkspaceError::Stays { why: format!("it was made ahead, and {found}") }),
-        None => Ok(Made { notes: notes(ground, &inside) }),
+        None => Ok(Made { notes: notes(backend, &inside) }),
     }
 }
 
 /// Gives a new worktree its files.
-pub(super) fn fill(ground: &Ground, workspace: &Workspace, inside: &Git) -> Result<(), WorkspaceError> {
-    match workspace.stands_on {
-        Some(_) => overlay::fill(ground, workspace, inside),
+pub(super) fn fill(backend: &WorkspaceBackend, workspace: &Workspace, inside: &Git) -> Result<(), WorkspaceError> {
+    match workspace.overlay_base {
+        Some(_) => overlay::fill(backend, workspace, inside),
         None => check_out(inside),
     }
 }
@@ -129,13 +142,13 @@ pub(super) fn check_out(inside: &Git) -> Result<(), WorkspaceError> {
 }
 
 /// Whether there is a branch, from git's files where they tell.
-pub(super) fn has_branch(ground: &Ground, name: &str) -> Result<bool, WorkspaceError> {
+pub(super) fn has_branch(backend: &WorkspaceBackend, name: &str) -> Result<bool, WorkspaceError> {
     let full = format!("refs/heads/{name}");
-    if ground.common_dir.join("reftable").exists() {
-        return Ok(exists(ground.git()?, name)?);
+    if backend.common_dir.join("reftable").exists() {
+        return Ok(exists(backend.git()?, name)?);
     }
-    let packed = crate::read(&ground.common_dir.join("packed-refs"))?.unwrap_or_default();
-    Ok(ground.common_dir.join(&full).is_file() || packed.lines().any(|line| line.ends_with(&format!(" {full}"))))
+    let packed = crate::read(&backend.common_dir.join("packed-refs"))?.unwrap_or_default();
+    Ok(backend.common_dir.join(&full).is_file() || packed.lines().any(|line| line.ends_with(&format!(" {full}"))))
 }
 
 fn exists(git: &Git, branch: &str) -> Result<bool, RunError> {
@@ -156,9 +169,9 @@ fn check_branch(git: &Git, branch: &str) -> Result<(), WorkspaceError> {
     known.then_some(()).ok_or_else(|| WorkspaceError::BadName { text: branch.to_owned() })
 }
 
-pub(super) fn clone(ground: &Ground, workspace: &Workspace) -> Result<Made, WorkspaceError> {
+pub(super) fn clone(backend: &WorkspaceBackend, workspace: &Workspace) -> Result<Made, WorkspaceError> {
     let branch = format!("refs/heads/{}", workspace.branch.as_deref().unwrap_or(&workspace.name));
-    let inside = empty_clone(ground, workspace, &[format!("+{}:{branch}", workspace.base)])?;
+    let inside = empty_clone(backend, workspace, &[format!("+{}:{branch}", workspace.base)])?;
     let there = inside.run(["rev-parse", "--verify", "--quiet", &format!("{branch}^{{commit}}")])?.maybe()?;
     if there.as_deref() != Some(workspace.base.as_str()) {
         return Err(WorkspaceError::NotWhole {
@@ -167,8 +180,8 @@ pub(super) fn clone(ground: &Ground, workspace: &Workspace) -> Result<Made, Work
         });
     }
     inside.run(["symbolic-ref", "HEAD", &branch])?.ok()?;
-    check_out(&inside).map_err(|error| lacking(ground, &workspace.base, error))?;
-    let notes = notes(ground, &inside);
+    check_out(&inside).map_err(|error| lacking(backend, &workspace.base, error))?;
+    let notes = notes(backend, &inside);
     open_clone(workspace)?;
     Ok(Made { notes })
 }
@@ -181,34 +194,38 @@ pub(super) fn open_clone(workspace: &Workspace) -> Result<(), WorkspaceError> {
 
 /// A clone without files that has these refs of its parent, and whose origin is where the parent's is; aside, until it
 /// is whole. Made by hand: `git clone` would take the parent's branches for its origin's.
-pub(super) fn empty_clone(ground: &Ground, workspace: &Workspace, refs: &[String]) -> Result<Git, WorkspaceError> {
+pub(super) fn empty_clone(
+    backend: &WorkspaceBackend,
+    workspace: &Workspace,
+    refs: &[String],
+) -> Result<Git, WorkspaceError> {
     let building = remove::building(workspace);
     let outside = Git::outside(building.parent().unwrap_or(&building));
-    let format = ground.git()?.run(["rev-parse", "--show-object-format"])?.text()?;
+    let format = backend.git()?.run(["rev-parse", "--show-object-format"])?.text()?;
     let init = ["init", "--quiet", "--initial-branch=toft-none", &format!("--object-format={format}")];
     outside.run(init)?.arg(&building).ok()?;
     let inside = Git::made(&building);
     let always = ["+refs/tags/*:refs/tags/*", "+refs/remotes/origin/*:refs/remotes/origin/*"];
     // The clone of a shallow repository is as shallow; without this, git leaves out every ref it cannot follow to its root.
     let run = inside.run(["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--update-shallow"])?;
-    let run = run.env("GIT_ALLOW_PROTOCOL", "file").patience(CHECKOUT).arg(&ground.common_dir);
+    let run = run.env("GIT_ALLOW_PROTOCOL", "file").patience(CHECKOUT).arg(&backend.common_dir);
     let fetched = run.args(refs).args(always).ok();
-    fetched.map_err(|error| lacking(ground, &workspace.base, error.into()))?;
-    let parent = ground.git()?;
+    fetched.map_err(|error| lacking(backend, &workspace.base, error.into()))?;
+    let parent = backend.git()?;
     if let Some(url) = parent.run(["config", "--get", "remote.origin.url"])?.maybe()? {
         // A path that is relative to the parent means something else here.
-        let path = ground.root.join(&url);
+        let path = backend.root.join(&url);
         let url = if !url.contains(':') && path.exists() { path.display().to_string() } else { url };
         inside.run(["config", "remote.origin.url", &url])?.ok()?;
         inside.run(["config", "remote.origin.fetch", "+refs/heads/*:refs/remotes/origin/*"])?.ok()?;
     }
-    link_back(ground, &building, Path::new(&workspace.path))?;
+    link_back(backend, &building, Path::new(&workspace.path))?;
     Ok(inside)
 }
 
 /// What went wrong with a repository that leaves files with its remote: toft connects to nobody to get them.
-fn lacking(ground: &Ground, commit: &str, error: WorkspaceError) -> WorkspaceError {
-    let packs = fs::read_dir(ground.common_dir.join("objects").join("pack")).into_iter().flatten().flatten();
+fn lacking(backend: &WorkspaceBackend, commit: &str, error: WorkspaceError) -> WorkspaceError {
+    let packs = fs::read_dir(backend.common_dir.join("objects").join("pack")).into_iter().flatten().flatten();
     let partial = packs.into_iter().any(|entry| entry.path().extension().is_some_and(|kind| kind == "promisor"));
     match error {
         WorkspaceError::Run(RunError::Failed { .. }) if partial => WorkspaceError::NotWhole {
@@ -216,7 +233,7 @@ fn lacking(ground: &Ground, commit: &str, error: WorkspaceError) -> WorkspaceErr
                 "this repository is a partial clone and lacks files that a workspace at {} needs",
                 short(commit)
             ),
-            next: format!("git -C {} fetch --refetch --no-filter", ground.root.display()),
+            next: format!("git -C {} fetch --refetch --no-filter", backend.root.display()),
         },
         other => other,
     }
@@ -234,20 +251,20 @@ pub(super) fn fetch<'a>(
 }
 
 /// Lets a clone find its parent, and the parent vouch for where it will be.
-fn link_back(ground: &Ground, building: &Path, path: &Path) -> Result<(), WorkspaceError> {
+fn link_back(backend: &WorkspaceBackend, building: &Path, path: &Path) -> Result<(), WorkspaceError> {
     let own = building.join(".git").join("toft");
     fs::create_dir_all(&own).map_err(io("make", &own))?;
-    let vouched = crate::git::vouched(&ground.common_dir, path);
+    let vouched = crate::git::vouched(&backend.common_dir, path);
     if let Some(dir) = vouched.parent() {
         fs::create_dir_all(dir).map_err(io("make", dir))?;
     }
     let parent = own.join(crate::git::PARENT);
     fs::write(&vouched, path.display().to_string()).map_err(io("write", &vouched))?;
-    fs::write(&parent, ground.common_dir.display().to_string()).map_err(io("write", &parent))
+    fs::write(&parent, backend.common_dir.display().to_string()).map_err(io("write", &parent))
 }
 
 /// What a fresh checkout does not hold, and one might expect.
-fn notes(ground: &Ground, inside: &Git) -> Vec<String> {
+fn notes(backend: &WorkspaceBackend, inside: &Git) -> Vec<String> {
     let (mut notes, path) = (Vec::new(), inside.dir());
     if path.join(".gitmodules").is_file() {
         notes.push("submodules are not filled: git submodule update --init".to_owned());
@@ -256,7 +273,7 @@ fn notes(ground: &Ground, inside: &Git) -> Vec<String> {
     if attributes.contains("filter=lfs") {
         notes.push("large files are pointers: git lfs pull".to_owned());
     }
-    if ground.common_dir.join("shallow").is_file() {
+    if backend.common_dir.join("shallow").is_file() {
         notes.push("the repository is shallow, and so is this".to_owned());
     }
     if inside.git_dir().join("info").join("sparse-checkout").is_file() {
@@ -278,16 +295,16 @@ pub(super) fn git_dir(path: &Path) -> Result<PathBuf, WorkspaceError> {
 /// Whether a commit holds something that was made here: on the workspace's own branch, what neither `before` nor the branch it
 /// is to land on has; on another, or on none, what no other branch has.
 pub(super) fn is_own(
-    ground: &Ground,
+    backend: &WorkspaceBackend,
     workspace: &Workspace,
     before: &str,
     commit: &str,
 ) -> Result<bool, WorkspaceError> {
     let dir = Path::new(&workspace.path);
-    if !ground.is_here(workspace, dir) {
+    if !backend.is_here(workspace, dir) {
         return Ok(false);
     }
-    let git = ground.git_in(workspace, dir)?;
+    let git = backend.git_in(workspace, dir)?;
     let text = plain_file(&git.git_dir().join("HEAD"))?.unwrap_or_default();
     let on = String::from_utf8_lossy(&text).trim().strip_prefix("ref: refs/heads/").map(str::to_owned);
     let mut others = vec!["--not".to_owned(), before.to_owned(), "--remotes".to_owned()];
@@ -303,8 +320,12 @@ pub(super) fn is_own(
 }
 
 /// Stacks work on the work it needs, as long as each is ahead of the one before; what is beside it is only named.
-pub(super) fn stack(ground: &Ground, start: &str, needs: &[String]) -> Result<(String, Vec<String>), WorkspaceError> {
-    let git = ground.git()?;
+pub(super) fn stack(
+    backend: &WorkspaceBackend,
+    start: &str,
+    needs: &[String],
+) -> Result<(String, Vec<String>), WorkspaceError> {
+    let git = backend.git()?;
     let within = |old: &str, new: &str| -> Result<Option<bool>, WorkspaceError> {
         let ended = git.run(["merge-base", "--is-ancestor", "--end-of-options", old, new])?.end()?;
         Ok(match ended.code {
@@ -340,8 +361,8 @@ fn short(commit: &str) -> &str {
 }
 
 /// The commit that a workspace stands on, if plain files say so.
-pub(super) fn plain_head(ground: &Ground, workspace: &Workspace) -> Option<String> {
-    let own = ground.own_dir(workspace).ok()?;
+pub(super) fn plain_head(backend: &WorkspaceBackend, workspace: &Workspace) -> Option<String> {
+    let own = backend.own_dir(workspace).ok()?;
     let text = |file: &Path| Some(String::from_utf8_lossy(&plain_file(file).ok()??).trim().to_owned());
     let text_of_head = text(&own.git_dir.join("HEAD"))?;
     let commit = match text_of_head.strip_prefix("ref: ") {
@@ -356,11 +377,11 @@ pub(super) fn plain_head(ground: &Ground, workspace: &Workspace) -> Option<Strin
 
 /// The locks that work in one workspace takes; a killed git leaves them, and every other one stops at them.
 pub(super) fn clear_locks(
-    ground: &Ground,
+    backend: &WorkspaceBackend,
     workspace: &Workspace,
     before: SystemTime,
 ) -> Result<Vec<String>, WorkspaceError> {
-    let own = ground.own_dir(workspace)?;
+    let own = backend.own_dir(workspace)?;
     let mut locks = vec![own.git_dir.join("index.lock"), own.git_dir.join("HEAD.lock")];
     if let Some(branch) = workspace.branch.as_ref().filter(|_| workspace.own_branch) {
         locks.push(own.common.join("refs").join("heads").join(format!("{branch}.lock")));
@@ -377,13 +398,13 @@ pub(super) fn clear_locks(
 }
 
 /// Takes away what was begun and never handed over.
-pub(super) fn clear_away(ground: &Ground, workspace: &Workspace) -> Result<(), WorkspaceError> {
+pub(super) fn clear_away(backend: &WorkspaceBackend, workspace: &Workspace) -> Result<(), WorkspaceError> {
     overlay::discard(workspace)?;
     remove::tree(&remove::building(workspace))?;
     remove::tree(Path::new(&workspace.path))?;
     if workspace.kind == WorkspaceKind::Worktree {
-        remove::unlist(ground, workspace)?;
-        remove::drop_branch(ground, workspace, &workspace.base)?;
+        remove::unlist(backend, workspace)?;
+        remove::drop_branch(backend, workspace, &workspace.base)?;
     }
     Ok(())
 }

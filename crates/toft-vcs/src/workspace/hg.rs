@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use toft_core::workspace::{Landed, Survey, Workspace};
 
-use super::{Ground, LIST, Made, Start, WorkspaceError, survey::path_of, walk};
-use crate::{command::Run, lock::Turn};
+use super::{LIST, Made, Start, WorkspaceBackend, WorkspaceError, survey::path_of, walk};
+use crate::{command::Run, lock::RepoLock};
 
 pub(super) fn start(root: &Path, rev: Option<&str>) -> Result<Start, WorkspaceError> {
     let rev = rev.unwrap_or(".");
@@ -17,11 +17,11 @@ pub(super) fn start(root: &Path, rev: Option<&str>) -> Result<Start, WorkspaceEr
     }
 }
 
-pub(super) fn provide(ground: &Ground, workspace: &Workspace) -> Result<Made, WorkspaceError> {
-    let source = ground.common_dir.parent().unwrap_or(&ground.common_dir);
+pub(super) fn provide(backend: &WorkspaceBackend, workspace: &Workspace) -> Result<Made, WorkspaceError> {
+    let source = backend.common_dir.parent().unwrap_or(&backend.common_dir);
     {
-        let _turn = Turn::wait(&ground.state, LIST)?;
-        Run::hg(&ground.root)?.args(["share", "--noupdate"]).arg(source).arg(&workspace.path).ok()?;
+        let _turn = RepoLock::wait(&backend.state, LIST)?;
+        Run::hg(&backend.root)?.args(["share", "--noupdate"]).arg(source).arg(&workspace.path).ok()?;
     }
     Run::hg(Path::new(&workspace.path))?.args(["update", "--rev", &workspace.base]).ok()?;
     Ok(Made::default())

@@ -8,8 +8,8 @@ use std::{
 
 use toft_core::workspace::{Landed, Survey, Workspace};
 
-use super::{Ground, LIST, Made, Stand, Start, WorkspaceError, walk};
-use crate::{command::Run, lock::Turn};
+use super::{LIST, Made, Stand, Start, WorkspaceBackend, WorkspaceError, walk};
+use crate::{command::Run, lock::RepoLock};
 
 const COMMIT: &str = "commit_id ++ \"\\n\"";
 
@@ -27,19 +27,19 @@ pub(super) fn start(root: &Path, rev: Option<&str>) -> Result<Start, WorkspaceEr
     }
 }
 
-pub(super) fn provide(ground: &Ground, workspace: &Workspace) -> Result<Made, WorkspaceError> {
-    let _turn = Turn::wait(&ground.state, LIST)?;
+pub(super) fn provide(backend: &WorkspaceBackend, workspace: &Workspace) -> Result<Made, WorkspaceError> {
+    let _turn = RepoLock::wait(&backend.state, LIST)?;
     let add = ["workspace", "add", "--name", &workspace.name, "--revision", &workspace.base, &workspace.path];
-    Run::jj(&ground.root)?.args(add).ok()?;
+    Run::jj(&backend.root)?.args(add).ok()?;
     Ok(Made::default())
 }
 
-pub(super) fn survey(ground: &Ground, workspace: &Workspace, dir: &Path) -> Result<Survey, WorkspaceError> {
+pub(super) fn survey(backend: &WorkspaceBackend, workspace: &Workspace, dir: &Path) -> Result<Survey, WorkspaceError> {
     let head = rescue(dir)?;
     let own = format!("{}@", workspace.name);
     let changed = Run::jj(dir)?.args(["diff", "--name-only", "-r", "@"]).text()?;
     let elsewhere = format!("::(bookmarks() | remote_bookmarks() | (working_copies() ~ {own}) | {})", workspace.base);
-    let ahead = commits(&ground.root, &format!("(::{head} ~ {elsewhere}) ~ empty()"))?.len();
+    let ahead = commits(&backend.root, &format!("(::{head} ~ {elsewhere}) ~ empty()"))?.len();
     // What jj ignores, it does not keep.
     let listed = Run::jj(dir)?.args(["file", "list", "-T", "path ++ \"\\0\""]).ok()?;
     let kept: BTreeSet<PathBuf> = listed.split(|byte| *byte == 0).map(super::survey::path_of).collect();
@@ -73,17 +73,17 @@ pub(super) fn rescue(dir: &Path) -> Result<String, WorkspaceError> {
 }
 
 /// Takes a workspace off jj's list; its commits stay.
-pub(super) fn forget(ground: &Ground, workspace: &Workspace) -> Result<(), WorkspaceError> {
-    let _turn = Turn::wait(&ground.state, LIST)?;
-    let listed = Run::jj(&ground.root)?.args(["workspace", "list", "-T", "name ++ \"\\n\""]).text()?;
+pub(super) fn forget(backend: &WorkspaceBackend, workspace: &Workspace) -> Result<(), WorkspaceError> {
+    let _turn = RepoLock::wait(&backend.state, LIST)?;
+    let listed = Run::jj(&backend.root)?.args(["workspace", "list", "-T", "name ++ \"\\n\""]).text()?;
     if listed.lines().any(|name| name == workspace.name) {
-        Run::jj(&ground.root)?.args(["workspace", "forget", &workspace.name]).ok()?;
+        Run::jj(&backend.root)?.args(["workspace", "forget", &workspace.name]).ok()?;
     }
     Ok(())
 }
 
-pub(super) fn restore(ground: &Ground, workspace: &Workspace, rescue: &str) -> Result<Made, WorkspaceError> {
-    provide(ground, workspace)?;
+pub(super) fn restore(backend: &WorkspaceBackend, workspace: &Workspace, rescue: &str) -> Result<Made, WorkspaceError> {
+    provide(backend, workspace)?;
     Run::jj(Path::new(&workspace.path))?.args(["edit", rescue]).ok()?;
     Ok(Made::default())
 }

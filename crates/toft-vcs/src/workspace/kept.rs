@@ -5,13 +5,13 @@ use std::path::Path;
 use toft_core::workspace::{Left, Survey, Workspace, WorkspaceKind};
 
 use super::{
-    Ground, WorkspaceError, jj, picture,
+    WorkspaceBackend, WorkspaceError, jj,
     rescue::{self, Rescue, Rescued},
-    survey,
+    snapshot, survey,
 };
 use crate::Vcs;
 
-impl Ground {
+impl WorkspaceBackend {
     /// What is left of a worktree whose directory was moved or deleted by hand; nothing if git has forgotten it too.
     pub fn survey_missing(&self, workspace: &Workspace) -> Result<Option<Survey>, WorkspaceError> {
         match (self.vcs, workspace.kind, self.entry_of(workspace)) {
@@ -24,7 +24,7 @@ impl Ground {
     pub fn leaves(&self, workspace: &Workspace) -> Result<Vec<Left>, WorkspaceError> {
         let dir = Path::new(&workspace.path);
         match self.vcs {
-            Vcs::Git if dir.is_dir() => picture::leaves(self, workspace, dir),
+            Vcs::Git if dir.is_dir() => snapshot::leaves(self, workspace, dir),
             _ => Ok(Vec::new()),
         }
     }

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use toft_core::workspace::{Landed, Workspace, WorkspaceKind};
 
-use super::{Ground, WorkspaceError, collide, look::Aid, look::Refs, survey::Status};
+use super::{WorkspaceBackend, WorkspaceError, collide, look::Aid, look::Refs, survey::Status};
 use crate::{command::Run, git_run::Git};
 
 /// So many commits of a target are tried.
@@ -49,7 +49,7 @@ pub(super) fn targets(refs: &Refs, workspace: &Workspace, on: Option<&str>) -> V
 
 /// Looks where the commits up to its head are.
 pub(super) fn look(
-    ground: &Ground,
+    backend: &WorkspaceBackend,
     git: &Git,
     workspace: &Workspace,
     status: &Status,
@@ -59,7 +59,7 @@ pub(super) fn look(
         return Ok(Landing { how: Some(Landed::Nothing), ..Landing::default() });
     };
     let targets = targets(aid.refs, workspace, status.branch.as_deref());
-    let mut asks = Asks { ground, git, workspace, head, aid };
+    let mut asks = Asks { backend, git, workspace, head, aid };
     let unpushed = asks.unpushed()?;
     if head == workspace.base {
         return Ok(Landing { ahead: 0, unpushed, how: Some(Landed::Nothing) });
@@ -91,18 +91,18 @@ pub(super) fn look(
 
 /// How the work on a branch landed whose workspace is gone.
 pub(super) fn of_branch(
-    ground: &Ground,
+    backend: &WorkspaceBackend,
     workspace: &Workspace,
     head: &str,
     refs: &Refs,
 ) -> Result<Option<Landed>, WorkspaceError> {
     let status = Status { head: Some(head.to_owned()), branch: workspace.branch.clone(), ..Status::default() };
     let row = Workspace { kind: WorkspaceKind::Worktree, ..workspace.clone() };
-    Ok(look(ground, ground.git()?, &row, &status, &mut Aid::none(refs))?.how)
+    Ok(look(backend, backend.git()?, &row, &status, &mut Aid::none(refs))?.how)
 }
 
 struct Asks<'a, 'r> {
-    ground: &'a Ground,
+    backend: &'a WorkspaceBackend,
     git: &'a Git,
     workspace: &'a Workspace,
     head: &'a str,
@@ -114,7 +114,9 @@ impl Asks<'_, '_> {
     fn run<const N: usize>(&self, args: [&str; N]) -> Result<Run, WorkspaceError> {
         let run = self.git.run(args)?;
         Ok(match self.workspace.kind {
-            WorkspaceKind::Clone => run.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", self.ground.common_dir.join("objects")),
+            WorkspaceKind::Clone => {
+                run.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", self.backend.common_dir.join("objects"))
+            }
             _ => run,
         })
     }
@@ -191,7 +193,7 @@ impl Asks<'_, '_> {
         let tried: Vec<(&str, &str)> = tried.lines().filter_map(|line| line.split_once(' ')).collect();
         let pairs: Vec<(&str, &str)> = tried.iter().map(|(commit, _)| (*commit, self.head)).collect();
         let objects = self.git.run(["rev-parse", "--path-format=absolute", "--git-path", "objects"])?.text()?;
-        let shared = self.ground.common_dir.join("objects");
+        let shared = self.backend.common_dir.join("objects");
         let merged = collide::merge(self.git, &[Path::new(&objects), &shared], &pairs)?;
         let nothing = |(merged, (_, tree)): (&collide::Merged, &(&str, &str))| merged.clean && merged.tree == *tree;
         if !merged.iter().zip(&tried).any(nothing) {

@@ -23,7 +23,7 @@ use toft_core::{
 };
 
 use super::{
-    Ground, WorkspaceError, git, landed, remove,
+    WorkspaceBackend, WorkspaceError, git, landed, remove,
     survey::{self, Status},
 };
 use crate::{Vcs, git_run::Git, git_view::plain_file, lock::io as failed, private};
@@ -54,20 +54,20 @@ pub struct Look {
 struct Memory {
     look: Look,
     /// Answers that follow from commits alone.
-    facts: Facts,
+    facts: CommitFacts,
     /// The directories of an index that has neither submodules nor files that git was told not to look at.
     plain: Option<Vec<String>>,
 }
 
 /// Answers by question. Those that a look did not need are forgotten.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Facts {
+pub(super) struct CommitFacts {
     known: BTreeMap<String, String>,
     #[serde(skip)]
     used: BTreeMap<String, String>,
 }
 
-impl Facts {
+impl CommitFacts {
     /// The answer to a question that has one for ever; asked only the first time.
     pub(super) fn once(
         &mut self,
@@ -117,26 +117,31 @@ fn number(of: &impl Hash) -> u64 {
 /// What helps a survey along.
 pub(super) struct Aid<'a> {
     pub(super) refs: &'a Refs,
-    pub(super) facts: Facts,
+    pub(super) facts: CommitFacts,
     index: Option<PathBuf>,
     plain: Option<Vec<String>>,
 }
 
 impl<'a> Aid<'a> {
     /// A survey that remembers nothing, but for the copy of the index.
-    pub(super) fn fresh(ground: &Ground, workspace: &Workspace, dir: &Path, refs: &'a Refs) -> Self {
-        let index = ground.copied_index(workspace, dir).ok().map(|(index, _)| index);
-        Self { refs, facts: Facts::default(), index, plain: None }
+    pub(super) fn fresh(backend: &WorkspaceBackend, workspace: &Workspace, dir: &Path, refs: &'a Refs) -> Self {
+        let index = backend.copied_index(workspace, dir).ok().map(|(index, _)| index);
+        Self { refs, facts: CommitFacts::default(), index, plain: None }
     }
 
     /// Questions about commits alone.
     pub(super) fn none(refs: &'a Refs) -> Self {
-        Self { refs, facts: Facts::default(), index: None, plain: None }
+        Self { refs, facts: CommitFacts::default(), index: None, plain: None }
     }
 
     /// Git in a checkout.
-    pub(super) fn git(&self, ground: &Ground, workspace: &Workspace, dir: &Path) -> Result<Git, WorkspaceError> {
-        let git = ground.git_in(workspace, dir)?;
+    pub(super) fn git(
+        &self,
+        backend: &WorkspaceBackend,
+        workspace: &Workspace,
+        dir: &Path,
+    ) -> Result<Git, WorkspaceError> {
+        let git = backend.git_in(workspace, dir)?;
         Ok(match &self.index {
             Some(index) => git.on_index(index),
             None => git,
@@ -204,7 +209,7 @@ fn has_refs(own: &Path) -> bool {
     false
 }
 
-impl Ground {
+impl WorkspaceBackend {
     /// Branches and remote branches as they are now.
     pub fn refs(&self) -> Result<Refs, WorkspaceError> {
         if self.vcs != Vcs::Git {
@@ -333,7 +338,7 @@ impl Ground {
         uncommitted.dedup();
         uncommitted.truncate(MOST_PATHS);
         let look = Look { at: now, survey, uncommitted, bytes: Some(size(memory.look.bytes)) };
-        let facts = Facts { known: aid.facts.used, used: BTreeMap::new() };
+        let facts = CommitFacts { known: aid.facts.used, used: BTreeMap::new() };
         let memory = Memory { look: look.clone(), facts, plain: aid.plain };
         // What could not be remembered is asked again.
         let _ = write(&place.join("memory.json"), &serde_json::to_vec(&memory).unwrap_or_default());

@@ -1,7 +1,7 @@
 //! Workspaces on disk: make one, see what is in it, put everything in it away, bring it back, take it down.
 //!
 //! Which of these may happen when is decided elsewhere; nothing here removes a byte that was not put away and read
-//! back. Start at [`Ground`].
+//! back. Start at [`WorkspaceBackend`].
 
 mod access;
 mod base;
@@ -17,11 +17,11 @@ mod look;
 mod mount;
 mod moved;
 mod overlay;
-mod picture;
 mod probe;
 mod remove;
 mod rescue;
 mod restore;
+mod snapshot;
 mod survey;
 mod times;
 mod walk;
@@ -44,10 +44,10 @@ pub use self::{
     collide::{Conflict, InProgress},
     holders::{holders, process_in},
     look::{Look, Refs},
-    picture::behind_link,
     probe::{Probed, Sharing},
     remove::{Removal, Removed},
     rescue::{Rescue, Rescued},
+    snapshot::behind_link,
     times::set_modified,
 };
 use crate::{
@@ -192,7 +192,7 @@ pub struct Made {
 }
 
 /// A repository that workspaces are made of.
-pub struct Ground {
+pub struct WorkspaceBackend {
     vcs: Vcs,
     root: PathBuf,
     common_dir: PathBuf,
@@ -201,7 +201,7 @@ pub struct Ground {
     view: OnceLock<Arc<View>>,
 }
 
-impl Ground {
+impl WorkspaceBackend {
     /// The repository of a checkout.
     pub fn of(checkout: &Checkout) -> Self {
         Self {
@@ -244,13 +244,13 @@ impl Ground {
     }
 
     /// Waits for a turn at a workspace: one process at a time makes it, puts it away or takes it down.
-    pub fn turn(&self, workspace: &Workspace) -> Result<lock::Turn, WorkspaceError> {
-        lock::Turn::wait(&self.state, workspace.id.as_str())
+    pub fn turn(&self, workspace: &Workspace) -> Result<lock::RepoLock, WorkspaceError> {
+        lock::RepoLock::wait(&self.state, workspace.id.as_str())
     }
 
     /// A turn at a workspace, if nobody has it.
-    pub fn free_turn(&self, workspace: &Workspace) -> Result<Option<lock::Turn>, WorkspaceError> {
-        lock::Turn::attempt(&self.state, workspace.id.as_str())
+    pub fn free_turn(&self, workspace: &Workspace) -> Result<Option<lock::RepoLock>, WorkspaceError> {
+        lock::RepoLock::attempt(&self.state, workspace.id.as_str())
     }
 
     /// Where a workspace is while it is made or taken down.
@@ -442,7 +442,7 @@ impl Ground {
     pub fn clear_begun(&self, workspace: &Workspace) -> Result<Removed, WorkspaceError> {
         let path = Path::new(&workspace.path);
         // Whoever began may have left a program behind that goes on; it keeps its turn until it ends.
-        drop(lock::Turn::wait(&self.state, LIST)?);
+        drop(lock::RepoLock::wait(&self.state, LIST)?);
         overlay::ensure(self, workspace)?;
         remove::tree(&remove::building(workspace))?;
         remove::unfilled(path)?;

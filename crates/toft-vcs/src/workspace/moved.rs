@@ -12,10 +12,10 @@ use nix::{
 };
 use toft_core::workspace::{Workspace, WorkspaceKind};
 
-use super::Ground;
+use super::WorkspaceBackend;
 use crate::Vcs;
 
-impl Ground {
+impl WorkspaceBackend {
     /// Mends the links between a repository that was moved and a workspace of it; whether that helped. Both ends are toft's
     /// own: the workspace, and its entry in the repository. Nothing is executed, and nothing that a link names is followed.
     pub fn repair(&self, workspace: &Workspace) -> bool {

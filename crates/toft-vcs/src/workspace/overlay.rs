@@ -13,7 +13,7 @@ use std::{
 use toft_core::workspace::Workspace;
 
 use super::{
-    Ground, WorkspaceError,
+    WorkspaceBackend, WorkspaceError,
     base::{self, BASES},
     git,
     mount::{self, Kind, Stack, State},
@@ -30,7 +30,7 @@ const LAYERS: &str = ".layers";
 /// Files that were written where a workspace was not mounted are kept beside it under its name and this.
 const UNMOUNTED: &str = ".unmounted-";
 
-impl Ground {
+impl WorkspaceBackend {
     /// How workspaces can share files in a directory, and why not in a faster way.
     pub fn instant_in(&self, dir: &Path) -> Result<Probed, WorkspaceError> {
         match self.vcs {
@@ -53,8 +53,8 @@ impl Ground {
     }
 
     /// The turn for standing on a base or removing one.
-    pub fn bases_turn(&self) -> Result<lock::Turn, WorkspaceError> {
-        lock::Turn::wait(&self.state, "bases")
+    pub fn bases_turn(&self) -> Result<lock::RepoLock, WorkspaceError> {
+        lock::RepoLock::wait(&self.state, "bases")
     }
 
     /// A frozen checkout in `dir` for workspaces of `commit` to stand on; a new one is made warm by `warm`.
@@ -106,7 +106,7 @@ struct Layer {
 
 impl Layer {
     fn of(workspace: &Workspace) -> Option<Self> {
-        let commit = workspace.stands_on.clone()?;
+        let commit = workspace.overlay_base.clone()?;
         let beside = beside(workspace);
         let (base, dir) = (beside.join(BASES).join(&commit), beside.join(LAYERS).join(workspace.id.as_str()));
         Some(Self { base, commit, dir })
@@ -143,7 +143,7 @@ fn written_unmounted(name: &str) -> bool {
 }
 
 /// Mounts a workspace where it belongs, unless it is, or is being taken down. Gives what is worth knowing about it.
-pub(super) fn ensure(ground: &Ground, workspace: &Workspace) -> Result<Vec<String>, WorkspaceError> {
+pub(super) fn ensure(backend: &WorkspaceBackend, workspace: &Workspace) -> Result<Vec<String>, WorkspaceError> {
     let path = Path::new(&workspace.path);
     let mut notes = Vec::new();
     let Some(layer) = Layer::of(workspace).filter(|layer| layer.dir.is_dir()) else { return Ok(notes) };
@@ -152,7 +152,7 @@ pub(super) fn ensure(ground: &Ground, workspace: &Workspace) -> Result<Vec<Strin
     }
     // Two mounts of one layer would tear it: one process at a time mounts, and while it is taken down it is mounted
     // elsewhere.
-    let _turn = turn(ground, workspace)?;
+    let _turn = turn(backend, workspace)?;
     let waiting = remove::aside(workspace).0;
     let put_aside = mount::state(&waiting) == State::Dead || remove::exists(&waiting)?;
     if mount::state(path) == State::Mounted || !layer.dir.is_dir() || put_aside {
@@ -167,7 +167,7 @@ pub(super) fn ensure(ground: &Ground, workspace: &Workspace) -> Result<Vec<Strin
     if fs::read_dir(path).map_err(lock::io("read", path))?.next().is_some() {
         notes.push(set_aside(path)?);
     }
-    mount(ground, workspace, &layer, path)?;
+    mount(backend, workspace, &layer, path)?;
     Ok(notes)
 }
 
@@ -182,12 +182,12 @@ fn set_aside(path: &Path) -> Result<String, WorkspaceError> {
 }
 
 /// The turn of the process that mounts or unmounts a workspace.
-fn turn(ground: &Ground, workspace: &Workspace) -> Result<lock::Turn, WorkspaceError> {
-    lock::Turn::wait(&ground.state, &format!("mount-{}", workspace.id))
+fn turn(backend: &WorkspaceBackend, workspace: &Workspace) -> Result<lock::RepoLock, WorkspaceError> {
+    lock::RepoLock::wait(&backend.state, &format!("mount-{}", workspace.id))
 }
 
 /// Mounts a layer that was mounted before. Its base is built again if it is gone or was changed.
-fn mount(ground: &Ground, workspace: &Workspace, layer: &Layer, at: &Path) -> Result<(), WorkspaceError> {
+fn mount(backend: &WorkspaceBackend, workspace: &Workspace, layer: &Layer, at: &Path) -> Result<(), WorkspaceError> {
     let stack = layer.stack();
     if let Some(why) = mount::in_use(&stack) {
         return Err(WorkspaceError::NotWhole {
@@ -195,7 +195,7 @@ fn mount(ground: &Ground, workspace: &Workspace, layer: &Layer, at: &Path) -> Re
             next: "work on it there, or end that process; then try again".to_owned(),
         });
     }
-    let rebuilt = base::fit(ground, &layer.base, &layer.commit, |_| Ok(None)).map_err(|error| match error {
+    let rebuilt = base::fit(backend, &layer.base, &layer.commit, |_| Ok(None)).map_err(|error| match error {
         WorkspaceError::Run(error) => WorkspaceError::NotWhole {
             why: format!("the checkout that {} stands on is gone and cannot be built again: {error}", workspace.name),
             next: format!("git fetch commit {}; what was changed in it is in {}", layer.commit, stack.upper.display()),
@@ -205,7 +205,7 @@ fn mount(ground: &Ground, workspace: &Workspace, layer: &Layer, at: &Path) -> Re
     attach(layer, layer.kind(), &workspace.name, at)?;
     if rebuilt {
         // Git knows files by their inode, too, and those are new. Files that differ make it fail, and are as they are.
-        ground.git_in(workspace, at)?.run(["update-index", "-q", "--refresh"])?.patience(git::CHECKOUT).end()?;
+        backend.git_in(workspace, at)?.run(["update-index", "-q", "--refresh"])?.patience(git::CHECKOUT).end()?;
     }
     Ok(())
 }
@@ -248,23 +248,23 @@ pub(super) fn copy_base(workspace: &Workspace, base: &str, inside: &Git) -> Resu
 }
 
 /// Whether a checkout is worth it: large enough to be slow.
-fn worthwhile(ground: &Ground) -> bool {
-    fs::metadata(ground.common_dir.join("index")).is_ok_and(|meta| meta.len() >= SMALLEST_INDEX)
-        && !ground.common_dir.join("info").join("sparse-checkout").exists()
+fn worthwhile(backend: &WorkspaceBackend) -> bool {
+    fs::metadata(backend.common_dir.join("index")).is_ok_and(|meta| meta.len() >= SMALLEST_INDEX)
+        && !backend.common_dir.join("info").join("sparse-checkout").exists()
 }
 
 /// Fills a new worktree, which has only git's link in it, by standing on its base.
-pub(super) fn fill(ground: &Ground, workspace: &Workspace, inside: &Git) -> Result<(), WorkspaceError> {
+pub(super) fn fill(backend: &WorkspaceBackend, workspace: &Workspace, inside: &Git) -> Result<(), WorkspaceError> {
     let Some(layer) = Layer::of(workspace) else { return Ok(()) };
     let path = Path::new(&workspace.path);
     // One that is brought back may find its base gone.
-    base::fit(ground, &layer.base, &layer.commit, |_| Ok(None))?;
+    base::fit(backend, &layer.base, &layer.commit, |_| Ok(None))?;
     let index = inside.git_dir().join("index");
     fs::copy(base::index(&layer.base), &index).map_err(lock::io("copy", &index))?;
     // From here on there is a layer, and the next command mounts it after a crash.
     take_link(&layer, path)?;
-    attach(&layer, probe::known(ground.git()?, beside(workspace)).kind, &workspace.name, path)?;
-    if workspace.stands_on.as_ref() != Some(&workspace.base) {
+    attach(&layer, probe::known(backend.git()?, beside(workspace)).kind, &workspace.name, path)?;
+    if workspace.overlay_base.as_ref() != Some(&workspace.base) {
         git::check_out(inside)?;
     }
     Ok(())
@@ -287,16 +287,21 @@ pub(super) fn has_layer(workspace: &Workspace) -> bool {
 }
 
 /// Moves a workspace to where nobody finds it by its name; back again too.
-pub(super) fn shift(ground: &Ground, workspace: &Workspace, from: &Path, to: &Path) -> Result<(), WorkspaceError> {
+pub(super) fn shift(
+    backend: &WorkspaceBackend,
+    workspace: &Workspace,
+    from: &Path,
+    to: &Path,
+) -> Result<(), WorkspaceError> {
     let Some(layer) = Layer::of(workspace) else {
         return fs::rename(from, to).map_err(lock::io("put aside", from));
     };
-    let _turn = turn(ground, workspace)?;
+    let _turn = turn(backend, workspace)?;
     fs::create_dir_all(to).map_err(lock::io("make", to))?;
     let shifted = mount::shift(from, to).inspect_err(|_| drop_empty(to))?;
     if !shifted {
         mount::unmount(from).inspect_err(|_| drop_empty(to))?;
-        mount(ground, workspace, &layer, to)?;
+        mount(backend, workspace, &layer, to)?;
     }
     drop_empty(from);
     Ok(())
@@ -311,12 +316,12 @@ pub(super) fn forget_unshifted(workspace: &Workspace, to: &Path) {
 }
 
 /// Mounts what was put aside before the machine was started again.
-pub(super) fn ensure_at(ground: &Ground, workspace: &Workspace, at: &Path) -> Result<(), WorkspaceError> {
-    let _turn = turn(ground, workspace)?;
+pub(super) fn ensure_at(backend: &WorkspaceBackend, workspace: &Workspace, at: &Path) -> Result<(), WorkspaceError> {
+    let _turn = turn(backend, workspace)?;
     match Layer::of(workspace) {
         Some(layer) if mount::state(at) != State::Mounted => {
             mount::unmount(at)?;
-            mount(ground, workspace, &layer, at)
+            mount(backend, workspace, &layer, at)
         }
         _ => Ok(()),
     }
@@ -324,7 +329,7 @@ pub(super) fn ensure_at(ground: &Ground, workspace: &Workspace, at: &Path) -> Re
 
 /// From here on it may be deleted.
 pub(super) fn give_up(
-    ground: &Ground,
+    backend: &WorkspaceBackend,
     workspace: &Workspace,
     waiting: &Path,
     gone: &Path,
@@ -332,7 +337,7 @@ pub(super) fn give_up(
     let Some(layer) = Layer::of(workspace) else {
         return fs::rename(waiting, gone).map_err(lock::io("put aside", waiting));
     };
-    let _turn = turn(ground, workspace)?;
+    let _turn = turn(backend, workspace)?;
     mount::unmount(waiting)?;
     mount::unmount(Path::new(&workspace.path))?;
     fs::rename(&layer.dir, gone).map_err(lock::io("put aside", &layer.dir))?;

@@ -11,16 +11,16 @@ use std::{
 use toft_core::workspace::{Fate, Left, Survey, Workspace, WorkspaceKind, WorkspaceState};
 
 use super::{
-    Ground, LIST, WorkspaceError,
+    LIST, WorkspaceBackend, WorkspaceError,
     holders::process_in,
-    jj, overlay, picture,
+    jj, overlay,
     rescue::{self, Rescued, Source},
-    survey, walk,
+    snapshot, survey, walk,
 };
 use crate::{
     Vcs,
     command::Run,
-    lock::{self, Turn, retry},
+    lock::{self, RepoLock, retry},
 };
 
 /// How often a directory is tried that somebody is still writing to, and how long in between.
@@ -67,7 +67,7 @@ pub(super) fn building(workspace: &Workspace) -> PathBuf {
 }
 
 pub(super) fn remove(
-    ground: &Ground,
+    backend: &WorkspaceBackend,
     workspace: &Workspace,
     may: Removal,
     put_away: impl FnOnce(&Removed) -> Result<(), WorkspaceError>,
@@ -77,7 +77,7 @@ pub(super) fn remove(
     let mut removed = Removed::default();
     // After a restart, or when what served it was killed, it is looked at as it was.
     if workspace.state != WorkspaceState::Provisioning {
-        ground.open(workspace)?;
+        backend.open(workspace)?;
     }
     // One whose making had only begun may be the first of all.
     if workspace.state != WorkspaceState::Provisioning && !exists(path.parent().unwrap_or(path))? {
@@ -85,40 +85,40 @@ pub(super) fn remove(
     }
     overlay::forget_unshifted(workspace, &waiting);
     let begun = exists(&waiting)? || exists(&gone)?;
-    if !exists(path)? && !begun && workspace.stands_on.is_none() {
-        removed = without_directory(ground, workspace, may)?;
+    if !exists(path)? && !begun && workspace.overlay_base.is_none() {
+        removed = without_directory(backend, workspace, may)?;
         put_away(&removed)?;
-        return unlisted(ground, workspace, removed);
+        return unlisted(backend, workspace, removed);
     }
     if exists(path)? && !begun && overlay::has_layer(workspace) {
-        let mut survey = ground.survey(workspace)?;
-        allowed(ground, workspace, &mut survey, path, may)?;
+        let mut survey = backend.survey(workspace)?;
+        allowed(backend, workspace, &mut survey, path, may)?;
         // First where it is: if it cannot be put away, nothing has changed for anybody.
-        if keeps(&survey, may) && ground.vcs == Vcs::Git {
-            rescue::ensure(ground, workspace, &Source::at(ground, workspace, path)?, may.ignored)?;
+        if keeps(&survey, may) && backend.vcs == Vcs::Git {
+            rescue::ensure(backend, workspace, &Source::at(backend, workspace, path)?, may.ignored)?;
         }
-        overlay::shift(ground, workspace, path, &waiting)?;
+        overlay::shift(backend, workspace, path, &waiting)?;
     }
     if exists(&waiting)? && overlay::has_layer(workspace) {
-        overlay::ensure_at(ground, workspace, &waiting)?;
-        let cleared = clear(ground, workspace, &waiting, may).and_then(|cleared| {
+        overlay::ensure_at(backend, workspace, &waiting)?;
+        let cleared = clear(backend, workspace, &waiting, may).and_then(|cleared| {
             nobody_in(&waiting)?;
             put_away(&cleared)?;
-            ground.set_mark(workspace, GIVEN_UP)?;
+            backend.set_mark(workspace, GIVEN_UP)?;
             Ok(cleared)
         });
         removed = match cleared {
             Ok(removed) => removed,
             Err(error) => {
                 // It is somebody's still.
-                ground.clear_mark(workspace, GIVEN_UP)?;
-                overlay::shift(ground, workspace, &waiting, path)?;
+                backend.clear_mark(workspace, GIVEN_UP)?;
+                overlay::shift(backend, workspace, &waiting, path)?;
                 return Err(error);
             }
         };
-        overlay::give_up(ground, workspace, &waiting, &gone)?;
+        overlay::give_up(backend, workspace, &waiting, &gone)?;
     }
-    if workspace.stands_on.is_some() {
+    if workspace.overlay_base.is_some() {
         overlay::drop_empty(&waiting);
         overlay::drop_empty(path);
     }
@@ -127,45 +127,49 @@ pub(super) fn remove(
         return Err(WorkspaceError::Stays { why: format!("{} is mounted in it", mount.display()) });
     }
     throw_away(&gone)?;
-    unlisted(ground, workspace, removed)
+    unlisted(backend, workspace, removed)
 }
 
 /// Takes a workspace that is gone off the lists of version control.
-fn unlisted(ground: &Ground, workspace: &Workspace, removed: Removed) -> Result<Removed, WorkspaceError> {
-    match (ground.vcs, workspace.kind) {
+fn unlisted(backend: &WorkspaceBackend, workspace: &Workspace, removed: Removed) -> Result<Removed, WorkspaceError> {
+    match (backend.vcs, workspace.kind) {
         (Vcs::Git, WorkspaceKind::Worktree) => {
-            unlist(ground, workspace)?;
+            unlist(backend, workspace)?;
             if let Some(survey) = removed.survey.as_ref().filter(|survey| survey.landed.is_some()) {
                 // The workspace is gone; a branch that cannot be judged now stays, and the next gc judges it.
-                let _ = drop_branch(ground, workspace, &survey.head);
+                let _ = drop_branch(backend, workspace, &survey.head);
             }
         }
-        (Vcs::Git, _) => forget_clone(ground, Path::new(&workspace.path))?,
-        (Vcs::Jj, _) => jj::forget(ground, workspace)?,
+        (Vcs::Git, _) => forget_clone(backend, Path::new(&workspace.path))?,
+        (Vcs::Jj, _) => jj::forget(backend, workspace)?,
         _ => {}
     }
-    ground.clear_mark(workspace, picture::RESTORING)?;
-    ground.clear_mark(workspace, GIVEN_UP)?;
+    backend.clear_mark(workspace, snapshot::RESTORING)?;
+    backend.clear_mark(workspace, GIVEN_UP)?;
     Ok(removed)
 }
 
 /// Of a worktree whose directory was moved or deleted by hand, git still has the index, HEAD, logs and operations: they are
 /// put away.
-fn without_directory(ground: &Ground, workspace: &Workspace, may: Removal) -> Result<Removed, WorkspaceError> {
-    if ground.vcs != Vcs::Git || workspace.kind != WorkspaceKind::Worktree {
+fn without_directory(
+    backend: &WorkspaceBackend,
+    workspace: &Workspace,
+    may: Removal,
+) -> Result<Removed, WorkspaceError> {
+    if backend.vcs != Vcs::Git || workspace.kind != WorkspaceKind::Worktree {
         return Ok(Removed::default());
     }
-    let Some(own) = ground.entry_of(workspace) else {
-        let note = ground
+    let Some(own) = backend.entry_of(workspace) else {
+        let note = backend
             .moved_to(workspace)
             .map(|path| format!("it was moved to {}, which is left alone: toft ws adopt takes it in", path.display()));
         return Ok(Removed { note, ..Removed::default() });
     };
-    if ground.mark(workspace, GIVEN_UP).exists() {
+    if backend.mark(workspace, GIVEN_UP).exists() {
         // Its files were deleted by toft, after everything was put away.
         return Ok(Removed::default());
     }
-    let survey = survey::missing(ground, workspace, &own)?;
+    let survey = survey::missing(backend, workspace, &own)?;
     let said = "its directory was moved or deleted by hand; git has its index and log".to_owned();
     if !may.rescue {
         let why = format!("{said}; toft ws adopt takes in one that was moved, --rescue puts away what git has");
@@ -176,7 +180,7 @@ fn without_directory(ground: &Ground, workspace: &Workspace, may: Removal) -> Re
     }
     let source = Source { dir: None, own };
     let rescue = match survey.only_here() {
-        true => Some(rescue::rescue(ground, workspace, &source, false)?),
+        true => Some(rescue::rescue(backend, workspace, &source, false)?),
         false => None,
     };
     Ok(Removed { rescue, left: Vec::new(), survey: Some(survey), note: Some(said) })
@@ -204,14 +208,14 @@ pub(super) fn mount_below(dir: &Path) -> Option<PathBuf> {
 
 /// Whether a workspace may go; repositories where version control does not look are added to what was seen in it.
 fn allowed(
-    ground: &Ground,
+    backend: &WorkspaceBackend,
     workspace: &Workspace,
     survey: &mut Survey,
     dir: &Path,
     may: Removal,
 ) -> Result<(), WorkspaceError> {
     let stays = |why: String| Err(WorkspaceError::Stays { why });
-    if !ground.is_here(workspace, dir) {
+    if !backend.is_here(workspace, dir) {
         return stays(format!("{} is something else now", dir.display()));
     }
     if let Some(mount) = mount_below(dir) {
@@ -223,7 +227,7 @@ fn allowed(
     if let Some(locked) = walk::undeletable(dir) {
         return stays(format!("{} belongs to another user, who alone can delete what is in it", locked.display()));
     }
-    if ground.vcs == Vcs::Git {
+    if backend.vcs == Vcs::Git {
         survey.nested.extend(hidden(dir, survey)?);
     }
     match survey.fate() {
@@ -242,20 +246,25 @@ fn hidden(dir: &Path, survey: &Survey) -> Result<Vec<String>, WorkspaceError> {
 }
 
 /// Nobody finds it by its name any more. Looks once more, and puts away what is in it now.
-fn clear(ground: &Ground, workspace: &Workspace, dir: &Path, may: Removal) -> Result<Removed, WorkspaceError> {
-    let mut survey = ground.survey_at(workspace, dir)?;
-    allowed(ground, workspace, &mut survey, dir, may)?;
-    let rescue = match ground.vcs {
+fn clear(
+    backend: &WorkspaceBackend,
+    workspace: &Workspace,
+    dir: &Path,
+    may: Removal,
+) -> Result<Removed, WorkspaceError> {
+    let mut survey = backend.survey_at(workspace, dir)?;
+    allowed(backend, workspace, &mut survey, dir, may)?;
+    let rescue = match backend.vcs {
         Vcs::Git if keeps(&survey, may) => {
-            Some(rescue::ensure(ground, workspace, &Source::at(ground, workspace, dir)?, may.ignored)?)
+            Some(rescue::ensure(backend, workspace, &Source::at(backend, workspace, dir)?, may.ignored)?)
         }
         Vcs::Git => None,
-        Vcs::Jj => Some(ground.rescue_at(workspace, dir, may.ignored)?),
+        Vcs::Jj => Some(backend.rescue_at(workspace, dir, may.ignored)?),
         _ => None,
     };
-    let left = match (&rescue, ground.vcs) {
+    let left = match (&rescue, backend.vcs) {
         (Some(rescue), Vcs::Git) => rescue.left.clone(),
-        (None, Vcs::Git) => picture::leaves(ground, workspace, dir)?,
+        (None, Vcs::Git) => snapshot::leaves(backend, workspace, dir)?,
         _ => walk::left(dir, survey.artefacts.iter().map(PathBuf::from)),
     };
     Ok(Removed { rescue, left, survey: Some(survey), note: None })
@@ -359,10 +368,10 @@ fn open_up(path: &Path) -> Result<(), WorkspaceError> {
 }
 
 /// Takes a worktree that is gone off git's list; never any other. Git would look whether something is at its place.
-pub(super) fn unlist(ground: &Ground, workspace: &Workspace) -> Result<(), WorkspaceError> {
-    let _turn = Turn::wait(&ground.state, LIST)?;
+pub(super) fn unlist(backend: &WorkspaceBackend, workspace: &Workspace) -> Result<(), WorkspaceError> {
+    let _turn = RepoLock::wait(&backend.state, LIST)?;
     let link = Path::new(&workspace.path).join(".git");
-    let Ok(entries) = fs::read_dir(ground.common_dir.join("worktrees")) else { return Ok(()) };
+    let Ok(entries) = fs::read_dir(backend.common_dir.join("worktrees")) else { return Ok(()) };
     for own in entries.flatten().map(|entry| entry.path()) {
         if crate::read(&own.join("gitdir")).is_ok_and(|known| known.is_some_and(|known| Path::new(&known) == link)) {
             tree(&own)?;
@@ -372,9 +381,9 @@ pub(super) fn unlist(ground: &Ground, workspace: &Workspace) -> Result<(), Works
 }
 
 /// Git's worktrees, and the branch each is on.
-fn listed(ground: &Ground) -> Result<Vec<(String, Option<String>)>, WorkspaceError> {
-    ground.can_list()?;
-    let said = ground.git()?.run(["worktree", "list", "--porcelain", "-z"])?.ok()?;
+fn listed(backend: &WorkspaceBackend) -> Result<Vec<(String, Option<String>)>, WorkspaceError> {
+    backend.can_list()?;
+    let said = backend.git()?.run(["worktree", "list", "--porcelain", "-z"])?.ok()?;
     let said = String::from_utf8_lossy(&said).into_owned();
     let mut all: Vec<(String, Option<String>)> = Vec::new();
     for line in said.split('\0') {
@@ -388,12 +397,12 @@ fn listed(ground: &Ground) -> Result<Vec<(String, Option<String>)>, WorkspaceErr
 }
 
 /// Deletes the workspace's branch if it is where it was and nobody has it checked out.
-pub(super) fn drop_branch(ground: &Ground, workspace: &Workspace, at: &str) -> Result<(), WorkspaceError> {
+pub(super) fn drop_branch(backend: &WorkspaceBackend, workspace: &Workspace, at: &str) -> Result<(), WorkspaceError> {
     let Some(branch) = workspace.branch.as_ref().filter(|_| workspace.own_branch) else { return Ok(()) };
-    let git = ground.git()?;
-    let _turn = Turn::wait(&ground.state, LIST)?;
+    let git = backend.git()?;
+    let _turn = RepoLock::wait(&backend.state, LIST)?;
     let in_use = || -> Result<bool, WorkspaceError> {
-        Ok(listed(ground)?.iter().any(|(_, known)| known.as_ref() == Some(branch)))
+        Ok(listed(backend)?.iter().any(|(_, known)| known.as_ref() == Some(branch)))
     };
     let name = format!("refs/heads/{branch}");
     let known = git.run(["rev-parse", "--verify", "--quiet", &name])?.maybe()?;
@@ -410,8 +419,8 @@ pub(super) fn drop_branch(ground: &Ground, workspace: &Workspace, at: &str) -> R
     Ok(())
 }
 
-fn forget_clone(ground: &Ground, path: &Path) -> Result<(), WorkspaceError> {
-    let vouched = crate::git::vouched(&ground.common_dir, path);
+fn forget_clone(backend: &WorkspaceBackend, path: &Path) -> Result<(), WorkspaceError> {
+    let vouched = crate::git::vouched(&backend.common_dir, path);
     match fs::remove_file(&vouched) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(lock::io("remove", &vouched)(error)),
         _ => Ok(()),

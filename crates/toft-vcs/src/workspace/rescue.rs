@@ -17,9 +17,9 @@ use toft_core::{
 };
 
 use super::{
-    Ground, WorkspaceError,
+    WorkspaceBackend, WorkspaceError,
     git::fetch,
-    picture::{self, File, Picture},
+    snapshot::{self, File, Snapshot},
     survey::path_of,
     walk::{self, Raw, Root},
 };
@@ -44,21 +44,26 @@ pub(super) struct Source {
 
 impl Source {
     /// A workspace at `dir`.
-    pub(super) fn at(ground: &Ground, workspace: &Workspace, dir: &Path) -> Result<Self, WorkspaceError> {
-        Ok(Self { own: ground.git_in(workspace, dir)?.git_dir().to_owned(), dir: Some(dir.to_owned()) })
+    pub(super) fn at(backend: &WorkspaceBackend, workspace: &Workspace, dir: &Path) -> Result<Self, WorkspaceError> {
+        Ok(Self { own: backend.git_in(workspace, dir)?.git_dir().to_owned(), dir: Some(dir.to_owned()) })
     }
 
-    fn git(&self, ground: &Ground, workspace: &Workspace) -> Result<Git, WorkspaceError> {
+    fn git(&self, backend: &WorkspaceBackend, workspace: &Workspace) -> Result<Git, WorkspaceError> {
         match &self.dir {
-            Some(dir) => ground.git_in(workspace, dir),
-            None => ground.git_without_files(&self.own),
+            Some(dir) => backend.git_in(workspace, dir),
+            None => backend.git_without_files(&self.own),
         }
     }
 
-    fn look(&self, ground: &Ground, workspace: &Workspace, all_ignored: bool) -> Result<Picture, WorkspaceError> {
+    fn look(
+        &self,
+        backend: &WorkspaceBackend,
+        workspace: &Workspace,
+        all_ignored: bool,
+    ) -> Result<Snapshot, WorkspaceError> {
         match &self.dir {
-            Some(dir) => picture::take(ground, workspace, dir, all_ignored),
-            None => picture::take_missing(ground, workspace, &self.own),
+            Some(dir) => snapshot::take(backend, workspace, dir, all_ignored),
+            None => snapshot::take_missing(backend, workspace, &self.own),
         }
     }
 
@@ -92,33 +97,33 @@ pub struct Rescued {
 
 /// The last rescue, if it still holds everything; else a new one.
 pub(super) fn ensure(
-    ground: &Ground,
+    backend: &WorkspaceBackend,
     workspace: &Workspace,
     source: &Source,
     all_ignored: bool,
 ) -> Result<Rescued, WorkspaceError> {
-    let known = all(ground, Some(workspace))?.pop();
-    match known.map(|known| verify(ground, workspace, source, &known.commit)) {
+    let known = all(backend, Some(workspace))?.pop();
+    match known.map(|known| verify(backend, workspace, source, &known.commit)) {
         Some(Ok((known, has_ignored))) if has_ignored || !all_ignored => Ok(known),
-        _ => rescue(ground, workspace, source, all_ignored),
+        _ => rescue(backend, workspace, source, all_ignored),
     }
 }
 
 /// Puts everything away and reads it back.
 pub(super) fn rescue(
-    ground: &Ground,
+    backend: &WorkspaceBackend,
     workspace: &Workspace,
     source: &Source,
     all_ignored: bool,
 ) -> Result<Rescued, WorkspaceError> {
     let mut failed = None;
     for _ in 0..TRIES {
-        let mut picture = source.look(ground, workspace, all_ignored)?;
+        let mut snapshot = source.look(backend, workspace, all_ignored)?;
         if let Some(dir) = &source.dir {
-            picture.left = walk::left(dir, picture.left.iter().map(|left| PathBuf::from(&left.path)));
+            snapshot.left = walk::left(dir, snapshot.left.iter().map(|left| PathBuf::from(&left.path)));
         }
-        let done =
-            put_away(ground, workspace, source, &picture).and_then(|commit| verify(ground, workspace, source, &commit));
+        let done = put_away(backend, workspace, source, &snapshot)
+            .and_then(|commit| verify(backend, workspace, source, &commit));
         match done {
             Ok((rescued, _)) => return Ok(rescued),
             // A full disk is not emptied by another try.
@@ -146,46 +151,46 @@ fn is_full(error: &WorkspaceError) -> bool {
 }
 
 /// What a rescue holds, as users read it.
-fn holds(picture: &Picture) -> String {
-    let nested = picture.raw.iter().filter(|raw| path_of(&raw.name.0).ends_with(".git")).count();
-    let kept = picture.raw.iter().filter(|raw| !raw.is_dir()).count();
+fn holds(snapshot: &Snapshot) -> String {
+    let nested = snapshot.raw.iter().filter(|raw| path_of(&raw.name.0).ends_with(".git")).count();
+    let kept = snapshot.raw.iter().filter(|raw| !raw.is_dir()).count();
     let counted = [
-        (picture.files.len(), "files"),
-        (picture.deleted.len(), "deletions"),
-        (picture.staged.len(), "staged contents"),
-        (picture.commits.len(), "commits of its log and operations"),
-        (picture.refs.len() + picture.symrefs.len(), "refs"),
-        (picture.stashes.len(), "stashes"),
+        (snapshot.files.len(), "files"),
+        (snapshot.deleted.len(), "deletions"),
+        (snapshot.staged.len(), "staged contents"),
+        (snapshot.commits.len(), "commits of its log and operations"),
+        (snapshot.refs.len() + snapshot.symrefs.len(), "refs"),
+        (snapshot.stashes.len(), "stashes"),
         (nested, "repositories inside"),
         (kept, "files kept as they are"),
     ];
     let mut words: Vec<String> =
         counted.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
-    if picture.index {
+    if snapshot.index {
         words.push("the index".to_owned());
     }
-    if picture.missing {
+    if snapshot.missing {
         words.push("no files: its directory was not there".to_owned());
     }
-    if picture.torn {
+    if snapshot.torn {
         words.push("a restore that had not come to its end".to_owned());
     }
     words.join(", ")
 }
 
 fn put_away(
-    ground: &Ground,
+    backend: &WorkspaceBackend,
     workspace: &Workspace,
     source: &Source,
-    picture: &Picture,
+    snapshot: &Snapshot,
 ) -> Result<String, WorkspaceError> {
-    let git = source.git(ground, workspace)?;
-    let repository = ground.git()?;
+    let git = source.git(backend, workspace)?;
+    let repository = backend.git()?;
     let name = next_name([repository, &git], workspace)?;
     let mut trouble = None;
     let run = git.run(["fast-import", "--quiet", "--done"])?.patience(PATIENCE);
     let run = run.ok_fed(|to| {
-        let told = tell(to, &name, workspace, source, picture);
+        let told = tell(to, &name, workspace, source, snapshot);
         trouble = told.as_ref().err().map(|error| (error.kind(), error.to_string()));
         told
     });
@@ -194,20 +199,20 @@ fn put_away(
         Some((_, what)) => return Err(WorkspaceError::Unverified { path: source.shown().to_owned(), what }),
         None => {}
     }
-    run.inspect_err(|error| sweep_up(ground, source, error))?;
+    run.inspect_err(|error| sweep_up(backend, source, error))?;
     match (workspace.kind, &source.dir) {
         (WorkspaceKind::Clone, Some(_)) => {
             // Its refs come along, whatever they point to: tags and notes are no commits.
             let place = refs_of(&name);
             let made = git.run(["rev-parse", "--verify", &name])?.text()?;
             let mut refs = vec![format!("+{made}:{name}"), format!("+refs/*:{place}/*"), "^refs/toft/*".to_owned()];
-            refs.extend(picture.objects.iter().map(|oid| format!("+{oid}:{place}/logged/{oid}")));
+            refs.extend(snapshot.objects.iter().map(|oid| format!("+{oid}:{place}/logged/{oid}")));
             fetch(repository, git.repository(), refs.iter().map(String::as_str))?;
             git.run(["update-ref", "-d", &name])?.ok()?;
         }
         _ => {
             let place = refs_of(&name);
-            let refs = picture.refs.iter().filter_map(|(name, oid)| Some((name.strip_prefix("refs/")?, oid)));
+            let refs = snapshot.refs.iter().filter_map(|(name, oid)| Some((name.strip_prefix("refs/")?, oid)));
             let lines: String = refs.map(|(rest, oid)| format!("update {place}/{rest} {oid}\n")).collect();
             update_refs(repository, &lines)?;
         }
@@ -216,11 +221,11 @@ fn put_away(
 }
 
 /// Removes what a git that failed names and left: half a pack, and its report.
-fn sweep_up(ground: &Ground, source: &Source, error: &RunError) {
+fn sweep_up(backend: &WorkspaceBackend, source: &Source, error: &RunError) {
     let RunError::Failed { said, .. } = error else { return };
     // Git may have been led to the objects by a link.
     let whole = |dir: &Path| fs::canonicalize(dir).ok();
-    let packs = [&ground.common_dir, &source.own].map(|dir| whole(&dir.join("objects").join("pack")));
+    let packs = [&backend.common_dir, &source.own].map(|dir| whole(&dir.join("objects").join("pack")));
     for word in said.split([' ', '\'']) {
         let path = Path::new(word);
         let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -298,10 +303,10 @@ const HOLDS: &str = "Holds: ";
 const LEFT: &str = "Left: ";
 
 /// The rescues of a workspace, or of all of them, oldest first.
-pub(super) fn all(ground: &Ground, workspace: Option<&Workspace>) -> Result<Vec<Rescue>, WorkspaceError> {
+pub(super) fn all(backend: &WorkspaceBackend, workspace: Option<&Workspace>) -> Result<Vec<Rescue>, WorkspaceError> {
     let place = workspace.map_or_else(|| PLACE.to_owned(), |workspace| format!("{PLACE}/{}", workspace.id));
     let format = "--format=%(refname:lstrip=3) %(objectname) %(committerdate:unix)%0a%(contents:body)%00";
-    let listed = ground.git()?.run(["for-each-ref", format, &place])?.ok()?;
+    let listed = backend.git()?.run(["for-each-ref", format, &place])?.ok()?;
     let mut all = Vec::new();
     for entry in String::from_utf8_lossy(&listed).split('\0') {
         let mut lines = entry.trim_start().lines();
@@ -326,8 +331,8 @@ pub(super) fn all(ground: &Ground, workspace: Option<&Workspace>) -> Result<Vec<
 }
 
 /// Deletes a rescue, with the refs that belong to it. Git deletes the objects when it tidies up.
-pub(super) fn delete(ground: &Ground, rescue: &Rescue) -> Result<(), WorkspaceError> {
-    let git = ground.git()?;
+pub(super) fn delete(backend: &WorkspaceBackend, rescue: &Rescue) -> Result<(), WorkspaceError> {
+    let git = backend.git()?;
     let name = format!("{PLACE}/{}/{}", rescue.workspace, rescue.number);
     let beside = git.run(["for-each-ref", "--format=delete %(refname)", &refs_of(&name)])?.text()?;
     let lines = format!("{beside}\ndelete {name} {}\n", rescue.commit);
@@ -335,31 +340,31 @@ pub(super) fn delete(ground: &Ground, rescue: &Rescue) -> Result<(), WorkspaceEr
 }
 
 /// How many bytes of files a rescue holds.
-fn bytes_of(source: &Source, picture: &Picture) -> u64 {
+fn bytes_of(source: &Source, snapshot: &Snapshot) -> u64 {
     let size = |path: PathBuf| fs::symlink_metadata(path).map_or(0, |meta| meta.len());
     let dir = source.dir.as_deref().unwrap_or(&source.own);
-    let files = picture.files.iter().map(|file| size(dir.join(path_of(&file.name.0))));
-    let own = picture.own.iter().map(|file| size(source.own.join(path_of(&file.name.0))));
-    let raw = picture.raw.iter().filter(|raw| !raw.is_dir()).map(|raw| size(source.raw(raw)));
+    let files = snapshot.files.iter().map(|file| size(dir.join(path_of(&file.name.0))));
+    let own = snapshot.own.iter().map(|file| size(source.own.join(path_of(&file.name.0))));
+    let raw = snapshot.raw.iter().filter(|raw| !raw.is_dir()).map(|raw| size(source.raw(raw)));
     files.chain(own).chain(raw).sum::<u64>() + size(source.own.join("index"))
 }
 
 /// Says everything to `git fast-import`.
-fn tell(to: &mut dyn Write, name: &str, workspace: &Workspace, source: &Source, picture: &Picture) -> io::Result<()> {
+fn tell(to: &mut dyn Write, name: &str, workspace: &Workspace, source: &Source, snapshot: &Snapshot) -> io::Result<()> {
     let now = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs());
     let one_line = |text: String| text.replace(['\n', '\0'], " ");
     let message = format!(
         "rescue of workspace {} ({})\n\n{BYTES}{}\n{HOLDS}{}\n{LEFT}{}\n",
         workspace.name,
         workspace.id,
-        bytes_of(source, picture),
-        holds(picture),
-        one_line(Left::summary(&picture.left)),
+        bytes_of(source, snapshot),
+        holds(snapshot),
+        one_line(Left::summary(&snapshot.left)),
     );
     writeln!(to, "commit {name}\ncommitter toft <toft> {now} +0000\ndata {}\n{message}", message.len())?;
-    let mut parents: Vec<&String> = picture.head.iter().chain(&picture.commits).collect();
-    parents.extend(picture.refs.iter().filter(|(name, _)| name.starts_with("refs/heads/")).map(|(_, oid)| oid));
-    parents.extend(picture.stashes.iter().map(|(oid, _)| oid));
+    let mut parents: Vec<&String> = snapshot.head.iter().chain(&snapshot.commits).collect();
+    parents.extend(snapshot.refs.iter().filter(|(name, _)| name.starts_with("refs/heads/")).map(|(_, oid)| oid));
+    parents.extend(snapshot.stashes.iter().map(|(oid, _)| oid));
     let mut seen = std::collections::BTreeSet::new();
     parents.retain(|oid| seen.insert(*oid));
     for (n, oid) in parents.iter().enumerate() {
@@ -367,29 +372,29 @@ fn tell(to: &mut dyn Write, name: &str, workspace: &Workspace, source: &Source, 
     }
     writeln!(to, "deleteall")?;
     if let Some(dir) = &source.dir {
-        for file in &picture.files {
+        for file in &snapshot.files {
             write_file(to, b"work/", file, dir)?;
         }
     }
-    for file in &picture.own {
+    for file in &snapshot.own {
         write_file(to, b"own/", file, &source.own)?;
     }
-    for (n, raw) in picture.raw.iter().enumerate().filter(|(_, raw)| !raw.is_dir()) {
+    for (n, raw) in snapshot.raw.iter().enumerate().filter(|(_, raw)| !raw.is_dir()) {
         writeln!(to, "M 100644 inline {}", raw_name(n))?;
         match raw.is_link() {
             true => data(to, fs::read_link(source.raw(raw))?.as_os_str().as_bytes())?,
             false => file_data(to, &source.raw(raw))?,
         }
     }
-    if picture.index {
+    if snapshot.index {
         writeln!(to, "M 100644 inline index")?;
         file_data(to, &source.own.join("index"))?;
     }
-    for oid in &picture.staged {
+    for oid in &snapshot.staged {
         writeln!(to, "M 100644 {oid} staged/{oid}")?;
     }
     writeln!(to, "M 100644 inline {MANIFEST}")?;
-    data(to, &serde_json::to_vec_pretty(picture).map_err(io::Error::other)?)?;
+    data(to, &serde_json::to_vec_pretty(snapshot).map_err(io::Error::other)?)?;
     writeln!(to, "done")
 }
 
@@ -469,7 +474,7 @@ impl<'a> Held<'a> {
         Ok(Self { git, objects })
     }
 
-    pub(super) fn manifest(&self) -> Result<Picture, WorkspaceError> {
+    pub(super) fn manifest(&self) -> Result<Snapshot, WorkspaceError> {
         let mut found = None;
         self.each(&[MANIFEST.into()], |_, bytes| {
             found = serde_json::from_slice(bytes).ok();
@@ -536,16 +541,16 @@ pub(super) fn below(place: &str, name: &[u8]) -> Vec<u8> {
 
 /// Is the workspace what `commit` holds, to the last byte? Gives what that is, and whether large ignored files are in it.
 pub(super) fn verify(
-    ground: &Ground,
+    backend: &WorkspaceBackend,
     workspace: &Workspace,
     source: &Source,
     commit: &str,
 ) -> Result<(Rescued, bool), WorkspaceError> {
     let differs = |what: String| WorkspaceError::Unverified { path: source.shown().to_owned(), what };
-    let git = ground.git()?;
+    let git = backend.git()?;
     let held = Held::of(git, commit)?;
     let manifest = held.manifest()?;
-    let mut now = source.look(ground, workspace, manifest.all_ignored)?;
+    let mut now = source.look(backend, workspace, manifest.all_ignored)?;
     now.left.clone_from(&manifest.left);
     if now != manifest {
         return Err(differs("files came, went or changed kind".into()));

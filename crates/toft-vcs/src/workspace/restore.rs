@@ -10,11 +10,11 @@ use std::{
 use toft_core::workspace::{Workspace, WorkspaceKind};
 
 use super::{
-    Ground, Made, WorkspaceError,
+    Made, WorkspaceBackend, WorkspaceError,
     git::{add, check_out, clear_away, empty_clone, fill, has_branch, open_clone},
-    picture::{Name, Picture, RESTORING},
     remove::{self, GIVEN_UP},
     rescue::{Held, below, raw_name, update_refs},
+    snapshot::{Name, RESTORING, Snapshot},
     survey::path_of,
     walk::{Raw, Root},
 };
@@ -22,65 +22,65 @@ use crate::{git_run::Git, lock};
 
 /// Brings a workspace back; if that fails, nothing of it is left and it can be tried again.
 pub(super) fn restore(
-    ground: &Ground,
+    backend: &WorkspaceBackend,
     workspace: &Workspace,
     rescue: &str,
     branch: Option<&str>,
 ) -> Result<Made, WorkspaceError> {
-    let held = Held::of(ground.git()?, rescue)?;
-    let picture = held.manifest()?;
-    let wanted = branch.map(str::to_owned).or_else(|| picture.branch.clone());
+    let held = Held::of(backend.git()?, rescue)?;
+    let snapshot = held.manifest()?;
+    let wanted = branch.map(str::to_owned).or_else(|| snapshot.branch.clone());
     let new = match &wanted {
-        Some(name) if workspace.kind == WorkspaceKind::Worktree => !has_branch(ground, name)?,
+        Some(name) if workspace.kind == WorkspaceKind::Worktree => !has_branch(backend, name)?,
         _ => false,
     };
-    ground.set_mark(workspace, RESTORING)?;
-    ground.clear_mark(workspace, GIVEN_UP)?;
-    fill_from(ground, workspace, rescue, &held, &picture, branch).inspect_err(|_| {
+    backend.set_mark(workspace, RESTORING)?;
+    backend.clear_mark(workspace, GIVEN_UP)?;
+    fill_from(backend, workspace, rescue, &held, &snapshot, branch).inspect_err(|_| {
         // A branch that was there before stays; one that was made for this goes if it is still where it was made.
         let undone = Workspace {
             own_branch: new,
-            base: picture.head.clone().unwrap_or_default(),
+            base: snapshot.head.clone().unwrap_or_default(),
             branch: wanted,
             ..workspace.clone()
         };
         // The failure is told; what is left of the attempt goes with the next one.
-        let _ = clear_away(ground, &undone).and_then(|_| ground.clear_mark(workspace, RESTORING));
+        let _ = clear_away(backend, &undone).and_then(|_| backend.clear_mark(workspace, RESTORING));
     })
 }
 
 fn fill_from(
-    ground: &Ground,
+    backend: &WorkspaceBackend,
     workspace: &Workspace,
     rescue: &str,
     held: &Held<'_>,
-    picture: &Picture,
+    snapshot: &Snapshot,
     branch: Option<&str>,
 ) -> Result<Made, WorkspaceError> {
-    let repository = ground.git()?;
+    let repository = backend.git()?;
     let building = remove::building(workspace);
     let dir = match workspace.kind {
         WorkspaceKind::Clone => building.as_path(),
         _ => Path::new(&workspace.path),
     };
     let inside = match workspace.kind {
-        WorkspaceKind::Clone => clone(ground, workspace, rescue, picture)?,
-        _ => worktree(ground, repository, workspace, picture, branch)?,
+        WorkspaceKind::Clone => clone(backend, workspace, rescue, snapshot)?,
+        _ => worktree(backend, repository, workspace, snapshot, branch)?,
     };
     let own = inside.git_dir();
-    if workspace.stands_on.is_some() {
-        let here = Workspace { base: picture.head.clone().unwrap_or_default(), ..workspace.clone() };
-        fill(ground, &here, &inside)?;
-    } else if picture.head.is_some() {
+    if workspace.overlay_base.is_some() {
+        let here = Workspace { base: snapshot.head.clone().unwrap_or_default(), ..workspace.clone() };
+        fill(backend, &here, &inside)?;
+    } else if snapshot.head.is_some() {
         check_out(&inside)?;
     }
-    for name in &picture.deleted {
+    for name in &snapshot.deleted {
         take_away(&place(dir, name)?)?;
     }
-    let mut paths: Vec<Vec<u8>> = picture.files.iter().map(|file| below("work/", &file.name.0)).collect();
-    paths.extend(picture.own.iter().map(|file| below("own/", &file.name.0)));
-    paths.extend(picture.index.then(|| b"index".to_vec()));
-    let links = picture.links();
+    let mut paths: Vec<Vec<u8>> = snapshot.files.iter().map(|file| below("work/", &file.name.0)).collect();
+    paths.extend(snapshot.own.iter().map(|file| below("own/", &file.name.0)));
+    paths.extend(snapshot.index.then(|| b"index".to_vec()));
+    let links = snapshot.links();
     let target = |path: &[u8]| -> Result<PathBuf, WorkspaceError> {
         let target = match (path.strip_prefix(b"work/"), path.strip_prefix(b"own/")) {
             (Some(name), _) => place(dir, &Name(name.to_vec()))?,
@@ -103,24 +103,24 @@ fn fill_from(
         };
         put.map_err(lock::io("write", &target))
     })?;
-    let work = picture.files.iter().filter(|file| !file.link()).map(|file| (dir, &file.name, file.mode & 0o7777));
-    let own_modes = picture.own.iter().filter(|file| !file.link()).map(|file| (own, &file.name, file.mode & 0o7777));
-    let odd = picture.modes.iter().map(|(name, mode)| (dir, name, *mode));
+    let work = snapshot.files.iter().filter(|file| !file.link()).map(|file| (dir, &file.name, file.mode & 0o7777));
+    let own_modes = snapshot.own.iter().filter(|file| !file.link()).map(|file| (own, &file.name, file.mode & 0o7777));
+    let odd = snapshot.modes.iter().map(|(name, mode)| (dir, name, *mode));
     for (below, name, mode) in work.chain(own_modes).chain(odd) {
         let path = place(below, name)?;
         fs::set_permissions(&path, Permissions::from_mode(mode)).map_err(lock::io("set permissions of", &path))?;
     }
-    if picture.missing && picture.index {
+    if snapshot.missing && snapshot.index {
         // Its files were not there to be put away; what was staged is.
         inside.run(["checkout-index", "--all", "--force", "--quiet"])?.patience(super::git::CHECKOUT).ok()?;
     }
-    bring_raw(held, picture, dir, own)?;
+    bring_raw(held, snapshot, dir, own)?;
     if workspace.kind == WorkspaceKind::Worktree {
-        let lines: String = picture.refs.iter().map(|(name, oid)| format!("update {name} {oid}\n")).collect();
+        let lines: String = snapshot.refs.iter().map(|(name, oid)| format!("update {name} {oid}\n")).collect();
         update_refs(&inside, &lines)?;
-        relink(picture, dir, own)?;
+        relink(snapshot, dir, own)?;
     }
-    ground.clear_mark(workspace, RESTORING)?;
+    backend.clear_mark(workspace, RESTORING)?;
     if workspace.kind == WorkspaceKind::Clone {
         // Its own refs and logs hold everything now.
         let kept = inside.run(["for-each-ref", "--format=delete %(refname)", "refs/toft"])?.text()?;
@@ -131,7 +131,7 @@ fn fill_from(
 }
 
 /// Brings back what was kept as it is, and directories that a checkout does not make.
-fn bring_raw(held: &Held<'_>, picture: &Picture, dir: &Path, own: &Path) -> Result<(), WorkspaceError> {
+fn bring_raw(held: &Held<'_>, snapshot: &Snapshot, dir: &Path, own: &Path) -> Result<(), WorkspaceError> {
     let target = |raw: &Raw| match raw.root {
         Root::Work => placed(dir, &raw.name, true),
         Root::Own if raw.name.0.starts_with(b"modules") => placed(own, &raw.name, true),
@@ -142,7 +142,7 @@ fn bring_raw(held: &Held<'_>, picture: &Picture, dir: &Path, own: &Path) -> Resu
         _ => take_away(path).and_then(|()| fs::create_dir(path).map_err(lock::io("make", path))),
     };
     let mut modes = Vec::new();
-    for (name, mode) in &picture.dirs {
+    for (name, mode) in &snapshot.dirs {
         let path = place(dir, name)?;
         // Where a file is now, that is the newer truth.
         if fs::symlink_metadata(&path).is_ok_and(|meta| !meta.is_dir()) {
@@ -151,12 +151,12 @@ fn bring_raw(held: &Held<'_>, picture: &Picture, dir: &Path, own: &Path) -> Resu
         make(&path)?;
         modes.push((path, *mode));
     }
-    for raw in picture.raw.iter().filter(|raw| raw.is_dir()) {
+    for raw in snapshot.raw.iter().filter(|raw| raw.is_dir()) {
         let path = target(raw)?;
         make(&path)?;
         modes.push((path, raw.mode & 0o7777));
     }
-    let files = picture.raw.iter().enumerate().filter(|(_, raw)| !raw.is_dir());
+    let files = snapshot.raw.iter().enumerate().filter(|(_, raw)| !raw.is_dir());
     let files: std::collections::BTreeMap<Vec<u8>, &Raw> =
         files.map(|(n, raw)| (raw_name(n).into_bytes(), raw)).collect();
     let (large, others): (Vec<_>, Vec<_>) = files.keys().cloned().partition(|path| held.is_large(path));
@@ -191,12 +191,12 @@ fn bring_raw(held: &Held<'_>, picture: &Picture, dir: &Path, own: &Path) -> Resu
 }
 
 /// Submodules and their repositories find each other, though one of them is elsewhere now.
-fn relink(picture: &Picture, dir: &Path, own: &Path) -> Result<(), WorkspaceError> {
-    let Some((old_dir, old_own)) = &picture.places else { return Ok(()) };
+fn relink(snapshot: &Snapshot, dir: &Path, own: &Path) -> Result<(), WorkspaceError> {
+    let Some((old_dir, old_own)) = &snapshot.places else { return Ok(()) };
     if path_of(&old_dir.0) == dir && path_of(&old_own.0) == own {
         return Ok(());
     }
-    let links = picture.raw.iter().filter(|raw| raw.root == Root::Work && !raw.is_dir() && !raw.is_link());
+    let links = snapshot.raw.iter().filter(|raw| raw.root == Root::Work && !raw.is_dir() && !raw.is_link());
     for raw in links.filter(|raw| path_of(&raw.name.0).ends_with(".git")) {
         let link = placed(dir, &raw.name, true)?;
         let Some(module) = link.parent() else { continue };
@@ -229,16 +229,16 @@ fn normal(path: &Path) -> PathBuf {
 
 /// A worktree on the branch it was on, if that is still where it was and free; else on no branch.
 fn worktree(
-    ground: &Ground,
+    backend: &WorkspaceBackend,
     repository: &Git,
     workspace: &Workspace,
-    picture: &Picture,
+    snapshot: &Snapshot,
     branch: Option<&str>,
 ) -> Result<Git, WorkspaceError> {
-    let Some(head) = &picture.head else {
+    let Some(head) = &snapshot.head else {
         return Err(WorkspaceError::Stays { why: "it had no commit to stand on".into() });
     };
-    let wanted = branch.map(str::to_owned).or_else(|| picture.branch.clone());
+    let wanted = branch.map(str::to_owned).or_else(|| snapshot.branch.clone());
     let mut again = Workspace { branch: wanted, ..workspace.clone() };
     if let Some(branch) = &again.branch {
         let name = format!("refs/heads/{branch}");
@@ -247,28 +247,33 @@ fn worktree(
             again.branch = None;
         }
     }
-    if add(ground, repository, &again, head).is_err() {
+    if add(backend, repository, &again, head).is_err() {
         // Somebody has the branch; the work is worth more than its name.
-        add(ground, repository, &Workspace { branch: None, ..again }, head)?;
+        add(backend, repository, &Workspace { branch: None, ..again }, head)?;
     }
-    ground.git_in(workspace, Path::new(&workspace.path))
+    backend.git_in(workspace, Path::new(&workspace.path))
 }
 
-fn clone(ground: &Ground, workspace: &Workspace, rescue: &str, picture: &Picture) -> Result<Git, WorkspaceError> {
+fn clone(
+    backend: &WorkspaceBackend,
+    workspace: &Workspace,
+    rescue: &str,
+    snapshot: &Snapshot,
+) -> Result<Git, WorkspaceError> {
     let named =
-        ground.git()?.run(["for-each-ref", "--points-at", rescue, "--format=%(refname)", "refs/toft/rescue"])?;
+        backend.git()?.run(["for-each-ref", "--points-at", rescue, "--format=%(refname)", "refs/toft/rescue"])?;
     let kept = named.text()?.lines().map(super::rescue::refs_of).next().unwrap_or_default();
     let refs = [format!("+{rescue}:refs/toft/rescued"), format!("+{kept}/*:refs/toft/kept/*")];
-    let inside = empty_clone(ground, workspace, &refs)?;
-    let lines: String = picture.refs.iter().map(|(name, oid)| format!("update {name} {oid}\n")).collect();
+    let inside = empty_clone(backend, workspace, &refs)?;
+    let lines: String = snapshot.refs.iter().map(|(name, oid)| format!("update {name} {oid}\n")).collect();
     update_refs(&inside, &lines)?;
-    for (name, to) in &picture.symrefs {
+    for (name, to) in &snapshot.symrefs {
         inside.run(["symbolic-ref", name, to])?.ok()?;
     }
-    for (oid, text) in picture.stashes.iter().rev() {
+    for (oid, text) in snapshot.stashes.iter().rev() {
         inside.run(["stash", "store", "--quiet", "-m", text, oid])?.ok()?;
     }
-    match (&picture.branch, &picture.head) {
+    match (&snapshot.branch, &snapshot.head) {
         (Some(branch), _) => inside.run(["symbolic-ref", "HEAD", &format!("refs/heads/{branch}")])?.ok()?,
         (None, Some(head)) => inside.run(["update-ref", "--no-deref", "HEAD", head])?.ok()?,
         (None, None) => Vec::new(),

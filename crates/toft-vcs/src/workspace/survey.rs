@@ -10,7 +10,7 @@ use std::{
 
 use toft_core::workspace::{Left, Survey, Workspace, WorkspaceKind};
 
-use super::{Ground, Stand, WorkspaceError, git::git_dir, landed, look::Aid, overlay, remove, walk};
+use super::{Stand, WorkspaceBackend, WorkspaceError, git::git_dir, landed, look::Aid, overlay, remove, walk};
 use crate::{git_run::Git, git_view::plain_file};
 
 /// An ignored file by itself is a setting if it is no larger; a directory, or a larger one, is an artefact.
@@ -226,28 +226,28 @@ pub(super) fn doing(git_dir: &Path) -> Option<&'static str> {
     SIGNS.iter().find(|(sign, _)| git_dir.join(sign).exists()).map(|(_, what)| *what)
 }
 
-pub(super) fn survey(ground: &Ground, workspace: &Workspace, dir: &Path) -> Result<Survey, WorkspaceError> {
-    let refs = ground.refs()?;
-    Ok(survey_with(ground, workspace, dir, &mut Aid::fresh(ground, workspace, dir, &refs))?.0)
+pub(super) fn survey(backend: &WorkspaceBackend, workspace: &Workspace, dir: &Path) -> Result<Survey, WorkspaceError> {
+    let refs = backend.refs()?;
+    Ok(survey_with(backend, workspace, dir, &mut Aid::fresh(backend, workspace, dir, &refs))?.0)
 }
 
 /// The same with what helps it along, and what git said.
 pub(super) fn survey_with(
-    ground: &Ground,
+    backend: &WorkspaceBackend,
     workspace: &Workspace,
     dir: &Path,
     aid: &mut Aid<'_>,
 ) -> Result<(Survey, Status), WorkspaceError> {
-    let git = aid.git(ground, workspace, dir)?;
+    let git = aid.git(backend, workspace, dir)?;
     let own = git.git_dir();
     let mut status = aid.status(&git)?;
     set_up_links(workspace, dir, &mut status);
-    let landing = landed::look(ground, &git, workspace, &status, aid)?;
+    let landing = landed::look(backend, &git, workspace, &status, aid)?;
     let mut nested: Vec<String> =
         status.nested.iter().map(|path| format!("{path} is a repository of its own")).collect();
     nested.extend(submodules(dir, own, &status)?.work);
     let mut stuck = status.unseen.clone();
-    if !ground.is_here(workspace, dir) {
+    if !backend.is_here(workspace, dir) {
         stuck.push(format!("its {} is not the one that toft made", dir.join(".git").display()));
     }
     if status.head.is_none() {
@@ -262,9 +262,9 @@ pub(super) fn survey_with(
         stuck.push(format!("locked by git: {}", if why.trim().is_empty() { "no reason given" } else { why.trim() }));
     }
     let Apart { all: apart, beside, dropped } = match workspace.kind {
-        WorkspaceKind::Clone => apart(ground, &git)?,
+        WorkspaceKind::Clone => apart(backend, &git)?,
         _ => {
-            let dropped = aid.dropped(&git, status.head.as_deref(), &logs(ground, workspace, own))?;
+            let dropped = aid.dropped(&git, status.head.as_deref(), &logs(backend, workspace, own))?;
             Apart { dropped, ..Apart::default() }
         }
     };
@@ -310,11 +310,11 @@ pub(super) fn stashes(
 }
 
 /// The logs that go with a workspace: of a clone all, of a worktree its own and that of a branch made for it.
-pub(super) fn logs(ground: &Ground, workspace: &Workspace, own: &Path) -> Vec<PathBuf> {
+pub(super) fn logs(backend: &WorkspaceBackend, workspace: &Workspace, own: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut look = vec![own.join("logs")];
     if let (WorkspaceKind::Worktree, true, Some(branch)) = (workspace.kind, workspace.own_branch, &workspace.branch) {
-        look.push(ground.common_dir.join("logs").join("refs").join("heads").join(branch));
+        look.push(backend.common_dir.join("logs").join("refs").join("heads").join(branch));
     }
     while let Some(at) = look.pop() {
         // A link leads where no log of this checkout is.
@@ -379,13 +379,13 @@ struct Apart {
     dropped: usize,
 }
 
-fn apart(ground: &Ground, git: &Git) -> Result<Apart, WorkspaceError> {
-    let theirs = ground.git()?.run(["for-each-ref", "--format=%(refname) %(objectname)"])?.text()?;
+fn apart(backend: &WorkspaceBackend, git: &Git) -> Result<Apart, WorkspaceError> {
+    let theirs = backend.git()?.run(["for-each-ref", "--format=%(refname) %(objectname)"])?.text()?;
     let theirs = theirs.lines().filter(|line| !line.starts_with("refs/toft/")).filter_map(|line| line.split_once(' '));
     let known: String = theirs.map(|(_, oid)| format!("^{oid}\n")).collect();
     let count = |what: &[&str]| -> Result<usize, WorkspaceError> {
         let run = git.run(["rev-list", "--count", "--ignore-missing"])?.args(what).arg("--stdin");
-        let run = run.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", ground.common_dir.join("objects"));
+        let run = run.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", backend.common_dir.join("objects"));
         let count = run.ok_fed(|to| to.write_all(known.as_bytes()))?;
         Ok(shown(&count).trim().parse().unwrap_or(usize::MAX))
     };
@@ -496,9 +496,9 @@ fn newer(path: &Path, moment: SystemTime) -> bool {
 }
 
 /// Removes ignored directories that tools build again, but those with a repository inside; gives what went.
-pub(super) fn shed(ground: &Ground, workspace: &Workspace) -> Result<Vec<Left>, WorkspaceError> {
+pub(super) fn shed(backend: &WorkspaceBackend, workspace: &Workspace) -> Result<Vec<Left>, WorkspaceError> {
     let dir = Path::new(&workspace.path);
-    let paths = status(&ground.inside(workspace, dir)?)?.artefacts;
+    let paths = status(&backend.inside(workspace, dir)?)?.artefacts;
     let paths: Vec<PathBuf> = paths.iter().map(|path| path_of(path)).collect();
     let kept = walk::walk(dir, &paths)?.repositories;
     let mut going = Vec::new();
@@ -548,8 +548,8 @@ fn submodule(top: &Path, path: &Path, found: &mut Submodules) -> Result<(), Work
 }
 
 /// What is left of a worktree whose directory is not there: index, HEAD, logs, operations in progress.
-pub(super) fn missing(ground: &Ground, workspace: &Workspace, own: &Path) -> Result<Survey, WorkspaceError> {
-    let git = ground.git_without_files(own)?;
+pub(super) fn missing(backend: &WorkspaceBackend, workspace: &Workspace, own: &Path) -> Result<Survey, WorkspaceError> {
+    let git = backend.git_without_files(own)?;
     let mut status = Status {
         head: git.run(["rev-parse", "--verify", "--quiet", "HEAD"])?.maybe()?,
         branch: git.run(["symbolic-ref", "--quiet", "--short", "HEAD"])?.maybe()?,
@@ -560,12 +560,12 @@ pub(super) fn missing(ground: &Ground, workspace: &Workspace, own: &Path) -> Res
             git.run(["diff-index", "--cached", "--name-only", "-z", "--ignore-submodules=all", "HEAD"])?.ok()?;
         status.staged = staged.split(|byte| *byte == 0).filter(|name| !name.is_empty()).map(<[u8]>::to_vec).collect();
     }
-    let refs = ground.refs()?;
-    let landing = landed::look(ground, &git, workspace, &status, &mut Aid::none(&refs))?;
+    let refs = backend.refs()?;
+    let landing = landed::look(backend, &git, workspace, &status, &mut Aid::none(&refs))?;
     let stuck = status.head.is_none().then(|| "it is on a branch that has no commit".to_owned());
     Ok(Survey {
         staged: status.staged.len(),
-        dropped: dropped(&git, own, &logs(ground, workspace, own))?.len(),
+        dropped: dropped(&git, own, &logs(backend, workspace, own))?.len(),
         nested: modules(&own.join("modules"))?.into_iter().collect(),
         ahead: landing.ahead,
         unpushed: landing.unpushed,

@@ -20,10 +20,10 @@ use nix::{
 };
 use toft_core::workspace::Workspace;
 
-use super::{Ground, WorkspaceError, git, survey::path_of};
+use super::{WorkspaceBackend, WorkspaceError, git, survey::path_of};
 use crate::{Vcs, command::Run, lock};
 
-impl Ground {
+impl WorkspaceBackend {
     /// Gives the files of a workspace that was just set up times by which builds see what differs from the checkout that
     /// artefacts were taken from; the newest of those is of that time.
     pub fn keep_times(&self, workspace: &Workspace, newest: SystemTime) -> Result<(), WorkspaceError> {
@@ -55,42 +55,46 @@ pub fn set_modified(path: &Path, time: SystemTime) -> io::Result<()> {
 
 /// In a base that was just made, whose artefacts are there.
 pub(super) fn keep_in_base(
-    ground: &Ground,
+    backend: &WorkspaceBackend,
     tree: &Path,
     index: &Path,
     commit: &str,
     newest: Option<SystemTime>,
 ) -> Result<(), WorkspaceError> {
-    let git = ground.git()?;
+    let git = backend.git()?;
     let asked = |args: &[&str]| -> Result<Run, WorkspaceError> {
         Ok(git.run(args)?.env("GIT_WORK_TREE", tree).env("GIT_INDEX_FILE", index))
     };
-    keep(ground, tree, commit, SystemTime::now().max(newest.unwrap_or(SystemTime::UNIX_EPOCH)), asked)
+    keep(backend, tree, commit, SystemTime::now().max(newest.unwrap_or(SystemTime::UNIX_EPOCH)), asked)
 }
 
 /// In a workspace that was just set up; the newest file that was taken into it is of that time.
-pub(super) fn keep_in(ground: &Ground, workspace: &Workspace, newest: SystemTime) -> Result<(), WorkspaceError> {
+pub(super) fn keep_in(
+    backend: &WorkspaceBackend,
+    workspace: &Workspace,
+    newest: SystemTime,
+) -> Result<(), WorkspaceError> {
     let dir = Path::new(&workspace.path);
-    let git = ground.git_in(workspace, dir)?;
+    let git = backend.git_in(workspace, dir)?;
     let asked = |args: &[&str]| -> Result<Run, WorkspaceError> { Ok(git.run(args)?) };
     match asked(&["rev-parse", "--verify", "--quiet", "HEAD"])?.maybe()? {
-        Some(commit) => keep(ground, dir, &commit, newest, asked),
+        Some(commit) => keep(backend, dir, &commit, newest, asked),
         None => Ok(()),
     }
 }
 
 fn keep(
-    ground: &Ground,
+    backend: &WorkspaceBackend,
     dir: &Path,
     commit: &str,
     newest: SystemTime,
     asked: impl Fn(&[&str]) -> Result<Run, WorkspaceError>,
 ) -> Result<(), WorkspaceError> {
-    let source = ground.root.as_path();
+    let source = backend.root.as_path();
     if !source.join(".git").exists() || source == dir {
         return Ok(());
     }
-    let there = ground.git_at(source)?;
+    let there = backend.git_at(source)?;
     let ask =
         ["diff", "--name-only", "--no-renames", "--no-ext-diff", "--no-textconv", "--ignore-submodules=all", "-z"];
     let differs = paths(&there.run(ask)?.args([commit, "--"]).patience(git::CHECKOUT).ok()?);

@@ -11,7 +11,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use toft_core::workspace::Left;
 
-use super::{WorkspaceError, picture::Name};
+use super::{WorkspaceError, snapshot::Name};
 use crate::{lock, plain};
 
 /// The directories in which version control keeps a repository.

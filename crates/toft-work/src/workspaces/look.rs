@@ -141,9 +141,9 @@ impl Workspaces<'_> {
     /// The workspaces, newest first, and what is in each.
     pub fn list(&self, all: bool, limit: usize) -> Result<Vec<Seen>, Error> {
         let rows = self.work.perform(List { scope: self.work.scope(), all, limit })?;
-        let (refs, now) = (self.ground.refs()?, self.now()?);
+        let (refs, now) = (self.backend.refs()?, self.now()?);
         if limit == 0 || rows.len() < limit {
-            self.ground.forget_looks(|id| rows.iter().any(|row| row.workspace.id.as_str() == id));
+            self.backend.forget_looks(|id| rows.iter().any(|row| row.workspace.id.as_str() == id));
         }
         Ok(side_by_side(&rows, |listed| self.look(listed.clone(), &refs, now)))
     }
@@ -151,12 +151,12 @@ impl Workspaces<'_> {
     /// One workspace, and what is in it.
     pub fn show(&self, text: &str) -> Result<Seen, Error> {
         let found = self.work.perform(Show { id: text.to_owned() })?;
-        Ok(self.look(found, &self.ground.refs()?, self.now()?))
+        Ok(self.look(found, &self.backend.refs()?, self.now()?))
     }
 
     /// One workspace as it is now.
     pub(super) fn look_now(&self, listed: Listed) -> Result<Seen, Error> {
-        Ok(self.look(listed, &self.ground.refs()?, self.now()?))
+        Ok(self.look(listed, &self.backend.refs()?, self.now()?))
     }
 
     fn look(&self, listed: Listed, refs: &Refs, now: Timestamp) -> Seen {
@@ -169,7 +169,7 @@ impl Workspaces<'_> {
             Some((bytes, at)) if now.since(at) < SIZE_LASTS && at <= now => (bytes, at),
             _ => (own_size(workspace), now),
         };
-        match self.ground.look(workspace, refs, now, size) {
+        match self.backend.look(workspace, refs, now, size) {
             Ok(look) => with(seen, look),
             Err(error) => {
                 let help = Some(format!("toft ws show {}", workspace.name));
@@ -187,12 +187,12 @@ impl Workspaces<'_> {
             let why = workspace.reason.as_deref().unwrap_or_default();
             (trouble, help) = (Some(format!("its row in the store cannot be read: {why}")), Some("toft doctor".into()));
         } else if there {
-            let found = self.ground.trouble(workspace);
+            let found = self.backend.trouble(workspace);
             // A mount that is gone or dead is made again, and the links of a repository that was moved are mended.
             let found = found.and_then(|_| {
                 // What cannot be mended is told as what is wrong with it.
-                let _ = self.ground.open(workspace);
-                self.ground.trouble(workspace)
+                let _ = self.backend.open(workspace);
+                self.backend.trouble(workspace)
             });
             if let Some(found) = found {
                 let begun = matches!(workspace.state, WorkspaceState::Provisioning | WorkspaceState::Removing);
@@ -222,10 +222,12 @@ impl Workspaces<'_> {
         if !compared {
             return Ok(overview);
         }
-        let (refs, now) = (self.ground.refs()?, self.now()?);
+        let (refs, now) = (self.backend.refs()?, self.now()?);
         let open = well.into_iter().filter(|(seen, _)| !seen.listed.workspace.pooled).take(COMPARED);
         let mut known: Vec<(Seen, bool, Option<Look>)> = open
-            .map(|(seen, there)| (there.then(|| self.ground.remembered(&seen.listed.workspace)).flatten(), seen, there))
+            .map(|(seen, there)| {
+                (there.then(|| self.backend.remembered(&seen.listed.workspace)).flatten(), seen, there)
+            })
             .map(|(look, seen, there)| (seen, there, look))
             .collect();
         known.sort_by_key(|(_, _, look)| look.as_ref().map(|look| look.at));
@@ -258,11 +260,11 @@ impl Workspaces<'_> {
         for row in rows {
             if !seen.iter().any(|seen| seen.listed.workspace.id == row.workspace.id) {
                 let (other, there) = self.check(row);
-                let look = there.then(|| self.ground.remembered(&other.listed.workspace)).flatten();
+                let look = there.then(|| self.backend.remembered(&other.listed.workspace)).flatten();
                 all.push(look.map_or(other.clone(), |look| with(other, look)));
             }
         }
-        self.collisions(&all, &self.ground.refs()?)
+        self.collisions(&all, &self.backend.refs()?)
     }
 
     fn collisions(&self, seen: &[Seen], refs: &Refs) -> Result<Vec<Collision>, Error> {
@@ -275,12 +277,12 @@ impl Workspaces<'_> {
             return Ok(Vec::new());
         }
         let heads: Vec<Option<String>> =
-            open.iter().map(|seen| self.ground.head_by(&seen.listed.workspace, refs)).collect();
+            open.iter().map(|seen| self.backend.head_by(&seen.listed.workspace, refs)).collect();
         let targets: BTreeSet<String> =
-            open.iter().flat_map(|seen| self.ground.targets(&seen.listed.workspace, refs)).collect();
+            open.iter().flat_map(|seen| self.backend.targets(&seen.listed.workspace, refs)).collect();
         let clones = open.iter().map(|seen| &seen.listed.workspace).filter(|row| row.kind == WorkspaceKind::Clone);
         let clones: Vec<PathBuf> = clones.map(|row| Path::new(&row.path).join(".git")).collect();
-        let found = self.ground.in_progress(&heads.iter().flatten().cloned().collect(), &targets, &clones)?;
+        let found = self.backend.in_progress(&heads.iter().flatten().cloned().collect(), &targets, &clones)?;
         let mut pairs: BTreeMap<(usize, usize), (CollisionKind, BTreeSet<String>)> = BTreeMap::new();
         for conflict in &found.conflicts {
             let at = |head: &String| -> Vec<usize> {

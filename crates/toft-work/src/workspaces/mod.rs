@@ -33,12 +33,12 @@ use toft_core::{
 };
 use toft_plan::Plan;
 use toft_session::{
-    config::Instant,
+    config::OverlayMode,
     error::{Error, io},
 };
 use toft_vcs::{
     MAIN, Vcs,
-    workspace::{Ground, Stand, WorkspaceError},
+    workspace::{Stand, WorkspaceBackend, WorkspaceError},
 };
 
 pub use self::{
@@ -123,7 +123,7 @@ impl Tidied {
 /// The workspaces of one repository on this machine.
 pub struct Workspaces<'t> {
     work: Work<'t>,
-    ground: Ground,
+    backend: WorkspaceBackend,
     source: PathBuf,
     root: PathBuf,
     state: PathBuf,
@@ -141,7 +141,7 @@ impl<'s> Work<'s> {
         let root = real(&located.workspaces.root).join(format!("{}-{word}", provide::file_name(&checkout.name())));
         Ok(Workspaces {
             work: *self,
-            ground: Ground::of(checkout),
+            backend: WorkspaceBackend::of(checkout),
             source: checkout.root.clone(),
             root,
             state: checkout.state_dir(),
@@ -195,7 +195,7 @@ impl<'s> Work<'s> {
     /// The commit that the workspace this was opened in is on.
     pub fn commit_here(&self) -> Result<Option<String>, Error> {
         match self.workspace_here()? {
-            Some(found) => Ok(self.workspaces()?.ground.commit_at(Path::new(&found.workspace.path), "HEAD")?),
+            Some(found) => Ok(self.workspaces()?.backend.commit_at(Path::new(&found.workspace.path), "HEAD")?),
             None => Ok(None),
         }
     }
@@ -208,7 +208,7 @@ impl<'s> Work<'s> {
         if checkout.vcs == Vcs::None {
             return Err(invalid("no version control here knows commits; use --artifact or --no-change".into()));
         }
-        let (commit, made) = Ground::of(checkout)
+        let (commit, made) = WorkspaceBackend::of(checkout)
             .commit_made(&checkout.root, text)?
             .ok_or_else(|| invalid(format!("`{text}` is no commit here")))?;
         let attempts = store::ask(self.store(), |tx| tx.attempts(task))?;
@@ -278,14 +278,14 @@ impl Workspaces<'_> {
             return None;
         }
         let instant = self.work.located().workspaces.instant;
-        let found = match self.ground.try_instant_in(&self.root) {
+        let found = match self.backend.try_instant_in(&self.root) {
             Ok(found) => found,
             Err(error) => return Some(format!("plain checkouts: {error}")),
         };
         let why = if found.why.is_empty() { String::new() } else { format!(" ({})", found.why.join("; ")) };
         Some(match instant {
-            Instant::Never => "plain checkouts: workspaces.instant is \"never\"".to_owned(),
-            Instant::Auto if !self.wants_sharing() => {
+            OverlayMode::Never => "plain checkouts: workspaces.instant is \"never\"".to_owned(),
+            OverlayMode::Auto if !self.wants_sharing() => {
                 format!("plain checkouts: this one is small or sparse; a large one would be {}{why}", found.name())
             }
             _ => format!("{}{why}", found.name()),
@@ -316,12 +316,12 @@ impl Workspaces<'_> {
 
     /// The rescues of a workspace, oldest first.
     pub fn rescues(&self, workspace: &Workspace) -> Result<Vec<Rescue>, Error> {
-        Ok(self.ground.rescues(workspace)?)
+        Ok(self.backend.rescues(workspace)?)
     }
 
     /// What a rescue of a workspace would not hold, with sizes.
     pub fn leaves(&self, workspace: &Workspace) -> Result<Vec<Left>, Error> {
-        Ok(self.ground.leaves(workspace)?)
+        Ok(self.backend.leaves(workspace)?)
     }
 
     /// Where what was said while a workspace was set up is.
@@ -351,7 +351,7 @@ impl Workspaces<'_> {
             return Err(Refusal::WrongState { id, state, wanted }.into());
         }
         if workspace.host == self.host() {
-            self.ground.open(&workspace)?;
+            self.backend.open(&workspace)?;
         }
         Ok(workspace)
     }
@@ -359,50 +359,50 @@ impl Workspaces<'_> {
     /// The commit that a workspace stands on before anything is done in it.
     pub fn stands(&self, given: &Given) -> Result<String, Error> {
         Ok(match given.existing {
-            true => self.ground.head(&given.workspace)?,
-            false => self.ground.begun_at(&given.workspace)?,
+            true => self.backend.head(&given.workspace)?,
+            false => self.backend.begun_at(&given.workspace)?,
         })
     }
 
     /// Removes locks that a killed git left in a workspace before this moment; gives which.
     pub fn clear_locks(&self, workspace: &Workspace, before: SystemTime) -> Result<Vec<String>, Error> {
-        Ok(self.ground.clear_locks(workspace, before)?)
+        Ok(self.backend.clear_locks(workspace, before)?)
     }
 
     /// Where work in a workspace writes: the directory itself, and what a commit writes elsewhere.
     pub fn written(&self, workspace: &Workspace) -> Vec<PathBuf> {
-        self.ground.written(workspace)
+        self.backend.written(workspace)
     }
 
     /// Files below those that only toft writes.
     pub fn fixed(&self, workspace: &Workspace) -> Vec<PathBuf> {
-        self.ground.fixed(workspace)
+        self.backend.fixed(workspace)
     }
 
     /// How many files in a workspace are changed and not committed.
     pub fn uncommitted(&self, workspace: &Workspace) -> Result<usize, Error> {
-        Ok(self.ground.stand(workspace)?.uncommitted)
+        Ok(self.backend.stand(workspace)?.uncommitted)
     }
 
     /// The newest commit in a workspace that was made there since `before`, if any; without one, how many files are changed
     /// and not committed.
     pub fn own_work(&self, workspace: &Workspace, before: &str) -> Result<Stand, Error> {
-        let commit = self.ground.head(workspace)?;
-        if commit != before && self.ground.is_own(workspace, before, &commit)? {
+        let commit = self.backend.head(workspace)?;
+        if commit != before && self.backend.is_own(workspace, before, &commit)? {
             return Ok(Stand { commit, uncommitted: 0 });
         }
-        Ok(Stand { commit: String::new(), ..self.ground.stand(workspace)? })
+        Ok(Stand { commit: String::new(), ..self.backend.stand(workspace)? })
     }
 
     /// The commit that a word stands for in a workspace.
     pub fn commit_in(&self, workspace: &Workspace, text: &str) -> Result<Option<String>, Error> {
-        Ok(self.ground.commit_at(Path::new(&workspace.path), text)?)
+        Ok(self.backend.commit_at(Path::new(&workspace.path), text)?)
     }
 
     /// Records that the work in a workspace has landed, as far as it is committed now.
     pub fn record_landed(&self, actor: &str, text: &str) -> Result<Workspace, Error> {
         let workspace = self.work.perform(Show { id: text.to_owned() })?.workspace;
-        let commit = self.ground.head(&workspace)?;
+        let commit = self.backend.head(&workspace)?;
         self.work.perform_as(actor, None, RecordLanded { id: workspace.id.to_string(), commit })
     }
 
@@ -422,12 +422,12 @@ impl Workspaces<'_> {
         let mut known: BTreeSet<PathBuf> = BTreeSet::new();
         for Listed { workspace, .. } in &rows {
             known.insert(PathBuf::from(&workspace.path));
-            known.extend(Ground::on_its_way(workspace));
+            known.extend(WorkspaceBackend::on_its_way(workspace));
         }
         let mut unknown = Vec::new();
         for entry in entries {
             let path = entry.map_err(io("read", &self.root))?.path();
-            let beside = path.file_name().is_some_and(|name| Ground::beside(&name.to_string_lossy()));
+            let beside = path.file_name().is_some_and(|name| WorkspaceBackend::beside(&name.to_string_lossy()));
             if !known.contains(&path) && !beside {
                 unknown.push(path);
             }

@@ -8,10 +8,10 @@ use toft_core::{
     workspace::{Workspace, WorkspaceKind, WorkspaceState},
 };
 use toft_plan::Plan;
-use toft_session::{config::Instant, error::Error, session::random_mint, setup::Setup};
+use toft_session::{config::OverlayMode, error::Error, session::random_ids, setup::Setup};
 use toft_vcs::{
-    MAIN, Turn,
-    workspace::{Ground, Made, Removed, Sharing, Start, WorkspaceError, behind_link},
+    MAIN, RepoLock,
+    workspace::{Made, Removed, Sharing, Start, WorkspaceBackend, WorkspaceError, behind_link},
 };
 
 use super::{Given, Wanted, Workspaces, tidy::find_rescue};
@@ -24,11 +24,11 @@ const LONGEST_SLUG: usize = 40;
 
 /// What a new workspace stands on.
 #[derive(Default)]
-struct Footing {
+struct OverlayBase {
     /// The turn of whoever needs a base.
-    turn: Option<Turn>,
+    turn: Option<RepoLock>,
     /// The base that a layer goes over.
-    stands_on: Option<String>,
+    overlay_base: Option<String>,
     /// The base that is copied.
     copy_of: Option<String>,
     /// Why it is not shared in a faster way.
@@ -58,9 +58,9 @@ impl Workspaces<'_> {
         if !setup.trusted(&self.id) {
             return Err(Error::Untrusted { count: setup.commands().len() });
         }
-        let mut start = self.ground.start(wanted.base.as_deref())?;
+        let mut start = self.backend.start(wanted.base.as_deref())?;
         if let (None, Some(commit)) = (&wanted.base, &named.commit)
-            && let Ok(last) = self.ground.start(Some(commit))
+            && let Ok(last) = self.backend.start(Some(commit))
         {
             // Where the last holder got to, as far as this machine has it.
             start.commit = last.commit;
@@ -68,23 +68,23 @@ impl Workspaces<'_> {
         let mut notes = Vec::new();
         if wanted.base.is_none() && named.commit.is_none() {
             let needs = self.needed(&named)?;
-            (start.commit, notes) = self.ground.stack(start.commit, &needs)?;
+            (start.commit, notes) = self.backend.stack(start.commit, &needs)?;
         }
         let commit = start.commit.clone();
-        let Footing { turn: bases, stands_on, copy_of, why } = self.footing(&wanted, &commit, &mut step)?;
+        let OverlayBase { turn: bases, overlay_base, copy_of, why } = self.footing(&wanted, &commit, &mut step)?;
         notes.extend(why);
         let task = named.task.map(|task| task.to_string());
         let branch = self.branch_for(&wanted, &name, named.issue.as_deref(), named.title.as_deref())?;
-        let request = Provide { task, stands_on, ..self.request(name, branch, wanted, start)? };
+        let request = Provide { task, overlay_base, ..self.request(name, branch, wanted, start)? };
         let provided = self.work.perform_as(actor, None, request)?;
         // Whoever copies from it needs it until that is done.
         let _bases = bases.filter(|_| copy_of.is_some());
         let mut workspace = provided.workspace;
-        let _turn = self.ground.turn(&workspace)?;
+        let _turn = self.backend.turn(&workspace)?;
         // While we waited, somebody may have made it.
         workspace = self.work.perform(Show { id: workspace.id.to_string() })?.workspace;
         if workspace.state == WorkspaceState::Ready {
-            let notes = self.ground.open(&workspace)?;
+            let notes = self.backend.open(&workspace)?;
             if Path::new(&workspace.path).is_dir() {
                 return Ok(Given { workspace, existing: true, notes });
             }
@@ -92,32 +92,32 @@ impl Workspaces<'_> {
         if provided.begun {
             workspace.base = commit;
         }
-        self.make(actor, &workspace, |ground| {
+        self.make(actor, &workspace, |backend| {
             step("checking out");
             let log = self.log(&workspace);
             let ready = || fs::metadata(&log).and_then(|log| log.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
-            let made = match provided.ahead.then(|| ground.take_over(&workspace, ready())) {
+            let made = match provided.ahead.then(|| backend.take_over(&workspace, ready())) {
                 Some(Ok(made)) => made,
                 Some(Err(WorkspaceError::Stays { why })) => {
-                    let Removed { rescue, .. } = ground.clear_begun(&workspace)?;
+                    let Removed { rescue, .. } = backend.clear_begun(&workspace)?;
                     let kept = rescue.map_or("nothing had to be put away".to_owned(), |rescue| {
                         format!("what was in it is put away as {}", rescue.commit.get(..12).unwrap_or(&rescue.commit))
                     });
-                    let mut made = ground.provide(&workspace, copy_of.as_deref())?;
+                    let mut made = backend.provide(&workspace, copy_of.as_deref())?;
                     made.notes.push(format!("a new one was made: {why}; {kept}"));
                     made
                 }
                 _ => {
                     if provided.begun {
                         // The last command that made it did not come to the end.
-                        ground.clear_begun(&workspace)?;
+                        backend.clear_begun(&workspace)?;
                     }
-                    ground.provide(&workspace, copy_of.as_deref())?
+                    backend.provide(&workspace, copy_of.as_deref())?
                 }
             };
-            let missing = setup::run(setup, ground, &self.source, &workspace, &log, step).or_else(|error| {
+            let missing = setup::run(setup, backend, &self.source, &workspace, &log, step).or_else(|error| {
                 // It never was handed over; its log says why.
-                ground.clear_begun(&workspace)?;
+                backend.clear_begun(&workspace)?;
                 Err(error)
             })?;
             Ok(Made { notes: notes.into_iter().chain(made.notes).chain(missing).collect() })
@@ -150,22 +150,22 @@ impl Workspaces<'_> {
         issue: Option<&str>,
         title: Option<&str>,
     ) -> Result<(String, bool), Error> {
-        if wanted.pooled || wanted.in_place || !self.ground.has_branches() {
+        if wanted.pooled || wanted.in_place || !self.backend.has_branches() {
             return Ok((name.to_owned(), false));
         }
         let ours = |row: &Workspace| row.name == name && row.own_branch && row.host == self.host();
         let rows = self.rows_ever()?;
-        let refs = self.ground.refs()?;
+        let refs = self.backend.refs()?;
         for row in rows.iter().filter(|row| ours(row)) {
-            let Some(branch) = row.branch.clone().filter(|branch| Ground::knows_branch(&refs, branch)) else {
+            let Some(branch) = row.branch.clone().filter(|branch| WorkspaceBackend::knows_branch(&refs, branch)) else {
                 continue;
             };
             let used = rows.iter().any(|other| other.state.live() && other.branch.as_ref() == Some(&branch));
-            if used || row.state.live() || !self.ground.drop_landed(row, &refs)? {
+            if used || row.state.live() || !self.backend.drop_landed(row, &refs)? {
                 return Ok((branch, true));
             }
         }
-        let free = |branch: &str| -> Result<bool, Error> { Ok(!self.ground.has_branch(branch)?) };
+        let free = |branch: &str| -> Result<bool, Error> { Ok(!self.backend.has_branch(branch)?) };
         if wanted.name.is_some() {
             return Ok((name.to_owned(), free(name)?));
         }
@@ -195,7 +195,7 @@ impl Workspaces<'_> {
     ) -> Result<Provide, Error> {
         let rules = &self.work.located().workspaces;
         let (path, kind, branch) = match (wanted.in_place, wanted.clone) {
-            (true, _) => (self.source.clone(), WorkspaceKind::InPlace, self.ground.branch_at(&self.source)?),
+            (true, _) => (self.source.clone(), WorkspaceKind::InPlace, self.backend.branch_at(&self.source)?),
             (false, true) => (self.root.join(&name), WorkspaceKind::Clone, Some(own)),
             (false, false) => (self.root.join(&name), WorkspaceKind::Worktree, Some(own)),
         };
@@ -204,7 +204,7 @@ impl Workspaces<'_> {
             path: path.display().to_string(),
             source: self.source.display().to_string(),
             own_branch: !wanted.pooled && !wanted.in_place && own_branch,
-            branch: branch.filter(|_| self.ground.has_branches() && !wanted.pooled),
+            branch: branch.filter(|_| self.backend.has_branches() && !wanted.pooled),
             base: start.commit,
             onto: start.onto,
             pooled: wanted.pooled,
@@ -220,31 +220,31 @@ impl Workspaces<'_> {
     }
 
     /// What a new workspace stands on or copies. Until the row says who stands on it, nobody may take a base away.
-    fn footing(&self, wanted: &Wanted, commit: &str, step: &mut impl FnMut(&str)) -> Result<Footing, Error> {
+    fn footing(&self, wanted: &Wanted, commit: &str, step: &mut impl FnMut(&str)) -> Result<OverlayBase, Error> {
         if wanted.in_place || wanted.clone || !self.wants_sharing() {
-            return Ok(Footing::default());
+            return Ok(OverlayBase::default());
         }
-        let Ok(found) = self.ground.instant_in(&self.root) else { return Ok(Footing::default()) };
+        let Ok(found) = self.backend.instant_in(&self.root) else { return Ok(OverlayBase::default()) };
         // Said when it was tried, and to those who asked for it.
-        let told = found.fresh || self.work.located().workspaces.instant == Instant::Always;
+        let told = found.fresh || self.work.located().workspaces.instant == OverlayMode::Always;
         let why = Some(&found.why).filter(|why| told && !why.is_empty());
         let why = why.map(|why| format!("it is made as {}, because {}", found.name(), why.join("; ")));
-        let Some(sharing) = found.sharing else { return Ok(Footing { why, ..Footing::default() }) };
-        let turn = Some(self.ground.bases_turn()?);
+        let Some(sharing) = found.sharing else { return Ok(OverlayBase { why, ..OverlayBase::default() }) };
+        let turn = Some(self.backend.bases_turn()?);
         step("checking out");
-        let base = Some(self.ground.base_for(&self.root, commit, |tree| self.warm(tree))?);
+        let base = Some(self.backend.base_for(&self.root, commit, |tree| self.warm(tree))?);
         Ok(match sharing {
-            Sharing::Overlay => Footing { turn, stands_on: base, copy_of: None, why },
-            Sharing::Copy => Footing { turn, stands_on: None, copy_of: base, why },
+            Sharing::Overlay => OverlayBase { turn, overlay_base: base, copy_of: None, why },
+            Sharing::Copy => OverlayBase { turn, overlay_base: None, copy_of: base, why },
         })
     }
 
     /// Whether new workspaces are to share their files with others.
     pub(super) fn wants_sharing(&self) -> bool {
         match self.work.located().workspaces.instant {
-            Instant::Never => false,
-            Instant::Auto => self.ground.worth_sharing(),
-            Instant::Always => true,
+            OverlayMode::Never => false,
+            OverlayMode::Auto => self.backend.worth_sharing(),
+            OverlayMode::Always => true,
         }
     }
 
@@ -266,12 +266,12 @@ impl Workspaces<'_> {
         &self,
         actor: &str,
         workspace: &Workspace,
-        make: impl FnOnce(&Ground) -> Result<Made, Error>,
+        make: impl FnOnce(&WorkspaceBackend) -> Result<Made, Error>,
     ) -> Result<Given, Error> {
-        let made = make(&self.ground).and_then(|made| {
+        let made = make(&self.backend).and_then(|made| {
             // Before anybody is given it: from then on it may be rewritten.
             if Path::new(&workspace.path).parent() == Some(&self.root) {
-                self.ground.keeps_workspaces_in(&self.root)?;
+                self.backend.keeps_workspaces_in(&self.root)?;
             }
             Ok(made)
         });
@@ -295,8 +295,8 @@ impl Workspaces<'_> {
 
     /// Sees to it that `count` workspaces are made ahead; gives how many were made now.
     pub fn pool(&self, actor: &str, count: usize, mut step: impl FnMut(&str)) -> Result<usize, Error> {
-        if !self.ground.has_branches() {
-            return Err(self.ground.not_for("a pool").into());
+        if !self.backend.has_branches() {
+            return Err(self.backend.not_for("a pool").into());
         }
         let rows = self.work.perform(List { scope: self.work.scope(), all: false, limit: 0 })?;
         let pooled: Vec<_> =
@@ -307,7 +307,7 @@ impl Workspaces<'_> {
         }
         for n in there..count {
             step(&format!("{} of {count}", n + 1));
-            let name = Some(format!("pool-{}", random_mint().word()));
+            let name = Some(format!("pool-{}", random_ids().word()));
             self.provide(actor, Wanted { name, pooled: true, plain: true, ..Wanted::default() }, |_| {})?;
         }
         Ok(count.saturating_sub(there))
@@ -319,7 +319,7 @@ impl Workspaces<'_> {
         let workspace = self.work.perform(Show { id: text.to_owned() })?.workspace;
         let begun = matches!(workspace.state, WorkspaceState::Provisioning | WorkspaceState::Quarantined);
         let begun = name.is_none() && begun;
-        let mut rescues = self.ground.rescues(&workspace)?;
+        let mut rescues = self.backend.rescues(&workspace)?;
         let last = rescues.iter().any(|known| Some(&known.commit) == workspace.rescue.as_ref());
         let rescue = match (at, &workspace.rescue) {
             (Some(at), _) => find_rescue(&workspace, rescues, at)?.commit,
@@ -339,12 +339,12 @@ impl Workspaces<'_> {
                 self.work.perform_as(actor, None, request)?
             }
         };
-        let _turn = self.ground.turn(&workspace)?;
-        self.make(actor, &workspace, |ground| {
+        let _turn = self.backend.turn(&workspace)?;
+        self.make(actor, &workspace, |backend| {
             if begun {
-                ground.clear_begun(&workspace)?;
+                backend.clear_begun(&workspace)?;
             }
-            Ok(ground.restore(&workspace, &rescue, name)?)
+            Ok(backend.restore(&workspace, &rescue, name)?)
         })
     }
 
@@ -355,8 +355,8 @@ impl Workspaces<'_> {
             kind: like.kind,
             path: self.root.join(name).display().to_string(),
             source: like.source.clone(),
-            own_branch: !self.ground.has_branch(name)?,
-            branch: self.ground.has_branches().then(|| name.to_owned()),
+            own_branch: !self.backend.has_branch(name)?,
+            branch: self.backend.has_branches().then(|| name.to_owned()),
             base: like.base.clone(),
             onto: like.onto.clone(),
             fresh: true,
@@ -380,12 +380,12 @@ impl Workspaces<'_> {
         if found.worktree == MAIN || found.root == found.common_dir {
             return Err(invalid("is the repository's main checkout, which stays the user's own"));
         }
-        let start = self.ground.start(None)?;
+        let start = self.backend.start(None)?;
         let request = Provide {
             name: file_name(&found.worktree),
             path: found.root.display().to_string(),
             source: self.source.display().to_string(),
-            branch: self.ground.branch_at(&found.root)?,
+            branch: self.backend.branch_at(&found.root)?,
             base: start.commit,
             onto: start.onto,
             fresh: true,

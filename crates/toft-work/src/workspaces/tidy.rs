@@ -10,7 +10,7 @@ use toft_core::{
     workspace::{Fate, Left, Limits, Workspace, WorkspaceKind, WorkspaceState, size as shown},
 };
 use toft_session::error::Error;
-use toft_vcs::workspace::{Ground, Removal, Removed, Rescue, Rescued, WorkspaceError, process_in};
+use toft_vcs::workspace::{Removal, Removed, Rescue, Rescued, WorkspaceBackend, WorkspaceError, process_in};
 
 use super::{Tidied, Workspaces, look::side_by_side};
 
@@ -25,8 +25,8 @@ impl Workspaces<'_> {
             let wanted = "there is nothing left to put away; toft ws show lists what was".to_owned();
             return Err(Refusal::WrongState { id: workspace.name, state: "removed".to_owned(), wanted }.into());
         }
-        let _turn = self.ground.turn(&workspace)?;
-        let rescued = self.ground.rescue(&workspace, self.removal(true, ignored).ignored)?;
+        let _turn = self.backend.turn(&workspace)?;
+        let rescued = self.backend.rescue(&workspace, self.removal(true, ignored).ignored)?;
         Ok((workspace, rescued))
     }
 
@@ -39,7 +39,7 @@ impl Workspaces<'_> {
     pub fn all_rescues(&self, text: Option<&str>) -> Result<Vec<(Rescue, Option<Workspace>)>, Error> {
         if let Some(text) = text {
             let workspace = self.work.perform(Show { id: text.to_owned() })?.workspace;
-            let rescues = self.ground.rescues(&workspace)?;
+            let rescues = self.backend.rescues(&workspace)?;
             return Ok(rescues.into_iter().map(|rescue| (rescue, Some(workspace.clone()))).collect());
         }
         let rows = self.work.perform(List { scope: self.work.scope(), all: true, limit: 0 })?;
@@ -49,20 +49,20 @@ impl Workspaces<'_> {
             let workspace = known.get(&rescue.workspace).cloned();
             (rescue, workspace)
         };
-        Ok(self.ground.all_rescues()?.into_iter().map(with_workspace).collect())
+        Ok(self.backend.all_rescues()?.into_iter().map(with_workspace).collect())
     }
 
     /// Deletes a rescue of a workspace, by number or commit; gives what it was.
     pub fn delete_rescue(&self, text: &str, at: &str) -> Result<(Rescue, Workspace), Error> {
         let workspace = self.work.perform(Show { id: text.to_owned() })?.workspace;
-        let _turn = self.ground.turn(&workspace)?;
-        let rescue = find_rescue(&workspace, self.ground.rescues(&workspace)?, at)?;
+        let _turn = self.backend.turn(&workspace)?;
+        let rescue = find_rescue(&workspace, self.backend.rescues(&workspace)?, at)?;
         if is_needed(&workspace, &rescue) {
             let wanted = "its rescue is needed until that has come to an end".to_owned();
             let state = workspace.state.as_str().to_owned();
             return Err(Refusal::WrongState { id: workspace.name, state, wanted }.into());
         }
-        self.ground.delete_rescue(&rescue)?;
+        self.backend.delete_rescue(&rescue)?;
         Ok((rescue, workspace))
     }
 
@@ -77,7 +77,7 @@ impl Workspaces<'_> {
                 continue;
             }
             if !try_only {
-                self.ground.delete_rescue(&rescue)?;
+                self.backend.delete_rescue(&rescue)?;
             }
             let name = workspace.map_or_else(|| rescue.workspace.clone(), |workspace| workspace.name);
             let name = format!("{name} --at {}", rescue.number);
@@ -103,7 +103,7 @@ impl Workspaces<'_> {
             return Ok(Tidied { gone: true, ..Tidied::stays(&workspace.name, why) });
         }
         let done = self.remove_own(actor, &workspace, fence, self.removal(rescue, ignored));
-        self.ground.sweep(&self.root)?;
+        self.backend.sweep(&self.root)?;
         done
     }
 
@@ -122,7 +122,7 @@ impl Workspaces<'_> {
     }
 
     fn take_down(&self, actor: &str, workspace: &Workspace, may: Removal) -> Result<Tidied, Error> {
-        let _turn = self.ground.turn(workspace)?;
+        let _turn = self.backend.turn(workspace)?;
         let known = self.work.perform(Show { id: workspace.id.to_string() })?.workspace;
         if known.state != WorkspaceState::Removing {
             let done = known.state == WorkspaceState::Removed;
@@ -134,7 +134,7 @@ impl Workspaces<'_> {
             let rescue = removed.rescue.as_ref().filter(|rescue| !rescue.torn || known.rescue.is_none());
             rescue.map(|rescue| rescue.commit.clone())
         };
-        let removed = self.ground.remove(workspace, may, |removed| {
+        let removed = self.backend.remove(workspace, may, |removed| {
             // What holds it, and what nothing holds, is known before it is deleted.
             if removed.rescue.is_none() && removed.left.is_empty() {
                 return Ok(());
@@ -160,7 +160,7 @@ impl Workspaces<'_> {
                 })
             }
             Err(error) => {
-                if self.ground.is_here(workspace, Path::new(&workspace.path)) {
+                if self.backend.is_here(workspace, Path::new(&workspace.path)) {
                     let back =
                         Move { reason: Some(error.to_string()), ..Move::to(&workspace.id, WorkspaceState::Ready) };
                     self.work.perform_as(actor, None, back)?;
@@ -206,20 +206,20 @@ impl Workspaces<'_> {
         if !try_only {
             self.tidy_bases()?;
             self.drop_landed_branches()?;
-            self.ground.sweep(&self.root)?;
+            self.backend.sweep(&self.root)?;
         }
         Ok(tidied)
     }
 
     /// Deletes branches of workspaces that are gone, once their work has landed.
     fn drop_landed_branches(&self) -> Result<(), Error> {
-        let refs = self.ground.refs()?;
+        let refs = self.backend.refs()?;
         let rows = self.rows_ever()?;
         let used = |branch: &Option<String>| rows.iter().any(|row| row.state.live() && row.branch == *branch);
         let gone = |row: &&Workspace| row.state == WorkspaceState::Removed && row.host == self.host();
         for row in rows.iter().filter(gone).filter(|row| row.own_branch && !used(&row.branch)) {
             // A branch that cannot be judged stays.
-            let _ = self.ground.drop_landed(row, &refs);
+            let _ = self.backend.drop_landed(row, &refs);
         }
         Ok(())
     }
@@ -239,7 +239,7 @@ impl Workspaces<'_> {
             return self.go_on(actor, workspace, try_only);
         }
         let idle = listed.idle(self.host(), limits.now, limits.max_age);
-        let plain = workspace.kind == WorkspaceKind::Worktree && workspace.stands_on.is_none();
+        let plain = workspace.kind == WorkspaceKind::Worktree && workspace.overlay_base.is_none();
         // Moved by hand, it may be worked in where it is now: what git keeps of it goes only by age.
         if idle.is_ok() && plain && limits.too_old(workspace) && fs::symlink_metadata(&workspace.path).is_err() {
             return self.tidy_missing(actor, workspace, limits, try_only);
@@ -251,12 +251,12 @@ impl Workspaces<'_> {
         if let Err(why) = idle {
             return Ok(Tidied::stays(name, why));
         }
-        let survey = self.ground.survey(workspace)?;
+        let survey = self.backend.survey(workspace)?;
         let why = survey.summary();
         let (rescue, too_old) = match limits.judge(workspace, &survey) {
             Fate::Stay(why) => return Ok(Tidied::stays(name, why)),
             _ if try_only => {
-                let left = self.ground.leaves(workspace)?;
+                let left = self.backend.leaves(workspace)?;
                 return Ok(Tidied { gone: true, left, ..Tidied::stays(name, why) });
             }
             fate => (fate == Fate::Rescue, limits.too_old(workspace)),
@@ -266,8 +266,8 @@ impl Workspaces<'_> {
             // What tools build again goes first; that may be enough.
             nobody_in(Path::new(&workspace.path))?;
             let shed = {
-                let _turn = self.ground.turn(workspace)?;
-                self.ground.shed(workspace)?
+                let _turn = self.backend.turn(workspace)?;
+                self.backend.shed(workspace)?
             };
             let freed = before.saturating_sub(own_size(workspace));
             if limits.bytes.saturating_sub(freed) <= limits.max_bytes.unwrap_or(u64::MAX) {
@@ -291,7 +291,7 @@ impl Workspaces<'_> {
         limits: &mut Limits,
         try_only: bool,
     ) -> Result<Tidied, Error> {
-        let seen = self.ground.survey_missing(workspace)?;
+        let seen = self.backend.survey_missing(workspace)?;
         let by_hand = "its directory was moved or deleted by hand";
         let why = seen.as_ref().map_or_else(|| by_hand.to_owned(), |seen| format!("{by_hand}: {}", seen.summary()));
         let only_here = seen.is_some_and(|seen| seen.only_here());
@@ -304,10 +304,10 @@ impl Workspaces<'_> {
 
     /// Takes away frozen checkouts that nobody stands on.
     fn tidy_bases(&self) -> Result<(), Error> {
-        let _turn = self.ground.bases_turn()?;
+        let _turn = self.backend.bases_turn()?;
         let rows = self.work.perform(List { scope: self.work.scope(), all: false, limit: 0 })?;
-        let used: Vec<String> = rows.into_iter().filter_map(|row| row.workspace.stands_on).collect();
-        self.ground.tidy_bases(&self.root, &used)?;
+        let used: Vec<String> = rows.into_iter().filter_map(|row| row.workspace.overlay_base).collect();
+        self.backend.tidy_bases(&self.root, &used)?;
         Ok(())
     }
 
@@ -324,13 +324,13 @@ impl Workspaces<'_> {
             }
             _ => {
                 let making = || Tidied { gone: false, why: "somebody is making it".into(), ..begun.clone() };
-                let Some(_turn) = self.ground.free_turn(workspace)? else { return Ok(making()) };
+                let Some(_turn) = self.backend.free_turn(workspace)? else { return Ok(making()) };
                 let known = self.work.perform(Show { id: workspace.id.to_string() })?.workspace;
                 if known.state != WorkspaceState::Provisioning {
                     return Ok(making());
                 }
                 nobody_in(Path::new(&workspace.path))?;
-                let Removed { rescue, .. } = self.ground.clear_begun(workspace)?;
+                let Removed { rescue, .. } = self.backend.clear_begun(workspace)?;
                 // One that was being brought back is brought back from what it was, not from how far that came.
                 let rescue = rescue.filter(|_| workspace.rescue.is_none()).map(|rescue| rescue.commit);
                 let why = "it was never handed over".to_owned();
@@ -367,7 +367,7 @@ fn is_needed(workspace: &Workspace, rescue: &Rescue) -> bool {
 
 /// How much a workspace takes on disk by itself.
 pub fn own_size(workspace: &Workspace) -> u64 {
-    size(&Ground::own_bytes_at(workspace))
+    size(&WorkspaceBackend::own_bytes_at(workspace))
 }
 
 /// How much a directory takes on disk.

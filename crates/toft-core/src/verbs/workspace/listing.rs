@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::verbs::{Verb, Work, find};
+use crate::verbs::{Verb, VerbContext, find};
 use crate::{
-    lease::Standing,
-    refusal::Verdict,
+    lease::LeaseStatus,
+    refusal::VerbResult,
     repository::Scope,
     store::{Access, WorkspaceQuery},
     time::Timestamp,
@@ -81,7 +81,7 @@ impl Verb for List {
     const NAME: &'static str = "ws.list";
     const ACCESS: Access = Access::Read;
 
-    fn run(self, work: &mut Work<'_>) -> Verdict<Vec<Listed>> {
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Vec<Listed>> {
         let query = WorkspaceQuery { repository: self.scope.repository, live: !self.all, limit: self.limit };
         let rows = work.tx.workspaces(&query)?;
         rows.into_iter().map(|workspace| listed(work, workspace)).collect()
@@ -100,17 +100,17 @@ impl Verb for Show {
     const NAME: &'static str = "ws.show";
     const ACCESS: Access = Access::Read;
 
-    fn run(self, work: &mut Work<'_>) -> Verdict<Listed> {
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Listed> {
         let workspace = find::workspace(work, &self.id)?;
         listed(work, workspace)
     }
 }
 
-fn listed(work: &mut Work<'_>, workspace: Workspace) -> Verdict<Listed> {
+fn listed(work: &mut VerbContext<'_>, workspace: Workspace) -> VerbResult<Listed> {
     let Some(id) = workspace.task.clone() else {
         return Ok(Listed { workspace, holder: None, open: false, issue: None, title: None, paths: Vec::new() });
     };
-    let lease = work.tx.lease(&id)?.filter(|lease| lease.standing(&work.now, work.processes) == Standing::Live);
+    let lease = work.tx.lease(&id)?.filter(|lease| lease.standing(&work.now, work.processes) == LeaseStatus::Live);
     let holder = lease.map(|lease| work.agent_name(&lease.agent)).transpose()?;
     let task = work.tx.task(&id)?;
     let open = task.as_ref().is_some_and(|task| task.state.status.open());

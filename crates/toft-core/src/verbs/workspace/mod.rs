@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 pub use self::listing::{List, Listed, Show};
-use super::{Verb, Work, find};
+use super::{Verb, VerbContext, find};
 use crate::{
     change::Write,
     flow::Evidence,
     id::{TaskId, WorkspaceId},
-    lease::{Fence, Standing},
-    refusal::{Refusal, Verdict},
+    lease::{Fence, LeaseStatus},
+    refusal::{Refusal, VerbResult},
     store::{Access, TaskQuery, WorkspaceQuery},
     workspace::{Left, Workspace, WorkspaceKind, WorkspaceState},
 };
@@ -47,7 +47,7 @@ pub struct Provide {
     /// The branch its work is to land on.
     pub onto: Option<String>,
     /// The frozen checkout it is to stand on.
-    pub stands_on: Option<String>,
+    pub overlay_base: Option<String>,
     /// It is made ahead, for whoever needs one next.
     pub pooled: bool,
     /// Not one that was made ahead.
@@ -97,7 +97,7 @@ impl Verb for Name {
     const ACCESS: Access = Access::Read;
 
     /// After the issue, if all of it is one task; else after the task.
-    fn run(self, work: &mut Work<'_>) -> Verdict<Named> {
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Named> {
         let task = match find::task(work, &self.id) {
             Ok(task) => task,
             Err(_) if is_issue(&self.id) => {
@@ -143,7 +143,7 @@ impl Verb for Provide {
     const NAME: &'static str = "ws.provide";
     const ACCESS: Access = Access::Write;
 
-    fn run(self, work: &mut Work<'_>) -> Verdict<Provided> {
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Provided> {
         work.me()?;
         let Some(repository) = work.place.repository.clone() else {
             return Err(Refusal::NotFound { what: "repository", text: "here".into() }.into());
@@ -183,7 +183,7 @@ impl Verb for Provide {
             room_for_one(&live.iter().filter(here).collect::<Vec<_>>(), self.most)?;
         }
         let workspace = Workspace {
-            id: WorkspaceId::mint(work.mint),
+            id: WorkspaceId::generate(work.ids),
             repository,
             name: self.name,
             kind: self.kind,
@@ -194,7 +194,7 @@ impl Verb for Provide {
             own_branch: self.own_branch,
             base: self.base,
             onto: self.onto,
-            stands_on: self.stands_on,
+            overlay_base: self.overlay_base,
             task: task.map(|task| task.id),
             state: if self.made { WorkspaceState::Ready } else { WorkspaceState::Provisioning },
             pooled: self.pooled,
@@ -209,7 +209,7 @@ impl Verb for Provide {
             left: Vec::new(),
         };
         let detail = json!({ "name": workspace.name, "path": workspace.path, "task": workspace.task });
-        work.did(workspace.id.as_str(), "ws.requested", detail, vec![Write::Workspace(workspace.clone())])?;
+        work.record(workspace.id.as_str(), "ws.requested", detail, vec![Write::Workspace(workspace.clone())])?;
         Ok(Provided { workspace, begun: false, ahead: false })
     }
 }
@@ -218,11 +218,11 @@ impl Provide {
     /// One that was made ahead becomes what is wanted.
     fn take_over(
         self,
-        work: &mut Work<'_>,
+        work: &mut VerbContext<'_>,
         known: Workspace,
         task: Option<TaskId>,
         taken: &BTreeSet<u16>,
-    ) -> Verdict<Provided> {
+    ) -> VerbResult<Provided> {
         let workspace = Workspace {
             ports: lease_ports(&self.ports, &self.free, taken)?,
             name: self.name,
@@ -237,13 +237,13 @@ impl Provide {
             ..known
         };
         let detail = json!({ "name": workspace.name, "path": workspace.path, "task": workspace.task });
-        work.did(workspace.id.as_str(), "ws.taken", detail, vec![Write::Workspace(workspace.clone())])?;
+        work.record(workspace.id.as_str(), "ws.taken", detail, vec![Write::Workspace(workspace.clone())])?;
         Ok(Provided { workspace, begun: true, ahead: true })
     }
 }
 
 /// Fewer are there than may be.
-fn room_for_one(live: &[&Workspace], most: usize) -> Verdict<()> {
+fn room_for_one(live: &[&Workspace], most: usize) -> VerbResult<()> {
     // A checkout of the user's own takes no room.
     let live: Vec<_> = live.iter().filter(|known| known.kind != WorkspaceKind::InPlace).collect();
     if live.len() < most {
@@ -255,7 +255,7 @@ fn room_for_one(live: &[&Workspace], most: usize) -> Verdict<()> {
 }
 
 /// A number for each name.
-fn lease_ports(names: &[String], free: &[u16], taken: &BTreeSet<u16>) -> Verdict<BTreeMap<String, u16>> {
+fn lease_ports(names: &[String], free: &[u16], taken: &BTreeSet<u16>) -> VerbResult<BTreeMap<String, u16>> {
     let ports: BTreeMap<_, _> =
         names.iter().cloned().zip(free.iter().copied().filter(|port| !taken.contains(port))).collect();
     match ports.len() == names.iter().collect::<BTreeSet<_>>().len() {
@@ -266,7 +266,7 @@ fn lease_ports(names: &[String], free: &[u16], taken: &BTreeSet<u16>) -> Verdict
 
 /// A workspace that is there already is used again, unless somebody is in it; one that was never handed over is gone on
 /// with.
-fn take_up(work: &mut Work<'_>, mut known: Workspace, task: Option<&TaskId>) -> Verdict<Provided> {
+fn take_up(work: &mut VerbContext<'_>, mut known: Workspace, task: Option<&TaskId>) -> VerbResult<Provided> {
     let handed_over = known.state != WorkspaceState::Provisioning;
     if task.is_none() && handed_over {
         return Err(Refusal::Exists { what: "workspace", name: known.name }.into());
@@ -280,20 +280,20 @@ fn take_up(work: &mut Work<'_>, mut known: Workspace, task: Option<&TaskId>) -> 
     known.task = task.cloned().or(known.task);
     known.used = work.now.wall;
     let detail = json!({ "task": known.task });
-    work.did(known.id.as_str(), "ws.reused", detail, vec![Write::Workspace(known.clone())])?;
+    work.record(known.id.as_str(), "ws.reused", detail, vec![Write::Workspace(known.clone())])?;
     Ok(Provided { workspace: known, begun: true, ahead: false })
 }
 
 /// Nobody else holds the task; with a fence, that hold is the live one.
-fn may_work(work: &mut Work<'_>, task: &TaskId, fence: Option<&Fence>) -> Verdict<()> {
+fn may_work(work: &mut VerbContext<'_>, task: &TaskId, fence: Option<&Fence>) -> VerbResult<()> {
     if fence.is_some() {
         return work.require_hold(task, fence).map(drop);
     }
     let Some(lease) = work.tx.lease(task)? else { return Ok(()) };
     match lease.standing(&work.now, work.processes) {
-        Standing::Live if work.holds.contains(&lease.fence) => Ok(()),
-        Standing::Live => work.require_hold(task, None).map(drop),
-        Standing::Lost(_) => Ok(()),
+        LeaseStatus::Live if work.holds.contains(&lease.fence) => Ok(()),
+        LeaseStatus::Live => work.require_hold(task, None).map(drop),
+        LeaseStatus::Lost(_) => Ok(()),
     }
 }
 
@@ -336,7 +336,7 @@ impl Verb for Move {
     const NAME: &'static str = "ws.move";
     const ACCESS: Access = Access::Write;
 
-    fn run(self, work: &mut Work<'_>) -> Verdict<Workspace> {
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Workspace> {
         work.me()?;
         let mut workspace = find::workspace(work, &self.id)?;
         if workspace.state == self.to && self.to != WorkspaceState::Removing {
@@ -367,7 +367,7 @@ impl Verb for Move {
         }
         if self.to == WorkspaceState::Removed {
             // Whoever brings it back finds another place to stand, and other numbers.
-            workspace.stands_on = None;
+            workspace.overlay_base = None;
             workspace.ports.clear();
         }
         let (verb, detail) = match self.to {
@@ -377,14 +377,14 @@ impl Verb for Move {
             WorkspaceState::Removed => ("ws.removed", json!({ "rescue": workspace.rescue, "left": workspace.left })),
             WorkspaceState::Quarantined => ("ws.quarantined", json!({ "reason": workspace.reason })),
         };
-        work.did(workspace.id.as_str(), verb, detail, vec![Write::Workspace(workspace.clone())])?;
+        work.record(workspace.id.as_str(), verb, detail, vec![Write::Workspace(workspace.clone())])?;
         Ok(workspace)
     }
 }
 
 impl Move {
     /// Its name and place are free, and there is room.
-    fn may_return(&self, work: &mut Work<'_>, workspace: &Workspace) -> Verdict<()> {
+    fn may_return(&self, work: &mut VerbContext<'_>, workspace: &Workspace) -> VerbResult<()> {
         let query =
             WorkspaceQuery { repository: Some(workspace.repository.clone()), live: true, ..WorkspaceQuery::default() };
         let live = work.tx.workspaces(&query)?;
@@ -396,7 +396,7 @@ impl Move {
     }
 
     /// Nobody works in it, and it is toft's to remove.
-    fn may_remove(&self, work: &mut Work<'_>, workspace: &Workspace) -> Verdict<()> {
+    fn may_remove(&self, work: &mut VerbContext<'_>, workspace: &Workspace) -> VerbResult<()> {
         if workspace.pinned {
             return Err(refused(workspace, "pinned", "toft ws unpin lets it go").into());
         }
@@ -424,7 +424,7 @@ impl Verb for Unregister {
     const NAME: &'static str = "ws.unregister";
     const ACCESS: Access = Access::Write;
 
-    fn run(self, work: &mut Work<'_>) -> Verdict<Workspace> {
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Workspace> {
         work.me()?;
         let mut workspace = find::workspace(work, &self.id)?;
         if workspace.kind != WorkspaceKind::InPlace {
@@ -438,7 +438,7 @@ impl Verb for Unregister {
         }
         workspace.state = WorkspaceState::Removed;
         workspace.ports.clear();
-        work.did(workspace.id.as_str(), "ws.unregistered", json!({}), vec![Write::Workspace(workspace.clone())])?;
+        work.record(workspace.id.as_str(), "ws.unregistered", json!({}), vec![Write::Workspace(workspace.clone())])?;
         Ok(workspace)
     }
 }
@@ -457,13 +457,13 @@ impl Verb for RecordLanded {
     const NAME: &'static str = "ws.landed";
     const ACCESS: Access = Access::Write;
 
-    fn run(self, work: &mut Work<'_>) -> Verdict<Workspace> {
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Workspace> {
         work.me()?;
         let mut workspace = find::workspace(work, &self.id)?;
         if workspace.landed.as_ref() != Some(&self.commit) {
             workspace.landed = Some(self.commit);
             let detail = json!({ "commit": workspace.landed });
-            work.did(workspace.id.as_str(), "ws.landed", detail, vec![Write::Workspace(workspace.clone())])?;
+            work.record(workspace.id.as_str(), "ws.landed", detail, vec![Write::Workspace(workspace.clone())])?;
         }
         Ok(workspace)
     }
@@ -483,7 +483,7 @@ impl Verb for Pin {
     const NAME: &'static str = "ws.pin";
     const ACCESS: Access = Access::Write;
 
-    fn run(self, work: &mut Work<'_>) -> Verdict<Workspace> {
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Workspace> {
         work.me()?;
         let mut workspace = find::workspace(work, &self.id)?;
         if !workspace.state.live() {
@@ -492,7 +492,7 @@ impl Verb for Pin {
         if workspace.pinned != self.pinned {
             workspace.pinned = self.pinned;
             let verb = if self.pinned { "ws.pinned" } else { "ws.unpinned" };
-            work.did(workspace.id.as_str(), verb, json!({}), vec![Write::Workspace(workspace.clone())])?;
+            work.record(workspace.id.as_str(), verb, json!({}), vec![Write::Workspace(workspace.clone())])?;
         }
         Ok(workspace)
     }

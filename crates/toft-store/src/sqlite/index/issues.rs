@@ -39,7 +39,7 @@ impl Indexed {
 
 /// What issues are asked for.
 #[derive(Clone, Debug, Default)]
-pub struct Asked {
+pub struct IssueFilter {
     /// Only in this ledger.
     pub ledger: Option<String>,
     /// Only with this status.
@@ -227,7 +227,7 @@ impl IndexTx<'_> {
     }
 
     /// Issues, newest first.
-    pub fn list(&self, asked: &Asked) -> Result<Vec<Indexed>> {
+    pub fn list(&self, asked: &IssueFilter) -> Result<Vec<Indexed>> {
         let limit = if asked.limit == 0 { -1 } else { asked.limit as i64 };
         let closed = asked.status.as_deref() == Some(toft_core::issue::CLOSED);
         let unfinished = !asked.all && !closed && asked.status.as_deref() != Some("deleted");

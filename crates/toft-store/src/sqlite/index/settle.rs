@@ -8,7 +8,7 @@ use toft_core::{
         proposal::Part,
         ready::{DEEPEST, Node, Nodes, circle, rank, standing},
     },
-    ready::Turn,
+    ready::QueueClass,
     store::{Result, StoreError},
     time::Timestamp,
 };
@@ -115,7 +115,7 @@ fn node(row: &rusqlite::Row<'_>) -> rusqlite::Result<Node> {
         defer_until: row.get::<_, Option<i64>>(5)?.map(Timestamp),
         priority: row.get(6)?,
         written: Timestamp(row.get(7)?),
-        turn: Turn::numbered(row.get(8)?),
+        turn: QueueClass::numbered(row.get(8)?),
         part: Part::named(&row.get::<_, String>(9)?),
         needs: Vec::new(),
     })

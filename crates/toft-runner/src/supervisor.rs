@@ -1,7 +1,7 @@
 //! The process that a user starts and may kill: it has one child, the runner, and sees to it that nothing outlives it.
 //!
-//! Runner and warden watch each other. When the warden is killed, its end of a pipe closes and the runner stops; when the
-//! runner is killed, everything below it becomes the warden's own child and is ended.
+//! Runner and supervisor watch each other. When the supervisor is killed, its end of a pipe closes and the runner stops; when the
+//! runner is killed, everything below it becomes the supervisor's own child and is ended.
 
 use std::{
     ffi::OsString,
@@ -22,8 +22,8 @@ use toft_session::{
     processes,
 };
 
-/// The variable that tells a process that it has a warden.
-pub const WARDEN: &str = "TOFT_RUN_WARDEN";
+/// The variable that tells a process that it has a supervisor.
+pub const SUPERVISOR: &str = "TOFT_RUN_WARDEN";
 
 /// How long slots that lost their runner have to end what they began.
 const LAST_ACTS: Duration = Duration::from_secs(15);
@@ -41,7 +41,7 @@ const STOPPING: Duration = Duration::from_secs(8);
 const ALIVE: u8 = b'.';
 
 /// Over a runner.
-pub struct Warden {
+pub struct Supervisor {
     child: Child,
     /// The way to the runner and back: that it closes tells the runner that nobody watches.
     signs: UnixStream,
@@ -49,17 +49,17 @@ pub struct Warden {
     others: Vec<u32>,
 }
 
-impl Warden {
+impl Supervisor {
     /// Starts the runner: `program` with `args`.
-    #[expect(clippy::disallowed_methods, reason = "a runner starts itself again below its warden")]
+    #[expect(clippy::disallowed_methods, reason = "a runner starts itself again below its supervisor")]
     pub fn start(program: &Path, args: Vec<OsString>) -> Result<Self, Error> {
         let others = processes::children();
         processes::adopt_orphans();
         let (signs, theirs) = UnixStream::pair().map_err(failed("start", program))?;
         signs.set_nonblocking(true).map_err(failed("start", program))?;
         let mut command = Command::new(program);
-        command.args(args).env(WARDEN, "1").stdin(Stdio::from(OwnedFd::from(theirs)));
-        // What is typed at the terminal reaches the warden, who passes it on once.
+        command.args(args).env(SUPERVISOR, "1").stdin(Stdio::from(OwnedFd::from(theirs)));
+        // What is typed at the terminal reaches the supervisor, who passes it on once.
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         let child = command.spawn().map_err(failed("start", program))?;
         Ok(Self { child, signs, others })
@@ -100,7 +100,7 @@ impl Warden {
     }
 }
 
-/// What the warden knows of its runner.
+/// What the supervisor knows of its runner.
 #[derive(Default)]
 struct Watched {
     /// Since when nothing came, in ticks of this process: if it was stopped itself, nobody counted. Only a runner that
@@ -135,13 +135,13 @@ impl Watched {
     }
 }
 
-/// Shows the warden every second that this runner lives. Standard input is the way to it.
+/// Shows the supervisor every second that this runner lives. Standard input is the way to it.
 pub fn show_life() -> Result<(), Error> {
-    let broken = || failed("reach", Path::new("the warden"));
+    let broken = || failed("reach", Path::new("the supervisor"));
     let mut signs = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned().map_err(broken())?);
     thread::spawn(move || {
         loop {
-            // A warden that is gone is noticed where its orders come from.
+            // A supervisor that is gone is noticed where its orders come from.
             let _ = signs.write(&[ALIVE]);
             thread::sleep(SIGN);
         }

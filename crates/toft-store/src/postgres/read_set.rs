@@ -29,7 +29,7 @@ pub(super) type Counts = [i64; STATUSES];
 pub(super) struct Asked {
     pub(super) query: Query,
     pub(super) values: Vec<Value<'static>>,
-    pub(super) print: Option<i64>,
+    pub(super) fingerprint: Option<i64>,
 }
 
 /// What a rule concluded from the counts of a workflow: which statuses are left, its own changes counted in.
@@ -43,7 +43,7 @@ pub(super) struct Concluded {
 pub(super) struct Candidate {
     pub(super) rank: String,
     pub(super) lane: String,
-    pub(super) print: i64,
+    pub(super) fingerprint: i64,
 }
 
 /// A part of the queue that a claim chooses from.
@@ -104,7 +104,7 @@ impl Key {
 }
 
 #[derive(Default)]
-pub(super) struct Facts {
+pub(super) struct ReadSet {
     /// Rows as this transaction sees them.
     pub(super) tables: Tables,
     pub(super) asked: Vec<Asked>,
@@ -128,7 +128,7 @@ pub(super) struct Facts {
     made: BTreeSet<WorkflowId>,
 }
 
-impl Facts {
+impl ReadSet {
     pub(super) fn knows(&self, query: Query, values: &[Value<'_>]) -> bool {
         self.asked.iter().any(|asked| asked.query == query && asked.values == values)
     }
@@ -256,10 +256,10 @@ impl Facts {
 
     /// From now on a candidate must stay what it was.
     pub(super) fn rely_on_candidate(&mut self, id: &TaskId) {
-        let Some(print) = self.candidates.get(id).map(|candidate| candidate.print) else { return };
+        let Some(fingerprint) = self.candidates.get(id).map(|candidate| candidate.fingerprint) else { return };
         let values = vec![id.as_str().bind().keep()];
         if !self.knows(Query::task_get, &values) {
-            self.asked.push(Asked { query: Query::task_get, values, print: Some(print) });
+            self.asked.push(Asked { query: Query::task_get, values, fingerprint: Some(fingerprint) });
         }
     }
 

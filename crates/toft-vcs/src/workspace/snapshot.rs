@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use toft_core::workspace::{Left, Workspace, WorkspaceKind};
 
 use super::{
-    Ground, WorkspaceError,
+    WorkspaceBackend, WorkspaceError,
     survey::{self, Status, path_of},
     walk::{self, Raw, Root},
 };
@@ -17,7 +17,7 @@ const MOST_OWN: usize = 5_000;
 
 /// What was in a workspace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Picture {
+pub(super) struct Snapshot {
     /// The commit it stood on; none before the first.
     pub(super) head: Option<String>,
     pub(super) branch: Option<String>,
@@ -78,7 +78,7 @@ pub(super) struct File {
     pub(super) mode: u32,
 }
 
-impl Picture {
+impl Snapshot {
     /// What in a rescue is a link.
     pub(super) fn links(&self) -> std::collections::BTreeSet<Vec<u8>> {
         let links = |place: &'static str, files: &[File]| {
@@ -133,95 +133,103 @@ impl TryFrom<String> for Name {
 
 /// Looks at a workspace at `dir`; with `all_ignored`, what is ignored and large is to be kept too.
 pub(super) fn take(
-    ground: &Ground,
+    backend: &WorkspaceBackend,
     workspace: &Workspace,
     dir: &Path,
     all_ignored: bool,
-) -> Result<Picture, WorkspaceError> {
-    let git = ground.inside(workspace, dir)?;
+) -> Result<Snapshot, WorkspaceError> {
+    let git = backend.inside(workspace, dir)?;
     let own = git.git_dir();
     let status = survey::status(&git)?;
-    let mut picture = Picture { all_ignored, ..of_own(ground, workspace, &git, own, &status)? };
+    let mut snapshot = Snapshot { all_ignored, ..of_own(backend, workspace, &git, own, &status)? };
     let counted = status.staged.iter().chain(&status.changed).chain(&status.untracked);
     for name in counted.chain(&status.ignored).chain(&status.small) {
         let path = dir.join(path_of(name));
         match fs::symlink_metadata(&path) {
-            Ok(meta) if meta.is_dir() => picture.deleted.push(Name(name.clone())),
+            Ok(meta) if meta.is_dir() => snapshot.deleted.push(Name(name.clone())),
             Ok(meta) if !meta.is_file() && !meta.is_symlink() => {
                 let why = format!("{} is neither a file nor a link", String::from_utf8_lossy(name));
                 return Err(WorkspaceError::Stays { why });
             }
-            Ok(meta) => picture.files.push(File { name: Name(name.clone()), mode: meta.mode() }),
-            Err(error) if gone(&error) => picture.deleted.push(Name(name.clone())),
+            Ok(meta) => snapshot.files.push(File { name: Name(name.clone()), mode: meta.mode() }),
+            Err(error) if gone(&error) => snapshot.deleted.push(Name(name.clone())),
             Err(cause) => return Err(io("look at", &path)(cause)),
         }
     }
-    picture.deleted.extend(status.deleted.iter().cloned().map(Name));
-    picture.modes = odd_modes(dir, &status, &picture);
-    beyond_git(&mut picture, dir, own, &status)?;
-    picture.files.sort_by(|a, b| a.name.cmp(&b.name));
-    picture.files.dedup();
-    picture.deleted.sort();
-    picture.deleted.dedup();
-    Ok(picture)
+    snapshot.deleted.extend(status.deleted.iter().cloned().map(Name));
+    snapshot.modes = odd_modes(dir, &status, &snapshot);
+    beyond_git(&mut snapshot, dir, own, &status)?;
+    snapshot.files.sort_by(|a, b| a.name.cmp(&b.name));
+    snapshot.files.dedup();
+    snapshot.deleted.sort();
+    snapshot.deleted.dedup();
+    Ok(snapshot)
 }
 
 /// What goes with a directory that needs no rescue, with sizes.
-pub(super) fn leaves(ground: &Ground, workspace: &Workspace, dir: &Path) -> Result<Vec<Left>, WorkspaceError> {
-    let git = ground.inside(workspace, dir)?;
+pub(super) fn leaves(
+    backend: &WorkspaceBackend,
+    workspace: &Workspace,
+    dir: &Path,
+) -> Result<Vec<Left>, WorkspaceError> {
+    let git = backend.inside(workspace, dir)?;
     let status = survey::status(&git)?;
-    let mut picture = Picture::default();
-    beyond_git(&mut picture, dir, git.git_dir(), &status)?;
-    Ok(walk::left(dir, picture.left.iter().map(|left| std::path::PathBuf::from(&left.path))))
+    let mut snapshot = Snapshot::default();
+    beyond_git(&mut snapshot, dir, git.git_dir(), &status)?;
+    Ok(walk::left(dir, snapshot.left.iter().map(|left| std::path::PathBuf::from(&left.path))))
 }
 
 /// What is left of a worktree whose directory is not there.
-pub(super) fn take_missing(ground: &Ground, workspace: &Workspace, own: &Path) -> Result<Picture, WorkspaceError> {
-    let git = ground.git_without_files(own)?;
+pub(super) fn take_missing(
+    backend: &WorkspaceBackend,
+    workspace: &Workspace,
+    own: &Path,
+) -> Result<Snapshot, WorkspaceError> {
+    let git = backend.git_without_files(own)?;
     let mut status = Status {
         head: git.run(["rev-parse", "--verify", "--quiet", "HEAD"])?.maybe()?,
         branch: git.run(["symbolic-ref", "--quiet", "--short", "HEAD"])?.maybe()?,
         ..Status::default()
     };
     survey::list_index(&git, &mut status)?;
-    let mut picture = Picture { missing: true, ..of_own(ground, workspace, &git, own, &status)? };
-    walk::raw(Root::Own, own, Path::new("modules"), &mut picture.raw)?;
-    picture.raw.sort();
-    Ok(picture)
+    let mut snapshot = Snapshot { missing: true, ..of_own(backend, workspace, &git, own, &status)? };
+    walk::raw(Root::Own, own, Path::new("modules"), &mut snapshot.raw)?;
+    snapshot.raw.sort();
+    Ok(snapshot)
 }
 
 /// What git keeps for one checkout.
 fn of_own(
-    ground: &Ground,
+    backend: &WorkspaceBackend,
     workspace: &Workspace,
     git: &Git,
     own: &Path,
     status: &Status,
-) -> Result<Picture, WorkspaceError> {
+) -> Result<Snapshot, WorkspaceError> {
     let clone = workspace.kind == WorkspaceKind::Clone;
-    let logs = survey::logs(ground, workspace, own);
+    let logs = survey::logs(backend, workspace, own);
     let bytes = |path: &Path| Name(path.as_os_str().as_encoded_bytes().to_vec());
-    let mut picture = Picture {
+    let mut snapshot = Snapshot {
         head: status.head.clone(),
         branch: status.branch.clone(),
         own: own_files(own, clone)?,
         index: own.join("index").is_file(),
         staged: staged(git, status)?,
         commits: commits(git, own, &logs)?,
-        torn: ground.mark(workspace, RESTORING).exists(),
+        torn: backend.mark(workspace, RESTORING).exists(),
         places: (!clone).then(|| (bytes(Path::new(&workspace.path)), bytes(own))),
-        ..Picture::default()
+        ..Snapshot::default()
     };
-    (picture.refs, picture.symrefs) = refs(git, clone)?;
+    (snapshot.refs, snapshot.symrefs) = refs(git, clone)?;
     if clone {
-        picture.stashes = survey::stashes(git, workspace, None)?;
-        picture.objects = no_commits(git, &survey::logged(&logs)?)?;
+        snapshot.stashes = survey::stashes(git, workspace, None)?;
+        snapshot.objects = no_commits(git, &survey::logged(&logs)?)?;
     }
-    Ok(picture)
+    Ok(snapshot)
 }
 
 /// What git does not name: repositories inside, submodules, directories; and what is left.
-fn beyond_git(picture: &mut Picture, dir: &Path, own: &Path, status: &Status) -> Result<(), WorkspaceError> {
+fn beyond_git(snapshot: &mut Snapshot, dir: &Path, own: &Path, status: &Status) -> Result<(), WorkspaceError> {
     let ignored: Vec<_> = status.artefacts.iter().map(|path| path_of(path)).collect();
     let mut walked = walk::walk(dir, &ignored)?;
     let modules: std::collections::BTreeSet<_> = status.submodules.iter().map(|path| path_of(path)).collect();
@@ -231,21 +239,21 @@ fn beyond_git(picture: &mut Picture, dir: &Path, own: &Path, status: &Status) ->
         walked.repositories.retain(|path| !modules.contains(path));
         left.extend(submodules.artefacts);
     } else {
-        walk::raw(Root::Own, own, Path::new("modules"), &mut picture.raw)?;
+        walk::raw(Root::Own, own, Path::new("modules"), &mut snapshot.raw)?;
     }
     let large = ignored.into_iter().chain(status.large.iter().map(|path| path_of(path)));
-    let (mut kept, mut others): (Vec<_>, Vec<_>) = large.partition(|_| picture.all_ignored);
+    let (mut kept, mut others): (Vec<_>, Vec<_>) = large.partition(|_| snapshot.all_ignored);
     others.retain(|path| !walked.repositories.iter().any(|repository| path.starts_with(repository)));
     left.extend(others);
     kept.retain(|path| !walked.repositories.iter().any(|repository| path.starts_with(repository)));
     for path in walked.repositories.iter().chain(&kept) {
-        walk::raw(Root::Work, dir, path, &mut picture.raw)?;
+        walk::raw(Root::Work, dir, path, &mut snapshot.raw)?;
     }
-    picture.raw.sort();
-    picture.raw.dedup();
+    snapshot.raw.sort();
+    snapshot.raw.dedup();
     let goes = |name: &Name| left.iter().any(|gone| path_of(&name.0).starts_with(gone));
-    picture.dirs = walked.dirs.into_iter().filter(|(name, _)| !goes(name)).collect();
-    picture.left = left.into_iter().map(|path| Left { path: path.to_string_lossy().into_owned(), bytes: 0 }).collect();
+    snapshot.dirs = walked.dirs.into_iter().filter(|(name, _)| !goes(name)).collect();
+    snapshot.left = left.into_iter().map(|path| Left { path: path.to_string_lossy().into_owned(), bytes: 0 }).collect();
     Ok(())
 }
 
@@ -274,8 +282,8 @@ fn gone(error: &std::io::Error) -> bool {
 }
 
 /// Permissions that a checkout would not give.
-fn odd_modes(dir: &Path, status: &Status, picture: &Picture) -> Vec<(Name, u32)> {
-    let changed: std::collections::BTreeSet<_> = picture.files.iter().map(|file| &file.name.0).collect();
+fn odd_modes(dir: &Path, status: &Status, snapshot: &Snapshot) -> Vec<(Name, u32)> {
+    let changed: std::collections::BTreeSet<_> = snapshot.files.iter().map(|file| &file.name.0).collect();
     let odd = |(mode, _, path): &(u32, String, Vec<u8>)| {
         let usual = match mode {
             0o100_755 => 0o755,

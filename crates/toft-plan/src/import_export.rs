@@ -18,8 +18,8 @@ use toft_ledger::line::{self, Line};
 use toft_session::error::{Error, io};
 
 use super::{
-    Ledger, Place, Plan, beads,
-    hydrate::now_nanos,
+    Ledger, LedgerKind, Plan, beads,
+    index_refresh::now_nanos,
     many,
     older::{self, Wanted},
     twoway::{self, Exports, Side},
@@ -356,7 +356,7 @@ impl Plan<'_> {
             self.refresh()?;
             let there: BTreeSet<String> = text.lines().filter_map(id_of_line).collect();
             let private: BTreeSet<&str> =
-                self.ledgers.iter().filter(|at| at.place == Place::Planning).map(|at| at.name.as_str()).collect();
+                self.ledgers.iter().filter(|at| at.place == LedgerKind::Planning).map(|at| at.name.as_str()).collect();
             let mut rows = self.export_beads(|row| {
                 !private.contains(row.ledger.as_str()) || row.issue().is_ok_and(|issue| there.contains(&issue.id))
             })?;

@@ -45,7 +45,7 @@ const LONGEST_REST: Duration = Duration::from_secs(10);
 const LOOK_ANYWAY: Duration = Duration::from_secs(1);
 const LOOK_ANYWAY_AT_MOST: Duration = Duration::from_secs(30);
 
-pub(super) struct Bell {
+pub(super) struct Notifier {
     channel: String,
     news: Arc<News>,
     waiting: Mutex<Waiting>,
@@ -97,7 +97,7 @@ impl News {
     }
 }
 
-impl Bell {
+impl Notifier {
     pub(super) fn of(address: &Address) -> Self {
         let channel = format!("toft_{}", digest(&format!("{}/{}", address.schema, address.space)));
         Self { channel, news: Arc::default(), waiting: Mutex::default() }
@@ -172,7 +172,7 @@ impl Bell {
     }
 }
 
-impl Drop for Bell {
+impl Drop for Notifier {
     fn drop(&mut self) {
         self.news.over.store(true, Ordering::SeqCst);
     }

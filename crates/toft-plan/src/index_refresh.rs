@@ -13,7 +13,7 @@ use toft_core::{issue::Issue, store::Access};
 use toft_ledger::{
     clock::Clock,
     combine::Lines,
-    file::{Bad, Found, Look, Turn, scan},
+    file::{Bad, Found, LedgerLock, Look, scan},
     line,
     open::{self, For},
 };
@@ -93,7 +93,7 @@ impl Plan<'_> {
         let turn = match mine {
             Some(mine) if mine.name == ledger.name => None,
             // Who may not write here may read, and who waits too long as well.
-            _ => Turn::take_within(&ledger.lock, patience).ok().flatten(),
+            _ => LedgerLock::take_within(&ledger.lock, patience).ok().flatten(),
         };
         if turn.is_some() {
             stale = self.stale(ledger)?;
@@ -179,7 +179,7 @@ impl Plan<'_> {
             return Ok(());
         }
         let index = self.index(Access::Write)?;
-        for (file, (look, print)) in files {
+        for (file, (look, fingerprint)) in files {
             let known = index.file(&ledger.name, file)?.unwrap_or_default();
             let state = FileState {
                 identity: look.identity,
@@ -187,7 +187,7 @@ impl Plan<'_> {
                 written: look.written,
                 looked: 0,
                 ingested: look.size,
-                tail: serde_json::to_string(&Prints(vec![(look.size, print.clone())])).unwrap_or_default(),
+                tail: serde_json::to_string(&Prints(vec![(look.size, fingerprint.clone())])).unwrap_or_default(),
                 newest: known.newest,
                 troubles: String::new(),
             };
@@ -339,8 +339,8 @@ impl Prints {
     /// Does the file still begin with all of them?
     fn hold(&self, file: &mut File) -> std::io::Result<bool> {
         let mut at = 0;
-        for (bytes, print) in &self.0 {
-            if print_of(file, at, *bytes)?.as_ref() != Some(print) {
+        for (bytes, fingerprint) in &self.0 {
+            if fingerprint_of(file, at, *bytes)?.as_ref() != Some(fingerprint) {
                 return Ok(false);
             }
             at += bytes;
@@ -354,18 +354,18 @@ impl Prints {
             self.0.clear();
         }
         let from = self.len();
-        self.0.extend(print_of(file, from, upto - from)?.map(|print| (upto - from, print)));
+        self.0.extend(fingerprint_of(file, from, upto - from)?.map(|fingerprint| (upto - from, fingerprint)));
         Ok(self)
     }
 }
 
 /// A print of a piece of a file.
-pub(super) fn print(bytes: &[u8]) -> String {
+pub(super) fn fingerprint(bytes: &[u8]) -> String {
     blake3::hash(bytes).to_hex()[..24].to_owned()
 }
 
 /// A print of a piece of a file; none if it ends before that.
-fn print_of(file: &mut File, from: u64, bytes: u64) -> std::io::Result<Option<String>> {
+fn fingerprint_of(file: &mut File, from: u64, bytes: u64) -> std::io::Result<Option<String>> {
     let mut hasher = blake3::Hasher::new();
     file.seek(SeekFrom::Start(from))?;
     let read = std::io::copy(&mut file.by_ref().take(bytes), &mut hasher)?;

@@ -9,10 +9,10 @@ use toft_core::{
 };
 
 use super::{
-    facts::Look,
     load::{
         body, counts_of, load_agent, load_attempt, load_dependency, load_lease, load_queued, load_task, load_workflow,
     },
+    read_set::Look,
     sql,
     tx::{PostgresTx, overdue_values, printed, question},
 };
@@ -41,7 +41,7 @@ impl PostgresTx<'_> {
             asked(Query::agent_named.postgres(), &kept![actor]),
             asked(sql!("ahead_lease_of_agent"), &kept![actor]),
         ];
-        let quiet = self.store.was_quiet(&home);
+        let quiet = self.store.may_skip_sweep(&home);
         if !quiet {
             batch.extend([
                 asked(sql!("ahead_lease_overdue"), &kept![leases as u64]),
@@ -58,7 +58,7 @@ impl PostgresTx<'_> {
         let heads = heads.first().map(Vec::as_slice).unwrap_or_default();
         let [agent, mine, rest @ ..] = asked else { return Ok(()) };
         self.take_in(question("agents", Query::agent_named, &kept![actor], load_agent), agent)?;
-        let known = self.facts.tables.agent_named(actor)?;
+        let known = self.reads.tables.agent_named(actor)?;
         if let Some(me) = known {
             let id = me.id.as_str();
             self.take_in(question("leases", Query::lease_of_agent, &kept![id], load_lease), mine)?;
@@ -73,8 +73,8 @@ impl PostgresTx<'_> {
         if !quiet && !due && overdue.is_empty() && lanes.is_empty() {
             self.store.be_quiet(&home);
         }
-        self.facts.on_trust = quiet && !heads.is_empty();
-        self.facts.marked.extend(head.iter().map(|(look, _)| look.clone()));
+        self.reads.on_trust = quiet && !heads.is_empty();
+        self.reads.marked.extend(head.iter().map(|(look, _)| look.clone()));
         // Before anyone is told that there is nothing, it is asked for in earnest.
         if !quiet || !heads.is_empty() {
             let asks = overdue_values(now.wall, None, Some(leases as i64));
@@ -86,7 +86,7 @@ impl PostgresTx<'_> {
             self.take_in(question("workflows", Query::workflow_open_lanes, &[], load_workflow), lanes)?;
         }
         let found = self.take_candidate_rows(heads, true)?;
-        self.facts.heads.extend(head.filter(|(_, count)| found >= *count));
+        self.reads.heads.extend(head.filter(|(_, count)| found >= *count));
         Ok(())
     }
 
@@ -116,7 +116,7 @@ impl PostgresTx<'_> {
             let asks = kept![id.as_str()];
             self.take_in(question("workflows", Query::workflow_get, &asks, load_workflow), workflow)?;
             let found = progress.first().map(|row| counts_of(&mut Cells::of("progress", row))).transpose()?;
-            self.facts.take_counts(id.clone(), found.map(|(_, counts)| counts));
+            self.reads.take_counts(id.clone(), found.map(|(_, counts)| counts));
         }
         Ok(())
     }

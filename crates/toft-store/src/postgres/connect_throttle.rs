@@ -22,11 +22,11 @@ const PATIENCE: Duration = Duration::from_secs(20);
 static INSIDE: AtomicBool = AtomicBool::new(false);
 
 /// A place in the door, until dropped.
-pub(super) struct Door {
+pub(super) struct ConnectThrottle {
     place: Option<File>,
 }
 
-impl Door {
+impl ConnectThrottle {
     /// Waits for a place in the door of a server. Where no file can be made, nobody waits.
     pub(super) fn enter(server: &str) -> Self {
         if INSIDE.swap(true, Ordering::SeqCst) {
@@ -50,7 +50,7 @@ impl Door {
     }
 }
 
-impl Drop for Door {
+impl Drop for ConnectThrottle {
     fn drop(&mut self) {
         if self.place.take().is_some() {
             INSIDE.store(false, Ordering::SeqCst);
