@@ -20,6 +20,7 @@ mod overlay;
 mod probe;
 mod remove;
 mod rescue;
+mod rescue_content;
 mod restore;
 mod snapshot;
 mod survey;
