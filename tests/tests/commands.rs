@@ -170,6 +170,45 @@ fn messages_reach_agents_holders_and_people() {
 }
 
 #[test]
+fn issues_are_changed_closed_and_found_as_people_type_it() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    let add = |args: &[&str]| home.toft(&repo, &[&["add", "-q"], args].concat()).ok().trim().to_owned();
+    let slow = add(&["Login is slow", "-t", "bug", "-p", "P1"]);
+    let guide = add(&["Write the guide", "--due", "2030-01-02"]);
+    let part = add(&["A part of it", "--parent", &guide, "--needs", &slow]);
+    let ids = |args: &[&str]| -> Vec<String> {
+        home.toft(&repo, &[&["list", "-q"], args].concat()).ok().lines().map(str::to_owned).collect()
+    };
+    assert_eq!(ids(&["--type", "bug"]), [slow.clone()]);
+    assert_eq!(ids(&["-p", "P1"]), [slow.clone()]);
+    assert_eq!(ids(&["--parent", &guide]), [part.clone()]);
+    assert!(ids(&["--blocked"]).contains(&part) && !ids(&["--blocked"]).contains(&slow));
+    home.toft(&repo, &["edit", &part, &guide, "-p", "p0", "-l", "docs"]).ok();
+    assert_eq!(ids(&["--sort", "priority"]), [part.clone(), guide.clone(), slow.clone()]);
+    home.toft(&repo, &["agent", "register", "ann"]).ok();
+    home.toft(&repo, &["edit", &slow, "--assignee", "ann"]).ok();
+    assert_eq!(ids(&["--assignee", "ann"]), [slow.clone()]);
+    assert!(home.toft(&repo, &["show", &guide, "--json"]).data()["due"].as_str().unwrap().starts_with("2030"));
+    // Nothing is changed if one of them is not there.
+    home.toft(&repo, &["close", &guide, "tf-0000000000000000", "-m", "x"]).fails(3);
+    assert!(ids(&[]).contains(&guide));
+    // An issue that nobody took has no task to finish; closing it is another command.
+    let said = home.toft(&repo, &["done", &slow]).fails(2);
+    assert!(said.contains(&format!("toft close {slow}")), "{said}");
+    home.toft(&repo, &["claim", &slow, "--as", "ann"]).ok();
+    let said = home.toft(&repo, &["close", &slow, "-m", "no"]).fails(2);
+    assert!(said.contains("is in progress"), "{said}");
+    home.toft(&repo, &["finish", &slow, "--as", "ann", "--no-change", "it is fast"]).ok();
+    home.toft(&repo, &["close", &part, &guide, "-m", "not needed"]).ok();
+    assert!(ids(&[]).is_empty());
+    for (typo, meant) in [("stauts", "status"), ("redy", "ready"), ("merge", "git merge"), ("stats", "toft status")] {
+        let said = home.toft(&repo, &[typo]).fails(2);
+        assert!(said.contains(meant), "{said}");
+    }
+}
+
+#[test]
 fn what_agents_guess_works_and_mistakes_are_one_line_with_the_remedy() {
     let home = Home::new();
     let repo = home.repo("api");

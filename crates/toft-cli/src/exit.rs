@@ -84,8 +84,15 @@ impl Failure {
             Some(ContextValue::String(word)) => meant(word),
             _ => None,
         };
-        // What takes something away or takes work is nobody's guess.
-        let suggested = suggested.filter(|word| !["delete", "rm", "start", "take"].contains(&word.as_str()));
+        let unknown = match error.get(ContextKind::InvalidSubcommand) {
+            Some(ContextValue::String(word)) => Some(word.as_str()),
+            _ => None,
+        };
+        // Clap suggests what shares letters; what is near is what was meant.
+        let suggested = match unknown {
+            Some(word) => nearest(word, &known_subcommands(&text)).map(str::to_owned),
+            None => suggested,
+        };
         let missing = lines.clone().find(|line| line.starts_with(['<', '-'])).map(str::to_owned);
         let usage = lines.clone().find(|line| line.starts_with("Usage:")).map(str::to_owned);
         let message = match missing {
@@ -320,10 +327,60 @@ fn meant(word: &str) -> Option<&'static str> {
         "whoami" | "info" => "toft where",
         "ps" | "top" | "who" => "toft status",
         "version" => "toft --version",
+        "merge" | "land" | "diff" | "review" => {
+            "toft ws path ID goes to the work, on a branch of its own; git diff and git merge do the rest"
+        }
+        "stats" | "stat" | "report" => "toft status · toft list --all",
+        "todos" | "backlog" => "toft ready · toft list",
+        "checkout" | "cd" | "switch" => "toft ws path ID · toft shell prints tcd",
         "context" | "brief" => "toft show ID --context",
         "watch" | "tail" => "toft log --follow",
         _ => return None,
     })
+}
+
+/// The names that could have been typed in place of an unknown command, by the usage that clap prints.
+fn known_subcommands(text: &str) -> Vec<String> {
+    let mut command = <crate::args::Cli as clap::CommandFactory>::command();
+    command.build();
+    let usage = text.lines().find_map(|line| line.trim().strip_prefix("Usage: ")).unwrap_or_default();
+    let mut at = &command;
+    for word in usage.split(' ').skip(1) {
+        match at.find_subcommand(word) {
+            Some(next) => at = next,
+            None => break,
+        }
+    }
+    at.get_subcommands().filter(|known| !known.is_hide_set()).map(|known| known.get_name().to_owned()).collect()
+}
+
+/// Commands that delete or end something: never suggested for a typo.
+const NEVER_SUGGESTED: [&str; 8] = ["delete", "rm", "remove", "purge", "drop-rescue", "abandon", "stop", "unregister"];
+
+/// The known name that a typo is nearest to: at most two letters away, or one in a short word.
+fn nearest<'a>(word: &str, known: &'a [String]) -> Option<&'a str> {
+    let most = if word.len() < 5 { 1 } else { 2 };
+    let safe = known.iter().map(String::as_str).filter(|name| !NEVER_SUGGESTED.contains(name));
+    safe.map(|name| (distance(word, name), name)).filter(|(far, _)| *far <= most).min().map(|(_, name)| name)
+}
+
+/// How many letters must be inserted, deleted, replaced or swapped with their neighbour to turn one word into the other.
+fn distance(one: &str, other: &str) -> usize {
+    let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
+    let mut rows = vec![(0..=other.len()).collect::<Vec<_>>()];
+    for (i, letter) in one.iter().enumerate() {
+        let mut row = vec![i + 1];
+        for (j, there) in other.iter().enumerate() {
+            let change = rows[i][j] + usize::from(letter != there);
+            let mut best = change.min(rows[i][j + 1] + 1).min(row[j] + 1);
+            if i > 0 && j > 0 && one[i - 1] == *there && *letter == other[j - 1] {
+                best = best.min(rows[i - 1][j - 1] + 1);
+            }
+            row.push(best);
+        }
+        rows.push(row);
+    }
+    rows[one.len()][other.len()]
 }
 
 /// Where what was not found could be looked up.
@@ -435,4 +492,26 @@ fn blocked(fault: Fault, message: String) -> Failure {
 
 fn clock(at: Timestamp) -> String {
     crate::render::clock(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_typo_is_answered_with_what_is_near_and_takes_nothing_away() {
+        let known: Vec<String> =
+            ["status", "setup", "ready", "try", "delete", "add", "list", "claim"].map(str::to_owned).into();
+        for (typed, meant) in [
+            ("stauts", Some("status")),
+            ("redy", Some("ready")),
+            ("lsit", Some("list")),
+            ("delte", None),
+            ("clam", Some("claim")),
+            ("land", None),
+            ("frobnicate", None),
+        ] {
+            assert_eq!(nearest(typed, &known), meant, "{typed}");
+        }
+    }
 }

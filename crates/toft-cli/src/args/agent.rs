@@ -80,8 +80,8 @@ pub(crate) struct Send {
     /// assignment, status, question, answer, broadcast
     #[arg(long, default_value = "status")]
     pub(crate) kind: String,
-    /// 0 (most urgent) to 4
-    #[arg(short, long)]
+    /// Priority; P0 is the most urgent
+    #[arg(short, long, value_name = "P0..P4", value_parser = super::priority)]
     pub(crate) priority: Option<u8>,
     /// The message this one answers
     #[arg(long, value_name = "MESSAGE")]

@@ -10,6 +10,9 @@ macro_rules! commands {
             $(#[doc = $about] $variant($args),)*
         }
 
+        /// Every command with what it does.
+        pub(crate) const TABLE: &[(&str, &str)] = &[$(($name, $about)),*];
+
         impl clap::Subcommand for Command {
             fn augment_subcommands(command: clap::Command) -> clap::Command {
                 command$(.subcommand(

@@ -130,8 +130,8 @@ pub(crate) struct TaskFields {
     /// What is to be done
     #[arg(short = 'd', long)]
     pub(crate) brief: Option<String>,
-    /// 0 (most urgent) to 4
-    #[arg(short, long)]
+    /// Priority; P0 is the most urgent
+    #[arg(short, long, value_name = "P0..P4", value_parser = super::priority)]
     pub(crate) priority: Option<u8>,
     /// A label
     #[arg(short, long = "label", value_name = "LABEL")]

@@ -20,13 +20,14 @@ pub(crate) use self::{
     agent::{AgentCommand, Assign, Inbox, Register, Send},
     flow::{Apply, FlowCommand, FromTemplate, NewFlow, One, TaskFields, TemplateCommand},
     plan::{
-        Add, Compact, Delete, EditIssue, Export, Fields, Graph, Import, LedgerArgs, LedgerCommand, Redo, Restore, Undo,
+        Add, Close, Compact, Delete, EditIssue, Export, Fields, Graph, Import, LedgerArgs, LedgerCommand, Redo,
+        Restore, Undo,
     },
     run::{Confine, Prime, Run, Sandboxed, Stop, Try},
     setup::{Hook, Setup},
     share::{Accept, Doctor, Move, Propose, Purge, Reject, Sync, Withdraw},
     upkeep::{Backup, BackupCommand},
-    work::{Claim, Finish, Hold, List, Log, Ready, Save, Show, Status},
+    work::{Claim, Finish, Hold, IssueOrder, List, Log, Ready, Save, Show, Status},
     ws::{CreateWs, From, Shell, ShellKind, Ws, WsCommand},
 };
 
@@ -42,12 +43,21 @@ Examples:
 Exit codes: 0 ok, 1 failed, 2 usage, 3 not found or ambiguous, 4 not allowed, 5 conflict,
 6 nothing to do, 7 busy or timed out: retry, 8 needs doctor.";
 
-/// State and coordination for fleets of coding agents.
+/// Run many coding agents on your repositories.
 ///
-/// Every worktree of a repository shares one store. An agent claims a task under a lease, saves checkpoints,
-/// and finishes it with evidence; if it dies, the task is free again.
+/// All worktrees of a repository share one task queue. An agent claims a task under a lease, works in a worktree of its own,
+/// saves checkpoints, and finishes with evidence. If the agent dies, the task is free again.
 #[derive(Debug, Parser)]
-#[command(name = "toft", version, after_help = EXAMPLES, propagate_version = false, disable_help_subcommand = false)]
+#[command(
+    name = "toft",
+    bin_name = "toft",
+    version,
+    help_template = "{about-with-newline}\n{usage-heading} {usage}\n\n{before-help}Options:\n{options}{after-help}",
+    before_help = grouped_commands(),
+    after_help = EXAMPLES,
+    propagate_version = false,
+    disable_help_subcommand = false
+)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) global: Global,
@@ -108,52 +118,82 @@ pub(crate) struct Reach {
 }
 
 commands! {
-    Init(Init) "init" [] "Set up here: make the store";
-    Where(Nothing) "where" [] "Which store, repository, worktree and agent, and why";
-    Doctor(Doctor) "doctor" [] "Prove that everything is really on";
-    Add(Add) "add" ["create", "new"] "Write work down";
-    Edit(EditIssue) "edit" ["update", "set"] "Change an issue: fields, labels, needs, comments";
-    Ready(Ready) "ready" ["todo"] "What can start now";
-    Claim(Claim) "claim" ["take", "next", "start"] "Take a task under a lease";
-    Save(Save) "save" ["checkpoint", "heartbeat", "renew"] "Checkpoint, and renew the lease";
-    Finish(Finish) "finish" ["done", "close", "complete"] "End a hold: done, failed, release, handoff, waiting";
-    Show(Show) "show" ["get", "view"] "Anything, by any unique prefix";
-    List(List) "list" ["ls", "issues"] "Query issues and tasks";
-    Graph(Graph) "graph" [] "The plan as a picture: terminal, SVG, Mermaid, DOT";
-    Status(Status) "status" ["st"] "Who is on what, and what needs you";
-    Log(Log) "log" ["events", "history"] "What happened";
-    Flow(Flow) "flow" ["workflow", "flows"] "Workflows and templates";
-    Ws(Ws) "ws" ["workspace", "workspaces", "worktree"] "Workspaces: a directory of its own for every job";
-    Run(Run) "run" [] "Claim, make a workspace, run a command, renew, record, repeat";
-    Stop(Stop) "stop" ["kill"] "Stop one agent now, and give its task back or park it";
-    Prime(Prime) "prime" [] "What a session needs to begin, in 1,500 tokens";
-    Try(Try) "try" ["demo"] "A demo that can be thrown away: five agents, forty issues, ten seconds";
-    Sync(Sync) "sync" ["pull", "push"] "Exchange every ledger with other clones, under any version control";
-    Propose(Propose) "propose" [] "Offer an issue to another ledger";
-    Withdraw(Withdraw) "withdraw" [] "Take a proposal back";
-    Accept(Accept) "accept" [] "Take what somebody proposed into the plan";
-    Reject(Reject) "reject" [] "Refuse what somebody proposed; they hear why";
+    Init(Init) "init" [] "Set up toft in this repository";
+    Where(Nothing) "where" [] "Show the store, repository, worktree and agent in use, and why";
+    Doctor(Doctor) "doctor" [] "Check that this installation works";
+    Add(Add) "add" ["create", "new"] "Add issues";
+    Edit(EditIssue) "edit" ["update", "set"] "Change issues: fields, labels, dependencies, comments";
+    Ready(Ready) "ready" ["todo"] "List work that can start now";
+    Claim(Claim) "claim" ["take", "next", "start"] "Claim a task under a lease";
+    Save(Save) "save" ["checkpoint", "heartbeat", "renew"] "Save a checkpoint and renew the lease";
+    Finish(Finish) "finish" ["done", "complete"] "Finish a claimed task: done, failed, release, handoff, waiting";
+    Close(Close) "close" [] "Close issues, with a reason";
+    Show(Show) "show" ["get", "view"] "Show an issue, task, workflow or agent";
+    List(List) "list" ["ls", "issues"] "List and search issues and tasks";
+    Graph(Graph) "graph" [] "Draw the plan: terminal, SVG, Mermaid, DOT";
+    Status(Status) "status" ["st"] "Show who works on what, and what needs you";
+    Log(Log) "log" ["events", "history"] "Show what happened";
+    Flow(Flow) "flow" ["workflow", "flows"] "Manage workflows and templates";
+    Ws(Ws) "ws" ["workspace", "workspaces", "worktree"] "Manage workspaces: one directory for each task";
+    Run(Run) "run" [] "Run agents: claim tasks, start a command for each, record what came of it";
+    Stop(Stop) "stop" ["kill"] "Stop one agent and release or park its task";
+    Prime(Prime) "prime" [] "Print what an agent needs to begin a session, in 1,500 tokens";
+    Try(Try) "try" ["demo"] "Run a demo in a temporary directory: five agents, forty issues, ten seconds";
+    Sync(Sync) "sync" ["pull", "push"] "Exchange ledgers with other clones";
+    Propose(Propose) "propose" [] "Propose an issue to another ledger";
+    Withdraw(Withdraw) "withdraw" [] "Withdraw a proposal";
+    Accept(Accept) "accept" [] "Accept a proposed issue into the plan";
+    Reject(Reject) "reject" [] "Reject a proposed issue, with a reason";
     Move(Move) "move" ["mv"] "Move issues to another ledger";
-    Purge(Purge) "purge" [] "Take an issue's text out of a ledger's history";
-    Setup(Setup) "setup" [] "Wire toft into the coding agents used here";
-    Hook(Hook) "hook" [] "What a coding agent's hooks call";
+    Purge(Purge) "purge" [] "Remove an issue's text from a ledger's history";
+    Setup(Setup) "setup" [] "Connect toft to the coding agents on this machine";
+    Hook(Hook) "hook" [] "Internal: called by the hooks of coding agents";
     Mcp(Nothing) "mcp" [] "Serve the Model Context Protocol on standard input and output";
-    Shell(Shell) "shell" [] "Print a shell function: tcd ID goes to an issue's workspace";
-    Trust(Trust) "trust" [] "Let this repository's own commands set workspaces up";
-    Agent(Agent) "agent" ["agents"] "Agents and their messages";
-    Assign(Assign) "assign" ["delegate"] "Give an issue or task to one agent";
+    Shell(Shell) "shell" [] "Print a shell function: tcd ID changes to an issue's workspace";
+    Trust(Trust) "trust" [] "Allow this repository's setup commands to run in workspaces";
+    Agent(Agent) "agent" ["agents"] "Manage agents and their messages";
+    Assign(Assign) "assign" ["delegate"] "Assign an issue or task to an agent";
     Backup(Backup) "backup" [] "Back up the store to a file, or restore it";
     Migrate(Nothing) "migrate" [] "Upgrade the store to the schema of this version";
-    Gc(Gc) "gc" [] "Forget old history, messages and attempts, and give space back";
-    Ledger(LedgerArgs) "ledger" ["ledgers"] "The ledgers seen from here";
-    Delete(Delete) "delete" ["rm"] "Delete an issue; restore takes that back";
-    Restore(Restore) "restore" [] "Take the deletion of an issue back";
-    Undo(Undo) "undo" [] "Take your last operations back, where that is safe";
-    Redo(Redo) "redo" [] "Do again what you took back with undo";
-    Compact(Compact) "compact" [] "Put ledgers in order; what has long been over goes to the archive";
-    Import(Import) "import" [] "Take issues in: beads, jsonl, markdown, caw, langgraph";
+    Gc(Gc) "gc" [] "Delete old history and messages, and free their space";
+    Ledger(LedgerArgs) "ledger" ["ledgers"] "Manage the ledgers that this clone sees";
+    Delete(Delete) "delete" ["rm"] "Delete an issue; restore brings it back";
+    Restore(Restore) "restore" [] "Restore a deleted issue";
+    Undo(Undo) "undo" [] "Undo your last operations, where that is safe";
+    Redo(Redo) "redo" [] "Redo what you undid";
+    Compact(Compact) "compact" [] "Compact ledgers and archive issues closed long ago";
+    Import(Import) "import" [] "Import issues: beads, jsonl, markdown, caw, langgraph";
     Sandboxed(Sandboxed) "sandboxed" [] "Internal: becomes a command in a sandbox";
-    Export(Export) "export" [] "Give issues out: beads, jsonl, csv, schema";
+    Export(Export) "export" [] "Export issues: beads, jsonl, csv, schema";
+}
+
+/// Commands by what they are for, everyday ones first.
+const GROUPS: [(&str, &[&str]); 7] = [
+    ("Plan", &["add", "edit", "list", "show", "close", "graph", "assign", "delete", "restore", "undo", "redo"]),
+    ("Work", &["ready", "claim", "save", "finish", "status", "log", "flow"]),
+    ("Run agents", &["run", "stop", "agent", "prime", "setup", "mcp"]),
+    ("Workspaces", &["ws", "shell", "trust"]),
+    (
+        "Share",
+        &["sync", "ledger", "propose", "withdraw", "accept", "reject", "move", "purge", "import", "export", "compact"],
+    ),
+    ("Admin", &["init", "where", "doctor", "backup", "migrate", "gc"]),
+    ("Learn", &["try", "help"]),
+];
+
+/// The commands with what each does, under headings.
+fn grouped_commands() -> String {
+    let about = |name: &str| match name {
+        "help" => "Show help for a command",
+        _ => TABLE.iter().find(|(known, _)| *known == name).map_or("", |(_, about)| about),
+    };
+    let mut text = String::new();
+    for (heading, names) in GROUPS {
+        text.push_str(&format!("{heading}:\n"));
+        names.iter().for_each(|name| text.push_str(&format!("  {name:<10}{}\n", about(name))));
+        text.push('\n');
+    }
+    text.trim_end().to_owned()
 }
 
 impl Command {
@@ -174,6 +214,7 @@ impl Command {
             self,
             Self::Add(_)
                 | Self::Edit(_)
+                | Self::Close(_)
                 | Self::Delete(_)
                 | Self::Restore(_)
                 | Self::Undo(_)
@@ -203,6 +244,7 @@ impl Command {
                 | Self::Ready(_)
                 | Self::Claim(_)
                 | Self::Finish(_)
+                | Self::Close(_)
                 | Self::Show(_)
                 | Self::List(_)
                 | Self::Status(_)
@@ -252,6 +294,12 @@ fn rights() -> String {
 #[derive(Args, Debug)]
 pub(crate) struct Nothing {}
 
+/// A priority: P0 to P4, or the number alone.
+pub(crate) fn priority(text: &str) -> Result<u8, String> {
+    let number = text.strip_prefix(['p', 'P']).unwrap_or(text).parse().ok();
+    number.filter(|number| *number <= 4).ok_or_else(|| "use P0 (most urgent) to P4".to_owned())
+}
+
 /// A number above 0.
 pub(crate) fn positive(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|number| *number > 0).ok_or_else(|| format!("`{text}` is not a number above 0"))
@@ -297,4 +345,25 @@ pub(crate) struct Gc {
     /// Keep nothing of these longer than this, whatever configuration says; agents at least a day, blobs an hour
     #[arg(long, value_name = "DUR", value_parser = toft::time::parse_duration)]
     pub(crate) older_than: Option<std::time::Duration>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_is_under_one_heading() {
+        let mut grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+        let visible = TABLE.iter().filter(|(_, about)| !about.starts_with("Internal")).map(|(name, _)| *name);
+        let mut known: Vec<&str> = visible.chain(["help"]).collect();
+        grouped.sort_unstable();
+        known.sort_unstable();
+        assert_eq!(grouped, known);
+    }
+
+    #[test]
+    fn priorities_are_typed_with_and_without_their_letter() {
+        assert_eq!((priority("P1"), priority("p0"), priority("4")), (Ok(1), Ok(0), Ok(4)));
+        assert!(priority("5").is_err() && priority("high").is_err());
+    }
 }

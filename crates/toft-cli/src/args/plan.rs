@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use toft::time::parse_duration;
 
-use super::positive;
+use super::{positive, priority};
 
 /// Write work down.
 #[derive(Args, Debug)]
@@ -29,8 +29,8 @@ pub(crate) struct Add {
 /// What can be said of an issue.
 #[derive(Args, Debug)]
 pub(crate) struct Fields {
-    /// 0 is most urgent, 4 least
-    #[arg(short, long, value_name = "0..4")]
+    /// Priority; P0 is the most urgent
+    #[arg(short, long, value_name = "P0..P4", value_parser = priority)]
     pub(crate) priority: Option<u8>,
     /// A label
     #[arg(short, long = "label", value_name = "LABEL")]
@@ -65,22 +65,27 @@ pub(crate) struct Fields {
     /// The template its workflow is made from
     #[arg(long, value_name = "NAME")]
     pub(crate) template: Option<String>,
+    /// Due date, or the time until then: 2026-12-01, 3d
+    #[arg(long, value_name = "DATE|DUR")]
+    pub(crate) due: Option<String>,
     /// Not before this much time has passed
     #[arg(long, value_name = "DUR", value_parser = parse_duration)]
     pub(crate) defer: Option<std::time::Duration>,
 }
 
-/// Change an issue.
+/// Change issues: fields, labels, dependencies, comments.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  toft edit tf-a41c -p 0 -l db --needs tf-7f3a
+  toft edit tf-a41c -p P0 -l db --needs tf-7f3a
+  toft edit tf-a41c tf-7f3a -p P1 --due 2026-12-01
   toft edit tf-a41c --close \"the schema is pinned\"
   toft edit tf-a41c -m \"see the log of the nightly run\"")]
 pub(crate) struct EditIssue {
-    /// The issue
-    pub(crate) id: String,
-    /// What is to be done
+    /// The issues
+    #[arg(value_name = "ID", required = true)]
+    pub(crate) ids: Vec<String>,
+    /// Title
     #[arg(long)]
     pub(crate) title: Option<String>,
     /// task, bug, feature, epic, chore, decision, or any word
@@ -100,15 +105,32 @@ pub(crate) struct EditIssue {
     /// It may start again at any time
     #[arg(long, conflicts_with = "defer")]
     pub(crate) undefer: bool,
-    /// It is over
+    /// Assign the issue to this agent; an empty name assigns it to nobody
+    #[arg(long, value_name = "AGENT")]
+    pub(crate) assignee: Option<String>,
+    /// Close the issue, with a reason
     #[arg(long, value_name = "REASON", conflicts_with = "reopen")]
     pub(crate) close: Option<String>,
-    /// It is to be done after all
+    /// Reopen the issue
     #[arg(long)]
     pub(crate) reopen: bool,
     /// open, deferred or closed; claim and finish set the others
     #[arg(long, value_name = "STATUS", conflicts_with_all = ["close", "reopen", "defer", "undefer"])]
     pub(crate) status: Option<String>,
+}
+
+/// Close issues, with a reason. An agent that holds the work uses `toft finish` instead.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Example:
+  toft close tf-a41c tf-7f3a -m \"no longer needed\"")]
+pub(crate) struct Close {
+    /// The issues
+    #[arg(value_name = "ID", required = true)]
+    pub(crate) ids: Vec<String>,
+    /// Why
+    #[arg(short = 'm', long, default_value = "", alias = "message")]
+    pub(crate) reason: String,
 }
 
 /// Delete an issue, or take that back.

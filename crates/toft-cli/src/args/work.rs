@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use toft::{lease::Fence, time::parse_duration};
 
-use super::{Reach, positive};
+use super::{Reach, positive, priority};
 
 /// What can start now.
 #[derive(Args, Debug)]
@@ -181,9 +181,27 @@ pub(crate) struct List {
     /// Only with this label
     #[arg(short, long = "label", value_name = "LABEL")]
     pub(crate) labels: Vec<String>,
-    /// Only with this text in name or brief
+    /// Only issues and tasks that contain these words
     #[arg(long, value_name = "TEXT")]
     pub(crate) search: Option<String>,
+    /// Only issues of this type
+    #[arg(short = 't', long = "type", value_name = "TYPE")]
+    pub(crate) issue_type: Option<String>,
+    /// Only issues of this priority
+    #[arg(short, long, value_name = "P0..P4", value_parser = priority)]
+    pub(crate) priority: Option<u8>,
+    /// Only issues assigned to this agent
+    #[arg(long, value_name = "AGENT")]
+    pub(crate) assignee: Option<String>,
+    /// Only parts of this issue
+    #[arg(long, value_name = "ID")]
+    pub(crate) parent: Option<String>,
+    /// Only open issues that cannot start yet
+    #[arg(long)]
+    pub(crate) blocked: bool,
+    /// Order of issues
+    #[arg(long, value_name = "ORDER", default_value = "created")]
+    pub(crate) sort: IssueOrder,
     /// Only issues of this ledger
     #[arg(long, value_name = "NAME")]
     pub(crate) ledger: Option<String>,
@@ -195,6 +213,15 @@ pub(crate) struct List {
     pub(crate) limit: usize,
     #[command(flatten)]
     pub(crate) reach: Reach,
+}
+
+/// How issues are sorted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum IssueOrder {
+    /// Newest first.
+    Created,
+    /// Most urgent first.
+    Priority,
 }
 
 /// An overview.

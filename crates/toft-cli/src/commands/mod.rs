@@ -90,6 +90,7 @@ fn answer(app: &App<'_>, command: &Command) -> Done {
         Command::Ready(args) => work::ready(app, args),
         Command::Claim(args) => work::claim(app, args),
         Command::Save(args) => work::save(app, args),
+        Command::Close(args) => plan::close(app, args),
         Command::Finish(args) => work::finish(app, args),
         Command::Show(args) => work::show(app, args),
         Command::List(args) => work::list(app, args),

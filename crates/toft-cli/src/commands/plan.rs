@@ -9,9 +9,9 @@ use toft::{
         edit::{Edit, Step},
         route::Route,
     },
-    plan::{Export, Found, Import, IssueFilter, Older, Plan},
+    plan::{Export, Found, Import, IssueFilter, Older, Plan, Wrote},
     time::Timestamp,
-    verbs::{issue::OnIt, log, workspace},
+    verbs::{assign, issue::OnIt, log, workspace},
     workspace::Workspace,
 };
 
@@ -42,7 +42,21 @@ fn unknown_status(status: &str, known: &[&str]) -> Failure {
     Failure::invalid(format!("status: `{status}` is not known"), &format!("use {}", known.join(", ")))
 }
 
-fn edit(fields: &args::Fields, now: Timestamp) -> Edit {
+/// A day, or a time from now on.
+fn due(text: &str, now: Timestamp) -> Result<Timestamp, Failure> {
+    if let Ok(day) = text.parse::<jiff::civil::Date>() {
+        let end = day.at(23, 59, 59, 0).to_zoned(jiff::tz::TimeZone::system());
+        return end.map(|end| Timestamp(end.timestamp().as_millisecond())).map_err(|error| {
+            Failure::invalid(format!("--due: {error}"), "a date such as 2026-12-01, or a time such as 3d")
+        });
+    }
+    let span = toft::time::parse_duration(text).map_err(|problem| {
+        Failure::invalid(format!("--due: {problem}"), "a date such as 2026-12-01, or a time such as 3d")
+    })?;
+    Ok(now.plus(span))
+}
+
+fn edit(fields: &args::Fields, now: Timestamp) -> Result<Edit, Failure> {
     let texts = [
         ("body", &fields.body),
         ("design", &fields.design),
@@ -56,7 +70,7 @@ fn edit(fields: &args::Fields, now: Timestamp) -> Edit {
         move |on: &String| Dep { on: on.clone(), kind: kind.clone() }
     };
     let discovered = fields.discovered_from.iter().map(dep(DISCOVERED_FROM));
-    Edit {
+    Ok(Edit {
         priority: fields.priority,
         texts: texts.into_iter().filter_map(|(name, text)| Some((name, text.clone()?))).collect(),
         labels: fields.labels.clone(),
@@ -64,8 +78,9 @@ fn edit(fields: &args::Fields, now: Timestamp) -> Edit {
         relates: discovered.chain(fields.related.iter().map(dep("related"))).collect(),
         parent: fields.parent.clone(),
         defer: fields.defer.map(|span| Some(now.plus(span))),
+        due: fields.due.as_deref().map(|text| due(text, now)).transpose()?,
         ..Edit::default()
-    }
+    })
 }
 
 /// What was typed for an issue: what I hold, or a task, stands for the issue it is done for.
@@ -82,7 +97,7 @@ fn issue_of(toft: &Toft, text: &String) -> Result<String, Failure> {
 pub(super) fn add(app: &App<'_>, args: &args::Add) -> Done {
     let toft = app.open()?;
     let plan = plan(toft)?;
-    let mut first = Edit { kind: args.kind.clone(), ..edit(&args.fields, plan.now()?) };
+    let mut first = Edit { kind: args.kind.clone(), ..edit(&args.fields, plan.now()?)? };
     for need in first.needs.iter_mut().chain(&mut first.parent).chain(first.relates.iter_mut().map(|dep| &mut dep.on)) {
         *need = issue_of(toft, need)?;
     }
@@ -91,13 +106,13 @@ pub(super) fn add(app: &App<'_>, args: &args::Add) -> Done {
         let edits = toft::plan::many(app.input_text()?, &first).map_err(|problem| {
             Failure::invalid(problem, "a Markdown list, or a JSON object with a title on each line")
         })?;
-        return app.show(&IssuesWritten(plan.add(&edits, args.ledger.as_deref(), op)?));
+        return app.show(&IssuesWritten { wrote: plan.add(&edits, args.ledger.as_deref(), op)?, did: "Added" });
     }
     let edits = [Edit { title: Some(args.title.clone()), ..first }];
     let mut wrote = plan.add(&edits, args.ledger.as_deref(), op)?;
     match wrote.pop() {
         Some(wrote) => app.show(&IssueWritten { wrote, did: "Added" }),
-        None => app.show(&IssuesWritten(wrote)),
+        None => app.show(&IssuesWritten { wrote, did: "Added" }),
     }
 }
 
@@ -117,7 +132,7 @@ pub(super) fn change(app: &App<'_>, args: &args::EditIssue) -> Done {
         Some(IN_PROGRESS) => {
             return Err(Failure::invalid(
                 "status: an issue is in progress while an agent holds it",
-                &format!("toft claim {}", args.id),
+                &format!("toft claim {}", args.ids[0]),
             ));
         }
         Some(other) => return Err(unknown_status(other, &[OPEN, DEFERRED, CLOSED])),
@@ -129,16 +144,70 @@ pub(super) fn change(app: &App<'_>, args: &args::EditIssue) -> Done {
         unneeds: args.unneeds.clone(),
         comment: args.comment.clone(),
         status,
-        ..edit(&args.fields, plan.now()?)
+        ..edit(&args.fields, plan.now()?)?
     };
     if args.undefer || args.status.as_deref() == Some(OPEN) {
         asked.defer = Some(None);
     }
-    if asked == Edit::default() {
+    if asked == Edit::default() && args.assignee.is_none() {
         return Err(Failure::invalid("nothing to change was named", "toft edit --help lists what can be"));
     }
-    let wrote = plan.edit(&args.id, &asked, app.global.op.as_deref())?;
-    app.show(&IssueWritten { wrote, did: "Changed" })
+    if args.title.is_some() && args.ids.len() > 1 {
+        return Err(Failure::invalid("one title for several issues", "name one issue, or leave --title out"));
+    }
+    let ids = each_found(&plan, &args.ids)?;
+    let assignee = match &args.assignee {
+        Some(name) => Some(toft.perform(assign::Check { to: Some(name.clone()).filter(|name| !name.is_empty()) })?),
+        None => None,
+    };
+    write_each(app, &ids, "Changed", |id, op| {
+        let wrote = match asked == Edit::default() {
+            true => None,
+            false => Some(plan.edit(id, &asked, op)?),
+        };
+        match &assignee {
+            Some(to) => Ok(plan.assign(id, to.as_ref().map(|agent| agent.name.as_str()))?),
+            None => wrote.ok_or_else(|| Failure::invalid("nothing to change was named", "toft edit --help")),
+        }
+    })
+}
+
+/// The issues that are meant: all of them must be there before the first is changed.
+fn each_found(plan: &Plan<'_>, ids: &[String]) -> Result<Vec<String>, Failure> {
+    ids.iter().map(|id| Ok(plan.find(id)?.issue.id)).collect()
+}
+
+/// Writes to each issue under an operation of its own, and shows what was written.
+fn write_each(
+    app: &App<'_>,
+    ids: &[String],
+    did: &'static str,
+    write: impl Fn(&str, Option<&str>) -> Result<Wrote, Failure>,
+) -> Done {
+    let op = |n: usize| app.global.op.as_ref().map(|op| if n == 0 { op.clone() } else { format!("{op}.{n}") });
+    let written = ids.iter().enumerate().map(|(n, id)| write(id, op(n).as_deref()));
+    let mut written = written.collect::<Result<Vec<_>, _>>()?;
+    match (written.len(), written.pop()) {
+        (1, Some(wrote)) => app.show(&IssueWritten { wrote, did }),
+        (_, last) => app.show(&IssuesWritten { wrote: written.into_iter().chain(last).collect(), did }),
+    }
+}
+
+/// Closes issues. What the caller holds is ended with `finish`, which records evidence and ends the lease.
+pub(super) fn close(app: &App<'_>, args: &args::Close) -> Done {
+    let toft = app.open()?;
+    let plan = plan(toft)?;
+    let ids = each_found(&plan, &args.ids)?;
+    for id in &ids {
+        if toft.perform(OnIt { issue: id.clone() })?.is_some_and(|on| on.holder.is_some()) {
+            return Err(Failure::invalid(
+                format!("{id} is in progress"),
+                &format!("toft finish {id} -m \"…\" --evidence COMMIT, as the agent that holds it; or toft stop {id}"),
+            ));
+        }
+    }
+    let closing = Edit { status: Some(Step::Close { reason: args.reason.clone() }), ..Edit::default() };
+    write_each(app, &ids, "Closed", |id, op| Ok(plan.edit(id, &closing, op)?))
 }
 
 pub(super) fn delete(app: &App<'_>, args: &args::Delete) -> Done {
@@ -360,8 +429,13 @@ pub(super) fn asked(args: &args::List) -> IssueFilter {
         labels: args.labels.clone(),
         search: args.search.clone(),
         ledger: args.ledger.clone(),
+        kind: args.issue_type.clone(),
+        priority: args.priority,
+        assignee: args.assignee.clone(),
+        parent: args.parent.clone(),
+        blocked: args.blocked,
+        by_priority: args.sort == args::IssueOrder::Priority,
         limit: args.limit + 1,
-        ..IssueFilter::default()
     }
 }
 

@@ -218,7 +218,14 @@ pub(super) fn finish(app: &App<'_>, args: &args::Finish) -> Done {
         _ => How::Done(evidence(args)),
     };
     let toft = app.open()?;
-    let (id, fence) = held(toft, id.as_ref(), &args.hold)?;
+    let (id, fence) = held(toft, id.as_ref(), &args.hold).map_err(|failure| match id {
+        // An issue that no task was made for yet.
+        Some(id) if failure.code == "not_found" && id.starts_with(toft::issue::PREFIX) => Failure::invalid(
+            format!("nobody is working on {id}, so there is no task to finish"),
+            &format!("toft close {id} -m \"…\" closes the issue; toft claim {id} takes it"),
+        ),
+        _ => failure,
+    })?;
     let (message, cost) = (masked_in_attempt(&args.message), args.cost);
     let request = finish::Request { id, fence, how, message, cost, report: None };
     let (outcome, workspace) = toft.work().finish_and_tidy(&toft.located().agent, app.op(), request)?;

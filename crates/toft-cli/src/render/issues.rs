@@ -93,7 +93,11 @@ impl View for IssueWritten {
     }
 }
 
-pub(crate) struct IssuesWritten(pub(crate) Vec<Wrote>);
+pub(crate) struct IssuesWritten {
+    pub(crate) wrote: Vec<Wrote>,
+    /// What was done to them.
+    pub(crate) did: &'static str,
+}
 
 impl View for IssuesWritten {
     fn kind(&self) -> &'static str {
@@ -101,19 +105,19 @@ impl View for IssuesWritten {
     }
 
     fn json(&self) -> Value {
-        self.0.iter().map(|wrote| row(&wrote.issue, &wrote.ledger)).collect()
+        self.wrote.iter().map(|wrote| row(&wrote.issue, &wrote.ledger)).collect()
     }
 
     fn ids(&self) -> Vec<String> {
-        self.0.iter().map(|wrote| wrote.issue.id.clone()).collect()
+        self.wrote.iter().map(|wrote| wrote.issue.id.clone()).collect()
     }
 
     fn text(&self, page: &mut Page) {
-        for Wrote { issue, ledger, .. } in &self.0 {
+        for Wrote { issue, ledger, .. } in &self.wrote {
             let id = page.ink(Ink::Id, &clean(&issue.id));
-            page.line(format!("Added {id} \"{}\" (ledger {ledger})", short(&issue.title, 70)));
+            page.line(format!("{} {id} \"{}\" (ledger {ledger})", self.did, short(&issue.title, 70)));
         }
-        if self.0.is_empty() {
+        if self.wrote.is_empty() {
             page.line("Nothing was written.");
         }
     }

@@ -52,6 +52,16 @@ pub struct IssueFilter {
     pub parent: Option<String>,
     /// Only with these words.
     pub search: Option<String>,
+    /// Only of this type.
+    pub kind: Option<String>,
+    /// Only with this priority.
+    pub priority: Option<u8>,
+    /// Only assigned to this agent.
+    pub assignee: Option<String>,
+    /// Only open ones that cannot start now.
+    pub blocked: bool,
+    /// The most urgent first, instead of the newest.
+    pub by_priority: bool,
     /// At most so many; 0 for all.
     pub limit: usize,
 }
@@ -244,16 +254,22 @@ impl IndexTx<'_> {
             (asked.status.is_some() && !deleted, " AND i.status = ?2"),
             (asked.parent.is_some(), " AND i.parent = ?3"),
             (asked.ledger.is_some(), " AND i.ledger = ?4"),
+            (asked.kind.is_some(), " AND coalesce(json_extract(i.line, '$.type'), 'task') = ?6"),
+            (asked.priority.is_some(), " AND i.priority = ?7"),
+            (asked.assignee.is_some(), " AND i.assignee = ?8"),
+            (asked.blocked, " AND i.status = 'open' AND i.opens IS NULL"),
         ] {
             filter.push_str(if wanted { more } else { "" });
         }
         for n in 0..asked.labels.len() {
-            filter.push_str(&format!(" AND instr(i.labels, ?{}) > 0", n + 6));
+            filter.push_str(&format!(" AND instr(i.labels, ?{}) > 0", n + 9));
         }
         // Every parameter is named, whether or not this question needs it.
+        let order = if asked.by_priority { "i.priority, " } else { "" };
         let sql = format!(
-            "SELECT {COLUMNS} FROM {from} WHERE {filter} AND (?2 IS ?2 AND ?3 IS ?3 AND ?4 IS ?4)
-            ORDER BY i.created DESC, i.id DESC LIMIT ?5"
+            "SELECT {COLUMNS} FROM {from} WHERE {filter}
+            AND (?2 IS ?2 AND ?3 IS ?3 AND ?4 IS ?4 AND ?6 IS ?6 AND ?7 IS ?7 AND ?8 IS ?8)
+            ORDER BY {order}i.created DESC, i.id DESC LIMIT ?5"
         );
         let search = asked.search.as_ref().map(|text| match_words(text));
         let mut values: Vec<rusqlite::types::Value> = vec![
@@ -262,6 +278,9 @@ impl IndexTx<'_> {
             asked.parent.clone().into(),
             asked.ledger.clone().into(),
             limit.into(),
+            asked.kind.clone().into(),
+            asked.priority.map(i64::from).into(),
+            asked.assignee.clone().into(),
         ];
         values.extend(asked.labels.iter().map(|label| format!(" {label} ").into()));
         self.rows(&sql, rusqlite::params_from_iter(values), indexed)
