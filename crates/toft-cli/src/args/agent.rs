@@ -9,7 +9,7 @@ use super::{positive, work::Hold};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AgentCommand {
-    /// Make an agent known
+    /// Register an agent
     Register(Register),
     /// Registered agents: what each is doing, and what it holds
     #[command(alias = "ls")]
@@ -21,15 +21,15 @@ pub(crate) enum AgentCommand {
     /// Send a message
     #[command(alias = "message")]
     Send(Send),
-    /// Read what was sent to me
+    /// Read your messages
     Inbox(Inbox),
-    /// Take nothing new; what is held goes on
+    /// Pause an agent: it claims nothing new
     Pause {
         /// The agent; yourself when left out
         #[arg(value_name = "AGENT")]
         name: Option<String>,
     },
-    /// Claim again
+    /// Resume a paused agent
     Resume {
         /// The agent; yourself when left out
         #[arg(value_name = "AGENT")]
@@ -51,7 +51,7 @@ pub(crate) enum AgentCommand {
     },
 }
 
-/// Make an agent known.
+/// Register an agent.
 #[derive(Args, Debug)]
 pub(crate) struct Register {
     /// Its name; a readable one is made up when left out
@@ -59,7 +59,7 @@ pub(crate) struct Register {
     /// worker, coordinator, human
     #[arg(long)]
     pub(crate) role: Option<String>,
-    /// Something it can do
+    /// Capability of the agent
     #[arg(long = "can", value_name = "TAG")]
     pub(crate) capabilities: Vec<String>,
     /// What runs it
@@ -92,14 +92,14 @@ pub(crate) struct Send {
     /// The recipient is to confirm
     #[arg(long)]
     pub(crate) needs_ack: bool,
-    /// Pointless after this long
+    /// Skip the task after this long
     #[arg(long, value_name = "DUR", value_parser = parse_duration)]
     pub(crate) expires: Option<Duration>,
     #[command(flatten)]
     pub(crate) hold: Hold,
 }
 
-/// Read what was sent to me.
+/// Read your messages.
 #[derive(Args, Debug)]
 pub(crate) struct Inbox {
     /// What was sent to the person in charge
@@ -117,12 +117,12 @@ pub(crate) struct Inbox {
     /// Wait for a message
     #[arg(long, value_name = "DUR", num_args = 0..=1, require_equals = true, default_missing_value = "30s", value_parser = parse_duration)]
     pub(crate) wait: Option<Duration>,
-    /// At most so many
+    /// Maximum number of rows
     #[arg(long, default_value = "20", value_parser = positive)]
     pub(crate) limit: usize,
 }
 
-/// Give work to one agent.
+/// Assign an issue or task to an agent.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -134,7 +134,7 @@ pub(crate) struct Assign {
     /// The agent
     #[arg(value_name = "AGENT", required_unless_present = "none")]
     pub(crate) to: Option<String>,
-    /// Take the assignment back
+    /// Remove the assignment
     #[arg(long, conflicts_with = "to")]
     pub(crate) none: bool,
 }

@@ -19,41 +19,41 @@ pub(crate) enum FlowCommand {
     Show {
         /// The workflow
         id: String,
-        /// At most so many tasks
+        /// Maximum number of tasks
         #[arg(long, default_value = "50", value_parser = positive)]
         limit: usize,
     },
     /// Workflows, newest first
     #[command(alias = "ls")]
     List {
-        /// Those that are over, too
+        /// Include closed issues and ended tasks
         #[arg(long)]
         all: bool,
-        /// Only with this status
+        /// Only rows with this status
         #[arg(long)]
         status: Option<String>,
-        /// At most so many rows
+        /// Maximum number of rows
         #[arg(long, default_value = "20", value_parser = positive)]
         limit: usize,
         #[command(flatten)]
         reach: Reach,
     },
-    /// Offer its tasks
+    /// Start a held workflow
     Start(One),
-    /// Offer nothing new; what is held goes on
+    /// Pause a workflow: its tasks are no longer offered
     Pause(One),
-    /// Offer its tasks again
+    /// Resume a paused workflow
     Resume(One),
-    /// Give it up: holds are revoked, open tasks cancelled
+    /// Abandon a workflow: leases are revoked, open tasks cancelled
     Abandon(One),
     /// Change what it may do at once, or spend
     Limit {
         /// The workflow
         id: String,
-        /// At most so many tasks held at once
+        /// Maximum number of tasks held at once
         #[arg(long, value_name = "N", required_unless_present = "budget")]
         max_parallel: Option<u32>,
-        /// Attempts may cost at most so much together
+        /// Maximum cost of all attempts together
         #[arg(long)]
         budget: Option<f64>,
     },
@@ -84,7 +84,7 @@ pub(crate) enum FlowCommand {
         #[arg(short, long, default_value = "")]
         message: String,
     },
-    /// Do without a task
+    /// Skip a task
     Skip {
         /// The task
         task: String,
@@ -105,10 +105,10 @@ pub(crate) struct NewFlow {
     /// A task; without any, the title is the only one
     #[arg(long = "task", value_name = "NAME")]
     pub(crate) tasks: Vec<String>,
-    /// At most so many tasks held at once
+    /// Maximum number of tasks held at once
     #[arg(long, value_name = "N")]
     pub(crate) max_parallel: Option<u32>,
-    /// Attempts may cost at most so much together
+    /// Maximum cost of all attempts together
     #[arg(long)]
     pub(crate) budget: Option<f64>,
     /// Do not start it yet; without tasks, leave it to be planned
@@ -127,13 +127,13 @@ pub(crate) struct NewFlow {
 /// What a task can be given.
 #[derive(Args, Debug)]
 pub(crate) struct TaskFields {
-    /// What is to be done
+    /// Description of the work
     #[arg(short = 'd', long)]
     pub(crate) brief: Option<String>,
     /// Priority; P0 is the most urgent
     #[arg(short, long, value_name = "P0..P4", value_parser = super::priority)]
     pub(crate) priority: Option<u8>,
-    /// A label
+    /// Label to add
     #[arg(short, long = "label", value_name = "LABEL")]
     pub(crate) labels: Vec<String>,
     /// A task that must be done first, by name or id
@@ -142,7 +142,7 @@ pub(crate) struct TaskFields {
     /// A capability its holder must have
     #[arg(long, value_name = "TAG")]
     pub(crate) requires: Vec<String>,
-    /// How often it is tried
+    /// Maximum number of attempts
     #[arg(long, value_name = "N")]
     pub(crate) max_attempts: Option<u32>,
 }

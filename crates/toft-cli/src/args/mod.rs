@@ -75,16 +75,16 @@ pub(crate) struct Global {
     /// The store: repo, worktree, global, a path, or postgres://…
     #[arg(long, value_name = "STORE", global = true)]
     pub(crate) store: Option<String>,
-    /// Who asks; TOFT_AGENT or the user's name when left out
+    /// Agent name; by default TOFT_AGENT or your user name
     #[arg(long = "as", value_name = "AGENT", global = true)]
     pub(crate) agent: Option<String>,
-    /// JSON on stdout; with FIELDS, only those of each row
+    /// Print JSON; with FIELDS, only those fields of each row
     #[arg(long, value_name = "FIELDS", num_args = 0..=1, require_equals = true, default_missing_value = "", global = true)]
     pub(crate) json: Option<String>,
     /// Print ids only
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
-    /// Colours in text
+    /// When to use colours
     #[arg(long, value_name = "WHEN", default_value = "auto", global = true)]
     pub(crate) color: Color,
     /// Operation id: running the same one again changes nothing
@@ -254,10 +254,10 @@ impl Command {
     }
 }
 
-/// Set up here.
+/// Set up toft in this repository.
 #[derive(Args, Debug)]
 pub(crate) struct Init {
-    /// For a directory without version control
+    /// Set up a directory without version control
     #[arg(long)]
     pub(crate) no_vcs: bool,
     /// Keep issues in the working tree, in .toft/, to be reviewed and committed like code
@@ -278,7 +278,7 @@ pub(crate) struct Init {
     /// With --contributor: do not install the pre-push hook that looks for private issues
     #[arg(long, requires = "contributor")]
     pub(crate) no_guard: bool,
-    /// Ask nothing
+    /// Do not prompt
     #[arg(long)]
     pub(crate) no_input: bool,
 }

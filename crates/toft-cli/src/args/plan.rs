@@ -5,7 +5,7 @@ use toft::time::parse_duration;
 
 use super::{positive, priority};
 
-/// Write work down.
+/// Add issues.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -14,14 +14,14 @@ Examples:
   toft add - < plan.md          a list: each item an issue, nested items its parts
   toft add - < issues.jsonl     a line each: {\"title\": …, \"name\": …, \"needs\": [names]}")]
 pub(crate) struct Add {
-    /// What is to be done; - reads many from standard input
+    /// Title; - reads several issues from standard input
     pub(crate) title: String,
-    /// task, bug, feature, epic, chore, decision, or any word
+    /// Type: task, bug, feature, epic, chore, decision, or any word
     #[arg(short = 't', long = "type", value_name = "TYPE")]
     pub(crate) kind: Option<String>,
     #[command(flatten)]
     pub(crate) fields: Fields,
-    /// Write it to this ledger
+    /// Ledger to write to
     #[arg(long, value_name = "NAME")]
     pub(crate) ledger: Option<String>,
 }
@@ -32,43 +32,43 @@ pub(crate) struct Fields {
     /// Priority; P0 is the most urgent
     #[arg(short, long, value_name = "P0..P4", value_parser = priority)]
     pub(crate) priority: Option<u8>,
-    /// A label
+    /// Label to add
     #[arg(short, long = "label", value_name = "LABEL")]
     pub(crate) labels: Vec<String>,
-    /// It starts only when this one is closed
+    /// Issue that must be closed first
     #[arg(long, value_name = "ID")]
     pub(crate) needs: Vec<String>,
-    /// It was found while working on this one
+    /// Issue that this one was discovered from
     #[arg(long, value_name = "ID")]
     pub(crate) discovered_from: Vec<String>,
-    /// It has to do with this one
+    /// Related issue
     #[arg(long, value_name = "ID")]
     pub(crate) related: Vec<String>,
-    /// It is part of this one
+    /// Parent issue
     #[arg(long, value_name = "ID")]
     pub(crate) parent: Option<String>,
-    /// In words
+    /// Description
     #[arg(short = 'd', long, alias = "description", value_name = "TEXT")]
     pub(crate) body: Option<String>,
-    /// How it is meant to be done
+    /// Design
     #[arg(long, value_name = "TEXT")]
     pub(crate) design: Option<String>,
-    /// What shows that it is done
+    /// Acceptance criteria
     #[arg(long, value_name = "TEXT")]
     pub(crate) acceptance: Option<String>,
-    /// Anything else
+    /// Notes
     #[arg(long, value_name = "TEXT")]
     pub(crate) notes: Option<String>,
-    /// Who answers for it
+    /// Owner
     #[arg(long, value_name = "NAME")]
     pub(crate) owner: Option<String>,
-    /// The template its workflow is made from
+    /// Template for its workflow
     #[arg(long, value_name = "NAME")]
     pub(crate) template: Option<String>,
     /// Due date, or the time until then: 2026-12-01, 3d
     #[arg(long, value_name = "DATE|DUR")]
     pub(crate) due: Option<String>,
-    /// Not before this much time has passed
+    /// Defer for this long
     #[arg(long, value_name = "DUR", value_parser = parse_duration)]
     pub(crate) defer: Option<std::time::Duration>,
 }
@@ -88,21 +88,21 @@ pub(crate) struct EditIssue {
     /// Title
     #[arg(long)]
     pub(crate) title: Option<String>,
-    /// task, bug, feature, epic, chore, decision, or any word
+    /// Type: task, bug, feature, epic, chore, decision, or any word
     #[arg(short = 't', long = "type", value_name = "TYPE")]
     pub(crate) kind: Option<String>,
     #[command(flatten)]
     pub(crate) fields: Fields,
-    /// Take a label away
+    /// Label to remove
     #[arg(long, value_name = "LABEL")]
     pub(crate) unlabel: Vec<String>,
-    /// It no longer needs this one
+    /// Remove a dependency
     #[arg(long, value_name = "ID")]
     pub(crate) unneeds: Vec<String>,
-    /// Say something
+    /// Add a comment
     #[arg(short = 'm', long, alias = "message", value_name = "TEXT")]
     pub(crate) comment: Option<String>,
-    /// It may start again at any time
+    /// Clear the defer date
     #[arg(long, conflicts_with = "defer")]
     pub(crate) undefer: bool,
     /// Assign the issue to this agent; an empty name assigns it to nobody
@@ -133,7 +133,7 @@ pub(crate) struct Close {
     pub(crate) reason: String,
 }
 
-/// Delete an issue, or take that back.
+/// Delete an issue.
 #[derive(Args, Debug)]
 pub(crate) struct Delete {
     /// The issue
@@ -143,14 +143,14 @@ pub(crate) struct Delete {
     pub(crate) reason: String,
 }
 
-/// Take a deletion back.
+/// Restore a deleted issue.
 #[derive(Args, Debug)]
 pub(crate) struct Restore {
     /// The issue
     pub(crate) id: String,
 }
 
-/// Take your last operations back.
+/// Undo your last operations.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Issues become what they were, a claim is given back, a workflow nobody worked on is given up. What others may
@@ -160,15 +160,15 @@ Examples:
   toft undo -n     what the next undo would take back
   toft undo 3      the last three")]
 pub(crate) struct Undo {
-    /// How many
+    /// Number of operations
     #[arg(default_value = "1", value_parser = positive)]
     pub(crate) count: usize,
-    /// Only say what would be taken back
+    /// Dry run: show what would be undone
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
 }
 
-/// Do again what you took back.
+/// Redo what you undid.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Issues are written again, a workflow that was given up is there again, a claim is made again if the task is free. Nothing is
@@ -178,10 +178,10 @@ Examples:
   toft redo -n     what the next redo would do
   toft redo        the last that was undone")]
 pub(crate) struct Redo {
-    /// How many
+    /// Number of operations
     #[arg(default_value = "1", value_parser = positive)]
     pub(crate) count: usize,
-    /// Only say what would be done again
+    /// Dry run: show what would be redone
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
 }
@@ -310,7 +310,7 @@ pub(crate) struct Export {
     /// Ledger for issues that only beads has
     #[arg(long, value_name = "NAME", requires = "file")]
     pub(crate) ledger: Option<String>,
-    /// As they were at a revision or a moment
+    /// As of a revision or time
     #[arg(long, value_name = "REV|TIME", conflicts_with = "file")]
     pub(crate) at: Option<String>,
 }
@@ -329,7 +329,7 @@ pub(crate) struct Graph {
     /// A picture: toft graph --svg > plan.svg
     #[arg(long, conflicts_with_all = ["dot", "mermaid"])]
     pub(crate) svg: bool,
-    /// At most so many issues
+    /// Maximum number of issues
     #[arg(long, default_value = "200", value_parser = positive)]
     pub(crate) limit: usize,
 }

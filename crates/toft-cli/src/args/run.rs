@@ -7,7 +7,7 @@ use toft::time::parse_duration;
 
 use super::positive;
 
-/// Claim, make a workspace, run a command, renew, record, repeat.
+/// Run agents: claim tasks, start a command for each in its own workspace, record what came of it.
 #[derive(Args, Debug)]
 #[command(
     after_help = "The command finds its brief on standard input and in the file $TOFT_BRIEF, and its task in $TOFT_TASK, $TOFT_FENCE,\n\
@@ -20,43 +20,43 @@ toft run --until-idle -- ./my-agent.sh         any command, until nothing is lef
 toft run --once -l rust --total 2h -- codex exec --full-auto -"
 )]
 pub(crate) struct Run {
-    /// How many agents at once
+    /// Number of agents to run in parallel
     #[arg(long, value_name = "N", default_value = "1", value_parser = positive)]
     pub(crate) slots: usize,
-    /// Only with this label
+    /// Only rows with this label
     #[arg(short, long = "label", value_name = "LABEL")]
     pub(crate) labels: Vec<String>,
     /// What the agents can do; tasks may require it
     #[arg(long, value_name = "TAG")]
     pub(crate) can: Vec<String>,
-    /// One task for each slot, and that is all
+    /// Run one task in each slot, then exit
     #[arg(long, conflicts_with = "until_idle")]
     pub(crate) once: bool,
-    /// End when nothing is left to do
+    /// Exit when no work is left
     #[arg(long)]
     pub(crate) until_idle: bool,
     /// A well-known agent: claude, codex, gemini, cursor, opencode, or one of [run.agents] in config.toml
     #[arg(long = "agent", value_name = "NAME", conflicts_with = "command")]
     pub(crate) recipe: Option<String>,
-    /// End a command that says nothing for this long
+    /// Stop an agent that prints nothing for this long
     #[arg(long, value_name = "DUR", value_parser = parse_duration)]
     pub(crate) idle: Option<Duration>,
-    /// End a command that takes this long
+    /// Stop an agent that runs this long
     #[arg(long, value_name = "DUR", value_parser = parse_duration)]
     pub(crate) total: Option<Duration>,
-    /// How long a lease lasts; renewed every third of it
+    /// Lease duration; the runner renews it after a third
     #[arg(long, value_name = "DUR", default_value = "90s", value_parser = parse_duration)]
     pub(crate) ttl: Duration,
-    /// How long a command that is told to end may take over it
+    /// How long an agent that is told to stop may take
     #[arg(long, value_name = "DUR", default_value = "5s", value_parser = parse_duration)]
     pub(crate) grace: Duration,
-    /// How many tokens the brief may have
+    /// Token budget of the brief
     #[arg(long, value_name = "TOKENS", default_value_t = toft::briefing::CONTEXT_TOKENS)]
     pub(crate) budget: usize,
-    /// Start from this commit or branch instead of the main checkout's
+    /// Start from this commit or branch; by default from the main checkout's
     #[arg(long, value_name = "REV")]
     pub(crate) base: Option<String>,
-    /// Keep the command from writing elsewhere; offline closes the network too
+    /// Restrict where the agent can write; offline also blocks the network
     #[arg(long, value_name = "WHAT", num_args = 0..=1, require_equals = true, default_missing_value = "files")]
     pub(crate) sandbox: Option<Confine>,
     /// With --sandbox: it may write here, too
@@ -99,10 +99,10 @@ pub(crate) enum Confine {
 /// A command in a sandbox that the kernel keeps up.
 #[derive(Args, Debug)]
 pub(crate) struct Sandboxed {
-    /// It may write below here
+    /// Directory that the agent may write to
     #[arg(long, value_name = "PATH")]
     pub(crate) write: Vec<PathBuf>,
-    /// It may not use the network
+    /// Block the network
     #[arg(long)]
     pub(crate) offline: bool,
     /// The command
@@ -116,7 +116,7 @@ pub(crate) struct Try {
     /// Where; must not exist. A temporary directory when left out
     #[arg(value_name = "DIR")]
     pub(crate) place: Option<PathBuf>,
-    /// How many agents
+    /// Number of agents
     #[arg(long, value_name = "N", default_value = "5", value_parser = positive)]
     pub(crate) agents: usize,
 }

@@ -19,7 +19,7 @@ Examples:
 pub(crate) struct Sync {
     /// Only this ledger
     pub(crate) ledger: Option<String>,
-    /// Only say what would come and go
+    /// Dry run: show what would change
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
     /// Commit the ledger in the working tree, and nothing else
@@ -123,7 +123,7 @@ pub(crate) struct Move {
     /// Only those that fit, of the named ones or of all: author=NAME (or me), assignee=, label=, status=, type=, ledger=
     #[arg(long, value_name = "FIELD=VALUE")]
     pub(crate) filter: Vec<String>,
-    /// Only say which
+    /// Dry run: list them
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
     /// Notes and comments may leave a private ledger, too
@@ -144,7 +144,7 @@ Examples:
 pub(crate) struct Purge {
     /// Which issue
     pub(crate) id: String,
-    /// Only say what would be done
+    /// Dry run: show what would be done
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
     /// Do not ask before the remote's branch is rewritten
@@ -152,7 +152,7 @@ pub(crate) struct Purge {
     pub(crate) yes: bool,
 }
 
-/// Prove that everything is really on; or look at what is about to leave.
+/// Check that this installation works, or what commits would publish.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

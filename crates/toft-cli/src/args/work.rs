@@ -7,88 +7,88 @@ use toft::{lease::Fence, time::parse_duration};
 
 use super::{Reach, positive, priority};
 
-/// What can start now.
+/// List work that can start now.
 #[derive(Args, Debug)]
 pub(crate) struct Ready {
-    /// Only with this label
+    /// Only rows with this label
     #[arg(short, long = "label", value_name = "LABEL")]
     pub(crate) labels: Vec<String>,
-    /// Also say why open tasks cannot start
+    /// Also explain why open tasks cannot start
     #[arg(long)]
     pub(crate) explain: bool,
-    /// At most so many rows
+    /// Maximum number of rows
     #[arg(long, default_value = "20", value_parser = positive)]
     pub(crate) limit: usize,
     #[command(flatten)]
     pub(crate) reach: Reach,
 }
 
-/// Take a task.
+/// Claim a task under a lease.
 #[derive(Args, Debug)]
 pub(crate) struct Claim {
-    /// An issue, task or workflow; the best there is when left out
+    /// Issue, task or workflow to claim; by default the best that is ready
     pub(crate) id: Option<String>,
-    /// Only with this label
+    /// Only rows with this label
     #[arg(short, long = "label", value_name = "LABEL")]
     pub(crate) labels: Vec<String>,
-    /// Take up to N tasks at once
+    /// Claim up to N tasks
     #[arg(long, value_name = "N", value_parser = positive)]
     pub(crate) count: Option<usize>,
-    /// How long the lease lasts unless renewed
+    /// Lease duration
     #[arg(long, value_name = "DUR", value_parser = parse_duration)]
     pub(crate) ttl: Option<Duration>,
-    /// How long a living but silent process keeps it
+    /// How long a running but silent process keeps the lease
     #[arg(long, value_name = "DUR", value_parser = parse_duration)]
     pub(crate) cap: Option<Duration>,
-    /// The lease follows this process: freed when it dies
+    /// Release the lease when this process ends
     #[arg(long, value_name = "PID", env = "TOFT_PID")]
     pub(crate) pid: Option<u32>,
-    /// Wait for something to become ready
+    /// Wait until work is ready
     #[arg(long, value_name = "DUR", num_args = 0..=1, require_equals = true, default_missing_value = "30s", value_parser = parse_duration)]
     pub(crate) wait: Option<Duration>,
     /// Only tasks of this worktree
     #[arg(long)]
     pub(crate) here: bool,
-    /// Take over what another session of the same agent holds; that session can write no more
+    /// Take over a task from another session of the same agent, which can then no longer write
     #[arg(long, requires = "id")]
     pub(crate) take_over: bool,
-    /// Also give a workspace to do it in; nothing is claimed without one
+    /// Also create a workspace for the task; without one, nothing is claimed
     #[arg(long, visible_alias = "workspace")]
     pub(crate) ws: bool,
     #[command(flatten)]
     pub(crate) from: super::ws::From,
 }
 
-/// Checkpoint, and renew.
+/// Save a checkpoint and renew the lease.
 #[derive(Args, Debug)]
 pub(crate) struct Save {
-    /// The task; what I hold when left out
+    /// Task; by default the one you hold
     pub(crate) id: Option<String>,
-    /// What a successor must know; without it the lease is only renewed
+    /// What the next agent must know; without a message, the lease is only renewed
     #[arg(short, long)]
     pub(crate) message: Option<String>,
     /// plan, replan, progress, decision, error, recovery, handoff, complete
     #[arg(long, default_value = "progress")]
     pub(crate) kind: String,
-    /// Anything structured, as JSON
+    /// Structured detail, as JSON
     #[arg(long, value_name = "JSON")]
     pub(crate) detail: Option<String>,
-    /// A file it speaks of
+    /// File that the checkpoint is about
     #[arg(long = "file", value_name = "PATH")]
     pub(crate) files: Vec<String>,
-    /// The commit it speaks of
+    /// Commit that the checkpoint is about
     #[arg(long)]
     pub(crate) commit: Option<String>,
-    /// Only if this is still the newest checkpoint
+    /// Save only if this is still the newest checkpoint
     #[arg(long, value_name = "CHECKPOINT")]
     pub(crate) parent: Option<String>,
-    /// Keep a value under this key; the same again changes nothing
+    /// Store a value under this key; repeating it changes nothing
     #[arg(long, requires = "value")]
     pub(crate) key: Option<String>,
-    /// The value: JSON, or plain text
+    /// Value: JSON or plain text
     #[arg(long, requires = "key")]
     pub(crate) value: Option<String>,
-    /// How long the lease lasts from now on
+    /// New lease duration
     #[arg(long, value_name = "DUR", value_parser = parse_duration)]
     pub(crate) ttl: Option<Duration>,
     #[command(flatten)]
@@ -98,30 +98,30 @@ pub(crate) struct Save {
 /// Which hold a write is made under.
 #[derive(Args, Debug)]
 pub(crate) struct Hold {
-    /// The fence that claim printed; that of this session when left out
+    /// Fence that claim printed; by default this session's
     #[arg(long, value_name = "FENCE")]
     pub(crate) fence: Option<Fence>,
 }
 
-/// End a hold.
+/// Finish a claimed task.
 #[derive(Args, Debug)]
 pub(crate) struct Finish {
     /// [ID] [done|failed|release|handoff|waiting]
     #[arg(value_name = "ID|OUTCOME", num_args = 0..=2)]
     pub(crate) words: Vec<String>,
-    /// In words
+    /// Message
     #[arg(short, long, default_value = "")]
     pub(crate) message: String,
-    /// The commit that shows it
+    /// Commit that contains the work
     #[arg(long, value_name = "COMMIT", alias = "commit")]
     pub(crate) evidence: Option<String>,
-    /// A diff or other artefact that shows it
+    /// Diff or other artefact that contains the work
     #[arg(long, value_name = "NAME", conflicts_with = "evidence")]
     pub(crate) artifact: Option<String>,
     /// Why nothing had to change
     #[arg(long, value_name = "REASON", conflicts_with_all = ["evidence", "artifact"])]
     pub(crate) no_change: Option<String>,
-    /// What it cost
+    /// Cost of the attempt
     #[arg(long)]
     pub(crate) cost: Option<f64>,
     /// Waiting: until this much time has passed
@@ -137,48 +137,48 @@ pub(crate) struct Finish {
     pub(crate) hold: Hold,
 }
 
-/// One thing, whole.
+/// Show an issue, task, workflow or agent.
 #[derive(Args, Debug)]
 pub(crate) struct Show {
-    /// An issue, task, workflow or agent; @ is what I hold
+    /// Issue, task, workflow or agent, by id or unique prefix; @ is the task you hold
     #[arg(default_value = "@")]
     pub(crate) id: String,
-    /// Say why a task cannot start
+    /// Explain why a task cannot start
     #[arg(long)]
     pub(crate) why: bool,
     /// Only the value under this key
     #[arg(long, value_name = "KEY")]
     pub(crate) state: Option<String>,
-    /// Everything whoever takes it over must know, to be read by an agent
+    /// Print the full context of a task, for an agent
     #[arg(long, conflicts_with_all = ["why", "state"])]
     pub(crate) context: bool,
-    /// With --context: how many tokens it may have
+    /// With --context: token budget
     #[arg(long, value_name = "TOKENS", default_value_t = toft::briefing::CONTEXT_TOKENS, requires = "context")]
     pub(crate) budget: usize,
-    /// What was said in an attempt, by its number; the newest when left out
+    /// Print the log of an attempt, by number; by default the newest
     #[arg(long, value_name = "ATTEMPT", num_args = 0..=1, require_equals = true, default_missing_value = "0", conflicts_with_all = ["why", "state", "context"])]
     pub(crate) log: Option<u64>,
-    /// An issue as it was at a revision or a moment: a commit, 2026-11-15, 2026-11-15T12:00:00Z
+    /// Show an issue as of a revision or time: a commit, 2026-11-15, 2026-11-15T12:00:00Z
     #[arg(long, value_name = "REV|TIME", conflicts_with_all = ["why", "state", "context", "log"])]
     pub(crate) at: Option<String>,
-    /// At most so many checkpoints, events or tasks
+    /// Maximum number of checkpoints, events or tasks
     #[arg(long, default_value = "10", value_parser = positive)]
     pub(crate) limit: usize,
 }
 
-/// Issues, newest first; tasks where there are none.
+/// List and search issues and tasks.
 #[derive(Args, Debug)]
 pub(crate) struct List {
-    /// issues, tasks, or a workflow, for its tasks
+    /// What to list: issues, tasks, or the tasks of a workflow
     #[arg(value_name = "KIND")]
     pub(crate) kind: Option<String>,
-    /// Those that are over, too
+    /// Include closed issues and ended tasks
     #[arg(long)]
     pub(crate) all: bool,
-    /// Only with this status
+    /// Only rows with this status
     #[arg(long)]
     pub(crate) status: Option<String>,
-    /// Only with this label
+    /// Only rows with this label
     #[arg(short, long = "label", value_name = "LABEL")]
     pub(crate) labels: Vec<String>,
     /// Only issues and tasks that contain these words
@@ -205,10 +205,10 @@ pub(crate) struct List {
     /// Only issues of this ledger
     #[arg(long, value_name = "NAME")]
     pub(crate) ledger: Option<String>,
-    /// Issues as they were at a revision or a moment
+    /// List issues as of a revision or time
     #[arg(long, value_name = "REV|TIME")]
     pub(crate) at: Option<String>,
-    /// At most so many rows
+    /// Maximum number of rows
     #[arg(long, default_value = "20", value_parser = positive)]
     pub(crate) limit: usize,
     #[command(flatten)]
@@ -224,31 +224,31 @@ pub(crate) enum IssueOrder {
     Priority,
 }
 
-/// An overview.
+/// Show who works on what, and what needs you.
 #[derive(Args, Debug)]
 pub(crate) struct Status {
-    /// At most so many rows of each kind
+    /// Maximum number of rows of each kind
     #[arg(long, default_value = "20", value_parser = positive)]
     pub(crate) limit: usize,
     #[command(flatten)]
     pub(crate) reach: Reach,
 }
 
-/// History.
+/// Show what happened.
 #[derive(Args, Debug)]
 pub(crate) struct Log {
-    /// About this issue, task, workflow or agent; of an issue also what version control remembers
+    /// Only history of this issue, task, workflow or agent
     pub(crate) id: Option<String>,
-    /// After this event
+    /// Only events after this number
     #[arg(long, value_name = "SEQ")]
     pub(crate) after: Option<u64>,
-    /// Go on printing what happens
+    /// Keep printing events as they happen
     #[arg(short, long, conflicts_with = "id")]
     pub(crate) follow: bool,
-    /// With --follow: stop when nothing happened for this long
+    /// With --follow: stop after this long without an event
     #[arg(long, value_name = "DUR", value_parser = parse_duration, requires = "follow")]
     pub(crate) timeout: Option<Duration>,
-    /// At most so many
+    /// Maximum number of rows
     #[arg(long, default_value = "20", value_parser = positive)]
     pub(crate) limit: usize,
     #[command(flatten)]

@@ -30,10 +30,10 @@ pub(crate) struct Ws {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum WsCommand {
-    /// Make one for an issue or task, or give the one that is there
+    /// Create a workspace for an issue or task, or print the existing one
     #[command(alias = "new", alias = "add")]
     Create(CreateWs),
-    /// Every one, and what is in it
+    /// List workspaces and what is in them
     #[command(alias = "ls", alias = "status")]
     List(ListWs),
     /// One of them
@@ -41,38 +41,38 @@ pub(crate) enum WsCommand {
     /// Where one is
     #[command(alias = "cd")]
     Path(OneWs),
-    /// Take one down; it stays if anything in it is nowhere else
+    /// Remove a workspace; refused while it holds work that exists nowhere else
     #[command(alias = "remove", alias = "delete")]
     Rm(RmWs),
-    /// Take down what nobody needs: tasks that are over, work that has landed
+    /// Remove workspaces of ended tasks and landed work
     #[command(alias = "prune", alias = "clean")]
     Gc(GcWs),
-    /// Put everything in one away under refs/toft/rescue/, and leave it as it is
+    /// Save everything in a workspace as a rescue, and keep the workspace
     #[command(alias = "snapshot")]
     Rescue(RescueWs),
     /// List rescues with their age, their size and what they hold
     Rescues(OneWs),
     /// Delete a rescue for good
     DropRescue(DropRescue),
-    /// Bring one back as it was when it was taken down, or at a rescue
+    /// Restore a removed workspace from its rescue
     Restore(RestoreWs),
-    /// Have some made ahead, for whoever needs one next
+    /// Create workspaces ahead of time
     Pool {
-        /// So many wait afterwards; 0 takes them down
+        /// Number of prepared workspaces; 0 removes them
         count: usize,
     },
     /// What to tell programs that run in one: export NAME=VALUE lines
     Env(OneWs),
-    /// Take a worktree in that was made by hand
+    /// Adopt a worktree that was created by hand
     Adopt {
         /// Where it is
         path: PathBuf,
     },
     /// Record that the work in one has landed, however it was merged
     Landed(OneWs),
-    /// Keep one, whatever becomes of its task
+    /// Keep a workspace until it is unpinned
     Pin(OneWs),
-    /// No longer keep it
+    /// Unpin a workspace
     Unpin(OneWs),
 }
 
@@ -111,7 +111,7 @@ pub(crate) struct CreateWs {
     /// What to call it and its branch; after the issue or task when left out
     #[arg(long)]
     pub(crate) name: Option<String>,
-    /// No directory of its own: the checkout I am in, which is never taken down
+    /// Use the current checkout; toft never removes it
     #[arg(long, conflicts_with_all = ["base", "clone"])]
     pub(crate) in_place: bool,
     #[command(flatten)]
@@ -126,10 +126,10 @@ pub(crate) struct From {
     /// The commit or branch to start from; what the main checkout is on when left out
     #[arg(long, value_name = "REV")]
     pub(crate) base: Option<String>,
-    /// A repository of its own: own branches, hooks and configuration
+    /// Clone instead of worktree: its own branches, hooks and configuration
     #[arg(long)]
     pub(crate) clone: bool,
-    /// As it is checked out: nothing is copied, linked or run
+    /// Skip the setup: copy, link and run nothing
     #[arg(long)]
     pub(crate) plain: bool,
 }
@@ -137,10 +137,10 @@ pub(crate) struct From {
 /// Every one.
 #[derive(Args, Debug)]
 pub(crate) struct ListWs {
-    /// Also those that are gone
+    /// Include removed workspaces
     #[arg(long)]
     pub(crate) all: bool,
-    /// At most so many rows
+    /// Maximum number of rows
     #[arg(long, default_value = "20", value_parser = positive)]
     pub(crate) limit: usize,
 }
@@ -158,10 +158,10 @@ pub(crate) struct OneWs {
 pub(crate) struct RmWs {
     #[command(flatten)]
     pub(crate) one: OneWs,
-    /// Put everything that is only in it away first
+    /// Save unlanded work as a rescue first
     #[arg(long)]
     pub(crate) rescue: bool,
-    /// Large ignored files and directories too
+    /// Include large ignored files and directories
     #[arg(long, requires = "rescue")]
     pub(crate) ignored: bool,
     #[command(flatten)]
@@ -173,7 +173,7 @@ pub(crate) struct RmWs {
 pub(crate) struct RescueWs {
     #[command(flatten)]
     pub(crate) one: OneWs,
-    /// Large ignored files and directories too
+    /// Include large ignored files and directories
     #[arg(long)]
     pub(crate) ignored: bool,
 }
@@ -202,13 +202,13 @@ pub(crate) struct RestoreWs {
     pub(crate) name: Option<String>,
 }
 
-/// Take down what nobody needs.
+/// Remove workspaces that are no longer needed.
 #[derive(Args, Debug)]
 pub(crate) struct GcWs {
-    /// Also those not handed out for so long, once everything in them is put away
+    /// Also remove workspaces unused for this long, after a rescue
     #[arg(long, value_name = "DUR", value_parser = parse_duration)]
     pub(crate) older_than: Option<Duration>,
-    /// Only say what would go
+    /// Dry run: show what would be removed
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
 }
