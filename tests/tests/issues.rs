@@ -15,6 +15,24 @@ use toft_stories::{
 };
 
 #[test]
+fn an_epic_is_claimed_only_by_its_id_or_by_the_agent_it_is_assigned_to() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    let epic = add(&home, &repo, &["The whole", "-t", "epic"]);
+    let part = add(&home, &repo, &["A part", "--parent", &epic]);
+    let claimed = home.toft(&repo, &["claim", "--json"]).data();
+    assert!(claimed.to_string().contains(&part), "{claimed}");
+    home.toft(&repo, &["finish", "--no-change", "x"]).ok();
+    home.toft(&repo, &["claim"]).fails(6);
+    assert!(home.toft(&repo, &["list"]).ok().contains("ready if asked for"));
+    home.toft(&repo, &["claim", &epic]).ok();
+    home.toft(&repo, &["finish", "release", "-m", "x"]).ok();
+    home.toft(&repo, &["agent", "register", "ann"]).ok();
+    home.toft(&repo, &["edit", &epic, "--assignee", "ann"]).ok();
+    home.toft(&repo, &["claim", "--as", "ann"]).ok();
+}
+
+#[test]
 fn an_edge_to_an_issue_that_is_not_here_is_kept_and_shown() {
     let home = Home::new();
     let repo = home.repo("api");

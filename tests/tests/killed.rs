@@ -286,7 +286,7 @@ fn killed_at_any_call_that_changes_a_directory_the_next_command_goes_on() {
         fs::write(repo.join(".git/toft/config.toml"), format!("[workspaces]\ninstant = \"{instant}\"\n")).unwrap();
         create(&home, &repo, &format!("first{kind}"), more);
         for call in CHANGING {
-            for when in (1..).step_by(sized(3, 1)) {
+            for when in (1..).step_by(sized(6, 1)) {
                 let name = format!("w{kind}-{call}-{when}");
                 let told = format!("{instant} {more:?}, {call} for the {when}th time");
                 let making = [&["ws", "create", "--name", &name, "-q"][..], more].concat();

@@ -66,7 +66,7 @@ pub use self::{
 };
 use toft_core::{
     issue::{
-        Issue, NO_AUTO_CLAIM,
+        Issue,
         ready::{Reason, standing},
         route::Routing,
     },
@@ -370,15 +370,14 @@ impl<'t> Plan<'t> {
             true => Vec::new(),
             false => self.session.perform(Awaited { names })?,
         };
-        let not = if to_take { Some(NO_AUTO_CLAIM) } else { None };
         let index = self.index(Access::Read)?;
         let mut rows = Vec::new();
         if mine {
-            let own = index.ready(now, labels, not, &Assigned::To(actor.to_owned()), limit)?;
+            let own = index.ready(now, labels, to_take, &Assigned::To(actor.to_owned()), limit)?;
             rows.extend(own.into_iter().map(|row| Indexed { rank: assigned_rank(&row.rank), ..row }));
             kept.push(actor.to_owned());
         }
-        rows.extend(index.ready(now, labels, not, &Assigned::NotTo(kept), limit)?);
+        rows.extend(index.ready(now, labels, to_take, &Assigned::NotTo(kept), limit)?);
         rows.truncate(limit);
         let mut offers: Vec<Offer> = Vec::new();
         for row in self.laid(&index, rows)? {

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use toft::{
     change::Event,
     issue::{
-        Dep, Issue, NO_AUTO_CLAIM,
+        Dep, Issue,
         proposal::{PROPOSED, Part},
         ready::Reason,
         route::Route,
@@ -153,7 +153,7 @@ impl View for IssueList {
         for found in &self.issues {
             let issue = &found.issue;
             let id = page.ink(Ink::Id, &clean(&issue.id));
-            let held_back = found.issue.labels.iter().any(|label| label == NO_AUTO_CLAIM);
+            let held_back = found.issue.only_by_name();
             let ready = match (found.ready(self.now) && issue.unfinished(), held_back) {
                 (true, false) => "  ready",
                 (true, true) => "  ready if asked for",

@@ -136,6 +136,11 @@ pub const EPIC: &str = "epic";
 pub const NO_AUTO_CLAIM: &str = "no-auto-claim";
 
 impl Issue {
+    /// Whether it is claimed only by its id: it is labelled so, or it is an epic that nobody was assigned to.
+    pub fn only_by_name(&self) -> bool {
+        self.labels.iter().any(|label| label == NO_AUTO_CLAIM) || self.kind == EPIC && self.assignee.is_none()
+    }
+
     /// Reads an issue from a line of JSON. Fields that have a wrong value are left out, each with the problem.
     pub fn read(line: &str) -> Result<(Self, Vec<(String, String)>), serde_json::Error> {
         if let Ok(issue) = serde_json::from_str(line) {

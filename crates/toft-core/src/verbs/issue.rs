@@ -7,7 +7,7 @@ use super::{Verb, VerbContext, assign, find, flow, template};
 use crate::{
     change::Write,
     flow::{IssueState, Outcome as TaskOutcome, Plan, PlanTask, Source, TaskStatus, Workflow, WorkflowStatus},
-    issue::{Issue, NO_AUTO_CLAIM, ready::Reason},
+    issue::{Issue, ready::Reason},
     lease::LeaseStatus,
     refusal::{Refusal, VerbResult},
     repository::Scope,
@@ -41,7 +41,7 @@ impl Offer {
     /// Is it shown to somebody who asks what is ready? What is not to be taken unasked is, unless they would take it.
     pub(super) fn listed(&self, labels: &[String], to_take: bool) -> bool {
         let has = |label: &str| self.issue.labels.iter().any(|known| known == label);
-        self.reasons.is_empty() && labels.iter().all(|label| has(label)) && !(to_take && has(NO_AUTO_CLAIM))
+        self.reasons.is_empty() && labels.iter().all(|label| has(label)) && !(to_take && self.issue.only_by_name())
     }
 
     /// The agent that the issue is assigned to, if that is another one than `name` and is waited for.

@@ -2,7 +2,7 @@
 
 use rusqlite::{Row, params};
 use toft_core::{
-    issue::{Issue, ready::Node},
+    issue::{Issue, NO_AUTO_CLAIM, ready::Node},
     store::{Result, StoreError},
     time::Timestamp,
 };
@@ -200,12 +200,13 @@ impl IndexTx<'_> {
         self.rows(sql, [], |row| row.get(0))
     }
 
-    /// Issues that can start at `now` with all of these labels and without that one, best first.
+    /// Issues that can start at `now` with all of these labels, best first; `to_take`: without those that are claimed only by
+    /// their id (`Issue::only_by_name`).
     pub fn ready(
         &self,
         now: Timestamp,
         labels: &[String],
-        not: Option<&str>,
+        to_take: bool,
         assigned: &Assigned,
         limit: usize,
     ) -> Result<Vec<Indexed>> {
@@ -226,11 +227,13 @@ impl IndexTx<'_> {
         }
         let sql = format!(
             "SELECT {COLUMNS} FROM issues i INDEXED BY {index}
-            WHERE i.opens IS NOT NULL AND i.opens <= ?1 AND (?3 IS NULL OR instr(i.labels, ?3) = 0){filter}
+            WHERE i.opens IS NOT NULL AND i.opens <= ?1
+            AND (?3 IS NULL OR (instr(i.labels, ?3) = 0 AND (i.epic = 0 OR i.assignee IS NOT NULL))){filter}
             ORDER BY i.rank, i.part, i.ledger LIMIT ?2"
         );
         let word = |label: &str| format!(" {label} ");
-        let mut values: Vec<rusqlite::types::Value> = vec![now.0.into(), (limit as i64).into(), not.map(word).into()];
+        let mut values: Vec<rusqlite::types::Value> =
+            vec![now.0.into(), (limit as i64).into(), to_take.then(|| word(NO_AUTO_CLAIM)).into()];
         values.extend(labels.iter().map(|label| word(label).into()));
         values.extend(assigned.names().iter().map(|name| name.clone().into()));
         self.rows(&sql, rusqlite::params_from_iter(values), indexed)
