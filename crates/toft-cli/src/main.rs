@@ -12,11 +12,13 @@ mod setup;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
+use clap::{CommandFactory as _, Parser as _};
 
 use crate::{args::Cli, exit::Failure, render::Output};
 
 fn main() -> ExitCode {
+    // Answers a shell that asks for completions, and ends.
+    clap_complete::CompleteEnv::with_factory(Cli::command).complete();
     let words: Vec<_> = std::env::args_os().collect();
     let cli = match Cli::try_parse_from(&words) {
         Ok(cli) => cli,

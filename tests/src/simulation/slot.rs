@@ -124,11 +124,12 @@ impl Slot {
     /// It is killed; its agent is an orphan until the runner sees to it.
     pub(crate) fn kill(&mut self, world: &mut World) {
         world.hosts[self.host].alive.remove(&self.pid);
-        if let State::Working(work) = &self.state
+        if let State::Working(work) = &mut self.state
             && work.agent
         {
             let (host, task, until) = (self.host, work.task.clone(), world.time + ORPHANED);
-            world.orphans.push(Orphan { host, task, until, of: self.name.clone() });
+            let deadline = work.keeper.deadline().hard;
+            world.orphans.push(Orphan { host, task, until, deadline, of: self.name.clone() });
         }
         self.state = State::Dead { until: world.time + AGAIN };
         (self.stopped_since, self.stopped_until) = (None, 0);

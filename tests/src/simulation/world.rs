@@ -99,6 +99,8 @@ pub(crate) struct Orphan {
     pub(crate) host: usize,
     pub(crate) task: String,
     pub(crate) until: u64,
+    /// By when its runner ends it in any case, on the host's clock.
+    pub(crate) deadline: u64,
     /// Whose agent it was.
     pub(crate) of: String,
 }
@@ -339,7 +341,11 @@ impl World {
     /// After the storm somebody looks now and then, so that what nobody asks about is swept too.
     pub(crate) fn deliver(&mut self) {
         // A runner on a machine that is paused ends nothing.
-        let ended = |orphan: &Orphan| orphan.until <= self.time && self.hosts[orphan.host].paused_until <= self.time;
+        let ended = |orphan: &Orphan| {
+            let host = &self.hosts[orphan.host];
+            let over = orphan.until <= self.time || host.clock(self.time) >= orphan.deadline;
+            over && host.paused_until <= self.time
+        };
         let kept: Vec<Orphan> = std::mem::take(&mut self.orphans).into_iter().filter(|orphan| !ended(orphan)).collect();
         self.orphans = kept;
         if self.time > super::STORM && self.time.is_multiple_of(2_000) {

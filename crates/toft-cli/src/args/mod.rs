@@ -2,6 +2,7 @@
 
 mod agent;
 mod commands;
+mod complete;
 mod flow;
 mod plan;
 mod run;

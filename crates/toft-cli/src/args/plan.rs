@@ -3,7 +3,9 @@
 use clap::{Args, Subcommand};
 use toft::time::parse_duration;
 
-use super::{positive, priority};
+use clap_complete::ArgValueCompleter;
+
+use super::{complete, positive, priority};
 
 /// Add issues.
 #[derive(Args, Debug)]
@@ -83,7 +85,7 @@ Examples:
   toft edit tf-a41c -m \"see the log of the nightly run\"")]
 pub(crate) struct EditIssue {
     /// The issues
-    #[arg(value_name = "ID", required = true)]
+    #[arg(value_name = "ID", required = true, add = ArgValueCompleter::new(complete::issues))]
     pub(crate) ids: Vec<String>,
     /// Title
     #[arg(long)]
@@ -106,7 +108,7 @@ pub(crate) struct EditIssue {
     #[arg(long, conflicts_with = "defer")]
     pub(crate) undefer: bool,
     /// Assign the issue to this agent; an empty name assigns it to nobody
-    #[arg(long, value_name = "AGENT")]
+    #[arg(long, value_name = "AGENT", add = ArgValueCompleter::new(complete::agents))]
     pub(crate) assignee: Option<String>,
     /// Close the issue, with a reason
     #[arg(long, value_name = "REASON", conflicts_with = "reopen")]
@@ -126,7 +128,7 @@ Example:
   toft close tf-a41c tf-7f3a -m \"no longer needed\"")]
 pub(crate) struct Close {
     /// The issues
-    #[arg(value_name = "ID", required = true)]
+    #[arg(value_name = "ID", required = true, add = ArgValueCompleter::new(complete::issues))]
     pub(crate) ids: Vec<String>,
     /// Why
     #[arg(short = 'm', long, default_value = "", alias = "message")]
@@ -137,6 +139,7 @@ pub(crate) struct Close {
 #[derive(Args, Debug)]
 pub(crate) struct Delete {
     /// The issue
+    #[arg(add = ArgValueCompleter::new(complete::issues))]
     pub(crate) id: String,
     /// Why
     #[arg(short = 'm', long, default_value = "", alias = "message")]

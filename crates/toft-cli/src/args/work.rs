@@ -5,7 +5,9 @@ use std::time::Duration;
 use clap::Args;
 use toft::{lease::Fence, time::parse_duration};
 
-use super::{Reach, positive, priority};
+use clap_complete::ArgValueCompleter;
+
+use super::{Reach, complete, positive, priority};
 
 /// List work that can start now.
 #[derive(Args, Debug)]
@@ -27,6 +29,7 @@ pub(crate) struct Ready {
 #[derive(Args, Debug)]
 pub(crate) struct Claim {
     /// Issue, task or workflow to claim; by default the best that is ready
+    #[arg(add = ArgValueCompleter::new(complete::issues))]
     pub(crate) id: Option<String>,
     /// Only rows with this label
     #[arg(short, long = "label", value_name = "LABEL")]
@@ -107,7 +110,7 @@ pub(crate) struct Hold {
 #[derive(Args, Debug)]
 pub(crate) struct Finish {
     /// [ID] [done|failed|release|handoff|waiting]
-    #[arg(value_name = "ID|OUTCOME", num_args = 0..=2)]
+    #[arg(value_name = "ID|OUTCOME", num_args = 0..=2, add = ArgValueCompleter::new(complete::issues))]
     pub(crate) words: Vec<String>,
     /// Message
     #[arg(short, long, default_value = "")]
@@ -141,7 +144,7 @@ pub(crate) struct Finish {
 #[derive(Args, Debug)]
 pub(crate) struct Show {
     /// Issue, task, workflow or agent, by id or unique prefix; @ is the task you hold
-    #[arg(default_value = "@")]
+    #[arg(default_value = "@", add = ArgValueCompleter::new(complete::issues))]
     pub(crate) id: String,
     /// Explain why a task cannot start
     #[arg(long)]
@@ -191,7 +194,7 @@ pub(crate) struct List {
     #[arg(short, long, value_name = "P0..P4", value_parser = priority)]
     pub(crate) priority: Option<u8>,
     /// Only issues assigned to this agent
-    #[arg(long, value_name = "AGENT")]
+    #[arg(long, value_name = "AGENT", add = ArgValueCompleter::new(complete::agents))]
     pub(crate) assignee: Option<String>,
     /// Only parts of this issue
     #[arg(long, value_name = "ID")]

@@ -148,8 +148,8 @@ pub(crate) struct ListWs {
 /// One of them.
 #[derive(Args, Debug)]
 pub(crate) struct OneWs {
-    /// By name, path or id, or by its issue or task; @ is that of what I hold; the one I am in when left out
-    #[arg(value_name = "WS")]
+    /// Workspace, by name, path or id, or by its issue or task; by default the current one; @ is that of the task you hold
+    #[arg(value_name = "WS", add = clap_complete::ArgValueCompleter::new(super::complete::workspaces))]
     pub(crate) id: Option<String>,
 }
 
