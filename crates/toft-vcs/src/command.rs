@@ -132,7 +132,7 @@ pub(crate) struct Run {
     pub(crate) command: Command,
     what: String,
     patience: Duration,
-    /// It answers from what is on this machine, and is ended as soon as it waits for something that does not come.
+    /// It is a git that answers from files of this machine: it waits for nothing but its disk. Jujutsu waits for locks.
     pub(crate) answers: bool,
     /// What it leaves running must not keep our turn.
     apart: bool,
@@ -201,7 +201,7 @@ impl Run {
         let mut command = Command::new(absolute(program)?);
         command.current_dir(dir).env("LC_ALL", "C").env("SSH_ASKPASS", "").stdin(Stdio::null());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        Ok(Self { command, what: program.to_owned(), patience: PATIENCE, answers: true, apart: false })
+        Ok(Self { command, what: program.to_owned(), patience: PATIENCE, answers: false, apart: false })
     }
 
     /// More words.

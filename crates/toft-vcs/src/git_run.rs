@@ -85,7 +85,7 @@ impl Run {
 
     /// Every git that this starts, itself or through another program, executes nothing that a repository names.
     pub(crate) fn careful(mut self, more: &[(String, String)], abroad: bool) -> Self {
-        self.answers &= !abroad;
+        self.answers = !abroad;
         let kept = |name: &OsStr| {
             GIT_VARIABLES.iter().any(|known| name == *known) || abroad && GIT_WAYS.iter().any(|known| name == *known)
         };
