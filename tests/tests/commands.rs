@@ -200,6 +200,13 @@ fn issues_are_changed_closed_and_found_as_people_type_it() {
     home.toft(&repo, &["finish", &slow, "--as", "ann", "--no-change", "it is fast"]).ok();
     home.toft(&repo, &["close", &part, &guide, "-m", "not needed"]).ok();
     assert!(ids(&[]).is_empty());
+    // What hangs together is drawn whole, closed as it is, however many issues are newer.
+    (0..4).for_each(|n| drop(add(&[&format!("newer {n}")])));
+    let drawn = home.toft(&repo, &["graph", &slow, "--limit", "3", "--dot"]).ok();
+    assert!([&slow, &part, &guide].iter().all(|id| drawn.contains(id.as_str())), "{drawn}");
+    assert!(home.toft(&repo, &["show", &guide]).ok().contains("due 2030"));
+    assert!(home.toft(&repo, &["log", &part]).ok().lines().any(|line| line.contains("issue.added")));
+    assert!(home.toft(&repo, &["list", "-p", "P9"]).fails(2).contains("toft list --help"));
     for (typo, meant) in [("stauts", "status"), ("redy", "ready"), ("merge", "git merge"), ("stats", "toft status")] {
         let said = home.toft(&repo, &[typo]).fails(2);
         assert!(said.contains(meant), "{said}");

@@ -67,8 +67,8 @@ impl Failure {
         Self::new(DOCTOR, "unhealthy", format!("{count} checks failed"), "each failed line above says what was seen")
     }
 
-    /// What clap says, in one line, with its best suggestion.
-    pub(crate) fn usage(error: &clap::Error) -> Self {
+    /// What clap says of a command, in one line, with its best suggestion.
+    pub(crate) fn usage(error: &clap::Error, command: Option<&str>) -> Self {
         use clap::error::{ContextKind, ContextValue};
         let text = error.render().to_string();
         let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
@@ -103,7 +103,9 @@ impl Failure {
             _ if let Some(meant) = typed => meant.to_owned(),
             (Some(word), _) => format!("did you mean `{word}`?"),
             (None, Some(usage)) => usage,
-            (None, None) => "toft --help".to_owned(),
+            (None, None) => {
+                command.map_or_else(|| "toft --help".to_owned(), |command| format!("toft {command} --help"))
+            }
         };
         Self::new(USAGE, "usage", message, &help)
     }

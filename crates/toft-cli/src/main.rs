@@ -46,7 +46,8 @@ fn usage(error: &clap::Error, words: &[std::ffi::OsString]) -> ExitCode {
         return if error.print().is_ok() { code } else { ExitCode::FAILURE };
     }
     let json = words.iter().any(|word| word.to_string_lossy().starts_with("--json"));
-    let failure = Failure::usage(error);
+    let named = words.iter().skip(1).find_map(|word| args::known(&word.to_string_lossy()));
+    let failure = Failure::usage(error, named);
     Output::plain(json).failure(&failure);
     failure.code()
 }

@@ -35,7 +35,7 @@ const ARCHIVE_AFTER: Duration = Duration::from_secs(14 * 24 * 3_600);
 const PATIENCE: Duration = Duration::from_secs(300);
 /// How long a command may take longer for a sync that nobody asked for.
 const BY_ITSELF: Duration = Duration::from_secs(3);
-/// So often something that looks like a lost race may happen though nothing changed on the other side.
+/// Give up after this many rejected pushes while the remote tip did not change.
 const STILL: u32 = 8;
 /// A look this long after a file changed has seen the change.
 const TICK: i64 = 20_000_000;
@@ -385,7 +385,7 @@ impl Plan<'_> {
                     return Ok(theirs);
                 }
                 Sent::LostRace(said) if still > STILL => {
-                    // Nobody was faster: it is not wanted.
+                    // The remote tip never moved, so the remote is rejecting the push.
                     synced.how = SyncStatus::Protected;
                     synced.said.push(said);
                     return Ok(theirs);

@@ -253,9 +253,14 @@ impl Slot {
                 }
                 claimed => Ok(claimed.map(|claimed| Taken { claimed, since: asked.sent })),
             },
-            Err(Error::Refused(Refusal::NothingReady { .. } | Refusal::AgentPaused { .. })) => Ok(None),
+            Err(Error::Refused(Refusal::NothingReady { .. })) => Ok(None),
+            Err(Error::Refused(Refusal::AgentPaused { .. })) => {
+                // Nothing was waited for.
+                self.sleep(PATIENCE);
+                Ok(None)
+            }
             Err(Error::Refused(Refusal::OpReused { .. })) => {
-                // It was done, and cannot be told what it gave.
+                // The claim committed, but its outcome is unavailable; release what it claimed.
                 self.let_go_of_others()?;
                 Ok(None)
             }

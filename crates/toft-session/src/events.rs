@@ -16,11 +16,11 @@ const PAGE: usize = 256;
 ///
 /// ```
 /// # use toft_core::flow::Plan;
-/// # use toft_session::{Error, Session, config::{Config, Store}};
+/// # use toft_session::{Error, Session, config::{Config, StoreLocation}};
 /// # use std::time::Duration;
 /// # fn main() -> Result<(), Error> {
 /// # let dir = tempfile::tempdir().unwrap();
-/// # let config = Config { store: Some(Store::new_path(dir.path().join("demo.db"))), ..Config::default() };
+/// # let config = Config { store: Some(StoreLocation::new_path(dir.path().join("demo.db"))), ..Config::default() };
 /// # let session = Session::with(config)?;
 /// session.start_flow(&Plan::single("Sweep the yard"))?;
 /// for event in session.events(0).patience(Duration::from_millis(100)) {

@@ -144,9 +144,8 @@ impl Session {
         self.registered.load(Ordering::Relaxed)
     }
 
-    /// A worktree that was made again under the name of one that the store remembers is another one, and gets a number.
-    /// The name is settled in the worktree's own directory, so that this is asked once. On a server the clocks of two
-    /// machines would be compared: names are what they are there.
+    /// A recreated worktree gets a numbered name, so that it is not confused with the earlier one. The name is stored in the
+    /// worktree's git directory, so this runs once. Skipped on a server, where the two timestamps come from different clocks.
     fn new_name_of_worktree(&self) -> Result<Option<String>, Error> {
         let Located { checkout: Some(checkout), repository: Some(id), store: Home::File(_), .. } = &self.located else {
             return Ok(None);
@@ -233,8 +232,8 @@ impl Session {
         self.perform_as(&self.located.agent, None, verb)
     }
 
-    /// Runs a verb as `actor`, and nothing else: ledgers hear of it from [`Session::act`]. As an operation, running it again
-    /// answers as before and changes nothing.
+    /// Runs a verb as `actor` without updating ledgers; `toft_work::Work::act` does both. With `op`, a repeated call returns the
+    /// first outcome and changes nothing.
     pub fn perform_as<V: Verb>(&self, actor: &str, op: Option<Operation>, verb: V) -> Result<V::Outcome, Error> {
         if V::ACCESS == Access::Write {
             self.visit()?;
@@ -284,10 +283,12 @@ impl Session {
     fn visit(&self) -> Result<(), Error> {
         let (Some(checkout), Some(id)) = (&self.located.checkout, &self.located.repository) else { return Ok(()) };
         let known = checkout.worktree == MAIN && self.located.own_store();
-        if known || self.visited.swap(true, Ordering::Relaxed) {
+        if known || self.visited.load(Ordering::Relaxed) {
             return Ok(());
         }
-        self.visit_now(checkout, id, false)
+        self.visit_now(checkout, id, false)?;
+        self.visited.store(true, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Makes this checkout known to the store, unless it is.
@@ -345,7 +346,8 @@ impl Session {
         }
     }
 
-    /// Calls `look` until it answers, after each change and at least every second, up to `patience`.
+    /// Calls `look` after each commit, and at least every `Store::look_again_after`, until it returns a value or `patience` runs
+    /// out.
     pub fn wait_for<T>(
         &self,
         patience: Duration,

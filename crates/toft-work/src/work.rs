@@ -1,7 +1,7 @@
 //! Work on issues and tasks: a verb in the store, and what ledgers and workspaces hear of it.
 //!
-//! The store decides, in one transaction. What a ledger or a workspace needs is checked before; what follows after the
-//! commit cannot fail the command: it is told beside the outcome ([`Session::take_notes`]) and done again by the next one.
+//! The store decides, in one transaction. Ledger and workspace preconditions are checked first. A failure after the commit does
+//! not fail the command: it becomes a note ([`take_notes`](toft_session::Session::take_notes)), and the next command retries.
 
 use std::{
     path::PathBuf,
@@ -43,8 +43,8 @@ impl Work<'_> {
         outcome
     }
 
-    /// Ledgers hear what is true of their issues now. What one cannot be told is told beside the outcome, and again after
-    /// the next such verb.
+    /// Writes the current status of issues to the ledgers. A failure becomes a note; the next verb that can end a workflow
+    /// retries.
     fn tell_ledgers(&self) {
         match Plan::open(self.session) {
             Ok(Some(plan)) => plan.tell(),
@@ -80,7 +80,7 @@ impl Work<'_> {
             None => None,
         };
         let outcome = match self.act(actor, op.clone(), request.clone()) {
-            // Nothing is left: is something called in progress that nobody can be on?
+            // Nothing is ready: reopen issues whose claimer is gone, then retry.
             Err(Error::Refused(Refusal::NothingReady { .. } | Refusal::IssueNotReady { .. }))
                 if self.free_orphans() =>
             {
@@ -190,7 +190,7 @@ impl Work<'_> {
             }
             let all = request.offers.len() < asked;
             let outcome = self.run(actor, None, request.clone())?;
-            // A ledger elsewhere in time may offer what somebody is on already.
+            // A stale ledger may offer issues that are already claimed, so fetch more.
             if all || outcome.ready.len() >= request.limit {
                 return Ok(outcome);
             }
@@ -262,12 +262,13 @@ impl Work<'_> {
                 plan.put_again(issues)?;
             }
             Way::Claim { tasks } => {
+                let before = claims.len();
                 for task in tasks {
                     let request =
                         claim::Request { id: Some(task.clone()), scope: self.scope(), ..claim::Request::default() };
                     match self.claim(actor, None, request) {
                         Ok(outcome) => claims.extend(outcome.claims),
-                        Err(error) if claims.is_empty() => return Err(error),
+                        Err(error) if claims.len() == before => return Err(error),
                         // What was claimed again is held; the others are said beside it.
                         Err(error) => self.note(format!("{task} was not claimed again: {error}")),
                     }
@@ -325,7 +326,7 @@ impl Work<'_> {
         }
     }
 
-    /// Waits until claiming is worth another try; false when the time is up. Only looks, so waiters disturb nobody.
+    /// Waits until a claim may succeed; false on timeout. Reads only, except to sweep expired leases.
     fn wait_until_promising(
         &self,
         actor: &str,
@@ -337,7 +338,7 @@ impl Work<'_> {
             pulse = self.wait_for_change(pulse, until.min(Instant::now() + self.store().look_again_after()))?;
             // A lease of another machine that has gone silent runs out only while it is watched.
             if self.run(actor, None, sweep::Wanted)? {
-                self.run(actor, None, sweep::Request)?;
+                self.act(actor, None, sweep::Request)?;
             }
             let promising = match &request.id {
                 Some(_) => true,

@@ -182,6 +182,11 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ("Learn", &["try", "help"]),
 ];
 
+/// The name of a command, if the word is one.
+pub(crate) fn known(word: &str) -> Option<&'static str> {
+    TABLE.iter().map(|(name, _)| *name).find(|name| *name == word)
+}
+
 /// The commands with what each does, under headings.
 fn grouped_commands() -> String {
     let about = |name: &str| match name {

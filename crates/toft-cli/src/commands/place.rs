@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use toft::{
     doctor::{Health, examine},
-    plan::Private,
+    plan::{IssueFilter, Private},
     retention::{Retention, RetentionKind},
 };
 
@@ -18,7 +18,17 @@ use crate::{
 pub(super) fn init(app: &App<'_>, args: &Init) -> Done {
     let (toft, new) = toft::Toft::init(&app.config()?, args.no_vcs)?;
     if args.tree {
+        let before =
+            toft.plan()?.map_or(Ok(0), |plan| plan.list(&IssueFilter::default()).map(|issues| issues.len()))?;
         toft.ledgers().keep_issues_in_tree()?;
+        let after = toft.plan()?.map_or(Ok(0), |plan| plan.list(&IssueFilter::default()).map(|issues| issues.len()))?;
+        if after < before {
+            toft.note(format!(
+                "{} open issues stay in the ledger beside the repository, which is no longer listed; `toft export jsonl` \
+                 before and `toft import jsonl` after would have brought them here",
+                before - after
+            ));
+        }
     }
     if args.maintainer {
         toft.ledgers().plan_in_public()?;

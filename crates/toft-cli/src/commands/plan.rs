@@ -356,9 +356,9 @@ pub(super) fn export(app: &App<'_>, args: &args::Export) -> Done {
 
 pub(super) fn graph(app: &App<'_>, args: &args::Graph) -> Done {
     let plan = plan(app.open()?)?;
-    let mut issues = plan.list(&IssueFilter { limit: args.limit + 1, ..IssueFilter::default() })?;
-    let more = issues.len() > args.limit;
-    issues.truncate(args.limit);
+    // What hangs together with one issue may be closed, and anywhere in the plan.
+    let (limit, all) = if args.id.is_some() { (0, true) } else { (args.limit + 1, false) };
+    let mut issues = plan.list(&IssueFilter { limit, all, ..IssueFilter::default() })?;
     if let Some(id) = &args.id {
         let id = plan.find(id)?.issue.id;
         let mut near = BTreeSet::from([id]);
@@ -377,6 +377,8 @@ pub(super) fn graph(app: &App<'_>, args: &args::Graph) -> Done {
         }
         issues.retain(|found| near.contains(&found.issue.id));
     }
+    let more = issues.len() > args.limit;
+    issues.truncate(args.limit);
     let pen = match (args.mermaid, args.dot, args.svg) {
         (true, ..) => Pen::Mermaid,
         (_, true, _) => Pen::Dot,

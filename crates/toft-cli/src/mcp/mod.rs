@@ -83,7 +83,7 @@ fn answer(words: &[String]) -> Answer {
     let line = ["toft".to_owned()].into_iter().chain(words.iter().cloned());
     let cli = match Cli::try_parse_from(line) {
         Ok(cli) => cli,
-        Err(error) => return refused(&Failure::usage(&error)),
+        Err(error) => return refused(&Failure::usage(&error, None)),
     };
     let output = Output::keeping();
     match commands::run_and_close(&cli, &output) {

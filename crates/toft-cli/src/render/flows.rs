@@ -134,7 +134,7 @@ impl View for FlowShown {
             ));
         }
         if tasks.len() < workflow.tasks as usize {
-            page.line(format!("  … {} of {} shown; add --limit for more", tasks.len(), workflow.tasks));
+            page.line(format!("  … {} of {} shown; raise --limit for more", tasks.len(), workflow.tasks));
         }
     }
 }
@@ -170,7 +170,7 @@ impl View for FlowList {
             page.line("No workflows. toft flow new \"…\" makes one.");
         }
         if self.more {
-            page.line(format!("… {} shown; add --limit for more", self.rows.len()));
+            page.line(format!("… {} shown; raise --limit for more", self.rows.len()));
         }
     }
 }

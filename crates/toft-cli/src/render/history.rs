@@ -37,7 +37,8 @@ pub(super) fn particulars(event: &Event) -> String {
                 Put::Field(name, None) => format!("-{}", clean(name)),
                 Put::Label(word, there) => format!("{}{}", if *there { "+" } else { "-" }, clean(word)),
                 Put::Dep(dep, there) => {
-                    format!("{}{} {}", if *there { "+" } else { "-" }, clean(&dep.kind), clean(&dep.on))
+                    let kind = if dep.blocks() { "needs".to_owned() } else { clean(&dep.kind) };
+                    format!("{}{kind} {}", if *there { "+" } else { "-" }, clean(&dep.on))
                 }
                 Put::Comment(said) => format!("\"{}\"", short(&said.text, 60)),
                 Put::Unsay(_) => "-comment".to_owned(),

@@ -249,6 +249,9 @@ impl View for IssueShown {
         if let Some(until) = issue.defer_until {
             page.line(format!("  put off until {}", page.moment(until)));
         }
+        if let Some(due) = issue.due {
+            page.line(format!("  due {}", page.moment(due)));
+        }
         for child in &self.children {
             page.line(format!(
                 "  has {}  {}  {}",

@@ -41,7 +41,7 @@ fn answer(page: &mut Page, gate: &Gate) {
 
 pub(super) fn cut(page: &mut Page, more: bool, shown: usize) {
     if more {
-        page.line(page.ink(Ink::Faint, &format!("… {shown} shown; add --limit for more")));
+        page.line(page.ink(Ink::Faint, &format!("… {shown} shown; raise --limit for more")));
     }
 }
 

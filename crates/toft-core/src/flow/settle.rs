@@ -91,7 +91,7 @@ fn ended_well(status: TaskStatus, from: TaskStatus) -> bool {
     }
 }
 
-/// Skips those of these tasks that only make sense if another fails, which has already ended otherwise.
+/// Skips on-failure tasks whose target has already ended without failing.
 pub(crate) fn skip_pointless(work: &mut VerbContext<'_>, tasks: &[TaskId]) -> VerbResult<()> {
     for id in tasks {
         let ended = work.tx.dependencies(id)?.into_iter().find(|(dependency, status)| {

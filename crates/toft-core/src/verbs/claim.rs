@@ -242,7 +242,7 @@ impl Request {
         work.holds.contains(&lease.fence) || lease.holder.is_some() && lease.holder == self.holder
     }
 
-    /// A hold that its own agent may take over: it follows no process that is known to live.
+    /// Whether the agent may take over its own lease: no process holds it, or that process is dead.
     fn abandoned(&self, work: &VerbContext<'_>, me: &Agent, lease: &Lease) -> bool {
         let alive = lease.holder.as_ref().is_some_and(|holder| work.processes.liveness(holder) != Liveness::Dead);
         lease.agent == me.id && !alive

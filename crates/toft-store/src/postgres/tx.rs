@@ -90,7 +90,7 @@ pub(super) struct PostgresTx<'a> {
     pub(super) open: bool,
     /// How many statements have read, each at a moment of its own.
     pub(super) looks: usize,
-    /// Others wait from the beginning: this operation has been overtaken once and shall not be again.
+    /// Take the write lock at BEGIN, because the previous attempt conflicted.
     pub(super) alone: bool,
     conflicted: bool,
 }
@@ -578,7 +578,7 @@ impl StoreTx for PostgresTx<'_> {
         self.prepare(writes)?;
         for write in writes {
             match self.reads.write(write) {
-                // Perhaps only because what was read was never true at once; run alone, it will show.
+                // The reads may come from different snapshots; retry under the lock before reporting an error.
                 Err(_) if !self.alone => return Err(self.troubled(&Trouble::inconsistent())),
                 done => done?,
             }

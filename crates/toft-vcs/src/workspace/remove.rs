@@ -1,5 +1,5 @@
-//! Taking a workspace down. It is put aside, put away if anything in it is nowhere else, read back, and only then
-//! deleted. Each step can be told from the disk, so that the next command after a crash goes on where it stopped.
+//! Removes a workspace: rename it, rescue content that exists nowhere else, verify the rescue, delete. Each step is visible on
+//! disk, so the next command resumes after a crash.
 
 use std::{
     fs, io,
@@ -28,7 +28,7 @@ const TRIES: usize = 50;
 const PAUSE: Duration = Duration::from_millis(40);
 /// A sweep that did not come to its end after so many seconds was killed, or was not let in.
 const SWEPT: u64 = 600;
-/// The mark of a workspace whose files may go: everything was put away, and without them nothing else is to be.
+/// Marks a workspace whose files may be deleted: the rescue is complete, and missing files need no second rescue.
 pub(super) const GIVEN_UP: &str = "given-up";
 
 /// What may be done so that a workspace can go.
@@ -75,7 +75,7 @@ pub(super) fn remove(
     let path = Path::new(&workspace.path);
     let (waiting, gone) = aside(workspace);
     let mut removed = Removed::default();
-    // After a restart, or when what served it was killed, it is looked at as it was.
+    // Remount it first if a restart or a killed mount process unmounted it.
     if workspace.state != WorkspaceState::Provisioning {
         backend.open(workspace)?;
     }

@@ -219,7 +219,7 @@ impl Workspaces<'_> {
         })
     }
 
-    /// What a new workspace stands on or copies. Until the row says who stands on it, nobody may take a base away.
+    /// Prepares the base to overlay or copy. Holds the lock on bases, so that gc cannot remove it before the row refers to it.
     fn footing(&self, wanted: &Wanted, commit: &str, step: &mut impl FnMut(&str)) -> Result<OverlayBase, Error> {
         if wanted.in_place || wanted.clone || !self.wants_sharing() {
             return Ok(OverlayBase::default());
