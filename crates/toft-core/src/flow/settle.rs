@@ -37,8 +37,8 @@ pub(crate) fn end_lease(
     Ok(writes)
 }
 
-/// Carries through what a task's new status means for everything that hangs on it. The status is already
-/// written; `from` is what it was before. Gives the task's workflow as it is then.
+/// Updates dependents, the queue and the workflow after a status change from `from`. The task row is already written.
+/// Returns the updated workflow.
 pub(crate) fn propagate(work: &mut VerbContext<'_>, task: &Task, from: TaskStatus) -> VerbResult<Workflow> {
     let mut moved = vec![(task.clone(), from)];
     if let Some(skipped) = skip_if_pointless(work, task)? {

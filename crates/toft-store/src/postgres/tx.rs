@@ -247,8 +247,7 @@ impl Drop for PostgresTx<'_> {
     }
 }
 
-/// Questions for what else could be seen to first: that there is nothing needs no check later, as something that
-/// turns up meanwhile is found by whoever looks next.
+/// Queries whose empty result is not validated at commit. A row that appears meanwhile is found by the next claim.
 fn only_what_else(query: Query) -> bool {
     matches!(query, Query::lease_overdue | Query::queue_list | Query::workflow_open_lanes)
 }

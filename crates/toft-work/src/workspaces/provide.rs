@@ -36,8 +36,8 @@ struct OverlayBase {
 }
 
 impl Workspaces<'_> {
-    /// Gives a workspace: the one that is there for this work, or a new one. Nothing is left if that fails.
-    /// `step` is told what goes on while it is set up.
+    /// Returns the workspace for this work, creating it if needed. A failed setup removes the directory, or quarantines it.
+    /// `step` receives progress messages.
     pub fn provide(&self, actor: &str, wanted: Wanted, mut step: impl FnMut(&str)) -> Result<Given, Error> {
         let named = match &wanted.work {
             Some(work) => self.work.perform_as(actor, None, Name { id: work.clone() })?,
