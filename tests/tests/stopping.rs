@@ -378,3 +378,39 @@ fn stopping_a_hold_without_a_runner_makes_its_fence_stale() {
     home.toft(&repo, &["stop", "bob"]).fails(5);
     home.toft(&repo, &["--as", "eve", "claim"]).ok();
 }
+
+/// Ticks of the processor that everything started in this home has used.
+fn ticks(home: &Home) -> u64 {
+    let used = |process: &String| -> Option<u64> {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", process.split(' ').next()?)).ok()?;
+        let fields: Vec<&str> = stat.rsplit(") ").next()?.split(' ').collect();
+        Some(fields[11].parse::<u64>().ok()? + fields[12].parse::<u64>().ok()?)
+    };
+    agents::left_over(home).iter().filter_map(used).sum()
+}
+
+#[test]
+fn a_paused_slot_rests_until_it_is_resumed() {
+    let (home, repo) = started(&[]);
+    let _runner = Runner::start(&home, &repo, &[], &["--", "sh", "-c", "git commit -q --allow-empty -m x"]);
+    let slot = || data(&home, &repo, &["agent", "list"])[0]["name"].as_str().map(str::to_owned);
+    let until = Instant::now() + Duration::from_secs(20);
+    while slot().is_none() {
+        assert!(Instant::now() < until, "no slot registered");
+        thread::sleep(Duration::from_millis(50));
+    }
+    let name = slot().unwrap();
+    home.toft(&repo, &["agent", "pause", &name]).ok();
+    home.toft(&repo, &["add", "work"]).ok();
+    thread::sleep(Duration::from_secs(1));
+    let before = ticks(&home);
+    thread::sleep(Duration::from_secs(3));
+    let used = ticks(&home) - before;
+    assert!(used < 30, "a paused slot used {used} of 300 ticks");
+    home.toft(&repo, &["agent", "resume", &name]).ok();
+    let until = Instant::now() + Duration::from_secs(20);
+    while issue(&home, &repo)["status"] != "closed" {
+        assert!(Instant::now() < until, "it goes on once it is resumed");
+        thread::sleep(Duration::from_millis(100));
+    }
+}
