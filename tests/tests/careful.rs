@@ -74,7 +74,7 @@ fn everything_that_only_a_clone_has_is_put_away() {
     assert_eq!(home.run(&clone, "git", &["cat-file", "-t", "v1"]).trim(), "tag");
     assert_eq!(home.run(&clone, "git", &["notes", "show", "other"]).trim(), "a note");
     assert_eq!(fs::metadata(&hook).unwrap().permissions(), fs::Permissions::from_mode(0o100_755));
-    // One that is on a landed commit, but has another branch, is somebody's still.
+    // One that is on a landed commit, but has another branch, goes only when it is asked for.
     home.run(&clone, "git", &["reset", "-q", "--hard", "HEAD~1"]);
     home.toft(&repo, &["ws", "rm", "c"]).fails(5);
     home.toft(&repo, &["ws", "rm", "c", "--rescue"]).ok();

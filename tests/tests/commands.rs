@@ -195,8 +195,12 @@ fn issues_are_changed_closed_and_found_as_people_type_it() {
     let said = home.toft(&repo, &["done", &slow]).fails(2);
     assert!(said.contains(&format!("toft close {slow}")), "{said}");
     home.toft(&repo, &["claim", &slow, "--as", "ann"]).ok();
-    let said = home.toft(&repo, &["close", &slow, "-m", "no"]).fails(2);
-    assert!(said.contains("is in progress"), "{said}");
+    let said = home.toft(&repo, &["close", &slow, "-m", "no"]).fails(5);
+    assert!(said.contains("held by ann"), "{said}");
+    // What was changed before another one refused is said, and that one beside it.
+    let said = home.toft(&repo, &["close", &part, &slow, "-m", "no", "--json"]);
+    assert!(said.code == 0 && said.out.contains("was left as it is") && said.out.contains(&*part), "{said:?}");
+    home.toft(&repo, &["edit", &part, "--reopen"]).ok();
     home.toft(&repo, &["finish", &slow, "--as", "ann", "--no-change", "it is fast"]).ok();
     home.toft(&repo, &["close", &part, &guide, "-m", "not needed"]).ok();
     assert!(ids(&[]).is_empty());

@@ -268,8 +268,7 @@ fn a_burst_of_commits_is_told_now_and_then() {
     let claims = String::from_utf8_lossy(&heard.stdout).matches("\"verb\":\"claim\"").count();
     let done = work.told.iter().filter(|((verb, ..), _)| *verb == "claim").count();
     assert_eq!(claims, done, "a follower misses nothing");
-    // On a machine that is busy with other things, commits are rarer and more of them tell.
-    assert!(told < looks * 4 / 5, "in {told} of {looks} looks a commit would have told");
+    assert!(told < looks * 3 / 5, "in {told} of {looks} looks a commit would have told");
     eprintln!("{done} claims; in {told} of {looks} looks a commit would have told its follower");
 }
 

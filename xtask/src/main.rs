@@ -91,7 +91,7 @@ fn install() -> Result<String> {
     let to = root().join("target").join("installed");
     let path = root().join("crates").join("toft-cli");
     let (to, path) = (to.display().to_string(), path.display().to_string());
-    cargo(&["install", "--locked", "--quiet", "--force", "--profile", "stories", "--path", &path, "--root", &to], &[])?;
+    cargo(&["install", "--locked", "--quiet", "--force", "--path", &path, "--root", &to], &[])?;
     let bin = Path::new(&to).join("bin").join("toft");
     let bin = bin.canonicalize().with_context(|| format!("{} was not installed", bin.display()))?;
     Ok(bin.display().to_string())

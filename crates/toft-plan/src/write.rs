@@ -16,7 +16,7 @@ use toft_core::{
     store::{Access, StoreError},
     time::Timestamp,
     verbs::{
-        issue::{Note, Noted},
+        issue::{CheckClosing, Note, Noted},
         undo::Before,
     },
 };
@@ -463,6 +463,13 @@ impl Plan<'_> {
             self.let_go_if(id, reason, change)?;
         }
         self.change(id, "issue.edited", change)
+    }
+
+    /// Closes an issue that no agent holds work on.
+    pub fn close(&self, id: &str, reason: &str, op: Option<&str>) -> Result<Wrote, Error> {
+        self.session.perform(CheckClosing { issue: id.to_owned() })?;
+        let status = Some(edit::Step::Close { reason: reason.to_owned() });
+        self.edit(id, &Edit { status, ..Edit::default() }, op)
     }
 
     /// Gives up the workflow on an issue that is about to be closed or deleted, once it is known that nothing else says no.

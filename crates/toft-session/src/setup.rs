@@ -71,7 +71,7 @@ impl Setup {
         self.run.iter().chain(&self.ready).cloned().collect()
     }
 
-    /// Whether somebody trusted that exact text for this repository.
+    /// Whether the user trusted that exact text for this repository.
     pub fn trusted(&self, repository: &str) -> bool {
         self.own || self.commands().is_empty() || self.approval(repository).given()
     }

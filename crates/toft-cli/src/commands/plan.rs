@@ -149,27 +149,18 @@ pub(super) fn change(app: &App<'_>, args: &args::EditIssue) -> Done {
     if args.undefer || args.status.as_deref() == Some(OPEN) {
         asked.defer = Some(None);
     }
-    if asked == Edit::default() && args.assignee.is_none() {
+    if let Some(name) = &args.assignee {
+        let to = Some(name.clone()).filter(|name| !name.is_empty());
+        asked.assignee = Some(toft.perform(assign::Check { to })?.map(|agent| agent.name));
+    }
+    if asked == Edit::default() {
         return Err(Failure::invalid("nothing to change was named", "toft edit --help lists what can be"));
     }
     if args.title.is_some() && args.ids.len() > 1 {
         return Err(Failure::invalid("one title for several issues", "name one issue, or leave --title out"));
     }
     let ids = each_found(&plan, &args.ids)?;
-    let assignee = match &args.assignee {
-        Some(name) => Some(toft.perform(assign::Check { to: Some(name.clone()).filter(|name| !name.is_empty()) })?),
-        None => None,
-    };
-    write_each(app, &ids, "Changed", |id, op| {
-        let wrote = match asked == Edit::default() {
-            true => None,
-            false => Some(plan.edit(id, &asked, op)?),
-        };
-        match &assignee {
-            Some(to) => Ok(plan.assign(id, to.as_ref().map(|agent| agent.name.as_str()))?),
-            None => wrote.ok_or_else(|| Failure::invalid("nothing to change was named", "toft edit --help")),
-        }
-    })
+    write_each(app, &ids, "Changed", |id, op| Ok(plan.edit(id, &asked, op)?))
 }
 
 /// The issues that are meant: all of them must be there before the first is changed.
@@ -177,37 +168,34 @@ fn each_found(plan: &Plan<'_>, ids: &[String]) -> Result<Vec<String>, Failure> {
     ids.iter().map(|id| Ok(plan.find(id)?.issue.id)).collect()
 }
 
-/// Writes to each issue under an operation of its own, and shows what was written.
+/// Writes to each issue under an operation of its own, and shows what was written. Once the first is written, what another one
+/// refuses is a note: the outcome stands.
 fn write_each(
     app: &App<'_>,
     ids: &[String],
     did: &'static str,
     write: impl Fn(&str, Option<&str>) -> Result<Wrote, Failure>,
 ) -> Done {
-    let op = |n: usize| app.global.op.as_ref().map(|op| if n == 0 { op.clone() } else { format!("{op}.{n}") });
-    let written = ids.iter().enumerate().map(|(n, id)| write(id, op(n).as_deref()));
-    let mut written = written.collect::<Result<Vec<_>, _>>()?;
-    match (written.len(), written.pop()) {
+    let mut wrote = Vec::new();
+    for (n, id) in ids.iter().enumerate() {
+        let op = app.global.op.as_ref().map(|op| if n == 0 { op.clone() } else { format!("{op}.{n}") });
+        match write(id, op.as_deref()) {
+            Ok(written) => wrote.push(written),
+            Err(failure) if wrote.is_empty() => return Err(failure),
+            Err(failure) => app.open()?.note(format!("{id} was left as it is: {}", failure.message)),
+        }
+    }
+    match (ids.len(), wrote.pop()) {
         (1, Some(wrote)) => app.show(&IssueWritten { wrote, did }),
-        (_, last) => app.show(&IssuesWritten { wrote: written.into_iter().chain(last).collect(), did }),
+        (_, last) => app.show(&IssuesWritten { wrote: wrote.into_iter().chain(last).collect(), did }),
     }
 }
 
-/// Closes issues. What the caller holds is ended with `finish`, which records evidence and ends the lease.
+/// Closes issues that no agent holds work on.
 pub(super) fn close(app: &App<'_>, args: &args::Close) -> Done {
-    let toft = app.open()?;
-    let plan = plan(toft)?;
+    let plan = plan(app.open()?)?;
     let ids = each_found(&plan, &args.ids)?;
-    for id in &ids {
-        if toft.perform(OnIt { issue: id.clone() })?.is_some_and(|on| on.holder.is_some()) {
-            return Err(Failure::invalid(
-                format!("{id} is in progress"),
-                &format!("toft finish {id} -m \"…\" --evidence COMMIT, as the agent that holds it; or toft stop {id}"),
-            ));
-        }
-    }
-    let closing = Edit { status: Some(Step::Close { reason: args.reason.clone() }), ..Edit::default() };
-    write_each(app, &ids, "Closed", |id, op| Ok(plan.edit(id, &closing, op)?))
+    write_each(app, &ids, "Closed", |id, op| Ok(plan.close(id, &args.reason, op)?))
 }
 
 pub(super) fn delete(app: &App<'_>, args: &args::Delete) -> Done {

@@ -42,6 +42,8 @@ pub struct Edit {
     pub defer: Option<Option<Timestamp>>,
     /// To be done by then.
     pub due: Option<Timestamp>,
+    /// The agent it is assigned to; `None` inside assigns it to nobody.
+    pub assignee: Option<Option<String>>,
     /// Something to say.
     pub comment: Option<String>,
     /// Where to.
@@ -159,6 +161,9 @@ pub fn change<N: Nodes<Error = StoreError>>(
     }
     if let Some(due) = edit.due {
         puts.push(Put::Field("due".into(), Some(told(&due)?)));
+    }
+    if let Some(to) = &edit.assignee {
+        puts.extend(assign(issue, to.as_deref())?);
     }
     if let Some(said) = edit.comment.as_ref().filter(|said| !said.trim().is_empty()) {
         let id = by.word.to_owned();

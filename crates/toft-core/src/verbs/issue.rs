@@ -162,6 +162,31 @@ impl Verb for OnIt {
     }
 }
 
+/// Refuses to close an issue while an agent holds work on it.
+#[derive(Clone, Debug)]
+pub struct CheckClosing {
+    /// The issue.
+    pub issue: String,
+}
+
+impl Verb for CheckClosing {
+    type Outcome = ();
+    const NAME: &'static str = "issue.check_closing";
+    const ACCESS: Access = Access::Read;
+
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<()> {
+        let on = OnIt { issue: self.issue.clone() }.run(work)?;
+        match on.and_then(|on| on.holder) {
+            Some(holder) => {
+                let wanted =
+                    format!("its agent finishes it (toft finish), or is stopped first (toft stop {})", self.issue);
+                Err(Refusal::WrongState { id: self.issue, state: format!("held by {holder}"), wanted }.into())
+            }
+            None => Ok(()),
+        }
+    }
+}
+
 /// Workflows whose issue's ledger has to be told what is true of them now.
 #[derive(Clone, Debug)]
 pub struct Pending {
