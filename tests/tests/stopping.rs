@@ -298,6 +298,31 @@ fn a_workspace_is_handed_out_only_when_nobody_works_in_it() {
     home.toft(&repo, &["--as", "hana", "claim", "--ws"]).ok();
 }
 
+/// Simulation, seed 7834: a slot is killed, and its runner takes a moment to end the agent.
+#[test]
+fn the_task_of_a_killed_slot_is_free_when_its_agent_is_gone() {
+    let (home, repo) = started(&["Fix it"]);
+    let began = home.path().join("began");
+    let script = format!("echo $$ $PPID > {}; exec sleep 1000", began.display());
+    let _runner = Runner::start(&home, &repo, &[], &["--once", "--", "sh", "-c", &script]);
+    let words = appears(&began);
+    let mut words = words.split_whitespace().map(|word| word.parse::<i32>().unwrap());
+    let (agent, slot) = (words.next().unwrap(), words.next().unwrap());
+    let stat = fs::read_to_string(format!("/proc/{slot}/stat")).unwrap();
+    let inner = stat.rsplit_once(')').unwrap().1.split_whitespace().nth(1).unwrap().parse().unwrap();
+    kill(Pid::from_raw(inner), Signal::SIGSTOP).unwrap();
+    kill(Pid::from_raw(slot), Signal::SIGKILL).unwrap();
+    // Commands on this machine see that the slot is dead, and that its agent is not.
+    assert!(!home.toft(&repo, &["ready"]).ok().contains("Fix it"), "nothing is free");
+    assert!(lives(agent));
+    // Whoever claims here frees it, and ends the agent before anybody else, anywhere, is given its task.
+    home.toft(&repo, &["--as", "hana", "claim", "-l", "nobody"]).fails(6);
+    let mut elsewhere = home.command(&repo, "toft", &["--as", "far", "claim"]);
+    let claimed = elsewhere.env("TOFT_HOST", "far").output().unwrap();
+    assert!(claimed.status.success() && !lives(agent), "two agents work on one task");
+    kill(Pid::from_raw(inner), Signal::SIGCONT).unwrap();
+}
+
 /// repro/core 11: the answer to a claim is lost, and the network stays away for longer than anybody waits for it.
 #[test]
 fn a_claim_whose_answer_was_lost_is_worked_on_and_never_kept_by_an_idle_slot() {

@@ -1,12 +1,13 @@
 //! Leases: an agent's exclusive, expiring, fenced hold on one task.
 //!
 //! Owns the judgement whether a hold still stands. Leases end by clock, so a crashed agent frees its task
-//! unaided; a living process on this host keeps its own up to a cap, and a dead one loses it at once.
+//! unaided; a living process on this host keeps its own up to a cap, and a dead one loses it as soon as everything it started
+//! has ended too.
 //!
 //! A lease expires only on a clock that cannot step: the monotonic clock of the machine that renewed it, or that of a
 //! machine that has watched it since without seeing a renewal. The wall clock says only when to look.
 
-use std::{fmt, str::FromStr, time::Duration};
+use std::{collections::BTreeSet, fmt, str::FromStr, time::Duration};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
@@ -63,10 +64,10 @@ impl Lease {
 
     /// Does the hold still stand?
     pub fn standing(&self, now: &Now, processes: &dyn Processes) -> LeaseStatus {
-        let alive = self.holder.as_ref().map(|holder| processes.liveness(holder));
-        if alive == Some(Liveness::Dead) {
+        if self.is_abandoned(processes) {
             return LeaseStatus::Lost(Lost::ProcessGone);
         }
+        let alive = self.holder.as_ref().map(|holder| processes.liveness(holder));
         match self.silence(&now.tick) {
             // Another machine renewed it last, and this one has not watched it yet.
             None => LeaseStatus::Live,
@@ -75,6 +76,12 @@ impl Lease {
             }
             Some(_) => LeaseStatus::Lost(Lost::Expired),
         }
+    }
+
+    /// Whether the process that holds it has ended, and every process that was started under it.
+    pub fn is_abandoned(&self, processes: &dyn Processes) -> bool {
+        let dead = self.holder.as_ref().is_some_and(|holder| processes.liveness(holder) == Liveness::Dead);
+        dead && !processes.attempts().contains(self.fence.id.as_str())
     }
 
     /// How long it has gone without a renewal on the clock of this machine; absent if this machine cannot tell.
@@ -233,6 +240,8 @@ pub trait Processes {
     }
     /// Is that process still there?
     fn liveness(&self, holder: &Holder) -> Liveness;
+    /// Leases under which processes were started that still run on this machine: an agent may outlive its slot.
+    fn attempts(&self) -> BTreeSet<String>;
 }
 
 #[cfg(test)]
@@ -259,7 +268,12 @@ mod tests {
     #[test]
     fn a_dead_process_loses_its_lease_at_once() {
         let lease = lease(Some(7));
-        assert_eq!(lease.standing(&now_at(1), &FixedProcesses::alive(&[])), LeaseStatus::Lost(Lost::ProcessGone));
+        let processes = FixedProcesses::alive(&[]);
+        assert_eq!(lease.standing(&now_at(1), &processes), LeaseStatus::Lost(Lost::ProcessGone));
+        // Its agent runs on: only the clock frees the task.
+        processes.leave_running(lease.fence.id.as_str());
+        assert_eq!(lease.standing(&now_at(1), &processes), LeaseStatus::Live);
+        assert_eq!(lease.standing(&now_at(10_000), &processes), LeaseStatus::Lost(Lost::Expired));
     }
 
     /// The same moment on another machine, whose monotonic clock began elsewhere.

@@ -1,6 +1,6 @@
 //! This machine: its name, its boot, and which of its processes live.
 
-use std::{fs, sync::OnceLock};
+use std::{collections::BTreeSet, fs, sync::OnceLock};
 
 use toft_core::lease::{Holder, Liveness, Processes};
 use toft_store::clock::{boot_id, names_a_boot};
@@ -122,6 +122,10 @@ impl Processes for Machine {
             Sight::Started(_) | Sight::Gone => Liveness::Dead,
             Sight::Hidden => Liveness::Unknown,
         }
+    }
+
+    fn attempts(&self) -> BTreeSet<String> {
+        crate::processes::attempts()
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! On Linux, from `/proc`; elsewhere there is only the group of a command.
 
+use std::collections::BTreeSet;
 #[cfg(target_os = "linux")]
 use std::fs;
 
@@ -123,28 +124,44 @@ fn processes(file: &str) -> Vec<(i32, String)> {
 /// Kills what runners started under one of these leases and could not end, because they and their slots were killed at
 /// one stroke. Gives how many there were.
 pub fn end_stragglers(leases: &[String]) -> usize {
-    #[cfg(target_os = "linux")]
-    {
-        let ours = |environ: &str| {
-            environ.split('\0').any(|word| {
-                word.strip_prefix(crate::person::MARK).is_some_and(|value| {
-                    value.strip_prefix('=').is_some_and(|lease| leases.iter().any(|known| known == lease))
-                })
-            })
-        };
-        let found: Vec<i32> =
-            processes("environ").into_iter().filter(|(_, environ)| ours(environ)).map(|(pid, _)| pid).collect();
-        for pid in &found {
-            // It may have ended in this moment.
-            let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(*pid), nix::sys::signal::Signal::SIGKILL);
-        }
-        found.len()
+    let found: Vec<u32> =
+        started_by_attempts().into_iter().filter(|(_, lease)| leases.contains(lease)).map(|(pid, _)| pid).collect();
+    kill_processes(&found);
+    found.len()
+}
+
+/// Leases under which processes were started that still run.
+pub fn attempts() -> BTreeSet<String> {
+    started_by_attempts().into_iter().map(|(_, lease)| lease).collect()
+}
+
+/// The same, but for the attempt that this process belongs to itself.
+pub fn attempts_of_others() -> BTreeSet<String> {
+    let mut attempts = attempts();
+    if let Ok(own) = std::env::var(crate::person::MARK) {
+        attempts.remove(&own);
     }
-    #[cfg(not(target_os = "linux"))]
-    {
-        let _ = leases;
-        0
-    }
+    attempts
+}
+
+/// Processes that runners started, each with the lease it was started under.
+#[cfg(target_os = "linux")]
+fn started_by_attempts() -> Vec<(u32, String)> {
+    let found = processes("environ").into_iter();
+    found.filter_map(|(pid, environ)| Some((u32::try_from(pid).ok()?, word(&environ, crate::person::MARK)?))).collect()
+}
+
+/// Without `/proc` nothing is known.
+#[cfg(not(target_os = "linux"))]
+fn started_by_attempts() -> Vec<(u32, String)> {
+    Vec::new()
+}
+
+/// A variable of an environment, as `/proc` shows it.
+#[cfg(target_os = "linux")]
+fn word(environ: &str, name: &str) -> Option<String> {
+    let mut words = environ.split('\0').filter_map(|word| word.split_once('='));
+    words.find(|(known, _)| *known == name).map(|(_, value)| value.to_owned())
 }
 
 /// Every process below this one now.
@@ -234,10 +251,6 @@ pub struct Process {
 pub fn processes_about(dir: &std::path::Path, task: &str) -> Vec<Process> {
     let asking = above();
     let holders = toft_vcs::workspace::holders(dir);
-    let word = |environ: &str, name: &str| {
-        let mut words = environ.split('\0').filter_map(|word| word.split_once('='));
-        words.find(|(known, _)| *known == name).map(|(_, value)| value.to_owned())
-    };
     let mut found = Vec::new();
     for (pid, stat) in processes("stat") {
         let serves = stat.rsplit_once(')').is_some_and(|(name, _)| name.ends_with(SERVES_MOUNTS));

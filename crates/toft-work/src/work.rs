@@ -11,9 +11,9 @@ use std::{
 use toft_core::{
     flow::{Evidence, Task},
     id::{OpId, TaskId},
-    lease::Fence,
+    lease::{Fence, Holder, Liveness, Processes as _},
     refusal::Refusal,
-    store,
+    store::{self, LeasesOf},
     verbs::{
         Operation, Verb, claim, find,
         finish::{self, How},
@@ -23,9 +23,12 @@ use toft_core::{
     workspace::Keep,
 };
 use toft_plan::Plan;
-use toft_session::{error::Error, holds::Held};
+use toft_session::{error::Error, holds::Held, processes};
 
 use crate::{Work, workspaces::Tidied};
+
+/// How long processes that were killed are waited for.
+const KILLED: Duration = Duration::from_secs(2);
 
 /// An operation: its id, and a digest of what is asked under it.
 pub fn operation(id: &str, request: &str) -> Operation {
@@ -80,10 +83,13 @@ impl Work<'_> {
             None => None,
         };
         let outcome = match self.act(actor, op.clone(), request.clone()) {
-            // Nothing is ready: reopen issues whose claimer is gone, then retry.
-            Err(Error::Refused(Refusal::NothingReady { .. } | Refusal::IssueNotReady { .. }))
-                if self.free_orphans() =>
-            {
+            // Nothing is ready: end agents whose runner is gone, reopen issues whose claimer is gone, then retry.
+            Err(Error::Refused(
+                Refusal::NothingReady { .. }
+                | Refusal::IssueNotReady { .. }
+                | Refusal::NotReady { .. }
+                | Refusal::LeaseHeld { .. },
+            )) if self.end_orphaned_agents()? | self.free_orphans() => {
                 if let Some(plan) = Plan::open(self.session)? {
                     plan.offer_to(actor, &mut request)?;
                 }
@@ -96,6 +102,32 @@ impl Work<'_> {
             (Err(Error::Refused(Refusal::NothingReady { .. })), Some(hindered)) => Err(hindered),
             (outcome, _) => outcome,
         }
+    }
+
+    /// Ends agents on this machine whose slot and runner were killed at one stroke: until they end, nobody is given their task.
+    /// Gives whether there were any.
+    fn end_orphaned_agents(&self) -> Result<bool, Error> {
+        let running = processes::attempts_of_others();
+        if running.is_empty() {
+            return Ok(false);
+        }
+        let leases = store::ask(self.store(), |tx| tx.leases(&LeasesOf::Repository(None)))?;
+        let dead = |holder: &Holder| self.machine().liveness(holder) == Liveness::Dead;
+        let orphaned = leases.iter().filter(|lease| lease.holder.as_ref().is_some_and(dead));
+        let orphaned: Vec<String> =
+            orphaned.map(|lease| lease.fence.id.to_string()).filter(|lease| running.contains(lease)).collect();
+        if orphaned.is_empty() {
+            return Ok(false);
+        }
+        self.note(format!(
+            "ended {} processes of agents whose runner was killed",
+            processes::end_stragglers(&orphaned)
+        ));
+        let until = Instant::now() + KILLED;
+        while orphaned.iter().any(|lease| processes::attempts().contains(lease)) && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(true)
     }
 
     /// Opens issues again whose claimer is gone for good; whether there were any.

@@ -128,8 +128,8 @@ impl Slot {
             && work.agent
         {
             let (host, task, until) = (self.host, work.task.clone(), world.time + ORPHANED);
-            let deadline = work.keeper.deadline().hard;
-            world.orphans.push(Orphan { host, task, until, deadline, of: self.name.clone() });
+            let (lease, deadline) = (work.fence.id.to_string(), work.keeper.deadline().hard);
+            world.orphans.push(Orphan { host, task, lease, until, deadline, of: self.name.clone() });
         }
         self.state = State::Dead { until: world.time + AGAIN };
         (self.stopped_since, self.stopped_until) = (None, 0);

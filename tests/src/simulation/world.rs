@@ -54,6 +54,7 @@ impl Host {
 struct Seen<'a> {
     host: &'a Host,
     bug: Option<Bug>,
+    attempts: BTreeSet<String>,
 }
 
 impl Processes for Seen<'_> {
@@ -68,6 +69,10 @@ impl Processes for Seen<'_> {
             false if self.bug == Some(Bug::ClonedHostJudgedDead) => Liveness::Dead,
             false => Liveness::Unknown,
         }
+    }
+
+    fn attempts(&self) -> BTreeSet<String> {
+        self.attempts.clone()
     }
 }
 
@@ -98,6 +103,7 @@ impl<T> Call<T> {
 pub(crate) struct Orphan {
     pub(crate) host: usize,
     pub(crate) task: String,
+    pub(crate) lease: String,
     pub(crate) until: u64,
     /// By when its runner ends it in any case, on the host's clock.
     pub(crate) deadline: u64,
@@ -247,7 +253,9 @@ impl World {
             backoff_max: Duration::from_secs(5),
             max_attempts: 30,
         };
-        let seen = Seen { host, bug: self.bug };
+        let here = self.orphans.iter().filter(|orphan| self.hosts[orphan.host].boot == host.boot);
+        let attempts = here.map(|orphan| orphan.lease.clone()).collect();
+        let seen = Seen { host, bug: self.bug, attempts };
         let place = Place { repository: Self::scope().repository, worktree: Some("main".into()) };
         let mut caller =
             Caller { actor, place, ids: &mut self.ids, processes: &seen, policy: &policy, holds, role: None, op };

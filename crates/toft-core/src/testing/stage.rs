@@ -23,12 +23,18 @@ use crate::{
 #[derive(Clone, Debug, Default)]
 pub struct FixedProcesses {
     alive: Arc<Mutex<BTreeSet<u32>>>,
+    attempts: Arc<Mutex<BTreeSet<String>>>,
 }
 
 impl FixedProcesses {
     /// Only these run.
     pub fn alive(pids: &[u32]) -> Self {
-        Self { alive: Arc::new(Mutex::new(pids.iter().copied().collect())) }
+        Self { alive: Arc::new(Mutex::new(pids.iter().copied().collect())), attempts: Arc::default() }
+    }
+
+    /// What was started under a lease runs on.
+    pub fn leave_running(&self, lease: &str) {
+        self.attempts.lock().unwrap_or_else(PoisonError::into_inner).insert(lease.to_owned());
     }
 
     /// One ends.
@@ -50,6 +56,10 @@ impl Processes for FixedProcesses {
         } else {
             Liveness::Dead
         }
+    }
+
+    fn attempts(&self) -> BTreeSet<String> {
+        self.attempts.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 

@@ -16,7 +16,7 @@ use crate::{
     gate::Gate,
     id::{LeaseId, WorkflowId},
     issue,
-    lease::{Fence, Holder, Lease, LeaseStatus, Liveness},
+    lease::{Fence, Holder, Lease, LeaseStatus},
     queue::{Filter, Queue},
     ready::{self, Reason},
     refusal::{Refusal, VerbError, VerbResult},
@@ -244,8 +244,7 @@ impl Request {
 
     /// Whether the agent may take over its own lease: no process holds it, or that process is dead.
     fn abandoned(&self, work: &VerbContext<'_>, me: &Agent, lease: &Lease) -> bool {
-        let alive = lease.holder.as_ref().is_some_and(|holder| work.processes.liveness(holder) != Liveness::Dead);
-        lease.agent == me.id && !alive
+        lease.agent == me.id && (lease.holder.is_none() || lease.is_abandoned(work.processes))
     }
 
     /// The best ready tasks. Holds that are overdue are taken back first; if that leaves nothing, every process is asked after.

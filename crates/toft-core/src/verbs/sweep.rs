@@ -1,6 +1,9 @@
 //! Takes back holds that no longer stand. Run by whoever looks next, so no daemon is needed.
 
-use std::{cell::RefCell, collections::BTreeMap};
+use std::{
+    cell::{OnceCell, RefCell},
+    collections::{BTreeMap, BTreeSet},
+};
 
 use serde_json::json;
 
@@ -48,6 +51,7 @@ impl Verb for Wanted {
 struct Remembered<'a> {
     processes: &'a dyn Processes,
     known: RefCell<BTreeMap<Holder, Liveness>>,
+    attempts: OnceCell<BTreeSet<String>>,
 }
 
 impl Processes for Remembered<'_> {
@@ -58,6 +62,10 @@ impl Processes for Remembered<'_> {
     fn liveness(&self, holder: &Holder) -> Liveness {
         let mut known = self.known.borrow_mut();
         *known.entry(holder.clone()).or_insert_with(|| self.processes.liveness(holder))
+    }
+
+    fn attempts(&self) -> BTreeSet<String> {
+        self.attempts.get_or_init(|| self.processes.attempts()).clone()
     }
 }
 
@@ -77,7 +85,7 @@ pub(super) struct Look {
 pub(super) fn look(work: &mut VerbContext<'_>, thorough: bool) -> VerbResult<Look> {
     let (host, limit) = if thorough { (Some(work.processes.host()), 0) } else { (None, AT_ONCE) };
     let suspects = work.tx.overdue(work.now.wall, host, limit)?;
-    let processes = Remembered { processes: work.processes, known: RefCell::default() };
+    let processes = Remembered { processes: work.processes, known: RefCell::default(), attempts: OnceCell::new() };
     let (mut lost, mut due) = (Vec::new(), Vec::new());
     for lease in suspects {
         match lease.standing(&work.now, &processes) {
