@@ -486,10 +486,8 @@ impl Exchange for Branch {
         let tips: Vec<&str> = self.here.iter().chain(&self.theirs).map(String::as_str).collect();
         let file = fs::metadata(self.dir.join(ISSUES)).map_or(0, |meta| meta.len());
         pack::tidy(&self.git, &self.git_dir, &tips, &self.replaced, file, memo);
-        if let Some((_, there)) = &self.remote
-            && let Some(theirs) = &self.theirs
-        {
-            there.tidy(theirs, file, memo);
+        if let Some((_, there)) = &self.remote {
+            there.tidy(&self.there, file, memo);
         }
     }
 

@@ -24,17 +24,34 @@ const MOST_INDEX: u64 = 8 << 20;
 const DEPTH: &str = "--depth=1000";
 /// How long packing may take.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// A pack that git used so recently stays: a program that found an object in it may be about to refer to it.
-const GRACE: Duration = Duration::from_secs(60);
+/// A pack that git used so recently stays: a program that found an object in it may be about to refer to it. Only a sync
+/// looks for such objects, and syncs of one repository wait for each other.
+const GRACE: Duration = Duration::from_secs(10);
 
 /// What was left after packing, for each repository by the path of its objects.
 #[derive(Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 struct Memo {
-    /// Bytes in packs.
+    /// Bytes in packs that stay.
     bytes: BTreeMap<String, u64>,
+    /// Bytes in packs that stay only for now.
+    waiting: BTreeMap<String, Waiting>,
     /// Commits that were replaced before they were sent.
     replaced: BTreeMap<String, BTreeSet<String>>,
+}
+
+/// Packs that git used too recently to be deleted.
+#[derive(Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+struct Waiting {
+    bytes: u64,
+    /// Until when they stay, in seconds of the wall clock.
+    until: u64,
+}
+
+/// What is left after packing.
+struct Left {
+    bytes: u64,
+    waiting: u64,
 }
 
 /// Packs what commits of a ledger refer to, if enough came since the last time, and deletes what only the commits in
@@ -49,14 +66,26 @@ pub(super) fn tidy(git: &Git, git_dir: &Path, tips: &[&str], replaced: &[String]
     lost.extend(replaced.iter().cloned());
     let before: u64 = packs(&objects).iter().map(|pack| pack.bytes).sum();
     let slack = SLACK.max(file.saturating_mul(5) / 4);
-    let settled = match known.bytes.get(&key) {
-        Some(settled) if before > settled.saturating_add(slack) => {
-            let packed = pack(git, &objects, tips, &mut lost);
-            // A repository that cannot be packed is not tried at every sync.
-            let now: u64 = packs(&objects).iter().map(|pack| pack.bytes).sum();
-            if packed.is_ok() { now } else { before }
+    let now = std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs());
+    let most = now + GRACE.as_secs();
+    let waiting = known.waiting.remove(&key).filter(|waiting| now < waiting.until && waiting.until <= most);
+    let settled = match known.bytes.get(&key).copied() {
+        Some(settled) if before > settled + waiting.map_or(0, |waiting| waiting.bytes) + slack => {
+            match pack(git, &objects, tips, &mut lost) {
+                Ok(Some(left)) => {
+                    known.waiting.insert(key.clone(), Waiting { bytes: left.waiting, until: most });
+                    left.bytes
+                }
+                // Another process packs it already.
+                Ok(None) => settled,
+                // A repository that cannot be packed is not tried at every sync.
+                Err(_) => before,
+            }
         }
-        Some(settled) => before.min(*settled),
+        Some(settled) => {
+            known.waiting.extend(waiting.map(|waiting| (key.clone(), waiting)));
+            before.min(settled)
+        }
         None => before,
     };
     known.bytes.insert(key.clone(), settled);
@@ -107,8 +136,13 @@ fn packs(objects: &Path) -> Vec<Pack> {
     packs
 }
 
-fn pack(git: &Git, objects: &Path, tips: &[&str], lost: &mut BTreeSet<String>) -> Result<(), RunError> {
+/// Gives nothing if another process packs the same repository.
+fn pack(git: &Git, objects: &Path, tips: &[&str], lost: &mut BTreeSet<String>) -> Result<Option<Left>, RunError> {
     let dir = objects.join("pack");
+    let lock = fs::File::open(&dir);
+    if lock.as_ref().is_ok_and(|dir| matches!(dir.try_lock(), Err(fs::TryLockError::WouldBlock))) {
+        return Ok(None);
+    }
     // Only packs that were there before may go: of two that pack at the same time, neither deletes what the other wrote.
     let known = packs(objects);
     let words = ["pack-objects", "--revs", "--quiet", "--threads=1", "--window=2", DEPTH, "--delta-base-offset"];
@@ -116,23 +150,29 @@ fn pack(git: &Git, objects: &Path, tips: &[&str], lost: &mut BTreeSet<String>) -
     let said = run.ok_fed(|to| tips.iter().try_for_each(|tip| writeln!(to, "{tip}")))?;
     let new = format!("pack-{}", String::from_utf8_lossy(&said).trim());
     let hash = tips.first().map_or(20, |tip| tip.len() / 2);
-    let Some(all) = names_in(&dir.join(format!("{new}.idx")), hash) else { return Ok(()) };
-    let Ok(made) = fs::metadata(dir.join(format!("{new}.pack"))) else { return Ok(()) };
+    let Some(all) = names_in(&dir.join(format!("{new}.idx")), hash) else { return Ok(None) };
+    let Ok(made) = fs::metadata(dir.join(format!("{new}.pack"))) else { return Ok(None) };
     // In a repository that several users share, none loses the right to read.
     let replaced = |file: &Path| fs::symlink_metadata(file).is_ok_and(|old| readable_as(&made, &old));
     let again = known.iter().any(|pack| pack.name == new);
     let dead = unreachable(git, lost)?;
     let mut stay = HashSet::new();
-    for pack in known.iter().filter(|pack| pack.free && pack.name != new) {
-        let Some(held) = names_in(&dir.join(format!("{}.idx", pack.name)), hash) else { continue };
+    let mut left = Left { bytes: made.len(), waiting: 0 };
+    for pack in known.iter().filter(|pack| pack.name != new) {
+        let held = Some(pack).filter(|pack| pack.free);
+        let Some(held) = held.and_then(|pack| names_in(&dir.join(format!("{}.idx", pack.name)), hash)) else {
+            left.bytes += pack.bytes;
+            continue;
+        };
         let file = dir.join(format!("{}.pack", pack.name));
         let packed = held.is_subset(&all) && (!again || held.len() < all.len());
-        let needless = || held.iter().all(|name| all.contains(name) || dead.contains(name)) && unused(&file);
-        if replaced(&file) && (packed || needless()) {
+        let needless = held.iter().all(|name| all.contains(name) || dead.contains(name));
+        if replaced(&file) && (packed || needless && unused(&file)) {
             for end in ["idx", "pack", "rev"] {
                 let _ = fs::remove_file(dir.join(format!("{}.{end}", pack.name)));
             }
         } else {
+            *(if needless { &mut left.waiting } else { &mut left.bytes }) += pack.bytes;
             stay.extend(held);
         }
     }
@@ -144,7 +184,7 @@ fn pack(git: &Git, objects: &Path, tips: &[&str], lost: &mut BTreeSet<String>) -
             let _ = fs::remove_file(loose);
         }
     }
-    Ok(())
+    Ok(Some(left))
 }
 
 /// Names of the objects that these commits brought and nothing refers to: no ref, reflog or index of any worktree reaches them.

@@ -211,12 +211,13 @@ impl Abroad {
         self.run(words)?.ok().map(drop)
     }
 
-    /// Packs what the ledger at `tip` is stored in on the other side, where that is this machine.
-    pub(super) fn tidy(&self, tip: &str, file: u64, memo: &Path) {
+    /// Packs what the ledger on this branch is stored in on the other side, where that is this machine.
+    pub(super) fn tidy(&self, branch: &str, file: u64, memo: &Path) {
         if let Some(dir) = &self.local
             && let Ok(git) = Git::of(dir)
+            && let Ok(Some(tip)) = resolve(&git, dir, branch)
         {
-            pack::tidy(&git, dir, &[tip], &[], file, memo);
+            pack::tidy(&git, dir, &[&tip], &[], file, memo);
         }
     }
 }
