@@ -48,6 +48,9 @@ struct Waiting {
     until: u64,
 }
 
+/// The newest commits of a ledger. Asked after packs were listed, so that none of these is newer.
+type Tips<'a> = &'a dyn Fn() -> Vec<String>;
+
 /// What is left after packing.
 struct Left {
     bytes: u64,
@@ -57,7 +60,7 @@ struct Left {
 /// Packs what commits of a ledger refer to, if enough came since the last time, and deletes what only the commits in
 /// `replaced` refer to. `memo` remembers what was left then. `file` is the size of the ledger's file, which every commit
 /// stores again. Nothing depends on it: if it fails, the next sync tries again.
-pub(super) fn tidy(git: &Git, git_dir: &Path, tips: &[&str], replaced: &[String], file: u64, memo: &Path) {
+pub(super) fn tidy(git: &Git, git_dir: &Path, tips: Tips<'_>, replaced: &[String], file: u64, memo: &Path) {
     let objects = git_dir.join("objects");
     let key = objects.display().to_string();
     let text = fs::read_to_string(memo).unwrap_or_default();
@@ -137,7 +140,7 @@ fn packs(objects: &Path) -> Vec<Pack> {
 }
 
 /// Gives nothing if another process packs the same repository.
-fn pack(git: &Git, objects: &Path, tips: &[&str], lost: &mut BTreeSet<String>) -> Result<Option<Left>, RunError> {
+fn pack(git: &Git, objects: &Path, tips: Tips<'_>, lost: &mut BTreeSet<String>) -> Result<Option<Left>, RunError> {
     let dir = objects.join("pack");
     let lock = fs::File::open(&dir);
     if lock.as_ref().is_ok_and(|dir| matches!(dir.try_lock(), Err(fs::TryLockError::WouldBlock))) {
@@ -145,6 +148,10 @@ fn pack(git: &Git, objects: &Path, tips: &[&str], lost: &mut BTreeSet<String>) -
     }
     // Only packs that were there before may go: of two that pack at the same time, neither deletes what the other wrote.
     let known = packs(objects);
+    let tips = tips();
+    if tips.is_empty() {
+        return Ok(None);
+    }
     let words = ["pack-objects", "--revs", "--quiet", "--threads=1", "--window=2", DEPTH, "--delta-base-offset"];
     let run = git.run(words)?.arg("--compression=6").arg(dir.join("pack")).patience(PATIENCE);
     let said = run.ok_fed(|to| tips.iter().try_for_each(|tip| writeln!(to, "{tip}")))?;
@@ -280,7 +287,7 @@ mod tests {
         let log = text(&["log", "-p", "refs/toft/ledger"]);
         assert_eq!(packs(&objects).len(), 6);
 
-        pack(&git, &objects, &[&tip], &mut BTreeSet::new()).unwrap();
+        pack(&git, &objects, &|| vec![tip.clone()], &mut BTreeSet::new()).unwrap();
         let left: Vec<String> = packs(&objects).into_iter().map(|pack| pack.name).collect();
         assert_eq!(left.len(), 2, "{left:?}");
         assert!(left.contains(&kept));
@@ -289,7 +296,7 @@ mod tests {
         git.run(["fsck", "--strict"]).unwrap().ok().unwrap();
 
         // Again: the same pack, and nothing goes.
-        pack(&git, &objects, &[&tip], &mut BTreeSet::new()).unwrap();
+        pack(&git, &objects, &|| vec![tip.clone()], &mut BTreeSet::new()).unwrap();
         assert_eq!(packs(&objects).len(), 2);
     }
 
@@ -304,7 +311,7 @@ mod tests {
         })
         .unwrap();
         let tip = git.run(["rev-parse", "refs/toft/ledger"]).unwrap().text().unwrap();
-        pack(&git, &objects, &[&tip], &mut BTreeSet::new()).unwrap();
+        pack(&git, &objects, &|| vec![tip.clone()], &mut BTreeSet::new()).unwrap();
         assert_eq!(packs(&objects).len(), 2, "the ledger's and the user's");
         git.run(["fsck", "--strict"]).unwrap().ok().unwrap();
     }
@@ -320,7 +327,7 @@ mod tests {
         let there = || git.run(["cat-file", "-e", &lost]).unwrap().end().unwrap().code == 0;
         let pack = || {
             let mut known = BTreeSet::from([lost.clone()]);
-            pack(&git, &objects, &[&tip], &mut known).unwrap();
+            pack(&git, &objects, &|| vec![tip.clone()], &mut known).unwrap();
             assert_eq!(there(), known.contains(&lost) || git.run(["rev-parse", "mine"]).unwrap().ok().is_ok());
         };
         pack();
@@ -351,7 +358,7 @@ mod tests {
             let file = fs::File::open(objects.join("pack").join(format!("{}.pack", known.name))).unwrap();
             file.set_modified(std::time::SystemTime::now() - 2 * GRACE).unwrap();
         }
-        pack(&git, &objects, &[&tip], &mut BTreeSet::from([lost.clone()])).unwrap();
+        pack(&git, &objects, &|| vec![tip.clone()], &mut BTreeSet::from([lost.clone()])).unwrap();
         let there = |commit: &str| git.run(["cat-file", "-e", commit]).unwrap().end().unwrap().code == 0;
         assert!(!there(&lost) && there(&parent));
     }
@@ -368,7 +375,7 @@ mod tests {
             let file = objects.join("pack").join(format!("{}.pack", pack.name));
             fs::set_permissions(file, fs::Permissions::from_mode(0o444)).unwrap();
         }
-        pack(&git, &objects, &[&tip], &mut BTreeSet::new()).unwrap();
+        pack(&git, &objects, &|| vec![tip.clone()], &mut BTreeSet::new()).unwrap();
         assert_eq!(packs(&objects).len(), 4);
         git.run(["fsck", "--strict"]).unwrap().ok().unwrap();
     }

@@ -211,13 +211,14 @@ impl Abroad {
         self.run(words)?.ok().map(drop)
     }
 
-    /// Packs what the ledger on this branch is stored in on the other side, where that is this machine.
-    pub(super) fn tidy(&self, branch: &str, file: u64, memo: &Path) {
+    /// Packs what the ledger on this branch is stored in on the other side, where that is this machine. A push that lost a
+    /// race may have left its commit there.
+    pub(super) fn tidy(&self, branch: &str, replaced: &[String], file: u64, memo: &Path) {
         if let Some(dir) = &self.local
             && let Ok(git) = Git::of(dir)
-            && let Ok(Some(tip)) = resolve(&git, dir, branch)
         {
-            pack::tidy(&git, dir, &[&tip], &[], file, memo);
+            let tips = || resolve(&git, dir, branch).ok().flatten().into_iter().collect();
+            pack::tidy(&git, dir, &tips, replaced, file, memo);
         }
     }
 }
