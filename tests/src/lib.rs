@@ -82,6 +82,8 @@ impl Home {
             ("GIT_COMMITTER_EMAIL", "ana@example.org".into()),
             ("GIT_CONFIG_NOSYSTEM", "1".into()),
             ("HGUSER", "ana".into()),
+            // Stories compare ids.
+            ("TOFT_IDS", "whole".into()),
             ("TOFT_STORY", dir.path().display().to_string()),
         ];
         let mut home = Self { dir, env: env.into_iter().map(|(name, value)| (name.into(), value)).collect() };
@@ -99,6 +101,11 @@ impl Home {
     /// From now on every command has this variable.
     pub fn set(&mut self, name: &str, value: &str) {
         self.env.insert(name.into(), value.into());
+    }
+
+    /// From now on text shows ids as people see them.
+    pub fn show_short_ids(&mut self) {
+        self.env.remove("TOFT_IDS");
     }
 
     /// What every command has under this name.

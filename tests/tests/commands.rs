@@ -367,3 +367,61 @@ fn old_history_is_forgotten_when_asked_and_numbers_go_on() {
     assert_eq!(log[1]["verb"], "data.forgotten");
     home.toft(&repo, &["doctor"]).ok();
 }
+
+/// Text shows an issue's shortest unique prefix wherever its id stands, every command takes it, and JSON has the whole.
+#[test]
+fn text_shows_short_ids_that_every_command_takes() {
+    let mut home = Home::new();
+    home.show_short_ids();
+    let repo = home.repo("api");
+    let whole = home.toft(&repo, &["add", "Fix it", "-q"]).ok().trim().to_owned();
+    let other = home.toft(&repo, &["add", "Fix more", "--needs", &whole, "-q"]).ok().trim().to_owned();
+    let list = home.toft(&repo, &["list"]).ok();
+    let short = list.lines().find(|line| line.contains("Fix it")).unwrap().split_whitespace().next().unwrap();
+    assert!(whole.starts_with(short) && (7..12).contains(&short.len()), "{list}");
+    for (words, with_brief) in [
+        (vec!["ready"], false),
+        (vec!["show", short], true),
+        (vec!["claim", short], false),
+        (vec!["status"], true),
+        (vec!["save", short, "-m", "half"], false),
+        (vec!["show", short, "--context"], false),
+        (vec!["prime"], true),
+        (vec!["finish", "failed", short, "-m", "no"], false),
+        (vec!["flow", "show", short], false),
+        (vec!["log", short], false),
+        (vec!["ws", "create", short], false),
+        (vec!["edit", short, "-p", "P1"], false),
+    ] {
+        let out = home.toft(&repo, &words).ok();
+        let apart = out.split(|c: char| c.is_whitespace() || "`(),:\"".contains(c));
+        assert!(apart.into_iter().all(|word| word != whole && word != other), "{words:?}: {out}");
+        assert!(!with_brief || out.contains(short), "{words:?}: {out}");
+    }
+    let refused = home.toft(&repo, &["claim", &other]).fails(5);
+    assert!(!refused.contains(&whole) && refused.contains(short), "{refused}");
+    assert!(home.toft(&repo, &["list", "--ids"]).ok().contains(&whole));
+    assert!(home.toft(&repo, &["list", "--json"]).ok().contains(&whole));
+    assert_eq!(home.toft(&repo, &["list", "-q"]).ok().lines().filter(|id| *id == whole).count(), 1);
+}
+
+/// An issue with one task has one id: its own.
+#[test]
+fn an_issue_is_called_by_one_id() {
+    let mut home = Home::new();
+    home.show_short_ids();
+    let repo = home.repo("api");
+    let id = home.toft(&repo, &["add", "Fix it", "-q"]).ok();
+    for words in [
+        vec!["claim"],
+        vec!["status"],
+        vec!["finish", "waiting", "-m", "which one?"],
+        vec!["agent", "answer", id.trim(), "the first"],
+        vec!["claim"],
+        vec!["finish", "-m", "done", "--no-change", "nothing to do"],
+    ] {
+        let out = home.toft(&repo, &words).ok();
+        assert!(out.contains(&id[..7]) || words[0] == "agent", "{words:?}: {out}");
+        assert!(!out.contains("tk_") && !out.contains("wf_"), "{words:?}: {out}");
+    }
+}

@@ -54,10 +54,17 @@ fn matches(pattern: &str, line: &str) -> bool {
     rest.is_empty()
 }
 
+/// A home of somebody who types.
+fn typing() -> Home {
+    let mut home = Home::new();
+    home.show_short_ids();
+    home
+}
+
 /// Runs a document's transcripts, one after the other, in a new repository.
 fn runs(document: &str, at_least: usize) {
     let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(document)).unwrap();
-    let home = Home::new();
+    let home = typing();
     let repo = home.git("work");
     let bin = toft_bin();
     let path = format!("{}:{}", bin.parent().unwrap().display(), std::env::var("PATH").unwrap());
@@ -130,7 +137,7 @@ fn the_guide_to_contributing_really_runs() {
 
 #[test]
 fn the_guide_to_migrating_really_runs() {
-    let home = Home::new();
+    let home = typing();
     older::beads(&home.path().join("home/project/.beads"));
     let here = home.path().canonicalize().unwrap().join("home/project");
     older::caw(&home, &home.path().join("home/.caw"), &here);

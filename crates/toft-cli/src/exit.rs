@@ -37,6 +37,13 @@ const RETRY: u8 = 7;
 const DOCTOR: u8 = 8;
 
 impl Failure {
+    /// The same, with ids as they are shown to people.
+    pub(crate) fn shortened(mut self, shorten: impl Fn(&str) -> String) -> Self {
+        self.message = shorten(&self.message);
+        self.help = self.help.map(|help| shorten(&help));
+        self
+    }
+
     fn new(status: u8, code: &'static str, message: impl Into<String>, help: &str) -> Self {
         let help = (!help.is_empty()).then(|| help.to_owned());
         Self { status, code, message: message.into(), help, retryable: status == RETRY, facts: Value::Null, seen: None }

@@ -22,6 +22,7 @@ pub mod retention;
 pub mod rights;
 pub mod secret;
 pub mod sheet;
+pub mod short;
 pub mod store;
 pub mod tables;
 #[cfg(feature = "testing")]

@@ -30,6 +30,7 @@ mod publishes;
 mod purge;
 mod run;
 mod settings;
+mod short;
 mod sync;
 mod synced;
 mod text;
@@ -60,6 +61,7 @@ pub use self::{
     propose::Came,
     publishes::Publishes,
     purge::{Purged, Replica as Writer},
+    short::shorten_ids,
     synced::{SyncOptions, SyncStatus, Synced},
     text::many,
     write::Wrote,

@@ -7,6 +7,7 @@
 //! Listing that one directory answers every command, however many holds and sessions there are.
 
 use std::{
+    cell::OnceCell,
     fs, io as stdio,
     path::{Path, PathBuf},
     time::Duration,
@@ -252,7 +253,9 @@ impl Session {
                 [] => Ok((None, mine.last().map(|held| held.fence.clone()))),
                 [one] => Ok((Some(one.task.to_string()), Some(one.fence.clone()))),
                 many => {
-                    let candidates = many.iter().map(|held| held.task.to_string()).collect();
+                    let candidates = store::ask(self.store(), |tx| {
+                        many.iter().map(|held| find::called(tx, &held.task)).collect::<Result<Vec<_>, _>>()
+                    })?;
                     Err(Refusal::Ambiguous { text: "@".into(), candidates }.into())
                 }
             };
@@ -348,45 +351,42 @@ fn session(machine: &Machine) -> Option<ShellSession> {
         return Some(ShellSession::Named(name));
     }
     let above = machine.ancestors();
+    let words: Vec<OnceCell<Vec<u8>>> = vec![OnceCell::new(); above.len()];
+    let words = |n: usize| words.get(n).map(|known| known.get_or_init(|| words_of(above[n].pid)));
     // A shell forks itself for `$(…)` and `(…)`: the same words as its parent, and gone in a moment.
-    let forked = |n: usize| above.get(n + 1).is_some_and(|parent| same_words(above[n].pid, parent.pid));
-    let lasting = (0..above.len()).find(|n| !passes_on(above[*n].pid) && !forked(*n));
+    let forked = |n: usize| words(n).is_some_and(|own| is_shell(own) && words(n + 1) == Some(own));
+    let lasting = (0..above.len()).find(|n| !words(*n).is_some_and(|own| passes_on(own)) && !forked(*n));
     lasting.map(|n| &above[n]).or(above.last()).cloned().map(ShellSession::Process)
 }
 
-#[cfg(target_os = "linux")]
-fn same_words(pid: u32, parent: u32) -> bool {
-    let words = |pid: u32| fs::read(format!("/proc/{pid}/cmdline")).ok().filter(|words| !words.is_empty());
-    words(pid).is_some_and(|own| is_shell(&own) && words(parent) == Some(own))
-}
-
-#[cfg(not(target_os = "linux"))]
-fn same_words(_pid: u32, _parent: u32) -> bool {
-    false
+/// The words that a process was started with; none where they cannot be seen.
+fn words_of(pid: u32) -> Vec<u8> {
+    #[cfg(target_os = "linux")]
+    return crate::machine::proc_file(pid, "cmdline").unwrap_or_default();
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = pid;
+        Vec::new()
+    }
 }
 
 /// Programs that only start another, and shells that carry out one command, are nobody's session.
-#[cfg(target_os = "linux")]
-fn passes_on(pid: u32) -> bool {
+fn passes_on(words: &[u8]) -> bool {
     const STARTERS: [&str; 9] = ["env", "timeout", "nice", "nohup", "setsid", "sudo", "time", "xargs", "strace"];
-    let Ok(words) = fs::read(format!("/proc/{pid}/cmdline")) else { return false };
-    STARTERS.contains(&program(&words).as_str()) || is_shell(&words) && carries_out_one_command(&words)
+    STARTERS.contains(&program(words).as_str()) || is_shell(words) && carries_out_one_command(words)
 }
 
-#[cfg(target_os = "linux")]
 fn program(words: &[u8]) -> String {
     let first = words.split(|byte| *byte == 0).next().unwrap_or_default();
     let name = String::from_utf8_lossy(first).into_owned();
     name.rsplit('/').next().unwrap_or_default().trim_start_matches('-').to_owned()
 }
 
-#[cfg(target_os = "linux")]
 fn is_shell(words: &[u8]) -> bool {
     ["sh", "bash", "dash", "zsh", "ash", "fish", "ksh"].contains(&program(words).as_str())
 }
 
 /// Whether a shell was given its command with `-c`, among its own options: what a script is given is not looked at.
-#[cfg(target_os = "linux")]
 fn carries_out_one_command(words: &[u8]) -> bool {
     let mut words = words.split(|byte| *byte == 0).skip(1);
     while let Some(word) = words.next().filter(|word| word.starts_with(b"-") || word.starts_with(b"+")) {
@@ -397,10 +397,5 @@ fn carries_out_one_command(words: &[u8]) -> bool {
             _ => {}
         }
     }
-    false
-}
-
-#[cfg(not(target_os = "linux"))]
-fn passes_on(_pid: u32) -> bool {
     false
 }

@@ -193,9 +193,19 @@ struct Stat {
     started: Option<u64>,
 }
 
+/// What `/proc` says of a process in a file that is read at every command: its first 4 KB, in one call.
+#[cfg(target_os = "linux")]
+pub(crate) fn proc_file(pid: u32, name: &str) -> Option<Vec<u8>> {
+    use std::io::Read as _;
+    let mut bytes = vec![0; 4096];
+    let read = fs::File::open(format!("/proc/{pid}/{name}")).and_then(|mut file| file.read(&mut bytes)).ok()?;
+    bytes.truncate(read);
+    Some(bytes)
+}
+
 #[cfg(target_os = "linux")]
 fn read_stat(pid: u32) -> Option<Stat> {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let text = String::from_utf8_lossy(&proc_file(pid, "stat")?).into_owned();
     // The name before the last parenthesis may have spaces and parentheses of its own.
     let mut fields = text.rsplit_once(')').map_or("", |(_, rest)| rest).split_ascii_whitespace();
     Some(Stat {

@@ -1,9 +1,10 @@
 //! Work: claiming and finishing it, with what ledgers and workspaces hear of it. Start at [`Work`].
 //!
-//! `work.rs` claims and finishes, `stop.rs` stops an agent, `workspaces/` keeps directories and rows together, `setup.rs` makes a
+//! `work.rs` claims and finishes, `stop.rs` stops an agent, `named.rs` finds what a user means, `workspaces/` keeps directories and rows together, `setup.rs` makes a
 //! fresh checkout usable, `elsewhere.rs` reaches other repositories of the store.
 
 mod elsewhere;
+mod named;
 pub mod setup;
 mod stop;
 pub mod work;
@@ -11,6 +12,7 @@ pub mod workspaces;
 
 use std::ops::Deref;
 
+pub use named::Assigned;
 use toft_session::Session;
 pub use work::operation;
 

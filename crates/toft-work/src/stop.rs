@@ -8,7 +8,6 @@ use toft_core::{
     store,
     verbs::{finish, stop},
 };
-use toft_plan::Plan;
 use toft_session::error::Error;
 
 use crate::Work;
@@ -16,10 +15,7 @@ use crate::Work;
 impl Work<'_> {
     /// Stops the work on a task: its runner is told to end the agent, or the hold is revoked where there is none.
     pub fn stop(&self, actor: &str, mut request: stop::Request) -> Result<stop::Outcome, Error> {
-        let issue = match Plan::open(self.session)? {
-            Some(plan) => plan.named(&request.id)?.map(|found| found.issue.id),
-            None => None,
-        };
+        let issue = self.issue_named(&request.id)?;
         let issue_named = issue.is_some();
         request.id = issue.unwrap_or(request.id);
         let id = request.id.clone();

@@ -51,5 +51,5 @@ pub use toft_session::{
     setup::Setup,
 };
 pub use toft_vcs as vcs;
-pub use toft_work::{Work, operation, setup::variables, workspaces};
+pub use toft_work::{Assigned, Work, operation, setup::variables, workspaces};
 pub use worker::{AgentBuilder, ClaimQuery, Finish, Job, Kept, Worker};

@@ -77,6 +77,11 @@ impl Toft {
         Attempts::of(self.work())
     }
 
+    /// A text with its ids as short as the store and the ledgers allow, to be shown.
+    pub fn shorten_ids(&self, text: &str) -> String {
+        toft_plan::shorten_ids(&self.session, text)
+    }
+
     /// The session itself, for a runner's slot.
     pub fn into_session(self) -> Session {
         self.session

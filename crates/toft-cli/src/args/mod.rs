@@ -85,6 +85,9 @@ pub(crate) struct Global {
     /// Print ids only
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
+    /// Print whole ids in text, not their shortest unique prefix
+    #[arg(long = "ids", global = true)]
+    pub(crate) whole_ids: bool,
     /// When to use colours
     #[arg(long, value_name = "WHEN", default_value = "auto", global = true)]
     pub(crate) color: Color,

@@ -1,19 +1,16 @@
 //! Agents and their messages.
 
 use toft::{
+    Assigned,
     agent::{AgentState, Role},
     id::MessageId,
     message::MessageKind,
-    verbs::{agent, answer, assign, inbox, issue::OnIt, send},
+    verbs::{agent, answer, inbox, send},
 };
 
-use super::{
-    App, Done, word,
-    work::{held, task_or_issue},
-};
+use super::{App, Done, word, work::held};
 use crate::{
     args::{AgentCommand, Assign, Inbox, Register, Send},
-    exit::Failure,
     render,
 };
 
@@ -31,7 +28,7 @@ pub(super) fn run(app: &App<'_>, command: &AgentCommand) -> Done {
             app.show(&render::AgentView(app.perform(app.open()?, agent::Remove { agent: name.clone() })?))
         }
         AgentCommand::Answer { id, text } => {
-            let id = task_or_issue(app.open()?, Some(id))?.unwrap_or_default();
+            let id = app.open()?.work().whole_id(id)?;
             let request = answer::Request { id, answer: text.clone() };
             app.show(&render::Answered(app.perform(app.open()?, request)?))
         }
@@ -57,34 +54,15 @@ fn tell(app: &App<'_>, agent: Option<&String>, state: AgentState) -> Done {
     app.show(&render::AgentView(app.perform(app.open()?, request)?))
 }
 
-/// Assigns the task that is worked on for an issue, or the issue itself while nobody started it.
 pub(super) fn assign(app: &App<'_>, args: &Assign) -> Done {
     let toft = app.open()?;
-    let plan = toft.plan()?;
-    let issue = match &plan {
-        Some(plan) => plan.named(&args.id)?.map(|found| found.issue.id),
-        None => None,
-    };
-    if let (Some(plan), Some(id)) = (plan, &issue)
-        && toft.perform(OnIt { issue: id.clone() })?.is_none()
-    {
-        let to = toft.perform(assign::Check { to: args.to.clone() })?;
-        let wrote = plan.assign(id, to.as_ref().map(|agent| agent.name.as_str()))?;
-        return app.show(&render::IssueWritten { wrote, did: if to.is_some() { "Assigned" } else { "Unassigned" } });
+    match toft.work().assign(&toft.located().agent, app.op(), &args.id, args.to.as_deref())? {
+        Assigned::Task(task) => app.show(&render::TaskAssigned(*task)),
+        Assigned::Issue(wrote, to_somebody) => {
+            let did = if to_somebody { "Assigned" } else { "Unassigned" };
+            app.show(&render::IssueWritten { wrote: *wrote, did })
+        }
     }
-    let request = assign::Request { id: issue.unwrap_or_else(|| args.id.clone()), to: args.to.clone() };
-    app.show(&render::TaskAssigned(app.perform(toft, request)?))
-}
-
-/// Whom a message is for: an issue stands for whoever works on it.
-fn recipient(toft: &toft::Toft, to: &str) -> Result<String, Failure> {
-    let issue = match toft.plan()?.filter(|_| to.starts_with(toft::issue::PREFIX)) {
-        Some(plan) => plan.named(to)?,
-        None => None,
-    };
-    let Some(found) = issue else { return Ok(to.to_owned()) };
-    let id = found.issue.id;
-    Ok(toft.perform(toft::verbs::context::Request { id: id.clone() }).map_or(id, |facts| facts.task.id.to_string()))
 }
 
 fn send(app: &App<'_>, args: &Send) -> Done {
@@ -93,7 +71,7 @@ fn send(app: &App<'_>, args: &Send) -> Done {
         None => (None, None),
     };
     let request = send::Request {
-        to: recipient(app.open()?, &args.to)?,
+        to: app.open()?.work().recipient(&app.open()?.located().agent, &args.to)?,
         subject: args.subject.clone(),
         body: args.text.clone(),
         kind: word::<MessageKind>("kind", &args.kind)?,

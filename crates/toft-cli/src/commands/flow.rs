@@ -7,7 +7,7 @@ use toft::{
     verbs::{flow, replan, template},
 };
 
-use super::{App, Done, Reached, word, work::task_or_issue};
+use super::{App, Done, Reached, word};
 use crate::{
     args::{Apply, FlowCommand, FromTemplate, NewFlow, TemplateCommand},
     render::{
@@ -22,7 +22,8 @@ pub(super) fn run(app: &App<'_>, command: &FlowCommand) -> Done {
         FlowCommand::Apply(args) => apply(app, args),
         FlowCommand::From(args) => from(app, args),
         FlowCommand::Show { id, limit } => {
-            let shown = app.perform(app.open()?, flow::Show { id: id.clone(), limit: *limit })?;
+            let id = app.open()?.work().whole_id(id)?;
+            let shown = app.perform(app.open()?, flow::Show { id, limit: *limit })?;
             app.show(&FlowShown(shown))
         }
         FlowCommand::List { all, status, limit, reach } => {
@@ -136,7 +137,7 @@ fn step(app: &App<'_>, one: &crate::args::One, to: flow::Step) -> Done {
 }
 
 fn decide(app: &App<'_>, task: &str, retry: bool, message: &str) -> Done {
-    let task = task_or_issue(app.open()?, Some(&task.to_owned()))?.unwrap_or_default();
+    let task = app.open()?.work().whole_id(task)?;
     let request = replan::Decide { task, retry, reason: message.to_owned() };
     app.show(&TaskDecided(app.perform(app.open()?, request)?))
 }

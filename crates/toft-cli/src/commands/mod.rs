@@ -38,7 +38,10 @@ type Done = Result<ExitCode, Failure>;
 
 pub(crate) fn run(cli: &Cli, output: &Output) -> Done {
     let app = App::new(cli, output);
-    let done = answer_once(&app, &cli.command);
+    let done = answer_once(&app, &cli.command).map_err(|failure| match output.is_json() {
+        true => failure,
+        false => failure.shortened(|text| app.shorten(text)),
+    });
     if done.is_ok() && cli.command.may_sync() {
         // Nobody asked for it: what does not work now does the next time.
         let _ =
@@ -269,7 +272,7 @@ impl<'a> App<'a> {
     fn show_failed(&self, view: &dyn View, mut failure: Failure) -> Done {
         match self.output.is_json() {
             true => failure.seen = Some(Box::new((view.kind(), view.json()))),
-            false => self.output.show(view)?,
+            false => self.output.show(view, &[], &|text| self.shorten(text))?,
         }
         Err(failure)
     }
@@ -278,8 +281,16 @@ impl<'a> App<'a> {
     fn show(&self, view: &dyn View) -> Done {
         let mut notes = self.toft.get().map(|toft| toft.take_notes()).unwrap_or_default();
         notes.append(&mut self.notes.borrow_mut());
-        self.output.show_with(view, &notes)?;
+        self.output.show(view, &notes, &|text| self.shorten(text))?;
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// A text with its ids as short as the store and the ledgers allow, unless whole ones were asked for.
+    fn shorten(&self, text: &str) -> String {
+        match self.toft.get().filter(|_| !self.global.whole_ids) {
+            Some(toft) => toft.shorten_ids(text),
+            None => text.to_owned(),
+        }
     }
 }
 

@@ -133,22 +133,11 @@ pub(super) fn held(
     typed: Option<&String>,
     hold: &args::Hold,
 ) -> Result<(Option<String>, Option<Fence>), Failure> {
-    let id = task_or_issue(toft, typed)?;
+    let id = typed.map(|text| toft.work().whole_id(text)).transpose()?;
     if let Some(fence) = &hold.fence {
         return Ok((id, Some(fence.clone())));
     }
     Ok(toft.hold_of(&toft.located().agent, id.as_deref())?)
-}
-
-/// What was typed for a task: an issue stands for the task that is worked on for it.
-pub(super) fn task_or_issue(toft: &toft::Toft, text: Option<&String>) -> Result<Option<String>, Failure> {
-    let Some(text) = text else { return Ok(None) };
-    let task = text == "@" || text.starts_with(toft::id::TaskId::PREFIX);
-    let issue = match toft.plan()?.filter(|_| !task) {
-        Some(plan) => plan.named(text)?,
-        None => None,
-    };
-    Ok(Some(issue.map_or_else(|| text.clone(), |found| found.issue.id)))
 }
 
 pub(super) fn save(app: &App<'_>, args: &args::Save) -> Done {
@@ -269,13 +258,13 @@ fn evidence(args: &args::Finish) -> Evidence {
 pub(super) fn show(app: &App<'_>, args: &args::Show) -> Done {
     let toft = app.open()?;
     if args.context {
-        let id = task_or_issue(toft, Some(&args.id))?.unwrap_or_default();
+        let id = toft.work().whole_id(&args.id)?;
         let here = toft.work().workspace_here()?.map(|found| found.workspace);
         let here = here.as_ref().map(|workspace| Here { workspace, notes: &[] });
         return app.show(&Context(toft.briefing().context(&toft.located().agent, &id, here, args.budget)?));
     }
     if let Some(attempt) = args.log {
-        let id = task_or_issue(toft, Some(&args.id))?.unwrap_or_default();
+        let id = toft.work().whole_id(&args.id)?;
         return app.show(&AttemptLog(toft.attempts().attempt_log(&toft.located().agent, &id, attempt)?));
     }
     if args.id != "@"

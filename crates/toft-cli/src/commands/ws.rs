@@ -2,7 +2,7 @@
 
 use toft::{Toft, lease::Fence, workspace::Workspace, workspaces::Wanted};
 
-use super::{App, Done, work::task_or_issue};
+use super::{App, Done};
 use crate::{
     args::{CreateWs, From, Hold, Shell, ShellKind, WsCommand},
     exit::Failure,
@@ -104,7 +104,7 @@ pub(super) fn wanted(from: &From) -> Wanted {
 }
 
 fn create(app: &App<'_>, toft: &Toft, args: &CreateWs) -> Done {
-    let work = task_or_issue(toft, args.id.as_ref())?;
+    let work = args.id.as_deref().map(|id| toft.work().whole_id(id)).transpose()?;
     let fence = match (&args.hold.fence, &work) {
         (Some(fence), _) => Some(fence.clone()),
         // An issue that nobody has begun has no hold.

@@ -14,7 +14,7 @@ use super::{
 /// One workflow in one line: how many tasks are how far.
 pub(super) fn line(page: &mut Page, listed: &flow::Listed, repository: &str) {
     let flow::Listed { workflow, progress } = listed;
-    let id = page.ink(Ink::Id, workflow.id.as_str());
+    let id = page.ink(Ink::Id, &workflow.issue().map_or_else(|| workflow.id.to_string(), clean));
     let done = progress.get("done").unwrap_or(&0) + progress.get("skipped").unwrap_or(&0);
     let rest: Vec<_> = progress
         .iter()

@@ -229,13 +229,14 @@ impl Output {
         lines.iter().for_each(|line| self.print(line));
     }
 
-    /// Prints a view. Refuses fields that nothing has.
-    pub(crate) fn show(&self, view: &dyn View) -> Result<(), Failure> {
-        self.show_with(view, &[])
-    }
-
     /// Prints a view and what goes beside it: `notes` in JSON, lines after the text, on stderr where only ids were asked for.
-    pub(crate) fn show_with(&self, view: &dyn View, notes: &[String]) -> Result<(), Failure> {
+    /// `shorten` abbreviates the ids in a text. Refuses fields that nothing has.
+    pub(crate) fn show(
+        &self,
+        view: &dyn View,
+        notes: &[String],
+        shorten: &dyn Fn(&str) -> String,
+    ) -> Result<(), Failure> {
         if self.remembered.borrow().is_some() {
             let mut page = Page::new(false, false);
             view.text(&mut page);
@@ -247,8 +248,7 @@ impl Output {
             let mut page = Page::new(false, false);
             view.text(&mut page);
             let mut kept = kept.borrow_mut();
-            kept.text.push_str(page.text());
-            kept.text.push_str(&lines());
+            kept.text.push_str(&shorten(&format!("{}{}", page.text(), lines())));
             (kept.kind, kept.data) = (view.kind(), view.json());
             return Ok(());
         }
@@ -267,7 +267,7 @@ impl Output {
         } else {
             let mut page = Page::new(self.terminal, self.color);
             view.text(&mut page);
-            let text = format!("{}{}", page.text(), lines());
+            let text = shorten(&format!("{}{}", page.text(), lines()));
             if !text.is_empty() {
                 self.print(text.trim_end_matches('\n'));
             }

@@ -74,9 +74,14 @@ impl View for StatusView {
             }
             needs_you(page, &outcome.needs_you, &self.proposals);
             working(page, outcome);
-            for listed in &outcome.workflows {
+            // An issue with one task that is worked on was shown above.
+            let shown = |listed: &&toft::verbs::flow::Listed| {
+                let worked_on = outcome.working.iter().any(|row| row.task.workflow == listed.workflow.id);
+                worked_on && listed.workflow.tasks == 1 && listed.workflow.issue().is_some()
+            };
+            outcome.workflows.iter().filter(|listed| !shown(listed)).for_each(|listed| {
                 super::flows::line(page, listed, "");
-            }
+            });
         }
         for (Found { issue, .. }, orphan) in &self.orphans {
             let id = page.ink(Ink::Id, &clean(&issue.id));
@@ -178,7 +183,9 @@ fn working(page: &mut Page, outcome: &status::Outcome) {
         let state =
             if row.lost { "lost, free to claim".to_owned() } else { format!("until {}", page.moment(row.until)) };
         let note = row.note.as_deref().map(|note| format!(": {}", short(note, 70))).unwrap_or_default();
-        let id = page.ink(Ink::Id, row.task.id.as_str());
+        let of = outcome.workflows.iter().find(|known| known.workflow.id == row.task.workflow);
+        let issue = of.filter(|known| known.workflow.tasks == 1).and_then(|known| known.workflow.issue());
+        let id = page.ink(Ink::Id, &issue.map_or_else(|| row.task.id.to_string(), clean));
         page.line(format!("  {id}  {}  {}{worktree} ({state}){note}", short(&row.task.name, 50), clean(&row.agent)));
     }
     cut(page, outcome.more, outcome.working.len());

@@ -27,6 +27,14 @@ fn worktree(task: &Task) -> String {
     task.place.worktree.as_deref().map(|name| format!("  ({})", clean(name))).unwrap_or_default()
 }
 
+/// What a task is called: by its issue, where that has no other task.
+fn named(task: &Task, issue: Option<&str>, workflow_title: &str) -> String {
+    match issue {
+        Some(issue) if task.name == workflow_title => clean(issue),
+        _ => task.id.to_string(),
+    }
+}
+
 /// What was asked and answered.
 fn answer(page: &mut Page, gate: &Gate) {
     if let Some(opened) = &gate.opened {
@@ -161,18 +169,20 @@ impl View for Claims {
 
     fn text(&self, page: &mut Page) {
         for claim::Claimed { task, lease, workflow_title, issue, resume, answers } in &self.outcome.claims {
-            let id = page.ink(Ink::Id, task.id.as_str());
+            let id = page.ink(Ink::Id, &named(task, issue.as_deref(), workflow_title));
             page.line(format!(
                 "Claimed {id} \"{}\" until {} (fence {})",
                 short(&task.name, 70),
                 page.moment(lease.expires),
                 lease.fence()
             ));
-            if let Some(issue) = issue {
-                page.line(format!("  for issue {}", clean(issue)));
-            }
             if *workflow_title != task.name {
-                page.line(format!("  in {} {}", task.workflow, short(workflow_title, 70)));
+                let issue = issue.as_ref().map(|issue| format!("{} ", clean(issue)));
+                page.line(format!(
+                    "  in {}{}",
+                    issue.unwrap_or_else(|| format!("{} ", task.workflow)),
+                    short(workflow_title, 70)
+                ));
             }
             if let Some(given) = self.workspaces.get(&task.id) {
                 super::workspaces::place(page, &given.workspace);
@@ -205,12 +215,12 @@ impl View for Saved {
     fn text(&self, page: &mut Page) {
         let until = page.moment(self.0.expires);
         let what = match (&self.0.checkpoint, &self.0.key) {
-            (Some(checkpoint), _) => format!("Saved {} (number {}) on", checkpoint.id, checkpoint.seq),
-            (None, Some(key)) if self.0.changed => format!("Kept `{}` of", clean(key)),
-            (None, Some(key)) => format!("`{}` is as it was in", clean(key)),
+            (Some(checkpoint), _) => format!("Saved checkpoint {}", checkpoint.seq),
+            (None, Some(key)) if self.0.changed => format!("Kept `{}`", clean(key)),
+            (None, Some(key)) => format!("`{}` is as it was", clean(key)),
             (None, None) => "Renewed".to_owned(),
         };
-        page.line(format!("{what} {}; the lease lasts until {until}", self.0.task));
+        page.line(format!("{what}; the lease lasts until {until}"));
     }
 }
 
@@ -238,8 +248,9 @@ impl View for Finished {
     }
 
     fn text(&self, page: &mut Page) {
-        let task = &self.outcome.task;
-        page.line(format!("{} \"{}\" is {}", task.id, short(&task.name, 70), task.state.status.as_str()));
+        let finish::Outcome { task, issue, workflow_title, .. } = &self.outcome;
+        let name = named(task, issue.as_deref(), workflow_title);
+        page.line(format!("{name} \"{}\" is {}", short(&task.name, 70), task.state.status.as_str()));
         if let Some(at) = task.state.not_before.filter(|_| task.state.status.open()) {
             page.line(format!(
                 "  tried again after {} (attempt {} of {})",
@@ -264,7 +275,7 @@ impl View for Finished {
             let ids: Vec<_> = self.outcome.unblocked.iter().map(ToString::to_string).collect();
             page.line(format!("  unblocked {}", ids.join(", ")));
         }
-        if self.outcome.workflow_status != WorkflowStatus::Running {
+        if self.outcome.workflow_status != WorkflowStatus::Running && *workflow_title != task.name {
             page.line(format!("  {} is {}", self.outcome.workflow, self.outcome.workflow_status.as_str()));
         }
         if let Some(Tidied { name, gone, why, .. }) = &self.workspace {
@@ -292,9 +303,8 @@ impl View for Answered {
     fn text(&self, page: &mut Page) {
         let task = &self.0.task;
         page.line(format!(
-            "Answered {}; {} \"{}\" is {}",
+            "Answered {}; \"{}\" is {}",
             self.0.gate.id,
-            task.id,
             short(&task.name, 70),
             task.state.status.as_str()
         ));

@@ -23,11 +23,14 @@ use crate::{id::IdGenerator, time::Timestamp};
 /// What every id made here starts with. Others are taken as they are.
 pub const PREFIX: &str = "tf-";
 
+/// How many characters follow it.
+pub const WORD: usize = 16;
+
 /// A new id: 80 random bits in Crockford's alphabet.
 pub fn generate_id(ids: &mut IdGenerator) -> String {
     const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
     let mut bits = u128::from(ids.number()) << 64 | u128::from(ids.number());
-    let word: String = (0..16)
+    let word: String = (0..WORD)
         .map(|_| {
             let digit = (bits % 32) as usize;
             bits /= 32;

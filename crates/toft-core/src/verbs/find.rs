@@ -6,7 +6,7 @@ use crate::{
     flow::{Task, Workflow},
     id::{AgentId, TaskId, WORD, WorkflowId, WorkspaceId},
     refusal::{Refusal, VerbError, VerbResult},
-    store::{Access, EventQuery, LeasesOf, TaskQuery, WorkspaceQuery},
+    store::{Access, EventQuery, LeasesOf, StoreError, StoreTx, TaskQuery, WorkspaceQuery},
     workspace::Workspace,
 };
 
@@ -103,16 +103,34 @@ fn mine(work: &mut VerbContext<'_>) -> VerbResult<TaskId> {
     match leases.as_slice() {
         [] => Err(Refusal::HoldsNothing { agent: work.actor.to_owned() }.into()),
         [one] => Ok(one.task.clone()),
-        many => Err(Refusal::Ambiguous {
-            text: "@".to_owned(),
-            candidates: many.iter().map(|lease| lease.task.to_string()).collect(),
+        many => {
+            let candidates = many.iter().map(|lease| called(work.tx, &lease.task));
+            Err(Refusal::Ambiguous { text: "@".to_owned(), candidates: candidates.collect::<Result<_, _>>()? }.into())
         }
-        .into()),
     }
 }
 
-/// The workflow that `text` names.
+/// What people call a task: by its issue, where that has no other task.
+pub fn called(tx: &mut dyn StoreTx, task: &TaskId) -> Result<String, StoreError> {
+    let workflow = match tx.task(task)? {
+        Some(task) => tx.workflow(&task.workflow)?,
+        None => None,
+    };
+    let issue =
+        workflow.filter(|workflow| workflow.tasks == 1).and_then(|workflow| workflow.issue().map(str::to_owned));
+    Ok(issue.unwrap_or_else(|| task.to_string()))
+}
+
+/// The workflow that `text` names; for an issue, the one that is on it, or was the last.
 pub(crate) fn workflow(work: &mut VerbContext<'_>, text: &str) -> VerbResult<Workflow> {
+    if text.contains('-') {
+        let missing = || Refusal::NotFound { what: "workflow", text: text.to_owned() };
+        let task = last_task(work, text).map_err(|error| match error {
+            VerbError::Refused(Refusal::NotFound { .. }) => missing().into(),
+            error => error,
+        })?;
+        return work.require_workflow(&task.workflow);
+    }
     let id = WorkflowId::known(unique(work, "workflow", WorkflowId::PREFIX, text)?);
     work.require_workflow(&id)
 }

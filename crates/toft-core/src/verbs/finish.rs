@@ -9,7 +9,7 @@ use crate::{
     checkpoint::CheckpointKind,
     flow::{
         AttemptResult, Dependency, DependencyKind, Evidence, Outcome as TaskOutcome, Report, Task, TaskStatus,
-        WorkflowStatus, end_lease, given_back, ledger_changed, place_in_queue, propagate, retry_at,
+        Workflow, WorkflowStatus, end_lease, given_back, ledger_changed, place_in_queue, propagate, retry_at,
     },
     gate::{Gate, GateKind},
     id::{GateId, TaskId, WorkflowId},
@@ -72,6 +72,9 @@ pub struct Outcome {
     pub task: Task,
     /// Its workflow.
     pub workflow: WorkflowId,
+    /// What that is called.
+    #[serde(default)]
+    pub workflow_title: String,
     /// What that is now.
     pub workflow_status: WorkflowStatus,
     /// Tasks that waited for it and wait for nothing else now.
@@ -143,7 +146,8 @@ impl Verb for Request {
         let frees = task.state.status.releases() && task.state.unblocks > 0;
         let unblocked = if frees { unblocked(work, &task)? } else { Vec::new() };
         let issue = workflow.issue().map(str::to_owned);
-        Ok(Outcome { task, workflow: workflow.id, workflow_status: workflow.status, unblocked, gate, issue })
+        let Workflow { id: workflow, title: workflow_title, status: workflow_status, .. } = workflow;
+        Ok(Outcome { task, workflow, workflow_title, workflow_status, unblocked, gate, issue })
     }
 }
 

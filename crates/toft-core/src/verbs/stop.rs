@@ -11,8 +11,8 @@ use crate::{
     agent::Agent,
     change::Write,
     flow::{
-        AttemptResult, Outcome as TaskOutcome, Report, StopOrder, TaskStatus, WorkflowStatus, end_lease,
-        ledger_changed, place_in_queue, propagate,
+        AttemptResult, Outcome as TaskOutcome, Report, StopOrder, TaskStatus, Workflow, end_lease, ledger_changed,
+        place_in_queue, propagate,
     },
     id::TaskId,
     lease::{Fence, Lease, LeaseStatus},
@@ -187,8 +187,9 @@ fn end(
         place_in_queue(work, &task, &workflow)?;
     }
     let workflow = propagate(work, &task, from)?;
-    let (issue, workflow_status): (_, WorkflowStatus) = (workflow.issue().map(str::to_owned), workflow.status);
-    Ok(finish::Outcome { task, workflow: workflow.id, workflow_status, unblocked: Vec::new(), gate: None, issue })
+    let issue = workflow.issue().map(str::to_owned);
+    let Workflow { id: workflow, title: workflow_title, status: workflow_status, .. } = workflow;
+    Ok(finish::Outcome { task, workflow, workflow_title, workflow_status, unblocked: Vec::new(), gate: None, issue })
 }
 
 #[cfg(test)]

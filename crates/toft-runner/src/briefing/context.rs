@@ -9,7 +9,7 @@ use toft_core::{
     verbs::{context, show::AttemptView},
     workspace::Workspace,
 };
-use toft_plan::{IssueFilter, Plan};
+use toft_plan::{IssueFilter, Plan, shorten_ids};
 use toft_session::error::Error;
 
 use super::{Briefing, LEAST_TOKENS};
@@ -72,7 +72,7 @@ impl Briefing<'_> {
             facts.state.iter().map(|(key, value)| format!("- {}: {}", clean(key), datum(&value.to_string(), 200)));
         sheet.rows("Values kept", state.collect(), 4, format!("toft show {}", facts.task.id));
         sheet.fixed(ENDING);
-        Ok(sheet.text(budget.max(LEAST_TOKENS)))
+        Ok(shorten_ids(self.session(), &sheet.text(budget.max(LEAST_TOKENS))))
     }
 }
 

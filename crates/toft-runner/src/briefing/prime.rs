@@ -76,7 +76,7 @@ impl Briefing<'_> {
             agent: actor.to_owned(),
             holds: mine.iter().map(ToString::to_string).collect(),
             letters: letters.iter().map(|letter| letter.message.id.to_string()).collect(),
-            text: sheet.text(PRIME_TOKENS.max(LEAST_TOKENS)),
+            text: toft_plan::shorten_ids(self.session(), &sheet.text(PRIME_TOKENS.max(LEAST_TOKENS))),
         })
     }
 

@@ -1,0 +1,31 @@
+//! Ids in text, as short as this store and its ledgers allow.
+
+use std::cell::OnceCell;
+
+use toft_core::{
+    issue,
+    short::shorten,
+    store::{self, Access},
+};
+use toft_session::{config::variable, error::Error, session::Session};
+
+use crate::Plan;
+
+/// Abbreviates the ids in a text that is about to be shown, unless `TOFT_IDS` is set. What cannot be looked up stays whole;
+/// ids of a server's tasks do, because each would be one more question.
+pub fn shorten_ids(session: &Session, text: &str) -> String {
+    if variable("TOFT_IDS").is_some() {
+        return text.to_owned();
+    }
+    let plan: OnceCell<Option<Plan<'_>>> = OnceCell::new();
+    let of_tasks = session.located().store.file().is_some();
+    let similar = |prefix: &str| match prefix.starts_with(issue::PREFIX) {
+        true => match plan.get_or_init(|| Plan::open(session).ok().flatten()) {
+            Some(plan) => Ok::<_, Error>(plan.index(Access::Read)?.ids(prefix, 2)?),
+            None => Ok(Vec::new()),
+        },
+        false if of_tasks => Ok(store::ask(session.store(), |tx| tx.ids(prefix, 2))?),
+        false => Ok(Vec::new()),
+    };
+    shorten(text, similar).unwrap_or_else(|_| text.to_owned())
+}
