@@ -40,7 +40,7 @@ fn the_official_client_works_over_every_revision() {
         let issue = talk["issue"].as_str().unwrap();
         says("primed", "you are heron");
         says("ready", issue);
-        says("saved", "Saved cp_");
+        says("saved", "Saved checkpoint 1");
         says("context", "half of it");
         says("found", issue);
         says("read", "said over the protocol");
