@@ -7,19 +7,19 @@ use crate::text::tokens;
 /// A sheet being put together, in the order it is read.
 #[derive(Clone, Debug, Default)]
 pub struct TokenBudgetText {
-    parts: Vec<Part>,
+    parts: Vec<SheetPart>,
 }
 
 #[derive(Clone, Debug)]
-struct Part {
+struct SheetPart {
     title: String,
-    body: Body,
+    body: PartBody,
     /// Its share of the budget before what others leave, in hundredths.
     share: usize,
 }
 
 #[derive(Clone, Debug)]
-enum Body {
+enum PartBody {
     /// Never cut.
     Fixed(String),
     /// Pieces of text; the first is the most important. One that does not fit is cut in its middle.
@@ -31,30 +31,30 @@ enum Body {
 impl TokenBudgetText {
     /// Text that is never cut.
     pub fn fixed(&mut self, text: impl Into<String>) {
-        self.part("", Body::Fixed(text.into()), 0);
+        self.part("", PartBody::Fixed(text.into()), 0);
     }
 
     /// Pieces of text under a title, the most important first. `rest` says where the rest can be read.
     pub fn pieces(&mut self, title: &str, pieces: Vec<String>, share: usize, rest: impl Into<String>) {
         if !pieces.is_empty() {
-            self.part(title, Body::Pieces(pieces, rest.into()), share);
+            self.part(title, PartBody::Pieces(pieces, rest.into()), share);
         }
     }
 
     /// Lines under a title, the most important first. `rest` says where the rest can be read.
     pub fn rows(&mut self, title: &str, rows: Vec<String>, share: usize, rest: impl Into<String>) {
         if !rows.is_empty() {
-            self.part(title, Body::Rows(rows, rest.into()), share);
+            self.part(title, PartBody::Rows(rows, rest.into()), share);
         }
     }
 
-    fn part(&mut self, title: &str, body: Body, share: usize) {
-        self.parts.push(Part { title: title.to_owned(), body, share });
+    fn part(&mut self, title: &str, body: PartBody, share: usize) {
+        self.parts.push(SheetPart { title: title.to_owned(), body, share });
     }
 
     /// The text, within `budget` tokens as far as what is fixed allows.
     pub fn text(&self, budget: usize) -> String {
-        let wanted: Vec<usize> = self.parts.iter().map(Part::wanted).collect();
+        let wanted: Vec<usize> = self.parts.iter().map(SheetPart::wanted).collect();
         let fixed: usize =
             self.parts.iter().zip(&wanted).filter(|(part, _)| part.share == 0).map(|(_, wanted)| wanted).sum();
         let free = budget.saturating_sub(fixed);
@@ -83,16 +83,16 @@ impl TokenBudgetText {
     }
 }
 
-impl Part {
+impl SheetPart {
     fn heading(&self) -> String {
         if self.title.is_empty() { String::new() } else { format!("## {}\n\n", self.title) }
     }
 
     fn wanted(&self) -> usize {
         let body: usize = match &self.body {
-            Body::Fixed(text) => tokens(text),
-            Body::Pieces(pieces, _) => pieces.iter().map(|piece| tokens(piece) + 2).sum(),
-            Body::Rows(rows, _) => rows.iter().map(|row| tokens(row) + 1).sum(),
+            PartBody::Fixed(text) => tokens(text),
+            PartBody::Pieces(pieces, _) => pieces.iter().map(|piece| tokens(piece) + 2).sum(),
+            PartBody::Rows(rows, _) => rows.iter().map(|row| tokens(row) + 1).sum(),
         };
         body + tokens(&self.heading()) + 1
     }
@@ -101,9 +101,9 @@ impl Part {
         let heading = self.heading();
         let mut left = room.saturating_sub(tokens(&heading) + 1);
         let (lines, rest, blank) = match &self.body {
-            Body::Fixed(text) => return format!("{text}\n"),
-            Body::Pieces(pieces, rest) => (pieces, rest, "\n\n"),
-            Body::Rows(rows, rest) => (rows, rest, "\n"),
+            PartBody::Fixed(text) => return format!("{text}\n"),
+            PartBody::Pieces(pieces, rest) => (pieces, rest, "\n\n"),
+            PartBody::Rows(rows, rest) => (rows, rest, "\n"),
         };
         let whole = self.wanted() <= room;
         let mut text = String::new();
@@ -119,7 +119,7 @@ impl Part {
             }
             let cut = match (&self.body, n) {
                 // The most important one is shown in part rather than not at all.
-                (Body::Pieces(..), 0) => middle_out(line, left.saturating_sub(reserve + 2), rest),
+                (PartBody::Pieces(..), 0) => middle_out(line, left.saturating_sub(reserve + 2), rest),
                 _ => None,
             };
             let shown = n + usize::from(cut.is_some());

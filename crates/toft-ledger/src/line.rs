@@ -114,7 +114,7 @@ pub fn is_id(text: &str) -> bool {
 
 /// Reads a line.
 pub fn read(text: &str) -> Result<Line, Unreadable> {
-    let fields: Fields<'_> = serde_json::from_str(text).map_err(|error| Unreadable(error.to_string()))?;
+    let fields: RawFields<'_> = serde_json::from_str(text).map_err(|error| Unreadable(error.to_string()))?;
     let mut fields = fields.0;
     let wrong = |problem: &str| Unreadable(format!("`id` {problem}"));
     let id = fields.remove("id").ok_or_else(|| wrong("is missing"))?;
@@ -348,28 +348,30 @@ fn sum_matches(again: &str, found: Option<&RawValue>) -> bool {
 /// What makes a member that member.
 fn member_key(set: Set, member: &str) -> Option<String> {
     #[derive(Deserialize)]
-    struct Dep<'a> {
+    struct DepLine<'a> {
         #[serde(borrow)]
         on: Cow<'a, str>,
         #[serde(borrow)]
         kind: Cow<'a, str>,
     }
     #[derive(Deserialize)]
-    struct Elsewhere<'a> {
+    struct WrittenElsewhere<'a> {
         #[serde(borrow)]
         system: Cow<'a, str>,
         #[serde(borrow, rename = "ref")]
         name: Cow<'a, str>,
     }
     #[derive(Deserialize)]
-    struct Said {
+    struct SaidLine {
         id: String,
     }
     match set {
         Set::Labels => serde_json::from_str(member).ok(),
-        Set::Deps => serde_json::from_str(member).ok().map(|Dep { on, kind }| format!("{kind}:{on}")),
-        Set::External => serde_json::from_str(member).ok().map(|Elsewhere { system, name }| format!("{system}:{name}")),
-        Set::Comments => serde_json::from_str(member).ok().map(|Said { id }| id),
+        Set::Deps => serde_json::from_str(member).ok().map(|DepLine { on, kind }| format!("{kind}:{on}")),
+        Set::External => {
+            serde_json::from_str(member).ok().map(|WrittenElsewhere { system, name }| format!("{system}:{name}"))
+        }
+        Set::Comments => serde_json::from_str(member).ok().map(|SaidLine { id }| id),
     }
 }
 
@@ -389,13 +391,13 @@ impl Clocks {
 }
 
 /// An object's fields, each as it was written; one that says something twice is not understood.
-struct Fields<'a>(BTreeMap<Cow<'a, str>, &'a RawValue>);
+struct RawFields<'a>(BTreeMap<Cow<'a, str>, &'a RawValue>);
 
-impl<'de> Deserialize<'de> for Fields<'de> {
+impl<'de> Deserialize<'de> for RawFields<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Walk;
         impl<'de> Visitor<'de> for Walk {
-            type Value = Fields<'de>;
+            type Value = RawFields<'de>;
 
             fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str("an object")
@@ -403,12 +405,12 @@ impl<'de> Deserialize<'de> for Fields<'de> {
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
                 let mut fields = BTreeMap::new();
-                while let Some((Name(name), value)) = map.next_entry::<Name<'de>, &'de RawValue>()? {
+                while let Some((MemberName(name), value)) = map.next_entry::<MemberName<'de>, &'de RawValue>()? {
                     if let Some(_before) = fields.insert(name.clone(), value) {
                         return Err(A::Error::custom(format!("`{name}` stands there twice")));
                     }
                 }
-                Ok(Fields(fields))
+                Ok(RawFields(fields))
             }
         }
         deserializer.deserialize_map(Walk)
@@ -416,4 +418,4 @@ impl<'de> Deserialize<'de> for Fields<'de> {
 }
 
 #[derive(Deserialize, PartialEq, Eq, PartialOrd, Ord)]
-struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+struct MemberName<'a>(#[serde(borrow)] Cow<'a, str>);

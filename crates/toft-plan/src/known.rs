@@ -26,7 +26,7 @@ use super::LedgerKind;
 
 /// What this clone was told.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Known {
+pub(super) struct KnownLedgers {
     /// The user plans in private here.
     #[serde(default)]
     pub(super) contributor: bool,
@@ -63,18 +63,18 @@ pub(super) struct Also {
 const KNOWN: &str = "ledgers.json";
 
 /// What this clone was told; nothing if it was told nothing.
-pub(super) fn known(state: &Path) -> Result<Known, Error> {
+pub(super) fn known(state: &Path) -> Result<KnownLedgers, Error> {
     let path = state.join(KNOWN);
     match fs::read_to_string(&path) {
         Ok(text) => serde_json::from_str(&text)
             .map_err(|error| Error::Config { path: path.display().to_string(), problem: error.to_string() }),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Known::default()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(KnownLedgers::default()),
         Err(cause) => Err(Error::Io { doing: "read", path, cause }),
     }
 }
 
 /// Changes what this clone was told, one at a time and all or nothing.
-pub(super) fn know(state: &Path, change: impl FnOnce(&mut Known) -> Result<(), Error>) -> Result<(), Error> {
+pub(super) fn know(state: &Path, change: impl FnOnce(&mut KnownLedgers) -> Result<(), Error>) -> Result<(), Error> {
     let (path, lock) = (state.join(KNOWN), state.join("locks").join("ledgers.lock"));
     let turn = LedgerLock::take(&lock).map_err(io("lock", &lock))?;
     let mut known = known(state)?;
@@ -104,7 +104,7 @@ const LONGEST_LIST: u64 = 64 << 10;
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct File {
+struct KnownFile {
     default: Option<String>,
     mode: Option<Mode>,
     ledgers: BTreeMap<String, FileLedger>,
@@ -182,9 +182,9 @@ impl Carried {
     }
 
     /// What it says; relative places are seen from `root`.
-    pub(super) fn parse(&self, root: &Path) -> Result<Known, Error> {
+    pub(super) fn parse(&self, root: &Path) -> Result<KnownLedgers, Error> {
         let wrong = |problem: String| Error::Config { path: self.path.display().to_string(), problem };
-        let file: File = toml::from_str(&self.text).map_err(|error| wrong(error.message().to_owned()))?;
+        let file: KnownFile = toml::from_str(&self.text).map_err(|error| wrong(error.message().to_owned()))?;
         let mut also = Vec::new();
         for (name, FileLedger { place, access }) in file.ledgers {
             check_name(&name).map_err(wrong)?;
@@ -202,11 +202,17 @@ impl Carried {
         for route in &file.routes {
             route.check().map_err(|refusal| wrong(refusal.to_string()))?;
         }
-        Ok(Known { also, default: file.default, mode: file.mode, routes: file.routes, ..Known::default() })
+        Ok(KnownLedgers {
+            also,
+            default: file.default,
+            mode: file.mode,
+            routes: file.routes,
+            ..KnownLedgers::default()
+        })
     }
 }
 
-impl Known {
+impl KnownLedgers {
     /// Adds what a trusted list says. What this clone was told itself goes before.
     pub(super) fn join(&mut self, list: Self) {
         let named = |name: &String| self.also.iter().any(|also| also.name == *name);

@@ -173,7 +173,7 @@ impl<'t> Plan<'t> {
     pub fn open(session: &'t Session) -> Result<Option<Self>, Error> {
         let Some(checkout) = &session.located().checkout else { return Ok(None) };
         let home = Ledgers::of(session).ledger_home()?;
-        let place::Seen { ledgers, contributor, upstream, routing } = place::ledgers(session, home)?;
+        let place::SeenLedgers { ledgers, contributor, upstream, routing } = place::ledgers(session, home)?;
         Ok(Some(Self {
             session,
             checkout,

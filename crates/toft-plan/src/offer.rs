@@ -95,7 +95,7 @@ impl Readers for Audience {
 }
 
 /// A ledger that proposals to are branches, as it was just fetched.
-struct Fetched {
+struct FetchedLedger {
     branch: Branch,
     files: Files,
     lines: Lines,
@@ -181,10 +181,15 @@ impl Plan<'_> {
     }
 
     /// Learns which of an issue's ties and labels the readers of a ledger know.
-    fn ask_readers(&self, offering: &mut Offering, target: &Ledger, fetched: Option<&Fetched>) -> Result<(), Error> {
+    fn ask_readers(
+        &self,
+        offering: &mut Offering,
+        target: &Ledger,
+        fetched: Option<&FetchedLedger>,
+    ) -> Result<(), Error> {
         let Offering { issue, audience, .. } = offering;
         let ties = issue.deps.iter().map(|dep| &dep.on).chain(&issue.parent);
-        if let Some(Fetched { lines, .. }) = fetched {
+        if let Some(FetchedLedger { lines, .. }) = fetched {
             audience.ids.extend(ties.filter(|id| lines.contains_key(*id)).cloned());
             let used = lines.values().flatten().flat_map(|line| line.record.members(Set::Labels));
             let used: HashSet<&str> = used.map(|(label, _)| label).collect();
@@ -238,7 +243,7 @@ impl Plan<'_> {
         &self,
         offering: Offering,
         target: &Ledger,
-        fetched: Option<&mut Fetched>,
+        fetched: Option<&mut FetchedLedger>,
         options: &ProposeOptions,
     ) -> Result<Proposed, Error> {
         let (branch, Publication { private, labels, .. }) = match fetched {
@@ -290,7 +295,7 @@ impl Plan<'_> {
     }
 
     /// Fetches the ledger that branches propose to.
-    fn fetch_target(&self, target: &Ledger, offerings: &[Offering]) -> Result<Fetched, Error> {
+    fn fetch_target(&self, target: &Ledger, offerings: &[Offering]) -> Result<FetchedLedger, Error> {
         let Some(mut branch) = Branch::open(self.checkout, &target.dir, self.reach())? else {
             return Err(Refusal::Invalid { field: "to".into(), problem: "there is no git here".into() }.into());
         };
@@ -305,7 +310,7 @@ impl Plan<'_> {
         }
         let files = branch.theirs()?;
         let lines = lines_of(&files)?;
-        Ok(Fetched { branch, files, lines })
+        Ok(FetchedLedger { branch, files, lines })
     }
 
     /// A branch on top of what the other side has, with one more line.
@@ -313,7 +318,7 @@ impl Plan<'_> {
         &self,
         offering: &Offering,
         target: &Ledger,
-        fetched: &mut Fetched,
+        fetched: &mut FetchedLedger,
         options: &ProposeOptions,
     ) -> Result<(String, Publication), Error> {
         let issue = &offering.issue;
@@ -335,7 +340,7 @@ impl Plan<'_> {
     }
 }
 
-impl Fetched {
+impl FetchedLedger {
     fn record(&self, id: &str) -> Result<Option<Record>, Error> {
         self.lines.get(id).map(|lines| merged(lines)).transpose()
     }

@@ -31,14 +31,14 @@ const SHOWN: usize = 400;
 
 /// What was found in a store, what could not be read, and what was left.
 #[derive(Default)]
-pub(super) struct Found {
+pub(super) struct OlderIssues {
     pub(super) lines: Vec<Line>,
     pub(super) templates: Vec<template::Put>,
     pub(super) unreadable: Vec<String>,
     pub(super) notes: Vec<String>,
 }
 
-impl Found {
+impl OlderIssues {
     fn nothing(why: &str) -> Self {
         Self { unreadable: vec![why.to_owned()], ..Self::default() }
     }
@@ -48,7 +48,7 @@ impl Found {
 const NAMED: usize = 5;
 
 /// What is wanted of a store.
-pub(super) struct Wanted<'w> {
+pub(super) struct OlderWanted<'w> {
     /// Where this project is.
     pub(super) roots: Vec<PathBuf>,
     /// Names that were asked for; `*` stands for anything.
@@ -57,7 +57,7 @@ pub(super) struct Wanted<'w> {
     pub(super) own: bool,
 }
 
-impl Wanted<'_> {
+impl OlderWanted<'_> {
     /// Whether something is wanted that has these names and says these paths.
     fn takes(&self, names: &[&str], places: &BTreeSet<PathBuf>, unplaced: bool) -> bool {
         if !self.only.is_empty() {
@@ -101,12 +101,12 @@ fn paths(value: &Value, found: &mut BTreeSet<PathBuf>) {
 }
 
 /// One issue being put together.
-struct Writing {
+struct IssueDraft {
     record: Record,
     clock: Clock,
 }
 
-impl Writing {
+impl IssueDraft {
     fn new(system: &str, name: &str, at: Timestamp) -> Self {
         // A replica's name is never longer.
         let replica: Replica = system[..system.len().min(8)].parse().unwrap_or_default();
@@ -157,17 +157,17 @@ fn moment(text: &str) -> Timestamp {
 }
 
 /// The wanted threads of a LangGraph checkpoint database.
-pub(super) fn langgraph(path: &Path, wanted: &Wanted<'_>) -> Result<Found, Error> {
+pub(super) fn langgraph(path: &Path, wanted: &OlderWanted<'_>) -> Result<OlderIssues, Error> {
     let mut tables = foreign::read(path)?;
     let Some(rows) = tables.remove("checkpoints").filter(|rows| rows.iter().all(|row| row.contains_key("thread_id")))
     else {
-        return Ok(Found::nothing("there is no table of checkpoints with threads"));
+        return Ok(OlderIssues::nothing("there is no table of checkpoints with threads"));
     };
     let mut threads: BTreeMap<String, Vec<Row>> = BTreeMap::new();
     for row in rows {
         threads.entry(of(&row, &["thread_id"]).unwrap_or_default()).or_default().push(row);
     }
-    let (mut found, mut left) = (Found::default(), Vec::new());
+    let (mut found, mut left) = (OlderIssues::default(), Vec::new());
     for (thread, mut rows) in threads {
         // Their ids sort by time.
         rows.sort_by_key(|row| of(row, &["checkpoint_id", "thread_ts"]));
@@ -186,7 +186,7 @@ pub(super) fn langgraph(path: &Path, wanted: &Wanted<'_>) -> Result<Found, Error
         let at = |state: &Value| state["ts"].as_str().map(moment).unwrap_or_default();
         let first = states.first().map(at).unwrap_or_default();
         let last = states.iter().rev().find(|state| !state.is_null()).unwrap_or(&Value::Null);
-        let mut issue = Writing::new("langgraph", &thread, at(last).max(first));
+        let mut issue = IssueDraft::new("langgraph", &thread, at(last).max(first));
         issue.field("created", &json!({ "at": first }));
         let values = &last["channel_values"];
         let title = ["title", "issue_title", "task", "brief", "input"].iter().find_map(|name| values[*name].as_str());
@@ -255,7 +255,7 @@ fn described(values: &Value, thread: &str) -> String {
 }
 
 /// The wanted workflows of caw's database with their tasks, and every template.
-pub(super) fn caw(path: &Path, wanted: &Wanted<'_>) -> Result<Found, Error> {
+pub(super) fn caw(path: &Path, wanted: &OlderWanted<'_>) -> Result<OlderIssues, Error> {
     let mut tables = foreign::read(path)?;
     let mut take = |name: &str| tables.remove(name).unwrap_or_default();
     let (workflows, tasks) = (take("workflows"), take("tasks"));
@@ -263,9 +263,9 @@ pub(super) fn caw(path: &Path, wanted: &Wanted<'_>) -> Result<Found, Error> {
     let (repositories, of_workflows) = (take("repositories"), take("workflow_repositories"));
     let templates = take("workflow_templates");
     if workflows.is_empty() && tasks.is_empty() && templates.is_empty() {
-        return Ok(Found::nothing("there are no workflows, tasks or templates in it"));
+        return Ok(OlderIssues::nothing("there are no workflows, tasks or templates in it"));
     }
-    let mut found = Found::default();
+    let mut found = OlderIssues::default();
     let mut left = BTreeMap::new();
     for row in &workflows {
         let (id, name) = (of(row, &["id"]).unwrap_or_default(), of(row, &["name", "title"]).unwrap_or_default());
@@ -290,7 +290,7 @@ pub(super) fn caw(path: &Path, wanted: &Wanted<'_>) -> Result<Found, Error> {
         let written = of(row, &["created_at", "created"]).map(|text| moment(&text)).unwrap_or_default();
         let changed = of(row, &["updated_at", "updated", "completed_at"]).map(|text| moment(&text)).unwrap_or(written);
         let changed = changed.max(written);
-        let mut issue = Writing::new("caw", &name, changed);
+        let mut issue = IssueDraft::new("caw", &name, changed);
         issue.field("created", &json!({ "at": written }));
         issue.field("title", &json!(short(&of(row, &["title", "name", "summary"]).unwrap_or_else(|| name.clone()))));
         issue.field("type", &json!(if epic { EPIC } else { "task" }));
@@ -334,7 +334,7 @@ pub(super) fn caw(path: &Path, wanted: &Wanted<'_>) -> Result<Found, Error> {
 }
 
 /// How far a workflow or task of caw is, and what came of it.
-fn caw_status(issue: &mut Writing, row: &Row, changed: Timestamp) {
+fn caw_status(issue: &mut IssueDraft, row: &Row, changed: Timestamp) {
     let said = of(row, &["status", "state"]).unwrap_or_default();
     let status = match said.as_str() {
         "completed" | "done" | "skipped" | "abandoned" | "cancelled" => CLOSED,

@@ -78,7 +78,7 @@ impl<'t> Plan<'t> {
             for Changed { revision, at, by, message, told, before, lines, cut_off } in &changed {
                 let changes = match told.is_empty() {
                     _ if *cut_off && !whole => vec!["older changes are not in this shallow clone".to_owned()],
-                    true => differences(&state(before), &state(lines), Detail::Values),
+                    true => differences(&state(before), &state(lines), ShownValue::Values),
                     false => told.clone(),
                 };
                 if changes.is_empty() {
@@ -159,7 +159,7 @@ pub(super) fn changes(before: &Files, now: &Files) -> Vec<(String, Vec<String>)>
         }
     }
     let told = issues.into_iter().map(|(id, [old, new])| {
-        let differs = differences(&state(&old), &state(&new), Detail::Short);
+        let differs = differences(&state(&old), &state(&new), ShownValue::Short);
         (id, differs)
     });
     told.filter(|(_, differs)| !differs.is_empty()).collect()
@@ -176,7 +176,7 @@ fn state(lines: &[String]) -> Value {
 
 /// How much of a value is shown.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Detail {
+enum ShownValue {
     /// The beginning of every text.
     Values,
     /// Of long texts only that they changed.
@@ -189,7 +189,7 @@ const CREATED: &str = "created";
 const LONG: [&str; 4] = ["body", "design", "acceptance", "notes"];
 
 /// What one state says that the other did not.
-fn differences(older: &Value, newer: &Value, detail: Detail) -> Vec<String> {
+fn differences(older: &Value, newer: &Value, detail: ShownValue) -> Vec<String> {
     let (older, newer) = match (older.as_object(), newer.as_object()) {
         (Some(older), Some(newer)) => (older, newer),
         (None, Some(_)) => return vec![CREATED.into()],
@@ -202,7 +202,7 @@ fn differences(older: &Value, newer: &Value, detail: Detail) -> Vec<String> {
     let differs = names.into_iter().filter(|name| newer.get(*name) != older.get(*name));
     differs
         .map(|name| match newer.get(name) {
-            Some(Value::String(_)) if detail == Detail::Short && LONG.contains(&name.as_str()) => name.clone(),
+            Some(Value::String(_)) if detail == ShownValue::Short && LONG.contains(&name.as_str()) => name.clone(),
             Some(Value::String(text)) => format!("{name}: {}", text.chars().take(60).collect::<String>()),
             Some(Value::Number(number)) => format!("{name}: {number}"),
             Some(Value::Array(members)) => {

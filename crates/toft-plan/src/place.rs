@@ -84,7 +84,7 @@ pub struct Ledger {
     pub routes: Vec<Route>,
     /// How the other repository keeps it.
     #[serde(skip)]
-    pub(super) elsewhere: Option<Elsewhere>,
+    pub(super) elsewhere: Option<LedgerElsewhere>,
     /// What its writers wait for each other at.
     #[serde(skip)]
     pub(super) lock: PathBuf,
@@ -92,7 +92,7 @@ pub struct Ledger {
 
 /// A ledger that another repository keeps.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Elsewhere {
+pub(super) struct LedgerElsewhere {
     pub(super) checkout: Checkout,
     pub(super) place: LedgerKind,
 }
@@ -233,7 +233,7 @@ impl Ledger {
 }
 
 /// What a checkout sees.
-pub(super) struct Seen {
+pub(super) struct SeenLedgers {
     /// Ledgers, the one that new issues usually go to first.
     pub(super) ledgers: Vec<Ledger>,
     pub(super) contributor: bool,
@@ -243,7 +243,7 @@ pub(super) struct Seen {
 
 /// The ledgers that a checkout sees. `home` is the checkout whose own ledger counts: in a workspace, the one that the work
 /// was claimed from.
-pub(super) fn ledgers(session: &Session, home: &Checkout) -> Result<Seen, Error> {
+pub(super) fn ledgers(session: &Session, home: &Checkout) -> Result<SeenLedgers, Error> {
     let own = Ledger::of_repository(home);
     let mut known = known(&home.state_dir())?;
     match Carried::in_tree(&home.root) {
@@ -294,7 +294,7 @@ pub(super) fn ledgers(session: &Session, home: &Checkout) -> Result<Seen, Error>
         ledgers.sort_by_key(|ledger| ledger.name != usual);
     }
     ledgers[0].first = true;
-    Ok(Seen { ledgers, contributor: known.contributor, upstream: known.upstream, routing })
+    Ok(SeenLedgers { ledgers, contributor: known.contributor, upstream: known.upstream, routing })
 }
 
 /// Whether a directory is the root of a repository that toft was set up in, as far as its files say.
@@ -316,7 +316,7 @@ fn real_ledger(dir: &Path) -> Result<Ledger, Error> {
         return Ok(Ledger::also(other));
     }
     let own = Ledger::of_repository(&checkout);
-    Ok(Ledger { elsewhere: Some(Elsewhere { place: own.place, checkout }), ..own })
+    Ok(Ledger { elsewhere: Some(LedgerElsewhere { place: own.place, checkout }), ..own })
 }
 
 /// How somebody plans in private.

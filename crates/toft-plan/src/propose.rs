@@ -23,7 +23,7 @@ use toft_session::{
 use toft_store::sqlite::index::Indexed;
 use toft_vcs::exchange::{Branch, Exchange as _, ExchangeError, Files, Tree};
 
-use super::{Found, IssueFilter, Ledger, LedgerKind, Plan, Wrote, copy::lines_of, sync::Trouble, write::issue_of};
+use super::{Found, IssueFilter, Ledger, LedgerKind, Plan, Wrote, copy::lines_of, sync::SyncTrouble, write::issue_of};
 
 /// The refusal to move an issue that upstream keeps.
 const MOVES: &str = "only its keepers move it; what you change about it is kept in private";
@@ -199,7 +199,7 @@ impl Plan<'_> {
         target: &Ledger,
         theirs: Option<&Files>,
         gone: impl Fn(&str, &str) -> Result<bool, ExchangeError>,
-    ) -> Result<Vec<Came>, Trouble> {
+    ) -> Result<Vec<Came>, SyncTrouble> {
         let theirs = theirs.map(lines_of).transpose()?;
         let mut came = Vec::new();
         for ledger in self.ledgers.iter().filter(|ledger| ledger.name != target.name && !ledger.read_only) {
@@ -239,7 +239,7 @@ impl Plan<'_> {
     }
 
     /// Takes away the branches of proposals that are decided, here and where they were sent to.
-    pub(super) fn clear_decided(&self, branch: &Branch, came: &[Came]) -> Result<(), Trouble> {
+    pub(super) fn clear_decided(&self, branch: &Branch, came: &[Came]) -> Result<(), SyncTrouble> {
         let mut decided = BTreeMap::new();
         for id in branch.proposed_here()? {
             let Some(Found { issue, .. }) = self.known(&id)? else { continue };

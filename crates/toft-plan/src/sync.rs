@@ -25,7 +25,7 @@ use super::{
     index_refresh::now_nanos,
     pace::Pace,
     past::changes,
-    synced::{SyncOptions, SyncStatus, Synced, Taken},
+    synced::{SyncOptions, SyncStatus, Synced, TakenLines},
     write::issue_of,
 };
 
@@ -45,13 +45,13 @@ type Looks = Vec<(String, (u64, u64), u64, i64)>;
 
 /// What is remembered of the last sync of a ledger: if nothing of it changed, there is nothing to do.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Memo {
+struct SyncMemo {
     tip: Option<String>,
     looks: Looks,
     looked: i64,
 }
 
-impl Memo {
+impl SyncMemo {
     /// Is what it remembers all there is to know? A file that changed just before may have changed again within the same
     /// tick of its clock.
     fn holds(&self, tip: Option<&String>, looks: &Looks) -> bool {
@@ -137,12 +137,12 @@ impl Plan<'_> {
             LedgerKind::Branch => match Branch::open(checkout, &ledger.dir, reach) {
                 Ok(Some(mut branch)) => self.sync_branch(ledger, &mut branch, wish, synced, step),
                 Ok(None) => unversioned(synced),
-                Err(error) => Err(Trouble::Exchange(error)),
+                Err(error) => Err(SyncTrouble::Exchange(error)),
             },
             LedgerKind::Tree => match Tree::open(checkout, &ledger.dir, reach) {
                 _ if !ledger.dir.exists() => Ok(()),
                 Ok(mut tree) => self.sync_tree(ledger, &mut tree, wish, synced, step),
-                Err(error) => Err(Trouble::Exchange(error)),
+                Err(error) => Err(SyncTrouble::Exchange(error)),
             },
             LedgerKind::Planning | LedgerKind::Shared => match own(ledger, Contact { remote: None, ..reach }) {
                 _ if !ledger.dir.exists() => Ok(()),
@@ -155,16 +155,16 @@ impl Plan<'_> {
                     done
                 }
                 Ok(None) => unversioned(synced),
-                Err(error) => Err(Trouble::Exchange(error)),
+                Err(error) => Err(SyncTrouble::Exchange(error)),
             },
         };
         match exchanged {
             Ok(()) => Ok(()),
-            Err(Trouble::Exchange(error)) => {
+            Err(SyncTrouble::Exchange(error)) => {
                 synced.fails(&error);
                 Ok(())
             }
-            Err(Trouble::Here(error)) => Err(error),
+            Err(SyncTrouble::Here(error)) => Err(error),
         }
     }
 
@@ -216,7 +216,7 @@ impl Plan<'_> {
         wish: &SyncOptions,
         synced: &mut Synced,
         step: &mut dyn FnMut(&str),
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), SyncTrouble> {
         let theirs = self.exchange(ledger, branch, wish, synced, step)?;
         if ledger.kept_by_others && !wish.try_only && matches!(synced.how, SyncStatus::Received | SyncStatus::Synced) {
             let gone = |remote: &str, id: &str| Ok(!branch.proposed_at(remote, id)?);
@@ -233,7 +233,7 @@ impl Plan<'_> {
         wish: &SyncOptions,
         synced: &mut Synced,
         step: &mut dyn FnMut(&str),
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), SyncTrouble> {
         let theirs_to_keep = ledger.kept_by_others && ledger.place == LedgerKind::Tree;
         let commit = wish.commit && ledger.place == LedgerKind::Tree;
         synced.remote = tree.remote().map(str::to_owned);
@@ -280,11 +280,11 @@ impl Plan<'_> {
         wish: &SyncOptions,
         synced: &mut Synced,
         step: &mut dyn FnMut(&str),
-    ) -> Result<Option<Files>, Trouble> {
+    ) -> Result<Option<Files>, SyncTrouble> {
         synced.remote = way.remote().map(str::to_owned);
         let keeps = !(ledger.read_only || ledger.kept_by_others && ledger.place == LedgerKind::Branch);
         let (memo_path, begun) = (self.memo_path(ledger), Instant::now());
-        let memo: Memo = std::fs::read_to_string(&memo_path)
+        let memo: SyncMemo = std::fs::read_to_string(&memo_path)
             .ok()
             .and_then(|text| serde_json::from_str(&text).ok())
             .unwrap_or_default();
@@ -440,7 +440,7 @@ impl Plan<'_> {
     /// Remembers what both sides had when it was recorded; what was written since is for the next time.
     fn remember(&self, way: &dyn Exchange, path: &std::path::Path, seen: (i64, Looks)) -> Result<(), Error> {
         let (looked, looks) = seen;
-        let memo = Memo { tip: way.seen().map(str::to_owned), looks, looked };
+        let memo = SyncMemo { tip: way.seen().map(str::to_owned), looks, looked };
         let text = serde_json::to_string(&memo).unwrap_or_default();
         // Whoever syncs this ledger has the turn; a memo that is lost costs a longer look.
         let draft = path.with_extension("new");
@@ -469,12 +469,12 @@ impl Plan<'_> {
     }
 
     /// Takes in what another copy of a ledger has.
-    pub(super) fn take_in(&self, ledger: &Ledger, files: &Files, try_only: bool) -> Result<Taken, Error> {
+    pub(super) fn take_in(&self, ledger: &Ledger, files: &Files, try_only: bool) -> Result<TakenLines, Error> {
         let New { lines, verbatim, archived } = New::of(ledger, files)?;
         let broken = verbatim.len();
         let still_held = self.tell_contests(ledger, &lines, try_only)?;
         if lines.is_empty() && verbatim.is_empty() {
-            return Ok(Taken { changed: 0, broken, archived });
+            return Ok(TakenLines { changed: 0, broken, archived });
         }
         let build = |draft: &mut super::write::Draft<'_>| {
             for line in lines.into_values().flatten() {
@@ -487,7 +487,7 @@ impl Plan<'_> {
         if still_held {
             self.tell();
         }
-        Ok(Taken { changed, broken, archived })
+        Ok(TakenLines { changed, broken, archived })
     }
 
     /// Takes in issues that others propose on branches of their own: each branch its one issue, and only if it is new.
@@ -539,26 +539,26 @@ pub(super) fn repository_lock(common_dir: &std::path::Path) -> std::path::PathBu
     toft_session::config::state_home().join("locks").join(format!("{}.sync.lock", &print[..16]))
 }
 
-fn unversioned(synced: &mut Synced) -> Result<(), Trouble> {
+fn unversioned(synced: &mut Synced) -> Result<(), SyncTrouble> {
     synced.how = SyncStatus::Unversioned;
     Ok(())
 }
 
 /// What stopped a sync of one ledger.
-pub(super) enum Trouble {
+pub(super) enum SyncTrouble {
     /// The exchange: it concerns that ledger only.
     Exchange(ExchangeError),
     /// Something here.
     Here(Error),
 }
 
-impl From<ExchangeError> for Trouble {
+impl From<ExchangeError> for SyncTrouble {
     fn from(error: ExchangeError) -> Self {
         Self::Exchange(error)
     }
 }
 
-impl From<Error> for Trouble {
+impl From<Error> for SyncTrouble {
     fn from(error: Error) -> Self {
         Self::Here(error)
     }

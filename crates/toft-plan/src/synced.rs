@@ -109,7 +109,7 @@ impl Synced {
         }
     }
 
-    pub(super) fn takes(&mut self, taken: &Taken) {
+    pub(super) fn takes(&mut self, taken: &TakenLines) {
         self.received += taken.changed;
         if taken.broken > 0 {
             let count = taken.broken;
@@ -131,7 +131,7 @@ impl Synced {
 }
 
 /// What came of another copy's lines.
-pub(super) struct Taken {
+pub(super) struct TakenLines {
     /// How many issues changed, or would.
     pub(super) changed: usize,
     /// How many lines are not understood, or in part only.

@@ -43,7 +43,7 @@ pub fn many(text: &str, first: &Edit) -> Result<Vec<Edit>, String> {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Row {
+struct TextRow {
     title: String,
     #[serde(default)]
     name: Option<String>,
@@ -70,7 +70,7 @@ struct Row {
 fn lines(text: &str, first: &Edit) -> Result<Vec<Item>, String> {
     let mut items = Vec::new();
     for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        let row: Row = serde_json::from_str(line).map_err(|error| format!("line {}: {error}", number + 1))?;
+        let row: TextRow = serde_json::from_str(line).map_err(|error| format!("line {}: {error}", number + 1))?;
         let texts = [("body", row.body), ("design", row.design), ("acceptance", row.acceptance), ("notes", row.notes)];
         let mut edit = first.clone();
         edit.title = Some(row.title);

@@ -163,17 +163,17 @@ pub(super) struct Exports {
     /// Whether beads keeps the marks that exports leave; older ones drop them.
     pub(super) marks: Option<bool>,
     /// Exports since the last import, by issue, the newest last.
-    pub(super) sent: BTreeMap<String, Vec<Sent>>,
+    pub(super) sent: BTreeMap<String, Vec<SentIssue>>,
 }
 
 impl Exports {
     /// What was exported of an issue since the last import.
-    pub(super) fn of(&self, id: &str) -> &[Sent] {
+    pub(super) fn of(&self, id: &str) -> &[SentIssue] {
         self.sent.get(id).map_or(&[], Vec::as_slice)
     }
 
     /// Remembers an export of an issue.
-    pub(super) fn add(&mut self, id: String, sent: Sent) {
+    pub(super) fn add(&mut self, id: String, sent: SentIssue) {
         let known = self.sent.entry(id).or_default();
         if known.last() != Some(&sent) {
             known.push(sent);
@@ -184,12 +184,12 @@ impl Exports {
 
 /// What toft changed in an issue since the last import, and the moment that its export gave it.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub(super) struct Sent {
+pub(super) struct SentIssue {
     at: i64,
     changes: String,
 }
 
-impl Sent {
+impl SentIssue {
     /// The mark that an export leaves in an issue.
     fn mark(&self) -> String {
         format!("{}.{}", self.at, self.changes)
@@ -202,7 +202,7 @@ impl Sent {
 }
 
 /// How the import of one issue went.
-pub(super) struct Merged {
+pub(super) struct MergedImport {
     pub(super) record: Record,
     /// Whether it changed anything but what is remembered of beads.
     pub(super) changed: bool,
@@ -217,7 +217,7 @@ pub(super) struct Merged {
 #[derive(Clone, Copy)]
 pub(super) struct Side<'s> {
     /// Exports of this issue from here since the last import, the newest last.
-    pub(super) sent: &'s [Sent],
+    pub(super) sent: &'s [SentIssue],
     /// Whether this beads keeps marks, if that is known.
     pub(super) marks: Option<bool>,
     /// Milliseconds since 1970.
@@ -226,7 +226,7 @@ pub(super) struct Side<'s> {
 
 /// Merges an issue of beads with the one of the ledger. What only one side changed since the last import is taken from
 /// that side; where both did, the newer wins and a note says so.
-pub(super) fn merge(known: Option<Record>, row: &Row, side: Side<'_>) -> Result<Merged, String> {
+pub(super) fn merge(known: Option<Record>, row: &Row, side: Side<'_>) -> Result<MergedImport, String> {
     let theirs = beads::record(row, side.now)?;
     let said = view(&theirs);
     let mark = beads::mark(row);
@@ -242,14 +242,14 @@ pub(super) fn merge(known: Option<Record>, row: &Row, side: Side<'_>) -> Result<
     let Some(known) = known else {
         let mut record = theirs;
         record.set(Key::field(BASE), clock(None), Some(base.to_string().into()));
-        return Ok(Merged { record, changed: true, settled: true, unmarked: false, notes: Vec::new() });
+        return Ok(MergedImport { record, changed: true, settled: true, unmarked: false, notes: Vec::new() });
     };
     let merging = Merging::new(&known, row, &said, side)?;
     let mut notes = Vec::new();
     if let (Some(at), Some(last)) = (merging.at, last_update(&known))
         && at < whole(last)
     {
-        return Ok(Merged { record: known, changed: false, settled: false, unmarked: false, notes });
+        return Ok(MergedImport { record: known, changed: false, settled: false, unmarked: false, notes });
     }
     let mut record = known.clone();
     let mut taken = BTreeSet::new();
@@ -272,7 +272,7 @@ pub(super) fn merge(known: Option<Record>, row: &Row, side: Side<'_>) -> Result<
         }
     }
     let unmarked = merging.built_on.is_some() && mark.is_none();
-    Ok(Merged { record, changed, settled: merging.seen_by_beads(), unmarked, notes })
+    Ok(MergedImport { record, changed, settled: merging.seen_by_beads(), unmarked, notes })
 }
 
 /// Whether an issue was ever imported from beads.
@@ -292,7 +292,7 @@ struct Merging<'m> {
     base: Option<Base>,
     /// The changes of an export that this state of beads is built on.
     built_on: Option<Prints>,
-    sent: &'m [Sent],
+    sent: &'m [SentIssue],
     /// When beads says that it changed the issue, in seconds.
     at: Option<i64>,
 }
@@ -314,7 +314,7 @@ impl<'m> Merging<'m> {
             let all = sent.iter().filter(|_| side.marks != Some(true)).filter_map(took);
             all.max_by_key(|(alike, _)| *alike).map(|(_, sent)| sent.clone())
         };
-        let built_on = marked.and_then(Sent::of_mark).or_else(unmarked);
+        let built_on = marked.and_then(SentIssue::of_mark).or_else(unmarked);
         merging.built_on = built_on.map(|sent| read(&sent.changes));
         Ok(merging)
     }
@@ -324,14 +324,14 @@ impl<'m> Merging<'m> {
         self.sent.last().is_some_and(|sent| self.passed(sent))
     }
 
-    fn passed(&self, sent: &Sent) -> bool {
+    fn passed(&self, sent: &SentIssue) -> bool {
         self.at.is_some_and(|at| at >= sent.at)
     }
 
     /// Whether beads took an export without its mark, as far as its issue shows: it has something that toft changed and
     /// nothing from before. Of a beads that drops marks: or it has exactly what it had before, and changed the issue since.
     /// Counts what is alike.
-    fn took(&self, sent: &Sent, drops_marks: bool) -> Option<usize> {
+    fn took(&self, sent: &SentIssue, drops_marks: bool) -> Option<usize> {
         let base = self.base.as_ref().filter(|_| self.passed(sent))?;
         let changes = read(&sent.changes);
         let (mut alike, mut none_before) = (0, true);
@@ -437,7 +437,7 @@ fn take(record: &mut Record, theirs: &Record, name: &str, clock: impl Fn(Option<
 /// A record as an issue for beads, and what toft changed in it since the last import; nothing if it did not. Beads takes
 /// an issue only if it is newer than its own by a second: the export is newer than the state that it is built on and
 /// older than anything that beads did since, which toft has not seen.
-pub(super) fn outgoing(record: &Record, sent: &[Sent]) -> Option<(Row, Option<Sent>)> {
+pub(super) fn outgoing(record: &Record, sent: &[SentIssue]) -> Option<(Row, Option<SentIssue>)> {
     let sent = sent.last();
     let mut row = beads::row(record);
     let newest = record.newest().ms;
@@ -483,7 +483,7 @@ pub(super) fn outgoing(record: &Record, sent: &[Sent]) -> Option<(Row, Option<Se
     {
         row.insert("close_reason".into(), "".into());
     }
-    let sent = Sent { at, changes };
+    let sent = SentIssue { at, changes };
     beads::put_mark(&mut row, &sent.mark());
     Some((row, Some(sent)))
 }

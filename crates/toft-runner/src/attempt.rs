@@ -37,8 +37,8 @@ use toft_work::{
 use super::{
     Rules, SlotEvent,
     files::{Files, read_word},
-    news::News,
-    process::{Activity, Running, Start},
+    news::NewsSender,
+    process::{Activity, ProcessStart, Running},
     record::Recorder,
     sandbox::{self, Sandbox},
 };
@@ -49,21 +49,21 @@ const TICK: Duration = Duration::from_millis(if cfg!(target_os = "linux") { 200 
 /// A command whose agent has ended its own hold has so long to end too.
 const FAREWELL: Duration = Duration::from_secs(30);
 /// One attempt under way.
-pub(super) struct Attempt<'a> {
+pub(super) struct AttemptRun<'a> {
     pub(super) work: Work<'a>,
     pub(super) rules: &'a Rules,
     pub(super) actor: &'a str,
     pub(super) claimed: &'a Claimed,
     pub(super) given: &'a Given,
     pub(super) mask: &'a Mask,
-    pub(super) news: &'a News,
+    pub(super) news: &'a NewsSender,
     pub(super) keeping: &'a Keeping,
     /// The runner is gone, or in a hurry.
     pub(super) stop: &'a AtomicBool,
 }
 
 /// What came of it.
-pub(super) struct Came {
+pub(super) struct AttemptEnd {
     pub(super) seen: Seen,
     pub(super) report: Report,
     pub(super) cost: Option<f64>,
@@ -71,13 +71,13 @@ pub(super) struct Came {
     pub(super) order: Option<StopOrder>,
 }
 
-impl Attempt<'_> {
+impl AttemptRun<'_> {
     fn fence(&self) -> Fence {
         self.claimed.lease.fence()
     }
 
     /// Runs the command to its end and says what was seen. Once it was started there is always something to say.
-    pub(super) fn run(&self) -> Result<Came, Error> {
+    pub(super) fn run(&self) -> Result<AttemptEnd, Error> {
         let workspace = &self.given.workspace;
         let workspaces = self.work.workspaces()?;
         let before = self.stood(&workspaces)?;
@@ -85,7 +85,7 @@ impl Attempt<'_> {
         let brief = fs::read_to_string(files.brief()).map_err(failed("read", &files.brief()))?;
         let command = self.command(&brief, &files)?;
         let recorder = Recorder::start(&files.log(), self.mask.clone(), self.news.clone());
-        let start = Start {
+        let start = ProcessStart {
             command: &command,
             dir: Path::new(&workspace.path),
             stdin: fs::File::open(files.brief()).map_err(failed("read", &files.brief()))?,
@@ -138,7 +138,7 @@ impl Attempt<'_> {
         let said = spoken.words.map_or(last, |words| self.mask.mask(&words));
         let commit = Some(stand.commit).filter(|commit| !commit.is_empty());
         let seen = Seen { ending, commit, uncommitted: stand.uncommitted, word, problem, said };
-        Ok(Came { seen, report, cost, order: self.keeping.order() })
+        Ok(AttemptEnd { seen, report, cost, order: self.keeping.order() })
     }
 
     /// A commit that an agent names must be there; says what is wrong with it.

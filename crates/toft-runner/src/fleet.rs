@@ -73,7 +73,7 @@ pub struct Fleet {
     _taken: Vec<fs::File>,
 }
 
-enum Event {
+enum FleetEvent {
     Said(usize, SlotEvent),
     Closed(usize),
     Order(Order),
@@ -139,7 +139,7 @@ impl Fleet {
         processes::adopt_orphans();
         let (events, heard) = mpsc::channel();
         let forward = events.clone();
-        thread::spawn(move || orders.into_iter().try_for_each(|order| forward.send(Event::Order(order))));
+        thread::spawn(move || orders.into_iter().try_for_each(|order| forward.send(FleetEvent::Order(order))));
         let mut posts = Vec::new();
         for index in 0..self.names.len() {
             posts.push(self.start(index, AGAIN, &events)?);
@@ -148,26 +148,26 @@ impl Fleet {
         let mut looked = Instant::now();
         while posts.iter().any(|post| post.child.is_some() || post.again.is_some()) {
             match heard.recv_timeout(LOOK) {
-                Ok(Event::Said(index, told)) => {
+                Ok(FleetEvent::Said(index, told)) => {
                     posts[index].silent = Duration::ZERO;
                     match told {
                         SlotEvent::Alive { until } => posts[index].until = until,
                         told => news(News::Slot(index, told)),
                     }
                 }
-                Ok(Event::Order(order)) => {
+                Ok(FleetEvent::Order(order)) => {
                     draining = true;
                     posts.iter_mut().for_each(|post| post.obey(order, self.grace));
                     news(News::Heard(order));
                 }
-                Ok(Event::Closed(index)) => match posts[index].ended(&mut orphans)? {
-                    Ended::Well => news(News::Over(index, None)),
-                    Ended::Badly(why) => {
+                Ok(FleetEvent::Closed(index)) => match posts[index].ended(&mut orphans)? {
+                    SlotEnd::Well => news(News::Over(index, None)),
+                    SlotEnd::Badly(why) => {
                         troubled = true;
                         news(News::Over(index, Some(why)));
                     }
-                    Ended::Killed if draining => news(News::Over(index, None)),
-                    Ended::Killed => {
+                    SlotEnd::Killed if draining => news(News::Over(index, None)),
+                    SlotEnd::Killed => {
                         posts[index].again = Some(Instant::now() + posts[index].rest);
                         news(News::Again(index));
                     }
@@ -201,7 +201,7 @@ impl Fleet {
     }
 
     #[expect(clippy::disallowed_methods, reason = "a runner starts itself again for each slot")]
-    fn start(&self, index: usize, rest: Duration, events: &Sender<Event>) -> Result<Post, Error> {
+    fn start(&self, index: usize, rest: Duration, events: &Sender<FleetEvent>) -> Result<Post, Error> {
         let mut command = Command::new(&self.program);
         command.args(&self.args).env(SLOT, &self.names[index]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -214,13 +214,13 @@ impl Fleet {
         thread::spawn(move || {
             for line in out.into_iter().flat_map(|out| io::BufReader::new(out).lines().map_while(Result::ok)) {
                 if let Ok(told) = serde_json::from_str(&line)
-                    && events.send(Event::Said(index, told)).is_err()
+                    && events.send(FleetEvent::Said(index, told)).is_err()
                 {
                     return;
                 }
             }
             // Nobody may be listening any more.
-            let _ = events.send(Event::Closed(index));
+            let _ = events.send(FleetEvent::Closed(index));
         });
         let complaint = thread::spawn(move || {
             let lines = err.into_iter().flat_map(|err| io::BufReader::new(err).lines().map_while(Result::ok));
@@ -239,7 +239,7 @@ impl Fleet {
     }
 }
 
-enum Ended {
+enum SlotEnd {
     Well,
     Badly(String),
     Killed,
@@ -280,17 +280,17 @@ impl Post {
         true
     }
 
-    fn ended(&mut self, orphans: &mut bool) -> Result<Ended, Error> {
-        let Some(mut child) = self.child.take() else { return Ok(Ended::Well) };
+    fn ended(&mut self, orphans: &mut bool) -> Result<SlotEnd, Error> {
+        let Some(mut child) = self.child.take() else { return Ok(SlotEnd::Well) };
         let status = child.wait().map_err(failed("wait for", std::path::Path::new("a slot")))?;
         let said = self.complaint.take().and_then(|complaint| complaint.join().ok()).unwrap_or_default();
         self.rest = if self.since.elapsed() >= WELL { AGAIN } else { (self.rest * 2).min(LONGEST) };
         Ok(match status.code() {
-            Some(0) => Ended::Well,
-            Some(_) => Ended::Badly(said),
+            Some(0) => SlotEnd::Well,
+            Some(_) => SlotEnd::Badly(said),
             None => {
                 *orphans = true;
-                Ended::Killed
+                SlotEnd::Killed
             }
         })
     }

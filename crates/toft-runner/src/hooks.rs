@@ -107,7 +107,7 @@ pub struct Reply {
 /// What a session remembers between two calls.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-struct Memory {
+struct SessionMemory {
     /// When it last gave a sign of life, and looked for letters, in milliseconds since 1970.
     beat: u64,
     looked: u64,
@@ -202,8 +202,8 @@ impl Hooks<'_> {
         Ok(Reply { context, hold_on: None })
     }
 
-    fn letters_for(&self, actor: &str, memory: &mut Memory) -> Result<Option<String>, Error> {
-        let new = |letters: Vec<InboxItem>, memory: &Memory| -> Vec<InboxItem> {
+    fn letters_for(&self, actor: &str, memory: &mut SessionMemory) -> Result<Option<String>, Error> {
+        let new = |letters: Vec<InboxItem>, memory: &SessionMemory| -> Vec<InboxItem> {
             letters.into_iter().filter(|letter| !memory.given.contains(letter.message.id.as_str())).collect()
         };
         // Looking disturbs nobody; only if something is there it is taken.
@@ -324,12 +324,12 @@ impl Hooks<'_> {
     }
 
     /// What cannot be read was never remembered.
-    fn remember(&self, heard: &Heard) -> Memory {
+    fn remember(&self, heard: &Heard) -> SessionMemory {
         let text = self.memory_of(heard).and_then(|path| fs::read(path).ok());
         text.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
     }
 
-    fn keep_in_mind(&self, heard: &Heard, memory: &Memory) -> Result<(), Error> {
+    fn keep_in_mind(&self, heard: &Heard, memory: &SessionMemory) -> Result<(), Error> {
         let Some(path) = self.memory_of(heard) else { return Ok(()) };
         if let Some(dir) = path.parent() {
             toft_store::private::create_dir_all(dir).map_err(io("make", dir))?;

@@ -16,18 +16,18 @@ const LOOK: Duration = Duration::from_millis(5);
 
 /// The way to the runner.
 #[derive(Clone)]
-pub(super) struct News {
+pub(super) struct NewsSender {
     queue: Sender<Option<SlotEvent>>,
 }
 
 /// The thread that writes.
-pub(super) struct Writer {
+pub(super) struct NewsWriter {
     queue: Sender<Option<SlotEvent>>,
     thread: JoinHandle<()>,
 }
 
 /// Opens the way to the runner: standard output.
-pub(super) fn open() -> (News, Writer) {
+pub(super) fn open() -> (NewsSender, NewsWriter) {
     let (queue, news) = mpsc::channel::<Option<SlotEvent>>();
     let thread = thread::spawn(move || {
         let mut out = std::io::stdout();
@@ -38,17 +38,17 @@ pub(super) fn open() -> (News, Writer) {
             }
         }
     });
-    (News { queue: queue.clone() }, Writer { queue, thread })
+    (NewsSender { queue: queue.clone() }, NewsWriter { queue, thread })
 }
 
-impl News {
+impl NewsSender {
     pub(super) fn tell(&self, told: SlotEvent) {
         // The writer ends last.
         let _ = self.queue.send(Some(told));
     }
 }
 
-impl Writer {
+impl NewsWriter {
     /// Waits a moment until everything is written that was told.
     pub(super) fn close(self) {
         // One that ended already needs no telling.

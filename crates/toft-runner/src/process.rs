@@ -25,7 +25,7 @@ use toft_session::{
 use super::log::Voice;
 
 /// What a running command says.
-pub(crate) enum Said {
+pub(crate) enum CommandOutput {
     /// Some bytes.
     Bytes(Voice, Vec<u8>),
     /// Nothing more on this one.
@@ -40,7 +40,7 @@ const LOOK: Duration = Duration::from_millis(5);
 const GIVE_UP: Duration = Duration::from_secs(10);
 
 /// What is to be started.
-pub(crate) struct Start<'a> {
+pub(crate) struct ProcessStart<'a> {
     pub(crate) command: &'a [String],
     pub(crate) dir: &'a Path,
     pub(crate) stdin: fs::File,
@@ -56,8 +56,8 @@ impl Running {
     /// Starts it. What it says goes to `said`, at whose pace it can speak; that it ended is told to `ended` at once.
     #[expect(clippy::disallowed_methods, reason = "agents are started here, programs of version control in toft-vcs")]
     pub(crate) fn start(
-        start: Start<'_>,
-        said: &SyncSender<Said>,
+        start: ProcessStart<'_>,
+        said: &SyncSender<CommandOutput>,
         ended: &Sender<()>,
         activity: &Activity,
     ) -> io::Result<Self> {
@@ -266,7 +266,12 @@ impl Activity {
     }
 }
 
-fn listen(from: Option<impl io::Read + Send + 'static>, voice: Voice, said: &SyncSender<Said>, activity: &Activity) {
+fn listen(
+    from: Option<impl io::Read + Send + 'static>,
+    voice: Voice,
+    said: &SyncSender<CommandOutput>,
+    activity: &Activity,
+) {
     let Some(mut from) = from else { return };
     let (said, activity) = (said.clone(), activity.clone());
     thread::spawn(move || {
@@ -275,7 +280,7 @@ fn listen(from: Option<impl io::Read + Send + 'static>, voice: Voice, said: &Syn
         while let Ok(count @ 1..) = from.read(&mut buffer) {
             activity.heard();
             activity.waiting.fetch_add(1, Ordering::Relaxed);
-            let passed = said.send(Said::Bytes(voice, buffer[..count].to_vec()));
+            let passed = said.send(CommandOutput::Bytes(voice, buffer[..count].to_vec()));
             activity.waiting.fetch_sub(1, Ordering::Relaxed);
             activity.heard();
             if passed.is_err() {
@@ -283,7 +288,7 @@ fn listen(from: Option<impl io::Read + Send + 'static>, voice: Voice, said: &Syn
             }
         }
         // Nobody may be listening any more.
-        let _ = said.send(Said::End(voice));
+        let _ = said.send(CommandOutput::End(voice));
     });
 }
 

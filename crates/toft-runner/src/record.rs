@@ -18,8 +18,8 @@ use toft_session::{
 use super::{
     SlotEvent,
     log::{Log, Voice},
-    news::News,
-    process::Said,
+    news::NewsSender,
+    process::CommandOutput,
 };
 
 /// How often news of what is said is passed on.
@@ -37,13 +37,13 @@ const LONGEST_JSON: usize = 1 << 20;
 
 /// Keeps what one command says.
 pub(super) struct Recorder {
-    said: Option<SyncSender<Said>>,
-    heard: Arc<Mutex<Heard>>,
+    said: Option<SyncSender<CommandOutput>>,
+    heard: Arc<Mutex<HeardSoFar>>,
 }
 
 /// What was heard so far.
 #[derive(Clone, Default)]
-struct Heard {
+struct HeardSoFar {
     spoken: Spoken,
     out: String,
     err: String,
@@ -54,18 +54,18 @@ struct Heard {
 }
 
 impl Recorder {
-    pub(super) fn start(log: &Path, mask: Mask, news: News) -> Self {
+    pub(super) fn start(log: &Path, mask: Mask, news: NewsSender) -> Self {
         // A command that says more than can be kept has to wait.
         let (said, pieces) = mpsc::sync_channel(WAITING);
-        let heard = Arc::<Mutex<Heard>>::default();
+        let heard = Arc::<Mutex<HeardSoFar>>::default();
         let log = Log::open(log);
-        let writing = Writing { log, mask, news, heard: Arc::clone(&heard), told: None, troubled: false };
+        let writing = RecordWriter { log, mask, news, heard: Arc::clone(&heard), told: None, troubled: false };
         thread::spawn(move || writing.run(&pieces));
         Self { said: Some(said), heard }
     }
 
     /// Where what is said goes.
-    pub(super) fn said(&self) -> Option<&SyncSender<Said>> {
+    pub(super) fn said(&self) -> Option<&SyncSender<CommandOutput>> {
         self.said.as_ref()
     }
 
@@ -87,8 +87,8 @@ impl Recorder {
         }
         if let Some(said) = self.said.take() {
             // A disk that hangs keeps nothing, this line neither.
-            let _ = said.try_send(Said::Bytes(Voice::Runner, last.into_bytes()));
-            let _ = said.try_send(Said::End(Voice::Runner));
+            let _ = said.try_send(CommandOutput::Bytes(Voice::Runner, last.into_bytes()));
+            let _ = said.try_send(CommandOutput::End(Voice::Runner));
         }
         let until = Instant::now() + LAST_WORDS;
         while !self.heard().over && Instant::now() < until {
@@ -99,23 +99,23 @@ impl Recorder {
         (heard.spoken, if first.is_empty() { second } else { first })
     }
 
-    fn heard(&self) -> MutexGuard<'_, Heard> {
+    fn heard(&self) -> MutexGuard<'_, HeardSoFar> {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-struct Writing {
+struct RecordWriter {
     log: Log,
     mask: Mask,
-    news: News,
-    heard: Arc<Mutex<Heard>>,
+    news: NewsSender,
+    heard: Arc<Mutex<HeardSoFar>>,
     told: Option<Instant>,
     /// That the log cannot be written was said.
     troubled: bool,
 }
 
-impl Writing {
-    fn run(mut self, pieces: &Receiver<Said>) {
+impl RecordWriter {
+    fn run(mut self, pieces: &Receiver<CommandOutput>) {
         let mut voices = [(Stream::default(), Vec::new()), (Stream::default(), Vec::new())];
         loop {
             let piece = match pieces.try_recv() {
@@ -130,19 +130,19 @@ impl Writing {
                 Err(TryRecvError::Disconnected) => break,
             };
             match piece {
-                Said::Bytes(Voice::Runner, bytes) => {
+                CommandOutput::Bytes(Voice::Runner, bytes) => {
                     let text = self.mask.mask(&String::from_utf8_lossy(&bytes));
                     self.log.line(Voice::Runner, text);
                 }
-                Said::Bytes(voice, bytes) => {
+                CommandOutput::Bytes(voice, bytes) => {
                     let (stream, json) = &mut voices[usize::from(voice == Voice::Err)];
                     self.hear(json, &bytes);
                     let mut lines = Vec::new();
                     stream.take(&self.mask, &bytes, |line| lines.push(line));
                     lines.into_iter().for_each(|line| self.line(voice, line));
                 }
-                Said::End(Voice::Runner) => break,
-                Said::End(voice) => {
+                CommandOutput::End(Voice::Runner) => break,
+                CommandOutput::End(voice) => {
                     let (stream, json) = &mut voices[usize::from(voice == Voice::Err)];
                     self.hear(json, b"\n");
                     let mut rest = None;
@@ -158,7 +158,7 @@ impl Writing {
         self.lock().over = true;
     }
 
-    fn lock(&self) -> MutexGuard<'_, Heard> {
+    fn lock(&self) -> MutexGuard<'_, HeardSoFar> {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

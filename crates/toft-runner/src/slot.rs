@@ -43,9 +43,9 @@ use toft_work::{
 
 use super::{
     Rules, SlotEvent,
-    attempt::{Attempt, Came},
+    attempt::{AttemptEnd, AttemptRun},
     files::Files,
-    news::{self, News, Writer},
+    news::{self, NewsSender, NewsWriter},
 };
 
 /// How long a slot waits for work before it looks up.
@@ -75,25 +75,25 @@ pub struct Slot {
     rules: Rules,
     name: String,
     mask: Mask,
-    news: News,
-    writer: RefCell<Option<Writer>>,
+    news: NewsSender,
+    writer: RefCell<Option<NewsWriter>>,
     /// The hold it works under.
     kept: Arc<Mutex<Option<View>>>,
     /// A claim whose answer was lost: it may have been done.
-    asked: RefCell<Option<Asked>>,
+    asked: RefCell<Option<SentClaim>>,
     drain: Arc<AtomicBool>,
     stop: Arc<AtomicBool>,
 }
 
 /// A claim, as it was sent.
-struct Asked {
+struct SentClaim {
     op: Operation,
     request: claim::Request,
     sent: u64,
 }
 
 /// A task that was taken, and since when its lease surely stands.
-struct Taken {
+struct TakenTask {
     claimed: Claimed,
     since: u64,
 }
@@ -231,7 +231,7 @@ impl Slot {
 
     /// Takes a task, if one is ready soon. A claim whose answer was lost is sent again, under the same operation id, until
     /// it is answered: it may have been done.
-    fn take(&self) -> Result<Option<Taken>, Error> {
+    fn take(&self) -> Result<Option<TakenTask>, Error> {
         let lost = self.asked.take();
         let again = lost.is_some();
         let asked = lost.unwrap_or_else(|| {
@@ -243,7 +243,7 @@ impl Slot {
                 ..claim::Request::default()
             };
             let op = operation(&format!("run_{}", random_ids().word()), &format!("{request:?}"));
-            Asked { op, request, sent: clock() }
+            SentClaim { op, request, sent: clock() }
         });
         match self.work().claim_waiting(&self.name, Some(&asked.op), &asked.request, PATIENCE) {
             Ok(outcome) => match outcome.claims.into_iter().next() {
@@ -251,7 +251,7 @@ impl Slot {
                 Some(claimed) if again || clock() - asked.sent > self.rules.ttl.as_millis() as u64 / 4 => {
                     self.still_held(claimed)
                 }
-                claimed => Ok(claimed.map(|claimed| Taken { claimed, since: asked.sent })),
+                claimed => Ok(claimed.map(|claimed| TakenTask { claimed, since: asked.sent })),
             },
             Err(Error::Refused(Refusal::NothingReady { .. })) => Ok(None),
             Err(Error::Refused(Refusal::AgentPaused { .. })) => {
@@ -273,10 +273,10 @@ impl Slot {
     }
 
     /// What an earlier claim gave, if the lease still stands: the store renews it now.
-    fn still_held(&self, claimed: Claimed) -> Result<Option<Taken>, Error> {
+    fn still_held(&self, claimed: Claimed) -> Result<Option<TakenTask>, Error> {
         let (since, holds) = (clock(), vec![(claimed.task.id.clone(), claimed.lease.fence())]);
         match self.session.perform_as(&self.name, None, renew::Request { holds, ttl: None }) {
-            Ok(_) => Ok(Some(Taken { claimed, since })),
+            Ok(_) => Ok(Some(TakenTask { claimed, since })),
             Err(Error::Refused(_)) => Ok(None),
             Err(error) => Err(error),
         }
@@ -298,8 +298,8 @@ impl Slot {
     }
 
     /// Does what was taken, and says what came of it.
-    fn work_on_task(&self, taken: &Taken) -> Result<(), Error> {
-        let Taken { claimed, since } = taken;
+    fn work_on_task(&self, taken: &TakenTask) -> Result<(), Error> {
+        let TakenTask { claimed, since } = taken;
         let task = &claimed.task;
         let held = Held { actor: self.name.clone(), task: task.id.clone(), fence: claimed.lease.fence() };
         let keeper = Keeper::new(self.rules.ttl, self.rules.grace, *since);
@@ -352,7 +352,7 @@ impl Slot {
         self.patiently(|| self.give_back(claimed, &message))
     }
 
-    fn attempt(&self, claimed: &Claimed, keeping: &Keeping) -> Result<Came, Error> {
+    fn attempt(&self, claimed: &Claimed, keeping: &Keeping) -> Result<AttemptEnd, Error> {
         let (task, taken) = (&claimed.task, SystemTime::now());
         let elsewhere = self.work().in_repository_of_claim(claimed)?;
         let work = elsewhere.as_ref().map_or(self.work(), Work::of);
@@ -370,7 +370,7 @@ impl Slot {
                 self.news.tell(SlotEvent::Trouble { text });
             }
         }
-        let attempt = Attempt {
+        let attempt = AttemptRun {
             work,
             rules: &self.rules,
             actor: &self.name,
@@ -429,9 +429,9 @@ impl Slot {
         Ok(())
     }
 
-    fn conclude(&self, claimed: &Claimed, came: Came) -> Result<(), Error> {
+    fn conclude(&self, claimed: &Claimed, came: AttemptEnd) -> Result<(), Error> {
         let (task, fence) = (&claimed.task, claimed.lease.fence());
-        let Came { seen, report, cost, order } = came;
+        let AttemptEnd { seen, report, cost, order } = came;
         let ran_ms = report.ran_ms;
         let ended = |how: &str, message: String, parked: bool| {
             let (task, issue) = (task.id.to_string(), claimed.issue.clone());

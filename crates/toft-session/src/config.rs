@@ -97,14 +97,14 @@ impl StoreLocation {
 /// A configuration file. What travels in a repository may set less: see [`Layer::from_tree`].
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct File {
+struct ConfigFile {
     store: Option<String>,
     agent: Option<String>,
-    lease: Lease,
+    lease: LeaseSection,
     retry: Retry,
-    retention: Kept,
-    workspaces: Workspaces,
-    run: Run,
+    retention: RetentionSection,
+    workspaces: WorkspacesSection,
+    run: RunSection,
     sync: Sync,
 }
 
@@ -143,7 +143,7 @@ pub struct SyncRules {
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct Run {
+struct RunSection {
     idle: Option<String>,
     total: Option<String>,
     agents: BTreeMap<String, RunAgent>,
@@ -176,7 +176,7 @@ impl Default for RunRules {
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct Lease {
+struct LeaseSection {
     ttl: Option<String>,
     cap: Option<String>,
 }
@@ -191,7 +191,7 @@ struct Retry {
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct Kept {
+struct RetentionSection {
     events: Option<String>,
     messages: Option<String>,
     attempts: Option<String>,
@@ -204,7 +204,7 @@ struct Kept {
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct Workspaces {
+struct WorkspacesSection {
     root: Option<String>,
     keep: Option<Keep>,
     most: Option<usize>,
@@ -329,7 +329,7 @@ impl Settings {
             Err(cause) => return Err(Error::Io { doing: "read", path: path.to_owned(), cause }),
         };
         let wrong = |problem: String| Error::Config { path: path.display().to_string(), problem };
-        let file: File = toml::from_str(&text).map_err(|error| wrong(error.message().to_owned()))?;
+        let file: ConfigFile = toml::from_str(&text).map_err(|error| wrong(error.message().to_owned()))?;
         if trusted {
             if let Some(store) = &file.store {
                 self.store = Some((StoreLocation::parse(store)?, path.display().to_string()));

@@ -107,7 +107,7 @@ impl Owner {
 
 /// A hold in a file of its own, as releases before this layout kept it below `holds/`.
 #[derive(Deserialize)]
-struct Kept {
+struct OlderHold {
     task: TaskId,
     fence: Fence,
     #[serde(flatten)]
@@ -206,8 +206,8 @@ impl Session {
         let dir = older.join(digest(actor.as_bytes()));
         let Ok(entries) = fs::read_dir(&dir) else { return };
         for path in entries.flatten().map(|entry| entry.path()) {
-            let kept = fs::read(&path).ok().and_then(|text| serde_json::from_slice::<Kept>(&text).ok());
-            if let Some(Kept { task, fence, owner }) = kept
+            let kept = fs::read(&path).ok().and_then(|text| serde_json::from_slice::<OlderHold>(&text).ok());
+            if let Some(OlderHold { task, fence, owner }) = kept
                 && owner.keep(&self.session_dir(&owner), &[Held { task, fence }]).is_err()
             {
                 // It stays for the next command.

@@ -71,11 +71,11 @@ pub struct View {
 }
 
 struct Shared {
-    state: Mutex<State>,
+    state: Mutex<KeepState>,
     changed: Condvar,
 }
 
-struct State {
+struct KeepState {
     keeper: Keeper,
     /// Nobody needs it any more.
     over: bool,
@@ -91,7 +91,7 @@ struct State {
 impl Keeping {
     /// Keeps a hold. `stop` is called on a thread of its own, again and again, for as long as work must stop.
     pub fn start(located: &Located, held: Held, keeper: Keeper, stop: impl FnMut(Duty) + Send + 'static) -> Self {
-        let state = State { keeper, over: false, ended: false, order: None, trouble: None, why: None };
+        let state = KeepState { keeper, over: false, ended: false, order: None, trouble: None, why: None };
         let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
         // Its connection is used again and again.
         let located = Located { brief: false, ..located.clone() };
@@ -157,14 +157,14 @@ impl Drop for Keeping {
     }
 }
 
-impl State {
+impl KeepState {
     fn stopped(&self) -> bool {
         !self.ended && self.keeper.stopped()
     }
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, KeepState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -203,7 +203,7 @@ struct Renewing {
 }
 
 /// What the store says of a hold.
-enum Fate {
+enum HoldStatus {
     Stands,
     /// Its holder ended it.
     Ended,
@@ -226,15 +226,15 @@ impl Renewing {
                     let answer = self.renew();
                     let mut state = shared.lock();
                     match answer {
-                        Ok(Fate::Stands) => {
+                        Ok(HoldStatus::Stands) => {
                             state.keeper.acknowledge(renewal);
                             state.why = None;
                             drop(state);
                             self.look_for_order(shared);
                             continue;
                         }
-                        Ok(Fate::Ended) => state.ended = true,
-                        Ok(Fate::Lost(why)) => {
+                        Ok(HoldStatus::Ended) => state.ended = true,
+                        Ok(HoldStatus::Lost(why)) => {
                             state.why = Some(why);
                             state.keeper.lose(clock());
                         }
@@ -271,22 +271,22 @@ impl Renewing {
         Ok(self.session.insert(session))
     }
 
-    fn renew(&mut self) -> Result<Fate, Error> {
+    fn renew(&mut self) -> Result<HoldStatus, Error> {
         let (actor, holds) = (self.held.actor.clone(), vec![(self.held.task.clone(), self.held.fence.clone())]);
         match self.session()?.perform_as(&actor, None, renew::Request { holds, ttl: None }) {
-            Ok(_) => return Ok(Fate::Stands),
+            Ok(_) => return Ok(HoldStatus::Stands),
             Err(Error::Refused(Refusal::FenceStale { holder, .. })) => {
                 if let Some(holder) = holder {
-                    return Ok(Fate::Lost(format!("the task is {holder}'s now")));
+                    return Ok(HoldStatus::Lost(format!("the task is {holder}'s now")));
                 }
             }
             Err(Error::Refused(Refusal::NotHolder { .. })) => {}
             Err(error) => return Err(error),
         }
         Ok(match self.attempt()?.and_then(|attempt| attempt.result) {
-            Some(how) if by_its_holder(how) => Fate::Ended,
-            Some(AttemptResult::Revoked) => Fate::Lost("the hold was revoked".into()),
-            _ => Fate::Lost("the lease ran out".into()),
+            Some(how) if by_its_holder(how) => HoldStatus::Ended,
+            Some(AttemptResult::Revoked) => HoldStatus::Lost("the hold was revoked".into()),
+            _ => HoldStatus::Lost("the lease ran out".into()),
         })
     }
 

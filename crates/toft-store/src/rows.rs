@@ -19,7 +19,7 @@ use toft_core::{
 };
 
 use crate::{
-    unknown::{Body, Unknown},
+    unknown::{StoredBody, Unknown},
     value::Row,
 };
 
@@ -144,7 +144,7 @@ impl<'r> Cells<'r> {
     }
 
     /// A row that is stored as JSON.
-    pub(crate) fn body<T: Body>(&mut self) -> Result<T> {
+    pub(crate) fn body<T: StoredBody>(&mut self) -> Result<T> {
         let text = self.text()?;
         let row: T = serde_json::from_str(&text).map_err(|error| self.unreadable(error.to_string()))?;
         if let Some(unknown) = self.unknown {

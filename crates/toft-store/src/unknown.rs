@@ -20,7 +20,7 @@ use toft_core::{
 };
 
 /// A row that is stored as JSON.
-pub(crate) trait Body: Serialize + DeserializeOwned {
+pub(crate) trait StoredBody: Serialize + DeserializeOwned {
     /// Its table.
     const TABLE: &'static str;
     /// What names it in that table.
@@ -30,7 +30,7 @@ pub(crate) trait Body: Serialize + DeserializeOwned {
 macro_rules! bodies {
     ($($type:ty, $table:literal, $row:ident => $key:expr;)*) => {
         $(
-            impl Body for $type {
+            impl StoredBody for $type {
                 const TABLE: &'static str = $table;
                 fn key(&self) -> String {
                     let $row = self;
@@ -65,7 +65,7 @@ impl Unknown {
     }
 
     /// A row as JSON, with what an earlier text of it had besides.
-    pub(crate) fn body<T: Body>(&self, row: &T) -> Result<String> {
+    pub(crate) fn body<T: StoredBody>(&self, row: &T) -> Result<String> {
         self.merged(T::TABLE, row.key(), row)
     }
 

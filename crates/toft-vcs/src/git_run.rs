@@ -1,5 +1,5 @@
 //! Git, with everything switched off that a repository would have it execute. On a checkout that an agent can write it reads no
-//! configuration but toft's own copy: see [`View`].
+//! configuration but toft's own copy: see [`GitView`].
 
 use std::{
     env,
@@ -11,7 +11,7 @@ use std::{
 
 use crate::{
     command::{Run, RunError},
-    git_view::{Settings, View, of_worktree, plain_file},
+    git_view::{GitView, Settings, of_worktree, plain_file},
 };
 
 /// How many settings of a repository may have to be switched off.
@@ -119,7 +119,7 @@ pub(crate) struct Git {
     /// It may talk to other repositories.
     abroad: bool,
     /// What takes the place of the repository's git directory, or of its common directory.
-    view: Option<(Arc<View>, Instead)>,
+    view: Option<(Arc<GitView>, Instead)>,
     /// Settings in place of the repository's.
     settings: Settings,
     /// Another index than the checkout's own, which git may refresh.
@@ -139,7 +139,7 @@ impl Git {
     /// In a checkout of the repository at `common`, as the repository knows it: what the checkout's own `.git` says is not asked.
     pub(crate) fn inside(common: &Path, dir: &Path) -> Result<Self, RunError> {
         let own = own_dir(common, dir)?;
-        Self::seen_through(&Arc::new(View::linked(&own.common)?), dir, &own)
+        Self::seen_through(&Arc::new(GitView::linked(&own.common)?), dir, &own)
     }
 
     /// In a checkout that an agent or a stranger can rewrite as a whole, at a git directory of its own: a clone, a submodule.
@@ -149,12 +149,12 @@ impl Git {
             Some(text) => git_dir.join(String::from_utf8_lossy(&text).trim_end()),
             None => git_dir.to_owned(),
         };
-        let view = Arc::new(View::copied(git_dir, &common)?);
+        let view = Arc::new(GitView::copied(git_dir, &common)?);
         Self::with_view(dir, git_dir, (view, Instead::OfEverything))
     }
 
     /// In a checkout of a repository that there is a view of.
-    pub(crate) fn seen_through(view: &Arc<View>, dir: &Path, own: &OwnDir) -> Result<Self, RunError> {
+    pub(crate) fn seen_through(view: &Arc<GitView>, dir: &Path, own: &OwnDir) -> Result<Self, RunError> {
         // Git finds refs by this file, whatever it is told.
         let leads = plain_file(&own.git_dir.join("commondir"))?
             .map_or_else(|| own.git_dir.clone(), |text| own.git_dir.join(String::from_utf8_lossy(&text).trim_end()));
@@ -164,7 +164,7 @@ impl Git {
         Self::with_view(dir, &own.git_dir, (view.clone(), Instead::OfShared))
     }
 
-    fn with_view(dir: &Path, git_dir: &Path, view: (Arc<View>, Instead)) -> Result<Self, RunError> {
+    fn with_view(dir: &Path, git_dir: &Path, view: (Arc<GitView>, Instead)) -> Result<Self, RunError> {
         Ok(Self {
             dir: dir.to_owned(),
             work_tree: dir != git_dir,

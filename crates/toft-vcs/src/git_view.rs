@@ -40,7 +40,7 @@ pub(crate) type Settings = Vec<(String, String)>;
 
 /// Who can write a repository's configuration.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Writer {
+enum ConfigWriter {
     /// The user alone.
     User,
     /// An agent, or a stranger.
@@ -48,15 +48,15 @@ enum Writer {
 }
 
 /// A git directory of toft's own. It goes when it is dropped.
-pub(crate) struct View {
+pub(crate) struct GitView {
     dir: TempDir,
 }
 
-impl View {
+impl GitView {
     /// Over a repository of the user's, as the common directory of its worktrees: its refs and objects themselves, to be read and
     /// written.
     pub(crate) fn linked(common: &Path) -> Result<Self, RunError> {
-        let view = Self::begin(common, common, Writer::User)?;
+        let view = Self::begin(common, common, ConfigWriter::User)?;
         for name in ["objects", "refs", "logs", "packed-refs", "reftable", "shallow", "worktrees"] {
             view.link(&common.join(name), name)?;
         }
@@ -69,7 +69,7 @@ impl View {
     /// Over a repository that an agent can write: its refs and logs as they are now, and its objects to be read. What git writes
     /// goes with the view: nothing is written through a link that was planted.
     pub(crate) fn copied(git_dir: &Path, common: &Path) -> Result<Self, RunError> {
-        let view = Self::begin(git_dir, common, Writer::Anybody)?;
+        let view = Self::begin(git_dir, common, ConfigWriter::Anybody)?;
         let objects = common.join("objects");
         if objects.as_os_str().as_bytes().contains(&b'\n') {
             return Err(odd(&objects, "its path has a line break"));
@@ -98,7 +98,7 @@ impl View {
         Ok(view)
     }
 
-    fn begin(git_dir: &Path, common: &Path, writer: Writer) -> Result<Self, RunError> {
+    fn begin(git_dir: &Path, common: &Path, writer: ConfigWriter) -> Result<Self, RunError> {
         let dir = tempfile::Builder::new().prefix(PREFIX).tempdir();
         let view = Self { dir: dir.map_err(|cause| failed(&std::env::temp_dir(), cause))? };
         view.make("info")?;
@@ -319,7 +319,7 @@ fn written(settings: &Settings) -> String {
 }
 
 /// Whether a setting only says how a repository is stored and what it holds, and can neither name a program nor lead out.
-fn harmless(key: &str, writer: Writer) -> bool {
+fn harmless(key: &str, writer: ConfigWriter) -> bool {
     const CORE: [&str; 16] = [
         "repositoryformatversion",
         "filemode",
@@ -340,7 +340,7 @@ fn harmless(key: &str, writer: Writer) -> bool {
     ];
     let Some((section, rest)) = key.split_once('.') else { return false };
     let name = rest.rsplit_once('.').map_or(rest, |(_, name)| name);
-    let user = writer == Writer::User;
+    let user = writer == ConfigWriter::User;
     match (section, name) {
         ("core", "excludesfile" | "attributesfile" | "sharedrepository") => user,
         ("core", name) => CORE.contains(&name),
@@ -375,7 +375,7 @@ mod tests {
                       [remote \"origin\"]\n\turl = ext::evil\n\tuploadpack = evil\n[diff \"e\"]\n\ttextconv = evil\n";
         for text in [config.to_owned(), format!("{config}[alias]\n\tx = \"!evil # \\\"\"\n")] {
             fs::write(dir.path().join("config"), text).unwrap();
-            let view = View::linked(dir.path()).unwrap();
+            let view = GitView::linked(dir.path()).unwrap();
             let kept = fs::read_to_string(view.path().join("config")).unwrap();
             let expected = "[core]\n\tfilemode = \"false\"\n[extensions]\n\tobjectformat = \"sha256\"\n\
                             [remote \"origin\"]\n\turl = \"ext::evil\"\n";

@@ -98,7 +98,7 @@ pub(crate) fn run(
     let mask = Mask::from_environment(None);
     for command in setup.commands() {
         step(&command);
-        let said = Said::begin(&command, log, &mask)?;
+        let said = SetupOutput::begin(&command, log, &mask)?;
         let ended = said.told().and_then(|told| {
             shell(to, &command, &variables(workspace), told, PATIENCE)
                 .map_err(|error| Error::Setup { log: log.to_owned(), why: mask.mask(&error.to_string()) })
@@ -141,14 +141,14 @@ fn link_to(
 
 /// What a command of a setup says. It is written to a file without a name and comes from there into the log, masked: a
 /// secret is never on disk under a name, and what a command leaves running can go on writing when nobody reads.
-struct Said {
+struct SetupOutput {
     raw: fs::File,
     log: PathBuf,
     over: Arc<AtomicBool>,
     copying: JoinHandle<std::io::Result<()>>,
 }
 
-impl Said {
+impl SetupOutput {
     fn begin(command: &str, log: &Path, mask: &Mask) -> Result<Self, Error> {
         let path = log.with_extension(format!("{}.said", std::process::id()));
         let raw = private::options()

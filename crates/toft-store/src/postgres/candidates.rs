@@ -9,10 +9,10 @@ use toft_core::{
 
 use super::{
     load::{body, load_queued},
-    read_set::{Asked, Candidate, Look},
+    read_set::{AskedQuery, Candidate, QueueRange},
     sql,
     tx::{PostgresTx, question},
-    wire::{Row, Statement},
+    wire::{Statement, WireRow},
 };
 use crate::{
     query::{Query, query_of},
@@ -24,7 +24,7 @@ impl PostgresTx<'_> {
     /// Takes in the entries that a scan asks for. A claim reads candidates; others read a list that must stand.
     pub(super) fn read_queue(&mut self, scan: &QueueScan<'_>) -> Result<()> {
         if self.access == Access::Write && !scan.lanes.iter().any(|lane| ready::holds_timers(lane)) {
-            let known = |(look, count): &(Look, usize)| {
+            let known = |(look, count): &(QueueRange, usize)| {
                 look.lanes == scan.lanes && look.key == *scan.key && *count >= scan.limit
             };
             if !(scan.after.is_empty() && self.reads.heads.iter().any(known)) {
@@ -64,7 +64,7 @@ impl PostgresTx<'_> {
     /// stepped over, unless not enough is left then.
     fn take_candidates(&mut self, scan: &QueueScan<'_>) -> Result<()> {
         let limit = self.reads.widen(scan.limit);
-        let look = Look { lanes: scan.lanes.to_vec(), key: scan.key.clone() };
+        let look = QueueRange { lanes: scan.lanes.to_vec(), key: scan.key.clone() };
         let (after, upto) = (scan.after, scan.upto.unwrap_or("~"));
         if scan.taking && !self.alone {
             let rows = self.fetch(&self.take_twice(&look, after, upto, limit))?.pop().unwrap_or_default();
@@ -78,11 +78,18 @@ impl PostgresTx<'_> {
     }
 
     /// Looks twice: the first look leaves marks, so that the second cannot see what another claim has just taken.
-    pub(super) fn take_twice(&self, look: &Look, after: &str, upto: &str, limit: Option<i64>) -> [Statement; 2] {
+    pub(super) fn take_twice(&self, look: &QueueRange, after: &str, upto: &str, limit: Option<i64>) -> [Statement; 2] {
         [(); 2].map(|()| self.take(look, after, upto, limit, true))
     }
 
-    pub(super) fn take(&self, look: &Look, after: &str, upto: &str, limit: Option<i64>, marking: bool) -> Statement {
+    pub(super) fn take(
+        &self,
+        look: &QueueRange,
+        after: &str,
+        upto: &str,
+        limit: Option<i64>,
+        marking: bool,
+    ) -> Statement {
         if let ([lane], QueueKey::All) = (look.lanes.as_slice(), &look.key) {
             return self.store.of_space(sql!("queue_take"), &kept![lane, after, upto, limit, marking]);
         }
@@ -100,14 +107,14 @@ impl PostgresTx<'_> {
     }
 
     /// Workflows are taken in only with tasks that will be claimed: what is taken in is checked at the end.
-    pub(super) fn take_candidate_rows(&mut self, rows: &[Row], with_workflows: bool) -> Result<usize> {
+    pub(super) fn take_candidate_rows(&mut self, rows: &[WireRow], with_workflows: bool) -> Result<usize> {
         for row in rows {
             let (entry, task) = rows::queued(&mut Cells::of("queue", row).keeping(Some(&self.unknown)))?;
             let at = row.len() - 3;
             let workflow: Workflow = body("workflows", row.word(at + 1)?)?;
             let (query, values) = (Query::workflow_get, vec![workflow.id.as_str().bind().keep()]);
             if with_workflows && !self.reads.knows(query, &values) {
-                self.reads.asked.push(Asked { query, values, fingerprint: Some(row.number(at + 2)?) });
+                self.reads.asked.push(AskedQuery { query, values, fingerprint: Some(row.number(at + 2)?) });
                 self.reads.take_workflow(workflow);
             }
             let QueueEntry { lane, rank, .. } = entry.clone();

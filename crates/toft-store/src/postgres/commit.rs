@@ -15,10 +15,10 @@ use toft_core::{
 use super::{
     migrate,
     open::PATIENCE,
-    read_set::{Asked, ReadSet},
+    read_set::{AskedQuery, ReadSet},
     sql,
-    tx::{Moment, PostgresTx},
-    wire::{BEGIN, Statement, Trouble, only_number},
+    tx::{PostgresTx, ServerTime},
+    wire::{BEGIN, Statement, WireError, only_number},
 };
 use crate::{
     query::Query,
@@ -32,8 +32,8 @@ const FLOOR_EVERY: u64 = 64;
 
 impl PostgresTx<'_> {
     /// A statement of this version may not fit a schema that was upgraded meanwhile.
-    pub(super) fn upgraded(&mut self, trouble: &Trouble) -> Option<StoreError> {
-        if !matches!(trouble, Trouble::Refused { code, .. } if code.code().starts_with("42")) {
+    pub(super) fn upgraded(&mut self, trouble: &WireError) -> Option<StoreError> {
+        if !matches!(trouble, WireError::Refused { code, .. } if code.code().starts_with("42")) {
             return None;
         }
         self.wire.as_mut().filter(|wire| wire.is_open())?.end_transaction(true);
@@ -48,7 +48,7 @@ impl PostgresTx<'_> {
         }
         if self.reads.on_trust {
             self.store.clear_quiet();
-            return Err(self.troubled(&Trouble::inconsistent()));
+            return Err(self.troubled(&WireError::inconsistent()));
         }
         self.nothing_was_hidden()?;
         let check = self.check();
@@ -63,7 +63,7 @@ impl PostgresTx<'_> {
             for row in rows {
                 let (_, task) = rows::queued(&mut Cells::of("queue", &row))?;
                 if !self.reads.candidates.contains_key(&task.id) {
-                    return Err(self.troubled(&Trouble::inconsistent()));
+                    return Err(self.troubled(&WireError::inconsistent()));
                 }
             }
         }
@@ -97,7 +97,7 @@ impl PostgresTx<'_> {
         let warned = wire.take_warning();
         match answered {
             Ok(_) => {}
-            Err(trouble @ Trouble::Lost(_)) => {
+            Err(trouble @ WireError::Lost(_)) => {
                 self.open = false;
                 return self.resolve(&moment, Some(&trouble));
             }
@@ -136,7 +136,7 @@ impl PostgresTx<'_> {
             values.push(self.store.space().bind().keep());
             values.extend(bound.iter().map(Value::keep));
         };
-        for Asked { query, values, fingerprint } in asked {
+        for AskedQuery { query, values, fingerprint } in asked {
             let Some(fingerprint) = fingerprint else { continue };
             let text = query.postgres();
             let place = values.len() + 2;
@@ -197,7 +197,7 @@ impl PostgresTx<'_> {
     /// The connection was lost while committing, or the server warned that a commit may not be safe: finds out,
     /// on a new connection, whether it was done. It is never done twice: the verb runs again only once the lost
     /// transaction is known to be over and to have left nothing.
-    fn resolve(&mut self, moment: &Moment, trouble: Option<&Trouble>) -> Result<()> {
+    fn resolve(&mut self, moment: &ServerTime, trouble: Option<&WireError>) -> Result<()> {
         *self.wire = None;
         let op = self.reads.op();
         let until = Instant::now() + PATIENCE;
@@ -209,7 +209,7 @@ impl PostgresTx<'_> {
                     return Ok(());
                 }
                 Ok(Some(false)) => {
-                    let trouble = trouble.cloned().unwrap_or_else(|| Trouble::Lost("a commit left nothing".into()));
+                    let trouble = trouble.cloned().unwrap_or_else(|| WireError::Lost("a commit left nothing".into()));
                     return Err(self.troubled(&trouble));
                 }
                 Ok(None) | Err(_) => {}
@@ -224,7 +224,7 @@ impl PostgresTx<'_> {
     }
 
     /// Was it done? `None` while the lost transaction is still there.
-    fn ask_whether_done(&mut self, moment: &Moment, op: Option<&OpId>) -> Result<Option<bool>> {
+    fn ask_whether_done(&mut self, moment: &ServerTime, op: Option<&OpId>) -> Result<Option<bool>> {
         self.store.connect(&mut self.wire)?;
         let Some(wire) = self.wire.as_mut() else { return Ok(None) };
         let space = self.store.space();

@@ -7,7 +7,7 @@ use super::{
     migrate,
     open::PostgresStore,
     sql,
-    wire::{BEGIN, Row, Trouble, Wire, only_number},
+    wire::{BEGIN, Wire, WireError, WireRow, only_number},
 };
 use crate::value::{Value, kept};
 
@@ -127,13 +127,13 @@ impl PostgresStore {
         Ok(wire)
     }
 
-    fn send(&self, wire: &mut Wire, text: &str, values: &[Value<'_>]) -> Result<Vec<Row>> {
+    fn send(&self, wire: &mut Wire, text: &str, values: &[Value<'_>]) -> Result<Vec<WireRow>> {
         match wire.send(&[(text, values)]) {
             Ok(mut answers) => Ok(answers.pop().unwrap_or_default()),
-            Err(Trouble::Refused { text, .. }) => {
+            Err(WireError::Refused { text, .. }) => {
                 Err(StoreError::Failed { doing: "ask the server".into(), cause: text })
             }
-            Err(Trouble::Lost(cause)) => Err(StoreError::Unreachable { server: self.shown().to_owned(), cause }),
+            Err(WireError::Lost(cause)) => Err(StoreError::Unreachable { server: self.shown().to_owned(), cause }),
         }
     }
 }

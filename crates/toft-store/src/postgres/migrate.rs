@@ -3,8 +3,8 @@
 use toft_core::store::{Result, StoreError};
 
 use super::{
-    url::Address,
-    wire::{Trouble, Wire, only_number},
+    url::StoreAddress,
+    wire::{Wire, WireError, only_number},
 };
 use crate::value::kept;
 
@@ -21,11 +21,11 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (9, "people", include_str!("migrations/0009_people.sql")),
 ];
 
-fn failed(address: &Address) -> impl Fn(Trouble) -> StoreError {
+fn failed(address: &StoreAddress) -> impl Fn(WireError) -> StoreError {
     let server = address.shown.clone();
     move |trouble| match trouble {
-        Trouble::Refused { text, .. } => StoreError::Failed { doing: format!("set up {server}"), cause: text },
-        Trouble::Lost(cause) => StoreError::Unreachable { server: server.clone(), cause },
+        WireError::Refused { text, .. } => StoreError::Failed { doing: format!("set up {server}"), cause: text },
+        WireError::Lost(cause) => StoreError::Unreachable { server: server.clone(), cause },
     }
 }
 
@@ -54,7 +54,7 @@ pub(super) fn require_current(found: i64) -> Result<()> {
 }
 
 /// Brings the schema to where it may be brought; gives the version that was found.
-pub(super) fn bring_up(wire: &mut Wire, address: &Address, schema: Schema) -> Result<Option<i64>> {
+pub(super) fn bring_up(wire: &mut Wire, address: &StoreAddress, schema: Schema) -> Result<Option<i64>> {
     let found = version(wire, address)?;
     match (found.map(require_current), schema) {
         (Some(Ok(())), _) => {}
@@ -68,7 +68,7 @@ pub(super) fn bring_up(wire: &mut Wire, address: &Address, schema: Schema) -> Re
 }
 
 /// What the schema says of itself; `None` if it is not there.
-pub(super) fn version(wire: &mut Wire, address: &Address) -> Result<Option<i64>> {
+pub(super) fn version(wire: &mut Wire, address: &StoreAddress) -> Result<Option<i64>> {
     let table = format!("\"{}\".migrations", address.schema);
     let there = "SELECT (to_regclass($1) IS NOT NULL)::int";
     let answers = wire.send(&[(there, &kept![table])]).map_err(failed(address))?;
@@ -81,7 +81,7 @@ pub(super) fn version(wire: &mut Wire, address: &Address) -> Result<Option<i64>>
 }
 
 /// All in one transaction: an interruption leaves the old schema.
-fn upgrade(wire: &mut Wire, address: &Address) -> Result<()> {
+fn upgrade(wire: &mut Wire, address: &StoreAddress) -> Result<()> {
     let schema = &address.schema;
     let begin = format!(
         "BEGIN; SELECT pg_advisory_xact_lock(hashtextextended('toft {schema}', 2)); \

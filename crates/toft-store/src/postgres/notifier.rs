@@ -25,7 +25,7 @@ use super::{
     local,
     open::jitter,
     sql,
-    url::{Address, digest},
+    url::{StoreAddress, digest},
     wire::{BEGIN, Wire, only_number},
 };
 use crate::value::kept;
@@ -47,13 +47,13 @@ const LOOK_ANYWAY_AT_MOST: Duration = Duration::from_secs(30);
 
 pub(super) struct Notifier {
     channel: String,
-    news: Arc<News>,
-    waiting: Mutex<Waiting>,
+    news: Arc<HeardChange>,
+    waiting: Mutex<WaitState>,
 }
 
 /// How this process waits.
 #[derive(Default)]
-struct Waiting {
+struct WaitState {
     /// It listens for all others, or for itself alone.
     listens: bool,
     /// When it tries to become the listener.
@@ -69,14 +69,14 @@ struct Waiting {
 }
 
 #[derive(Default)]
-struct News {
+struct HeardChange {
     heard: AtomicU64,
     over: AtomicBool,
     /// Where the counter is for all processes of this machine.
     shared: OnceLock<Option<File>>,
 }
 
-impl News {
+impl HeardChange {
     fn ring(&self) {
         let heard = self.heard.fetch_add(1, Ordering::SeqCst) + 1;
         #[cfg(unix)]
@@ -98,7 +98,7 @@ impl News {
 }
 
 impl Notifier {
-    pub(super) fn of(address: &Address) -> Self {
+    pub(super) fn of(address: &StoreAddress) -> Self {
         let channel = format!("toft_{}", digest(&format!("{}/{}", address.schema, address.space)));
         Self { channel, news: Arc::default(), waiting: Mutex::default() }
     }
@@ -108,7 +108,7 @@ impl Notifier {
     }
 
     /// A number that moves with news; from the first time it is asked, somebody listens.
-    pub(super) fn heard(&self, address: &Address) -> u64 {
+    pub(super) fn heard(&self, address: &StoreAddress) -> u64 {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         if !waiting.listens && waiting.tries_at.is_none_or(|at| at <= now) {
@@ -147,13 +147,13 @@ impl Notifier {
     }
 
     /// Whether nobody else on this machine listens.
-    fn may_listen(&self, address: &Address) -> bool {
+    fn may_listen(&self, address: &StoreAddress) -> bool {
         let name = || format!("{}/bell/{}", address.shown, self.channel);
         let shared = self.news.shared.get_or_init(|| local::open(&name()).filter(|_| cfg!(unix)));
         shared.as_ref().is_none_or(|file| file.try_lock().is_ok())
     }
 
-    fn start(&self, address: &Address) {
+    fn start(&self, address: &StoreAddress) {
         self.news.heard.store(self.news.counter(), Ordering::SeqCst);
         let (news, address, channel) = (self.news.clone(), address.clone(), self.channel.clone());
         let (ready, listening) = std::sync::mpsc::channel();
@@ -179,7 +179,13 @@ impl Drop for Notifier {
 }
 
 /// Listens until the connection is lost or nobody waits any more.
-fn listen(mut wire: Wire, address: &Address, channel: &str, news: &News, ready: &std::sync::mpsc::Sender<()>) {
+fn listen(
+    mut wire: Wire,
+    address: &StoreAddress,
+    channel: &str,
+    news: &HeardChange,
+    ready: &std::sync::mpsc::Sender<()>,
+) {
     let now = std::time::UNIX_EPOCH.elapsed().map_or(0, |at| at.as_nanos());
     let me = format!("{}-{now}", std::process::id());
     let space = address.space.as_str();

@@ -22,8 +22,8 @@ use super::{
     notifier::Notifier,
     sql,
     tx::PostgresTx,
-    url::Address,
-    wire::{BEGIN, Row, Statement, Trouble, Wire, only_number},
+    url::StoreAddress,
+    wire::{BEGIN, Statement, Wire, WireError, WireRow, only_number},
 };
 use crate::{
     clock::{Clock, MachineClock},
@@ -48,7 +48,7 @@ const WALL: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigin
 
 /// A store in a PostgreSQL schema.
 pub struct PostgresStore {
-    address: Address,
+    address: StoreAddress,
     wire: Mutex<Option<Wire>>,
     brief: bool,
     clock: Option<Arc<dyn Clock>>,
@@ -101,7 +101,7 @@ impl PostgresStore {
     }
 
     fn with(url: &str, brief: bool, clock: Option<Arc<dyn Clock>>, schema: Schema) -> Result<(Self, Option<i64>)> {
-        let address = Address::parse(url)?;
+        let address = StoreAddress::parse(url)?;
         let store = Self {
             bell: Notifier::of(&address),
             address,
@@ -147,16 +147,16 @@ impl PostgresStore {
     }
 
     /// One statement in a transaction of its own; it may run twice.
-    pub(super) fn now(&self, text: &str, values: &[Value<'_>]) -> Result<Vec<Row>> {
+    pub(super) fn now(&self, text: &str, values: &[Value<'_>]) -> Result<Vec<WireRow>> {
         self.one("SELECT 1", &[], text, values)
     }
 
     /// The same, in turn with everyone who writes.
-    fn in_turn(&self, text: &str, values: &[Value<'_>]) -> Result<Vec<Row>> {
+    fn in_turn(&self, text: &str, values: &[Value<'_>]) -> Result<Vec<WireRow>> {
         self.one(sql!("turn"), &kept![self.space()], text, values)
     }
 
-    fn one(&self, first: &str, with: &[Value<'_>], text: &str, values: &[Value<'_>]) -> Result<Vec<Row>> {
+    fn one(&self, first: &str, with: &[Value<'_>], text: &str, values: &[Value<'_>]) -> Result<Vec<WireRow>> {
         let mut wire = self.lock();
         loop {
             self.connect(&mut wire)?;
@@ -182,8 +182,8 @@ impl PostgresStore {
     }
 
     /// After a refusal that an upgrade may have caused: a division by zero of our own, or a statement that no longer fits.
-    pub(super) fn require_schema(&self, wire: &mut Option<Wire>, trouble: &Trouble) -> Result<()> {
-        let Trouble::Refused { code, .. } = trouble else { return Ok(()) };
+    pub(super) fn require_schema(&self, wire: &mut Option<Wire>, trouble: &WireError) -> Result<()> {
+        let WireError::Refused { code, .. } = trouble else { return Ok(()) };
         let upgraded = code.code().starts_with("42") || *code == SqlState::DIVISION_BY_ZERO;
         match wire.as_mut().filter(|open| upgraded && open.is_open()) {
             Some(open) => migrate::version(open, &self.address)?.map_or(Ok(()), migrate::require_current),
@@ -275,18 +275,18 @@ impl PostgresStore {
                 Err(trouble) => trouble,
             };
             // A server that is full or starting is there.
-            let there = known || matches!(trouble, Trouble::Refused { .. });
+            let there = known || matches!(trouble, WireError::Refused { .. });
             let patience = if there { PATIENCE } else { FIRST_PATIENCE };
             let (worth_waiting, cause) = match trouble {
-                Trouble::Refused { text, .. } | Trouble::Lost(text) if rejected(&text) => {
+                WireError::Refused { text, .. } | WireError::Lost(text) if rejected(&text) => {
                     let doing = format!("connect to {}", self.address.shown);
                     return Err(StoreError::Blocked { fault: Fault::Credentials, doing, cause: text });
                 }
-                Trouble::Lost(cause) => {
+                WireError::Lost(cause) => {
                     let hopeless = ["invalid peer certificate", "failed to lookup address"];
                     (!hopeless.iter().any(|text| cause.contains(text)), cause)
                 }
-                Trouble::Refused { code, text } => (
+                WireError::Refused { code, text } => (
                     [SqlState::TOO_MANY_CONNECTIONS, SqlState::CANNOT_CONNECT_NOW, SqlState::PROTOCOL_VIOLATION]
                         .contains(&code),
                     text,
@@ -309,7 +309,7 @@ impl PostgresStore {
     }
 
     /// What trouble means before anything was committed: usually, run again.
-    pub(super) fn judge(&self, wire: &mut Option<Wire>, trouble: &Trouble) -> StoreError {
+    pub(super) fn judge(&self, wire: &mut Option<Wire>, trouble: &WireError) -> StoreError {
         let again = [
             // Our own check: what was read has changed.
             SqlState::DIVISION_BY_ZERO,
@@ -328,16 +328,16 @@ impl PostgresStore {
             SqlState::FEATURE_NOT_SUPPORTED,
         ];
         let cause = match trouble {
-            Trouble::Lost(cause) => {
+            WireError::Lost(cause) => {
                 *wire = None;
                 cause
             }
-            Trouble::Refused { code, text } if fresh_start.contains(code) => {
+            WireError::Refused { code, text } if fresh_start.contains(code) => {
                 *wire = None;
                 text
             }
-            Trouble::Refused { code, text } if again.contains(code) => text,
-            Trouble::Refused { text, .. } => {
+            WireError::Refused { code, text } if again.contains(code) => text,
+            WireError::Refused { text, .. } => {
                 self.clear_retries();
                 return StoreError::Failed { doing: "ask the server".into(), cause: text.clone() };
             }

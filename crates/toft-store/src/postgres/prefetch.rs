@@ -12,7 +12,7 @@ use super::{
     load::{
         body, counts_of, load_agent, load_attempt, load_dependency, load_lease, load_queued, load_task, load_workflow,
     },
-    read_set::Look,
+    read_set::QueueRange,
     sql,
     tx::{PostgresTx, overdue_values, printed, question},
 };
@@ -49,7 +49,7 @@ impl PostgresTx<'_> {
                 asked(Query::workflow_open_lanes.postgres(), &[]),
             ]);
         }
-        let head = head.map(|(key, count)| (Look { lanes: vec![home.clone()], key }, count));
+        let head = head.map(|(key, count)| (QueueRange { lanes: vec![home.clone()], key }, count));
         if let Some((look, count)) = &head {
             batch.extend(self.take_twice(look, "", "~", Some(*count as i64)));
         }

@@ -26,7 +26,7 @@ const STATUSES: usize = TaskStatus::ALL.len();
 pub(super) type Counts = [i64; STATUSES];
 
 /// A question with its values, and a print of the answer if it must stand until the end.
-pub(super) struct Asked {
+pub(super) struct AskedQuery {
     pub(super) query: Query,
     pub(super) values: Vec<Value<'static>>,
     pub(super) fingerprint: Option<i64>,
@@ -48,14 +48,14 @@ pub(super) struct Candidate {
 
 /// A part of the queue that a claim chooses from.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Look {
+pub(super) struct QueueRange {
     pub(super) lanes: Vec<String>,
     pub(super) key: QueueKey,
 }
 
 /// Names one row.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Key {
+pub(super) enum RowKey {
     Repository(RepositoryId),
     Worktree(RepositoryId, String),
     Workflow(WorkflowId),
@@ -76,7 +76,7 @@ pub(super) enum Key {
     Receipt(OpId),
 }
 
-impl Key {
+impl RowKey {
     fn of(write: &Write) -> Self {
         match write {
             Write::Repository(row) => Self::Repository(row.id.clone()),
@@ -107,14 +107,14 @@ impl Key {
 pub(super) struct ReadSet {
     /// Rows as this transaction sees them.
     pub(super) tables: Tables,
-    pub(super) asked: Vec<Asked>,
+    pub(super) asked: Vec<AskedQuery>,
     pub(super) concluded: Vec<Concluded>,
     pub(super) candidates: BTreeMap<TaskId, Candidate>,
     pub(super) events: Vec<Event>,
     /// Parts of the queue whose first entries were fetched, and how many of them.
-    pub(super) heads: Vec<(Look, usize)>,
+    pub(super) heads: Vec<(QueueRange, usize)>,
     /// Parts of the queue that were read past what other claims had marked.
-    pub(super) marked: BTreeSet<Look>,
+    pub(super) marked: BTreeSet<QueueRange>,
     /// Something was taken to be so because it was so a moment ago.
     pub(super) on_trust: bool,
     /// Counts as the server has them.
@@ -123,7 +123,7 @@ pub(super) struct ReadSet {
     stored: BTreeMap<TaskId, (WorkflowId, TaskStatus)>,
     /// Leases as the server has them.
     leased: BTreeMap<TaskId, LeaseId>,
-    touched: BTreeSet<Key>,
+    touched: BTreeSet<RowKey>,
     /// Workflows that are new, and so are their tasks.
     made: BTreeSet<WorkflowId>,
 }
@@ -141,12 +141,12 @@ impl ReadSet {
             .map(|limit| limit.saturating_add(self.touched.len() as i64))
     }
 
-    fn fresh(&self, key: &Key) -> bool {
+    fn fresh(&self, key: &RowKey) -> bool {
         !self.touched.contains(key)
     }
 
     pub(super) fn take_task(&mut self, task: Task) {
-        let fresh = self.fresh(&Key::Task(task.id.clone())) && self.fresh(&Key::TaskState(task.id.clone()));
+        let fresh = self.fresh(&RowKey::Task(task.id.clone())) && self.fresh(&RowKey::TaskState(task.id.clone()));
         // What was only seen in the queue gives way to what was asked for.
         if fresh && (!self.tables.tasks.contains_key(&task.id) || self.candidates.contains_key(&task.id)) {
             self.stored.insert(task.id.clone(), (task.workflow.clone(), task.state.status));
@@ -155,14 +155,14 @@ impl ReadSet {
     }
 
     pub(super) fn take_lease(&mut self, lease: Lease) {
-        if self.fresh(&Key::Lease(lease.task.clone())) && !self.tables.leases.contains_key(&lease.task) {
+        if self.fresh(&RowKey::Lease(lease.task.clone())) && !self.tables.leases.contains_key(&lease.task) {
             self.leased.insert(lease.task.clone(), lease.fence.id.clone());
             self.tables.leases.insert(lease.task.clone(), lease);
         }
     }
 
     pub(super) fn take_workflow(&mut self, workflow: Workflow) {
-        if self.fresh(&Key::Workflow(workflow.id.clone())) {
+        if self.fresh(&RowKey::Workflow(workflow.id.clone())) {
             self.tables.workflows.entry(workflow.id.clone()).or_insert(workflow);
         }
     }
@@ -173,7 +173,7 @@ impl ReadSet {
             Write::Task(task) => self.take_task(task),
             Write::Lease(lease) => self.take_lease(lease),
             Write::Workflow(workflow) => self.take_workflow(workflow),
-            row if self.fresh(&Key::of(&row)) => self.tables.write(&row)?,
+            row if self.fresh(&RowKey::of(&row)) => self.tables.write(&row)?,
             _ => {}
         }
         Ok(())
@@ -207,8 +207,8 @@ impl ReadSet {
     pub(super) fn changes(&self) -> BTreeMap<WorkflowId, Counts> {
         let mut changes: BTreeMap<WorkflowId, Counts> = BTreeMap::new();
         for key in &self.touched {
-            let (Key::Task(id) | Key::TaskState(id)) = key else { continue };
-            if matches!(key, Key::TaskState(_)) && self.touched.contains(&Key::Task(id.clone())) {
+            let (RowKey::Task(id) | RowKey::TaskState(id)) = key else { continue };
+            if matches!(key, RowKey::TaskState(_)) && self.touched.contains(&RowKey::Task(id.clone())) {
                 continue;
             }
             if let Some((workflow, status)) = self.stored.get(id) {
@@ -233,7 +233,7 @@ impl ReadSet {
             self.made.insert(row.id.clone());
         }
         self.tables.write(write)?;
-        self.touched.insert(Key::of(write));
+        self.touched.insert(RowKey::of(write));
         Ok(())
     }
 
@@ -242,13 +242,13 @@ impl ReadSet {
     }
 
     pub(super) fn leaves_receipt(&self) -> bool {
-        self.touched.iter().any(|key| matches!(key, Key::Receipt(_)))
+        self.touched.iter().any(|key| matches!(key, RowKey::Receipt(_)))
     }
 
     /// The operation this transaction belongs to, if it leaves a trace of it.
     pub(super) fn op(&self) -> Option<OpId> {
         let receipt = self.touched.iter().find_map(|key| match key {
-            Key::Receipt(op) => Some(op.clone()),
+            RowKey::Receipt(op) => Some(op.clone()),
             _ => None,
         });
         receipt.or_else(|| self.events.first().map(|event| event.op.clone()))
@@ -259,7 +259,7 @@ impl ReadSet {
         let Some(fingerprint) = self.candidates.get(id).map(|candidate| candidate.fingerprint) else { return };
         let values = vec![id.as_str().bind().keep()];
         if !self.knows(Query::task_get, &values) {
-            self.asked.push(Asked { query: Query::task_get, values, fingerprint: Some(fingerprint) });
+            self.asked.push(AskedQuery { query: Query::task_get, values, fingerprint: Some(fingerprint) });
         }
     }
 
@@ -273,7 +273,7 @@ impl ReadSet {
     /// Candidates that were taken out of the queue.
     pub(super) fn claimed(&self) -> Vec<TaskId> {
         let taken =
-            |id: &&TaskId| self.touched.contains(&Key::Queue((*id).clone())) && !self.tables.queue.contains_key(*id);
+            |id: &&TaskId| self.touched.contains(&RowKey::Queue((*id).clone())) && !self.tables.queue.contains_key(*id);
         self.candidates.keys().filter(taken).cloned().collect()
     }
 
@@ -283,43 +283,43 @@ impl ReadSet {
         let mut writes = Vec::new();
         for key in &self.touched {
             match key {
-                Key::Repository(id) => writes.extend(t.repositories.get(id).cloned().map(Write::Repository)),
-                Key::Worktree(id, name) => {
+                RowKey::Repository(id) => writes.extend(t.repositories.get(id).cloned().map(Write::Repository)),
+                RowKey::Worktree(id, name) => {
                     writes.extend(t.worktrees.get(&(id.clone(), name.clone())).cloned().map(Write::Worktree));
                 }
-                Key::Workflow(id) => writes.extend(t.workflows.get(id).cloned().map(Write::Workflow)),
-                Key::Task(id) => writes.extend(t.tasks.get(id).cloned().map(Write::Task)),
-                Key::TaskState(id) if self.touched.contains(&Key::Task(id.clone())) => {}
-                Key::TaskState(id) => {
+                RowKey::Workflow(id) => writes.extend(t.workflows.get(id).cloned().map(Write::Workflow)),
+                RowKey::Task(id) => writes.extend(t.tasks.get(id).cloned().map(Write::Task)),
+                RowKey::TaskState(id) if self.touched.contains(&RowKey::Task(id.clone())) => {}
+                RowKey::TaskState(id) => {
                     writes.extend(t.tasks.get(id).map(|task| Write::TaskState(id.clone(), task.state.clone())));
                 }
-                Key::Dependency(row) if t.dependencies.contains(row) => writes.push(Write::Dependency(row.clone())),
-                Key::Dependency(row) => writes.push(Write::DropDependency(row.clone())),
-                Key::Lease(task) => self.lease(task, &mut writes),
-                Key::Attempt(task, fence) => {
+                RowKey::Dependency(row) if t.dependencies.contains(row) => writes.push(Write::Dependency(row.clone())),
+                RowKey::Dependency(row) => writes.push(Write::DropDependency(row.clone())),
+                RowKey::Lease(task) => self.lease(task, &mut writes),
+                RowKey::Attempt(task, fence) => {
                     writes.extend(t.attempts.get(&(task.clone(), *fence)).cloned().map(Write::Attempt));
                 }
-                Key::Checkpoint(id) => writes.extend(t.checkpoints.get(id).cloned().map(Write::Checkpoint)),
-                Key::State(task, key) => {
+                RowKey::Checkpoint(id) => writes.extend(t.checkpoints.get(id).cloned().map(Write::Checkpoint)),
+                RowKey::State(task, key) => {
                     let value = t.states.get(&(task.clone(), key.clone())).cloned();
                     writes.extend(value.map(|value| Write::State(task.clone(), key.clone(), value)));
                 }
-                Key::Agent(id) => writes.extend(t.agents.get(id).cloned().map(Write::Agent)),
-                Key::Message(id) => writes.extend(t.messages.get(id).cloned().map(Write::Message)),
-                Key::Delivery(recipient, message) => {
+                RowKey::Agent(id) => writes.extend(t.agents.get(id).cloned().map(Write::Agent)),
+                RowKey::Message(id) => writes.extend(t.messages.get(id).cloned().map(Write::Message)),
+                RowKey::Delivery(recipient, message) => {
                     let row = t.deliveries.get(&(recipient.clone(), message.clone())).cloned();
                     writes.extend(row.map(Write::Delivery));
                 }
-                Key::Gate(id) => writes.extend(t.gates.iter().find(|gate| gate.id == *id).cloned().map(Write::Gate)),
-                Key::Workspace(id) => writes.extend(t.workspaces.get(id).cloned().map(Write::Workspace)),
-                Key::Template(name, version) => {
+                RowKey::Gate(id) => writes.extend(t.gates.iter().find(|gate| gate.id == *id).cloned().map(Write::Gate)),
+                RowKey::Workspace(id) => writes.extend(t.workspaces.get(id).cloned().map(Write::Workspace)),
+                RowKey::Template(name, version) => {
                     writes.extend(t.templates.get(&(name.clone(), *version)).cloned().map(Write::Template));
                 }
-                Key::Queue(task) => match t.queue.get(task) {
+                RowKey::Queue(task) => match t.queue.get(task) {
                     Some(entry) => writes.push(Write::Queue(entry.clone())),
                     None => writes.push(Write::DropQueue(task.clone())),
                 },
-                Key::Receipt(op) => writes.extend(t.receipts.get(op).cloned().map(Write::Receipt)),
+                RowKey::Receipt(op) => writes.extend(t.receipts.get(op).cloned().map(Write::Receipt)),
             }
         }
         writes

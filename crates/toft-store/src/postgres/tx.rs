@@ -29,9 +29,9 @@ use super::{
     },
     migrate,
     open::PostgresStore,
-    read_set::{Asked, ReadSet},
+    read_set::{AskedQuery, ReadSet},
     sql,
-    wire::{BEGIN, Row, Statement, Trouble, Wire},
+    wire::{BEGIN, Statement, Wire, WireError, WireRow},
 };
 use crate::{
     query::Query,
@@ -54,7 +54,7 @@ pub(super) fn question(table: &'static str, query: Query, values: &[Value<'_>], 
 
 /// What the server said of itself when the transaction began.
 #[derive(Clone, Debug)]
-pub(super) struct Moment {
+pub(super) struct ServerTime {
     pub(super) wall: i64,
     pub(super) snapshot: String,
     pub(super) pid: i64,
@@ -65,8 +65,8 @@ pub(super) struct Moment {
     newest_event: Option<i64>,
 }
 
-impl Moment {
-    fn of(row: &Row) -> Result<Self> {
+impl ServerTime {
+    fn of(row: &WireRow) -> Result<Self> {
         Ok(Self {
             wall: row.number(0)?,
             snapshot: row.word(1)?.to_owned(),
@@ -83,7 +83,7 @@ pub(super) struct PostgresTx<'a> {
     pub(super) store: &'a PostgresStore,
     pub(super) wire: MutexGuard<'a, Option<Wire>>,
     pub(super) access: Access,
-    pub(super) moment: Option<Moment>,
+    pub(super) moment: Option<ServerTime>,
     pub(super) reads: ReadSet,
     pub(super) unknown: Unknown,
     /// A transaction is open on the server.
@@ -103,13 +103,13 @@ impl<'a> PostgresTx<'a> {
     }
 
     /// What is to be done about trouble before anything was handed over: nothing happened, so the verb may run again.
-    pub(super) fn troubled(&mut self, trouble: &Trouble) -> StoreError {
+    pub(super) fn troubled(&mut self, trouble: &WireError) -> StoreError {
         self.conflicted = true;
         self.store.judge(&mut self.wire, trouble)
     }
 
     /// Sends statements together, the beginning of the transaction before the first.
-    pub(super) fn fetch(&mut self, batch: &[Statement]) -> Result<Vec<Vec<Row>>> {
+    pub(super) fn fetch(&mut self, batch: &[Statement]) -> Result<Vec<Vec<WireRow>>> {
         let begin = match self.access {
             Access::Read => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
             Access::Write => BEGIN,
@@ -136,7 +136,7 @@ impl<'a> PostgresTx<'a> {
         };
         if first {
             let row = rows.drain(..ahead).next_back().and_then(|rows| rows.into_iter().next());
-            self.moment = row.as_ref().map(Moment::of).transpose()?;
+            self.moment = row.as_ref().map(ServerTime::of).transpose()?;
             // Somebody may have upgraded the store since this process opened it.
             self.moment.as_ref().map_or(Ok(()), |moment| migrate::require_current(moment.schema))?;
         }
@@ -159,7 +159,7 @@ impl<'a> PostgresTx<'a> {
         Ok(())
     }
 
-    pub(super) fn take_in(&mut self, question: Question, rows: &[Row]) -> Result<()> {
+    pub(super) fn take_in(&mut self, question: Question, rows: &[WireRow]) -> Result<()> {
         let kept = (self.access == Access::Write).then_some(&self.unknown);
         let mut fingerprint = 0;
         for row in rows {
@@ -168,7 +168,7 @@ impl<'a> PostgresTx<'a> {
         }
         let Question { query, values, .. } = question;
         let fingerprint = (!rows.is_empty() || !only_what_else(query)).then_some(fingerprint);
-        self.reads.asked.push(Asked { query, values, fingerprint });
+        self.reads.asked.push(AskedQuery { query, values, fingerprint });
         Ok(())
     }
 
@@ -578,7 +578,7 @@ impl StoreTx for PostgresTx<'_> {
         for write in writes {
             match self.reads.write(write) {
                 // The reads may come from different snapshots; retry under the lock before reporting an error.
-                Err(_) if !self.alone => return Err(self.troubled(&Trouble::inconsistent())),
+                Err(_) if !self.alone => return Err(self.troubled(&WireError::inconsistent())),
                 done => done?,
             }
         }

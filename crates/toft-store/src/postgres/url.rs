@@ -11,7 +11,7 @@ pub(super) fn digest(name: &str) -> String {
 
 /// Where a store is: which servers, which schema, which space.
 #[derive(Clone, Debug)]
-pub(super) struct Address {
+pub(super) struct StoreAddress {
     pub(super) server: tokio_postgres::Config,
     pub(super) schema: String,
     pub(super) space: String,
@@ -21,7 +21,7 @@ pub(super) struct Address {
     pub(super) shown: String,
 }
 
-impl Address {
+impl StoreAddress {
     /// Reads `postgres://user@host:port,host:port/database?space=team&schema=toft&sslrootcert=FILE&…`.
     pub(super) fn parse(url: &str) -> Result<Self> {
         let shown = without_password(url);
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn our_words_are_taken_out_and_the_rest_is_theirs() {
         let address =
-            Address::parse("postgres://ana:s3cret@db.example:5433,standby/work?space=team-a&schema=t1").unwrap();
+            StoreAddress::parse("postgres://ana:s3cret@db.example:5433,standby/work?space=team-a&schema=t1").unwrap();
         assert_eq!((address.space.as_str(), address.schema.as_str()), ("team-a", "t1"));
         assert_eq!(address.server.get_dbname(), Some("work"));
         assert_eq!(address.server.get_hosts().len(), 2);
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn only_what_is_on_this_machine_is_spoken_to_in_the_clear() {
-        let mode = |url: &str| Address::parse(url).unwrap().server.get_ssl_mode();
+        let mode = |url: &str| StoreAddress::parse(url).unwrap().server.get_ssl_mode();
         for near in ["postgres://localhost/d", "postgres://127.0.0.1/d", "postgres://localhost/d?hostaddr=127.0.0.1"] {
             assert_eq!(mode(near), SslMode::Disable, "{near}");
         }
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn names_that_would_need_quotes_are_refused() {
-        assert!(Address::parse("postgres://h/db?schema=a;b").is_err());
-        assert!(Address::parse("postgres://h/db?space=").is_err());
+        assert!(StoreAddress::parse("postgres://h/db?schema=a;b").is_err());
+        assert!(StoreAddress::parse("postgres://h/db?space=").is_err());
     }
 }

@@ -22,7 +22,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::{
     quote,
-    url::{Address, reason},
+    url::{StoreAddress, reason},
 };
 use crate::value::Value;
 
@@ -48,14 +48,14 @@ pub(super) type Send<'s> = (&'s str, &'s [Value<'s>]);
 
 /// What went wrong on the wire.
 #[derive(Clone, Debug)]
-pub(super) enum Trouble {
+pub(super) enum WireError {
     /// The server answered, with an error.
     Refused { code: SqlState, text: String },
     /// No answer; whether the server did it is not known.
     Lost(String),
 }
 
-impl Trouble {
+impl WireError {
     /// What was read does not fit together.
     pub(super) fn inconsistent() -> Self {
         Self::Refused { code: SqlState::T_R_SERIALIZATION_FAILURE, text: "what was read has changed".into() }
@@ -96,11 +96,11 @@ pub(super) struct Wire {
 
 impl Wire {
     /// Connects. `brief` is for a process that does one thing and ends.
-    pub(super) fn connect(address: &Address, brief: bool) -> std::result::Result<Self, Trouble> {
+    pub(super) fn connect(address: &StoreAddress, brief: bool) -> std::result::Result<Self, WireError> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
-            .map_err(|error| Trouble::Lost(error.to_string()))?;
+            .map_err(|error| WireError::Lost(error.to_string()))?;
         let ms = |span: Duration| span.as_millis().to_string();
         let settings = [
             ("search_path", format!("\"{}\"", address.schema)),
@@ -131,7 +131,7 @@ impl Wire {
         let first = runtime.block_on(open(&direct, address, &warned, &heard));
         let client = match first {
             // PgBouncer knows no startup options.
-            Err(Trouble::Refused { text, .. } | Trouble::Lost(text))
+            Err(WireError::Refused { text, .. } | WireError::Lost(text))
                 if text.contains("unsupported startup parameter") =>
             {
                 let mut plain = address.server.clone();
@@ -189,17 +189,17 @@ impl Wire {
     }
 
     /// Several statements without values or answers.
-    pub(super) fn batch(&self, text: &str) -> std::result::Result<(), Trouble> {
+    pub(super) fn batch(&self, text: &str) -> std::result::Result<(), WireError> {
         let done = self.runtime.block_on(async { tokio::time::timeout(ANSWER, self.client.batch_execute(text)).await });
         match done {
-            Ok(done) => done.map_err(|error| Trouble::from(&error)),
-            Err(_) => Err(Trouble::Lost(format!("no answer for {} s", ANSWER.as_secs()))),
+            Ok(done) => done.map_err(|error| WireError::from(&error)),
+            Err(_) => Err(WireError::Lost(format!("no answer for {} s", ANSWER.as_secs()))),
         }
     }
 
     /// Sends everything as one message and waits for all answers: so many statements, one packet each way. The first
     /// error ends it; an open transaction is then to be ended.
-    pub(super) fn send(&mut self, batch: &[Send<'_>]) -> std::result::Result<Vec<Vec<Row>>, Trouble> {
+    pub(super) fn send(&mut self, batch: &[Send<'_>]) -> std::result::Result<Vec<Vec<WireRow>>, WireError> {
         if self.named {
             self.name_new(batch)?;
         }
@@ -215,14 +215,14 @@ impl Wire {
         let answered =
             self.runtime.block_on(async { tokio::time::timeout(ANSWER, self.client.simple_query(&message)).await });
         let messages = match answered {
-            Ok(answered) => answered.map_err(|error| Trouble::from(&error))?,
-            Err(_) => return Err(Trouble::Lost(format!("no answer for {} s", ANSWER.as_secs()))),
+            Ok(answered) => answered.map_err(|error| WireError::from(&error))?,
+            Err(_) => return Err(WireError::Lost(format!("no answer for {} s", ANSWER.as_secs()))),
         };
         let mut answers = Vec::with_capacity(batch.len());
         let mut rows = Vec::new();
         for message in messages {
             match message {
-                SimpleQueryMessage::Row(row) => rows.push(Row(row)),
+                SimpleQueryMessage::Row(row) => rows.push(WireRow(row)),
                 SimpleQueryMessage::CommandComplete(_) => answers.push(std::mem::take(&mut rows)),
                 _ => {}
             }
@@ -233,7 +233,7 @@ impl Wire {
 
     /// Names the statements that have no name yet, so that each is planned once. A server remembers every name, so
     /// there is an end to them.
-    fn name_new(&mut self, batch: &[Send<'_>]) -> std::result::Result<(), Trouble> {
+    fn name_new(&mut self, batch: &[Send<'_>]) -> std::result::Result<(), WireError> {
         const NAMES: usize = 256;
         let (mut message, mut new) = (String::new(), Vec::new());
         for (text, values) in batch {
@@ -250,7 +250,7 @@ impl Wire {
         }
         // Half of them may be known to the server now: the connection is of no use any more.
         self.batch(&message).map_err(|trouble| match trouble {
-            Trouble::Refused { text, .. } | Trouble::Lost(text) => Trouble::Lost(text),
+            WireError::Refused { text, .. } | WireError::Lost(text) => WireError::Lost(text),
         })?;
         self.names.extend(new.into_iter().map(|(text, name)| (text.to_owned(), name)));
         Ok(())
@@ -260,24 +260,24 @@ impl Wire {
 /// Opens a connection and lets it run beside whoever waits on the runtime.
 async fn open(
     config: &tokio_postgres::Config,
-    address: &Address,
+    address: &StoreAddress,
     warned: &Arc<AtomicBool>,
     heard: &Arc<Notify>,
-) -> std::result::Result<Client, Trouble> {
-    let lost = |error: tokio_postgres::Error| Trouble::from(&error);
+) -> std::result::Result<Client, WireError> {
+    let lost = |error: tokio_postgres::Error| WireError::from(&error);
     if config.get_ssl_mode() == SslMode::Disable {
         let (client, connection) = config.connect(NoTls).await.map_err(lost)?;
         tokio::spawn(attend(connection, warned.clone(), heard.clone()));
         return Ok(client);
     }
-    let tls = MakeRustlsConnect::new(tls(address).map_err(Trouble::Lost)?);
+    let tls = MakeRustlsConnect::new(tls(address).map_err(WireError::Lost)?);
     let (client, connection) = config.connect(tls).await.map_err(lost)?;
     tokio::spawn(attend(connection, warned.clone(), heard.clone()));
     Ok(client)
 }
 
 /// Certificates of the system, or of the file the address names; always verified.
-fn tls(address: &Address) -> std::result::Result<rustls::ClientConfig, String> {
+fn tls(address: &StoreAddress) -> std::result::Result<rustls::ClientConfig, String> {
     let mut roots = rustls::RootCertStore::empty();
     match &address.roots {
         Some(file) => {
@@ -314,9 +314,9 @@ where
 }
 
 /// One row of an answer; every column as text.
-pub(super) struct Row(SimpleQueryRow);
+pub(super) struct WireRow(SimpleQueryRow);
 
-impl Row {
+impl WireRow {
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
@@ -350,11 +350,11 @@ pub(super) fn parsed<T: std::str::FromStr>(text: &str) -> Result<T> {
 }
 
 /// The number an answer consists of.
-pub(super) fn only_number(rows: &[Row]) -> Result<Option<i64>> {
+pub(super) fn only_number(rows: &[WireRow]) -> Result<Option<i64>> {
     rows.first().map(|row| row.number(0)).transpose()
 }
 
-impl crate::value::Row for Row {
+impl crate::value::Row for WireRow {
     fn text(&self, column: usize) -> Result<Option<String>> {
         self.read(column)
     }

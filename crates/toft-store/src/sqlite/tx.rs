@@ -32,7 +32,7 @@ use crate::{
     clock::Clock,
     query::{Query, query_of},
     rows::{self, Cells},
-    unknown::{Body, Unknown},
+    unknown::{StoredBody, Unknown},
     value::{Row, Value},
     write,
 };
@@ -145,11 +145,11 @@ impl<'a> SqliteTx<'a> {
         Ok(self.list(table, query, values, read)?.pop())
     }
 
-    fn body<T: Body>(&self, table: &'static str, query: Query, values: &[&dyn ToSql]) -> Result<Option<T>> {
+    fn body<T: StoredBody>(&self, table: &'static str, query: Query, values: &[&dyn ToSql]) -> Result<Option<T>> {
         self.one(table, query, values, |cells| cells.body())
     }
 
-    fn bodies<T: Body>(&self, table: &'static str, query: Query, values: &[&dyn ToSql]) -> Result<Vec<T>> {
+    fn bodies<T: StoredBody>(&self, table: &'static str, query: Query, values: &[&dyn ToSql]) -> Result<Vec<T>> {
         self.list(table, query, values, |cells| cells.body())
     }
 }

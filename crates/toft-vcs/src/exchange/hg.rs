@@ -13,7 +13,7 @@ use super::{
 use crate::{RunError, Vcs, command::Run, lock::io};
 
 /// The exchange of a ledger's own repository.
-pub(super) struct Own {
+pub(super) struct OwnHg {
     hg: Hg,
     site: Site,
     remote: Option<String>,
@@ -136,7 +136,7 @@ pub(super) fn first(root: &Path, vcs: Vcs) -> Result<Option<String>, RunError> {
     Hg::here(vcs, root).run(["log", "-r", "first(roots(all()))", "-T", "{node}"])?.maybe()
 }
 
-impl Own {
+impl OwnHg {
     pub(super) fn open(site: Site, reach: Contact<'_>) -> Result<Self, ExchangeError> {
         let remote = default_path(&site.checkout.common_dir)?;
         let hg = Hg { vcs: site.checkout.vcs, root: site.checkout.root.clone(), patience: reach.patience };
@@ -201,7 +201,7 @@ impl Own {
     }
 }
 
-impl Exchange for Own {
+impl Exchange for OwnHg {
     fn remote(&self) -> Option<&str> {
         self.remote.as_deref()
     }

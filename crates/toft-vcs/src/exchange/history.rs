@@ -14,11 +14,11 @@ const COMMITS: usize = 1_000;
 
 /// The past of one ledger.
 pub struct History {
-    way: Way,
+    way: HistoryWay,
     prefix: String,
 }
 
-enum Way {
+enum HistoryWay {
     /// `own` is the repository, if nothing but toft commits to this ref.
     Git {
         git: Git,
@@ -87,18 +87,22 @@ impl History {
     /// Of a ledger beside a repository.
     pub fn of_branch(checkout: &Checkout) -> Result<Self, ExchangeError> {
         let way = match git_dir(checkout) {
-            Some(git_dir) => Way::Git { git: Git::of(&git_dir)?, tip: branch::HERE.to_owned(), own: Some(git_dir) },
-            None => Way::None,
+            Some(git_dir) => {
+                HistoryWay::Git { git: Git::of(&git_dir)?, tip: branch::HERE.to_owned(), own: Some(git_dir) }
+            }
+            None => HistoryWay::None,
         };
         Ok(Self { way, prefix: String::new() })
     }
 
     /// Of a ledger in a directory, under whatever that is.
     pub fn of_dir(dir: &Path) -> Result<Self, ExchangeError> {
-        let Some(checkout) = crate::find(dir)? else { return Ok(Self { way: Way::None, prefix: String::new() }) };
+        let Some(checkout) = crate::find(dir)? else {
+            return Ok(Self { way: HistoryWay::None, prefix: String::new() });
+        };
         let site = Site::new(checkout, dir)?;
         let way = match (git_dir(&site.checkout), site.checkout.vcs) {
-            (Some(_), Vcs::Git) => Way::Git {
+            (Some(_), Vcs::Git) => HistoryWay::Git {
                 git: Git::inside(&site.checkout.common_dir, &site.checkout.root)?,
                 tip: "HEAD".into(),
                 own: None,
@@ -107,10 +111,10 @@ impl History {
                 let head = crate::command::Run::jj(&site.checkout.root)?
                     .args(["log", "--no-graph", "-r", "@", "-T", "commit_id"])
                     .text()?;
-                Way::Git { git: Git::of(&git_dir)?, tip: head, own: None }
+                HistoryWay::Git { git: Git::of(&git_dir)?, tip: head, own: None }
             }
-            (None, vcs @ (Vcs::Hg | Vcs::Sl)) => Way::Hg(Hg::here(vcs, &site.checkout.root)),
-            (None, _) => Way::None,
+            (None, vcs @ (Vcs::Hg | Vcs::Sl)) => HistoryWay::Hg(Hg::here(vcs, &site.checkout.root)),
+            (None, _) => HistoryWay::None,
         };
         Ok(Self { way, prefix: site.prefix })
     }
@@ -119,19 +123,19 @@ impl History {
     pub fn of_issue(&self, id: &str, limit: usize) -> Result<Vec<Changed>, ExchangeError> {
         let sign = format!("\"id\":{}", quoted(id));
         match &self.way {
-            Way::Git { git, tip, own: Some(git_dir) } => match refs::resolve(git, git_dir, tip)? {
+            HistoryWay::Git { git, tip, own: Some(git_dir) } => match refs::resolve(git, git_dir, tip)? {
                 Some(tip) => self.of_issue_told(git, git_dir, &tip, id, limit),
                 None => Ok(Vec::new()),
             },
-            Way::Git { git, tip, own: None } => {
+            HistoryWay::Git { git, tip, own: None } => {
                 if git.run(["rev-parse", "--verify", "--quiet", &format!("{tip}^{{commit}}")])?.maybe()?.is_none() {
                     return Ok(Vec::new());
                 }
                 let walk = [format!("--max-count={limit}"), tip.clone()];
                 self.of_issue_git(git, &walk, &[], &sign)
             }
-            Way::Hg(hg) => self.of_issue_hg(hg, &sign, limit),
-            Way::None => Ok(Vec::new()),
+            HistoryWay::Hg(hg) => self.of_issue_hg(hg, &sign, limit),
+            HistoryWay::None => Ok(Vec::new()),
         }
     }
 
@@ -258,7 +262,7 @@ impl History {
     pub fn at(&self, when: &str) -> Result<Option<(String, Files)>, ExchangeError> {
         let when = &moment(when);
         match &self.way {
-            Way::Git { git, tip, .. } => {
+            HistoryWay::Git { git, tip, .. } => {
                 let named = git
                     .run(["rev-parse", "--verify", "--quiet", "--end-of-options", &format!("{when}^{{commit}}")])?
                     .maybe()?;
@@ -279,7 +283,7 @@ impl History {
                     None => Ok(None),
                 }
             }
-            Way::Hg(hg) => {
+            HistoryWay::Hg(hg) => {
                 let plain =
                     when.chars().all(|c| c.is_ascii_alphanumeric() || "-._:+/".contains(c)) && !when.starts_with('-');
                 let which = match is_moment(when) {
@@ -294,7 +298,7 @@ impl History {
                     None => Ok(None),
                 }
             }
-            Way::None => Ok(None),
+            HistoryWay::None => Ok(None),
         }
     }
 }

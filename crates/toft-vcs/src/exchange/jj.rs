@@ -9,7 +9,7 @@ use super::{
 use crate::{RunError, command::Run, git_run::Git};
 
 /// The exchange of a ledger's own repository.
-pub(super) struct Own {
+pub(super) struct OwnJj {
     site: Site,
     remote: Option<String>,
     bookmark: String,
@@ -20,7 +20,7 @@ pub(super) struct Own {
     patience: Duration,
 }
 
-impl Own {
+impl OwnJj {
     pub(super) fn open(site: Site, reach: Contact<'_>) -> Result<Self, ExchangeError> {
         let git_dir = git_dir(&site.checkout).unwrap_or_default();
         // Jujutsu starts git by itself, with whatever that repository configures.
@@ -130,7 +130,7 @@ fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-impl Exchange for Own {
+impl Exchange for OwnJj {
     fn remote(&self) -> Option<&str> {
         self.remote.as_deref()
     }

@@ -216,9 +216,9 @@ pub fn own(dir: &Path, parts: bool, reach: Contact<'_>) -> Result<Option<Way>, E
         return Ok(Some(Way::Among(Box::new(Tree::open(&site.checkout, dir, reach)?), why)));
     }
     Ok(match site.checkout.vcs {
-        Vcs::Git => Some(Way::Own(Box::new(own::Own::open(site, reach)?))),
-        Vcs::Jj => Some(Way::Own(Box::new(jj::Own::open(site, reach)?))),
-        Vcs::Hg | Vcs::Sl => Some(Way::Own(Box::new(hg::Own::open(site, reach)?))),
+        Vcs::Git => Some(Way::Own(Box::new(own::OwnGit::open(site, reach)?))),
+        Vcs::Jj => Some(Way::Own(Box::new(jj::OwnJj::open(site, reach)?))),
+        Vcs::Hg | Vcs::Sl => Some(Way::Own(Box::new(hg::OwnHg::open(site, reach)?))),
         Vcs::None => None,
     })
 }

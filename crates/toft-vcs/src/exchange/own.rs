@@ -14,7 +14,7 @@ use super::{
 use crate::{RunError, command::Run, git_run::Git};
 
 /// The exchange of a ledger's own repository.
-pub(super) struct Own {
+pub(super) struct OwnGit {
     git: Git,
     git_dir: PathBuf,
     site: Site,
@@ -37,7 +37,7 @@ const INDEX: &str = "toft-index.";
 /// An index that nobody wrote to for so long was left by a process that was killed.
 const ABANDONED: Duration = Duration::from_secs(3_600);
 
-impl Own {
+impl OwnGit {
     pub(super) fn open(site: Site, reach: Contact<'_>) -> Result<Self, ExchangeError> {
         let git = Git::inside(&site.checkout.common_dir, &site.checkout.root)?;
         let git_dir = git_dir(&site.checkout).unwrap_or_default();
@@ -265,7 +265,7 @@ fn mode_of(mode: &str) -> &str {
     if mode == "000000" { "0" } else { mode }
 }
 
-impl Exchange for Own {
+impl Exchange for OwnGit {
     fn remote(&self) -> Option<&str> {
         self.remote.as_ref().map(|(name, _)| name.as_str())
     }

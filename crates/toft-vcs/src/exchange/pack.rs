@@ -31,18 +31,18 @@ const GRACE: Duration = Duration::from_secs(10);
 /// What was left after packing, for each repository by the path of its objects.
 #[derive(Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-struct Memo {
+struct PackMemo {
     /// Bytes in packs that stay.
     bytes: BTreeMap<String, u64>,
     /// Bytes in packs that stay only for now.
-    waiting: BTreeMap<String, Waiting>,
+    waiting: BTreeMap<String, WaitingPacks>,
     /// Commits that were replaced before they were sent.
     replaced: BTreeMap<String, BTreeSet<String>>,
 }
 
 /// Packs that git used too recently to be deleted.
 #[derive(Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-struct Waiting {
+struct WaitingPacks {
     bytes: u64,
     /// Until when they stay, in seconds of the wall clock.
     until: u64,
@@ -52,7 +52,7 @@ struct Waiting {
 type Tips<'a> = &'a dyn Fn() -> Vec<String>;
 
 /// What is left after packing.
-struct Left {
+struct LeftInPacks {
     bytes: u64,
     waiting: u64,
 }
@@ -64,7 +64,7 @@ pub(super) fn tidy(git: &Git, git_dir: &Path, tips: Tips<'_>, replaced: &[String
     let objects = git_dir.join("objects");
     let key = objects.display().to_string();
     let text = fs::read_to_string(memo).unwrap_or_default();
-    let mut known: Memo = serde_json::from_str(&text).unwrap_or_default();
+    let mut known: PackMemo = serde_json::from_str(&text).unwrap_or_default();
     let mut lost = known.replaced.remove(&key).unwrap_or_default();
     lost.extend(replaced.iter().cloned());
     let before: u64 = packs(&objects).iter().map(|pack| pack.bytes).sum();
@@ -76,7 +76,7 @@ pub(super) fn tidy(git: &Git, git_dir: &Path, tips: Tips<'_>, replaced: &[String
         Some(settled) if before > settled + waiting.map_or(0, |waiting| waiting.bytes) + slack => {
             match pack(git, &objects, tips, &mut lost) {
                 Ok(Some(left)) => {
-                    known.waiting.insert(key.clone(), Waiting { bytes: left.waiting, until: most });
+                    known.waiting.insert(key.clone(), WaitingPacks { bytes: left.waiting, until: most });
                     left.bytes
                 }
                 // Another process packs it already.
@@ -140,7 +140,7 @@ fn packs(objects: &Path) -> Vec<Pack> {
 }
 
 /// Gives nothing if another process packs the same repository.
-fn pack(git: &Git, objects: &Path, tips: Tips<'_>, lost: &mut BTreeSet<String>) -> Result<Option<Left>, RunError> {
+fn pack(git: &Git, objects: &Path, tips: Tips<'_>, lost: &mut BTreeSet<String>) -> Result<Option<LeftInPacks>, RunError> {
     let dir = objects.join("pack");
     let lock = fs::File::open(&dir);
     if lock.as_ref().is_ok_and(|dir| matches!(dir.try_lock(), Err(fs::TryLockError::WouldBlock))) {
@@ -164,7 +164,7 @@ fn pack(git: &Git, objects: &Path, tips: Tips<'_>, lost: &mut BTreeSet<String>) 
     let again = known.iter().any(|pack| pack.name == new);
     let dead = unreachable(git, lost)?;
     let mut stay = HashSet::new();
-    let mut left = Left { bytes: made.len(), waiting: 0 };
+    let mut left = LeftInPacks { bytes: made.len(), waiting: 0 };
     for pack in known.iter().filter(|pack| pack.name != new) {
         let held = Some(pack).filter(|pack| pack.free);
         let Some(held) = held.and_then(|pack| names_in(&dir.join(format!("{}.idx", pack.name)), hash)) else {

@@ -22,7 +22,7 @@ pub(super) struct Rewritten {
     pub(super) commits: usize,
 }
 
-struct Commit {
+struct CommitText {
     name: String,
     tree: String,
     parents: Vec<String>,
@@ -109,14 +109,14 @@ pub(super) fn without(
 }
 
 /// Commits of a history, parents first.
-fn commits(git: &Git, tip: &str) -> Result<Vec<Commit>, ExchangeError> {
+fn commits(git: &Git, tip: &str) -> Result<Vec<CommitText>, ExchangeError> {
     let format = "--format=%H%x1f%T%x1f%P%x1f%an <%ae> %ad%x1f%cn <%ce> %cd%x1f%B%x00";
     let most = format!("--max-count={COMMITS}");
     let said = git.run(["log", "--topo-order", "--date=raw", &most, format, tip, "--"])?.ok()?;
     let said = String::from_utf8_lossy(&said);
-    let read = |text: &str| -> Option<Commit> {
+    let read = |text: &str| -> Option<CommitText> {
         let mut words = text.trim_start_matches('\n').splitn(6, '\u{1f}').map(str::to_owned);
-        Some(Commit {
+        Some(CommitText {
             name: words.next().filter(|name| !name.is_empty())?,
             tree: words.next()?,
             parents: words.next()?.split_whitespace().map(str::to_owned).collect(),
@@ -125,7 +125,7 @@ fn commits(git: &Git, tip: &str) -> Result<Vec<Commit>, ExchangeError> {
             message: words.next()?.trim_end().to_owned(),
         })
     };
-    let mut commits: Vec<Commit> = said.split('\0').filter_map(read).collect();
+    let mut commits: Vec<CommitText> = said.split('\0').filter_map(read).collect();
     commits.reverse();
     Ok(commits)
 }

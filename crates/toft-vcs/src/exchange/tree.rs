@@ -15,10 +15,10 @@ const ATTRIBUTES: &str = ".gitattributes";
 /// A ledger in a working tree.
 pub struct Tree {
     site: Site,
-    way: Way,
+    way: TreeWay,
 }
 
-enum Way {
+enum TreeWay {
     Git { git: Box<Git>, remote: Option<(String, refs::Abroad)>, branch: String, theirs: Option<String> },
     Hg { hg: Hg, remote: Option<String>, theirs: Option<String> },
     Nobody,
@@ -47,14 +47,14 @@ impl Tree {
                     Some((name, url)) => Some((name, refs::abroad(&git_dir, &url, reach.patience)?)),
                     None => None,
                 };
-                Way::Git { git, remote, branch, theirs: None }
+                TreeWay::Git { git, remote, branch, theirs: None }
             }
-            (None, vcs @ (Vcs::Hg | Vcs::Sl)) => Way::Hg {
+            (None, vcs @ (Vcs::Hg | Vcs::Sl)) => TreeWay::Hg {
                 hg: Hg { vcs, root: checkout.root.clone(), patience: reach.patience },
                 remote: hg::default_path(&checkout.common_dir)?,
                 theirs: None,
             },
-            (None, _) => Way::Nobody,
+            (None, _) => TreeWay::Nobody,
         };
         Ok(Self { site, way })
     }
@@ -62,16 +62,16 @@ impl Tree {
     /// Who it is exchanged with; nobody while there is no remote.
     pub fn remote(&self) -> Option<&str> {
         match &self.way {
-            Way::Git { remote, .. } => remote.as_ref().map(|(name, _)| name.as_str()),
-            Way::Hg { remote, .. } => remote.as_deref(),
-            Way::Nobody => None,
+            TreeWay::Git { remote, .. } => remote.as_ref().map(|(name, _)| name.as_str()),
+            TreeWay::Hg { remote, .. } => remote.as_deref(),
+            TreeWay::Nobody => None,
         }
     }
 
     /// Asks the other side what it has.
     pub fn fetch(&mut self) -> Result<Fetched, ExchangeError> {
         let tip = match &mut self.way {
-            Way::Git { git, remote: Some((remote, abroad)), branch, theirs } => {
+            TreeWay::Git { git, remote: Some((remote, abroad)), branch, theirs } => {
                 let to = format!("refs/toft/upstream/{remote}");
                 *theirs = None;
                 // One whose HEAD leads nowhere has a branch of a usual name.
@@ -84,7 +84,7 @@ impl Tree {
                 }
                 theirs.clone()
             }
-            Way::Hg { hg, remote: Some(remote), theirs } => {
+            TreeWay::Hg { hg, remote: Some(remote), theirs } => {
                 *theirs = hg.newest(&self.site.checkout.common_dir, remote)?;
                 if theirs.is_some() {
                     hg.pull(remote)?;
@@ -99,8 +99,8 @@ impl Tree {
     /// The files of the other side, as they were fetched.
     pub fn theirs(&self) -> Result<Files, ExchangeError> {
         match &self.way {
-            Way::Git { git, theirs: Some(commit), .. } => Ok(content::at(git, commit, &self.site.prefix)?),
-            Way::Hg { hg, theirs: Some(revision), .. } => hg.at(revision, &self.site.prefix),
+            TreeWay::Git { git, theirs: Some(commit), .. } => Ok(content::at(git, commit, &self.site.prefix)?),
+            TreeWay::Hg { hg, theirs: Some(revision), .. } => hg.at(revision, &self.site.prefix),
             _ => Ok(Files::new()),
         }
     }

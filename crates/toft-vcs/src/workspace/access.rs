@@ -13,7 +13,7 @@ use crate::{
     Vcs,
     command::RunError,
     git_run::{self, Git, OwnDir},
-    git_view::View,
+    git_view::GitView,
 };
 
 impl WorkspaceBackend {
@@ -55,7 +55,7 @@ impl WorkspaceBackend {
             return Ok(Git::foreign(dir, &own.git_dir)?);
         }
         if self.view.get().is_none() {
-            let view = Arc::new(View::linked(&self.common_dir)?);
+            let view = Arc::new(GitView::linked(&self.common_dir)?);
             self.view.get_or_init(|| view);
         }
         let view = self.view.get().ok_or_else(|| self.not_for("git"))?;

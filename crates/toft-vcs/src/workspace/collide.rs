@@ -48,14 +48,14 @@ struct Pairs {
 }
 
 /// What merging two commits gives.
-pub(super) struct Merged {
+pub(super) struct MergeResult {
     pub(super) clean: bool,
     pub(super) tree: String,
     paths: Vec<String>,
 }
 
 /// Merges pairs of commits in one run of git. What it writes goes where nobody keeps it.
-pub(super) fn merge(git: &Git, objects: &[&Path], pairs: &[(&str, &str)]) -> Result<Vec<Merged>, WorkspaceError> {
+pub(super) fn merge(git: &Git, objects: &[&Path], pairs: &[(&str, &str)]) -> Result<Vec<MergeResult>, WorkspaceError> {
     if pairs.is_empty() {
         return Ok(Vec::new());
     }
@@ -72,7 +72,7 @@ pub(super) fn merge(git: &Git, objects: &[&Path], pairs: &[(&str, &str)]) -> Res
         let mut paths: Vec<String> = names.map(|name| String::from_utf8_lossy(name).into_owned()).collect();
         paths.sort();
         paths.dedup();
-        merged.push(Merged { clean: status == b"1", tree: String::from_utf8_lossy(tree).into_owned(), paths });
+        merged.push(MergeResult { clean: status == b"1", tree: String::from_utf8_lossy(tree).into_owned(), paths });
     }
     match merged.len() == pairs.len() {
         true => Ok(merged),
@@ -123,7 +123,7 @@ impl WorkspaceBackend {
         let log =
             ask(&["log", "-z", "-m", "--no-renames", "--name-status", "--no-show-signature", "--format=%x01%H %P"])?;
         let log = log.args(&all).args(common.iter().flat_map(|common| ["--not", common])).ok()?;
-        let history = History::read(&log);
+        let history = CommitHistory::read(&log);
         let landed = history.reach(targets.iter());
         let open: Vec<(String, HashSet<usize>)> =
             heads.into_iter().map(|head| (head.clone(), history.reach([&head]))).collect();
@@ -161,20 +161,20 @@ impl WorkspaceBackend {
 
 /// Commits with what each changes.
 #[derive(Default)]
-struct History {
+struct CommitHistory {
     numbers: HashMap<String, usize>,
-    commits: Vec<Commit>,
+    commits: Vec<ChangedPaths>,
 }
 
 #[derive(Default)]
-struct Commit {
+struct ChangedPaths {
     parents: Vec<String>,
     paths: BTreeSet<String>,
     adds: bool,
     deletes: bool,
 }
 
-impl History {
+impl CommitHistory {
     /// Reads `git log -z --name-status`: each commit begins with a byte that no path does, then come letters and paths.
     fn read(log: &[u8]) -> Self {
         let mut history = Self::default();
@@ -188,7 +188,7 @@ impl History {
                 let next = history.commits.len();
                 let number = *history.numbers.entry(name).or_insert(next);
                 if number == next {
-                    history.commits.push(Commit { parents: names.collect(), ..Commit::default() });
+                    history.commits.push(ChangedPaths { parents: names.collect(), ..ChangedPaths::default() });
                 }
                 at = Some(number);
                 continue;
@@ -225,7 +225,7 @@ impl History {
     /// Whether merging two histories may give conflicts. One that the other builds on is merged already.
     fn meet(&self, ours: &HashSet<usize>, theirs: &HashSet<usize>) -> bool {
         let side = |reach: &HashSet<usize>, without: &HashSet<usize>| {
-            let mut side = Commit::default();
+            let mut side = ChangedPaths::default();
             for commit in reach.difference(without).map(|at| &self.commits[*at]) {
                 side.paths.extend(commit.paths.iter().cloned());
                 side.adds |= commit.adds;
@@ -237,7 +237,7 @@ impl History {
         if one.paths.is_empty() || other.paths.is_empty() {
             return false;
         }
-        let below = |side: &Commit, path: &String| {
+        let below = |side: &ChangedPaths, path: &String| {
             Path::new(path).ancestors().skip(1).any(|part| part.to_str().is_some_and(|part| side.paths.contains(part)))
         };
         one.adds && other.deletes
@@ -262,10 +262,10 @@ impl History {
 mod tests {
     use super::*;
 
-    fn history(lines: &[(&str, &str, &str)]) -> History {
+    fn history(lines: &[(&str, &str, &str)]) -> CommitHistory {
         let log: Vec<String> =
             lines.iter().map(|(name, parents, files)| format!("\x01{name} {parents}\0\n{files}")).collect();
-        History::read(log.join("").as_bytes())
+        CommitHistory::read(log.join("").as_bytes())
     }
 
     #[test]

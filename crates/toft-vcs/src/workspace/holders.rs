@@ -51,7 +51,7 @@ mod linux {
         let me = std::process::id();
         let here = fs::read_link("/proc/self/ns/mnt").ok();
         let Ok(device) = fs::metadata(dir).map(|meta| meta.dev()) else { return Vec::new() };
-        let place = Place::of(dir);
+        let place = DeviceAndInode::of(dir);
         let mut spaces: BTreeMap<PathBuf, bool> = BTreeMap::new();
         // Files that processes elsewhere have open and that have no name here.
         let mut unnamed: Vec<(u32, BTreeSet<Inode>)> = Vec::new();
@@ -190,12 +190,12 @@ mod linux {
     }
 
     /// Where a directory is on its file system, as every mount name space says it.
-    struct Place {
+    struct DeviceAndInode {
         device: String,
         path: PathBuf,
     }
 
-    impl Place {
+    impl DeviceAndInode {
         fn of(dir: &Path) -> Option<Self> {
             let mounts = mounts(Path::new("/proc/self"));
             let around = mounts.into_iter().filter(|mount| dir.starts_with(&mount.at));
@@ -207,23 +207,23 @@ mod linux {
 
         /// Whether a process sees it, or something below it, elsewhere than here.
         fn is_mounted_in(&self, proc: &Path, dir: &Path) -> bool {
-            let own = |mount: &Mount| mount.device == self.device && mount.root.starts_with(&self.path);
+            let own = |mount: &MountedRoot| mount.device == self.device && mount.root.starts_with(&self.path);
             mounts(proc).iter().any(|mount| own(mount) && mount.at != dir)
         }
     }
 
-    struct Mount {
+    struct MountedRoot {
         device: String,
         root: PathBuf,
         at: PathBuf,
     }
 
-    fn mounts(proc: &Path) -> Vec<Mount> {
+    fn mounts(proc: &Path) -> Vec<MountedRoot> {
         let text = fs::read_to_string(proc.join("mountinfo")).unwrap_or_default();
         let path = |word: &str| PathBuf::from(word.replace("\\040", " ").replace("\\134", "\\"));
         let mount = |line: &str| {
             let mut words = line.split(' ').skip(2);
-            Some(Mount { device: words.next()?.to_owned(), root: path(words.next()?), at: path(words.next()?) })
+            Some(MountedRoot { device: words.next()?.to_owned(), root: path(words.next()?), at: path(words.next()?) })
         };
         text.lines().filter_map(mount).collect()
     }

@@ -43,7 +43,7 @@ impl WorkspaceBackend {
         ignored: bool,
     ) -> Result<Rescued, WorkspaceError> {
         match self.vcs {
-            Vcs::Git => rescue::rescue(self, workspace, &rescue::Source::at(self, workspace, dir)?, ignored),
+            Vcs::Git => rescue::rescue(self, workspace, &rescue::RescueSource::at(self, workspace, dir)?, ignored),
             Vcs::Jj => jj::rescue(dir).map(|commit| Rescued { commit, ..Rescued::default() }),
             _ => Err(self.not_for("a rescue")),
         }

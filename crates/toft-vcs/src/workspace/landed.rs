@@ -195,7 +195,8 @@ impl Asks<'_, '_> {
         let objects = self.git.run(["rev-parse", "--path-format=absolute", "--git-path", "objects"])?.text()?;
         let shared = self.backend.common_dir.join("objects");
         let merged = collide::merge(self.git, &[Path::new(&objects), &shared], &pairs)?;
-        let nothing = |(merged, (_, tree)): (&collide::Merged, &(&str, &str))| merged.clean && merged.tree == *tree;
+        let nothing =
+            |(merged, (_, tree)): (&collide::MergeResult, &(&str, &str))| merged.clean && merged.tree == *tree;
         if !merged.iter().zip(&tried).any(nothing) {
             return Ok("no");
         }

@@ -51,7 +51,7 @@ pub struct Look {
 
 /// What is remembered of a workspace from look to look.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Memory {
+struct LookMemory {
     look: Look,
     /// Answers that follow from commits alone.
     facts: CommitFacts,
@@ -300,7 +300,7 @@ impl WorkspaceBackend {
         (memory.look.at != Timestamp::default()).then_some(memory.look)
     }
 
-    fn recall(&self, workspace: &Workspace) -> Option<Memory> {
+    fn recall(&self, workspace: &Workspace) -> Option<LookMemory> {
         serde_json::from_slice(&fs::read(self.memory_of(workspace).join("memory.json")).ok()?).ok()
     }
 
@@ -339,7 +339,7 @@ impl WorkspaceBackend {
         uncommitted.truncate(MOST_PATHS);
         let look = Look { at: now, survey, uncommitted, bytes: Some(size(memory.look.bytes)) };
         let facts = CommitFacts { known: aid.facts.used, used: BTreeMap::new() };
-        let memory = Memory { look: look.clone(), facts, plain: aid.plain };
+        let memory = LookMemory { look: look.clone(), facts, plain: aid.plain };
         // What could not be remembered is asked again.
         let _ = write(&place.join("memory.json"), &serde_json::to_vec(&memory).unwrap_or_default());
         Ok(look)

@@ -55,7 +55,7 @@ use crate::{
     Checkout, FindError, Vcs,
     command::{Run, RunError},
     git_run::Git,
-    git_view::View,
+    git_view::GitView,
     lock,
 };
 
@@ -199,7 +199,7 @@ pub struct WorkspaceBackend {
     common_dir: PathBuf,
     state: PathBuf,
     git: OnceLock<Git>,
-    view: OnceLock<Arc<View>>,
+    view: OnceLock<Arc<GitView>>,
 }
 
 impl WorkspaceBackend {

@@ -19,12 +19,12 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// Which overlay a layer is mounted with. Each leaves marks in the layer that only the same kind reads well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum OverlayKind {
     Kernel,
     Fuse,
 }
 
-impl Kind {
+impl OverlayKind {
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Kernel => "overlayfs",
@@ -53,20 +53,20 @@ impl Stack {
 
 /// What is at a directory where an overlay belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum OverlayState {
     Mounted,
     Empty,
     /// The program that served it was killed: every access fails until it is unmounted.
     Dead,
 }
 
-pub(super) fn state(at: &Path) -> State {
+pub(super) fn state(at: &Path) -> OverlayState {
     let device = |path: &Path| fs::metadata(path).map(|meta| meta.dev());
-    let Some(parent) = at.parent() else { return State::Empty };
+    let Some(parent) = at.parent() else { return OverlayState::Empty };
     match (device(at), device(parent)) {
-        (Ok(here), Ok(there)) if here != there => State::Mounted,
-        (Err(error), _) if is_dead(&error) => State::Dead,
-        _ => State::Empty,
+        (Ok(here), Ok(there)) if here != there => OverlayState::Mounted,
+        (Err(error), _) if is_dead(&error) => OverlayState::Dead,
+        _ => OverlayState::Empty,
     }
 }
 
@@ -76,11 +76,11 @@ fn is_dead(error: &io::Error) -> bool {
 
 /// Mounts an overlay. Of two kinds that are possible, `kind` names the one the layer was made with.
 #[cfg(target_os = "linux")]
-pub(super) fn attach(kind: Kind, stack: &Stack, at: &Path) -> io::Result<()> {
+pub(super) fn attach(kind: OverlayKind, stack: &Stack, at: &Path) -> io::Result<()> {
     use nix::mount::{MsFlags, mount};
     match kind {
-        Kind::Fuse => fused(stack, at),
-        Kind::Kernel => {
+        OverlayKind::Fuse => fused(stack, at),
+        OverlayKind::Kernel => {
             let options = format!("{},redirect_dir=on,index=off", stack.options(&stack.work));
             mount(Some("toft"), at, Some("overlay"), MsFlags::empty(), Some(options.as_str())).map_err(Into::into)
         }
@@ -88,10 +88,10 @@ pub(super) fn attach(kind: Kind, stack: &Stack, at: &Path) -> io::Result<()> {
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(super) fn attach(kind: Kind, stack: &Stack, at: &Path) -> io::Result<()> {
+pub(super) fn attach(kind: OverlayKind, stack: &Stack, at: &Path) -> io::Result<()> {
     match kind {
-        Kind::Fuse => fused(stack, at),
-        Kind::Kernel => Err(io::ErrorKind::Unsupported.into()),
+        OverlayKind::Fuse => fused(stack, at),
+        OverlayKind::Kernel => Err(io::ErrorKind::Unsupported.into()),
     }
 }
 
@@ -280,9 +280,9 @@ pub(super) fn unmount(at: &Path) -> Result<(), WorkspaceError> {
     const MOST: usize = 32;
     for _ in 0..MOST {
         match state(at) {
-            State::Empty => return Ok(()),
-            State::Mounted => unmount_once(at)?,
-            State::Dead => take_down_dead(at)?,
+            OverlayState::Empty => return Ok(()),
+            OverlayState::Mounted => unmount_once(at)?,
+            OverlayState::Dead => take_down_dead(at)?,
         }
     }
     Err(WorkspaceError::Busy { what: at.display().to_string() })

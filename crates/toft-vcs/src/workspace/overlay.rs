@@ -16,7 +16,7 @@ use super::{
     WorkspaceBackend, WorkspaceError,
     base::{self, BASES},
     git,
-    mount::{self, Kind, Stack, State},
+    mount::{self, OverlayKind, OverlayState, Stack},
     probe::{self, Probed, TRIAL},
     remove,
 };
@@ -121,8 +121,8 @@ impl Layer {
     }
 
     /// The overlay it was first mounted with.
-    fn kind(&self) -> Option<Kind> {
-        Kind::named(fs::read_to_string(self.dir.join("kind")).ok()?.trim())
+    fn kind(&self) -> Option<OverlayKind> {
+        OverlayKind::named(fs::read_to_string(self.dir.join("kind")).ok()?.trim())
     }
 }
 
@@ -147,15 +147,15 @@ pub(super) fn ensure(backend: &WorkspaceBackend, workspace: &Workspace) -> Resul
     let path = Path::new(&workspace.path);
     let mut notes = Vec::new();
     let Some(layer) = Layer::of(workspace).filter(|layer| layer.dir.is_dir()) else { return Ok(notes) };
-    if mount::state(path) == State::Mounted {
+    if mount::state(path) == OverlayState::Mounted {
         return Ok(notes);
     }
     // Two mounts of one layer would tear it: one process at a time mounts, and while it is taken down it is mounted
     // elsewhere.
     let _turn = turn(backend, workspace)?;
     let waiting = remove::aside(workspace).0;
-    let put_aside = mount::state(&waiting) == State::Dead || remove::exists(&waiting)?;
-    if mount::state(path) == State::Mounted || !layer.dir.is_dir() || put_aside {
+    let put_aside = mount::state(&waiting) == OverlayState::Dead || remove::exists(&waiting)?;
+    if mount::state(path) == OverlayState::Mounted || !layer.dir.is_dir() || put_aside {
         return Ok(notes);
     }
     mount::unmount(path)?;
@@ -211,12 +211,12 @@ fn mount(backend: &WorkspaceBackend, workspace: &Workspace, layer: &Layer, at: &
 }
 
 /// Mounts a layer with the overlay it was made with; one of an earlier toft with the one that works.
-fn attach(layer: &Layer, kind: Option<Kind>, name: &str, at: &Path) -> Result<(), WorkspaceError> {
+fn attach(layer: &Layer, kind: Option<OverlayKind>, name: &str, at: &Path) -> Result<(), WorkspaceError> {
     let stack = layer.stack();
     for dir in [&stack.upper, &stack.work] {
         fs::create_dir_all(dir).map_err(lock::io("make", dir))?;
     }
-    let kinds = kind.map_or(vec![Kind::Kernel, Kind::Fuse], |kind| vec![kind]);
+    let kinds = kind.map_or(vec![OverlayKind::Kernel, OverlayKind::Fuse], |kind| vec![kind]);
     let mut why = String::new();
     for kind in kinds {
         match mount::attach(kind, &stack, at) {
@@ -309,8 +309,8 @@ pub(super) fn shift(
 
 /// Removes the directory that was made for a workspace which a crash then kept where it was.
 pub(super) fn forget_unshifted(workspace: &Workspace, to: &Path) {
-    let here = Layer::of(workspace).is_some() && mount::state(Path::new(&workspace.path)) == State::Mounted;
-    if here && mount::state(to) != State::Mounted {
+    let here = Layer::of(workspace).is_some() && mount::state(Path::new(&workspace.path)) == OverlayState::Mounted;
+    if here && mount::state(to) != OverlayState::Mounted {
         drop_empty(to);
     }
 }
@@ -319,7 +319,7 @@ pub(super) fn forget_unshifted(workspace: &Workspace, to: &Path) {
 pub(super) fn ensure_at(backend: &WorkspaceBackend, workspace: &Workspace, at: &Path) -> Result<(), WorkspaceError> {
     let _turn = turn(backend, workspace)?;
     match Layer::of(workspace) {
-        Some(layer) if mount::state(at) != State::Mounted => {
+        Some(layer) if mount::state(at) != OverlayState::Mounted => {
             mount::unmount(at)?;
             mount(backend, workspace, &layer, at)
         }

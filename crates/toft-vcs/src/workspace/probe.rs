@@ -9,7 +9,7 @@ use std::{
 
 use super::{
     WorkspaceError,
-    mount::{self, Kind, Stack},
+    mount::{self, OverlayKind, Stack},
 };
 use crate::{command::Run, git_run::Git, lock};
 
@@ -35,7 +35,7 @@ pub struct Probed {
     /// What is used, if anything works.
     pub sharing: Option<Sharing>,
     /// The overlay that works.
-    pub(super) kind: Option<Kind>,
+    pub(super) kind: Option<OverlayKind>,
     /// Why what would be faster is not used.
     pub why: Vec<String>,
     /// It was tried now, and not known from before.
@@ -87,7 +87,7 @@ fn key(dir: &Path) -> String {
 fn read(text: &str, key: &str) -> Option<Probed> {
     let mut lines = text.lines();
     let (known, name) = (lines.next()?, lines.next()?);
-    let kind = Kind::named(name);
+    let kind = OverlayKind::named(name);
     let sharing = match name {
         COPIES => Some(Sharing::Copy),
         NOTHING => None,
@@ -101,7 +101,7 @@ fn read(text: &str, key: &str) -> Option<Probed> {
 pub(super) fn attempt(git: &Git, dir: &Path) -> Probed {
     let mut why = Vec::new();
     let one_line = |text: String| text.lines().collect::<Vec<_>>().join(" ");
-    for kind in [Kind::Kernel, Kind::Fuse] {
+    for kind in [OverlayKind::Kernel, OverlayKind::Fuse] {
         match try_overlay(git, kind, dir) {
             Ok(()) => return Probed { sharing: Some(Sharing::Overlay), kind: Some(kind), why, fresh: true },
             Err(reason) => why.push(one_line(format!("{}: {reason}", kind.as_str()))),
@@ -139,7 +139,7 @@ pub(super) fn copy(from: &Path, to: &Path) -> Result<(), WorkspaceError> {
 }
 
 /// Mounts a small overlay and has it do what programs expect of a directory. Leaves nothing.
-fn try_overlay(git: &Git, kind: Kind, dir: &Path) -> Result<(), String> {
+fn try_overlay(git: &Git, kind: OverlayKind, dir: &Path) -> Result<(), String> {
     if dir.to_string_lossy().contains([',', ':', '\\']) {
         return Err("the path contains a comma, colon or backslash".to_owned());
     }
@@ -220,6 +220,6 @@ mod tests {
         let none = read("k\nplain checkouts\n", "k").unwrap();
         assert_eq!((none.sharing, none.name()), (None, NOTHING));
         let fuse = read("k\nfuse-overlayfs\n", "k").unwrap();
-        assert_eq!((fuse.sharing, fuse.kind), (Some(Sharing::Overlay), Some(Kind::Fuse)));
+        assert_eq!((fuse.sharing, fuse.kind), (Some(Sharing::Overlay), Some(OverlayKind::Fuse)));
     }
 }

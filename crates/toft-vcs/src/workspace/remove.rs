@@ -14,7 +14,7 @@ use super::{
     LIST, WorkspaceBackend, WorkspaceError,
     holders::process_in,
     jj, overlay,
-    rescue::{self, Rescued, Source},
+    rescue::{self, RescueSource, Rescued},
     snapshot, survey, walk,
 };
 use crate::{
@@ -95,7 +95,7 @@ pub(super) fn remove(
         allowed(backend, workspace, &mut survey, path, may)?;
         // First where it is: if it cannot be put away, nothing has changed for anybody.
         if keeps(&survey, may) && backend.vcs == Vcs::Git {
-            rescue::ensure(backend, workspace, &Source::at(backend, workspace, path)?, may.ignored)?;
+            rescue::ensure(backend, workspace, &RescueSource::at(backend, workspace, path)?, may.ignored)?;
         }
         overlay::shift(backend, workspace, path, &waiting)?;
     }
@@ -178,7 +178,7 @@ fn without_directory(
     if !survey.stuck.is_empty() {
         return Err(WorkspaceError::Stays { why: format!("{said}: {}", survey.summary()) });
     }
-    let source = Source { dir: None, own };
+    let source = RescueSource { dir: None, own };
     let rescue = match survey.only_here() {
         true => Some(rescue::rescue(backend, workspace, &source, false)?),
         false => None,
@@ -256,7 +256,7 @@ fn clear(
     allowed(backend, workspace, &mut survey, dir, may)?;
     let rescue = match backend.vcs {
         Vcs::Git if keeps(&survey, may) => {
-            Some(rescue::ensure(backend, workspace, &Source::at(backend, workspace, dir)?, may.ignored)?)
+            Some(rescue::ensure(backend, workspace, &RescueSource::at(backend, workspace, dir)?, may.ignored)?)
         }
         Vcs::Git => None,
         Vcs::Jj => Some(backend.rescue_at(workspace, dir, may.ignored)?),

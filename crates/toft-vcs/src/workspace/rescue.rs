@@ -19,7 +19,7 @@ use super::{
     WorkspaceBackend, WorkspaceError,
     git::fetch,
     rescue_content::verify,
-    snapshot::{self, File, Snapshot},
+    snapshot::{self, Snapshot, SnapshotFile},
     survey::path_of,
     walk::{self, Raw, Root},
 };
@@ -36,12 +36,12 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(3_600);
 pub(super) const MANIFEST: &str = "manifest.json";
 
 /// A workspace to be put away: its directory, if that is there, and git's own directory of it.
-pub(super) struct Source {
+pub(super) struct RescueSource {
     pub(super) dir: Option<PathBuf>,
     pub(super) own: PathBuf,
 }
 
-impl Source {
+impl RescueSource {
     /// A workspace at `dir`.
     pub(super) fn at(backend: &WorkspaceBackend, workspace: &Workspace, dir: &Path) -> Result<Self, WorkspaceError> {
         Ok(Self { own: backend.git_in(workspace, dir)?.git_dir().to_owned(), dir: Some(dir.to_owned()) })
@@ -98,7 +98,7 @@ pub struct Rescued {
 pub(super) fn ensure(
     backend: &WorkspaceBackend,
     workspace: &Workspace,
-    source: &Source,
+    source: &RescueSource,
     all_ignored: bool,
 ) -> Result<Rescued, WorkspaceError> {
     let known = all(backend, Some(workspace))?.pop();
@@ -112,7 +112,7 @@ pub(super) fn ensure(
 pub(super) fn rescue(
     backend: &WorkspaceBackend,
     workspace: &Workspace,
-    source: &Source,
+    source: &RescueSource,
     all_ignored: bool,
 ) -> Result<Rescued, WorkspaceError> {
     let mut failed = None;
@@ -180,7 +180,7 @@ pub(super) fn holds(snapshot: &Snapshot) -> String {
 fn put_away(
     backend: &WorkspaceBackend,
     workspace: &Workspace,
-    source: &Source,
+    source: &RescueSource,
     snapshot: &Snapshot,
 ) -> Result<String, WorkspaceError> {
     let git = source.git(backend, workspace)?;
@@ -220,7 +220,7 @@ fn put_away(
 }
 
 /// Removes what a git that failed names and left: half a pack, and its report.
-fn sweep_up(backend: &WorkspaceBackend, source: &Source, error: &RunError) {
+fn sweep_up(backend: &WorkspaceBackend, source: &RescueSource, error: &RunError) {
     let RunError::Failed { said, .. } = error else { return };
     // Git may have been led to the objects by a link.
     let whole = |dir: &Path| fs::canonicalize(dir).ok();
@@ -339,7 +339,7 @@ pub(super) fn delete(backend: &WorkspaceBackend, rescue: &Rescue) -> Result<(), 
 }
 
 /// How many bytes of files a rescue holds.
-fn bytes_of(source: &Source, snapshot: &Snapshot) -> u64 {
+fn bytes_of(source: &RescueSource, snapshot: &Snapshot) -> u64 {
     let size = |path: PathBuf| fs::symlink_metadata(path).map_or(0, |meta| meta.len());
     let dir = source.dir.as_deref().unwrap_or(&source.own);
     let files = snapshot.files.iter().map(|file| size(dir.join(path_of(&file.name.0))));
@@ -349,7 +349,13 @@ fn bytes_of(source: &Source, snapshot: &Snapshot) -> u64 {
 }
 
 /// Says everything to `git fast-import`.
-fn tell(to: &mut dyn Write, name: &str, workspace: &Workspace, source: &Source, snapshot: &Snapshot) -> io::Result<()> {
+fn tell(
+    to: &mut dyn Write,
+    name: &str,
+    workspace: &Workspace,
+    source: &RescueSource,
+    snapshot: &Snapshot,
+) -> io::Result<()> {
     let now = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs());
     let one_line = |text: String| text.replace(['\n', '\0'], " ");
     let message = format!(
@@ -403,7 +409,7 @@ pub(super) fn raw_name(n: usize) -> String {
 }
 
 /// A file or a link, with what git can say of its mode.
-fn write_file(to: &mut dyn Write, below: &[u8], file: &File, dir: &Path) -> io::Result<()> {
+fn write_file(to: &mut dyn Write, below: &[u8], file: &SnapshotFile, dir: &Path) -> io::Result<()> {
     let path = dir.join(path_of(&file.name.0));
     let mode = if file.link() {
         "120000"

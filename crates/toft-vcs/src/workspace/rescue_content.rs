@@ -11,7 +11,7 @@ use toft_core::workspace::Workspace;
 
 use super::{
     WorkspaceBackend, WorkspaceError,
-    rescue::{MANIFEST, PATIENCE, Rescued, Source, holds, raw_name},
+    rescue::{MANIFEST, PATIENCE, RescueSource, Rescued, holds, raw_name},
     snapshot::Snapshot,
     survey::path_of,
 };
@@ -21,12 +21,12 @@ use crate::{git_run::Git, lock, plain};
 const BATCH: u64 = 64 << 20;
 
 /// What a rescue holds, by path in its commit.
-pub(super) struct Held<'a> {
+pub(super) struct RescueContent<'a> {
     git: &'a Git,
     objects: BTreeMap<Vec<u8>, (String, u64)>,
 }
 
-impl<'a> Held<'a> {
+impl<'a> RescueContent<'a> {
     pub(super) fn of(git: &'a Git, commit: &str) -> Result<Self, WorkspaceError> {
         let ask = ["ls-tree", "-r", "-z", "-l", "--full-tree"];
         let listed = git.run(ask)?.arg(commit).ok()?;
@@ -111,12 +111,12 @@ pub(super) fn below(place: &str, name: &[u8]) -> Vec<u8> {
 pub(super) fn verify(
     backend: &WorkspaceBackend,
     workspace: &Workspace,
-    source: &Source,
+    source: &RescueSource,
     commit: &str,
 ) -> Result<(Rescued, bool), WorkspaceError> {
     let differs = |what: String| WorkspaceError::Unverified { path: source.shown().to_owned(), what };
     let git = backend.git()?;
-    let held = Held::of(git, commit)?;
+    let held = RescueContent::of(git, commit)?;
     let manifest = held.manifest()?;
     let mut now = source.look(backend, workspace, manifest.all_ignored)?;
     now.left.clone_from(&manifest.left);

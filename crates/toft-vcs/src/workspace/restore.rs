@@ -14,8 +14,8 @@ use super::{
     git::{add, check_out, clear_away, empty_clone, fill, has_branch, open_clone},
     remove::{self, GIVEN_UP},
     rescue::{raw_name, update_refs},
-    rescue_content::{Held, below},
-    snapshot::{Name, RESTORING, Snapshot},
+    rescue_content::{RescueContent, below},
+    snapshot::{PathBytes, RESTORING, Snapshot},
     survey::path_of,
     walk::{Raw, Root},
 };
@@ -28,7 +28,7 @@ pub(super) fn restore(
     rescue: &str,
     branch: Option<&str>,
 ) -> Result<Made, WorkspaceError> {
-    let held = Held::of(backend.git()?, rescue)?;
+    let held = RescueContent::of(backend.git()?, rescue)?;
     let snapshot = held.manifest()?;
     let wanted = branch.map(str::to_owned).or_else(|| snapshot.branch.clone());
     let new = match &wanted {
@@ -54,7 +54,7 @@ fn fill_from(
     backend: &WorkspaceBackend,
     workspace: &Workspace,
     rescue: &str,
-    held: &Held<'_>,
+    held: &RescueContent<'_>,
     snapshot: &Snapshot,
     branch: Option<&str>,
 ) -> Result<Made, WorkspaceError> {
@@ -84,8 +84,8 @@ fn fill_from(
     let links = snapshot.links();
     let target = |path: &[u8]| -> Result<PathBuf, WorkspaceError> {
         let target = match (path.strip_prefix(b"work/"), path.strip_prefix(b"own/")) {
-            (Some(name), _) => place(dir, &Name(name.to_vec()))?,
-            (_, Some(name)) => place(own, &Name(name.to_vec()))?,
+            (Some(name), _) => place(dir, &PathBytes(name.to_vec()))?,
+            (_, Some(name)) => place(own, &PathBytes(name.to_vec()))?,
             _ => own.join("index"),
         };
         take_away(&target)?;
@@ -132,7 +132,7 @@ fn fill_from(
 }
 
 /// Brings back what was kept as it is, and directories that a checkout does not make.
-fn bring_raw(held: &Held<'_>, snapshot: &Snapshot, dir: &Path, own: &Path) -> Result<(), WorkspaceError> {
+fn bring_raw(held: &RescueContent<'_>, snapshot: &Snapshot, dir: &Path, own: &Path) -> Result<(), WorkspaceError> {
     let target = |raw: &Raw| match raw.root {
         Root::Work => placed(dir, &raw.name, true),
         Root::Own if raw.name.0.starts_with(b"modules") => placed(own, &raw.name, true),
@@ -283,12 +283,12 @@ fn clone(
 }
 
 /// Where a file belongs: below `dir`, through no link, and never in git's own directory.
-fn place(dir: &Path, name: &Name) -> Result<PathBuf, WorkspaceError> {
+fn place(dir: &Path, name: &PathBytes) -> Result<PathBuf, WorkspaceError> {
     placed(dir, name, false)
 }
 
 /// The same; where `inside` says so, in that of a repository inside, but not in the workspace's own.
-fn placed(dir: &Path, name: &Name, inside: bool) -> Result<PathBuf, WorkspaceError> {
+fn placed(dir: &Path, name: &PathBytes, inside: bool) -> Result<PathBuf, WorkspaceError> {
     let relative = path_of(&name.0);
     let stays = || WorkspaceError::Stays { why: format!("its rescue names {}", relative.display()) };
     let mut path = dir.to_owned();

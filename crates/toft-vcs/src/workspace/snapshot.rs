@@ -22,13 +22,13 @@ pub(super) struct Snapshot {
     pub(super) head: Option<String>,
     pub(super) branch: Option<String>,
     /// Files that are not as they were committed.
-    pub(super) files: Vec<File>,
+    pub(super) files: Vec<SnapshotFile>,
     /// Tracked files that were gone.
-    pub(super) deleted: Vec<Name>,
+    pub(super) deleted: Vec<PathBytes>,
     /// Tracked files as committed, but for who may read them.
-    pub(super) modes: Vec<(Name, u32)>,
+    pub(super) modes: Vec<(PathBytes, u32)>,
     /// Git's own files of this checkout.
-    pub(super) own: Vec<File>,
+    pub(super) own: Vec<SnapshotFile>,
     /// Whether there is an index.
     pub(super) index: bool,
     /// Objects that only the index names.
@@ -50,7 +50,7 @@ pub(super) struct Snapshot {
     pub(super) raw: Vec<Raw>,
     /// Directories that a checkout would not make so.
     #[serde(default)]
-    pub(super) dirs: Vec<(Name, u32)>,
+    pub(super) dirs: Vec<(PathBytes, u32)>,
     /// Large ignored files are kept too.
     #[serde(default)]
     pub(super) all_ignored: bool,
@@ -62,7 +62,7 @@ pub(super) struct Snapshot {
     pub(super) torn: bool,
     /// Where it was, and git's own directory of it.
     #[serde(default)]
-    pub(super) places: Option<(Name, Name)>,
+    pub(super) places: Option<(PathBytes, PathBytes)>,
     /// What the rescue does not hold.
     #[serde(default)]
     pub(super) left: Vec<Left>,
@@ -73,15 +73,15 @@ pub(super) const RESTORING: &str = "restoring";
 
 /// A file with its kind and permissions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct File {
-    pub(super) name: Name,
+pub(super) struct SnapshotFile {
+    pub(super) name: PathBytes,
     pub(super) mode: u32,
 }
 
 impl Snapshot {
     /// What in a rescue is a link.
     pub(super) fn links(&self) -> std::collections::BTreeSet<Vec<u8>> {
-        let links = |place: &'static str, files: &[File]| {
+        let links = |place: &'static str, files: &[SnapshotFile]| {
             let links = files.iter().filter(|file| file.link());
             links.map(|file| [place.as_bytes(), &file.name.0].concat()).collect::<Vec<_>>()
         };
@@ -89,7 +89,7 @@ impl Snapshot {
     }
 }
 
-impl File {
+impl SnapshotFile {
     pub(super) fn link(&self) -> bool {
         self.mode & 0o170_000 == 0o120_000
     }
@@ -98,10 +98,10 @@ impl File {
 /// A path as bytes; as text, bytes that are no text and `\` are written `\xNN`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
-pub(super) struct Name(pub(super) Vec<u8>);
+pub(super) struct PathBytes(pub(super) Vec<u8>);
 
-impl From<Name> for String {
-    fn from(name: Name) -> Self {
+impl From<PathBytes> for String {
+    fn from(name: PathBytes) -> Self {
         let mut text = Self::new();
         for chunk in name.0.utf8_chunks() {
             for letter in chunk.valid().chars() {
@@ -116,7 +116,7 @@ impl From<Name> for String {
     }
 }
 
-impl TryFrom<String> for Name {
+impl TryFrom<String> for PathBytes {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
@@ -146,17 +146,17 @@ pub(super) fn take(
     for name in counted.chain(&status.ignored).chain(&status.small) {
         let path = dir.join(path_of(name));
         match fs::symlink_metadata(&path) {
-            Ok(meta) if meta.is_dir() => snapshot.deleted.push(Name(name.clone())),
+            Ok(meta) if meta.is_dir() => snapshot.deleted.push(PathBytes(name.clone())),
             Ok(meta) if !meta.is_file() && !meta.is_symlink() => {
                 let why = format!("{} is neither a file nor a link", String::from_utf8_lossy(name));
                 return Err(WorkspaceError::Stays { why });
             }
-            Ok(meta) => snapshot.files.push(File { name: Name(name.clone()), mode: meta.mode() }),
-            Err(error) if gone(&error) => snapshot.deleted.push(Name(name.clone())),
+            Ok(meta) => snapshot.files.push(SnapshotFile { name: PathBytes(name.clone()), mode: meta.mode() }),
+            Err(error) if gone(&error) => snapshot.deleted.push(PathBytes(name.clone())),
             Err(cause) => return Err(io("look at", &path)(cause)),
         }
     }
-    snapshot.deleted.extend(status.deleted.iter().cloned().map(Name));
+    snapshot.deleted.extend(status.deleted.iter().cloned().map(PathBytes));
     snapshot.modes = odd_modes(dir, &status, &snapshot);
     beyond_git(&mut snapshot, dir, own, &status)?;
     snapshot.files.sort_by(|a, b| a.name.cmp(&b.name));
@@ -208,7 +208,7 @@ fn of_own(
 ) -> Result<Snapshot, WorkspaceError> {
     let clone = workspace.kind == WorkspaceKind::Clone;
     let logs = survey::logs(backend, workspace, own);
-    let bytes = |path: &Path| Name(path.as_os_str().as_encoded_bytes().to_vec());
+    let bytes = |path: &Path| PathBytes(path.as_os_str().as_encoded_bytes().to_vec());
     let mut snapshot = Snapshot {
         head: status.head.clone(),
         branch: status.branch.clone(),
@@ -251,7 +251,7 @@ fn beyond_git(snapshot: &mut Snapshot, dir: &Path, own: &Path, status: &Status) 
     }
     snapshot.raw.sort();
     snapshot.raw.dedup();
-    let goes = |name: &Name| left.iter().any(|gone| path_of(&name.0).starts_with(gone));
+    let goes = |name: &PathBytes| left.iter().any(|gone| path_of(&name.0).starts_with(gone));
     snapshot.dirs = walked.dirs.into_iter().filter(|(name, _)| !goes(name)).collect();
     snapshot.left = left.into_iter().map(|path| Left { path: path.to_string_lossy().into_owned(), bytes: 0 }).collect();
     Ok(())
@@ -282,7 +282,7 @@ fn gone(error: &std::io::Error) -> bool {
 }
 
 /// Permissions that a checkout would not give.
-fn odd_modes(dir: &Path, status: &Status, snapshot: &Snapshot) -> Vec<(Name, u32)> {
+fn odd_modes(dir: &Path, status: &Status, snapshot: &Snapshot) -> Vec<(PathBytes, u32)> {
     let changed: std::collections::BTreeSet<_> = snapshot.files.iter().map(|file| &file.name.0).collect();
     let odd = |(mode, _, path): &(u32, String, Vec<u8>)| {
         let usual = match mode {
@@ -295,7 +295,7 @@ fn odd_modes(dir: &Path, status: &Status, snapshot: &Snapshot) -> Vec<(Name, u32
         }
         let meta = fs::symlink_metadata(dir.join(path_of(path))).ok().filter(|meta| meta.is_file())?;
         let mode = meta.mode() & 0o7777;
-        (mode != usual && !changed.contains(path)).then(|| (Name(path.clone()), mode))
+        (mode != usual && !changed.contains(path)).then(|| (PathBytes(path.clone()), mode))
     };
     let mut modes: Vec<_> = status.index.iter().filter_map(odd).collect();
     modes.sort();
@@ -368,7 +368,7 @@ fn refs(git: &Git, clone: bool) -> Result<(Refs, Refs), WorkspaceError> {
 }
 
 /// Git's own files of one checkout that are neither made anew nor kept elsewhere.
-fn own_files(own: &Path, clone: bool) -> Result<Vec<File>, WorkspaceError> {
+fn own_files(own: &Path, clone: bool) -> Result<Vec<SnapshotFile>, WorkspaceError> {
     const ANEW: [&str; 10] =
         ["HEAD", "index", "commondir", "gitdir", "locked", "modules", "toft", "FETCH_HEAD", "reftable", "refs"];
     const OF_A_REPOSITORY: [&str; 7] =
@@ -394,7 +394,7 @@ fn own_files(own: &Path, clone: bool) -> Result<Vec<File>, WorkspaceError> {
                 kind if kind.is_dir() => look.push(path),
                 kind if kind.is_file() || kind.is_symlink() => {
                     let mode = entry.metadata().map_err(io("read", &dir))?.mode();
-                    found.push(File { name: Name(path.into_os_string().into_encoded_bytes()), mode });
+                    found.push(SnapshotFile { name: PathBytes(path.into_os_string().into_encoded_bytes()), mode });
                 }
                 _ => {}
             }
@@ -414,10 +414,10 @@ mod tests {
     #[test]
     fn a_path_is_written_as_text_and_read_back_byte_for_byte() {
         for bytes in [&b"plain"[..], b"sp ace/\xc3\xa9", b"\xff\xfe\\x41\\", b"a\nb\x80", b"\\"] {
-            let name = Name(bytes.to_vec());
+            let name = PathBytes(bytes.to_vec());
             let text = String::from(name.clone());
-            assert_eq!(Name::try_from(text), Ok(name));
+            assert_eq!(PathBytes::try_from(text), Ok(name));
         }
-        assert!(Name::try_from("\\x4".to_owned()).is_err());
+        assert!(PathBytes::try_from("\\x4".to_owned()).is_err());
     }
 }

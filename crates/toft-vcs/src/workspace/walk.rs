@@ -11,7 +11,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use toft_core::workspace::Left;
 
-use super::{WorkspaceError, snapshot::Name};
+use super::{WorkspaceError, snapshot::PathBytes};
 use crate::{lock, plain};
 
 /// The directories in which version control keeps a repository.
@@ -56,7 +56,7 @@ pub(super) enum Root {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct Raw {
     pub(super) root: Root,
-    pub(super) name: Name,
+    pub(super) name: PathBytes,
     pub(super) mode: u32,
 }
 
@@ -78,7 +78,7 @@ pub(super) struct Walked {
     /// Sockets, pipes and devices.
     pub(super) special: Vec<PathBuf>,
     /// Directories that a checkout would not make: empty, or with other permissions than the workspace's own.
-    pub(super) dirs: Vec<(Name, u32)>,
+    pub(super) dirs: Vec<(PathBytes, u32)>,
 }
 
 /// Goes through a workspace. `ignored` are directories that git does not look into: there a bare repository counts too.
@@ -116,7 +116,7 @@ pub(super) fn walk(dir: &Path, ignored: &[PathBuf]) -> Result<Walked, WorkspaceE
         }
         let Ok(mode) = fs::symlink_metadata(&here).map(|meta| meta.mode()) else { continue };
         if !top && (count == 0 || mode & 0o7777 != usual) {
-            found.dirs.push((Name(at.clone().into_os_string().into_encoded_bytes()), mode & 0o7777));
+            found.dirs.push((PathBytes(at.clone().into_os_string().into_encoded_bytes()), mode & 0o7777));
         }
     }
     found.repositories.sort();
@@ -230,7 +230,7 @@ pub(super) fn raw(root: Root, base: &Path, name: &Path, into: &mut Vec<Raw>) -> 
         } else if !meta.is_file() && !meta.is_symlink() {
             continue;
         }
-        into.push(Raw { root, name: Name(at.into_os_string().into_encoded_bytes()), mode: meta.mode() });
+        into.push(Raw { root, name: PathBytes(at.into_os_string().into_encoded_bytes()), mode: meta.mode() });
     }
     Ok(())
 }

@@ -46,14 +46,14 @@ impl Nodes for Asking<'_> {
 
 /// Every issue's facts at once.
 #[derive(Default)]
-struct Known {
+struct KnownFacts {
     nodes: HashMap<String, Node>,
     open_children: HashMap<String, u64>,
     /// Issues that wait for something that waits for ever: all others are in no circle.
     stuck: HashSet<String>,
 }
 
-impl Known {
+impl KnownFacts {
     /// Finds what is left when everything that can be finished one after the other is taken away.
     fn find_stuck(&mut self) {
         let mut left: HashMap<String, usize> = HashMap::new();
@@ -87,7 +87,7 @@ impl Known {
     }
 }
 
-impl Nodes for Known {
+impl Nodes for KnownFacts {
     type Error = StoreError;
 
     fn node(&mut self, id: &str) -> Result<Option<Node>> {
@@ -217,8 +217,8 @@ impl IndexTx<'_> {
         Ok(circles)
     }
 
-    fn everything(&self) -> Result<Known> {
-        let mut known = Known::default();
+    fn everything(&self) -> Result<KnownFacts> {
+        let mut known = KnownFacts::default();
         for node in self.rows(&format!("{NODE} ORDER BY id, deleted DESC, part DESC, ledger DESC"), [], node)? {
             known.nodes.insert(node.id.clone(), node);
         }
