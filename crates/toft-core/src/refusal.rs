@@ -102,7 +102,7 @@ pub enum Refusal {
         /// Which issue.
         issue: String,
         /// Why.
-        reasons: Vec<crate::issue::ready::Reason>,
+        reasons: Vec<crate::issue::ready::IssueReason>,
     },
     /// No task can start.
     #[error(

@@ -44,7 +44,7 @@ static MARKS: LazyLock<Option<AhoCorasick>> =
 
 /// One secret in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundSecret {
     /// Where what gives it away begins; without it the secret would not be recognised.
     pub context: usize,
     /// Where the secret begins.
@@ -76,10 +76,10 @@ impl Finder {
     }
 
     /// Every secret in a text, in order, none overlapping another.
-    pub fn find(&self, text: &[u8]) -> Vec<Found> {
+    pub fn find(&self, text: &[u8]) -> Vec<FoundSecret> {
         let mut found = Vec::new();
         if let Some(values) = &self.values {
-            let whole = |at: aho_corasick::Match| Found { context: at.start(), from: at.start(), to: at.end() };
+            let whole = |at: aho_corasick::Match| FoundSecret { context: at.start(), from: at.start(), to: at.end() };
             found.extend(values.find_iter(text).map(whole));
         }
         tokens(text, &mut found);
@@ -99,9 +99,9 @@ impl Finder {
 }
 
 /// The text with each secret replaced.
-pub fn replaced(text: &[u8], found: &[Found]) -> Vec<u8> {
+pub fn replaced(text: &[u8], found: &[FoundSecret]) -> Vec<u8> {
     let (mut out, mut done) = (Vec::with_capacity(text.len()), 0);
-    for Found { from, to, .. } in found {
+    for FoundSecret { from, to, .. } in found {
         out.extend_from_slice(&text[done..*from]);
         out.extend_from_slice(MASKED.as_bytes());
         done = *to;
@@ -142,7 +142,7 @@ fn find(text: &[u8], part: &[u8]) -> Option<usize> {
     text.windows(part.len()).position(|window| window == part)
 }
 
-fn tokens(text: &[u8], found: &mut Vec<Found>) {
+fn tokens(text: &[u8], found: &mut Vec<FoundSecret>) {
     let inside = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'/' | b'+' | b'=');
     let mut at = 0;
     let next = |at: usize| TOKENS.as_ref().and_then(|tokens| tokens.find(Input::new(text).span(at..text.len())));
@@ -151,7 +151,7 @@ fn tokens(text: &[u8], found: &mut Vec<Found>) {
         let length = text[from..].iter().position(|byte| !inside(byte)).unwrap_or(text.len() - from);
         let own_word = !hit.start().checked_sub(1).is_some_and(|before| text[before].is_ascii_alphanumeric());
         if own_word && length >= BEGINNINGS[hit.pattern().as_usize()].1 {
-            found.push(Found { context: hit.start(), from, to: from + length });
+            found.push(FoundSecret { context: hit.start(), from, to: from + length });
             at = from + length;
         } else if own_word {
             at = from;
@@ -164,7 +164,7 @@ fn tokens(text: &[u8], found: &mut Vec<Found>) {
 
 /// What is assigned to a name that says it is secret. The search goes on behind what was found, so that names inside of a
 /// value cost nothing.
-fn assigned(text: &[u8], found: &mut Vec<Found>) {
+fn assigned(text: &[u8], found: &mut Vec<FoundSecret>) {
     let gap = |from: usize| text[from..].iter().take_while(|byte| matches!(byte, b'"' | b'\'' | b' ')).take(4).count();
     let mut at = 0;
     let next = |at: usize| NAMES.as_ref().and_then(|names| names.find(Input::new(text).span(at..text.len())));
@@ -180,14 +180,14 @@ fn assigned(text: &[u8], found: &mut Vec<Found>) {
         if after <= 3 && length >= SHORTEST_ASSIGNED {
             at = from + length;
             if !text[from..at].starts_with(MASKED.as_bytes()) {
-                found.push(Found { context: hit.start(), from, to: at });
+                found.push(FoundSecret { context: hit.start(), from, to: at });
             }
         }
     }
 }
 
 /// Passwords in URLs, and private keys.
-fn marked(text: &[u8], found: &mut Vec<Found>) {
+fn marked(text: &[u8], found: &mut Vec<FoundSecret>) {
     let mut key = None;
     for hit in MARKS.iter().flat_map(|marks| marks.find_iter(text)) {
         match hit.pattern().as_usize() {
@@ -201,7 +201,7 @@ fn marked(text: &[u8], found: &mut Vec<Found>) {
             }
             _ => {
                 if let Some((context, from)) = key.take().filter(|(_, from)| *from < hit.start()) {
-                    found.push(Found { context, from, to: hit.start() });
+                    found.push(FoundSecret { context, from, to: hit.start() });
                 }
             }
         }
@@ -212,13 +212,13 @@ fn marked(text: &[u8], found: &mut Vec<Found>) {
         let lines = rest.split_inclusive(|byte| *byte == b'\n').take_while(|line| in_key(line)).map(<[u8]>::len);
         let to = from + lines.sum::<usize>();
         if text[from..to].iter().any(|byte| !byte.is_ascii_whitespace()) {
-            found.push(Found { context, from, to });
+            found.push(FoundSecret { context, from, to });
         }
     }
 }
 
 /// The password of a URL whose `://` is here: `scheme://user:password@host`.
-fn password(text: &[u8], context: usize, from: usize) -> Option<Found> {
+fn password(text: &[u8], context: usize, from: usize) -> Option<FoundSecret> {
     let rest = &text[from..text.len().min(from + LONGEST_USER_INFO)];
     let ends = |byte: &u8| byte.is_ascii_whitespace() || matches!(byte, b'/' | b'"' | b'\'' | b'<' | b'>' | b'`');
     let rest = &rest[..rest.iter().position(ends).unwrap_or(rest.len())];
@@ -226,13 +226,13 @@ fn password(text: &[u8], context: usize, from: usize) -> Option<Found> {
     let colon = rest[..at].iter().position(|byte| *byte == b':')?;
     let (from, to) = (from + colon + 1, from + at);
     let known = text[from..to].starts_with(MASKED.as_bytes());
-    (to > from && !known).then_some(Found { context, from, to })
+    (to > from && !known).then_some(FoundSecret { context, from, to })
 }
 
 /// In order, with those that overlap made one.
-fn joined(mut found: Vec<Found>) -> Vec<Found> {
+fn joined(mut found: Vec<FoundSecret>) -> Vec<FoundSecret> {
     found.sort_unstable_by_key(|found| (found.from, found.to));
-    let mut joined: Vec<Found> = Vec::with_capacity(found.len());
+    let mut joined: Vec<FoundSecret> = Vec::with_capacity(found.len());
     for one in found {
         match joined.last_mut() {
             Some(last) if one.from < last.to => {

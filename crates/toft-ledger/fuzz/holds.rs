@@ -7,7 +7,7 @@ use std::{
 
 use toft_ledger::{
     combine::Lines,
-    file::{Found, scan},
+    file::{FoundLine, scan},
     line,
     record::Record,
 };
@@ -17,7 +17,7 @@ use toft_ledger::{
 pub fn of_any_bytes(bytes: &[u8]) {
     let mut read: BTreeMap<String, Vec<Record>> = BTreeMap::new();
     let scanned = scan(Cursor::new(bytes), 0, |found| {
-        if let Found::Text { text, .. } = found
+        if let FoundLine::Text { text, .. } = found
             && let Ok(line) = line::read(text)
         {
             in_one_form(&line.record);
@@ -40,7 +40,7 @@ fn in_one_form(record: &Record) {
     let text = line::write(record);
     assert!(!text.contains('\n'));
     let again = line::read(&text).unwrap();
-    assert_eq!(again.made, line::Made::Written, "{text}");
+    assert_eq!(again.made, line::LineOrigin::Written, "{text}");
     assert_eq!(line::write(&again.record), text);
 }
 
@@ -66,7 +66,7 @@ fn dated(bytes: &[u8]) -> BTreeMap<String, Vec<String>> {
     let mut read: BTreeMap<String, Lines> = BTreeMap::new();
     // What is refused whole is not exchanged.
     let _ = scan(Cursor::new(bytes), 0, |found| {
-        if let Found::Text { text, .. } = found
+        if let FoundLine::Text { text, .. } = found
             && let Ok(line) = line::read(text)
             && line.is_dated()
         {

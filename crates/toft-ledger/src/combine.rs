@@ -2,7 +2,7 @@
 
 use crate::{
     clock::Replica,
-    line::{Line, Made},
+    line::{Line, LineOrigin},
     record::{Key, Record},
 };
 
@@ -18,9 +18,9 @@ impl Lines {
     /// Adds a line; those without clocks in the order in which they were written.
     pub fn add(&mut self, line: Line) {
         match line.made {
-            Made::Written | Made::Edited => self.add_record(line.record),
-            Made::Unmarked => self.unmarked.push(line),
-            Made::Undated => self.undated.push((line.digest, line.record)),
+            LineOrigin::Written | LineOrigin::Edited => self.add_record(line.record),
+            LineOrigin::Unmarked => self.unmarked.push(line),
+            LineOrigin::Undated => self.undated.push((line.digest, line.record)),
         }
     }
 

@@ -27,7 +27,7 @@ const LARGEST_RESHAPED: u64 = 256 << 20;
 
 /// One thing found in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found<'a> {
+pub enum FoundLine<'a> {
     /// A record, perhaps: [`crate::line::read`] tells.
     Text {
         /// Where its line begins.
@@ -102,7 +102,7 @@ pub fn is_lines(start: &[u8]) -> bool {
 pub fn scan<E: From<io::Error>>(
     file: impl Read + Seek,
     from: u64,
-    mut found: impl FnMut(Found<'_>) -> Result<(), E>,
+    mut found: impl FnMut(FoundLine<'_>) -> Result<(), E>,
 ) -> Result<u64, E> {
     let mut reader = BufReader::with_capacity(1 << 16, file);
     reader.rewind()?;
@@ -121,7 +121,7 @@ pub fn scan<E: From<io::Error>>(
             return Ok(whole);
         }
         let ended = buffer.last() == Some(&b'\n');
-        let bad = |bytes: u64, reason: String, start: &[u8]| Found::Bad(Bad::new(at, bytes, reason, start));
+        let bad = |bytes: u64, reason: String, start: &[u8]| FoundLine::Bad(Bad::new(at, bytes, reason, start));
         if !ended && bytes > LONGEST_LINE as u64 {
             let start = buffer[..SHOWN].to_vec();
             let (rest, over) = skip_line(&mut reader)?;
@@ -136,10 +136,10 @@ pub fn scan<E: From<io::Error>>(
             Err(_) => found(bad(bytes, "not UTF-8".into(), text))?,
             Ok(text) => match piece(text) {
                 Piece::Blank => {}
-                Piece::Marker => found(Found::Marker)?,
+                Piece::Marker => found(FoundLine::Marker)?,
                 Piece::Content(content) => match glued(content) {
-                    None => found(Found::Text { at, text: content })?,
-                    Some(objects) => objects.into_iter().try_for_each(|text| found(Found::Text { at, text }))?,
+                    None => found(FoundLine::Text { at, text: content })?,
+                    Some(objects) => objects.into_iter().try_for_each(|text| found(FoundLine::Text { at, text }))?,
                 },
             },
         }
@@ -154,7 +154,7 @@ pub fn scan<E: From<io::Error>>(
 fn scan_whole<E: From<io::Error>>(
     reader: &mut (impl Read + Seek),
     shape: Shape,
-    mut found: impl FnMut(Found<'_>) -> Result<(), E>,
+    mut found: impl FnMut(FoundLine<'_>) -> Result<(), E>,
 ) -> Result<u64, E> {
     let refused = |problem: &str| io::Error::new(io::ErrorKind::InvalidData, format!("{problem}; nothing was changed"));
     let mut bytes = Vec::new();
@@ -186,7 +186,7 @@ fn scan_whole<E: From<io::Error>>(
         }
     }
     for object in objects {
-        found(Found::Text { at: 0, text: object.get() })?;
+        found(FoundLine::Text { at: 0, text: object.get() })?;
     }
     Ok(size)
 }
@@ -213,7 +213,7 @@ fn skip_line(reader: &mut impl BufRead) -> io::Result<(u64, bool)> {
 
 /// Which file this is, and what it looked like: if nothing of it changed, neither did the content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Look {
+pub struct FileStamp {
     /// Device and number.
     pub identity: (u64, u64),
     /// Bytes.
@@ -222,7 +222,7 @@ pub struct Look {
     pub written: i64,
 }
 
-impl Look {
+impl FileStamp {
     /// A look at a path; `None` if nothing is there.
     pub fn at(path: &Path) -> io::Result<Option<Self>> {
         match fs::symlink_metadata(path) {
@@ -293,7 +293,7 @@ impl LedgerLock {
 
     /// Appends lines and sees that they are on disk, in the file that is there now: one that a checkout replaced
     /// meanwhile gets them too. Says where they begin and how the file looks after.
-    pub fn append(&self, path: &Path, lines: &[impl AsRef<[u8]>]) -> io::Result<(u64, Look)> {
+    pub fn append(&self, path: &Path, lines: &[impl AsRef<[u8]>]) -> io::Result<(u64, FileStamp)> {
         const TRIES: usize = 100;
         let mut text = Vec::new();
         for line in lines {
@@ -319,8 +319,8 @@ impl LedgerLock {
             if new {
                 sync_dir(path)?;
             }
-            let look = Look::of(&file.metadata()?);
-            if Look::at(path)?.is_some_and(|now| now.identity == look.identity) {
+            let look = FileStamp::of(&file.metadata()?);
+            if FileStamp::at(path)?.is_some_and(|now| now.identity == look.identity) {
                 return Ok((look.size - text.len() as u64, look));
             }
         }
@@ -328,7 +328,11 @@ impl LedgerLock {
     }
 
     /// Replaces a file by what `content` writes, all or nothing.
-    pub fn replace(&self, path: &Path, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<Look> {
+    pub fn replace(
+        &self,
+        path: &Path,
+        content: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> io::Result<FileStamp> {
         let dir = path.parent().unwrap_or(Path::new("."));
         create_dir_all(dir)?;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -343,7 +347,7 @@ impl LedgerLock {
             out.flush()?;
             drop(out);
             file.sync_all()?;
-            let look = Look::of(&file.metadata()?);
+            let look = FileStamp::of(&file.metadata()?);
             fs::rename(&temporary, path)?;
             sync_dir(path)?;
             Ok(look)

@@ -68,7 +68,7 @@ const LONGEST_ID: usize = 100;
 
 /// How a line came to be as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Made {
+pub enum LineOrigin {
     /// A replica wrote it, and nothing was changed since.
     Written,
     /// It was edited after that; what was edited has a clock of its own in the record.
@@ -85,7 +85,7 @@ pub struct Line {
     /// What it says.
     pub record: Record,
     /// How it came to be so.
-    pub made: Made,
+    pub made: LineOrigin,
     /// Fields that cannot be read, each with the problem. The line must stay where it is: the record does not have them.
     pub broken: Vec<(String, &'static str)>,
     /// A digest of a line without clocks.
@@ -97,12 +97,12 @@ pub struct Line {
 impl Line {
     /// What another program has of an issue, with clocks of its own.
     pub fn dated(record: Record) -> Self {
-        Self { record, made: Made::Written, broken: Vec::new(), digest: String::new(), partial: false }
+        Self { record, made: LineOrigin::Written, broken: Vec::new(), digest: String::new(), partial: false }
     }
 
     /// Has every field a clock that says when it was written?
     pub fn is_dated(&self) -> bool {
-        matches!(self.made, Made::Written | Made::Edited)
+        matches!(self.made, LineOrigin::Written | LineOrigin::Edited)
     }
 }
 
@@ -167,15 +167,15 @@ pub fn read(text: &str) -> Result<Line, Unreadable> {
     let partial = digests.as_ref().is_some_and(Digests::partial);
     let sum_holds = || ends_with_its_sum(text) || sum_matches(&written(&record, partial), sum);
     let made = match (&clocks, &digests) {
-        (None, _) => Made::Undated,
-        (Some(_), _) if sum.is_some() && sum_holds() => Made::Written,
-        (Some(_), None) => Made::Unmarked,
+        (None, _) => LineOrigin::Undated,
+        (Some(_), _) if sum.is_some() && sum_holds() => LineOrigin::Written,
+        (Some(_), None) => LineOrigin::Unmarked,
         (Some(_), Some(digests)) => match digests.apply(&mut record, &own) {
-            Ok(()) => Made::Edited,
-            Err(Stale) => Made::Unmarked,
+            Ok(()) => LineOrigin::Edited,
+            Err(Stale) => LineOrigin::Unmarked,
         },
     };
-    let digest = if made == Made::Undated { sum_of(text.trim().as_bytes()) } else { String::new() };
+    let digest = if made == LineOrigin::Undated { sum_of(text.trim().as_bytes()) } else { String::new() };
     Ok(Line { record, made, broken, digest, partial })
 }
 

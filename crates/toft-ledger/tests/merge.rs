@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use toft_ledger::{
     clock::Clock,
     combine::Lines,
-    line::{self, Made},
+    line::{self, LineOrigin},
     record::{Key, Record, Register, Set},
 };
 
@@ -122,7 +122,7 @@ proptest! {
         let text = line::write(&a);
         prop_assert!(!text.contains('\n'));
         let read = line::read(&text).unwrap();
-        prop_assert_eq!(read.made, Made::Written, "{}", text);
+        prop_assert_eq!(read.made, LineOrigin::Written, "{}", text);
         prop_assert_eq!(line::write(&read.record), text);
         prop_assert_eq!(read.record, a);
     }
@@ -131,8 +131,8 @@ proptest! {
     fn an_edit_by_hand_changes_what_was_edited_and_nothing_else(a in record(), edits in edits()) {
         let (text, keys) = edited(&a, &edits);
         let read = line::read(&text).unwrap();
-        prop_assert!(matches!(read.made, Made::Edited | Made::Written), "{}", text);
-        prop_assert!(keys.is_empty() || read.made == Made::Edited, "{}", text);
+        prop_assert!(matches!(read.made, LineOrigin::Edited | LineOrigin::Written), "{}", text);
+        prop_assert!(keys.is_empty() || read.made == LineOrigin::Edited, "{}", text);
         for key in a.registers().keys().chain(read.record.registers().keys()).collect::<BTreeSet<_>>() {
             let (before, after) = (a.registers().get(key), read.record.registers().get(key));
             match keys.get(key) {
@@ -152,7 +152,7 @@ proptest! {
         }
         // Every reader reads the same, and the line that is written of it counts as written, not as edited.
         let again = line::write(&read.record);
-        prop_assert_eq!(line::read(&again).unwrap().made, Made::Written);
+        prop_assert_eq!(line::read(&again).unwrap().made, LineOrigin::Written);
         prop_assert_eq!(line::read(&again).unwrap().record, read.record);
     }
 
@@ -293,8 +293,8 @@ fn another_layout_is_no_edit() {
     let text = line::write(&record);
     let spaced = text.replace("\":", "\" : ").replace(",\"", ", \"");
     assert_ne!(spaced, text);
-    assert_eq!(line::read(&spaced).unwrap().made, Made::Written);
-    assert_eq!(line::read(&text.replace("\"t\"", "\"u\"")).unwrap().made, Made::Edited);
+    assert_eq!(line::read(&spaced).unwrap().made, LineOrigin::Written);
+    assert_eq!(line::read(&text.replace("\"t\"", "\"u\"")).unwrap().made, LineOrigin::Edited);
 }
 
 #[test]
@@ -330,7 +330,7 @@ fn one_wrong_field_leaves_the_others_readable() {
 #[test]
 fn a_clock_that_no_machine_can_have_is_no_clock() {
     let text = "{\"id\":\"a\",\"title\":\"t\",\"clk\":{\"@\":\"3w5e11264sgsf.1z141z3-zzzzzzzz\"},\"sum\":\"00000000\"}";
-    assert_eq!(line::read(text).unwrap().made, Made::Undated);
+    assert_eq!(line::read(text).unwrap().made, LineOrigin::Undated);
 }
 
 #[test]

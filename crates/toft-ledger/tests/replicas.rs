@@ -40,7 +40,7 @@ impl Clone {
     fn receive(&mut self, lines: &[String]) {
         for text in lines {
             let read = line::read(text).expect("a line that was written");
-            assert_eq!(read.made, line::Made::Written);
+            assert_eq!(read.made, line::LineOrigin::Written);
             self.newest = self.newest.max(read.record.newest());
             match self.records.get_mut(read.record.id()) {
                 Some(known) => known.merge(read.record),

@@ -10,7 +10,7 @@ use std::{
 use serde::Serialize;
 use toft_core::{issue::Issue, store::Access, time::Timestamp};
 use toft_ledger::{
-    file::{Bad, Found, LedgerLock, Look, scan},
+    file::{Bad, FileStamp, FoundLine, LedgerLock, scan},
     line, open,
     record::Record,
 };
@@ -181,11 +181,11 @@ fn agree(ledger: &Ledger, rows: &[Indexed]) -> Result<bool, Error> {
 }
 
 /// How every file of a ledger looks.
-pub(super) fn looks(ledger: &Ledger) -> Result<Vec<(String, Option<Look>)>, Error> {
+pub(super) fn looks(ledger: &Ledger) -> Result<Vec<(String, Option<FileStamp>)>, Error> {
     let mut looks = Vec::new();
     for file in ledger.files()? {
         let path = ledger.dir.join(&file);
-        looks.push((file, Look::at(&path).map_err(io("read", &path))?));
+        looks.push((file, FileStamp::at(&path).map_err(io("read", &path))?));
     }
     Ok(looks)
 }
@@ -197,7 +197,7 @@ fn replace(
     file: &str,
     lines: &Lines,
     kept: Option<&BTreeSet<Vec<u8>>>,
-) -> Result<Option<(Look, String)>, Error> {
+) -> Result<Option<(FileStamp, String)>, Error> {
     let mut content = Vec::new();
     let kept = kept.into_iter().flatten().map(Vec::as_slice);
     for line in lines.values().map(String::as_bytes).chain(kept) {
@@ -249,11 +249,11 @@ pub(super) fn not_understood(bytes: &[u8]) -> std::io::Result<BTreeSet<Vec<u8>>>
     let mut kept = BTreeSet::new();
     scan::<std::io::Error>(Cursor::new(bytes), 0, |found| {
         match found {
-            Found::Bad(Bad { at, bytes: length, .. }) => {
+            FoundLine::Bad(Bad { at, bytes: length, .. }) => {
                 let piece = &bytes[at as usize..(at + length).min(bytes.len() as u64) as usize];
                 kept.insert(piece.strip_suffix(b"\n").unwrap_or(piece).to_vec());
             }
-            Found::Text { text, .. } if line::read(text).map_or(true, |line| !line.broken.is_empty()) => {
+            FoundLine::Text { text, .. } if line::read(text).map_or(true, |line| !line.broken.is_empty()) => {
                 kept.insert(line::on_one_line(text).as_bytes().to_vec());
             }
             _ => {}

@@ -8,7 +8,7 @@ use std::{
 
 use toft_core::issue::Issue;
 use toft_ledger::{
-    file::{Found, is_lines, scan},
+    file::{FoundLine, is_lines, scan},
     line::{self, Line},
     record::Record,
 };
@@ -78,7 +78,7 @@ pub(super) fn lines_of(files: &Files) -> Result<Lines, Error> {
 fn lines_in(name: &str, bytes: &[u8]) -> Result<Lines, Error> {
     let mut lines = Lines::new();
     let read = scan::<std::io::Error>(Cursor::new(bytes), 0, |found| {
-        if let Found::Text { text, .. } = found
+        if let FoundLine::Text { text, .. } = found
             && let Ok(line) = line::read(text)
         {
             lines.entry(line.record.id().to_owned()).or_default().push(line);

@@ -13,7 +13,7 @@ use toft_core::{
         outgoing::{Doubt, Finding, Leak, doubts, leak},
         overlay::{OVERLAY, is_overlay},
         private::Private,
-        proposal::{LOCAL, PROPOSED, Part},
+        proposal::{LOCAL, PROPOSED, ProposalSide},
     },
     refusal::Refusal,
     store::Access,
@@ -33,7 +33,7 @@ pub struct Guarded {
     /// How many issues would be published.
     pub issues: usize,
     /// What may not leave.
-    pub leaks: Vec<Found>,
+    pub leaks: Vec<LeakingLine>,
     /// What is worth a question.
     pub doubts: Vec<Doubtful>,
 }
@@ -64,7 +64,7 @@ impl Doubtful {
 
 /// A line that may not leave.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Found {
+pub struct LeakingLine {
     /// In which commit.
     pub revision: String,
     /// In which file.
@@ -95,7 +95,7 @@ impl Plan<'_> {
             for line in lines.iter().filter(|line| line.added) {
                 let found = |issue: &str, why: &'static str| {
                     let (revision, path) = (revision.clone(), line.path.clone());
-                    Found { revision, path, issue: issue.to_owned(), why }
+                    LeakingLine { revision, path, issue: issue.to_owned(), why }
                 };
                 match record(&line.line) {
                     Some((id, issue)) => {
@@ -115,10 +115,10 @@ impl Plan<'_> {
                 }
             }
             for (id, issue) in before.iter().filter(|(id, _)| self.contributor && !stays.contains(*id)) {
-                if Part::of(issue) != Part::Offered {
+                if ProposalSide::of(issue) != ProposalSide::Offered {
                     let path = lines.first().map(|line| line.path.clone()).unwrap_or_default();
                     let why = "is taken away, and belongs to the other side";
-                    guarded.leaks.push(Found { revision: revision.clone(), path, issue: id.clone(), why });
+                    guarded.leaks.push(LeakingLine { revision: revision.clone(), path, issue: id.clone(), why });
                 }
             }
         }
@@ -214,7 +214,7 @@ impl Plan<'_> {
                 let issue = row.issue()?;
                 // What was accepted or moved elsewhere is no secret any more, and what is overlaid never was.
                 if issue.deleted.is_none()
-                    && Part::of(&issue) == Part::Own
+                    && ProposalSide::of(&issue) == ProposalSide::Own
                     && issue.visibility.as_deref() != Some(PROPOSED)
                     && !is_overlay(&issue)
                 {

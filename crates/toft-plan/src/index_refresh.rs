@@ -13,7 +13,7 @@ use toft_core::{issue::Issue, store::Access};
 use toft_ledger::{
     clock::Clock,
     combine::Lines,
-    file::{Bad, Found, LedgerLock, Look, scan},
+    file::{Bad, FileStamp, FoundLine, LedgerLock, scan},
     line,
     open::{self, For},
 };
@@ -45,7 +45,7 @@ enum How {
 
 /// Something in a ledger that is not as it should be. Nothing is lost by it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Trouble {
+pub struct LedgerTrouble {
     /// The file.
     pub file: String,
     /// Where in it, in bytes.
@@ -113,7 +113,7 @@ impl Plan<'_> {
         files.dedup();
         let mut stale = Vec::new();
         for file in files {
-            let look = Look::at(&ledger.dir.join(&file)).map_err(io("read", &ledger.dir))?;
+            let look = FileStamp::at(&ledger.dir.join(&file)).map_err(io("read", &ledger.dir))?;
             if !fresh(index.file(&ledger.name, &file)?.as_ref(), look.as_ref()) {
                 stale.push(file);
             }
@@ -174,7 +174,11 @@ impl Plan<'_> {
     }
 
     /// Files of a ledger were just put in order here: the same issues in other lines, each with how it looks and its print.
-    pub(super) fn rewritten(&self, ledger: &Ledger, files: &BTreeMap<String, (Look, String)>) -> Result<(), Error> {
+    pub(super) fn rewritten(
+        &self,
+        ledger: &Ledger,
+        files: &BTreeMap<String, (FileStamp, String)>,
+    ) -> Result<(), Error> {
         if files.is_empty() {
             return Ok(());
         }
@@ -212,7 +216,7 @@ impl Plan<'_> {
             }
             Err(cause) => return Err(Error::Io { doing: "read", path, cause }),
         };
-        let look = Look::of(&open.metadata().map_err(io("read", &path))?);
+        let look = FileStamp::of(&open.metadata().map_err(io("read", &path))?);
         let covered =
             |known: &FileState| (known.identity, known.size, known.written) == (look.identity, look.size, look.written);
         if matches!(how, How::Own { .. }) && known.as_ref().is_some_and(covered) {
@@ -280,7 +284,7 @@ impl Plan<'_> {
     }
 
     /// What is not as it should be in the ledgers seen from here.
-    pub fn troubles(&self) -> Result<Vec<Trouble>, Error> {
+    pub fn troubles(&self) -> Result<Vec<LedgerTrouble>, Error> {
         if self.unwritten() {
             return Ok(Vec::new());
         }
@@ -288,15 +292,18 @@ impl Plan<'_> {
         let mut troubles = Vec::new();
         for (ledger, file) in index.files()? {
             let state = index.file(&ledger, &file)?.unwrap_or_default();
-            let found = serde_json::from_str::<Vec<Trouble>>(&state.troubles).unwrap_or_default();
+            let found = serde_json::from_str::<Vec<LedgerTrouble>>(&state.troubles).unwrap_or_default();
             if found.is_empty() {
                 continue;
             }
             let path = self.called(&ledger)?.dir.join(&file);
             let text = open::read(&self.called(&ledger)?.dir, &file).map_err(io("read", &path))?;
             let line_at = |at: u64| text.iter().take(at as usize).filter(|byte| **byte == b'\n').count() as u64 + 1;
-            let told =
-                |trouble: Trouble| Trouble { file: path.display().to_string(), line: line_at(trouble.at), ..trouble };
+            let told = |trouble: LedgerTrouble| LedgerTrouble {
+                file: path.display().to_string(),
+                line: line_at(trouble.at),
+                ..trouble
+            };
             troubles.extend(found.into_iter().map(told));
         }
         Ok(troubles)
@@ -304,7 +311,7 @@ impl Plan<'_> {
 }
 
 /// Is what is remembered of a file all there is to know of it?
-fn fresh(known: Option<&FileState>, look: Option<&Look>) -> bool {
+fn fresh(known: Option<&FileState>, look: Option<&FileStamp>) -> bool {
     match (known, look) {
         (None, None) => true,
         (Some(known), Some(look)) => {
@@ -421,7 +428,7 @@ struct Reading<'r, 'p> {
     seen: HashSet<String>,
     changed: BTreeSet<String>,
     around_before: Around,
-    troubles: Vec<Trouble>,
+    troubles: Vec<LedgerTrouble>,
 }
 
 impl<'r, 'p> Reading<'r, 'p> {
@@ -443,24 +450,31 @@ impl<'r, 'p> Reading<'r, 'p> {
     }
 
     fn trouble(&mut self, at: u64, problem: String) {
-        self.add_trouble(Trouble { file: self.file.to_owned(), at, line: 0, issue: None, conflict: false, problem });
+        self.add_trouble(LedgerTrouble {
+            file: self.file.to_owned(),
+            at,
+            line: 0,
+            issue: None,
+            conflict: false,
+            problem,
+        });
     }
 
-    fn add_trouble(&mut self, trouble: Trouble) {
+    fn add_trouble(&mut self, trouble: LedgerTrouble) {
         if self.troubles.len() < TROUBLES && !self.troubles.contains(&trouble) {
             self.troubles.push(trouble);
         }
     }
 
-    fn take(&mut self, found: Found<'_>) -> Result<(), Failed> {
+    fn take(&mut self, found: FoundLine<'_>) -> Result<(), Failed> {
         match found {
-            Found::Marker => {
+            FoundLine::Marker => {
                 let problem = "a merge left conflict markers; both sides were taken".to_owned();
                 let file = self.file.to_owned();
-                self.add_trouble(Trouble { file, at: 0, line: 0, issue: None, conflict: true, problem });
+                self.add_trouble(LedgerTrouble { file, at: 0, line: 0, issue: None, conflict: true, problem });
             }
-            Found::Bad(Bad { at, reason, start, .. }) => self.trouble(at, format!("{reason}: {start}")),
-            Found::Text { at, text } => self.take_line(at, text)?,
+            FoundLine::Bad(Bad { at, reason, start, .. }) => self.trouble(at, format!("{reason}: {start}")),
+            FoundLine::Text { at, text } => self.take_line(at, text)?,
         }
         Ok(())
     }
@@ -518,7 +532,7 @@ impl<'r, 'p> Reading<'r, 'p> {
                     for (field, problem) in wrong {
                         let (file, problem) = (self.file.to_owned(), format!("`{field}` of {id}: {problem}"));
                         let issue = Some(id.clone());
-                        self.add_trouble(Trouble { file, at, line: 0, issue, conflict: false, problem });
+                        self.add_trouble(LedgerTrouble { file, at, line: 0, issue, conflict: false, problem });
                     }
                     if known.is_none_or(|known| known.line != line || known.file != self.file) {
                         self.put(&issue, &line)?;

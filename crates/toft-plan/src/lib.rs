@@ -49,18 +49,18 @@ use std::{
 pub use self::{
     beads::deletions as beads_deletions,
     compact::Compaction,
-    guard::{Doubtful, Found as Leaking, Guarded},
+    guard::{Doubtful, Guarded, LeakingLine},
     import_export::{Export, Exported, Import, Imported, Older},
-    index_refresh::Trouble,
+    index_refresh::LedgerTrouble,
     known::Carried,
     offer::{ProposeOptions, Proposed},
     orphans::Orphan,
     overlay::Overlay,
     past::Past,
-    place::{Ledger, LedgerKind, Private, hint, waiting},
-    propose::Came,
+    place::{Ledger, LedgerKind, PrivatePlanning, hint, waiting},
+    propose::ProposalEnd,
     publishes::Publishes,
-    purge::{Purged, Replica as Writer},
+    purge::{OtherClone, Purged},
     short::shorten_ids,
     synced::{SyncOptions, SyncStatus, Synced},
     text::many,
@@ -69,7 +69,7 @@ pub use self::{
 use toft_core::{
     issue::{
         Issue,
-        ready::{Reason, standing},
+        ready::{IssueReason, standing},
         route::Routing,
     },
     ready::assigned_rank,
@@ -86,7 +86,7 @@ use toft_session::{config::Names, engine::Engine, error::Error, session::Session
 pub use toft_store::sqlite::index::IssueFilter;
 use toft_store::{
     SqliteStore,
-    sqlite::index::{Assigned, IndexTx, Indexed},
+    sqlite::index::{AssignedTo, IndexTx, Indexed},
 };
 use toft_vcs::Checkout;
 
@@ -146,7 +146,7 @@ enum Index<'t> {
 
 /// An issue with where it is written.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Found {
+pub struct FoundIssue {
     /// The issue.
     pub issue: Issue,
     /// Its ledger.
@@ -157,7 +157,7 @@ pub struct Found {
     pub opens: Option<Timestamp>,
 }
 
-impl Found {
+impl FoundIssue {
     fn of(row: &Indexed) -> Result<Self, Error> {
         Ok(Self { issue: row.issue()?, ledger: row.ledger.clone(), rank: row.rank.clone(), opens: row.opens })
     }
@@ -264,30 +264,30 @@ impl<'t> Plan<'t> {
     }
 
     /// The issue that a whole id or a unique prefix names.
-    pub fn find(&self, text: &str) -> Result<Found, Error> {
+    pub fn find(&self, text: &str) -> Result<FoundIssue, Error> {
         if self.unwritten() {
             return Err(Refusal::NotFound { what: "issue", text: text.to_owned() }.into());
         }
         let index = self.look()?;
-        Found::of(&self.row_of(&index, text)?)
+        FoundIssue::of(&self.row_of(&index, text)?)
     }
 
     /// The same, for who looks again when it is their turn to write: a whole id that is known is enough.
-    fn find_to_write(&self, text: &str) -> Result<Found, Error> {
+    fn find_to_write(&self, text: &str) -> Result<FoundIssue, Error> {
         let known = match self.unwritten() {
             true => None,
             false => self.copy_of(&self.index(Access::Read)?, text)?,
         };
-        known.map_or_else(|| self.find(text), |row| Found::of(&row))
+        known.map_or_else(|| self.find(text), |row| FoundIssue::of(&row))
     }
 
     /// An issue by its whole id, if any ledger here has it.
-    pub fn known(&self, id: &str) -> Result<Option<Found>, Error> {
-        self.copy_of(&self.look()?, id)?.as_ref().map(Found::of).transpose()
+    pub fn known(&self, id: &str) -> Result<Option<FoundIssue>, Error> {
+        self.copy_of(&self.look()?, id)?.as_ref().map(FoundIssue::of).transpose()
     }
 
     /// The issue that `text` names, if it names one at all.
-    pub fn named(&self, text: &str) -> Result<Option<Found>, Error> {
+    pub fn named(&self, text: &str) -> Result<Option<FoundIssue>, Error> {
         match self.find(text) {
             Ok(found) => Ok(Some(found)),
             Err(Error::Refused(Refusal::NotFound { .. })) => Ok(None),
@@ -296,15 +296,15 @@ impl<'t> Plan<'t> {
     }
 
     /// Issues by what they are, newest first.
-    pub fn list(&self, asked: &IssueFilter) -> Result<Vec<Found>, Error> {
+    pub fn list(&self, asked: &IssueFilter) -> Result<Vec<FoundIssue>, Error> {
         if self.unwritten() {
             return Ok(Vec::new());
         }
         let index = self.look()?;
         let rows = self.laid(&index, index.list(asked)?)?;
-        let mut found: Vec<Found> = rows.iter().map(Found::of).collect::<Result<_, _>>()?;
+        let mut found: Vec<FoundIssue> = rows.iter().map(FoundIssue::of).collect::<Result<_, _>>()?;
         // One that stands in several ledgers is shown as the first of them has it; copies follow each other.
-        let place = |found: &Found| self.ledgers.iter().position(|ledger| ledger.name == found.ledger);
+        let place = |found: &FoundIssue| self.ledgers.iter().position(|ledger| ledger.name == found.ledger);
         found.dedup_by(|next, kept| {
             let same = next.issue.id == kept.issue.id;
             if same && place(next) < place(kept) {
@@ -375,15 +375,15 @@ impl<'t> Plan<'t> {
         let index = self.index(Access::Read)?;
         let mut rows = Vec::new();
         if mine {
-            let own = index.ready(now, labels, to_take, &Assigned::To(actor.to_owned()), limit)?;
+            let own = index.ready(now, labels, to_take, &AssignedTo::To(actor.to_owned()), limit)?;
             rows.extend(own.into_iter().map(|row| Indexed { rank: assigned_rank(&row.rank), ..row }));
             kept.push(actor.to_owned());
         }
-        rows.extend(index.ready(now, labels, to_take, &Assigned::NotTo(kept), limit)?);
+        rows.extend(index.ready(now, labels, to_take, &AssignedTo::NotTo(kept), limit)?);
         rows.truncate(limit);
         let mut offers: Vec<Offer> = Vec::new();
         for row in self.laid(&index, rows)? {
-            let Found { issue, ledger, rank, .. } = Found::of(&row)?;
+            let FoundIssue { issue, ledger, rank, .. } = FoundIssue::of(&row)?;
             let writable = self.ledgers.iter().any(|known| known.name == ledger && !known.read_only);
             if (writable || !to_take) && offers.last().is_none_or(|last| last.issue.id != issue.id) {
                 let said_at = said_at(&row, &issue);
@@ -395,7 +395,7 @@ impl<'t> Plan<'t> {
 
     /// One issue as something to start, with what keeps it from starting.
     pub fn offer(&self, text: &str) -> Result<Offer, Error> {
-        let Found { issue, ledger, rank, .. } = self.find(text)?;
+        let FoundIssue { issue, ledger, rank, .. } = self.find(text)?;
         let reasons = self.held(&issue)?;
         let row = self.copy_of(&self.index(Access::Read)?, &issue.id)?;
         let said_at = row.map_or_else(|| made_at(&issue), |row| said_at(&row, &issue));
@@ -403,7 +403,7 @@ impl<'t> Plan<'t> {
     }
 
     /// What keeps an issue from starting now, as far as the plan knows.
-    fn held(&self, issue: &Issue) -> Result<Vec<Reason>, Error> {
+    fn held(&self, issue: &Issue) -> Result<Vec<IssueReason>, Error> {
         let now = self.now()?;
         let index = self.index(Access::Read)?;
         let Some(node) = index.node(&issue.id)? else { return Ok(Vec::new()) };
@@ -411,10 +411,10 @@ impl<'t> Plan<'t> {
     }
 
     /// Everything that keeps an issue from starting now.
-    pub fn why(&self, issue: &Issue) -> Result<Vec<Reason>, Error> {
+    pub fn why(&self, issue: &Issue) -> Result<Vec<IssueReason>, Error> {
         let mut reasons = self.held(issue)?;
         if let Some(On { workflow, holder: Some(_) }) = self.session.perform(OnIt { issue: issue.id.clone() })? {
-            reasons.push(Reason::Running { workflow: workflow.id.to_string() });
+            reasons.push(IssueReason::Running { workflow: workflow.id.to_string() });
         }
         Ok(reasons)
     }
@@ -432,10 +432,10 @@ impl<'t> Plan<'t> {
     }
 
     /// What needs an issue.
-    pub fn needed_by(&self, id: &str) -> Result<Vec<Found>, Error> {
+    pub fn needed_by(&self, id: &str) -> Result<Vec<FoundIssue>, Error> {
         let index = self.look()?;
         let rows = self.laid(&index, index.needed_by(id)?)?;
-        let mut found: Vec<Found> = rows.iter().map(Found::of).collect::<Result<_, _>>()?;
+        let mut found: Vec<FoundIssue> = rows.iter().map(FoundIssue::of).collect::<Result<_, _>>()?;
         found.dedup_by(|next, kept| next.issue.id == kept.issue.id);
         Ok(found)
     }

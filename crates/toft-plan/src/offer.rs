@@ -23,7 +23,7 @@ use toft_store::sqlite::index::Indexed;
 use toft_vcs::exchange::{Branch, Exchange as _, ExchangeError, Files};
 
 use super::{
-    Found, IssueFilter, Ledger, LedgerKind, Plan,
+    FoundIssue, IssueFilter, Ledger, LedgerKind, Plan,
     copy::{Lines, lines_of},
     guard::finding_id,
     place::ISSUES,
@@ -156,7 +156,7 @@ impl Plan<'_> {
         target: &Ledger,
         options: &ProposeOptions,
     ) -> Result<Offering, Error> {
-        let Found { issue, ledger, .. } = self.find(id)?;
+        let FoundIssue { issue, ledger, .. } = self.find(id)?;
         if ledger == target.name {
             let problem = format!("{} is in `{}` already", issue.id, target.name);
             return Err(Refusal::Invalid { field: "to".into(), problem }.into());
@@ -232,7 +232,7 @@ impl Plan<'_> {
     ) -> Result<Vec<(String, String)>, Error> {
         let private = self.private()?.without(with);
         let found = private.look_at(&publication.puts, &issue.title);
-        let named = |(field, finding): (String, toft_core::issue::private::Finding)| {
+        let named = |(field, finding): (String, toft_core::issue::private::PrivateText)| {
             let key = format!("{} {field} {}", issue.id, finding.key());
             (finding_id(&key), format!("{}: {field} {finding}", issue.id))
         };

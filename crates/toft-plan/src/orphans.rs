@@ -12,7 +12,7 @@ use toft_core::{
 use toft_ledger::{clock::Clock, line, record::Key};
 use toft_session::{error::Error, session::random_ids};
 
-use super::{Found, IssueFilter, Plan};
+use super::{FoundIssue, IssueFilter, Plan};
 
 /// A claim of another clone, or of another store of this clone, is honoured for so long after it was written.
 const HONOURED: Duration = Duration::from_secs(24 * 3_600);
@@ -53,7 +53,7 @@ impl Orphan {
 
 impl Plan<'_> {
     /// Issues that are called in progress and that no workflow of this store is on.
-    pub fn orphans(&self) -> Result<Vec<(Found, Orphan)>, Error> {
+    pub fn orphans(&self) -> Result<Vec<(FoundIssue, Orphan)>, Error> {
         if self.unwritten() {
             return Ok(Vec::new());
         }
@@ -69,7 +69,7 @@ impl Plan<'_> {
         let ledger_pending: Vec<String> =
             pending.iter().filter_map(|news| news.workflow.issue()).map(str::to_owned).collect();
         for row in rows {
-            let found = Found::of(&row)?;
+            let found = FoundIssue::of(&row)?;
             if store::ask(self.session.store(), |tx| tx.workflow_of_issue(&found.issue.id))?.is_some()
                 || ledger_pending.contains(&found.issue.id)
                 || self.store_had(&found.issue.id)?

@@ -7,7 +7,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use toft_core::{
-    issue::route::{OWN, Role, Route, Routing},
+    issue::route::{OWN, ProjectRole, Route, Routing},
     refusal::Refusal,
     verbs::workspace::Show,
 };
@@ -269,7 +269,7 @@ pub(super) fn ledgers(session: &Session, home: &Checkout) -> Result<SeenLedgers,
     let mut routing = Routing {
         routes: known.routes,
         mode: known.mode.unwrap_or_default(),
-        role: if known.contributor { Role::Contributor } else { Role::Maintainer },
+        role: if known.contributor { ProjectRole::Contributor } else { ProjectRole::Maintainer },
         default: known.default.map(&named),
     };
     for route in &mut routing.routes {
@@ -280,12 +280,12 @@ pub(super) fn ledgers(session: &Session, home: &Checkout) -> Result<SeenLedgers,
     }
     if known.contributor {
         ledgers[0].kept_by_others = true;
-        let planned = |route: &Route| route.role == Some(Role::Contributor);
+        let planned = |route: &Route| route.role == Some(ProjectRole::Contributor);
         if let Some(planning) = ledgers.iter().find(|ledger| ledger.place == LedgerKind::Planning)
             && !routing.routes.iter().any(planned)
         {
             let ledger = planning.name.clone();
-            routing.routes.push(Route { role: Some(Role::Contributor), ledger, ..Route::default() });
+            routing.routes.push(Route { role: Some(ProjectRole::Contributor), ledger, ..Route::default() });
         }
         // Whatever else is said, a private plan does not fall back to the project's own ledger.
         ledgers.sort_by_key(|ledger| ledger.place != LedgerKind::Planning);
@@ -321,14 +321,14 @@ fn real_ledger(dir: &Path) -> Result<Ledger, Error> {
 
 /// How somebody plans in private.
 #[derive(Clone, Debug, Default)]
-pub struct Private {
+pub struct PrivatePlanning {
     /// The repository that private plans are in, of whatever kind; absent, one of toft's own.
     pub dir: Option<PathBuf>,
     /// The remote that keeps the project's own ledger; absent, `upstream` if there is one.
     pub upstream: Option<String>,
 }
 
-impl Private {
+impl PrivatePlanning {
     /// From now on new issues go to a private ledger, which has a part for each project. Gives where that is.
     pub(crate) fn begin(&self, checkout: &Checkout, repository: &str) -> Result<PathBuf, Error> {
         let remotes = remotes(checkout)?;
@@ -530,7 +530,7 @@ impl<'s> Ledgers<'s> {
     }
 
     /// From now on new issues go to a private ledger, of which the repository sees nothing. Gives where it is.
-    pub fn plan_in_private(&self, how: &Private) -> Result<PathBuf, Error> {
+    pub fn plan_in_private(&self, how: &PrivatePlanning) -> Result<PathBuf, Error> {
         let repository = self.located().repository.as_ref().map(ToString::to_string).unwrap_or_default();
         how.begin(self.checkout()?, &repository)
     }

@@ -6,7 +6,7 @@ use serde::Serialize;
 use toft_core::{
     issue::{
         Issue, Put, edit,
-        proposal::{self, LOCAL, News, PROPOSED, Part},
+        proposal::{self, LOCAL, PROPOSED, ProposalNews, ProposalSide},
     },
     refusal::Refusal,
     store::Access,
@@ -23,14 +23,16 @@ use toft_session::{
 use toft_store::sqlite::index::Indexed;
 use toft_vcs::exchange::{Branch, Exchange as _, ExchangeError, Files, Tree};
 
-use super::{Found, IssueFilter, Ledger, LedgerKind, Plan, Wrote, copy::lines_of, sync::SyncTrouble, write::issue_of};
+use super::{
+    FoundIssue, IssueFilter, Ledger, LedgerKind, Plan, Wrote, copy::lines_of, sync::SyncTrouble, write::issue_of,
+};
 
 /// The refusal to move an issue that upstream keeps.
 const MOVES: &str = "only its keepers move it; what you change about it is kept in private";
 
 /// What came of a proposal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Came {
+pub struct ProposalEnd {
     /// The issue.
     pub issue: String,
     /// What it is about.
@@ -134,7 +136,7 @@ impl Plan<'_> {
         let copies = self.index(Access::Read)?.copies(&found.issue.id)?;
         for row in &copies {
             let issue = row.issue()?;
-            if Part::of(&issue) == Part::Offered {
+            if ProposalSide::of(&issue) == ProposalSide::Offered {
                 let ledger = self.called(&row.ledger)?;
                 if ledger.kept_by_others {
                     let state = "for whoever keeps that ledger to decide".into();
@@ -176,21 +178,24 @@ impl Plan<'_> {
     }
 
     /// What others propose to ledgers that are kept here.
-    pub fn proposals(&self) -> Result<Vec<Found>, Error> {
+    pub fn proposals(&self) -> Result<Vec<FoundIssue>, Error> {
         if self.unwritten() || self.contributor {
             return Ok(Vec::new());
         }
-        self.look()?.offered()?.iter().map(Found::of).collect()
+        self.look()?.offered()?.iter().map(FoundIssue::of).collect()
     }
 
     /// What was proposed from here and is not decided.
-    pub fn my_proposals(&self) -> Result<Vec<Found>, Error> {
+    pub fn my_proposals(&self) -> Result<Vec<FoundIssue>, Error> {
         if self.unwritten() || !self.contributor {
             return Ok(Vec::new());
         }
         let sent = |issue: &Issue| issue.origin.as_ref().is_some_and(|origin| !origin.to.is_empty());
         let all = self.list(&IssueFilter::default())?;
-        Ok(all.into_iter().filter(|found| sent(&found.issue) && Part::of(&found.issue) == Part::Own).collect())
+        Ok(all
+            .into_iter()
+            .filter(|found| sent(&found.issue) && ProposalSide::of(&found.issue) == ProposalSide::Own)
+            .collect())
     }
 
     /// Looks at what became of proposals to a ledger, and lets the copies here say so.
@@ -199,7 +204,7 @@ impl Plan<'_> {
         target: &Ledger,
         theirs: Option<&Files>,
         gone: impl Fn(&str, &str) -> Result<bool, ExchangeError>,
-    ) -> Result<Vec<Came>, SyncTrouble> {
+    ) -> Result<Vec<ProposalEnd>, SyncTrouble> {
         let theirs = theirs.map(lines_of).transpose()?;
         let mut came = Vec::new();
         for ledger in self.ledgers.iter().filter(|ledger| ledger.name != target.name && !ledger.read_only) {
@@ -226,23 +231,23 @@ impl Plan<'_> {
                 let Some((puts, news)) = followed else { continue };
                 self.change_in(ledger, &mine.id, "issue.followed", |_, _| Ok(puts))?;
                 let (news, why) = match news {
-                    News::Landed => ("landed", None),
-                    News::Accepted => ("accepted", None),
-                    News::Changed => ("changed", None),
-                    News::Rejected(why) => ("rejected", Some(why)),
+                    ProposalNews::Landed => ("landed", None),
+                    ProposalNews::Accepted => ("accepted", None),
+                    ProposalNews::Changed => ("changed", None),
+                    ProposalNews::Rejected(why) => ("rejected", Some(why)),
                 };
                 let remote = origin.remote.clone();
-                came.push(Came { issue: mine.id.clone(), title: mine.title.clone(), news, why, remote });
+                came.push(ProposalEnd { issue: mine.id.clone(), title: mine.title.clone(), news, why, remote });
             }
         }
         Ok(came)
     }
 
     /// Takes away the branches of proposals that are decided, here and where they were sent to.
-    pub(super) fn clear_decided(&self, branch: &Branch, came: &[Came]) -> Result<(), SyncTrouble> {
+    pub(super) fn clear_decided(&self, branch: &Branch, came: &[ProposalEnd]) -> Result<(), SyncTrouble> {
         let mut decided = BTreeMap::new();
         for id in branch.proposed_here()? {
-            let Some(Found { issue, .. }) = self.known(&id)? else { continue };
+            let Some(FoundIssue { issue, .. }) = self.known(&id)? else { continue };
             let origin = issue.origin.clone().unwrap_or_default();
             if issue.visibility.as_deref() == Some(PROPOSED) && !origin.to.is_empty() {
                 continue;
@@ -262,7 +267,7 @@ impl Plan<'_> {
         let ours = |id: &str, files: &Files| {
             let there = lines_of(files).ok()?.get(id).and_then(|lines| merged(lines).ok())?;
             let (there, mine) = (issue_of(&there).ok()?, self.known(id).ok()??.issue);
-            Some(Part::of(&there) == Part::Offered && there.written() == mine.written())
+            Some(ProposalSide::of(&there) == ProposalSide::Offered && there.written() == mine.written())
         };
         Ok(branch.clear_proposals(decided, |id, files| ours(id, files).unwrap_or(false))?)
     }

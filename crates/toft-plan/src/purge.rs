@@ -52,14 +52,14 @@ pub struct Purged {
     /// Other branches that still have it.
     pub branches: Vec<String>,
     /// Other clones that wrote to this ledger; each has its own copy until its next sync.
-    pub clones: Vec<Replica>,
+    pub clones: Vec<OtherClone>,
     /// What toft cannot do here.
     pub left: Vec<String>,
 }
 
 /// Another clone, as the clocks of a ledger know it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Replica {
+pub struct OtherClone {
     /// Its name in clocks.
     pub replica: String,
     /// When it last wrote.
@@ -223,7 +223,7 @@ impl Plan<'_> {
     }
 
     /// Other clones that wrote to a ledger, as its clocks tell.
-    fn writers(&self, ledger: &Ledger) -> Result<Vec<Replica>, Error> {
+    fn writers(&self, ledger: &Ledger) -> Result<Vec<OtherClone>, Error> {
         let own = self.replica()?;
         let mut last: BTreeMap<String, u64> = BTreeMap::new();
         self.refresh()?;
@@ -236,7 +236,7 @@ impl Plan<'_> {
                 }
             }
         }
-        let known = |(replica, ms): (String, u64)| Replica { replica, last: Timestamp(ms as i64) };
+        let known = |(replica, ms): (String, u64)| OtherClone { replica, last: Timestamp(ms as i64) };
         Ok(last.into_iter().map(known).collect())
     }
 }

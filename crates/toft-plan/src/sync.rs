@@ -12,8 +12,8 @@ use toft_core::issue::{
     proposal,
 };
 use toft_ledger::{
-    file::{LedgerLock, Look},
-    line::Made,
+    file::{FileStamp, LedgerLock},
+    line::LineOrigin,
 };
 use toft_session::error::{Error, io};
 use toft_vcs::exchange::{self, Branch, Contact, Exchange, ExchangeError, Files, Sent, Tree, Way};
@@ -452,8 +452,8 @@ impl Plan<'_> {
     }
 
     fn looks(&self, ledger: &Ledger) -> Result<Looks, Error> {
-        let flat = |(name, look): (String, Option<Look>)| {
-            let Look { identity, size, written } = look?;
+        let flat = |(name, look): (String, Option<FileStamp>)| {
+            let FileStamp { identity, size, written } = look?;
             Some((name, identity, size, written))
         };
         Ok(looks(ledger)?.into_iter().filter_map(flat).collect())
@@ -503,7 +503,7 @@ impl Plan<'_> {
         let mut lines = Vec::new();
         for proposal in offered {
             let found = lines_of(&proposal.files)?.remove(&proposal.id).unwrap_or_default();
-            lines.extend(found.into_iter().filter(|line| line.made == Made::Written && line.broken.is_empty()));
+            lines.extend(found.into_iter().filter(|line| line.made == LineOrigin::Written && line.broken.is_empty()));
         }
         let build = |draft: &mut super::write::Draft<'_>| {
             for line in lines {

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Instant};
 use serde::Serialize;
 use toft_vcs::exchange::ExchangeError;
 
-use super::{Ledger, LedgerKind, propose::Came};
+use super::{Ledger, LedgerKind, propose::ProposalEnd};
 
 /// What somebody wants of a sync.
 #[derive(Clone, Debug, Default)]
@@ -84,7 +84,7 @@ pub struct Synced {
     /// The other side's history was replaced; nothing of ours was.
     pub rewritten: bool,
     /// What came of proposals.
-    pub came: Vec<Came>,
+    pub came: Vec<ProposalEnd>,
     /// What was heard, or what is in doubt.
     pub said: Vec<String>,
     /// Secrets that were found, by the name that `--allow` takes.

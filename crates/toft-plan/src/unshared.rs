@@ -5,7 +5,7 @@
 
 use std::{collections::HashSet, fs, path::PathBuf};
 
-use toft_core::{issue::proposal::Part, refusal::Refusal, store::Access};
+use toft_core::{issue::proposal::ProposalSide, refusal::Refusal, store::Access};
 use toft_ledger::{file::LedgerLock, line};
 use toft_session::error::{Error, io};
 use toft_vcs::exchange::{self, Files};
@@ -54,7 +54,7 @@ impl Plan<'_> {
                 continue;
             }
             let issue = row.issue()?;
-            let own = issue.origin.is_none() && Part::of(&issue) == Part::Own;
+            let own = issue.origin.is_none() && ProposalSide::of(&issue) == ProposalSide::Own;
             if own && issue.deleted.is_some() && wanted(&issue.id) {
                 found.insert(issue.id);
             }

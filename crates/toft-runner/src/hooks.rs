@@ -45,7 +45,7 @@ const CUT: &str = "The session's context was cut here; ";
 
 /// When a harness calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Moment {
+pub enum HookEvent {
     /// A session begins, or goes on.
     Start,
     /// Somebody says something.
@@ -60,7 +60,7 @@ pub enum Moment {
     End,
 }
 
-impl Moment {
+impl HookEvent {
     /// The moment that a harness calls by this name; each has its own.
     pub fn from_word(word: &str) -> Option<Self> {
         let plain: String = word.chars().filter(char::is_ascii_alphanumeric).collect();
@@ -146,14 +146,14 @@ impl<'s> Deref for Hooks<'s> {
 
 impl Hooks<'_> {
     /// Does what a moment asks for.
-    pub fn hook(&self, actor: &str, moment: Moment, heard: &Heard) -> Result<Reply, Error> {
+    pub fn hook(&self, actor: &str, moment: HookEvent, heard: &Heard) -> Result<Reply, Error> {
         match moment {
-            Moment::Start => self.session_starts(actor, heard),
-            Moment::Prompt => self.session_hears(actor, heard, Duration::ZERO),
-            Moment::Tools => self.session_hears(actor, heard, LOOK),
-            Moment::Compact => self.session_is_cut(actor),
-            Moment::Stop => self.session_stops(actor, heard),
-            Moment::End => self.session_ends(actor, heard),
+            HookEvent::Start => self.session_starts(actor, heard),
+            HookEvent::Prompt => self.session_hears(actor, heard, Duration::ZERO),
+            HookEvent::Tools => self.session_hears(actor, heard, LOOK),
+            HookEvent::Compact => self.session_is_cut(actor),
+            HookEvent::Stop => self.session_stops(actor, heard),
+            HookEvent::End => self.session_ends(actor, heard),
         }
     }
 
@@ -371,21 +371,21 @@ mod tests {
     #[test]
     fn every_harness_names_its_moments_in_its_own_way() {
         let names = [
-            ("SessionStart", Moment::Start),
-            ("sessionStart", Moment::Start),
-            ("UserPromptSubmit", Moment::Prompt),
-            ("userPromptSubmitted", Moment::Prompt),
-            ("BeforeAgent", Moment::Prompt),
-            ("PostToolBatch", Moment::Tools),
-            ("AfterTool", Moment::Tools),
-            ("PreCompress", Moment::Compact),
-            ("agentStop", Moment::Stop),
-            ("session.idle", Moment::Stop),
-            ("sessionEnd", Moment::End),
+            ("SessionStart", HookEvent::Start),
+            ("sessionStart", HookEvent::Start),
+            ("UserPromptSubmit", HookEvent::Prompt),
+            ("userPromptSubmitted", HookEvent::Prompt),
+            ("BeforeAgent", HookEvent::Prompt),
+            ("PostToolBatch", HookEvent::Tools),
+            ("AfterTool", HookEvent::Tools),
+            ("PreCompress", HookEvent::Compact),
+            ("agentStop", HookEvent::Stop),
+            ("session.idle", HookEvent::Stop),
+            ("sessionEnd", HookEvent::End),
         ];
         for (name, moment) in names {
-            assert_eq!(Moment::from_word(name), Some(moment), "{name}");
+            assert_eq!(HookEvent::from_word(name), Some(moment), "{name}");
         }
-        assert_eq!(Moment::from_word("PreToolUse"), None);
+        assert_eq!(HookEvent::from_word("PreToolUse"), None);
     }
 }

@@ -36,7 +36,7 @@ pub struct Sandbox {
 
 /// What puts a sandbox up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum SandboxKind {
     /// bubblewrap: name spaces of its own.
     Bubblewrap,
     /// Landlock: rules of the kernel.
@@ -48,19 +48,19 @@ pub enum Kind {
 
 impl Sandbox {
     /// What can put it up here, or why nothing can.
-    pub fn kind(&self) -> Result<Kind, Error> {
+    pub fn kind(&self) -> Result<SandboxKind, Error> {
         let works = |words: Vec<String>| {
             let words: Vec<&str> = words.iter().map(String::as_str).chain(["true"]).collect();
             process::succeeds(&words)
         };
         if bubblewrap().is_some_and(works) {
-            return Ok(Kind::Bubblewrap);
+            return Ok(SandboxKind::Bubblewrap);
         }
-        landlock().map(|tcp| Kind::Landlock { tcp }).ok_or(Error::NoSandbox)
+        landlock().map(|tcp| SandboxKind::Landlock { tcp }).ok_or(Error::NoSandbox)
     }
 
     /// What is kept out, in words.
-    pub fn promise(&self, kind: Kind) -> String {
+    pub fn promise(&self, kind: SandboxKind) -> String {
         let mut places = vec![
             "its workspace".to_owned(),
             "what a commit writes".to_owned(),
@@ -71,22 +71,22 @@ impl Sandbox {
         let writes = format!("writes only {}; reads everything", places.join(", "));
         let network = match (self.network, kind) {
             (true, _) => "the network is open",
-            (false, Kind::Bubblewrap) => "no network",
-            (false, Kind::Landlock { tcp: false }) => "the network is open: this kernel cannot close it",
-            (false, Kind::Landlock { tcp: true }) => "no TCP; UDP and local sockets are open",
+            (false, SandboxKind::Bubblewrap) => "no network",
+            (false, SandboxKind::Landlock { tcp: false }) => "the network is open: this kernel cannot close it",
+            (false, SandboxKind::Landlock { tcp: true }) => "no TCP; UDP and local sockets are open",
         };
         let by = match kind {
-            Kind::Bubblewrap => "bubblewrap",
-            Kind::Landlock { .. } => "Landlock",
+            SandboxKind::Bubblewrap => "bubblewrap",
+            SandboxKind::Landlock { .. } => "Landlock",
         };
         format!("{by}: {writes}; {network}")
     }
 
     /// The command with the sandbox around it; `toft` is this program.
-    pub(crate) fn around(&self, kind: Kind, toft: &Path, dir: &Path, command: Vec<String>) -> Vec<String> {
+    pub(crate) fn around(&self, kind: SandboxKind, toft: &Path, dir: &Path, command: Vec<String>) -> Vec<String> {
         let text = |path: &Path| path.display().to_string();
         let mut words = match kind {
-            Kind::Bubblewrap => {
+            SandboxKind::Bubblewrap => {
                 let mut words = bubblewrap().unwrap_or_default();
                 for path in self.writable.iter().filter(|path| path.exists()) {
                     words.extend(["--bind".to_owned(), text(path), text(path)]);
@@ -100,7 +100,7 @@ impl Sandbox {
                 words.extend(["--chdir".to_owned(), text(dir)]);
                 words
             }
-            Kind::Landlock { .. } => {
+            SandboxKind::Landlock { .. } => {
                 let mut words = vec![text(toft), "sandboxed".to_owned()];
                 words.extend(self.writable.iter().flat_map(|path| ["--write".to_owned(), text(path)]));
                 if !self.network {

@@ -29,7 +29,7 @@ use toft_core::{
 use toft_session::{
     engine::Home,
     error::Error,
-    keep::{Held, Keeping, View, clock},
+    keep::{KeepView, Keeping, KeptHold, clock},
     mask::Mask,
     processes,
     session::{Session, random_ids},
@@ -78,7 +78,7 @@ pub struct Slot {
     news: NewsSender,
     writer: RefCell<Option<NewsWriter>>,
     /// The hold it works under.
-    kept: Arc<Mutex<Option<View>>>,
+    kept: Arc<Mutex<Option<KeepView>>>,
     /// A claim whose answer was lost: it may have been done.
     asked: RefCell<Option<SentClaim>>,
     drain: Arc<AtomicBool>,
@@ -178,7 +178,8 @@ impl Slot {
         let (news, kept) = (self.news.clone(), Arc::clone(&self.kept));
         thread::spawn(move || {
             loop {
-                let until = kept.lock().unwrap_or_else(PoisonError::into_inner).as_ref().and_then(View::hard_deadline);
+                let until =
+                    kept.lock().unwrap_or_else(PoisonError::into_inner).as_ref().and_then(KeepView::hard_deadline);
                 news.tell(SlotEvent::Alive { until });
                 thread::sleep(SIGN);
             }
@@ -301,7 +302,7 @@ impl Slot {
     fn work_on_task(&self, taken: &TakenTask) -> Result<(), Error> {
         let TakenTask { claimed, since } = taken;
         let task = &claimed.task;
-        let held = Held { actor: self.name.clone(), task: task.id.clone(), fence: claimed.lease.fence() };
+        let held = KeptHold { actor: self.name.clone(), task: task.id.clone(), fence: claimed.lease.fence() };
         let keeper = Keeper::new(self.rules.ttl, self.rules.grace, *since);
         let keeping = Keeping::start(self.session.located(), held, keeper, |duty| {
             if duty == Duty::Kill {

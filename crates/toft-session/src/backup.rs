@@ -14,7 +14,7 @@ use toft_core::{
 };
 use toft_store::{
     SqliteStore, private,
-    sqlite::archive::{self, Archive, Kept},
+    sqlite::archive::{self, Archive, ArchivedFile},
 };
 use toft_vcs::ID_FILE;
 
@@ -120,7 +120,7 @@ impl Session {
                 let hash = blake3::hash(&content).to_hex().to_string();
                 let counted = if path.starts_with("blobs") { &mut blobs } else { &mut files };
                 *counted += 1;
-                archive.add_file(&Kept { path: path.to_string_lossy().into_owned(), hash, content })?;
+                archive.add_file(&ArchivedFile { path: path.to_string_lossy().into_owned(), hash, content })?;
             }
         }
         if kind == "sqlite"
@@ -234,7 +234,7 @@ fn restore_server(archive: &Archive, url: &str, replace: bool, aside: &str) -> R
 
 /// Writes a file of a backup where there is none. `None` if it is there with the same content, or belongs to a state
 /// directory that this store does not have; `false` if another file has its place.
-fn write_back(dir: &Path, kept: &Kept, own: bool) -> Result<Option<bool>, Error> {
+fn write_back(dir: &Path, kept: &ArchivedFile, own: bool) -> Result<Option<bool>, Error> {
     let path = Path::new(&kept.path);
     let inside = path.components().all(|part| matches!(part, std::path::Component::Normal(_)));
     if !inside || blake3::hash(&kept.content).to_hex().as_str() != kept.hash {

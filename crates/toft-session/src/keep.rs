@@ -50,7 +50,7 @@ pub fn clock() -> u64 {
 
 /// What is kept: one hold of one agent.
 #[derive(Clone)]
-pub struct Held {
+pub struct KeptHold {
     /// The agent that holds the lease.
     pub actor: String,
     /// The task that is leased.
@@ -66,7 +66,7 @@ pub struct Keeping {
 
 /// A view on what is kept, for other threads.
 #[derive(Clone)]
-pub struct View {
+pub struct KeepView {
     shared: Arc<Shared>,
 }
 
@@ -90,7 +90,7 @@ struct KeepState {
 
 impl Keeping {
     /// Keeps a hold. `stop` is called on a thread of its own, again and again, for as long as work must stop.
-    pub fn start(located: &Located, held: Held, keeper: Keeper, stop: impl FnMut(Duty) + Send + 'static) -> Self {
+    pub fn start(located: &Located, held: KeptHold, keeper: Keeper, stop: impl FnMut(Duty) + Send + 'static) -> Self {
         let state = KeepState { keeper, over: false, ended: false, order: None, trouble: None, why: None };
         let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
         // Its connection is used again and again.
@@ -137,12 +137,12 @@ impl Keeping {
     }
 
     /// The same for another thread.
-    pub fn view(&self) -> View {
-        View { shared: Arc::clone(&self.shared) }
+    pub fn view(&self) -> KeepView {
+        KeepView { shared: Arc::clone(&self.shared) }
     }
 }
 
-impl View {
+impl KeepView {
     /// By when, on [`clock`], all work is killed if nothing is heard from the store; nothing if no deadline applies.
     pub fn hard_deadline(&self) -> Option<u64> {
         let state = self.shared.lock();
@@ -196,7 +196,7 @@ fn watch(shared: &Shared, mut stop: impl FnMut(Duty)) {
 
 struct Renewing {
     located: Located,
-    held: Held,
+    held: KeptHold,
     session: Option<Session>,
     /// The store's pulse when it was last looked at.
     change_counter: Option<u64>,
@@ -291,7 +291,7 @@ impl Renewing {
     }
 
     fn attempt(&mut self) -> Result<Option<Attempt>, Error> {
-        let Held { task, fence, .. } = self.held.clone();
+        let KeptHold { task, fence, .. } = self.held.clone();
         let attempts = store::ask(self.session()?.store(), |tx| tx.attempts(&task))?;
         Ok(attempts.into_iter().find(|attempt| attempt.fence() == fence))
     }

@@ -34,7 +34,7 @@ pub struct Located {
     /// The store.
     pub store: Home,
     /// Why this one.
-    pub source: Source,
+    pub source: StoreSource,
     /// Whether it may be made when it is missing.
     pub(crate) create: bool,
     /// The store is of this worktree alone.
@@ -84,7 +84,7 @@ impl Located {
 
 /// Why a store was chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum StoreSource {
     /// The caller named it (`--store`).
     Flag,
     /// `TOFT_STORE` named it.
@@ -95,7 +95,7 @@ pub enum Source {
     Repository,
 }
 
-impl std::fmt::Display for Source {
+impl std::fmt::Display for StoreSource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Flag => f.write_str("named by --store"),
@@ -116,18 +116,18 @@ pub fn locate(config: &Config) -> Result<Located, Error> {
     let state = checkout.as_ref().map(Checkout::state_dir);
     let settings = Settings::load(checkout.as_ref().map(|checkout| checkout.root.as_path()), state.as_deref())?;
     let (store, source) = if let Some(store) = &config.store {
-        (store.clone(), Source::Flag)
+        (store.clone(), StoreSource::Flag)
     } else if let Some(text) = variable("TOFT_STORE") {
-        (StoreLocation::parse(&text)?, Source::Environment)
+        (StoreLocation::parse(&text)?, StoreSource::Environment)
     } else if let Some((store, file)) = settings.store {
-        (store, Source::File(file))
+        (store, StoreSource::File(file))
     } else {
-        (StoreLocation::Repo, Source::Repository)
+        (StoreLocation::Repo, StoreSource::Repository)
     };
     let home = home_of(&store, checkout.as_ref(), &dir)?;
     let per_worktree = store == StoreLocation::Worktree;
     // Who configured a store for every worktree wants one in each new worktree too.
-    let wanted = per_worktree && matches!(source, Source::File(_));
+    let wanted = per_worktree && matches!(source, StoreSource::File(_));
     let repository = match &state {
         Some(state) => match read_id_file(&elsewhere(state, &home))? {
             Some(id) => Some(id),

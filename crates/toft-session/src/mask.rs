@@ -2,7 +2,7 @@
 
 use std::env;
 
-use toft_core::secret::{Finder, Found, MASKED, ends_value, in_key, opens_key, replaced};
+use toft_core::secret::{Finder, FoundSecret, MASKED, ends_value, in_key, opens_key, replaced};
 
 /// A shorter value is too likely to be an ordinary word.
 const SHORTEST: usize = 8;
@@ -163,7 +163,8 @@ impl Stream {
         let found = mask.finder.find(text);
         let tail = mask.finder.longest().clamp(SHORTEST_TAIL, LONGEST_TAIL);
         let mut cut = text.len().saturating_sub(tail);
-        if let Some(Found { context, to, .. }) = found.iter().find(|found| found.context < cut && found.to > cut) {
+        if let Some(FoundSecret { context, to, .. }) = found.iter().find(|found| found.context < cut && found.to > cut)
+        {
             // One that is longer than what may wait is masked now, and so is what follows of it.
             self.inside = text.len() - context > LONGEST_TAIL && *to == text.len();
             cut = if text.len() - context > LONGEST_TAIL { *to } else { *context };
@@ -172,7 +173,7 @@ impl Stream {
         while cut > 0 && cut < text.len() && text[cut] & 0b1100_0000 == 0b1000_0000 {
             cut -= 1;
         }
-        let found: Vec<Found> = found.into_iter().filter(|found| found.to <= cut).collect();
+        let found: Vec<FoundSecret> = found.into_iter().filter(|found| found.to <= cut).collect();
         let shown = String::from_utf8_lossy(&replaced(&text[..cut], &found)).into_owned();
         self.held = text[cut..].to_vec();
         shown

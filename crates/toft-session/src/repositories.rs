@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// One repository that a question about all of them is put to.
-pub struct Reached {
+pub struct ReachedSession {
     /// The store, opened in a clone of the repository if this machine has one.
     pub session: Session,
     /// The repository in it.
@@ -89,7 +89,7 @@ impl Session {
     }
 
     /// Every repository of this store.
-    fn every_repository(&self, seen: &mut BTreeSet<PathBuf>) -> Result<Vec<Reached>, Error> {
+    fn every_repository(&self, seen: &mut BTreeSet<PathBuf>) -> Result<Vec<ReachedSession>, Error> {
         let mut all = Vec::new();
         for (repository, worktrees) in self.perform(visit::List)? {
             let scope = Scope { repository: Some(repository.id.clone()), worktree: None };
@@ -101,11 +101,11 @@ impl Session {
                 }
                 None => (self.in_directory(Path::new("/"), true)?, false),
             };
-            all.push(Reached { session, scope, name: Some(repository.name), ledgers });
+            all.push(ReachedSession { session, scope, name: Some(repository.name), ledgers });
         }
         if all.is_empty() {
             let session = self.in_directory(Path::new("/"), true)?;
-            all.push(Reached { session, scope: Scope::default(), name: None, ledgers: false });
+            all.push(ReachedSession { session, scope: Scope::default(), name: None, ledgers: false });
         }
         Ok(all)
     }
@@ -113,7 +113,7 @@ impl Session {
 
 /// Every repository of every store that this user has, and of the one that is meant here; each once. A store that cannot
 /// be read is one entry of the second list.
-pub fn every_repository(config: &Config) -> Result<(Vec<Reached>, Vec<String>), Error> {
+pub fn every_repository(config: &Config) -> Result<(Vec<ReachedSession>, Vec<String>), Error> {
     let mut stores: Vec<StoreLocation> = registered_stores()?.into_iter().map(StoreLocation::Path).collect();
     if let Ok(here) = locate(config) {
         match here.store {

@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use toft_core::time::{Now, Tick, Timestamp, millis};
 
 /// Says what time it is.
-pub trait Clock: Send + Sync {
+pub trait TimeSource: Send + Sync {
     /// Now.
     fn now(&self) -> Now;
 }
@@ -29,14 +29,14 @@ impl Default for MachineClock {
     }
 }
 
-impl Clock for MachineClock {
+impl TimeSource for MachineClock {
     fn now(&self) -> Now {
         Now { wall: wall(), tick: Tick { epoch: self.boot.clone(), ms: monotonic_ms() } }
     }
 }
 
 #[cfg(feature = "conformance")]
-impl Clock for toft_core::testing::ManualClock {
+impl TimeSource for toft_core::testing::ManualClock {
     fn now(&self) -> Now {
         Self::now(self)
     }

@@ -19,7 +19,7 @@ use toft_session::{
 };
 use toft_store::{SqliteStore, sqlite::SCHEMA_VERSION};
 use toft_vcs::{exchange::ExchangeError, workspace::WorkspaceBackend};
-use toft_work::workspaces::Seen;
+use toft_work::workspaces::SeenWorkspace;
 
 use crate::Toft;
 
@@ -95,7 +95,7 @@ fn workspaces(toft: &Toft) -> Option<Check> {
         Err(error) => (Health::Fail, error.to_string()),
         Ok((seen, unknown)) => {
             let mut odd: Vec<String> = Vec::new();
-            for Seen { listed, trouble, help, .. } in &seen {
+            for SeenWorkspace { listed, trouble, help, .. } in &seen {
                 let workspace = &listed.workspace;
                 let hint = help.as_deref().unwrap_or("toft ws show");
                 odd.extend(trouble.iter().map(|trouble| format!("{}: {trouble} ({hint})", workspace.name)));

@@ -42,7 +42,7 @@ pub use toft_session::{
     engine::Home,
     events::Events,
     holds::Held,
-    locate::{Located, Source, locate, migrate},
+    locate::{Located, StoreSource, locate, migrate},
     machine::Machine,
     mask::masked_in_attempt,
     person::MARK,

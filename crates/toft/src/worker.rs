@@ -26,7 +26,7 @@ use toft_core::{
 };
 use toft_session::{
     error::Error,
-    keep::{Held, Keeping, clock},
+    keep::{Keeping, KeptHold, clock},
 };
 use toft_work::workspaces::{Given, Wanted};
 
@@ -254,7 +254,7 @@ impl<'a> Job<'a> {
     pub fn keep(&self, grace: Duration) -> Kept {
         let stop = Arc::<AtomicBool>::default();
         let flag = Arc::clone(&stop);
-        let held = Held { actor: self.agent.clone(), task: self.task().id.clone(), fence: self.hold().fence() };
+        let held = KeptHold { actor: self.agent.clone(), task: self.task().id.clone(), fence: self.hold().fence() };
         let keeper = Keeper::new(self.ttl, grace, self.sent);
         let keeping = Keeping::start(self.toft.located(), held, keeper, move |_| flag.store(true, Ordering::SeqCst));
         Kept { keeping, stop }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use toft::{
     doctor::{Health, examine},
-    plan::{IssueFilter, Private},
+    plan::{IssueFilter, PrivatePlanning},
     retention::{Retention, RetentionKind},
 };
 
@@ -35,7 +35,7 @@ pub(super) fn init(app: &App<'_>, args: &Init) -> Done {
     }
     let private = match args.contributor {
         true => {
-            let mut how = Private { dir: args.planning.clone(), upstream: args.upstream.clone() };
+            let mut how = PrivatePlanning { dir: args.planning.clone(), upstream: args.upstream.clone() };
             if how.dir.is_none() && !args.no_input {
                 let answer = asked("Which repository are your private plans in? [one of toft's own] ")?;
                 how.dir = answer.filter(|answer| !answer.is_empty()).map(PathBuf::from);

@@ -9,7 +9,7 @@ use toft::{
         edit::{Edit, Step},
         route::Route,
     },
-    plan::{Export, Found, Import, IssueFilter, Older, Plan, Wrote},
+    plan::{Export, FoundIssue, Import, IssueFilter, Older, Plan, Wrote},
     time::Timestamp,
     verbs::{assign, issue::OnIt, log, workspace},
     workspace::Workspace,
@@ -352,7 +352,7 @@ pub(super) fn graph(app: &App<'_>, args: &args::Graph) -> Done {
         let mut near = BTreeSet::from([id]);
         loop {
             let before = near.len();
-            for Found { issue, .. } in &issues {
+            for FoundIssue { issue, .. } in &issues {
                 let ties: Vec<&str> = issue.blockers().chain(issue.parent.as_deref()).collect();
                 if near.contains(&issue.id) || ties.iter().any(|tie| near.contains(*tie)) {
                     near.insert(issue.id.clone());
@@ -377,7 +377,7 @@ pub(super) fn graph(app: &App<'_>, args: &args::Graph) -> Done {
 }
 
 /// One issue, whole.
-pub(super) fn show(app: &App<'_>, toft: &Toft, plan: &Plan<'_>, found: Found, args: &args::Show) -> Done {
+pub(super) fn show(app: &App<'_>, toft: &Toft, plan: &Plan<'_>, found: FoundIssue, args: &args::Show) -> Done {
     // What was is shown without what happens now.
     let past = args.at.is_some();
     let on = if past { None } else { toft.perform(OnIt { issue: found.issue.id.clone() })? };

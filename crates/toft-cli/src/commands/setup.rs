@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use toft::{
     Config, Located, Toft,
     doctor::{Check, Health},
-    hooks::{Heard, Moment, Reply, session_name},
+    hooks::{Heard, HookEvent, Reply, session_name},
     vcs::Vcs,
 };
 
@@ -208,7 +208,7 @@ pub(super) fn hook(app: &App<'_>, args: &Hook) -> Done {
 }
 
 fn answer(mut config: Config, word: &str, harness: &str) -> Result<Reply, Failure> {
-    let Some(moment) = Moment::from_word(word) else { return Ok(Reply::default()) };
+    let Some(moment) = HookEvent::from_word(word) else { return Ok(Reply::default()) };
     let event = heard();
     let text = |names: &[&str]| names.iter().find_map(|name| event[*name].as_str()).unwrap_or_default().to_owned();
     let heard = Heard {
@@ -242,7 +242,7 @@ fn answer(mut config: Config, word: &str, harness: &str) -> Result<Reply, Failur
         return Ok(Reply::default());
     }
     let actor = located.agent.clone();
-    let known = named || moment == Moment::Start && tell_shell(&actor);
+    let known = named || moment == HookEvent::Start && tell_shell(&actor);
     Ok(Toft::at(located)?.hooks().hook(&actor, moment, &Heard { known, ..heard })?)
 }
 

@@ -140,7 +140,7 @@ fn fitting(plan: &Plan<'_>, filters: &[String], to: &str, me: &str) -> Result<Ve
     // One's own name is the agent's, or what ledgers call it.
     let same = |name: &str, value: &str| name == value || value == "me" && (name == me || name == plan.name_of(me));
     let all = plan.list(&IssueFilter { all: true, ..IssueFilter::default() })?;
-    let fits = |found: &&toft::plan::Found| {
+    let fits = |found: &&toft::plan::FoundIssue| {
         found.ledger != to
             && wanted.iter().all(|(field, value)| match *field {
                 "author" => found.issue.created.as_ref().is_some_and(|created| same(&created.by, value)),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
-use toft::{issue::Issue, plan::Found, time::Timestamp};
+use toft::{issue::Issue, plan::FoundIssue, time::Timestamp};
 
 use super::{
     View,
@@ -24,7 +24,7 @@ pub(crate) enum Pen {
 }
 
 pub(crate) struct Graph {
-    pub(crate) issues: Vec<Found>,
+    pub(crate) issues: Vec<FoundIssue>,
     pub(crate) pen: Pen,
     pub(crate) more: bool,
     pub(crate) now: Timestamp,
@@ -39,7 +39,7 @@ impl Graph {
     fn edges(&self) -> Vec<(&str, &str, &'static str)> {
         let known = self.known();
         let mut edges = Vec::new();
-        for Found { issue, .. } in &self.issues {
+        for FoundIssue { issue, .. } in &self.issues {
             let needs = issue.blockers().filter(|on| known.contains(on)).map(|on| (on, issue.id.as_str(), "needs"));
             let part = issue.parent.as_deref().filter(|parent| known.contains(parent));
             edges.extend(needs.chain(part.map(|parent| (parent, issue.id.as_str(), "part"))));
@@ -51,7 +51,7 @@ impl Graph {
         page.line("graph LR");
         let place: BTreeMap<&str, usize> =
             self.issues.iter().enumerate().map(|(n, found)| (found.issue.id.as_str(), n)).collect();
-        for (n, found @ Found { issue, .. }) in self.issues.iter().enumerate() {
+        for (n, found @ FoundIssue { issue, .. }) in self.issues.iter().enumerate() {
             let text = format!("{} {}", issue.id, short(&issue.title, 50))
                 .replace('"', "'")
                 .replace(['[', ']', '<', '>', '`'], " ");
@@ -67,7 +67,7 @@ impl Graph {
     fn dot(&self, page: &mut Page) {
         let quoted = |text: &str| format!("\"{}\"", clean(text).replace('\\', "\\\\").replace('"', "\\\""));
         page.line("digraph plan {\n  rankdir=LR; node [shape=box];");
-        for found @ Found { issue, .. } in &self.issues {
+        for found @ FoundIssue { issue, .. } in &self.issues {
             let text = format!(
                 "{}\\n{}",
                 quoted(&issue.id).trim_matches('"'),
@@ -89,14 +89,14 @@ impl Graph {
     /// Parts under wholes; what each still needs beside it.
     fn lines(&self, page: &mut Page) {
         let known = self.known();
-        let mut parts: BTreeMap<Option<&str>, Vec<&Found>> = BTreeMap::new();
+        let mut parts: BTreeMap<Option<&str>, Vec<&FoundIssue>> = BTreeMap::new();
         for found in &self.issues {
             let parent =
                 found.issue.parent.as_deref().filter(|parent| known.contains(parent) && *parent != found.issue.id);
             parts.entry(parent).or_default().push(found);
         }
         let (mut seen, mut stack) = (BTreeSet::new(), Vec::new());
-        let mut tops: Vec<&Found> = parts.get(&None).cloned().unwrap_or_default();
+        let mut tops: Vec<&FoundIssue> = parts.get(&None).cloned().unwrap_or_default();
         tops.reverse();
         stack.extend(tops.into_iter().map(|found| (found, 0)));
         while let Some((found, depth)) = stack.pop() {

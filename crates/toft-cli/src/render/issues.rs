@@ -5,11 +5,11 @@ use toft::{
     change::Event,
     issue::{
         Dep, Issue,
-        proposal::{PROPOSED, Part},
-        ready::Reason,
+        proposal::{PROPOSED, ProposalSide},
+        ready::IssueReason,
         route::Route,
     },
-    plan::{Compaction, Exported, Found, Imported, Ledger, Overlay, Wrote},
+    plan::{Compaction, Exported, FoundIssue, Imported, Ledger, Overlay, Wrote},
     time::Timestamp,
     verbs::{issue::On, undo::Undo},
     workspace::Workspace,
@@ -30,7 +30,7 @@ pub(super) fn row(issue: &Issue, ledger: &str) -> Value {
 }
 
 /// Another issue, as one is tied to it.
-fn tied(id: &str, found: Option<&Found>) -> String {
+fn tied(id: &str, found: Option<&FoundIssue>) -> String {
     match found {
         Some(found) => format!("{}  {}  {}", clean(id), standing(&found.issue), title(&found.issue)),
         None => format!("{}, which no ledger here has", clean(id)),
@@ -40,9 +40,9 @@ fn tied(id: &str, found: Option<&Found>) -> String {
 /// How far an issue is, in one word.
 fn standing(issue: &Issue) -> String {
     let status = if issue.deleted.is_some() { "deleted".to_owned() } else { clean(&issue.status) };
-    match (Part::of(issue), issue.visibility.as_deref()) {
+    match (ProposalSide::of(issue), issue.visibility.as_deref()) {
         _ if issue.deleted.is_some() => status,
-        (Part::Mirror, _) => format!("{status}, accepted"),
+        (ProposalSide::Mirror, _) => format!("{status}, accepted"),
         (_, Some(PROPOSED)) => format!("{status}, proposed"),
         _ => status,
     }
@@ -51,9 +51,9 @@ fn standing(issue: &Issue) -> String {
 /// Where a proposal comes from, or went.
 fn proposal(issue: &Issue) -> Option<String> {
     let origin = issue.origin.as_ref()?;
-    Some(match (Part::of(issue), origin.landed) {
-        (Part::Offered, _) => format!(", proposed by {}", clean(&origin.by)),
-        (Part::Mirror, _) => format!(", follows ledger {}", clean(&origin.to)),
+    Some(match (ProposalSide::of(issue), origin.landed) {
+        (ProposalSide::Offered, _) => format!(", proposed by {}", clean(&origin.by)),
+        (ProposalSide::Mirror, _) => format!(", follows ledger {}", clean(&origin.to)),
         _ if origin.to.is_empty() => return None,
         (_, true) => format!(", proposed to ledger {}, where it waits for their word", clean(&origin.to)),
         (_, false) => format!(", proposed to ledger {}", clean(&origin.to)),
@@ -124,7 +124,7 @@ impl View for IssuesWritten {
 }
 
 pub(crate) struct IssueList {
-    pub(crate) issues: Vec<Found>,
+    pub(crate) issues: Vec<FoundIssue>,
     pub(crate) more: bool,
     pub(crate) now: Timestamp,
     /// There are several ledgers, so each issue says which it is in.
@@ -178,17 +178,17 @@ impl View for IssueList {
 }
 
 pub(crate) struct IssueShown {
-    pub(crate) found: Found,
+    pub(crate) found: FoundIssue,
     /// What is laid over it.
     pub(crate) overlay: Option<Overlay>,
-    pub(crate) why: Option<Vec<Reason>>,
+    pub(crate) why: Option<Vec<IssueReason>>,
     pub(crate) on: Option<On>,
     /// Where it is worked on.
     pub(crate) workspace: Option<Workspace>,
-    pub(crate) children: Vec<Found>,
+    pub(crate) children: Vec<FoundIssue>,
     /// What it is tied to, if that is known here.
-    pub(crate) needs: Vec<(Dep, Option<Found>)>,
-    pub(crate) needed_by: Vec<Found>,
+    pub(crate) needs: Vec<(Dep, Option<FoundIssue>)>,
+    pub(crate) needed_by: Vec<FoundIssue>,
     pub(crate) history: Vec<Event>,
 }
 
@@ -220,7 +220,7 @@ impl View for IssueShown {
     }
 
     fn text(&self, page: &mut Page) {
-        let Found { issue, ledger, .. } = &self.found;
+        let FoundIssue { issue, ledger, .. } = &self.found;
         let id = page.ink(Ink::Id, &clean(&issue.id));
         page.line(format!("{id}  P{}  {}  {}", issue.priority, standing(issue), title(issue)));
         let who = |word: &str, name: &Option<String>| name.as_ref().map(|name| format!(", {word} {}", clean(name)));

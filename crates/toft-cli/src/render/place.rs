@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use toft::{
-    Located, Source,
+    Located, StoreSource,
     doctor::{Check, Health},
     retention::RetentionKind,
     verbs::workspace::Listed,
@@ -148,7 +148,7 @@ impl View for Initialised {
         if self.hint {
             page.line("There is a remote `upstream`: if others keep this project, toft init --contributor keeps your planning private.");
         }
-        if self.located.source == Source::Flag {
+        if self.located.source == StoreSource::Flag {
             page.line(
                 "Name it from now on: TOFT_STORE in the environment, or `store = \"…\"` in .git/toft/config.toml.",
             );

@@ -3,10 +3,10 @@
 use serde_json::Value;
 use toft::{
     id::RepositoryId,
-    plan::{Found, Orphan},
+    plan::{FoundIssue, Orphan},
     time::Timestamp,
     verbs::status,
-    workspaces::{Overview, Seen},
+    workspaces::{Overview, SeenWorkspace},
 };
 
 use super::{
@@ -24,11 +24,11 @@ pub(crate) struct StatusView {
     pub(crate) workspaces: Overview,
     pub(crate) now: Timestamp,
     /// What others propose here.
-    pub(crate) proposals: Vec<Found>,
+    pub(crate) proposals: Vec<FoundIssue>,
     /// What was proposed from here.
-    pub(crate) waiting: Vec<Found>,
+    pub(crate) waiting: Vec<FoundIssue>,
     /// Issues that are in progress and that nobody in this store is on.
-    pub(crate) orphans: Vec<(Found, Orphan)>,
+    pub(crate) orphans: Vec<(FoundIssue, Orphan)>,
 }
 
 impl View for StatusView {
@@ -53,7 +53,7 @@ impl View for StatusView {
                 let named = |((name, outcome), id): (&(Option<String>, status::Outcome), &Option<RepositoryId>)| {
                     let mut row = data(outcome);
                     row["repository"] = name.as_deref().into();
-                    let of = |seen: &&Seen| id.as_ref() == Some(&seen.listed.workspace.repository);
+                    let of = |seen: &&SeenWorkspace| id.as_ref() == Some(&seen.listed.workspace.repository);
                     row["broken"] = self.workspaces.broken.iter().filter(of).map(data).collect();
                     row
                 };
@@ -83,11 +83,11 @@ impl View for StatusView {
                 super::flows::line(page, listed, "");
             });
         }
-        for (Found { issue, .. }, orphan) in &self.orphans {
+        for (FoundIssue { issue, .. }, orphan) in &self.orphans {
             let id = page.ink(Ink::Id, &clean(&issue.id));
             page.line(format!("{id}  {}  {}", short(&issue.title, 60), orphan.explained()));
         }
-        for Found { issue, .. } in &self.waiting {
+        for FoundIssue { issue, .. } in &self.waiting {
             let (id, origin) = (page.ink(Ink::Id, &clean(&issue.id)), issue.origin.clone().unwrap_or_default());
             let how = if origin.landed { "is in their ledger, and waits for their word" } else { "waits to be merged" };
             page.line(format!("Proposed {id}  {}  {how}", short(&issue.title, 60)));
@@ -117,12 +117,12 @@ impl View for StatusView {
     }
 }
 
-fn needs_you(page: &mut Page, needs: &[status::NeedsYou], proposals: &[Found]) {
+fn needs_you(page: &mut Page, needs: &[status::NeedsYou], proposals: &[FoundIssue]) {
     use status::NeedsYou;
     if !needs.is_empty() || !proposals.is_empty() {
         page.line(page.ink(Ink::Head, "Needs you"));
     }
-    for Found { issue, .. } in proposals {
+    for FoundIssue { issue, .. } in proposals {
         let by = issue.origin.as_ref().map(|origin| clean(&origin.by)).unwrap_or_default();
         let (id, title) = (clean(&issue.id), short(&issue.title, 60));
         page.line(format!(

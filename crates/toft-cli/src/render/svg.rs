@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use rust_sugiyama::{configure::Config, from_vertices_and_edges};
-use toft::{issue::Issue, plan::Found, time::Timestamp};
+use toft::{issue::Issue, plan::FoundIssue, time::Timestamp};
 
 use super::page::{Page, clean, short};
 
@@ -13,7 +13,7 @@ const GAP: f64 = 26.0;
 const IN_A_ROW: usize = 4;
 
 /// Draws issues and what ties them: (from, to, kind).
-pub(super) fn draw(page: &mut Page, issues: &[Found], edges: &[(&str, &str, &str)], now: Timestamp) {
+pub(super) fn draw(page: &mut Page, issues: &[FoundIssue], edges: &[(&str, &str, &str)], now: Timestamp) {
     let place: BTreeMap<&str, usize> =
         issues.iter().enumerate().map(|(n, found)| (found.issue.id.as_str(), n)).collect();
     let ties: Vec<(usize, usize, &str)> =

@@ -7,7 +7,7 @@ use toft::{
     flow::{DependencyKind, Task, TaskStatus, WorkflowStatus},
     gate::{Gate, GateKind},
     id::TaskId,
-    plan::Found,
+    plan::FoundIssue,
     verbs::{answer, claim, finish, issue::Offer, list, ready, save, show},
     workspaces::{Given, Tidied},
 };
@@ -134,7 +134,7 @@ impl View for Ready {
 pub(crate) struct Claims {
     pub(crate) outcome: claim::Outcome,
     /// Issues they are done for, by id.
-    pub(crate) issues: BTreeMap<String, Found>,
+    pub(crate) issues: BTreeMap<String, FoundIssue>,
     /// Where they are to be done, by task.
     pub(crate) workspaces: BTreeMap<TaskId, Given>,
     pub(crate) many: bool,

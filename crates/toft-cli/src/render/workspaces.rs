@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use toft::{
     time::Timestamp,
     workspace::{Fate, Left, Workspace, WorkspaceState, size},
-    workspaces::{Collision, CollisionKind, Given, Party, Rescue, Rescued as Made, Seen, Tidied},
+    workspaces::{Collision, CollisionKind, Given, Party, Rescue, Rescued as RescueMade, SeenWorkspace, Tidied},
 };
 
 use crate::args::ShellKind;
@@ -61,7 +61,7 @@ fn collision(page: &mut Page, Collision { kind, between, paths, .. }: &Collision
 }
 
 /// What is wrong with a workspace, and the command that helps.
-pub(super) fn broken(page: &mut Page, seen: &Seen) {
+pub(super) fn broken(page: &mut Page, seen: &SeenWorkspace) {
     let name = page.ink(Ink::Id, &clean(&seen.listed.workspace.name));
     let title = seen.listed.title.as_deref().map(|title| format!("  {}", short(title, 40))).unwrap_or_default();
     let what = page.ink(Ink::Bad, &short(seen.trouble.as_deref().unwrap_or_default(), 160));
@@ -220,7 +220,7 @@ impl View for ShellFunction {
 }
 
 pub(crate) struct WsList {
-    pub(crate) seen: Vec<Seen>,
+    pub(crate) seen: Vec<SeenWorkspace>,
     pub(crate) more: bool,
     pub(crate) collisions: Vec<Collision>,
     pub(crate) unknown: Vec<PathBuf>,
@@ -228,7 +228,7 @@ pub(crate) struct WsList {
 }
 
 /// What is in a workspace, in a few words and a colour.
-fn inside(page: &Page, seen: &Seen) -> String {
+fn inside(page: &Page, seen: &SeenWorkspace) -> String {
     match (&seen.survey, &seen.trouble) {
         (Some(survey), _) => {
             let ink = if survey.fate() == Fate::Go { Ink::Good } else { Ink::Busy };
@@ -239,7 +239,7 @@ fn inside(page: &Page, seen: &Seen) -> String {
     }
 }
 
-fn who(seen: &Seen) -> String {
+fn who(seen: &SeenWorkspace) -> String {
     let workspace = &seen.listed.workspace;
     let mut words = Vec::new();
     if workspace.state != WorkspaceState::Ready && seen.survey.is_some() {
@@ -305,7 +305,7 @@ impl View for WsList {
 }
 
 pub(crate) struct WsShown {
-    pub(crate) seen: Seen,
+    pub(crate) seen: SeenWorkspace,
     pub(crate) bytes: u64,
     pub(crate) rescues: Vec<Rescue>,
     /// What a rescue would not hold.
@@ -470,7 +470,7 @@ impl View for WsTidied {
 
 pub(crate) struct Rescued {
     pub(crate) workspace: Workspace,
-    pub(crate) rescued: Made,
+    pub(crate) rescued: RescueMade,
     pub(crate) number: u32,
 }
 
@@ -481,7 +481,7 @@ impl View for Rescued {
 
     fn json(&self) -> Value {
         let Workspace { name, id, .. } = &self.workspace;
-        let Made { commit, holds, left, .. } = &self.rescued;
+        let RescueMade { commit, holds, left, .. } = &self.rescued;
         json!({ "workspace": name, "id": id, "commit": commit, "number": self.number, "holds": holds, "left": left })
     }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{
     BLOCKS, CLOSED, Closed, Comment, DEFERRED, Deleted, Dep, IN_PROGRESS, Issue, NO_AUTO_CLAIM, OPEN, Put,
-    proposal::Part, ready::Nodes,
+    proposal::ProposalSide, ready::Nodes,
 };
 use crate::{
     refusal::{Refusal, VerbResult},
@@ -195,7 +195,7 @@ pub fn change<N: Nodes<Error = StoreError>>(
 
 /// What was accepted elsewhere is changed there.
 fn refuse_mirror(issue: &Issue) -> VerbResult<()> {
-    if Part::of(issue) != Part::Mirror {
+    if ProposalSide::of(issue) != ProposalSide::Mirror {
         return Ok(());
     }
     let to = issue.origin.as_ref().map(|origin| origin.to.clone()).unwrap_or_default();

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{
     Issue,
-    proposal::{LOCAL, PROPOSED, Part},
+    proposal::{LOCAL, PROPOSED, ProposalSide},
 };
 use crate::secret::Finder;
 
@@ -49,7 +49,7 @@ pub fn leak(issue: &Issue, private: bool, before: Option<&Issue>, keeper: bool) 
         _ if issue.visibility.as_deref() == Some(LOCAL) => Some(Leak::Private),
         _ if private && !proposed => Some(Leak::Private),
         _ if keeper => None,
-        Some(before) if Part::of(before) != Part::Offered => Some(Leak::NotYours),
+        Some(before) if ProposalSide::of(before) != ProposalSide::Offered => Some(Leak::NotYours),
         _ => (!proposed).then_some(Leak::NotProposed),
     }
 }

@@ -50,7 +50,7 @@ fn whole_words<'f>(finder: &'f Option<AhoCorasick>, text: &'f str) -> impl Itera
 
 /// Something private in a text.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Finding {
+pub enum PrivateText {
     /// The id of a private issue.
     Id(String),
     /// The title of a private issue.
@@ -66,7 +66,7 @@ pub enum Finding {
     Secret(String),
 }
 
-impl Finding {
+impl PrivateText {
     /// What makes it this finding: another text under the same words is another one.
     pub fn key(&self) -> String {
         match self {
@@ -76,7 +76,7 @@ impl Finding {
     }
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for PrivateText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let short = |text: &str| text.chars().take(SHOWN).collect::<String>();
         match self {
@@ -128,19 +128,19 @@ impl Private {
     }
 
     /// Titles of private issues in a text.
-    fn titles_in<'t>(&'t self, text: &'t str) -> impl Iterator<Item = Finding> + 't {
+    fn titles_in<'t>(&'t self, text: &'t str) -> impl Iterator<Item = PrivateText> + 't {
         let found = whole_words(&self.title_finder, text).filter_map(|at| self.titles.get(at));
-        found.map(|(title, id)| Finding::Title { id: id.clone(), title: title.clone() })
+        found.map(|(title, id)| PrivateText::Title { id: id.clone(), title: title.clone() })
     }
 
     /// Everything private in a text.
-    pub fn look(&self, text: &str) -> Vec<Finding> {
-        let mut found: Vec<Finding> = self.ids_in(text).map(|id| Finding::Id(id.to_owned())).collect();
+    pub fn look(&self, text: &str) -> Vec<PrivateText> {
+        let mut found: Vec<PrivateText> = self.ids_in(text).map(|id| PrivateText::Id(id.to_owned())).collect();
         found.extend(self.titles_in(text));
-        found.extend(paths_in(text).map(|path| Finding::Path(path.to_owned())));
+        found.extend(paths_in(text).map(|path| PrivateText::Path(path.to_owned())));
         let secrets = secret::Finder::default().find(text.as_bytes());
         found.extend(
-            secrets.iter().filter_map(|at| text.get(at.from..at.to)).map(|text| Finding::Secret(text.to_owned())),
+            secrets.iter().filter_map(|at| text.get(at.from..at.to)).map(|text| PrivateText::Secret(text.to_owned())),
         );
         let mut seen = HashSet::new();
         found.retain(|finding| seen.insert(finding.clone()));
@@ -149,7 +149,7 @@ impl Private {
 
     /// Everything private in what is about to be written for others, with the field that it is in. An issue's own title is
     /// what it is called.
-    pub fn look_at(&self, puts: &[Put], title: &str) -> Vec<(String, Finding)> {
+    pub fn look_at(&self, puts: &[Put], title: &str) -> Vec<(String, PrivateText)> {
         let mut found = Vec::new();
         for put in puts {
             let (field, texts) = match put {
@@ -158,7 +158,8 @@ impl Private {
                 Put::Comment(said) => ("comments", vec![said.text.as_str(), said.by.as_str()]),
                 Put::Dep(..) | Put::Field(..) | Put::Label(..) | Put::Unsay(_) => continue,
             };
-            let own = |finding: &Finding| matches!(finding, Finding::Title { title: found, .. } if found == title);
+            let own =
+                |finding: &PrivateText| matches!(finding, PrivateText::Title { title: found, .. } if found == title);
             for finding in texts.into_iter().flat_map(|text| self.look(text)).filter(|finding| !own(finding)) {
                 let finding = (field.to_owned(), finding);
                 if !found.contains(&finding) {

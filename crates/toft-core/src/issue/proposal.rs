@@ -16,7 +16,7 @@ pub const PROPOSED: &str = "proposed";
 
 /// What an issue is to whoever sees it in a ledger.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Part {
+pub enum ProposalSide {
     /// It is to be done here.
     #[default]
     Own,
@@ -26,7 +26,7 @@ pub enum Part {
     Mirror,
 }
 
-impl Part {
+impl ProposalSide {
     /// Taken from an issue.
     pub fn of(issue: &Issue) -> Self {
         let sent = issue.origin.as_ref().is_some_and(|origin| !origin.to.is_empty());
@@ -145,7 +145,7 @@ pub fn propose(issue: &Issue, to: &str, remote: Option<&str>) -> VerbResult<Vec<
     if issue.deleted.is_some() {
         return Err(wrong(issue, "deleted", "restore it first (toft restore)").into());
     }
-    if Part::of(issue) == Part::Mirror {
+    if ProposalSide::of(issue) == ProposalSide::Mirror {
         return Err(wrong(issue, "accepted already", "it follows the other ledger; change it there").into());
     }
     let origin = Origin { to: to.into(), remote: remote.unwrap_or_default().into(), ..Origin::default() };
@@ -161,11 +161,11 @@ pub fn publish(
     by: &By<'_>,
 ) -> VerbResult<Publication> {
     if let Some(there) = there {
-        match Part::of(there) {
+        match ProposalSide::of(there) {
             _ if there.deleted.is_some() => {
                 return Err(wrong(there, "rejected or deleted there", "its keepers restore it (toft restore)").into());
             }
-            Part::Offered => {}
+            ProposalSide::Offered => {}
             _ => return Err(wrong(there, "in that ledger already", "change it there").into()),
         }
     }
@@ -266,7 +266,7 @@ pub fn withdraw(issue: &Issue) -> VerbResult<Vec<Put>> {
         (Some(PROPOSED), Some(origin)) if !origin.to.is_empty() => {
             Ok(vec![field("visibility", Some(LOCAL.into())), field("origin", None)])
         }
-        _ if Part::of(issue) == Part::Mirror => {
+        _ if ProposalSide::of(issue) == ProposalSide::Mirror => {
             Err(wrong(issue, "accepted already", "whoever keeps that ledger decides now").into())
         }
         _ => Err(wrong(issue, "not proposed by you", "only what you proposed can be withdrawn").into()),
@@ -276,7 +276,7 @@ pub fn withdraw(issue: &Issue) -> VerbResult<Vec<Put>> {
 /// Whether a branch that proposes an issue is believed: it offers that issue, and whoever keeps the ledger either does not
 /// know it or has not decided. What waits may be said better.
 pub fn believed(offered: &Issue, known: Option<&Issue>) -> bool {
-    let waits = |issue: &Issue| issue.deleted.is_none() && Part::of(issue) == Part::Offered;
+    let waits = |issue: &Issue| issue.deleted.is_none() && ProposalSide::of(issue) == ProposalSide::Offered;
     waits(offered) && known.is_none_or(waits)
 }
 
@@ -293,8 +293,8 @@ pub fn refuse_telling(issue: &Issue) -> Result<(), Refusal> {
 }
 
 fn refuse_unless_offered(issue: &Issue) -> VerbResult<()> {
-    match Part::of(issue) {
-        Part::Offered if issue.deleted.is_none() => Ok(()),
+    match ProposalSide::of(issue) {
+        ProposalSide::Offered if issue.deleted.is_none() => Ok(()),
         _ => Err(wrong(issue, "not a proposal", "only what somebody proposed can be decided on").into()),
     }
 }
@@ -313,7 +313,7 @@ pub fn reject(issue: &Issue, reason: &str, by: &By<'_>) -> VerbResult<Vec<Put>> 
 
 /// What came of a proposal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum News {
+pub enum ProposalNews {
     /// It is in the other ledger, and waits for its keepers.
     Landed,
     /// It was accepted; our copy follows.
@@ -326,16 +326,21 @@ pub enum News {
 
 /// What our copy of a proposed issue says, after a look at the other ledger. `gone` means that the branch it was proposed
 /// on is no longer there.
-pub fn follow(mine: &Issue, theirs: Option<&Issue>, gone: bool, by: &By<'_>) -> VerbResult<Option<(Vec<Put>, News)>> {
+pub fn follow(
+    mine: &Issue,
+    theirs: Option<&Issue>,
+    gone: bool,
+    by: &By<'_>,
+) -> VerbResult<Option<(Vec<Put>, ProposalNews)>> {
     let Some(origin) = mine.origin.as_ref().filter(|origin| !origin.to.is_empty()) else { return Ok(None) };
     let proposed = mine.visibility.as_deref() == Some(PROPOSED);
-    if !proposed && Part::of(mine) != Part::Mirror {
+    if !proposed && ProposalSide::of(mine) != ProposalSide::Mirror {
         return Ok(None);
     }
     let back = |why: String, who: &str| {
         let said = Comment { id: by.word.to_owned(), at: by.now, by: who.to_owned(), text: why.clone() };
         let puts = vec![field("visibility", Some(LOCAL.into())), field("origin", None), Put::Comment(said)];
-        Ok(Some((puts, News::Rejected(why))))
+        Ok(Some((puts, ProposalNews::Rejected(why))))
     };
     match theirs {
         Some(theirs) if theirs.deleted.is_some() => {
@@ -344,12 +349,12 @@ pub fn follow(mine: &Issue, theirs: Option<&Issue>, gone: bool, by: &By<'_>) -> 
             let who = deleted.map_or("", |deleted| deleted.by.as_str());
             back(format!("Not taken: {}", reason.unwrap_or("no reason was given")), who)
         }
-        Some(theirs) if Part::of(theirs) == Part::Offered => {
+        Some(theirs) if ProposalSide::of(theirs) == ProposalSide::Offered => {
             if !proposed || origin.landed {
                 return Ok(None);
             }
             let origin = Origin { landed: true, ..origin.clone() };
-            Ok(Some((vec![field("origin", Some(told(&origin)?))], News::Landed)))
+            Ok(Some((vec![field("origin", Some(told(&origin)?))], ProposalNews::Landed)))
         }
         Some(theirs) => {
             let mut puts = fields_from(theirs, Some(mine), &MIRRORED)?;
@@ -372,9 +377,9 @@ pub fn follow(mine: &Issue, theirs: Option<&Issue>, gone: bool, by: &By<'_>) -> 
             puts.extend(theirs.comments.iter().filter(said).map(|comment| Put::Comment(comment.clone())));
             if proposed {
                 puts.push(field("visibility", None));
-                return Ok(Some((puts, News::Accepted)));
+                return Ok(Some((puts, ProposalNews::Accepted)));
             }
-            Ok((!puts.is_empty()).then_some((puts, News::Changed)))
+            Ok((!puts.is_empty()).then_some((puts, ProposalNews::Changed)))
         }
         None if proposed && (origin.landed || gone) => back("Not taken: it is gone from there".into(), by.actor),
         None => Ok(None),

@@ -7,7 +7,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{CLOSED, DEFERRED, EPIC, Issue, OPEN, proposal::Part};
+use super::{CLOSED, DEFERRED, EPIC, Issue, OPEN, proposal::ProposalSide};
 use crate::{
     ready::{QueueClass, place_in_order},
     time::Timestamp,
@@ -42,7 +42,7 @@ pub struct Node {
     /// Where its labels put it in the order.
     pub turn: QueueClass,
     /// What it is to whoever sees it.
-    pub part: Part,
+    pub part: ProposalSide,
 }
 
 impl Node {
@@ -59,7 +59,7 @@ impl Node {
             priority: issue.priority,
             written: issue.written(),
             turn: QueueClass::of(&issue.labels),
-            part: Part::of(issue),
+            part: ProposalSide::of(issue),
         }
     }
 
@@ -95,7 +95,7 @@ pub trait Nodes {
 /// Why an issue cannot start now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "why")]
-pub enum Reason {
+pub enum IssueReason {
     /// It is under way, or over.
     Status {
         /// How far it is.
@@ -142,7 +142,7 @@ pub enum Reason {
     Mirror,
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for IssueReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let whose = |ancestor: &Option<String>| {
             ancestor.as_ref().map_or(String::new(), |id| format!("{id}, of which it is part, "))
@@ -168,7 +168,7 @@ impl fmt::Display for Reason {
 /// Why an issue cannot start: everything but time first, then from when on time lets it.
 pub struct Standing {
     /// What holds it back until somebody does something.
-    pub held: Vec<Reason>,
+    pub held: Vec<IssueReason>,
     /// Who in its line is put off until when.
     pub deferred: Vec<(Option<String>, Timestamp)>,
 }
@@ -180,9 +180,9 @@ impl Standing {
     }
 
     /// Everything that keeps it from starting now.
-    pub fn reasons(self, now: Timestamp) -> Vec<Reason> {
+    pub fn reasons(self, now: Timestamp) -> Vec<IssueReason> {
         let later = self.deferred.into_iter().filter(|(_, at)| *at > now);
-        let later = later.map(|(ancestor, at)| Reason::Deferred { ancestor, until: Some(at) });
+        let later = later.map(|(ancestor, at)| IssueReason::Deferred { ancestor, until: Some(at) });
         self.held.into_iter().chain(later).collect()
     }
 }
@@ -191,32 +191,32 @@ impl Standing {
 pub fn standing<N: Nodes>(nodes: &mut N, node: &Node) -> Result<Standing, N::Error> {
     let mut standing = Standing { held: Vec::new(), deferred: Vec::new() };
     if node.deleted {
-        standing.held.push(Reason::Deleted);
+        standing.held.push(IssueReason::Deleted);
     } else if ![OPEN, DEFERRED].contains(&node.status.as_str()) {
-        standing.held.push(Reason::Status { status: node.status.clone() });
+        standing.held.push(IssueReason::Status { status: node.status.clone() });
     }
     match node.part {
-        Part::Own => {}
-        Part::Offered => standing.held.push(Reason::Proposed),
-        Part::Mirror => standing.held.push(Reason::Mirror),
+        ProposalSide::Own => {}
+        ProposalSide::Offered => standing.held.push(IssueReason::Proposed),
+        ProposalSide::Mirror => standing.held.push(IssueReason::Mirror),
     }
     judge(nodes, node, None, &mut standing)?;
     let above = line(nodes, node)?;
     if node.epic && !first_of_its_own_parts(node, &above) {
         let count = nodes.open_children(&node.id)?;
         if count > 0 {
-            standing.held.push(Reason::OpenChildren { count });
+            standing.held.push(IssueReason::OpenChildren { count });
         }
     }
     for above in above.iter().filter(|above| above.id != node.id && above.unfinished()) {
         judge(nodes, above, Some(&above.id), &mut standing)?;
     }
-    let blocked = |reason: &Reason| matches!(reason, Reason::Blocked { missing: false, .. });
+    let blocked = |reason: &IssueReason| matches!(reason, IssueReason::Blocked { missing: false, .. });
     if node.unfinished() && standing.held.iter().any(blocked) {
         let circle = circle(nodes, &node.id)?;
         // Clones that merge two halves of a circle see the same one, and start it with the same issue.
         if circle.first() == Some(&node.id) {
-            standing.held.retain(|reason| !matches!(reason, Reason::Blocked { on, .. } if circle.contains(on)));
+            standing.held.retain(|reason| !matches!(reason, IssueReason::Blocked { on, .. } if circle.contains(on)));
         }
     }
     Ok(standing)
@@ -288,11 +288,11 @@ fn judge<N: Nodes>(
         let found = nodes.node(on)?;
         if found.as_ref().is_none_or(Node::unfinished) {
             let missing = found.is_none();
-            standing.held.push(Reason::Blocked { ancestor: ancestor.clone(), on: on.clone(), missing });
+            standing.held.push(IssueReason::Blocked { ancestor: ancestor.clone(), on: on.clone(), missing });
         }
     }
     match node.opens() {
-        None => standing.held.push(Reason::Deferred { ancestor, until: None }),
+        None => standing.held.push(IssueReason::Deferred { ancestor, until: None }),
         Some(at) if at > Timestamp(0) => standing.deferred.push((ancestor, at)),
         Some(_) => {}
     }

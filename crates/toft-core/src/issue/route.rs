@@ -13,7 +13,7 @@ pub const OWN: &str = ".";
 /// What the user is to the project.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Role {
+pub enum ProjectRole {
     /// Keeps the repository's own ledger.
     #[default]
     Maintainer,
@@ -47,7 +47,7 @@ pub struct Route {
     pub path: Option<String>,
     /// Issues of users with this role.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub role: Option<Role>,
+    pub role: Option<ProjectRole>,
     /// The name of the ledger; `.` is the repository's own.
     pub ledger: String,
 }
@@ -102,7 +102,7 @@ pub struct Routing {
     /// Whether roles route.
     pub mode: Mode,
     /// The user's role.
-    pub role: Role,
+    pub role: ProjectRole,
     /// Where issues go that no rule fits; the repository's own ledger when absent.
     pub default: Option<String>,
 }
@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(routing.ledger_for(&new("task", &labels, "docs/api")), Some("data"));
         assert_eq!(routing.ledger_for(&new("task", &[], "docs/api/v2")), Some("docs"));
         assert_eq!(routing.ledger_for(&new("task", &[], "docs/apis")), Some("team"));
-        routing.role = Role::Contributor;
+        routing.role = ProjectRole::Contributor;
         assert_eq!(routing.ledger_for(&new("task", &[], "")), Some("planning"));
         routing.mode = Mode::Explicit;
         assert_eq!(routing.ledger_for(&new("task", &[], "")), Some("team"));

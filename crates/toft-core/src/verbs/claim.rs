@@ -176,13 +176,13 @@ impl Request {
                 if let Some(lease) = work.tx.leases(&LeasesOf::Workflow(live.id.clone()))?.first() {
                     return Err(work.held(lease)?);
                 }
-                let running = issue::ready::Reason::Running { workflow: live.id.to_string() };
+                let running = issue::ready::IssueReason::Running { workflow: live.id.to_string() };
                 return Err(Refusal::IssueNotReady { issue: offer.issue.id.clone(), reasons: vec![running] }.into());
             }
             return Ok(claims);
         }
         if let Some(to) = offer.kept_for(work, &me.name)? {
-            let reasons = vec![issue::ready::Reason::Assigned { to }];
+            let reasons = vec![issue::ready::IssueReason::Assigned { to }];
             return Err(Refusal::IssueNotReady { issue: offer.issue.id.clone(), reasons }.into());
         }
         let built = offer.build(work)?;

@@ -7,7 +7,7 @@ use super::{Verb, VerbContext, assign, find, flow, template};
 use crate::{
     change::Write,
     flow::{IssueState, Outcome as TaskOutcome, Plan, PlanTask, Source, TaskStatus, Workflow, WorkflowStatus},
-    issue::{Issue, ready::Reason},
+    issue::{Issue, ready::IssueReason},
     lease::LeaseStatus,
     refusal::{Refusal, VerbResult},
     repository::Scope,
@@ -34,7 +34,7 @@ pub struct Offer {
     pub said_at: Timestamp,
     /// Why it cannot start now; empty if it can.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub reasons: Vec<Reason>,
+    pub reasons: Vec<IssueReason>,
 }
 
 impl Offer {
@@ -71,9 +71,10 @@ impl Offer {
         let pending = work.tx.ledger_pending(here.as_ref(), AT_ONCE)?.into_iter();
         let ended = pending.filter(|workflow| workflow.issue_state() == Some(IssueState::Untold));
         let ended = ended.into_iter().find(|ended| ended.issue() == Some(&self.issue.id));
-        reasons.extend(ended.map(|ended| Reason::Running { workflow: ended.id.to_string() }));
+        reasons.extend(ended.map(|ended| IssueReason::Running { workflow: ended.id.to_string() }));
         if self.closed_since(work)? {
-            reasons.push(Reason::Status { status: "closed, and this ledger does not say so yet (toft sync)".into() });
+            reasons
+                .push(IssueReason::Status { status: "closed, and this ledger does not say so yet (toft sync)".into() });
         }
         if !reasons.is_empty() {
             return Err(Refusal::IssueNotReady { issue: self.issue.id.clone(), reasons }.into());

@@ -26,7 +26,7 @@ use super::{
     wire::{BEGIN, Statement, Wire, WireError, WireRow, only_number},
 };
 use crate::{
-    clock::{Clock, MachineClock},
+    clock::{MachineClock, TimeSource},
     value::{Bind, Value, kept},
     write,
 };
@@ -51,7 +51,7 @@ pub struct PostgresStore {
     address: StoreAddress,
     wire: Mutex<Option<Wire>>,
     brief: bool,
-    clock: Option<Arc<dyn Clock>>,
+    clock: Option<Arc<dyn TimeSource>>,
     /// This machine's clocks: leases follow the monotonic one.
     machine: MachineClock,
     bell: Notifier,
@@ -96,11 +96,11 @@ impl PostgresStore {
     }
 
     /// Opens a store that follows another clock, or makes it.
-    pub fn create_with(url: &str, clock: Arc<dyn Clock>) -> Result<Self> {
+    pub fn create_with(url: &str, clock: Arc<dyn TimeSource>) -> Result<Self> {
         Self::with(url, false, Some(clock), Schema::Create).map(|(store, _)| store)
     }
 
-    fn with(url: &str, brief: bool, clock: Option<Arc<dyn Clock>>, schema: Schema) -> Result<(Self, Option<i64>)> {
+    fn with(url: &str, brief: bool, clock: Option<Arc<dyn TimeSource>>, schema: Schema) -> Result<(Self, Option<i64>)> {
         let address = StoreAddress::parse(url)?;
         let store = Self {
             bell: Notifier::of(&address),

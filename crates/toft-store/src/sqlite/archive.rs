@@ -18,7 +18,7 @@ use crate::private;
 
 /// A file that belongs to a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kept {
+pub struct ArchivedFile {
     /// Where, relative to the store's directory.
     pub path: String,
     /// A hash of its content, chosen by the caller.
@@ -89,22 +89,22 @@ impl Archive {
     }
 
     /// Adds a file.
-    pub fn add_file(&self, kept: &Kept) -> Result<()> {
-        let Kept { path, hash, content } = kept;
+    pub fn add_file(&self, kept: &ArchivedFile) -> Result<()> {
+        let ArchivedFile { path, hash, content } = kept;
         self.execute("INSERT INTO backup_files VALUES (?1, ?2, ?3)", params![path, hash, content])
     }
 
     /// Calls `take` with each file.
     pub fn files<E: From<StoreError>>(
         &self,
-        mut take: impl FnMut(Kept) -> std::result::Result<(), E>,
+        mut take: impl FnMut(ArchivedFile) -> std::result::Result<(), E>,
     ) -> std::result::Result<(), E> {
         let doing = failed("read the backup");
         let sql = "SELECT path, hash, content FROM backup_files ORDER BY path";
         let mut statement = self.connection.prepare(sql).map_err(&doing)?;
         let mut rows = statement.query([]).map_err(&doing)?;
         while let Some(row) = rows.next().map_err(&doing)? {
-            let kept = || Ok(Kept { path: row.get(0)?, hash: row.get(1)?, content: row.get(2)? });
+            let kept = || Ok(ArchivedFile { path: row.get(0)?, hash: row.get(1)?, content: row.get(2)? });
             take(kept().map_err(&doing)?)?;
         }
         Ok(())

@@ -24,7 +24,7 @@ use super::{
     writer,
 };
 use crate::{
-    clock::{Clock, MachineClock},
+    clock::{MachineClock, TimeSource},
     private, write,
 };
 
@@ -42,7 +42,7 @@ pub struct SqliteStore {
     connection: Mutex<Connection>,
     /// The queue of writers; or why nobody may write here, which only a writer is told.
     turns: std::result::Result<TurnQueue, (Fault, String)>,
-    clock: Arc<dyn Clock>,
+    clock: Arc<dyn TimeSource>,
     wal: Wal,
     commits: AtomicU64,
 }
@@ -101,11 +101,11 @@ impl SqliteStore {
     }
 
     /// Opens a store that follows another clock.
-    pub fn open_with(path: &Path, clock: Arc<dyn Clock>) -> Result<Self> {
+    pub fn open_with(path: &Path, clock: Arc<dyn TimeSource>) -> Result<Self> {
         Self::connect(path, clock, Stay::Long)
     }
 
-    fn connect(path: &Path, clock: Arc<dyn Clock>, stay: Stay) -> Result<Self> {
+    fn connect(path: &Path, clock: Arc<dyn TimeSource>, stay: Stay) -> Result<Self> {
         let path = file::real_path(path)?;
         file::require_ours(&path)?;
         let (connection, turns) = match TurnQueue::open(&path) {
@@ -128,7 +128,7 @@ impl SqliteStore {
     }
 
     /// Makes a store that follows another clock.
-    pub fn create_with(path: &Path, clock: Arc<dyn Clock>) -> Result<Self> {
+    pub fn create_with(path: &Path, clock: Arc<dyn TimeSource>) -> Result<Self> {
         file::create(path)?;
         Self::open_with(path, clock)
     }

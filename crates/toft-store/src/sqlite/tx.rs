@@ -29,7 +29,7 @@ use toft_core::{
 
 use super::{failed, migrate, sql, turn::WriteTicket, wal::Wal};
 use crate::{
-    clock::Clock,
+    clock::TimeSource,
     query::{Query, query_of},
     rows::{self, Cells},
     unknown::{StoredBody, Unknown},
@@ -39,7 +39,7 @@ use crate::{
 
 pub(super) struct SqliteTx<'a> {
     connection: MutexGuard<'a, Connection>,
-    clock: &'a dyn Clock,
+    clock: &'a dyn TimeSource,
     wal: &'a Wal,
     commits: &'a AtomicU64,
     open: bool,
@@ -54,7 +54,7 @@ impl<'a> SqliteTx<'a> {
         connection: MutexGuard<'a, Connection>,
         turn: Option<WriteTicket<'a>>,
         access: Access,
-        clock: &'a dyn Clock,
+        clock: &'a dyn TimeSource,
         wal: &'a Wal,
         commits: &'a AtomicU64,
     ) -> Result<Self> {

@@ -10,7 +10,7 @@ use crate::{Vcs, git_view::plain_file};
 
 /// What is wrong with a workspace, and the command that helps. No such command deletes anything.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trouble {
+pub struct WorkspaceTrouble {
     /// What is wrong.
     pub what: String,
     /// The command that helps.
@@ -19,9 +19,9 @@ pub struct Trouble {
 
 impl WorkspaceBackend {
     /// What is wrong with a workspace's directory and its link to the repository; nothing if both are as toft made them.
-    pub fn trouble(&self, workspace: &Workspace) -> Option<Trouble> {
+    pub fn trouble(&self, workspace: &Workspace) -> Option<WorkspaceTrouble> {
         let path = Path::new(&workspace.path);
-        let trouble = |what: String, help: String| Some(Trouble { what, help });
+        let trouble = |what: String, help: String| Some(WorkspaceTrouble { what, help });
         let show = || format!("toft ws show {}", workspace.name);
         match fs::symlink_metadata(path) {
             Ok(meta) if meta.is_dir() => {}
@@ -67,10 +67,12 @@ impl WorkspaceBackend {
     }
 
     /// What is wrong with the file that links a worktree to its repository.
-    fn link_trouble(&self, workspace: &Workspace, path: &Path, link: &Path) -> Option<Trouble> {
+    fn link_trouble(&self, workspace: &Workspace, path: &Path, link: &Path) -> Option<WorkspaceTrouble> {
         let text = match plain_file(link) {
             Ok(text) => String::from_utf8_lossy(&text.unwrap_or_default()).into_owned(),
-            Err(error) => return Some(Trouble { what: error.to_string(), help: format!("ls -l {}", quoted(link)) }),
+            Err(error) => {
+                return Some(WorkspaceTrouble { what: error.to_string(), help: format!("ls -l {}", quoted(link)) });
+            }
         };
         let target = path.join(text.trim_end().trim_start_matches("gitdir: "));
         let ours = target.parent().and_then(|dir| fs::canonicalize(dir).ok())
@@ -90,21 +92,21 @@ impl WorkspaceBackend {
             Some(entry) if entry.join("HEAD").is_file() => self.repair_command(),
             _ => self.again(workspace),
         };
-        Some(Trouble { what, help })
+        Some(WorkspaceTrouble { what, help })
     }
 
     /// Nothing is at a workspace's place.
-    fn gone(&self, workspace: &Workspace, path: &Path) -> Option<Trouble> {
+    fn gone(&self, workspace: &Workspace, path: &Path) -> Option<WorkspaceTrouble> {
         let parent = path.parent().unwrap_or(path);
         if let Some(moved) = self.moved_to(workspace) {
             let what = format!("its directory was moved to {}", moved.display());
-            return Some(Trouble { what, help: format!("toft ws adopt {}", quoted(&moved)) });
+            return Some(WorkspaceTrouble { what, help: format!("toft ws adopt {}", quoted(&moved)) });
         }
         if !parent.exists() {
             let what = format!("{} is not there; its disk may not be mounted", parent.display());
-            return Some(Trouble { what, help: "mount".to_owned() });
+            return Some(WorkspaceTrouble { what, help: "mount".to_owned() });
         }
-        Some(Trouble { what: "its directory is gone".to_owned(), help: self.again(workspace) })
+        Some(WorkspaceTrouble { what: "its directory is gone".to_owned(), help: self.again(workspace) })
     }
 
     /// The command that mends the link between a worktree and its repository.
@@ -125,19 +127,22 @@ impl WorkspaceBackend {
 }
 
 /// A workspace that cannot be read, and what helps.
-fn unreadable(workspace: &Workspace, path: &Path, error: &io::Error) -> Trouble {
+fn unreadable(workspace: &Workspace, path: &Path, error: &io::Error) -> WorkspaceTrouble {
     if error.kind() == io::ErrorKind::PermissionDenied {
         let closed = fs::symlink_metadata(path).is_ok_and(|meta| meta.mode() & 0o500 != 0o500);
         let help = if closed { format!("chmod u+rwx {}", quoted(path)) } else { format!("ls -ld {}", quoted(path)) };
-        return Trouble { what: "it cannot be read: permission denied".to_owned(), help };
+        return WorkspaceTrouble { what: "it cannot be read: permission denied".to_owned(), help };
     }
     // A dead mount says so in one of several ways; opening the workspace mounts it again.
-    Trouble { what: format!("it cannot be read: {error}"), help: format!("toft ws path {}", workspace.name) }
+    WorkspaceTrouble { what: format!("it cannot be read: {error}"), help: format!("toft ws path {}", workspace.name) }
 }
 
 /// Something else is where git has a file.
-fn no_file(path: &Path) -> Trouble {
-    Trouble { what: format!("{}: {}", path.display(), crate::git::ODD), help: format!("ls -l {}", quoted(path)) }
+fn no_file(path: &Path) -> WorkspaceTrouble {
+    WorkspaceTrouble {
+        what: format!("{}: {}", path.display(), crate::git::ODD),
+        help: format!("ls -l {}", quoted(path)),
+    }
 }
 
 /// A path as a shell reads it.

@@ -41,7 +41,7 @@ use toft_core::{
 };
 
 pub use self::{
-    broken::Trouble,
+    broken::WorkspaceTrouble,
     collide::{Conflict, InProgress},
     holders::{holders, process_in},
     look::{Look, Refs},

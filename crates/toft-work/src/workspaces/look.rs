@@ -38,7 +38,7 @@ const COMPARED: usize = 300;
 
 /// A workspace, and what was seen in it.
 #[derive(Clone, Debug, Serialize)]
-pub struct Seen {
+pub struct SeenWorkspace {
     /// The workspace.
     #[serde(flatten)]
     pub listed: Listed,
@@ -103,7 +103,7 @@ pub enum CollisionKind {
 #[derive(Clone, Debug, Default)]
 pub struct Overview {
     /// Those that are broken.
-    pub broken: Vec<Seen>,
+    pub broken: Vec<SeenWorkspace>,
     /// Those that run into each other.
     pub collisions: Vec<Collision>,
     /// The oldest look that this follows from, if not all were looked at now.
@@ -124,14 +124,14 @@ impl Overview {
 
 impl Work<'_> {
     /// Workspaces on this machine of a repository that was moved or deleted: each is broken.
-    pub fn workspaces_without_repository(&self, scope: Scope) -> Result<Vec<Seen>, Error> {
+    pub fn workspaces_without_repository(&self, scope: Scope) -> Result<Vec<SeenWorkspace>, Error> {
         let rows = self.perform(List { scope, all: false, limit: 0 })?;
         let here = rows.into_iter().filter(|row| row.workspace.host == self.machine().disks());
         let lost = here.map(|listed| {
             let source = &listed.workspace.source;
             let trouble = Some(format!("its repository is not at {source} any more"));
             let help = Some("toft -C DIR where, with DIR where the repository is now".to_owned());
-            Seen { listed, survey: None, looked: None, bytes: None, trouble, help, uncommitted: Vec::new() }
+            SeenWorkspace { listed, survey: None, looked: None, bytes: None, trouble, help, uncommitted: Vec::new() }
         });
         Ok(lost.collect())
     }
@@ -139,7 +139,7 @@ impl Work<'_> {
 
 impl Workspaces<'_> {
     /// The workspaces, newest first, and what is in each.
-    pub fn list(&self, all: bool, limit: usize) -> Result<Vec<Seen>, Error> {
+    pub fn list(&self, all: bool, limit: usize) -> Result<Vec<SeenWorkspace>, Error> {
         let rows = self.work.perform(List { scope: self.work.scope(), all, limit })?;
         let (refs, now) = (self.backend.refs()?, self.now()?);
         if limit == 0 || rows.len() < limit {
@@ -149,17 +149,17 @@ impl Workspaces<'_> {
     }
 
     /// One workspace, and what is in it.
-    pub fn show(&self, text: &str) -> Result<Seen, Error> {
+    pub fn show(&self, text: &str) -> Result<SeenWorkspace, Error> {
         let found = self.work.perform(Show { id: text.to_owned() })?;
         Ok(self.look(found, &self.backend.refs()?, self.now()?))
     }
 
     /// One workspace as it is now.
-    pub(super) fn look_now(&self, listed: Listed) -> Result<Seen, Error> {
+    pub(super) fn look_now(&self, listed: Listed) -> Result<SeenWorkspace, Error> {
         Ok(self.look(listed, &self.backend.refs()?, self.now()?))
     }
 
-    fn look(&self, listed: Listed, refs: &Refs, now: Timestamp) -> Seen {
+    fn look(&self, listed: Listed, refs: &Refs, now: Timestamp) -> SeenWorkspace {
         let (seen, there) = self.check(listed);
         if !there || seen.trouble.is_some() {
             return seen;
@@ -173,13 +173,13 @@ impl Workspaces<'_> {
             Ok(look) => with(seen, look),
             Err(error) => {
                 let help = Some(format!("toft ws show {}", workspace.name));
-                Seen { trouble: Some(error.to_string()), help, ..seen }
+                SeenWorkspace { trouble: Some(error.to_string()), help, ..seen }
             }
         }
     }
 
     /// What can be told of a workspace from its row and from files alone; and whether there is more to see.
-    fn check(&self, listed: Listed) -> (Seen, bool) {
+    fn check(&self, listed: Listed) -> (SeenWorkspace, bool) {
         let workspace = &listed.workspace;
         let there = workspace.state.live() && workspace.host == self.host();
         let (mut trouble, mut help) = (None, None);
@@ -200,7 +200,8 @@ impl Workspaces<'_> {
                 (trouble, help) = (Some(found.what), Some(if begun { show } else { found.help }));
             }
         }
-        let seen = Seen { listed, survey: None, looked: None, bytes: None, trouble, help, uncommitted: Vec::new() };
+        let seen =
+            SeenWorkspace { listed, survey: None, looked: None, bytes: None, trouble, help, uncommitted: Vec::new() };
         (seen, there)
     }
 
@@ -215,7 +216,7 @@ impl Workspaces<'_> {
     pub fn overview(&self, compared: bool, budget: Duration) -> Result<Overview, Error> {
         let until = Instant::now() + budget;
         let rows = self.work.perform(List { scope: self.work.scope(), all: false, limit: 0 })?;
-        let checked: Vec<(Seen, bool)> = rows.into_iter().map(|row| self.check(row)).collect();
+        let checked: Vec<(SeenWorkspace, bool)> = rows.into_iter().map(|row| self.check(row)).collect();
         let (broken, well): (Vec<_>, Vec<_>) = checked.into_iter().partition(|(seen, _)| seen.trouble.is_some());
         let mut overview =
             Overview { broken: broken.into_iter().map(|(seen, _)| seen).collect(), ..Overview::default() };
@@ -224,7 +225,7 @@ impl Workspaces<'_> {
         }
         let (refs, now) = (self.backend.refs()?, self.now()?);
         let open = well.into_iter().filter(|(seen, _)| !seen.listed.workspace.pooled).take(COMPARED);
-        let mut known: Vec<(Seen, bool, Option<Look>)> = open
+        let mut known: Vec<(SeenWorkspace, bool, Option<Look>)> = open
             .map(|(seen, there)| {
                 (there.then(|| self.backend.remembered(&seen.listed.workspace)).flatten(), seen, there)
             })
@@ -244,17 +245,17 @@ impl Workspaces<'_> {
         });
         let old = looked.iter().filter(|(_, fresh)| !fresh).filter_map(|(seen, _)| seen.looked);
         overview.as_of = old.min();
-        let never = |(seen, _): &&(Seen, bool)| {
+        let never = |(seen, _): &&(SeenWorkspace, bool)| {
             seen.looked.is_none() && seen.trouble.is_none() && seen.listed.workspace.host == self.host()
         };
         overview.unseen = looked.iter().filter(never).count();
-        let seen: Vec<Seen> = looked.into_iter().map(|(seen, _)| seen).collect();
+        let seen: Vec<SeenWorkspace> = looked.into_iter().map(|(seen, _)| seen).collect();
         overview.collisions = self.collisions(&seen, &refs)?;
         Ok(overview)
     }
 
     /// Workspaces that run into each other: those that were seen, and the others as they were seen last.
-    pub fn collisions_among(&self, seen: &[Seen]) -> Result<Vec<Collision>, Error> {
+    pub fn collisions_among(&self, seen: &[SeenWorkspace]) -> Result<Vec<Collision>, Error> {
         let rows = self.work.perform(List { scope: self.work.scope(), all: false, limit: 0 })?;
         let mut all = seen.to_vec();
         for row in rows {
@@ -267,12 +268,12 @@ impl Workspaces<'_> {
         self.collisions(&all, &self.backend.refs()?)
     }
 
-    fn collisions(&self, seen: &[Seen], refs: &Refs) -> Result<Vec<Collision>, Error> {
-        let here = |seen: &&Seen| {
+    fn collisions(&self, seen: &[SeenWorkspace], refs: &Refs) -> Result<Vec<Collision>, Error> {
+        let here = |seen: &&SeenWorkspace| {
             let workspace = &seen.listed.workspace;
             workspace.host == self.host() && workspace.state.live() && !workspace.pooled && seen.trouble.is_none()
         };
-        let open: Vec<&Seen> = seen.iter().filter(here).take(COMPARED).collect();
+        let open: Vec<&SeenWorkspace> = seen.iter().filter(here).take(COMPARED).collect();
         if open.len() < 2 {
             return Ok(Vec::new());
         }
@@ -316,7 +317,7 @@ impl Workspaces<'_> {
 
 /// Adds pairs that have a file in common which one of them has not committed, or only said that it would change.
 fn overlaps(
-    open: &[&Seen],
+    open: &[&SeenWorkspace],
     heads: &[Option<String>],
     found: &InProgress,
     pairs: &mut BTreeMap<(usize, usize), (CollisionKind, BTreeSet<String>)>,
@@ -356,8 +357,8 @@ fn overlaps(
 }
 
 /// A workspace with what a look found.
-fn with(seen: Seen, look: Look) -> Seen {
-    Seen {
+fn with(seen: SeenWorkspace, look: Look) -> SeenWorkspace {
+    SeenWorkspace {
         survey: Some(look.survey),
         looked: Some(look.at),
         bytes: look.bytes.map(|(bytes, _)| bytes),

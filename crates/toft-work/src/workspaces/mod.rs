@@ -42,7 +42,7 @@ use toft_vcs::{
 };
 
 pub use self::{
-    look::{Collision, CollisionKind, Overview, Party, Seen},
+    look::{Collision, CollisionKind, Overview, Party, SeenWorkspace},
     tidy::own_size,
 };
 use crate::Work;

@@ -68,14 +68,14 @@ pub struct IssueFilter {
 
 /// Which issues, by the agent they are assigned to.
 #[derive(Clone, Debug)]
-pub enum Assigned {
+pub enum AssignedTo {
     /// Only those of this agent.
     To(String),
     /// All but those of these agents.
     NotTo(Vec<String>),
 }
 
-impl Assigned {
+impl AssignedTo {
     fn names(&self) -> &[String] {
         match self {
             Self::To(name) => std::slice::from_ref(name),
@@ -207,7 +207,7 @@ impl IndexTx<'_> {
         now: Timestamp,
         labels: &[String],
         to_take: bool,
-        assigned: &Assigned,
+        assigned: &AssignedTo,
         limit: usize,
     ) -> Result<Vec<Indexed>> {
         let mut filter = String::new();
@@ -217,13 +217,15 @@ impl IndexTx<'_> {
         let names: Vec<String> = (0..assigned.names().len()).map(|n| format!("?{}", n + 4 + labels.len())).collect();
         let names = names.join(", ");
         let index = match assigned {
-            Assigned::To(_) => "issues_assigned",
-            Assigned::NotTo(_) => "issues_ready",
+            AssignedTo::To(_) => "issues_assigned",
+            AssignedTo::NotTo(_) => "issues_ready",
         };
         match assigned {
-            Assigned::To(_) => filter.push_str(&format!(" AND i.assignee IS NOT NULL AND i.assignee = {names}")),
-            Assigned::NotTo(of) if of.is_empty() => {}
-            Assigned::NotTo(_) => filter.push_str(&format!(" AND (i.assignee IS NULL OR i.assignee NOT IN ({names}))")),
+            AssignedTo::To(_) => filter.push_str(&format!(" AND i.assignee IS NOT NULL AND i.assignee = {names}")),
+            AssignedTo::NotTo(of) if of.is_empty() => {}
+            AssignedTo::NotTo(_) => {
+                filter.push_str(&format!(" AND (i.assignee IS NULL OR i.assignee NOT IN ({names}))"))
+            }
         }
         let sql = format!(
             "SELECT {COLUMNS} FROM issues i INDEXED BY {index}

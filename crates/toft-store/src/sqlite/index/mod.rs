@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use toft_core::store::{Access, Result, StoreTx as _};
 
 pub use self::{
-    issues::{Assigned, Indexed, IssueFilter},
+    issues::{AssignedTo, Indexed, IssueFilter},
     settle::Around,
 };
 use super::{SqliteStore, failed, tx::SqliteTx};

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use rusqlite::params;
 use toft_core::{
     issue::{
-        proposal::Part,
+        proposal::ProposalSide,
         ready::{DEEPEST, Node, Nodes, circle, rank, standing},
     },
     ready::QueueClass,
@@ -116,7 +116,7 @@ fn node(row: &rusqlite::Row<'_>) -> rusqlite::Result<Node> {
         priority: row.get(6)?,
         written: Timestamp(row.get(7)?),
         turn: QueueClass::numbered(row.get(8)?),
-        part: Part::named(&row.get::<_, String>(9)?),
+        part: ProposalSide::named(&row.get::<_, String>(9)?),
         needs: Vec::new(),
     })
 }
