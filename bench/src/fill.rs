@@ -4,7 +4,7 @@ use std::{path::Path, process::Command};
 
 use toft::{
     Config, Error, Toft,
-    flow::{Plan, PlanTask},
+    flow::{PlanTask, WorkflowPlan},
 };
 
 /// A git repository at `dir` with `count` ready tasks in workflows of up to 1,000, made through the library.
@@ -39,7 +39,7 @@ pub fn add(toft: &Toft, count: usize) -> Result<(), Error> {
                 ..PlanTask::default()
             })
             .collect();
-        toft.start_flow(&Plan { title: format!("flow {start}"), tasks, ..Plan::default() })?;
+        toft.start_flow(&WorkflowPlan { title: format!("flow {start}"), tasks, ..WorkflowPlan::default() })?;
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use std::{
 
 use toft::{
     ClaimQuery, Toft, Worker,
-    flow::{Plan, PlanTask},
+    flow::{PlanTask, WorkflowPlan},
     id::WorkflowId,
 };
 use toft_bench::{fill, timing};
@@ -78,7 +78,7 @@ pub(crate) fn measure(what: &str, toft: &Toft, other: &Toft) {
 /// One task that queues behind all others, in a workflow of its own.
 fn add(toft: &Toft, task: PlanTask) -> WorkflowId {
     let task = PlanTask { name: "last".into(), priority: task.priority.or(Some(4)), ..task };
-    let plan = Plan { title: "last".into(), tasks: vec![task], ..Plan::default() };
+    let plan = WorkflowPlan { title: "last".into(), tasks: vec![task], ..WorkflowPlan::default() };
     toft.start_flow(&plan).expect("a flow").workflow.id
 }
 

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use toft::{ClaimQuery, Config, StoreLocation, Toft, flow::Plan, id::TaskId, lease::Fence, verbs::renew};
+use toft::{ClaimQuery, Config, StoreLocation, Toft, flow::WorkflowPlan, id::TaskId, lease::Fence, verbs::renew};
 use toft_cluster::Cluster;
 
 use crate::filters;
@@ -107,7 +107,7 @@ impl Bench {
                 ..toft::flow::PlanTask::default()
             })
             .collect();
-        toft.start_flow(&Plan { title: "flow".into(), tasks, ..Plan::default() }).expect("a flow");
+        toft.start_flow(&WorkflowPlan { title: "flow".into(), tasks, ..WorkflowPlan::default() }).expect("a flow");
         self.copy(schema, count.div_ceil(1_000).saturating_sub(1));
         toft
     }

@@ -11,7 +11,7 @@ use std::{
 
 use toft_core::{
     checkpoint::CheckpointKind,
-    flow::{Evidence, Plan, PlanTask, Source},
+    flow::{Evidence, PlanTask, Source, WorkflowPlan},
     retention::RetentionKind,
     store::Store as _,
     testing::{ManualClock, Stage},
@@ -76,8 +76,11 @@ fn one_day(stage: &Stage, day: u64, agents: u64, tasks: u64, set: impl Fn(u64)) 
                 brief: "Do it as the brief says. ".repeat(8),
                 ..PlanTask::default()
             };
-            let plan =
-                Plan { title: format!("day {day}, part {n}"), tasks: (0..50).map(plan).collect(), ..Plan::default() };
+            let plan = WorkflowPlan {
+                title: format!("day {day}, part {n}"),
+                tasks: (0..50).map(plan).collect(),
+                ..WorkflowPlan::default()
+            };
             let source = Source::Prompt { text: plan.title.clone() };
             stage.perform("lead", flow::New { plan, source, hold: false }).expect("a plan");
         }

@@ -39,6 +39,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     for (path, text) in &sources {
         prose(path, text, &mut wrong);
     }
+    names(&sources, &mut wrong);
     programs(root, &sources, &mut wrong)?;
     queries(root, &sources, &mut wrong)?;
     promises::check(root, &sources, &mut wrong)?;
@@ -95,6 +96,38 @@ fn prose(path: &Path, text: &str, wrong: &mut Vec<String>) {
 }
 
 /// Every file that starts a program is in the table of `docs/programs.md`, which says what protects it.
+/// No two types of the libraries have one name. Verbs are called by their module (`claim::Request`), and so are the command
+/// line's arguments and views.
+fn names(sources: &BTreeMap<PathBuf, String>, wrong: &mut Vec<String>) {
+    let mut known: BTreeMap<&str, &PathBuf> = BTreeMap::new();
+    for (path, text) in sources {
+        let shown = path.display().to_string();
+        let library = shown.contains("crates/") && shown.contains("/src/") && !shown.contains("/toft-cli/");
+        if !library || shown.contains("/verbs/") || shown.ends_with("tests.rs") {
+            continue;
+        }
+        let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+        for name in code.lines().filter_map(type_name) {
+            if let Some(first) = known.insert(name, path).filter(|first| *first != path) {
+                let first = first.display();
+                wrong.push(format!("{shown}: `{name}` is a type of {first}, too; give one of them a name of its own"));
+            }
+        }
+    }
+}
+
+/// The name of the type that a line defines.
+fn type_name(line: &str) -> Option<&str> {
+    let line = line.trim_start();
+    let line = line.strip_prefix("pub").map_or(line, |rest| {
+        let rest = rest.strip_prefix('(').and_then(|rest| Some(rest.split_once(')')?.1)).unwrap_or(rest);
+        rest.trim_start()
+    });
+    let rest = ["struct ", "enum ", "trait "].iter().find_map(|word| line.strip_prefix(word))?;
+    let end = rest.find(|c: char| !c.is_alphanumeric()).unwrap_or(rest.len());
+    Some(&rest[..end])
+}
+
 fn programs(root: &Path, sources: &BTreeMap<PathBuf, String>, wrong: &mut Vec<String>) -> Result<()> {
     const LIST: &str = "docs/programs.md";
     let list = fs::read_to_string(root.join(LIST))?;

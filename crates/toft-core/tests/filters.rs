@@ -1,7 +1,7 @@
 //! What a claim with a filter finds, and what it is told when it finds nothing.
 
 use toft_core::{
-    flow::{Plan, PlanTask},
+    flow::{PlanTask, WorkflowPlan},
     refusal::{Refusal, VerbError},
     testing::{Stage, plan_tasks},
     verbs::{self, claim},
@@ -17,7 +17,7 @@ fn a_search_by_several_labels_ends_and_says_so() {
     };
     let mut tasks: Vec<_> = (0..2_400).map(|n| labelled(n, &[["a", "b"][n % 2]])).collect();
     tasks.extend([labelled(2_400, &["a", "b"]), labelled(2_401, &["a", "rare"])]);
-    stage.flow_with(Plan { title: "many".into(), tasks, ..Plan::default() });
+    stage.flow_with(WorkflowPlan { title: "many".into(), tasks, ..WorkflowPlan::default() });
     let claim = |labels: &[&str]| {
         let labels = labels.iter().map(ToString::to_string).collect();
         stage.claim_with("me", claim::Request { labels, scope: stage.scope(), ..Default::default() })
@@ -42,7 +42,7 @@ fn a_claim_is_told_which_capabilities_it_lacks_and_waits_for_none_of_them() {
         ..PlanTask::default()
     };
     let tasks = vec![requiring("both", &["rust", "gpu", "rust"]), requiring("one", &["gpu"]), requiring("none", &[])];
-    stage.flow_with(Plan { title: "able".into(), tasks, max_parallel: Some(3), ..Plan::default() });
+    stage.flow_with(WorkflowPlan { title: "able".into(), tasks, max_parallel: Some(3), ..WorkflowPlan::default() });
     assert_eq!(stage.claim("plain").unwrap().task.name, "none");
     let Err(VerbError::Refused(Refusal::NothingReady { lacking, .. })) = stage.claim("plain") else {
         panic!("it can do nothing else")
@@ -64,8 +64,9 @@ fn a_claim_is_told_which_capabilities_it_lacks_and_waits_for_none_of_them() {
 #[test]
 fn a_claim_of_many_steps_over_a_workflow_that_it_fills() {
     let stage = Stage::memory();
-    let limited = Plan { title: "limited".into(), max_parallel: Some(1), priority: Some(0), ..Plan::default() };
-    stage.flow_with(Plan { tasks: plan_tasks(&["a", "b", "c"]), ..limited });
+    let limited =
+        WorkflowPlan { title: "limited".into(), max_parallel: Some(1), priority: Some(0), ..WorkflowPlan::default() };
+    stage.flow_with(WorkflowPlan { tasks: plan_tasks(&["a", "b", "c"]), ..limited });
     stage.flow("open", &["d", "e"]);
     let request = claim::Request { count: 3, scope: stage.scope(), ..Default::default() };
     let claims = stage.perform("me", request).unwrap().claims;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use toft_core::{
-    flow::{Evidence, Plan, PlanTask},
+    flow::{Evidence, PlanTask, WorkflowPlan},
     id::OpId,
     lease::{Fence, Lease},
     refusal::{Refusal, VerbError},
@@ -286,7 +286,7 @@ fn a_clock_that_went_back_strands_no_retry_and_no_timer() {
 fn an_issue_that_cannot_be_started_leaves_nothing_behind() {
     let stage = Stage::memory();
     let tasks = vec![PlanTask { name: "t".into(), repository: Some("nowhere".into()), ..Default::default() }];
-    let plan = Plan { title: "p".into(), tasks, ..Default::default() };
+    let plan = WorkflowPlan { title: "p".into(), tasks, ..Default::default() };
     let (extends, variables) = (None, std::collections::BTreeMap::new());
     stage
         .perform("boss", verbs::template::Put { name: "bad".into(), description: None, extends, variables, plan })
@@ -352,10 +352,10 @@ fn a_question_survives_the_agent_that_asked_it() {
 #[test]
 fn tasks_that_wait_for_each_other_are_refused() {
     let stage = Stage::memory();
-    let plan = Plan {
+    let plan = WorkflowPlan {
         title: "loop".into(),
         tasks: toft_core::testing::plan_tasks(&["a<-c", "b<-a", "c<-b"]),
-        ..Plan::default()
+        ..WorkflowPlan::default()
     };
     let source = toft_core::flow::Source::Prompt { text: "loop".into() };
     let stop = stage.perform("p", flow::New { plan, source, hold: false }).unwrap_err();
@@ -370,10 +370,10 @@ fn tasks_that_wait_for_each_other_are_refused() {
 #[test]
 fn ready_order_is_labels_priority_unblocking_age_then_plan() {
     let stage = Stage::memory();
-    let mut plan = Plan {
+    let mut plan = WorkflowPlan {
         title: "order".into(),
         tasks: toft_core::testing::plan_tasks(&["plain", "hub", "x<-hub", "urgent", "found", "aside", "red"]),
-        ..Plan::default()
+        ..WorkflowPlan::default()
     };
     plan.tasks[3].priority = Some(0);
     plan.tasks[4].labels = vec!["discovered:blocker".into()];
@@ -390,11 +390,11 @@ fn ready_order_is_labels_priority_unblocking_age_then_plan() {
 #[test]
 fn a_workflow_never_exceeds_its_parallel_limit() {
     let stage = Stage::memory();
-    let plan = Plan {
+    let plan = WorkflowPlan {
         title: "narrow".into(),
         max_parallel: Some(2),
         tasks: toft_core::testing::plan_tasks(&["a", "b", "c"]),
-        ..Plan::default()
+        ..WorkflowPlan::default()
     };
     stage.flow_with(plan);
     let first = stage.claim("one").unwrap();
@@ -432,10 +432,10 @@ fn finish_as(stage: &Stage, agent: &str, how: finish::How) {
 #[test]
 fn replanning_away_a_chain_releases_each_dependent_once() {
     let stage = Stage::memory();
-    let mut plan = Plan {
+    let mut plan = WorkflowPlan {
         title: "p".into(),
         tasks: toft_core::testing::plan_tasks(&["t1", "t2", "t3<-t2,t4", "t4"]),
-        ..Plan::default()
+        ..WorkflowPlan::default()
     };
     plan.tasks[1].on_failure_of = vec!["t1".into()];
     let made = stage.flow_with(plan);
@@ -501,7 +501,7 @@ fn a_turned_around_dependency_is_no_cycle() {
 fn a_due_retry_of_a_full_workflow_is_not_offered() {
     let stage = Stage::memory();
     let tasks = toft_core::testing::plan_tasks(&["a", "b"]);
-    stage.flow_with(Plan { title: "p".into(), max_parallel: Some(1), tasks, ..Plan::default() });
+    stage.flow_with(WorkflowPlan { title: "p".into(), max_parallel: Some(1), tasks, ..WorkflowPlan::default() });
     stage.claim("x").unwrap();
     finish_as(&stage, "x", finish::How::Failed);
     stage.claim_by_process("y", 1).unwrap();
@@ -513,7 +513,11 @@ fn a_due_retry_of_a_full_workflow_is_not_offered() {
 #[test]
 fn an_abandoned_workflow_releases_nothing_that_waited_for_it() {
     let stage = Stage::memory();
-    let mut plan = Plan { title: "p".into(), tasks: toft_core::testing::plan_tasks(&["t1", "t2"]), ..Plan::default() };
+    let mut plan = WorkflowPlan {
+        title: "p".into(),
+        tasks: toft_core::testing::plan_tasks(&["t1", "t2"]),
+        ..WorkflowPlan::default()
+    };
     plan.tasks[1].on_failure_of = vec!["t1".into()];
     let made = stage.flow_with(plan);
     let t2 = task_named(&stage, "t2").id;

@@ -391,7 +391,12 @@ fn caw_template(row: &Row) -> Option<template::Put> {
         text.split("{{").skip(1).filter_map(|rest| rest.split_once("}}")).map(|(hole, _)| hole.trim().to_owned());
     let word = |name: &String| !name.is_empty() && name.chars().all(|letter| letter.is_alphanumeric() || letter == '_');
     let variables = texts(&told["variables"]).into_iter().chain(holes).filter(word);
-    let plan = flow::Plan { title: name.clone(), summary: of(row, &["description"]), tasks, ..flow::Plan::default() };
+    let plan = flow::WorkflowPlan {
+        title: name.clone(),
+        summary: of(row, &["description"]),
+        tasks,
+        ..flow::WorkflowPlan::default()
+    };
     Some(template::Put {
         name,
         description: of(row, &["description"]),

@@ -5,13 +5,13 @@ use std::{collections::BTreeMap, fs, path::Path};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 use toft_core::{
-    flow::{Plan, PlanTask, Variable},
+    flow::{PlanTask, Variable, WorkflowPlan},
     verbs::template::Put,
 };
 use toft_session::error::{Error, io};
 
 /// Reads a plan.
-pub fn load_plan(path: &Path) -> Result<Plan, Error> {
+pub fn load_plan(path: &Path) -> Result<WorkflowPlan, Error> {
     load(path)
 }
 
@@ -31,7 +31,7 @@ pub fn load_template(path: &Path) -> Result<Put, Error> {
         config,
         tasks,
     } = file;
-    let plan = Plan { title, summary, priority, max_parallel, budget, config, tasks };
+    let plan = WorkflowPlan { title, summary, priority, max_parallel, budget, config, tasks };
     Ok(Put { name, description, extends, variables, plan })
 }
 

@@ -15,14 +15,14 @@ const PAGE: usize = 256;
 /// Events in order, from a cursor on. By default it never ends: it waits for the next one.
 ///
 /// ```
-/// # use toft_core::flow::Plan;
+/// # use toft_core::flow::WorkflowPlan;
 /// # use toft_session::{Error, Session, config::{Config, StoreLocation}};
 /// # use std::time::Duration;
 /// # fn main() -> Result<(), Error> {
 /// # let dir = tempfile::tempdir().unwrap();
 /// # let config = Config { store: Some(StoreLocation::new_path(dir.path().join("demo.db"))), ..Config::default() };
 /// # let session = Session::with(config)?;
-/// session.start_flow(&Plan::single("Sweep the yard"))?;
+/// session.start_flow(&WorkflowPlan::single("Sweep the yard"))?;
 /// for event in session.events(0).patience(Duration::from_millis(100)) {
 ///     let event = event?;
 ///     println!("{} {} {}", event.seq, event.actor, event.verb);

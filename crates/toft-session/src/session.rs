@@ -13,7 +13,7 @@ use std::{
 use serde_json::Value;
 use toft_core::{
     checkpoint::Detail,
-    flow::{Plan as FlowPlan, Source as FlowSource},
+    flow::{Source as FlowSource, WorkflowPlan as FlowPlan},
     id::{IdGenerator, RepositoryId},
     repository::{Place, Repository, Scope, Worktree},
     store::{self, Access, Store},

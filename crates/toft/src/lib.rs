@@ -4,13 +4,13 @@
 //! dies, the task is free for the next worker at once.
 //!
 //! ```
-//! use toft::{ClaimQuery, Config, StoreLocation, Toft, flow::Plan};
+//! use toft::{ClaimQuery, Config, StoreLocation, Toft, flow::WorkflowPlan};
 //!
 //! # fn main() -> Result<(), toft::Error> {
 //! # let dir = tempfile::tempdir().unwrap();
 //! # let path = dir.path().join("demo.db");
 //! let toft = Toft::with(Config { store: Some(StoreLocation::new_path(path)), ..Config::default() })?;
-//! toft.start_flow(&Plan::single("Sweep the yard"))?;
+//! toft.start_flow(&WorkflowPlan::single("Sweep the yard"))?;
 //!
 //! let me = toft.agent("builder-7").register()?;
 //! while let Some(job) = me.claim(ClaimQuery::ready())? {

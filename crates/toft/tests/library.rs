@@ -2,7 +2,7 @@
 
 use std::{thread, time::Duration};
 
-use toft::{ClaimQuery, Config, Error, StoreLocation, Toft, flow::Plan, refusal::Refusal};
+use toft::{ClaimQuery, Config, Error, StoreLocation, Toft, flow::WorkflowPlan, refusal::Refusal};
 
 fn open(dir: &tempfile::TempDir) -> Toft {
     let store = Some(StoreLocation::new_path(dir.path().join("demo.db")));
@@ -14,7 +14,7 @@ fn a_worker_claims_until_nothing_is_left() {
     let dir = tempfile::tempdir().unwrap();
     let toft = open(&dir);
     for n in 0..3 {
-        toft.start_flow(&Plan::single(&format!("job {n}"))).unwrap();
+        toft.start_flow(&WorkflowPlan::single(&format!("job {n}"))).unwrap();
     }
     let me = toft.agent("builder-7").can("rust").register().unwrap();
     let mut done = Vec::new();
@@ -35,7 +35,7 @@ fn a_worker_claims_until_nothing_is_left() {
 fn done_without_evidence_is_refused_and_the_job_is_still_held() {
     let dir = tempfile::tempdir().unwrap();
     let toft = open(&dir);
-    toft.start_flow(&Plan::single("job")).unwrap();
+    toft.start_flow(&WorkflowPlan::single("job")).unwrap();
     let me = toft.agent("builder").register().unwrap();
     let job = me.claim(ClaimQuery::ready()).unwrap().unwrap();
     let task = job.task().id.to_string();
@@ -53,7 +53,7 @@ fn a_waiting_claim_and_a_waiting_iterator_see_what_another_thread_does() {
             me.claim(ClaimQuery::ready().wait(Duration::from_secs(20))).unwrap().map(|job| job.task().name.clone())
         });
         thread::sleep(Duration::from_millis(50));
-        writing.start_flow(&Plan::single("late")).unwrap();
+        writing.start_flow(&WorkflowPlan::single("late")).unwrap();
         assert_eq!(claimed.join().unwrap().as_deref(), Some("late"));
     });
     let verbs: Vec<_> =
@@ -65,8 +65,8 @@ fn a_waiting_claim_and_a_waiting_iterator_see_what_another_thread_does() {
 fn a_kept_job_outlives_its_ttl_and_says_stop_before_the_lease_can_end() {
     let dir = tempfile::tempdir().unwrap();
     let toft = open(&dir);
-    toft.start_flow(&Plan::single("job")).unwrap();
-    toft.start_flow(&Plan::single("another")).unwrap();
+    toft.start_flow(&WorkflowPlan::single("job")).unwrap();
+    toft.start_flow(&WorkflowPlan::single("another")).unwrap();
     let me = toft.agent("builder").register().unwrap();
     let ttl = Duration::from_millis(1_500);
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 use toft_core::{
-    flow::{Plan, PlanTask, Source, TaskStatus, WorkflowStatus},
+    flow::{PlanTask, Source, TaskStatus, WorkflowPlan, WorkflowStatus},
     id::{IdGenerator, RepositoryId, TaskId},
     lease::{Fence, Holder, Liveness, Processes},
     refusal::{Refusal, VerbError},
@@ -183,7 +183,7 @@ impl World {
         let tasks = ["a", "b", "c"].map(|name| PlanTask { name: name.into(), ..PlanTask::default() });
         let tasks =
             tasks.into_iter().chain([PlanTask { name: "d".into(), needs: vec!["a".into()], ..PlanTask::default() }]);
-        let plan = Plan { title: "fleet".into(), tasks: tasks.collect(), ..Plan::default() };
+        let plan = WorkflowPlan { title: "fleet".into(), tasks: tasks.collect(), ..WorkflowPlan::default() };
         let source = Source::Prompt { text: "fleet".into() };
         let made = world.perform(0, "planner", &[], None, verbs::flow::New { plan, source, hold: false });
         assert!(made.is_ok(), "the plan is sound");

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use toft::{
-    flow::{Plan, PlanTask, Source, WorkflowStatus},
+    flow::{PlanTask, Source, WorkflowPlan, WorkflowStatus},
     plan_file::{load_plan, load_template},
     verbs::{flow, replan, template},
 };
@@ -83,7 +83,7 @@ pub(super) fn new(app: &App<'_>, args: &NewFlow) -> Done {
         (true, false) => vec![&args.title],
         (false, _) => args.tasks.iter().collect(),
     };
-    let plan = Plan {
+    let plan = WorkflowPlan {
         title: args.title.clone(),
         priority: args.task.priority,
         max_parallel: args.max_parallel,

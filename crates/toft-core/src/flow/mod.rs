@@ -8,7 +8,7 @@ mod task;
 mod template;
 mod workflow;
 
-pub use plan::{Plan, PlanTask, check_names};
+pub use plan::{PlanTask, WorkflowPlan, check_names};
 pub(crate) use report::given_back;
 pub use report::{Ending, Report, SaidOutcome, Seen, Usage, Word, builds_on};
 pub(crate) use requeue::{place_in_queue, refresh_room, requeue};

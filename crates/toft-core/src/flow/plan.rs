@@ -10,7 +10,7 @@ use crate::refusal::Refusal;
 /// How some work is cut into tasks. The shape of a plan file in TOML, YAML or JSON.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Plan {
+pub struct WorkflowPlan {
     /// What it is about.
     pub title: String,
     /// How the work is cut up, in words.
@@ -77,7 +77,7 @@ pub struct PlanTask {
     pub repository: Option<String>,
 }
 
-impl Plan {
+impl WorkflowPlan {
     /// A plan with a single task of the same name.
     pub fn single(title: &str) -> Self {
         Self {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::plan::{Plan, PlanTask};
+use super::plan::{PlanTask, WorkflowPlan};
 use crate::{id::TemplateId, refusal::Refusal, time::Timestamp};
 
 /// A plan with holes in it. A changed template is a new version; old ones stay.
@@ -30,7 +30,7 @@ pub struct Template {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub variables: BTreeMap<String, Variable>,
     /// The pattern; `{{name}}` stands for a variable.
-    pub plan: Plan,
+    pub plan: WorkflowPlan,
     /// When this version was written.
     pub created: Timestamp,
 }
@@ -73,7 +73,7 @@ impl Template {
     }
 
     /// The plan with every variable filled in. Missing and unknown variables are refused, by name.
-    pub fn fill(&self, given: &BTreeMap<String, String>) -> Result<Plan, Refusal> {
+    pub fn fill(&self, given: &BTreeMap<String, String>) -> Result<WorkflowPlan, Refusal> {
         let mut values = BTreeMap::new();
         let mut missing = BTreeSet::new();
         for (name, variable) in &self.variables {

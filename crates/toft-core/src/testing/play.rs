@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt::Debug, time::Duration};
 
 use super::Stage;
 use crate::{
-    flow::{Evidence, Plan, PlanTask, Source, TaskStatus},
+    flow::{Evidence, PlanTask, Source, TaskStatus, WorkflowPlan},
     id::TaskId,
     lease::{Fence, Holder},
     ready,
@@ -101,11 +101,11 @@ impl Play {
     fn make_flow(&mut self, [_, who, which, how, more, last]: Bytes) -> String {
         let tasks = 1 + usize::from(who % 5);
         let limit = |byte: u8| (!byte.is_multiple_of(3)).then(|| u32::from(byte % 3));
-        let mut plan = Plan {
+        let mut plan = WorkflowPlan {
             title: format!("flow {which}"),
             max_parallel: limit(which),
             budget: limit(how).map(f64::from),
-            ..Plan::default()
+            ..WorkflowPlan::default()
         };
         for position in 0..tasks {
             let dice = usize::from(more).wrapping_mul(position + 3).wrapping_add(usize::from(last) * 7);

@@ -9,7 +9,7 @@ use std::{
 use super::{ManualClock, MemoryStore};
 use crate::{
     agent::Role,
-    flow::{Plan, PlanTask, Source},
+    flow::{PlanTask, Source, WorkflowPlan},
     id::{AgentId, IdGenerator, LeaseId, RepositoryId, TaskId, WorkflowId},
     lease::{Fence, Holder, Lease, Liveness, Processes},
     refusal::VerbResult,
@@ -199,11 +199,11 @@ impl Stage {
 
     /// A running workflow of tasks, each `name` or `name<-needed,needed`.
     pub fn flow(&self, title: &str, tasks: &[&str]) -> verbs::flow::Outcome {
-        self.flow_with(Plan { title: title.into(), tasks: plan_tasks(tasks), ..Plan::default() })
+        self.flow_with(WorkflowPlan { title: title.into(), tasks: plan_tasks(tasks), ..WorkflowPlan::default() })
     }
 
     /// A running workflow from a plan.
-    pub fn flow_with(&self, plan: Plan) -> verbs::flow::Outcome {
+    pub fn flow_with(&self, plan: WorkflowPlan) -> verbs::flow::Outcome {
         let source = Source::Prompt { text: plan.title.clone() };
         self.perform("planner", verbs::flow::New { plan, source, hold: false }).expect("the plan is sound")
     }

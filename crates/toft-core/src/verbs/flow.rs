@@ -9,8 +9,8 @@ use super::{Verb, VerbContext, find, replan, send};
 use crate::{
     change::Write,
     flow::{
-        AttemptResult, Plan, Source, Task, TaskStatus, Workflow, WorkflowStatus, check_names, conclude, end_lease,
-        propagate, refresh_room, requeue, skip_pointless,
+        AttemptResult, Source, Task, TaskStatus, Workflow, WorkflowPlan, WorkflowStatus, check_names, conclude,
+        end_lease, propagate, refresh_room, requeue, skip_pointless,
     },
     id::WorkflowId,
     message::{Address, MessageKind},
@@ -24,7 +24,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct New {
     /// The plan.
-    pub plan: Plan,
+    pub plan: WorkflowPlan,
     /// Where it comes from.
     pub source: Source,
     /// Do not start it yet.
@@ -84,7 +84,7 @@ pub(super) struct Buildable {
 /// writes.
 pub(super) fn build(
     work: &mut VerbContext<'_>,
-    plan: &Plan,
+    plan: &WorkflowPlan,
     source: Source,
     template: Option<String>,
     hold: bool,

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{Verb, VerbContext, assign, find, flow, template};
 use crate::{
     change::Write,
-    flow::{IssueState, Outcome as TaskOutcome, Plan, PlanTask, Source, TaskStatus, Workflow, WorkflowStatus},
+    flow::{IssueState, Outcome as TaskOutcome, PlanTask, Source, TaskStatus, Workflow, WorkflowPlan, WorkflowStatus},
     issue::{Issue, ready::IssueReason},
     lease::LeaseStatus,
     refusal::{Refusal, VerbResult},
@@ -84,7 +84,10 @@ impl Offer {
             Some(name) => template::load(work, name)?.fill(&std::collections::BTreeMap::new())?,
             None => {
                 let (name, brief, labels) = (title.clone(), body.clone().unwrap_or_default(), labels.clone());
-                Plan { tasks: vec![PlanTask { name, brief, labels, ..PlanTask::default() }], ..Plan::default() }
+                WorkflowPlan {
+                    tasks: vec![PlanTask { name, brief, labels, ..PlanTask::default() }],
+                    ..WorkflowPlan::default()
+                }
             }
         };
         plan.title.clone_from(title);

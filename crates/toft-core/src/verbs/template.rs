@@ -7,7 +7,7 @@ use serde_json::json;
 use super::{Verb, VerbContext};
 use crate::{
     change::Write,
-    flow::{Plan, Template, Variable, check_names},
+    flow::{Template, Variable, WorkflowPlan, check_names},
     id::TemplateId,
     refusal::{Refusal, VerbResult},
     rights::{self, Action},
@@ -29,7 +29,7 @@ pub struct Put {
     /// What can be filled in.
     pub variables: BTreeMap<String, Variable>,
     /// The pattern.
-    pub plan: Plan,
+    pub plan: WorkflowPlan,
 }
 
 impl Verb for Put {

@@ -2,7 +2,7 @@
 
 use toft_core::{
     change::Write,
-    flow::{Plan, Template},
+    flow::{Template, WorkflowPlan},
     gate::{Gate, Opened},
     id::TemplateId,
     message::{Delivery, DeliveryState},
@@ -73,7 +73,7 @@ pub fn templates_come_in_their_newest_version(pair: &Pair) {
         removed: None,
         extends: None,
         variables: Default::default(),
-        plan: Plan::single("t"),
+        plan: WorkflowPlan::single("t"),
         created: at(0),
     };
     pair.write(&[

@@ -7,8 +7,8 @@ use toft_core::{
     change::{QueueEntry, Receipt, Write},
     checkpoint::{Checkpoint, CheckpointKind, Detail},
     flow::{
-        Attempt, AttemptResult, Dependency, DependencyKind, Ending, Evidence, Outcome, Plan, PlanTask, Report, Source,
-        Task, TaskState, TaskStatus, Template, Usage, Variable, Workflow, WorkflowStatus,
+        Attempt, AttemptResult, Dependency, DependencyKind, Ending, Evidence, Outcome, PlanTask, Report, Source, Task,
+        TaskState, TaskStatus, Template, Usage, Variable, Workflow, WorkflowPlan, WorkflowStatus,
     },
     gate::{Gate, GateKind, Opened},
     id::{
@@ -254,7 +254,7 @@ fn template() -> Template {
             "what".to_owned(),
             Variable { default: Some("it".into()), about: Some("the thing".into()) },
         )]),
-        plan: Plan {
+        plan: WorkflowPlan {
             title: "Ship {{what}}".into(),
             summary: Some("s".into()),
             priority: Some(3),

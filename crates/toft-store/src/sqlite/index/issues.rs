@@ -224,7 +224,7 @@ impl IndexTx<'_> {
             AssignedTo::To(_) => filter.push_str(&format!(" AND i.assignee IS NOT NULL AND i.assignee = {names}")),
             AssignedTo::NotTo(of) if of.is_empty() => {}
             AssignedTo::NotTo(_) => {
-                filter.push_str(&format!(" AND (i.assignee IS NULL OR i.assignee NOT IN ({names}))"))
+                filter.push_str(&format!(" AND (i.assignee IS NULL OR i.assignee NOT IN ({names}))"));
             }
         }
         let sql = format!(
