@@ -34,8 +34,9 @@ const LONGEST: usize = 600;
 
 pub(crate) fn run(root: &Path) -> Result<()> {
     let mut wrong = Vec::new();
-    layering(root, &mut wrong)?;
     let sources = sources(root)?;
+    layering(root, &mut wrong)?;
+    dependencies(root, &sources, &mut wrong)?;
     for (path, text) in &sources {
         prose(path, text, &mut wrong);
     }
@@ -66,6 +67,31 @@ fn layering(root: &Path, wrong: &mut Vec<String>) -> Result<()> {
                 wrong.push(format!(
                     "{name} depends on {on}: the table of layers in xtask/src/tidy.rs does not allow it"
                 ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What a crate depends on, it uses.
+fn dependencies(root: &Path, sources: &BTreeMap<PathBuf, String>, wrong: &mut Vec<String>) -> Result<()> {
+    for entry in fs::read_dir(root.join("crates"))? {
+        let dir = entry?.path();
+        if !dir.is_dir() {
+            continue;
+        }
+        let table: toml::Table = fs::read_to_string(dir.join("Cargo.toml"))?.parse()?;
+        let plain = ["dependencies", "dev-dependencies"].iter().filter_map(|kind| table.get(*kind)).cloned();
+        let targets = table.get("target").and_then(toml::Value::as_table).into_iter().flat_map(toml::Table::values);
+        let of_targets = targets.filter_map(|target| target.get("dependencies")).cloned();
+        let within: Vec<&String> =
+            sources.iter().filter(|(path, _)| root.join(path).starts_with(&dir)).map(|(_, text)| text).collect();
+        for section in plain.chain(of_targets) {
+            for name in section.as_table().into_iter().flat_map(toml::Table::keys) {
+                let word = name.replace('-', "_");
+                if !within.iter().any(|text| text.contains(&word)) {
+                    wrong.push(format!("{}: {name} is not used", dir.join("Cargo.toml").display()));
+                }
             }
         }
     }

@@ -220,7 +220,15 @@ pub(crate) fn worktree_store(checkout: &Checkout) -> PathBuf {
 
 /// The name of the user who runs this process.
 pub fn user_name() -> String {
-    variable("USER").or_else(|| variable("LOGNAME")).unwrap_or_else(|| "agent".into())
+    variable("USER").or_else(|| variable("LOGNAME")).or_else(account).unwrap_or_else(|| "agent".into())
+}
+
+/// What the system calls the user who runs this process.
+fn account() -> Option<String> {
+    #[cfg(unix)]
+    return nix::unistd::User::from_uid(nix::unistd::Uid::current()).ok().flatten().map(|user| user.name);
+    #[cfg(not(unix))]
+    None
 }
 
 fn read_id(state: &Path) -> Result<Option<RepositoryId>, Error> {

@@ -17,7 +17,7 @@ Ctrl-C lets what runs end; a second one ends it and gives it back.\n\n\
 Examples:\n  \
 toft run --slots 5 --agent claude              five Claude Code agents until you stop them\n  \
 toft run --until-idle -- ./my-agent.sh         any command, until nothing is left to do\n  \
-toft run --once -l rust --total 2h -- codex exec --full-auto -"
+toft run --once -l rust --total 2h -- codex exec -"
 )]
 pub(crate) struct Run {
     /// Number of agents to run in parallel

@@ -56,7 +56,8 @@ pub(super) fn run(app: &App<'_>, args: &Run) -> Done {
     let fleet = Fleet::new(&toft, program, args_again(), args.slots, &rules)?;
     toft.work().let_go_of_ended(&toft.located().agent)?;
     let before = failed_for_good(&toft)?;
-    let mut watch = Watch::new(app.output, fleet.names(), promise.as_deref());
+    let shorten = |text: &str| if app.global.whole_ids { text.to_owned() } else { toft.shorten_ids(text) };
+    let mut watch = Watch::new(app.output, &shorten, fleet.names(), promise.as_deref());
     show_life()?;
     let troubled = fleet.run(orders()?, |news| watch.take(&news))?;
     toft.work().let_go_of_ended(&toft.located().agent)?;

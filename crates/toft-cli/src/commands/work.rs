@@ -119,6 +119,12 @@ pub(super) fn claim(app: &App<'_>, args: &Claim) -> Done {
     for (task, error) in given_back {
         toft.note(format!("{task} was given back: {error}"));
     }
+    if args.count.is_none() && toft.session_holds(me).len() > 1 {
+        let held = toft.live_holds(me).map_or(0, |holds| holds.len());
+        if held > 1 {
+            toft.note(format!("you hold {held} tasks now: name the one you mean when you save or finish"));
+        }
+    }
     // The claim stands, whatever the plan can say of its issue now.
     let plan = toft.plan().ok().flatten();
     let found = |id: &String| plan.as_ref()?.find(id).ok().map(|found| (id.clone(), found));

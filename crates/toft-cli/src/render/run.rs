@@ -23,6 +23,8 @@ use super::{
 /// Follows a runner.
 pub(crate) struct Watch<'a> {
     output: &'a Output,
+    /// Abbreviates the ids in a text.
+    shorten: &'a dyn Fn(&str) -> String,
     names: Vec<String>,
     live: Option<Live>,
     /// What each slot is on: its id and title.
@@ -40,7 +42,12 @@ struct Live {
 }
 
 impl<'a> Watch<'a> {
-    pub(crate) fn new(output: &'a Output, names: &[String], promise: Option<&str>) -> Self {
+    pub(crate) fn new(
+        output: &'a Output,
+        shorten: &'a dyn Fn(&str) -> String,
+        names: &[String],
+        promise: Option<&str>,
+    ) -> Self {
         let terminal = std::io::stderr().is_terminal() && std::io::stdout().is_terminal();
         let live = (terminal && !output.machine()).then(|| {
             let all = MultiProgress::new();
@@ -57,7 +64,8 @@ impl<'a> Watch<'a> {
             Live { all, bars }
         });
         let (on, counts) = (BTreeMap::new(), BTreeMap::new());
-        let watch = Self { output, names: names.to_vec(), live, on, counts, parked: Vec::new(), told: BTreeSet::new() };
+        let (names, parked, told) = (names.to_vec(), Vec::new(), BTreeSet::new());
+        let watch = Self { output, shorten, names, live, on, counts, parked, told };
         if let Some(promise) = promise {
             watch.line(&format!("sandbox by {}", clean(promise)));
         }
@@ -115,7 +123,7 @@ impl<'a> Watch<'a> {
             SlotEvent::Took { task, issue, title, attempt } => {
                 let id = issue.as_deref().unwrap_or(task);
                 let again = if *attempt > 1 { format!(" (attempt {attempt})") } else { String::new() };
-                let on = format!("{id} {}{again}", short(title, 60));
+                let on = (self.shorten)(&format!("{id} {}{again}", short(title, 60)));
                 if self.live.is_none() {
                     self.line(&format!("{}  took  {on}", self.names[index]));
                 }
@@ -152,10 +160,11 @@ impl<'a> Watch<'a> {
         if self.output.silent() {
             return;
         }
+        let text = (self.shorten)(text);
         match &self.live {
             // A terminal that is gone shows nothing.
             Some(live) => drop(live.all.println(text)),
-            None => self.output.lines(&[text.to_owned()]),
+            None => self.output.lines(&[text]),
         }
     }
 

@@ -140,7 +140,12 @@ fn packs(objects: &Path) -> Vec<Pack> {
 }
 
 /// Gives nothing if another process packs the same repository.
-fn pack(git: &Git, objects: &Path, tips: Tips<'_>, lost: &mut BTreeSet<String>) -> Result<Option<LeftInPacks>, RunError> {
+fn pack(
+    git: &Git,
+    objects: &Path,
+    tips: Tips<'_>,
+    lost: &mut BTreeSet<String>,
+) -> Result<Option<LeftInPacks>, RunError> {
     let dir = objects.join("pack");
     let lock = fs::File::open(&dir);
     if lock.as_ref().is_ok_and(|dir| matches!(dir.try_lock(), Err(fs::TryLockError::WouldBlock))) {
