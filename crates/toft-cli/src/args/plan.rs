@@ -321,8 +321,11 @@ pub(crate) struct Export {
 /// The plan as a picture.
 #[derive(Args, Debug)]
 pub(crate) struct Graph {
-    /// Only this issue and what hangs together with it
+    /// Only this issue and those it is connected to, closed ones too
     pub(crate) id: Option<String>,
+    /// Include closed issues
+    #[arg(long)]
+    pub(crate) all: bool,
     /// For tools that draw Mermaid
     #[arg(long, conflicts_with = "dot")]
     pub(crate) mermaid: bool,

@@ -345,7 +345,7 @@ pub(super) fn export(app: &App<'_>, args: &args::Export) -> Done {
 pub(super) fn graph(app: &App<'_>, args: &args::Graph) -> Done {
     let plan = plan(app.open()?)?;
     // What hangs together with one issue may be closed, and anywhere in the plan.
-    let (limit, all) = if args.id.is_some() { (0, true) } else { (args.limit + 1, false) };
+    let (limit, all) = if args.id.is_some() { (0, true) } else { (args.limit + 1, args.all) };
     let mut issues = plan.list(&IssueFilter { limit, all, ..IssueFilter::default() })?;
     if let Some(id) = &args.id {
         let id = plan.find(id)?.issue.id;

@@ -112,13 +112,55 @@ impl Graph {
         for found in self.issues.iter().filter(|found| !seen.contains(found.issue.id.as_str())) {
             line(page, &found.issue, found.ready(self.now), 0, &known);
         }
+        let used: BTreeSet<Mark> =
+            self.issues.iter().map(|found| Mark::of(&found.issue, found.ready(self.now))).collect();
+        let legend: Vec<String> = used.iter().map(|mark| format!("{} {}", mark.sign(), mark.meaning())).collect();
+        page.line(page.ink(Ink::Faint, &legend.join("   ")));
+    }
+}
+
+/// How far an issue is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Mark {
+    Ready,
+    Waits,
+    InProgress,
+    Closed,
+}
+
+impl Mark {
+    fn of(issue: &Issue, ready: bool) -> Self {
+        match issue.status.as_str() {
+            "closed" => Self::Closed,
+            "in_progress" => Self::InProgress,
+            _ if ready => Self::Ready,
+            _ => Self::Waits,
+        }
+    }
+
+    fn sign(self) -> &'static str {
+        match self {
+            Self::Ready => "○",
+            Self::Waits => "·",
+            Self::InProgress => "◐",
+            Self::Closed => "●",
+        }
+    }
+
+    fn meaning(self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::Waits => "not ready",
+            Self::InProgress => "in progress",
+            Self::Closed => "closed",
+        }
     }
 }
 
 fn line(page: &mut Page, issue: &Issue, ready: bool, depth: usize, known: &BTreeSet<&str>) {
     let needs: Vec<String> = waits(issue, known);
     let needs = if needs.is_empty() { String::new() } else { format!("  needs {}", needs.join(", ")) };
-    let mark = if ready { "○" } else { "·" };
+    let mark = Mark::of(issue, ready).sign();
     let id = page.ink(Ink::Id, &clean(&issue.id));
     page.line(format!(
         "{}{mark} {id}  P{}  {}{}",
