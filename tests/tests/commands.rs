@@ -425,3 +425,28 @@ fn an_issue_is_called_by_one_id() {
         assert!(!out.contains("tk_") && !out.contains("wf_"), "{words:?}: {out}");
     }
 }
+
+/// `toft edit --editor` changes what was changed in the editor, and nothing else.
+#[test]
+fn an_editor_changes_title_and_description() {
+    let mut home = Home::new();
+    let repo = home.repo("api");
+    let id = home.toft(&repo, &["add", "Fix it", "-d", "It is broken.", "-q"]).ok().trim().to_owned();
+    let shown = |home: &Home| {
+        let issue = home.toft(&repo, &["show", &id, "--json"]).data();
+        (issue["title"].clone(), issue["body"].clone())
+    };
+    home.set("EDITOR", "sed -i -e s/broken/slow/");
+    home.toft(&repo, &["edit", &id, "--editor"]).ok();
+    assert_eq!(shown(&home), (json!("Fix it"), json!("It is slow.")));
+    home.set("VISUAL", "sed -i -e 1s/it/login/");
+    home.toft(&repo, &["edit", &id, "-e", "-p", "P0"]).ok();
+    assert_eq!(shown(&home), (json!("Fix login"), json!("It is slow.")));
+    home.set("VISUAL", "true");
+    assert!(home.toft(&repo, &["edit", &id, "-e"]).fails(1).contains("nothing was changed"));
+    home.set("VISUAL", "false");
+    assert!(home.toft(&repo, &["edit", &id, "-e"]).fails(1).contains("ended with"));
+    // Without a terminal an editor is opened only if that was asked for.
+    home.toft(&repo, &["edit", &id]).fails(2);
+    assert_eq!(shown(&home), (json!("Fix login"), json!("It is slow.")));
+}

@@ -1,10 +1,11 @@
 //! The `toft` command: arguments become requests, outcomes become text or JSON.
 //!
-//! `args/` is what can be typed, `commands/` calls the library, `render/` is the only place that prints,
+//! `args/` is what can be typed, `commands/` calls the library, `editor.rs` opens a text in the user's editor, `render/` is the only place that prints,
 //! `exit.rs` maps every refusal to a code and a next step.
 
 mod args;
 mod commands;
+mod editor;
 mod exit;
 mod mcp;
 mod render;

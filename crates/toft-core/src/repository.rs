@@ -26,7 +26,7 @@ pub struct Repository {
 }
 
 /// How a remote begins that is a directory of a machine, whose name follows.
-pub const HERE: char = '@';
+pub const MACHINE_PREFIX: char = '@';
 
 impl Repository {
     /// Is a clone one of this repository? Clones name a remote in common, or one of them is the other's remote. One that was
@@ -35,7 +35,7 @@ impl Repository {
     pub fn has_clone(&self, roots: &[String], remotes: &[String]) -> bool {
         let shares = |ours: &[String], theirs: &[String]| ours.iter().any(|one| theirs.contains(one));
         let apart = !self.roots.is_empty() && !roots.is_empty() && !shares(&self.roots, roots);
-        let alone = |remotes: &[String]| remotes.iter().all(|remote| remote.starts_with(HERE));
+        let alone = |remotes: &[String]| remotes.iter().all(|remote| remote.starts_with(MACHINE_PREFIX));
         let first_commits = (alone(&self.remotes) || alone(remotes)) && shares(&self.roots, roots);
         !apart && (shares(&self.remotes, remotes) || first_commits)
     }

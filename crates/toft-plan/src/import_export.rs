@@ -21,7 +21,7 @@ use super::{
     Ledger, LedgerKind, Plan, beads,
     index_refresh::now_nanos,
     many,
-    older::{self, OlderWanted},
+    older::{self, ImportFilter},
     twoway::{self, Exports, Side},
 };
 
@@ -140,7 +140,7 @@ impl Plan<'_> {
         let main = common.parent().filter(|_| inside);
         let roots: Vec<PathBuf> = main.into_iter().chain([self.checkout.root.as_path()]).map(real).collect();
         let own = roots.iter().any(|root| real(path).starts_with(root));
-        let wanted = OlderWanted { roots, only, own };
+        let wanted = ImportFilter { roots, only, own };
         let found = match store {
             Older::LangGraph => older::langgraph(path, &wanted)?,
             Older::Caw => older::caw(path, &wanted)?,

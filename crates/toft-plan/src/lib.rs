@@ -69,7 +69,7 @@ pub use self::{
 use toft_core::{
     issue::{
         Issue,
-        ready::{IssueReason, standing},
+        ready::{IssueReason, readiness},
         route::Routing,
     },
     ready::assigned_rank,
@@ -407,7 +407,7 @@ impl<'t> Plan<'t> {
         let now = self.now()?;
         let index = self.index(Access::Read)?;
         let Some(node) = index.node(&issue.id)? else { return Ok(Vec::new()) };
-        Ok(standing(&mut index.nodes(), &node)?.reasons(now))
+        Ok(readiness(&mut index.nodes(), &node)?.reasons(now))
     }
 
     /// Everything that keeps an issue from starting now.

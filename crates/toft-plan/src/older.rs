@@ -31,14 +31,14 @@ const SHOWN: usize = 400;
 
 /// What was found in a store, what could not be read, and what was left.
 #[derive(Default)]
-pub(super) struct OlderIssues {
+pub(super) struct StoreContents {
     pub(super) lines: Vec<Line>,
     pub(super) templates: Vec<template::Put>,
     pub(super) unreadable: Vec<String>,
     pub(super) notes: Vec<String>,
 }
 
-impl OlderIssues {
+impl StoreContents {
     fn nothing(why: &str) -> Self {
         Self { unreadable: vec![why.to_owned()], ..Self::default() }
     }
@@ -48,7 +48,7 @@ impl OlderIssues {
 const NAMED: usize = 5;
 
 /// What is wanted of a store.
-pub(super) struct OlderWanted<'w> {
+pub(super) struct ImportFilter<'w> {
     /// Where this project is.
     pub(super) roots: Vec<PathBuf>,
     /// Names that were asked for; `*` stands for anything.
@@ -57,7 +57,7 @@ pub(super) struct OlderWanted<'w> {
     pub(super) own: bool,
 }
 
-impl OlderWanted<'_> {
+impl ImportFilter<'_> {
     /// Whether something is wanted that has these names and says these paths.
     fn takes(&self, names: &[&str], places: &BTreeSet<PathBuf>, unplaced: bool) -> bool {
         if !self.only.is_empty() {
@@ -140,34 +140,44 @@ impl IssueDraft {
 
 /// The first of these columns that has something in it.
 fn of(row: &Row, names: &[&str]) -> Option<String> {
-    names.iter().find_map(|name| row.get(*name)).map(Cell::text).filter(|text| !text.is_empty())
+    names.iter().find_map(|name| row.get(*name).map(Cell::text).filter(|text| !text.is_empty()))
 }
 
 fn short(text: &str) -> String {
     text.chars().take(SHOWN).collect()
 }
 
-/// A moment as databases write it: ISO 8601, SQLite's own form, or seconds or milliseconds since 1970.
+/// A moment as databases write it: ISO 8601, SQLite's own form, or a number of seconds, milliseconds, microseconds or
+/// nanoseconds since 1970.
 fn moment(text: &str) -> Timestamp {
     if let Ok(number) = text.parse::<i64>() {
-        return Timestamp(if number > 100_000_000_000 { number } else { number.saturating_mul(1_000).max(0) });
+        return Timestamp(match number {
+            ..0 => 0,
+            0..=100_000_000_000 => number * 1_000,
+            100_000_000_001..=100_000_000_000_000 => number,
+            100_000_000_000_001..=100_000_000_000_000_000 => number / 1_000,
+            _ => number / 1_000_000,
+        });
+    }
+    if let Ok(seconds) = text.parse::<f64>() {
+        return Timestamp((seconds.clamp(0.0, 1e11) * 1_000.0) as i64);
     }
     let forms = [text.to_owned(), format!("{}Z", text.replacen(' ', "T", 1))];
     forms.iter().find_map(|form| serde_json::from_value(json!(form)).ok()).unwrap_or_default()
 }
 
 /// The wanted threads of a LangGraph checkpoint database.
-pub(super) fn langgraph(path: &Path, wanted: &OlderWanted<'_>) -> Result<OlderIssues, Error> {
+pub(super) fn langgraph(path: &Path, wanted: &ImportFilter<'_>) -> Result<StoreContents, Error> {
     let mut tables = foreign::read(path)?;
     let Some(rows) = tables.remove("checkpoints").filter(|rows| rows.iter().all(|row| row.contains_key("thread_id")))
     else {
-        return Ok(OlderIssues::nothing("there is no table of checkpoints with threads"));
+        return Ok(StoreContents::nothing("there is no table of checkpoints with threads"));
     };
     let mut threads: BTreeMap<String, Vec<Row>> = BTreeMap::new();
     for row in rows {
         threads.entry(of(&row, &["thread_id"]).unwrap_or_default()).or_default().push(row);
     }
-    let (mut found, mut left) = (OlderIssues::default(), Vec::new());
+    let (mut found, mut left) = (StoreContents::default(), Vec::new());
     for (thread, mut rows) in threads {
         // Their ids sort by time.
         rows.sort_by_key(|row| of(row, &["checkpoint_id", "thread_ts"]));
@@ -241,7 +251,7 @@ fn decoded(row: &Row, name: &str) -> Value {
     }
 }
 
-/// What a thread had in mind, a line for each value.
+/// The channel values of a LangGraph thread, one line each.
 fn described(values: &Value, thread: &str) -> String {
     let mut text = format!("LangGraph thread {thread}\n");
     for (name, value) in values.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null()) {
@@ -255,7 +265,7 @@ fn described(values: &Value, thread: &str) -> String {
 }
 
 /// The wanted workflows of caw's database with their tasks, and every template.
-pub(super) fn caw(path: &Path, wanted: &OlderWanted<'_>) -> Result<OlderIssues, Error> {
+pub(super) fn caw(path: &Path, wanted: &ImportFilter<'_>) -> Result<StoreContents, Error> {
     let mut tables = foreign::read(path)?;
     let mut take = |name: &str| tables.remove(name).unwrap_or_default();
     let (workflows, tasks) = (take("workflows"), take("tasks"));
@@ -263,9 +273,9 @@ pub(super) fn caw(path: &Path, wanted: &OlderWanted<'_>) -> Result<OlderIssues, 
     let (repositories, of_workflows) = (take("repositories"), take("workflow_repositories"));
     let templates = take("workflow_templates");
     if workflows.is_empty() && tasks.is_empty() && templates.is_empty() {
-        return Ok(OlderIssues::nothing("there are no workflows, tasks or templates in it"));
+        return Ok(StoreContents::nothing("there are no workflows, tasks or templates in it"));
     }
-    let mut found = OlderIssues::default();
+    let mut found = StoreContents::default();
     let mut left = BTreeMap::new();
     for row in &workflows {
         let (id, name) = (of(row, &["id"]).unwrap_or_default(), of(row, &["name", "title"]).unwrap_or_default());
@@ -417,5 +427,14 @@ mod tests {
         {
             assert_eq!(fits(pattern, text), fit, "{pattern} {text}");
         }
+    }
+
+    #[test]
+    fn numbers_are_moments_in_whatever_unit() {
+        let at = Timestamp(1_700_000_000_000);
+        for text in ["1700000000", "1700000000.0", "1700000000000", "1700000000000000", "1700000000000000000"] {
+            assert_eq!(moment(text), at, "{text}");
+        }
+        assert_eq!(moment("-5"), Timestamp(0));
     }
 }

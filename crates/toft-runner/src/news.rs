@@ -9,7 +9,7 @@ use std::{
 
 use super::SlotEvent;
 
-/// When a slot ends, its last news have so long to be read.
+/// How long a slot that ends waits until its last events are written.
 const LAST_NEWS: Duration = Duration::from_secs(2);
 /// How often it is looked whether they were.
 const LOOK: Duration = Duration::from_millis(5);

@@ -8,7 +8,7 @@ use std::{
 use toft_core::{
     flow::Task,
     id::RepositoryId,
-    repository::{HERE, Repository, Scope, Worktree},
+    repository::{MACHINE_PREFIX, Repository, Scope, Worktree},
     verbs::visit,
 };
 
@@ -53,7 +53,7 @@ impl Session {
     /// A clone of a repository on this machine, with this store. What the store says of where it is may be of another
     /// machine or long ago: only a directory that says itself that it is this repository counts.
     pub fn in_clone_of(&self, repository: &Repository, worktrees: &[Worktree]) -> Option<Self> {
-        let here = format!("{HERE}{}", self.machine().machine_name());
+        let here = format!("{MACHINE_PREFIX}{}", self.machine().machine_name());
         let own = repository.remotes.iter().filter_map(|remote| remote.strip_prefix(&here)).map(PathBuf::from);
         let main = worktrees.iter().filter(|worktree| worktree.name == Worktree::MAIN);
         let common = Path::new(&repository.common_dir);
@@ -75,7 +75,7 @@ impl Session {
         match self.in_clone_of(&repository, &worktrees) {
             Some(session) => Ok(Some(session)),
             None => {
-                let remote = repository.remotes.iter().find(|remote| !remote.starts_with(HERE)).cloned();
+                let remote = repository.remotes.iter().find(|remote| !remote.starts_with(MACHINE_PREFIX)).cloned();
                 Err(Error::NoCloneHere { name: repository.name, remote })
             }
         }

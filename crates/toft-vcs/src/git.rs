@@ -10,28 +10,28 @@ use crate::{Checkout, FindError, MAIN, Vcs, follow, git_view::plain_file, read};
 /// In the own directory of a clone that toft made: where its parent is.
 pub(crate) const PARENT: &str = "parent";
 
-/// The file by which a repository vouches for a clone of it at `path`.
-pub(crate) fn vouched(common_dir: &Path, path: &Path) -> PathBuf {
+/// The file in which a repository records the clone that toft made of it at `path`.
+pub(crate) fn clone_record(common_dir: &Path, path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default();
     common_dir.join("toft").join("clones").join(name)
 }
 
 /// Whether a repository vouches for a clone of it at `path`.
-pub(crate) fn is_vouched(common_dir: &Path, path: &Path) -> bool {
-    read(&vouched(common_dir, path)).is_ok_and(|known| known.is_some_and(|known| Path::new(&known) == path))
+pub(crate) fn is_recorded_clone(common_dir: &Path, path: &Path) -> bool {
+    read(&clone_record(common_dir, path)).is_ok_and(|known| known.is_some_and(|known| Path::new(&known) == path))
 }
 
 /// The files of a worktree's entry that git opens while it lists worktrees.
 const OF_AN_ENTRY: [&str; 4] = ["HEAD", "commondir", "gitdir", "index"];
 
-/// What git writes into the others is no longer.
+/// Maximum size of these files, except the index; git writes no larger ones.
 const LARGEST_LINK: u64 = 64 << 10;
 
-/// What is said of a file that leads git elsewhere, that it would wait for, or would read for very long.
-pub(crate) const ODD: &str = "it is a link, a pipe, a device or too large for git to have written it";
+/// The message for a file that would redirect git, block it, or take it very long to read.
+pub(crate) const UNEXPECTED_FILE: &str = "it is a link, a pipe, a device or too large for git to have written it";
 
 /// A file of a worktree's entry, or of a clone's git directory, that git did not write.
-pub(crate) fn no_file_in(entry: &Path) -> Option<PathBuf> {
+pub(crate) fn unexpected_file_in(entry: &Path) -> Option<PathBuf> {
     let files = OF_AN_ENTRY.iter().map(|name| entry.join(name));
     files.into_iter().find(|file| {
         let large = |meta: &fs::Metadata| meta.len() > LARGEST_LINK && !file.ends_with("index");
@@ -39,8 +39,8 @@ pub(crate) fn no_file_in(entry: &Path) -> Option<PathBuf> {
     })
 }
 
-/// A file with rules at the top of a checkout that is none.
-pub(crate) fn no_rules_in(dir: &Path) -> Option<PathBuf> {
+/// A `.gitignore` or `.gitattributes` at the top of a checkout that is neither a file nor a directory, e.g. a pipe.
+pub(crate) fn unexpected_rules_file_in(dir: &Path) -> Option<PathBuf> {
     let files = [".gitignore", ".gitattributes"].map(|name| dir.join(name));
     files.into_iter().find(|file| fs::metadata(file).is_ok_and(|meta| !meta.is_file() && !meta.is_dir()))
 }
@@ -51,7 +51,7 @@ pub(crate) fn entry_of(common_dir: &Path, path: &Path) -> Option<PathBuf> {
     let entries = common_dir.join("worktrees");
     let names_it = |entry: &PathBuf| {
         let link = plain_file(&entry.join("gitdir")).ok().flatten().unwrap_or_default();
-        entry.join(String::from_utf8_lossy(&link).trim_end()) == path.join(".git")
+        link_target(entry, &String::from_utf8_lossy(&link)) == path.join(".git")
     };
     if let Some(entry) = path.file_name().map(|name| entries.join(name)).filter(names_it) {
         return Some(entry);
@@ -60,12 +60,25 @@ pub(crate) fn entry_of(common_dir: &Path, path: &Path) -> Option<PathBuf> {
     found.next().filter(|_| found.next().is_none())
 }
 
+/// The `.git` file of the worktree that an entry's `gitdir` names; git may write it relative to the entry.
+pub(crate) fn link_target(entry: &Path, link: &str) -> PathBuf {
+    let mut target = PathBuf::new();
+    for part in entry.join(link.trim_end()).components() {
+        match part {
+            std::path::Component::ParentDir => drop(target.pop()),
+            std::path::Component::CurDir => {}
+            part => target.push(part),
+        }
+    }
+    target
+}
+
 /// The repository that a clone was made of, if that one says so too.
 fn parent_of(link: &Path, dir: &Path) -> Result<Option<PathBuf>, FindError> {
     let pointer = link.join("toft").join(PARENT);
     let Some(text) = read(&pointer)? else { return Ok(None) };
     let parent = follow(&pointer, dir, &text)?;
-    let known = read(&vouched(&parent, dir))?.is_some_and(|path| Path::new(&path) == dir);
+    let known = read(&clone_record(&parent, dir))?.is_some_and(|path| Path::new(&path) == dir);
     Ok(known.then_some(parent))
 }
 
@@ -113,16 +126,29 @@ pub(crate) fn is_git_dir(dir: &Path) -> bool {
     dir.join("HEAD").is_file() && dir.join("objects").is_dir() && dir.join("refs").is_dir()
 }
 
-/// Refuses a directory that git knows as a worktree of its own, though only the checkout around it is left.
+/// Refuses a worktree whose `.git` file is gone: without this check it would be taken for a part of the checkout around it.
 pub(crate) fn refuse_emptied(checkout: &Checkout, start: &Path) -> Result<(), FindError> {
     let Ok(entries) = fs::read_dir(checkout.common_dir.join("worktrees")) else { return Ok(()) };
     for entry in entries.flatten() {
         let Some(link) = read(&entry.path().join("gitdir"))? else { continue };
-        let Some(path) = Path::new(&link).parent() else { continue };
+        let target = link_target(&entry.path(), &link);
+        let Some(path) = target.parent() else { continue };
         if start.starts_with(path) && path != checkout.root && path.starts_with(&checkout.root) {
             let name = entry.file_name().to_string_lossy().into_owned();
             return Err(FindError::Emptied { name, path: path.to_owned() });
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_may_name_its_worktree_relative_to_itself() {
+        let entry = Path::new("/a/.git/worktrees/w");
+        assert_eq!(link_target(entry, "../../../../b/w/.git\n"), Path::new("/b/w/.git"));
+        assert_eq!(link_target(entry, "/b/w/.git"), Path::new("/b/w/.git"));
+    }
 }

@@ -323,7 +323,7 @@ pub(crate) fn own_dir(common: &Path, dir: &Path) -> Result<OwnDir, RunError> {
     if link == common || dir == common {
         return Ok(of(common.to_owned()));
     }
-    if crate::git::is_vouched(common, dir) {
+    if crate::git::is_recorded_clone(common, dir) {
         return Ok(of(link));
     }
     if let Some(entry) = crate::git::entry_of(common, dir) {

@@ -1,8 +1,8 @@
 //! What makes a repository the same in all its clones: the commits its history begins with, and where it is exchanged.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use toft_core::repository::HERE;
+use toft_core::repository::MACHINE_PREFIX;
 
 use crate::{
     Checkout, Vcs,
@@ -23,7 +23,7 @@ pub struct Identity {
 pub fn identity(checkout: &Checkout, machine: &str) -> Result<Identity, RunError> {
     let (mut roots, urls) = match checkout.vcs {
         Vcs::Git => git(&checkout.common_dir)?,
-        Vcs::Jj => match jj_store(&checkout.common_dir) {
+        Vcs::Jj => match crate::exchange::git_dir(checkout) {
             Some(git_dir) => git(&git_dir)?,
             None => (Vec::new(), Vec::new()),
         },
@@ -37,7 +37,7 @@ pub fn identity(checkout: &Checkout, machine: &str) -> Result<Identity, RunError
     remotes.push(normalised(&own.to_string_lossy(), &checkout.root));
     for remote in &mut remotes {
         if remote.starts_with('/') {
-            *remote = format!("{HERE}{machine}{remote}");
+            *remote = format!("{MACHINE_PREFIX}{machine}{remote}");
         }
     }
     remotes.sort();
@@ -68,13 +68,6 @@ fn git(git_dir: &Path) -> Result<(Vec<String>, Vec<String>), RunError> {
     Ok((roots.lines().map(str::to_owned).collect(), urls))
 }
 
-/// The git repository that Jujutsu keeps its commits in.
-fn jj_store(common_dir: &Path) -> Option<PathBuf> {
-    let store = common_dir.join("store");
-    let target = std::fs::read_to_string(store.join("git_target")).ok()?;
-    std::fs::canonicalize(store.join(target.trim())).ok()
-}
-
 fn hg(checkout: &Checkout) -> Result<(Vec<String>, Vec<String>), RunError> {
     let ask = |args: &[&str]| match checkout.vcs {
         Vcs::Sl => Run::sl(&checkout.root)?.args(args.iter().copied()).maybe(),
@@ -82,7 +75,10 @@ fn hg(checkout: &Checkout) -> Result<(Vec<String>, Vec<String>), RunError> {
     };
     let roots = ask(&["log", "-r", "roots(::.)", "-T", "{node}\n"])?.unwrap_or_default();
     let paths = ask(&["paths"])?.unwrap_or_default();
-    let urls = paths.lines().filter_map(|line| line.split_once(" = ").map(|(_, url)| url.to_owned())).collect();
+    // Other paths may be of other projects.
+    let own = |name: &str| ["default", "default-push", "origin", "upstream"].contains(&name);
+    let urls = paths.lines().filter_map(|line| line.split_once(" = ")).filter(|(name, _)| own(name.trim()));
+    let urls = urls.map(|(_, url)| url.to_owned()).collect();
     Ok((roots.lines().map(str::to_owned).collect(), urls))
 }
 

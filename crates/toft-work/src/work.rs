@@ -70,7 +70,8 @@ impl Work<'_> {
         mut request: claim::Request,
     ) -> Result<claim::Outcome, Error> {
         if let (true, Some(text)) = (request.take_over, &request.id) {
-            let task = self.run(actor, None, find::TaskNamed { text: text.clone() })?;
+            let task = self.run(actor, None, find::TaskNamed { text: self.whole_id(text)? })?;
+            request.id = Some(task.to_string());
             let held = self.live_fence(&task)?;
             if let Some(pid) = held.and_then(|_| self.living_session(actor, &task)) {
                 let state = format!("held by another session that still runs (process {pid})");

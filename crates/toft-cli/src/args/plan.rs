@@ -82,11 +82,15 @@ Examples:
   toft edit tf-a41c -p P0 -l db --needs tf-7f3a
   toft edit tf-a41c tf-7f3a -p P1 --due 2026-12-01
   toft edit tf-a41c --close \"the schema is pinned\"
-  toft edit tf-a41c -m \"see the log of the nightly run\"")]
+  toft edit tf-a41c -m \"see the log of the nightly run\"
+  toft edit tf-a41c                 opens title and description in $EDITOR")]
 pub(crate) struct EditIssue {
     /// The issues
     #[arg(value_name = "ID", required = true, add = ArgValueCompleter::new(complete::issues))]
     pub(crate) ids: Vec<String>,
+    /// Open title and description in $VISUAL or $EDITOR
+    #[arg(short, long)]
+    pub(crate) editor: bool,
     /// Title
     #[arg(long)]
     pub(crate) title: Option<String>,

@@ -294,10 +294,16 @@ impl<'a> App<'a> {
     }
 }
 
+/// Whether a person sits at a terminal.
+fn at_terminal() -> bool {
+    use std::io::IsTerminal as _;
+    std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+}
+
 /// Asks the person at the terminal for a line; nothing without one.
 fn asked(question: &str) -> Result<Option<String>, Failure> {
-    use std::io::{IsTerminal as _, Write as _};
-    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+    use std::io::Write as _;
+    if !at_terminal() {
         return Ok(None);
     }
     let mut err = std::io::stderr();

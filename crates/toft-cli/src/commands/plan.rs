@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, path::Path};
 use toft::{
     Toft,
     issue::{
-        CLOSED, DEFERRED, DISCOVERED_FROM, Dep, IN_PROGRESS, OPEN,
+        CLOSED, DEFERRED, DISCOVERED_FROM, Dep, IN_PROGRESS, Issue, OPEN,
         edit::{Edit, Step},
         route::Route,
     },
@@ -15,9 +15,9 @@ use toft::{
     workspace::Workspace,
 };
 
-use super::{App, Done, word};
+use super::{App, Done, at_terminal, word};
 use crate::{
-    args,
+    args, editor,
     exit::Failure,
     render::{
         Compacted, ExportDone, Graph, ImportDone, IssueList, IssueShown, IssueWritten, IssuesWritten, LedgerList,
@@ -153,6 +153,16 @@ pub(super) fn change(app: &App<'_>, args: &args::EditIssue) -> Done {
         let to = Some(name.clone()).filter(|name| !name.is_empty());
         asked.assignee = Some(toft.perform(assign::Check { to })?.map(|agent| agent.name));
     }
+    let by_hand = asked == Edit::default() && !app.served && at_terminal() && !app.output.machine();
+    if args.editor || by_hand {
+        let [id] = args.ids.as_slice() else {
+            return Err(Failure::invalid("one text for several issues", "name one issue, or what to change"));
+        };
+        edit_text(&plan.find(id)?.issue, &mut asked)?;
+    }
+    if asked == Edit::default() && (args.editor || by_hand) {
+        return Err(Failure::stopped("nothing was changed in the editor", ""));
+    }
     if asked == Edit::default() {
         return Err(Failure::invalid("nothing to change was named", "toft edit --help lists what can be"));
     }
@@ -161,6 +171,21 @@ pub(super) fn change(app: &App<'_>, args: &args::EditIssue) -> Done {
     }
     let ids = each_found(&plan, &args.ids)?;
     write_each(app, &ids, "Changed", |id, op| Ok(plan.edit(id, &asked, op)?))
+}
+
+/// Lets the user change an issue's title and description: the first line, and what follows it.
+fn edit_text(issue: &Issue, asked: &mut Edit) -> Result<(), Failure> {
+    let body = issue.body.clone().unwrap_or_default();
+    let Some(saved) = editor::edited(&issue.id, &format!("{}\n\n{body}\n", issue.title))? else { return Ok(()) };
+    let (title, rest) = saved.trim_start().split_once('\n').unwrap_or((saved.trim(), ""));
+    let (title, rest) = (title.trim(), rest.trim_matches('\n').trim_end());
+    if title != issue.title {
+        asked.title = Some(title.to_owned());
+    }
+    if rest != body.trim_matches('\n').trim_end() {
+        asked.texts.push(("body", rest.to_owned()));
+    }
+    Ok(())
 }
 
 /// The issues that are meant: all of them must be there before the first is changed.

@@ -15,7 +15,7 @@ use crate::{
 
 /// Nothing is nested deeper.
 pub const DEEPEST: usize = 100;
-/// A circle of needs is looked for among so many issues.
+/// The search for a dependency cycle visits about this many issues at most.
 const WIDEST: usize = 2_000;
 
 /// What the rule must know of an issue.
@@ -68,7 +68,7 @@ impl Node {
         self.status != CLOSED && !self.deleted
     }
 
-    /// From when on it is no longer put off; `None` if nobody said.
+    /// When its deferral ends, zero if it is not deferred; `None` if it is deferred without a date.
     fn opens(&self) -> Option<Timestamp> {
         match self.defer_until {
             Some(at) => Some(at),
@@ -165,15 +165,15 @@ impl fmt::Display for IssueReason {
     }
 }
 
-/// Why an issue cannot start: everything but time first, then from when on time lets it.
-pub struct Standing {
+/// Why an issue cannot start: reasons that somebody has to resolve, and deferrals that end by themselves.
+pub struct Readiness {
     /// What holds it back until somebody does something.
     pub held: Vec<IssueReason>,
-    /// Who in its line is put off until when.
+    /// Deferrals with an end: of the issue itself (`None`) or of an ancestor, and when each ends.
     pub deferred: Vec<(Option<String>, Timestamp)>,
 }
 
-impl Standing {
+impl Readiness {
     /// From when on it can start; `None` while something holds it back.
     pub fn opens(&self) -> Option<Timestamp> {
         self.held.is_empty().then(|| self.deferred.iter().map(|(_, at)| *at).max().unwrap_or_default())
@@ -188,38 +188,38 @@ impl Standing {
 }
 
 /// Judges one issue by its own facts and those of what it is part of.
-pub fn standing<N: Nodes>(nodes: &mut N, node: &Node) -> Result<Standing, N::Error> {
-    let mut standing = Standing { held: Vec::new(), deferred: Vec::new() };
+pub fn readiness<N: Nodes>(nodes: &mut N, node: &Node) -> Result<Readiness, N::Error> {
+    let mut found = Readiness { held: Vec::new(), deferred: Vec::new() };
     if node.deleted {
-        standing.held.push(IssueReason::Deleted);
+        found.held.push(IssueReason::Deleted);
     } else if ![OPEN, DEFERRED].contains(&node.status.as_str()) {
-        standing.held.push(IssueReason::Status { status: node.status.clone() });
+        found.held.push(IssueReason::Status { status: node.status.clone() });
     }
     match node.part {
         ProposalSide::Own => {}
-        ProposalSide::Offered => standing.held.push(IssueReason::Proposed),
-        ProposalSide::Mirror => standing.held.push(IssueReason::Mirror),
+        ProposalSide::Offered => found.held.push(IssueReason::Proposed),
+        ProposalSide::Mirror => found.held.push(IssueReason::Mirror),
     }
-    judge(nodes, node, None, &mut standing)?;
+    add_reasons(nodes, node, None, &mut found)?;
     let above = line(nodes, node)?;
     if node.epic && !first_of_its_own_parts(node, &above) {
         let count = nodes.open_children(&node.id)?;
         if count > 0 {
-            standing.held.push(IssueReason::OpenChildren { count });
+            found.held.push(IssueReason::OpenChildren { count });
         }
     }
     for above in above.iter().filter(|above| above.id != node.id && above.unfinished()) {
-        judge(nodes, above, Some(&above.id), &mut standing)?;
+        add_reasons(nodes, above, Some(&above.id), &mut found)?;
     }
     let blocked = |reason: &IssueReason| matches!(reason, IssueReason::Blocked { missing: false, .. });
-    if node.unfinished() && standing.held.iter().any(blocked) {
+    if node.unfinished() && found.held.iter().any(blocked) {
         let circle = circle(nodes, &node.id)?;
         // Clones that merge two halves of a circle see the same one, and start it with the same issue.
         if circle.first() == Some(&node.id) {
-            standing.held.retain(|reason| !matches!(reason, IssueReason::Blocked { on, .. } if circle.contains(on)));
+            found.held.retain(|reason| !matches!(reason, IssueReason::Blocked { on, .. } if circle.contains(on)));
         }
     }
-    Ok(standing)
+    Ok(found)
 }
 
 /// What an issue is part of, from the nearest on; the issue itself last if it is part of itself.
@@ -236,7 +236,7 @@ fn line<N: Nodes>(nodes: &mut N, node: &Node) -> Result<Vec<Node>, N::Error> {
     Ok(line)
 }
 
-/// Whether an issue is part of itself, and the first of those that are: it does not wait for its parts.
+/// Whether an issue is in a cycle of parents and has the lowest id in it. Such an issue does not wait for its children.
 fn first_of_its_own_parts(node: &Node, above: &[Node]) -> bool {
     above.last().is_some_and(|last| last.id == node.id) && above.iter().all(|above| above.id >= node.id)
 }
@@ -277,23 +277,23 @@ pub fn circle<N: Nodes>(nodes: &mut N, id: &str) -> Result<BTreeSet<String>, N::
 }
 
 /// What an issue's own needs and deferral mean for itself, or for a part of it.
-fn judge<N: Nodes>(
+fn add_reasons<N: Nodes>(
     nodes: &mut N,
     node: &Node,
     ancestor: Option<&str>,
-    standing: &mut Standing,
+    readiness: &mut Readiness,
 ) -> Result<(), N::Error> {
     let ancestor = ancestor.map(str::to_owned);
     for on in &node.needs {
         let found = nodes.node(on)?;
         if found.as_ref().is_none_or(Node::unfinished) {
             let missing = found.is_none();
-            standing.held.push(IssueReason::Blocked { ancestor: ancestor.clone(), on: on.clone(), missing });
+            readiness.held.push(IssueReason::Blocked { ancestor: ancestor.clone(), on: on.clone(), missing });
         }
     }
     match node.opens() {
-        None => standing.held.push(IssueReason::Deferred { ancestor, until: None }),
-        Some(at) if at > Timestamp(0) => standing.deferred.push((ancestor, at)),
+        None => readiness.held.push(IssueReason::Deferred { ancestor, until: None }),
+        Some(at) if at > Timestamp(0) => readiness.deferred.push((ancestor, at)),
         Some(_) => {}
     }
     Ok(())

@@ -4,31 +4,31 @@
 use std::{collections::BTreeMap, fs, path::PathBuf, time::Duration};
 
 use super::{
-    Contact, Exchange, ExchangeError, Fetched, Files, ISSUES, Sent, content, git_dir, owned, pack, read_files, refs,
-    rewrite, understood, unsent,
+    Contact, Exchange, ExchangeError, Fetched, Files, ISSUES, Sent, classify_failure, content, git_dir, owned, pack,
+    read_files, refs, rewrite, unsent,
 };
 use crate::{Checkout, RunError, git_run::Git};
 
 /// Where the ledger is recorded.
-pub(super) const HERE: &str = "refs/toft/ledger";
+pub(super) const LEDGER_REF: &str = "refs/toft/ledger";
 /// What the other side calls it, unless another name is configured.
-const THERE: &str = "toft";
+const DEFAULT_BRANCH: &str = "toft";
 /// How branches are called that propose an issue.
-const PROPOSE: &str = "toft-propose/";
+const PROPOSAL_PREFIX: &str = "toft-propose/";
 
 /// The exchange of a ledger that is no part of any working tree.
 pub struct Branch {
     git: Git,
     git_dir: PathBuf,
     dir: PathBuf,
-    remote: Option<(String, refs::Abroad)>,
+    remote: Option<(String, refs::RemoteGit)>,
     /// The ref that holds the ledger on the other side.
     there: String,
     here: Option<String>,
     theirs: Option<String>,
     /// The other side was asked, so `theirs` is what it has.
     asked: bool,
-    /// What the other side must still have when its history is replaced.
+    /// The commit that the remote must still be at when a force push replaces its history.
     replaces: Option<String>,
     /// What the other side has, with its proposals.
     seen: Option<String>,
@@ -56,16 +56,16 @@ impl Branch {
         let Some(git_dir) = git_dir(checkout) else { return Ok(None) };
         let git = Git::of(&git_dir)?;
         let remote = match refs::choose(&git_dir, reach.remote)? {
-            Some((name, url)) => Some((name, refs::abroad(&git_dir, &url, reach.patience)?)),
+            Some((name, url)) => Some((name, refs::remote_git(&git_dir, &url, reach.patience)?)),
             None => None,
         };
-        let here = refs::resolve(&git, &git_dir, HERE)?;
+        let here = refs::resolve(&git, &git_dir, LEDGER_REF)?;
         let mut branch = Self {
             git,
             git_dir,
             dir: dir.to_owned(),
             remote,
-            there: format!("refs/heads/{}", reach.branch.unwrap_or(THERE)),
+            there: format!("refs/heads/{}", reach.branch.unwrap_or(DEFAULT_BRANCH)),
             here,
             theirs: None,
             asked: false,
@@ -140,8 +140,9 @@ impl Branch {
         Ok(())
     }
 
-    /// What a commit that is sent goes on from: the other side's newest. Commits that were never sent are left behind, so that
-    /// nothing leaves but what the files say now. Without another side, our own newest.
+    /// The parent of the next commit. After a fetch, the remote's newest commit: local commits that were never pushed are
+    /// dropped, so that only the current content of the files is published. Without a fetch, our own newest commit, else
+    /// the remote's newest that is known.
     fn base(&self) -> Option<String> {
         if self.asked { self.theirs.clone() } else { self.here.clone().or_else(|| self.theirs.clone()) }
     }
@@ -186,20 +187,21 @@ impl Branch {
         made.ok_or_else(|| ExchangeError::InTheWay(format!("git made no commit for {name}")))
     }
 
-    /// A name for everything that is known of the other side.
+    /// A text that identifies the remote's state as last fetched: its ledger commit and its proposals.
     fn look(&self) -> Option<String> {
-        let below = self.git_dir.join(tracking(self.remote()?, &format!("refs/heads/{PROPOSE}")));
+        let below = tracking(self.remote()?, &format!("refs/heads/{PROPOSAL_PREFIX}"));
         let mut seen: Vec<String> = self.theirs.iter().cloned().collect();
-        for entry in fs::read_dir(below).into_iter().flatten().flatten() {
-            let commit = fs::read_to_string(entry.path()).unwrap_or_default();
-            seen.push(format!("{} {}", entry.file_name().to_string_lossy(), commit.trim()));
+        if refs::any_below(&self.git_dir, &below) {
+            let words = ["for-each-ref", "--format=%(refname) %(objectname)", &below];
+            let listed = self.git.run(words).and_then(|run| run.text()).unwrap_or_default();
+            seen.extend(listed.lines().filter_map(|line| line.strip_prefix(&below)).map(str::to_owned));
         }
         seen.sort();
         (!seen.is_empty()).then(|| seen.join(", "))
     }
 
     fn point(&mut self, to: String) -> Result<(), ExchangeError> {
-        self.git.run(["update-ref", HERE, &to])?.ok()?;
+        self.git.run(["update-ref", LEDGER_REF, &to])?.ok()?;
         self.here = Some(to);
         Ok(())
     }
@@ -207,7 +209,7 @@ impl Branch {
     /// Issues that branches of the other side propose, as they were last fetched.
     fn proposals(&self) -> Result<Vec<Proposal>, ExchangeError> {
         let Some(remote) = self.remote() else { return Ok(Vec::new()) };
-        let below = tracking(remote, &format!("refs/heads/{PROPOSE}"));
+        let below = tracking(remote, &format!("refs/heads/{PROPOSAL_PREFIX}"));
         if !refs::any_below(&self.git_dir, &below) {
             return Ok(Vec::new());
         }
@@ -232,7 +234,7 @@ impl Branch {
     /// branch's name.
     pub fn propose(&mut self, id: &str, edited: &Files, message: &str) -> Result<String, ExchangeError> {
         self.refuse_checked_out(id)?;
-        let (name, parent) = (format!("{PROPOSE}{id}"), self.theirs.clone());
+        let (name, parent) = (format!("{PROPOSAL_PREFIX}{id}"), self.theirs.clone());
         self.commit(&format!("refs/heads/{name}"), parent.as_deref(), edited, message)?;
         Ok(name)
     }
@@ -240,9 +242,9 @@ impl Branch {
     /// Sends a branch that proposes an issue to a remote.
     pub fn send_proposal(&self, id: &str, to: &str) -> Result<(), ExchangeError> {
         let url = self.url_of(to)?;
-        let branch = format!("refs/heads/{PROPOSE}{id}");
-        let sent = refs::abroad(&self.git_dir, &url, self.patience)?.push(to, &format!("+{branch}:{branch}"));
-        sent.map_err(|error| understood(error, to))
+        let branch = format!("refs/heads/{PROPOSAL_PREFIX}{id}");
+        let sent = refs::remote_git(&self.git_dir, &url, self.patience)?.push(to, &format!("+{branch}:{branch}"));
+        sent.map_err(|error| classify_failure(error, to))
     }
 
     /// Where a remote is.
@@ -254,26 +256,26 @@ impl Branch {
     /// Fetches the branch that proposes an issue from anywhere: a remote, or a URL.
     pub fn fetch_proposal(&self, from: &str, id: &str) -> Result<Proposal, ExchangeError> {
         if from.starts_with('-') {
-            return Err(ExchangeError::InTheWay(format!("`{from}` is no place to fetch from")));
+            return Err(ExchangeError::InTheWay(format!("`{from}` is neither a remote nor a URL")));
         }
         let name = format!("refs/toft/offered/{id}");
-        let refs = format!("+refs/heads/{PROPOSE}{id}:{name}");
-        if !refs::abroad(&self.git_dir, from, self.patience)?.fetch(from, &[&refs], &[])? {
-            return Err(ExchangeError::InTheWay(format!("{from} has no branch {PROPOSE}{id}")));
+        let refs = format!("+refs/heads/{PROPOSAL_PREFIX}{id}:{name}");
+        if !refs::remote_git(&self.git_dir, from, self.patience)?.fetch(from, &[&refs], &["--no-filter"])? {
+            return Err(ExchangeError::InTheWay(format!("{from} has no branch {PROPOSAL_PREFIX}{id}")));
         }
         let files = content::at(&self.git, &name, "");
         self.git.run(["update-ref", "-d", &name])?.ok()?;
         Ok(Proposal { id: id.to_owned(), files: files? })
     }
 
-    /// A branch that somebody stands on is theirs for as long as they do.
+    /// Refuses to change a proposal branch that is checked out in a worktree.
     fn refuse_checked_out(&self, id: &str) -> Result<(), ExchangeError> {
-        let branch = format!("refs/heads/{PROPOSE}{id}");
+        let branch = format!("refs/heads/{PROPOSAL_PREFIX}{id}");
         match self.git.run(["for-each-ref", "--format=%(worktreepath)", &branch])?.maybe()? {
             Some(path) if !path.trim().is_empty() => {
                 let path = path.trim();
                 Err(ExchangeError::InTheWay(format!(
-                    "{PROPOSE}{id} is checked out in {path}; switch to another branch first"
+                    "{PROPOSAL_PREFIX}{id} is checked out in {path}; switch to another branch first"
                 )))
             }
             _ => Ok(()),
@@ -282,13 +284,13 @@ impl Branch {
 
     /// Issues that branches here propose.
     pub fn proposed_here(&self) -> Result<Vec<String>, ExchangeError> {
-        let below = format!("refs/heads/{PROPOSE}");
+        let below = format!("refs/heads/{PROPOSAL_PREFIX}");
         let listed = self.git.run(["for-each-ref", "--format=%(refname)", &below])?.text()?;
         Ok(listed.lines().filter_map(|name| name.strip_prefix(&below)).map(str::to_owned).collect())
     }
 
-    /// Takes branches that propose issues away: here, and on the remote that each was sent to, if it is there what was sent.
-    /// A branch that is checked out stays here; one without a copy here is deleted on the remote if `ours` says so.
+    /// Deletes proposal branches: locally, and on the remote that each was pushed to if it is still at the pushed commit.
+    /// A checked-out branch is kept locally; one without a local copy is deleted on the remote if `ours` accepts its files.
     pub fn clear_proposals(
         &self,
         decided: &BTreeMap<String, String>,
@@ -297,7 +299,7 @@ impl Branch {
         let mut remotes: BTreeMap<&str, Vec<(String, String)>> = BTreeMap::new();
         let mut here = Vec::new();
         for (id, remote) in decided {
-            let name = format!("refs/heads/{PROPOSE}{id}");
+            let name = format!("refs/heads/{PROPOSAL_PREFIX}{id}");
             let sent = match refs::resolve(&self.git, &self.git_dir, &name)? {
                 Some(commit) => {
                     here.push((id, name.clone(), commit.clone()));
@@ -311,8 +313,8 @@ impl Branch {
             }
         }
         for (remote, branches) in remotes {
-            let git = refs::abroad(&self.git_dir, &self.url_of(remote)?, self.patience)?;
-            git.delete(remote, &branches).map_err(|error| understood(error, remote))?;
+            let git = refs::remote_git(&self.git_dir, &self.url_of(remote)?, self.patience)?;
+            git.delete(remote, &branches).map_err(|error| classify_failure(error, remote))?;
         }
         for (id, name, commit) in here {
             if self.refuse_checked_out(id).is_ok() {
@@ -330,8 +332,8 @@ impl Branch {
         ours: &impl Fn(&str, &Files) -> bool,
     ) -> Result<Option<String>, ExchangeError> {
         let name = format!("refs/toft/offered/{id}");
-        let from = refs::abroad(&self.git_dir, &self.url_of(remote)?, self.patience)?;
-        if !from.fetch(remote, &[&format!("+refs/heads/{PROPOSE}{id}:{name}")], &[])? {
+        let from = refs::remote_git(&self.git_dir, &self.url_of(remote)?, self.patience)?;
+        if !from.fetch(remote, &[&format!("+refs/heads/{PROPOSAL_PREFIX}{id}:{name}")], &["--no-filter"])? {
             return Ok(None);
         }
         let commit = refs::resolve(&self.git, &self.git_dir, &name)?;
@@ -343,18 +345,21 @@ impl Branch {
     /// Whether a branch of a remote proposes this issue; asks the remote.
     pub fn proposed_at(&self, remote: &str, id: &str) -> Result<bool, ExchangeError> {
         let url = self.url_of(remote)?;
-        let branch = format!("refs/heads/{PROPOSE}{id}");
-        let git = refs::abroad(&self.git_dir, &url, self.patience)?;
+        let branch = format!("refs/heads/{PROPOSAL_PREFIX}{id}");
+        let git = refs::remote_git(&self.git_dir, &url, self.patience)?;
         let ended = git.run(["ls-remote", "--exit-code", "--upload-pack=git-upload-pack", remote, &branch])?.end()?;
         match ended.code {
             0 => Ok(true),
             2 => Ok(false),
-            _ => Err(understood(ended.ok("git ls-remote".into()).err().unwrap_or(RunError::Missing("git")), remote)),
+            _ => Err(classify_failure(
+                ended.ok("git ls-remote".into()).err().unwrap_or(RunError::Missing("git")),
+                remote,
+            )),
         }
     }
 }
 
-/// Where a branch of a remote is kept here, out of everybody's sight.
+/// The local tracking ref of a remote branch, outside of refs/remotes so that git's commands do not list it.
 fn tracking(remote: &str, branch: &str) -> String {
     format!("refs/toft/remotes/{remote}/{}", branch.trim_start_matches("refs/heads/"))
 }
@@ -367,8 +372,8 @@ impl Exchange for Branch {
     fn fetch(&mut self) -> Result<Fetched, ExchangeError> {
         let Some((remote, git)) = &self.remote else { return Ok(Fetched::default()) };
         let below = |branch: &str| format!("+{branch}*:{}*", tracking(remote, branch));
-        let (ledger, proposals) = (below(&self.there), below(&format!("refs/heads/{PROPOSE}")));
-        let all = format!("refs/heads/{PROPOSE}").starts_with(&self.there);
+        let (ledger, proposals) = (below(&self.there), below(&format!("refs/heads/{PROPOSAL_PREFIX}")));
+        let all = format!("refs/heads/{PROPOSAL_PREFIX}").starts_with(&self.there);
         let refs: &[&str] = if all { &[&ledger] } else { &[&ledger, &proposals] };
         git.fetch(remote, refs, &["--prune", "--no-filter"])?;
         self.asked = true;
@@ -376,7 +381,7 @@ impl Exchange for Branch {
         self.theirs = self.known(&self.there)?;
         self.refuse_other_branch()?;
         let rewritten = match (&before, &self.theirs) {
-            // What we sent ourselves goes on from what was there.
+            // We pushed this commit ourselves, on top of the previous one.
             (Some(_), Some(now)) if self.here.as_ref() == Some(now) => false,
             (Some(before), Some(now)) => !refs::ancestor(&self.git, before, now)?,
             (Some(_), None) => true,
@@ -408,14 +413,14 @@ impl Exchange for Branch {
         if base.is_none() && files.is_empty() {
             return Ok(false);
         }
-        // What was recorded and not taken yet is sent again as it is.
+        // A commit that was recorded but not accepted by the remote yet is pushed again unchanged.
         if let Some(here) = here.as_ref().filter(|_| here != base)
             && self.git.run(["rev-parse", "--verify", "--quiet", &format!("{here}^")])?.maybe()? == base
             && self.files_at(here)? == files
         {
             return Ok(false);
         }
-        self.here = Some(self.commit(HERE, base.as_deref(), &files, message)?);
+        self.here = Some(self.commit(LEDGER_REF, base.as_deref(), &files, message)?);
         self.replaced.extend(here.filter(|here| Some(here) != base.as_ref()));
         Ok(true)
     }
@@ -435,7 +440,7 @@ impl Exchange for Branch {
                 if self.replaces.take().is_some() {
                     self.git.run(["update-ref", &tracking(remote, &self.there), here])?.ok()?;
                 }
-                // Otherwise the next fetch sees it there.
+                // After a normal push, the next fetch updates the tracking ref.
                 self.theirs = Some(here.clone());
                 self.seen = self.look();
                 Ok(Sent::Done)
@@ -462,8 +467,8 @@ impl Exchange for Branch {
 
     fn also_in(&self, text: &str) -> Result<Vec<String>, ExchangeError> {
         let mut found = Vec::new();
-        let mut known = vec![format!("refs/heads/{PROPOSE}"), "refs/toft/offered/".to_owned()];
-        known.extend(self.remote().map(|remote| tracking(remote, &format!("refs/heads/{PROPOSE}"))));
+        let mut known = vec![format!("refs/heads/{PROPOSAL_PREFIX}"), "refs/toft/offered/".to_owned()];
+        known.extend(self.remote().map(|remote| tracking(remote, &format!("refs/heads/{PROPOSAL_PREFIX}"))));
         let listed = self.git.run(["for-each-ref", "--format=%(refname)"])?.args(&known).text()?;
         for name in listed.lines() {
             let words = ["log", "-1", "--format=%H", &format!("-S{text}"), name, "--", ISSUES, super::ARCHIVE];

@@ -7,8 +7,8 @@ use std::{
 };
 
 use super::{
-    ARCHIVE, Contact, Exchange, ExchangeError, Fetched, Files, ISSUES, Sent, Site, added, belongs, own::OURS,
-    read_files, refuse_foreign, understood, unsent,
+    ARCHIVE, Contact, Exchange, ExchangeError, Fetched, Files, ISSUES, Sent, Site, belongs, classify_failure,
+    own::OURS, patch, read_files, refuse_foreign, unsent,
 };
 use crate::{RunError, Vcs, command::Run, lock::io};
 
@@ -60,7 +60,7 @@ impl Hg {
         let tip = match run.text() {
             // A new one has no branch yet.
             Err(RunError::Failed { said, .. }) if said.contains("unknown revision") => return Ok(None),
-            said => said.map_err(|error| understood(error, remote))?,
+            said => said.map_err(|error| classify_failure(error, remote))?,
         };
         Ok(Some(tip).filter(|tip| tip.len() == 40 && tip.bytes().any(|digit| digit != b'0')))
     }
@@ -68,7 +68,7 @@ impl Hg {
     /// Brings here what the other side has.
     pub(super) fn pull(&self, remote: &str) -> Result<(), ExchangeError> {
         let run = self.run(["pull", "--quiet", remote])?.patience(self.patience);
-        run.ok().map(drop).map_err(|error| understood(error, remote))
+        run.ok().map(drop).map_err(|error| classify_failure(error, remote))
     }
 
     /// A ledger's files below `prefix` in a revision.
@@ -303,6 +303,6 @@ impl Exchange for OwnHg {
         }
         let which = self.unsent();
         let said = self.hg.run(["export", "--git", "--text", "-r", &which])?.ok()?;
-        Ok(added(&String::from_utf8_lossy(&said)))
+        Ok(patch::added(&String::from_utf8_lossy(&said)))
     }
 }

@@ -88,7 +88,7 @@ impl History {
     pub fn of_branch(checkout: &Checkout) -> Result<Self, ExchangeError> {
         let way = match git_dir(checkout) {
             Some(git_dir) => {
-                HistoryWay::Git { git: Git::of(&git_dir)?, tip: branch::HERE.to_owned(), own: Some(git_dir) }
+                HistoryWay::Git { git: Git::of(&git_dir)?, tip: branch::LEDGER_REF.to_owned(), own: Some(git_dir) }
             }
             None => HistoryWay::None,
         };

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::{
-    Contact, Exchange, ExchangeError, Fetched, Files, Sent, Site, added, belongs, git_dir, own::OURS, refs,
-    refuse_foreign, understood, unsent,
+    Contact, Exchange, ExchangeError, Fetched, Files, Sent, Site, belongs, classify_failure, git_dir, own::OURS, patch,
+    refs, refuse_foreign, unsent,
 };
 use crate::{RunError, command::Run, git_run::Git};
 
@@ -142,7 +142,7 @@ impl Exchange for OwnJj {
             .args(["git", "fetch", "--ignore-working-copy", "--remote", remote, "--branch", &exact])
             .patience(self.patience)
             .ok()
-            .map_err(|error| understood(error, remote))?;
+            .map_err(|error| classify_failure(error, remote))?;
         let before = self.theirs.take();
         self.theirs = self.known()?;
         if let Some(theirs) = &self.theirs {
@@ -245,6 +245,6 @@ impl Exchange for OwnJj {
         }
         let show = ["show", "--no-ext-diff", "--no-textconv", "--text", "-U0", "--no-color", "--format=%B"];
         let said = Git::of(&git_dir)?.run(show)?.args(commits.lines()).ok()?;
-        Ok(added(&String::from_utf8_lossy(&said)))
+        Ok(patch::added(&String::from_utf8_lossy(&said)))
     }
 }

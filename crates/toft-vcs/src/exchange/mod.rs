@@ -1,7 +1,7 @@
 //! Exchange of a ledger's files with other clones, through whatever version control they are under.
 //!
-//! Every way does the same: [`Exchange::fetch`] brings in what the other side has, [`Exchange::record`] commits our files
-//! together with it, [`Exchange::send`] sends that on. What the files say is nobody's business here: the reader merges.
+//! Every implementation has the same steps: [`Exchange::fetch`] fetches what the remote has, [`Exchange::record`] commits
+//! our files together with it, [`Exchange::send`] pushes. Nothing here interprets the files: the caller merges them.
 //!
 //! `branch.rs` is a ledger beside a git repository, `own.rs` one that has a git repository to itself, `jj.rs` and `hg.rs`
 //! the same for Jujutsu, Mercurial and Sapling. `tree.rs` is a ledger among the user's own files, of which only the other
@@ -15,6 +15,7 @@ mod jj;
 mod own;
 mod owned;
 mod pack;
+mod patch;
 mod refs;
 mod rewrite;
 mod tag;
@@ -52,7 +53,7 @@ pub struct Contact<'r> {
 }
 
 impl<'r> Contact<'r> {
-    /// As long as it takes.
+    /// Contact with `remote` on the default ledger branch, with a timeout of one minute.
     pub fn to(remote: Option<&'r str>) -> Self {
         Self { remote, branch: None, patience: Duration::from_secs(60) }
     }
@@ -77,7 +78,7 @@ pub enum Sent {
     Done,
     /// It was already.
     Same,
-    /// Somebody else was faster, by what was heard: fetch again.
+    /// Somebody else pushed first; holds the error message. Fetch and try again.
     LostRace(String),
 }
 
@@ -100,23 +101,23 @@ pub enum ExchangeError {
         /// What was heard instead.
         said: String,
     },
-    /// The other side does not let us in.
-    #[error("{remote} does not let us in: {said}")]
+    /// The remote denied access.
+    #[error("{remote} denied access: {said}")]
     Denied {
         /// Which.
         remote: String,
         /// What it said.
         said: String,
     },
-    /// The other side does not take it.
-    #[error("{remote} does not take it: {said}")]
+    /// The remote rejected the push.
+    #[error("{remote} rejected the push: {said}")]
     Protected {
         /// Which.
         remote: String,
         /// What it said.
         said: String,
     },
-    /// Other files than the ledger's are in the way.
+    /// toft refuses to go on; the text says why: other files on the branch, an unknown remote, a shallow clone.
     #[error("{0}")]
     InTheWay(String),
     /// Something failed here.
@@ -249,7 +250,7 @@ pub fn make_copy(dir: &Path, url: &str) -> Result<(), ExchangeError> {
 /// Where git looks for the hooks of a checkout; none if that is the same place for every repository.
 pub fn hooks_dir(checkout: &Checkout) -> Result<Option<PathBuf>, ExchangeError> {
     let git = crate::git_run::Git::of(&checkout.common_dir)?;
-    let setting = |scope: &str| git.run(["config", scope, "--get", "core.hooksPath"])?.maybe();
+    let setting = |scope: &str| git.run(["config", scope, "--type=path", "--get", "core.hooksPath"])?.maybe();
     if let Some(own) = setting("--local")? {
         return Ok(Some(checkout.root.join(own)));
     }
@@ -259,7 +260,7 @@ pub fn hooks_dir(checkout: &Checkout) -> Result<Option<PathBuf>, ExchangeError> 
     }
 }
 
-/// Whether a remote's ledger was seen by git itself.
+/// Whether git itself fetched a remote's ledger: a ref refs/remotes/REMOTE/toft exists and holds one.
 pub fn ledger_seen(checkout: &Checkout) -> Result<bool, ExchangeError> {
     let Some(git_dir) = git_dir(checkout) else { return Ok(false) };
     let git = crate::git_run::Git::of(&git_dir)?;
@@ -274,12 +275,15 @@ pub fn ledger_seen(checkout: &Checkout) -> Result<bool, ExchangeError> {
     Ok(false)
 }
 
-/// Asks whoever a checkout is exchanged with whether they are there, and changes nothing; nobody without a remote.
+/// Checks that the remote of a checkout can be reached, and changes nothing. Returns its name; `None` without a remote.
 pub fn ask(checkout: &Checkout, reach: Contact<'_>) -> Result<Option<String>, ExchangeError> {
     if let Some(git_dir) = git_dir(checkout) {
         let Some((remote, url)) = refs::choose(&git_dir, reach.remote)? else { return Ok(None) };
         let words = ["ls-remote", "--upload-pack=git-upload-pack", "--quiet", remote.as_str(), "HEAD"];
-        refs::abroad(&git_dir, &url, reach.patience)?.run(words)?.ok().map_err(|error| understood(error, &remote))?;
+        refs::remote_git(&git_dir, &url, reach.patience)?
+            .run(words)?
+            .ok()
+            .map_err(|error| classify_failure(error, &remote))?;
         return Ok(Some(remote));
     }
     let remote = hg::default_path(&checkout.common_dir)?;
@@ -458,7 +462,7 @@ fn belongs(name: &str) -> bool {
 }
 
 /// What a failure of a program that talked to another repository means.
-fn understood(error: RunError, remote: &str) -> ExchangeError {
+fn classify_failure(error: RunError, remote: &str) -> ExchangeError {
     const NOT_FOUND: [&str; 8] = [
         "Could not find repository",
         "does not appear to be a git repository",
@@ -546,19 +550,12 @@ fn refuse_foreign(branch: &str, remote: &str, listed: &str) -> Result<(), Exchan
     }
 }
 
-/// Lines that a patch adds, and those of the messages before it.
-fn added(patch: &str) -> Vec<String> {
-    let headers = ["+++ ", "--- ", "diff ", "index ", "@@", "-"];
-    let lines = patch.lines().filter(|line| !headers.iter().any(|header| line.starts_with(header)));
-    lines.map(|line| line.strip_prefix('+').unwrap_or(line).to_owned()).collect()
-}
-
-/// What it means that something was not sent.
+/// Classifies a failed push: a lost race, or an error.
 fn unsent(error: RunError, remote: &str) -> Result<Sent, ExchangeError> {
-    if lost_race(&error) { Ok(Sent::LostRace(error.to_string())) } else { Err(understood(error, remote)) }
+    if lost_race(&error) { Ok(Sent::LostRace(error.to_string())) } else { Err(classify_failure(error, remote)) }
 }
 
-/// Somebody else changed the other side between our look and our word.
+/// Whether a push failed because somebody else changed the remote after our last fetch.
 fn lost_race(error: &RunError) -> bool {
     const SIGNS: [&str; 12] = [
         "non-fast-forward",

@@ -19,7 +19,7 @@ pub(super) struct OwnGit {
     git_dir: PathBuf,
     site: Site,
     branch: Option<String>,
-    remote: Option<(String, refs::Abroad)>,
+    remote: Option<(String, refs::RemoteGit)>,
     /// Our newest commit; what HEAD says, unless history was made anew since.
     here: Option<String>,
     head: Option<String>,
@@ -42,7 +42,7 @@ impl OwnGit {
         let git = Git::inside(&site.checkout.common_dir, &site.checkout.root)?;
         let git_dir = git_dir(&site.checkout).unwrap_or_default();
         let remote = match refs::choose(&git_dir, reach.remote)? {
-            Some((name, url)) => Some((name, refs::abroad(&git_dir, &url, reach.patience)?)),
+            Some((name, url)) => Some((name, refs::remote_git(&git_dir, &url, reach.patience)?)),
             None => None,
         };
         let branch = git.run(["symbolic-ref", "--quiet", "--short", "HEAD"])?.maybe()?;

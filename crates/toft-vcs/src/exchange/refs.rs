@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use super::{ExchangeError, pack, understood};
+use super::{ExchangeError, classify_failure, pack};
 use crate::{RunError, command::Run, git_run::Git};
 
 /// How long a shallow clone waits for the commits of its project.
@@ -105,9 +105,9 @@ pub(super) fn first_commits(git_dir: &Path, remote: &str, url: &str) -> Result<S
     let url = local.as_deref().unwrap_or(url);
     let into = own.display().to_string();
     Git::of_remotes(git_dir)?.run(["init", "--quiet", "--bare", into.as_str()])?.ok()?;
-    let abroad = abroad(&own, url, FIRST_COMMITS)?;
+    let remote_git = remote_git(&own, url, FIRST_COMMITS)?;
     let more = ["--filter=tree:0", "--depth=2147483647"];
-    if !abroad.fetch(url, &["+HEAD:refs/heads/all"], &more).map_err(|error| cannot_tell(&error, remote))? {
+    if !remote_git.fetch(url, &["+HEAD:refs/heads/all"], &more).map_err(|error| cannot_tell(&error, remote))? {
         return Err(ExchangeError::InTheWay(format!("{remote} has no commits")));
     }
     Ok(Git::of(&own)?.run(["rev-list", "--max-parents=0", "refs/heads/all"])?.text()?)
@@ -121,17 +121,17 @@ fn cannot_tell(error: &ExchangeError, remote: &str) -> ExchangeError {
 }
 
 /// A git that talks to `url` without ever asking a question.
-pub(super) fn abroad(git_dir: &Path, url: &str, patience: Duration) -> Result<Abroad, RunError> {
+pub(super) fn remote_git(git_dir: &Path, url: &str, patience: Duration) -> Result<RemoteGit, RunError> {
     let git = Git::of_remotes(git_dir)?;
     let local = url.starts_with('/') || url.starts_with('.') || url.starts_with("file:") || url.starts_with("http");
     let own_ssh = || std::env::var_os("GIT_SSH_COMMAND").is_some() || std::env::var_os("GIT_SSH").is_some();
     let quiet = !local && !own_ssh() && git.run(["config", "--get", "core.sshCommand"])?.maybe()?.is_none();
     let local = pack::local(url, git.dir());
-    Ok(Abroad { git, quiet, patience, local })
+    Ok(RemoteGit { git, quiet, patience, local })
 }
 
 /// Git, as it talks to another repository.
-pub(super) struct Abroad {
+pub(super) struct RemoteGit {
     git: Git,
     /// The ssh that is used is ours to tell not to ask.
     quiet: bool,
@@ -140,7 +140,7 @@ pub(super) struct Abroad {
     local: Option<PathBuf>,
 }
 
-impl Abroad {
+impl RemoteGit {
     /// A run of it. Programs on the other side are the usual ones, whatever the repository says.
     pub(super) fn run<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Result<Run, RunError> {
         let run = self.git.run(args)?.patience(self.patience);
@@ -168,7 +168,7 @@ impl Abroad {
         match self.run(words.into_iter().chain(more.iter().copied()).chain([from]).chain(refs.iter().copied()))?.ok() {
             Ok(_) => Ok(true),
             Err(RunError::Failed { said, .. }) if said.contains("couldn't find remote ref") => Ok(false),
-            Err(error) => Err(understood(error, from)),
+            Err(error) => Err(classify_failure(error, from)),
         }
     }
 

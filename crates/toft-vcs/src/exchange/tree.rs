@@ -19,7 +19,7 @@ pub struct Tree {
 }
 
 enum TreeWay {
-    Git { git: Box<Git>, remote: Option<(String, refs::Abroad)>, branch: String, theirs: Option<String> },
+    Git { git: Box<Git>, remote: Option<(String, refs::RemoteGit)>, branch: String, theirs: Option<String> },
     Hg { hg: Hg, remote: Option<String>, theirs: Option<String> },
     Nobody,
 }
@@ -44,7 +44,7 @@ impl Tree {
                     None => "HEAD".into(),
                 };
                 let remote = match refs::choose(&git_dir, reach.remote.or(follows.as_deref()))? {
-                    Some((name, url)) => Some((name, refs::abroad(&git_dir, &url, reach.patience)?)),
+                    Some((name, url)) => Some((name, refs::remote_git(&git_dir, &url, reach.patience)?)),
                     None => None,
                 };
                 TreeWay::Git { git, remote, branch, theirs: None }
@@ -71,13 +71,13 @@ impl Tree {
     /// Asks the other side what it has.
     pub fn fetch(&mut self) -> Result<Fetched, ExchangeError> {
         let tip = match &mut self.way {
-            TreeWay::Git { git, remote: Some((remote, abroad)), branch, theirs } => {
+            TreeWay::Git { git, remote: Some((remote, remote_git)), branch, theirs } => {
                 let to = format!("refs/toft/upstream/{remote}");
                 *theirs = None;
                 // One whose HEAD leads nowhere has a branch of a usual name.
                 for from in [branch.as_str(), "refs/heads/main", "refs/heads/master"] {
                     let refs = format!("+{from}:{to}");
-                    if abroad.fetch(remote, &[&refs], &["--no-filter"])? {
+                    if remote_git.fetch(remote, &[&refs], &["--no-filter"])? {
                         *theirs = git.run(["rev-parse", "--verify", "--quiet", &to])?.maybe()?;
                         break;
                     }

@@ -25,8 +25,10 @@ impl WorkspaceBackend {
             _ => Some(self.own_dir(workspace)?),
         };
         let git_dir = own.as_ref().map_or_else(|| dir.join(".git"), |own| own.git_dir.clone());
-        if let Some(path) = crate::git::no_file_in(&git_dir).or_else(|| crate::git::no_rules_in(dir)) {
-            return Err(RunError::Odd { path, why: crate::git::ODD.to_owned() }.into());
+        if let Some(path) =
+            crate::git::unexpected_file_in(&git_dir).or_else(|| crate::git::unexpected_rules_file_in(dir))
+        {
+            return Err(RunError::Odd { path, why: crate::git::UNEXPECTED_FILE.to_owned() }.into());
         }
         match own {
             None => Ok(Git::foreign(dir, &git_dir)?),
@@ -37,10 +39,12 @@ impl WorkspaceBackend {
     /// Refuses to have git list the worktrees while an entry holds a pipe where git opens a file: git would wait for it.
     pub(super) fn can_list(&self) -> Result<(), WorkspaceError> {
         let entries = fs::read_dir(self.common_dir.join("worktrees")).into_iter().flatten().flatten();
-        match entries.into_iter().find_map(|entry| crate::git::no_file_in(&entry.path())) {
-            Some(path) => {
-                Err(RunError::Odd { path, why: format!("{}; move it away, and try again", crate::git::ODD) }.into())
+        match entries.into_iter().find_map(|entry| crate::git::unexpected_file_in(&entry.path())) {
+            Some(path) => Err(RunError::Odd {
+                path,
+                why: format!("{}; move it away, and try again", crate::git::UNEXPECTED_FILE),
             }
+            .into()),
             None => Ok(()),
         }
     }

@@ -50,8 +50,8 @@ impl WorkspaceBackend {
         };
         match (workspace.kind, found) {
             (WorkspaceKind::InPlace, _) => None,
-            (WorkspaceKind::Clone, Some(meta)) if meta.is_dir() && crate::git::no_file_in(&link).is_some() => {
-                crate::git::no_file_in(&link).as_deref().map(no_file)
+            (WorkspaceKind::Clone, Some(meta)) if meta.is_dir() && crate::git::unexpected_file_in(&link).is_some() => {
+                crate::git::unexpected_file_in(&link).as_deref().map(no_file)
             }
             (WorkspaceKind::Clone, Some(meta)) if meta.is_dir() && link.join("HEAD").is_file() => None,
             (WorkspaceKind::Clone, _) => trouble("its repository (.git) is gone".to_owned(), show()),
@@ -77,7 +77,7 @@ impl WorkspaceBackend {
         let target = path.join(text.trim_end().trim_start_matches("gitdir: "));
         let ours = target.parent().and_then(|dir| fs::canonicalize(dir).ok())
             == fs::canonicalize(self.common_dir.join("worktrees")).ok();
-        if ours && let Some(odd) = crate::git::no_file_in(&target) {
+        if ours && let Some(odd) = crate::git::unexpected_file_in(&target) {
             return Some(no_file(&odd));
         }
         if ours && target.join("HEAD").is_file() {
@@ -140,7 +140,7 @@ fn unreadable(workspace: &Workspace, path: &Path, error: &io::Error) -> Workspac
 /// Something else is where git has a file.
 fn no_file(path: &Path) -> WorkspaceTrouble {
     WorkspaceTrouble {
-        what: format!("{}: {}", path.display(), crate::git::ODD),
+        what: format!("{}: {}", path.display(), crate::git::UNEXPECTED_FILE),
         help: format!("ls -l {}", quoted(path)),
     }
 }

@@ -254,12 +254,12 @@ pub(super) fn fetch<'a>(
 fn link_back(backend: &WorkspaceBackend, building: &Path, path: &Path) -> Result<(), WorkspaceError> {
     let own = building.join(".git").join("toft");
     fs::create_dir_all(&own).map_err(io("make", &own))?;
-    let vouched = crate::git::vouched(&backend.common_dir, path);
-    if let Some(dir) = vouched.parent() {
+    let clone_record = crate::git::clone_record(&backend.common_dir, path);
+    if let Some(dir) = clone_record.parent() {
         fs::create_dir_all(dir).map_err(io("make", dir))?;
     }
     let parent = own.join(crate::git::PARENT);
-    fs::write(&vouched, path.display().to_string()).map_err(io("write", &vouched))?;
+    fs::write(&clone_record, path.display().to_string()).map_err(io("write", &clone_record))?;
     fs::write(&parent, backend.common_dir.display().to_string()).map_err(io("write", &parent))
 }
 

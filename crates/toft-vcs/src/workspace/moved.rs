@@ -32,9 +32,9 @@ impl WorkspaceBackend {
             }
             (Vcs::Git, WorkspaceKind::Clone) => {
                 let parent = dir.join(".git").join("toft").join(crate::git::PARENT);
-                let vouched = fs::read_to_string(crate::git::vouched(&self.common_dir, dir));
+                let clone_record = fs::read_to_string(crate::git::clone_record(&self.common_dir, dir));
                 leads_nowhere(&parent, |text| Some(PathBuf::from(text.trim_end())))
-                    && vouched.is_ok_and(|known| Path::new(known.trim_end()) == dir)
+                    && clone_record.is_ok_and(|known| Path::new(known.trim_end()) == dir)
                     && replace(dir, &[".git", "toft"], crate::git::PARENT, &self.common_dir.display().to_string())
                         .is_ok()
             }
@@ -53,7 +53,8 @@ impl WorkspaceBackend {
     pub fn moved_to(&self, workspace: &Workspace) -> Option<PathBuf> {
         let entry = self.common_dir.join("worktrees").join(Path::new(&workspace.path).file_name()?);
         let link = crate::read(&entry.join("gitdir")).ok()??;
-        let dir = Path::new(link.trim()).parent()?;
+        let target = crate::git::link_target(&entry, &link);
+        let dir = target.parent()?;
         (dir != Path::new(&workspace.path) && dir.is_dir()).then(|| dir.to_owned())
     }
 }

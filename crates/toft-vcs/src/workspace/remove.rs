@@ -373,7 +373,8 @@ pub(super) fn unlist(backend: &WorkspaceBackend, workspace: &Workspace) -> Resul
     let link = Path::new(&workspace.path).join(".git");
     let Ok(entries) = fs::read_dir(backend.common_dir.join("worktrees")) else { return Ok(()) };
     for own in entries.flatten().map(|entry| entry.path()) {
-        if crate::read(&own.join("gitdir")).is_ok_and(|known| known.is_some_and(|known| Path::new(&known) == link)) {
+        let known = crate::read(&own.join("gitdir")).ok().flatten();
+        if known.is_some_and(|known| crate::git::link_target(&own, &known) == link) {
             tree(&own)?;
         }
     }
@@ -420,9 +421,9 @@ pub(super) fn drop_branch(backend: &WorkspaceBackend, workspace: &Workspace, at:
 }
 
 fn forget_clone(backend: &WorkspaceBackend, path: &Path) -> Result<(), WorkspaceError> {
-    let vouched = crate::git::vouched(&backend.common_dir, path);
-    match fs::remove_file(&vouched) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(lock::io("remove", &vouched)(error)),
+    let clone_record = crate::git::clone_record(&backend.common_dir, path);
+    match fs::remove_file(&clone_record) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(lock::io("remove", &clone_record)(error)),
         _ => Ok(()),
     }
 }

@@ -166,7 +166,7 @@ pub(super) fn take(
     Ok(snapshot)
 }
 
-/// What goes with a directory that needs no rescue, with sizes.
+/// What a rescue of the directory would not hold, with sizes.
 pub(super) fn leaves(
     backend: &WorkspaceBackend,
     workspace: &Workspace,
@@ -276,7 +276,7 @@ pub fn behind_link(dir: &Path, path: &Path) -> bool {
     path.ancestors().skip(1).any(|part| !part.as_os_str().is_empty() && dir.join(part).is_symlink())
 }
 
-/// Nothing is there, or what it was in has become a file.
+/// Whether a path does not exist, or one of its parent directories is now a file.
 fn gone(error: &std::io::Error) -> bool {
     matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory)
 }
@@ -367,7 +367,7 @@ fn refs(git: &Git, clone: bool) -> Result<(Refs, Refs), WorkspaceError> {
     Ok((plain, symbolic))
 }
 
-/// Git's own files of one checkout that are neither made anew nor kept elsewhere.
+/// Files in the git directory of one checkout that a restore does not recreate and that are not saved in another form.
 fn own_files(own: &Path, clone: bool) -> Result<Vec<SnapshotFile>, WorkspaceError> {
     const ANEW: [&str; 10] =
         ["HEAD", "index", "commondir", "gitdir", "locked", "modules", "toft", "FETCH_HEAD", "reftable", "refs"];

@@ -6,7 +6,7 @@ use rusqlite::params;
 use toft_core::{
     issue::{
         proposal::ProposalSide,
-        ready::{DEEPEST, Node, Nodes, circle, rank, standing},
+        ready::{DEEPEST, Node, Nodes, circle, rank, readiness},
     },
     ready::QueueClass,
     store::{Result, StoreError},
@@ -255,7 +255,7 @@ impl IndexTx<'_> {
 
     /// Puts down from when on an issue can start, and where in the order.
     fn place(&self, nodes: &mut impl Nodes<Error = StoreError>, node: &Node, unblocks: u32) -> Result<()> {
-        let opens = standing(nodes, node)?.opens();
+        let opens = readiness(nodes, node)?.opens();
         let rank = if opens.is_some() { rank(node, unblocks) } else { String::new() };
         let sql = "UPDATE issues SET opens = ?2, rank = ?3 WHERE id = ?1 AND (opens IS NOT ?2 OR rank <> ?3)";
         self.execute(sql, params![node.id, opens.map(|at| at.0), rank]).map(drop)
