@@ -292,6 +292,9 @@ fn a_checkout_of_the_users_own_can_be_unregistered_and_stays_as_it_is() {
     home.toft(&repo, &["ws", "create", &id, "--in-place"]).ok();
     // It takes no room.
     home.toft(&repo, &["ws", "create", "--name", "other"]).ok();
+    // Nothing is wrong with it.
+    let listed = home.toft(&repo, &["ws", "list"]).ok();
+    assert!(!listed.contains("not the one") && !listed.contains("worktrees of its own"), "{listed}");
     let own = users_own(&home, &repo);
     let gone = home.toft(&repo, &["ws", "rm", &id, "--json"]).data();
     assert_eq!(gone[0]["gone"], true, "{gone}");

@@ -247,13 +247,15 @@ pub(super) fn survey_with(
         status.nested.iter().map(|path| format!("{path} is a repository of its own")).collect();
     nested.extend(submodules(dir, own, &status)?.work);
     let mut stuck = status.unseen.clone();
-    if !backend.is_here(workspace, dir) {
+    // The user's own checkout was not made by toft, and is never removed.
+    let made = workspace.kind != WorkspaceKind::InPlace;
+    if made && !backend.is_here(workspace, dir) {
         stuck.push(format!("its {} is not the one that toft made", dir.join(".git").display()));
     }
     if status.head.is_none() {
         stuck.push("it is on a branch that has no commit".to_owned());
     }
-    if own.join("worktrees").read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
+    if made && own.join("worktrees").read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
         stuck.push("it has worktrees of its own".to_owned());
     }
     if let Ok(Some(why)) = crate::read(&own.join("locked"))
