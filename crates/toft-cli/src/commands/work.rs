@@ -63,6 +63,9 @@ pub(super) fn ready(app: &App<'_>, args: &args::Ready) -> Done {
     app.show(&Ready { outcome: all, issues, names })
 }
 
+/// A session that holds more than these is not told so at every claim.
+const FEW_HOLDS: usize = 8;
+
 pub(super) fn claim(app: &App<'_>, args: &Claim) -> Done {
     if !args.ws && (args.from.base.is_some() || args.from.clone || args.from.plain) {
         return Err(Failure::invalid("--base, --clone and --plain are for a workspace", "add --ws"));
@@ -119,7 +122,8 @@ pub(super) fn claim(app: &App<'_>, args: &Claim) -> Done {
     for (task, error) in given_back {
         toft.note(format!("{task} was given back: {error}"));
     }
-    if args.count.is_none() && toft.session_holds(me).len() > 1 {
+    // Who holds many knows.
+    if args.count.is_none() && (2..=FEW_HOLDS).contains(&toft.session_holds(me).len()) {
         let held = toft.live_holds(me).map_or(0, |holds| holds.len());
         if held > 1 {
             toft.note(format!("you hold {held} tasks now: name the one you mean when you save or finish"));
