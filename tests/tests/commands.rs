@@ -450,3 +450,23 @@ fn an_editor_changes_title_and_description() {
     home.toft(&repo, &["edit", &id]).fails(2);
     assert_eq!(shown(&home), (json!("Fix login"), json!("It is slow.")));
 }
+
+/// An issue whose task waits or rests is not ready in any list.
+#[test]
+fn an_issue_that_was_started_is_not_listed_as_ready() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    home.toft(&repo, &["add", "Fix it"]).ok();
+    assert!(home.toft(&repo, &["list"]).ok().contains("ready"));
+    for end in [["waiting", "-m", "which one?"], ["failed", "-m", "no"]] {
+        home.toft(&repo, &["claim"]).ok();
+        home.toft(&repo, &[["finish"].as_slice(), &end].concat()).ok();
+        let listed = home.toft(&repo, &["list"]).ok();
+        assert!(listed.contains("started") && !listed.contains("ready"), "{listed}");
+        assert!(home.toft(&repo, &["ready"]).ok().contains("Nothing is ready"));
+        let id = home.toft(&repo, &["list", "-q"]).ok();
+        if end[0] == "waiting" {
+            home.toft(&repo, &["agent", "answer", id.trim(), "that one"]).ok();
+        }
+    }
+}

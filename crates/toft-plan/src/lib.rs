@@ -41,7 +41,7 @@ mod unshared;
 mod write;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::PathBuf,
     sync::{Mutex, OnceLock},
 };
@@ -67,6 +67,7 @@ pub use self::{
     write::Wrote,
 };
 use toft_core::{
+    flow::WorkflowStatus,
     issue::{
         Issue,
         ready::{IssueReason, readiness},
@@ -74,7 +75,7 @@ use toft_core::{
     },
     ready::assigned_rank,
     refusal::Refusal,
-    store::{self, Access, StoreError},
+    store::{self, Access, StoreError, WorkflowQuery},
     time::Timestamp,
     verbs::{
         assign::Awaited,
@@ -293,6 +294,16 @@ impl<'t> Plan<'t> {
             Err(Error::Refused(Refusal::NotFound { .. })) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// Issues that a workflow is on, as far as the store of this clone knows.
+    pub fn started(&self) -> Result<BTreeSet<String>, Error> {
+        /// More are not looked at.
+        const MOST: usize = 1_000;
+        let statuses = WorkflowStatus::ALL.into_iter().filter(|status| !status.finished()).collect();
+        let query = WorkflowQuery { scope: self.session.scope(), statuses, limit: MOST };
+        let workflows = store::ask(self.session.store(), |tx| tx.workflows(&query))?;
+        Ok(workflows.iter().filter_map(|workflow| workflow.issue().map(str::to_owned)).collect())
     }
 
     /// Issues by what they are, newest first.

@@ -463,7 +463,8 @@ pub(super) fn list(app: &App<'_>, plan: &Plan<'_>, args: &args::List) -> Done {
     let more = issues.len() > args.limit;
     issues.truncate(args.limit);
     let several = plan.ledgers().len() > 1 && args.ledger.is_none();
-    app.show(&IssueList { issues, more, now: plan.now()?, several, names: Names::default() })
+    let (now, started) = (plan.now()?, plan.started()?);
+    app.show(&IssueList { issues, more, now, several, names: Names::default(), started })
 }
 
 pub(super) fn ledger(app: &App<'_>, command: &args::LedgerCommand) -> Done {

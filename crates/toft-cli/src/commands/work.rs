@@ -1,6 +1,9 @@
 //! The daily verbs.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use serde_json::Value;
 use toft::{
@@ -372,10 +375,12 @@ fn issues_of(app: &App<'_>, reached: &[Reached<'_>], args: &args::List, wanted: 
         now: Timestamp::default(),
         several: true,
         names: Names::default(),
+        started: BTreeSet::new(),
     };
     for Reached { toft, name, ledgers, .. } in reached.iter().filter(|_| wanted && args.reach.all_repos) {
         let Some(plan) = toft.plan()?.filter(|_| *ledgers) else { continue };
         list.now = plan.now()?;
+        list.started.extend(plan.started()?);
         let mut found = plan.list(&plan::asked(args))?;
         list.more |= found.len() > args.limit;
         found.truncate(args.limit);

@@ -1,5 +1,7 @@
 //! Issues: written, listed, shown.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 use toft::{
     change::Event,
@@ -130,6 +132,8 @@ pub(crate) struct IssueList {
     /// There are several ledgers, so each issue says which it is in.
     pub(crate) several: bool,
     pub(crate) names: Names,
+    /// Issues that a workflow is on: what is open of them waits or rests.
+    pub(crate) started: BTreeSet<String>,
 }
 
 impl View for IssueList {
@@ -155,6 +159,7 @@ impl View for IssueList {
             let id = page.ink(Ink::Id, &clean(&issue.id));
             let held_back = found.issue.only_by_name();
             let ready = match (found.ready(self.now) && issue.unfinished(), held_back) {
+                (true, _) if self.started.contains(&issue.id) => "  started",
                 (true, false) => "  ready",
                 (true, true) => "  ready if asked for",
                 (false, _) => "",
