@@ -346,3 +346,17 @@ fn branches_go_with_what_has_landed_and_an_old_name_starts_fresh() {
     let row = home.toft(&repo, &["ws", "show", "again", "--json"]).data();
     assert_eq!((&row["survey"]["landed"], &row["survey"]["dropped"]), (&"nothing".into(), &0.into()), "{row}");
 }
+
+/// A workspace's name goes before an issue whose id begins like it, after it was removed too.
+#[test]
+fn a_name_is_no_prefix_of_an_id() {
+    let home = Home::new();
+    let repo = home.repo("repo");
+    let id = home.toft(&repo, &["add", "An issue", "-q"]).ok();
+    let name = &id["tf-".len()..][..2];
+    let dir = PathBuf::from(home.toft(&repo, &["ws", "create", "--name", name, "-q"]).ok().trim());
+    fs::write(dir.join("mine.txt"), "mine\n").unwrap();
+    home.toft(&repo, &["ws", "rm", name, "--rescue"]).ok();
+    home.toft(&repo, &["ws", "restore", name]).ok();
+    assert_eq!(fs::read_to_string(dir.join("mine.txt")).unwrap(), "mine\n");
+}

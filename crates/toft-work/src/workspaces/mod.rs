@@ -307,6 +307,11 @@ impl Workspaces<'_> {
         if let Some(found) = rows.iter().find(meant) {
             return Ok(found.workspace.id.to_string());
         }
+        // The name of one that was removed goes before an issue whose id begins like it.
+        let all = self.work.perform(List { scope: self.work.scope(), all: true, limit: 0 })?;
+        if all.iter().any(|row| row.workspace.name == text) {
+            return Ok(text.to_owned());
+        }
         let issue = match Plan::open(self.work.session())? {
             Some(plan) if text != "@" && path.is_none() => plan.named(text)?,
             _ => None,
