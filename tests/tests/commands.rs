@@ -368,7 +368,7 @@ fn old_history_is_forgotten_when_asked_and_numbers_go_on() {
     home.toft(&repo, &["doctor"]).ok();
 }
 
-/// Text shows an issue's shortest unique prefix wherever its id stands, every command takes it, and JSON has the whole.
+/// Text shows an issue's shortest unique prefix wherever its id is printed, every command takes it, and JSON has the whole.
 #[test]
 fn text_shows_short_ids_that_every_command_takes() {
     let mut home = Home::new();
@@ -446,6 +446,23 @@ fn an_editor_changes_title_and_description() {
     assert!(home.toft(&repo, &["edit", &id, "-e"]).fails(1).contains("nothing was changed"));
     home.set("VISUAL", "false");
     assert!(home.toft(&repo, &["edit", &id, "-e"]).fails(1).contains("ended with"));
+    // What was typed is never lost: the issue was changed meanwhile, or the editor failed.
+    home.toft_on_path();
+    for editor in [
+        format!("sh -c 'toft edit {id} -p 3 -d meanwhile -q; echo mine >> \"$0\"'"),
+        "sh -c 'echo mine >> \"$0\"; false'".into(),
+    ] {
+        home.set("VISUAL", &editor);
+        let refused = home.toft(&repo, &["edit", &id, "-e"]).fails(1);
+        let path = refused.split("what you wrote is in ").nth(1).unwrap().trim();
+        assert!(fs::read_to_string(path).unwrap().contains("mine"), "{refused}");
+        fs::remove_dir_all(Path::new(path).parent().unwrap()).unwrap();
+    }
+    home.toft(&repo, &["edit", &id, "-d", "It is slow."]).ok();
+    // Without an editor and a terminal nothing is started.
+    home.set("VISUAL", "");
+    home.set("EDITOR", "");
+    assert!(home.toft(&repo, &["edit", &id, "-e"]).fails(2).contains("EDITOR"));
     // Without a terminal an editor is opened only if that was asked for.
     home.toft(&repo, &["edit", &id]).fails(2);
     assert_eq!(shown(&home), (json!("Fix login"), json!("It is slow.")));
@@ -463,6 +480,7 @@ fn an_issue_that_was_started_is_not_listed_as_ready() {
         home.toft(&repo, &[["finish"].as_slice(), &end].concat()).ok();
         let listed = home.toft(&repo, &["list"]).ok();
         assert!(listed.contains("started") && !listed.contains("ready"), "{listed}");
+        assert!(home.toft(&repo, &["graph"]).ok().contains("in progress"));
         assert!(home.toft(&repo, &["ready"]).ok().contains("Nothing is ready"));
         let id = home.toft(&repo, &["list", "-q"]).ok();
         if end[0] == "waiting" {

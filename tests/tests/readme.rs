@@ -54,7 +54,7 @@ fn matches(pattern: &str, line: &str) -> bool {
     rest.is_empty()
 }
 
-/// A home of somebody who types.
+/// A home whose commands print ids as users see them.
 fn typing() -> Home {
     let mut home = Home::new();
     home.show_short_ids();

@@ -315,7 +315,7 @@ fn the_task_of_a_killed_slot_is_free_when_its_agent_is_gone() {
     // Commands on this machine see that the slot is dead, and that its agent is not.
     assert!(!home.toft(&repo, &["ready"]).ok().contains("Fix it"), "nothing is free");
     assert!(lives(agent));
-    // Whoever claims here frees it, and ends the agent before anybody else, anywhere, is given its task.
+    // A claim on this machine kills the agent before the task is free for any machine.
     home.toft(&repo, &["--as", "hana", "claim", "-l", "nobody"]).fails(6);
     let mut elsewhere = home.command(&repo, "toft", &["--as", "far", "claim"]);
     let claimed = elsewhere.env("TOFT_HOST", "far").output().unwrap();

@@ -41,7 +41,7 @@ fn unique_prefix<'a, E>(id: &'a str, similar: &mut impl FnMut(&str) -> Result<Ve
     Ok(id)
 }
 
-/// The first whole id in a text, and where it is. `last` stands before the text.
+/// The first whole id in a text, and where it is. `last` is the character before the text.
 fn next_id(text: &str, last: Option<char>) -> Option<(usize, &str)> {
     let mut before = last;
     for (at, c) in text.char_indices() {

@@ -20,7 +20,7 @@ pub fn shorten_ids(session: &Session, text: &str) -> String {
     let plan: OnceCell<Option<Plan<'_>>> = OnceCell::new();
     let of_tasks = session.located().store.file().is_some();
     let similar = |prefix: &str| match prefix.starts_with(issue::PREFIX) {
-        true => match plan.get_or_init(|| Plan::open(session).ok().flatten()) {
+        true => match plan.get_or_init(|| Plan::open(session).ok().flatten().filter(|plan| plan.refresh().is_ok())) {
             Some(plan) => Ok::<_, Error>(plan.index(Access::Read)?.ids(prefix, 2)?),
             None => Ok(Vec::new()),
         },

@@ -1,4 +1,4 @@
-//! What people type for a task, a workflow or a recipient: an issue stands for the work on it.
+//! What people type for a task, a workflow or a recipient: an issue means the work on it.
 
 use toft_core::{
     flow::Task,
@@ -52,7 +52,7 @@ impl Work<'_> {
         Ok(Assigned::Task(Box::new(self.act(actor, op, request)?)))
     }
 
-    /// Whom a message is for: an issue stands for whoever works on it.
+    /// Whom a message is for: an issue means the agent that works on it.
     pub fn recipient(&self, actor: &str, to: &str) -> Result<String, Error> {
         // Any other word may be an agent's name.
         let issue = if to.starts_with(issue::PREFIX) { self.issue_named(to)? } else { None };

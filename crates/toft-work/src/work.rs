@@ -85,15 +85,17 @@ impl Work<'_> {
         };
         let outcome = match self.act(actor, op.clone(), request.clone()) {
             // Nothing is ready: end agents whose runner is gone, reopen issues whose claimer is gone, then retry.
-            Err(Error::Refused(
-                Refusal::NothingReady { .. }
-                | Refusal::IssueNotReady { .. }
-                | Refusal::NotReady { .. }
-                | Refusal::LeaseHeld { .. },
-            )) if self.end_orphaned_agents()? | self.free_orphans() => {
+            Err(Error::Refused(Refusal::NothingReady { .. } | Refusal::IssueNotReady { .. }))
+                if self.end_orphaned_agents()? | self.free_orphans() =>
+            {
                 if let Some(plan) = Plan::open(self.session)? {
                     plan.offer_to(actor, &mut request)?;
                 }
+                self.act(actor, op, request)
+            }
+            Err(Error::Refused(Refusal::NotReady { .. } | Refusal::LeaseHeld { .. }))
+                if self.end_orphaned_agents()? =>
+            {
                 self.act(actor, op, request)
             }
             outcome => outcome,
@@ -105,8 +107,8 @@ impl Work<'_> {
         }
     }
 
-    /// Ends agents on this machine whose slot and runner were killed at one stroke: until they end, nobody is given their task.
-    /// Gives whether there were any.
+    /// Kills the agents on this machine whose slot and runner were killed together: no one is given their tasks while they run.
+    /// Returns whether there were any.
     fn end_orphaned_agents(&self) -> Result<bool, Error> {
         let running = processes::attempts_of_others();
         if running.is_empty() {

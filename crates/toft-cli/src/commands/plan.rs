@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, path::Path};
 use toft::{
     Toft,
     issue::{
-        CLOSED, DEFERRED, DISCOVERED_FROM, Dep, IN_PROGRESS, Issue, OPEN,
+        CLOSED, DEFERRED, DISCOVERED_FROM, Dep, IN_PROGRESS, OPEN,
         edit::{Edit, Step},
         route::Route,
     },
@@ -155,13 +155,7 @@ pub(super) fn change(app: &App<'_>, args: &args::EditIssue) -> Done {
     }
     let by_hand = asked == Edit::default() && !app.served && at_terminal() && !app.output.machine();
     if args.editor || by_hand {
-        let [id] = args.ids.as_slice() else {
-            return Err(Failure::invalid("one text for several issues", "name one issue, or what to change"));
-        };
-        edit_text(&plan.find(id)?.issue, &mut asked)?;
-    }
-    if asked == Edit::default() && (args.editor || by_hand) {
-        return Err(Failure::stopped("nothing was changed in the editor", ""));
+        return change_by_hand(app, &plan, args, asked);
     }
     if asked == Edit::default() {
         return Err(Failure::invalid("nothing to change was named", "toft edit --help lists what can be"));
@@ -173,11 +167,18 @@ pub(super) fn change(app: &App<'_>, args: &args::EditIssue) -> Done {
     write_each(app, &ids, "Changed", |id, op| Ok(plan.edit(id, &asked, op)?))
 }
 
-/// Lets the user change an issue's title and description: the first line, and what follows it.
-fn edit_text(issue: &Issue, asked: &mut Edit) -> Result<(), Failure> {
+/// Lets the user change an issue's title and description in an editor: the first line, and what follows it.
+fn change_by_hand(app: &App<'_>, plan: &Plan<'_>, args: &args::EditIssue, mut asked: Edit) -> Done {
+    let [id] = args.ids.as_slice() else {
+        return Err(Failure::invalid("one text for several issues", "name one issue, or what to change"));
+    };
+    let issue = plan.find(id)?.issue;
     let body = issue.body.clone().unwrap_or_default();
-    let Some(saved) = editor::edited(&issue.id, &format!("{}\n\n{body}\n", issue.title))? else { return Ok(()) };
-    let (title, rest) = saved.trim_start().split_once('\n').unwrap_or((saved.trim(), ""));
+    let text = format!("{}\n\n{body}\n", issue.title);
+    let Some(edited) = editor::edited(&issue.id, &text, at_terminal())? else {
+        return Err(Failure::stopped("nothing was changed in the editor", ""));
+    };
+    let (title, rest) = edited.text.trim_start().split_once('\n').unwrap_or((edited.text.trim(), ""));
     let (title, rest) = (title.trim(), rest.trim_matches('\n').trim_end());
     if title != issue.title {
         asked.title = Some(title.to_owned());
@@ -185,7 +186,14 @@ fn edit_text(issue: &Issue, asked: &mut Edit) -> Result<(), Failure> {
     if rest != body.trim_matches('\n').trim_end() {
         asked.texts.push(("body", rest.to_owned()));
     }
-    Ok(())
+    let write = || {
+        let now = plan.find(&issue.id)?.issue;
+        if (&now.title, &now.body) != (&issue.title, &issue.body) {
+            return Err(Failure::stopped(format!("{} was changed while the editor was open", issue.id), ""));
+        }
+        write_each(app, std::slice::from_ref(&issue.id), "Changed", |id, op| Ok(plan.edit(id, &asked, op)?))
+    };
+    write().map_err(|failure| edited.kept(failure))
 }
 
 /// The issues that are meant: all of them must be there before the first is changed.
@@ -398,7 +406,8 @@ pub(super) fn graph(app: &App<'_>, args: &args::Graph) -> Done {
         (.., true) => Pen::Svg,
         _ => Pen::Lines,
     };
-    app.show(&Graph { issues, pen, more, now: plan.now()? })
+    let (now, started) = (plan.now()?, plan.started()?);
+    app.show(&Graph { issues, pen, more, now, started })
 }
 
 /// One issue, whole.

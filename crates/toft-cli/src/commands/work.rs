@@ -127,6 +127,7 @@ pub(super) fn claim(app: &App<'_>, args: &Claim) -> Done {
     }
     // Who holds many knows.
     if args.count.is_none() && (2..=FEW_HOLDS).contains(&toft.session_holds(me).len()) {
+        // The claim is committed: if the holds cannot be read, there is no note.
         let held = toft.live_holds(me).map_or(0, |holds| holds.len());
         if held > 1 {
             toft.note(format!("you hold {held} tasks now: name the one you mean when you save or finish"));

@@ -28,9 +28,25 @@ pub(crate) struct Graph {
     pub(crate) pen: Pen,
     pub(crate) more: bool,
     pub(crate) now: Timestamp,
+    /// Issues that a workflow is on.
+    pub(crate) started: BTreeSet<String>,
 }
 
 impl Graph {
+    fn ready(&self, found: &FoundIssue) -> bool {
+        found.ready(self.now) && !self.started.contains(&found.issue.id)
+    }
+
+    fn mark(&self, found: &FoundIssue) -> Mark {
+        match found.issue.status.as_str() {
+            "closed" => Mark::Closed,
+            "in_progress" => Mark::InProgress,
+            _ if self.started.contains(&found.issue.id) => Mark::InProgress,
+            _ if self.ready(found) => Mark::Ready,
+            _ => Mark::Waits,
+        }
+    }
+
     fn known(&self) -> BTreeSet<&str> {
         self.issues.iter().map(|found| found.issue.id.as_str()).collect()
     }
@@ -55,7 +71,7 @@ impl Graph {
             let text = format!("{} {}", issue.id, short(&issue.title, 50))
                 .replace('"', "'")
                 .replace(['[', ']', '<', '>', '`'], " ");
-            page.line(format!("  n{n}[\"{}\"]{}", clean(&text), if found.ready(self.now) { ":::ready" } else { "" }));
+            page.line(format!("  n{n}[\"{}\"]{}", clean(&text), if self.ready(found) { ":::ready" } else { "" }));
         }
         for (from, to, kind) in self.edges() {
             let arrow = if kind == "part" { "-.-" } else { "-->" };
@@ -76,7 +92,7 @@ impl Graph {
             page.line(format!(
                 "  {} [label=\"{text}\"{}];",
                 quoted(&issue.id),
-                if found.ready(self.now) { ", penwidth=3" } else { "" }
+                if self.ready(found) { ", penwidth=3" } else { "" }
             ));
         }
         for (from, to, kind) in self.edges() {
@@ -103,17 +119,16 @@ impl Graph {
             if !seen.insert(found.issue.id.as_str()) {
                 continue;
             }
-            line(page, &found.issue, found.ready(self.now), depth, &known);
+            line(page, &found.issue, self.mark(found), depth, &known);
             for part in parts.get(&Some(found.issue.id.as_str())).into_iter().flatten().rev() {
                 stack.push((part, depth + 1));
             }
         }
         // What is part of itself has no top.
         for found in self.issues.iter().filter(|found| !seen.contains(found.issue.id.as_str())) {
-            line(page, &found.issue, found.ready(self.now), 0, &known);
+            line(page, &found.issue, self.mark(found), 0, &known);
         }
-        let used: BTreeSet<Mark> =
-            self.issues.iter().map(|found| Mark::of(&found.issue, found.ready(self.now))).collect();
+        let used: BTreeSet<Mark> = self.issues.iter().map(|found| self.mark(found)).collect();
         let legend: Vec<String> = used.iter().map(|mark| format!("{} {}", mark.sign(), mark.meaning())).collect();
         page.line(page.ink(Ink::Faint, &legend.join("   ")));
     }
@@ -129,15 +144,6 @@ enum Mark {
 }
 
 impl Mark {
-    fn of(issue: &Issue, ready: bool) -> Self {
-        match issue.status.as_str() {
-            "closed" => Self::Closed,
-            "in_progress" => Self::InProgress,
-            _ if ready => Self::Ready,
-            _ => Self::Waits,
-        }
-    }
-
     fn sign(self) -> &'static str {
         match self {
             Self::Ready => "○",
@@ -157,10 +163,10 @@ impl Mark {
     }
 }
 
-fn line(page: &mut Page, issue: &Issue, ready: bool, depth: usize, known: &BTreeSet<&str>) {
+fn line(page: &mut Page, issue: &Issue, mark: Mark, depth: usize, known: &BTreeSet<&str>) {
     let needs: Vec<String> = waits(issue, known);
     let needs = if needs.is_empty() { String::new() } else { format!("  needs {}", needs.join(", ")) };
-    let mark = Mark::of(issue, ready).sign();
+    let mark = mark.sign();
     let id = page.ink(Ink::Id, &clean(&issue.id));
     page.line(format!(
         "{}{mark} {id}  P{}  {}{}",
@@ -181,7 +187,7 @@ impl View for Graph {
     }
 
     fn json(&self) -> Value {
-        let nodes: Vec<_> = self.issues.iter().map(|found| json!({ "id": found.issue.id, "title": found.issue.title, "status": found.issue.status, "ready": found.ready(self.now) })).collect();
+        let nodes: Vec<_> = self.issues.iter().map(|found| json!({ "id": found.issue.id, "title": found.issue.title, "status": found.issue.status, "ready": self.ready(found) })).collect();
         let edges: Vec<_> =
             self.edges().into_iter().map(|(from, to, kind)| json!({ "from": from, "to": to, "kind": kind })).collect();
         json!({ "nodes": nodes, "edges": edges })

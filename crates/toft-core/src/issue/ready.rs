@@ -165,7 +165,7 @@ impl fmt::Display for IssueReason {
     }
 }
 
-/// Why an issue cannot start: reasons that somebody has to resolve, and deferrals that end by themselves.
+/// Why an issue cannot start: reasons that a person or agent has to resolve, and deferrals that end by themselves.
 pub struct Readiness {
     /// What holds it back until somebody does something.
     pub held: Vec<IssueReason>,

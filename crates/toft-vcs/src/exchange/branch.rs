@@ -490,7 +490,7 @@ impl Exchange for Branch {
     fn tidy(&self, memo: &std::path::Path) {
         let tips = || self.here.iter().chain(&self.theirs).cloned().collect();
         let file = fs::metadata(self.dir.join(ISSUES)).map_or(0, |meta| meta.len());
-        pack::tidy(&self.git, &self.git_dir, &tips, &self.replaced, file, memo);
+        pack::tidy(&self.git, &self.git_dir, &tips, &self.replaced, file, memo, pack::GRACE);
         if let Some((_, there)) = &self.remote {
             there.tidy(&self.there, &self.replaced, file, memo);
         }

@@ -78,7 +78,7 @@ pub enum Sent {
     Done,
     /// It was already.
     Same,
-    /// Somebody else pushed first; holds the error message. Fetch and try again.
+    /// Another clone pushed first; holds the error message. Fetch and try again.
     LostRace(String),
 }
 
@@ -555,7 +555,7 @@ fn unsent(error: RunError, remote: &str) -> Result<Sent, ExchangeError> {
     if lost_race(&error) { Ok(Sent::LostRace(error.to_string())) } else { Err(classify_failure(error, remote)) }
 }
 
-/// Whether a push failed because somebody else changed the remote after our last fetch.
+/// Whether a push failed because another clone changed the remote after our last fetch.
 fn lost_race(error: &RunError) -> bool {
     const SIGNS: [&str; 12] = [
         "non-fast-forward",

@@ -24,9 +24,11 @@ const MOST_INDEX: u64 = 8 << 20;
 const DEPTH: &str = "--depth=1000";
 /// How long packing may take.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// A pack that git used so recently stays: a program that found an object in it may be about to refer to it. Only a sync
-/// looks for such objects, and syncs of one repository wait for each other.
-const GRACE: Duration = Duration::from_secs(10);
+/// A pack that git used so recently stays: a program that found an object in it may be about to refer to it. In a clone only a
+/// sync looks for such objects, and syncs of one clone wait for each other.
+pub(super) const GRACE: Duration = Duration::from_secs(10);
+/// The same in a remote, where other clones push meanwhile.
+pub(super) const REMOTE_GRACE: Duration = Duration::from_secs(60);
 
 /// What was left after packing, for each repository by the path of its objects.
 #[derive(Default, PartialEq, Serialize, Deserialize)]
@@ -60,7 +62,15 @@ struct LeftInPacks {
 /// Packs what commits of a ledger refer to, if enough came since the last time, and deletes what only the commits in
 /// `replaced` refer to. `memo` remembers what was left then. `file` is the size of the ledger's file, which every commit
 /// stores again. Nothing depends on it: if it fails, the next sync tries again.
-pub(super) fn tidy(git: &Git, git_dir: &Path, tips: Tips<'_>, replaced: &[String], file: u64, memo: &Path) {
+pub(super) fn tidy(
+    git: &Git,
+    git_dir: &Path,
+    tips: Tips<'_>,
+    replaced: &[String],
+    file: u64,
+    memo: &Path,
+    grace: Duration,
+) {
     let objects = git_dir.join("objects");
     let key = objects.display().to_string();
     let text = fs::read_to_string(memo).unwrap_or_default();
@@ -70,11 +80,11 @@ pub(super) fn tidy(git: &Git, git_dir: &Path, tips: Tips<'_>, replaced: &[String
     let before: u64 = packs(&objects).iter().map(|pack| pack.bytes).sum();
     let slack = SLACK.max(file.saturating_mul(5) / 4);
     let now = std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs());
-    let most = now + GRACE.as_secs();
+    let most = now + grace.as_secs();
     let waiting = known.waiting.remove(&key).filter(|waiting| now < waiting.until && waiting.until <= most);
     let settled = match known.bytes.get(&key).copied() {
         Some(settled) if before > settled + waiting.map_or(0, |waiting| waiting.bytes) + slack => {
-            match pack(git, &objects, tips, &mut lost) {
+            match pack(git, &objects, tips, &mut lost, grace) {
                 Ok(Some(left)) => {
                     known.waiting.insert(key.clone(), WaitingPacks { bytes: left.waiting, until: most });
                     left.bytes
@@ -145,6 +155,7 @@ fn pack(
     objects: &Path,
     tips: Tips<'_>,
     lost: &mut BTreeSet<String>,
+    grace: Duration,
 ) -> Result<Option<LeftInPacks>, RunError> {
     let dir = objects.join("pack");
     let lock = fs::File::open(&dir);
@@ -179,7 +190,7 @@ fn pack(
         let file = dir.join(format!("{}.pack", pack.name));
         let packed = held.is_subset(&all) && (!again || held.len() < all.len());
         let needless = held.iter().all(|name| all.contains(name) || dead.contains(name));
-        if replaced(&file) && (packed || needless && unused(&file)) {
+        if replaced(&file) && (packed || needless && unused(&file, grace)) {
             for end in ["idx", "pack", "rev"] {
                 let _ = fs::remove_file(dir.join(format!("{}.{end}", pack.name)));
             }
@@ -212,9 +223,9 @@ fn unreachable(git: &Git, commits: &BTreeSet<String>) -> Result<HashSet<Vec<u8>>
 }
 
 /// Whether git has not written, nor found anything it was to write, in this pack lately.
-fn unused(pack: &Path) -> bool {
+fn unused(pack: &Path, grace: Duration) -> bool {
     let since = fs::metadata(pack).and_then(|meta| meta.modified()).ok().and_then(|at| at.elapsed().ok());
-    since.is_some_and(|since| since > GRACE)
+    since.is_some_and(|since| since > grace)
 }
 
 /// The name of an object, as an index writes it.
@@ -292,7 +303,7 @@ mod tests {
         let log = text(&["log", "-p", "refs/toft/ledger"]);
         assert_eq!(packs(&objects).len(), 6);
 
-        pack(&git, &objects, &|| vec![tip.clone()], &mut BTreeSet::new()).unwrap();
+        pack(&git, &objects, &|| vec![tip.clone()], &mut BTreeSet::new(), GRACE).unwrap();
         let left: Vec<String> = packs(&objects).into_iter().map(|pack| pack.name).collect();
         assert_eq!(left.len(), 2, "{left:?}");
         assert!(left.contains(&kept));
@@ -301,7 +312,7 @@ mod tests {
         git.run(["fsck", "--strict"]).unwrap().ok().unwrap();
 
         // Again: the same pack, and nothing goes.
-        pack(&git, &objects, &|| vec![tip.clone()], &mut BTreeSet::new()).unwrap();
+        pack(&git, &objects, &|| vec![tip.clone()], &mut BTreeSet::new(), GRACE).unwrap();
         assert_eq!(packs(&objects).len(), 2);
     }
 
@@ -316,7 +327,7 @@ mod tests {
         })
         .unwrap();
         let tip = git.run(["rev-parse", "refs/toft/ledger"]).unwrap().text().unwrap();
-        pack(&git, &objects, &|| vec![tip.clone()], &mut BTreeSet::new()).unwrap();
+        pack(&git, &objects, &|| vec![tip.clone()], &mut BTreeSet::new(), GRACE).unwrap();
         assert_eq!(packs(&objects).len(), 2, "the ledger's and the user's");
         git.run(["fsck", "--strict"]).unwrap().ok().unwrap();
     }
@@ -332,7 +343,7 @@ mod tests {
         let there = || git.run(["cat-file", "-e", &lost]).unwrap().end().unwrap().code == 0;
         let pack = || {
             let mut known = BTreeSet::from([lost.clone()]);
-            pack(&git, &objects, &|| vec![tip.clone()], &mut known).unwrap();
+            pack(&git, &objects, &|| vec![tip.clone()], &mut known, GRACE).unwrap();
             assert_eq!(there(), known.contains(&lost) || git.run(["rev-parse", "mine"]).unwrap().ok().is_ok());
         };
         pack();
@@ -363,7 +374,7 @@ mod tests {
             let file = fs::File::open(objects.join("pack").join(format!("{}.pack", known.name))).unwrap();
             file.set_modified(std::time::SystemTime::now() - 2 * GRACE).unwrap();
         }
-        pack(&git, &objects, &|| vec![tip.clone()], &mut BTreeSet::from([lost.clone()])).unwrap();
+        pack(&git, &objects, &|| vec![tip.clone()], &mut BTreeSet::from([lost.clone()]), GRACE).unwrap();
         let there = |commit: &str| git.run(["cat-file", "-e", commit]).unwrap().end().unwrap().code == 0;
         assert!(!there(&lost) && there(&parent));
     }
@@ -380,7 +391,7 @@ mod tests {
             let file = objects.join("pack").join(format!("{}.pack", pack.name));
             fs::set_permissions(file, fs::Permissions::from_mode(0o444)).unwrap();
         }
-        pack(&git, &objects, &|| vec![tip.clone()], &mut BTreeSet::new()).unwrap();
+        pack(&git, &objects, &|| vec![tip.clone()], &mut BTreeSet::new(), GRACE).unwrap();
         assert_eq!(packs(&objects).len(), 4);
         git.run(["fsck", "--strict"]).unwrap().ok().unwrap();
     }

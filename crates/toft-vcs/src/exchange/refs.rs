@@ -218,7 +218,7 @@ impl RemoteGit {
             && let Ok(git) = Git::of(dir)
         {
             let tips = || resolve(&git, dir, branch).ok().flatten().into_iter().collect();
-            pack::tidy(&git, dir, &tips, replaced, file, memo);
+            pack::tidy(&git, dir, &tips, replaced, file, memo, pack::REMOTE_GRACE);
         }
     }
 }
