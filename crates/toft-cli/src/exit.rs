@@ -240,6 +240,7 @@ fn workspace(error: &WorkspaceError, message: String) -> Failure {
 fn refused(refusal: &Refusal, mut message: String) -> Failure {
     let facts = serde_json::to_value(refusal).unwrap_or_default();
     let (status, code, help) = match refusal {
+        Refusal::Other { .. } => (CONFLICT, "other", String::new()),
         Refusal::NotFound { what, .. } => (NOT_FOUND, "not_found", look_up(what).into()),
         Refusal::Ambiguous { text, .. } if text == "@" => (NOT_FOUND, "ambiguous", "name one of them".into()),
         Refusal::Ambiguous { .. } => (NOT_FOUND, "ambiguous", "give more characters of the id".into()),
@@ -404,6 +405,7 @@ fn look_up(what: &str) -> &'static str {
         "repository" => "toft where",
         "workspace" => "toft ws list --all",
         "ledger" => "toft ledger list",
+        "call" => "toft schema -q",
         "remote" => "git remote -v lists them",
         "revision or time" => "nothing was recorded by then; toft log ID says when things were",
         _ => "toft list --all · toft flow list · toft agent list",

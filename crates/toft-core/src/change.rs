@@ -3,6 +3,7 @@
 //! A [`Change`] says what happened (its event) and which rows that leaves behind (its [`Write`]s).
 //! Stores put the rows down as they are; no store decides anything.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -29,7 +30,7 @@ pub struct Change {
 }
 
 /// One line of history. Gapless and in commit order within a space.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Event {
     /// Its place in history; given by the store when it is applied.
     pub seq: u64,

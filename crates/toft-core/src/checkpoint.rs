@@ -1,5 +1,6 @@
 //! Checkpoints: complete, resumable notes of progress on a task.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -13,7 +14,7 @@ use crate::{
 pub const INLINE_LIMIT: usize = 16 * 1024;
 
 /// One note of progress. Each names the one before it, and is written only if that is still the newest.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Checkpoint {
     /// Stable id.
     pub id: CheckpointId,
@@ -48,7 +49,7 @@ pub struct Checkpoint {
 }
 
 /// What a checkpoint notes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckpointKind {
     /// How it will be done.
@@ -71,7 +72,7 @@ pub enum CheckpointKind {
 }
 
 /// Structured content of a checkpoint.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Detail {
     /// Too large for a row: content-addressed, beside the store.

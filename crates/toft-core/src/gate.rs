@@ -1,5 +1,6 @@
 //! Gates: what a waiting task waits for besides other tasks.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -9,7 +10,7 @@ use crate::{
 };
 
 /// Something that must open before a waiting task goes on. It outlives the agent that asked.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Gate {
     /// Stable id.
     pub id: GateId,
@@ -30,7 +31,7 @@ pub struct Gate {
 }
 
 /// What a gate waits for. Waiting for another task is a dependency, not a gate.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum GateKind {
     /// A person's answer.
@@ -51,7 +52,7 @@ pub enum GateKind {
 }
 
 /// How a gate opened.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Opened {
     /// When.
     pub at: Timestamp,

@@ -57,7 +57,7 @@ macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident $prefix:literal;)*) => {
         $(
             $(#[$doc])*
-            #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+            #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema)]
             #[serde(transparent)]
             pub struct $name(String);
 

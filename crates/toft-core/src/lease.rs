@@ -9,6 +9,7 @@
 
 use std::{collections::BTreeSet, fmt, str::FromStr, time::Duration};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::{
@@ -158,7 +159,7 @@ pub enum LeaseStatus {
 }
 
 /// Why a hold was lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Lost {
     /// Nobody renewed it in time.
@@ -194,6 +195,16 @@ impl FromStr for Fence {
     }
 }
 
+impl JsonSchema for Fence {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Fence".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "string", "pattern": "^[0-9]+\\.ls_" })
+    }
+}
+
 impl Serialize for Fence {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
@@ -207,7 +218,7 @@ impl<'de> Deserialize<'de> for Fence {
 }
 
 /// The process behind a lease, told apart from any later one with the same pid.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct Holder {
     /// Machine (and pid namespace).
     pub host: String,

@@ -1,5 +1,6 @@
 //! Messages: lines in inboxes, each with a state per recipient.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -9,7 +10,7 @@ use crate::{
 };
 
 /// One message.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Message {
     /// Stable id.
     pub id: MessageId,
@@ -44,7 +45,7 @@ pub struct Message {
 }
 
 /// Whom a message is for. Groups become single recipients when it is sent.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Address {
     /// One agent.
@@ -62,7 +63,7 @@ pub enum Address {
 }
 
 /// What a message is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MessageKind {
     /// Work to take.
@@ -79,7 +80,7 @@ pub enum MessageKind {
 }
 
 /// A message on its way to one recipient.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Delivery {
     /// Which message.
     pub message: MessageId,
@@ -100,7 +101,7 @@ pub const ALL: &str = "all";
 pub const HUMAN: &str = "human";
 
 /// How far a message came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DeliveryState {
     /// Waits in the inbox.
@@ -112,7 +113,7 @@ pub enum DeliveryState {
 }
 
 /// A message as its recipient sees it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct InboxItem {
     /// The message.
     #[serde(flatten)]

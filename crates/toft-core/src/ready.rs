@@ -5,6 +5,7 @@
 
 use std::{collections::BTreeSet, fmt};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -59,7 +60,7 @@ impl QueueClass {
 }
 
 /// Why a task cannot start now.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "why")]
 pub enum Reason {
     /// It is held, or over.
@@ -118,6 +119,9 @@ pub enum Reason {
         /// Which.
         tags: Vec<String>,
     },
+    /// One that a newer toft knows.
+    #[serde(other)]
+    Other,
 }
 
 impl fmt::Display for Reason {
@@ -136,6 +140,7 @@ impl fmt::Display for Reason {
             Self::AttemptsUsed { attempts } => write!(f, "all {attempts} attempts are used"),
             Self::Assigned { to } => write!(f, "it is assigned to {to}"),
             Self::MissingCapability { tags } => write!(f, "needs an agent that can {}", tags.join(", ")),
+            Self::Other => f.write_str("for a reason that only a newer toft knows"),
         }
     }
 }

@@ -1,6 +1,10 @@
 //! Refusals: outcomes that say no, and why, so that a caller can act.
 
-use serde::Serialize;
+use std::borrow::Cow;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use thiserror::Error;
 
 use crate::{
@@ -15,7 +19,7 @@ use crate::{
 };
 
 /// Why a verb did nothing. One enum for all verbs: each surface maps every variant once.
-#[derive(Clone, Debug, Error, PartialEq, Serialize)]
+#[derive(Clone, Debug, Error, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "code")]
 pub enum Refusal {
     /// Something in it looks private; a person decides about each finding.
@@ -28,7 +32,7 @@ pub enum Refusal {
     #[error("no {what} matches `{text}`")]
     NotFound {
         /// What was looked for.
-        what: &'static str,
+        what: Cow<'static, str>,
         /// What was typed.
         text: String,
     },
@@ -175,7 +179,7 @@ pub enum Refusal {
     #[error("{what} `{name}` exists already")]
     Exists {
         /// What.
-        what: &'static str,
+        what: Cow<'static, str>,
         /// The name.
         name: String,
     },
@@ -231,6 +235,12 @@ pub enum Refusal {
         /// By whom.
         actor: String,
     },
+    /// A newer toft at the other end refused for a reason that this one does not know.
+    #[error("{message}")]
+    Other {
+        /// Its sentence.
+        message: String,
+    },
 }
 
 /// Why a verb stopped: it refused, or the store failed.
@@ -242,6 +252,38 @@ pub enum VerbError {
     /// The store could not.
     #[error(transparent)]
     Failed(#[from] StoreError),
+}
+
+/// A verb's error as it is sent: with its sentence, for a reader that does not know its code.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SentError {
+    /// Whether a rule said no; else the store failed.
+    pub refused: bool,
+    /// The whole sentence.
+    pub message: String,
+    /// The [`Refusal`] or [`StoreError`].
+    pub error: Value,
+}
+
+impl From<&VerbError> for SentError {
+    fn from(error: &VerbError) -> Self {
+        let (refused, sent) = match error {
+            VerbError::Refused(refusal) => (true, serde_json::to_value(refusal)),
+            VerbError::Failed(failure) => (false, serde_json::to_value(failure)),
+        };
+        Self { refused, message: error.to_string(), error: sent.unwrap_or_default() }
+    }
+}
+
+impl From<SentError> for VerbError {
+    fn from(SentError { refused, message, error }: SentError) -> Self {
+        if refused {
+            serde_json::from_value(error).unwrap_or(Refusal::Other { message }).into()
+        } else {
+            let unknown = |_| StoreError::Failed { doing: "answer".into(), cause: message };
+            serde_json::from_value(error).unwrap_or_else(unknown).into()
+        }
+    }
 }
 
 /// What a verb gives back.

@@ -1,11 +1,12 @@
 //! Repositories and the worktrees they are seen through.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{id::RepositoryId, time::Timestamp};
 
 /// One project, wherever it is checked out.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Repository {
     /// Stable id, kept beside the VCS's own data.
     pub id: RepositoryId,
@@ -49,7 +50,7 @@ impl Repository {
 }
 
 /// One checkout of a repository.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Worktree {
     /// Whose checkout.
     pub repository: RepositoryId,
@@ -67,7 +68,7 @@ impl Worktree {
 }
 
 /// Where a row comes from: written on every workflow, task, attempt, checkpoint and event.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Place {
     /// The repository, unless the store is used outside of any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -78,11 +79,14 @@ pub struct Place {
 }
 
 /// Which rows a question is about.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Scope {
     /// Only this repository; every one in the store when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repository: Option<RepositoryId>,
     /// Only this worktree of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worktree: Option<String>,
 }
 

@@ -2,8 +2,10 @@
 //!
 //! Every engine passes the same conformance suite; the memory store in [`crate::testing`] is the definition.
 
-use std::{fmt, time::Duration};
+use std::{borrow::Cow, fmt, time::Duration};
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::{
@@ -289,7 +291,7 @@ pub struct EventQuery {
 }
 
 /// The process that holds a store's write lock.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Writer {
     /// Its process id.
     pub pid: u32,
@@ -311,7 +313,8 @@ fn awaited(writer: Option<&Writer>) -> String {
 }
 
 /// A store could not do what it was asked.
-#[derive(Debug, Error)]
+#[derive(Debug, Error, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", tag = "code")]
 pub enum StoreError {
     /// The disk, the file or the server failed.
     #[error("the store failed to {doing}: {cause}")]
@@ -350,7 +353,7 @@ pub enum StoreError {
     #[error("{table} row `{id}` cannot be read: {cause}")]
     Unreadable {
         /// Whose row.
-        table: &'static str,
+        table: Cow<'static, str>,
         /// Which one.
         id: String,
         /// Why.
@@ -407,7 +410,8 @@ pub enum StoreError {
 }
 
 /// Obstacles outside the store, each with its own remedy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Fault {
     /// File permissions, or a sandbox.
     AccessDenied,

@@ -11,6 +11,11 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 pub struct Timestamp(pub i64);
 
 impl Timestamp {
+    /// It was never set.
+    pub fn is_unset(&self) -> bool {
+        *self == Self::default()
+    }
+
     /// Earlier by a span.
     #[must_use]
     pub fn minus(self, span: Duration) -> Self {
@@ -94,6 +99,43 @@ impl Now {
         } else {
             self.wall.since(wall)
         }
+    }
+}
+
+/// Serde of a duration: whole milliseconds.
+pub mod as_millis {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    /// Writes milliseconds.
+    pub fn serialize<S: Serializer>(span: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(span.as_millis().try_into().unwrap_or(u64::MAX))
+    }
+
+    /// Reads milliseconds.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+        u64::deserialize(deserializer).map(Duration::from_millis)
+    }
+}
+
+/// Serde of a duration that may be left out: whole milliseconds.
+pub mod as_optional_millis {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    /// Writes milliseconds.
+    pub fn serialize<S: Serializer>(span: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+        match span {
+            Some(span) => super::as_millis::serialize(span, serializer),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    /// Reads milliseconds.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+        Ok(Option::<u64>::deserialize(deserializer)?.map(Duration::from_millis))
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -13,7 +14,7 @@ use crate::{
 };
 
 /// A directory in which one task is worked.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Workspace {
     /// Stable id; it exists before the directory does.
     pub id: WorkspaceId,
@@ -113,7 +114,7 @@ impl Workspace {
 }
 
 /// A file or directory that a rescue does not hold.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Left {
     /// Its path in the workspace.
     pub path: String,
@@ -148,7 +149,7 @@ pub fn size(bytes: u64) -> String {
 }
 
 /// How a workspace is isolated.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkspaceKind {
     /// Another checkout of the same repository: a git worktree, a jj workspace, an hg share.
@@ -172,7 +173,7 @@ impl WorkspaceKind {
 }
 
 /// How far a workspace is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkspaceState {
     /// Asked for; its directory is being made.
@@ -217,7 +218,7 @@ impl WorkspaceState {
 }
 
 /// Which workspaces are kept when their task ends.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Keep {
     /// Every one, until somebody tidies up.
@@ -241,7 +242,7 @@ impl Keep {
 }
 
 /// What is in a workspace, and how much of it is nowhere else.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Survey {
     /// The commit it stands on.
     pub head: String,
@@ -295,7 +296,7 @@ fn is_zero(count: &usize) -> bool {
 }
 
 /// How commits came to be where they were to land.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Landed {
     /// There are none: nothing was committed yet.

@@ -243,5 +243,5 @@ pub(super) fn copy_of(url: &str) -> PathBuf {
 
 /// Refuses a name that no ledger has.
 pub(super) fn unknown(name: &str) -> Error {
-    Refusal::NotFound { what: "ledger", text: name.to_owned() }.into()
+    Refusal::NotFound { what: "ledger".into(), text: name.to_owned() }.into()
 }

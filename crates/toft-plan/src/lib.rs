@@ -267,7 +267,7 @@ impl<'t> Plan<'t> {
     /// The issue that a whole id or a unique prefix names.
     pub fn find(&self, text: &str) -> Result<FoundIssue, Error> {
         if self.unwritten() {
-            return Err(Refusal::NotFound { what: "issue", text: text.to_owned() }.into());
+            return Err(Refusal::NotFound { what: "issue".into(), text: text.to_owned() }.into());
         }
         let index = self.look()?;
         FoundIssue::of(&self.row_of(&index, text)?)
@@ -350,7 +350,7 @@ impl<'t> Plan<'t> {
                 let id = whole_id(index, text)?;
                 // An overlay whose issue is not on this branch is no issue.
                 self.copy_of(index, &id)?
-                    .ok_or_else(|| Refusal::NotFound { what: "issue", text: text.to_owned() }.into())
+                    .ok_or_else(|| Refusal::NotFound { what: "issue".into(), text: text.to_owned() }.into())
             }
         }
     }
@@ -494,7 +494,7 @@ fn whole_id(index: &IndexTx<'_>, text: &str) -> Result<String, Error> {
         }
     }
     match candidates.as_slice() {
-        [] => Err(Refusal::NotFound { what: "issue", text: text.to_owned() }.into()),
+        [] => Err(Refusal::NotFound { what: "issue".into(), text: text.to_owned() }.into()),
         [one] => Ok(one.clone()),
         many => {
             let candidates = many.iter().take(NAMED).cloned().collect();

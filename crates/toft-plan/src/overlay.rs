@@ -194,7 +194,7 @@ impl<'d> Below<'d> {
         match overlay::is_overlay(&issue) {
             true => match self.base(over.id())? {
                 Some(base) => issue_of(&together(&base, over)?),
-                None => Err(Refusal::NotFound { what: "issue", text: issue.id }.into()),
+                None => Err(Refusal::NotFound { what: "issue".into(), text: issue.id }.into()),
             },
             false => Ok(issue),
         }

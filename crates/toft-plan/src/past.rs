@@ -126,7 +126,7 @@ impl<'t> Plan<'t> {
             ledgers.push(Ledger { dir: place, read_only: true, elsewhere: None, lock, ..ledger.clone() });
         }
         if ledgers.is_empty() {
-            return Err(Refusal::NotFound { what: "revision or time", text: when.to_owned() }.into());
+            return Err(Refusal::NotFound { what: "revision or time".into(), text: when.to_owned() }.into());
         }
         Ok(Plan {
             session: self.session,

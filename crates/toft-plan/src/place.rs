@@ -333,7 +333,7 @@ impl PrivatePlanning {
     pub(crate) fn begin(&self, checkout: &Checkout, repository: &str) -> Result<PathBuf, Error> {
         let remotes = remotes(checkout)?;
         if let Some(named) = self.upstream.as_ref().filter(|named| !remotes.contains(named)) {
-            return Err(Refusal::NotFound { what: "remote", text: named.clone() }.into());
+            return Err(Refusal::NotFound { what: "remote".into(), text: named.clone() }.into());
         }
         let upstream = self.upstream.clone().or_else(|| remotes.into_iter().find(|name| name == UPSTREAM));
         let home = match &self.dir {

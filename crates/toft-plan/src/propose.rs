@@ -50,7 +50,7 @@ impl Plan<'_> {
     /// The repository's own ledger.
     pub(super) fn own_ledger(&self) -> Result<&Ledger, Error> {
         let own = self.ledgers.iter().find(|ledger| matches!(ledger.place, LedgerKind::Branch | LedgerKind::Tree));
-        own.ok_or_else(|| Refusal::NotFound { what: "ledger", text: String::new() }.into())
+        own.ok_or_else(|| Refusal::NotFound { what: "ledger".into(), text: String::new() }.into())
     }
 
     /// Takes a proposal back.
@@ -63,7 +63,7 @@ impl Plan<'_> {
         });
         let Some((mine, ledger)) = mine else {
             proposal::withdraw(&self.find(&id)?.issue)?;
-            return Err(Refusal::NotFound { what: "proposal", text: id }.into());
+            return Err(Refusal::NotFound { what: "proposal".into(), text: id }.into());
         };
         let puts = proposal::withdraw(&mine)?;
         let origin = mine.origin.clone().unwrap_or_default();

@@ -31,7 +31,7 @@ fn add(session: &Session, name: &str, place: &str, read_only: bool) -> Result<()
     let home = Ledgers::of(session).ledger_home()?;
     let seen = ledgers(session, home)?.ledgers;
     if seen.iter().any(|ledger| ledger.name == name) {
-        return Err(Refusal::Exists { what: "ledger", name: name.into() }.into());
+        return Err(Refusal::Exists { what: "ledger".into(), name: name.into() }.into());
     }
     let url = Some(place.to_owned()).filter(|place| is_url(place));
     let dir = match &url {
@@ -132,7 +132,7 @@ impl Ledgers<'_> {
             let before = known.routes.len();
             known.routes.retain(|known| !(known.same_conditions(route) && known.ledger == route.ledger));
             match known.routes.len() == before {
-                true => Err(Refusal::NotFound { what: "route", text: route.ledger.clone() }.into()),
+                true => Err(Refusal::NotFound { what: "route".into(), text: route.ledger.clone() }.into()),
                 false => Ok(()),
             }
         })

@@ -93,7 +93,7 @@ impl<'d> Draft<'d> {
             Some(row) => self.below.issue(&record(&row)?),
             None => {
                 let bare = self.below.bare(id)?;
-                bare.ok_or_else(|| Refusal::NotFound { what: "issue", text: id.to_owned() }.into())
+                bare.ok_or_else(|| Refusal::NotFound { what: "issue".into(), text: id.to_owned() }.into())
             }
         }
     }
@@ -230,7 +230,7 @@ pub(super) fn record_from(id: &str, puts: &[Put]) -> Record {
 }
 
 pub(super) fn unreadable(id: &str, cause: &str) -> Error {
-    StoreError::Unreadable { table: "issues", id: id.to_owned(), cause: cause.to_owned() }.into()
+    StoreError::Unreadable { table: "issues".into(), id: id.to_owned(), cause: cause.to_owned() }.into()
 }
 
 fn text(value: &Value) -> Json {
@@ -333,7 +333,7 @@ impl Plan<'_> {
     pub(super) fn called(&self, name: &str) -> Result<&Ledger, Error> {
         let own = |ledger: &Ledger| matches!(ledger.place, LedgerKind::Branch | LedgerKind::Tree);
         let known = self.ledgers.iter().find(|ledger| ledger.name == name || name == OWN && own(ledger));
-        known.ok_or_else(|| Refusal::NotFound { what: "ledger", text: name.to_owned() }.into())
+        known.ok_or_else(|| Refusal::NotFound { what: "ledger".into(), text: name.to_owned() }.into())
     }
 
     /// The ledger a write goes to: the one that is named, else the parent's, else the first.
@@ -341,9 +341,10 @@ impl Plan<'_> {
         let ledger = match (name, parent.filter(|parent| !parent.is_empty())) {
             (Some(name), _) => self.called(name),
             (None, Some(parent)) => self.called(&self.find(parent)?.ledger),
-            (None, None) => {
-                self.ledgers.first().ok_or_else(|| Refusal::NotFound { what: "ledger", text: String::new() }.into())
-            }
+            (None, None) => self
+                .ledgers
+                .first()
+                .ok_or_else(|| Refusal::NotFound { what: "ledger".into(), text: String::new() }.into()),
         }?;
         if ledger.read_only {
             let problem = format!("`{}` is read and never written here; name another", ledger.name);
@@ -553,7 +554,7 @@ impl Plan<'_> {
         if notes.is_empty() {
             return;
         }
-        if let Err(error) = self.session.perform(Note { what, notes }) {
+        if let Err(error) = self.session.perform(Note { what: what.to_owned(), notes }) {
             self.session.note(format!("the ledger was written, and history does not say so: {error}"));
         }
     }

@@ -138,15 +138,17 @@ impl Attempts<'_> {
         let task = match facts {
             Ok(facts) => facts.task.id,
             Err(Error::Refused(Refusal::NotFound { .. })) => {
-                return Err(
-                    Refusal::NotFound { what: "attempt", text: format!("{id}: nobody has taken it yet") }.into()
-                );
+                return Err(Refusal::NotFound {
+                    what: "attempt".into(),
+                    text: format!("{id}: nobody has taken it yet"),
+                }
+                .into());
             }
             Err(error) => return Err(error),
         };
         let attempts = store::ask(self.store(), |tx| tx.attempts(&task))?;
         let found = attempts.iter().rev().find(|attempt| number == 0 || attempt.fence == number);
-        let missing = |text: String| Refusal::NotFound { what: "log", text };
+        let missing = |text: String| Refusal::NotFound { what: "log".into(), text };
         let attempt = found.ok_or_else(|| missing(format!("{task} attempt {number}")))?;
         let elsewhere = attempt.report.as_ref().filter(|report| report.host != self.machine().disks());
         if let Some(report) = elsewhere {

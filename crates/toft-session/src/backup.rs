@@ -126,9 +126,12 @@ impl Session {
         if kind == "sqlite"
             && let [blob, ..] = archive.missing_blobs()?.as_slice()
         {
-            return Err(
-                StoreError::Unreadable { table: "blobs", id: blob.clone(), cause: "it is not there".into() }.into()
-            );
+            return Err(StoreError::Unreadable {
+                table: "blobs".into(),
+                id: blob.clone(),
+                cause: "it is not there".into(),
+            }
+            .into());
         }
         archive.finish()?;
         Ok((blobs, files))

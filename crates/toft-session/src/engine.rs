@@ -162,5 +162,5 @@ impl Engine {
 }
 
 fn unreadable(blob: &str, cause: &str) -> Error {
-    StoreError::Unreadable { table: "blobs", id: blob.to_owned(), cause: cause.to_owned() }.into()
+    StoreError::Unreadable { table: "blobs".into(), id: blob.to_owned(), cause: cause.to_owned() }.into()
 }

@@ -83,15 +83,15 @@ impl Session {
 
     /// A repository of this store, with its worktrees.
     pub fn repository(&self, id: &RepositoryId) -> Result<(Repository, Vec<Worktree>), Error> {
-        let unknown = || toft_core::refusal::Refusal::NotFound { what: "repository", text: id.to_string() };
-        let known = self.perform(visit::List)?.into_iter().find(|(repository, _)| repository.id == *id);
+        let unknown = || toft_core::refusal::Refusal::NotFound { what: "repository".into(), text: id.to_string() };
+        let known = self.perform(visit::List {})?.into_iter().find(|(repository, _)| repository.id == *id);
         Ok(known.ok_or_else(unknown)?)
     }
 
     /// Every repository of this store.
     fn every_repository(&self, seen: &mut BTreeSet<PathBuf>) -> Result<Vec<ReachedSession>, Error> {
         let mut all = Vec::new();
-        for (repository, worktrees) in self.perform(visit::List)? {
+        for (repository, worktrees) in self.perform(visit::List {})? {
             let scope = Scope { repository: Some(repository.id.clone()), worktree: None };
             let (session, ledgers) = match self.in_clone_of(&repository, &worktrees) {
                 Some(session) => {

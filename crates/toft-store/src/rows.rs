@@ -176,7 +176,11 @@ impl<'r> Cells<'r> {
     }
 
     fn unreadable(&self, cause: String) -> StoreError {
-        StoreError::Unreadable { table: self.table, id: self.row.text(0).ok().flatten().unwrap_or_default(), cause }
+        StoreError::Unreadable {
+            table: self.table.into(),
+            id: self.row.text(0).ok().flatten().unwrap_or_default(),
+            cause,
+        }
     }
 }
 

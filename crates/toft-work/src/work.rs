@@ -372,8 +372,8 @@ impl Work<'_> {
         while Instant::now() < until {
             pulse = self.wait_for_change(pulse, until.min(Instant::now() + self.store().look_again_after()))?;
             // A lease of another machine that has gone silent runs out only while it is watched.
-            if self.run(actor, None, sweep::Wanted)? {
-                self.act(actor, None, sweep::Request)?;
+            if self.run(actor, None, sweep::Wanted {})? {
+                self.act(actor, None, sweep::Request {})?;
             }
             let promising = match &request.id {
                 Some(_) => true,

@@ -276,7 +276,7 @@ impl<'a> Job<'a> {
         )?;
         saved
             .checkpoint
-            .ok_or_else(|| Refusal::NotFound { what: "checkpoint", text: self.task().id.to_string() }.into())
+            .ok_or_else(|| Refusal::NotFound { what: "checkpoint".into(), text: self.task().id.to_string() }.into())
     }
 
     /// Keeps a value under a key; the same again changes nothing.

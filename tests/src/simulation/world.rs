@@ -357,7 +357,7 @@ impl World {
         let kept: Vec<Orphan> = std::mem::take(&mut self.orphans).into_iter().filter(|orphan| !ended(orphan)).collect();
         self.orphans = kept;
         if self.time > super::STORM && self.time.is_multiple_of(2_000) {
-            let _ = self.perform(0, "doctor", &[], None, verbs::sweep::Request);
+            let _ = self.perform(0, "doctor", &[], None, verbs::sweep::Request {});
             self.tell_ledger(0);
         }
     }

@@ -27,7 +27,7 @@ pub(crate) use self::{
     run::{Confine, Prime, Run, Sandboxed, Stop, Try},
     setup::{Hook, Setup},
     share::{Accept, Doctor, Move, Propose, Purge, Reject, Sync, Withdraw},
-    upkeep::{Backup, BackupCommand},
+    upkeep::{Backup, BackupCommand, Schema},
     work::{Claim, Finish, Hold, IssueOrder, List, Log, Ready, Save, Show, Status},
     ws::{CreateWs, From, Shell, ShellKind, Ws, WsCommand},
 };
@@ -159,6 +159,7 @@ commands! {
     Assign(Assign) "assign" ["delegate"] "Assign an issue or task to an agent";
     Backup(Backup) "backup" [] "Back up the store to a file, or restore it";
     Migrate(Nothing) "migrate" [] "Upgrade the store to the schema of this version";
+    Schema(Schema) "schema" [] "Print the JSON schemas of all calls";
     Gc(Gc) "gc" [] "Delete old history and messages, and free their space";
     Ledger(LedgerArgs) "ledger" ["ledgers"] "Manage the ledgers that this clone sees";
     Delete(Delete) "delete" ["rm"] "Delete an issue; restore brings it back";
@@ -181,7 +182,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
         "Share",
         &["sync", "ledger", "propose", "withdraw", "accept", "reject", "move", "purge", "import", "export", "compact"],
     ),
-    ("Admin", &["init", "where", "doctor", "backup", "migrate", "gc"]),
+    ("Admin", &["init", "where", "doctor", "backup", "migrate", "gc", "schema"]),
     ("Learn", &["try", "help"]),
 ];
 

@@ -1,4 +1,4 @@
-//! Flags of backups.
+//! Flags of backups and schemas.
 
 use std::path::PathBuf;
 
@@ -34,4 +34,15 @@ pub(crate) struct RestoreBackup {
     /// Replace a store that is whole; it is kept aside, never deleted
     #[arg(long)]
     pub(crate) replace: bool,
+}
+
+/// Print the calls of toft's library and server as JSON schemas: what each takes, gives back, and refuses.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  toft schema -q                        the names of all calls\n  toft schema claim                     one call"
+)]
+pub(crate) struct Schema {
+    /// Only this call
+    #[arg(value_name = "CALL")]
+    pub(crate) call: Option<String>,
 }

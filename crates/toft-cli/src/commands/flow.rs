@@ -66,7 +66,7 @@ pub(super) fn run(app: &App<'_>, command: &FlowCommand) -> Done {
             app.show(&TemplateKept(template))
         }
         FlowCommand::Template(TemplateCommand::List) => {
-            app.show(&TemplateList(app.perform(app.open()?, template::List)?))
+            app.show(&TemplateList(app.perform(app.open()?, template::List {})?))
         }
         FlowCommand::Template(TemplateCommand::Show { name }) => {
             app.show(&TemplateShown(app.perform(app.open()?, template::Show { name: name.clone() })?))

@@ -89,6 +89,7 @@ fn answer(app: &App<'_>, command: &Command) -> Done {
         Command::Doctor(args) => place::doctor(app, args),
         Command::Backup(args) => upkeep::backup(app, args),
         Command::Migrate(_) => upkeep::migrate(app),
+        Command::Schema(args) => upkeep::schema(app, args),
         Command::Gc(args) => place::gc(app, args),
         Command::Ready(args) => work::ready(app, args),
         Command::Claim(args) => work::claim(app, args),

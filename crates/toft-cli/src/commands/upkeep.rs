@@ -1,16 +1,26 @@
-//! migrate, backup.
+//! migrate, backup, schema.
+
+use toft::{refusal::Refusal, verbs::calls};
 
 use super::{App, Done};
 use crate::{
-    args::{Backup, BackupCommand},
+    args::{Backup, BackupCommand, Schema},
     exit::Failure,
-    render::{BackedUp, Migrated, RestoredFrom},
+    render::{BackedUp, CallSchemas, Migrated, RestoredFrom},
 };
 
 pub(super) fn migrate(app: &App<'_>) -> Done {
     let located = toft::locate(&app.config()?)?;
     let (from, to) = toft::migrate(&located)?;
     app.show(&Migrated { store: located.store.to_string(), from, to })
+}
+
+pub(super) fn schema(app: &App<'_>, args: &Schema) -> Done {
+    if let Some(name) = args.call.as_deref().filter(|name| calls::find(name).is_none()) {
+        let refusal = Refusal::NotFound { what: "call".into(), text: name.to_owned() };
+        return Err(toft::Error::Refused(refusal).into());
+    }
+    app.show(&CallSchemas(calls::schema(args.call.as_deref())))
 }
 
 pub(super) fn backup(app: &App<'_>, args: &Backup) -> Done {

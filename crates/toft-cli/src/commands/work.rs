@@ -55,6 +55,7 @@ pub(super) fn ready(app: &App<'_>, args: &args::Ready) -> Done {
         all.more |= all.ready.len() > args.limit;
         all.ready.truncate(args.limit);
     }
+    all.ready = all.ready.into_iter().map(ready::Item::without_rank).collect();
     let mut issues = Vec::new();
     if args.explain
         && !args.reach.all_repos

@@ -46,7 +46,7 @@ pub(crate) use self::{
     state::StateValue,
     status::StatusView,
     tasks::{Answered, Claims, Finished, Ready, Saved, Shown, TaskAssigned, TaskDecided, TaskList},
-    upkeep::{BackedUp, Migrated, RestoredFrom},
+    upkeep::{BackedUp, CallSchemas, Migrated, RestoredFrom},
     workspaces::{
         Rescued, RescuesListed, ShellFunction, WsEnv, WsGiven, WsList, WsNoted, WsPath, WsPooled, WsShown, WsTidied,
     },

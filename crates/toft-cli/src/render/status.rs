@@ -156,6 +156,7 @@ fn needs_you(page: &mut Page, needs: &[status::NeedsYou], proposals: &[FoundIssu
             NeedsYou::Message { id, from, text } => {
                 format!("  {id}  {}: {}\n    toft agent inbox --human", clean(from), short(text, 100))
             }
+            NeedsYou::Other => "  Something that only a newer toft can show".to_owned(),
         });
     }
 }

@@ -1,4 +1,4 @@
-//! Upgrades and backups of a store.
+//! Upgrades and backups of a store, and the schemas of calls.
 
 use serde_json::{Value, json};
 use toft::{Backup, Restored};
@@ -34,6 +34,26 @@ impl View for Migrated {
             true => format!("{store} has schema {to} already; nothing to do."),
             false => format!("Upgraded {store} from schema {from} to {to}."),
         });
+    }
+}
+
+pub(crate) struct CallSchemas(pub(crate) Value);
+
+impl View for CallSchemas {
+    fn kind(&self) -> &'static str {
+        "schema"
+    }
+
+    fn json(&self) -> Value {
+        self.0.clone()
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.0["calls"].as_object().map(|calls| calls.keys().cloned().collect()).unwrap_or_default()
+    }
+
+    fn text(&self, page: &mut Page) {
+        page.line(format!("{:#}", self.0));
     }
 }
 

@@ -1,5 +1,6 @@
 //! A task, the attempts at it, and what it depends on.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -11,7 +12,7 @@ use crate::{
 };
 
 /// The unit an agent leases.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Task {
     /// Stable id.
     pub id: TaskId,
@@ -73,7 +74,7 @@ impl Task {
 }
 
 /// The part of a task that changes while it is worked, kept apart so that a claim rewrites little.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TaskState {
     /// How far it is.
     pub status: TaskStatus,
@@ -96,7 +97,7 @@ pub struct TaskState {
 }
 
 /// How far a task is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskStatus {
     /// Nobody holds it.
@@ -166,7 +167,8 @@ impl TaskStatus {
 }
 
 /// How a task ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "TaskOutcome")]
 pub struct Outcome {
     /// In words.
     pub summary: String,
@@ -176,7 +178,7 @@ pub struct Outcome {
 }
 
 /// What shows that a task is done.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Evidence {
     /// A commit or change id.
@@ -192,7 +194,7 @@ fn unshown() -> LeaseId {
 }
 
 /// One hold on a task, from lease to end. Kept for ever.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Attempt {
     /// At which task.
     pub task: TaskId,
@@ -243,7 +245,7 @@ impl Attempt {
 }
 
 /// An order to the runner of an attempt: end the agent.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StopOrder {
     /// Who wants it.
     pub by: String,
@@ -263,7 +265,7 @@ impl std::fmt::Display for StopOrder {
 }
 
 /// How an attempt ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AttemptResult {
     /// The task is done.
@@ -285,7 +287,7 @@ pub enum AttemptResult {
 }
 
 /// One task depends on another.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct Dependency {
     /// The one that depends.
     pub task: TaskId,
@@ -306,7 +308,7 @@ impl Dependency {
 }
 
 /// How one task depends on another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DependencyKind {
     /// Starts only when that one is done or skipped.

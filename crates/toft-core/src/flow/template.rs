@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -9,7 +10,7 @@ use super::plan::{PlanTask, WorkflowPlan};
 use crate::{id::TemplateId, refusal::Refusal, time::Timestamp};
 
 /// A plan with holes in it. A changed template is a new version; old ones stay.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Template {
     /// Stable id of this version.
     pub id: TemplateId,
@@ -36,7 +37,7 @@ pub struct Template {
 }
 
 /// One hole in a template.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Variable {
     /// Used when nothing is given; without one, a value must be given.

@@ -276,7 +276,7 @@ pub struct Deleted {
 }
 
 /// One thing written about an issue. Whatever is not named stays as it is.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Put {
     /// A field; nothing takes it away.

@@ -5,6 +5,7 @@ use std::{
     fmt,
 };
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{CLOSED, DEFERRED, EPIC, Issue, OPEN, proposal::ProposalSide};
@@ -93,7 +94,7 @@ pub trait Nodes {
 }
 
 /// Why an issue cannot start now.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "why")]
 pub enum IssueReason {
     /// It is under way, or over.
@@ -140,6 +141,9 @@ pub enum IssueReason {
     Proposed,
     /// It is another ledger's.
     Mirror,
+    /// One that a newer toft knows.
+    #[serde(other)]
+    Other,
 }
 
 impl fmt::Display for IssueReason {
@@ -151,6 +155,7 @@ impl fmt::Display for IssueReason {
             Self::Assigned { to } => write!(f, "it is assigned to {to}"),
             Self::Status { status } => write!(f, "it is {status}"),
             Self::Deleted => f.write_str("it was deleted"),
+            Self::Other => f.write_str("for a reason that only a newer toft knows"),
             Self::Running { workflow } => write!(f, "workflow {workflow} is on it"),
             Self::Blocked { ancestor, on, missing: false } => write!(f, "{}needs {on}", whose(ancestor)),
             Self::Blocked { ancestor, on, missing: true } => {

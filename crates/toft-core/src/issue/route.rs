@@ -3,6 +3,7 @@
 //! An explicit route beats the rule for the user's role, which beats the default. `--ledger` and the ledger of a parent
 //! beat all of them; they are known before anything here is asked.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::refusal::Refusal;
@@ -11,7 +12,7 @@ use crate::refusal::Refusal;
 pub const OWN: &str = ".";
 
 /// What the user is to the project.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ProjectRole {
     /// Keeps the repository's own ledger.
@@ -22,7 +23,7 @@ pub enum ProjectRole {
 }
 
 /// Whether the user's role routes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
     /// Routes by role apply.
@@ -33,7 +34,7 @@ pub enum Mode {
 }
 
 /// One rule: new issues that meet every condition go to `ledger`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Route {
     /// Issues of this type.

@@ -12,11 +12,11 @@ use crate::{
     flow::{PlanTask, Source, WorkflowPlan},
     id::{AgentId, IdGenerator, LeaseId, RepositoryId, TaskId, WorkflowId},
     lease::{Fence, Holder, Lease, Liveness, Processes},
-    refusal::VerbResult,
+    refusal::{SentError, VerbResult},
     repository::{Place, Repository, Scope, Worktree},
     store::{LeasesOf, Store, ask},
     time::{Now, Tick, Timestamp},
-    verbs::{self, Caller, Operation, Policy, Verb, claim::Claimed, perform},
+    verbs::{self, Caller, Operation, Policy, Verb, calls, claim::Claimed},
 };
 
 /// Processes of host `here`; whatever is not listed is dead, of other hosts nothing can be told.
@@ -159,7 +159,8 @@ impl Stage {
         self.perform_as_op(actor, verb, None)
     }
 
-    /// Performs a verb as an operation.
+    /// Performs a verb as an operation, as if it came over a wire: by its name, and everything as JSON.
+    #[expect(clippy::needless_pass_by_value, reason = "a verb is built for one run")]
     pub fn perform_as_op<V: Verb>(&self, actor: &str, verb: V, op: Option<Operation>) -> VerbResult<V::Outcome> {
         let holds: Vec<Fence> = self.holds(actor).into_iter().map(|lease| lease.fence).collect();
         let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
@@ -173,7 +174,12 @@ impl Stage {
             role: self.person.then_some(Role::Human),
             op,
         };
-        perform(self.store.as_ref(), &mut caller, verb)
+        let call = calls::find(V::NAME).expect("every verb is in the registry");
+        let request = serde_json::to_value(&verb).expect("a request can be sent");
+        match (call.run)(self.store.as_ref(), &mut caller, request) {
+            Ok(outcome) => Ok(serde_json::from_value(outcome).expect("an outcome can be received")),
+            Err(error) => Err(SentError::from(&error).into()),
+        }
     }
 
     /// What an agent holds: each agent is one session here.

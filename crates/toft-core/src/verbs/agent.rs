@@ -1,5 +1,6 @@
 //! Agents: register, list, pause, resume and unregister.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -15,15 +16,20 @@ use crate::{
 };
 
 /// Register an agent, or tell more about one that is registered.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "AgentRegister")]
+#[serde(default)]
 pub struct Register {
     /// Its name; a readable one is made up when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// What it is for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
     /// What it can do.
     pub capabilities: Vec<String>,
     /// What runs it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime: Option<String>,
 }
 
@@ -79,9 +85,11 @@ impl Verb for Register {
 }
 
 /// Tell an agent to take nothing new, or to go on.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "AgentTell")]
 pub struct Tell {
     /// The agent, by name or id; whoever asks when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
     /// What it may do from now on.
     pub state: AgentState,
@@ -118,9 +126,11 @@ impl Verb for Tell {
 }
 
 /// Unregister an agent that holds nothing. What was assigned to it is free again; history keeps its name.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "AgentRemove")]
 pub struct Remove {
     /// The agent, by name or id; the caller when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
 }
 
@@ -152,8 +162,9 @@ impl Verb for Remove {
 }
 
 /// Whoever asks, with what it holds; nothing if nobody knows it yet.
-#[derive(Clone, Copy, Debug)]
-pub struct Mine;
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "AgentMine")]
+pub struct Mine {}
 
 impl Verb for Mine {
     type Outcome = Option<Listed>;
@@ -169,14 +180,17 @@ impl Verb for Mine {
 }
 
 /// Agents, by name.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "AgentList")]
+#[serde(default)]
 pub struct List {
     /// Include those that were unregistered.
     pub all: bool,
 }
 
 /// An agent with what it holds.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ListedAgent")]
 pub struct Listed {
     /// The agent.
     #[serde(flatten)]

@@ -1,5 +1,6 @@
 //! Answer: open a gate a task waits for.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -16,7 +17,8 @@ use crate::{
 };
 
 /// Answer what a waiting task asked; it goes back into the queue with the answer as its newest event.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "AnswerRequest")]
 pub struct Request {
     /// The gate, or the task that waits, by id or prefix.
     pub id: String,
@@ -25,7 +27,8 @@ pub struct Request {
 }
 
 /// What was answered.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "AnswerOutcome")]
 pub struct Outcome {
     /// The gate, open now.
     pub gate: Gate,
@@ -73,7 +76,7 @@ impl Verb for Request {
 
 impl Request {
     fn find(&self, work: &mut VerbContext<'_>) -> VerbResult<(Gate, Task)> {
-        let none = || Refusal::NotFound { what: "open question", text: self.id.clone() };
+        let none = || Refusal::NotFound { what: "open question".into(), text: self.id.clone() };
         let gate = if self.id.starts_with(GateId::PREFIX) {
             let id = GateId::known(find::unique(work, "question", GateId::PREFIX, &self.id)?);
             work.tx.gate(&id)?.filter(Gate::asks)

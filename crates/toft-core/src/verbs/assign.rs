@@ -3,6 +3,8 @@
 //! An assigned task queues in a lane of its own agent ([`crate::ready`]), so claims of others step over nothing. An agent
 //! that is removed, or silent for a day, keeps no work: the next claim that finds nothing else frees it. A person's work waits.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{Verb, VerbContext, find, send};
@@ -22,11 +24,13 @@ use crate::{
 const AT_ONCE: usize = 256;
 
 /// Assign a task that nobody holds, or free it for everyone.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "AssignRequest")]
 pub struct Request {
     /// The task, by id or prefix, or an issue that is worked on.
     pub id: String,
     /// The agent, by name or id; absent to take the assignment back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
 }
 
@@ -68,9 +72,11 @@ impl Verb for Request {
 }
 
 /// May work be assigned to this agent? For what a ledger keeps; [`Request`] asks for itself.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "AssignCheck")]
 pub struct Check {
     /// The agent, by name or id; absent to take an assignment back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
 }
 
@@ -86,9 +92,11 @@ impl Verb for Check {
 }
 
 /// Of these names, those that are agents whose assigned work waits for them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "AssignAwaited")]
 pub struct Awaited {
     /// Names, as ledgers have them.
+    #[serde(default)]
     pub names: Vec<String>,
 }
 

@@ -1,5 +1,6 @@
 //! Audit: does the store keep the invariants? Asked by `doctor`, and after every step of the property tests.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Verb, VerbContext};
@@ -11,14 +12,17 @@ use crate::{
 };
 
 /// Check the invariants on everything that is not over.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "AuditRequest")]
+#[serde(default)]
 pub struct Request {
     /// How many of the newest events to check.
     pub events: usize,
 }
 
 /// What was found.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "AuditOutcome")]
 pub struct Outcome {
     /// Tasks that were looked at.
     pub tasks: usize,

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -26,9 +27,12 @@ use crate::{
 };
 
 /// Take work: a certain task, the best of a certain workflow, or the best there is.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ClaimRequest")]
+#[serde(default)]
 pub struct Request {
     /// A task or workflow, by id or prefix, or an issue that is offered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// Issues that can be started, best first.
     pub offers: Vec<Offer>,
@@ -39,24 +43,40 @@ pub struct Request {
     /// From where.
     pub scope: Scope,
     /// Another time to live than the usual.
+    #[serde(
+        default,
+        rename = "ttl_ms",
+        with = "crate::time::as_optional_millis",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(with = "Option<u64>")]
     pub ttl: Option<Duration>,
     /// Another cap for a living but silent process than the usual.
+    #[serde(
+        default,
+        rename = "cap_ms",
+        with = "crate::time::as_optional_millis",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(with = "Option<u64>")]
     pub cap: Option<Duration>,
     /// The process whose life the lease follows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder: Option<Holder>,
     /// End the hold that another session of the same agent has on the task, and take it.
     pub take_over: bool,
 }
 
 /// What was taken.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ClaimOutcome")]
 pub struct Outcome {
     /// At least one.
     pub claims: Vec<Claimed>,
 }
 
 /// One task, taken.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Claimed {
     /// The task.
     pub task: Task,
@@ -76,7 +96,7 @@ pub struct Claimed {
 }
 
 /// What a holder must know of its lease.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Hold {
     /// Rises with every lease of the task.
     pub fence: u64,

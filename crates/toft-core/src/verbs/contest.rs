@@ -4,6 +4,7 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -28,9 +29,11 @@ const VERB: &str = "issue.claimed_twice";
 const COMMENT: &str = "claimed-twice-";
 
 /// Issues that are worked on here: workflows on them are not over.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "IssueOpen")]
 pub struct Open {
     /// From where.
+    #[serde(default)]
     pub scope: Scope,
 }
 
@@ -47,19 +50,23 @@ impl Verb for Open {
 }
 
 /// What another clone says of an issue that is worked on here.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ContestRequest")]
 pub struct Request {
     /// The issue as the other clone has it.
     pub issue: Issue,
     /// The other clone wrote its status.
+    #[serde(default)]
     pub written_there: bool,
     /// No other clone uses this store.
+    #[serde(default)]
     pub own_store: bool,
 }
 
 /// What follows.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(rename = "ContestOutcome")]
 pub enum Outcome {
     /// Nothing, or everybody knows.
     Known,
@@ -70,7 +77,7 @@ pub enum Outcome {
 }
 
 /// An issue that is worked on in two clones.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Contest {
     /// The issue.
     pub issue: String,

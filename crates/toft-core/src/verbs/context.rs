@@ -1,5 +1,6 @@
 //! Context: everything somebody who takes a task over must know.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -18,14 +19,16 @@ const CHECKPOINTS: usize = 50;
 const SIBLINGS: usize = 200;
 
 /// Ask for the context of a task.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ContextRequest")]
 pub struct Request {
     /// The task, by id or prefix; `@` is what I hold.
     pub id: String,
 }
 
 /// What a task stands in.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ContextOutcome")]
 pub struct Outcome {
     /// The task.
     pub task: Task,

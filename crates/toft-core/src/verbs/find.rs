@@ -9,6 +9,8 @@ use crate::{
     store::{Access, EventQuery, LeasesOf, StoreError, StoreTx, TaskQuery, WorkspaceQuery},
     workspace::Workspace,
 };
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// How many candidates an ambiguous prefix names.
 const NAMED: usize = 5;
@@ -21,7 +23,7 @@ pub(super) fn unique(work: &mut VerbContext<'_>, what: &'static str, kind: &str,
     let mut candidates = work.tx.ids(&prefix, NAMED + 1)?;
     match candidates.len() {
         _ if candidates.first() == Some(&prefix) => Ok(prefix),
-        0 => Err(Refusal::NotFound { what, text: text.to_owned() }.into()),
+        0 => Err(Refusal::NotFound { what: what.into(), text: text.to_owned() }.into()),
         1 => Ok(candidates.remove(0)),
         _ => {
             candidates.truncate(NAMED);
@@ -31,7 +33,7 @@ pub(super) fn unique(work: &mut VerbContext<'_>, what: &'static str, kind: &str,
 }
 
 /// Which task a text names.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct TaskNamed {
     /// A whole id, a unique prefix, an issue that somebody works on, or `@`.
     pub text: String,
@@ -58,7 +60,7 @@ pub(crate) fn task(work: &mut VerbContext<'_>, text: &str) -> VerbResult<Task> {
     let id = if text == "@" { mine(work)? } else { TaskId::known(unique(work, "task", TaskId::PREFIX, text)?) };
     match work.tx.task(&id)? {
         Some(task) => Ok(task),
-        None => Err(Refusal::NotFound { what: "task", text: text.to_owned() }.into()),
+        None => Err(Refusal::NotFound { what: "task".into(), text: text.to_owned() }.into()),
     }
 }
 
@@ -124,7 +126,7 @@ pub fn called(tx: &mut dyn StoreTx, task: &TaskId) -> Result<String, StoreError>
 /// The workflow that `text` names; for an issue, the one that is on it, or was the last.
 pub(crate) fn workflow(work: &mut VerbContext<'_>, text: &str) -> VerbResult<Workflow> {
     if text.contains('-') {
-        let missing = || Refusal::NotFound { what: "workflow", text: text.to_owned() };
+        let missing = || Refusal::NotFound { what: "workflow".into(), text: text.to_owned() };
         let task = last_task(work, text).map_err(|error| match error {
             VerbError::Refused(Refusal::NotFound { .. }) => missing().into(),
             error => error,
@@ -146,7 +148,7 @@ pub(crate) fn agent(work: &mut VerbContext<'_>, text: &str) -> VerbResult<Agent>
     } else {
         None
     };
-    found.ok_or_else(|| Refusal::NotFound { what: "agent", text: text.to_owned() }.into())
+    found.ok_or_else(|| Refusal::NotFound { what: "agent".into(), text: text.to_owned() }.into())
 }
 
 /// The workspace that `text` names: by name, path, id or prefix, or by the task or issue it is for. One that is there goes
@@ -166,7 +168,7 @@ pub(crate) fn workspace(work: &mut VerbContext<'_>, text: &str) -> VerbResult<Wo
             return Ok(found.clone());
         }
     }
-    let unknown = || Refusal::NotFound { what: "workspace", text: text.to_owned() };
+    let unknown = || Refusal::NotFound { what: "workspace".into(), text: text.to_owned() };
     if text.starts_with(WorkspaceId::PREFIX) {
         let id = WorkspaceId::known(unique(work, "workspace", WorkspaceId::PREFIX, text)?);
         return work.tx.workspace(&id)?.ok_or_else(|| unknown().into());
@@ -202,7 +204,7 @@ pub(crate) fn anything(work: &mut VerbContext<'_>, text: &str) -> VerbResult<Fou
             Ok(workflow) => Ok(Found::Workflow(workflow)),
             Err(VerbError::Refused(Refusal::NotFound { .. })) => match work.tx.agent_named(text)? {
                 Some(agent) => Ok(Found::Agent(agent)),
-                None => Err(Refusal::NotFound { what: "task, workflow or agent", text: text.to_owned() }.into()),
+                None => Err(Refusal::NotFound { what: "task, workflow or agent".into(), text: text.to_owned() }.into()),
             },
             Err(stop) => Err(stop),
         },

@@ -1,5 +1,6 @@
 //! Finish: end my hold on a task as done, failed, released, handed off, or waiting for a gate.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -20,24 +21,31 @@ use crate::{
 };
 
 /// End my hold on a task.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "FinishRequest")]
+#[serde(default)]
 pub struct Request {
     /// The task, by id or prefix; `@` when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// The hold it is ended under; my own when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fence: Option<Fence>,
     /// How it ends.
     pub how: How,
     /// In words.
     pub message: String,
     /// What it cost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<f64>,
     /// What its runner saw.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report: Option<Report>,
 }
 
 /// How a hold ends.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum How {
     /// Done; must show something.
     Done(Evidence),
@@ -53,11 +61,14 @@ pub enum How {
 }
 
 /// What a task waits for.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum WaitFor {
     /// A person's answer to the message.
     Human,
     /// Some time.
+    #[serde(rename = "timer_ms", with = "crate::time::as_millis")]
+    #[schemars(with = "u64")]
     Timer(std::time::Duration),
     /// A command to succeed.
     Command(String),
@@ -66,7 +77,8 @@ pub enum WaitFor {
 }
 
 /// What became of it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "FinishOutcome")]
 pub struct Outcome {
     /// The task as it is now.
     pub task: Task,

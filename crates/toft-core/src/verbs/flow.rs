@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -21,29 +22,35 @@ use crate::{
 };
 
 /// Make a workflow from a plan.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "FlowNew")]
 pub struct New {
     /// The plan.
     pub plan: WorkflowPlan,
     /// Where it comes from.
     pub source: Source,
     /// Do not start it yet.
+    #[serde(default)]
     pub hold: bool,
 }
 
 /// Make a workflow from a template.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "FlowFrom")]
 pub struct From {
     /// `name`, or `name@version`.
     pub template: String,
     /// Values for its variables.
+    #[serde(default)]
     pub values: BTreeMap<String, String>,
     /// Do not start it yet.
+    #[serde(default)]
     pub hold: bool,
 }
 
 /// A workflow with its tasks.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "FlowOutcome")]
 pub struct Outcome {
     /// The workflow.
     pub workflow: Workflow,
@@ -204,18 +211,22 @@ fn alone_on_its_issue(work: &mut VerbContext<'_>, workflow: &Workflow) -> VerbRe
 }
 
 /// Move a workflow to another status.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "FlowMove")]
 pub struct Move {
     /// The workflow, by id or prefix.
     pub id: String,
     /// Where to.
     pub to: Step,
     /// Why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
 /// What can be done to a workflow as a whole.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "FlowStep")]
+#[serde(rename_all = "snake_case")]
 pub enum Step {
     /// Offer its tasks.
     Start,
@@ -304,13 +315,16 @@ impl Move {
 }
 
 /// Change what a workflow may do at once, or spend.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "FlowLimit")]
 pub struct Limit {
     /// The workflow, by id or prefix.
     pub id: String,
     /// At most so many tasks held at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_parallel: Option<u32>,
     /// Attempts may cost at most so much together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<f64>,
 }
 
@@ -384,7 +398,8 @@ fn cancel_open(work: &mut VerbContext<'_>, workflow: &Workflow) -> VerbResult<()
 }
 
 /// Show a workflow with its tasks.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "FlowShow")]
 pub struct Show {
     /// By id or prefix.
     pub id: String,
@@ -393,7 +408,8 @@ pub struct Show {
 }
 
 /// A workflow with its tasks and how many of them are how far.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ShownFlow")]
 pub struct Shown {
     /// The workflow.
     pub workflow: Workflow,
@@ -404,7 +420,8 @@ pub struct Shown {
 }
 
 /// A task as its workflow shows it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "FlowTask")]
 pub struct ShownTask {
     /// The task.
     #[serde(flatten)]
@@ -447,20 +464,24 @@ pub(super) fn progress(work: &mut VerbContext<'_>, id: &WorkflowId) -> VerbResul
 }
 
 /// List workflows, newest first.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "FlowList")]
+#[serde(default)]
 pub struct List {
     /// From where.
     pub scope: Scope,
     /// Those that are over, too.
     pub all: bool,
     /// Only with this status.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<WorkflowStatus>,
     /// At most so many.
     pub limit: usize,
 }
 
 /// Workflows with how many of their tasks are how far.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ListedFlow")]
 pub struct Listed {
     /// The workflow.
     #[serde(flatten)]

@@ -1,5 +1,6 @@
 //! Gc: write into history what was forgotten. Forgetting itself is done in batches before, by the store.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -7,14 +8,17 @@ use super::{Verb, VerbContext};
 use crate::{refusal::VerbResult, retention::RetentionKind, store::Access};
 
 /// So many rows of each kind are gone.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "GcRequest")]
 pub struct Request {
     /// Only kinds of which some are.
+    #[serde(default)]
     pub gone: Vec<(RetentionKind, u64)>,
 }
 
 /// What was forgotten.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "GcOutcome")]
 pub struct Outcome {
     /// How many rows of each kind.
     pub gone: Vec<(RetentionKind, u64)>,

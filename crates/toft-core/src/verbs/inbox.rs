@@ -1,5 +1,6 @@
 //! Inbox: read what was sent to me, once.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Verb, VerbContext};
@@ -12,20 +13,24 @@ use crate::{
 };
 
 /// Letters for me; unread ones are marked as read, unless they want to be confirmed.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "InboxRequest")]
+#[serde(default)]
 pub struct Request {
     /// The inbox of the person in charge instead of the agent's.
     pub human: bool,
     /// Read ones, too.
     pub all: bool,
     /// Confirm this message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ack: Option<MessageId>,
     /// At most so many.
     pub limit: usize,
 }
 
 /// Letters, urgent first, then oldest first.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "InboxOutcome")]
 pub struct Outcome {
     /// The letters.
     pub letters: Vec<InboxItem>,
@@ -43,7 +48,7 @@ impl Verb for Request {
             let letters = work.tx.inbox(&recipient, false, usize::MAX)?;
             let Some(letter) = letters.into_iter().find(|letter| letter.message.id.as_str().starts_with(id.as_str()))
             else {
-                return Err(Refusal::NotFound { what: "message", text: id.to_string() }.into());
+                return Err(Refusal::NotFound { what: "message".into(), text: id.to_string() }.into());
             };
             mark(work, &recipient, &letter, DeliveryState::Acked)?;
             let read_at = letter.read_at.or(Some(now));
@@ -72,7 +77,9 @@ impl Verb for Request {
 }
 
 /// Unread letters, looked at without marking anything.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "InboxPeek")]
+#[serde(default)]
 pub struct Peek {
     /// The inbox of the person in charge instead of the agent's.
     pub human: bool,

@@ -1,5 +1,6 @@
 //! What a store keeps about issues: who works on which, and what its ledger still has to be told.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -19,7 +20,8 @@ use crate::{
 const AT_ONCE: usize = 1_000;
 
 /// An issue that could be started, as the plan has it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "IssueOffer")]
 pub struct Offer {
     /// The issue.
     #[serde(flatten)]
@@ -27,10 +29,10 @@ pub struct Offer {
     /// The ledger it is in.
     pub ledger: String,
     /// Its place in the order of ready work.
-    #[serde(skip)]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub rank: String,
     /// When its ledger last said how far it is.
-    #[serde(skip)]
+    #[serde(default, skip_serializing_if = "Timestamp::is_unset")]
     pub said_at: Timestamp,
     /// Why it cannot start now; empty if it can.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -105,16 +107,19 @@ impl Offer {
 }
 
 /// Something was written in a ledger: history says so.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "IssueNote")]
 pub struct Note {
     /// What was done.
-    pub what: &'static str,
+    pub what: String,
     /// To which issues.
+    #[serde(default)]
     pub notes: Vec<Noted>,
 }
 
 /// One issue something was written about.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "NotedIssue")]
 pub struct Noted {
     /// The issue.
     pub issue: String,
@@ -130,21 +135,23 @@ impl Verb for Note {
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<()> {
         work.me()?;
         for Noted { issue, detail } in self.notes {
-            work.record(&issue, self.what, detail, Vec::new())?;
+            work.record(&issue, &self.what, detail, Vec::new())?;
         }
         Ok(())
     }
 }
 
 /// Which workflow is on an issue, if any.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "IssueOnIt")]
 pub struct OnIt {
     /// The issue.
     pub issue: String,
 }
 
 /// The workflow that is on an issue.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "IssueWork")]
 pub struct On {
     /// The workflow.
     pub workflow: Workflow,
@@ -167,7 +174,8 @@ impl Verb for OnIt {
 }
 
 /// Refuses to close an issue while an agent holds work on it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "IssueCheckClosing")]
 pub struct CheckClosing {
     /// The issue.
     pub issue: String,
@@ -192,14 +200,17 @@ impl Verb for CheckClosing {
 }
 
 /// Workflows whose issue's ledger has to be told what is true of them now.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "IssuePending")]
 pub struct Pending {
     /// From where.
+    #[serde(default)]
     pub scope: Scope,
 }
 
 /// What a ledger has to be told of one issue.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "IssueNews")]
 pub struct News {
     /// The workflow on the issue.
     pub workflow: Workflow,
@@ -246,11 +257,13 @@ fn news_of(work: &mut VerbContext<'_>, workflow: Workflow) -> VerbResult<News> {
 }
 
 /// A ledger was told what is true of an issue's workflow.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "IssueTold")]
 pub struct Told {
     /// What it was told.
     pub news: News,
     /// What was written, as history has it; nothing if the ledger said so already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub noted: Option<Noted>,
 }
 

@@ -1,5 +1,6 @@
 //! List: tasks by what they are.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Verb, VerbContext, find};
@@ -11,26 +12,32 @@ use crate::{
 };
 
 /// Tasks, newest first; of one workflow in plan order.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ListRequest")]
+#[serde(default)]
 pub struct Request {
     /// From where.
     pub scope: Scope,
     /// Of this workflow, by id or prefix.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow: Option<String>,
     /// Only with this status.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<TaskStatus>,
     /// Those that are over, too.
     pub all: bool,
     /// Only with all of these labels.
     pub labels: Vec<String>,
     /// Only with this text in name or brief.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<String>,
     /// At most so many.
     pub limit: usize,
 }
 
 /// Tasks, and whether there are more.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ListOutcome")]
 pub struct Outcome {
     /// The tasks, each with its holder.
     pub tasks: Vec<Listed>,
@@ -39,7 +46,8 @@ pub struct Outcome {
 }
 
 /// A task with its holder.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ListedTask")]
 pub struct Listed {
     /// The task.
     #[serde(flatten)]

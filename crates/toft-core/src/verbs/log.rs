@@ -7,17 +7,24 @@ use crate::{
     repository::Scope,
     store::{Access, EventQuery},
 };
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// History: the newest events, or those after a cursor; always oldest first.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "LogRequest")]
+#[serde(default)]
 pub struct Request {
     /// About this, by id, prefix or name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// About this issue, by its whole id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issue: Option<String>,
     /// From where.
     pub scope: Scope,
     /// After this event; the newest ones when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<u64>,
     /// At most so many.
     pub limit: usize,

@@ -7,6 +7,7 @@ pub mod agent;
 pub mod answer;
 pub mod assign;
 pub mod audit;
+pub mod calls;
 pub mod claim;
 mod clock;
 pub mod contest;
@@ -37,7 +38,8 @@ pub mod workspace;
 
 use std::time::Duration;
 
-use serde::{Serialize, de::DeserializeOwned};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::{
@@ -53,10 +55,10 @@ use crate::{
 };
 
 /// A request that can be run, and run again if another writer was faster.
-pub trait Verb: Clone {
+pub trait Verb: Clone + Serialize + DeserializeOwned + JsonSchema {
     /// What it gives back.
-    type Outcome: Serialize + DeserializeOwned;
-    /// Its name in history.
+    type Outcome: Serialize + DeserializeOwned + JsonSchema;
+    /// Its name in the [registry](calls) and in receipts.
     const NAME: &'static str;
     /// Whether it writes.
     const ACCESS: Access;
@@ -94,7 +96,7 @@ pub struct Caller<'a> {
 }
 
 /// An operation id, and what was asked under it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Operation {
     /// The id.
     pub id: OpId,
@@ -179,7 +181,7 @@ fn attempt<V: Verb>(
         Err(VerbError::Refused(refusal)) if work.swept > 0 => {
             tx.validate_reads()?;
             drop(tx);
-            perform(store, caller, sweep::Request)?;
+            perform(store, caller, sweep::Request {})?;
             return Err(refusal.into());
         }
         Err(VerbError::Refused(refusal)) => {
@@ -208,7 +210,7 @@ fn repeated<V: Verb>(receipt: Receipt, actor: &str, op: &Operation) -> VerbResul
         return Err(Refusal::OpReused { op: op.to_string(), verb, actor }.into());
     }
     serde_json::from_value(receipt.outcome).map_err(|error| {
-        StoreError::Unreadable { table: "receipts", id: receipt.op.to_string(), cause: error.to_string() }.into()
+        StoreError::Unreadable { table: "receipts".into(), id: receipt.op.to_string(), cause: error.to_string() }.into()
     })
 }
 
@@ -354,7 +356,7 @@ impl VerbContext<'_> {
     pub(crate) fn require_workflow(&mut self, id: &WorkflowId) -> VerbResult<Workflow> {
         match self.tx.workflow(id)? {
             Some(workflow) => Ok(workflow),
-            None => Err(Refusal::NotFound { what: "workflow", text: id.to_string() }.into()),
+            None => Err(Refusal::NotFound { what: "workflow".into(), text: id.to_string() }.into()),
         }
     }
 

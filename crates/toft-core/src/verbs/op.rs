@@ -1,6 +1,8 @@
 //! Operations whose work is outside of the store, such as in a ledger: what they answered is remembered here, so that
 //! running one again answers as before, and another request under the same id is refused.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Operation, Verb, VerbContext};
@@ -14,7 +16,8 @@ use crate::{
 const COMMAND: &str = "command";
 
 /// What this operation answered, if it ran before.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "OpRecall")]
 pub struct Recall {
     /// The operation.
     pub op: Operation,
@@ -37,7 +40,8 @@ impl Verb for Recall {
 }
 
 /// Remember what this operation answered.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "OpRemember")]
 pub struct Remember {
     /// The operation.
     pub op: Operation,

@@ -1,5 +1,6 @@
 //! Ready: what can start now, and why the rest cannot.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Verb, VerbContext, assign, issue::Offer, sweep};
@@ -11,10 +12,13 @@ use crate::{
     refusal::VerbResult,
     repository::Scope,
     store::{Access, LeasesOf, TaskQuery},
+    time::Timestamp,
 };
 
 /// What can start now, best first.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ReadyRequest")]
+#[serde(default)]
 pub struct Request {
     /// From where.
     pub scope: Scope,
@@ -31,7 +35,8 @@ pub struct Request {
 }
 
 /// What can start, and what cannot.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ReadyOutcome")]
 pub struct Outcome {
     /// Ready, best first.
     pub ready: Vec<Item>,
@@ -43,8 +48,9 @@ pub struct Outcome {
 }
 
 /// Something that can start: a task of a running workflow, or an issue nobody runs yet.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
+#[schemars(rename = "ReadyItem")]
 pub enum Item {
     /// A task.
     Task(Box<Task>),
@@ -76,12 +82,23 @@ impl Item {
             Self::Issue(offer) => offer.rank.clone(),
         }
     }
+
+    /// Leaves out what only the order of ready work needs.
+    #[must_use]
+    pub fn without_rank(mut self) -> Self {
+        if let Self::Issue(offer) = &mut self {
+            offer.rank.clear();
+        }
+        self
+    }
 }
 
 /// Whether anything may become ready without anybody asking: something is held, or a timer runs.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ReadyStirring")]
 pub struct Stirring {
     /// From where.
+    #[serde(default)]
     pub scope: Scope,
 }
 
@@ -98,7 +115,8 @@ impl Verb for Stirring {
 }
 
 /// A task and why it cannot start.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "NotReadyTask")]
 pub struct NotReady {
     /// The task.
     pub task: Task,
@@ -131,7 +149,8 @@ impl Verb for Request {
             if let Some(offer) = offers.next_if(|offer| head.as_ref().is_none_or(|(rank, _)| offer.rank < *rank)) {
                 if work.tx.workflow_of_issue(&offer.issue.id)?.is_none() && offer.kept_for(work, work.actor)?.is_none()
                 {
-                    ready.push(Item::Issue(Box::new(offer.clone())));
+                    let shown = Offer { said_at: Timestamp::default(), ..offer.clone() };
+                    ready.push(Item::Issue(Box::new(shown)));
                 }
                 continue;
             }

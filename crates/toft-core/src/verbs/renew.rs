@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Verb, VerbContext};
@@ -15,16 +16,26 @@ use crate::{
 };
 
 /// Renew these leases; everything the caller's session holds when none is named.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "RenewRequest")]
+#[serde(default)]
 pub struct Request {
     /// Which, each with its fence.
     pub holds: Vec<(TaskId, Fence)>,
     /// Another time to live from now on.
+    #[serde(
+        default,
+        rename = "ttl_ms",
+        with = "crate::time::as_optional_millis",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(with = "Option<u64>")]
     pub ttl: Option<Duration>,
 }
 
 /// Each lease that was renewed, or why not.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "RenewOutcome")]
 pub struct Outcome {
     /// Renewed until when.
     pub renewed: Vec<(TaskId, Timestamp)>,

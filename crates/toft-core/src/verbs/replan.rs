@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -19,25 +20,30 @@ use crate::{
 };
 
 /// Add tasks to a workflow.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "FlowAdd")]
 pub struct Add {
     /// The workflow, by id or prefix.
     pub workflow: String,
     /// What to add.
+    #[serde(default)]
     pub tasks: Vec<PlanTask>,
 }
 
 /// Replace everything that is still open by a new plan. Tasks keep their identity by name; held and done ones stay as they are.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ReplanRequest")]
 pub struct Request {
     /// The workflow, by id or prefix.
     pub workflow: String,
     /// The new plan.
+    #[serde(default)]
     pub tasks: Vec<PlanTask>,
 }
 
 /// What a new plan did.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ReplanOutcome")]
 pub struct Outcome {
     /// The workflow it was done to.
     pub workflow: String,
@@ -62,7 +68,7 @@ impl Verb for Add {
         let mut workflow = open_workflow(work, &self.workflow)?;
         let existing = tasks_of(work, &workflow)?;
         if let Some(task) = self.tasks.iter().find(|task| existing.iter().any(|known| known.name == task.name)) {
-            return Err(Refusal::Exists { what: "task", name: task.name.clone() }.into());
+            return Err(Refusal::Exists { what: "task".into(), name: task.name.clone() }.into());
         }
         let additions = build(work, &workflow, &self.tasks, &existing)?;
         work.me()?;
@@ -141,11 +147,13 @@ impl Verb for Request {
 }
 
 /// Try a failed task again, or do without it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "FlowDecide")]
 pub struct Decide {
     /// The task, by id or prefix.
     pub task: String,
     /// Try it again, with all its attempts; otherwise it is skipped.
+    #[serde(default)]
     pub retry: bool,
     /// Why.
     pub reason: String,
@@ -561,7 +569,7 @@ fn find_repository(work: &mut VerbContext<'_>, text: &str) -> VerbResult<Reposit
         .filter(|repository| repository.name == text || repository.id.as_str().starts_with(text))
         .collect();
     match matching.as_slice() {
-        [] => Err(Refusal::NotFound { what: "repository", text: text.to_owned() }.into()),
+        [] => Err(Refusal::NotFound { what: "repository".into(), text: text.to_owned() }.into()),
         [one] => Ok(one.id.clone()),
         many => Err(Refusal::Ambiguous {
             text: text.to_owned(),

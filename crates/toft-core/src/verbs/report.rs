@@ -1,5 +1,7 @@
 //! Report: what a runner saw of an attempt that its agent ended itself.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{Verb, VerbContext};
@@ -13,7 +15,8 @@ use crate::{
 };
 
 /// Add what was seen to an attempt. Only its own runner can: both parts of the fence must match.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ReportRequest")]
 pub struct Request {
     /// At which task.
     pub task: TaskId,
@@ -22,6 +25,7 @@ pub struct Request {
     /// What was seen.
     pub report: Report,
     /// What it cost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<f64>,
 }
 
@@ -34,7 +38,9 @@ impl Verb for Request {
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Attempt> {
         let found = work.tx.attempts(&self.task)?.into_iter().find(|attempt| attempt.fence() == self.fence);
         let Some(mut attempt) = found else {
-            return Err(Refusal::NotFound { what: "attempt", text: format!("{} {}", self.task, self.fence) }.into());
+            return Err(
+                Refusal::NotFound { what: "attempt".into(), text: format!("{} {}", self.task, self.fence) }.into()
+            );
         };
         attempt.report = Some(self.report);
         attempt.cost = attempt.cost.or(self.cost);

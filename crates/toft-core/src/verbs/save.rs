@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -18,32 +19,49 @@ use crate::{
 };
 
 /// Note progress on a task I hold. Without a message or a value it only renews.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "SaveRequest")]
+#[serde(default)]
 pub struct Request {
     /// The task, by id or prefix; `@` when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// The hold it is written under; my own when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fence: Option<Fence>,
     /// What a successor must know.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// What the message notes.
     pub kind: CheckpointKind,
     /// Anything structured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<Detail>,
     /// Files it speaks of.
     pub files: Vec<String>,
     /// Commit it speaks of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
     /// Only if this is still the newest checkpoint.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<CheckpointId>,
     /// A value to keep under a key. Writing the same again changes nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<(String, Value)>,
     /// Another time to live from now on.
+    #[serde(
+        default,
+        rename = "ttl_ms",
+        with = "crate::time::as_optional_millis",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(with = "Option<u64>")]
     pub ttl: Option<Duration>,
 }
 
 /// What was written.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "SaveOutcome")]
 pub struct Outcome {
     /// On which task.
     pub task: TaskId,

@@ -1,5 +1,7 @@
 //! Send: a message to an agent, a role, a task's holder, a workflow, the person in charge, or everyone.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 use serde_json::json;
@@ -16,27 +18,41 @@ use crate::{
 };
 
 /// Send a message.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "SendRequest")]
+#[serde(default)]
 pub struct Request {
     /// `human`, `all`, `role:worker`, a task (its holder), a workflow (everyone on it), or an agent's name or id.
     pub to: String,
     /// What it is about, in a line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
     /// What it says.
     pub body: String,
     /// What it is.
     pub kind: MessageKind,
     /// 0 is most urgent; 2 when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<u8>,
     /// The message this one answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply_to: Option<MessageId>,
     /// Speak as the holder of this task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
     /// The hold to speak under; my own when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fence: Option<Fence>,
     /// The recipient is to confirm.
     pub needs_ack: bool,
     /// Pointless after this long.
+    #[serde(
+        default,
+        rename = "expires_ms",
+        with = "crate::time::as_optional_millis",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(with = "Option<u64>")]
     pub expires: Option<Duration>,
 }
 
@@ -70,7 +86,7 @@ impl Verb for Request {
         let mut message = draft(work, &address, kind, self.priority.unwrap_or(2), &self.body, task.as_ref())?;
         if let Some(id) = &self.reply_to {
             let Some(first) = work.tx.message(id)? else {
-                return Err(Refusal::NotFound { what: "message", text: id.to_string() }.into());
+                return Err(Refusal::NotFound { what: "message".into(), text: id.to_string() }.into());
             };
             message.thread = first.thread;
             message.subject = first.subject;
@@ -166,7 +182,7 @@ fn recipients(work: &mut VerbContext<'_>, to: &str) -> VerbResult<(Address, Vec<
             "worker" => Role::Worker,
             "coordinator" => Role::Coordinator,
             "human" => return Ok((Address::Human, vec![HUMAN.to_owned()])),
-            _ => return Err(Refusal::NotFound { what: "role", text: word.to_owned() }.into()),
+            _ => return Err(Refusal::NotFound { what: "role".into(), text: word.to_owned() }.into()),
         };
         let agents = work.tx.agents()?;
         let ids = agents.into_iter().filter(|agent| agent.role == role && agent.state != AgentState::Gone);

@@ -1,5 +1,6 @@
 //! Show: one thing, whole.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -18,21 +19,25 @@ use crate::{
 };
 
 /// Show whatever `id` names.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ShowRequest")]
+#[serde(default)]
 pub struct Request {
     /// A task, workflow or agent, by id, prefix or name; `@` is what I hold.
     pub id: String,
     /// Also say why a task cannot start.
     pub why: bool,
     /// Only the value under this key of the task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
     /// How many checkpoints and events to show.
     pub limit: usize,
 }
 
 /// What was found.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "kind")]
+#[schemars(rename = "ShowOutcome")]
 pub enum Outcome {
     /// A task.
     Task(Box<ShownTask>),
@@ -52,7 +57,7 @@ pub enum Outcome {
 }
 
 /// A task with everything that belongs to it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ShownTask {
     /// The task.
     pub task: Task,
@@ -87,7 +92,7 @@ pub struct ShownTask {
 }
 
 /// The workspace of a task.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkspaceView {
     /// Its name.
     pub name: String,
@@ -101,7 +106,7 @@ pub struct WorkspaceView {
 }
 
 /// Who holds a task.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HolderView {
     /// By name.
     pub agent: String,
@@ -112,7 +117,7 @@ pub struct HolderView {
 }
 
 /// An attempt with its agent's name.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AttemptView {
     /// The attempt.
     #[serde(flatten)]
@@ -131,7 +136,7 @@ impl Verb for Request {
             let task = find::task(work, &self.id)?;
             return match work.tx.state(&task.id, key)? {
                 Some(value) => Ok(Outcome::State { task: task.id, key: key.clone(), value }),
-                None => Err(Refusal::NotFound { what: "state key", text: key.clone() }.into()),
+                None => Err(Refusal::NotFound { what: "state key".into(), text: key.clone() }.into()),
             };
         }
         Ok(match find::anything(work, &self.id)? {

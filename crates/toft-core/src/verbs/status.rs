@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Verb, VerbContext, assign, flow, sweep};
@@ -18,7 +19,9 @@ use crate::{
 };
 
 /// An overview.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "StatusRequest")]
+#[serde(default)]
 pub struct Request {
     /// From where.
     pub scope: Scope,
@@ -27,7 +30,8 @@ pub struct Request {
 }
 
 /// Who is on what, what needs a person, how far everything is.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "StatusOutcome")]
 pub struct Outcome {
     /// Every live hold in scope.
     pub working: Vec<Working>,
@@ -40,7 +44,7 @@ pub struct Outcome {
 }
 
 /// One hold.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Working {
     /// Who.
     pub agent: String,
@@ -64,7 +68,7 @@ pub struct Working {
 }
 
 /// Something only a person can move on.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum NeedsYou {
     /// A question a task waits for.
@@ -124,6 +128,9 @@ pub enum NeedsYou {
         /// What it says.
         text: String,
     },
+    /// One that a newer toft knows.
+    #[serde(other)]
+    Other,
 }
 
 impl NeedsYou {
@@ -131,7 +138,7 @@ impl NeedsYou {
         match self {
             Self::Question { behind, .. } | Self::Failed { behind, .. } => *behind + 1,
             Self::Budget { .. } | Self::Assigned { .. } => 1,
-            Self::Message { .. } => 0,
+            Self::Message { .. } | Self::Other => 0,
         }
     }
 }

@@ -3,6 +3,7 @@
 //! A runner is told through the open attempt, which it looks at while it renews: the hold stands until the agent has
 //! ended, so that nobody else starts meanwhile. A hold that no runner watches is revoked at once.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -23,7 +24,9 @@ use crate::{
 };
 
 /// Stop the work on a task.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "StopRequest")]
+#[serde(default)]
 pub struct Request {
     /// A task, an issue, or the agent that holds one, by id, prefix or name.
     pub id: String,
@@ -34,7 +37,8 @@ pub struct Request {
 }
 
 /// What was done.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "StopOutcome")]
 pub struct Outcome {
     /// Which task.
     pub task: TaskId,
@@ -93,7 +97,8 @@ impl Verb for Request {
 }
 
 /// End a hold whose agent was ended because of a stop order.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "StopObey")]
 pub struct Obey {
     /// Which task.
     pub task: TaskId,
@@ -104,6 +109,7 @@ pub struct Obey {
     /// What the runner saw of the command.
     pub report: Report,
     /// What it cost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<f64>,
 }
 

@@ -1,5 +1,7 @@
 //! Takes back holds that no longer stand. Run by whoever looks next, so no daemon is needed.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::{
     cell::{OnceCell, RefCell},
     collections::{BTreeMap, BTreeSet},
@@ -17,8 +19,9 @@ use crate::{
 };
 
 /// Take every lost hold back, and nothing else.
-#[derive(Clone, Copy, Debug)]
-pub struct Request;
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "SweepRequest")]
+pub struct Request {}
 
 impl Verb for Request {
     type Outcome = usize;
@@ -33,8 +36,9 @@ impl Verb for Request {
 
 /// Is there something that only a write can see to: a lease that another machine renewed last, that seems silent, and that
 /// this machine does not watch yet; or timers of a clock that was ahead?
-#[derive(Clone, Copy, Debug)]
-pub struct Wanted;
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "SweepWanted")]
+pub struct Wanted {}
 
 impl Verb for Wanted {
     type Outcome = bool;

@@ -1,5 +1,7 @@
 //! Templates: keep, list and load them.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 use serde_json::json;
@@ -18,15 +20,19 @@ use crate::{
 const DEPTH: usize = 8;
 
 /// Keep a template. The same text again changes nothing; another text is a new version.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "TemplatePut")]
 pub struct Put {
     /// What users call it.
     pub name: String,
     /// What it is for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// The template it starts from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extends: Option<String>,
     /// What can be filled in.
+    #[serde(default)]
     pub variables: BTreeMap<String, Variable>,
     /// The pattern.
     pub plan: WorkflowPlan,
@@ -79,8 +85,9 @@ impl Verb for Put {
 }
 
 /// Every template, newest versions.
-#[derive(Clone, Debug, Default)]
-pub struct List;
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "TemplateList")]
+pub struct List {}
 
 impl Verb for List {
     type Outcome = Vec<Template>;
@@ -93,7 +100,8 @@ impl Verb for List {
 }
 
 /// One template, on top of everything it extends.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "TemplateShow")]
 pub struct Show {
     /// `name`, or `name@version`.
     pub name: String,
@@ -110,7 +118,8 @@ impl Verb for Show {
 }
 
 /// Remove a template with all its versions. Workflows that were made from it stay as they are.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "TemplateRemove")]
 pub struct Remove {
     /// What users call it.
     pub name: String,
@@ -124,7 +133,7 @@ impl Verb for Remove {
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Template> {
         rights::require(work, Action::RemoveTemplate)?;
         let mut template = one(work, &self.name)?;
-        let known = List.run(work)?;
+        let known = List {}.run(work)?;
         if let Some(other) = known.into_iter().find(|other| other.extends.as_ref() == Some(&template.name)) {
             let state = format!("extended by `{}`", other.name);
             let wanted = "remove that one first".into();
@@ -157,7 +166,7 @@ pub(super) fn load(work: &mut VerbContext<'_>, text: &str) -> VerbResult<Templat
             Some(base) => template.over(base),
         });
     }
-    loaded.ok_or_else(|| Refusal::NotFound { what: "template", text: text.to_owned() }.into())
+    loaded.ok_or_else(|| Refusal::NotFound { what: "template".into(), text: text.to_owned() }.into())
 }
 
 fn one(work: &mut VerbContext<'_>, text: &str) -> VerbResult<Template> {
@@ -171,5 +180,5 @@ fn one(work: &mut VerbContext<'_>, text: &str) -> VerbResult<Template> {
     };
     let removed = work.tx.template(name, None)?.is_some_and(|newest| newest.removed.is_some());
     let found = found.filter(|_| !removed);
-    found.ok_or_else(|| Refusal::NotFound { what: "template", text: text.to_owned() }.into())
+    found.ok_or_else(|| Refusal::NotFound { what: "template".into(), text: text.to_owned() }.into())
 }

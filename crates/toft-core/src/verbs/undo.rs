@@ -3,6 +3,7 @@
 //! What another agent holds, finished or built upon stays. Judgement and act are one transaction, so nobody can come
 //! between; only what is written in ledgers is taken back by the caller, who then says so with [`Undone`].
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -37,18 +38,21 @@ const NO_OPERATION: [&str; 10] = [
 ];
 
 /// The caller's last operations that can be looked at, newest first.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "UndoLast")]
 pub struct Last {
     /// From where.
+    #[serde(default)]
     pub scope: Scope,
     /// At most so many.
     pub count: usize,
     /// Instead, those that were taken back and can be done again.
+    #[serde(default)]
     pub undone: bool,
 }
 
 /// One operation, and how it is taken back or done again.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Undo {
     /// The operation.
     pub op: OpId,
@@ -61,8 +65,9 @@ pub struct Undo {
 }
 
 /// What takes an operation back, or does it again.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "way")]
+#[schemars(rename = "UndoWay")]
 pub enum Way {
     /// Issues become what they were.
     Issues {
@@ -107,7 +112,8 @@ pub enum Way {
 }
 
 /// One issue before something was written about it, and after.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "IssueBefore")]
 pub struct Before {
     /// Which.
     pub issue: String,
@@ -141,13 +147,16 @@ impl Verb for Last {
 
 /// Take one operation back, or do it again after that: everything that a store keeps, in one transaction. What ledgers
 /// keep is refused here.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "UndoTake")]
 pub struct Take {
     /// The operation.
     pub op: OpId,
     /// From where.
+    #[serde(default)]
     pub scope: Scope,
     /// Do it again, after it was taken back.
+    #[serde(default)]
     pub redo: bool,
 }
 
@@ -164,7 +173,7 @@ impl Verb for Take {
         let operations = mine(events, work.actor, self.redo);
         let Some(events) = operations.into_iter().find(|events| events[0].op == self.op) else {
             let what = if self.redo { "operation that was undone" } else { "operation of yours" };
-            return Err(Refusal::NotFound { what, text: self.op.to_string() }.into());
+            return Err(Refusal::NotFound { what: what.into(), text: self.op.to_string() }.into());
         };
         let undo = judge(work, &events, self.redo)?;
         undo.allowed()?;
@@ -198,11 +207,13 @@ impl Verb for Take {
 }
 
 /// What ledgers keep was taken back, or done again: history says so, and the next undo goes past it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "UndoDone")]
 pub struct Undone {
     /// Which operation.
     pub undo: Undo,
     /// It was done again.
+    #[serde(default)]
     pub redo: bool,
 }
 

@@ -1,5 +1,7 @@
 //! Visit: make a repository and a worktree known to the store.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{Verb, VerbContext};
@@ -11,7 +13,8 @@ use crate::{
 };
 
 /// This checkout, as the VCS describes it now.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "VisitRequest")]
 pub struct Request {
     /// The repository.
     pub repository: Repository,
@@ -56,8 +59,9 @@ impl Verb for Request {
 }
 
 /// Every repository the store knows, with its worktrees.
-#[derive(Clone, Debug, Default)]
-pub struct List;
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "RepositoryList")]
+pub struct List {}
 
 impl Verb for List {
     type Outcome = Vec<(Repository, Vec<Worktree>)>;

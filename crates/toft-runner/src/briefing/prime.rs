@@ -82,7 +82,7 @@ impl Briefing<'_> {
 
     /// What an agent holds; nothing if nobody knows it yet.
     pub fn holds(&self, actor: &str) -> Result<Vec<TaskId>, Error> {
-        Ok(self.perform_as(actor, None, agent::Mine)?.map(|known| known.holds).unwrap_or_default())
+        Ok(self.perform_as(actor, None, agent::Mine {})?.map(|known| known.holds).unwrap_or_default())
     }
 
     fn head(&self, actor: &str, mine: &[TaskId]) -> String {

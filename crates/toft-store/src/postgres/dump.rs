@@ -93,7 +93,7 @@ impl PostgresStore {
 
     fn in_this_space(&self, row: &str) -> Result<Json> {
         let mut row: Json = serde_json::from_str(row).map_err(|error| StoreError::Unreadable {
-            table: "backup_rows",
+            table: "backup_rows".into(),
             id: row.chars().take(40).collect(),
             cause: error.to_string(),
         })?;

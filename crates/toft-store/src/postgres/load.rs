@@ -21,7 +21,7 @@ pub(super) type Load = fn(&mut ReadSet, &mut Cells<'_>) -> Result<()>;
 
 pub(super) fn body<T: DeserializeOwned>(table: &'static str, text: &str) -> Result<T> {
     serde_json::from_str(text).map_err(|error| StoreError::Unreadable {
-        table,
+        table: table.into(),
         id: text.chars().take(40).collect(),
         cause: error.to_string(),
     })
@@ -87,7 +87,7 @@ pub(super) fn load_letter(reads: &mut ReadSet, cells: &mut Cells<'_>) -> Result<
         load_agent(reads, cells)?;
     }
     let state = serde_json::from_value(Json::String(state)).map_err(|error| StoreError::Unreadable {
-        table: "deliveries",
+        table: "deliveries".into(),
         id: message.id.to_string(),
         cause: error.to_string(),
     })?;

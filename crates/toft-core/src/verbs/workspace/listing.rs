@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::verbs::{Verb, VerbContext, find};
@@ -18,18 +19,22 @@ use crate::{
 const GRACE: Duration = Duration::from_secs(3_600);
 
 /// Workspaces, newest first.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "WorkspaceList")]
 pub struct List {
     /// From where.
+    #[serde(default)]
     pub scope: Scope,
     /// Also those that are gone.
+    #[serde(default)]
     pub all: bool,
     /// At most so many; all when 0.
     pub limit: usize,
 }
 
 /// A workspace with who works in it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ListedWorkspace")]
 pub struct Listed {
     /// The workspace.
     #[serde(flatten)]
@@ -89,7 +94,8 @@ impl Verb for List {
 }
 
 /// One workspace.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "WorkspaceShow")]
 pub struct Show {
     /// Which, by name, path, id or prefix, or by the task or issue it is for.
     pub id: String,

@@ -5,6 +5,7 @@ mod listing;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -28,7 +29,9 @@ const GONE: &str = "toft ws restore brings back what was put away, toft ws creat
 const NAMED: usize = 5;
 
 /// Ask for a workspace: afterwards its row is there, and its directory may be made.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "WorkspaceProvide")]
+#[serde(default)]
 pub struct Provide {
     /// What to call it.
     pub name: String,
@@ -39,14 +42,17 @@ pub struct Provide {
     /// The checkout it is made from.
     pub source: String,
     /// The branch it is made with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
     /// That branch is made for it.
     pub own_branch: bool,
     /// The commit it is made from.
     pub base: String,
     /// The branch its work is to land on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub onto: Option<String>,
     /// The frozen checkout it is to stand on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overlay_base: Option<String>,
     /// It is made ahead, for whoever needs one next.
     pub pooled: bool,
@@ -55,8 +61,10 @@ pub struct Provide {
     /// Its directory is there already.
     pub made: bool,
     /// What is done in it, by id or prefix.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
     /// The hold it is asked for under; my own when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fence: Option<Fence>,
     /// At most so many at once.
     pub most: usize,
@@ -67,14 +75,16 @@ pub struct Provide {
 }
 
 /// What a workspace for some work is called.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "WorkspaceName")]
 pub struct Name {
     /// The work: a task or an issue, by id; a task by prefix too.
     pub id: String,
 }
 
 /// A name, and the task that is worked in it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "NamedWorkspace")]
 pub struct Named {
     /// The name.
     pub name: String,
@@ -128,7 +138,8 @@ fn is_issue(text: &str) -> bool {
 }
 
 /// A workspace that was asked for.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ProvidedWorkspace")]
 pub struct Provided {
     /// The workspace.
     pub workspace: Workspace,
@@ -146,7 +157,7 @@ impl Verb for Provide {
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Provided> {
         work.me()?;
         let Some(repository) = work.place.repository.clone() else {
-            return Err(Refusal::NotFound { what: "repository", text: "here".into() }.into());
+            return Err(Refusal::NotFound { what: "repository".into(), text: "here".into() }.into());
         };
         let task = match &self.task {
             Some(text) => Some(find::task(work, text)?),
@@ -165,7 +176,7 @@ impl Verb for Provide {
             return take_up(work, known, task.as_ref().map(|task| &task.id));
         }
         if let Some(known) = live.iter().filter(here).find(|known| known.path == self.path) {
-            return Err(Refusal::Exists { what: "workspace", name: known.name.clone() }.into());
+            return Err(Refusal::Exists { what: "workspace".into(), name: known.name.clone() }.into());
         }
         // Other repositories may share the store, and do share the machine.
         let everywhere = WorkspaceQuery { live: true, ..WorkspaceQuery::default() };
@@ -269,7 +280,7 @@ fn lease_ports(names: &[String], free: &[u16], taken: &BTreeSet<u16>) -> VerbRes
 fn take_up(work: &mut VerbContext<'_>, mut known: Workspace, task: Option<&TaskId>) -> VerbResult<Provided> {
     let handed_over = known.state != WorkspaceState::Provisioning;
     if task.is_none() && handed_over {
-        return Err(Refusal::Exists { what: "workspace", name: known.name }.into());
+        return Err(Refusal::Exists { what: "workspace".into(), name: known.name }.into());
     }
     if let Some(other) = known.task.clone().filter(|other| Some(other) != task) {
         may_work(work, &other, None)?;
@@ -306,19 +317,24 @@ fn refused(workspace: &Workspace, state: &str, wanted: &str) -> Refusal {
 }
 
 /// A workspace goes on: its directory was made, is to be removed, is gone, or is not as it should be.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "WorkspaceMove")]
 pub struct Move {
     /// Which, by name, id or prefix.
     pub id: String,
     /// Where to.
     pub to: WorkspaceState,
     /// Why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The commit that holds everything that was in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rescue: Option<String>,
     /// What goes with its directory and no rescue holds.
+    #[serde(default)]
     pub left: Vec<Left>,
     /// The hold it is done under.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fence: Option<Fence>,
     /// At most so many may be there, if it comes back.
     pub most: usize,
@@ -390,7 +406,7 @@ impl Move {
         let live = work.tx.workspaces(&query)?;
         let here: Vec<_> = live.iter().filter(|known| known.host == workspace.host).collect();
         if let Some(known) = here.iter().find(|known| known.name == workspace.name || known.path == workspace.path) {
-            return Err(Refusal::Exists { what: "workspace", name: known.name.clone() }.into());
+            return Err(Refusal::Exists { what: "workspace".into(), name: known.name.clone() }.into());
         }
         room_for_one(&here, self.most)
     }
@@ -411,11 +427,13 @@ impl Move {
 }
 
 /// A checkout of the user's own is no longer known as a workspace. Nothing on disk changes.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "WorkspaceUnregister")]
 pub struct Unregister {
     /// Which, by name, id or prefix.
     pub id: String,
     /// The hold it is done under.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fence: Option<Fence>,
 }
 
@@ -444,7 +462,8 @@ impl Verb for Unregister {
 }
 
 /// The work in a workspace has landed, as far as its present commit.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "WorkspaceLanded")]
 pub struct RecordLanded {
     /// Which, by name, id or prefix.
     pub id: String,
@@ -470,11 +489,13 @@ impl Verb for RecordLanded {
 }
 
 /// Holds a workspace so that it is not removed, or releases it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "WorkspacePin")]
 pub struct Pin {
     /// Which, by name, id or prefix.
     pub id: String,
     /// Whether it stays.
+    #[serde(default)]
     pub pinned: bool,
 }
 

@@ -30,7 +30,7 @@ impl Indexed {
     /// What the line says, without fields that have a wrong value.
     pub fn issue(&self) -> Result<Issue> {
         Issue::read(&self.line).map(|(issue, _)| issue).map_err(|error| StoreError::Unreadable {
-            table: "issues",
+            table: "issues".into(),
             id: self.line.chars().take(40).collect(),
             cause: error.to_string(),
         })
