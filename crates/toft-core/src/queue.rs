@@ -52,9 +52,9 @@ impl Filter<'_> {
     /// Is this task wanted, whatever it requires?
     pub(crate) fn fits(&self, task: &Task) -> bool {
         self.workflow.is_none_or(|workflow| workflow.id == task.workflow)
-            && self.labels.iter().all(|label| task.labels.contains(label))
+            && self.labels.iter().all(|label| task.spec.labels.contains(label))
             && self.scope.covers(&task.place)
-            && (task.assigned_to.is_none() || task.assigned_to.as_deref() == self.mine)
+            && (task.spec.assigned_to.is_none() || task.spec.assigned_to.as_deref() == self.mine)
     }
 
     /// Lanes in which wanted tasks that require nothing stand: every open one in scope.

@@ -181,8 +181,8 @@ pub fn reasons(
     if let Some(at) = task.state.not_before.filter(|at| *at > now) {
         reasons.push(Reason::NotBefore { at });
     }
-    if task.state.attempt >= task.max_attempts {
-        reasons.push(Reason::AttemptsUsed { attempts: task.max_attempts });
+    if task.state.attempt >= task.spec.max_attempts {
+        reasons.push(Reason::AttemptsUsed { attempts: task.spec.max_attempts });
     }
     reasons
 }
@@ -190,14 +190,14 @@ pub fn reasons(
 /// The order of ready work: what is assigned to the claimer, what labels put first, priority, how many wait for it, age, plan order, id.
 pub fn rank(task: &Task) -> String {
     let rank = place_in_order(
-        QueueClass::of(&task.labels),
-        task.priority,
+        QueueClass::of(&task.spec.labels),
+        task.spec.priority,
         task.state.unblocks,
         task.created,
         task.order,
         task.id.as_str(),
     );
-    if task.assigned_to.is_some() { assigned_rank(&rank) } else { rank }
+    if task.spec.assigned_to.is_some() { assigned_rank(&rank) } else { rank }
 }
 
 /// The place of work that is assigned to the agent that looks: before all other work.
@@ -231,7 +231,7 @@ pub fn entry(task: &Task, workflow: &Workflow, gates: &[Gate], now: Timestamp) -
     if workflow.status != WorkflowStatus::Running
         || !matches!(task.state.status, TaskStatus::Pending | TaskStatus::Waiting)
         || task.state.open_blockers > 0
-        || task.state.attempt >= task.max_attempts
+        || task.state.attempt >= task.spec.max_attempts
     {
         return None;
     }
@@ -244,7 +244,7 @@ pub fn entry(task: &Task, workflow: &Workflow, gates: &[Gate], now: Timestamp) -
     } else {
         (lane(task, workflow), rank(task))
     };
-    let labels: BTreeSet<String> = task.labels.iter().cloned().collect();
+    let labels: BTreeSet<String> = task.spec.labels.iter().cloned().collect();
     Some(QueueEntry {
         task: task.id.clone(),
         lane,
@@ -265,8 +265,8 @@ pub fn home(repository: Option<&str>) -> String {
 fn lane(task: &Task, workflow: &Workflow) -> String {
     let home = home(task.repository().map(|id| id.as_str()));
     let common = if workflow.limited() { workflow_lane(&home, &workflow.id) } else { home };
-    let base = task.assigned_to.as_ref().map_or_else(|| common.clone(), |name| assigned_lane(&common, name));
-    let requires: BTreeSet<&String> = task.requires.iter().collect();
+    let base = task.spec.assigned_to.as_ref().map_or_else(|| common.clone(), |name| assigned_lane(&common, name));
+    let requires: BTreeSet<&String> = task.spec.requires.iter().collect();
     if requires.is_empty() { base } else { format!("{}{}", requiring(&base), serde_json::json!(requires)) }
 }
 

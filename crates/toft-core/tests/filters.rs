@@ -29,7 +29,7 @@ fn a_search_by_several_labels_ends_and_says_so() {
     };
     assert!(refusal.to_string().contains("the search ended after 10"), "{refusal}");
     // The rarer label leads to it, whichever is named first.
-    assert_eq!(claim(&["a", "rare"]).unwrap().task.name, "t2401");
+    assert_eq!(claim(&["a", "rare"]).unwrap().task.spec.name, "t2401");
     assert!(matches!(claim(&["a", "rare"]), Err(VerbError::Refused(Refusal::NothingReady { examined: None, .. }))));
 }
 
@@ -43,7 +43,7 @@ fn a_claim_is_told_which_capabilities_it_lacks_and_waits_for_none_of_them() {
     };
     let tasks = vec![requiring("both", &["rust", "gpu", "rust"]), requiring("one", &["gpu"]), requiring("none", &[])];
     stage.flow_with(WorkflowPlan { title: "able".into(), tasks, max_parallel: Some(3), ..WorkflowPlan::default() });
-    assert_eq!(stage.claim("plain").unwrap().task.name, "none");
+    assert_eq!(stage.claim("plain").unwrap().task.spec.name, "none");
     let Err(VerbError::Refused(Refusal::NothingReady { lacking, .. })) = stage.claim("plain") else {
         panic!("it can do nothing else")
     };
@@ -54,7 +54,7 @@ fn a_claim_is_told_which_capabilities_it_lacks_and_waits_for_none_of_them() {
         ..Default::default()
     };
     stage.perform("able", register).unwrap();
-    assert_eq!(stage.claim("able").unwrap().task.name, "one");
+    assert_eq!(stage.claim("able").unwrap().task.spec.name, "one");
     let Err(VerbError::Refused(Refusal::NothingReady { lacking, .. })) = stage.claim("able") else {
         panic!("it can do nothing else")
     };
@@ -70,5 +70,5 @@ fn a_claim_of_many_steps_over_a_workflow_that_it_fills() {
     stage.flow("open", &["d", "e"]);
     let request = claim::Request { count: 3, scope: stage.scope(), ..Default::default() };
     let claims = stage.perform("me", request).unwrap().claims;
-    assert_eq!(claims.iter().map(|claim| claim.task.name.as_str()).collect::<Vec<_>>(), ["a", "d", "e"]);
+    assert_eq!(claims.iter().map(|claim| claim.task.spec.name.as_str()).collect::<Vec<_>>(), ["a", "d", "e"]);
 }

@@ -304,7 +304,7 @@ fn an_issue_that_cannot_be_started_leaves_nothing_behind() {
         ..Default::default()
     };
     let claimed = stage.perform("w", request.clone()).unwrap().claims;
-    let names: Vec<_> = claimed.iter().map(|claimed| claimed.task.name.as_str()).collect();
+    let names: Vec<_> = claimed.iter().map(|claimed| claimed.task.spec.name.as_str()).collect();
     assert_eq!(names, ["tf-sound", "fine"], "the others are taken");
     let flows = stage.perform("w", flow::List { all: true, limit: 9, ..Default::default() }).unwrap();
     assert_eq!(flows.len(), 2, "no workflow was left for the broken one: {flows:?}");
@@ -402,7 +402,7 @@ fn a_workflow_never_exceeds_its_parallel_limit() {
     assert!(stage.claim("three").is_err());
     let how = finish::How::Done(Evidence::Commit("c1".into()));
     stage.finish("one", finish::Request { id: Some(first.task.id.to_string()), how, ..Default::default() }).unwrap();
-    assert_eq!(stage.claim("three").unwrap().task.name, "c");
+    assert_eq!(stage.claim("three").unwrap().task.spec.name, "c");
 }
 
 #[test]
@@ -422,7 +422,7 @@ fn history(stage: &Stage) -> usize {
 fn task_named(stage: &Stage, name: &str) -> toft_core::flow::Task {
     let mut tx = stage.store.begin(Access::Read).unwrap();
     let tasks = tx.tasks(&Default::default()).unwrap();
-    tasks.into_iter().find(|task| task.name == name).unwrap()
+    tasks.into_iter().find(|task| task.spec.name == name).unwrap()
 }
 
 fn finish_as(stage: &Stage, agent: &str, how: finish::How) {

@@ -254,7 +254,7 @@ impl Hooks<'_> {
         for Held { task, .. } in holds {
             let facts = self.perform_as(actor, None, context::Request { id: task.to_string() })?;
             news |= memory.reminded.insert(format!("{task}.{}", facts.task.state.fence));
-            rows.push(format!("{task} \"{}\"", named(&facts.task.name, 80)));
+            rows.push(format!("{task} \"{}\"", named(&facts.task.spec.name, 80)));
         }
         if !news || heard.again {
             return Ok(Reply::default());

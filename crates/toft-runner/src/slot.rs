@@ -313,7 +313,7 @@ impl Slot {
         self.news.tell(SlotEvent::Took {
             task: task.id.to_string(),
             issue: claimed.issue.clone(),
-            title: task.name.clone(),
+            title: task.spec.name.clone(),
             attempt: task.state.attempt + 1,
         });
         let came = match self.attempt(claimed, &keeping) {
@@ -358,7 +358,7 @@ impl Slot {
         let elsewhere = self.work().in_repository_of_claim(claimed)?;
         let work = elsewhere.as_ref().map_or(self.work(), Work::of);
         if let Some(files) = Files::of(&work, &task.id, claimed.lease.fence) {
-            files.begin(&format!("{} took {} \"{}\"", self.name, task.id, task.name), &self.mask)?;
+            files.begin(&format!("{} took {} \"{}\"", self.name, task.id, task.spec.name), &self.mask)?;
         }
         if task.state.fence > 1 {
             self.end_stragglers(claimed)?;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use toft_core::{
     agent::Agent,
@@ -27,28 +27,6 @@ use crate::{
 pub(crate) const TASK: &str = "tasks";
 pub(crate) const OUTCOME: &str = "outcomes";
 pub(crate) const REPORT: &str = "reports";
-
-/// What a task is told and never asked for by column.
-#[derive(Serialize, Deserialize)]
-pub(crate) struct TaskBody {
-    pub name: String,
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub brief: String,
-    pub priority: u8,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub labels: Vec<String>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub requires: Vec<String>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub paths: Vec<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub parallel_group: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub plan: Option<String>,
-    pub max_attempts: u32,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub assigned_to: Option<String>,
-}
 
 /// Reads columns one after the other.
 pub(crate) struct Cells<'r> {
@@ -190,9 +168,7 @@ pub(crate) fn task(cells: &mut Cells<'_>) -> Result<Task> {
     let order = cells.int()? as u32;
     let place = cells.place()?;
     let created = cells.time()?;
-    let body = cells.part(TASK, id.as_str())?.ok_or_else(|| cells.missing())?;
-    let TaskBody { name, brief, priority, labels, requires, paths, parallel_group, plan, max_attempts, assigned_to } =
-        body;
+    let spec = cells.part(TASK, id.as_str())?.ok_or_else(|| cells.missing())?;
     let state = TaskState {
         status: cells.word(TaskStatus::from_word)?,
         attempt: cells.int()? as u32,
@@ -203,24 +179,7 @@ pub(crate) fn task(cells: &mut Cells<'_>) -> Result<Task> {
         outcome: cells.part(OUTCOME, id.as_str())?,
         updated: cells.time()?,
     };
-    Ok(Task {
-        id,
-        workflow,
-        name,
-        brief,
-        order,
-        priority,
-        labels,
-        requires,
-        paths,
-        parallel_group,
-        plan,
-        max_attempts,
-        assigned_to,
-        place,
-        created,
-        state,
-    })
+    Ok(Task { id, workflow, order, spec, place, created, state })
 }
 
 pub(crate) fn queue_entry(cells: &mut Cells<'_>) -> Result<QueueEntry> {

@@ -18,7 +18,7 @@ use toft_core::{
 
 use crate::{
     query::Query,
-    rows::{OUTCOME, REPORT, TASK, TaskBody, attempt_key, holder_word},
+    rows::{OUTCOME, REPORT, TASK, attempt_key, holder_word},
     unknown::Unknown,
     value::{Value, values},
 };
@@ -137,32 +137,13 @@ fn workflow(execute: &mut Execute<'_>, unknown: &Unknown, row: &Workflow) -> Res
 }
 
 fn task(execute: &mut Execute<'_>, unknown: &Unknown, row: &Task) -> Result<()> {
-    let Task {
-        id,
-        workflow,
-        name,
-        brief,
-        order,
-        priority,
-        labels,
-        requires,
-        paths,
-        parallel_group,
-        plan,
-        max_attempts,
-        assigned_to,
-        place,
-        created,
-        state,
-    } = row.clone();
-    let body =
-        TaskBody { name, brief, priority, labels, requires, paths, parallel_group, plan, max_attempts, assigned_to };
-    let body = unknown.merged(TASK, id.to_string(), &body)?;
+    let Task { id, workflow, order, spec, place, created, state } = row;
+    let body = unknown.merged(TASK, id.to_string(), spec)?;
     execute(
         Query::task_put,
-        &values![id.as_str(), workflow.as_str(), order, repository(&place), place.worktree, created.0, body],
+        &values![id.as_str(), workflow.as_str(), order, repository(place), place.worktree, created.0, body],
     )?;
-    state_columns(&id, &state, unknown, |columns| {
+    state_columns(id, state, unknown, |columns| {
         execute(Query::task_state_put, &[&values![id.as_str(), workflow.as_str()], columns].concat())
     })
 }

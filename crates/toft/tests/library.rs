@@ -23,7 +23,7 @@ fn a_worker_claims_until_nothing_is_left() {
         assert!(!job.put("step", 1.into()).unwrap());
         assert_eq!(job.get("step").unwrap(), Some(1.into()));
         assert_eq!(job.get("other").unwrap(), None);
-        done.push(job.task().name.clone());
+        done.push(job.task().spec.name.clone());
         job.done("built").no_change("abc").commit().unwrap();
     }
     // Made within one millisecond they may come in any order.
@@ -50,7 +50,7 @@ fn a_waiting_claim_and_a_waiting_iterator_see_what_another_thread_does() {
     thread::scope(|scope| {
         let claimed = scope.spawn(|| {
             let me = waiting.agent("waiter").register().unwrap();
-            me.claim(ClaimQuery::ready().wait(Duration::from_secs(20))).unwrap().map(|job| job.task().name.clone())
+            me.claim(ClaimQuery::ready().wait(Duration::from_secs(20))).unwrap().map(|job| job.task().spec.name.clone())
         });
         thread::sleep(Duration::from_millis(50));
         writing.start_flow(&WorkflowPlan::single("late")).unwrap();

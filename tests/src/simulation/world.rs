@@ -373,7 +373,7 @@ impl World {
         let tasks = tasks.iter().filter(|task| open(task.state.status));
         let tasks = tasks.map(|task| {
             let lease = store::ask(self.store(), |tx| tx.lease(&task.id));
-            format!("{} {} ({:?}, {lease:?})", task.id, task.name, task.state)
+            format!("{} {} ({:?}, {lease:?})", task.id, task.spec.name, task.state)
         });
         let over = |says: &str| ["closed", "parked"].contains(&says);
         let issues = self.issues.iter().filter(|(_, says)| !over(says)).map(|(id, says)| format!("{id} ({says})"));

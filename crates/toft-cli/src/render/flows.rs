@@ -60,7 +60,7 @@ impl View for FlowMade {
             workflow.status.as_str()
         ));
         for task in self.0.tasks.iter().take(20) {
-            page.line(format!("  {}  {}", page.ink(Ink::Id, task.id.as_str()), short(&task.name, 70)));
+            page.line(format!("  {}  {}", page.ink(Ink::Id, task.id.as_str()), short(&task.spec.name, 70)));
         }
         if self.0.tasks.len() > 20 {
             page.line(format!("  … and {} more: toft flow show {}", self.0.tasks.len() - 20, workflow.id));
@@ -129,7 +129,7 @@ impl View for FlowShown {
                 "  {}  {}  {}{holder}{}",
                 page.ink(Ink::Id, row.task.id.as_str()),
                 page.status(row.task.state.status),
-                short(&row.task.name, 60),
+                short(&row.task.spec.name, 60),
                 page.ink(Ink::Faint, &needs)
             ));
         }

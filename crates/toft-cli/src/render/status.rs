@@ -187,7 +187,11 @@ fn working(page: &mut Page, outcome: &status::Outcome) {
         let of = outcome.workflows.iter().find(|known| known.workflow.id == row.task.workflow);
         let issue = of.filter(|known| known.workflow.tasks == 1).and_then(|known| known.workflow.issue());
         let id = page.ink(Ink::Id, &issue.map_or_else(|| row.task.id.to_string(), clean));
-        page.line(format!("  {id}  {}  {}{worktree} ({state}){note}", short(&row.task.name, 50), clean(&row.agent)));
+        page.line(format!(
+            "  {id}  {}  {}{worktree} ({state}){note}",
+            short(&row.task.spec.name, 50),
+            clean(&row.agent)
+        ));
     }
     cut(page, outcome.more, outcome.working.len());
 }

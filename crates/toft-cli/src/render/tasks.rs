@@ -19,8 +19,9 @@ use super::{
 
 /// `name [label]` of a task, as lists show it.
 fn title(task: &Task) -> String {
-    let labels = if task.labels.is_empty() { String::new() } else { format!(" [{}]", clean(&task.labels.join(", "))) };
-    format!("{}{labels}", short(&task.name, 70))
+    let labels =
+        if task.spec.labels.is_empty() { String::new() } else { format!(" [{}]", clean(&task.spec.labels.join(", "))) };
+    format!("{}{labels}", short(&task.spec.name, 70))
 }
 
 fn worktree(task: &Task) -> String {
@@ -30,7 +31,7 @@ fn worktree(task: &Task) -> String {
 /// What a task is called: by its issue, where that has no other task.
 fn named(task: &Task, issue: Option<&str>, workflow_title: &str) -> String {
     match issue {
-        Some(issue) if task.name == workflow_title => clean(issue),
+        Some(issue) if task.spec.name == workflow_title => clean(issue),
         _ => task.id.to_string(),
     }
 }
@@ -93,14 +94,14 @@ impl View for Ready {
                 }
             };
             let id = page.ink(Ink::Id, task.id.as_str());
-            let needs = if task.requires.is_empty() {
+            let needs = if task.spec.requires.is_empty() {
                 String::new()
             } else {
-                format!("  needs an agent that can {}", clean(&task.requires.join(", ")))
+                format!("  needs an agent that can {}", clean(&task.spec.requires.join(", ")))
             };
             page.line(format!(
                 "{id}  P{}  {}{}",
-                task.priority,
+                task.spec.priority,
                 title(task),
                 page.ink(Ink::Faint, &format!("{}{needs}{}", worktree(task), self.names.text(task.id.as_str())))
             ));
@@ -172,11 +173,11 @@ impl View for Claims {
             let id = page.ink(Ink::Id, &named(task, issue.as_deref(), workflow_title));
             page.line(format!(
                 "Claimed {id} \"{}\" until {} (fence {})",
-                short(&task.name, 70),
+                short(&task.spec.name, 70),
                 page.moment(lease.expires),
                 lease.fence()
             ));
-            if *workflow_title != task.name {
+            if *workflow_title != task.spec.name {
                 let issue = issue.as_ref().map(|issue| format!("{} ", clean(issue)));
                 page.line(format!(
                     "  in {}{}",
@@ -188,7 +189,7 @@ impl View for Claims {
                 super::workspaces::place(page, &given.workspace);
                 given.notes.iter().for_each(|note| page.line(format!("  {}", clean(note))));
             }
-            page.block("  ", &task.brief);
+            page.block("  ", &task.spec.brief);
             if let Some(checkpoint) = resume {
                 page.line(format!("  go on from: {}", clean(&checkpoint.summary)));
             }
@@ -250,13 +251,13 @@ impl View for Finished {
     fn text(&self, page: &mut Page) {
         let finish::Outcome { task, issue, workflow_title, .. } = &self.outcome;
         let name = named(task, issue.as_deref(), workflow_title);
-        page.line(format!("{name} \"{}\" is {}", short(&task.name, 70), task.state.status.as_str()));
+        page.line(format!("{name} \"{}\" is {}", short(&task.spec.name, 70), task.state.status.as_str()));
         if let Some(at) = task.state.not_before.filter(|_| task.state.status.open()) {
             page.line(format!(
                 "  tried again after {} (attempt {} of {})",
                 page.moment(at),
                 task.state.attempt + 1,
-                task.max_attempts
+                task.spec.max_attempts
             ));
         }
         match &self.outcome.gate {
@@ -275,7 +276,7 @@ impl View for Finished {
             let ids: Vec<_> = self.outcome.unblocked.iter().map(ToString::to_string).collect();
             page.line(format!("  unblocked {}", ids.join(", ")));
         }
-        if self.outcome.workflow_status != WorkflowStatus::Running && *workflow_title != task.name {
+        if self.outcome.workflow_status != WorkflowStatus::Running && *workflow_title != task.spec.name {
             page.line(format!("  {} is {}", self.outcome.workflow, self.outcome.workflow_status.as_str()));
         }
         if let Some(Tidied { name, gone, why, .. }) = &self.workspace {
@@ -305,7 +306,7 @@ impl View for Answered {
         page.line(format!(
             "Answered {}; \"{}\" is {}",
             self.0.gate.id,
-            short(&task.name, 70),
+            short(&task.spec.name, 70),
             task.state.status.as_str()
         ));
     }
@@ -327,7 +328,7 @@ impl View for TaskDecided {
     }
 
     fn text(&self, page: &mut Page) {
-        page.line(format!("{} \"{}\" is {}", self.0.id, short(&self.0.name, 70), self.0.state.status.as_str()));
+        page.line(format!("{} \"{}\" is {}", self.0.id, short(&self.0.spec.name, 70), self.0.state.status.as_str()));
     }
 }
 
@@ -347,11 +348,11 @@ impl View for TaskAssigned {
     }
 
     fn text(&self, page: &mut Page) {
-        let to = match &self.0.assigned_to {
+        let to = match &self.0.spec.assigned_to {
             Some(name) => format!("is assigned to {}", clean(name)),
             None => "is free for everyone".to_owned(),
         };
-        page.line(format!("{} \"{}\" {to}", self.0.id, short(&self.0.name, 70)));
+        page.line(format!("{} \"{}\" {to}", self.0.id, short(&self.0.spec.name, 70)));
     }
 }
 
@@ -385,7 +386,7 @@ impl View for TaskList {
             page.line(format!(
                 "{id}  {}  P{}  {}{holder}{}",
                 page.status(task.state.status),
-                task.priority,
+                task.spec.priority,
                 title(task),
                 page.ink(Ink::Faint, &format!("{}{}", worktree(task), self.names.text(task.id.as_str())))
             ));
@@ -418,16 +419,16 @@ impl View for Shown {
         page.line(format!(
             "{id}  {}P{}  {}{}",
             page.status(task.state.status),
-            task.priority,
+            task.spec.priority,
             title(task),
             worktree(task)
         ));
         page.line(format!("  in {} {}", task.workflow, short(workflow_title, 70)));
-        page.block("  ", &task.brief);
+        page.block("  ", &task.spec.brief);
         if let Some(plan) = &self.0.plan_summary {
             page.line(format!("  plan: {}", short(plan, 100)));
         }
-        if let Some(name) = &task.assigned_to {
+        if let Some(name) = &task.spec.assigned_to {
             page.line(format!("  assigned to {}", clean(name)));
         }
         if let Some(workspace) = &self.0.workspace {

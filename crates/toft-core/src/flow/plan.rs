@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::task::TaskSpec;
 use crate::refusal::Refusal;
 
 /// How some work is cut into tasks. The shape of a plan file in TOML, YAML or JSON.
@@ -76,6 +77,24 @@ pub struct PlanTask {
     /// The repository to work in, by id or name; needed once a workflow spans several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repository: Option<String>,
+}
+
+impl PlanTask {
+    /// The task it asks for, with what it leaves open.
+    pub fn spec(&self, priority: u8, max_attempts: u32, assigned_to: Option<String>) -> TaskSpec {
+        TaskSpec {
+            name: self.name.clone(),
+            brief: self.brief.clone(),
+            priority: self.priority.unwrap_or(priority),
+            labels: self.labels.clone(),
+            requires: self.requires.clone(),
+            paths: self.paths.clone(),
+            parallel_group: self.parallel_group,
+            plan: self.plan.clone(),
+            max_attempts: self.max_attempts.unwrap_or(max_attempts),
+            assigned_to,
+        }
+    }
 }
 
 impl WorkflowPlan {

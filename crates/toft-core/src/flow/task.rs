@@ -18,13 +18,28 @@ pub struct Task {
     pub id: TaskId,
     /// Its workflow.
     pub workflow: WorkflowId,
+    /// Position in its plan.
+    pub order: u32,
+    /// What is to be done, by whom, and how urgently.
+    #[serde(flatten)]
+    pub spec: TaskSpec,
+    /// Where it is to be worked.
+    pub place: Place,
+    /// When it was made.
+    pub created: Timestamp,
+    /// What changes while it is worked.
+    #[serde(flatten)]
+    pub state: TaskState,
+}
+
+/// What a plan says of a task. A store keeps it as it is, so a field that is added here is stored.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TaskSpec {
     /// Short name, unique in its workflow.
     pub name: String,
     /// What is to be done.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub brief: String,
-    /// Position in its plan.
-    pub order: u32,
     /// 0 is most urgent.
     pub priority: u8,
     /// Plain labels; some say when it is its turn ([`crate::ready::QueueClass`]).
@@ -47,13 +62,6 @@ pub struct Task {
     /// The agent, by name, that alone may claim it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub assigned_to: Option<String>,
-    /// Where it is to be worked.
-    pub place: Place,
-    /// When it was made.
-    pub created: Timestamp,
-    /// What changes while it is worked.
-    #[serde(flatten)]
-    pub state: TaskState,
 }
 
 impl Task {
@@ -64,12 +72,19 @@ impl Task {
 
     /// Whether it is assigned to another agent than `name`.
     pub fn assigned_elsewhere(&self, name: &str) -> bool {
-        self.assigned_to.as_deref().is_some_and(|to| to != name)
+        self.spec.assigned_to.as_deref().is_some_and(|to| to != name)
+    }
+
+    /// The same task, assigned to no agent.
+    #[must_use]
+    pub fn unassigned(mut self) -> Self {
+        self.spec.assigned_to = None;
+        self
     }
 
     /// Capability tags it requires and `offered` lacks.
     pub fn lacking(&self, offered: &[String]) -> Vec<String> {
-        self.requires.iter().filter(|tag| !offered.contains(tag)).cloned().collect()
+        self.spec.requires.iter().filter(|tag| !offered.contains(tag)).cloned().collect()
     }
 }
 

@@ -260,7 +260,7 @@ impl Play {
         for id in ready {
             let Some(task) = tx.task(&id)? else { continue };
             if request.id.as_ref().is_none_or(|id| task.workflow.as_str() == id)
-                && request.labels.iter().all(|label| task.labels.contains(label))
+                && request.labels.iter().all(|label| task.spec.labels.contains(label))
                 && request.scope.covers(&task.place)
                 && task.lacking(&can).is_empty()
                 && !task.assigned_elsewhere(agent)
@@ -298,7 +298,7 @@ impl Play {
 
     fn unassigned(&self, mut ids: Vec<TaskId>) -> Vec<TaskId> {
         let mut tx = self.stage.store.begin(Access::Read).expect("a store can be read");
-        ids.retain(|id| tx.task(id).expect("a task can be read").is_some_and(|task| task.assigned_to.is_none()));
+        ids.retain(|id| tx.task(id).expect("a task can be read").is_some_and(|task| task.spec.assigned_to.is_none()));
         ids
     }
 
@@ -306,7 +306,7 @@ impl Play {
         let mut tx = self.stage.store.begin(Access::Read)?;
         let mut labelled = Vec::new();
         for id in ids {
-            if tx.task(id)?.is_some_and(|task| task.labels.iter().any(|known| known == label)) {
+            if tx.task(id)?.is_some_and(|task| task.spec.labels.iter().any(|known| known == label)) {
                 labelled.push(id.to_string());
             }
         }

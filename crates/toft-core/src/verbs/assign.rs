@@ -49,21 +49,21 @@ impl Verb for Request {
         }
         let agent = self.to.as_deref().map(|text| assignable(work, text)).transpose()?;
         let to = agent.as_ref().map(|agent| agent.name.clone());
-        if task.assigned_to == to {
+        if task.spec.assigned_to == to {
             return Ok(task);
         }
         let me = work.me()?;
-        let from = std::mem::replace(&mut task.assigned_to, to);
+        let from = std::mem::replace(&mut task.spec.assigned_to, to);
         let mut writes = vec![Write::Task(task.clone())];
         if let Some(agent) = agent.as_ref().filter(|agent| !agent.assigned) {
             writes.push(Write::Agent(Agent { assigned: true, ..agent.clone() }));
         }
         let verb = if agent.is_some() { "task.assigned" } else { "task.unassigned" };
-        work.record(task.id.as_str(), verb, json!({ "to": task.assigned_to, "from": from }), writes)?;
+        work.record(task.id.as_str(), verb, json!({ "to": task.spec.assigned_to, "from": from }), writes)?;
         let workflow = work.require_workflow(&task.workflow)?;
         place_in_queue(work, &task, &workflow)?;
         if let Some(agent) = agent.filter(|agent| agent.id != me.id) {
-            let body = format!("{} \"{}\" is assigned to you: toft claim {}", task.id, task.name, task.id);
+            let body = format!("{} \"{}\" is assigned to you: toft claim {}", task.id, task.spec.name, task.id);
             let (to, inbox) = (Address::Agent(agent.id.clone()), [agent.id.to_string()]);
             send::deliver(work, &to, MessageKind::Assignment, 2, &body, Some(&task.id), &inbox)?;
         }
@@ -176,7 +176,7 @@ pub(super) fn free_all_of(work: &mut VerbContext<'_>, name: &str) -> VerbResult<
 }
 
 fn free(work: &mut VerbContext<'_>, mut task: Task) -> VerbResult<()> {
-    let from = task.assigned_to.take();
+    let from = task.spec.assigned_to.take();
     let detail = json!({ "from": from, "reason": "its agent is removed or was silent for a day" });
     work.record_system(task.id.as_str(), "task.unassigned", detail, vec![Write::Task(task.clone())])?;
     let workflow = work.require_workflow(&task.workflow)?;
@@ -218,12 +218,12 @@ mod tests {
         assign(&stage, &b, Some("bob"));
         assign(&stage, &c, Some("bob"));
         audit(&stage);
-        assert_eq!(stage.claim("amy").unwrap().task.name, "a");
+        assert_eq!(stage.claim("amy").unwrap().task.spec.name, "a");
         assert!(matches!(stage.claim("amy"), Err(VerbError::Refused(Refusal::NothingReady { .. }))));
         let named = claim::Request { id: Some(b.clone()), scope: stage.scope(), ..Default::default() };
         assert!(matches!(stage.claim_with("amy", named), Err(VerbError::Refused(Refusal::NotReady { .. }))));
         stage.flow("Urgent", &["u"]);
-        assert_eq!(stage.claim("bob").unwrap().task.name, "b", "what is assigned goes first");
+        assert_eq!(stage.claim("bob").unwrap().task.spec.name, "b", "what is assigned goes first");
         // Given back, it is anybody's.
         stage.finish("bob", finish::Request { how: finish::How::Release, ..Default::default() }).unwrap();
         audit(&stage);
@@ -248,15 +248,15 @@ mod tests {
         }
         stage.perform("ana", agent::Remove { agent: Some("bob".into()) }).unwrap();
         assert_eq!(stage.ready(), ["a"], "removed");
-        assert_eq!(stage.claim("amy").unwrap().task.name, "a");
+        assert_eq!(stage.claim("amy").unwrap().task.spec.name, "a");
         assert!(stage.claim("amy").is_err());
         stage.clock.advance(Duration::from_secs(25 * 3600));
         assert_eq!(stage.ready(), ["a", "b"], "silent for a day, and a lease that ran out");
-        let mut names: Vec<_> = (0..2).map(|_| stage.claim("amy").unwrap().task.name).collect();
+        let mut names: Vec<_> = (0..2).map(|_| stage.claim("amy").unwrap().task.spec.name).collect();
         names.sort();
         assert_eq!(names, ["a", "b"]);
         assert!(stage.claim("amy").is_err(), "a person's work waits");
-        assert_eq!(stage.claim("pat").unwrap().task.name, "c");
+        assert_eq!(stage.claim("pat").unwrap().task.spec.name, "c");
         audit(&stage);
     }
 

@@ -118,7 +118,7 @@ fn reachable(work: &mut VerbContext<'_>, task: &Task, broken: &mut Vec<String>) 
     if workflow.status.finished() {
         broken.push(format!("{} is open in a workflow that is {}", task.id, workflow.status.as_str()));
     }
-    if task.state.status.open() && task.state.attempt >= task.max_attempts {
+    if task.state.status.open() && task.state.attempt >= task.spec.max_attempts {
         broken.push(format!("{} is open with all attempts used", task.id));
     }
     if task.state.status == TaskStatus::Pending && workflow.status == WorkflowStatus::Running {

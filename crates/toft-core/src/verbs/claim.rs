@@ -246,7 +246,7 @@ impl Request {
         if !tags.is_empty() {
             reasons.push(Reason::MissingCapability { tags });
         }
-        if let Some(to) = task.assigned_to.clone().filter(|to| *to != me.name)
+        if let Some(to) = task.spec.assigned_to.clone().filter(|to| *to != me.name)
             && assign::is_awaited(work, &to)?
         {
             reasons.push(Reason::Assigned { to });

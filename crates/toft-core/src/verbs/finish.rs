@@ -135,7 +135,7 @@ impl Verb for Request {
         let reason = (!self.message.is_empty()).then(|| self.message.clone());
         let mut writes = end_lease(work, &lease, result, reason, Some((self.cost, self.report.clone())))?;
         // Who gives work back that was assigned leaves it to everyone.
-        let given_back = matches!(self.how, How::Release | How::Handoff) && task.assigned_to.take().is_some();
+        let given_back = matches!(self.how, How::Release | How::Handoff) && task.spec.assigned_to.take().is_some();
         writes.push(match given_back {
             true => Write::Task(task.clone()),
             false => Write::TaskState(task.id.clone(), task.state.clone()),
@@ -169,10 +169,10 @@ impl Request {
         let by_itself = self.report.as_ref().is_some_and(|report| !report.ending.not_by_the_task());
         if by_itself && matches!(self.how, How::Release | How::Handoff) {
             let times = given_back(&work.tx.attempts(&task.id)?) + 1;
-            if times >= task.max_attempts as usize {
+            if times >= task.spec.max_attempts as usize {
                 self.how = How::Failed;
                 self.message = format!("given back {times} times: {}", self.message);
-                task.state.attempt = task.max_attempts.saturating_sub(1);
+                task.state.attempt = task.spec.max_attempts.saturating_sub(1);
             }
         }
         Ok(())
@@ -202,7 +202,7 @@ impl Request {
             How::Failed => {
                 task.state.attempt += 1;
                 task.state.outcome = Some(outcome(None));
-                if task.state.attempt >= task.max_attempts {
+                if task.state.attempt >= task.spec.max_attempts {
                     task.state.status = TaskStatus::Failed;
                 } else {
                     task.state.status = TaskStatus::Pending;

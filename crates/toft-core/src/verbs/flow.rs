@@ -450,7 +450,7 @@ impl Verb for Show {
             };
             let mut needs = Vec::new();
             for (dependency, _) in work.tx.dependencies(&task.id)? {
-                needs.push(work.tx.task(&dependency.on)?.map_or(dependency.on.to_string(), |task| task.name));
+                needs.push(work.tx.task(&dependency.on)?.map_or(dependency.on.to_string(), |task| task.spec.name));
             }
             tasks.push(ShownTask { task, holder, needs });
         }

@@ -84,9 +84,9 @@ impl Verb for Request {
         let mut tasks: Vec<_> = work.tx.tasks(&query)?;
         let needle = self.search.as_deref().map(str::to_lowercase);
         tasks.retain(|task| {
-            self.labels.iter().all(|label| task.labels.contains(label))
+            self.labels.iter().all(|label| task.spec.labels.contains(label))
                 && needle.as_ref().is_none_or(|needle| {
-                    task.name.to_lowercase().contains(needle) || task.brief.to_lowercase().contains(needle)
+                    task.spec.name.to_lowercase().contains(needle) || task.spec.brief.to_lowercase().contains(needle)
                 })
         });
         let more = tasks.len() > self.limit;

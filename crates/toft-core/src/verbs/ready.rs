@@ -70,7 +70,7 @@ impl Item {
     /// What it is called.
     pub fn name(&self) -> &str {
         match self {
-            Self::Task(task) => &task.name,
+            Self::Task(task) => &task.spec.name,
             Self::Issue(offer) => &offer.issue.title,
         }
     }
@@ -137,8 +137,7 @@ impl Verb for Request {
         let mut queue = Queue::open(work.tx, filter, self.limit.clamp(1, 64) + 1)?;
         queue.join(self.due(work)?);
         queue.join(freed(work)?);
-        let free = |task: Task| Task { assigned_to: None, ..task };
-        queue.join(assign::stranded(work, &self.scope)?.into_iter().map(free).collect());
+        queue.join(assign::stranded(work, &self.scope)?.into_iter().map(Task::unassigned).collect());
         let mut ready = Vec::new();
         let mut offers = self.offers.iter().filter(|offer| offer.listed(&self.labels, self.mine)).peekable();
         let mut head = None;
@@ -190,7 +189,7 @@ impl Request {
             if not_ready.len() >= self.limit {
                 break;
             }
-            let unassigned = Task { assigned_to: None, ..task.clone() };
+            let unassigned = task.clone().unassigned();
             if !self.filter(None).fits(&unassigned) {
                 continue;
             }
@@ -229,7 +228,7 @@ pub(super) fn why(work: &mut VerbContext<'_>, task: &Task) -> VerbResult<Vec<Rea
     let dependencies = work.tx.dependencies(&task.id)?;
     let gates = work.tx.gates(&task.id)?;
     let mut reasons = ready::reasons(task, &workflow, &dependencies, &gates, work.now.wall);
-    if let Some(to) = task.assigned_to.clone().filter(|_| task.assigned_elsewhere(work.actor))
+    if let Some(to) = task.spec.assigned_to.clone().filter(|_| task.assigned_elsewhere(work.actor))
         && !task.state.status.held()
         && assign::is_awaited(work, &to)?
     {

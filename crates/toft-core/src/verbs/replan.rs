@@ -67,7 +67,7 @@ impl Verb for Add {
         check_names(&self.tasks)?;
         let mut workflow = open_workflow(work, &self.workflow)?;
         let existing = tasks_of(work, &workflow)?;
-        if let Some(task) = self.tasks.iter().find(|task| existing.iter().any(|known| known.name == task.name)) {
+        if let Some(task) = self.tasks.iter().find(|task| existing.iter().any(|known| known.spec.name == task.name)) {
             return Err(Refusal::Exists { what: "task".into(), name: task.name.clone() }.into());
         }
         let additions = build(work, &workflow, &self.tasks, &existing)?;
@@ -99,22 +99,26 @@ impl Verb for Request {
         let mut changed = Vec::new();
         for task in &mut existing {
             let movable = matches!(task.state.status, TaskStatus::Pending | TaskStatus::Waiting | TaskStatus::Failed);
-            match planned.get(task.name.as_str()) {
-                Some(_) if !movable => outcome.kept.push(task.name.clone()),
+            match planned.get(task.spec.name.as_str()) {
+                Some(_) if !movable => outcome.kept.push(task.spec.name.clone()),
                 Some(plan) => {
-                    outcome.changed.push(task.name.clone());
+                    outcome.changed.push(task.spec.name.clone());
                     rewrite(work, task, plan, workflow.priority)?;
                     changed.push(task.clone());
                 }
                 None if movable => {
-                    outcome.skipped.push(task.name.clone());
+                    outcome.skipped.push(task.spec.name.clone());
                     skipped.push(task.clone());
                 }
                 None => {}
             }
         }
-        let new: Vec<_> =
-            self.tasks.iter().filter(|task| !existing.iter().any(|known| known.name == task.name)).cloned().collect();
+        let new: Vec<_> = self
+            .tasks
+            .iter()
+            .filter(|task| !existing.iter().any(|known| known.spec.name == task.name))
+            .cloned()
+            .collect();
         outcome.added = new.iter().map(|task| task.name.clone()).collect();
         let detail = serde_json::to_value(&outcome).unwrap_or_default();
         work.record(workflow.id.as_str(), "flow.replanned", detail, vec![])?;
@@ -122,7 +126,7 @@ impl Verb for Request {
         let known = tasks_of(work, &workflow)?;
         let mut wanted = Vec::new();
         for task in &changed {
-            if let Some(plan) = planned.get(task.name.as_str()) {
+            if let Some(plan) = planned.get(task.spec.name.as_str()) {
                 wanted.push((task, drop_obsolete(work, task, plan, &known)?));
             }
         }
@@ -273,17 +277,8 @@ pub(super) fn build(
         let mut task = Task {
             id: TaskId::generate(work.ids),
             workflow: workflow.id.clone(),
-            name: plan.name.clone(),
-            brief: plan.brief.clone(),
             order: first + position as u32,
-            priority: plan.priority.unwrap_or(workflow.priority),
-            labels: plan.labels.clone(),
-            requires: plan.requires.clone(),
-            paths: plan.paths.clone(),
-            parallel_group: plan.parallel_group,
-            plan: plan.plan.clone(),
-            max_attempts: plan.max_attempts.unwrap_or(work.policy.max_attempts),
-            assigned_to: None,
+            spec: plan.spec(workflow.priority, work.policy.max_attempts, None),
             place: work.place.clone(),
             created: work.now.wall,
             state: TaskState {
@@ -371,7 +366,7 @@ fn edges(
     existing: &[Task],
 ) -> VerbResult<Vec<Dependency>> {
     let names: BTreeMap<&str, &TaskId> =
-        existing.iter().chain(tasks).map(|task| (task.name.as_str(), &task.id)).collect();
+        existing.iter().chain(tasks).map(|task| (task.spec.name.as_str(), &task.id)).collect();
     let mut edges = BTreeSet::new();
     for (plan, task) in planned.iter().zip(tasks) {
         for (kind, list) in [
@@ -397,12 +392,12 @@ fn edges(
     }
     let mut groups: BTreeMap<u32, Vec<&TaskId>> = BTreeMap::new();
     for task in existing.iter().chain(tasks) {
-        if let Some(group) = task.parallel_group {
+        if let Some(group) = task.spec.parallel_group {
             groups.entry(group).or_default().push(&task.id);
         }
     }
     for task in tasks {
-        let lower = task.parallel_group.and_then(|group| groups.range(..group).next_back());
+        let lower = task.spec.parallel_group.and_then(|group| groups.range(..group).next_back());
         for on in lower.into_iter().flat_map(|(_, ids)| ids) {
             edges.insert(Dependency { task: task.id.clone(), on: (*on).clone(), kind: DependencyKind::Blocks });
         }
@@ -436,7 +431,8 @@ fn refuse_loop(tasks: &[Task], edges: &[Dependency]) -> Result<(), Refusal> {
         }
     }
     let Some(start) = left.keys().next().copied() else { return Ok(()) };
-    let name = |id: &TaskId| tasks.iter().find(|task| task.id == *id).map_or(id.to_string(), |task| task.name.clone());
+    let name =
+        |id: &TaskId| tasks.iter().find(|task| task.id == *id).map_or(id.to_string(), |task| task.spec.name.clone());
     let mut path = vec![start];
     while let Some(next) = waits[path[path.len() - 1]].iter().find(|id| left.contains_key(*id)) {
         let seen = path.iter().position(|id| id == next);
@@ -467,14 +463,7 @@ pub(super) fn refuse_cycle(work: &mut VerbContext<'_>, on: &TaskId, task: &TaskI
 }
 
 fn rewrite(work: &mut VerbContext<'_>, task: &mut Task, plan: &PlanTask, priority: u8) -> VerbResult<()> {
-    task.brief.clone_from(&plan.brief);
-    task.priority = plan.priority.unwrap_or(priority);
-    task.labels.clone_from(&plan.labels);
-    task.requires.clone_from(&plan.requires);
-    task.paths.clone_from(&plan.paths);
-    task.plan.clone_from(&plan.plan);
-    task.parallel_group = plan.parallel_group;
-    task.max_attempts = plan.max_attempts.unwrap_or(task.max_attempts);
+    task.spec = plan.spec(priority, task.spec.max_attempts, task.spec.assigned_to.take());
     task.state.attempt = 0;
     if task.state.status == TaskStatus::Failed {
         task.state.status = TaskStatus::Pending;

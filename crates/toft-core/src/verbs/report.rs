@@ -58,12 +58,12 @@ fn give_up(work: &mut VerbContext<'_>, id: &TaskId) -> VerbResult<()> {
     let Some(mut task) = work.tx.task(id)?.filter(|task| task.state.status == TaskStatus::Pending) else {
         return Ok(());
     };
-    if times < task.max_attempts as usize {
+    if times < task.spec.max_attempts as usize {
         return Ok(());
     }
     let summary = format!("given back {times} times");
     task.state.status = TaskStatus::Failed;
-    task.state.attempt = task.max_attempts;
+    task.state.attempt = task.spec.max_attempts;
     task.state.updated = work.now.wall;
     task.state.outcome = Some(Outcome { summary: summary.clone(), evidence: None });
     let writes = vec![Write::TaskState(task.id.clone(), task.state.clone()), Write::DropQueue(task.id.clone())];

@@ -195,7 +195,7 @@ fn plan_summary(work: &mut VerbContext<'_>, task: &Task) -> VerbResult<Option<St
     const LOOKED_AT: usize = 50;
     let planned = |row: &Checkpoint| matches!(row.kind, CheckpointKind::Plan | CheckpointKind::Replan);
     let newest = work.tx.checkpoints(&task.id, LOOKED_AT)?.into_iter().find(planned);
-    let first_line = || task.plan.as_deref().and_then(|plan| plan.lines().find(|line| !line.trim().is_empty()));
+    let first_line = || task.spec.plan.as_deref().and_then(|plan| plan.lines().find(|line| !line.trim().is_empty()));
     Ok(newest.map(|row| row.summary).or_else(|| first_line().map(|line| line.trim().to_owned())))
 }
 

@@ -224,7 +224,7 @@ impl Request {
             let free = agent.as_ref().is_none_or(|agent| !agent.awaited(now));
             let silent_s = agent.map(|agent| now.since(agent.seen).as_secs());
             for task in tasks.into_iter().take(self.limit) {
-                needs.push(NeedsYou::Assigned { task: task.id, name: task.name, to: to.clone(), silent_s, free });
+                needs.push(NeedsYou::Assigned { task: task.id, name: task.spec.name, to: to.clone(), silent_s, free });
             }
         }
         Ok(())
@@ -272,7 +272,7 @@ impl Request {
                 continue;
             }
             let text = task.state.outcome.map_or_else(|| "its holders were lost".to_owned(), |outcome| outcome.summary);
-            needs.push(NeedsYou::Failed { task: task.id, name: task.name, text, behind: task.state.unblocks });
+            needs.push(NeedsYou::Failed { task: task.id, name: task.spec.name, text, behind: task.state.unblocks });
         }
         self.assigned(work, &mut needs)?;
         for letter in work.tx.inbox(HUMAN, true, self.limit)? {

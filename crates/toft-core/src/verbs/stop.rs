@@ -85,7 +85,7 @@ impl Verb for Request {
         };
         Ok(Outcome {
             task: task.id,
-            name: task.name,
+            name: task.spec.name,
             issue: workflow.issue().map(str::to_owned),
             agent: agent.map_or_else(|| lease.agent.to_string(), |agent| agent.name),
             expires: lease.expires(),
@@ -180,7 +180,7 @@ fn end(
     task.state.status = TaskStatus::Pending;
     if order.park {
         task.state.status = TaskStatus::Failed;
-        task.state.attempt = task.state.attempt.max(task.max_attempts);
+        task.state.attempt = task.state.attempt.max(task.spec.max_attempts);
         task.state.outcome = Some(TaskOutcome { summary: order.to_string(), evidence: None });
     }
     writes.push(Write::TaskState(task.id.clone(), task.state.clone()));
@@ -254,7 +254,7 @@ mod tests {
             let ended = stage.perform("slot-1", Obey { task, fence, order, report, cost: None }).unwrap();
             let wanted = if park { TaskStatus::Failed } else { TaskStatus::Pending };
             assert_eq!(ended.task.state.status, wanted);
-            assert_eq!(ended.task.state.attempt, if park { ended.task.max_attempts } else { 0 });
+            assert_eq!(ended.task.state.attempt, if park { ended.task.spec.max_attempts } else { 0 });
         }
     }
 }

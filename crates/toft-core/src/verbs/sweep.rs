@@ -150,6 +150,6 @@ pub(super) fn take_back(work: &mut VerbContext<'_>, lease: &Lease, why: Lost) ->
 /// A task's state once its hold is lost.
 pub(super) fn after_loss(task: &Task, now: crate::time::Timestamp) -> TaskState {
     let attempt = task.state.attempt + 1;
-    let status = if attempt >= task.max_attempts { TaskStatus::Failed } else { TaskStatus::Pending };
+    let status = if attempt >= task.spec.max_attempts { TaskStatus::Failed } else { TaskStatus::Pending };
     TaskState { attempt, status, updated: now, ..task.state.clone() }
 }

@@ -103,18 +103,18 @@ fn untouched(plan: &Plan<'_>, issue: &Issue, budget: usize) -> Result<String, Er
 
 fn head(facts: &context::Outcome, issue: Option<&Issue>, here: Option<Here<'_>>) -> String {
     let task = &facts.task;
-    let title = issue.map_or(&task.name, |issue| &issue.title);
+    let title = issue.map_or(&task.spec.name, |issue| &issue.title);
     let mut head = format!("# {}: {}\n\n", shown(facts), datum(title, 200));
     head.push_str(&format!(
         "Task {}, attempt {} of {}",
         task.id,
-        (task.state.attempt + 1).min(task.max_attempts),
-        task.max_attempts
+        (task.state.attempt + 1).min(task.spec.max_attempts),
+        task.spec.max_attempts
     ));
     if facts.workflow.tasks > 1 {
         head.push_str(&format!(
             ", {} in {} {}",
-            datum(&task.name, 80),
+            datum(&task.spec.name, 80),
             facts.workflow.id,
             datum(&facts.workflow.title, 80)
         ));
@@ -136,20 +136,20 @@ fn what_to_do(facts: &context::Outcome, issue: Option<&Issue>) -> Vec<String> {
     let mut pieces = Vec::new();
     pieces.extend(issue.map(told));
     let from_issue = issue.and_then(|issue| issue.body.as_deref());
-    if !task.brief.trim().is_empty() && from_issue != Some(&task.brief) {
-        pieces.push(quoted(&format!("the brief of {}", task.id), &task.brief));
+    if !task.spec.brief.trim().is_empty() && from_issue != Some(&task.spec.brief) {
+        pieces.push(quoted(&format!("the brief of {}", task.id), &task.spec.brief));
     }
-    if let Some(plan) = &task.plan {
+    if let Some(plan) = &task.spec.plan {
         pieces.push(quoted(&format!("the plan of {}", task.id), plan));
     }
     if let Some(summary) = &facts.workflow.plan_summary {
         pieces.push(quoted(&format!("the plan of {}", facts.workflow.id), summary));
     }
     if pieces.is_empty() {
-        pieces.push(quoted(&format!("the name of {}", task.id), &task.name));
+        pieces.push(quoted(&format!("the name of {}", task.id), &task.spec.name));
     }
-    if !task.paths.is_empty() {
-        pieces.push(format!("It expects to touch {}.", clean(&task.paths.join(", "))));
+    if !task.spec.paths.is_empty() {
+        pieces.push(format!("It expects to touch {}.", clean(&task.spec.paths.join(", "))));
     }
     pieces.extend(issue.into_iter().flat_map(said));
     pieces
@@ -237,12 +237,12 @@ fn need(kind: DependencyKind, task: &Task) -> String {
         };
         format!(": {}{shows}", datum(&outcome.summary, 300))
     });
-    let (id, name, status) = (&task.id, datum(&task.name, 80), task.state.status.as_str());
+    let (id, name, status) = (&task.id, datum(&task.spec.name, 80), task.state.status.as_str());
     format!("- {id} {name}{how}, {status}{}", came.unwrap_or_default())
 }
 
 fn sibling(task: &Task) -> String {
-    format!("- {} {}, {}", task.id, datum(&task.name, 80), task.state.status.as_str())
+    format!("- {} {}, {}", task.id, datum(&task.spec.name, 80), task.state.status.as_str())
 }
 
 /// What the issue needs, and how that ended.

@@ -101,7 +101,7 @@ impl Briefing<'_> {
         let mut pieces = Vec::new();
         for id in mine {
             let facts = self.perform_as(actor, None, context::Request { id: id.to_string() })?;
-            let name = &facts.task.name;
+            let name = &facts.task.spec.name;
             let issue = facts.workflow.issue().map(|issue| format!(" for {issue}")).unwrap_or_default();
             let mut piece = format!("{id} {}{issue}", datum(name, 120));
             match facts.checkpoints.first() {

@@ -8,7 +8,7 @@ use toft_core::{
     checkpoint::{Checkpoint, CheckpointKind, Detail},
     flow::{
         Attempt, AttemptResult, Dependency, DependencyKind, Ending, Evidence, Outcome, PlanTask, Report, Source, Task,
-        TaskState, TaskStatus, Template, Usage, Variable, Workflow, WorkflowPlan, WorkflowStatus,
+        TaskSpec, TaskState, TaskStatus, Template, Usage, Variable, Workflow, WorkflowPlan, WorkflowStatus,
     },
     gate::{Gate, GateKind, Opened},
     id::{
@@ -64,17 +64,19 @@ pub(super) fn task(id: &str, workflow: &str) -> Task {
     Task {
         id: TaskId::known(id),
         workflow: WorkflowId::known(workflow),
-        name: "build".into(),
-        brief: "line\nbreak\tand \u{1b} escape".into(),
         order: 4,
-        priority: 0,
-        labels: vec!["rust".into(), "discovered:blocker".into()],
-        requires: vec!["gpu".into()],
-        paths: vec!["src/lib.rs".into()],
-        parallel_group: Some(2),
-        plan: Some("first this".into()),
-        max_attempts: 7,
-        assigned_to: Some("blue".into()),
+        spec: TaskSpec {
+            name: "build".into(),
+            brief: "line\nbreak\tand \u{1b} escape".into(),
+            priority: 0,
+            labels: vec!["rust".into(), "discovered:blocker".into()],
+            requires: vec!["gpu".into()],
+            paths: vec!["src/lib.rs".into()],
+            parallel_group: Some(2),
+            plan: Some("first this".into()),
+            max_attempts: 7,
+            assigned_to: Some("blue".into()),
+        },
         place: place(),
         created: at(3),
         state: state(TaskStatus::Running),
@@ -395,7 +397,8 @@ pub fn every_field_of_a_row_that_changes_is_overwritten(pair: &Pair) {
         outcome: None,
         updated: at(99),
     };
-    let renamed = Task { name: "test".into(), brief: String::new(), labels: vec![], ..task("tk_1", "wf_1") };
+    let mut renamed = task("tk_1", "wf_1");
+    renamed.spec = TaskSpec { name: "test".into(), brief: String::new(), labels: vec![], ..renamed.spec };
     let renewed = Lease {
         ttl: Duration::from_millis(7),
         cap: Duration::from_millis(8),

@@ -120,8 +120,8 @@ fn listed(work: &mut VerbContext<'_>, workspace: Workspace) -> VerbResult<Listed
     let holder = lease.map(|lease| work.agent_name(&lease.agent)).transpose()?;
     let task = work.tx.task(&id)?;
     let open = task.as_ref().is_some_and(|task| task.state.status.open());
-    let title = task.as_ref().map(|task| task.name.clone());
-    let paths = task.as_ref().filter(|_| open).map(|task| task.paths.clone()).unwrap_or_default();
+    let title = task.as_ref().map(|task| task.spec.name.clone());
+    let paths = task.as_ref().filter(|_| open).map(|task| task.spec.paths.clone()).unwrap_or_default();
     let workflow = task.map(|task| work.tx.workflow(&task.workflow)).transpose()?.flatten();
     let issue = workflow.and_then(|workflow| workflow.issue().map(str::to_owned));
     Ok(Listed { workspace, holder, open, issue, title, paths })

@@ -129,7 +129,7 @@ impl Verb for Name {
             }
         }
         let name = issue.clone().filter(|_| alone).unwrap_or_else(|| task.id.to_string());
-        Ok(Named { name, task: Some(task.id), commit, issue, needs, title: Some(task.name) })
+        Ok(Named { name, task: Some(task.id), commit, issue, needs, title: Some(task.spec.name) })
     }
 }
 
