@@ -31,7 +31,8 @@ pub struct Play {
 
 impl Play {
     /// A new play.
-    pub fn on(stage: Stage) -> Self {
+    pub fn on(mut stage: Stage) -> Self {
+        stage.by_wire = false;
         Self { stage, flows: Vec::new(), fences: BTreeMap::new() }
     }
 

@@ -16,7 +16,7 @@ use crate::{
     repository::{Place, Repository, Scope, Worktree},
     store::{LeasesOf, Store, ask},
     time::{Now, Tick, Timestamp},
-    verbs::{self, Caller, Operation, Policy, Verb, calls, claim::Claimed},
+    verbs::{self, Caller, Operation, Policy, Verb, calls, claim::Claimed, perform},
 };
 
 /// Processes of host `here`; whatever is not listed is dead, of other hosts nothing can be told.
@@ -111,6 +111,8 @@ pub struct Stage {
     pub place: Place,
     /// Callers are persons, with every right; otherwise they have the role they are registered with.
     pub person: bool,
+    /// Calls are sent as JSON; random histories, which make millions, are not.
+    pub by_wire: bool,
     ids: Mutex<IdGenerator>,
 }
 
@@ -130,6 +132,7 @@ impl Stage {
             policy: Policy { ttl: Duration::from_secs(10), cap: Duration::from_secs(60), ..Policy::default() },
             place: Place { repository: Some(RepositoryId::known("rp_stage")), worktree: Some("main".into()) },
             person: true,
+            by_wire: true,
             ids: Mutex::new(seeded_ids(7)),
         };
         let repository = RepositoryId::known("rp_stage");
@@ -159,7 +162,7 @@ impl Stage {
         self.perform_as_op(actor, verb, None)
     }
 
-    /// Performs a verb as an operation, as if it came over a wire: by its name, and everything as JSON.
+    /// Performs a verb as an operation; by default as if it came over a wire, by its name and with everything as JSON.
     #[expect(clippy::needless_pass_by_value, reason = "a verb is built for one run")]
     pub fn perform_as_op<V: Verb>(&self, actor: &str, verb: V, op: Option<Operation>) -> VerbResult<V::Outcome> {
         let holds: Vec<Fence> = self.holds(actor).into_iter().map(|lease| lease.fence).collect();
@@ -174,6 +177,9 @@ impl Stage {
             role: self.person.then_some(Role::Human),
             op,
         };
+        if !self.by_wire {
+            return perform(self.store.as_ref(), &mut caller, verb);
+        }
         let call = calls::find(V::NAME).expect("every verb is in the registry");
         let request = serde_json::to_value(&verb).expect("a request can be sent");
         match (call.run)(self.store.as_ref(), &mut caller, request) {
