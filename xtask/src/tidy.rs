@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-use crate::promises;
+use crate::{links, promises};
 
 /// Which of our crates each may depend on. Siblings never meet.
 const LAYERS: [(&str, &[&str]); 11] = [
@@ -44,6 +44,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     programs(root, &sources, &mut wrong)?;
     queries(root, &sources, &mut wrong)?;
     promises::check(root, &sources, &mut wrong)?;
+    links::check(root, &mut wrong)?;
     if wrong.is_empty() { Ok(()) } else { bail!("{}", wrong.join("\n")) }
 }
 
