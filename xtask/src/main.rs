@@ -82,7 +82,7 @@ fn book() -> Result<()> {
 /// Writes what the command line, configuration and the log say of themselves.
 fn reference() -> Result<()> {
     let to = root().join("docs/reference").display().to_string();
-    cargo(&["run", "--quiet", "--package", "toft-cli", "--", "reference", &to], &[])
+    cargo(&["run", "--quiet", "--package", "toft-cli", "--", "reference", "--dir", &to], &[])
 }
 
 /// Stories that are told on files, on PostgreSQL, and on PostgreSQL behind a pooler.

@@ -217,7 +217,7 @@ impl WorkspaceState {
 }
 
 /// Which workspaces are kept when their task ends.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Keep {
     /// Every one, until somebody tidies up.

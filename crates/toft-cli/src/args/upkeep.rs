@@ -1,4 +1,4 @@
-//! Flags of backups.
+//! Flags of backups, and of what packages need.
 
 use std::path::PathBuf;
 
@@ -34,4 +34,12 @@ pub(crate) struct RestoreBackup {
     /// Replace a store that is whole; it is kept aside, never deleted
     #[arg(long)]
     pub(crate) replace: bool,
+}
+
+/// Write generated files to a directory.
+#[derive(Args, Debug)]
+pub(crate) struct WriteTo {
+    /// The directory; it is created if it does not exist
+    #[arg(long = "dir", value_name = "DIR")]
+    pub(crate) target: PathBuf,
 }

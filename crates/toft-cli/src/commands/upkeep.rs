@@ -1,11 +1,19 @@
-//! migrate, backup.
+//! migrate, backup, man.
+
+use std::path::Path;
 
 use super::{App, Done};
 use crate::{
-    args::{Backup, BackupCommand},
+    args::{Backup, BackupCommand, WriteTo},
     exit::Failure,
-    render::{BackedUp, Migrated, RestoredFrom},
+    render::{BackedUp, FilesWritten, Migrated, RestoredFrom},
 };
+
+/// Writes generated files, and lists them.
+pub(super) fn write(app: &App<'_>, to: &WriteTo, make: fn(&Path) -> std::io::Result<Vec<String>>) -> Done {
+    let failed = |error| Failure::stopped(format!("{} cannot be written: {error}", to.target.display()), "");
+    app.show(&FilesWritten(make(&to.target).map_err(failed)?))
+}
 
 pub(super) fn migrate(app: &App<'_>) -> Done {
     let located = toft::locate(&app.config()?)?;
