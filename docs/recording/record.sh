@@ -49,7 +49,7 @@ cd "$scratch/shop"
 export HOME=$scratch/home XDG_CONFIG_HOME= XDG_DATA_HOME= XDG_STATE_HOME=
 git init -q && cp "$scratch/agent.sh" agent.sh && git add -A && git commit -qm "A shop"
 
-tmux new-session -d -s rec -x 100 -y 26 "env -u TMUX PATH='$scratch/bin:$PATH' TERM=screen-256color USER=ada bash --noprofile -i"
+tmux new-session -d -s rec -x 96 -y 23 "env -u TMUX PATH='$scratch/bin:$PATH' TERM=screen-256color USER=ada bash --noprofile -i"
 tmux set-option -g status off
 frame=0
 look() {

@@ -9,7 +9,7 @@ import re
 import sys
 
 SECONDS = 0.25
-COLUMNS, ROWS = 100, 26
+COLUMNS, ROWS = 96, 23
 WIDTH, HEIGHT = 8.2, 18
 PAD, BAR = 14, 30
 NAMES = ["black", "red", "green", "yellow", "blue", "magenta", "cyan", "white"]
@@ -61,7 +61,7 @@ def row(number, line):
         parts.append(
             f'<tspan x="{x:.1f}" textLength="{len(bare) * WIDTH:.1f}"{kind}>{html.escape(bare, quote=False)}</tspan>'
         )
-    return f'<text y="{BAR + PAD + (number + 1) * HEIGHT - 5}">{"".join(parts)}</text>' if parts else ""
+    return f'<text xml:space="preserve" y="{BAR + PAD + (number + 1) * HEIGHT - 5}">{"".join(parts)}</text>' if parts else ""
 
 
 def main():
