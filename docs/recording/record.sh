@@ -7,7 +7,7 @@ toft=$(realpath "${1:-$here/../../target/debug/toft}")
 scratch=$(mktemp -d)
 socket=toft-recording-$$
 tmux() { command tmux -L "$socket" -f /dev/null "$@"; }
-trap 'tmux kill-server 2>/dev/null || true; rm -rf "$scratch"' EXIT
+trap 'tmux kill-server 2>/dev/null || true; rm -rf "$scratch" 2>/dev/null || { sleep 1; rm -rf "$scratch"; }' EXIT
 
 mkdir -p "$scratch/home" "$scratch/bin" "$scratch/frames" "$scratch/shop"
 ln -s "$toft" "$scratch/bin/toft"

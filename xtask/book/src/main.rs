@@ -44,7 +44,7 @@ fn stage(root: &Path, to: &Path) -> Result<usize> {
         match line.split_once("](").and_then(|(title, rest)| Some((title, rest.strip_suffix(')')?))) {
             Some((title, path)) => {
                 let page = normal(&Path::new(DOCS).join(path));
-                staged.push_str(&format!("{title}]({})\n", page.display()));
+                staged.push_str(&format!("{title}]({})\n", in_book(&page.display().to_string())));
                 pages.insert(page);
             }
             None => staged.push_str(&format!("{line}\n")),
@@ -56,19 +56,34 @@ fn stage(root: &Path, to: &Path) -> Result<usize> {
         bail!("docs/SUMMARY.md does not name {missing:?}");
     }
     for page in &pages {
-        copy(&root.join(page), &to.join(page))?;
+        let text = fs::read_to_string(root.join(page)).with_context(|| page.display().to_string())?;
+        let path = to.join(in_book(&page.display().to_string()));
+        fs::create_dir_all(path.parent().unwrap_or(to))?;
+        fs::write(path, relinked(&text))?;
     }
     for picture in files(&root.join(DOCS))?.iter().filter(|file| file.extension().is_some_and(|kind| kind == "svg")) {
-        copy(&root.join(DOCS).join(picture), &to.join(DOCS).join(picture))?;
+        let path = to.join(DOCS).join(picture);
+        fs::create_dir_all(path.parent().unwrap_or(to))?;
+        fs::copy(root.join(DOCS).join(picture), path)?;
     }
     fs::write(to.join("SUMMARY.md"), staged)?;
     Ok(pages.len())
 }
 
-fn copy(from: &Path, to: &Path) -> Result<()> {
-    fs::create_dir_all(to.parent().unwrap_or(to))?;
-    fs::copy(from, to).with_context(|| from.display().to_string())?;
-    Ok(())
+/// A directory's page is its index in the book, and its README on a forge.
+fn in_book(path: &str) -> String {
+    path.replace("README.md", "index.md")
+}
+
+/// A page with links as they are in the book.
+fn relinked(text: &str) -> String {
+    let mut parts = text.split("](");
+    let mut relinked = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (target, rest) = part.split_at(part.find(')').unwrap_or_default());
+        relinked.push_str(&format!("]({}{rest}", in_book(target)));
+    }
+    relinked
 }
 
 /// Files below a directory, by path from there.
