@@ -64,6 +64,8 @@ fn check() -> Result<()> {
     drop(servers);
     cargo(&["test", "--workspace", "--doc", "--all-features"], &[])?;
     cargo(&["deny", "--offline", "check", "bans", "licenses", "sources"], &[])?;
+    let rules = ["--manifest-path", BOOK, "--config", "xtask/book/deny.toml"];
+    cargo(&[&["deny", "--offline"], &rules[..], &["check", "bans", "licenses", "sources"]].concat(), &[])?;
     step("tidy", || tidy::run(&root()))?;
     book()
 }

@@ -121,11 +121,13 @@ mod tests {
             ("DOCTOR", DOCTOR),
         ];
         let text: String = include_str!("exit.rs").split_whitespace().collect();
-        let found = names.iter().flat_map(|(name, status)| {
-            let rests = text.split(&format!("({name},\"")).skip(1);
-            rests.filter_map(|rest| Some((*status, rest.split_once('"')?.0.to_owned())))
-        });
-        found.collect()
+        let mut found = BTreeSet::new();
+        for (name, status) in names {
+            for rest in text.split(&format!("({name},\"")).skip(1) {
+                found.extend(rest.split_once('"').map(|(code, _)| (status, code.to_owned())));
+            }
+        }
+        found
     }
 
     #[test]
