@@ -10,6 +10,31 @@ use crate::{
     codes::{CODES, STATUSES},
 };
 
+/// Environment variables that toft reads.
+const READ: [(&str, &str); 9] = [
+    ("TOFT_STORE", "the store, as `--store` names it"),
+    ("TOFT_AGENT", "the agent that commands act as, as `--as` names it"),
+    ("TOFT_SESSION", "a name for this session, so that a lease belongs to it and not to the process"),
+    ("TOFT_PID", "the process that a claim's lease follows, as `toft claim --pid` names it"),
+    ("TOFT_IDS", "if set, text shows whole ids, as with `--ids`"),
+    ("TOFT_HOST", "the name of this machine, if two machines have the same boot id"),
+    ("TOFT_LEASE_TTL", "`lease.ttl`"),
+    ("TOFT_LEASE_CAP", "`lease.cap`"),
+    ("TOFT_RETRY_BACKOFF", "`retry.backoff`"),
+];
+
+/// Environment variables that toft sets for an agent, besides the store and its name.
+const SET: [(&str, &str); 8] = [
+    ("TOFT_TASK", "the task"),
+    ("TOFT_FENCE", "the fence of its lease; `toft save` and `toft finish` use it"),
+    ("TOFT_ISSUE", "the issue, if the task has one"),
+    ("TOFT_ATTEMPT", "the attempt; it also marks the agent's processes"),
+    ("TOFT_WORKSPACE", "the directory to work in"),
+    ("TOFT_BRIEF", "the file with the brief"),
+    ("TOFT_REPORT", "the file in which the agent may report its outcome"),
+    ("TOFT_PORT_NAME", "the port that `workspaces.setup.ports` calls NAME"),
+];
+
 /// Writes the pages of `docs/reference/`.
 pub(crate) fn write_pages(dir: &Path) -> std::io::Result<Vec<String>> {
     fs::create_dir_all(dir)?;
@@ -163,7 +188,13 @@ fn configuration() -> String {
             cell(&key.meaning)
         );
     }
-    text.push_str("\nFiles: *all* means any of the three, *clone* yours and this clone's, *user* only yours.\n");
+    text.push_str("\nFiles: *all* means any of the three, *clone* yours and this clone's, *user* only yours.\n\n## Environment variables\n");
+    for (title, variables) in [("toft reads", &READ[..]), ("An agent that `toft run` started finds", &SET[..])] {
+        let _ = write!(text, "\n| {title} | |\n| --- | --- |\n");
+        for (name, meaning) in variables {
+            let _ = writeln!(text, "| `{name}` | {meaning} |");
+        }
+    }
     text
 }
 

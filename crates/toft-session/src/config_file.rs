@@ -188,7 +188,7 @@ pub struct ConfigKey {
 }
 
 /// The JSON Schema of a configuration file.
-pub fn config_schema() -> Value {
+fn config_schema() -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
     settings.into_generator().into_root_schema_for::<ConfigFile>().to_value()
 }

@@ -39,7 +39,7 @@ pub use toft_session::{
     Error, Session,
     backup::{Backup, Restored, restore},
     config::{Config, Names, OverlayMode, RunRules, StoreLocation, SyncRules, WorkspaceRules, home, state_home},
-    config_file::{ConfigKey, KeyScope, config_keys, config_schema},
+    config_file::{ConfigKey, KeyScope, config_keys},
     engine::Home,
     events::Events,
     holds::Held,
