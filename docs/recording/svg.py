@@ -22,7 +22,8 @@ COLOURS = {
 def spans(line):
     """Splits a line into (column, text, classes)."""
     found, column, state = [], 0, {"bold": False, "dim": False, "colour": None}
-    for text, codes in re.findall(r"([^\x1b]+)|\x1b\[([0-9;]*)m", line):
+    # A spinner stands alone: the font that has it must not draw the words behind it.
+    for text, codes in re.findall("([\u2800-\u28ff]|[^\x1b\u2800-\u28ff]+)|\x1b\\[([0-9;]*)m", line):
         if text:
             classes = [name for name in ("bold", "dim") if state[name]]
             classes += [state["colour"]] if state["colour"] else []
