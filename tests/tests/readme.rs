@@ -126,6 +126,11 @@ fn is_typed(document: &str, home: &Home) {
 }
 
 #[test]
+fn the_tutorial_really_runs() {
+    is_typed("docs/tutorial.md", &typing());
+}
+
+#[test]
 fn the_guide_to_sharing_really_runs() {
     is_typed("docs/guides/sharing.md", &Home::new());
 }

@@ -2,6 +2,7 @@
 
 #![expect(clippy::print_stderr, reason = "progress is for whoever waits")]
 
+mod links;
 mod promises;
 mod servers;
 mod tidy;
@@ -17,8 +18,10 @@ use anyhow::{Context, Result, bail};
 use crate::servers::Servers;
 
 const HELP: &str = "\
-cargo xtask check     fmt, clippy, tests, doc tests, deny, tidy
-cargo xtask tidy      layering, queries, promises, prose
+cargo xtask check     fmt, clippy, tests, doc tests, deny, tidy, book
+cargo xtask tidy      layering, queries, promises, prose, links
+cargo xtask book      build docs/ as a book, in target/book/html
+cargo xtask reference write docs/reference/ from the code
 cargo xtask stories   install the binary and tell the whole-product stories, at the size for CI
 cargo xtask long      the same stories at full size
 cargo xtask fuzz N    any bytes as a ledger, and as two copies of one, for N seconds each (needs cargo-fuzz); what was found before is a test
@@ -30,6 +33,8 @@ fn main() -> ExitCode {
     let done = match words.as_slice() {
         ["check"] => check(),
         ["tidy"] => tidy::run(&root()),
+        ["book"] => book(),
+        ["reference"] => reference(),
         ["stories"] => stories(false),
         ["long"] => stories(true),
         ["fuzz", seconds] => fuzz(seconds),
@@ -59,7 +64,27 @@ fn check() -> Result<()> {
     drop(servers);
     cargo(&["test", "--workspace", "--doc", "--all-features"], &[])?;
     cargo(&["deny", "--offline", "check", "bans", "licenses", "sources"], &[])?;
-    step("tidy", || tidy::run(&root()))
+    let rules = ["--manifest-path", BOOK, "--config", "xtask/book/deny.toml"];
+    cargo(&[&["deny", "--offline"], &rules[..], &["check", "bans", "licenses", "sources"]].concat(), &[])?;
+    step("tidy", || tidy::run(&root()))?;
+    book()
+}
+
+const BOOK: &str = "xtask/book/Cargo.toml";
+
+/// Its builder is not a member of the workspace: nothing else pays for compiling mdBook.
+fn book() -> Result<()> {
+    cargo(&["fmt", "--manifest-path", BOOK, "--check"], &[])?;
+    let (root, target) = (root().display().to_string(), root().join("target"));
+    let (tool, out) = (target.join("tools/book").display().to_string(), target.join("book").display().to_string());
+    let run = ["run", "--quiet", "--locked", "--manifest-path", BOOK, "--target-dir", &tool];
+    cargo(&[&run[..], &["--", &root, &out]].concat(), &[])
+}
+
+/// Writes what the command line, configuration and the log say of themselves.
+fn reference() -> Result<()> {
+    let to = root().join("docs/reference").display().to_string();
+    cargo(&["run", "--quiet", "--package", "toft-cli", "--", "reference", "--dir", &to], &[])
 }
 
 /// Stories that are told on files, on PostgreSQL, and on PostgreSQL behind a pooler.

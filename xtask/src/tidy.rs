@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-use crate::promises;
+use crate::{links, promises};
 
 /// Which of our crates each may depend on. Siblings never meet.
 const LAYERS: [(&str, &[&str]); 11] = [
@@ -44,6 +44,8 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     programs(root, &sources, &mut wrong)?;
     queries(root, &sources, &mut wrong)?;
     promises::check(root, &sources, &mut wrong)?;
+    links::check(root, &mut wrong)?;
+    variables(root, &sources, &mut wrong)?;
     if wrong.is_empty() { Ok(()) } else { bail!("{}", wrong.join("\n")) }
 }
 
@@ -167,6 +169,25 @@ fn programs(root: &Path, sources: &BTreeMap<PathBuf, String>, wrong: &mut Vec<St
     for named in list.split('`').filter(|part| part.starts_with("crates/") && part.ends_with(".rs")) {
         if !sources.get(Path::new(named)).is_some_and(|text| starts(text)) {
             wrong.push(format!("{LIST}: {named} starts no program"));
+        }
+    }
+    Ok(())
+}
+
+/// Environment variables that only toft and its tests use.
+const PRIVATE: [&str; 5] = ["TOFT_HOOK_PROBE", "TOFT_RUN_SLOT", "TOFT_RUN_WARDEN", "TOFT_PLAY_SEED", "TOFT_BLESS"];
+
+/// Every other environment variable is in the reference.
+fn variables(root: &Path, sources: &BTreeMap<PathBuf, String>, wrong: &mut Vec<String>) -> Result<()> {
+    const PAGE: &str = "docs/reference/configuration.md";
+    let page = fs::read_to_string(root.join(PAGE))?;
+    let ours = |path: &Path| path.starts_with("crates") && path.iter().any(|part| part == "src");
+    for (path, text) in sources.iter().filter(|(path, _)| ours(path) && !path.ends_with("tests.rs")) {
+        let names = text.split("\"TOFT_").skip(1).filter_map(|rest| Some(format!("TOFT_{}", rest.split_once('"')?.0)));
+        for name in names.filter(|name| name.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_')) {
+            if !PRIVATE.contains(&name.as_str()) && !page.contains(&name) {
+                wrong.push(format!("{}: {name} is not in {PAGE}", path.display()));
+            }
         }
     }
     Ok(())

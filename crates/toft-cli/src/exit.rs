@@ -14,6 +14,8 @@ use toft::{
     vcs::{FindError, RunError, exchange::ExchangeError, workspace::WorkspaceError},
 };
 
+use crate::codes::{CODES, CONFLICT, DOCTOR, FAILED, NOT_ALLOWED, NOT_FOUND, NOTHING, RETRY, USAGE};
+
 /// Why a command did not do what was asked.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -27,15 +29,6 @@ pub(crate) struct Failure {
     pub(crate) seen: Option<Box<(&'static str, Value)>>,
 }
 
-pub(crate) const FAILED: u8 = 1;
-const USAGE: u8 = 2;
-const NOT_FOUND: u8 = 3;
-const NOT_ALLOWED: u8 = 4;
-const CONFLICT: u8 = 5;
-const NOTHING: u8 = 6;
-const RETRY: u8 = 7;
-const DOCTOR: u8 = 8;
-
 impl Failure {
     /// The same, with ids as they are shown to people.
     pub(crate) fn shortened(mut self, shorten: impl Fn(&str) -> String) -> Self {
@@ -45,6 +38,7 @@ impl Failure {
     }
 
     fn new(status: u8, code: &'static str, message: impl Into<String>, help: &str) -> Self {
+        debug_assert!(CODES.iter().any(|(of, known, _)| (*of, *known) == (status, code)), "{code} is not in codes.rs");
         let help = (!help.is_empty()).then(|| help.to_owned());
         Self { status, code, message: message.into(), help, retryable: status == RETRY, facts: Value::Null, seen: None }
     }

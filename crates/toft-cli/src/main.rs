@@ -1,13 +1,15 @@
 //! The `toft` command: arguments become requests, outcomes become text or JSON.
 //!
 //! `args/` is what can be typed, `commands/` calls the library, `editor.rs` opens a text in the user's editor, `render/` is the only place that prints,
-//! `exit.rs` maps every refusal to a code and a next step.
+//! `exit.rs` maps every refusal to a code of `codes.rs` and a next step, `reference.rs` writes documentation.
 
 mod args;
+mod codes;
 mod commands;
 mod editor;
 mod exit;
 mod mcp;
+mod reference;
 mod render;
 mod setup;
 

@@ -7,6 +7,7 @@
 pub mod agent;
 pub mod change;
 pub mod checkpoint;
+pub mod events;
 pub mod flow;
 pub mod gate;
 pub mod id;

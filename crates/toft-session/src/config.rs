@@ -1,12 +1,12 @@
 //! Configuration: built-in, then the user's, the repository's, this clone's, then what the caller says.
 
 use std::{
-    collections::BTreeMap,
     env, fs,
     path::{Path, PathBuf},
     time::Duration,
 };
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 use toft_core::{
     retention::Retention,
@@ -16,6 +16,7 @@ use toft_core::{
 };
 
 use crate::{
+    config_file::{ConfigFile, RunAgent},
     error::Error,
     recipe::{Recipe, recipes},
     setup::{Setup, inside},
@@ -94,31 +95,8 @@ impl StoreLocation {
     }
 }
 
-/// A configuration file. What travels in a repository may set less: see [`Layer::from_tree`].
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct ConfigFile {
-    store: Option<String>,
-    agent: Option<String>,
-    lease: LeaseSection,
-    retry: Retry,
-    retention: RetentionSection,
-    workspaces: WorkspacesSection,
-    run: RunSection,
-    sync: Sync,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct Sync {
-    remote: Option<String>,
-    branch: Option<String>,
-    names: Option<Names>,
-    auto: Option<String>,
-}
-
 /// Which names ledgers say.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Names {
     /// The name that git's commits have, whichever agent wrote.
@@ -141,22 +119,6 @@ pub struct SyncRules {
     pub auto: Option<Duration>,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct RunSection {
-    idle: Option<String>,
-    total: Option<String>,
-    agents: BTreeMap<String, RunAgent>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RunAgent {
-    command: Vec<String>,
-    #[serde(default)]
-    writes: Vec<String>,
-}
-
 /// How agents are run.
 #[derive(Clone, Debug)]
 pub struct RunRules {
@@ -174,52 +136,8 @@ impl Default for RunRules {
     }
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct LeaseSection {
-    ttl: Option<String>,
-    cap: Option<String>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct Retry {
-    backoff: Option<String>,
-    backoff_max: Option<String>,
-    max_attempts: Option<u32>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct RetentionSection {
-    events: Option<String>,
-    messages: Option<String>,
-    attempts: Option<String>,
-    checkpoints: Option<String>,
-    blobs: Option<String>,
-    workspaces: Option<String>,
-    agents: Option<String>,
-    receipts: Option<String>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct WorkspacesSection {
-    root: Option<String>,
-    keep: Option<Keep>,
-    most: Option<usize>,
-    max_age: Option<String>,
-    max_bytes: Option<String>,
-    max_count: Option<usize>,
-    rescue_ignored: Option<bool>,
-    rescue_max_age: Option<String>,
-    setup: Option<Setup>,
-    instant: Option<OverlayMode>,
-    warm: Option<Vec<String>>,
-}
-
 /// Whether workspaces share the files of a frozen checkout.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OverlayMode {
     /// Where it works, and a checkout takes long.
@@ -518,6 +436,42 @@ pub fn read_in_tree(path: &Path) -> std::io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config_file::{KeyScope, config_keys};
+
+    /// What a configuration file with one key does to the settings.
+    fn with(name: &str, value: &str, from: From) -> Result<Settings, Error> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("config.toml");
+        let extra = if name.ends_with(".writes") { "run.agents.x.command = ['x']\n" } else { "" };
+        fs::write(&path, format!("{extra}{} = {value}", name.replace("NAME", "x"))).unwrap();
+        let mut settings = Settings::default();
+        settings.read(&path, from)?;
+        settings.files.clear();
+        Ok(settings)
+    }
+
+    #[test]
+    fn the_reference_tells_the_defaults_and_where_a_key_may_be() {
+        for key in config_keys() {
+            assert!(!key.meaning.is_empty(), "{}", key.name);
+            let sample = match key.kind.as_str() {
+                "duration" => "'1d'",
+                "size" => "'1G'",
+                "path" => "'/srv/work'",
+                "number" => "7",
+                "list of strings" => "['x']",
+                "`true` or `false`" => "true",
+                _ => "'x'",
+            };
+            let value = key.default.as_deref().unwrap_or(sample);
+            let settings = with(&key.name, value, From::User).unwrap_or_else(|error| panic!("{}: {error}", key.name));
+            if key.default.is_some() && key.name != "store" {
+                assert_eq!(format!("{settings:?}"), format!("{:?}", Settings::default()), "{}", key.name);
+            }
+            assert_eq!(with(&key.name, value, From::Clone).is_ok(), key.scope != KeyScope::User, "{}", key.name);
+            assert_eq!(with(&key.name, value, From::Tree).is_ok(), key.scope == KeyScope::Everywhere, "{}", key.name);
+        }
+    }
 
     #[test]
     fn sizes_are_read_as_people_write_them() {

@@ -6,6 +6,7 @@
 pub mod backup;
 mod blobs;
 pub mod config;
+pub mod config_file;
 pub mod engine;
 pub mod error;
 pub mod events;

@@ -7,6 +7,7 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toft_store::private;
 
@@ -16,18 +17,18 @@ use crate::{
 };
 
 /// What makes a fresh checkout usable.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Setup {
-    /// Untracked files and directories, copied from the main checkout; sharing their blocks where the disk can.
+    /// Untracked files and directories to copy from the main checkout. Copies share disk blocks where the file system can.
     pub copy: Vec<String>,
-    /// Untracked files and directories, linked to those of the main checkout.
+    /// Untracked files and directories to link to those of the main checkout.
     pub link: Vec<String>,
-    /// Names of ports: each workspace gets numbers of its own, as `TOFT_PORT_NAME`.
+    /// Names of ports. Each workspace gets its own number for each, in the variable `TOFT_PORT_NAME`.
     pub ports: Vec<String>,
-    /// Commands, in order.
+    /// Commands to run in a new workspace, in order.
     pub run: Vec<String>,
-    /// A command that succeeds once the workspace can be worked in.
+    /// A command that succeeds once the workspace is usable.
     pub ready: Option<String>,
     /// The user wrote it; it needs no trust.
     #[serde(skip)]

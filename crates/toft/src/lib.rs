@@ -30,8 +30,8 @@ mod worker;
 
 pub use toft::{Reached, Toft, every_repository};
 pub use toft_core::{
-    agent, change, checkpoint, flow, gate, id, issue, lease, message, ready, refusal, repository, retention, rights,
-    sheet, store, text, time, verbs, workspace,
+    agent, change, checkpoint, events, flow, gate, id, issue, lease, message, ready, refusal, repository, retention,
+    rights, sheet, store, text, time, verbs, workspace,
 };
 pub use toft_plan::{self as plan, plan_file};
 pub use toft_runner::{self as runner, briefing, hooks};
@@ -39,6 +39,7 @@ pub use toft_session::{
     Error, Session,
     backup::{Backup, Restored, restore},
     config::{Config, Names, OverlayMode, RunRules, StoreLocation, SyncRules, WorkspaceRules, home, state_home},
+    config_file::{ConfigKey, KeyScope, config_keys},
     engine::Home,
     events::Events,
     holds::Held,

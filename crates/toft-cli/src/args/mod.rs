@@ -27,12 +27,12 @@ pub(crate) use self::{
     run::{Confine, Prime, Run, Sandboxed, Stop, Try},
     setup::{Hook, Setup},
     share::{Accept, Doctor, Move, Propose, Purge, Reject, Sync, Withdraw},
-    upkeep::{Backup, BackupCommand, Schema},
+    upkeep::{Backup, BackupCommand, Schema, WriteTo},
     work::{Claim, Finish, Hold, IssueOrder, List, Log, Ready, Save, Show, Status},
     ws::{CreateWs, From, Shell, ShellKind, Ws, WsCommand},
 };
 
-const EXAMPLES: &str = "\
+pub(crate) const EXAMPLES: &str = "\
 Examples:
   toft init                                   set up this repository
   toft add \"Pin the orders schema\"            write work down
@@ -169,11 +169,13 @@ commands! {
     Compact(Compact) "compact" [] "Compact ledgers and archive issues closed long ago";
     Import(Import) "import" [] "Import issues: beads, jsonl, markdown, caw, langgraph";
     Sandboxed(Sandboxed) "sandboxed" [] "Internal: becomes a command in a sandbox";
+    Reference(WriteTo) "reference" [] "Internal: writes the reference pages of the book";
+    Man(WriteTo) "man" [] "Internal: writes man pages, for packages";
     Export(Export) "export" [] "Export issues: beads, jsonl, csv, schema";
 }
 
 /// Commands by what they are for, everyday ones first.
-const GROUPS: [(&str, &[&str]); 7] = [
+pub(crate) const GROUPS: [(&str, &[&str]); 7] = [
     ("Plan", &["add", "edit", "list", "show", "close", "graph", "assign", "delete", "restore", "undo", "redo"]),
     ("Work", &["ready", "claim", "save", "finish", "status", "log", "flow"]),
     ("Run agents", &["run", "stop", "agent", "prime", "setup", "mcp"]),

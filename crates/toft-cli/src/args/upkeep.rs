@@ -1,4 +1,4 @@
-//! Flags of backups and schemas.
+//! Flags of backups, of schemas, and of what packages need.
 
 use std::path::PathBuf;
 
@@ -45,4 +45,12 @@ pub(crate) struct Schema {
     /// Only this call
     #[arg(value_name = "CALL")]
     pub(crate) call: Option<String>,
+}
+
+/// Write generated files to a directory.
+#[derive(Args, Debug)]
+pub(crate) struct WriteTo {
+    /// The directory; it is created if it does not exist
+    #[arg(long = "dir", value_name = "DIR")]
+    pub(crate) target: PathBuf,
 }

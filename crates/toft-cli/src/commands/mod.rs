@@ -90,6 +90,8 @@ fn answer(app: &App<'_>, command: &Command) -> Done {
         Command::Backup(args) => upkeep::backup(app, args),
         Command::Migrate(_) => upkeep::migrate(app),
         Command::Schema(args) => upkeep::schema(app, args),
+        Command::Reference(args) => upkeep::write(app, args, crate::reference::write_pages),
+        Command::Man(args) => upkeep::write(app, args, crate::reference::write_man),
         Command::Gc(args) => place::gc(app, args),
         Command::Ready(args) => work::ready(app, args),
         Command::Claim(args) => work::claim(app, args),

@@ -1,13 +1,21 @@
-//! migrate, backup, schema.
+//! migrate, backup, schema, man.
+
+use std::path::Path;
 
 use toft::{refusal::Refusal, verbs::calls};
 
 use super::{App, Done};
 use crate::{
-    args::{Backup, BackupCommand, Schema},
+    args::{Backup, BackupCommand, Schema, WriteTo},
     exit::Failure,
-    render::{BackedUp, CallSchemas, Migrated, RestoredFrom},
+    render::{BackedUp, CallSchemas, FilesWritten, Migrated, RestoredFrom},
 };
+
+/// Writes generated files, and lists them.
+pub(super) fn write(app: &App<'_>, to: &WriteTo, make: fn(&Path) -> std::io::Result<Vec<String>>) -> Done {
+    let failed = |error| Failure::stopped(format!("{} cannot be written: {error}", to.target.display()), "");
+    app.show(&FilesWritten(make(&to.target).map_err(failed)?))
+}
 
 pub(super) fn migrate(app: &App<'_>) -> Done {
     let located = toft::locate(&app.config()?)?;

@@ -46,7 +46,7 @@ pub(crate) use self::{
     state::StateValue,
     status::StatusView,
     tasks::{Answered, Claims, Finished, Ready, Saved, Shown, TaskAssigned, TaskDecided, TaskList},
-    upkeep::{BackedUp, CallSchemas, Migrated, RestoredFrom},
+    upkeep::{BackedUp, CallSchemas, FilesWritten, Migrated, RestoredFrom},
     workspaces::{
         Rescued, RescuesListed, ShellFunction, WsEnv, WsGiven, WsList, WsNoted, WsPath, WsPooled, WsShown, WsTidied,
     },
@@ -354,7 +354,7 @@ impl Output {
             Err(error) => {
                 let text = format!("error[output]: the output could not be written: {error}\n");
                 let _ = std::io::stderr().write_all(text.as_bytes());
-                std::process::exit(i32::from(crate::exit::FAILED));
+                std::process::exit(i32::from(crate::codes::FAILED));
             }
         }
     }

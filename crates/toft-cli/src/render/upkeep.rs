@@ -110,3 +110,24 @@ impl View for RestoredFrom {
         }
     }
 }
+
+/// Files that were generated.
+pub(crate) struct FilesWritten(pub(crate) Vec<String>);
+
+impl View for FilesWritten {
+    fn kind(&self) -> &'static str {
+        "files"
+    }
+
+    fn json(&self) -> Value {
+        json!(self.0)
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.0.clone()
+    }
+
+    fn text(&self, page: &mut Page) {
+        self.0.iter().for_each(|file| page.line(clean(file)));
+    }
+}

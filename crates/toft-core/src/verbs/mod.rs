@@ -256,6 +256,7 @@ impl VerbContext<'_> {
     }
 
     fn put(&mut self, actor: String, entity: &str, verb: &str, detail: Value, writes: Vec<Write>) -> VerbResult<()> {
+        debug_assert!(crate::events::known(verb), "`{verb}` is missing in toft_core::events");
         let op = match &self.op {
             Some(op) => op.clone(),
             None => self.op.insert(op_now(self.ids, &self.now)).clone(),

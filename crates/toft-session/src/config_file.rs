@@ -1,0 +1,259 @@
+//! What a configuration file may contain. `docs/reference/configuration.md` is generated from these types: comments are
+//! descriptions, and `extend` adds what the type does not say.
+
+use std::collections::BTreeMap;
+
+use schemars::{JsonSchema, generate::SchemaSettings};
+use serde::Deserialize;
+use serde_json::Value;
+use toft_core::workspace::Keep;
+
+use crate::{
+    config::{Names, OverlayMode},
+    setup::Setup,
+};
+
+/// A configuration file.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ConfigFile {
+    /// The store: `repo`, `worktree`, `global`, the path of a file, or a `postgres://` URL.
+    #[schemars(extend("default" = "repo", "scope" = "clone"))]
+    pub(crate) store: Option<String>,
+    /// The agent that commands act as. Without it, your user name.
+    #[schemars(extend("scope" = "clone"))]
+    pub(crate) agent: Option<String>,
+    pub(crate) lease: LeaseSection,
+    pub(crate) retry: RetrySection,
+    pub(crate) retention: RetentionSection,
+    pub(crate) workspaces: WorkspacesSection,
+    pub(crate) run: RunSection,
+    pub(crate) sync: SyncSection,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct LeaseSection {
+    /// How long a lease lasts without renewal.
+    #[schemars(extend("format" = "duration", "default" = "30m"))]
+    pub(crate) ttl: Option<String>,
+    /// How long a process that lives but does not renew keeps its lease.
+    #[schemars(extend("format" = "duration", "default" = "4h"))]
+    pub(crate) cap: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RetrySection {
+    /// Pause before the second attempt of a failed task. It doubles with every attempt.
+    #[schemars(extend("format" = "duration", "default" = "10s"))]
+    pub(crate) backoff: Option<String>,
+    /// Longest pause between two attempts.
+    #[schemars(extend("format" = "duration", "default" = "10m"))]
+    pub(crate) backoff_max: Option<String>,
+    /// Number of attempts before a task waits for a person.
+    #[schemars(extend("default" = 3))]
+    pub(crate) max_attempts: Option<u32>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RetentionSection {
+    /// How long the log is kept.
+    #[schemars(extend("format" = "duration", "default" = "90d"))]
+    pub(crate) events: Option<String>,
+    /// How long messages are kept that every recipient has read.
+    #[schemars(extend("format" = "duration", "default" = "30d"))]
+    pub(crate) messages: Option<String>,
+    /// How long attempts of ended tasks are kept.
+    #[schemars(extend("format" = "duration", "default" = "90d"))]
+    pub(crate) attempts: Option<String>,
+    /// How long checkpoints of ended tasks are kept. The newest of each task stays.
+    #[schemars(extend("format" = "duration", "default" = "90d"))]
+    pub(crate) checkpoints: Option<String>,
+    /// How long large details are kept that no checkpoint refers to.
+    #[schemars(extend("format" = "duration", "default" = "1d"))]
+    pub(crate) blobs: Option<String>,
+    /// How long the records of removed workspaces without a rescue are kept.
+    #[schemars(extend("format" = "duration", "default" = "90d"))]
+    pub(crate) workspaces: Option<String>,
+    /// How long idle agents are kept.
+    #[schemars(extend("format" = "duration", "default" = "30d"))]
+    pub(crate) agents: Option<String>,
+    /// How long answers to operation ids (`--op`) are kept.
+    #[schemars(extend("format" = "duration", "default" = "7d"))]
+    pub(crate) receipts: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct WorkspacesSection {
+    /// Directory of all workspaces: an absolute path, or one that begins with `~`. By default `~/.local/share/toft/workspaces`.
+    #[schemars(extend("format" = "path", "scope" = "clone"))]
+    pub(crate) root: Option<String>,
+    /// Which workspaces stay when their task ends.
+    #[schemars(extend("default" = "always"))]
+    pub(crate) keep: Option<Keep>,
+    /// Maximum number of workspaces of a repository on this machine.
+    #[schemars(extend("default" = 500))]
+    pub(crate) most: Option<usize>,
+    /// `toft ws gc` removes unused workspaces that are older.
+    #[schemars(extend("format" = "duration"))]
+    pub(crate) max_age: Option<String>,
+    /// `toft ws gc` removes unused workspaces until all together are smaller.
+    #[schemars(extend("format" = "size"))]
+    pub(crate) max_bytes: Option<String>,
+    /// `toft ws gc` removes unused workspaces until this many are left.
+    pub(crate) max_count: Option<usize>,
+    /// Rescues also contain large ignored files and directories.
+    #[schemars(extend("default" = false))]
+    pub(crate) rescue_ignored: Option<bool>,
+    /// `toft ws gc` deletes rescues that are older. Without it, none.
+    #[schemars(extend("format" = "duration", "scope" = "clone"))]
+    pub(crate) rescue_max_age: Option<String>,
+    pub(crate) setup: Option<Setup>,
+    /// Whether workspaces share the files of a read-only checkout through an overlay.
+    #[schemars(extend("default" = "auto"))]
+    pub(crate) instant: Option<OverlayMode>,
+    /// Directories of build artefacts that workspaces on an overlay share.
+    pub(crate) warm: Option<Vec<String>>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RunSection {
+    /// Stop an agent that prints nothing for this long.
+    #[schemars(extend("format" = "duration"))]
+    pub(crate) idle: Option<String>,
+    /// Stop an agent that runs this long.
+    #[schemars(extend("format" = "duration"))]
+    pub(crate) total: Option<String>,
+    #[schemars(extend("name" = "NAME"))]
+    pub(crate) agents: BTreeMap<String, RunAgent>,
+}
+
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RunAgent {
+    /// Command and arguments of `toft run --agent NAME`.
+    #[schemars(extend("scope" = "user"))]
+    pub(crate) command: Vec<String>,
+    /// Directories outside of its workspace that the agent may write to in a sandbox.
+    #[serde(default)]
+    #[schemars(extend("scope" = "user"))]
+    pub(crate) writes: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct SyncSection {
+    /// The remote to which the repository's ledger is sent.
+    #[schemars(extend("scope" = "clone"))]
+    pub(crate) remote: Option<String>,
+    /// The branch of that remote that holds the ledger.
+    #[schemars(extend("scope" = "clone"))]
+    pub(crate) branch: Option<String>,
+    /// Whose name a ledger shows as the writer of a change.
+    #[schemars(extend("default" = "author", "scope" = "clone"))]
+    pub(crate) names: Option<Names>,
+    /// Commands synchronize ledgers automatically when the last time was this long ago.
+    #[schemars(extend("format" = "duration", "scope" = "clone"))]
+    pub(crate) auto: Option<String>,
+}
+
+/// Which configuration files may contain a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyScope {
+    /// The user's, this clone's, and the one in the working tree.
+    Everywhere,
+    /// The user's and this clone's.
+    Clone,
+    /// Only the user's.
+    User,
+}
+
+/// A key of a configuration file.
+#[derive(Clone, Debug)]
+pub struct ConfigKey {
+    /// Its whole name: `lease.ttl`.
+    pub name: String,
+    /// What a value looks like.
+    pub kind: String,
+    /// The default, as it would be written.
+    pub default: Option<String>,
+    /// The files that may contain it.
+    pub scope: KeyScope,
+    /// What it does.
+    pub meaning: String,
+}
+
+/// The JSON Schema of a configuration file.
+fn config_schema() -> Value {
+    let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
+    settings.into_generator().into_root_schema_for::<ConfigFile>().to_value()
+}
+
+/// Every key of a configuration file: those without a section first, then by name.
+pub fn config_keys() -> Vec<ConfigKey> {
+    let mut keys = Vec::new();
+    collect(&config_schema(), "", &mut keys);
+    keys.sort_by_key(|key| (key.name.contains('.'), key.name.clone()));
+    keys
+}
+
+fn collect(schema: &Value, prefix: &str, keys: &mut Vec<ConfigKey>) {
+    let objects = || std::iter::once(schema).chain(schema["anyOf"].as_array().into_iter().flatten());
+    for (name, property) in objects().filter_map(|schema| schema["properties"].as_object()).flatten() {
+        let name = format!("{prefix}{name}");
+        let known = keys.len();
+        collect(property, &format!("{name}."), keys);
+        if let Some(values) = property.get("additionalProperties").filter(|values| values.is_object()) {
+            collect(values, &format!("{name}.{}.", property["name"].as_str().unwrap_or("NAME")), keys);
+        }
+        if keys.len() == known {
+            keys.push(ConfigKey {
+                kind: kind(property),
+                default: property
+                    .get("default")
+                    .filter(|value| !value.is_null() && !value.as_array().is_some_and(Vec::is_empty))
+                    .map(Value::to_string),
+                scope: match property["scope"].as_str() {
+                    Some("user") => KeyScope::User,
+                    Some(_) => KeyScope::Clone,
+                    None => KeyScope::Everywhere,
+                },
+                meaning: property["description"].as_str().unwrap_or_default().replace('\n', " "),
+                name,
+            });
+        }
+    }
+}
+
+/// What a value looks like, for people.
+fn kind(schema: &Value) -> String {
+    let mut options = Vec::new();
+    let members = ["anyOf", "oneOf"].iter().filter_map(|key| schema[key].as_array()).flatten();
+    for schema in std::iter::once(schema).chain(
+        members.flat_map(|member| std::iter::once(member).chain(member["oneOf"].as_array().into_iter().flatten())),
+    ) {
+        options.extend(schema["const"].as_str());
+        options.extend(schema["enum"].as_array().into_iter().flatten().filter_map(Value::as_str));
+    }
+    if !options.is_empty() {
+        let quoted: Vec<_> = options.iter().map(|option| format!("`\"{option}\"`")).collect();
+        return quoted.join(", ");
+    }
+    let plain = match &schema["type"] {
+        Value::Array(types) => types.iter().filter_map(Value::as_str).find(|name| *name != "null"),
+        one => one.as_str(),
+    };
+    match (schema["format"].as_str(), plain) {
+        (Some("duration"), _) => "duration".into(),
+        (Some("size"), _) => "size".into(),
+        (Some("path"), _) => "path".into(),
+        (_, Some("array")) => "list of strings".into(),
+        (_, Some("integer")) => "number".into(),
+        (_, Some("boolean")) => "`true` or `false`".into(),
+        _ => "string".into(),
+    }
+}
