@@ -163,7 +163,6 @@ impl Stage {
     }
 
     /// Performs a verb as an operation; by default as if it came over a wire, by its name and with everything as JSON.
-    #[expect(clippy::needless_pass_by_value, reason = "a verb is built for one run")]
     pub fn perform_as_op<V: Verb>(&self, actor: &str, verb: V, op: Option<Operation>) -> VerbResult<V::Outcome> {
         let holds: Vec<Fence> = self.holds(actor).into_iter().map(|lease| lease.fence).collect();
         let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
