@@ -116,6 +116,7 @@ fn all_tools_together_cost_less_than_two_thousand_tokens() {
     let count = tokens(&tools.to_string());
     eprintln!("{count} tokens in {} bytes", tools.to_string().len());
     assert!(count < 2_000, "{count} tokens");
+    insta::assert_snapshot!(format!("{tools:#}"));
     let names: Vec<&str> = tools.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
     let expected =
         ["prime", "ready", "claim", "show", "search", "add", "edit", "save", "finish", "message", "flow", "workspace"];

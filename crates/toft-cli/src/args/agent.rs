@@ -7,6 +7,9 @@ use toft::time::parse_duration;
 
 use super::{positive, work::Hold};
 
+/// The kind of a message, unless its sender says another.
+const STATUS: &str = "status";
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum AgentCommand {
     /// Register an agent
@@ -78,7 +81,7 @@ pub(crate) struct Send {
     #[arg(long)]
     pub(crate) subject: Option<String>,
     /// assignment, status, question, answer, broadcast
-    #[arg(long, default_value = "status")]
+    #[arg(long, default_value = STATUS)]
     pub(crate) kind: String,
     /// Priority; P0 is the most urgent
     #[arg(short, long, value_name = "P0..P4", value_parser = super::priority)]
@@ -97,6 +100,24 @@ pub(crate) struct Send {
     pub(crate) expires: Option<Duration>,
     #[command(flatten)]
     pub(crate) hold: Hold,
+}
+
+impl Send {
+    /// A message with nothing but its text.
+    pub(crate) fn plain(to: String, text: String) -> Self {
+        Self {
+            to,
+            text,
+            subject: None,
+            kind: STATUS.to_owned(),
+            priority: None,
+            reply_to: None,
+            task: None,
+            needs_ack: false,
+            expires: None,
+            hold: Hold::default(),
+        }
+    }
 }
 
 /// Read your messages.
@@ -118,7 +139,7 @@ pub(crate) struct Inbox {
     #[arg(long, value_name = "DUR", num_args = 0..=1, require_equals = true, default_missing_value = "30s", value_parser = parse_duration)]
     pub(crate) wait: Option<Duration>,
     /// Maximum number of rows
-    #[arg(long, default_value = "20", value_parser = positive)]
+    #[arg(long, default_value_t = super::ROWS, value_parser = positive)]
     pub(crate) limit: usize,
 }
 

@@ -20,7 +20,7 @@ pub(crate) enum FlowCommand {
         /// The workflow
         id: String,
         /// Maximum number of tasks
-        #[arg(long, default_value = "50", value_parser = positive)]
+        #[arg(long, default_value_t = super::FLOW_ROWS, value_parser = positive)]
         limit: usize,
     },
     /// Workflows, newest first
@@ -33,7 +33,7 @@ pub(crate) enum FlowCommand {
         #[arg(long)]
         status: Option<String>,
         /// Maximum number of rows
-        #[arg(long, default_value = "20", value_parser = positive)]
+        #[arg(long, default_value_t = super::ROWS, value_parser = positive)]
         limit: usize,
         #[command(flatten)]
         reach: Reach,
@@ -98,7 +98,7 @@ pub(crate) enum FlowCommand {
 }
 
 /// Make a workflow from words.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 pub(crate) struct NewFlow {
     /// What it is about
     pub(crate) title: String,
@@ -125,7 +125,7 @@ pub(crate) struct NewFlow {
 }
 
 /// What a task can be given.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 pub(crate) struct TaskFields {
     /// Description of the work
     #[arg(short = 'd', long)]

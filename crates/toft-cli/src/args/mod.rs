@@ -29,7 +29,7 @@ pub(crate) use self::{
     share::{Accept, Doctor, Move, Propose, Purge, Reject, Sync, Withdraw},
     upkeep::{Backup, BackupCommand, Schema, WriteTo},
     work::{Claim, Finish, Hold, IssueOrder, List, Log, Ready, Save, Show, Status},
-    ws::{CreateWs, From, Shell, ShellKind, Ws, WsCommand},
+    ws::{CreateWs, From, ListWs, OneWs, RescueWs, RmWs, Shell, ShellKind, Ws, WsCommand},
 };
 
 pub(crate) const EXAMPLES: &str = "\
@@ -67,7 +67,7 @@ pub(crate) struct Cli {
 }
 
 /// Flags every command takes.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Global")]
 pub(crate) struct Global {
     /// Run as if started in DIR
@@ -97,9 +97,10 @@ pub(crate) struct Global {
 }
 
 /// When to colour.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Color {
     /// On a terminal.
+    #[default]
     Auto,
     /// Always.
     Always,
@@ -108,7 +109,7 @@ pub(crate) enum Color {
 }
 
 /// Which rows a command reads.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Reach {
     /// Only this worktree
     #[arg(long, conflicts_with_all = ["all_repos", "worktree"])]
@@ -311,6 +312,11 @@ pub(crate) fn priority(text: &str) -> Result<u8, String> {
     let number = text.strip_prefix(['p', 'P']).unwrap_or(text).parse().ok();
     number.filter(|number| *number <= 4).ok_or_else(|| "use P0 (most urgent) to P4".to_owned())
 }
+
+/// How many rows a list has, unless its user says otherwise.
+pub(crate) const ROWS: usize = 20;
+/// The same for the tasks of a workflow.
+pub(crate) const FLOW_ROWS: usize = 50;
 
 /// A number above 0.
 pub(crate) fn positive(text: &str) -> Result<usize, String> {

@@ -29,7 +29,7 @@ pub(crate) struct Add {
 }
 
 /// What can be said of an issue.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 pub(crate) struct Fields {
     /// Priority; P0 is the most urgent
     #[arg(short, long, value_name = "P0..P4", value_parser = priority)]
@@ -76,7 +76,7 @@ pub(crate) struct Fields {
 }
 
 /// Change issues: fields, labels, dependencies, comments.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 #[command(after_help = "\
 Examples:
   toft edit tf-a41c -p P0 -l db --needs tf-7f3a

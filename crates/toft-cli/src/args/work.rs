@@ -19,7 +19,7 @@ pub(crate) struct Ready {
     #[arg(long)]
     pub(crate) explain: bool,
     /// Maximum number of rows
-    #[arg(long, default_value = "20", value_parser = positive)]
+    #[arg(long, default_value_t = super::ROWS, value_parser = positive)]
     pub(crate) limit: usize,
     #[command(flatten)]
     pub(crate) reach: Reach,
@@ -99,7 +99,7 @@ pub(crate) struct Save {
 }
 
 /// Which hold a write is made under.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 pub(crate) struct Hold {
     /// Fence that claim printed; by default this session's
     #[arg(long, value_name = "FENCE")]
@@ -212,7 +212,7 @@ pub(crate) struct List {
     #[arg(long, value_name = "REV|TIME")]
     pub(crate) at: Option<String>,
     /// Maximum number of rows
-    #[arg(long, default_value = "20", value_parser = positive)]
+    #[arg(long, default_value_t = super::ROWS, value_parser = positive)]
     pub(crate) limit: usize,
     #[command(flatten)]
     pub(crate) reach: Reach,
@@ -231,7 +231,7 @@ pub(crate) enum IssueOrder {
 #[derive(Args, Debug)]
 pub(crate) struct Status {
     /// Maximum number of rows of each kind
-    #[arg(long, default_value = "20", value_parser = positive)]
+    #[arg(long, default_value_t = super::ROWS, value_parser = positive)]
     pub(crate) limit: usize,
     #[command(flatten)]
     pub(crate) reach: Reach,
@@ -252,7 +252,7 @@ pub(crate) struct Log {
     #[arg(long, value_name = "DUR", value_parser = parse_duration, requires = "follow")]
     pub(crate) timeout: Option<Duration>,
     /// Maximum number of rows
-    #[arg(long, default_value = "20", value_parser = positive)]
+    #[arg(long, default_value_t = super::ROWS, value_parser = positive)]
     pub(crate) limit: usize,
     #[command(flatten)]
     pub(crate) reach: Reach,

@@ -103,7 +103,7 @@ pub(crate) enum ShellKind {
 }
 
 /// Make one.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 pub(crate) struct CreateWs {
     /// The issue or task that is worked on in it
     #[arg(required_unless_present = "name")]
@@ -121,7 +121,7 @@ pub(crate) struct CreateWs {
 }
 
 /// What it is made from.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 pub(crate) struct From {
     /// The commit or branch to start from; what the main checkout is on when left out
     #[arg(long, value_name = "REV")]
@@ -141,12 +141,12 @@ pub(crate) struct ListWs {
     #[arg(long)]
     pub(crate) all: bool,
     /// Maximum number of rows
-    #[arg(long, default_value = "20", value_parser = positive)]
+    #[arg(long, default_value_t = super::ROWS, value_parser = positive)]
     pub(crate) limit: usize,
 }
 
 /// One of them.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 pub(crate) struct OneWs {
     /// Workspace, by name, path or id, or by its issue or task; by default the current one; @ is that of the task you hold
     #[arg(value_name = "WS", add = clap_complete::ArgValueCompleter::new(super::complete::workspaces))]
@@ -154,7 +154,7 @@ pub(crate) struct OneWs {
 }
 
 /// Take one down.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 pub(crate) struct RmWs {
     #[command(flatten)]
     pub(crate) one: OneWs,

@@ -1,16 +1,21 @@
 //! toft over the Model Context Protocol: each tool is a command, with the same answers, refusals and next steps.
 //!
-//! `tools.rs` says what each tool takes and which command that is. Nothing is kept between two calls.
+//! `tools.rs` has the table of tools: the arguments of each as a type, whose schema a client sees, and the command it is. Nothing is
+//! kept between two calls.
 
 mod tools;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
 use serde_json::{Map, Value, json};
 use toft_server::mcp::{Answer, ToolHost, ToolSpec, serve as serve_desk};
 
-use crate::{args::Cli, commands, exit::Failure, render::Output};
+use crate::{
+    args::{Cli, Global},
+    commands,
+    exit::Failure,
+    render::Output,
+};
 
 /// A longer answer is cut: it would fill a model's context.
 const LONGEST: usize = 48 << 10;
@@ -37,8 +42,8 @@ impl ToolHost for Commands {
         let Some(tool) = tools::TOOLS.iter().find(|tool| tool.name == name) else {
             return refused(&Failure::invalid(format!("there is no tool `{name}`"), ""));
         };
-        match tool.words(arguments, who) {
-            Ok(words) => answer(&words),
+        match tool.command(arguments).and_then(|command| Ok((everywhere(arguments)?, command))) {
+            Ok((global, command)) => answer(&Cli { global, command }),
             Err(failure) => refused(&failure),
         }
     }
@@ -53,14 +58,7 @@ impl ToolHost for Commands {
     }
 
     fn read(&self, address: &str) -> Option<Answer> {
-        let words: Vec<&str> = match address.strip_prefix("toft://")?.split_once('/') {
-            None if address == "toft://inbox" => vec!["agent", "inbox", "--peek"],
-            None if address == "toft://ready" => vec!["ready"],
-            Some(("issue", id)) if !id.is_empty() => vec!["show", "--", id],
-            Some(("flow", id)) if !id.is_empty() => vec!["flow", "show", "--", id],
-            _ => return None,
-        };
-        Some(answer(&words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>()))
+        Some(answer(&Cli { global: Global::default(), command: tools::resource(address)? }))
     }
 
     fn instructions(&self) -> &'static str {
@@ -78,15 +76,22 @@ fn who(dir: Option<&str>) -> Option<String> {
     toft::Toft::at(located).ok()?.hooks().name_of_process(tools::client()?)
 }
 
-/// Runs a command and keeps what it would have printed.
-fn answer(words: &[String]) -> Answer {
-    let line = ["toft".to_owned()].into_iter().chain(words.iter().cloned());
-    let cli = match Cli::try_parse_from(line) {
-        Ok(cli) => cli,
-        Err(error) => return refused(&Failure::usage(&error, None)),
+/// What every tool takes: where the client works, and as whom.
+fn everywhere(arguments: &Map<String, Value>) -> Result<Global, Failure> {
+    let text = |name: &str| match arguments.get(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) if !text.is_empty() => Ok(Some(text.clone())),
+        Some(other) => Err(Failure::invalid(format!("`{name}` is not a text: {other}"), "")),
     };
+    let dir = text("cwd")?;
+    let agent = text("agent")?.or_else(|| who(dir.as_deref()));
+    Ok(Global { dir: dir.map(Into::into), agent, ..Global::default() })
+}
+
+/// Runs a command and keeps what it would have printed.
+fn answer(cli: &Cli) -> Answer {
     let output = Output::keeping();
-    match commands::run_and_close(&cli, &output) {
+    match commands::run_and_close(cli, &output) {
         Ok(_) => {
             let kept = output.kept();
             let mut text = kept.text;

@@ -1,332 +1,535 @@
-//! The tools: what each takes, and the command it stands for. Models read all of it, so every word counts.
+//! The tools: what each takes, and the command it is. Models read all of it, so every word counts.
 
+use schemars::{JsonSchema, generate::SchemaSettings};
+use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
 use toft_server::mcp::ToolSpec;
 
-use crate::exit::Failure;
+use crate::{
+    args::{
+        self, Add, AgentCommand, Claim, Command, CreateWs, EditIssue, Fields, Finish, FlowCommand, Hold, Inbox, List,
+        ListWs, NewFlow, One, OneWs, Ready, RescueWs, RmWs, Save, Send, Show, WsCommand,
+    },
+    exit::Failure,
+};
 
-/// One argument: its name, what it is, and how it is said to the command.
-pub(super) struct Argument {
-    name: &'static str,
-    kind: Kind,
-    says: Says,
-    /// For models; empty if the name says it.
-    about: &'static str,
-}
+/// Arguments of a tool, and the command they stand for.
+trait Call: DeserializeOwned + JsonSchema {
+    const NAME: &'static str;
+    const ABOUT: &'static str;
+    const READ_ONLY: bool = false;
+    const DESTRUCTIVE: bool = false;
 
-enum Kind {
-    Text,
-    Texts,
-    Number,
-    Yes,
-    /// One of these words.
-    Word(&'static str),
-}
-
-enum Says {
-    /// A flag with the value; for yes and no, the flag alone.
-    Flag(&'static str),
-    /// A word of its own, in this order.
-    Place,
-    /// Which subcommand.
-    Verb,
+    fn command(self) -> Result<Command, Failure>;
 }
 
 /// A tool.
 pub(super) struct Tool {
     pub(super) name: &'static str,
     about: &'static str,
-    /// The command, and what is always said with it.
-    command: &'static [&'static str],
-    arguments: &'static [Argument],
-    /// Arguments that cannot be left out.
-    required: &'static [&'static str],
     read_only: bool,
     destructive: bool,
+    schema: fn() -> Map<String, Value>,
+    read: fn(Value) -> Result<Command, Failure>,
 }
-
-const fn arg(name: &'static str, kind: Kind, says: Says, about: &'static str) -> Argument {
-    Argument { name, kind, says, about }
-}
-
-const fn tool(
-    name: &'static str,
-    about: &'static str,
-    command: &'static [&'static str],
-    arguments: &'static [Argument],
-) -> Tool {
-    Tool { name, about, command, arguments, required: &[], read_only: false, destructive: false }
-}
-
-use Kind::{Number, Text, Texts, Word, Yes};
-use Says::{Flag, Place, Verb};
 
 pub(super) const TOOLS: [Tool; 12] = [
-    tool("prime", "Who you are, what you hold, messages, ready work, the rules. Call first.", &["prime"], &[]),
-    Tool {
-        read_only: true,
-        ..tool(
-            "ready",
-            "What can start now, best first",
-            &["ready"],
-            &[arg("label", Texts, Flag("--label"), ""), arg("limit", Number, Flag("--limit"), "")],
-        )
-    },
-    tool(
-        "claim",
-        "Take work under a lease: the best ready, or id",
-        &["claim"],
-        &[
-            arg("id", Text, Place, ""),
-            arg("label", Texts, Flag("--label"), ""),
-            arg("ws", Yes, Flag("--ws"), "with a directory of its own to work in"),
-        ],
-    ),
-    Tool {
-        read_only: true,
-        ..tool(
-            "show",
-            "An issue, task, workflow or agent; @ is what you hold",
-            &["show"],
-            &[
-                arg("id", Text, Place, ""),
-                arg("context", Yes, Flag("--context"), "all that whoever takes it over must know"),
-                arg("why", Yes, Flag("--why"), "why it cannot start"),
-            ],
-        )
-    },
-    Tool {
-        read_only: true,
-        ..tool(
-            "search",
-            "Find issues",
-            &["list"],
-            &[
-                arg("text", Text, Flag("--search"), ""),
-                arg("label", Texts, Flag("--label"), ""),
-                arg("status", Text, Flag("--status"), ""),
-                arg("all", Yes, Flag("--all"), "closed ones too"),
-            ],
-        )
-    },
-    Tool {
-        required: &["title"],
-        ..tool(
-            "add",
-            "Write work down as an issue",
-            &["add"],
-            &[
-                arg("title", Text, Place, ""),
-                arg("body", Text, Flag("--body"), ""),
-                arg("type", Text, Flag("--type"), "task, bug, feature, epic"),
-                arg("priority", Number, Flag("--priority"), "0 most urgent to 4"),
-                arg("label", Texts, Flag("--label"), ""),
-                arg("needs", Texts, Flag("--needs"), "ids it waits for"),
-                arg("parent", Text, Flag("--parent"), ""),
-            ],
-        )
-    },
-    Tool {
-        required: &["id"],
-        ..tool(
-            "edit",
-            "Change an issue",
-            &["edit"],
-            &[
-                arg("id", Text, Place, ""),
-                arg("title", Text, Flag("--title"), ""),
-                arg("body", Text, Flag("--body"), ""),
-                arg("priority", Number, Flag("--priority"), ""),
-                arg("label", Texts, Flag("--label"), ""),
-                arg("needs", Texts, Flag("--needs"), ""),
-                arg("comment", Text, Flag("--comment"), ""),
-                arg("close", Text, Flag("--close"), "why it is over"),
-                arg("reopen", Yes, Flag("--reopen"), ""),
-            ],
-        )
-    },
-    tool(
-        "save",
-        "Checkpoint what you hold, and renew the lease",
-        &["save"],
-        &[
-            arg("message", Text, Flag("--message"), "done so far, what is next"),
-            arg("id", Text, Place, ""),
-            arg("fence", Text, Flag("--fence"), ""),
-        ],
-    ),
-    tool(
-        "finish",
-        "End your hold. Done needs evidence (a commit) or no_change (a reason); waiting asks a person the message",
-        &["finish"],
-        &[
-            arg("id", Text, Place, ""),
-            arg("outcome", Word("done|failed|release|handoff|waiting"), Place, ""),
-            arg("message", Text, Flag("--message"), ""),
-            arg("evidence", Text, Flag("--evidence"), ""),
-            arg("no_change", Text, Flag("--no-change"), ""),
-            arg("fence", Text, Flag("--fence"), ""),
-        ],
-    ),
-    Tool {
-        required: &["action"],
-        ..tool(
-            "message",
-            "Send to an agent, human, role:worker, or a task's holder; or read your inbox",
-            &["agent"],
-            &[
-                arg("action", Word("send|inbox"), Verb, ""),
-                arg("to", Text, Place, ""),
-                arg("text", Text, Place, ""),
-                arg("reply_to", Text, Flag("--reply-to"), ""),
-                arg("ack", Text, Flag("--ack"), "message to confirm"),
-            ],
-        )
-    },
-    Tool {
-        required: &["action"],
-        ..tool(
-            "flow",
-            "Workflows of tasks",
-            &["flow"],
-            &[
-                arg("action", Word("list|show|new|start|pause|resume|retry"), Verb, ""),
-                arg("id", Text, Place, "or the title of a new one"),
-                arg("task", Texts, Flag("--task"), "names; they may run at the same time"),
-            ],
-        )
-    },
-    Tool {
-        destructive: true,
-        required: &["action"],
-        ..tool(
-            "workspace",
-            "Directories for work; rm keeps a copy of what is only there",
-            &["ws"],
-            &[arg("action", Word("list|create|show|path|rescue|rm"), Verb, ""), arg("id", Text, Place, "")],
-        )
-    },
+    tool::<PrimeCall>(),
+    tool::<ReadyCall>(),
+    tool::<ClaimCall>(),
+    tool::<ShowCall>(),
+    tool::<SearchCall>(),
+    tool::<AddCall>(),
+    tool::<EditCall>(),
+    tool::<SaveCall>(),
+    tool::<FinishCall>(),
+    tool::<MessageCall>(),
+    tool::<FlowCall>(),
+    tool::<WorkspaceCall>(),
 ];
 
-impl Argument {
-    fn schema(&self) -> Value {
-        let mut schema = match self.kind {
-            Text => json!({ "type": "string" }),
-            Texts => json!({ "type": "array", "items": { "type": "string" } }),
-            Number => json!({ "type": "integer" }),
-            Yes => json!({ "type": "boolean" }),
-            Word(words) => json!({ "enum": words.split('|').collect::<Vec<_>>() }),
-        };
-        if !self.about.is_empty() {
-            schema["description"] = self.about.into();
-        }
-        schema
+const fn tool<C: Call>() -> Tool {
+    Tool {
+        name: C::NAME,
+        about: C::ABOUT,
+        read_only: C::READ_ONLY,
+        destructive: C::DESTRUCTIVE,
+        schema: schema::<C>,
+        read: read::<C>,
     }
+}
 
-    /// The value as words; none if it was left out.
-    fn values(&self, given: &Value) -> Result<Vec<String>, Failure> {
-        let wrong = |wanted: &str| Failure::invalid(format!("`{}` is not {wanted}: {given}", self.name), "");
-        // A dash alone would mean standard input, which belongs to the protocol.
-        let text = |value: &Value| value.as_str().filter(|text| *text != "-").map(str::to_owned);
-        match (&self.kind, given) {
-            (_, Value::Null) => Ok(Vec::new()),
-            (Text, value) => Ok(vec![text(value).ok_or_else(|| wrong("a text"))?]),
-            (Texts, Value::Array(all)) => {
-                all.iter().map(|value| text(value).ok_or_else(|| wrong("a list of texts"))).collect()
+/// Every tool takes these, too.
+const EVERYWHERE: [&str; 2] = ["cwd", "agent"];
+
+/// The schema without what a model does not need: null, defaults, widths of numbers.
+fn schema<C: Call>() -> Map<String, Value> {
+    let settings = SchemaSettings::default().with(|settings| settings.inline_subschemas = true);
+    let whole = settings.into_generator().into_root_schema_for::<C>().to_value();
+    let mut properties = Map::new();
+    for (name, part) in whole["properties"].as_object().into_iter().flatten() {
+        let mut part = part.clone();
+        if let Some(part) = part.as_object_mut() {
+            part.retain(|key, _| ["type", "items", "enum", "description"].contains(&key.as_str()));
+            if let Some(kind) = part.get("type").and_then(|kind| kind.get(0)).cloned() {
+                part.insert("type".to_owned(), kind);
             }
-            // One of many is often given without a list around it.
-            (Texts, value) => Ok(vec![text(value).ok_or_else(|| wrong("a list of texts"))?]),
-            (Number, value) => Ok(vec![value.as_u64().ok_or_else(|| wrong("a number"))?.to_string()]),
-            (Yes, Value::Bool(true)) => Ok(vec![String::new()]),
-            (Yes, Value::Bool(false)) => Ok(Vec::new()),
-            (Yes, _) => Err(wrong("true or false")),
-            (Word(words), value) => match value.as_str().filter(|word| words.split('|').any(|known| known == *word)) {
-                Some(word) => Ok(vec![word.to_owned()]),
-                None => Err(wrong(&format!("one of {}", words.replace('|', ", ")))),
-            },
+            if let Some(words) = part.get_mut("enum").and_then(Value::as_array_mut) {
+                words.retain(|word| !word.is_null());
+            }
         }
+        properties.insert(name.clone(), part);
     }
+    for name in EVERYWHERE {
+        properties.insert(name.to_owned(), json!({ "type": "string" }));
+    }
+    let mut schema = Map::new();
+    schema.insert("type".to_owned(), "object".into());
+    schema.insert("properties".to_owned(), Value::Object(properties));
+    if let Some(required) = whole.get("required") {
+        schema.insert("required".to_owned(), required.clone());
+    }
+    schema
+}
+
+fn read<C: Call>(arguments: Value) -> Result<Command, Failure> {
+    let call: C =
+        serde_json::from_value(arguments).map_err(|error| Failure::invalid(format!("{}: {error}", C::NAME), ""))?;
+    call.command()
 }
 
 impl Tool {
     pub(super) fn card(&self) -> ToolSpec {
-        let mut properties = Map::new();
-        for argument in self.arguments {
-            properties.insert(argument.name.to_owned(), argument.schema());
-        }
-        for everywhere in ["cwd", "agent"] {
-            properties.insert(everywhere.to_owned(), json!({ "type": "string" }));
-        }
-        let mut schema = Map::new();
-        schema.insert("type".to_owned(), "object".into());
-        schema.insert("properties".to_owned(), Value::Object(properties));
-        if !self.required.is_empty() {
-            schema.insert("required".to_owned(), json!(self.required));
-        }
         ToolSpec {
             name: self.name,
             about: self.about,
-            schema,
+            schema: (self.schema)(),
             read_only: self.read_only,
             destructive: self.destructive,
         }
     }
 
-    /// The command line that a call stands for. What a caller wrote is never taken for a flag.
-    pub(super) fn words(
-        &self,
-        given: &Map<String, Value>,
-        who: impl Fn(Option<&str>) -> Option<String>,
-    ) -> Result<Vec<String>, Failure> {
-        let known = |name: &String| {
-            ["cwd", "agent"].contains(&name.as_str()) || self.arguments.iter().any(|argument| argument.name == name)
-        };
-        if let Some(name) = given.keys().find(|name| !known(name)) {
-            let names: Vec<_> = self.arguments.iter().map(|argument| argument.name).chain(["cwd", "agent"]).collect();
+    /// The command that a call stands for. What is null was left out.
+    pub(super) fn command(&self, given: &Map<String, Value>) -> Result<Command, Failure> {
+        let schema = (self.schema)();
+        let known: Vec<&String> =
+            schema["properties"].as_object().into_iter().flatten().map(|(name, _)| name).collect();
+        if let Some(name) = given.keys().find(|name| !known.contains(name)) {
+            let known: Vec<&str> = known.iter().map(|name| name.as_str()).collect();
             return Err(Failure::invalid(
                 format!("{} takes no `{name}`", self.name),
-                &format!("use {}", names.join(", ")),
+                &format!("use {}", known.join(", ")),
             ));
         }
-        if let Some(name) = self.required.iter().find(|name| given.get(**name).is_none_or(Value::is_null)) {
-            return Err(Failure::invalid(format!("{} needs `{name}`", self.name), ""));
+        let given = given.iter().filter(|(name, value)| !value.is_null() && !EVERYWHERE.contains(&name.as_str()));
+        let given: Map<String, Value> = given.map(|(name, value)| (name.clone(), value.clone())).collect();
+        // A dash alone would mean standard input, which belongs to the protocol.
+        if let Some((name, _)) = given.iter().find(|(_, value)| *value == "-") {
+            return Err(Failure::invalid(format!("`{name}` is not a text: -"), ""));
         }
-        let everywhere = |name: &str| match given.get(name) {
-            None | Some(Value::Null) => Ok(None),
-            Some(Value::String(text)) if !text.is_empty() => Ok(Some(text.clone())),
-            Some(other) => Err(Failure::invalid(format!("`{name}` is not a text: {other}"), "")),
-        };
-        let (mut words, mut verbs, mut flags, mut places) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let dir = everywhere("cwd")?;
-        let agent = everywhere("agent")?.or_else(|| who(dir.as_deref()));
-        if let Some(dir) = dir {
-            words.extend(["-C".to_owned(), dir]);
-        }
-        if let Some(agent) = agent {
-            words.push(format!("--as={agent}"));
-        }
-        words.extend(self.command.iter().map(|&word| word.to_owned()));
-        for argument in self.arguments {
-            for value in argument.values(given.get(argument.name).unwrap_or(&Value::Null))? {
-                match (&argument.says, &argument.kind) {
-                    (Flag(flag), Yes) => flags.push((*flag).to_owned()),
-                    (Flag(flag), _) => flags.push(format!("{flag}={value}")),
-                    (Place, _) => places.push(value),
-                    (Verb, _) => verbs.push(value),
-                }
-            }
-        }
-        if self.name == "claim" {
-            flags.extend(client().map(|pid| format!("--pid={pid}")));
-        }
-        words.extend(verbs);
-        words.extend(flags);
-        if !places.is_empty() {
-            words.push("--".to_owned());
-            words.extend(places);
-        }
-        Ok(words)
+        (self.read)(Value::Object(given))
     }
+}
+
+/// What the command line takes where its user says nothing.
+fn defaults<A: clap::Args>() -> Result<A, Failure> {
+    let command = A::augment_args(clap::Command::new("toft").no_binary_name(true));
+    let matches = command.try_get_matches_from([] as [&str; 0]);
+    matches.and_then(|matches| A::from_arg_matches(&matches)).map_err(|error| Failure::usage(&error, None))
+}
+
+/// One of many is often given without a list around it.
+fn one_or_many<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum OneOrMany {
+        One(String),
+        Many(Vec<String>),
+    }
+    Ok(match OneOrMany::deserialize(deserializer)? {
+        OneOrMany::One(text) => vec![text],
+        OneOrMany::Many(texts) => texts,
+    })
+}
+
+/// A value that this action of a tool cannot do without.
+fn needed(value: Option<String>, tool: &str, name: &str) -> Result<String, Failure> {
+    value.ok_or_else(|| Failure::invalid(format!("{tool} needs `{name}`"), ""))
+}
+
+fn hold(fence: Option<String>) -> Result<Hold, Failure> {
+    let fence = fence.map(|text| text.parse().map_err(|problem: String| Failure::invalid(problem, ""))).transpose()?;
+    Ok(Hold { fence })
+}
+
+fn priority(number: Option<u64>) -> Result<Option<u8>, Failure> {
+    let read = |number: u64| args::priority(&number.to_string()).map_err(|problem| Failure::invalid(problem, ""));
+    number.map(read).transpose()
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct PrimeCall {}
+
+impl Call for PrimeCall {
+    const NAME: &'static str = "prime";
+    const ABOUT: &'static str = "Who you are, what you hold, messages, ready work, the rules. Call first.";
+
+    fn command(self) -> Result<Command, Failure> {
+        Ok(Command::Prime(args::Prime { peek: false }))
+    }
+}
+
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(default)]
+struct ReadyCall {
+    #[serde(deserialize_with = "one_or_many")]
+    label: Vec<String>,
+    limit: Option<u32>,
+}
+
+impl Call for ReadyCall {
+    const NAME: &'static str = "ready";
+    const ABOUT: &'static str = "What can start now, best first";
+    const READ_ONLY: bool = true;
+
+    fn command(self) -> Result<Command, Failure> {
+        let mut ready: Ready = defaults()?;
+        ready.labels = self.label;
+        ready.limit = self.limit.map_or(ready.limit, |limit| limit.max(1) as usize);
+        Ok(Command::Ready(ready))
+    }
+}
+
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(default)]
+struct ClaimCall {
+    id: Option<String>,
+    #[serde(deserialize_with = "one_or_many")]
+    label: Vec<String>,
+    /// with a directory of its own to work in
+    ws: bool,
+}
+
+impl Call for ClaimCall {
+    const NAME: &'static str = "claim";
+    const ABOUT: &'static str = "Take work under a lease: the best ready, or id";
+
+    fn command(self) -> Result<Command, Failure> {
+        let Self { id, label: labels, ws } = self;
+        Ok(Command::Claim(Claim { id, labels, ws, pid: client(), ..defaults()? }))
+    }
+}
+
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(default)]
+struct ShowCall {
+    id: Option<String>,
+    /// all that an agent which takes it over must know
+    context: bool,
+    /// why it cannot start
+    why: bool,
+}
+
+impl Call for ShowCall {
+    const NAME: &'static str = "show";
+    const ABOUT: &'static str = "An issue, task, workflow or agent; @ is what you hold";
+    const READ_ONLY: bool = true;
+
+    fn command(self) -> Result<Command, Failure> {
+        let Self { id, context, why } = self;
+        let mut show: Show = defaults()?;
+        if context && why {
+            return Err(Failure::invalid("show takes `context` or `why`, not both", ""));
+        }
+        show.id = id.unwrap_or(show.id);
+        Ok(Command::Show(Show { context, why, ..show }))
+    }
+}
+
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(default)]
+struct SearchCall {
+    text: Option<String>,
+    #[serde(deserialize_with = "one_or_many")]
+    label: Vec<String>,
+    status: Option<String>,
+    /// closed ones too
+    all: bool,
+}
+
+impl Call for SearchCall {
+    const NAME: &'static str = "search";
+    const ABOUT: &'static str = "Find issues";
+    const READ_ONLY: bool = true;
+
+    fn command(self) -> Result<Command, Failure> {
+        let Self { text: search, label: labels, status, all } = self;
+        Ok(Command::List(List { search, labels, status, all, ..defaults()? }))
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct AddCall {
+    title: String,
+    body: Option<String>,
+    /// task, bug, feature, epic
+    r#type: Option<String>,
+    /// 0 most urgent to 4
+    priority: Option<u64>,
+    #[serde(default, deserialize_with = "one_or_many")]
+    label: Vec<String>,
+    /// ids it waits for
+    #[serde(default, deserialize_with = "one_or_many")]
+    needs: Vec<String>,
+    parent: Option<String>,
+}
+
+impl Call for AddCall {
+    const NAME: &'static str = "add";
+    const ABOUT: &'static str = "Write work down as an issue";
+
+    fn command(self) -> Result<Command, Failure> {
+        let Self { title, body, r#type: kind, priority: urgency, label: labels, needs, parent } = self;
+        let fields = Fields { body, priority: priority(urgency)?, labels, needs, parent, ..Fields::default() };
+        Ok(Command::Add(Add { title, kind, fields, ledger: None }))
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct EditCall {
+    id: String,
+    title: Option<String>,
+    body: Option<String>,
+    priority: Option<u64>,
+    #[serde(default, deserialize_with = "one_or_many")]
+    label: Vec<String>,
+    #[serde(default, deserialize_with = "one_or_many")]
+    needs: Vec<String>,
+    comment: Option<String>,
+    /// why it is over
+    close: Option<String>,
+    #[serde(default)]
+    reopen: bool,
+}
+
+impl Call for EditCall {
+    const NAME: &'static str = "edit";
+    const ABOUT: &'static str = "Change an issue";
+
+    fn command(self) -> Result<Command, Failure> {
+        let Self { id, title, body, priority: urgency, label: labels, needs, comment, close, reopen } = self;
+        if close.is_some() && reopen {
+            return Err(Failure::invalid("edit takes `close` or `reopen`, not both", ""));
+        }
+        let fields = Fields { body, priority: priority(urgency)?, labels, needs, ..Fields::default() };
+        let ids = vec![id];
+        Ok(Command::Edit(EditIssue { ids, title, fields, comment, close, reopen, ..EditIssue::default() }))
+    }
+}
+
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(default)]
+struct SaveCall {
+    /// done so far, what is next
+    message: Option<String>,
+    id: Option<String>,
+    fence: Option<String>,
+}
+
+impl Call for SaveCall {
+    const NAME: &'static str = "save";
+    const ABOUT: &'static str = "Checkpoint what you hold, and renew the lease";
+
+    fn command(self) -> Result<Command, Failure> {
+        let Self { message, id, fence } = self;
+        Ok(Command::Save(Save { message, id, hold: hold(fence)?, ..defaults()? }))
+    }
+}
+
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum FinishOutcome {
+    Done,
+    Failed,
+    Release,
+    Handoff,
+    Waiting,
+}
+
+impl FinishOutcome {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Release => "release",
+            Self::Handoff => "handoff",
+            Self::Waiting => "waiting",
+        }
+    }
+}
+
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(default)]
+struct FinishCall {
+    id: Option<String>,
+    outcome: Option<FinishOutcome>,
+    message: Option<String>,
+    evidence: Option<String>,
+    no_change: Option<String>,
+    fence: Option<String>,
+}
+
+impl Call for FinishCall {
+    const NAME: &'static str = "finish";
+    const ABOUT: &'static str =
+        "End your hold. Done needs evidence (a commit) or no_change (a reason); waiting asks a person the message";
+
+    fn command(self) -> Result<Command, Failure> {
+        let Self { id, outcome, message, evidence, no_change, fence } = self;
+        if evidence.is_some() && no_change.is_some() {
+            return Err(Failure::invalid("finish takes `evidence` or `no_change`, not both", ""));
+        }
+        let words = id.into_iter().chain(outcome.map(|outcome| outcome.as_str().to_owned())).collect();
+        let (message, hold) = (message.unwrap_or_default(), hold(fence)?);
+        Ok(Command::Finish(Finish { words, message, evidence, no_change, hold, ..defaults()? }))
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum MessageAction {
+    Send,
+    Inbox,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct MessageCall {
+    action: MessageAction,
+    to: Option<String>,
+    text: Option<String>,
+    reply_to: Option<String>,
+    /// message to confirm
+    ack: Option<String>,
+}
+
+impl Call for MessageCall {
+    const NAME: &'static str = "message";
+    const ABOUT: &'static str = "Send to an agent, human, role:worker, or a task's holder; or read your inbox";
+
+    fn command(self) -> Result<Command, Failure> {
+        let Self { action, to, text, reply_to, ack } = self;
+        let command = match action {
+            MessageAction::Send => {
+                let (to, text) = (needed(to, "send", "to")?, needed(text, "send", "text")?);
+                AgentCommand::Send(Send { reply_to, ..Send::plain(to, text) })
+            }
+            MessageAction::Inbox => AgentCommand::Inbox(Inbox { ack, ..defaults()? }),
+        };
+        Ok(Command::Agent(args::Agent { command }))
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum FlowAction {
+    List,
+    Show,
+    New,
+    Start,
+    Pause,
+    Resume,
+    Retry,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct FlowCall {
+    action: FlowAction,
+    /// or the title of a new one
+    id: Option<String>,
+    /// names; they may run at the same time
+    #[serde(default, deserialize_with = "one_or_many")]
+    task: Vec<String>,
+}
+
+impl Call for FlowCall {
+    const NAME: &'static str = "flow";
+    const ABOUT: &'static str = "Workflows of tasks";
+
+    fn command(self) -> Result<Command, Failure> {
+        let Self { action, id, task: tasks } = self;
+        let id = || needed(id, "flow", "id");
+        let one = |id: String| One { id, message: None };
+        let command = match action {
+            FlowAction::List => flows(),
+            FlowAction::Show => flow(id()?),
+            FlowAction::New => FlowCommand::New(NewFlow { title: id()?, tasks, ..NewFlow::default() }),
+            FlowAction::Start => FlowCommand::Start(one(id()?)),
+            FlowAction::Pause => FlowCommand::Pause(one(id()?)),
+            FlowAction::Resume => FlowCommand::Resume(one(id()?)),
+            FlowAction::Retry => FlowCommand::Retry { task: id()?, message: String::new() },
+        };
+        Ok(Command::Flow(args::Flow { command }))
+    }
+}
+
+fn flows() -> FlowCommand {
+    FlowCommand::List { all: false, status: None, limit: args::ROWS, reach: args::Reach::default() }
+}
+
+fn flow(id: String) -> FlowCommand {
+    FlowCommand::Show { id, limit: args::FLOW_ROWS }
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum WorkspaceAction {
+    List,
+    Create,
+    Show,
+    Path,
+    Rescue,
+    Rm,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct WorkspaceCall {
+    action: WorkspaceAction,
+    id: Option<String>,
+}
+
+impl Call for WorkspaceCall {
+    const NAME: &'static str = "workspace";
+    const ABOUT: &'static str = "Directories for work; rm keeps a copy of what is only there";
+    const DESTRUCTIVE: bool = true;
+
+    fn command(self) -> Result<Command, Failure> {
+        let Self { action, id } = self;
+        let command = match action {
+            WorkspaceAction::List => WsCommand::List(ListWs { all: false, limit: args::ROWS }),
+            WorkspaceAction::Create => {
+                WsCommand::Create(CreateWs { id: Some(needed(id, "create", "id")?), ..CreateWs::default() })
+            }
+            WorkspaceAction::Show => WsCommand::Show(OneWs { id }),
+            WorkspaceAction::Path => WsCommand::Path(OneWs { id }),
+            WorkspaceAction::Rescue => WsCommand::Rescue(RescueWs { one: OneWs { id }, ignored: false }),
+            WorkspaceAction::Rm => WsCommand::Rm(RmWs { one: OneWs { id }, ..RmWs::default() }),
+        };
+        Ok(Command::Ws(args::Ws { command }))
+    }
+}
+
+/// The command that reads a resource, if it is one.
+pub(super) fn resource(address: &str) -> Option<Command> {
+    Some(match address.strip_prefix("toft://")?.split_once('/') {
+        None if address == "toft://inbox" => {
+            let command = AgentCommand::Inbox(Inbox { peek: true, ..defaults().ok()? });
+            Command::Agent(args::Agent { command })
+        }
+        None if address == "toft://ready" => Command::Ready(defaults().ok()?),
+        Some(("issue", id)) if !id.is_empty() => Command::Show(Show { id: id.to_owned(), ..defaults().ok()? }),
+        Some(("flow", id)) if !id.is_empty() => Command::Flow(args::Flow { command: flow(id.to_owned()) }),
+        _ => return None,
+    })
 }
 
 /// The client, whose life a lease follows: it started this server.
