@@ -71,7 +71,7 @@ fn git(git_dir: &Path) -> Result<(Vec<String>, Vec<String>), RunError> {
 fn hg(checkout: &Checkout) -> Result<(Vec<String>, Vec<String>), RunError> {
     let ask = |args: &[&str]| match checkout.vcs {
         Vcs::Sl => Run::sl(&checkout.root)?.args(args.iter().copied()).maybe(),
-        _ => Run::hg(&checkout.root)?.args(args.iter().copied()).maybe(),
+        Vcs::Git | Vcs::Jj | Vcs::Hg | Vcs::None => Run::hg(&checkout.root)?.args(args.iter().copied()).maybe(),
     };
     let roots = ask(&["log", "-r", "roots(::.)", "-T", "{node}\n"])?.unwrap_or_default();
     let paths = ask(&["paths"])?.unwrap_or_default();

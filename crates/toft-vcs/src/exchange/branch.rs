@@ -499,4 +499,16 @@ impl Exchange for Branch {
     fn offered(&self) -> Result<Vec<Proposal>, ExchangeError> {
         self.proposals()
     }
+
+    fn foreign_commits(&mut self) -> Result<Vec<String>, ExchangeError> {
+        Ok(Vec::new())
+    }
+
+    fn squashes(&self) -> bool {
+        true
+    }
+
+    fn unsent_lines(&mut self) -> Result<Vec<String>, ExchangeError> {
+        Ok(Vec::new())
+    }
 }

@@ -305,4 +305,22 @@ impl Exchange for OwnHg {
         let said = self.hg.run(["export", "--git", "--text", "-r", &which])?.ok()?;
         Ok(patch::added(&String::from_utf8_lossy(&said)))
     }
+
+    fn purge(&mut self, _keep: &dyn Fn(&[u8]) -> bool) -> Result<usize, ExchangeError> {
+        Err(super::no_purge())
+    }
+
+    fn also_in(&self, _text: &str) -> Result<Vec<String>, ExchangeError> {
+        Ok(Vec::new())
+    }
+
+    fn before(&mut self) -> Result<Option<Files>, ExchangeError> {
+        Ok(None)
+    }
+
+    fn tidy(&self, _memo: &Path) {}
+
+    fn offered(&self) -> Result<Vec<super::Proposal>, ExchangeError> {
+        Ok(Vec::new())
+    }
 }

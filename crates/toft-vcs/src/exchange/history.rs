@@ -373,7 +373,7 @@ pub fn outgoing(
                 Range::Unpublished => {
                     let head = match vcs {
                         Vcs::Git => "HEAD".to_owned(),
-                        _ => crate::command::Run::jj(&checkout.root)?
+                        Vcs::Jj | Vcs::Hg | Vcs::Sl | Vcs::None => crate::command::Run::jj(&checkout.root)?
                             .args(["log", "--no-graph", "-r", "@", "-T", "commit_id"])
                             .text()?,
                     };

@@ -247,4 +247,22 @@ impl Exchange for OwnJj {
         let said = Git::of(&git_dir)?.run(show)?.args(commits.lines()).ok()?;
         Ok(patch::added(&String::from_utf8_lossy(&said)))
     }
+
+    fn purge(&mut self, _keep: &dyn Fn(&[u8]) -> bool) -> Result<usize, ExchangeError> {
+        Err(super::no_purge())
+    }
+
+    fn also_in(&self, _text: &str) -> Result<Vec<String>, ExchangeError> {
+        Ok(Vec::new())
+    }
+
+    fn before(&mut self) -> Result<Option<Files>, ExchangeError> {
+        Ok(None)
+    }
+
+    fn tidy(&self, _memo: &std::path::Path) {}
+
+    fn offered(&self) -> Result<Vec<super::Proposal>, ExchangeError> {
+        Ok(Vec::new())
+    }
 }

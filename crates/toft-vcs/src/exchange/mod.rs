@@ -137,7 +137,7 @@ impl From<FindError> for ExchangeError {
     }
 }
 
-/// One way to exchange a ledger.
+/// One way to exchange a ledger. No method has a default: a new way answers each, above all what it would publish.
 pub trait Exchange {
     /// Who it is exchanged with; nobody while there is no remote.
     fn remote(&self) -> Option<&str>;
@@ -158,46 +158,37 @@ pub trait Exchange {
     fn seen(&self) -> Option<&str>;
 
     /// Commits that the other side does not have and that are not this program's, which a send would publish: one line each.
-    fn foreign_commits(&mut self) -> Result<Vec<String>, ExchangeError> {
-        Ok(Vec::new())
-    }
+    fn foreign_commits(&mut self) -> Result<Vec<String>, ExchangeError>;
 
     /// Whether commits that were never sent are left behind when something is sent. Where they are not, nothing is recorded
     /// before it can be sent.
-    fn squashes(&self) -> bool {
-        true
-    }
+    fn squashes(&self) -> bool;
 
     /// Lines that recorded commits add and that a send would publish as they are; none where commits are squashed.
-    fn unsent_lines(&mut self) -> Result<Vec<String>, ExchangeError> {
-        Ok(Vec::new())
-    }
+    fn unsent_lines(&mut self) -> Result<Vec<String>, ExchangeError>;
 
     /// Removes lines from the whole history; the next [`Exchange::send`] replaces the other side's history, if that is still
     /// what was fetched. Returns how many commits changed.
-    fn purge(&mut self, _keep: &dyn Fn(&[u8]) -> bool) -> Result<usize, ExchangeError> {
-        Err(ExchangeError::InTheWay(
-            "toft rewrites the history of ledgers under git only; rewriting this one is up to you".to_owned(),
-        ))
-    }
+    fn purge(&mut self, keep: &dyn Fn(&[u8]) -> bool) -> Result<usize, ExchangeError>;
 
     /// Branches besides the ledger's own whose history has this text.
-    fn also_in(&self, _text: &str) -> Result<Vec<String>, ExchangeError> {
-        Ok(Vec::new())
-    }
+    fn also_in(&self, text: &str) -> Result<Vec<String>, ExchangeError>;
 
     /// The files that a new commit would be compared with: those of its first parent; none where that is not known.
-    fn before(&mut self) -> Result<Option<Files>, ExchangeError> {
-        Ok(None)
-    }
+    fn before(&mut self) -> Result<Option<Files>, ExchangeError>;
 
     /// Packs what was recorded and exchanged, if enough came together; `memo` is where that is remembered.
-    fn tidy(&self, _memo: &Path) {}
+    fn tidy(&self, memo: &Path);
 
     /// Issues that branches of the other side propose.
-    fn offered(&self) -> Result<Vec<Proposal>, ExchangeError> {
-        Ok(Vec::new())
-    }
+    fn offered(&self) -> Result<Vec<Proposal>, ExchangeError>;
+}
+
+/// The history of this ledger is not rewritten.
+fn no_purge() -> ExchangeError {
+    ExchangeError::InTheWay(
+        "toft rewrites the history of ledgers under git only; rewriting this one is up to you".to_owned(),
+    )
 }
 
 /// How a ledger in a directory of its own is exchanged.
@@ -368,7 +359,7 @@ pub(crate) fn git_dir(checkout: &Checkout) -> Option<PathBuf> {
             own.is_dir().then_some(own)
         }
         Vcs::Jj => Some(checkout.common_dir.clone()),
-        _ => None,
+        Vcs::Hg | Vcs::Sl | Vcs::None => None,
     }
 }
 

@@ -406,6 +406,28 @@ impl Exchange for OwnGit {
         }
         Ok(rewritten.commits)
     }
+
+    fn squashes(&self) -> bool {
+        true
+    }
+
+    fn unsent_lines(&mut self) -> Result<Vec<String>, ExchangeError> {
+        Ok(Vec::new())
+    }
+
+    fn also_in(&self, _text: &str) -> Result<Vec<String>, ExchangeError> {
+        Ok(Vec::new())
+    }
+
+    fn before(&mut self) -> Result<Option<Files>, ExchangeError> {
+        Ok(None)
+    }
+
+    fn tidy(&self, _memo: &Path) {}
+
+    fn offered(&self) -> Result<Vec<super::Proposal>, ExchangeError> {
+        Ok(Vec::new())
+    }
 }
 
 /// Somebody who never told git their name may sync too.

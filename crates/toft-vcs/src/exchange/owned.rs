@@ -34,7 +34,7 @@ fn tracked(site: &Site) -> Result<Vec<String>, ExchangeError> {
             Run::jj(root)?.args(["file", "list", "--ignore-working-copy", "-r", "@-"]).maybe()?.unwrap_or_default()
         }
         vcs @ (Vcs::Hg | Vcs::Sl) => Hg::here(vcs, root).run(["manifest", "-r", "."])?.maybe()?.unwrap_or_default(),
-        _ => String::new(),
+        Vcs::Jj | Vcs::None => String::new(),
     };
     Ok(listed.lines().map(str::to_owned).collect())
 }

@@ -174,7 +174,7 @@ pub fn committed(checkout: &Checkout, dir: &Path, text: &str) -> Result<bool, Ex
                 Vcs::Git => Git::inside(&git_dir, &checkout.root)?
                     .run(["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])?
                     .maybe()?,
-                _ => Run::jj(&checkout.root)?
+                Vcs::Jj | Vcs::Hg | Vcs::Sl | Vcs::None => Run::jj(&checkout.root)?
                     .args(["log", "--no-graph", "-r", "@-", "-T", "commit_id ++ \"\\n\""])
                     .maybe()?,
             };

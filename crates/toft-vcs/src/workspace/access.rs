@@ -10,7 +10,6 @@ use toft_core::workspace::{Workspace, WorkspaceKind};
 
 use super::{WorkspaceBackend, WorkspaceError};
 use crate::{
-    Vcs,
     command::RunError,
     git_run::{self, Git, OwnDir},
     git_view::GitView,
@@ -80,25 +79,12 @@ impl WorkspaceBackend {
     /// other worktrees are not among it.
     pub fn written(&self, workspace: &Workspace) -> Vec<PathBuf> {
         let dir = PathBuf::from(&workspace.path);
-        let elsewhere = match (self.vcs, workspace.kind) {
-            (Vcs::Git, WorkspaceKind::Clone) => Vec::new(),
-            (Vcs::Git, _) => {
-                let own = self.own_dir(workspace).ok().map(|own| own.git_dir);
-                let shared = ["objects", "refs", "logs"].map(|name| self.common_dir.join(name));
-                shared.into_iter().chain(own).collect()
-            }
-            _ => vec![self.common_dir.clone()],
-        };
+        let elsewhere = self.system().writes_elsewhere(self, workspace);
         [dir].into_iter().chain(elsewhere).collect()
     }
 
     /// Files below what work in a workspace writes that only toft writes: what would lead git elsewhere.
     pub fn fixed(&self, workspace: &Workspace) -> Vec<PathBuf> {
-        match (self.vcs, workspace.kind, self.own_dir(workspace)) {
-            (Vcs::Git, WorkspaceKind::Worktree, Ok(own)) => {
-                ["commondir", "config.worktree", "locked"].map(|name| own.git_dir.join(name)).into()
-            }
-            _ => Vec::new(),
-        }
+        self.system().fixed_files(self, workspace)
     }
 }

@@ -6,7 +6,7 @@ use std::{fs, io, os::unix::fs::MetadataExt, path::Path};
 use toft_core::workspace::{Workspace, WorkspaceKind};
 
 use super::{WorkspaceBackend, overlay};
-use crate::{Vcs, git_view::plain_file};
+use crate::git_view::plain_file;
 
 /// What is wrong with a workspace, and the command that helps. No such command deletes anything.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl WorkspaceBackend {
             return Some(unreadable(workspace, path, &error));
         }
         // A layer that is not mounted is an empty directory; the next look mounts it.
-        if self.vcs != Vcs::Git || workspace.overlay_base.is_some() && same_disk(path) {
+        if !self.system().has_git_files() || workspace.overlay_base.is_some() && same_disk(path) {
             return None;
         }
         let link = path.join(".git");

@@ -13,7 +13,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::{WorkspaceBackend, WorkspaceError};
-use crate::{Vcs, command::Run, git_run::Git, lock::io};
+use crate::{command::Run, git_run::Git, lock::io};
 
 /// The file that remembers pairs.
 const PAIRS: &str = "pairs.json";
@@ -89,7 +89,7 @@ impl WorkspaceBackend {
         targets: &BTreeSet<String>,
         clones: &[std::path::PathBuf],
     ) -> Result<InProgress, WorkspaceError> {
-        if self.vcs != Vcs::Git || heads.is_empty() {
+        if !self.system().has_git_files() || heads.is_empty() {
             return Ok(InProgress::default());
         }
         let mut hasher = DefaultHasher::new();

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use toft_core::workspace::{Landed, Survey, Workspace};
+use toft_core::workspace::{Survey, Workspace};
 
 use super::{LIST, Made, Start, WorkspaceBackend, WorkspaceError, survey::path_of, walk};
 use crate::{command::Run, lock::RepoLock};
@@ -38,6 +38,7 @@ pub(super) fn survey(workspace: &Workspace, dir: &Path) -> Result<Survey, Worksp
     let head = Run::hg(dir)?.args(["log", "--template", "{node}", "--rev", "."]).text()?;
     let ahead = format!("draft() and ::. and not ::{}", workspace.base);
     let ahead = Run::hg(dir)?.args(["log", "--template", "x\n", "--rev", &ahead]).text()?.lines().count();
+    let (ahead, landed) = super::landed::seen(workspace, &head, ahead, head == workspace.base);
     let own = dir.join(".hg");
     let changed = files.len() - untracked;
     let mut stuck = Vec::new();
@@ -55,7 +56,7 @@ pub(super) fn survey(workspace: &Workspace, dir: &Path) -> Result<Survey, Worksp
         changed,
         untracked,
         ahead,
-        landed: (ahead == 0).then_some(if head == workspace.base { Landed::Nothing } else { Landed::Merged }),
+        landed,
         doing: BEGUN.iter().find(|name| own.join(name).exists()).map(|name| (*name).to_owned()),
         stuck,
         head,

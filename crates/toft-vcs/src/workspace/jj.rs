@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use toft_core::workspace::{Landed, Survey, Workspace};
+use toft_core::workspace::{Survey, Workspace};
 
 use super::{LIST, Made, Stand, Start, WorkspaceBackend, WorkspaceError, walk};
 use crate::{command::Run, lock::RepoLock};
@@ -40,6 +40,7 @@ pub(super) fn survey(backend: &WorkspaceBackend, workspace: &Workspace, dir: &Pa
     let changed = Run::jj(dir)?.args(["diff", "--name-only", "-r", "@"]).text()?;
     let elsewhere = format!("::(bookmarks() | remote_bookmarks() | (working_copies() ~ {own}) | {})", workspace.base);
     let ahead = commits(&backend.root, &format!("(::{head} ~ {elsewhere}) ~ empty()"))?.len();
+    let (ahead, landed) = super::landed::seen(workspace, &stand(dir)?.commit, ahead, changed.is_empty());
     // What jj ignores, it does not keep.
     let listed = Run::jj(dir)?.args(["file", "list", "-T", "path ++ \"\\0\""]).ok()?;
     let kept: BTreeSet<PathBuf> = listed.split(|byte| *byte == 0).map(super::survey::path_of).collect();
@@ -54,7 +55,7 @@ pub(super) fn survey(backend: &WorkspaceBackend, workspace: &Workspace, dir: &Pa
         artefacts: artefacts.iter().map(|path| path.display().to_string()).collect(),
         changed: changed.lines().count(),
         ahead,
-        landed: (ahead == 0).then_some(if changed.is_empty() { Landed::Nothing } else { Landed::Merged }),
+        landed,
         head,
         ..Survey::default()
     })

@@ -89,6 +89,16 @@ pub(super) fn look(
     Ok(Landing { ahead, unpushed, how })
 }
 
+/// How many commits up to `newest` did not land, and how the others did: in what was counted, or as a person recorded.
+pub(super) fn seen(workspace: &Workspace, newest: &str, ahead: usize, untouched: bool) -> (usize, Option<Landed>) {
+    match ahead {
+        0 if untouched => (0, Some(Landed::Nothing)),
+        0 => (0, Some(Landed::Merged)),
+        _ if workspace.landed.as_deref() == Some(newest) => (0, Some(Landed::Recorded)),
+        _ => (ahead, None),
+    }
+}
+
 /// How the work on a branch landed whose workspace is gone.
 pub(super) fn of_branch(
     backend: &WorkspaceBackend,

@@ -26,7 +26,7 @@ use super::{
     WorkspaceBackend, WorkspaceError, git, landed, remove,
     survey::{self, Status},
 };
-use crate::{Vcs, git_run::Git, git_view::plain_file, lock::io as failed, private};
+use crate::{git_run::Git, git_view::plain_file, lock::io as failed, private};
 
 /// So many changed files of a workspace are remembered by name.
 const MOST_PATHS: usize = 2_000;
@@ -212,7 +212,7 @@ fn has_refs(own: &Path) -> bool {
 impl WorkspaceBackend {
     /// Branches and remote branches as they are now.
     pub fn refs(&self) -> Result<Refs, WorkspaceError> {
-        if self.vcs != Vcs::Git {
+        if !self.system().has_git_files() {
             return Ok(Refs::default());
         }
         let ask = ["for-each-ref", "--format=%(objectname) %(refname) %(upstream)"];
@@ -231,8 +231,8 @@ impl WorkspaceBackend {
 
     /// The commit that a workspace stands on, from files and what is known of refs.
     pub fn head_by(&self, workspace: &Workspace, refs: &Refs) -> Option<String> {
-        if workspace.kind == WorkspaceKind::Clone || self.vcs != Vcs::Git {
-            return git::plain_head(self, workspace).filter(|_| self.vcs == Vcs::Git);
+        if workspace.kind == WorkspaceKind::Clone || !self.system().has_git_files() {
+            return self.system().head_in_files(self, workspace);
         }
         let text = plain_file(&self.own_dir(workspace).ok()?.git_dir.join("HEAD")).ok()??;
         let text = String::from_utf8_lossy(&text);
@@ -259,7 +259,7 @@ impl WorkspaceBackend {
     /// Deletes the branch of a workspace that is gone, if its work has landed. Commits that landed as others are kept under
     /// `refs/toft/landed/`. Says whether the branch is gone.
     pub fn drop_landed(&self, workspace: &Workspace, refs: &Refs) -> Result<bool, WorkspaceError> {
-        let branch = workspace.branch.as_ref().filter(|_| workspace.own_branch && self.vcs == Vcs::Git);
+        let branch = workspace.branch.as_ref().filter(|_| workspace.own_branch && self.system().has_git_files());
         let Some(head) = branch.and_then(|name| refs.commit(&format!("refs/heads/{name}"))) else { return Ok(false) };
         let Some(how) = landed::of_branch(self, workspace, head, refs)? else { return Ok(false) };
         if !matches!(how, Landed::Nothing | Landed::Merged) {
@@ -315,7 +315,7 @@ impl WorkspaceBackend {
     ) -> Result<Look, WorkspaceError> {
         self.open(workspace)?;
         let dir = Path::new(&workspace.path);
-        if self.vcs != Vcs::Git {
+        if !self.system().has_git_files() {
             let survey = self.survey_at(workspace, dir)?;
             return Ok(Look { at: now, survey, uncommitted: Vec::new(), bytes: Some(size(None)) });
         }

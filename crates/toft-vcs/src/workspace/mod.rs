@@ -24,6 +24,7 @@ mod rescue_content;
 mod restore;
 mod snapshot;
 mod survey;
+mod system;
 mod times;
 mod walk;
 
@@ -40,6 +41,7 @@ use toft_core::{
     workspace::{Left, Survey, Workspace, WorkspaceKind},
 };
 
+use self::system::WorkspaceSystem;
 pub use self::{
     broken::WorkspaceTrouble,
     collide::{Conflict, InProgress},
@@ -51,13 +53,7 @@ pub use self::{
     snapshot::behind_link,
     times::set_modified,
 };
-use crate::{
-    Checkout, FindError, Vcs,
-    command::{Run, RunError},
-    git_run::Git,
-    git_view::GitView,
-    lock,
-};
+use crate::{Checkout, FindError, Vcs, command::RunError, git_run::Git, git_view::GitView, lock};
 
 /// The turn that whatever changes a repository's list of worktrees waits for.
 const LIST: &str = "worktrees";
@@ -215,6 +211,11 @@ impl WorkspaceBackend {
         }
     }
 
+    /// What its version control system does for workspaces.
+    fn system(&self) -> &'static dyn WorkspaceSystem {
+        system::of(self.vcs)
+    }
+
     /// Git on the repository.
     fn git(&self) -> Result<&Git, WorkspaceError> {
         if self.git.get().is_none() {
@@ -262,33 +263,22 @@ impl WorkspaceBackend {
 
     /// The branch that a checkout is on.
     pub fn branch_at(&self, dir: &Path) -> Result<Option<String>, WorkspaceError> {
-        match self.vcs {
-            Vcs::Git => Ok(self.git_at(dir)?.run(["symbolic-ref", "--quiet", "--short", "HEAD"])?.maybe()?),
-            _ => Ok(None),
-        }
+        self.system().branch_at(self, dir)
     }
 
     /// The commit that `rev` names, or that the main checkout is on.
     pub fn start(&self, rev: Option<&str>) -> Result<Start, WorkspaceError> {
-        match self.vcs {
-            Vcs::Git => git::start(self, rev),
-            Vcs::Jj => jj::start(&self.root, rev),
-            Vcs::Hg => hg::start(&self.root, rev),
-            Vcs::Sl | Vcs::None => Err(self.not_for("a workspace")),
-        }
+        self.system().start(self, rev)
     }
 
     /// Whether there is a branch of that name already.
     pub fn has_branch(&self, name: &str) -> Result<bool, WorkspaceError> {
-        match self.vcs {
-            Vcs::Git => git::has_branch(self, name),
-            _ => Ok(false),
-        }
+        self.system().has_branch(self, name)
     }
 
     /// Whether a workspace of this kind has a branch of its own.
     pub fn has_branches(&self) -> bool {
-        self.vcs == Vcs::Git
+        self.system().has_branches()
     }
 
     /// It is not done under this VCS.
@@ -300,21 +290,13 @@ impl WorkspaceBackend {
     pub fn provide(&self, workspace: &Workspace, copy_of: Option<&str>) -> Result<Made, WorkspaceError> {
         let path = Path::new(&workspace.path);
         self.clear_ground(path)?;
-        let made = match (self.vcs, workspace.kind) {
-            (_, WorkspaceKind::InPlace) => Ok(Made::default()),
-            (Vcs::Git, WorkspaceKind::Worktree) => git::worktree(self, workspace, copy_of),
-            (Vcs::Git, WorkspaceKind::Clone) => git::clone(self, workspace),
-            (Vcs::Jj, WorkspaceKind::Worktree) => jj::provide(self, workspace),
-            (Vcs::Hg, WorkspaceKind::Worktree) => hg::provide(self, workspace),
-            _ => Err(self.not_for("a workspace of this kind")),
-        };
-        if made.is_err() && workspace.kind != WorkspaceKind::InPlace {
+        if workspace.kind == WorkspaceKind::InPlace {
+            return Ok(Made::default());
+        }
+        let made = self.system().make(self, workspace, copy_of);
+        if made.is_err() {
             // Nobody was given it; what it was is in the error.
-            let _ = match self.vcs {
-                Vcs::Git => git::clear_away(self, workspace),
-                Vcs::Jj => jj::forget(self, workspace).and_then(|()| remove::tree(path)),
-                _ => remove::tree(path),
-            };
+            let _ = self.system().clear_away(self, workspace);
         }
         made
     }
@@ -334,22 +316,12 @@ impl WorkspaceBackend {
 
     /// Removes ignored directories that tools build again; gives which. Those with a repository inside stay.
     pub fn shed(&self, workspace: &Workspace) -> Result<Vec<Left>, WorkspaceError> {
-        match self.vcs {
-            Vcs::Git => survey::shed(self, workspace),
-            _ => Ok(Vec::new()),
-        }
+        self.system().shed(self, workspace)
     }
 
     /// The commit that a word stands for in a checkout; under another VCS than git, the word.
     pub fn commit_at(&self, dir: &Path, rev: &str) -> Result<Option<String>, WorkspaceError> {
-        let name = format!("{rev}^{{commit}}");
-        match self.vcs {
-            Vcs::Git => {
-                let ask = ["rev-parse", "--verify", "--quiet", "--end-of-options", &name];
-                Ok(self.git_at(dir)?.run(ask)?.maybe()?)
-            }
-            _ => Ok(Some(rev.to_owned()).filter(|rev| rev != "HEAD")),
-        }
+        self.system().commit_at(self, dir, rev)
     }
 
     /// The commit that a word stands for in a checkout, and when it was made, by its own word; nothing if there is none.
@@ -358,24 +330,7 @@ impl WorkspaceBackend {
         if rev.starts_with('-') || !rev.chars().all(|letter| letter.is_alphanumeric() || "@~^._/-".contains(letter)) {
             return Ok(None);
         }
-        let said = match self.vcs {
-            Vcs::Git => match self.commit_at(dir, rev)? {
-                Some(commit) => {
-                    self.git_at(dir)?.run(["log", "-1", "--format=%H %ct", "--end-of-options", &commit])?.maybe()?
-                }
-                None => None,
-            },
-            Vcs::Jj => {
-                let made = r#"commit_id ++ " " ++ committer.timestamp().format("%s")"#;
-                let rev = if rev == "HEAD" { "@-" } else { rev };
-                Run::jj(dir)?.args(["log", "--no-graph", "-T", made, "-r", rev]).maybe()?
-            }
-            Vcs::Hg | Vcs::Sl => {
-                let rev = if rev == "HEAD" { "." } else { rev };
-                Run::hg(dir)?.args(["log", "-T", "{node} {date|hgdate}", "-r", rev]).maybe()?
-            }
-            Vcs::None => None,
-        };
+        let said = self.system().commit_made(self, dir, rev)?;
         let Some(said) = said else { return Ok(None) };
         let mut words = said.split_whitespace();
         let (commit, seconds) =
@@ -386,57 +341,37 @@ impl WorkspaceBackend {
     /// What to start from so that what is needed is there: the newest of these commits that is ahead of `start`, and what to
     /// know about the others.
     pub fn stack(&self, start: String, needs: &[String]) -> Result<(String, Vec<String>), WorkspaceError> {
-        match self.vcs {
-            Vcs::Git if !needs.is_empty() => git::stack(self, &start, needs),
-            _ => Ok((start, Vec::new())),
-        }
+        self.system().stack(self, start, needs)
     }
 
     /// Where a checkout stands: its newest commit, and how many files are changed and not committed.
     pub fn stand(&self, workspace: &Workspace) -> Result<Stand, WorkspaceError> {
-        let dir = Path::new(&workspace.path);
-        match self.vcs {
-            Vcs::Git => survey::stand(&self.git_in(workspace, dir)?),
-            Vcs::Jj => jj::stand(dir),
-            _ => {
-                let seen = self.survey(workspace)?;
-                Ok(Stand { commit: seen.head, uncommitted: seen.changed + seen.untracked })
-            }
-        }
+        self.system().stand(self, workspace)
     }
 
     /// The commit that a checkout stands on, from git's files where they tell.
     pub fn head(&self, workspace: &Workspace) -> Result<String, WorkspaceError> {
-        let plain = match self.vcs {
-            Vcs::Git => git::plain_head(self, workspace),
-            _ => None,
-        };
+        let plain = self.system().head_in_files(self, workspace);
         plain.map_or_else(|| Ok(self.stand(workspace)?.commit), Ok)
     }
 
     /// Whether a workspace's commit holds something that was made there since `before`: nobody else's branch has it.
     pub fn is_own(&self, workspace: &Workspace, before: &str, commit: &str) -> Result<bool, WorkspaceError> {
-        match self.vcs {
-            Vcs::Git => git::is_own(self, workspace, before, commit),
-            _ => Ok(true),
-        }
+        self.system().is_own(self, workspace, before, commit)
     }
 
     /// Removes locks of git that whoever worked here before left when they were killed, `before` this moment; gives which.
     /// Only those of this workspace alone, and only while nobody is in it.
     pub fn clear_locks(&self, workspace: &Workspace, before: SystemTime) -> Result<Vec<String>, WorkspaceError> {
-        match (self.vcs, process_in(Path::new(&workspace.path))) {
-            (Vcs::Git, None) => git::clear_locks(self, workspace, before),
-            _ => Ok(Vec::new()),
+        match process_in(Path::new(&workspace.path)) {
+            Some(_) => Ok(Vec::new()),
+            None => self.system().clear_locks(self, workspace, before),
         }
     }
 
     /// The commit that a workspace stands on which was just made.
     pub fn begun_at(&self, workspace: &Workspace) -> Result<String, WorkspaceError> {
-        match self.vcs {
-            Vcs::Git => Ok(workspace.base.clone()),
-            _ => Ok(self.stand(workspace)?.commit),
-        }
+        self.system().begun_at(self, workspace)
     }
 
     /// Takes away what somebody began to make and never handed over. What is not of this repository is left alone.
@@ -455,19 +390,7 @@ impl WorkspaceBackend {
 
     /// Whether what is at `dir` is this workspace, and nothing that somebody put in its place.
     pub fn is_here(&self, workspace: &Workspace, dir: &Path) -> bool {
-        let of_this = |found: Checkout| found.root == dir && found.common_dir == self.common_dir;
-        let moved = remove::aside(workspace).0 == dir;
-        match (self.vcs, workspace.kind) {
-            (Vcs::Git, WorkspaceKind::Clone) => {
-                let parent = crate::read(&dir.join(".git").join("toft").join(crate::git::PARENT));
-                parent.is_ok_and(|parent| parent.is_some_and(|parent| Path::new(&parent) == self.common_dir))
-            }
-            (Vcs::Git, _) => {
-                let known = crate::git::entry_of(&self.common_dir, Path::new(&workspace.path));
-                known.is_some() && git::git_dir(dir).ok() == known
-            }
-            _ => moved || crate::find(dir).ok().flatten().is_some_and(of_this),
-        }
+        self.system().is_here(self, workspace, dir)
     }
 
     /// What is in it.
@@ -477,11 +400,7 @@ impl WorkspaceBackend {
     }
 
     fn survey_at(&self, workspace: &Workspace, dir: &Path) -> Result<Survey, WorkspaceError> {
-        match self.vcs {
-            Vcs::Jj => jj::survey(self, workspace, dir),
-            Vcs::Hg => hg::survey(workspace, dir),
-            _ => survey::survey(self, workspace, dir),
-        }
+        self.system().survey(self, workspace, dir)
     }
 
     /// Takes it down: what is only in it is put away first. Can be killed anywhere and run again.
@@ -499,11 +418,7 @@ impl WorkspaceBackend {
     /// With `branch`, on a new branch of that name; else on the one it was on, if nobody has it.
     pub fn restore(&self, workspace: &Workspace, rescue: &str, branch: Option<&str>) -> Result<Made, WorkspaceError> {
         self.clear_ground(Path::new(&workspace.path))?;
-        match self.vcs {
-            Vcs::Git => restore::restore(self, workspace, rescue, branch),
-            Vcs::Jj => jj::restore(self, workspace, rescue),
-            _ => Err(self.not_for("a rescue")),
-        }
+        self.system().restore(self, workspace, rescue, branch)
     }
 
     /// A place for a new directory: nothing is there, and it is in no checkout of this repository. Another one around it, as a

@@ -10,36 +10,16 @@ use nix::{
     fcntl::{OFlag, open, openat, renameat},
     sys::stat::Mode,
 };
-use toft_core::workspace::{Workspace, WorkspaceKind};
+use toft_core::workspace::Workspace;
 
 use super::WorkspaceBackend;
-use crate::Vcs;
 
 impl WorkspaceBackend {
     /// Mends the links between a repository that was moved and a workspace of it; whether that helped. Both ends are toft's
     /// own: the workspace, and its entry in the repository. Nothing is executed, and nothing that a link names is followed.
     pub fn repair(&self, workspace: &Workspace) -> bool {
         let dir = Path::new(&workspace.path);
-        let mended = match (self.vcs, workspace.kind) {
-            (Vcs::Git, WorkspaceKind::Worktree) => {
-                let link = dir.join(".git");
-                let leads = |text: &str| text.trim().strip_prefix("gitdir: ").map(|target| dir.join(target));
-                let entry = self.entry_of(workspace);
-                leads_nowhere(&link, leads)
-                    && entry.is_some_and(|entry| {
-                        replace(dir, &[], ".git", &format!("gitdir: {}\n", entry.display())).is_ok()
-                    })
-            }
-            (Vcs::Git, WorkspaceKind::Clone) => {
-                let parent = dir.join(".git").join("toft").join(crate::git::PARENT);
-                let clone_record = fs::read_to_string(crate::git::clone_record(&self.common_dir, dir));
-                leads_nowhere(&parent, |text| Some(PathBuf::from(text.trim_end())))
-                    && clone_record.is_ok_and(|known| Path::new(known.trim_end()) == dir)
-                    && replace(dir, &[".git", "toft"], crate::git::PARENT, &self.common_dir.display().to_string())
-                        .is_ok()
-            }
-            _ => false,
-        };
+        let mended = self.system().repair(self, workspace);
         // Commands in the workspace find the repository where it is now.
         mended && dir.parent().is_some_and(|beside| crate::recorded::note(beside, &self.common_dir).is_ok())
     }
@@ -60,14 +40,14 @@ impl WorkspaceBackend {
 }
 
 /// Whether a small file names a place that is not there.
-fn leads_nowhere(link: &Path, place: impl Fn(&str) -> Option<PathBuf>) -> bool {
+pub(super) fn leads_nowhere(link: &Path, place: impl Fn(&str) -> Option<PathBuf>) -> bool {
     fs::symlink_metadata(link).is_ok_and(|seen| seen.is_file())
         && fs::read_to_string(link).is_ok_and(|text| place(&text).is_some_and(|place| !place.exists()))
 }
 
 /// Replaces a small file below a workspace by another of the same name. No link on the way is followed, not even one that is put
 /// there in this moment.
-fn replace(dir: &Path, below: &[&str], name: &str, text: &str) -> io::Result<()> {
+pub(super) fn replace(dir: &Path, below: &[&str], name: &str, text: &str) -> io::Result<()> {
     let directory = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let mut at = open(dir, directory, Mode::empty())?;
     for part in below {

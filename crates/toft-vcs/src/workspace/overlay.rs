@@ -20,7 +20,7 @@ use super::{
     probe::{self, Probed, TRIAL},
     remove,
 };
-use crate::{Vcs, git_run::Git, lock};
+use crate::{git_run::Git, lock};
 
 /// Why git has such a worktree locked: its directory is empty until it is mounted, and must not be pruned then.
 pub(super) const LOCKED: &str = "toft mounts it";
@@ -33,23 +33,17 @@ const UNMOUNTED: &str = ".unmounted-";
 impl WorkspaceBackend {
     /// How workspaces can share files in a directory, and why not in a faster way.
     pub fn instant_in(&self, dir: &Path) -> Result<Probed, WorkspaceError> {
-        match self.vcs {
-            Vcs::Git => Ok(probe::known(self.git()?, dir)),
-            _ => Err(self.not_for("sharing a checkout")),
-        }
+        self.system().sharing_in(self, dir, false)
     }
 
     /// Tries how workspaces can share files in a directory, whatever is known, and leaves nothing there.
     pub fn try_instant_in(&self, dir: &Path) -> Result<Probed, WorkspaceError> {
-        match self.vcs {
-            Vcs::Git => Ok(probe::attempt(self.git()?, dir)),
-            _ => Err(self.not_for("sharing a checkout")),
-        }
+        self.system().sharing_in(self, dir, true)
     }
 
     /// Whether a checkout takes long enough to be worth sharing.
     pub fn worth_sharing(&self) -> bool {
-        self.vcs == Vcs::Git && worthwhile(self)
+        self.system().has_git_files() && worthwhile(self)
     }
 
     /// The turn for standing on a base or removing one.

@@ -13,12 +13,11 @@ use toft_core::workspace::{Fate, Left, Survey, Workspace, WorkspaceKind, Workspa
 use super::{
     LIST, WorkspaceBackend, WorkspaceError,
     holders::process_in,
-    jj, overlay,
+    overlay,
     rescue::{self, RescueSource, Rescued},
     snapshot, survey, walk,
 };
 use crate::{
-    Vcs,
     command::Run,
     lock::{self, RepoLock, retry},
 };
@@ -94,7 +93,7 @@ pub(super) fn remove(
         let mut survey = backend.survey(workspace)?;
         allowed(backend, workspace, &mut survey, path, may)?;
         // First where it is: if it cannot be put away, nothing has changed for anybody.
-        if keeps(&survey, may) && backend.vcs == Vcs::Git {
+        if keeps(&survey, may) && backend.system().has_git_files() {
             rescue::ensure(backend, workspace, &RescueSource::at(backend, workspace, path)?, may.ignored)?;
         }
         overlay::shift(backend, workspace, path, &waiting)?;
@@ -132,18 +131,7 @@ pub(super) fn remove(
 
 /// Takes a workspace that is gone off the lists of version control.
 fn unlisted(backend: &WorkspaceBackend, workspace: &Workspace, removed: Removed) -> Result<Removed, WorkspaceError> {
-    match (backend.vcs, workspace.kind) {
-        (Vcs::Git, WorkspaceKind::Worktree) => {
-            unlist(backend, workspace)?;
-            if let Some(survey) = removed.survey.as_ref().filter(|survey| survey.landed.is_some()) {
-                // The workspace is gone; a branch that cannot be judged now stays, and the next gc judges it.
-                let _ = drop_branch(backend, workspace, &survey.head);
-            }
-        }
-        (Vcs::Git, _) => forget_clone(backend, Path::new(&workspace.path))?,
-        (Vcs::Jj, _) => jj::forget(backend, workspace)?,
-        _ => {}
-    }
+    backend.system().unlist(backend, workspace, &removed)?;
     backend.clear_mark(workspace, snapshot::RESTORING)?;
     backend.clear_mark(workspace, GIVEN_UP)?;
     Ok(removed)
@@ -156,7 +144,7 @@ fn without_directory(
     workspace: &Workspace,
     may: Removal,
 ) -> Result<Removed, WorkspaceError> {
-    if backend.vcs != Vcs::Git || workspace.kind != WorkspaceKind::Worktree {
+    if !backend.system().has_git_files() || workspace.kind != WorkspaceKind::Worktree {
         return Ok(Removed::default());
     }
     let Some(own) = backend.entry_of(workspace) else {
@@ -187,7 +175,7 @@ fn without_directory(
 }
 
 /// Whether something has to be put away before it goes.
-fn keeps(survey: &Survey, may: Removal) -> bool {
+pub(super) fn keeps(survey: &Survey, may: Removal) -> bool {
     survey.only_here() || may.ignored && !survey.artefacts.is_empty()
 }
 
@@ -227,7 +215,7 @@ fn allowed(
     if let Some(locked) = walk::undeletable(dir) {
         return stays(format!("{} belongs to another user, who alone can delete what is in it", locked.display()));
     }
-    if backend.vcs == Vcs::Git {
+    if backend.system().has_git_files() {
         survey.nested.extend(hidden(dir, survey)?);
     }
     match survey.fate() {
@@ -254,19 +242,7 @@ fn clear(
 ) -> Result<Removed, WorkspaceError> {
     let mut survey = backend.survey_at(workspace, dir)?;
     allowed(backend, workspace, &mut survey, dir, may)?;
-    let rescue = match backend.vcs {
-        Vcs::Git if keeps(&survey, may) => {
-            Some(rescue::ensure(backend, workspace, &RescueSource::at(backend, workspace, dir)?, may.ignored)?)
-        }
-        Vcs::Git => None,
-        Vcs::Jj => Some(backend.rescue_at(workspace, dir, may.ignored)?),
-        _ => None,
-    };
-    let left = match (&rescue, backend.vcs) {
-        (Some(rescue), Vcs::Git) => rescue.left.clone(),
-        (None, Vcs::Git) => snapshot::leaves(backend, workspace, dir)?,
-        _ => walk::left(dir, survey.artefacts.iter().map(PathBuf::from)),
-    };
+    let (rescue, left) = backend.system().save_before_removal(backend, workspace, dir, &survey, may)?;
     Ok(Removed { rescue, left, survey: Some(survey), note: None })
 }
 
@@ -420,7 +396,7 @@ pub(super) fn drop_branch(backend: &WorkspaceBackend, workspace: &Workspace, at:
     Ok(())
 }
 
-fn forget_clone(backend: &WorkspaceBackend, path: &Path) -> Result<(), WorkspaceError> {
+pub(super) fn forget_clone(backend: &WorkspaceBackend, path: &Path) -> Result<(), WorkspaceError> {
     let clone_record = crate::git::clone_record(&backend.common_dir, path);
     match fs::remove_file(&clone_record) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(lock::io("remove", &clone_record)(error)),

@@ -21,28 +21,18 @@ use nix::{
 use toft_core::workspace::Workspace;
 
 use super::{WorkspaceBackend, WorkspaceError, git, survey::path_of};
-use crate::{Vcs, command::Run, lock};
+use crate::{command::Run, lock};
 
 impl WorkspaceBackend {
     /// Gives the files of a workspace that was just set up times by which builds see what differs from the checkout that
     /// artefacts were taken from; the newest of those is of that time.
     pub fn keep_times(&self, workspace: &Workspace, newest: SystemTime) -> Result<(), WorkspaceError> {
-        match self.vcs {
-            Vcs::Git => keep_in(self, workspace, newest),
-            _ => Ok(()),
-        }
+        self.system().keep_times(self, workspace, newest)
     }
 
     /// Whether version control leaves a path in a workspace alone.
     pub fn ignores(&self, workspace: &Workspace, path: &str) -> Result<bool, WorkspaceError> {
-        match self.vcs {
-            Vcs::Git => {
-                let git = self.git_in(workspace, Path::new(&workspace.path))?;
-                Ok(git.run(["check-ignore", "--quiet", "--", path])?.end()?.code == 0)
-            }
-            Vcs::Jj => Ok(false),
-            _ => Ok(true),
-        }
+        self.system().ignores(self, workspace, path)
     }
 }
 
