@@ -9,6 +9,7 @@
 //! `contest.rs` tells of issues that two clones claimed.
 
 mod beads;
+mod beads_directory;
 mod compact;
 mod contest;
 mod copy;
@@ -47,7 +48,7 @@ use std::{
 };
 
 pub use self::{
-    beads::deletions as beads_deletions,
+    beads_directory::BeadsDirectory,
     compact::Compaction,
     guard::{Doubtful, Guarded, LeakingLine},
     import_export::{Export, Exported, Import, Imported, Older},

@@ -6,6 +6,7 @@ use serde::Serialize;
 use toft_core::{
     issue::{
         Issue, Put, edit,
+        filter::FieldFilter,
         proposal::{self, LOCAL, PROPOSED, ProposalNews, ProposalSide},
     },
     refusal::Refusal,
@@ -270,6 +271,21 @@ impl Plan<'_> {
             Some(ProposalSide::of(&there) == ProposalSide::Offered && there.written() == mine.written())
         };
         Ok(branch.clear_proposals(decided, |id, files| ours(id, files).unwrap_or(false))?)
+    }
+
+    /// The issues outside of ledger `to` that fit every filter, each `FIELD=VALUE`: of those that are named, or of all.
+    pub fn fitting(&self, named: &[String], filters: &[String], to: &str, me: &str) -> Result<Vec<String>, Error> {
+        let filters = filters.iter().map(|text| FieldFilter::parse(text)).collect::<Result<Vec<_>, _>>()?;
+        let named = named.iter().map(|id| Ok(self.find(id)?.issue.id)).collect::<Result<Vec<_>, Error>>()?;
+        // My name is the agent's, or the one that ledgers have.
+        let is_me = |name: &str| name == me || name == self.name_of(me);
+        let all = self.list(&IssueFilter { all: true, ..IssueFilter::default() })?;
+        let fits = |found: &FoundIssue| {
+            found.ledger != to
+                && (named.is_empty() || named.contains(&found.issue.id))
+                && filters.iter().all(|filter| filter.fits(&found.issue, &found.ledger, is_me))
+        };
+        Ok(all.into_iter().filter(fits).map(|found| found.issue.id).collect())
     }
 
     /// Moves issues to another ledger for good: same ids, same history, a tombstone where they were.

@@ -9,7 +9,7 @@ use toft::{
         edit::{Edit, Step},
         route::Route,
     },
-    plan::{Export, FoundIssue, Import, IssueFilter, Older, Plan, Wrote},
+    plan::{BeadsDirectory, Export, FoundIssue, Import, IssueFilter, Older, Plan, Wrote},
     time::Timestamp,
     verbs::{assign, issue::OnIt, log, workspace},
     workspace::Workspace,
@@ -283,7 +283,10 @@ pub(super) fn import(app: &App<'_>, args: &args::Import) -> Done {
         return Err(Failure::invalid("--only is for caw and langgraph", "leave --only out"));
     }
     let (text, mut notes) = match args.form.as_str() {
-        "beads" if path.is_dir() => beads_directory(path)?,
+        "beads" if path.is_dir() => {
+            let BeadsDirectory { text, notes, .. } = BeadsDirectory::read(path)?;
+            (text, notes)
+        }
         _ if args.file == "-" => (app.input_text()?.to_owned(), Vec::new()),
         _ => (read_text(&args.file)?, Vec::new()),
     };
@@ -300,42 +303,6 @@ pub(super) fn import(app: &App<'_>, args: &args::Import) -> Done {
 fn read_text(file: &str) -> Result<String, Failure> {
     std::fs::read_to_string(file)
         .map_err(|error| Failure::invalid(format!("{file}: {error}"), "name a file of UTF-8 text"))
-}
-
-/// What beads called its ledger over time.
-const BEADS_LEDGERS: [&str; 3] = ["issues.jsonl", "beads.jsonl", "local.jsonl"];
-
-/// What beads keeps in a directory, whatever it called it at the time: the ledger, then what it deleted; and what its
-/// settings mean here.
-fn beads_directory(dir: &Path) -> Result<(String, Vec<String>), Failure> {
-    let found = |name: &&str| dir.join(name).is_file();
-    let mut text = String::new();
-    for name in BEADS_LEDGERS.into_iter().filter(found) {
-        text.push_str(&read_text(&dir.join(name).display().to_string())?);
-        text.push('\n');
-    }
-    if text.is_empty() {
-        let message = format!("there is no ledger of beads in {}", dir.display());
-        return Err(Failure::invalid(message, "let it write one first: bd export, or bd sync"));
-    }
-    if found(&"deletions.jsonl") {
-        text.push_str(&toft::plan::beads_deletions(
-            &text,
-            &read_text(&dir.join("deletions.jsonl").display().to_string())?,
-        ));
-    }
-    let mut notes = Vec::new();
-    for name in ["config.yaml", "config.toml"].into_iter().filter(found) {
-        let settings = read_text(&dir.join(name).display().to_string())?;
-        let planning = settings.lines().map(str::trim).filter(|line| !line.starts_with('#'));
-        let mut planning = planning.filter(|line| line.contains("contributor") || line.contains("planning"));
-        if let Some(line) = planning.next() {
-            notes.push(format!(
-                "{name} says `{line}`: toft init --contributor --planning DIR plans in private here too"
-            ));
-        }
-    }
-    Ok((text, notes))
 }
 
 pub(super) fn export(app: &App<'_>, args: &args::Export) -> Done {
@@ -357,9 +324,9 @@ pub(super) fn export(app: &App<'_>, args: &args::Export) -> Done {
         let mut path = Path::new(file).to_owned();
         let mut before = None;
         if path.is_dir() {
-            let (text, _) = beads_directory(&path)?;
-            before = Some(plan.import(Import::Beads, &text, args.ledger.as_deref())?);
-            path.extend(BEADS_LEDGERS.iter().find(|name| path.join(name).is_file()));
+            let beads = BeadsDirectory::read(&path)?;
+            before = Some(plan.import(Import::Beads, &beads.text, args.ledger.as_deref())?);
+            path = beads.ledger;
         }
         let mut exported = plan.export_into(&path, args.ledger.as_deref())?;
         if let Some(before) = before {

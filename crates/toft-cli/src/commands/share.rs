@@ -2,7 +2,7 @@
 
 use toft::{
     issue::proposal::Fields,
-    plan::{Doubtful, IssueFilter, Plan, ProposeOptions, SyncOptions, SyncStatus},
+    plan::{Doubtful, ProposeOptions, SyncOptions, SyncStatus},
     refusal::Refusal,
     vcs::{
         RunError,
@@ -91,10 +91,7 @@ pub(super) fn move_issues(app: &App<'_>, args: &args::Move) -> Done {
     let plan = plan::plan(toft)?;
     let mut ids = args.ids.clone();
     if !args.filter.is_empty() {
-        let fitting = fitting(&plan, &args.filter, &args.to, &toft.located().agent)?;
-        // Of issues that are named, those that fit.
-        let named = ids.iter().map(|id| Ok(plan.find(id)?.issue.id)).collect::<Result<Vec<_>, Failure>>()?;
-        ids = fitting.into_iter().filter(|id| named.is_empty() || named.contains(id)).collect();
+        ids = plan.fitting(&ids, &args.filter, &args.to, &toft.located().agent)?;
     }
     if ids.is_empty() {
         return match args.filter.is_empty() {
@@ -122,36 +119,6 @@ pub(super) fn purge(app: &App<'_>, args: &args::Purge) -> Done {
     }
     let purged = plan.purge(&args.id, false)?;
     app.show(&PurgeDone { purged, try_only: false })
-}
-
-/// Issues outside of a ledger that fit every filter.
-fn fitting(plan: &Plan<'_>, filters: &[String], to: &str, me: &str) -> Result<Vec<String>, Failure> {
-    let known = "author, assignee, label, status, type, ledger";
-    let mut wanted = Vec::new();
-    for filter in filters {
-        let (field, value) = filter.split_once('=').ok_or_else(|| {
-            Failure::invalid(format!("`{filter}` is no filter"), &format!("FIELD=VALUE, with one of {known}"))
-        })?;
-        if !known.split(", ").any(|name| name == field) {
-            return Err(Failure::invalid(format!("`{field}` is nothing to filter by"), &format!("use {known}")));
-        }
-        wanted.push((field, value));
-    }
-    // One's own name is the agent's, or what ledgers call it.
-    let same = |name: &str, value: &str| name == value || value == "me" && (name == me || name == plan.name_of(me));
-    let all = plan.list(&IssueFilter { all: true, ..IssueFilter::default() })?;
-    let fits = |found: &&toft::plan::FoundIssue| {
-        found.ledger != to
-            && wanted.iter().all(|(field, value)| match *field {
-                "author" => found.issue.created.as_ref().is_some_and(|created| same(&created.by, value)),
-                "assignee" => found.issue.assignee.as_deref().is_some_and(|name| same(name, value)),
-                "label" => found.issue.labels.iter().any(|label| label == value),
-                "status" => found.issue.status == *value,
-                "type" => found.issue.kind == *value,
-                _ => found.ledger == *value,
-            })
-    };
-    Ok(all.iter().filter(fits).map(|found| found.issue.id.clone()).collect())
 }
 
 /// How what leaves is looked at.

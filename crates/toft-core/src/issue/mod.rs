@@ -5,6 +5,7 @@
 //! [`private`] what is looked for in it.
 
 pub mod edit;
+pub mod filter;
 pub mod outgoing;
 pub mod overlay;
 pub mod private;
