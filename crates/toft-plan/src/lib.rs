@@ -6,12 +6,13 @@
 //! `unshared.rs` keeps the text of what nobody else ever had, `purge.rs` takes an issue out of a ledger's history, `guard.rs` looks at what is about to leave, `past.rs` at what was. `text.rs`, `import_export.rs` and `beads.rs` are other
 //! forms, `twoway.rs` what an import of beads changes, `older.rs` the stores of other tools,
 //! `orphans.rs` what is left of claims whose store or clone is gone. `overlay.rs` lays private changes over issues that others keep,
-//! `contest.rs` tells of issues that two clones claimed.
+//! `contest.rs` tells of issues that two clones claimed, `epics.rs` lets epics follow their parts.
 
 mod beads;
 mod compact;
 mod contest;
 mod copy;
+mod epics;
 mod guard;
 mod import_export;
 mod index_refresh;

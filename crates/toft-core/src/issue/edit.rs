@@ -352,7 +352,7 @@ pub fn close(issue: &Issue, reason: &str, outcome: Option<Value>, by: &By<'_>) -
     if issue.status == CLOSED {
         return Ok(Vec::new());
     }
-    let closed = Closed { at: by.now, by: by.actor.to_owned(), reason: reason.to_owned(), outcome };
+    let closed = Closed { at: by.now, by: by.actor.to_owned(), reason: reason.to_owned(), outcome, with_parts: false };
     Ok(vec![Put::Field("status".into(), Some(CLOSED.into())), Put::Field("closed".into(), Some(told(&closed)?))])
 }
 

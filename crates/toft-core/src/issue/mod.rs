@@ -1,10 +1,11 @@
 //! Issues: things to do, as the plan has them. They live in ledgers; a store only has an index of them.
 //!
-//! [`ready`] is the rule for what can start, [`edit`] what may be written, [`proposal`] how one ledger's issue becomes
+//! [`ready`] is the rule for what can start, [`edit`] what may be written, [`epic`] what follows for epics, [`proposal`] how one ledger's issue becomes
 //! another's, [`overlay`] what is laid over one that others keep, [`outgoing`] what may leave,
 //! [`private`] what is looked for in it.
 
 pub mod edit;
+pub mod epic;
 pub mod outgoing;
 pub mod overlay;
 pub mod private;
@@ -225,6 +226,9 @@ pub struct Closed {
     /// What came of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Value>,
+    /// An epic that closed with its last part, and opens again with one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub with_parts: bool,
 }
 
 /// Something said.

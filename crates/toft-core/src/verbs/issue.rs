@@ -7,7 +7,7 @@ use super::{Verb, VerbContext, assign, find, flow, template};
 use crate::{
     change::Write,
     flow::{IssueState, Outcome as TaskOutcome, PlanTask, Source, TaskStatus, Workflow, WorkflowPlan, WorkflowStatus},
-    issue::{Issue, ready::IssueReason},
+    issue::{CLOSED, Issue, ready::IssueReason},
     lease::LeaseStatus,
     refusal::{Refusal, VerbResult},
     repository::Scope,
@@ -111,6 +111,8 @@ pub struct Note {
     pub what: &'static str,
     /// To which issues.
     pub notes: Vec<Noted>,
+    /// Epics that followed their parts by themselves.
+    pub epics: Vec<Noted>,
 }
 
 /// One issue something was written about.
@@ -132,8 +134,17 @@ impl Verb for Note {
         for Noted { issue, detail } in self.notes {
             work.record(&issue, self.what, detail, Vec::new())?;
         }
-        Ok(())
+        record_epics(work, self.epics)
     }
+}
+
+/// Nobody asked for it, so undo passes over it: an epic follows again when its part is undone.
+fn record_epics(work: &mut VerbContext<'_>, epics: Vec<Noted>) -> VerbResult<()> {
+    for Noted { issue, detail } in epics {
+        let what = if detail["status"] == CLOSED { "epic.closed" } else { "epic.reopened" };
+        work.record_system(&issue, what, detail, Vec::new())?;
+    }
+    Ok(())
 }
 
 /// Which workflow is on an issue, if any.
@@ -252,6 +263,8 @@ pub struct Told {
     pub news: News,
     /// What was written, as history has it; nothing if the ledger said so already.
     pub noted: Option<Noted>,
+    /// Epics that followed their parts by themselves.
+    pub epics: Vec<Noted>,
 }
 
 impl Verb for Told {
@@ -274,6 +287,7 @@ impl Verb for Told {
             _ if self.news.holder.is_some() => "issue.started",
             _ => "issue.released",
         };
+        record_epics(work, self.epics.clone())?;
         let issue = workflow.issue().unwrap_or_default().to_owned();
         match same {
             true => {

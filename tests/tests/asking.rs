@@ -1,0 +1,134 @@
+//! Asking and answering: epics that follow their parts, lists and saved queries, times, explanations, hints.
+
+use std::path::Path;
+
+use toft_stories::{
+    Home,
+    issues::{add, listed},
+    share::cloned,
+};
+
+fn status(home: &Home, repo: &Path, id: &str) -> String {
+    listed(home, repo)[id]["status"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn an_epic_closes_with_its_last_part_and_opens_again_with_one() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    let whole = add(&home, &repo, &["The whole", "-t", "epic"]);
+    let half = add(&home, &repo, &["A half", "-t", "epic", "--parent", &whole]);
+    let first = add(&home, &repo, &["First", "--parent", &half]);
+    let second = add(&home, &repo, &["Second", "--parent", &half]);
+    home.toft(&repo, &["close", &first]).ok();
+    assert_eq!(status(&home, &repo, &half), "open");
+
+    // By an agent's finish, through every level, and the outcome says so.
+    home.toft(&repo, &["claim", &second]).ok();
+    let done = home.toft(&repo, &["finish", "--no-change", "x", "--json"]).ok();
+    assert!(done.contains("is closed too: all its parts are closed"), "{done}");
+    assert_eq!(status(&home, &repo, &half), "closed");
+    assert_eq!(status(&home, &repo, &whole), "closed");
+    assert!(home.toft(&repo, &["show", &half]).ok().contains("all its parts are closed"));
+
+    // A part that is open again, or a new one, opens what closed by itself.
+    home.toft(&repo, &["edit", &second, "--reopen"]).ok();
+    assert_eq!((status(&home, &repo, &half).as_str(), status(&home, &repo, &whole).as_str()), ("open", "open"));
+    home.toft(&repo, &["undo"]).ok();
+    assert_eq!(status(&home, &repo, &whole), "closed");
+    let third = add(&home, &repo, &["Third", "--parent", &half]);
+    assert_eq!(status(&home, &repo, &half), "open");
+    home.toft(&repo, &["delete", &third]).ok();
+    assert_eq!(status(&home, &repo, &half), "closed");
+
+    // What was closed by hand stays closed.
+    home.toft(&repo, &["edit", &whole, "--reopen"]).ok();
+    home.toft(&repo, &["close", &whole, "-m", "enough"]).ok();
+    home.toft(&repo, &["edit", &first, "--reopen"]).ok();
+    assert_eq!((status(&home, &repo, &half).as_str(), status(&home, &repo, &whole).as_str()), ("open", "closed"));
+}
+
+#[test]
+fn undo_of_a_closed_part_takes_its_epic_along() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    let epic = add(&home, &repo, &["The whole", "-t", "epic"]);
+    let parts = ["a", "b"].map(|title| add(&home, &repo, &[title, "--parent", &epic]));
+    home.toft(&repo, &["close", &parts[0], "--as", "ann"]).ok();
+    home.toft(&repo, &["close", &parts[1], "--as", "ben"]).ok();
+    assert_eq!(status(&home, &repo, &epic), "closed");
+    home.toft(&repo, &["undo", "--as", "ann"]).ok();
+    assert_eq!(status(&home, &repo, &epic), "open");
+    home.toft(&repo, &["undo", "--as", "ben"]).ok();
+    assert_eq!(status(&home, &repo, &parts[1]), "open");
+    home.toft(&repo, &["redo", "--as", "ann"]).ok();
+    home.toft(&repo, &["redo", "--as", "ben"]).ok();
+    assert_eq!(status(&home, &repo, &epic), "closed");
+    // The epic's own closing was nobody's operation.
+    assert!(home.toft(&repo, &["log", &epic]).ok().contains("epic.closed"));
+}
+
+#[test]
+fn an_epic_with_work_of_its_own_waits_for_that() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    home.toft(&repo, &["agent", "register", "ann"]).ok();
+    let assigned = add(&home, &repo, &["Assigned", "-t", "epic"]);
+    home.toft(&repo, &["edit", &assigned, "--assignee", "ann"]).ok();
+    let claimed = add(&home, &repo, &["Claimed", "-t", "epic"]);
+    home.toft(&repo, &["claim", &claimed, "--as", "ben"]).ok();
+    home.toft(&repo, &["finish", "release", "-m", "x", "--as", "ben"]).ok();
+    for epic in [&assigned, &claimed] {
+        let part = add(&home, &repo, &["A part", "--parent", epic]);
+        home.toft(&repo, &["close", &part]).ok();
+        assert_eq!(status(&home, &repo, epic), "open");
+    }
+    assert!(home.toft(&repo, &["claim", "--as", "ann"]).ok().contains("Assigned"));
+}
+
+#[test]
+fn an_epic_in_another_ledger_follows_its_part() {
+    let home = Home::new();
+    let (repo, team) = (home.repo("api"), home.path().join("team"));
+    std::fs::create_dir(&team).unwrap();
+    home.toft(&repo, &["ledger", "add", "team", team.to_str().unwrap()]).ok();
+    let epic = add(&home, &repo, &["The whole", "-t", "epic", "--ledger", "team"]);
+    let part = add(&home, &repo, &["A part", "--parent", &epic, "--ledger", "."]);
+    home.toft(&repo, &["close", &part]).ok();
+    assert_eq!(status(&home, &repo, &epic), "closed");
+    home.toft(&repo, &["undo"]).ok();
+    assert_eq!(status(&home, &repo, &epic), "open");
+}
+
+#[test]
+fn an_epic_whose_last_parts_two_clones_closed_closes_when_they_sync() {
+    let home = Home::new();
+    let (_, clones) = cloned(&home, &["one", "two"]);
+    let (one, two) = (&clones[0], &clones[1]);
+    let sync = |clone: &Path| home.toft(clone, &["sync"]).ok();
+    let epic = add(&home, one, &["The whole", "-t", "epic"]);
+    let parts = ["a", "b"].map(|title| add(&home, one, &[title, "--parent", &epic]));
+    sync(one);
+    sync(two);
+    home.toft(one, &["close", &parts[0]]).ok();
+    home.toft(two, &["close", &parts[1]]).ok();
+    sync(one);
+    sync(two);
+    sync(one);
+    let both = |wanted: &str| {
+        assert_eq!([one, two].map(|clone| status(&home, clone, &epic)), [wanted, wanted]);
+    };
+    both("closed");
+
+    // A part that one clone adds while another closes the last that it knows opens the epic again.
+    home.toft(one, &["edit", &parts[0], "--reopen"]).ok();
+    sync(one);
+    sync(two);
+    both("open");
+    home.toft(one, &["close", &parts[0]]).ok();
+    add(&home, two, &["c", "--parent", &epic]);
+    sync(one);
+    sync(two);
+    sync(one);
+    both("open");
+}
