@@ -132,3 +132,79 @@ fn an_epic_whose_last_parts_two_clones_closed_closes_when_they_sync() {
     sync(one);
     both("open");
 }
+
+#[test]
+fn a_list_takes_every_filter_counts_and_names_what_is_known() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    home.toft(&repo, &["agent", "register", "ann"]).ok();
+    let epic = add(&home, &repo, &["The whole", "-t", "epic"]);
+    let bug = add(&home, &repo, &["It breaks", "-t", "bug", "-p", "P0", "-l", "db", "--parent", &epic]);
+    let waits = add(&home, &repo, &["Then this", "--needs", &bug, "-d", "a mentioned word"]);
+    home.toft(&repo, &["edit", &waits, "--assignee", "ann"]).ok();
+    let ids = |args: &[&str]| {
+        let said = home.toft(&repo, &[&["list", "-q"], args].concat()).ok();
+        said.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let cases: [(&[&str], &str); 8] = [
+        (&["--type", "bug"], &bug),
+        (&["-p", "P0"], &bug),
+        (&["--assignee", "ann"], &waits),
+        (&["--parent", &epic[..8]], &bug),
+        (&["-l", "db"], &bug),
+        (&["--blocked", "--type", "task"], &waits),
+        (&["--search", "mentioned"], &waits),
+        (&["--sort", "priority", "--limit", "1"], &bug),
+    ];
+    for (args, wanted) in cases {
+        assert_eq!(ids(args), [wanted], "{args:?}");
+    }
+    for (args, says) in [
+        (["--type", "bugg"], "use task, bug, feature, epic"),
+        (["--status", "opne"], "use open, in_progress"),
+        (["-l", "nosuch"], "db"),
+        (["--assignee", "nobody"], "use ann"),
+        (["--ledger", "nosuch"], "use branch"),
+    ] {
+        let said = home.toft(&repo, &[&["list"][..], &args].concat()).fails(2);
+        assert!(said.contains("is not known") && said.contains(says), "{said}");
+    }
+    // A word that is known and has no issue is no error.
+    assert_eq!(home.toft(&repo, &["list", "--type", "chore"]).ok(), "No issues.\n");
+    assert!(home.toft(&repo, &["list", "--limit", "2"]).ok().contains("2 of 3 shown"));
+    let json: serde_json::Value =
+        serde_json::from_str(&home.toft(&repo, &["list", "--limit", "2", "--json"]).ok()).unwrap();
+    assert_eq!((json["page"]["total"].as_u64(), json["page"]["more"].as_bool()), (Some(3), Some(true)));
+    let ready = |id: &str| listed(&home, &repo)[id]["ready"].as_bool().unwrap();
+    assert_eq!([&epic, &bug, &waits].map(|id| ready(id)), [false, true, false]);
+    home.toft(&repo, &["claim", &bug]).ok();
+    assert!(!ready(&bug));
+}
+
+#[test]
+fn a_query_is_saved_asked_again_and_forgotten() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    let before = home.run(&repo, "git", &["status", "--porcelain", "--ignored"]);
+    let (bug, other) = (add(&home, &repo, &["b", "-t", "bug", "-l", "db"]), add(&home, &repo, &["c", "-t", "bug"]));
+    add(&home, &repo, &["a task"]);
+    let ids = |args: &[&str]| {
+        let said = home.toft(&repo, &[&["list", "-q"], args].concat()).ok();
+        said.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let said = home.toft(&repo, &["list", "--type", "bug", "--sort", "priority", "--save", "bugs"]).ok();
+    assert!(said.contains("toft list @bugs"), "{said}");
+    assert_eq!(ids(&["@bugs"]), [other.as_str(), &bug]);
+    assert_eq!(ids(&["@bugs", "-l", "db"]), [bug.as_str()]);
+    assert_eq!(home.toft(&repo, &["list", "--saved"]).ok(), "@bugs  --type bug --sort priority\n");
+    assert!(home.toft(&repo, &["list", "@nosuch"]).fails(2).contains("use @bugs"));
+    assert_eq!(home.run(&repo, "git", &["status", "--porcelain", "--ignored"]), before);
+    // Other worktrees of this clone have it, too.
+    let linked = home.path().join("linked");
+    home.run(&repo, "git", &["worktree", "add", "-q", linked.to_str().unwrap()]);
+    assert!(home.toft(&linked, &["list", "@bugs"]).ok().contains(&bug));
+    home.toft(&repo, &["list", "--forget", "bugs"]).ok();
+    home.toft(&repo, &["list", "@bugs"]).fails(2);
+    home.toft(&repo, &["list", "--type", "bugg", "--save", "wrong"]).fails(2);
+    assert!(home.toft(&repo, &["list", "--saved"]).ok().contains("No saved queries"));
+}

@@ -6,7 +6,8 @@
 //! `unshared.rs` keeps the text of what nobody else ever had, `purge.rs` takes an issue out of a ledger's history, `guard.rs` looks at what is about to leave, `past.rs` at what was. `text.rs`, `import_export.rs` and `beads.rs` are other
 //! forms, `twoway.rs` what an import of beads changes, `older.rs` the stores of other tools,
 //! `orphans.rs` what is left of claims whose store or clone is gone. `overlay.rs` lays private changes over issues that others keep,
-//! `contest.rs` tells of issues that two clones claimed, `epics.rs` lets epics follow their parts.
+//! `contest.rs` tells of issues that two clones claimed, `epics.rs` lets epics follow their parts, `saved.rs`
+//! checks and saves questions about issues.
 
 mod beads;
 mod compact;
@@ -30,6 +31,7 @@ mod propose;
 mod publishes;
 mod purge;
 mod run;
+mod saved;
 mod settings;
 mod short;
 mod sync;
@@ -62,6 +64,7 @@ pub use self::{
     propose::ProposalEnd,
     publishes::Publishes,
     purge::{OtherClone, Purged},
+    saved::UnknownValue,
     short::shorten_ids,
     synced::{SyncOptions, SyncStatus, Synced},
     text::many,

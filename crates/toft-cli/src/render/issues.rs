@@ -21,7 +21,6 @@ use super::{
     Names, View, data,
     history::particulars,
     page::{Ink, Page, clean, short},
-    tasks::cut,
 };
 
 /// An issue with the ledger it is in.
@@ -127,6 +126,8 @@ impl View for IssuesWritten {
 
 pub(crate) struct IssueList {
     pub(crate) issues: Vec<FoundIssue>,
+    /// How many match, whatever the limit.
+    pub(crate) total: u64,
     pub(crate) more: bool,
     pub(crate) now: Timestamp,
     /// There are several ledgers, so each issue says which it is in.
@@ -136,13 +137,29 @@ pub(crate) struct IssueList {
     pub(crate) started: BTreeSet<String>,
 }
 
+impl IssueList {
+    /// Whether an issue can be claimed now, by its id at least.
+    fn is_ready(&self, found: &FoundIssue) -> bool {
+        found.ready(self.now) && found.issue.unfinished() && !self.started.contains(&found.issue.id)
+    }
+}
+
 impl View for IssueList {
     fn kind(&self) -> &'static str {
         "issues"
     }
 
     fn json(&self) -> Value {
-        self.names.json(self.issues.iter().map(|found| row(&found.issue, &found.ledger)).collect())
+        let row = |found: &FoundIssue| {
+            let mut row = row(&found.issue, &found.ledger);
+            row["ready"] = self.is_ready(found).into();
+            row
+        };
+        self.names.json(self.issues.iter().map(row).collect())
+    }
+
+    fn total(&self) -> Option<u64> {
+        Some(self.total)
     }
 
     fn more(&self) -> Option<bool> {
@@ -157,11 +174,10 @@ impl View for IssueList {
         for found in &self.issues {
             let issue = &found.issue;
             let id = page.ink(Ink::Id, &clean(&issue.id));
-            let held_back = found.issue.only_by_name();
-            let ready = match (found.ready(self.now) && issue.unfinished(), held_back) {
-                (true, _) if self.started.contains(&issue.id) => "  started",
+            let ready = match (self.is_ready(found), issue.only_by_name()) {
                 (true, false) => "  ready",
                 (true, true) => "  ready if asked for",
+                (false, _) if issue.unfinished() && found.ready(self.now) => "  started",
                 (false, _) => "",
             };
             let who = issue.assignee.as_deref().map(|name| format!("  {}", clean(name))).unwrap_or_default();
@@ -178,7 +194,10 @@ impl View for IssueList {
         if self.issues.is_empty() {
             page.line("No issues.");
         }
-        cut(page, self.more, self.issues.len());
+        if self.more {
+            let shown = format!("… {} of {} shown; raise --limit for more", self.issues.len(), self.total);
+            page.line(page.ink(Ink::Faint, &shown));
+        }
     }
 }
 

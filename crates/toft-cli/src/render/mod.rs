@@ -8,6 +8,7 @@ mod issues;
 mod names;
 mod page;
 mod place;
+mod queries;
 mod run;
 mod setup;
 mod share;
@@ -40,6 +41,7 @@ pub(crate) use self::{
     names::{Everything, Names},
     page::{Page, clock},
     place::{Examined, Forgotten, Initialised, Place, Trusted},
+    queries::{QueryForgotten, SavedQueries},
     run::{AttemptLog, Context, Primed, Stopped, TryShown, Watch},
     setup::{GuardSet, SetupShown},
     share::{FindingsShown, GuardShown, IssuesDecided, IssuesMoved, LedgersShown, ProposalsMade, PurgeDone, SyncDone},
@@ -87,6 +89,10 @@ pub(crate) trait View {
     fn json(&self) -> Value;
     /// For lists: whether rows were left out.
     fn more(&self) -> Option<bool> {
+        None
+    }
+    /// For lists: how many rows there are, shown or not, where that is known.
+    fn total(&self) -> Option<u64> {
         None
     }
     /// What `-q` prints.
@@ -300,6 +306,9 @@ impl Output {
         let mut envelope = json!({ "toft": 1, "kind": view.kind(), "data": self.select(data) });
         if let Some(more) = view.more() {
             envelope["page"] = json!({ "more": more });
+        }
+        if let Some(total) = view.total() {
+            envelope["page"]["total"] = total.into();
         }
         envelope
     }
