@@ -208,3 +208,29 @@ fn a_query_is_saved_asked_again_and_forgotten() {
     home.toft(&repo, &["list", "--type", "bugg", "--save", "wrong"]).fails(2);
     assert!(home.toft(&repo, &["list", "--saved"]).ok().contains("No saved queries"));
 }
+
+#[test]
+fn times_are_local_and_relative_in_text_and_utc_in_json() {
+    let mut home = Home::new();
+    home.set("TZ", "Asia/Kathmandu");
+    let repo = home.repo("api");
+    let id = add(&home, &repo, &["Later", "--defer", "3d", "--due", "5d"]);
+    let other = add(&home, &repo, &["Now"]);
+    let shown = home.toft(&repo, &["show", &id, "--why"]).ok();
+    let json = home.toft(&repo, &["show", &id, "--json"]).data();
+    let due = json["due"].as_str().unwrap();
+    assert!(due.ends_with('Z'), "{json}");
+    let local = home.run(&repo, "date", &["-d", due, "+%Y-%m-%d %H:%M"]);
+    let local = local.trim();
+    assert!(shown.contains(&format!("due {local}, in 4 days")), "{shown}");
+    assert!(shown.contains("put off until ") && shown.contains(", in 2 days"), "{shown}");
+    assert!(shown.contains("created at ") && shown.contains(", just now by "), "{shown}");
+    let claimed = home.toft(&repo, &["claim", &other]).ok();
+    assert!(claimed.contains(", in "), "{claimed}");
+    let held = home.toft(&repo, &["claim", &other, "--as", "ben"]).fails(5);
+    for text in [&shown, &claimed, &held, &home.toft(&repo, &["log"]).ok(), &home.toft(&repo, &["status"]).ok()] {
+        let utc = text.split_whitespace().find(|word| word.len() > 18 && word.contains("T1") && word.contains('Z'));
+        assert_eq!(utc, None, "{text}");
+    }
+    assert!(home.toft(&repo, &["agent", "list"]).ok().contains("seen just now"));
+}

@@ -1,6 +1,6 @@
 //! Every way to fail: its code, its exit status, and the next step. Never a complete destructive command.
 
-use std::process::ExitCode;
+use std::{process::ExitCode, time::Duration};
 
 use serde_json::{Value, json};
 use toft::{
@@ -10,9 +10,10 @@ use toft::{
     ready::Reason,
     refusal::Refusal,
     store::{Fault, StoreError, Writer},
-    time::Timestamp,
     vcs::{FindError, RunError, exchange::ExchangeError, workspace::WorkspaceError},
 };
+
+use crate::render::ago;
 
 /// Why a command did not do what was asked.
 #[derive(Debug)]
@@ -244,11 +245,12 @@ fn refused(refusal: &Refusal, mut message: String) -> Failure {
         Refusal::Ambiguous { text, .. } if text == "@" => (NOT_FOUND, "ambiguous", "name one of them".into()),
         Refusal::Ambiguous { .. } => (NOT_FOUND, "ambiguous", "give more characters of the id".into()),
         Refusal::LeaseHeld { task, yours: true, until, .. } => {
-            message = format!("you hold {task} already, until {}", clock(*until));
+            message = format!("you hold {task} already, until {until}");
             (CONFLICT, "lease_held", format!("toft save {task} -m \"…\" · toft finish {task}"))
         }
         Refusal::LeaseHeld { task, agent, until, silent_s, .. } => {
-            message = format!("{task} is held by {agent} until {} (active {silent_s} s ago)", clock(*until));
+            message =
+                format!("{task} is held by {agent} until {until} (active {})", ago(Duration::from_secs(*silent_s)));
             let help = format!("toft ready · toft agent send {agent} \"…\" · toft claim {task} --wait");
             (CONFLICT, "lease_held", help)
         }
@@ -497,10 +499,6 @@ fn blocked(fault: Fault, message: String) -> Failure {
         ),
     };
     Failure::new(status, code, message, help)
-}
-
-fn clock(at: Timestamp) -> String {
-    crate::render::clock(at)
 }
 
 #[cfg(test)]

@@ -259,6 +259,10 @@ impl View for IssueShown {
             clean(&issue.kind),
             facts.into_iter().flatten().collect::<String>()
         ));
+        if let Some(created) = &issue.created {
+            let by = Some(clean(&created.by)).filter(|by| !by.is_empty()).map(|by| format!(" by {by}"));
+            page.line(format!("  created at {}{}", page.moment(created.at), by.unwrap_or_default()));
+        }
         if let Some(Overlay { ledger, fields }) = &self.overlay {
             let fields = clean(&fields.join(", "));
             page.line(format!("  your changes are laid over it, and kept in ledger {ledger} only: {fields}"));
@@ -308,7 +312,8 @@ impl View for IssueShown {
             page.line(format!("  {} {}: {}", page.moment(said.at), clean(&said.by), clean(&said.text)));
         }
         if let Some(closed) = &issue.closed {
-            page.line(format!("  closed by {}: {}", clean(&closed.by), clean(&closed.reason)));
+            let when = page.moment(closed.at);
+            page.line(format!("  closed by {} at {when}: {}", clean(&closed.by), clean(&closed.reason)));
             if let Some(Value::Object(evidence)) = closed.outcome.as_ref().and_then(|outcome| outcome.get("evidence")) {
                 for (kind, shown) in evidence {
                     page.line(format!("  evidence: {} {}", clean(kind), clean(shown.as_str().unwrap_or_default())));
@@ -317,8 +322,9 @@ impl View for IssueShown {
         }
         if let Some(deleted) = &issue.deleted {
             page.line(format!(
-                "  deleted by {}: {} (toft restore takes that back)",
+                "  deleted by {} at {}: {} (toft restore takes that back)",
                 clean(&deleted.by),
+                page.moment(deleted.at),
                 clean(&deleted.reason)
             ));
         }
@@ -330,7 +336,7 @@ impl View for IssueShown {
         match self.why.as_deref() {
             Some([]) => page.line("  It can start now."),
             Some(reasons) => {
-                reasons.iter().for_each(|reason| page.line(format!("  not ready: {}", clean(&reason.to_string()))));
+                reasons.iter().for_each(|reason| page.line(format!("  not ready: {}", page.told(reason))));
             }
             None => {}
         }

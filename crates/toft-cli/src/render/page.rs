@@ -3,10 +3,12 @@
 pub(crate) use toft::text::{clean, short};
 use toft::{flow::TaskStatus, time::Timestamp};
 
+use super::times;
+
 /// Text being put together.
 pub(crate) struct Page {
     text: String,
-    terminal: bool,
+    now: Timestamp,
     color: bool,
 }
 
@@ -28,8 +30,8 @@ pub(crate) enum Ink {
 }
 
 impl Page {
-    pub(crate) fn new(terminal: bool, color: bool) -> Self {
-        Self { text: String::new(), terminal, color }
+    pub(crate) fn new(color: bool) -> Self {
+        Self { text: String::new(), now: times::now(), color }
     }
 
     pub(crate) fn text(&self) -> &str {
@@ -66,9 +68,14 @@ impl Page {
         self.ink(ink, &format!("{:9}", status.as_str()))
     }
 
-    /// A moment: the local time of day on a terminal, the whole in UTC elsewhere.
+    /// A moment: the local time, and how far from now that is.
     pub(crate) fn moment(&self, at: Timestamp) -> String {
-        if self.terminal { clock(at) } else { Timestamp(at.0 - at.0 % 1_000).to_string().replace(".000Z", "Z") }
+        times::moment(at, self.now)
+    }
+
+    /// A text of toft's own, made harmless, with every time in it told as a moment.
+    pub(crate) fn told(&self, text: &impl ToString) -> String {
+        clean(&times::tell_times(&text.to_string(), self.now))
     }
 
     /// Text that was made harmless already.
@@ -81,13 +88,5 @@ impl Page {
         for line in text.lines() {
             self.line(format!("{indent}{}", clean(line)));
         }
-    }
-}
-
-/// The local time of day.
-pub(crate) fn clock(at: Timestamp) -> String {
-    match jiff::Timestamp::from_millisecond(at.0) {
-        Ok(at) => at.to_zoned(jiff::tz::TimeZone::system()).strftime("%H:%M:%S").to_string(),
-        Err(_) => at.to_string(),
     }
 }
