@@ -222,8 +222,8 @@ fn times_are_local_and_relative_in_text_and_utc_in_json() {
     assert!(due.ends_with('Z'), "{json}");
     let local = home.run(&repo, "date", &["-d", due, "+%Y-%m-%d %H:%M"]);
     let local = local.trim();
-    assert!(shown.contains(&format!("due {local}, in 4 days")), "{shown}");
-    assert!(shown.contains("put off until ") && shown.contains(", in 2 days"), "{shown}");
+    assert!(shown.contains(&format!("due {local}, in 5 days")), "{shown}");
+    assert!(shown.contains("put off until ") && shown.contains(", in 3 days"), "{shown}");
     assert!(shown.contains("created at ") && shown.contains(", just now by "), "{shown}");
     let claimed = home.toft(&repo, &["claim", &other]).ok();
     assert!(claimed.contains(", in "), "{claimed}");
@@ -233,4 +233,58 @@ fn times_are_local_and_relative_in_text_and_utc_in_json() {
         assert_eq!(utc, None, "{text}");
     }
     assert!(home.toft(&repo, &["agent", "list"]).ok().contains("seen just now"));
+}
+
+#[test]
+fn why_says_of_started_work_what_it_waits_for() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    let [asks, rests, free] = ["Asks", "Rests", "Free"].map(|title| add(&home, &repo, &[title]));
+    home.toft(&repo, &["claim", &asks, "--as", "a"]).ok();
+    home.toft(&repo, &["finish", "waiting", "-m", "Which one?", "--as", "a"]).ok();
+    home.toft(&repo, &["claim", &rests, "--as", "b"]).ok();
+    home.toft(&repo, &["finish", "failed", "-m", "broke", "--as", "b"]).ok();
+    home.toft(&repo, &["claim", &free, "--as", "c"]).ok();
+    home.toft(&repo, &["finish", "release", "-m", "later", "--as", "c"]).ok();
+    let why = |id: &str| home.toft(&repo, &["show", id, "--why"]).ok();
+    assert!(why(&asks).contains("it was started: waits for an answer to \"Which one?\""), "{}", why(&asks));
+    assert!(why(&rests).contains("it was started: not before "), "{}", why(&rests));
+    assert!(why(&free).contains("It can start now"), "{}", why(&free));
+    let ready = listed(&home, &repo);
+    assert_eq!([&asks, &rests, &free].map(|id| ready[id]["ready"].as_bool().unwrap()), [false, false, true]);
+    let explained = home.toft(&repo, &["show", &asks, "--why", "--json"]).data();
+    assert_eq!(explained["not_ready"][0]["why"], "started", "{explained}");
+}
+
+#[test]
+fn a_dry_run_of_undo_refuses_as_undo_does() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    let same = |args: &[&str]| {
+        let dry = home.toft(&repo, &[args, &["-n"]].concat());
+        let real = home.toft(&repo, args);
+        assert_eq!((dry.code, &dry.err), (real.code, &real.err), "{args:?}");
+        real
+    };
+    // Somebody wrote over it since.
+    let id = add(&home, &repo, &["One", "--as", "ann"]);
+    home.toft(&repo, &["edit", &id, "-p", "0", "--as", "ann"]).ok();
+    home.toft(&repo, &["edit", &id, "-p", "1", "--as", "ben"]).ok();
+    assert!(same(&["undo", "--as", "ann"]).fails(5).contains("changed since"));
+    // Something hangs on it.
+    let parent = add(&home, &repo, &["Whole", "--as", "cat"]);
+    add(&home, &repo, &["Part", "--parent", &parent, "--as", "ben"]);
+    assert!(same(&["undo", "--as", "cat"]).fails(5).contains("hangs on it"));
+    // Somebody works on it.
+    let held = add(&home, &repo, &["Held", "--as", "dan"]);
+    home.toft(&repo, &["claim", &held, "--as", "ben"]).ok();
+    same(&["undo", "--as", "dan"]).fails(5);
+    // What can be taken back is shown, and nothing is done; several at once are shown together.
+    let free = add(&home, &repo, &["Free", "--as", "eve"]);
+    home.toft(&repo, &["edit", &free, "-p", "0", "--as", "eve"]).ok();
+    assert_eq!(home.toft(&repo, &["undo", "2", "-n", "--as", "eve"]).ok().lines().count(), 2);
+    home.toft(&repo, &["undo", "2", "--as", "eve"]).ok();
+    home.toft(&repo, &["redo", "-n", "--as", "eve"]).ok();
+    home.toft(&repo, &["redo", "2", "--as", "eve"]).ok();
+    assert_eq!(listed(&home, &repo)[&free]["priority"], 0);
 }

@@ -83,7 +83,7 @@ use toft_core::{
     time::Timestamp,
     verbs::{
         assign::Awaited,
-        issue::{Offer, On, OnIt},
+        issue::{Offer, WhyStarted},
     },
 };
 use toft_ledger::{clock::Replica, record::Key};
@@ -428,10 +428,13 @@ impl<'t> Plan<'t> {
     /// Everything that keeps an issue from starting now.
     pub fn why(&self, issue: &Issue) -> Result<Vec<IssueReason>, Error> {
         let mut reasons = self.held(issue)?;
-        if let Some(On { workflow, holder: Some(_) }) = self.session.perform(OnIt { issue: issue.id.clone() })? {
-            reasons.push(IssueReason::Running { workflow: workflow.id.to_string() });
-        }
+        reasons.extend(self.why_started(&issue.id)?);
         Ok(reasons)
+    }
+
+    /// What keeps the work that was started on an issue from being claimed; nothing if none was, or if it can be.
+    pub fn why_started(&self, id: &str) -> Result<Option<IssueReason>, Error> {
+        self.session.perform(WhyStarted { issue: id.to_owned() })
     }
 
     /// Open issues that cannot start now, newest first, and why.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use toft::{
     Toft,
     flow::TaskStatus,
-    plan::{IssueFilter, Plan, UnknownValue},
+    plan::{FoundIssue, IssueFilter, Plan, UnknownValue},
     time::Timestamp,
     verbs::{agent, list},
 };
@@ -109,16 +109,29 @@ fn issues_of(
     for Reached { toft, name, ledgers, .. } in reached.iter().filter(|_| wanted && args.reach.all_repos) {
         let Some(plan) = toft.plan()?.filter(|_| *ledgers) else { continue };
         list.now = plan.now()?;
-        list.started.extend(plan.started()?);
         let mut found = plan.list(asked)?;
         list.total += plan.count(asked)?;
         list.more |= found.len() > args.limit;
         found.truncate(args.limit);
+        list.started.extend(started(&plan, &found)?);
         found.retain(|found| list.names.add(&found.issue.id, name.as_ref()));
         list.issues.extend(found);
         app.heard(toft, name.as_ref());
     }
     Ok(list)
+}
+
+/// Those of these issues that were started and cannot be claimed now.
+fn started(plan: &Plan<'_>, issues: &[FoundIssue]) -> Result<BTreeSet<String>, Failure> {
+    let mut started = plan.started()?;
+    started.retain(|id| issues.iter().any(|found| found.issue.id == *id && found.issue.unfinished()));
+    let mut waiting = BTreeSet::new();
+    for id in started {
+        if plan.why_started(&id)?.is_some() {
+            waiting.insert(id);
+        }
+    }
+    Ok(waiting)
 }
 
 /// What is asked for: a saved query, and whatever is typed besides it.
@@ -166,6 +179,6 @@ fn issues(app: &App<'_>, toft: &Toft, plan: &Plan<'_>, args: &args::List, asked:
         toft.note(format!("saved; `toft list @{name}` asks it again"));
     }
     let several = plan.ledgers().len() > 1 && asked.ledger.is_none();
-    let (now, started) = (plan.now()?, plan.started()?);
+    let (now, started) = (plan.now()?, started(plan, &issues)?);
     app.show(&IssueList { issues, total, more, now, several, names: Names::default(), started })
 }

@@ -133,7 +133,7 @@ pub(crate) struct IssueList {
     /// There are several ledgers, so each issue says which it is in.
     pub(crate) several: bool,
     pub(crate) names: Names,
-    /// Issues that a workflow is on: what is open of them waits or rests.
+    /// Issues that were started and cannot be claimed now: what is open of them waits or rests.
     pub(crate) started: BTreeSet<String>,
 }
 

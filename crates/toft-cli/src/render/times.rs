@@ -39,9 +39,9 @@ pub(crate) fn ago(past: Duration) -> String {
 pub(super) fn span(span: Duration) -> String {
     match span.as_secs() {
         seconds @ 0..60 => format!("{seconds} s"),
-        seconds @ 60..7_200 => format!("{} min", seconds / 60),
-        seconds @ 7_200..172_800 => format!("{} h", seconds / 3_600),
-        seconds => format!("{} days", seconds / 86_400),
+        seconds @ 60..7_170 => format!("{} min", (seconds + 30) / 60),
+        seconds @ 7_170..171_000 => format!("{} h", (seconds + 1_800) / 3_600),
+        seconds => format!("{} days", (seconds + 43_200) / 86_400),
     }
 }
 

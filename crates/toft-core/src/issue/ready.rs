@@ -108,6 +108,13 @@ pub enum IssueReason {
         /// Which.
         workflow: String,
     },
+    /// A workflow was started for it, and none of its tasks can be claimed now.
+    Started {
+        /// The workflow.
+        workflow: String,
+        /// What its tasks wait for.
+        waits_for: Vec<String>,
+    },
     /// It is assigned to another agent.
     Assigned {
         /// Which, by name.
@@ -152,6 +159,7 @@ impl fmt::Display for IssueReason {
             Self::Status { status } => write!(f, "it is {status}"),
             Self::Deleted => f.write_str("it was deleted"),
             Self::Running { workflow } => write!(f, "workflow {workflow} is on it"),
+            Self::Started { waits_for, .. } => write!(f, "it was started: {}", waits_for.join("; ")),
             Self::Blocked { ancestor, on, missing: false } => write!(f, "{}needs {on}", whose(ancestor)),
             Self::Blocked { ancestor, on, missing: true } => {
                 write!(f, "{}needs {on}, which no ledger here has", whose(ancestor))

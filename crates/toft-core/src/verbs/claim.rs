@@ -176,8 +176,10 @@ impl Request {
                 if let Some(lease) = work.tx.leases(&LeasesOf::Workflow(live.id.clone()))?.first() {
                     return Err(work.held(lease)?);
                 }
+                let issue = offer.issue.id.clone();
                 let running = issue::ready::IssueReason::Running { workflow: live.id.to_string() };
-                return Err(Refusal::IssueNotReady { issue: offer.issue.id.clone(), reasons: vec![running] }.into());
+                let why = super::issue::WhyStarted { issue: issue.clone() }.run(work)?.unwrap_or(running);
+                return Err(Refusal::IssueNotReady { issue, reasons: vec![why] }.into());
             }
             return Ok(claims);
         }

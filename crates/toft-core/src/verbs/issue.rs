@@ -3,12 +3,13 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Verb, VerbContext, assign, find, flow, template};
+use super::{Verb, VerbContext, assign, find, flow, ready, template};
 use crate::{
     change::Write,
     flow::{IssueState, Outcome as TaskOutcome, PlanTask, Source, TaskStatus, Workflow, WorkflowPlan, WorkflowStatus},
     issue::{CLOSED, Issue, ready::IssueReason},
     lease::LeaseStatus,
+    ready::Reason,
     refusal::{Refusal, VerbResult},
     repository::Scope,
     store::{Access, EventQuery, LeasesOf, TaskQuery},
@@ -174,6 +175,43 @@ impl Verb for OnIt {
         let live = leases.iter().find(|lease| lease.standing(&work.now, work.processes) == LeaseStatus::Live);
         let holder = live.map(|lease| work.agent_name(&lease.agent)).transpose()?;
         Ok(Some(On { workflow, holder }))
+    }
+}
+
+/// What keeps the work that was started on an issue from being claimed now; nothing if none was, or if a task can be.
+#[derive(Clone, Debug)]
+pub struct WhyStarted {
+    /// The issue.
+    pub issue: String,
+}
+
+impl Verb for WhyStarted {
+    type Outcome = Option<IssueReason>;
+    const NAME: &'static str = "issue.why_started";
+    const ACCESS: Access = Access::Read;
+
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Option<IssueReason>> {
+        let Some(On { workflow, holder }) = (OnIt { issue: self.issue }).run(work)? else { return Ok(None) };
+        let id = workflow.id.to_string();
+        if holder.is_some() {
+            return Ok(Some(IssueReason::Running { workflow: id }));
+        }
+        let tasks = TaskQuery { workflow: Some(workflow.id), ..TaskQuery::default() };
+        let (mut waits_for, mut blocked) = (Vec::new(), Vec::new());
+        for task in work.tx.tasks(&tasks)?.into_iter().filter(|task| task.state.status.open()) {
+            let reasons = ready::why(work, &task)?;
+            // Nobody holds it: what is leased was lost, and a claim takes it.
+            let lost = task.state.status.held() && ready::free_task(work, &task.id)?.is_some();
+            if lost || reasons.is_empty() {
+                return Ok(None);
+            }
+            // What waits for another task of the workflow is explained by that one.
+            let inner = reasons.iter().any(|reason| matches!(reason, Reason::Blocked { .. }));
+            let list = if inner { &mut blocked } else { &mut waits_for };
+            list.extend(reasons.iter().map(ToString::to_string));
+        }
+        let waits_for = if waits_for.is_empty() { blocked } else { waits_for };
+        Ok((!waits_for.is_empty()).then_some(IssueReason::Started { workflow: id, waits_for }))
     }
 }
 
