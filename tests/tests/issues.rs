@@ -416,6 +416,13 @@ fn one_issue_that_cannot_start_stands_in_nobodys_way() {
     assert_eq!(home.toft(&repo, &["claim", "-l", "foo", "--as", "a", "--json"]).data()["issue"]["id"], good.as_str());
     home.toft(&repo, &["finish", "--as", "a", "release"]).ok();
     assert_eq!(home.toft(&repo, &["claim", "--as", "b", "--json"]).data()["issue"]["id"], good.as_str());
+    // Nothing else is ready: that is the answer, and it names the template.
+    let empty = home.toft(&repo, &["claim", "--as", "c"]).fails(6);
+    assert!(
+        empty.contains("nothing is ready") && empty.contains("cannot be started") && empty.contains("`nope`"),
+        "{empty}"
+    );
+    assert!(home.toft(&repo, &["claim", "-l", "foo", "--as", "c"]).fails(6).contains("nothing is ready\n"));
     // Closed in the file meanwhile, giving it back does not open it again.
     let text = fs::read_to_string(ledger(&repo)).unwrap();
     let line = text.lines().rfind(|line| line.contains(&good)).unwrap();

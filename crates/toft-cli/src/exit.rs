@@ -281,6 +281,11 @@ fn refused(refusal: &Refusal, mut message: String) -> Failure {
         Refusal::NothingReady { examined: Some(_), .. } => {
             (NOTHING, "nothing_ready", "name fewer labels, or one that fewer tasks have".into())
         }
+        Refusal::NothingReady { unstartable: Some(found), .. } => (
+            NOTHING,
+            "nothing_ready",
+            format!("toft show {} · toft flow template list · toft claim --wait", found.issue),
+        ),
         Refusal::NothingReady { .. } => {
             (NOTHING, "nothing_ready", "toft ready --explain · toft claim --wait · toft status".into())
         }

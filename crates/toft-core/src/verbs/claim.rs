@@ -19,7 +19,7 @@ use crate::{
     lease::{Fence, Holder, Lease, LeaseStatus},
     queue::{Filter, Queue},
     ready::{self, Reason},
-    refusal::{Refusal, VerbError, VerbResult},
+    refusal::{Refusal, Unstartable, VerbError, VerbResult},
     repository::Scope,
     store::{Access, LeasesOf, Prefetch, QueueKey},
     time::Timestamp,
@@ -139,12 +139,15 @@ impl Verb for Request {
             None => self.best(work, &me, None, &mut missed)?,
         };
         if claims.is_empty() {
-            if let Some(broken) = missed.broken {
-                return Err(broken.into());
-            }
             let next = ready::next_timer(work.tx, &self.scope)?;
             let lacking = missed.lacking.into_iter().collect();
-            return Err(Refusal::NothingReady { next, lacking, examined: missed.examined }.into());
+            return Err(Refusal::NothingReady {
+                next,
+                lacking,
+                examined: missed.examined,
+                unstartable: missed.unstartable,
+            }
+            .into());
         }
         Ok(Outcome { claims })
     }
@@ -157,8 +160,8 @@ struct Missed {
     lacking: BTreeSet<String>,
     /// Where the search was ended.
     examined: Option<usize>,
-    /// What is wrong with the first issue that cannot be started.
-    broken: Option<Refusal>,
+    /// The first issue that cannot be started.
+    unstartable: Option<Unstartable>,
 }
 
 impl Request {
@@ -307,7 +310,10 @@ impl Request {
                     // An issue that cannot be started, for its template or its title, keeps nobody from the others.
                     match offer.build(work) {
                         Ok(built) => claims.extend(self.start(work, me, built)?),
-                        Err(VerbError::Refused(refusal)) => missed.broken = missed.broken.take().or(Some(refusal)),
+                        Err(VerbError::Refused(refusal)) => {
+                            let found = Unstartable { issue: offer.issue.id.clone(), why: refusal.to_string() };
+                            missed.unstartable = missed.unstartable.take().or(Some(found));
+                        }
                         Err(failed) => return Err(failed),
                     }
                 }
