@@ -288,3 +288,34 @@ fn a_dry_run_of_undo_refuses_as_undo_does() {
     home.toft(&repo, &["redo", "2", "--as", "eve"]).ok();
     assert_eq!(listed(&home, &repo)[&free]["priority"], 0);
 }
+
+#[test]
+fn a_workspace_of_another_clone_is_named_as_such_and_not_as_broken() {
+    let mut home = Home::new();
+    home.set("TOFT_STORE", "global");
+    let (_, clones) = cloned(&home, &["one", "two"]);
+    let (one, two) = (&clones[0], &clones[1]);
+    let id = add(&home, one, &["Work"]);
+    home.toft(one, &["claim", &id, "--ws", "--as", "a"]).ok();
+    let name = home.toft(one, &["ws", "list", "--json"]).data()[0]["name"].as_str().unwrap().to_owned();
+    let help = format!("toft -C {} ws show {name}", one.display());
+    let listed = home.toft(two, &["ws", "list"]).ok();
+    assert!(listed.contains(&format!("belongs to the clone {}", one.display())) && listed.contains(&help), "{listed}");
+    let json = home.toft(two, &["ws", "list", "--json"]).data();
+    assert_eq!(json[0]["other_clone"], one.to_str().unwrap(), "{json}");
+    assert!(!home.toft(two, &["status"]).ok().contains("Broken"));
+    assert!(!home.toft(two, &["doctor"]).ok().contains(&name));
+    home.toft(one, &["finish", "--no-change", "x", "--as", "a"]).ok();
+    // Only its own clone takes it down.
+    let tidied = home.toft(two, &["ws", "gc"]).ok();
+    assert!(tidied.contains("stays") && tidied.contains(&help), "{tidied}");
+    let refused = home.toft(two, &["ws", "rm", &name]);
+    assert!(refused.code != 0 && refused.err.contains("another clone"), "{refused:?}");
+    assert!(home.toft(one, &["ws", "gc"]).ok().contains("gone"));
+    // A link that really leads nowhere is still broken.
+    let other = add(&home, one, &["More"]);
+    home.toft(one, &["claim", &other, "--ws", "--as", "a"]).ok();
+    let path = home.toft(one, &["ws", "path", &other]).ok();
+    std::fs::write(Path::new(path.trim()).join(".git"), "gitdir: /nowhere/worktrees/x\n").unwrap();
+    assert!(home.toft(two, &["status"]).ok().contains("Broken"));
+}

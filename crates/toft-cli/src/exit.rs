@@ -289,7 +289,7 @@ fn refused(refusal: &Refusal, mut message: String) -> Failure {
         Refusal::NothingReady { .. } => {
             (NOTHING, "nothing_ready", "toft ready --explain · toft claim --wait · toft status".into())
         }
-        Refusal::WrongState { wanted, .. } if wanted.contains("toft ws") => (CONFLICT, "wrong_state", String::new()),
+        Refusal::WrongState { wanted, .. } if wanted.contains(" ws ") => (CONFLICT, "wrong_state", String::new()),
         Refusal::WrongState { id, .. } => (CONFLICT, "wrong_state", format!("toft show {id}")),
         Refusal::NeedsEvidence => {
             (USAGE, "needs_evidence", "add --evidence COMMIT, --artifact NAME or --no-change REASON".into())

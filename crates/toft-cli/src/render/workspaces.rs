@@ -226,7 +226,10 @@ fn inside(page: &Page, seen: &SeenWorkspace) -> String {
             page.ink(ink, &clean(&survey.summary()))
         }
         (None, Some(trouble)) => page.ink(Ink::Bad, &short(trouble, 160)),
-        (None, None) => page.ink(Ink::Faint, seen.listed.workspace.state.as_str()),
+        (None, None) => match &seen.other_clone {
+            Some(clone) => page.ink(Ink::Faint, &format!("belongs to the clone {}", clean(clone))),
+            None => page.ink(Ink::Faint, seen.listed.workspace.state.as_str()),
+        },
     }
 }
 

@@ -41,7 +41,7 @@ use toft_core::{
 };
 
 pub use self::{
-    broken::WorkspaceTrouble,
+    broken::{WorkspaceTrouble, quoted},
     collide::{Conflict, InProgress},
     holders::{holders, process_in},
     look::{Look, Refs},

@@ -102,6 +102,13 @@ impl Workspaces<'_> {
             let why = format!("no longer a workspace; {} stays as it is", workspace.path);
             return Ok(Tidied { gone: true, ..Tidied::stays(&workspace.name, why) });
         }
+        if workspace.host == self.host()
+            && let Some((clone, help)) = self.other_clone(&workspace)
+        {
+            let state = format!("a workspace of another clone, {clone}");
+            let wanted = format!("it is taken down from there: {help}");
+            return Err(Refusal::WrongState { id: workspace.name, state, wanted }.into());
+        }
         let done = self.remove_own(actor, &workspace, fence, self.removal(rescue, ignored));
         self.backend.sweep(&self.root)?;
         done
@@ -234,6 +241,11 @@ impl Workspaces<'_> {
     fn tidy_one(&self, actor: &str, listed: &Listed, limits: &mut Limits, try_only: bool) -> Result<Tidied, Error> {
         let workspace = &listed.workspace;
         let name = &workspace.name;
+        if workspace.host == self.host()
+            && let Some((clone, help)) = self.other_clone(workspace)
+        {
+            return Ok(Tidied { help: Some(help), ..Tidied::stays(name, format!("belongs to the clone {clone}")) });
+        }
         let begun = matches!(workspace.state, WorkspaceState::Removing | WorkspaceState::Provisioning);
         if begun && workspace.host == self.host() {
             return self.go_on(actor, workspace, try_only);
