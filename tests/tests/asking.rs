@@ -319,3 +319,28 @@ fn a_workspace_of_another_clone_is_named_as_such_and_not_as_broken() {
     std::fs::write(Path::new(path.trim()).join(".git"), "gitdir: /nowhere/worktrees/x\n").unwrap();
     assert!(home.toft(two, &["status"]).ok().contains("Broken"));
 }
+
+#[test]
+fn a_graph_wraps_titles_and_marks_the_critical_path() {
+    let mut home = Home::new();
+    let repo = home.repo("api");
+    let long = "Pin the schema of every table that orders touch before anything else is done with it";
+    let first = add(&home, &repo, &[long]);
+    let second = add(&home, &repo, &["Second", "--needs", &first]);
+    let third = add(&home, &repo, &["Third", "--needs", &second]);
+    let beside = add(&home, &repo, &["Beside"]);
+    let drawn = home.toft(&repo, &["graph"]).ok();
+    assert!(drawn.contains("* critical path: 3 issues"), "{drawn}");
+    for (id, marked) in [(&first, true), (&third, true), (&beside, false)] {
+        assert_eq!(drawn.contains(&format!("*{id}  P2")), marked, "{drawn}");
+    }
+    let json = home.toft(&repo, &["graph", "--json"]).data();
+    assert_eq!(json["critical_path"], serde_json::json!([first, second, third]));
+    home.set("COLUMNS", "48");
+    let narrow = home.toft(&repo, &["graph"]).ok();
+    assert!(narrow.lines().all(|line| line.chars().count() <= 48), "{narrow}");
+    let words = narrow.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains(long), "{narrow}");
+    home.toft(&repo, &["close", &first, &second]).ok();
+    assert!(!home.toft(&repo, &["graph"]).ok().contains("critical path"));
+}

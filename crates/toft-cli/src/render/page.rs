@@ -5,10 +5,16 @@ use toft::{flow::TaskStatus, time::Timestamp};
 
 use super::times;
 
+/// How wide lines are that go on below, unless `COLUMNS` says it.
+const WIDTH: usize = 100;
+/// Text gets at least so many columns.
+const NARROWEST: usize = 12;
+
 /// Text being put together.
 pub(crate) struct Page {
     text: String,
     now: Timestamp,
+    width: usize,
     color: bool,
 }
 
@@ -31,7 +37,8 @@ pub(crate) enum Ink {
 
 impl Page {
     pub(crate) fn new(color: bool) -> Self {
-        Self { text: String::new(), now: times::now(), color }
+        let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+        Self { text: String::new(), now: times::now(), width: columns.unwrap_or(WIDTH), color }
     }
 
     pub(crate) fn text(&self) -> &str {
@@ -76,6 +83,36 @@ impl Page {
     /// A text of toft's own, made harmless, with every time in it told as a moment.
     pub(crate) fn told(&self, text: &impl ToString) -> String {
         clean(&times::tell_times(&text.to_string(), self.now))
+    }
+
+    /// A line that goes on below, indented by `indent`, where it would be wider than the terminal. `lead` is its beginning,
+    /// and `visible` how many characters of that are seen.
+    pub(crate) fn wrapped(&mut self, lead: &str, visible: usize, text: &str, indent: usize) {
+        let width = self.width.max(indent + NARROWEST);
+        let (mut line, mut used) = (lead.to_owned(), visible);
+        let mut fresh = true;
+        for word in text.split(' ') {
+            let mut word = word.to_owned();
+            while used + usize::from(!fresh) + word.chars().count() > width {
+                if used > indent {
+                    self.line(&line);
+                    (line, used, fresh) = (" ".repeat(indent), indent, true);
+                } else {
+                    // Not even a line of its own holds it.
+                    let rest = word.chars().skip(width - indent).collect();
+                    self.line(format!("{line}{}", word.chars().take(width - indent).collect::<String>()));
+                    word = rest;
+                }
+            }
+            if !fresh {
+                line.push(' ');
+                used += 1;
+            }
+            used += word.chars().count();
+            line.push_str(&word);
+            fresh = false;
+        }
+        self.line(line);
     }
 
     /// Text that was made harmless already.

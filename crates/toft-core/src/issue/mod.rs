@@ -1,9 +1,10 @@
 //! Issues: things to do, as the plan has them. They live in ledgers; a store only has an index of them.
 //!
-//! [`ready`] is the rule for what can start, [`edit`] what may be written, [`epic`] what follows for epics, [`proposal`] how one ledger's issue becomes
+//! [`ready`] is the rule for what can start, [`edit`] what may be written, [`epic`] what follows for epics, [`chain`] the critical path, [`proposal`] how one ledger's issue becomes
 //! another's, [`overlay`] what is laid over one that others keep, [`outgoing`] what may leave,
 //! [`private`] what is looked for in it.
 
+pub mod chain;
 pub mod edit;
 pub mod epic;
 pub mod outgoing;
