@@ -357,6 +357,14 @@ impl Survey {
             || self.branch.is_none() && self.landed.is_none()
     }
 
+    /// In words, the branch that keeps commits which have not landed, whatever becomes of the workspace. The branches of a
+    /// clone go with it.
+    pub fn kept_by_branch(&self, of: &Workspace) -> Option<String> {
+        let branch = self.branch.as_ref().filter(|_| self.ahead > 0 && of.kind == WorkspaceKind::Worktree)?;
+        let commits = if self.ahead == 1 { "the commit" } else { "the commits" };
+        Some(format!("branch {branch} keeps {commits}"))
+    }
+
     /// What is in it, in a few words.
     pub fn summary(&self) -> String {
         let counted = [

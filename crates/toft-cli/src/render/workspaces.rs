@@ -445,6 +445,13 @@ impl View for WsTidied {
             if let Some(help) = &row.help {
                 page.line(format!("        {}", clean(help)));
             }
+            if let Some(branch) = &row.deleted_branch {
+                let verb = if self.tried { "would delete" } else { "deleted" };
+                page.line(format!("        {verb} branch {}, whose work has landed", clean(branch)));
+            }
+            if let Some(kept) = &row.kept {
+                page.line(format!("        {}", clean(kept)));
+            }
             if let Some(rescue) = &row.rescue {
                 page.line(format!("        put away as {rescue}: toft ws restore {}", clean(&row.name)));
             }

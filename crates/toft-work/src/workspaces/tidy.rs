@@ -157,9 +157,12 @@ impl Workspaces<'_> {
                 let rescue = holds(&removed);
                 let request = Move { rescue, ..Move::to(&workspace.id, WorkspaceState::Removed) };
                 let workspace = self.work.perform_as(actor, None, request)?;
+                let kept = removed.survey.as_ref().and_then(|survey| survey.kept_by_branch(&workspace));
                 let seen = removed.survey.map_or_else(|| "gone".into(), |survey| survey.summary());
                 Ok(Tidied {
                     gone: true,
+                    deleted_branch: workspace.branch.filter(|_| removed.branch_deleted),
+                    kept,
                     rescue: workspace.rescue,
                     holds: removed.rescue.map(|rescue| rescue.holds).filter(|holds| !holds.is_empty()),
                     left: workspace.left,
@@ -212,23 +215,28 @@ impl Workspaces<'_> {
         tidied.extend(self.expire_rescues(try_only)?);
         if !try_only {
             self.tidy_bases()?;
-            self.drop_landed_branches()?;
+            tidied.extend(self.drop_landed_branches()?);
             self.backend.sweep(&self.root)?;
         }
         Ok(tidied)
     }
 
-    /// Deletes branches of workspaces that are gone, once their work has landed.
-    fn drop_landed_branches(&self) -> Result<(), Error> {
+    /// Deletes branches of workspaces that went before, once their work has landed.
+    fn drop_landed_branches(&self) -> Result<Vec<Tidied>, Error> {
         let refs = self.backend.refs()?;
         let rows = self.rows_ever()?;
         let used = |branch: &Option<String>| rows.iter().any(|row| row.state.live() && row.branch == *branch);
         let gone = |row: &&Workspace| row.state == WorkspaceState::Removed && row.host == self.host();
+        let mut dropped = Vec::new();
         for row in rows.iter().filter(gone).filter(|row| row.own_branch && !used(&row.branch)) {
             // A branch that cannot be judged stays.
-            let _ = self.backend.drop_landed(row, &refs);
+            if self.backend.drop_landed(row, &refs).unwrap_or_default() {
+                let why = "taken down before; its work has landed since".to_owned();
+                let deleted_branch = row.branch.clone();
+                dropped.push(Tidied { gone: true, deleted_branch, ..Tidied::stays(&row.name, why) });
+            }
         }
-        Ok(())
+        Ok(dropped)
     }
 
     /// Every workspace that this repository ever had, newest first.
@@ -269,7 +277,10 @@ impl Workspaces<'_> {
             Fate::Stay(why) => return Ok(Tidied::stays(name, why)),
             _ if try_only => {
                 let left = self.backend.leaves(workspace)?;
-                return Ok(Tidied { gone: true, left, ..Tidied::stays(name, why) });
+                let lands = workspace.own_branch && survey.landed.is_some();
+                let deleted_branch = workspace.branch.clone().filter(|_| lands);
+                let kept = survey.kept_by_branch(workspace);
+                return Ok(Tidied { gone: true, left, deleted_branch, kept, ..Tidied::stays(name, why) });
             }
             fate => (fate == Fate::Rescue, limits.too_old(workspace)),
         };
