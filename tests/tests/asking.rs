@@ -377,3 +377,45 @@ fn taking_workspaces_down_says_what_becomes_of_their_branches() {
         assert!(tidied.contains(&format!("deleted branch {branch}")) && !exists(branch), "{tidied}");
     }
 }
+
+#[test]
+fn words_that_people_try_are_answered_with_the_next_step_and_nothing_destructive() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    let tried = [
+        ("merge", "git merge"),
+        ("diff", "git diff"),
+        ("stats", "toft status"),
+        ("reopen", "--reopen"),
+        ("remove", "toft close"),
+        ("reset", "toft undo -n"),
+        ("prune", "toft ws gc -n"),
+        ("cancel", "toft finish release"),
+        ("tasks", "toft list tasks"),
+        ("config", "toft where"),
+        ("unassign", "--assignee"),
+        ("pick", "toft claim"),
+        ("check", "toft doctor"),
+        ("lsit", "`list`"),
+        ("clam", "`claim`"),
+        ("finsh", "`finish`"),
+        ("shwo", "`show`"),
+    ];
+    let destructive = ["delete", "purge", "abandon", " rm", "stop", "reject"];
+    for (word, wanted) in tried {
+        let said = home.toft(&repo, &[word]).fails(2);
+        assert!(said.contains(wanted), "{word}: {said}");
+        assert!(!destructive.iter().any(|word| said.contains(word)), "{word}: {said}");
+    }
+    // A misspelt command that deletes is answered, and not with its name.
+    for word in ["delte", "purgee", "stpo", "abandn"] {
+        let said = home.toft(&repo, &[word]).fails(2);
+        assert!(!said.contains("did you mean") && said.contains("help:"), "{word}: {said}");
+    }
+    // Everyday words are commands by another name.
+    let id = add(&home, &repo, &["One"]);
+    assert!(home.toft(&repo, &["todo"]).ok().contains(&id));
+    assert!(home.toft(&repo, &["next"]).ok().contains(&id));
+    home.toft(&repo, &["done", "--no-change", "x"]).ok();
+    home.toft(&repo, &["close", &id]).ok();
+}

@@ -332,23 +332,39 @@ fn meant(word: &str) -> Option<&'static str> {
             "toft finish release|handoff|waiting|failed -m \"…\""
         }
         "retry" | "skip" => "toft flow retry TASK · toft flow skip TASK",
-        "cancel" | "abandon" => "toft flow abandon WORKFLOW",
+        "cancel" | "abandon" | "drop" | "quit" | "exit" => {
+            "toft finish release -m \"…\" gives work back · toft flow pause WORKFLOW · toft flow --help"
+        }
+        "continue" | "resume" => "toft claim ID · toft flow resume WORKFLOW",
         "inbox" | "send" | "answer" | "register" | "message" | "messages" | "pause" => {
             "toft agent inbox|send|answer|register|pause"
         }
         "logs" => "toft log · toft show ID --log",
-        "search" | "find" | "query" => "toft list --search TEXT",
-        "comment" | "note" | "label" => "toft edit ID -m TEXT · toft edit ID -l LABEL",
+        "search" | "find" | "query" | "grep" => "toft list --search TEXT",
+        "comment" | "note" | "label" | "tag" => "toft edit ID -m TEXT · toft edit ID -l LABEL",
         "dep" | "deps" | "depend" | "link" | "block" => "toft edit ID --needs OTHER",
-        "whoami" | "info" => "toft where",
-        "ps" | "top" | "who" => "toft status",
+        "whoami" | "info" | "config" | "settings" => "toft where",
+        "reopen" | "open" => "toft edit ID --reopen",
+        "resolve" | "fixed" | "wontfix" => "toft close ID -m REASON",
+        "remove" | "del" | "archive" => "toft close ID -m REASON closes an issue · toft ws list shows workspaces",
+        "prune" | "clean" | "cleanup" => "toft ws gc -n shows which workspaces nobody needs",
+        "reset" | "revert" => "toft undo -n shows what undo would take back",
+        "unassign" => "toft edit ID --assignee \"\"",
+        "priority" | "prioritize" | "due" => "toft edit ID -p P1 · toft edit ID --due 3d",
+        "pick" | "grab" => "toft claim",
+        "cat" | "describe" | "details" => "toft show ID",
+        "tasks" | "task" => "toft list tasks",
+        "workers" | "slots" => "toft agent list · toft status",
+        "check" | "verify" | "diagnose" => "toft doctor",
+        "commit" | "checkpoint" => "git commit records files; toft save -m \"…\" records how far a task is",
+        "ps" | "top" | "who" | "dashboard" => "toft status",
         "version" => "toft --version",
-        "merge" | "land" | "diff" | "review" => {
+        "merge" | "land" | "diff" | "review" | "pr" => {
             "toft ws path ID goes to the work, on a branch of its own; git diff and git merge do the rest"
         }
         "stats" | "stat" | "report" => "toft status · toft list --all",
         "todos" | "backlog" => "toft ready · toft list",
-        "checkout" | "cd" | "switch" => "toft ws path ID · toft shell prints tcd",
+        "checkout" | "cd" | "switch" | "branch" => "toft ws path ID · toft shell prints tcd",
         "context" | "brief" => "toft show ID --context",
         "watch" | "tail" => "toft log --follow",
         _ => return None,
