@@ -151,6 +151,7 @@ enum Index<'t> {
 
 /// An issue with where it is written.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct FoundIssue {
     /// The issue.
     pub issue: Issue,

@@ -46,6 +46,7 @@ const AHEAD: Duration = Duration::from_secs(5 * 60);
 
 /// What was written, and where.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Wrote {
     /// The issue as it is now.
     pub issue: Issue,

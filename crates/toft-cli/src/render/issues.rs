@@ -87,7 +87,7 @@ impl View for IssueWritten {
     }
 
     fn text(&self, page: &mut Page) {
-        let Wrote { issue, ledger, before } = &self.wrote;
+        let Wrote { issue, ledger, before, .. } = &self.wrote;
         let id = page.ink(Ink::Id, &clean(&issue.id));
         let did = if before.is_none() { "Nothing to change in" } else { self.did };
         page.line(format!("{did} {id} \"{}\" ({}, ledger {ledger})", short(&issue.title, 70), standing(issue)));

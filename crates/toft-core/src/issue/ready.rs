@@ -64,6 +64,7 @@ impl Node {
     }
 
     /// Is it still to be done?
+    #[must_use] 
     pub fn unfinished(&self) -> bool {
         self.status != CLOSED && !self.deleted
     }
@@ -95,6 +96,7 @@ pub trait Nodes {
 /// Why an issue cannot start now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "why")]
+#[non_exhaustive]
 pub enum IssueReason {
     /// It is under way, or over.
     Status {
@@ -183,11 +185,13 @@ pub struct Readiness {
 
 impl Readiness {
     /// From when on it can start; `None` while something holds it back.
+    #[must_use] 
     pub fn opens(&self) -> Option<Timestamp> {
         self.held.is_empty().then(|| self.deferred.iter().map(|(_, at)| *at).max().unwrap_or_default())
     }
 
     /// Everything that keeps it from starting now.
+    #[must_use] 
     pub fn reasons(self, now: Timestamp) -> Vec<IssueReason> {
         let later = self.deferred.into_iter().filter(|(_, at)| *at > now);
         let later = later.map(|(ancestor, at)| IssueReason::Deferred { ancestor, until: Some(at) });
@@ -308,6 +312,7 @@ fn add_reasons<N: Nodes>(
 }
 
 /// An issue's place in the order of ready work, the same as a task's.
+#[must_use] 
 pub fn rank(node: &Node, unblocks: u32) -> String {
     place_in_order(node.turn, node.priority, unblocks, node.written, 0, &node.id)
 }

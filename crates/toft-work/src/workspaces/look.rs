@@ -38,6 +38,7 @@ const COMPARED: usize = 300;
 
 /// A workspace, and what was seen in it.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct SeenWorkspace {
     /// The workspace.
     #[serde(flatten)]
@@ -82,6 +83,7 @@ impl SeenWorkspace {
 
 /// Two workspaces whose work runs into each other.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Collision {
     /// How that is known.
     pub kind: CollisionKind,
@@ -120,6 +122,7 @@ pub enum CollisionKind {
 
 /// What `status` says of workspaces.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Overview {
     /// Those that are broken.
     pub broken: Vec<SeenWorkspace>,

@@ -89,6 +89,7 @@ pub struct Given {
 
 /// What tidying up did, or would do, with one workspace.
 #[derive(Clone, Debug, Default, Serialize)]
+#[non_exhaustive]
 pub struct Tidied {
     /// Its name.
     pub name: String,
