@@ -42,7 +42,7 @@ impl RetentionKind {
     ];
 
     /// The word users see.
-    #[must_use] 
+    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Events => "events",
@@ -99,7 +99,7 @@ impl Default for Retention {
 impl Retention {
     /// The same for every kind, except that a blob is written before the row that refers to it, and that an agent may be
     /// between two tasks: those are kept for an hour and a day at least.
-    #[must_use] 
+    #[must_use]
     pub fn all(keep: Duration) -> Self {
         Self {
             events: keep,
@@ -114,7 +114,7 @@ impl Retention {
     }
 
     /// How long this kind is kept.
-    #[must_use] 
+    #[must_use]
     pub fn of(&self, what: RetentionKind) -> Duration {
         match what {
             RetentionKind::Events => self.events,

@@ -79,7 +79,7 @@ pub struct PlanTask {
 
 impl WorkflowPlan {
     /// A plan with a single task of the same name.
-    #[must_use] 
+    #[must_use]
     pub fn single(title: &str) -> Self {
         Self {
             title: title.to_owned(),

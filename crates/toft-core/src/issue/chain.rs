@@ -7,7 +7,7 @@ use super::ready::Node;
 /// The longest chain, from the issue that has to be done first to the one that is done last; of several as long, the one
 /// with the lowest ids. An epic waits for its parts, and takes no work of its own while it has open ones: it links a chain and
 /// does not lengthen it. Parts wait for what their epic needs. Issues in a circle of needs are left out.
-#[must_use] 
+#[must_use]
 pub fn longest_chain(nodes: &[Node]) -> Vec<String> {
     let open: BTreeMap<&str, &Node> =
         nodes.iter().filter(|node| node.unfinished()).map(|node| (node.id.as_str(), node)).collect();

@@ -142,7 +142,7 @@ pub const NO_AUTO_CLAIM: &str = "no-auto-claim";
 
 impl Issue {
     /// Whether it is claimed only by its id: it is labelled so, or it is an epic that nobody was assigned to.
-    #[must_use] 
+    #[must_use]
     pub fn only_by_name(&self) -> bool {
         self.labels.iter().any(|label| label == NO_AUTO_CLAIM) || self.kind == EPIC && self.assignee.is_none()
     }
@@ -168,13 +168,13 @@ impl Issue {
     }
 
     /// Is it still to be done?
-    #[must_use] 
+    #[must_use]
     pub fn unfinished(&self) -> bool {
         self.status != CLOSED && self.deleted.is_none()
     }
 
     /// When it was written down.
-    #[must_use] 
+    #[must_use]
     pub fn written(&self) -> Timestamp {
         self.created.as_ref().map(|created| created.at).unwrap_or_default()
     }
@@ -201,7 +201,7 @@ pub const DISCOVERED_FROM: &str = "discovered-from";
 
 impl Dep {
     /// Does it hold back until the other is closed?
-    #[must_use] 
+    #[must_use]
     pub fn blocks(&self) -> bool {
         [BLOCKS, "conditional"].contains(&self.kind.as_str())
     }
@@ -301,7 +301,7 @@ pub enum Put {
 }
 
 /// What a line of a ledger may say, as a JSON schema.
-#[must_use] 
+#[must_use]
 pub fn schema() -> Value {
     let mut schema = schemars::schema_for!(Issue).to_value();
     let also = [

@@ -64,7 +64,7 @@ impl Node {
     }
 
     /// Is it still to be done?
-    #[must_use] 
+    #[must_use]
     pub fn unfinished(&self) -> bool {
         self.status != CLOSED && !self.deleted
     }
@@ -185,13 +185,13 @@ pub struct Readiness {
 
 impl Readiness {
     /// From when on it can start; `None` while something holds it back.
-    #[must_use] 
+    #[must_use]
     pub fn opens(&self) -> Option<Timestamp> {
         self.held.is_empty().then(|| self.deferred.iter().map(|(_, at)| *at).max().unwrap_or_default())
     }
 
     /// Everything that keeps it from starting now.
-    #[must_use] 
+    #[must_use]
     pub fn reasons(self, now: Timestamp) -> Vec<IssueReason> {
         let later = self.deferred.into_iter().filter(|(_, at)| *at > now);
         let later = later.map(|(ancestor, at)| IssueReason::Deferred { ancestor, until: Some(at) });
@@ -312,7 +312,7 @@ fn add_reasons<N: Nodes>(
 }
 
 /// An issue's place in the order of ready work, the same as a task's.
-#[must_use] 
+#[must_use]
 pub fn rank(node: &Node, unblocks: u32) -> String {
     place_in_order(node.turn, node.priority, unblocks, node.written, 0, &node.id)
 }
