@@ -369,6 +369,12 @@ impl Survey {
             || self.branch.is_none() && self.landed.is_none()
     }
 
+    /// Whether there was something to land, and all of it has.
+    #[must_use]
+    pub fn has_landed(&self) -> bool {
+        self.landed.is_some_and(|how| how != Landed::Nothing)
+    }
+
     /// In words, the branch that keeps commits which have not landed, whatever becomes of the workspace. The branches of a
     /// clone go with it.
     #[must_use]

@@ -7,7 +7,7 @@ use toft_core::{
     refusal::Refusal,
     store::{self, WorkspaceQuery},
     verbs::workspace::{List, Listed, Move, Show, Unregister},
-    workspace::{Fate, Left, Limits, Workspace, WorkspaceKind, WorkspaceState, size as shown},
+    workspace::{Fate, Left, Limits, Survey, Workspace, WorkspaceKind, WorkspaceState, size as shown},
 };
 use toft_session::error::Error;
 use toft_vcs::workspace::{Removal, Removed, Rescue, Rescued, WorkspaceBackend, WorkspaceError, process_in};
@@ -157,11 +157,12 @@ impl Workspaces<'_> {
                 let rescue = holds(&removed);
                 let request = Move { rescue, ..Move::to(&workspace.id, WorkspaceState::Removed) };
                 let workspace = self.work.perform_as(actor, None, request)?;
+                let lands = removed.branch_deleted && removed.survey.as_ref().is_some_and(Survey::has_landed);
                 let kept = removed.survey.as_ref().and_then(|survey| survey.kept_by_branch(&workspace));
                 let seen = removed.survey.map_or_else(|| "gone".into(), |survey| survey.summary());
                 Ok(Tidied {
                     gone: true,
-                    deleted_branch: workspace.branch.filter(|_| removed.branch_deleted),
+                    deleted_branch: workspace.branch.filter(|_| lands),
                     kept,
                     rescue: workspace.rescue,
                     holds: removed.rescue.map(|rescue| rescue.holds).filter(|holds| !holds.is_empty()),
@@ -277,7 +278,7 @@ impl Workspaces<'_> {
             Fate::Stay(why) => return Ok(Tidied::stays(name, why)),
             _ if try_only => {
                 let left = self.backend.leaves(workspace)?;
-                let lands = workspace.own_branch && survey.landed.is_some();
+                let lands = workspace.own_branch && survey.has_landed();
                 let deleted_branch = workspace.branch.clone().filter(|_| lands);
                 let kept = survey.kept_by_branch(workspace);
                 return Ok(Tidied { gone: true, left, deleted_branch, kept, ..Tidied::stays(name, why) });
