@@ -1,6 +1,6 @@
 //! Every way to fail: its code, its exit status, and the next step. Never a complete destructive command.
 
-use std::process::ExitCode;
+use std::{process::ExitCode, time::Duration};
 
 use serde_json::{Value, json};
 use toft::{
@@ -10,11 +10,13 @@ use toft::{
     ready::Reason,
     refusal::Refusal,
     store::{Fault, StoreError, Writer},
-    time::Timestamp,
     vcs::{FindError, RunError, exchange::ExchangeError, workspace::WorkspaceError},
 };
 
-use crate::codes::{CODES, CONFLICT, DOCTOR, FAILED, NOT_ALLOWED, NOT_FOUND, NOTHING, RETRY, USAGE};
+use crate::{
+    codes::{CODES, CONFLICT, DOCTOR, FAILED, NOT_ALLOWED, NOT_FOUND, NOTHING, RETRY, USAGE},
+    render::ago,
+};
 
 /// Why a command did not do what was asked.
 #[derive(Debug)]
@@ -239,11 +241,12 @@ fn refused(refusal: &Refusal, mut message: String) -> Failure {
         Refusal::Ambiguous { text, .. } if text == "@" => (NOT_FOUND, "ambiguous", "name one of them".into()),
         Refusal::Ambiguous { .. } => (NOT_FOUND, "ambiguous", "give more characters of the id".into()),
         Refusal::LeaseHeld { task, yours: true, until, .. } => {
-            message = format!("you hold {task} already, until {}", clock(*until));
+            message = format!("you hold {task} already, until {until}");
             (CONFLICT, "lease_held", format!("toft save {task} -m \"…\" · toft finish {task}"))
         }
         Refusal::LeaseHeld { task, agent, until, silent_s, .. } => {
-            message = format!("{task} is held by {agent} until {} (active {silent_s} s ago)", clock(*until));
+            message =
+                format!("{task} is held by {agent} until {until} (active {})", ago(Duration::from_secs(*silent_s)));
             let help = format!("toft ready · toft agent send {agent} \"…\" · toft claim {task} --wait");
             (CONFLICT, "lease_held", help)
         }
@@ -274,10 +277,15 @@ fn refused(refusal: &Refusal, mut message: String) -> Failure {
         Refusal::NothingReady { examined: Some(_), .. } => {
             (NOTHING, "nothing_ready", "name fewer labels, or one that fewer tasks have".into())
         }
+        Refusal::NothingReady { unstartable: Some(found), .. } => (
+            NOTHING,
+            "nothing_ready",
+            format!("toft show {} · toft flow template list · toft claim --wait", found.issue),
+        ),
         Refusal::NothingReady { .. } => {
             (NOTHING, "nothing_ready", "toft ready --explain · toft claim --wait · toft status".into())
         }
-        Refusal::WrongState { wanted, .. } if wanted.contains("toft ws") => (CONFLICT, "wrong_state", String::new()),
+        Refusal::WrongState { wanted, .. } if wanted.contains(" ws ") => (CONFLICT, "wrong_state", String::new()),
         Refusal::WrongState { id, .. } => (CONFLICT, "wrong_state", format!("toft show {id}")),
         Refusal::NeedsEvidence => {
             (USAGE, "needs_evidence", "add --evidence COMMIT, --artifact NAME or --no-change REASON".into())
@@ -320,23 +328,39 @@ fn meant(word: &str) -> Option<&'static str> {
             "toft finish release|handoff|waiting|failed -m \"…\""
         }
         "retry" | "skip" => "toft flow retry TASK · toft flow skip TASK",
-        "cancel" | "abandon" => "toft flow abandon WORKFLOW",
+        "cancel" | "abandon" | "drop" | "quit" | "exit" => {
+            "toft finish release -m \"…\" gives work back · toft flow pause WORKFLOW · toft flow --help"
+        }
+        "continue" | "resume" => "toft claim ID · toft flow resume WORKFLOW",
         "inbox" | "send" | "answer" | "register" | "message" | "messages" | "pause" => {
             "toft agent inbox|send|answer|register|pause"
         }
         "logs" => "toft log · toft show ID --log",
-        "search" | "find" | "query" => "toft list --search TEXT",
-        "comment" | "note" | "label" => "toft edit ID -m TEXT · toft edit ID -l LABEL",
+        "search" | "find" | "query" | "grep" => "toft list --search TEXT",
+        "comment" | "note" | "label" | "tag" => "toft edit ID -m TEXT · toft edit ID -l LABEL",
         "dep" | "deps" | "depend" | "link" | "block" => "toft edit ID --needs OTHER",
-        "whoami" | "info" => "toft where",
-        "ps" | "top" | "who" => "toft status",
+        "whoami" | "info" | "config" | "settings" => "toft where",
+        "reopen" | "open" => "toft edit ID --reopen",
+        "resolve" | "fixed" | "wontfix" => "toft close ID -m REASON",
+        "remove" | "del" | "archive" => "toft close ID -m REASON closes an issue · toft ws list shows workspaces",
+        "prune" | "clean" | "cleanup" => "toft ws gc -n shows which workspaces nobody needs",
+        "reset" | "revert" => "toft undo -n shows what undo would take back",
+        "unassign" => "toft edit ID --assignee \"\"",
+        "priority" | "prioritize" | "due" => "toft edit ID -p P1 · toft edit ID --due 3d",
+        "pick" | "grab" => "toft claim",
+        "cat" | "describe" | "details" => "toft show ID",
+        "tasks" | "task" => "toft list tasks",
+        "workers" | "slots" => "toft agent list · toft status",
+        "check" | "verify" | "diagnose" => "toft doctor",
+        "commit" | "checkpoint" => "git commit records files; toft save -m \"…\" records how far a task is",
+        "ps" | "top" | "who" | "dashboard" => "toft status",
         "version" => "toft --version",
-        "merge" | "land" | "diff" | "review" => {
+        "merge" | "land" | "diff" | "review" | "pr" => {
             "toft ws path ID goes to the work, on a branch of its own; git diff and git merge do the rest"
         }
         "stats" | "stat" | "report" => "toft status · toft list --all",
         "todos" | "backlog" => "toft ready · toft list",
-        "checkout" | "cd" | "switch" => "toft ws path ID · toft shell prints tcd",
+        "checkout" | "cd" | "switch" | "branch" => "toft ws path ID · toft shell prints tcd",
         "context" | "brief" => "toft show ID --context",
         "watch" | "tail" => "toft log --follow",
         _ => return None,
@@ -493,10 +517,6 @@ fn blocked(fault: Fault, message: String) -> Failure {
         ),
     };
     Failure::new(status, code, message, help)
-}
-
-fn clock(at: Timestamp) -> String {
-    crate::render::clock(at)
 }
 
 #[cfg(test)]

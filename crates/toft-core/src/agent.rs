@@ -48,6 +48,7 @@ impl Agent {
 
     /// What it is doing, the one rule: it holds something that stands, or it was told to pause, or it was silent for longer
     /// than a lease lasts without renewal.
+    #[must_use]
     pub fn presence(&self, holds: bool, now: Timestamp, ttl: Duration) -> Presence {
         match self.state {
             AgentState::Gone => Presence::Removed,
@@ -59,12 +60,14 @@ impl Agent {
     }
 
     /// Whether work that is assigned to it waits for it. A person's work does, for as long as it takes.
+    #[must_use]
     pub fn awaited(&self, now: Timestamp) -> bool {
         let silent = self.role != Role::Human && now.since(self.seen) >= Self::ASSIGNED_FOR;
         self.state != AgentState::Gone && !silent
     }
 
     /// Whether it is a slot of a runner, which ends its agent when it is told to.
+    #[must_use]
     pub fn runs_agents(&self) -> bool {
         self.runtime.as_deref().is_some_and(|runtime| runtime.starts_with(Self::RUNNER))
     }

@@ -64,6 +64,7 @@ pub struct Opened {
 
 impl Gate {
     /// Does it still hold the task back?
+    #[must_use]
     pub fn closed(&self, now: Timestamp) -> bool {
         self.opened.is_none()
             && match self.kind {
@@ -73,11 +74,13 @@ impl Gate {
     }
 
     /// Does it wait for somebody to open it?
+    #[must_use]
     pub fn asks(&self) -> bool {
         self.opened.is_none() && !matches!(self.kind, GateKind::Timer { .. })
     }
 
     /// When it opens by itself, if it does.
+    #[must_use]
     pub fn opens_at(&self) -> Option<Timestamp> {
         match self.kind {
             _ if self.opened.is_some() => Some(Timestamp(0)),

@@ -74,6 +74,7 @@ pub enum Duty {
 
 impl Keeper {
     /// A hold on a lease of `ttl`, claimed by a request sent at `sent`; its work ends within `grace` when told to.
+    #[must_use]
     pub fn new(ttl: Duration, grace: Duration, sent: u64) -> Self {
         let (ttl, grace) = (whole_millis(ttl), whole_millis(grace));
         let margin = grace.saturating_add(KILL).clamp(ttl / 4, ttl / 3);
@@ -99,6 +100,7 @@ impl Keeper {
     }
 
     /// When work must stop unless a renewal is acknowledged first.
+    #[must_use]
     pub fn deadline(&self) -> Stop {
         self.stop.unwrap_or_else(|| {
             let soft = self.kept.saturating_add(self.ttl - self.margin);
@@ -132,11 +134,13 @@ impl Keeper {
     }
 
     /// Whether work was told to end, by a deadline or because the hold is over.
+    #[must_use]
     pub fn stopped(&self) -> bool {
         self.stop.is_some()
     }
 
     /// How long ago, at `now`, the hold was last known to stand.
+    #[must_use]
     pub fn unrenewed(&self, now: u64) -> Duration {
         Duration::from_millis(now.saturating_sub(self.kept))
     }

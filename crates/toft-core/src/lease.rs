@@ -59,6 +59,7 @@ pub struct Lease {
 
 impl Lease {
     /// When it ends unless renewed, for people.
+    #[must_use]
     pub fn expires(&self) -> Timestamp {
         self.renewed.plus(self.ttl)
     }
@@ -93,11 +94,13 @@ impl Lease {
     }
 
     /// Is a look due?
+    #[must_use]
     pub fn due(&self, now: &Now) -> bool {
         self.check_at <= now.wall.0
     }
 
     /// The same lease, renewed now.
+    #[must_use]
     pub fn renew(mut self, now: &Now, ttl: Option<Duration>) -> Self {
         self.ttl = ttl.unwrap_or(self.ttl);
         self.cap = self.cap.max(self.ttl);
@@ -113,6 +116,7 @@ impl Lease {
 
     /// The same lease after a look that found it standing: when to look next, and, if it seems silent and another machine
     /// renewed it last, that this machine watches it from now on.
+    #[must_use]
     pub fn examined(mut self, now: &Now) -> Self {
         if self.begins_watch(now) {
             // Those that have watched longest free it first: the newest gives way.
@@ -124,6 +128,7 @@ impl Lease {
     }
 
     /// Whether this machine should watch it from now on: another renewed it last, and it seems silent.
+    #[must_use]
     pub fn begins_watch(&self, now: &Now) -> bool {
         // A renewal in the future was made on a wall clock that was ahead: how long ago it was cannot be told.
         let seems_silent = now.wall.since(self.renewed) >= self.ttl / 2 || self.renewed > now.wall;
@@ -132,6 +137,7 @@ impl Lease {
 
     /// When to look at it next: soon if a process can be watched, else when it would end, or when another machine should
     /// begin to watch it.
+    #[must_use]
     pub fn next_check(&self, now: &Now) -> i64 {
         let half = self.ttl / 2;
         let left = match self.silence(&now.tick) {

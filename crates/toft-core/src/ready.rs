@@ -43,16 +43,19 @@ impl QueueClass {
     const ALL: [Self; 4] = [Self::Planned, Self::Blocker, Self::Related, Self::Baseline];
 
     /// As a store keeps it.
+    #[must_use]
     pub fn number(self) -> u8 {
         self as u8
     }
 
     /// What a store kept.
+    #[must_use]
     pub fn numbered(number: u8) -> Self {
         Self::ALL.into_iter().find(|turn| turn.number() == number).unwrap_or_default()
     }
 
     /// What the labels of a task or an issue say.
+    #[must_use]
     pub fn of(labels: &[String]) -> Self {
         let said = Self::LABELS.into_iter().find(|(label, _)| labels.iter().any(|known| known == label));
         said.map_or(Self::Planned, |(_, turn)| turn)
@@ -62,6 +65,7 @@ impl QueueClass {
 /// Why a task cannot start now.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "why")]
+#[non_exhaustive]
 pub enum Reason {
     /// It is held, or over.
     Status {
@@ -150,6 +154,7 @@ fn word(status: Option<TaskStatus>) -> &'static str {
 }
 
 /// Everything that keeps a task from starting; empty means ready.
+#[must_use]
 pub fn reasons(
     task: &Task,
     workflow: &Workflow,
@@ -188,6 +193,7 @@ pub fn reasons(
 }
 
 /// The order of ready work: what is assigned to the claimer, what labels put first, priority, how many wait for it, age, plan order, id.
+#[must_use]
 pub fn rank(task: &Task) -> String {
     let rank = place_in_order(
         QueueClass::of(&task.spec.labels),
@@ -201,6 +207,7 @@ pub fn rank(task: &Task) -> String {
 }
 
 /// The place of work that is assigned to the agent that looks: before all other work.
+#[must_use]
 pub fn assigned_rank(rank: &str) -> String {
     // `!` sorts before everything that a rank begins with.
     format!("!{rank}")
@@ -227,6 +234,7 @@ pub(crate) fn place_in_order(
 }
 
 /// Where a task queues: the lane and rank derived from its facts, or nowhere.
+#[must_use]
 pub fn entry(task: &Task, workflow: &Workflow, gates: &[Gate], now: Timestamp) -> Option<QueueEntry> {
     if workflow.status != WorkflowStatus::Running
         || !matches!(task.state.status, TaskStatus::Pending | TaskStatus::Waiting)
@@ -256,6 +264,7 @@ pub fn entry(task: &Task, workflow: &Workflow, gates: &[Gate], now: Timestamp) -
 }
 
 /// The lane of a repository's ready tasks.
+#[must_use]
 pub fn home(repository: Option<&str>) -> String {
     repository.unwrap_or("-").to_owned()
 }
@@ -296,16 +305,19 @@ pub(crate) fn required(lane: &str) -> Vec<String> {
 }
 
 /// The lane of a repository's timers, by its [`home`].
+#[must_use]
 pub fn timers(home: &str) -> String {
     format!("{home}~")
 }
 
 /// Whether a lane holds timers instead of ready tasks.
+#[must_use]
 pub fn holds_timers(lane: &str) -> bool {
     lane.ends_with('~')
 }
 
 /// Timers of a lower rank have run out.
+#[must_use]
 pub fn ran_out_below(now: Timestamp) -> String {
     later_rank(Timestamp(now.0 + 1), "")
 }

@@ -18,6 +18,15 @@ use crate::{
     time::Timestamp,
 };
 
+/// An issue that cannot be started, for example because its template is missing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Unstartable {
+    /// The issue.
+    pub issue: String,
+    /// What is wrong.
+    pub why: String,
+}
+
 /// Why a verb did nothing. One enum for all verbs: each surface maps every variant once.
 #[derive(Clone, Debug, Error, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "code")]
@@ -110,10 +119,11 @@ pub enum Refusal {
     },
     /// No task can start.
     #[error(
-        "nothing is ready{}{}{}",
+        "nothing is ready{}{}{}{}",
         if .lacking.is_empty() { String::new() } else { format!(" for you: what is needs an agent that can {}", .lacking.join(", ")) },
         .examined.map_or(String::new(), |count| format!("; the search ended after {count} tasks that match only part of the filter")),
-        .next.map_or(String::new(), |at| format!("; the next timer ends at {at}"))
+        .next.map_or(String::new(), |at| format!("; the next timer ends at {at}")),
+        .unstartable.as_ref().map_or(String::new(), |found| format!("; {} cannot be started: {}", found.issue, found.why))
     )]
     NothingReady {
         /// When the next timer ends.
@@ -123,6 +133,9 @@ pub enum Refusal {
         /// The search ended after so many tasks that matched one part of the filter and not another.
         #[serde(skip_serializing_if = "Option::is_none")]
         examined: Option<usize>,
+        /// An issue that would be ready, if it could be started.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        unstartable: Option<Unstartable>,
     },
     /// The thing is in another state.
     #[error("{id} is {state}; {wanted}")]

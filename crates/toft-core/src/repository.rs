@@ -33,6 +33,7 @@ impl Repository {
     /// Is a clone one of this repository? Clones name a remote in common, or one of them is the other's remote. One that was
     /// never cloned over a network shares its first commits. Histories that begin apart are never one repository, and a fork
     /// that names nothing in common is another.
+    #[must_use]
     pub fn has_clone(&self, roots: &[String], remotes: &[String]) -> bool {
         let shares = |ours: &[String], theirs: &[String]| ours.iter().any(|one| theirs.contains(one));
         let apart = !self.roots.is_empty() && !roots.is_empty() && !shares(&self.roots, roots);
@@ -92,6 +93,7 @@ pub struct Scope {
 
 impl Scope {
     /// Does a row from `place` belong?
+    #[must_use]
     pub fn covers(&self, place: &Place) -> bool {
         (self.repository.is_none() || self.repository == place.repository)
             && (self.worktree.is_none() || self.worktree == place.worktree)

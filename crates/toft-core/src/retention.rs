@@ -43,6 +43,7 @@ impl RetentionKind {
     ];
 
     /// The word users see.
+    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Events => "events",
@@ -99,6 +100,7 @@ impl Default for Retention {
 impl Retention {
     /// The same for every kind, except that a blob is written before the row that refers to it, and that an agent may be
     /// between two tasks: those are kept for an hour and a day at least.
+    #[must_use]
     pub fn all(keep: Duration) -> Self {
         Self {
             events: keep,
@@ -113,6 +115,7 @@ impl Retention {
     }
 
     /// How long this kind is kept.
+    #[must_use]
     pub fn of(&self, what: RetentionKind) -> Duration {
         match what {
             RetentionKind::Events => self.events,

@@ -59,6 +59,7 @@ impl Action {
     ];
 
     /// The table: the roles that may do it.
+    #[must_use]
     pub fn roles(self) -> &'static [Role] {
         match self {
             Self::ChangeRole => &[Role::Human],
@@ -67,6 +68,7 @@ impl Action {
     }
 
     /// May an agent with this role do it?
+    #[must_use]
     pub fn allows(self, role: Role) -> bool {
         self.roles().contains(&role)
     }
@@ -104,6 +106,7 @@ pub(crate) fn named(roles: &[Role]) -> String {
 }
 
 /// The table as text, one action on a line.
+#[must_use]
 pub fn table() -> String {
     let width = Action::ALL.iter().map(|action| action.to_string().len()).max().unwrap_or(0);
     let mut text = format!("{:width$}  worker  coordinator  person\n", "");

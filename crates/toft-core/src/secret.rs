@@ -71,11 +71,13 @@ impl Finder {
     }
 
     /// Length of the longest known value.
+    #[must_use]
     pub fn longest(&self) -> usize {
         self.longest
     }
 
     /// Every secret in a text, in order, none overlapping another.
+    #[must_use]
     pub fn find(&self, text: &[u8]) -> Vec<FoundSecret> {
         let mut found = Vec::new();
         if let Some(values) = &self.values {
@@ -89,6 +91,7 @@ impl Finder {
     }
 
     /// The text without secrets.
+    #[must_use]
     pub fn mask(&self, text: &str) -> String {
         let found = self.find(text.as_bytes());
         if found.is_empty() {
@@ -99,6 +102,7 @@ impl Finder {
 }
 
 /// The text with each secret replaced.
+#[must_use]
 pub fn replaced(text: &[u8], found: &[FoundSecret]) -> Vec<u8> {
     let (mut out, mut done) = (Vec::with_capacity(text.len()), 0);
     for FoundSecret { from, to, .. } in found {
@@ -111,21 +115,25 @@ pub fn replaced(text: &[u8], found: &[FoundSecret]) -> Vec<u8> {
 }
 
 /// The text without what looks like a secret.
+#[must_use]
 pub fn masked(text: &str) -> String {
     Finder::default().mask(text)
 }
 
 /// Is there one in the text?
+#[must_use]
 pub fn in_text(text: &str) -> bool {
     !Finder::default().find(text.as_bytes()).is_empty()
 }
 
 /// Whether this byte ends the value that is assigned to a name.
+#[must_use]
 pub fn ends_value(byte: u8) -> bool {
     matches!(byte, b' ' | b'"' | b'\'' | b',' | b';' | b'&' | b')' | b'}' | b'\n' | b'\r' | b'\t')
 }
 
 /// Whether a line can be part of a private key: base64, a header of it, or empty.
+#[must_use]
 pub fn in_key(line: &[u8]) -> bool {
     let base64 = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=');
     let line = line.trim_ascii();
@@ -133,6 +141,7 @@ pub fn in_key(line: &[u8]) -> bool {
 }
 
 /// Whether a private key begins in this line and does not end in it.
+#[must_use]
 pub fn opens_key(line: &[u8]) -> bool {
     let begin = find(line, KEY_BEGIN).filter(|at| find(&line[*at..], b"PRIVATE KEY").is_some());
     begin.is_some_and(|at| find(&line[at..], KEY_END).is_none())

@@ -425,6 +425,7 @@ pub enum Fault {
 
 impl Fault {
     /// The obstacle behind an error of the operating system, if it is one of these.
+    #[must_use]
     pub fn of(error: &std::io::Error) -> Option<Self> {
         use std::io::ErrorKind;
         match error.kind() {

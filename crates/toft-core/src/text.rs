@@ -3,6 +3,7 @@
 use std::{borrow::Cow, collections::HashSet, fmt::Write as _, sync::OnceLock};
 
 /// Text from outside on one line: control and direction characters are shown, never sent to a terminal.
+#[must_use]
 pub fn clean(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -15,6 +16,7 @@ pub fn clean(text: &str) -> String {
 }
 
 /// The same, with its lines.
+#[must_use]
 pub fn clean_lines(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars().filter(|c| *c != '\r') {
@@ -58,6 +60,7 @@ fn is_hidden(c: char) -> bool {
 }
 
 /// At most `width` characters of a text, on one line.
+#[must_use]
 pub fn short(text: &str, width: usize) -> String {
     let text = clean(text);
     if text.chars().count() <= width {
@@ -68,16 +71,19 @@ pub fn short(text: &str, width: usize) -> String {
 }
 
 /// A few words that somebody else wrote, on one line, which cannot pretend to be marks.
+#[must_use]
 pub fn named(text: &str, width: usize) -> String {
     short(text, width).replace('<', "‹").replace('>', "›")
 }
 
 /// A short text from outside, on one line, marked as data.
+#[must_use]
 pub fn datum(text: &str, width: usize) -> String {
     format!("<data>{}</data>", named(text, width))
 }
 
 /// What somebody else wrote, marked as such for whoever reads it: data, not instructions.
+#[must_use]
 pub fn quoted(from: &str, text: &str) -> String {
     // What is inside cannot pretend to be outside.
     let inside = without_marks(&clean_lines(text.trim()));
@@ -106,6 +112,7 @@ const WORDS: &str = include_str!("words.txt");
 /// How many tokens a text costs a model, estimated so that common tokenizers count no more. Well-known words are cheap. So
 /// are others in their company: that is how people write. What looks like no word is dear, and anything outside of ASCII
 /// dearer.
+#[must_use]
 pub fn tokens(text: &str) -> usize {
     let mut count = Count::default();
     let mut word = String::new();

@@ -23,11 +23,13 @@ impl Timestamp {
     }
 
     /// This much later.
+    #[must_use]
     pub fn plus(self, span: Duration) -> Self {
         Self(self.0.saturating_add(millis(span)))
     }
 
     /// How long after `earlier`; nothing if it is not.
+    #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0).max(0) as u64)
     }
@@ -93,6 +95,7 @@ pub struct Tick {
 
 impl Now {
     /// Time passed since a tick that was taken when the wall said `wall`.
+    #[must_use]
     pub fn since(&self, tick: &Tick, wall: Timestamp) -> Duration {
         if tick.epoch == self.tick.epoch {
             Duration::from_millis(self.tick.ms.saturating_sub(tick.ms).max(0) as u64)
@@ -140,6 +143,7 @@ pub mod as_optional_millis {
 }
 
 /// A duration as whole milliseconds.
+#[must_use]
 pub fn millis(span: Duration) -> i64 {
     i64::try_from(span.as_millis()).unwrap_or(i64::MAX)
 }

@@ -79,6 +79,7 @@ pub struct Workspace {
 
 impl Workspace {
     /// Stands for a row of the store whose body cannot be read. It is on no machine, so nothing is done with it.
+    #[must_use]
     pub fn unreadable(id: WorkspaceId, repository: RepositoryId, created: Timestamp, why: String) -> Self {
         Self {
             name: id.to_string(),
@@ -108,6 +109,7 @@ impl Workspace {
     }
 
     /// Whether this stands for a row that cannot be read.
+    #[must_use]
     pub fn is_unreadable(&self) -> bool {
         self.host.is_empty() && self.path.is_empty()
     }
@@ -124,6 +126,7 @@ pub struct Left {
 
 impl Left {
     /// One line for people: the largest first, with sizes.
+    #[must_use]
     pub fn summary(all: &[Self]) -> String {
         const NAMED: usize = 5;
         let mut sorted: Vec<&Self> = all.iter().collect();
@@ -139,6 +142,7 @@ impl Left {
 }
 
 /// A size for people.
+#[must_use]
 pub fn size(bytes: u64) -> String {
     match bytes {
         0..1_000 => format!("{bytes} B"),
@@ -163,6 +167,7 @@ pub enum WorkspaceKind {
 
 impl WorkspaceKind {
     /// The word users see.
+    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Worktree => "worktree",
@@ -190,6 +195,7 @@ pub enum WorkspaceState {
 
 impl WorkspaceState {
     /// The word users see.
+    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Provisioning => "provisioning",
@@ -201,11 +207,13 @@ impl WorkspaceState {
     }
 
     /// Is there, or may there be, a directory?
+    #[must_use]
     pub fn live(self) -> bool {
         self != Self::Removed
     }
 
     /// Which states may follow.
+    #[must_use]
     pub fn may_become(self, next: Self) -> bool {
         match self {
             Self::Provisioning => matches!(next, Self::Ready | Self::Quarantined | Self::Removed),
@@ -232,6 +240,7 @@ pub enum Keep {
 
 impl Keep {
     /// May a workspace go when its task ends so, and may what is in it be put away for that?
+    #[must_use]
     pub fn lets_go(self, succeeded: bool) -> Option<bool> {
         match self {
             Self::Always => None,
@@ -313,6 +322,7 @@ pub enum Landed {
 
 impl Landed {
     /// The word users see.
+    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Nothing => "nothing new",
@@ -337,6 +347,7 @@ pub enum Fate {
 
 impl Survey {
     /// May it go? Unlanded commits on a branch stay with the branch, but somebody still wants their files.
+    #[must_use]
     pub fn fate(&self) -> Fate {
         if !self.stuck.is_empty() {
             return Fate::Stay(self.stuck.join("; "));
@@ -350,6 +361,7 @@ impl Survey {
 
     /// Is anything in it that goes with its directory, or its branch? Commits that were replaced, or landed as others, and
     /// settings nobody would miss are put away too.
+    #[must_use]
     pub fn only_here(&self) -> bool {
         let files = self.staged + self.changed + self.untracked + self.ignored + self.nested.len();
         files + self.dropped + self.apart + self.stashes > 0
@@ -358,7 +370,23 @@ impl Survey {
             || self.branch.is_none() && self.landed.is_none()
     }
 
+    /// Whether there was something to land, and all of it has.
+    #[must_use]
+    pub fn has_landed(&self) -> bool {
+        self.landed.is_some_and(|how| how != Landed::Nothing)
+    }
+
+    /// In words, the branch that keeps commits which have not landed, whatever becomes of the workspace. The branches of a
+    /// clone go with it.
+    #[must_use]
+    pub fn kept_by_branch(&self, of: &Workspace) -> Option<String> {
+        let branch = self.branch.as_ref().filter(|_| self.ahead > 0 && of.kind == WorkspaceKind::Worktree)?;
+        let commits = if self.ahead == 1 { "the commit" } else { "the commits" };
+        Some(format!("branch {branch} keeps {commits}"))
+    }
+
     /// What is in it, in a few words.
+    #[must_use]
     pub fn summary(&self) -> String {
         let counted = [
             (self.staged, "staged"),
@@ -401,6 +429,7 @@ pub struct Limits {
 
 impl Limits {
     /// Too old, or one too many; the oldest are looked at first.
+    #[must_use]
     pub fn too_old(&self, workspace: &Workspace) -> bool {
         self.max_age.is_some_and(|age| self.now.since(workspace.used) >= age)
             || self.max_count.is_some_and(|most| self.count > most)
@@ -411,6 +440,7 @@ impl Limits {
     }
 
     /// What becomes of one that nobody needs: what is only in it keeps it, unless a limit is reached.
+    #[must_use]
     pub fn judge(&self, workspace: &Workspace, survey: &Survey) -> Fate {
         match survey.fate() {
             Fate::Rescue if !self.too_old(workspace) && !self.too_large() => Fate::Stay(survey.summary()),

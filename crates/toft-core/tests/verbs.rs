@@ -310,10 +310,9 @@ fn an_issue_that_cannot_be_started_leaves_nothing_behind() {
     assert_eq!(flows.len(), 2, "no workflow was left for the broken one: {flows:?}");
     let alone = claim::Request { offers: vec![offer("tf-broken", Some("bad"))], ..request };
     let stop = stage.perform("v", alone).unwrap_err();
-    assert!(
-        matches!(&stop, VerbError::Refused(Refusal::NotFound { what, .. }) if what == "repository"),
-        "and it says why: {stop}"
-    );
+    let VerbError::Refused(Refusal::NothingReady { unstartable: Some(found), .. }) = &stop else { panic!("{stop}") };
+    assert_eq!(found.issue, "tf-broken");
+    assert!(found.why.contains("nowhere"), "and it says why: {stop}");
 }
 
 #[test]

@@ -185,7 +185,7 @@ impl Plan<'_> {
         }
         let detail = json!({ "read": imported.read, "changed": imported.changed });
         let notes = vec![Noted { issue: imported.ledger.clone(), detail }];
-        self.session.perform(Note { what: "ledger.imported".to_owned(), notes })
+        self.session.perform(Note { what: "ledger.imported".to_owned(), notes, epics: Vec::new() })
     }
 
     /// Takes in what beads changed since the last import. An issue that another ledger here has is changed there.

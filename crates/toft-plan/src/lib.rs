@@ -6,13 +6,15 @@
 //! `unshared.rs` keeps the text of what nobody else ever had, `purge.rs` takes an issue out of a ledger's history, `guard.rs` looks at what is about to leave, `past.rs` at what was. `text.rs`, `import_export.rs` and `beads.rs` are other
 //! forms, `twoway.rs` what an import of beads changes, `older.rs` the stores of other tools,
 //! `orphans.rs` what is left of claims whose store or clone is gone. `overlay.rs` lays private changes over issues that others keep,
-//! `contest.rs` tells of issues that two clones claimed.
+//! `contest.rs` tells of issues that two clones claimed, `epics.rs` lets epics follow their parts, `saved.rs`
+//! checks and saves questions about issues.
 
 mod beads;
 mod beads_directory;
 mod compact;
 mod contest;
 mod copy;
+mod epics;
 mod guard;
 mod import_export;
 mod index_refresh;
@@ -30,6 +32,7 @@ mod propose;
 mod publishes;
 mod purge;
 mod run;
+mod saved;
 mod settings;
 mod short;
 mod sync;
@@ -62,6 +65,7 @@ pub use self::{
     propose::ProposalEnd,
     publishes::Publishes,
     purge::{OtherClone, Purged},
+    saved::UnknownValue,
     short::shorten_ids,
     synced::{SyncOptions, SyncStatus, Synced},
     text::many,
@@ -80,7 +84,7 @@ use toft_core::{
     time::Timestamp,
     verbs::{
         assign::Awaited,
-        issue::{Offer, On, OnIt},
+        issue::{Offer, WhyStarted},
     },
 };
 use toft_ledger::{clock::Replica, record::Key};
@@ -148,6 +152,7 @@ enum Index<'t> {
 
 /// An issue with where it is written.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct FoundIssue {
     /// The issue.
     pub issue: Issue,
@@ -425,10 +430,13 @@ impl<'t> Plan<'t> {
     /// Everything that keeps an issue from starting now.
     pub fn why(&self, issue: &Issue) -> Result<Vec<IssueReason>, Error> {
         let mut reasons = self.held(issue)?;
-        if let Some(On { workflow, holder: Some(_) }) = self.session.perform(OnIt { issue: issue.id.clone() })? {
-            reasons.push(IssueReason::Running { workflow: workflow.id.to_string() });
-        }
+        reasons.extend(self.why_started(&issue.id)?);
         Ok(reasons)
+    }
+
+    /// What keeps the work that was started on an issue from being claimed; nothing if none was, or if it can be.
+    pub fn why_started(&self, id: &str) -> Result<Option<IssueReason>, Error> {
+        self.session.perform(WhyStarted { issue: id.to_owned() })
     }
 
     /// Open issues that cannot start now, newest first, and why.

@@ -444,7 +444,6 @@ pub(crate) fn make_tree_ledger(checkout: &Checkout) -> Result<(), Error> {
 }
 
 /// Is there room to write in a directory?
-#[cfg(unix)]
 fn check_room(dir: &Path) -> std::io::Result<()> {
     match nix::sys::statvfs::statvfs(dir) {
         // Some file systems do not count.
@@ -454,11 +453,6 @@ fn check_room(dir: &Path) -> std::io::Result<()> {
         // Whatever cannot be asked is found out when it is written.
         _ => Ok(()),
     }
-}
-
-#[cfg(not(unix))]
-fn check_room(_dir: &Path) -> std::io::Result<()> {
-    Ok(())
 }
 
 /// This clone's name in clocks, made once.

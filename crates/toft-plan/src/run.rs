@@ -116,7 +116,7 @@ impl Plan<'_> {
             (WorkflowStatus::Abandoned, _) | (_, None) => Ok(edit::give_back(issue)),
             (_, Some(holder)) => Ok(edit::start(issue, self.name_of(holder))),
         })?;
-        let noted = noted(&wrote);
-        self.session.perform_as("toft", None, Told { news, noted })
+        let (noted, epics) = (noted(&wrote), self.follow_epics(std::slice::from_ref(&wrote)));
+        self.session.perform_as("toft", None, Told { news, noted, epics })
     }
 }

@@ -481,9 +481,13 @@ impl Plan<'_> {
                 draft.take(line)?;
             }
             verbatim.into_iter().for_each(|line| draft.keep(line));
-            Ok(draft.changes())
+            Ok((draft.changes(), draft.parents()?))
         };
-        let changed = if try_only { self.rehearse(ledger, build) } else { self.write(ledger, build) }?;
+        let (changed, epics) = if try_only { self.rehearse(ledger, build) } else { self.write(ledger, build) }?;
+        // Two clones may each have closed one of the last two parts. Who keeps the ledger closes their epic.
+        if !try_only && !ledger.kept_by_others && !ledger.read_only {
+            self.note_with("issue.followed", Vec::new(), self.follow_each(epics));
+        }
         if still_held {
             self.tell();
         }

@@ -66,6 +66,7 @@ impl SyncStatus {
 
 /// How it went with one ledger.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Synced {
     /// Which.
     pub ledger: String,

@@ -14,10 +14,16 @@ use super::{
 };
 
 impl Plan<'_> {
-    /// Makes issues of one ledger what they were before an operation, all of them or none; new ones are deleted.
-    pub fn take_back(&self, issues: &[Before]) -> Result<Vec<Wrote>, Error> {
+    /// Makes issues of one ledger what they were before an operation, all of them or none; new ones are deleted. With
+    /// `try_only`, says whether that would be refused, and writes nothing.
+    pub fn take_back(&self, issues: &[Before], try_only: bool) -> Result<Vec<Wrote>, Error> {
         let Some(first) = issues.first() else { return Ok(Vec::new()) };
-        issues.iter().try_for_each(|before| self.recall(&before.issue))?;
+        if !try_only {
+            issues.iter().try_for_each(|before| self.recall(&before.issue))?;
+        } else if self.named(&first.issue)?.is_none() {
+            // It was deleted before anybody else had it, and is recalled when it is needed.
+            return Ok(Vec::new());
+        }
         let ledger = self.route(Some(&self.find(&first.issue)?.ledger), None)?;
         let now = self.now()?;
         let back = |draft: &mut Draft<'_>| {
@@ -43,6 +49,9 @@ impl Plan<'_> {
                 self.nothing_hangs_on(before, issues)?;
             }
         }
+        if try_only {
+            return Ok(Vec::new());
+        }
         for before in issues.iter().filter(|before| before.was.is_none()) {
             self.let_go(&before.issue, "it was not meant")?;
         }
@@ -53,13 +62,19 @@ impl Plan<'_> {
         Ok(wrote)
     }
 
-    /// Does again what [`Plan::take_back`] took back, all of it or nothing, if nobody wrote over it since.
-    pub fn put_again(&self, issues: &[Before]) -> Result<Vec<Wrote>, Error> {
+    /// Does again what [`Plan::take_back`] took back, all of it or nothing, if nobody wrote over it since. With `try_only`,
+    /// says whether that would be refused, and writes nothing.
+    pub fn put_again(&self, issues: &[Before], try_only: bool) -> Result<Vec<Wrote>, Error> {
         let Some(first) = issues.first() else { return Ok(Vec::new()) };
         self.nobody_is_on(issues)?;
-        issues.iter().try_for_each(|before| self.recall(&before.issue))?;
+        if !try_only {
+            issues.iter().try_for_each(|before| self.recall(&before.issue))?;
+        } else if self.named(&first.issue)?.is_none() {
+            // It was deleted before anybody else had it, and is recalled when it is needed.
+            return Ok(Vec::new());
+        }
         let ledger = self.route(Some(&self.find(&first.issue)?.ledger), None)?;
-        let wrote = self.write(ledger, |draft| {
+        let again = |draft: &mut Draft<'_>| {
             let mut wrote = Vec::new();
             for before in issues {
                 let issue = draft.issue(&before.issue)?;
@@ -72,7 +87,11 @@ impl Plan<'_> {
                 wrote.push(draft.change(&issue, &puts)?);
             }
             Ok(wrote)
-        })?;
+        };
+        if try_only {
+            return self.rehearse(ledger, again);
+        }
+        let wrote = self.write(ledger, again)?;
         self.note("issue.reverted", &wrote);
         Ok(wrote)
     }

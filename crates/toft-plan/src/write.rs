@@ -1,12 +1,16 @@
 //! The one way a ledger is changed: wait for the turn, read what is new, decide, append, and let the index follow.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use serde_json::{Value, json};
 use toft_core::{
     issue::{
-        DISCOVERED_FROM, Issue, Put,
+        CLOSED, DISCOVERED_FROM, Issue, Put,
         edit::{self, By, Edit},
+        epic::EpicParts,
         generate_id,
         proposal::LOCAL,
         ready::{Node, Nodes},
@@ -31,7 +35,7 @@ use toft_session::{
     error::{Error, io},
     session::random_ids,
 };
-use toft_store::sqlite::index::{IndexTx, Indexed};
+use toft_store::sqlite::index::{IndexTx, Indexed, IssueFilter};
 
 use super::{Ledger, LedgerKind, Plan, index_refresh::now_nanos, overlay::Below};
 
@@ -42,6 +46,7 @@ const AHEAD: Duration = Duration::from_secs(5 * 60);
 
 /// What was written, and where.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Wrote {
     /// The issue as it is now.
     pub issue: Issue,
@@ -197,6 +202,21 @@ impl<'d> Draft<'d> {
     /// Whether the ledger has an issue of this id.
     pub(super) fn has(&self, id: &str) -> Result<bool, Error> {
         Ok(self.records.contains_key(id) || self.index.line(&self.ledger.name, id)?.is_some())
+    }
+
+    /// The parts of an epic, as they are written.
+    pub(super) fn parts_of(&mut self, epic: &str) -> Result<EpicParts, Error> {
+        let open = self.open_children(epic)?;
+        let closed =
+            IssueFilter { parent: Some(epic.to_owned()), status: Some(CLOSED.into()), ..IssueFilter::default() };
+        let any_closed = open == 0 && !self.index.list(&IssueFilter { limit: 1, ..closed })?.is_empty();
+        Ok(EpicParts { open, any_closed })
+    }
+
+    /// What the issues that are written are part of.
+    pub(super) fn parents(&self) -> Result<BTreeSet<String>, Error> {
+        let of = |record: &Record| Ok(issue_of(record)?.parent);
+        self.records.values().filter_map(|record| of(record).transpose()).collect()
     }
 
     /// How many issues are written.
@@ -548,13 +568,18 @@ impl Plan<'_> {
         })
     }
 
-    /// History says what was written. It is in the ledger already: if history cannot say so, that is told beside the outcome.
+    /// Lets epics follow what was written, and history say so. It is in the ledger already: if history cannot say so, that
+    /// is told beside the outcome.
     pub(super) fn note(&self, what: &'static str, wrote: &[Wrote]) {
         let notes: Vec<Noted> = wrote.iter().filter_map(noted).collect();
-        if notes.is_empty() {
+        self.note_with(what, notes, self.follow_epics(wrote));
+    }
+
+    pub(super) fn note_with(&self, what: &'static str, notes: Vec<Noted>, epics: Vec<Noted>) {
+        if notes.is_empty() && epics.is_empty() {
             return;
         }
-        if let Err(error) = self.session.perform(Note { what: what.to_owned(), notes }) {
+        if let Err(error) = self.session.perform(Note { what: what.to_owned(), notes, epics }) {
             self.session.note(format!("the ledger was written, and history does not say so: {error}"));
         }
     }

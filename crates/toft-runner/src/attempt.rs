@@ -301,7 +301,6 @@ impl AttemptRun<'_> {
 
 /// How a command ended by itself.
 fn ending(status: std::process::ExitStatus) -> Ending {
-    #[cfg(unix)]
     if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
         return Ending::Signalled(signal);
     }

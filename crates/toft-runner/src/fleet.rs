@@ -206,7 +206,6 @@ impl Fleet {
         command.args(&self.args).env(SLOT, &self.names[index]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // What is typed at the terminal is for the runner.
-        #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         let mut child = command.spawn().map_err(failed("start", &self.program))?;
         let (out, err) = (child.stdout.take(), child.stderr.take());

@@ -71,10 +71,7 @@ impl Running {
         without_callers_repository(&mut command);
         command.stdin(start.stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut wrapped = CommandWrap::from(command);
-        #[cfg(unix)]
         wrapped.wrap(process_wrap::std::ProcessGroup::leader());
-        #[cfg(windows)]
-        wrapped.wrap(process_wrap::std::JobObject);
         let mut child = wrapped.spawn()?;
         listen(child.stdout().take(), Voice::Out, said, activity);
         listen(child.stderr().take(), Voice::Err, said, activity);
@@ -101,7 +98,6 @@ impl Running {
         self.ended()
     }
 
-    #[cfg(unix)]
     fn tell_to_end(&self) {
         // A stopped process hears only when it goes on. One that is gone by now needs no telling.
         for signal in [nix::sys::signal::Signal::SIGTERM, nix::sys::signal::Signal::SIGCONT] {
@@ -111,9 +107,6 @@ impl Running {
             }
         }
     }
-
-    #[cfg(not(unix))]
-    fn tell_to_end(&mut self) {}
 
     fn any_left(&self) -> bool {
         !left_behind().is_empty()
@@ -179,10 +172,7 @@ pub fn can_start(program: &str) -> bool {
 #[expect(clippy::disallowed_methods, reason = "agents are started here, programs of version control in toft-vcs")]
 pub fn become_command(words: &[String]) -> Error {
     let [program, words @ ..] = words else { return Error::NoSandbox };
-    #[cfg(unix)]
     let cause = std::os::unix::process::CommandExt::exec(Command::new(program).args(words));
-    #[cfg(not(unix))]
-    let cause = io::Error::from(io::ErrorKind::Unsupported);
     Error::Start { command: program.clone(), cause }
 }
 

@@ -31,21 +31,13 @@ const LOOK_AT_SERVER: Duration = Duration::from_secs(5);
 
 /// Milliseconds on this machine's clock that counts up through sleep and is never set.
 pub fn clock() -> u64 {
-    #[cfg(unix)]
-    {
-        use nix::time::{ClockId, clock_gettime};
-        #[cfg(target_os = "linux")]
-        let id = ClockId::CLOCK_BOOTTIME;
-        #[cfg(not(target_os = "linux"))]
-        let id = ClockId::CLOCK_MONOTONIC;
-        let millis = clock_gettime(id).map(|at| at.tv_sec() * 1_000 + at.tv_nsec() / 1_000_000);
-        millis.ok().and_then(|millis| u64::try_from(millis).ok()).unwrap_or_default()
-    }
-    #[cfg(not(unix))]
-    {
-        static START: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
-        START.get_or_init(std::time::Instant::now).elapsed().as_millis() as u64
-    }
+    use nix::time::{ClockId, clock_gettime};
+    #[cfg(target_os = "linux")]
+    let id = ClockId::CLOCK_BOOTTIME;
+    #[cfg(not(target_os = "linux"))]
+    let id = ClockId::CLOCK_MONOTONIC;
+    let millis = clock_gettime(id).map(|at| at.tv_sec() * 1_000 + at.tv_nsec() / 1_000_000);
+    millis.ok().and_then(|millis| u64::try_from(millis).ok()).unwrap_or_default()
 }
 
 /// What is kept: one hold of one agent.

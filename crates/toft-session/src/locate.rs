@@ -225,10 +225,7 @@ pub fn user_name() -> String {
 
 /// What the system calls the user who runs this process.
 fn account() -> Option<String> {
-    #[cfg(unix)]
-    return nix::unistd::User::from_uid(nix::unistd::Uid::current()).ok().flatten().map(|user| user.name);
-    #[cfg(not(unix))]
-    None
+    nix::unistd::User::from_uid(nix::unistd::Uid::current()).ok().flatten().map(|user| user.name)
 }
 
 fn read_id(state: &Path) -> Result<Option<RepositoryId>, Error> {

@@ -91,11 +91,6 @@ impl Machine {
         let leader = nix::unistd::getsid(None).ok().and_then(|pid| u32::try_from(pid.as_raw()).ok());
         leader.and_then(|pid| self.holder(pid)).into_iter().collect()
     }
-
-    #[cfg(not(unix))]
-    fn processes_above(&self) -> Vec<Holder> {
-        Vec::new()
-    }
 }
 
 impl Processes for Machine {
@@ -154,14 +149,8 @@ fn digest(text: &str) -> String {
     blake3::hash(text.as_bytes()).to_hex()[..12].to_owned()
 }
 
-#[cfg(unix)]
 fn kernel_name() -> Option<String> {
     nix::unistd::gethostname().ok().map(|name| name.to_string_lossy().into_owned())
-}
-
-#[cfg(not(unix))]
-fn kernel_name() -> Option<String> {
-    variable("COMPUTERNAME")
 }
 
 /// `/proc` may be that of another pid namespace, or may hide the processes of other users (`hidepid`): what is not in it is
@@ -242,11 +231,6 @@ fn look(pid: u32) -> Sight {
         Ok(()) | Err(nix::errno::Errno::EPERM) => Sight::Started(0),
         Err(_) => Sight::Gone,
     }
-}
-
-#[cfg(not(unix))]
-fn look(_pid: u32) -> Sight {
-    Sight::Hidden
 }
 
 #[cfg(all(test, target_os = "linux"))]

@@ -26,7 +26,6 @@ pub fn adopt_orphans() {
 }
 
 /// Whether nothing is left to be ended; of what has ended, leave is taken.
-#[cfg(unix)]
 pub fn nobody_left() -> bool {
     use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
     loop {
@@ -38,12 +37,6 @@ pub fn nobody_left() -> bool {
     }
 }
 
-#[cfg(not(unix))]
-pub(super) fn nobody_left() -> bool {
-    true
-}
-
-#[cfg(unix)]
 /// Kills every descendant process that outlived its parent.
 pub fn kill_left_behind() {
     for pid in left_behind() {
@@ -51,9 +44,6 @@ pub fn kill_left_behind() {
         let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL);
     }
 }
-
-#[cfg(not(unix))]
-pub(super) fn kill_left_behind() {}
 
 /// Every process below this one.
 #[cfg(target_os = "linux")]
@@ -101,11 +91,6 @@ fn below(root: i32, but: &[i32], take_leave: bool) -> Vec<nix::unistd::Pid> {
 
 #[cfg(all(unix, not(target_os = "linux")))]
 pub(super) fn left_behind() -> Vec<nix::unistd::Pid> {
-    Vec::new()
-}
-
-#[cfg(not(unix))]
-pub(super) fn left_behind() -> Vec<u32> {
     Vec::new()
 }
 
@@ -207,7 +192,6 @@ pub fn end_children_but(known: &[u32]) -> bool {
 
 /// Kills a child of this process with everything below it, whether it answers, hangs or is stopped. What is below goes
 /// first: the lease of a slot follows the slot, so nobody is given its task before its agent is gone.
-#[cfg(unix)]
 pub fn kill_tree(pid: u32) {
     use nix::{
         sys::signal::{Signal, kill},
@@ -231,9 +215,6 @@ pub fn kill_tree(pid: u32) {
     // Where only groups are known, a slot leads one.
     let _ = kill(Pid::from_raw(-root), Signal::SIGKILL);
 }
-
-#[cfg(not(unix))]
-pub(super) fn kill_tree(_pid: u32) {}
 
 /// A process that has to do with a workspace.
 pub struct Process {
@@ -293,11 +274,8 @@ pub(crate) fn processes_about(_dir: &std::path::Path, _task: &str) -> Vec<Proces
 
 /// Kills processes.
 pub fn kill_processes(pids: &[u32]) {
-    #[cfg(unix)]
     for pid in pids.iter().filter_map(|pid| i32::try_from(*pid).ok()) {
         // It may have ended in this moment.
         let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL);
     }
-    #[cfg(not(unix))]
-    let _ = pids;
 }

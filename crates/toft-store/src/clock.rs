@@ -46,15 +46,9 @@ fn wall() -> Timestamp {
     Timestamp(SystemTime::now().duration_since(UNIX_EPOCH).map(millis).unwrap_or_default())
 }
 
-#[cfg(unix)]
 fn monotonic_ms() -> i64 {
     use nix::time::{ClockId, clock_gettime};
     clock_gettime(ClockId::CLOCK_MONOTONIC).map(|at| at.tv_sec() * 1_000 + at.tv_nsec() / 1_000_000).unwrap_or_default()
-}
-
-#[cfg(not(unix))]
-fn monotonic_ms() -> i64 {
-    wall().0
 }
 
 /// Names the monotonic clock of this boot. Processes in a time namespace of their own read another one.

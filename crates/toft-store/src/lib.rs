@@ -2,6 +2,9 @@
 //!
 //! [`sqlite`] is the engine for one machine, `postgres` the one for fleets. Every engine passes the `conformance` suite.
 
+#[cfg(not(unix))]
+compile_error!("toft runs on Unix (Linux, macOS, the BSDs); on Windows, use WSL");
+
 pub mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;

@@ -8,13 +8,9 @@ use std::{
 
 /// Options that create a file with mode 0600 and follow no link: an agent in a sandbox can write some of these directories.
 pub fn options() -> OpenOptions {
-    #[cfg_attr(not(unix), expect(unused_mut, reason = "only Unix has modes"))]
     let mut options = OpenOptions::new();
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::OpenOptionsExt as _;
-        options.mode(0o600).custom_flags(nix::libc::O_NOFOLLOW);
-    }
+    use std::os::unix::fs::OpenOptionsExt as _;
+    options.mode(0o600).custom_flags(nix::libc::O_NOFOLLOW);
     options
 }
 
@@ -46,7 +42,6 @@ pub fn create_dir(dir: &Path) -> io::Result<()> {
 fn builder(recursive: bool) -> DirBuilder {
     let mut builder = DirBuilder::new();
     builder.recursive(recursive);
-    #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder
 }

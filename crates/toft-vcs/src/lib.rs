@@ -4,6 +4,9 @@
 //! [`find`] reads the files each VCS keeps and starts no process, so that every command can afford it. [`workspace`]
 //! asks the programs themselves.
 
+#[cfg(not(unix))]
+compile_error!("toft runs on Unix (Linux, macOS, the BSDs); on Windows, use WSL");
+
 mod command;
 pub mod exchange;
 mod git;

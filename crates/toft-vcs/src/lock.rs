@@ -85,16 +85,10 @@ impl RepoLock {
     }
 }
 
-#[cfg(unix)]
 fn is_at(file: &File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
     let inode = |meta: fs::Metadata| (meta.dev(), meta.ino());
     file.metadata().map(inode).ok() == fs::metadata(path).map(inode).ok()
-}
-
-#[cfg(not(unix))]
-fn is_at(_file: &File, _path: &Path) -> bool {
-    true
 }
 
 /// Whether no process on this machine has a file locked, though this user cannot open it. Where that cannot be told, it is

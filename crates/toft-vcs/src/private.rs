@@ -14,13 +14,8 @@ pub(crate) fn options() -> OpenOptions {
 fn with_mode(mode: u32) -> OpenOptions {
     let mut options = OpenOptions::new();
     // An agent in a sandbox can write some of these directories; no link there is followed.
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::OpenOptionsExt as _;
-        options.mode(mode).custom_flags(nix::libc::O_NOFOLLOW);
-    }
-    #[cfg(not(unix))]
-    let _ = mode;
+    use std::os::unix::fs::OpenOptionsExt as _;
+    options.mode(mode).custom_flags(nix::libc::O_NOFOLLOW);
     options.write(true).create(true);
     options
 }
@@ -29,13 +24,11 @@ fn with_mode(mode: u32) -> OpenOptions {
 pub(crate) fn create_dir_all(dir: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     builder.recursive(true);
-    #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.create(dir)
 }
 
 /// What root makes for another user is that user's: a file or directory gets the owner of the directory it is in.
-#[cfg(unix)]
 pub(crate) fn give_to_owner_of(dir: &Path, path: &Path) {
     use std::os::unix::fs::MetadataExt;
     if !nix::unistd::geteuid().is_root() {
@@ -50,21 +43,12 @@ pub(crate) fn give_to_owner_of(dir: &Path, path: &Path) {
     }
 }
 
-#[cfg(not(unix))]
-pub(crate) fn give_to_owner_of(_dir: &Path, _path: &Path) {}
-
 /// Writes a file that is as private as its directory: a ledger is in a private directory, or in the user's tree.
 pub(crate) fn write_like_its_directory(path: &Path, content: &[u8]) -> io::Result<()> {
     let mode = path.parent().and_then(|dir| fs::metadata(dir).ok()).map_or(0o666, |meta| mode_of(&meta) & 0o666);
     with_mode(mode).truncate(true).open(path)?.write_all(content)
 }
 
-#[cfg(unix)]
 fn mode_of(meta: &fs::Metadata) -> u32 {
     std::os::unix::fs::MetadataExt::mode(meta)
-}
-
-#[cfg(not(unix))]
-fn mode_of(_meta: &fs::Metadata) -> u32 {
-    0o666
 }

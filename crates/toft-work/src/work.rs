@@ -4,6 +4,7 @@
 //! not fail the command: it becomes a note ([`take_notes`](toft_session::Session::take_notes)), and the next command retries.
 
 use std::{
+    collections::BTreeSet,
     path::PathBuf,
     time::{Duration, Instant},
 };
@@ -235,20 +236,43 @@ impl Work<'_> {
 
     /// Takes the last operations of `actor` back, the newest first, as long as each can be; with `try_only` says which.
     pub fn undo(&self, actor: &str, count: usize, try_only: bool) -> Result<Vec<Undo>, Error> {
+        let mut tried = BTreeSet::new();
         self.each_of_the_last(actor, count, false, |undo| match try_only {
-            true => Ok(undo.allowed()?),
+            true => self.try_issues(undo, &mut tried, |plan, issues| plan.take_back(issues, true)),
             false => self.take_back(actor, undo),
         })
     }
 
     /// Does again what `actor` took back, the last first; claims that were made again are given with their fences.
     pub fn redo(&self, actor: &str, count: usize, try_only: bool) -> Result<(Vec<Undo>, Vec<claim::Claimed>), Error> {
-        let mut claims = Vec::new();
+        let (mut claims, mut tried) = (Vec::new(), BTreeSet::new());
         let done = self.each_of_the_last(actor, count, true, |undo| match try_only {
-            true => Ok(undo.allowed()?),
+            true => self.try_issues(undo, &mut tried, |plan, issues| plan.put_again(issues, true)),
             false => self.do_again(actor, undo, &mut claims),
         })?;
         Ok((done, claims))
+    }
+
+    /// Refuses what would be refused if it were done. `tried` are the issues of operations that would be done before it: what
+    /// becomes of those is not known yet.
+    fn try_issues(
+        &self,
+        undo: &Undo,
+        tried: &mut BTreeSet<String>,
+        attempt: impl FnOnce(&Plan<'_>, &[undo::Before]) -> Result<Vec<toft_plan::Wrote>, Error>,
+    ) -> Result<(), Error> {
+        undo.allowed()?;
+        let Way::Issues { issues } = &undo.way else { return Ok(()) };
+        if !issues.iter().any(|before| tried.contains(&before.issue)) {
+            attempt(&self.own_plan()?, issues)?;
+        }
+        tried.extend(issues.iter().map(|before| before.issue.clone()));
+        Ok(())
+    }
+
+    /// The plan here, which issues cannot be without.
+    fn own_plan(&self) -> Result<Plan<'_>, Error> {
+        Plan::open(self.session)?.ok_or_else(|| Error::NoRepository { dir: PathBuf::from(".") })
     }
 
     fn each_of_the_last(
@@ -281,8 +305,7 @@ impl Work<'_> {
             }
             return Ok(());
         };
-        let Some(plan) = Plan::open(self.session)? else { return Err(Error::NoRepository { dir: PathBuf::from(".") }) };
-        plan.take_back(issues)?;
+        self.own_plan()?.take_back(issues, false)?;
         self.say_undone(actor, undo, false);
         Ok(())
     }
@@ -291,10 +314,7 @@ impl Work<'_> {
         undo.allowed()?;
         match &undo.way {
             Way::Issues { issues } => {
-                let Some(plan) = Plan::open(self.session)? else {
-                    return Err(Error::NoRepository { dir: PathBuf::from(".") });
-                };
-                plan.put_again(issues)?;
+                self.own_plan()?.put_again(issues, false)?;
             }
             Way::Claim { tasks } => {
                 let before = claims.len();

@@ -259,15 +259,9 @@ fn permissions(store: &SqliteStore) -> Check {
     Check { what: "private".into(), health, seen }
 }
 
-#[cfg(unix)]
 fn mode(path: &Path) -> Option<u32> {
     use std::os::unix::fs::PermissionsExt;
     std::fs::metadata(path).ok().map(|meta| meta.permissions().mode() & 0o777)
-}
-
-#[cfg(not(unix))]
-fn mode(_path: &Path) -> Option<u32> {
-    None
 }
 
 /// Begins to write in turn, and lets go without a trace.

@@ -103,6 +103,7 @@ impl Deref for Toft {
 }
 
 /// One repository that a question about all of them is put to.
+#[non_exhaustive]
 pub struct Reached {
     /// The store, opened in a clone of the repository if this machine has one.
     pub toft: Toft,

@@ -77,6 +77,7 @@ pub struct ClaimQuery {
 
 impl ClaimQuery {
     /// The best that is ready in this repository.
+    #[must_use]
     pub fn ready() -> Self {
         Self::default()
     }
@@ -123,6 +124,7 @@ pub struct Worker<'a> {
 
 impl<'a> Worker<'a> {
     /// Who it is.
+    #[must_use]
     pub fn agent(&self) -> &Agent {
         &self.agent
     }
@@ -182,6 +184,7 @@ pub struct Job<'a> {
 /// Whoever cannot renew must stop before the lease can be given to another. [`Kept::must_stop`] turns true in time for
 /// work that ends within the grace: a little before `ttl` after the last renewal that the store acknowledged, counted
 /// from when that was sent, on a clock that goes on through a laptop's sleep. It never turns false again.
+#[non_exhaustive]
 pub struct Kept {
     keeping: Keeping,
     stop: Arc<AtomicBool>,
@@ -189,16 +192,19 @@ pub struct Kept {
 
 impl Kept {
     /// Whether to stop now: the lease may soon be another's, or is.
+    #[must_use]
     pub fn must_stop(&self) -> bool {
         self.stop.load(Ordering::SeqCst)
     }
 
     /// The same, to be shared with whatever does the work.
+    #[must_use]
     pub fn stop_flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.stop)
     }
 
     /// Why to stop.
+    #[must_use]
     pub fn why(&self) -> Option<String> {
         self.must_stop().then(|| self.keeping.why())
     }
@@ -206,16 +212,19 @@ impl Kept {
 
 impl<'a> Job<'a> {
     /// What is to be done.
+    #[must_use]
     pub fn task(&self) -> &Task {
         &self.claimed.task
     }
 
     /// The hold on it.
+    #[must_use]
     pub fn hold(&self) -> &Hold {
         &self.claimed.lease
     }
 
     /// Where an earlier holder got to.
+    #[must_use]
     pub fn resume(&self) -> Option<&Checkpoint> {
         self.claimed.resume.as_ref()
     }
@@ -251,6 +260,7 @@ impl<'a> Job<'a> {
     /// # Ok(())
     /// # }
     /// ```
+    #[must_use]
     pub fn keep(&self, grace: Duration) -> Kept {
         let stop = Arc::<AtomicBool>::default();
         let flag = Arc::clone(&stop);

@@ -319,7 +319,7 @@ impl World {
                 self.issues.insert(issue.to_owned(), says);
             }
             // Whether it was recorded shows in what is pending the next time.
-            let _ = self.perform(host, "toft", &[], None, Told { news, noted: None });
+            let _ = self.perform(host, "toft", &[], None, Told { news, noted: None, epics: Vec::new() });
         }
     }
 

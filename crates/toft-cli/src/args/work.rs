@@ -171,8 +171,16 @@ pub(crate) struct Show {
 
 /// List and search issues and tasks.
 #[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  toft list --type bug -p P1 --sort priority
+  toft list --type bug --blocked --save stuck   list them, and save the query as `stuck`
+  toft list @stuck -l db                        ask it again, with one more filter
+  toft list --saved                             saved queries; --forget stuck removes one
+
+Saved queries are kept with this clone's other private settings, never in the working tree.")]
 pub(crate) struct List {
-    /// What to list: issues, tasks, or the tasks of a workflow
+    /// What to list: issues, tasks, the tasks of a workflow, or a saved query as @NAME
     #[arg(value_name = "KIND")]
     pub(crate) kind: Option<String>,
     /// Include closed issues and ended tasks
@@ -202,9 +210,9 @@ pub(crate) struct List {
     /// Only open issues that cannot start yet
     #[arg(long)]
     pub(crate) blocked: bool,
-    /// Order of issues
-    #[arg(long, value_name = "ORDER", default_value = "created")]
-    pub(crate) sort: IssueOrder,
+    /// Order of issues; created if nothing is said
+    #[arg(long, value_name = "ORDER")]
+    pub(crate) sort: Option<IssueOrder>,
     /// Only issues of this ledger
     #[arg(long, value_name = "NAME")]
     pub(crate) ledger: Option<String>,
@@ -214,6 +222,15 @@ pub(crate) struct List {
     /// Maximum number of rows
     #[arg(long, default_value_t = super::ROWS, value_parser = positive)]
     pub(crate) limit: usize,
+    /// Save these filters under a name; `toft list @NAME` uses them
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["at", "all_repos", "worktree"])]
+    pub(crate) save: Option<String>,
+    /// List saved queries
+    #[arg(long, conflicts_with = "save")]
+    pub(crate) saved: bool,
+    /// Forget a saved query
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["save", "saved"])]
+    pub(crate) forget: Option<String>,
     #[command(flatten)]
     pub(crate) reach: Reach,
 }

@@ -88,14 +88,9 @@ fn lay_out(dir: &Path, repo: &Path, program: &Path) -> std::io::Result<()> {
     let exports: String =
         variables(dir).into_iter().map(|(name, value)| format!("export {name}='{value}'\n")).collect();
     fs::write(dir.join("env"), exports)?;
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::{PermissionsExt as _, symlink};
-        fs::set_permissions(dir.join("agent"), fs::Permissions::from_mode(0o755))?;
-        symlink(program, dir.join("bin/toft"))?;
-    }
-    #[cfg(not(unix))]
-    fs::copy(program, dir.join("bin/toft.exe"))?;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    fs::set_permissions(dir.join("agent"), fs::Permissions::from_mode(0o755))?;
+    symlink(program, dir.join("bin/toft"))?;
     Ok(())
 }
 

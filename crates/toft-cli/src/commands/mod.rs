@@ -3,6 +3,7 @@
 mod agent;
 mod demo;
 mod flow;
+mod list;
 mod place;
 mod plan;
 mod run;
@@ -99,7 +100,7 @@ fn answer(app: &App<'_>, command: &Command) -> Done {
         Command::Close(args) => plan::close(app, args),
         Command::Finish(args) => work::finish(app, args),
         Command::Show(args) => work::show(app, args),
-        Command::List(args) => work::list(app, args),
+        Command::List(args) => list::list(app, args),
         Command::Status(args) => work::status(app, args),
         Command::Log(args) => work::log(app, args),
         Command::Flow(args) => flow::run(app, &args.command),

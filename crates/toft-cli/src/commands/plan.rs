@@ -20,13 +20,10 @@ use crate::{
     args, editor,
     exit::Failure,
     render::{
-        Compacted, ExportDone, Graph, ImportDone, IssueList, IssueShown, IssueWritten, IssuesWritten, LedgerList,
-        LedgersShown, Names, Pen, UndoDone,
+        Compacted, ExportDone, Graph, ImportDone, IssueShown, IssueWritten, IssuesWritten, LedgerList, LedgersShown,
+        Pen, UndoDone,
     },
 };
-
-/// What an issue's status can be asked for; other tools may write other words.
-const STATUSES: [&str; 5] = [OPEN, IN_PROGRESS, DEFERRED, CLOSED, "deleted"];
 
 /// How much of an issue's history is shown with it.
 const HISTORY: usize = 5;
@@ -411,36 +408,6 @@ fn workspace_of(toft: &Toft, issue: &str) -> Result<Option<Workspace>, Failure> 
         Err(toft::Error::Refused(_)) => Ok(None),
         Err(error) => Err(error.into()),
     }
-}
-
-pub(super) fn asked(args: &args::List) -> IssueFilter {
-    IssueFilter {
-        status: args.status.clone(),
-        all: args.all,
-        labels: args.labels.clone(),
-        search: args.search.clone(),
-        ledger: args.ledger.clone(),
-        kind: args.issue_type.clone(),
-        priority: args.priority,
-        assignee: args.assignee.clone(),
-        parent: args.parent.clone(),
-        blocked: args.blocked,
-        by_priority: args.sort == args::IssueOrder::Priority,
-        limit: args.limit + 1,
-    }
-}
-
-/// Issues by what they are.
-pub(super) fn list(app: &App<'_>, plan: &Plan<'_>, args: &args::List) -> Done {
-    let mut issues = plan.list(&asked(args))?;
-    if let Some(status) = args.status.as_deref().filter(|status| !STATUSES.contains(status) && issues.is_empty()) {
-        return Err(unknown_status(status, &STATUSES));
-    }
-    let more = issues.len() > args.limit;
-    issues.truncate(args.limit);
-    let several = plan.ledgers().len() > 1 && args.ledger.is_none();
-    let (now, started) = (plan.now()?, plan.started()?);
-    app.show(&IssueList { issues, more, now, several, names: Names::default(), started })
 }
 
 pub(super) fn ledger(app: &App<'_>, command: &args::LedgerCommand) -> Done {

@@ -126,7 +126,7 @@ fn agreed(all: &[setup::Changed]) -> Result<bool, Failure> {
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         return Ok(false);
     }
-    let mut page = Page::new(true, false);
+    let mut page = Page::new(false);
     SetupShown::diffs(all, &mut page);
     said_yes(page.text(), "Write this?")
 }

@@ -1,15 +1,12 @@
 //! The daily verbs.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use serde_json::Value;
 use toft::{
     briefing::Here,
     checkpoint::CheckpointKind,
-    flow::{Evidence, TaskStatus},
+    flow::Evidence,
     id::CheckpointId,
     lease::Fence,
     masked_in_attempt,
@@ -17,7 +14,7 @@ use toft::{
     verbs::{
         claim,
         finish::{self, How, WaitFor},
-        list, log, ready, save, show, status,
+        log, ready, save, show, status,
     },
     workspaces::{Overview, Wanted},
 };
@@ -27,8 +24,8 @@ use crate::{
     args::{self, Claim},
     exit::Failure,
     render::{
-        AgentList, AttemptLog, Claims, Context, EventLine, Everything, Finished, FlowShown, History, IssueList, Names,
-        Ready, Saved, Shown, StateValue, StatusView, TaskList,
+        AgentList, AttemptLog, Claims, Context, EventLine, Finished, FlowShown, History, Names, Ready, Saved, Shown,
+        StateValue, StatusView,
     },
 };
 
@@ -312,85 +309,6 @@ pub(super) fn show(app: &App<'_>, args: &args::Show) -> Done {
             app.show(&StateValue { outcome, value })
         }
     }
-}
-
-pub(super) fn list(app: &App<'_>, args: &args::List) -> Done {
-    let of_workflow = args.kind.as_deref().filter(|kind| !["issues", "tasks"].contains(kind));
-    if of_workflow.is_none()
-        && !args.reach.all_repos
-        && args.reach.worktree.is_none()
-        && args.kind.as_deref() != Some("tasks")
-        && let Some(plan) = app.open()?.plan()?
-        && (args.kind.is_some() || args.at.is_some() || plan.any()?)
-    {
-        return match &args.at {
-            Some(when) => plan::list(app, &plan.at(when)?, args),
-            None => plan::list(app, &plan, args),
-        };
-    }
-    let reached = app.reach(&args.reach)?;
-    let only = |kind: &str| args.kind.as_deref() == Some(kind);
-    let mut issues = issues_of(app, &reached, args, !only("tasks") && of_workflow.is_none())?;
-    if only("issues") {
-        return app.show(&issues);
-    }
-    let status = match &args.status {
-        // A status of issues is none of tasks.
-        Some(text) => match word::<TaskStatus>("status", text) {
-            Ok(status) => Some(status),
-            Err(_) if !issues.issues.is_empty() => return app.show(&issues),
-            Err(failure) => return Err(failure),
-        },
-        None => None,
-    };
-    let (mut tasks, mut more, mut names) = (Vec::new(), false, Names::default());
-    for Reached { toft, scope, name, .. } in reached {
-        let request = list::Request {
-            scope,
-            workflow: of_workflow.map(str::to_owned),
-            status,
-            all: args.all,
-            labels: args.labels.clone(),
-            search: args.search.clone(),
-            limit: args.limit,
-        };
-        let mut outcome = app.perform(toft, request)?;
-        more |= outcome.more;
-        outcome.tasks.retain(|row| names.add(row.task.id.as_str(), name.as_ref()));
-        tasks.extend(outcome.tasks);
-    }
-    let tasks = TaskList { tasks, more, names };
-    match args.reach.all_repos && args.kind.is_none() {
-        true => {
-            issues.several = true;
-            app.show(&Everything { issues, tasks })
-        }
-        false => app.show(&tasks),
-    }
-}
-
-/// The issues of every repository that is reached, each once.
-fn issues_of(app: &App<'_>, reached: &[Reached<'_>], args: &args::List, wanted: bool) -> Result<IssueList, Failure> {
-    let mut list = IssueList {
-        issues: Vec::new(),
-        more: false,
-        now: Timestamp::default(),
-        several: true,
-        names: Names::default(),
-        started: BTreeSet::new(),
-    };
-    for Reached { toft, name, ledgers, .. } in reached.iter().filter(|_| wanted && args.reach.all_repos) {
-        let Some(plan) = toft.plan()?.filter(|_| *ledgers) else { continue };
-        list.now = plan.now()?;
-        list.started.extend(plan.started()?);
-        let mut found = plan.list(&plan::asked(args))?;
-        list.more |= found.len() > args.limit;
-        found.truncate(args.limit);
-        found.retain(|found| list.names.add(&found.issue.id, name.as_ref()));
-        list.issues.extend(found);
-        app.heard(toft, name.as_ref());
-    }
-    Ok(list)
 }
 
 /// `status` looks at workspaces for so long; of the rest it says what was seen last.

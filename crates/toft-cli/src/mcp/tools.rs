@@ -534,8 +534,5 @@ pub(super) fn resource(address: &str) -> Option<Command> {
 
 /// The client, whose life a lease follows: it started this server.
 pub(super) fn client() -> Option<u32> {
-    #[cfg(unix)]
-    return Some(std::os::unix::process::parent_id()).filter(|pid| *pid > 1);
-    #[cfg(not(unix))]
-    None
+    Some(std::os::unix::process::parent_id()).filter(|pid| *pid > 1)
 }

@@ -1,5 +1,7 @@
 //! Agents and messages.
 
+use std::time::Duration;
+
 use serde_json::Value;
 use toft::{
     agent::{Agent, AgentState, Presence, Role},
@@ -10,6 +12,7 @@ use toft::{
 use super::{
     View, data,
     page::{Ink, Page, clean},
+    times::ago,
 };
 
 pub(crate) struct AgentView(pub(crate) Agent);
@@ -76,7 +79,7 @@ impl View for AgentList {
             page.line(format!(
                 "{}{role}  {doing}  {}",
                 page.ink(Ink::Id, &clean(&agent.name)),
-                page.ink(Ink::Faint, &format!("seen {silent_s} s ago"))
+                page.ink(Ink::Faint, &format!("seen {}", ago(Duration::from_secs(*silent_s))))
             ));
         }
         if self.0.is_empty() {

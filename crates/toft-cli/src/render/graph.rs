@@ -3,11 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
-use toft::{issue::Issue, plan::FoundIssue, time::Timestamp};
+use toft::{
+    issue::{Issue, chain::longest_chain, ready::Node},
+    plan::FoundIssue,
+    time::Timestamp,
+};
 
 use super::{
     View,
-    issues::title,
     page::{Ink, Page, clean, short},
     svg,
     tasks::cut,
@@ -49,6 +52,12 @@ impl Graph {
 
     fn known(&self) -> BTreeSet<&str> {
         self.issues.iter().map(|found| found.issue.id.as_str()).collect()
+    }
+
+    /// The longest chain of open issues that are shown; nothing if none waits for another.
+    fn critical_path(&self) -> Vec<String> {
+        let nodes: Vec<Node> = self.issues.iter().map(|found| Node::of(&found.issue)).collect();
+        Some(longest_chain(&nodes)).filter(|chain| chain.len() > 1).unwrap_or_default()
     }
 
     /// Edges between issues that are shown: from what is needed to what needs it, and from whole to part.
@@ -104,7 +113,7 @@ impl Graph {
 
     /// Parts under wholes; what each still needs beside it.
     fn lines(&self, page: &mut Page) {
-        let known = self.known();
+        let (known, critical) = (self.known(), self.critical_path());
         let mut parts: BTreeMap<Option<&str>, Vec<&FoundIssue>> = BTreeMap::new();
         for found in &self.issues {
             let parent =
@@ -119,18 +128,22 @@ impl Graph {
             if !seen.insert(found.issue.id.as_str()) {
                 continue;
             }
-            line(page, &found.issue, self.mark(found), depth, &known);
+            line(page, &found.issue, self.mark(found), critical.contains(&found.issue.id), depth, &known);
             for part in parts.get(&Some(found.issue.id.as_str())).into_iter().flatten().rev() {
                 stack.push((part, depth + 1));
             }
         }
         // What is part of itself has no top.
         for found in self.issues.iter().filter(|found| !seen.contains(found.issue.id.as_str())) {
-            line(page, &found.issue, self.mark(found), 0, &known);
+            line(page, &found.issue, self.mark(found), critical.contains(&found.issue.id), 0, &known);
         }
         let used: BTreeSet<Mark> = self.issues.iter().map(|found| self.mark(found)).collect();
         let legend: Vec<String> = used.iter().map(|mark| format!("{} {}", mark.sign(), mark.meaning())).collect();
         page.line(page.ink(Ink::Faint, &legend.join("   ")));
+        if !critical.is_empty() {
+            let said = format!("{CRITICAL} critical path: {} issues, one after the other", critical.len());
+            page.line(page.ink(Ink::Faint, &said));
+        }
     }
 }
 
@@ -163,19 +176,21 @@ impl Mark {
     }
 }
 
-fn line(page: &mut Page, issue: &Issue, mark: Mark, depth: usize, known: &BTreeSet<&str>) {
+/// An issue with its whole title, which goes on below where the terminal is narrow.
+fn line(page: &mut Page, issue: &Issue, mark: Mark, critical: bool, depth: usize, known: &BTreeSet<&str>) {
     let needs: Vec<String> = waits(issue, known);
     let needs = if needs.is_empty() { String::new() } else { format!("  needs {}", needs.join(", ")) };
-    let mark = mark.sign();
-    let id = page.ink(Ink::Id, &clean(&issue.id));
-    page.line(format!(
-        "{}{mark} {id}  P{}  {}{}",
-        "  ".repeat(depth.min(20)),
-        issue.priority,
-        title(issue),
-        page.ink(Ink::Faint, &needs)
-    ));
+    let labels =
+        if issue.labels.is_empty() { String::new() } else { format!(" [{}]", clean(&issue.labels.join(", "))) };
+    let (indent, id) = (2 * depth.min(20), clean(&issue.id));
+    let sign = format!("{}{}", mark.sign(), if critical { CRITICAL } else { " " });
+    let lead = format!("{}{sign}{}  P{}  ", " ".repeat(indent), page.ink(Ink::Id, &id), issue.priority);
+    let visible = indent + 2 + id.chars().count() + 6;
+    page.wrapped(&lead, visible, &format!("{}{labels}{needs}", clean(&issue.title)), indent + 4);
 }
+
+/// Stands beside issues on the critical path.
+const CRITICAL: &str = "*";
 
 fn waits(issue: &Issue, known: &BTreeSet<&str>) -> Vec<String> {
     issue.blockers().filter(|on| known.contains(on)).map(clean).collect()
@@ -190,7 +205,7 @@ impl View for Graph {
         let nodes: Vec<_> = self.issues.iter().map(|found| json!({ "id": found.issue.id, "title": found.issue.title, "status": found.issue.status, "ready": self.ready(found) })).collect();
         let edges: Vec<_> =
             self.edges().into_iter().map(|(from, to, kind)| json!({ "from": from, "to": to, "kind": kind })).collect();
-        json!({ "nodes": nodes, "edges": edges })
+        json!({ "nodes": nodes, "edges": edges, "critical_path": self.critical_path() })
     }
 
     fn more(&self) -> Option<bool> {

@@ -21,7 +21,6 @@ use super::{
     Names, View, data,
     history::particulars,
     page::{Ink, Page, clean, short},
-    tasks::cut,
 };
 
 /// An issue with the ledger it is in.
@@ -88,7 +87,7 @@ impl View for IssueWritten {
     }
 
     fn text(&self, page: &mut Page) {
-        let Wrote { issue, ledger, before } = &self.wrote;
+        let Wrote { issue, ledger, before, .. } = &self.wrote;
         let id = page.ink(Ink::Id, &clean(&issue.id));
         let did = if before.is_none() { "Nothing to change in" } else { self.did };
         page.line(format!("{did} {id} \"{}\" ({}, ledger {ledger})", short(&issue.title, 70), standing(issue)));
@@ -127,13 +126,22 @@ impl View for IssuesWritten {
 
 pub(crate) struct IssueList {
     pub(crate) issues: Vec<FoundIssue>,
+    /// How many match, whatever the limit.
+    pub(crate) total: u64,
     pub(crate) more: bool,
     pub(crate) now: Timestamp,
     /// There are several ledgers, so each issue says which it is in.
     pub(crate) several: bool,
     pub(crate) names: Names,
-    /// Issues that a workflow is on: what is open of them waits or rests.
+    /// Issues that were started and cannot be claimed now: what is open of them waits or rests.
     pub(crate) started: BTreeSet<String>,
+}
+
+impl IssueList {
+    /// Whether an issue can be claimed now, by its id at least.
+    fn is_ready(&self, found: &FoundIssue) -> bool {
+        found.ready(self.now) && found.issue.unfinished() && !self.started.contains(&found.issue.id)
+    }
 }
 
 impl View for IssueList {
@@ -142,7 +150,16 @@ impl View for IssueList {
     }
 
     fn json(&self) -> Value {
-        self.names.json(self.issues.iter().map(|found| row(&found.issue, &found.ledger)).collect())
+        let row = |found: &FoundIssue| {
+            let mut row = row(&found.issue, &found.ledger);
+            row["ready"] = self.is_ready(found).into();
+            row
+        };
+        self.names.json(self.issues.iter().map(row).collect())
+    }
+
+    fn total(&self) -> Option<u64> {
+        Some(self.total)
     }
 
     fn more(&self) -> Option<bool> {
@@ -157,11 +174,10 @@ impl View for IssueList {
         for found in &self.issues {
             let issue = &found.issue;
             let id = page.ink(Ink::Id, &clean(&issue.id));
-            let held_back = found.issue.only_by_name();
-            let ready = match (found.ready(self.now) && issue.unfinished(), held_back) {
-                (true, _) if self.started.contains(&issue.id) => "  started",
+            let ready = match (self.is_ready(found), issue.only_by_name()) {
                 (true, false) => "  ready",
                 (true, true) => "  ready if asked for",
+                (false, _) if issue.unfinished() && found.ready(self.now) => "  started",
                 (false, _) => "",
             };
             let who = issue.assignee.as_deref().map(|name| format!("  {}", clean(name))).unwrap_or_default();
@@ -178,7 +194,10 @@ impl View for IssueList {
         if self.issues.is_empty() {
             page.line("No issues.");
         }
-        cut(page, self.more, self.issues.len());
+        if self.more {
+            let shown = format!("… {} of {} shown; raise --limit for more", self.issues.len(), self.total);
+            page.line(page.ink(Ink::Faint, &shown));
+        }
     }
 }
 
@@ -240,6 +259,10 @@ impl View for IssueShown {
             clean(&issue.kind),
             facts.into_iter().flatten().collect::<String>()
         ));
+        if let Some(created) = &issue.created {
+            let by = Some(clean(&created.by)).filter(|by| !by.is_empty()).map(|by| format!(" by {by}"));
+            page.line(format!("  created at {}{}", page.moment(created.at), by.unwrap_or_default()));
+        }
         if let Some(Overlay { ledger, fields }) = &self.overlay {
             let fields = clean(&fields.join(", "));
             page.line(format!("  your changes are laid over it, and kept in ledger {ledger} only: {fields}"));
@@ -289,7 +312,8 @@ impl View for IssueShown {
             page.line(format!("  {} {}: {}", page.moment(said.at), clean(&said.by), clean(&said.text)));
         }
         if let Some(closed) = &issue.closed {
-            page.line(format!("  closed by {}: {}", clean(&closed.by), clean(&closed.reason)));
+            let when = page.moment(closed.at);
+            page.line(format!("  closed by {} at {when}: {}", clean(&closed.by), clean(&closed.reason)));
             if let Some(Value::Object(evidence)) = closed.outcome.as_ref().and_then(|outcome| outcome.get("evidence")) {
                 for (kind, shown) in evidence {
                     page.line(format!("  evidence: {} {}", clean(kind), clean(shown.as_str().unwrap_or_default())));
@@ -298,8 +322,9 @@ impl View for IssueShown {
         }
         if let Some(deleted) = &issue.deleted {
             page.line(format!(
-                "  deleted by {}: {} (toft restore takes that back)",
+                "  deleted by {} at {}: {} (toft restore takes that back)",
                 clean(&deleted.by),
+                page.moment(deleted.at),
                 clean(&deleted.reason)
             ));
         }
@@ -311,7 +336,7 @@ impl View for IssueShown {
         match self.why.as_deref() {
             Some([]) => page.line("  It can start now."),
             Some(reasons) => {
-                reasons.iter().for_each(|reason| page.line(format!("  not ready: {}", clean(&reason.to_string()))));
+                reasons.iter().for_each(|reason| page.line(format!("  not ready: {}", page.told(reason))));
             }
             None => {}
         }

@@ -8,6 +8,7 @@ mod issues;
 mod names;
 mod page;
 mod place;
+mod queries;
 mod run;
 mod setup;
 mod share;
@@ -15,6 +16,7 @@ mod state;
 mod status;
 mod svg;
 mod tasks;
+mod times;
 mod upkeep;
 mod workspaces;
 
@@ -38,14 +40,16 @@ pub(crate) use self::{
         Compacted, ExportDone, ImportDone, IssueList, IssueShown, IssueWritten, IssuesWritten, LedgerList, UndoDone,
     },
     names::{Everything, Names},
-    page::{Page, clock},
+    page::Page,
     place::{Examined, Forgotten, Initialised, Place, Trusted},
+    queries::{QueryForgotten, SavedQueries},
     run::{AttemptLog, Context, Primed, Stopped, TryShown, Watch},
     setup::{GuardSet, SetupShown},
     share::{FindingsShown, GuardShown, IssuesDecided, IssuesMoved, LedgersShown, ProposalsMade, PurgeDone, SyncDone},
     state::StateValue,
     status::StatusView,
     tasks::{Answered, Claims, Finished, Ready, Saved, Shown, TaskAssigned, TaskDecided, TaskList},
+    times::ago,
     upkeep::{BackedUp, CallSchemas, FilesWritten, Migrated, RestoredFrom},
     workspaces::{
         Rescued, RescuesListed, ShellFunction, WsEnv, WsGiven, WsList, WsNoted, WsPath, WsPooled, WsShown, WsTidied,
@@ -89,6 +93,10 @@ pub(crate) trait View {
     fn more(&self) -> Option<bool> {
         None
     }
+    /// For lists: how many rows there are, shown or not, where that is known.
+    fn total(&self) -> Option<u64> {
+        None
+    }
     /// What `-q` prints.
     fn ids(&self) -> Vec<String>;
     /// For people.
@@ -99,7 +107,6 @@ pub(crate) trait View {
 pub(crate) struct Output {
     json: Option<String>,
     quiet: bool,
-    terminal: bool,
     color: bool,
     /// What is shown is kept instead, for another program.
     kept: Option<RefCell<Kept>>,
@@ -155,13 +162,13 @@ impl Output {
             Color::Auto => terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
         };
         let remembered = RefCell::default();
-        Self { json: global.json.clone(), quiet: global.quiet, terminal, color, kept: None, remembered }
+        Self { json: global.json.clone(), quiet: global.quiet, color, kept: None, remembered }
     }
 
     /// For when the arguments could not be read.
     pub(crate) fn plain(json: bool) -> Self {
         let (json, remembered) = (json.then(String::new), RefCell::default());
-        Self { json, quiet: false, terminal: false, color: false, kept: None, remembered }
+        Self { json, quiet: false, color: false, kept: None, remembered }
     }
 
     /// Prints nothing: what is shown is kept.
@@ -238,14 +245,14 @@ impl Output {
         shorten: &dyn Fn(&str) -> String,
     ) -> Result<(), Failure> {
         if self.remembered.borrow().is_some() {
-            let mut page = Page::new(false, false);
+            let mut page = Page::new(false);
             view.text(&mut page);
             let shown = json!({ "kind": view.kind(), "data": view.json(), "ids": view.ids(), "text": page.text() });
             *self.remembered.borrow_mut() = Some(shown);
         }
         let lines = || notes.iter().map(|note| format!("note: {}\n", page::clean(note))).collect::<String>();
         if let Some(kept) = &self.kept {
-            let mut page = Page::new(false, false);
+            let mut page = Page::new(false);
             view.text(&mut page);
             let mut kept = kept.borrow_mut();
             kept.text.push_str(&shorten(&format!("{}{}", page.text(), lines())));
@@ -265,7 +272,7 @@ impl Output {
             // Nobody is left to tell if stderr is gone.
             let _ = std::io::stderr().write_all(lines().as_bytes());
         } else {
-            let mut page = Page::new(self.terminal, self.color);
+            let mut page = Page::new(self.color);
             view.text(&mut page);
             let text = shorten(&format!("{}{}", page.text(), lines()));
             if !text.is_empty() {
@@ -301,6 +308,9 @@ impl Output {
         if let Some(more) = view.more() {
             envelope["page"] = json!({ "more": more });
         }
+        if let Some(total) = view.total() {
+            envelope["page"]["total"] = total.into();
+        }
         envelope
     }
 
@@ -330,9 +340,10 @@ impl Output {
             self.print(&clean_json(&said.to_string()));
             return;
         }
-        let mut text = format!("error[{}]: {}\n", failure.code, page::clean(&failure.message));
+        let page = Page::new(false);
+        let mut text = format!("error[{}]: {}\n", failure.code, page.told(&failure.message));
         if let Some(help) = &failure.help {
-            text.push_str(&format!("  help: {}\n", page::clean(help)));
+            text.push_str(&format!("  help: {}\n", page.told(help)));
         }
         // Nobody is left to tell if stderr is gone.
         let _ = std::io::stderr().write_all(text.as_bytes());

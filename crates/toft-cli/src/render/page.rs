@@ -3,10 +3,18 @@
 pub(crate) use toft::text::{clean, short};
 use toft::{flow::TaskStatus, time::Timestamp};
 
+use super::times;
+
+/// How wide lines are that go on below, unless `COLUMNS` says it.
+const WIDTH: usize = 100;
+/// Text gets at least so many columns.
+const NARROWEST: usize = 12;
+
 /// Text being put together.
 pub(crate) struct Page {
     text: String,
-    terminal: bool,
+    now: Timestamp,
+    width: usize,
     color: bool,
 }
 
@@ -28,8 +36,9 @@ pub(crate) enum Ink {
 }
 
 impl Page {
-    pub(crate) fn new(terminal: bool, color: bool) -> Self {
-        Self { text: String::new(), terminal, color }
+    pub(crate) fn new(color: bool) -> Self {
+        let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+        Self { text: String::new(), now: times::now(), width: columns.unwrap_or(WIDTH), color }
     }
 
     pub(crate) fn text(&self) -> &str {
@@ -66,9 +75,44 @@ impl Page {
         self.ink(ink, &format!("{:9}", status.as_str()))
     }
 
-    /// A moment: the local time of day on a terminal, the whole in UTC elsewhere.
+    /// A moment: the local time, and how far from now that is.
     pub(crate) fn moment(&self, at: Timestamp) -> String {
-        if self.terminal { clock(at) } else { Timestamp(at.0 - at.0 % 1_000).to_string().replace(".000Z", "Z") }
+        times::moment(at, self.now)
+    }
+
+    /// A text of toft's own, made harmless, with every time in it told as a moment.
+    pub(crate) fn told(&self, text: &impl ToString) -> String {
+        clean(&times::tell_times(&text.to_string(), self.now))
+    }
+
+    /// A line that goes on below, indented by `indent`, where it would be wider than the terminal. `lead` is its beginning,
+    /// and `visible` how many characters of that are seen.
+    pub(crate) fn wrapped(&mut self, lead: &str, visible: usize, text: &str, indent: usize) {
+        let width = self.width.max(indent + NARROWEST);
+        let (mut line, mut used) = (lead.to_owned(), visible);
+        let mut fresh = true;
+        for word in text.split(' ') {
+            let mut word = word.to_owned();
+            while used + usize::from(!fresh) + word.chars().count() > width {
+                if used > indent {
+                    self.line(&line);
+                    (line, used, fresh) = (" ".repeat(indent), indent, true);
+                } else {
+                    // Not even a line of its own holds it.
+                    let rest = word.chars().skip(width - indent).collect();
+                    self.line(format!("{line}{}", word.chars().take(width - indent).collect::<String>()));
+                    word = rest;
+                }
+            }
+            if !fresh {
+                line.push(' ');
+                used += 1;
+            }
+            used += word.chars().count();
+            line.push_str(&word);
+            fresh = false;
+        }
+        self.line(line);
     }
 
     /// Text that was made harmless already.
@@ -81,13 +125,5 @@ impl Page {
         for line in text.lines() {
             self.line(format!("{indent}{}", clean(line)));
         }
-    }
-}
-
-/// The local time of day.
-pub(crate) fn clock(at: Timestamp) -> String {
-    match jiff::Timestamp::from_millisecond(at.0) {
-        Ok(at) => at.to_zoned(jiff::tz::TimeZone::system()).strftime("%H:%M:%S").to_string(),
-        Err(_) => at.to_string(),
     }
 }

@@ -249,8 +249,8 @@ impl View for Stopped {
             (Some(_), true) if finished => page.line(format!("{agent} ended its work on {id} {name} before it was stopped.")),
             (Some(_), true) => page.line(format!("Stopped {agent} on {id} {name}; {next}.")),
             (None, true) => page.line(format!(
-                "SlotEvent the runner of {agent} to stop {id} {name}. It has not answered; its lease ends by {} unless renewed.",
-                super::clock(*expires)
+                "Told the runner of {agent} to stop {id} {name}. It has not answered; its lease ends by {} unless renewed.",
+                page.moment(*expires)
             )),
         }
     }

@@ -99,12 +99,9 @@ impl View for StatusView {
         super::workspaces::collisions(page, &self.workspaces.collisions);
         let age = self.workspaces.as_of.map(|at| self.now.since(at)).filter(|age| age.as_secs() > 0);
         if let Some(age) = age {
-            let old = super::workspaces::age(age);
+            let old = super::times::ago(age);
             page.line(
-                page.ink(
-                    Ink::Faint,
-                    &format!("Workspaces as seen {old} ago at the earliest; toft ws list looks again."),
-                ),
+                page.ink(Ink::Faint, &format!("Workspaces as seen {old} at the earliest; toft ws list looks again.")),
             );
         }
         if self.workspaces.unseen > 0 {

@@ -116,7 +116,7 @@ impl View for Ready {
             page.line(format!(
                 "{id}  not ready: {}  {}",
                 issues::title(issue),
-                page.ink(Ink::Faint, &clean(&reasons.join("; ")))
+                page.ink(Ink::Faint, &page.told(&reasons.join("; ")))
             ));
         }
         for row in &self.outcome.not_ready {
@@ -125,7 +125,7 @@ impl View for Ready {
             page.line(format!(
                 "{id}  not ready: {}  {}",
                 title(&row.task),
-                page.ink(Ink::Faint, &clean(&reasons.join("; ")))
+                page.ink(Ink::Faint, &page.told(&reasons.join("; ")))
             ));
         }
     }
@@ -464,11 +464,13 @@ impl View for Shown {
             if gate.opened.is_some() {
                 answer(page, gate);
             } else if task.state.status == TaskStatus::Waiting {
-                page.line(format!("  waits for {}", clean(&gate.to_string())));
+                let timer = matches!(gate.kind, GateKind::Timer { .. });
+                let what = if timer { page.told(gate) } else { clean(&gate.to_string()) };
+                page.line(format!("  waits for {what}"));
             }
         }
         for reason in self.0.why.iter().flatten() {
-            page.line(format!("  not ready: {}", clean(&reason.to_string())));
+            page.line(format!("  not ready: {}", page.told(reason)));
         }
         if self.0.why.as_ref().is_some_and(Vec::is_empty) {
             page.line("  it can start now");

@@ -1,6 +1,6 @@
 //! Workspaces.
 
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf};
 
 use serde_json::{Value, json};
 use toft::{
@@ -15,6 +15,7 @@ use super::{
     View, data,
     page::{Ink, Page, clean, short},
     tasks::cut,
+    times::ago,
 };
 
 /// Where a workspace is and what it is on.
@@ -68,16 +69,6 @@ pub(super) fn broken(page: &mut Page, seen: &SeenWorkspace) {
     page.line(format!("  {name}{title}  {what}"));
     if let Some(help) = &seen.help {
         page.line(format!("    {}", clean(help)));
-    }
-}
-
-/// A span of time in the unit that a person would use.
-pub(super) fn age(span: Duration) -> String {
-    match span.as_secs() {
-        0..60 => "just now".to_owned(),
-        seconds @ 60..7_200 => format!("{} min", seconds / 60),
-        seconds @ 7_200..172_800 => format!("{} h", seconds / 3_600),
-        seconds => format!("{} days", seconds / 86_400),
     }
 }
 
@@ -235,7 +226,10 @@ fn inside(page: &Page, seen: &SeenWorkspace) -> String {
             page.ink(ink, &clean(&survey.summary()))
         }
         (None, Some(trouble)) => page.ink(Ink::Bad, &short(trouble, 160)),
-        (None, None) => page.ink(Ink::Faint, seen.listed.workspace.state.as_str()),
+        (None, None) => match &seen.other_clone {
+            Some(clone) => page.ink(Ink::Faint, &format!("belongs to the clone {}", clean(clone))),
+            None => page.ink(Ink::Faint, seen.listed.workspace.state.as_str()),
+        },
     }
 }
 
@@ -280,7 +274,7 @@ impl View for WsList {
         for seen in &self.seen {
             let name = page.ink(Ink::Id, &clean(&seen.listed.workspace.name));
             let title = seen.listed.title.as_deref().map(|title| short(title, 40)).unwrap_or_default();
-            let old = age(self.now.since(seen.listed.workspace.created));
+            let old = ago(self.now.since(seen.listed.workspace.created));
             let takes = seen.bytes.map(|bytes| format!(", {}", size(bytes))).unwrap_or_default();
             let words = [name, title, inside(page, seen), who(seen), page.ink(Ink::Faint, &format!("{old}{takes}"))];
             page.line(words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join("  "));
@@ -451,6 +445,13 @@ impl View for WsTidied {
             if let Some(help) = &row.help {
                 page.line(format!("        {}", clean(help)));
             }
+            if let Some(branch) = &row.deleted_branch {
+                let verb = if self.tried { "would delete" } else { "deleted" };
+                page.line(format!("        {verb} branch {}, whose work has landed", clean(branch)));
+            }
+            if let Some(kept) = &row.kept {
+                page.line(format!("        {}", clean(kept)));
+            }
             if let Some(rescue) = &row.rescue {
                 page.line(format!("        put away as {rescue}: toft ws restore {}", clean(&row.name)));
             }
@@ -540,7 +541,7 @@ impl View for RescuesListed {
             let name = workspace.as_ref().map_or(&rescue.workspace, |workspace| &workspace.name);
             let name = page.ink(Ink::Id, &clean(name));
             let done = if self.deleted { "deleted  " } else { "" };
-            let (age, bytes) = (age(self.now.since(rescue.made)), size(rescue.bytes));
+            let (age, bytes) = (ago(self.now.since(rescue.made)), size(rescue.bytes));
             page.line(format!("{done}{name} --at {}  {age}  {bytes}  {}", rescue.number, clean(&rescue.holds)));
             if !rescue.left.is_empty() {
                 page.line(format!("        without {}", short(&rescue.left, 200)));

@@ -166,13 +166,7 @@ fn failed(path: &Path, error: &io::Error) -> Failure {
     Failure::stopped(format!("{}: {error}", path.display()), "")
 }
 
-#[cfg(unix)]
 fn executable(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
     fs::set_permissions(path, fs::Permissions::from_mode(0o755))
-}
-
-#[cfg(not(unix))]
-fn executable(_: &Path) -> io::Result<()> {
-    Ok(())
 }

@@ -76,7 +76,6 @@ pub(super) fn write(path: &Path, text: &str, private: bool) -> Result<(), Failur
     let dir = real.parent().unwrap_or(Path::new("."));
     let draft = real.with_extension(format!("toft-{}", std::process::id()));
     // One that is private stays so while it is written.
-    #[cfg(unix)]
     let private = private
         || fs::metadata(&real)
             .is_ok_and(|meta| std::os::unix::fs::PermissionsExt::mode(&meta.permissions()) & 0o077 == 0);
@@ -84,7 +83,6 @@ pub(super) fn write(path: &Path, text: &str, private: bool) -> Result<(), Failur
         fs::create_dir_all(dir)?;
         let mut options = fs::File::options();
         options.write(true).create_new(true);
-        #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, if private { 0o600 } else { 0o666 });
         io::Write::write_all(&mut options.open(&draft)?, text.as_bytes())?;
         if let Ok(meta) = fs::metadata(&real) {

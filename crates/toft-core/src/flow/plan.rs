@@ -99,6 +99,7 @@ impl PlanTask {
 
 impl WorkflowPlan {
     /// A plan with a single task of the same name.
+    #[must_use]
     pub fn single(title: &str) -> Self {
         Self {
             title: title.to_owned(),

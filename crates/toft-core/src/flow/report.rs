@@ -61,6 +61,7 @@ pub enum Ending {
 
 impl Ending {
     /// Whether the command was ended for a reason that says nothing about its task, so that the attempt does not count.
+    #[must_use]
     pub fn not_by_the_task(self) -> bool {
         matches!(self, Self::Stopped | Self::Lost)
     }
@@ -132,6 +133,7 @@ pub struct Seen {
 
 impl Seen {
     /// How the hold ends, and in which words.
+    #[must_use]
     pub fn judge(&self) -> (How, String) {
         if self.ending.not_by_the_task() {
             return (How::Release, self.ending.to_string());
@@ -189,6 +191,7 @@ fn shorten(text: &str) -> String {
 
 /// Whether commits that earlier attempts left count for the next one. Those of attempts that were cut short do; an attempt
 /// that failed is to be followed by something new.
+#[must_use]
 pub fn builds_on(earlier: &[Attempt]) -> bool {
     !earlier.iter().any(|attempt| attempt.result == Some(AttemptResult::Failed))
 }

@@ -66,11 +66,13 @@ pub struct TaskSpec {
 
 impl Task {
     /// The repository it is to be worked in.
+    #[must_use]
     pub fn repository(&self) -> Option<&RepositoryId> {
         self.place.repository.as_ref()
     }
 
     /// Whether it is assigned to another agent than `name`.
+    #[must_use]
     pub fn assigned_elsewhere(&self, name: &str) -> bool {
         self.spec.assigned_to.as_deref().is_some_and(|to| to != name)
     }
@@ -83,6 +85,7 @@ impl Task {
     }
 
     /// Capability tags it requires and `offered` lacks.
+    #[must_use]
     pub fn lacking(&self, offered: &[String]) -> Vec<String> {
         self.spec.requires.iter().filter(|tag| !offered.contains(tag)).cloned().collect()
     }
@@ -147,21 +150,25 @@ impl TaskStatus {
     ];
 
     /// Can it still move by itself?
+    #[must_use]
     pub fn open(self) -> bool {
         matches!(self, Self::Pending | Self::Leased | Self::Running | Self::Waiting)
     }
 
     /// Does someone hold it?
+    #[must_use]
     pub fn held(self) -> bool {
         matches!(self, Self::Leased | Self::Running)
     }
 
     /// Does it let go of what `blocks` on it?
+    #[must_use]
     pub fn releases(self) -> bool {
         matches!(self, Self::Done | Self::Skipped)
     }
 
     /// The word users see.
+    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Pending => "pending",
@@ -176,6 +183,7 @@ impl TaskStatus {
     }
 
     /// The status called `word`.
+    #[must_use]
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|status| status.as_str() == word)
     }
@@ -243,11 +251,13 @@ pub struct Attempt {
 
 impl Attempt {
     /// The fence its holder must name.
+    #[must_use]
     pub fn fence(&self) -> Fence {
         Fence { number: self.fence, id: self.lease.clone() }
     }
 
     /// The order to stop it, while it is open.
+    #[must_use]
     pub fn stop_order(&self) -> Option<StopOrder> {
         let reason = self.reason.as_deref().filter(|_| self.ended.is_none())?;
         serde_json::from_str(reason).ok()
@@ -314,6 +324,7 @@ pub struct Dependency {
 
 impl Dependency {
     /// Does it hold its task back while its target has this status? A target that cannot be found does, visibly.
+    #[must_use]
     pub fn holds_back(&self, target: Option<TaskStatus>) -> bool {
         match target {
             Some(status) => self.kind.holds_back(status),
@@ -342,6 +353,7 @@ impl DependencyKind {
     ///
     /// A failed task that was then skipped has failed all the same; one that was skipped without failing takes
     /// what depends on its failure along.
+    #[must_use]
     pub fn holds_back(self, on: TaskStatus) -> bool {
         match self {
             Self::Blocks => !on.releases(),
@@ -351,6 +363,7 @@ impl DependencyKind {
     }
 
     /// The word users see.
+    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Blocks => "blocks",
@@ -360,6 +373,7 @@ impl DependencyKind {
     }
 
     /// The kind called `word`.
+    #[must_use]
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == word)
     }

@@ -50,6 +50,7 @@ pub struct Variable {
 
 impl Template {
     /// This template on top of the one it extends: its tasks replace those of the same name, the rest are added.
+    #[must_use]
     pub fn over(mut self, base: Self) -> Self {
         let mut variables = base.variables;
         variables.extend(self.variables);

@@ -70,16 +70,19 @@ pub struct Workflow {
 
 impl Workflow {
     /// Does it limit what may run at once? Then its tasks queue in a lane of their own, which shuts when it is full.
+    #[must_use]
     pub fn limited(&self) -> bool {
         self.max_parallel.is_some() || self.budget.is_some()
     }
 
     /// Is its own lane open?
+    #[must_use]
     pub fn lane_open(&self) -> bool {
         self.limited() && self.has_room()
     }
 
     /// The issue it is on, if any.
+    #[must_use]
     pub fn issue(&self) -> Option<&str> {
         match &self.source {
             Source::Issue { id, .. } => Some(id),
@@ -88,6 +91,7 @@ impl Workflow {
     }
 
     /// What it means for its issue.
+    #[must_use]
     pub fn issue_state(&self) -> Option<IssueState> {
         self.issue()?;
         match self.status {
@@ -99,22 +103,26 @@ impl Workflow {
     }
 
     /// Does the ledger of its issue still have to be told something?
+    #[must_use]
     pub fn ledger_pending(&self) -> bool {
         self.issue().is_some() && !self.ledger_updated
     }
 
     /// Has its budget been used up?
+    #[must_use]
     pub fn overspent(&self) -> bool {
         self.budget.is_some_and(|budget| self.spent >= budget)
     }
 
     /// Is it seen from there? A workflow is seen from every repository that its tasks work in.
+    #[must_use]
     pub fn seen_from(&self, scope: &Scope) -> bool {
         let works_in = |id: &RepositoryId| scope.worktree.is_none() && self.repositories.contains(id);
         scope.covers(&self.place) || scope.repository.as_ref().is_some_and(works_in)
     }
 
     /// May another of its tasks start?
+    #[must_use]
     pub fn has_room(&self) -> bool {
         self.status == WorkflowStatus::Running && !self.full && !self.overspent()
     }
@@ -131,6 +139,7 @@ pub enum IssueState {
 
 impl IssueState {
     /// The word a store keeps.
+    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Live => "live",
@@ -198,11 +207,13 @@ impl WorkflowStatus {
         [Self::Planning, Self::Ready, Self::Running, Self::Paused, Self::Completed, Self::Failed, Self::Abandoned];
 
     /// Is it over? A failed one can be taken up again.
+    #[must_use]
     pub fn finished(self) -> bool {
         matches!(self, Self::Completed | Self::Abandoned)
     }
 
     /// May a workflow go from here to `next`?
+    #[must_use]
     pub fn may_become(self, next: Self) -> bool {
         use WorkflowStatus::{Abandoned, Completed, Failed, Paused, Planning, Ready, Running};
         match next {
@@ -216,6 +227,7 @@ impl WorkflowStatus {
     }
 
     /// The word users see.
+    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Planning => "planning",
@@ -229,6 +241,7 @@ impl WorkflowStatus {
     }
 
     /// The status called `word`.
+    #[must_use]
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|status| status.as_str() == word)
     }

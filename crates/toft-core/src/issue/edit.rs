@@ -316,6 +316,7 @@ fn deleted(issue: &Issue) -> Refusal {
 }
 
 /// Somebody is on it now.
+#[must_use]
 pub fn start(issue: &Issue, agent: &str) -> Vec<Put> {
     let mut puts = Vec::new();
     match issue.status.as_str() {
@@ -352,16 +353,18 @@ pub fn close(issue: &Issue, reason: &str, outcome: Option<Value>, by: &By<'_>) -
     if issue.status == CLOSED {
         return Ok(Vec::new());
     }
-    let closed = Closed { at: by.now, by: by.actor.to_owned(), reason: reason.to_owned(), outcome };
+    let closed = Closed { at: by.now, by: by.actor.to_owned(), reason: reason.to_owned(), outcome, with_parts: false };
     Ok(vec![Put::Field("status".into(), Some(CLOSED.into())), Put::Field("closed".into(), Some(told(&closed)?))])
 }
 
 /// Nobody is on it any more. What somebody else decided meanwhile stands.
+#[must_use]
 pub fn give_back(issue: &Issue) -> Vec<Put> {
     if issue.status == IN_PROGRESS { reopen(issue) } else { Vec::new() }
 }
 
 /// It was tried and failed for good: it is open again, says why, and nobody takes it unasked before a person decided.
+#[must_use]
 pub fn park(issue: &Issue, reason: &str, by: &By<'_>) -> Vec<Put> {
     let mut puts = give_back(issue);
     let known = issue.comments.iter().any(|comment| comment.id == by.word);
@@ -375,11 +378,13 @@ pub fn park(issue: &Issue, reason: &str, by: &By<'_>) -> Vec<Put> {
 }
 
 /// A comment; the same word writes it once.
+#[must_use]
 pub fn comment(text: &str, by: &By<'_>) -> Put {
     Put::Comment(Comment { id: by.word.to_owned(), at: by.now, by: by.actor.to_owned(), text: text.to_owned() })
 }
 
 /// It is to be done after all.
+#[must_use]
 pub fn reopen(issue: &Issue) -> Vec<Put> {
     if issue.status == OPEN {
         return Vec::new();

@@ -1,10 +1,12 @@
 //! Issues: things to do, as the plan has them. They live in ledgers; a store only has an index of them.
 //!
-//! [`ready`] is the rule for what can start, [`edit`] what may be written, [`proposal`] how one ledger's issue becomes
+//! [`ready`] is the rule for what can start, [`edit`] what may be written, [`epic`] what follows for epics, [`chain`] the critical path, [`proposal`] how one ledger's issue becomes
 //! another's, [`overlay`] what is laid over one that others keep, [`outgoing`] what may leave,
 //! [`private`] what is looked for in it.
 
+pub mod chain;
 pub mod edit;
+pub mod epic;
 pub mod filter;
 pub mod outgoing;
 pub mod overlay;
@@ -141,6 +143,7 @@ pub const NO_AUTO_CLAIM: &str = "no-auto-claim";
 
 impl Issue {
     /// Whether it is claimed only by its id: it is labelled so, or it is an epic that nobody was assigned to.
+    #[must_use]
     pub fn only_by_name(&self) -> bool {
         self.labels.iter().any(|label| label == NO_AUTO_CLAIM) || self.kind == EPIC && self.assignee.is_none()
     }
@@ -166,11 +169,13 @@ impl Issue {
     }
 
     /// Is it still to be done?
+    #[must_use]
     pub fn unfinished(&self) -> bool {
         self.status != CLOSED && self.deleted.is_none()
     }
 
     /// When it was written down.
+    #[must_use]
     pub fn written(&self) -> Timestamp {
         self.created.as_ref().map(|created| created.at).unwrap_or_default()
     }
@@ -197,6 +202,7 @@ pub const DISCOVERED_FROM: &str = "discovered-from";
 
 impl Dep {
     /// Does it hold back until the other is closed?
+    #[must_use]
     pub fn blocks(&self) -> bool {
         [BLOCKS, "conditional"].contains(&self.kind.as_str())
     }
@@ -226,6 +232,9 @@ pub struct Closed {
     /// What came of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Value>,
+    /// An epic that closed with its last part, and opens again with one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub with_parts: bool,
 }
 
 /// Something said.
@@ -293,6 +302,7 @@ pub enum Put {
 }
 
 /// What a line of a ledger may say, as a JSON schema.
+#[must_use]
 pub fn schema() -> Value {
     let mut schema = schemars::schema_for!(Issue).to_value();
     let also = [

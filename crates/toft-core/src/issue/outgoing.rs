@@ -32,6 +32,7 @@ pub enum Leak {
 
 impl Leak {
     /// In words.
+    #[must_use]
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Private => "is private",
@@ -43,6 +44,7 @@ impl Leak {
 
 /// Whether an issue that a commit adds or changes may leave, by the rule of proposals. `private` means that a private ledger has it, `before` is
 /// the issue as the other side has it, `keeper` whether whoever sends it keeps the ledger.
+#[must_use]
 pub fn leak(issue: &Issue, private: bool, before: Option<&Issue>, keeper: bool) -> Option<Leak> {
     let proposed = issue.visibility.as_deref() == Some(PROPOSED);
     match before {
@@ -109,6 +111,7 @@ pub fn doubts<'a>(lines: impl Iterator<Item = (&'a str, &'a str)>, allowed: impl
 }
 
 /// Everything in a line that looks like a secret. Texts are read as a reader of the issue sees them.
+#[must_use]
 pub fn findings(issue: &str, line: &str) -> Vec<Finding> {
     let mut found: Vec<Finding> = Vec::new();
     let finder = Finder::default();

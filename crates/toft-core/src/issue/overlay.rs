@@ -12,11 +12,13 @@ pub const OWN: [&str; 2] = ["visibility", "origin"];
 const PROGRESS: [&str; 3] = ["status", "assignee", "closed"];
 
 /// Whether a record is an overlay.
+#[must_use]
 pub fn is_overlay(issue: &Issue) -> bool {
     issue.visibility.as_deref() == Some(OVERLAY)
 }
 
 /// Whether the ledger's keepers have decided a field for good: what they closed is closed, what they deleted is deleted.
+#[must_use]
 pub fn decided(base: &Issue, field: &str) -> bool {
     let over = base.status == CLOSED || base.deleted.is_some();
     over && PROGRESS.contains(&field) || base.deleted.is_some() && field == "deleted"
@@ -34,6 +36,7 @@ pub fn refuse_decided(base: &Issue, puts: &[Put]) -> Result<(), Refusal> {
 }
 
 /// An overlay as an index has it: nothing to list, count, search or start.
+#[must_use]
 pub fn hidden(overlay: &Issue) -> Issue {
     Issue {
         id: overlay.id.clone(),

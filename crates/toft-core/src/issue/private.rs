@@ -68,6 +68,7 @@ pub enum PrivateText {
 
 impl PrivateText {
     /// What makes it this finding: another text under the same words is another one.
+    #[must_use]
     pub fn key(&self) -> String {
         match self {
             Self::Secret(text) => format!("secret {text}"),
@@ -118,6 +119,7 @@ impl Private {
     }
 
     /// Whether an issue is private.
+    #[must_use]
     pub fn has(&self, id: &str) -> bool {
         self.ids.binary_search_by(|known| known.as_str().cmp(id)).is_ok()
     }
@@ -134,6 +136,7 @@ impl Private {
     }
 
     /// Everything private in a text.
+    #[must_use]
     pub fn look(&self, text: &str) -> Vec<PrivateText> {
         let mut found: Vec<PrivateText> = self.ids_in(text).map(|id| PrivateText::Id(id.to_owned())).collect();
         found.extend(self.titles_in(text));
@@ -149,6 +152,7 @@ impl Private {
 
     /// Everything private in what is about to be written for others, with the field that it is in. An issue's own title is
     /// what it is called.
+    #[must_use]
     pub fn look_at(&self, puts: &[Put], title: &str) -> Vec<(String, PrivateText)> {
         let mut found = Vec::new();
         for put in puts {

@@ -28,6 +28,7 @@ pub enum ProposalSide {
 
 impl ProposalSide {
     /// Taken from an issue.
+    #[must_use]
     pub fn of(issue: &Issue) -> Self {
         let sent = issue.origin.as_ref().is_some_and(|origin| !origin.to.is_empty());
         match (issue.visibility.as_deref(), sent) {
@@ -38,6 +39,7 @@ impl ProposalSide {
     }
 
     /// The word an index keeps.
+    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Own => "",
@@ -47,6 +49,7 @@ impl ProposalSide {
     }
 
     /// The same, read back.
+    #[must_use]
     pub fn named(word: &str) -> Self {
         [Self::Offered, Self::Mirror].into_iter().find(|part| part.as_str() == word).unwrap_or_default()
     }
@@ -275,6 +278,7 @@ pub fn withdraw(issue: &Issue) -> VerbResult<Vec<Put>> {
 
 /// Whether a branch that proposes an issue is believed: it offers that issue, and whoever keeps the ledger either does not
 /// know it or has not decided. What waits may be said better.
+#[must_use]
 pub fn believed(offered: &Issue, known: Option<&Issue>) -> bool {
     let waits = |issue: &Issue| issue.deleted.is_none() && ProposalSide::of(issue) == ProposalSide::Offered;
     waits(offered) && known.is_none_or(waits)

@@ -65,6 +65,7 @@ impl Node {
     }
 
     /// Is it still to be done?
+    #[must_use]
     pub fn unfinished(&self) -> bool {
         self.status != CLOSED && !self.deleted
     }
@@ -96,6 +97,7 @@ pub trait Nodes {
 /// Why an issue cannot start now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "why")]
+#[non_exhaustive]
 pub enum IssueReason {
     /// It is under way, or over.
     Status {
@@ -108,6 +110,13 @@ pub enum IssueReason {
     Running {
         /// Which.
         workflow: String,
+    },
+    /// A workflow was started for it, and none of its tasks can be claimed now.
+    Started {
+        /// The workflow.
+        workflow: String,
+        /// What its tasks wait for.
+        waits_for: Vec<String>,
     },
     /// It is assigned to another agent.
     Assigned {
@@ -157,6 +166,7 @@ impl fmt::Display for IssueReason {
             Self::Deleted => f.write_str("it was deleted"),
             Self::Other => f.write_str("for a reason that only a newer toft knows"),
             Self::Running { workflow } => write!(f, "workflow {workflow} is on it"),
+            Self::Started { waits_for, .. } => write!(f, "it was started: {}", waits_for.join("; ")),
             Self::Blocked { ancestor, on, missing: false } => write!(f, "{}needs {on}", whose(ancestor)),
             Self::Blocked { ancestor, on, missing: true } => {
                 write!(f, "{}needs {on}, which no ledger here has", whose(ancestor))
@@ -180,11 +190,13 @@ pub struct Readiness {
 
 impl Readiness {
     /// From when on it can start; `None` while something holds it back.
+    #[must_use]
     pub fn opens(&self) -> Option<Timestamp> {
         self.held.is_empty().then(|| self.deferred.iter().map(|(_, at)| *at).max().unwrap_or_default())
     }
 
     /// Everything that keeps it from starting now.
+    #[must_use]
     pub fn reasons(self, now: Timestamp) -> Vec<IssueReason> {
         let later = self.deferred.into_iter().filter(|(_, at)| *at > now);
         let later = later.map(|(ancestor, at)| IssueReason::Deferred { ancestor, until: Some(at) });
@@ -305,6 +317,7 @@ fn add_reasons<N: Nodes>(
 }
 
 /// An issue's place in the order of ready work, the same as a task's.
+#[must_use]
 pub fn rank(node: &Node, unblocks: u32) -> String {
     place_in_order(node.turn, node.priority, unblocks, node.written, 0, &node.id)
 }

@@ -68,6 +68,7 @@ impl Route {
     }
 
     /// Whether two routes have the same conditions, wherever they lead.
+    #[must_use]
     pub fn same_conditions(&self, other: &Self) -> bool {
         (&self.kind, &self.label, &self.path, self.role) == (&other.kind, &other.label, &other.path, other.role)
     }
@@ -110,12 +111,14 @@ pub struct Routing {
 
 impl Routing {
     /// The ledger that a new issue goes to, by name; none if nothing says so.
+    #[must_use]
     pub fn ledger_for(&self, new: &NewIssue<'_>) -> Option<&str> {
         let fits = self.routes.iter().find(|route| route.fits(new));
         fits.map(|route| route.ledger.as_str()).or_else(|| self.usual())
     }
 
     /// The ledger for issues that no explicit route fits.
+    #[must_use]
     pub fn usual(&self) -> Option<&str> {
         let by_role = self.routes.iter().find(|route| self.mode == Mode::Auto && route.role == Some(self.role));
         by_role.map(|route| route.ledger.as_str()).or(self.default.as_deref())

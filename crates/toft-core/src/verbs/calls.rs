@@ -33,7 +33,7 @@ pub struct Call {
 }
 
 /// Every verb, in the order of names.
-pub static CALLS: [Call; 66] = [
+pub static CALLS: [Call; 67] = [
     call::<agent::List>(),
     call::<agent::Mine>(),
     call::<agent::Register>(),
@@ -65,6 +65,7 @@ pub static CALLS: [Call; 66] = [
     call::<contest::Open>(),
     call::<issue::Pending>(),
     call::<issue::Told>(),
+    call::<issue::WhyStarted>(),
     call::<list::Request>(),
     call::<log::Request>(),
     call::<op::Recall>(),

@@ -20,7 +20,7 @@ use crate::{
     lease::{Fence, Holder, Lease, LeaseStatus},
     queue::{Filter, Queue},
     ready::{self, Reason},
-    refusal::{Refusal, VerbError, VerbResult},
+    refusal::{Refusal, Unstartable, VerbError, VerbResult},
     repository::Scope,
     store::{Access, LeasesOf, Prefetch, QueueKey},
     time::Timestamp,
@@ -159,12 +159,15 @@ impl Verb for Request {
             None => self.best(work, &me, None, &mut missed)?,
         };
         if claims.is_empty() {
-            if let Some(broken) = missed.broken {
-                return Err(broken.into());
-            }
             let next = ready::next_timer(work.tx, &self.scope)?;
             let lacking = missed.lacking.into_iter().collect();
-            return Err(Refusal::NothingReady { next, lacking, examined: missed.examined }.into());
+            return Err(Refusal::NothingReady {
+                next,
+                lacking,
+                examined: missed.examined,
+                unstartable: missed.unstartable,
+            }
+            .into());
         }
         Ok(Outcome { claims })
     }
@@ -177,8 +180,8 @@ struct Missed {
     lacking: BTreeSet<String>,
     /// Where the search was ended.
     examined: Option<usize>,
-    /// What is wrong with the first issue that cannot be started.
-    broken: Option<Refusal>,
+    /// The first issue that cannot be started.
+    unstartable: Option<Unstartable>,
 }
 
 impl Request {
@@ -196,8 +199,10 @@ impl Request {
                 if let Some(lease) = work.tx.leases(&LeasesOf::Workflow(live.id.clone()))?.first() {
                     return Err(work.held(lease)?);
                 }
+                let issue = offer.issue.id.clone();
                 let running = issue::ready::IssueReason::Running { workflow: live.id.to_string() };
-                return Err(Refusal::IssueNotReady { issue: offer.issue.id.clone(), reasons: vec![running] }.into());
+                let why = super::issue::WhyStarted { issue: issue.clone() }.run(work)?.unwrap_or(running);
+                return Err(Refusal::IssueNotReady { issue, reasons: vec![why] }.into());
             }
             return Ok(claims);
         }
@@ -325,7 +330,10 @@ impl Request {
                     // An issue that cannot be started, for its template or its title, keeps nobody from the others.
                     match offer.build(work) {
                         Ok(built) => claims.extend(self.start(work, me, built)?),
-                        Err(VerbError::Refused(refusal)) => missed.broken = missed.broken.take().or(Some(refusal)),
+                        Err(VerbError::Refused(refusal)) => {
+                            let found = Unstartable { issue: offer.issue.id.clone(), why: refusal.to_string() };
+                            missed.unstartable = missed.unstartable.take().or(Some(found));
+                        }
                         Err(failed) => return Err(failed),
                     }
                 }

@@ -4,12 +4,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Verb, VerbContext, assign, find, flow, template};
+use super::{Verb, VerbContext, assign, find, flow, ready, template};
 use crate::{
     change::Write,
     flow::{IssueState, Outcome as TaskOutcome, PlanTask, Source, TaskStatus, Workflow, WorkflowPlan, WorkflowStatus},
-    issue::{Issue, ready::IssueReason},
+    issue::{CLOSED, Issue, ready::IssueReason},
     lease::LeaseStatus,
+    ready::Reason,
     refusal::{Refusal, VerbResult},
     repository::Scope,
     store::{Access, EventQuery, LeasesOf, TaskQuery},
@@ -115,6 +116,8 @@ pub struct Note {
     /// To which issues.
     #[serde(default)]
     pub notes: Vec<Noted>,
+    /// Epics that followed their parts by themselves.
+    pub epics: Vec<Noted>,
 }
 
 /// One issue something was written about.
@@ -137,8 +140,17 @@ impl Verb for Note {
         for Noted { issue, detail } in self.notes {
             work.record(&issue, &self.what, detail, Vec::new())?;
         }
-        Ok(())
+        record_epics(work, self.epics)
     }
+}
+
+/// Nobody asked for it, so undo passes over it: an epic follows again when its part is undone.
+fn record_epics(work: &mut VerbContext<'_>, epics: Vec<Noted>) -> VerbResult<()> {
+    for Noted { issue, detail } in epics {
+        let what = if detail["status"] == CLOSED { "epic.closed" } else { "epic.reopened" };
+        work.record_system(&issue, what, detail, Vec::new())?;
+    }
+    Ok(())
 }
 
 /// Which workflow is on an issue, if any.
@@ -170,6 +182,44 @@ impl Verb for OnIt {
         let live = leases.iter().find(|lease| lease.standing(&work.now, work.processes) == LeaseStatus::Live);
         let holder = live.map(|lease| work.agent_name(&lease.agent)).transpose()?;
         Ok(Some(On { workflow, holder }))
+    }
+}
+
+/// What keeps the work that was started on an issue from being claimed now; nothing if none was, or if a task can be.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "IssueWhyStarted")]
+pub struct WhyStarted {
+    /// The issue.
+    pub issue: String,
+}
+
+impl Verb for WhyStarted {
+    type Outcome = Option<IssueReason>;
+    const NAME: &'static str = "issue.why_started";
+    const ACCESS: Access = Access::Read;
+
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Option<IssueReason>> {
+        let Some(On { workflow, holder }) = (OnIt { issue: self.issue }).run(work)? else { return Ok(None) };
+        let id = workflow.id.to_string();
+        if holder.is_some() {
+            return Ok(Some(IssueReason::Running { workflow: id }));
+        }
+        let tasks = TaskQuery { workflow: Some(workflow.id), ..TaskQuery::default() };
+        let (mut waits_for, mut blocked) = (Vec::new(), Vec::new());
+        for task in work.tx.tasks(&tasks)?.into_iter().filter(|task| task.state.status.open()) {
+            let reasons = ready::why(work, &task)?;
+            // Nobody holds it: what is leased was lost, and a claim takes it.
+            let lost = task.state.status.held() && ready::free_task(work, &task.id)?.is_some();
+            if lost || reasons.is_empty() {
+                return Ok(None);
+            }
+            // What waits for another task of the workflow is explained by that one.
+            let inner = reasons.iter().any(|reason| matches!(reason, Reason::Blocked { .. }));
+            let list = if inner { &mut blocked } else { &mut waits_for };
+            list.extend(reasons.iter().map(ToString::to_string));
+        }
+        let waits_for = if waits_for.is_empty() { blocked } else { waits_for };
+        Ok((!waits_for.is_empty()).then_some(IssueReason::Started { workflow: id, waits_for }))
     }
 }
 
@@ -265,6 +315,8 @@ pub struct Told {
     /// What was written, as history has it; nothing if the ledger said so already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub noted: Option<Noted>,
+    /// Epics that followed their parts by themselves.
+    pub epics: Vec<Noted>,
 }
 
 impl Verb for Told {
@@ -287,6 +339,7 @@ impl Verb for Told {
             _ if self.news.holder.is_some() => "issue.started",
             _ => "issue.released",
         };
+        record_epics(work, self.epics.clone())?;
         let issue = workflow.issue().unwrap_or_default().to_owned();
         match same {
             true => {

@@ -212,7 +212,7 @@ fn freed(work: &mut VerbContext<'_>) -> VerbResult<Vec<Task>> {
 }
 
 /// The task as it would be once its lost hold is taken back, if it could start then.
-fn free_task(work: &mut VerbContext<'_>, id: &crate::id::TaskId) -> VerbResult<Option<Task>> {
+pub(super) fn free_task(work: &mut VerbContext<'_>, id: &crate::id::TaskId) -> VerbResult<Option<Task>> {
     let Some(mut task) = work.tx.task(id)? else { return Ok(None) };
     task.state = sweep::after_loss(&task, work.now.wall);
     let mut workflow = work.require_workflow(&task.workflow)?;

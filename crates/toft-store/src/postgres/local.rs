@@ -17,7 +17,6 @@ pub(super) fn open(what: &str) -> Option<File> {
     let path = dir()?.join(digest(&format!("{}/{what}", boot_id())));
     let mut options = private::options();
     options.read(true).write(true).create(true).truncate(false);
-    #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, nix::libc::O_NOFOLLOW);
     options.open(path).ok()
 }
@@ -35,19 +34,13 @@ fn dir() -> Option<PathBuf> {
 }
 
 /// A real directory that belongs to this user, and that nobody else may enter.
-#[cfg(unix)]
 fn ours(dir: &Path) -> bool {
     use std::os::unix::fs::MetadataExt as _;
     let me = nix::unistd::geteuid().as_raw();
     fs::symlink_metadata(dir).is_ok_and(|meta| meta.is_dir() && meta.uid() == me && meta.mode() & 0o077 == 0)
 }
 
-#[cfg(not(unix))]
-fn ours(dir: &Path) -> bool {
-    fs::symlink_metadata(dir).is_ok_and(|meta| meta.is_dir())
-}
-
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod tests {
     use std::os::unix::fs::{PermissionsExt as _, symlink};
 

@@ -79,7 +79,6 @@ struct HeardChange {
 impl HeardChange {
     fn ring(&self) {
         let heard = self.heard.fetch_add(1, Ordering::SeqCst) + 1;
-        #[cfg(unix)]
         if let Some(Some(file)) = self.shared.get() {
             // If it cannot be written, others look by themselves a little later.
             let _ = std::os::unix::fs::FileExt::write_at(file, &heard.to_le_bytes(), 0);
@@ -87,7 +86,6 @@ impl HeardChange {
     }
 
     fn counter(&self) -> u64 {
-        #[cfg(unix)]
         if let Some(Some(file)) = self.shared.get() {
             let mut bytes = [0; 8];
             let read = std::os::unix::fs::FileExt::read_at(file, &mut bytes, 0);

@@ -84,7 +84,6 @@ pub(super) fn reason(error: &dyn std::error::Error) -> String {
 fn is_near(host: &Host) -> bool {
     match host {
         Host::Tcp(name) => matches!(name.as_str(), "localhost" | "127.0.0.1" | "::1"),
-        #[cfg(unix)]
         Host::Unix(_) => true,
     }
 }

@@ -44,13 +44,10 @@ pub(super) fn real_path(path: &Path) -> Result<PathBuf> {
     if meta.len() == 0 {
         return Err(damaged(&real, "the file is empty"));
     }
-    #[cfg(unix)]
-    {
-        let links = std::os::unix::fs::MetadataExt::nlink(&meta);
-        if links > 1 {
-            let reason = format!("the file has {links} hard links, and each would have a WAL of its own");
-            return Err(unsuitable(path, reason));
-        }
+    let links = std::os::unix::fs::MetadataExt::nlink(&meta);
+    if links > 1 {
+        let reason = format!("the file has {links} hard links, and each would have a WAL of its own");
+        return Err(unsuitable(path, reason));
     }
     if let Some(kind) = unsound_file_system(&real) {
         let reason = format!(
@@ -63,16 +60,8 @@ pub(super) fn real_path(path: &Path) -> Result<PathBuf> {
 
 /// Device and number of a file; `None` where there is no file, or the system has no such numbers.
 pub(super) fn identity(path: &Path) -> Option<(u64, u64)> {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::MetadataExt as _;
-        fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))
-    }
-    #[cfg(not(unix))]
-    {
-        let _ = path;
-        None
-    }
+    use std::os::unix::fs::MetadataExt as _;
+    fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))
 }
 
 /// The name of the file system, if two processes on it may see two different WALs.

@@ -235,17 +235,11 @@ fn bytes(name: &str) -> Option<Vec<u8>> {
 }
 
 /// Whether everyone who may read the old file may read the new one.
-#[cfg(unix)]
 fn readable_as(new: &fs::Metadata, old: &fs::Metadata) -> bool {
     use std::os::unix::fs::MetadataExt as _;
     let wanted = old.mode() & 0o444;
     let same = |bit: u32, equal: bool| wanted & bit == 0 || equal || new.mode() & 0o004 != 0;
     new.mode() & wanted == wanted && same(0o400, new.uid() == old.uid()) && same(0o040, new.gid() == old.gid())
-}
-
-#[cfg(not(unix))]
-fn readable_as(_new: &fs::Metadata, _old: &fs::Metadata) -> bool {
-    true
 }
 
 /// Names of the objects in a pack, from its index (version 2); none if it cannot be read.
@@ -379,7 +373,6 @@ mod tests {
         assert!(!there(&lost) && there(&parent));
     }
 
-    #[cfg(unix)]
     #[test]
     fn a_pack_that_fewer_may_read_replaces_nothing() {
         use std::os::unix::fs::PermissionsExt as _;

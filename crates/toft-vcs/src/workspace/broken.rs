@@ -1,7 +1,11 @@
 //! What is wrong with a workspace, read from files alone: no program is started in a directory that is not as toft made
 //! it, and a broken workspace costs the others nothing.
 
-use std::{fs, io, os::unix::fs::MetadataExt, path::Path};
+use std::{
+    fs, io,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
 
 use toft_core::workspace::{Workspace, WorkspaceKind};
 
@@ -64,6 +68,28 @@ impl WorkspaceBackend {
             }
             (WorkspaceKind::Worktree, Some(_)) => self.link_trouble(workspace, path, &link),
         }
+    }
+
+    /// The other clone on this machine that a workspace is a worktree of, as both of their files say. Clones that share a
+    /// store see each other's workspaces.
+    pub fn other_clone(&self, workspace: &Workspace) -> Option<PathBuf> {
+        if !self.system().has_git_files() || workspace.kind != WorkspaceKind::Worktree {
+            return None;
+        }
+        let link = Path::new(&workspace.path).join(".git");
+        let text = String::from_utf8(plain_file(&link).ok()??).ok()?;
+        let record = link.parent()?.join(text.trim_end().strip_prefix("gitdir: ")?);
+        let back = String::from_utf8(plain_file(&record.join("gitdir")).ok()??).ok()?;
+        let same = |one: &Path, other: &Path| fs::canonicalize(one).ok() == fs::canonicalize(other).ok();
+        let worktrees = record.parent()?;
+        let shared = worktrees.parent()?;
+        let other =
+            !same(shared, &self.common_dir) && worktrees.ends_with("worktrees") && shared.join("HEAD").is_file();
+        if !other || !record.join("HEAD").is_file() || !same(&record.join(back.trim_end()), &link) {
+            return None;
+        }
+        let main = shared.parent().filter(|_| shared.ends_with(".git"));
+        Some(main.unwrap_or(shared).to_owned())
     }
 
     /// What is wrong with the file that links a worktree to its repository.
@@ -146,7 +172,7 @@ fn no_file(path: &Path) -> WorkspaceTrouble {
 }
 
 /// A path as a shell reads it.
-fn quoted(path: &Path) -> String {
+pub fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-+@%".contains(letter);
     if text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }

@@ -43,7 +43,7 @@ use toft_core::{
 
 use self::system::WorkspaceSystem;
 pub use self::{
-    broken::WorkspaceTrouble,
+    broken::{WorkspaceTrouble, quoted},
     collide::{Conflict, InProgress},
     holders::{holders, process_in},
     look::{Look, Refs},

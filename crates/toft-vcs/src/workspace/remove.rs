@@ -50,6 +50,8 @@ pub struct Removed {
     pub survey: Option<Survey>,
     /// What else to know.
     pub note: Option<String>,
+    /// Its branch was deleted: the work on it has landed.
+    pub branch_deleted: bool,
 }
 
 /// Beside the workspace: where it waits to be looked at once more, and where it is once it may be deleted.
@@ -130,8 +132,12 @@ pub(super) fn remove(
 }
 
 /// Takes a workspace that is gone off the lists of version control.
-fn unlisted(backend: &WorkspaceBackend, workspace: &Workspace, removed: Removed) -> Result<Removed, WorkspaceError> {
-    backend.system().unlist(backend, workspace, &removed)?;
+fn unlisted(
+    backend: &WorkspaceBackend,
+    workspace: &Workspace,
+    mut removed: Removed,
+) -> Result<Removed, WorkspaceError> {
+    removed.branch_deleted = backend.system().unlist(backend, workspace, &removed)?;
     backend.clear_mark(workspace, snapshot::RESTORING)?;
     backend.clear_mark(workspace, GIVEN_UP)?;
     Ok(removed)
@@ -171,7 +177,7 @@ fn without_directory(
         true => Some(rescue::rescue(backend, workspace, &source, false)?),
         false => None,
     };
-    Ok(Removed { rescue, left: Vec::new(), survey: Some(survey), note: Some(said) })
+    Ok(Removed { rescue, survey: Some(survey), note: Some(said), ..Removed::default() })
 }
 
 /// Whether something has to be put away before it goes.
@@ -220,7 +226,9 @@ fn allowed(
     }
     match survey.fate() {
         Fate::Stay(why) => stays(why),
-        Fate::Rescue if !may.rescue => stays(survey.summary()),
+        Fate::Rescue if !may.rescue => stays(
+            survey.kept_by_branch(workspace).into_iter().fold(survey.summary(), |all, kept| format!("{all}; {kept}")),
+        ),
         _ => Ok(()),
     }
 }
@@ -243,7 +251,7 @@ fn clear(
     let mut survey = backend.survey_at(workspace, dir)?;
     allowed(backend, workspace, &mut survey, dir, may)?;
     let (rescue, left) = backend.system().save_before_removal(backend, workspace, dir, &survey, may)?;
-    Ok(Removed { rescue, left, survey: Some(survey), note: None })
+    Ok(Removed { rescue, left, survey: Some(survey), ..Removed::default() })
 }
 
 /// How a directory is called that may be deleted at any time: this, a number, and what it was called.
@@ -373,9 +381,9 @@ fn listed(backend: &WorkspaceBackend) -> Result<Vec<(String, Option<String>)>, W
     Ok(all)
 }
 
-/// Deletes the workspace's branch if it is where it was and nobody has it checked out.
-pub(super) fn drop_branch(backend: &WorkspaceBackend, workspace: &Workspace, at: &str) -> Result<(), WorkspaceError> {
-    let Some(branch) = workspace.branch.as_ref().filter(|_| workspace.own_branch) else { return Ok(()) };
+/// Deletes the workspace's branch if it is where it was and nobody has it checked out; says whether it did.
+pub(super) fn drop_branch(backend: &WorkspaceBackend, workspace: &Workspace, at: &str) -> Result<bool, WorkspaceError> {
+    let Some(branch) = workspace.branch.as_ref().filter(|_| workspace.own_branch) else { return Ok(false) };
     let git = backend.git()?;
     let _turn = RepoLock::wait(&backend.state, LIST)?;
     let in_use = || -> Result<bool, WorkspaceError> {
@@ -386,14 +394,15 @@ pub(super) fn drop_branch(backend: &WorkspaceBackend, workspace: &Workspace, at:
     let reached = git.run(["for-each-ref", "--contains", at, "--format=%(refname)"])?.text()?;
     let kept = reached.lines().any(|reached| reached != name);
     if in_use()? || known.as_deref() != Some(at) || !kept {
-        return Ok(());
+        return Ok(false);
     }
     retry(|| git.run(["update-ref", "-d", &name, at])?.ok())?;
     if in_use()? {
         // Somebody checked it out in this moment, without waiting for a turn: it is theirs.
         git.run(["update-ref", &name, at, ""])?.ok()?;
+        return Ok(false);
     }
-    Ok(())
+    Ok(true)
 }
 
 pub(super) fn forget_clone(backend: &WorkspaceBackend, path: &Path) -> Result<(), WorkspaceError> {

@@ -153,7 +153,6 @@ pub(super) fn undeletable(dir: &Path) -> Option<PathBuf> {
     None
 }
 
-#[cfg(unix)]
 fn own_uid() -> u32 {
     nix::unistd::geteuid().as_raw()
 }

@@ -18,10 +18,10 @@ use toft_core::{
     repository::Scope,
     time::Timestamp,
     verbs::workspace::{List, Listed, Show},
-    workspace::{Survey, WorkspaceKind, WorkspaceState},
+    workspace::{Survey, Workspace, WorkspaceKind, WorkspaceState},
 };
 use toft_session::error::Error;
-use toft_vcs::workspace::{InProgress, Look, Refs};
+use toft_vcs::workspace::{InProgress, Look, Refs, quoted};
 
 use super::{Workspaces, own_size};
 use crate::Work;
@@ -38,6 +38,7 @@ const COMPARED: usize = 300;
 
 /// A workspace, and what was seen in it.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct SeenWorkspace {
     /// The workspace.
     #[serde(flatten)]
@@ -56,13 +57,33 @@ pub struct SeenWorkspace {
     /// The command that helps.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub help: Option<String>,
+    /// The clone on this machine that it belongs to, if that is another one; it is looked at there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub other_clone: Option<String>,
     /// Files that are changed and not committed.
     #[serde(skip)]
     pub uncommitted: Vec<String>,
 }
 
+impl SeenWorkspace {
+    /// What its row says, before anything is seen.
+    fn unseen(listed: Listed) -> Self {
+        Self {
+            listed,
+            survey: None,
+            looked: None,
+            bytes: None,
+            trouble: None,
+            help: None,
+            other_clone: None,
+            uncommitted: Vec::new(),
+        }
+    }
+}
+
 /// Two workspaces whose work runs into each other.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Collision {
     /// How that is known.
     pub kind: CollisionKind,
@@ -101,6 +122,7 @@ pub enum CollisionKind {
 
 /// What `status` says of workspaces.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Overview {
     /// Those that are broken.
     pub broken: Vec<SeenWorkspace>,
@@ -131,7 +153,7 @@ impl Work<'_> {
             let source = &listed.workspace.source;
             let trouble = Some(format!("its repository is not at {source} any more"));
             let help = Some("toft -C DIR where, with DIR where the repository is now".to_owned());
-            SeenWorkspace { listed, survey: None, looked: None, bytes: None, trouble, help, uncommitted: Vec::new() }
+            SeenWorkspace { trouble, help, ..SeenWorkspace::unseen(listed) }
         });
         Ok(lost.collect())
     }
@@ -183,6 +205,10 @@ impl Workspaces<'_> {
         let workspace = &listed.workspace;
         let there = workspace.state.live() && workspace.host == self.host();
         let (mut trouble, mut help) = (None, None);
+        if there && let Some((other_clone, help)) = self.other_clone(workspace) {
+            let (other_clone, help) = (Some(other_clone), Some(help));
+            return (SeenWorkspace { other_clone, help, ..SeenWorkspace::unseen(listed) }, false);
+        }
         if workspace.is_unreadable() {
             let why = workspace.reason.as_deref().unwrap_or_default();
             (trouble, help) = (Some(format!("its row in the store cannot be read: {why}")), Some("toft doctor".into()));
@@ -200,9 +226,14 @@ impl Workspaces<'_> {
                 (trouble, help) = (Some(found.what), Some(if begun { show } else { found.help }));
             }
         }
-        let seen =
-            SeenWorkspace { listed, survey: None, looked: None, bytes: None, trouble, help, uncommitted: Vec::new() };
-        (seen, there)
+        (SeenWorkspace { trouble, help, ..SeenWorkspace::unseen(listed) }, there)
+    }
+
+    /// The other clone that a workspace belongs to, and the command that shows it there.
+    pub(super) fn other_clone(&self, workspace: &Workspace) -> Option<(String, String)> {
+        let clone = self.backend.other_clone(workspace)?;
+        let help = format!("toft -C {} ws show {}", quoted(&clone), workspace.name);
+        Some((clone.display().to_string(), help))
     }
 
     /// What is wrong with a workspace and what helps, from files alone.
@@ -246,7 +277,8 @@ impl Workspaces<'_> {
         let old = looked.iter().filter(|(_, fresh)| !fresh).filter_map(|(seen, _)| seen.looked);
         overview.as_of = old.min();
         let never = |(seen, _): &&(SeenWorkspace, bool)| {
-            seen.looked.is_none() && seen.trouble.is_none() && seen.listed.workspace.host == self.host()
+            let here = seen.listed.workspace.host == self.host() && seen.other_clone.is_none();
+            seen.looked.is_none() && seen.trouble.is_none() && here
         };
         overview.unseen = looked.iter().filter(never).count();
         let seen: Vec<SeenWorkspace> = looked.into_iter().map(|(seen, _)| seen).collect();
@@ -271,7 +303,8 @@ impl Workspaces<'_> {
     fn collisions(&self, seen: &[SeenWorkspace], refs: &Refs) -> Result<Vec<Collision>, Error> {
         let here = |seen: &&SeenWorkspace| {
             let workspace = &seen.listed.workspace;
-            workspace.host == self.host() && workspace.state.live() && !workspace.pooled && seen.trouble.is_none()
+            let well = seen.trouble.is_none() && seen.other_clone.is_none();
+            workspace.host == self.host() && workspace.state.live() && !workspace.pooled && well
         };
         let open: Vec<&SeenWorkspace> = seen.iter().filter(here).take(COMPARED).collect();
         if open.len() < 2 {

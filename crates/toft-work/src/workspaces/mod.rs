@@ -89,6 +89,7 @@ pub struct Given {
 
 /// What tidying up did, or would do, with one workspace.
 #[derive(Clone, Debug, Default, Serialize)]
+#[non_exhaustive]
 pub struct Tidied {
     /// Its name.
     pub name: String,
@@ -105,6 +106,12 @@ pub struct Tidied {
     /// What no rescue holds, with sizes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub left: Vec<Left>,
+    /// Its branch, which was deleted, or would be: the work on it has landed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deleted_branch: Option<String>,
+    /// What keeps its commits that have not landed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kept: Option<String>,
     /// What is wrong with it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,

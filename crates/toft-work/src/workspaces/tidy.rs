@@ -7,7 +7,7 @@ use toft_core::{
     refusal::Refusal,
     store::{self, WorkspaceQuery},
     verbs::workspace::{List, Listed, Move, Show, Unregister},
-    workspace::{Fate, Left, Limits, Workspace, WorkspaceKind, WorkspaceState, size as shown},
+    workspace::{Fate, Left, Limits, Survey, Workspace, WorkspaceKind, WorkspaceState, size as shown},
 };
 use toft_session::error::Error;
 use toft_vcs::workspace::{Removal, Removed, Rescue, Rescued, WorkspaceBackend, WorkspaceError, process_in};
@@ -102,6 +102,13 @@ impl Workspaces<'_> {
             let why = format!("no longer a workspace; {} stays as it is", workspace.path);
             return Ok(Tidied { gone: true, ..Tidied::stays(&workspace.name, why) });
         }
+        if workspace.host == self.host()
+            && let Some((clone, help)) = self.other_clone(&workspace)
+        {
+            let state = format!("a workspace of another clone, {clone}");
+            let wanted = format!("it is taken down from there: {help}");
+            return Err(Refusal::WrongState { id: workspace.name, state, wanted }.into());
+        }
         let done = self.remove_own(actor, &workspace, fence, self.removal(rescue, ignored));
         self.backend.sweep(&self.root)?;
         done
@@ -150,9 +157,13 @@ impl Workspaces<'_> {
                 let rescue = holds(&removed);
                 let request = Move { rescue, ..Move::to(&workspace.id, WorkspaceState::Removed) };
                 let workspace = self.work.perform_as(actor, None, request)?;
+                let lands = removed.branch_deleted && removed.survey.as_ref().is_some_and(Survey::has_landed);
+                let kept = removed.survey.as_ref().and_then(|survey| survey.kept_by_branch(&workspace));
                 let seen = removed.survey.map_or_else(|| "gone".into(), |survey| survey.summary());
                 Ok(Tidied {
                     gone: true,
+                    deleted_branch: workspace.branch.filter(|_| lands),
+                    kept,
                     rescue: workspace.rescue,
                     holds: removed.rescue.map(|rescue| rescue.holds).filter(|holds| !holds.is_empty()),
                     left: workspace.left,
@@ -205,23 +216,28 @@ impl Workspaces<'_> {
         tidied.extend(self.expire_rescues(try_only)?);
         if !try_only {
             self.tidy_bases()?;
-            self.drop_landed_branches()?;
+            tidied.extend(self.drop_landed_branches()?);
             self.backend.sweep(&self.root)?;
         }
         Ok(tidied)
     }
 
-    /// Deletes branches of workspaces that are gone, once their work has landed.
-    fn drop_landed_branches(&self) -> Result<(), Error> {
+    /// Deletes branches of workspaces that went before, once their work has landed.
+    fn drop_landed_branches(&self) -> Result<Vec<Tidied>, Error> {
         let refs = self.backend.refs()?;
         let rows = self.rows_ever()?;
         let used = |branch: &Option<String>| rows.iter().any(|row| row.state.live() && row.branch == *branch);
         let gone = |row: &&Workspace| row.state == WorkspaceState::Removed && row.host == self.host();
+        let mut dropped = Vec::new();
         for row in rows.iter().filter(gone).filter(|row| row.own_branch && !used(&row.branch)) {
             // A branch that cannot be judged stays.
-            let _ = self.backend.drop_landed(row, &refs);
+            if self.backend.drop_landed(row, &refs).unwrap_or_default() {
+                let why = "taken down before; its work has landed since".to_owned();
+                let deleted_branch = row.branch.clone();
+                dropped.push(Tidied { gone: true, deleted_branch, ..Tidied::stays(&row.name, why) });
+            }
         }
-        Ok(())
+        Ok(dropped)
     }
 
     /// Every workspace that this repository ever had, newest first.
@@ -234,6 +250,11 @@ impl Workspaces<'_> {
     fn tidy_one(&self, actor: &str, listed: &Listed, limits: &mut Limits, try_only: bool) -> Result<Tidied, Error> {
         let workspace = &listed.workspace;
         let name = &workspace.name;
+        if workspace.host == self.host()
+            && let Some((clone, help)) = self.other_clone(workspace)
+        {
+            return Ok(Tidied { help: Some(help), ..Tidied::stays(name, format!("belongs to the clone {clone}")) });
+        }
         let begun = matches!(workspace.state, WorkspaceState::Removing | WorkspaceState::Provisioning);
         if begun && workspace.host == self.host() {
             return self.go_on(actor, workspace, try_only);
@@ -257,7 +278,10 @@ impl Workspaces<'_> {
             Fate::Stay(why) => return Ok(Tidied::stays(name, why)),
             _ if try_only => {
                 let left = self.backend.leaves(workspace)?;
-                return Ok(Tidied { gone: true, left, ..Tidied::stays(name, why) });
+                let lands = workspace.own_branch && survey.has_landed();
+                let deleted_branch = workspace.branch.clone().filter(|_| lands);
+                let kept = survey.kept_by_branch(workspace);
+                return Ok(Tidied { gone: true, left, deleted_branch, kept, ..Tidied::stays(name, why) });
             }
             fate => (fate == Fate::Rescue, limits.too_old(workspace)),
         };

@@ -1,6 +1,9 @@
 //! Issues in the index.
 
+use std::collections::BTreeSet;
+
 use rusqlite::{Row, params};
+use serde::{Deserialize, Serialize};
 use toft_core::{
     issue::{Issue, NO_AUTO_CLAIM, ready::Node},
     store::{Result, StoreError},
@@ -38,31 +41,44 @@ impl Indexed {
 }
 
 /// What issues are asked for.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct IssueFilter {
     /// Only in this ledger.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub ledger: Option<String>,
     /// Only with this status.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<String>,
     /// Those that are over, too.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub all: bool,
     /// Only with all of these labels.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<String>,
     /// Only part of this one.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
     /// Only with these words.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub search: Option<String>,
     /// Only of this type.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
     /// Only with this priority.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<u8>,
     /// Only assigned to this agent.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub assignee: Option<String>,
     /// Only open ones that cannot start now.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub blocked: bool,
     /// The most urgent first, instead of the newest.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub by_priority: bool,
     /// At most so many; 0 for all.
+    #[serde(skip)]
     pub limit: usize,
 }
 
@@ -243,52 +259,43 @@ impl IndexTx<'_> {
 
     /// Issues, newest first.
     pub fn list(&self, asked: &IssueFilter) -> Result<Vec<Indexed>> {
-        let limit = if asked.limit == 0 { -1 } else { asked.limit as i64 };
-        let closed = asked.status.as_deref() == Some(toft_core::issue::CLOSED);
-        let unfinished = !asked.all && !closed && asked.status.as_deref() != Some("deleted");
-        let (from, first) = match (&asked.search, &asked.parent) {
-            (Some(_), _) => ("issue_words w JOIN issues i ON i.n = w.rowid", "w.issue_words MATCH ?1"),
-            (None, Some(_)) => ("issues i INDEXED BY issues_by_parent", "i.parent = ?3 AND ?1 IS NULL"),
-            (None, None) if unfinished => ("issues i INDEXED BY issues_unfinished", "?1 IS NULL"),
-            (None, None) => ("issues i INDEXED BY issues_by_time", "?1 IS NULL"),
-        };
-        let deleted = asked.status.as_deref() == Some("deleted");
-        let mut filter = format!("{first} AND i.deleted = {}", u8::from(deleted));
-        for (wanted, more) in [
-            (unfinished, " AND i.unfinished = 1"),
-            (asked.status.is_some() && !deleted, " AND i.status = ?2"),
-            (asked.parent.is_some(), " AND i.parent = ?3"),
-            (asked.ledger.is_some(), " AND i.ledger = ?4"),
-            (asked.kind.is_some(), " AND coalesce(json_extract(i.line, '$.type'), 'task') = ?6"),
-            (asked.priority.is_some(), " AND i.priority = ?7"),
-            (asked.assignee.is_some(), " AND i.assignee = ?8"),
-            (asked.blocked, " AND i.status = 'open' AND i.opens IS NULL"),
-        ] {
-            filter.push_str(if wanted { more } else { "" });
-        }
-        for n in 0..asked.labels.len() {
-            filter.push_str(&format!(" AND instr(i.labels, ?{}) > 0", n + 9));
-        }
-        // Every parameter is named, whether or not this question needs it.
         let order = if asked.by_priority { "i.priority, " } else { "" };
-        let sql = format!(
-            "SELECT {COLUMNS} FROM {from} WHERE {filter}
-            AND (?2 IS ?2 AND ?3 IS ?3 AND ?4 IS ?4 AND ?6 IS ?6 AND ?7 IS ?7 AND ?8 IS ?8)
-            ORDER BY {order}i.created DESC, i.id DESC LIMIT ?5"
-        );
-        let search = asked.search.as_ref().map(|text| match_words(text));
-        let mut values: Vec<rusqlite::types::Value> = vec![
-            search.into(),
-            asked.status.clone().into(),
-            asked.parent.clone().into(),
-            asked.ledger.clone().into(),
-            limit.into(),
-            asked.kind.clone().into(),
-            asked.priority.map(i64::from).into(),
-            asked.assignee.clone().into(),
-        ];
-        values.extend(asked.labels.iter().map(|label| format!(" {label} ").into()));
+        let (matching, values) = matching(asked);
+        let sql = format!("SELECT {COLUMNS} FROM {matching} ORDER BY {order}i.created DESC, i.id DESC LIMIT ?5");
         self.rows(&sql, rusqlite::params_from_iter(values), indexed)
+    }
+
+    /// How many issues there are of what is asked for, whatever the limit.
+    pub fn count(&self, asked: &IssueFilter) -> Result<u64> {
+        let (matching, values) = matching(asked);
+        let sql = format!("SELECT count(DISTINCT i.id) FROM {matching} AND ?5 IS ?5");
+        let found = self.rows(&sql, rusqlite::params_from_iter(values), |row| row.get::<_, i64>(0))?;
+        Ok(found.first().copied().unwrap_or_default() as u64)
+    }
+
+    /// Every word that issues have as their type.
+    pub fn kinds(&self) -> Result<Vec<String>> {
+        let sql =
+            "SELECT DISTINCT coalesce(json_extract(line, '$.type'), 'task') FROM issues WHERE deleted = 0 ORDER BY 1";
+        self.rows(sql, [], |row| row.get(0))
+    }
+
+    /// Every status that issues have.
+    pub fn statuses(&self) -> Result<Vec<String>> {
+        self.rows("SELECT DISTINCT status FROM issues WHERE deleted = 0 ORDER BY 1", [], |row| row.get(0))
+    }
+
+    /// Every agent that issues are assigned to, closed ones too.
+    pub fn ever_assigned(&self) -> Result<Vec<String>> {
+        let sql = "SELECT DISTINCT assignee FROM issues WHERE deleted = 0 AND assignee IS NOT NULL ORDER BY 1";
+        self.rows(sql, [], |row| row.get(0))
+    }
+
+    /// Every label that issues have.
+    pub fn labels(&self) -> Result<BTreeSet<String>> {
+        let sql = "SELECT DISTINCT labels FROM issues WHERE deleted = 0 AND labels <> ''";
+        let sets = self.rows(sql, [], |row| row.get::<_, String>(0))?;
+        Ok(sets.iter().flat_map(|set| set.split_whitespace()).map(str::to_owned).collect())
     }
 
     /// What waits for an issue to be closed.
@@ -345,6 +352,53 @@ impl IndexTx<'_> {
             WHERE i.unfinished = 1 AND NOT EXISTS (SELECT 1 FROM issues t WHERE t.id = d.target) ORDER BY 1, 2 LIMIT ?1";
         self.rows(sql, params![limit as i64], |row| Ok((row.get(0)?, row.get(1)?)))
     }
+}
+
+/// The rows that are asked for, as the end of a query, and its parameters; the fifth is the limit.
+fn matching(asked: &IssueFilter) -> (String, Vec<rusqlite::types::Value>) {
+    let limit = if asked.limit == 0 { -1 } else { asked.limit as i64 };
+    let closed = asked.status.as_deref() == Some(toft_core::issue::CLOSED);
+    let unfinished = !asked.all && !closed && asked.status.as_deref() != Some("deleted");
+    let (from, first) = match (&asked.search, &asked.parent) {
+        (Some(_), _) => ("issue_words w JOIN issues i ON i.n = w.rowid", "w.issue_words MATCH ?1"),
+        (None, Some(_)) => ("issues i INDEXED BY issues_by_parent", "i.parent = ?3 AND ?1 IS NULL"),
+        (None, None) if unfinished => ("issues i INDEXED BY issues_unfinished", "?1 IS NULL"),
+        (None, None) => ("issues i INDEXED BY issues_by_time", "?1 IS NULL"),
+    };
+    let deleted = asked.status.as_deref() == Some("deleted");
+    let mut filter = format!("{first} AND i.deleted = {}", u8::from(deleted));
+    for (wanted, more) in [
+        (unfinished, " AND i.unfinished = 1"),
+        (asked.status.is_some() && !deleted, " AND i.status = ?2"),
+        (asked.parent.is_some(), " AND i.parent = ?3"),
+        (asked.ledger.is_some(), " AND i.ledger = ?4"),
+        (asked.kind.is_some(), " AND coalesce(json_extract(i.line, '$.type'), 'task') = ?6"),
+        (asked.priority.is_some(), " AND i.priority = ?7"),
+        (asked.assignee.is_some(), " AND i.assignee = ?8"),
+        (asked.blocked, " AND i.status = 'open' AND i.opens IS NULL"),
+    ] {
+        filter.push_str(if wanted { more } else { "" });
+    }
+    for n in 0..asked.labels.len() {
+        filter.push_str(&format!(" AND instr(i.labels, ?{}) > 0", n + 9));
+    }
+    // Every parameter is named, whether or not this question needs it.
+    let sql = format!(
+        "{from} WHERE {filter} AND (?2 IS ?2 AND ?3 IS ?3 AND ?4 IS ?4 AND ?6 IS ?6 AND ?7 IS ?7 AND ?8 IS ?8)"
+    );
+    let search = asked.search.as_ref().map(|text| match_words(text));
+    let mut values: Vec<rusqlite::types::Value> = vec![
+        search.into(),
+        asked.status.clone().into(),
+        asked.parent.clone().into(),
+        asked.ledger.clone().into(),
+        limit.into(),
+        asked.kind.clone().into(),
+        asked.priority.map(i64::from).into(),
+        asked.assignee.clone().into(),
+    ];
+    values.extend(asked.labels.iter().map(|label| format!(" {label} ").into()));
+    (sql, values)
 }
 
 /// Every word must be there, as a beginning; nothing a user types is an operator.

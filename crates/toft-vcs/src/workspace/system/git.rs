@@ -169,16 +169,17 @@ impl WorkspaceSystem for GitWorkspaces {
         Ok((Some(rescue), left))
     }
 
-    fn unlist(&self, backend: &WorkspaceBackend, workspace: &Workspace, removed: &Removed) -> Answer<()> {
+    fn unlist(&self, backend: &WorkspaceBackend, workspace: &Workspace, removed: &Removed) -> Answer<bool> {
         if workspace.kind != WorkspaceKind::Worktree {
-            return remove::forget_clone(backend, Path::new(&workspace.path));
+            remove::forget_clone(backend, Path::new(&workspace.path))?;
+            return Ok(false);
         }
         remove::unlist(backend, workspace)?;
-        if let Some(survey) = removed.survey.as_ref().filter(|survey| survey.landed.is_some()) {
+        Ok(match removed.survey.as_ref().filter(|survey| survey.landed.is_some()) {
             // The workspace is gone; a branch that cannot be judged now stays, and the next gc judges it.
-            let _ = remove::drop_branch(backend, workspace, &survey.head);
-        }
-        Ok(())
+            Some(survey) => remove::drop_branch(backend, workspace, &survey.head).unwrap_or_default(),
+            None => false,
+        })
     }
 
     fn keep_times(&self, backend: &WorkspaceBackend, workspace: &Workspace, newest: SystemTime) -> Answer<()> {

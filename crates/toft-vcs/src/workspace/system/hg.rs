@@ -159,8 +159,8 @@ impl WorkspaceSystem for HgWorkspaces {
         Ok((None, ignored_left(dir, survey)))
     }
 
-    fn unlist(&self, _backend: &WorkspaceBackend, _workspace: &Workspace, _removed: &Removed) -> Answer<()> {
-        Ok(())
+    fn unlist(&self, _backend: &WorkspaceBackend, _workspace: &Workspace, _removed: &Removed) -> Answer<bool> {
+        Ok(false)
     }
 
     fn keep_times(&self, _backend: &WorkspaceBackend, _workspace: &Workspace, _newest: SystemTime) -> Answer<()> {

@@ -161,8 +161,9 @@ impl WorkspaceSystem for JjWorkspaces {
         Ok((Some(rescue), ignored_left(dir, survey)))
     }
 
-    fn unlist(&self, backend: &WorkspaceBackend, workspace: &Workspace, _removed: &Removed) -> Answer<()> {
-        jj::forget(backend, workspace)
+    fn unlist(&self, backend: &WorkspaceBackend, workspace: &Workspace, _removed: &Removed) -> Answer<bool> {
+        jj::forget(backend, workspace)?;
+        Ok(false)
     }
 
     fn keep_times(&self, _backend: &WorkspaceBackend, _workspace: &Workspace, _newest: SystemTime) -> Answer<()> {

@@ -129,8 +129,8 @@ pub(super) trait WorkspaceSystem: Sync {
         may: Removal,
     ) -> Answer<(Option<Rescued>, Vec<Left>)>;
 
-    /// Takes a workspace that is gone off the lists of the system.
-    fn unlist(&self, backend: &WorkspaceBackend, workspace: &Workspace, removed: &Removed) -> Answer<()>;
+    /// Takes a workspace that is gone off the lists of the system; whether its branch was deleted too.
+    fn unlist(&self, backend: &WorkspaceBackend, workspace: &Workspace, removed: &Removed) -> Answer<bool>;
 
     /// Gives files of a new workspace the times by which builds see what differs; the newest artefact is of that time.
     fn keep_times(&self, backend: &WorkspaceBackend, workspace: &Workspace, newest: SystemTime) -> Answer<()>;

@@ -1,0 +1,106 @@
+//! Times for people: local, with how long ago or how far ahead. JSON has RFC 3339 in UTC instead.
+
+use std::time::Duration;
+
+use jiff::{Zoned, tz::TimeZone};
+use toft::time::Timestamp;
+
+/// From here on only the date is told.
+const FAR: Duration = Duration::from_secs(60 * 86_400);
+
+/// What the wall clock says.
+pub(super) fn now() -> Timestamp {
+    Timestamp(jiff::Timestamp::now().as_millisecond())
+}
+
+fn local(at: Timestamp) -> Option<Zoned> {
+    jiff::Timestamp::from_millisecond(at.0).ok().map(|at| at.to_zoned(TimeZone::system()))
+}
+
+/// A moment: the local time, with the date unless it is today, and how far from `now` that is.
+pub(super) fn moment(at: Timestamp, now: Timestamp) -> String {
+    let (Some(there), Some(here)) = (local(at), local(now)) else { return at.to_string() };
+    let near = if at > now { at.since(now) } else { now.since(at) };
+    let day = if there.date() == here.date() { "%H:%M:%S" } else { "%Y-%m-%d %H:%M" };
+    let told = there.strftime(day);
+    match at > now {
+        _ if near >= FAR => told.to_string(),
+        true => format!("{told}, in {}", span(near)),
+        false => format!("{told}, {}", ago(near)),
+    }
+}
+
+/// How long ago something was.
+pub(crate) fn ago(past: Duration) -> String {
+    if past.as_secs() < 60 { "just now".to_owned() } else { format!("{} ago", span(past)) }
+}
+
+/// A span of time in the unit that a person would use.
+pub(super) fn span(span: Duration) -> String {
+    match span.as_secs() {
+        seconds @ 0..60 => format!("{seconds} s"),
+        seconds @ 60..7_170 => format!("{} min", (seconds + 30) / 60),
+        seconds @ 7_170..171_000 => format!("{} h", (seconds + 1_800) / 3_600),
+        seconds => format!("{} days", (seconds + 43_200) / 86_400),
+    }
+}
+
+/// A text of toft's own with every UTC time in it told as a moment.
+pub(super) fn tell_times(text: &str, now: Timestamp) -> String {
+    let mut told = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, time, after)) = first_time(rest) {
+        told.push_str(before);
+        told.push_str(&moment(time, now));
+        rest = after;
+    }
+    told.push_str(rest);
+    told
+}
+
+/// The first time in RFC 3339 and UTC, with the texts around it.
+fn first_time(text: &str) -> Option<(&str, Timestamp, &str)> {
+    /// `2026-11-16T19:41:11Z`, with up to nine more digits and a point.
+    const SHORTEST: usize = 20;
+    const LONGEST: usize = 30;
+    for (sign, _) in text.match_indices('T') {
+        let Some(start) = sign.checked_sub(10).filter(|start| text.is_char_boundary(*start)) else { continue };
+        let Some(end) = text[start..].find('Z').map(|z| start + z + 1) else { break };
+        if !(SHORTEST..=LONGEST).contains(&(end - start)) {
+            continue;
+        }
+        if let Ok(at) = text[start..end].parse::<jiff::Timestamp>() {
+            return Some((&text[..start], Timestamp(at.as_millisecond()), &text[end..]));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOON: Timestamp = Timestamp(1_763_294_400_000);
+
+    #[test]
+    fn spans_have_the_unit_that_a_person_would_use() {
+        let told = [5, 61, 7_200, 172_800].map(|seconds| span(Duration::from_secs(seconds)));
+        assert_eq!(told, ["5 s", "1 min", "2 h", "2 days"]);
+        assert_eq!(ago(Duration::from_secs(59)), "just now");
+        assert_eq!(ago(Duration::from_secs(180)), "3 min ago");
+    }
+
+    #[test]
+    fn moments_say_how_far_they_are() {
+        assert!(moment(NOON.minus(Duration::from_secs(180)), NOON).ends_with(", 3 min ago"));
+        assert!(moment(NOON.plus(Duration::from_secs(2 * 86_400)), NOON).ends_with(", in 2 days"));
+        assert!(!moment(NOON.plus(FAR), NOON).contains("in "));
+    }
+
+    #[test]
+    fn times_in_a_text_are_told_and_nothing_else_is_changed() {
+        let told = tell_times("Tü not before 2025-11-16T12:03:00.000Z; THE Z", NOON);
+        assert!(told.starts_with("Tü not before ") && told.ends_with(", in 3 min; THE Z"), "{told}");
+        assert_eq!(tell_times("TZ T 2025-11-16T12:03:00+01:00 Z", NOON), "TZ T 2025-11-16T12:03:00+01:00 Z");
+    }
+}

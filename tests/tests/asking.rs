@@ -1,0 +1,421 @@
+//! Asking and answering: epics that follow their parts, lists and saved queries, times, explanations, hints.
+
+use std::path::Path;
+
+use toft_stories::{
+    Home,
+    issues::{add, listed},
+    share::cloned,
+};
+
+fn status(home: &Home, repo: &Path, id: &str) -> String {
+    listed(home, repo)[id]["status"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn an_epic_closes_with_its_last_part_and_opens_again_with_one() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    let whole = add(&home, &repo, &["The whole", "-t", "epic"]);
+    let half = add(&home, &repo, &["A half", "-t", "epic", "--parent", &whole]);
+    let first = add(&home, &repo, &["First", "--parent", &half]);
+    let second = add(&home, &repo, &["Second", "--parent", &half]);
+    home.toft(&repo, &["close", &first]).ok();
+    assert_eq!(status(&home, &repo, &half), "open");
+
+    // By an agent's finish, through every level, and the outcome says so.
+    home.toft(&repo, &["claim", &second]).ok();
+    let done = home.toft(&repo, &["finish", "--no-change", "x", "--json"]).ok();
+    assert!(done.contains("is closed too: all its parts are closed"), "{done}");
+    assert_eq!(status(&home, &repo, &half), "closed");
+    assert_eq!(status(&home, &repo, &whole), "closed");
+    assert!(home.toft(&repo, &["show", &half]).ok().contains("all its parts are closed"));
+
+    // A part that is open again, or a new one, opens what closed by itself.
+    home.toft(&repo, &["edit", &second, "--reopen"]).ok();
+    assert_eq!((status(&home, &repo, &half).as_str(), status(&home, &repo, &whole).as_str()), ("open", "open"));
+    home.toft(&repo, &["undo"]).ok();
+    assert_eq!(status(&home, &repo, &whole), "closed");
+    let third = add(&home, &repo, &["Third", "--parent", &half]);
+    assert_eq!(status(&home, &repo, &half), "open");
+    home.toft(&repo, &["delete", &third]).ok();
+    assert_eq!(status(&home, &repo, &half), "closed");
+
+    // What was closed by hand stays closed.
+    home.toft(&repo, &["edit", &whole, "--reopen"]).ok();
+    home.toft(&repo, &["close", &whole, "-m", "enough"]).ok();
+    home.toft(&repo, &["edit", &first, "--reopen"]).ok();
+    assert_eq!((status(&home, &repo, &half).as_str(), status(&home, &repo, &whole).as_str()), ("open", "closed"));
+}
+
+#[test]
+fn undo_of_a_closed_part_takes_its_epic_along() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    let epic = add(&home, &repo, &["The whole", "-t", "epic"]);
+    let parts = ["a", "b"].map(|title| add(&home, &repo, &[title, "--parent", &epic]));
+    home.toft(&repo, &["close", &parts[0], "--as", "ann"]).ok();
+    home.toft(&repo, &["close", &parts[1], "--as", "ben"]).ok();
+    assert_eq!(status(&home, &repo, &epic), "closed");
+    home.toft(&repo, &["undo", "--as", "ann"]).ok();
+    assert_eq!(status(&home, &repo, &epic), "open");
+    home.toft(&repo, &["undo", "--as", "ben"]).ok();
+    assert_eq!(status(&home, &repo, &parts[1]), "open");
+    home.toft(&repo, &["redo", "--as", "ann"]).ok();
+    home.toft(&repo, &["redo", "--as", "ben"]).ok();
+    assert_eq!(status(&home, &repo, &epic), "closed");
+    // The epic's own closing was nobody's operation.
+    assert!(home.toft(&repo, &["log", &epic]).ok().contains("epic.closed"));
+}
+
+#[test]
+fn an_epic_with_work_of_its_own_waits_for_that() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    home.toft(&repo, &["agent", "register", "ann"]).ok();
+    let assigned = add(&home, &repo, &["Assigned", "-t", "epic"]);
+    home.toft(&repo, &["edit", &assigned, "--assignee", "ann"]).ok();
+    let claimed = add(&home, &repo, &["Claimed", "-t", "epic"]);
+    home.toft(&repo, &["claim", &claimed, "--as", "ben"]).ok();
+    home.toft(&repo, &["finish", "release", "-m", "x", "--as", "ben"]).ok();
+    for epic in [&assigned, &claimed] {
+        let part = add(&home, &repo, &["A part", "--parent", epic]);
+        home.toft(&repo, &["close", &part]).ok();
+        assert_eq!(status(&home, &repo, epic), "open");
+    }
+    assert!(home.toft(&repo, &["claim", "--as", "ann"]).ok().contains("Assigned"));
+}
+
+#[test]
+fn an_epic_in_another_ledger_follows_its_part() {
+    let home = Home::new();
+    let (repo, team) = (home.repo("api"), home.path().join("team"));
+    std::fs::create_dir(&team).unwrap();
+    home.toft(&repo, &["ledger", "add", "team", team.to_str().unwrap()]).ok();
+    let epic = add(&home, &repo, &["The whole", "-t", "epic", "--ledger", "team"]);
+    let part = add(&home, &repo, &["A part", "--parent", &epic, "--ledger", "."]);
+    home.toft(&repo, &["close", &part]).ok();
+    assert_eq!(status(&home, &repo, &epic), "closed");
+    home.toft(&repo, &["undo"]).ok();
+    assert_eq!(status(&home, &repo, &epic), "open");
+}
+
+#[test]
+fn an_epic_whose_last_parts_two_clones_closed_closes_when_they_sync() {
+    let home = Home::new();
+    let (_, clones) = cloned(&home, &["one", "two"]);
+    let (one, two) = (&clones[0], &clones[1]);
+    let sync = |clone: &Path| home.toft(clone, &["sync"]).ok();
+    let epic = add(&home, one, &["The whole", "-t", "epic"]);
+    let parts = ["a", "b"].map(|title| add(&home, one, &[title, "--parent", &epic]));
+    sync(one);
+    sync(two);
+    home.toft(one, &["close", &parts[0]]).ok();
+    home.toft(two, &["close", &parts[1]]).ok();
+    sync(one);
+    sync(two);
+    sync(one);
+    let both = |wanted: &str| {
+        assert_eq!([one, two].map(|clone| status(&home, clone, &epic)), [wanted, wanted]);
+    };
+    both("closed");
+
+    // A part that one clone adds while another closes the last that it knows opens the epic again.
+    home.toft(one, &["edit", &parts[0], "--reopen"]).ok();
+    sync(one);
+    sync(two);
+    both("open");
+    home.toft(one, &["close", &parts[0]]).ok();
+    add(&home, two, &["c", "--parent", &epic]);
+    sync(one);
+    sync(two);
+    sync(one);
+    both("open");
+}
+
+#[test]
+fn a_list_takes_every_filter_counts_and_names_what_is_known() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    home.toft(&repo, &["agent", "register", "ann"]).ok();
+    let epic = add(&home, &repo, &["The whole", "-t", "epic"]);
+    let bug = add(&home, &repo, &["It breaks", "-t", "bug", "-p", "P0", "-l", "db", "--parent", &epic]);
+    let waits = add(&home, &repo, &["Then this", "--needs", &bug, "-d", "a mentioned word"]);
+    home.toft(&repo, &["edit", &waits, "--assignee", "ann"]).ok();
+    let ids = |args: &[&str]| {
+        let said = home.toft(&repo, &[&["list", "-q"], args].concat()).ok();
+        said.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let cases: [(&[&str], &str); 8] = [
+        (&["--type", "bug"], &bug),
+        (&["-p", "P0"], &bug),
+        (&["--assignee", "ann"], &waits),
+        (&["--parent", &epic[..8]], &bug),
+        (&["-l", "db"], &bug),
+        (&["--blocked", "--type", "task"], &waits),
+        (&["--search", "mentioned"], &waits),
+        (&["--sort", "priority", "--limit", "1"], &bug),
+    ];
+    for (args, wanted) in cases {
+        assert_eq!(ids(args), [wanted], "{args:?}");
+    }
+    for (args, says) in [
+        (["--type", "bugg"], "use task, bug, feature, epic"),
+        (["--status", "opne"], "use open, in_progress"),
+        (["-l", "nosuch"], "db"),
+        (["--assignee", "nobody"], "use ann"),
+        (["--ledger", "nosuch"], "use branch"),
+    ] {
+        let said = home.toft(&repo, &[&["list"][..], &args].concat()).fails(2);
+        assert!(said.contains("is not known") && said.contains(says), "{said}");
+    }
+    // A word that is known and has no issue is no error.
+    assert_eq!(home.toft(&repo, &["list", "--type", "chore"]).ok(), "No issues.\n");
+    assert!(home.toft(&repo, &["list", "--limit", "2"]).ok().contains("2 of 3 shown"));
+    let json: serde_json::Value =
+        serde_json::from_str(&home.toft(&repo, &["list", "--limit", "2", "--json"]).ok()).unwrap();
+    assert_eq!((json["page"]["total"].as_u64(), json["page"]["more"].as_bool()), (Some(3), Some(true)));
+    let ready = |id: &str| listed(&home, &repo)[id]["ready"].as_bool().unwrap();
+    assert_eq!([&epic, &bug, &waits].map(|id| ready(id)), [false, true, false]);
+    home.toft(&repo, &["claim", &bug]).ok();
+    assert!(!ready(&bug));
+}
+
+#[test]
+fn a_query_is_saved_asked_again_and_forgotten() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    let before = home.run(&repo, "git", &["status", "--porcelain", "--ignored"]);
+    let (bug, other) = (add(&home, &repo, &["b", "-t", "bug", "-l", "db"]), add(&home, &repo, &["c", "-t", "bug"]));
+    add(&home, &repo, &["a task"]);
+    let ids = |args: &[&str]| {
+        let said = home.toft(&repo, &[&["list", "-q"], args].concat()).ok();
+        said.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let said = home.toft(&repo, &["list", "--type", "bug", "--sort", "priority", "--save", "bugs"]).ok();
+    assert!(said.contains("toft list @bugs"), "{said}");
+    assert_eq!(ids(&["@bugs"]), [other.as_str(), &bug]);
+    assert_eq!(ids(&["@bugs", "-l", "db"]), [bug.as_str()]);
+    assert_eq!(home.toft(&repo, &["list", "--saved"]).ok(), "@bugs  --type bug --sort priority\n");
+    assert!(home.toft(&repo, &["list", "@nosuch"]).fails(2).contains("use @bugs"));
+    assert_eq!(home.run(&repo, "git", &["status", "--porcelain", "--ignored"]), before);
+    // Other worktrees of this clone have it, too.
+    let linked = home.path().join("linked");
+    home.run(&repo, "git", &["worktree", "add", "-q", linked.to_str().unwrap()]);
+    assert!(home.toft(&linked, &["list", "@bugs"]).ok().contains(&bug));
+    home.toft(&repo, &["list", "--forget", "bugs"]).ok();
+    home.toft(&repo, &["list", "@bugs"]).fails(2);
+    home.toft(&repo, &["list", "--type", "bugg", "--save", "wrong"]).fails(2);
+    assert!(home.toft(&repo, &["list", "--saved"]).ok().contains("No saved queries"));
+}
+
+#[test]
+fn times_are_local_and_relative_in_text_and_utc_in_json() {
+    let mut home = Home::new();
+    home.set("TZ", "Asia/Kathmandu");
+    let repo = home.repo("api");
+    let id = add(&home, &repo, &["Later", "--defer", "3d", "--due", "5d"]);
+    let other = add(&home, &repo, &["Now"]);
+    let shown = home.toft(&repo, &["show", &id, "--why"]).ok();
+    let json = home.toft(&repo, &["show", &id, "--json"]).data();
+    let due = json["due"].as_str().unwrap();
+    assert!(due.ends_with('Z'), "{json}");
+    let local = home.run(&repo, "date", &["-d", due, "+%Y-%m-%d %H:%M"]);
+    let local = local.trim();
+    assert!(shown.contains(&format!("due {local}, in 5 days")), "{shown}");
+    assert!(shown.contains("put off until ") && shown.contains(", in 3 days"), "{shown}");
+    assert!(shown.contains("created at ") && shown.contains(", just now by "), "{shown}");
+    let claimed = home.toft(&repo, &["claim", &other]).ok();
+    assert!(claimed.contains(", in "), "{claimed}");
+    let held = home.toft(&repo, &["claim", &other, "--as", "ben"]).fails(5);
+    for text in [&shown, &claimed, &held, &home.toft(&repo, &["log"]).ok(), &home.toft(&repo, &["status"]).ok()] {
+        let utc = text.split_whitespace().find(|word| word.len() > 18 && word.contains("T1") && word.contains('Z'));
+        assert_eq!(utc, None, "{text}");
+    }
+    assert!(home.toft(&repo, &["agent", "list"]).ok().contains("seen just now"));
+}
+
+#[test]
+fn why_says_of_started_work_what_it_waits_for() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    let [asks, rests, free] = ["Asks", "Rests", "Free"].map(|title| add(&home, &repo, &[title]));
+    home.toft(&repo, &["claim", &asks, "--as", "a"]).ok();
+    home.toft(&repo, &["finish", "waiting", "-m", "Which one?", "--as", "a"]).ok();
+    home.toft(&repo, &["claim", &rests, "--as", "b"]).ok();
+    home.toft(&repo, &["finish", "failed", "-m", "broke", "--as", "b"]).ok();
+    home.toft(&repo, &["claim", &free, "--as", "c"]).ok();
+    home.toft(&repo, &["finish", "release", "-m", "later", "--as", "c"]).ok();
+    let why = |id: &str| home.toft(&repo, &["show", id, "--why"]).ok();
+    assert!(why(&asks).contains("it was started: waits for an answer to \"Which one?\""), "{}", why(&asks));
+    assert!(why(&rests).contains("it was started: not before "), "{}", why(&rests));
+    assert!(why(&free).contains("It can start now"), "{}", why(&free));
+    let ready = listed(&home, &repo);
+    assert_eq!([&asks, &rests, &free].map(|id| ready[id]["ready"].as_bool().unwrap()), [false, false, true]);
+    let explained = home.toft(&repo, &["show", &asks, "--why", "--json"]).data();
+    assert_eq!(explained["not_ready"][0]["why"], "started", "{explained}");
+}
+
+#[test]
+fn a_dry_run_of_undo_refuses_as_undo_does() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    let same = |args: &[&str]| {
+        let dry = home.toft(&repo, &[args, &["-n"]].concat());
+        let real = home.toft(&repo, args);
+        assert_eq!((dry.code, &dry.err), (real.code, &real.err), "{args:?}");
+        real
+    };
+    // Somebody wrote over it since.
+    let id = add(&home, &repo, &["One", "--as", "ann"]);
+    home.toft(&repo, &["edit", &id, "-p", "0", "--as", "ann"]).ok();
+    home.toft(&repo, &["edit", &id, "-p", "1", "--as", "ben"]).ok();
+    assert!(same(&["undo", "--as", "ann"]).fails(5).contains("changed since"));
+    // Something hangs on it.
+    let parent = add(&home, &repo, &["Whole", "--as", "cat"]);
+    add(&home, &repo, &["Part", "--parent", &parent, "--as", "ben"]);
+    assert!(same(&["undo", "--as", "cat"]).fails(5).contains("hangs on it"));
+    // Somebody works on it.
+    let held = add(&home, &repo, &["Held", "--as", "dan"]);
+    home.toft(&repo, &["claim", &held, "--as", "ben"]).ok();
+    same(&["undo", "--as", "dan"]).fails(5);
+    // What can be taken back is shown, and nothing is done; several at once are shown together.
+    let free = add(&home, &repo, &["Free", "--as", "eve"]);
+    home.toft(&repo, &["edit", &free, "-p", "0", "--as", "eve"]).ok();
+    assert_eq!(home.toft(&repo, &["undo", "2", "-n", "--as", "eve"]).ok().lines().count(), 2);
+    home.toft(&repo, &["undo", "2", "--as", "eve"]).ok();
+    home.toft(&repo, &["redo", "-n", "--as", "eve"]).ok();
+    home.toft(&repo, &["redo", "2", "--as", "eve"]).ok();
+    assert_eq!(listed(&home, &repo)[&free]["priority"], 0);
+}
+
+#[test]
+fn a_workspace_of_another_clone_is_named_as_such_and_not_as_broken() {
+    let mut home = Home::new();
+    home.set("TOFT_STORE", "global");
+    let (_, clones) = cloned(&home, &["one", "two"]);
+    let (one, two) = (&clones[0], &clones[1]);
+    let id = add(&home, one, &["Work"]);
+    home.toft(one, &["claim", &id, "--ws", "--as", "a"]).ok();
+    let name = home.toft(one, &["ws", "list", "--json"]).data()[0]["name"].as_str().unwrap().to_owned();
+    let help = format!("toft -C {} ws show {name}", one.display());
+    let listed = home.toft(two, &["ws", "list"]).ok();
+    assert!(listed.contains(&format!("belongs to the clone {}", one.display())) && listed.contains(&help), "{listed}");
+    let json = home.toft(two, &["ws", "list", "--json"]).data();
+    assert_eq!(json[0]["other_clone"], one.to_str().unwrap(), "{json}");
+    assert!(!home.toft(two, &["status"]).ok().contains("Broken"));
+    assert!(!home.toft(two, &["doctor"]).ok().contains(&name));
+    home.toft(one, &["finish", "--no-change", "x", "--as", "a"]).ok();
+    // Only its own clone takes it down.
+    let tidied = home.toft(two, &["ws", "gc"]).ok();
+    assert!(tidied.contains("stays") && tidied.contains(&help), "{tidied}");
+    let refused = home.toft(two, &["ws", "rm", &name]);
+    assert!(refused.code != 0 && refused.err.contains("another clone"), "{refused:?}");
+    assert!(home.toft(one, &["ws", "gc"]).ok().contains("gone"));
+    // A link that really leads nowhere is still broken.
+    let other = add(&home, one, &["More"]);
+    home.toft(one, &["claim", &other, "--ws", "--as", "a"]).ok();
+    let path = home.toft(one, &["ws", "path", &other]).ok();
+    std::fs::write(Path::new(path.trim()).join(".git"), "gitdir: /nowhere/worktrees/x\n").unwrap();
+    assert!(home.toft(two, &["status"]).ok().contains("Broken"));
+}
+
+#[test]
+fn a_graph_wraps_titles_and_marks_the_critical_path() {
+    let mut home = Home::new();
+    let repo = home.repo("api");
+    let long = "Pin the schema of every table that orders touch before anything else is done with it";
+    let first = add(&home, &repo, &[long]);
+    let second = add(&home, &repo, &["Second", "--needs", &first]);
+    let third = add(&home, &repo, &["Third", "--needs", &second]);
+    let beside = add(&home, &repo, &["Beside"]);
+    let drawn = home.toft(&repo, &["graph"]).ok();
+    assert!(drawn.contains("* critical path: 3 issues"), "{drawn}");
+    for (id, marked) in [(&first, true), (&third, true), (&beside, false)] {
+        assert_eq!(drawn.contains(&format!("*{id}  P2")), marked, "{drawn}");
+    }
+    let json = home.toft(&repo, &["graph", "--json"]).data();
+    assert_eq!(json["critical_path"], serde_json::json!([first, second, third]));
+    home.set("COLUMNS", "48");
+    let narrow = home.toft(&repo, &["graph"]).ok();
+    assert!(narrow.lines().all(|line| line.chars().count() <= 48), "{narrow}");
+    let words = narrow.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains(long), "{narrow}");
+    home.toft(&repo, &["close", &first, &second]).ok();
+    assert!(!home.toft(&repo, &["graph"]).ok().contains("critical path"));
+}
+
+#[test]
+fn taking_workspaces_down_says_what_becomes_of_their_branches() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    let committed = |title: &str| {
+        let id = add(&home, &repo, &[title]);
+        home.toft(&repo, &["claim", &id, "--ws", "--as", title]).ok();
+        let path = home.toft(&repo, &["ws", "path", &id]).ok();
+        let path = Path::new(path.trim()).to_owned();
+        std::fs::write(path.join(title), title).unwrap();
+        home.run(&path, "git", &["add", "."]);
+        home.run(&path, "git", &["commit", "-qm", title]);
+        home.toft(&repo, &["finish", "--evidence", "HEAD", "-m", "x", "--as", title]);
+        let branch = home.run(&path, "git", &["branch", "--show-current"]).trim().to_owned();
+        (id, branch)
+    };
+    let (one, first) = committed("one");
+    let (_, second) = committed("two");
+    let exists = |branch: &str| !home.run(&repo, "git", &["branch", "--list", branch]).is_empty();
+    let refused = home.toft(&repo, &["ws", "rm", &one]).fails(5);
+    assert!(refused.contains(&format!("branch {first} keeps the commit")), "{refused}");
+    let gone = home.toft(&repo, &["ws", "rm", &one, "--rescue"]).ok();
+    assert!(gone.contains(&format!("branch {first} keeps the commit")) && exists(&first), "{gone}");
+    home.run(&repo, "git", &["merge", "-q", "--no-edit", &first]);
+    home.run(&repo, "git", &["merge", "-q", "--no-edit", &second]);
+    let would = home.toft(&repo, &["ws", "gc", "-n"]).ok();
+    assert!(would.contains(&format!("would delete branch {second}")) && exists(&second), "{would}");
+    let tidied = home.toft(&repo, &["ws", "gc"]).ok();
+    for branch in [&first, &second] {
+        assert!(tidied.contains(&format!("deleted branch {branch}")) && !exists(branch), "{tidied}");
+    }
+}
+
+#[test]
+fn words_that_people_try_are_answered_with_the_next_step_and_nothing_destructive() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    let tried = [
+        ("merge", "git merge"),
+        ("diff", "git diff"),
+        ("stats", "toft status"),
+        ("reopen", "--reopen"),
+        ("remove", "toft close"),
+        ("reset", "toft undo -n"),
+        ("prune", "toft ws gc -n"),
+        ("cancel", "toft finish release"),
+        ("tasks", "toft list tasks"),
+        ("config", "toft where"),
+        ("unassign", "--assignee"),
+        ("pick", "toft claim"),
+        ("check", "toft doctor"),
+        ("lsit", "`list`"),
+        ("clam", "`claim`"),
+        ("finsh", "`finish`"),
+        ("shwo", "`show`"),
+    ];
+    let destructive = ["delete", "purge", "abandon", " rm", "stop", "reject"];
+    for (word, wanted) in tried {
+        let said = home.toft(&repo, &[word]).fails(2);
+        assert!(said.contains(wanted), "{word}: {said}");
+        assert!(!destructive.iter().any(|word| said.contains(word)), "{word}: {said}");
+    }
+    // A misspelt command that deletes is answered, and not with its name.
+    for word in ["delte", "purgee", "stpo", "abandn"] {
+        let said = home.toft(&repo, &[word]).fails(2);
+        assert!(!said.contains("did you mean") && said.contains("help:"), "{word}: {said}");
+    }
+    // Everyday words are commands by another name.
+    let id = add(&home, &repo, &["One"]);
+    assert!(home.toft(&repo, &["todo"]).ok().contains(&id));
+    assert!(home.toft(&repo, &["next"]).ok().contains(&id));
+    home.toft(&repo, &["done", "--no-change", "x"]).ok();
+    home.toft(&repo, &["close", &id]).ok();
+}
