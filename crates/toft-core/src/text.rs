@@ -1,8 +1,8 @@
-//! Text from outside: made harmless, and counted as a model counts it.
+//! Untrusted text: made safe to print, and its tokens estimated.
 
 use std::{borrow::Cow, collections::HashSet, fmt::Write as _, sync::OnceLock};
 
-/// Text from outside on one line: control and direction characters are shown, never sent to a terminal.
+/// Untrusted text on one line: control and direction characters are shown as escapes, never sent to a terminal.
 pub fn clean(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -14,7 +14,7 @@ pub fn clean(text: &str) -> String {
     out
 }
 
-/// The same, with its lines.
+/// The same, but lines are kept.
 pub fn clean_lines(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars().filter(|c| *c != '\r') {
@@ -26,7 +26,8 @@ pub fn clean_lines(text: &str) -> String {
     out
 }
 
-/// The same JSON, with control and direction characters escaped: every reader gets the same values, no terminal obeys them.
+/// The same JSON, with control and direction characters escaped: every reader gets the same values, and terminals do
+/// not interpret them.
 pub fn clean_json(json: &str) -> Cow<'_, str> {
     if !json.contains(is_hidden) {
         return Cow::Borrowed(json);
@@ -50,7 +51,7 @@ fn push_harmless(out: &mut String, c: char) {
     }
 }
 
-/// A character that a terminal obeys, or that changes how its neighbours look.
+/// Whether a terminal interprets the character, or it changes how its neighbours are displayed.
 fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
@@ -67,17 +68,17 @@ pub fn short(text: &str, width: usize) -> String {
     format!("{cut}…")
 }
 
-/// A few words that somebody else wrote, on one line, which cannot pretend to be marks.
+/// A short text from another author, on one line, that cannot imitate quotation marks of [`quoted`].
 pub fn named(text: &str, width: usize) -> String {
     short(text, width).replace('<', "‹").replace('>', "›")
 }
 
-/// A short text from outside, on one line, marked as data.
+/// A short untrusted text, on one line, marked as data.
 pub fn datum(text: &str, width: usize) -> String {
     format!("<data>{}</data>", named(text, width))
 }
 
-/// What somebody else wrote, marked as such for whoever reads it: data, not instructions.
+/// Text from another author, marked for the reader as data, not instructions.
 pub fn quoted(from: &str, text: &str) -> String {
     // What is inside cannot pretend to be outside.
     let inside = without_marks(&clean_lines(text.trim()));
@@ -85,7 +86,7 @@ pub fn quoted(from: &str, text: &str) -> String {
     format!("<data from=\"{from}\">\n{inside}\n</data>")
 }
 
-/// The text with everything that reads like the mark of a quotation broken up.
+/// The text with everything that imitates the marks of a quotation broken up.
 fn without_marks(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for (at, c) in text.char_indices() {
@@ -100,12 +101,12 @@ fn without_marks(text: &str) -> String {
     out
 }
 
-/// Words that common tokenizers take as one, in order.
+/// Words that common tokenizers encode as one token, sorted.
 const WORDS: &str = include_str!("words.txt");
 
-/// How many tokens a text costs a model, estimated so that common tokenizers count no more. Well-known words are cheap. So
-/// are others in their company: that is how people write. What looks like no word is dear, and anything outside of ASCII
-/// dearer.
+/// Estimates how many tokens a text costs a model, so that common tokenizers count no more. Well-known words are cheap,
+/// and so are other words near them, because prose looks like that. Text that does not look like words costs more, and
+/// anything outside of ASCII costs most.
 pub fn tokens(text: &str) -> usize {
     let mut count = Count::default();
     let mut word = String::new();
@@ -134,9 +135,9 @@ pub fn tokens(text: &str) -> usize {
 struct Count {
     /// Quarters of tokens that are certain.
     quarters: usize,
-    /// Well-known words.
+    /// Number of well-known words.
     known: usize,
-    /// Words that look like some, and their letters.
+    /// Number of other words, and of their letters.
     others: usize,
     letters: usize,
 }

@@ -1,4 +1,4 @@
-//! A workflow: one run of some work.
+//! Workflows.
 
 use std::collections::BTreeMap;
 
@@ -12,74 +12,75 @@ use crate::{
     time::Timestamp,
 };
 
-/// One run of some work: one or more tasks with dependencies.
+/// One or more tasks with dependencies that were started together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Workflow {
     /// Stable id.
     pub id: WorkflowId,
-    /// What it is about.
+    /// The title.
     pub title: String,
-    /// Where it comes from.
+    /// Its origin.
     pub source: Source,
-    /// How far it is.
+    /// Its status.
     pub status: WorkflowStatus,
-    /// Why it is as it is, when someone said so.
+    /// The reason for its status, if one was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// 0 is most urgent; tasks inherit it.
     pub priority: u8,
-    /// How the work is cut up, in words.
+    /// A description of how the work is divided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan_summary: Option<String>,
-    /// At most so many tasks held at once.
+    /// Maximum number of tasks held at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_parallel: Option<u32>,
-    /// Attempts may cost at most so much together.
+    /// Maximum total cost of its attempts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<f64>,
     /// What attempts have cost so far.
     #[serde(default)]
     pub spent: f64,
-    /// Derived: as many tasks are held as may be.
+    /// Derived: the maximum number of tasks is held.
     #[serde(default)]
     pub full: bool,
-    /// `name@version` of the template it was made from.
+    /// `name@version` of its template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<String>,
     /// Every repository its tasks work in.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub repositories: Vec<RepositoryId>,
-    /// Anything its planner wants its agents to know, by name.
+    /// Free-form settings for its agents, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub config: BTreeMap<String, Value>,
-    /// Whose action completed it.
+    /// The actor whose action completed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_by: Option<String>,
-    /// The ledger of its issue says what is true of it now.
+    /// The ledger of its issue contains its current state.
     #[serde(default, rename = "told", skip_serializing_if = "std::ops::Not::not")]
     pub ledger_updated: bool,
-    /// How many tasks it has.
+    /// Number of tasks.
     pub tasks: u32,
-    /// Where it was made.
+    /// Where it was created.
     pub place: Place,
-    /// When it was made.
+    /// When it was created.
     pub created: Timestamp,
     /// When it last changed.
     pub updated: Timestamp,
 }
 
 impl Workflow {
-    /// Does it limit what may run at once? Then its tasks queue in a lane of their own, which shuts when it is full.
+    /// Whether it limits how many tasks may run at once. Then its tasks are in a lane of their own, which closes when
+    /// it is full.
     pub fn limited(&self) -> bool {
         self.max_parallel.is_some() || self.budget.is_some()
     }
 
-    /// Is its own lane open?
+    /// Whether its own lane is open.
     pub fn lane_open(&self) -> bool {
         self.limited() && self.has_room()
     }
 
-    /// The issue it is on, if any.
+    /// The issue that it belongs to, if any.
     pub fn issue(&self) -> Option<&str> {
         match &self.source {
             Source::Issue { id, .. } => Some(id),
@@ -87,7 +88,7 @@ impl Workflow {
         }
     }
 
-    /// What it means for its issue.
+    /// The state of its issue.
     pub fn issue_state(&self) -> Option<IssueState> {
         self.issue()?;
         match self.status {
@@ -98,39 +99,39 @@ impl Workflow {
         }
     }
 
-    /// Does the ledger of its issue still have to be told something?
+    /// Whether the ledger of its issue still has to be updated.
     pub fn ledger_pending(&self) -> bool {
         self.issue().is_some() && !self.ledger_updated
     }
 
-    /// Has its budget been used up?
+    /// Whether its budget is spent.
     pub fn overspent(&self) -> bool {
         self.budget.is_some_and(|budget| self.spent >= budget)
     }
 
-    /// Is it seen from there? A workflow is seen from every repository that its tasks work in.
+    /// Whether it is in scope. A workflow is in the scope of every repository in which its tasks are worked on.
     pub fn seen_from(&self, scope: &Scope) -> bool {
         let works_in = |id: &RepositoryId| scope.worktree.is_none() && self.repositories.contains(id);
         scope.covers(&self.place) || scope.repository.as_ref().is_some_and(works_in)
     }
 
-    /// May another of its tasks start?
+    /// Whether another of its tasks may start.
     pub fn has_room(&self) -> bool {
         self.status == WorkflowStatus::Running && !self.full && !self.overspent()
     }
 }
 
-/// What a workflow means for the issue it is on.
+/// What a workflow means for its issue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IssueState {
-    /// It goes on: nobody else may start the issue.
+    /// It is active: no other workflow may start for the issue.
     Live,
-    /// It is over, and the issue's ledger does not say so yet.
+    /// It has ended, and the issue's ledger does not contain that yet.
     Untold,
 }
 
 impl IssueState {
-    /// The word a store keeps.
+    /// The value in a store.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Live => "live",
@@ -139,18 +140,18 @@ impl IssueState {
     }
 }
 
-/// Where a workflow comes from.
+/// The origin of a workflow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Source {
-    /// Words somebody typed.
+    /// Text that a user typed.
     Prompt {
-        /// Those words.
+        /// The text.
         text: String,
     },
     /// A plan file.
     Plan {
-        /// Its name.
+        /// Its file name.
         file: String,
     },
     /// A template.
@@ -162,47 +163,47 @@ pub enum Source {
     Issue {
         /// Its id.
         id: String,
-        /// The ledger it is in.
+        /// Its ledger.
         ledger: String,
     },
     /// Another system.
     External {
-        /// What that system calls it.
+        /// The reference in that system.
         reference: String,
     },
 }
 
-/// How far a workflow is.
+/// The status of a workflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkflowStatus {
     /// Has no tasks yet.
     Planning,
-    /// Has tasks, is not started.
+    /// Has tasks, but is not started.
     Ready,
-    /// Its tasks are offered.
+    /// Its tasks can be claimed.
     Running,
-    /// Its tasks are not offered for now.
+    /// Its tasks cannot be claimed for now.
     Paused,
     /// Every task is done or skipped.
     Completed,
-    /// Nothing can go on, for a task failed for good.
+    /// No task can continue, because one failed for good.
     Failed,
-    /// Given up.
+    /// Given up by a person or a coordinator.
     Abandoned,
 }
 
 impl WorkflowStatus {
-    /// Every status, in the order of life.
+    /// Every status, in the order of a workflow's life.
     pub const ALL: [Self; 7] =
         [Self::Planning, Self::Ready, Self::Running, Self::Paused, Self::Completed, Self::Failed, Self::Abandoned];
 
-    /// Is it over? A failed one can be taken up again.
+    /// Whether it has ended. A failed workflow can be resumed.
     pub fn finished(self) -> bool {
         matches!(self, Self::Completed | Self::Abandoned)
     }
 
-    /// May a workflow go from here to `next`?
+    /// Whether the status may change to `next`.
     pub fn may_become(self, next: Self) -> bool {
         use WorkflowStatus::{Abandoned, Completed, Failed, Paused, Planning, Ready, Running};
         match next {
@@ -215,7 +216,7 @@ impl WorkflowStatus {
         }
     }
 
-    /// The word users see.
+    /// The name that users see.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Planning => "planning",
@@ -228,7 +229,7 @@ impl WorkflowStatus {
         }
     }
 
-    /// The status called `word`.
+    /// The status with this name.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|status| status.as_str() == word)
     }
