@@ -37,7 +37,7 @@ pub struct Message {
     pub task: Option<TaskId>,
     /// The sender asks for an acknowledgement.
     pub needs_ack: bool,
-    /// Not delivered after this time.
+    /// Not shown after this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<Timestamp>,
     /// When it was sent.
