@@ -1,4 +1,4 @@
-//! Taking back what was written about issues, if nobody wrote over it since.
+//! Reverts writes to issues, if they were not overwritten since.
 
 use toft_core::{
     issue::{CLOSED, Issue, Put, edit},
@@ -14,7 +14,7 @@ use super::{
 };
 
 impl Plan<'_> {
-    /// Makes issues of one ledger what they were before an operation, all of them or none; new ones are deleted.
+    /// Restores issues of one ledger to their state before an operation, all of them or none; new ones are deleted.
     pub fn take_back(&self, issues: &[Before]) -> Result<Vec<Wrote>, Error> {
         let Some(first) = issues.first() else { return Ok(Vec::new()) };
         issues.iter().try_for_each(|before| self.recall(&before.issue))?;
@@ -53,7 +53,7 @@ impl Plan<'_> {
         Ok(wrote)
     }
 
-    /// Does again what [`Plan::take_back`] took back, all of it or nothing, if nobody wrote over it since.
+    /// Repeats what [`Plan::take_back`] reverted, all of it or nothing, if it was not overwritten since.
     pub fn put_again(&self, issues: &[Before]) -> Result<Vec<Wrote>, Error> {
         let Some(first) = issues.first() else { return Ok(Vec::new()) };
         self.nobody_is_on(issues)?;
@@ -77,7 +77,8 @@ impl Plan<'_> {
         Ok(wrote)
     }
 
-    /// Nobody works, or has worked, on these issues: what others hold or finished is neither taken back nor done again.
+    /// Refuses if an agent works, or has worked, on these issues: held or finished work is neither reverted nor
+    /// repeated.
     fn nobody_is_on(&self, issues: &[Before]) -> Result<(), Error> {
         for before in issues {
             let worked_on = store::ask(self.session.store(), |tx| {
@@ -108,7 +109,7 @@ impl Plan<'_> {
     }
 }
 
-/// Is everything still as the operation left it?
+/// Whether everything is still as the operation left it.
 fn as_left(before: &Before, issue: &Issue) -> Result<bool, Error> {
     match &before.was {
         None => Ok(*issue == issue_from(&before.issue, &before.now)?),
