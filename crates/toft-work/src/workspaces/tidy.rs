@@ -314,7 +314,7 @@ impl Workspaces<'_> {
         Ok(())
     }
 
-    /// Continues an interrupted creation, removal or restore.
+    /// Continues an interrupted removal, or removes an interrupted creation or restore.
     fn go_on(&self, actor: &str, workspace: &Workspace, try_only: bool) -> Result<Tidied, Error> {
         let begun = Tidied { gone: true, ..Tidied::stays(&workspace.name, "begun before".into()) };
         if try_only {
