@@ -110,7 +110,7 @@ struct Watched {
     interrupts: u32,
     /// It was asked to stop, and must have ended by this time.
     stop_by: Option<Instant>,
-    /// The user asked twice to stop.
+    /// The deadline to stop has passed, so the rest is ended without waiting.
     hurry: bool,
 }
 
