@@ -1,4 +1,4 @@
-//! Agents: whoever can hold a lease.
+//! Agents: anything that can hold a lease.
 
 use std::{fmt, time::Duration};
 
@@ -18,7 +18,7 @@ pub struct Agent {
     pub id: AgentId,
     /// Readable and unique in its space, e.g. `blue-heron`.
     pub name: String,
-    /// What it may be asked to do.
+    /// Its role, which decides what it may do to the work of others.
     pub role: Role,
     /// Capability tags it offers; a task may require some.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -28,22 +28,22 @@ pub struct Agent {
     pub runtime: Option<String>,
     /// The machine it was last seen on.
     pub host: String,
-    /// Stored intent. Whether it is working is derived from its leases.
+    /// The stored intent. Whether the agent is working is derived from its leases.
     pub state: AgentState,
-    /// Work was assigned to it at some time: its claims look into its own lanes, too.
+    /// Work was assigned to it at some time, so its claims also read its own lanes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub assigned: bool,
-    /// Last sign of life.
+    /// Time of its last heartbeat.
     pub seen: Timestamp,
-    /// First registered.
+    /// When it was first registered.
     pub created: Timestamp,
 }
 
 impl Agent {
-    /// What the agents of runners say runs them, before the command.
+    /// How the `runtime` of an agent in a runner's slot begins; the command follows.
     pub const RUNNER: &'static str = "toft run";
 
-    /// Work assigned to an agent that was silent for so long is free for others.
+    /// Work assigned to an agent is free for others after the agent was silent for this long.
     pub const ASSIGNED_FOR: Duration = Duration::from_secs(24 * 3600);
 
     /// What it is doing, the one rule: it holds something that stands, or it was told to pause, or it was silent for longer
@@ -73,14 +73,14 @@ impl Agent {
     }
 }
 
-/// What an agent is for.
+/// The role of an agent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
     /// Takes tasks.
     #[default]
     Worker,
-    /// Hands out work and watches over others.
+    /// Distributes work and supervises other agents.
     Coordinator,
     /// A person.
     Human,
@@ -100,32 +100,32 @@ impl fmt::Display for Role {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Presence {
-    /// Holds a lease that stands.
+    /// Holds a valid lease.
     Working,
-    /// Holds nothing.
+    /// Holds no lease.
     Idle,
-    /// Was told to take nothing new.
+    /// Was paused: it claims nothing new.
     Paused,
-    /// Was silent for longer than a lease lasts.
+    /// Was silent for longer than the duration of a lease.
     Offline,
     /// Was unregistered.
     Removed,
 }
 
-/// What an agent was told; only `active` ones may claim.
+/// The state that was set for an agent; only `active` agents may claim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AgentState {
     /// May claim.
     #[default]
     Active,
-    /// Keeps what it holds and takes nothing new.
+    /// Keeps its leases and claims nothing new.
     Draining,
     /// Was unregistered.
     Gone,
 }
 
-/// Refuses a name that could not be typed, shown or told from an id.
+/// Refuses a name that cannot be typed or shown, or that looks like an id.
 pub fn check_name(name: &str) -> Result<(), Refusal> {
     let plain = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
     let sound = !name.is_empty()

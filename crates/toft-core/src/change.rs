@@ -1,7 +1,7 @@
-//! Changes: the only way anything is mutated, one event each.
+//! Changes: the only way to modify rows, each with one event.
 //!
-//! A [`Change`] says what happened (its event) and which rows that leaves behind (its [`Write`]s).
-//! Stores put the rows down as they are; no store decides anything.
+//! A [`Change`] consists of its event and the rows to write ([`Write`]). Stores write the rows unchanged and apply no
+//! rules.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -20,39 +20,39 @@ use crate::{
     workspace::Workspace,
 };
 
-/// One line of history and the rows it leaves behind.
+/// One event and the rows that it writes.
 #[derive(Clone, Debug)]
 pub struct Change {
     /// What happened.
     pub event: Event,
-    /// What is now so.
+    /// The rows to write.
     pub writes: Vec<Write>,
 }
 
-/// One line of history. Gapless and in commit order within a space.
+/// One entry of the event log. Numbers have no gaps and follow the order of commits within a space.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Event {
-    /// Its place in history; given by the store when it is applied.
+    /// Its number in the log; assigned by the store when the change is applied.
     pub seq: u64,
-    /// When.
+    /// When it happened.
     pub at: Timestamp,
-    /// Whose doing; `toft` for what nobody asked for, such as an expiry.
+    /// The agent that caused it; `toft` for changes without a caller, such as an expiry.
     pub actor: String,
-    /// Where it was done.
+    /// Where it happened.
     pub place: Place,
-    /// What it is about, by id.
+    /// The id of the entity that it is about.
     pub entity: String,
     /// What happened to it.
     pub verb: String,
-    /// The particulars.
+    /// Details of the event.
     pub detail: Value,
     /// The operation it belongs to.
     pub op: OpId,
-    /// Which event of that operation: 0 for the first.
+    /// Its position among the events of that operation, from 0.
     pub part: u32,
 }
 
-/// One row put down whole, or taken away.
+/// Writes or deletes one row.
 #[derive(Clone, Debug)]
 pub enum Write {
     /// A repository.
@@ -67,15 +67,15 @@ pub enum Write {
     TaskState(TaskId, TaskState),
     /// A dependency.
     Dependency(Dependency),
-    /// No longer a dependency.
+    /// Deletes a dependency.
     DropDependency(Dependency),
-    /// A new lease; the task must have none.
+    /// A new lease; the task must not have one.
     Lease(Lease),
     /// The same lease, renewed or examined.
     RenewLease(Lease),
-    /// The task's lease is over.
+    /// Deletes the lease of a task.
     DropLease(TaskId),
-    /// An attempt, begun or ended.
+    /// An attempt that was started or ended.
     Attempt(Attempt),
     /// A checkpoint.
     Checkpoint(Checkpoint),
@@ -85,7 +85,7 @@ pub enum Write {
     Agent(Agent),
     /// A message.
     Message(Message),
-    /// A message in an inbox.
+    /// The delivery of a message to one recipient.
     Delivery(Delivery),
     /// A gate.
     Gate(Gate),
@@ -93,44 +93,44 @@ pub enum Write {
     Workspace(Workspace),
     /// A version of a template.
     Template(Template),
-    /// A place in the queue; at most one for each item.
+    /// A queue entry; at most one for each task.
     Queue(QueueEntry),
-    /// No place in the queue.
+    /// Deletes the queue entry of a task.
     DropQueue(TaskId),
-    /// What an operation answered, for whoever repeats it.
+    /// The answer to an operation, in case it is repeated.
     Receipt(Receipt),
 }
 
-/// A place in the queue: derived from the task by [`crate::ready`], stored so that reading is one range scan.
+/// A queue entry: derived from the task by [`crate::ready`], and stored so that reading the queue is one range scan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueEntry {
-    /// Who queues.
+    /// The task.
     pub task: TaskId,
-    /// In which lane.
+    /// Its lane.
     pub lane: String,
-    /// Lower goes first.
+    /// Its rank; lower ranks first.
     pub rank: String,
     /// The task's workflow.
     pub workflow: WorkflowId,
     /// The task's worktree.
     pub worktree: Option<String>,
-    /// The task's labels, sorted, each once.
+    /// The task's labels, sorted, without duplicates.
     pub labels: Vec<String>,
 }
 
-/// What an operation answered.
+/// The recorded answer to an operation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Receipt {
     /// The operation.
     pub op: OpId,
-    /// Who asked.
+    /// The agent that made the request.
     pub actor: String,
     /// Its verb.
     pub verb: String,
-    /// A digest of what was asked; empty in receipts of older versions.
+    /// A digest of the request; empty in receipts of older versions.
     pub request: String,
     /// Its outcome.
     pub outcome: Value,
-    /// When.
+    /// When it was recorded.
     pub at: Timestamp,
 }

@@ -1,4 +1,4 @@
-//! Checkpoints: complete, resumable notes of progress on a task.
+//! Checkpoints: saved notes of progress on a task, from which another agent can continue.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,64 +10,64 @@ use crate::{
     time::Timestamp,
 };
 
-/// Details up to this size are kept in the row; larger ones become blobs beside the store.
+/// Details up to this size are stored in the row; larger ones become blobs beside the store.
 pub const INLINE_LIMIT: usize = 16 * 1024;
 
-/// One note of progress. Each names the one before it, and is written only if that is still the newest.
+/// One checkpoint. Each names its parent, and is written only if the parent is still the newest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Checkpoint {
     /// Stable id.
     pub id: CheckpointId,
-    /// On which task.
+    /// The task.
     pub task: TaskId,
-    /// Written under the lease with this number.
+    /// The fence number of the lease under which it was written.
     pub fence: u64,
-    /// 1 for the task's first.
+    /// Its number within the task, from 1.
     pub seq: u64,
-    /// What it notes.
+    /// What kind of note it is.
     pub kind: CheckpointKind,
-    /// One paragraph a successor can start from.
+    /// One paragraph from which the next holder can continue.
     pub summary: String,
-    /// Anything structured.
+    /// Structured content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<Detail>,
-    /// Files it speaks of.
+    /// Files that it mentions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<String>,
-    /// Commit it speaks of.
+    /// Commit that it mentions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
-    /// The one before it.
+    /// The previous checkpoint of the task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<CheckpointId>,
-    /// Who wrote it.
+    /// The agent that wrote it.
     pub agent: AgentId,
     /// Where it was written.
     pub place: Place,
-    /// When.
+    /// When it was written.
     pub created: Timestamp,
 }
 
-/// What a checkpoint notes.
+/// The kind of a checkpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckpointKind {
-    /// How it will be done.
+    /// How the task will be done.
     Plan,
-    /// How it will be done now.
+    /// A changed plan.
     Replan,
-    /// How far it is.
+    /// Progress so far.
     #[default]
     Progress,
-    /// What was decided, and why.
+    /// A decision and its reason.
     Decision,
-    /// What went wrong.
+    /// A problem.
     Error,
-    /// How it was mended.
+    /// How a problem was solved.
     Recovery,
-    /// What the next holder must know.
+    /// Information for the next holder.
     Handoff,
-    /// That it is complete.
+    /// The task is complete.
     Complete,
 }
 
@@ -75,13 +75,13 @@ pub enum CheckpointKind {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Detail {
-    /// Too large for a row: content-addressed, beside the store.
+    /// Too large for a row: stored as a content-addressed blob beside the store.
     Blob {
-        /// BLAKE3 of the JSON text.
+        /// BLAKE3 hash of the JSON text.
         blob: String,
-        /// Its size.
+        /// Its size in bytes.
         bytes: u64,
     },
-    /// In the row.
+    /// Stored in the row.
     Inline(Value),
 }

@@ -1,6 +1,6 @@
 //! The events that the log can contain, by name. `docs/reference/events.md` is generated from this table.
 
-/// Every event, by what it is about, with its meaning.
+/// Every event with its meaning, grouped by entity.
 pub const EVENTS: &[(&str, &str)] = &[
     ("flow.new", "a workflow was created"),
     ("flow.started", "a workflow that was held back was started"),

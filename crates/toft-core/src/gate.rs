@@ -1,4 +1,4 @@
-//! Gates: what a waiting task waits for besides other tasks.
+//! Gates: conditions, other than tasks, that a waiting task waits for.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,23 +9,23 @@ use crate::{
     time::Timestamp,
 };
 
-/// Something that must open before a waiting task goes on. It outlives the agent that asked.
+/// A condition that must be met before a waiting task continues. It remains when the agent that asked is gone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Gate {
     /// Stable id.
     pub id: GateId,
-    /// Who waits.
+    /// The task that waits.
     pub task: TaskId,
-    /// For what.
+    /// The condition.
     #[serde(flatten)]
     pub kind: GateKind,
-    /// Name of the agent that set it up.
+    /// Name of the agent that created it.
     pub asked_by: String,
-    /// Where it was set up.
+    /// Where it was created.
     pub place: Place,
-    /// When it was set up.
+    /// When it was created.
     pub created: Timestamp,
-    /// How and when it opened.
+    /// How and when it opened; absent while it is closed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub opened: Option<Opened>,
 }
@@ -36,15 +36,15 @@ pub struct Gate {
 pub enum GateKind {
     /// A person's answer.
     Human {
-        /// What is asked.
+        /// The question.
         question: String,
     },
-    /// A moment; opens by itself.
+    /// A time; the gate opens automatically.
     Timer {
-        /// The moment.
+        /// The time.
         until: Timestamp,
     },
-    /// A command to succeed; whoever runs it reports with the same verb a person answers with.
+    /// A command that must succeed. The process that runs it reports success with the verb that a person answers with.
     Command {
         /// The command line.
         command: String,
@@ -54,9 +54,9 @@ pub enum GateKind {
 /// How a gate opened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Opened {
-    /// When.
+    /// When it opened.
     pub at: Timestamp,
-    /// By whom.
+    /// The agent that opened it.
     pub by: String,
     /// The answer.
     pub answer: String,

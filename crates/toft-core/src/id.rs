@@ -1,6 +1,6 @@
-//! Typed ids: a prefix that says what it names, then twelve characters of `0-9a-z`.
+//! Typed ids: a prefix that names the kind, then twelve characters of `0-9a-z`.
 //!
-//! Owns how ids look and how new ones are made. Randomness is passed in through [`IdGenerator`].
+//! Defines the format of ids and generates new ones. Randomness is passed in through [`IdGenerator`].
 
 use std::fmt;
 
@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 
 const ALPHABET: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
 
-/// How many characters follow a prefix.
+/// Number of characters after a prefix.
 pub const WORD: usize = 12;
 
-/// Makes new ids from bytes someone else provides, so that tests can repeat themselves.
+/// Generates ids from a source of random bytes that the caller provides, so that tests are repeatable.
 pub struct IdGenerator {
     fill: Fill,
 }
@@ -20,12 +20,12 @@ pub struct IdGenerator {
 type Fill = Box<dyn FnMut(&mut [u8; 16]) + Send>;
 
 impl IdGenerator {
-    /// A mint that draws its bytes from `fill`.
+    /// A generator that takes its bytes from `fill`.
     pub fn new(fill: impl FnMut(&mut [u8; 16]) + Send + 'static) -> Self {
         Self { fill: Box::new(fill) }
     }
 
-    /// Sixty-four bits of whatever the source gives.
+    /// Sixty-four bits from the source.
     pub fn number(&mut self) -> u64 {
         let mut bytes = [0; 16];
         (self.fill)(&mut bytes);
@@ -62,7 +62,7 @@ macro_rules! ids {
             pub struct $name(String);
 
             impl $name {
-                /// What every id of this kind starts with.
+                /// The prefix of every id of this kind.
                 pub const PREFIX: &'static str = $prefix;
 
                 /// A new id.
@@ -70,7 +70,7 @@ macro_rules! ids {
                     Self(format!("{}{}", $prefix, ids.word()))
                 }
 
-                /// An id that a store or a user already knows; it is not checked.
+                /// An id from a store or a user; it is not checked.
                 pub fn known(text: impl Into<String>) -> Self {
                     Self(text.into())
                 }
@@ -97,27 +97,27 @@ macro_rules! ids {
 }
 
 ids! {
-    /// One project, known by its VCS common directory.
+    /// A repository, identified by its root commits and remotes.
     RepositoryId "rp_";
-    /// One run of some work.
+    /// A workflow.
     WorkflowId "wf_";
-    /// The unit an agent leases.
+    /// A task: the unit that an agent leases.
     TaskId "tk_";
-    /// The random half of a fence.
+    /// A lease: the random half of a fence.
     LeaseId "ls_";
-    /// A durable note of progress.
+    /// A checkpoint.
     CheckpointId "cp_";
-    /// Someone who can hold a lease.
+    /// An agent: anything that can hold a lease.
     AgentId "ag_";
-    /// A line in an inbox.
+    /// A message.
     MessageId "msg_";
-    /// Something a task waits for.
+    /// A gate: a condition that a task waits for.
     GateId "gt_";
     /// A workspace.
     WorkspaceId "ws_";
-    /// A named pattern of tasks.
+    /// A template.
     TemplateId "tmpl_";
-    /// One operation: replaying it changes nothing.
+    /// One operation: repeating it changes nothing.
     OpId "op_";
 }
 

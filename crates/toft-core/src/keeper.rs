@@ -1,7 +1,8 @@
 //! The holder's half of a lease: when to renew it, and by when work under it must have stopped.
 //!
-//! A lease can be given to another `ttl` after the store last renewed it. The store renews after the holder sent the
-//! request, so a holder that counts from the moment of *sending* always stops in time, whatever became of the answer:
+//! Another agent can get the lease `ttl` after the store last renewed it. The store renews after the holder sent the
+//! request, so a holder that counts from the moment of *sending* always stops in time, whether or not an answer
+//! arrives:
 //!
 //! ```text
 //! sent          sent + ttl/3                 soft             hard        sent + ttl
@@ -9,26 +10,27 @@
 //!                                              |<----------- margin ---------->|
 //! ```
 //!
-//! The margin is the grace plus one second, but at least a quarter and at most a third of the ttl: it is long enough
-//! to end a whole process tree, and leaves a renewal a third of the ttl to be answered. SIGKILL is due one second (for
-//! a small ttl: a third of the margin) before the lease can end, or once the grace has passed, whichever is earlier.
-//! With the usual 90 s and a grace of 5 s that is SIGTERM after 67.5 s and SIGKILL after 72.5 s; with 10 s, 6.7 s and 9 s.
+//! The margin is the grace period plus one second, but at least a quarter and at most a third of the ttl: it is long
+//! enough to end a whole process tree, and leaves a third of the ttl for the answer to a renewal. SIGKILL is due one
+//! second (for a small ttl: a third of the margin) before the lease can end, or once the grace period has passed,
+//! whichever is earlier. With the default of 90 s and a grace period of 5 s that is SIGTERM after 67.5 s and SIGKILL
+//! after 72.5 s; with 10 s, 6.7 s and 9 s.
 //!
-//! A [`Keeper`] has no clock: it is told the time in milliseconds of the holder's own monotonic clock, one that also
+//! A [`Keeper`] has no clock. Callers pass the time in milliseconds of the holder's own monotonic clock, one that also
 //! counts while a laptop sleeps.
 
 use std::time::Duration;
 
-/// A failed renewal is repeated after this part of the ttl.
+/// A failed renewal is retried after this fraction of the ttl.
 const RETRIES: u64 = 12;
-/// Time that killed processes get to be gone.
+/// Time that killed processes get to end.
 const KILL: u64 = 1_000;
 
-/// Decides for one hold when to renew it and when work under it must stop.
+/// Decides for one lease when to renew it and when work under it must stop.
 ///
 /// States: holding ([`Duty::Wait`]), renewing ([`Duty::Renew`] until the answer), must stop ([`Duty::Terminate`], then
-/// [`Duty::Kill`]), lost ([`Duty::Kill`]). The last two are final: a late answer does not bring a hold back, because the
-/// work under it was already told to end.
+/// [`Duty::Kill`]), lost ([`Duty::Kill`]). The last two are final: a late answer does not restore the lease, because
+/// the work under it was already asked to end.
 #[derive(Clone, Debug)]
 pub struct Keeper {
     ttl: u64,
@@ -38,19 +40,19 @@ pub struct Keeper {
     kept: u64,
     /// When the next renewal is due.
     next: u64,
-    /// Renewals sent and not answered.
+    /// Number of renewals sent and not answered.
     open: u32,
     stop: Option<Stop>,
 }
 
-/// A renewal on its way.
+/// A renewal that was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "the answer is reported with it"]
 pub struct Renewal {
     sent: u64,
 }
 
-/// Points at which work must have been told to end, and be killed.
+/// When to send which signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stop {
     /// SIGTERM.
@@ -59,14 +61,14 @@ pub struct Stop {
     pub hard: u64,
 }
 
-/// What the holder must do now.
+/// What the holder must do at a given time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Duty {
     /// Nothing before this time.
     Wait(u64),
     /// Send a renewal.
     Renew,
-    /// Tell the work to end; kill what is left of it at this time.
+    /// Ask the work to end (SIGTERM); kill the remaining processes at this time.
     Terminate(u64),
     /// Kill the work.
     Kill,
@@ -81,7 +83,7 @@ impl Keeper {
         Self { ttl, margin, grace, kept: sent, next: sent.saturating_add(ttl / 3), open: 0, stop: None }
     }
 
-    /// What to do at `now`.
+    /// Returns the duty at `now`.
     pub fn look(&mut self, now: u64) -> Duty {
         let stop = self.deadline();
         if now >= stop.hard {
@@ -109,26 +111,27 @@ impl Keeper {
         })
     }
 
-    /// A renewal is sent at `now`.
+    /// Records that a renewal is sent at `now`.
     pub fn send(&mut self, now: u64) -> Renewal {
         self.open += 1;
         Renewal { sent: now }
     }
 
-    /// The store renewed the lease.
+    /// Records that the store renewed the lease.
     pub fn acknowledge(&mut self, renewal: Renewal) {
         self.open = self.open.saturating_sub(1);
         self.kept = self.kept.max(renewal.sent);
         self.next = self.kept.saturating_add(self.ttl / 3);
     }
 
-    /// The renewal was not answered: it is repeated soon. It may have been done, which nobody relies on.
+    /// Records that the renewal was not answered and schedules a retry. The store may have renewed the lease; nothing
+    /// relies on it.
     pub fn fail(&mut self, _renewal: Renewal, now: u64) {
         self.open = self.open.saturating_sub(1);
         self.next = now.saturating_add((self.ttl / RETRIES).max(1));
     }
 
-    /// The store says that the hold is over: another may be at work already.
+    /// Records that the lease has ended according to the store: another agent may already work on the task.
     pub fn lose(&mut self, now: u64) {
         self.stop = Some(Stop { soft: now, hard: now });
     }
@@ -208,8 +211,8 @@ mod tests {
     }
 
     proptest! {
-        /// The store renews some time between sending and answering; it gives the lease away `ttl` later. Whatever is
-        /// lost, late or out of order, the work is killed before that.
+        /// The store renews some time between sending and answering, and can give the lease to another agent `ttl`
+        /// later. Whichever messages are lost, late or out of order, the work is killed before that.
         #[test]
         fn whatever_is_lost_or_late_work_is_killed_before_the_lease_can_be_given_away(
             ttl in 100u64..120_000,

@@ -1,11 +1,11 @@
 //! Leases: an agent's exclusive, expiring, fenced hold on one task.
 //!
-//! Owns the judgement whether a hold still stands. Leases end by clock, so a crashed agent frees its task
-//! unaided; a living process on this host keeps its own up to a cap, and a dead one loses it as soon as everything it started
+//! Decides whether a lease is still valid. Leases end by clock, so a crashed agent frees its task without help. A live
+//! process on this host keeps its lease up to a cap, and a dead one loses it as soon as every process that it started
 //! has ended too.
 //!
 //! A lease expires only on a clock that cannot step: the monotonic clock of the machine that renewed it, or that of a
-//! machine that has watched it since without seeing a renewal. The wall clock says only when to look.
+//! machine that has watched it since without seeing a renewal. The wall clock only determines when to check.
 
 use std::{collections::BTreeSet, fmt, str::FromStr, time::Duration};
 
@@ -17,33 +17,33 @@ use crate::{
     time::{Now, Tick, Timestamp},
 };
 
-/// How long a lease with a known process on this machine goes unexamined.
+/// Interval between checks of a lease with a known process on this machine.
 pub const LOOK_AGAIN: Duration = Duration::from_secs(5);
-/// A look at a lease with a process is not repeated sooner.
+/// Minimum interval between checks of a lease with a process.
 const SOONEST: Duration = Duration::from_millis(100);
-/// How long a lease that machines watch goes unexamined.
+/// Interval between checks of a lease that other machines watch.
 const WATCHED: Duration = Duration::from_secs(1);
-/// How many machines may watch one lease at a time.
+/// Maximum number of machines that watch one lease at a time.
 const WATCHERS: usize = 64;
 
-/// The one live hold on a task. Ended ones live on as attempts.
+/// The one live lease on a task. Ended leases remain as attempts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// What is held.
+    /// The task.
     pub task: TaskId,
     /// The task's workflow.
     pub workflow: WorkflowId,
     /// The task's repository.
     pub repository: Option<RepositoryId>,
-    /// Who holds it.
+    /// The agent that holds it.
     pub agent: AgentId,
-    /// What every write of the holder must name.
+    /// The fence, which every write of the holder must name.
     pub fence: Fence,
-    /// When it was taken.
+    /// When it was acquired.
     pub acquired: Timestamp,
     /// How long it lasts after each renewal.
     pub ttl: Duration,
-    /// How long a living but silent process may keep it after its last renewal.
+    /// How long a live but silent process may keep it after its last renewal.
     pub cap: Duration,
     /// Wall clock of the last renewal.
     pub renewed: Timestamp,
@@ -51,9 +51,9 @@ pub struct Lease {
     pub renewed_tick: Tick,
     /// Since when other machines have watched it without seeing a renewal, each on its own monotonic clock.
     pub seen: Vec<Tick>,
-    /// When, on the wall, the next look is due. Renewals leave it alone, so no index moves with a heartbeat.
+    /// When, on the wall clock, the next check is due. Renewals do not change it, so a heartbeat updates no index.
     pub check_at: i64,
-    /// The process that holds it, when there is one to watch.
+    /// The process that holds it, if there is one to watch.
     pub holder: Option<Holder>,
 }
 
@@ -64,7 +64,7 @@ impl Lease {
         self.renewed.plus(self.ttl)
     }
 
-    /// Does the hold still stand?
+    /// Decides whether the lease is still valid.
     pub fn standing(&self, now: &Now, processes: &dyn Processes) -> LeaseStatus {
         if self.is_abandoned(processes) {
             return LeaseStatus::Lost(Lost::ProcessGone);
@@ -80,13 +80,13 @@ impl Lease {
         }
     }
 
-    /// Whether the process that holds it has ended, and every process that was started under it.
+    /// Whether the process that holds it, and every process that was started under it, has ended.
     pub fn is_abandoned(&self, processes: &dyn Processes) -> bool {
         let dead = self.holder.as_ref().is_some_and(|holder| processes.liveness(holder) == Liveness::Dead);
         dead && !processes.attempts().contains(self.fence.id.as_str())
     }
 
-    /// How long it has gone without a renewal on the clock of this machine; absent if this machine cannot tell.
+    /// Time since the last renewal on the clock of this machine; absent if this machine cannot know it.
     fn silence(&self, tick: &Tick) -> Option<Duration> {
         let same = |known: &&Tick| known.epoch == tick.epoch;
         let since = Some(&self.renewed_tick).filter(same).or_else(|| self.seen.iter().find(same));
@@ -155,28 +155,29 @@ impl Lease {
     }
 }
 
-/// Whether a hold still stands.
+/// Whether a lease is still valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseStatus {
-    /// It does.
+    /// It is valid.
     Live,
-    /// It does not; the task may be given to someone else.
+    /// It is not; another agent may claim the task.
     Lost(Lost),
 }
 
-/// Why a hold was lost.
+/// Why a lease was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Lost {
-    /// Nobody renewed it in time.
+    /// It was not renewed in time.
     Expired,
     /// Its process ended.
     ProcessGone,
 }
 
-/// A number one higher each time the task is leased, and a random lease id; both must match.
+/// The fencing token of a lease: a number that rises with each lease of the task, and a random lease id. Both must
+/// match.
 ///
-/// The number orders holders; the id tells two apart that a restored database gave the same number.
+/// The number orders holders; the id distinguishes two leases to which a restored database gave the same number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fence {
     /// Rises with every lease of the task.
@@ -223,7 +224,7 @@ impl<'de> Deserialize<'de> for Fence {
     }
 }
 
-/// The process behind a lease, told apart from any later one with the same pid.
+/// The process behind a lease, distinguished from any later process with the same pid.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct Holder {
     /// Machine (and pid namespace).
@@ -236,26 +237,26 @@ pub struct Holder {
     pub started: u64,
 }
 
-/// What is known of a process.
+/// What is known about a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Liveness {
-    /// It runs, or is stopped.
+    /// It is running or stopped.
     Alive,
-    /// It has ended: this boot of this host says so, to somebody who may see its processes.
+    /// It has ended, according to this boot of this host, seen from a process that may see it.
     Dead,
-    /// It cannot be told from here; only a clock can.
+    /// Unknown from here; only a clock can decide.
     Unknown,
 }
 
-/// Looks at processes; passed in so that rules stay pure.
+/// Information about processes; passed in so that rules stay pure.
 pub trait Processes {
-    /// The machine this question is asked on.
+    /// The machine on which the caller runs.
     fn host(&self) -> &str;
-    /// The machine whose disks are seen: the same where several kinds of processes do not see each other.
+    /// The machine whose disks are visible. It is the same for groups of processes that do not see each other.
     fn disks(&self) -> &str {
         self.host()
     }
-    /// Is that process still there?
+    /// Whether that process is still running.
     fn liveness(&self, holder: &Holder) -> Liveness;
     /// Leases under which processes were started that still run on this machine: an agent may outlive its slot.
     fn attempts(&self) -> BTreeSet<String>;

@@ -1,8 +1,8 @@
-//! What is true in toft: entities, rules and verbs. No I/O, no clock of its own, no SQL.
+//! Entities, rules and verbs of toft. No I/O, no clock of its own, no SQL.
 //!
-//! Start at [`verbs`]: each is a request with its rules. [`ready`] is the one rule for what can start,
-//! [`lease`] decides whether a hold stands, [`keeper`] by when its holder must stop, [`change`] is the only way anything
-//! is mutated, and [`store`] is what an engine must answer.
+//! Start at [`verbs`]: each is a request with its rules. [`ready`] is the one rule for what can start, [`lease`]
+//! decides whether a lease is valid, [`keeper`] when its holder must stop, [`change`] is the only way to modify rows,
+//! and [`store`] is the interface of a storage engine.
 
 pub mod agent;
 pub mod change;

@@ -1,4 +1,4 @@
-//! Messages: lines in inboxes, each with a state per recipient.
+//! Messages: entries of inboxes, each with a state per recipient.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,99 +16,99 @@ pub struct Message {
     pub id: MessageId,
     /// The first message of its thread.
     pub thread: MessageId,
-    /// Who sent it.
+    /// The sender.
     pub from: AgentId,
-    /// Whom the sender named.
+    /// The address that the sender gave.
     pub to: Address,
-    /// What it is.
+    /// Its kind.
     pub kind: MessageKind,
     /// 0 is most urgent.
     pub priority: u8,
-    /// What it is about, in a line.
+    /// The subject line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
     /// The message it answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply_to: Option<MessageId>,
-    /// What it says.
+    /// The text.
     pub body: String,
-    /// Which task it is about.
+    /// The task that it is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<TaskId>,
-    /// The sender wants to know that it was taken in.
+    /// The sender asks for an acknowledgement.
     pub needs_ack: bool,
-    /// Pointless after this.
+    /// Not shown after this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<Timestamp>,
     /// When it was sent.
     pub created: Timestamp,
 }
 
-/// Whom a message is for. Groups become single recipients when it is sent.
+/// The recipients of a message. Groups are expanded to single recipients when it is sent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Address {
     /// One agent.
     Agent(AgentId),
-    /// Everyone with this role.
+    /// Every agent with this role.
     Role(Role),
-    /// Whoever holds this task.
+    /// The agent that holds this task.
     Holder(TaskId),
-    /// Everyone holding a task of this workflow.
+    /// Every agent that holds a task of this workflow.
     Workflow(WorkflowId),
     /// The person who runs the fleet.
     Human,
-    /// Every agent that was seen lately, and the person who runs the fleet.
+    /// Every agent that was seen recently, and the person who runs the fleet.
     All,
 }
 
-/// What a message is.
+/// The kind of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MessageKind {
-    /// Work to take.
+    /// Work to do.
     Assignment,
-    /// News.
+    /// Information.
     #[default]
     Status,
-    /// Wants an answer.
+    /// Asks for an answer.
     Question,
-    /// Is one.
+    /// Answers a question.
     Answer,
-    /// To everybody.
+    /// For all recipients.
     Broadcast,
 }
 
-/// A message on its way to one recipient.
+/// The delivery of a message to one recipient.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Delivery {
-    /// Which message.
+    /// The message.
     pub message: MessageId,
-    /// Whose inbox: an agent's id, or `human`.
+    /// The recipient: an agent's id, or `human`.
     pub recipient: String,
-    /// How far it came.
+    /// The state of the delivery.
     pub state: DeliveryState,
-    /// Orders an inbox: urgent first, then oldest first.
+    /// Sort key of an inbox: urgent first, then oldest first.
     pub rank: String,
     /// When it was first shown to its recipient.
     pub read_at: Option<Timestamp>,
 }
 
-/// How a message is addressed to everyone.
+/// The address of everyone.
 pub const ALL: &str = "all";
 
 /// The inbox of the person who runs the fleet.
 pub const HUMAN: &str = "human";
 
-/// How far a message came.
+/// The state of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DeliveryState {
-    /// Waits in the inbox.
+    /// Not read yet.
     Queued,
-    /// Was shown.
+    /// Was shown to the recipient.
     Read,
-    /// Was confirmed.
+    /// Was acknowledged.
     Acked,
 }
 
@@ -123,6 +123,6 @@ pub struct InboxItem {
     /// When it was first shown to its recipient.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_at: Option<Timestamp>,
-    /// How far it came.
+    /// The state of the delivery.
     pub state: DeliveryState,
 }

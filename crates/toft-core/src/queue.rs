@@ -1,4 +1,5 @@
-//! Reading the queue: which lanes and which key a filter needs, so that a claim steps over little that it cannot take.
+//! Reads the queue: selects the lanes and the key that a filter needs, so that a claim skips few tasks that it cannot
+//! take.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -10,32 +11,32 @@ use crate::{
     store::{QueueKey, QueueScan, Result, StoreTx},
 };
 
-/// How many entries are read at a time when some of them may not match.
+/// Number of entries read at a time if some of them may not match.
 const PAGE: usize = 64;
 
-/// A search ends after so many entries that matched one key of the filter and not the others.
+/// A search ends after this many entries that matched one key of the filter but not the others.
 const MISSES: usize = 1_000;
 
-/// How many different sets of required capabilities are looked for beside one lane.
+/// Maximum number of different sets of required capabilities that are read for one lane.
 const SETS: usize = 256;
 
-/// Which tasks of the queue are wanted.
+/// Selects tasks of the queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Filter<'a> {
-    /// From where.
+    /// The scope of the query.
     pub(crate) scope: &'a Scope,
     /// Only tasks of this workflow.
     pub(crate) workflow: Option<&'a Workflow>,
     /// Only tasks with all of these labels.
     pub(crate) labels: &'a [String],
-    /// Only tasks that require no other capabilities; whatever they require when absent.
+    /// Only tasks that require no other capabilities; all tasks if absent.
     pub(crate) capabilities: Option<&'a [String]>,
-    /// Also tasks that are assigned to the agent of this name; those of other agents never.
+    /// Also tasks that are assigned to the agent of this name; tasks assigned to other agents are never included.
     pub(crate) mine: Option<&'a str>,
 }
 
 impl Filter<'_> {
-    /// The keys under which a wanted task is found: each narrows the queue, and none but all of them decide.
+    /// The keys under which a matching task is indexed: each narrows the queue, and only all of them together decide.
     fn keys(&self) -> Vec<QueueKey> {
         let mut keys: Vec<_> = self.workflow.iter().map(|workflow| QueueKey::Workflow(workflow.id.clone())).collect();
         keys.extend(self.labels.iter().cloned().map(QueueKey::Label));
@@ -43,13 +44,13 @@ impl Filter<'_> {
         if keys.is_empty() { vec![QueueKey::All] } else { keys }
     }
 
-    /// The key under which wanted tasks and no others are found, if one is enough.
+    /// The key under which all matching tasks and no others are indexed, if one is enough.
     pub(crate) fn only_key(&self) -> Option<QueueKey> {
         let mut keys = self.keys();
         if keys.len() == 1 { keys.pop() } else { None }
     }
 
-    /// Is this task wanted, whatever it requires?
+    /// Whether the task matches, except for its required capabilities.
     pub(crate) fn fits(&self, task: &Task) -> bool {
         self.workflow.is_none_or(|workflow| workflow.id == task.workflow)
             && self.labels.iter().all(|label| task.spec.labels.contains(label))
@@ -57,7 +58,7 @@ impl Filter<'_> {
             && (task.spec.assigned_to.is_none() || task.spec.assigned_to.as_deref() == self.mine)
     }
 
-    /// Lanes in which wanted tasks that require nothing stand: every open one in scope.
+    /// The lanes of matching tasks that require no capabilities: every open lane in scope.
     fn bases(&self, tx: &mut dyn StoreTx) -> Result<Vec<String>> {
         let mut bases = self.common(tx)?;
         if let Some(name) = self.mine {
@@ -67,7 +68,7 @@ impl Filter<'_> {
         Ok(bases)
     }
 
-    /// The same for tasks that are assigned to nobody.
+    /// The same for tasks that are not assigned.
     fn common(&self, tx: &mut dyn StoreTx) -> Result<Vec<String>> {
         let homes = homes(tx, self.scope)?;
         Ok(match self.workflow {
@@ -91,13 +92,13 @@ impl Filter<'_> {
     }
 }
 
-/// Lanes beside `bases` whose tasks require capabilities.
+/// The lanes beside `bases` whose tasks require capabilities.
 fn requiring_lanes(tx: &mut dyn StoreTx, bases: &[String]) -> Result<Vec<String>> {
     let prefixes: Vec<_> = bases.iter().map(|base| requiring(base)).collect();
     if prefixes.is_empty() { Ok(Vec::new()) } else { tx.lanes(&prefixes, SETS) }
 }
 
-/// Lanes in scope whose tasks are assigned, each with the name of its agent.
+/// The lanes in scope whose tasks are assigned, each with the name of the agent.
 pub(crate) fn assigned_lanes(tx: &mut dyn StoreTx, scope: &Scope) -> Result<Vec<(String, String)>> {
     let all = Filter { scope, workflow: None, labels: &[], capabilities: None, mine: None };
     let prefixes: Vec<_> = all.common(tx)?.iter().map(|base| assigned_lane(base, "")).collect();
@@ -111,11 +112,11 @@ pub(crate) struct Queue<'a> {
     bases: Vec<String>,
     lanes: Vec<String>,
     keys: Vec<QueueKey>,
-    /// How many keys were read under; the next one takes its turn.
+    /// Number of pages read; selects the key of the next page.
     turns: usize,
     page: usize,
     taking: bool,
-    /// No wanted task of this rank or a lower one is left to be read.
+    /// All matching tasks up to and including this rank have been read.
     after: String,
     heads: VecDeque<(String, Task)>,
     joined: VecDeque<(String, Task)>,
@@ -124,7 +125,7 @@ pub(crate) struct Queue<'a> {
 }
 
 impl<'a> Queue<'a> {
-    /// The queue as `filter` sees it, without timers, for a caller who only looks.
+    /// The queue as `filter` sees it, without timers, for a caller that only reads.
     pub(crate) fn open(tx: &mut dyn StoreTx, filter: Filter<'a>, page: usize) -> Result<Self> {
         let bases = filter.bases(tx)?;
         let mut lanes = bases.clone();
@@ -139,20 +140,21 @@ impl<'a> Queue<'a> {
         Ok(Self { filter, bases, lanes, keys, turns: 0, page, taking, after, heads, joined, drained, misses: 0 })
     }
 
-    /// The same for a caller who takes `count` tasks. Under one key every entry matches, so only what is taken is read.
+    /// The same for a caller that takes `count` tasks. Under one key every entry matches, so only the taken entries are
+    /// read.
     pub(crate) fn take(tx: &mut dyn StoreTx, filter: Filter<'a>, count: usize) -> Result<Self> {
         let queue = Self::open(tx, filter, count)?;
         let taking = queue.keys.len() == 1;
         Ok(Self { taking, ..queue })
     }
 
-    /// Lets tasks that stand in no lane take part, each at its rank.
+    /// Adds tasks that are in no lane, each at its rank.
     pub(crate) fn join(&mut self, tasks: Vec<Task>) {
         self.joined.extend(tasks.into_iter().map(|task| (rank(&task), task)));
         self.joined.make_contiguous().sort_by(|a, b| a.0.cmp(&b.0));
     }
 
-    /// The next task, and its place in the order.
+    /// The next task and its rank.
     pub(crate) fn next(&mut self, tx: &mut dyn StoreTx) -> Result<Option<(String, Task)>> {
         while self.heads.is_empty() && !self.drained && self.misses < MISSES {
             self.read_page(tx)?;
@@ -165,8 +167,8 @@ impl<'a> Queue<'a> {
         Ok(if joined_first { self.joined.pop_front() } else { self.heads.pop_front() })
     }
 
-    /// Reads on under the next key. A wanted task stands under every key, so what one page rules out is ruled out for
-    /// all of them, and the key with the fewest entries brings the search to its end.
+    /// Reads the next page under the next key. A matching task is indexed under every key, so a task that one page
+    /// excludes is excluded for all keys, and the key with the fewest entries ends the search.
     fn read_page(&mut self, tx: &mut dyn StoreTx) -> Result<()> {
         let key = &self.keys[self.turns % self.keys.len()];
         self.turns += 1;
@@ -187,7 +189,7 @@ impl<'a> Queue<'a> {
         Ok(())
     }
 
-    /// Leaves out what else a workflow has queued: it has no more room.
+    /// Skips the other queued tasks of a workflow that has no free capacity.
     pub(crate) fn leave_out(&mut self, workflow: &Workflow) {
         let ends = format!("/{}", workflow.id);
         self.lanes.retain(|lane| !lane.split(['+', '@']).next().is_some_and(|base| base.ends_with(&ends)));
@@ -195,12 +197,12 @@ impl<'a> Queue<'a> {
         self.drained |= self.lanes.is_empty();
     }
 
-    /// How many entries were read in vain when the search was ended before the queue was.
+    /// Number of entries that did not match, if the search ended before the end of the queue.
     pub(crate) fn cut_after(&self) -> Option<usize> {
         (self.misses >= MISSES && !self.drained).then_some(self.misses)
     }
 
-    /// Capabilities that the caller lacks for the best tasks of this filter that require more than it offers.
+    /// The capabilities that the caller lacks for the best matching tasks.
     pub(crate) fn lacking(&self, tx: &mut dyn StoreTx) -> Result<BTreeSet<String>> {
         let Some(offered) = self.filter.capabilities else { return Ok(BTreeSet::new()) };
         let mut lanes = requiring_lanes(tx, &self.bases)?;

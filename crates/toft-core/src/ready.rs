@@ -1,7 +1,7 @@
-//! Ready, the one rule: what can start now, in which order, and why anything else cannot.
+//! The ready rule: what can start now, in which order, and why other tasks cannot start.
 //!
-//! [`reasons`] judges one task from its facts. [`entry`] is the same judgement turned into a place in the
-//! queue, stored so that reading the head is one range scan; a property test holds the two together.
+//! [`reasons`] judges one task from its facts. [`entry`] expresses the same judgement as a queue entry, stored so that
+//! reading the head of the queue is one range scan; a property test checks that the two agree.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -18,22 +18,22 @@ use crate::{
     time::Timestamp,
 };
 
-/// Where a label puts work in the order.
+/// The position that a label gives to work in the queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum QueueClass {
-    /// By priority.
+    /// Ordered by priority.
     #[default]
     Planned,
-    /// Found on the way, and in the way: before what was planned.
+    /// Discovered work that blocks the current work: before planned work.
     Blocker,
-    /// Found on the way, and not in the way: after what was planned with the same priority.
+    /// Discovered work that does not block: after planned work of the same priority.
     Related,
-    /// The ground that everything stands on is broken: before all else.
+    /// A failure of the baseline, on which all work depends: before everything else.
     Baseline,
 }
 
 impl QueueClass {
-    /// The labels that say so.
+    /// The labels that select a class.
     pub const LABELS: [(&str, Self); 3] = [
         ("baseline-failure", Self::Baseline),
         ("discovered:blocker", Self::Blocker),
@@ -67,63 +67,63 @@ impl QueueClass {
 #[serde(rename_all = "snake_case", tag = "why")]
 #[non_exhaustive]
 pub enum Reason {
-    /// It is held, or over.
+    /// It is held, or it has ended.
     Status {
-        /// How far it is.
+        /// Its status.
         status: TaskStatus,
     },
     /// Its workflow is not running.
     Workflow {
-        /// How far that is.
+        /// The status of the workflow.
         status: WorkflowStatus,
     },
-    /// Its workflow holds as many tasks as it may.
+    /// Its workflow holds the maximum number of tasks.
     ParallelLimit {
-        /// So many.
+        /// The maximum.
         limit: u32,
     },
-    /// Its workflow spent its budget.
+    /// Its workflow has spent its budget.
     Budget {
-        /// How much it may spend.
+        /// The budget.
         budget: f64,
-        /// How much it spent.
+        /// The amount spent.
         spent: f64,
     },
-    /// A dependency holds it back.
+    /// A dependency blocks it.
     Blocked {
-        /// Which.
+        /// The task that it depends on.
         on: TaskId,
-        /// How.
+        /// The kind of dependency.
         kind: DependencyKind,
-        /// How far that one is; absent if it cannot be found.
+        /// The status of that task; absent if it does not exist.
         status: Option<TaskStatus>,
     },
     /// A gate is closed.
     Gate {
-        /// What it waits for.
+        /// What the gate waits for.
         waits_for: String,
     },
-    /// Its time has not come.
+    /// It must not start yet.
     NotBefore {
-        /// When it comes.
+        /// The earliest time to start.
         at: Timestamp,
     },
-    /// Every attempt was used.
+    /// All attempts are used.
     AttemptsUsed {
-        /// So many.
+        /// Number of attempts.
         attempts: u32,
     },
     /// It is assigned to another agent.
     Assigned {
-        /// Which, by name.
+        /// The name of that agent.
         to: String,
     },
     /// The agent lacks a capability.
     MissingCapability {
-        /// Which.
+        /// The missing capabilities.
         tags: Vec<String>,
     },
-    /// One that a newer toft knows.
+    /// A reason that only a newer toft knows.
     #[serde(other)]
     Other,
 }
@@ -213,7 +213,7 @@ pub fn assigned_rank(rank: &str) -> String {
     format!("!{rank}")
 }
 
-/// A place in that order, as text that sorts; tasks and issues share it.
+/// The rank as sortable text; tasks and issues share it.
 pub(crate) fn place_in_order(
     turn: QueueClass,
     priority: u8,
@@ -269,8 +269,8 @@ pub fn home(repository: Option<&str>) -> String {
     repository.unwrap_or("-").to_owned()
 }
 
-/// Tasks that are assigned or require different capabilities stand in different lanes, so that a claim steps over no task that its
-/// agent cannot do.
+/// Tasks that are assigned or require different capabilities are in different lanes, so that a claim skips no task that
+/// its agent cannot do.
 fn lane(task: &Task, workflow: &Workflow) -> String {
     let home = home(task.repository().map(|id| id.as_str()));
     let common = if workflow.limited() { workflow_lane(&home, &workflow.id) } else { home };
@@ -284,7 +284,7 @@ pub(crate) fn workflow_lane(home: &str, workflow: &WorkflowId) -> String {
     format!("{home}/{workflow}")
 }
 
-/// The lane of tasks that are assigned to an agent and would otherwise stand in `base`. No agent's name has a `+`.
+/// The lane of tasks that are assigned to an agent and would otherwise be in `base`. No agent's name contains a `+`.
 pub(crate) fn assigned_lane(base: &str, agent: &str) -> String {
     format!("{base}@{agent}")
 }
@@ -294,7 +294,7 @@ pub(crate) fn assignee(lane: &str) -> Option<&str> {
     lane.split('+').next()?.split_once('@').map(|(_, name)| name)
 }
 
-/// How the names of lanes begin whose tasks require capabilities and would otherwise stand in `base`.
+/// The prefix of lanes whose tasks require capabilities and would otherwise be in `base`.
 pub(crate) fn requiring(base: &str) -> String {
     format!("{base}+")
 }
@@ -326,10 +326,10 @@ fn later_rank(at: Timestamp, rest: &str) -> String {
     format!("{:011x}{rest}", at.0.max(0))
 }
 
-/// How many timers that ran out one look takes in.
+/// Maximum number of expired timers that one query reads.
 pub(crate) const DUE_AT_ONCE: usize = 256;
 
-/// Tasks whose timer ran out and which still queue as later.
+/// Tasks whose timer has expired and that are still queued under it.
 pub(crate) fn due(tx: &mut dyn StoreTx, scope: &Scope, now: Timestamp) -> Result<Vec<Task>> {
     let upto = ran_out_below(now);
     let mut due = Vec::new();
@@ -349,7 +349,7 @@ pub(crate) fn due(tx: &mut dyn StoreTx, scope: &Scope, now: Timestamp) -> Result
     Ok(due)
 }
 
-/// When the next timer in scope ends.
+/// When the next timer in scope expires.
 pub(crate) fn next_timer(tx: &mut dyn StoreTx, scope: &Scope) -> Result<Option<Timestamp>> {
     let mut next: Option<Timestamp> = None;
     for home in homes(tx, scope)? {

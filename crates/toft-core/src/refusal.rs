@@ -1,4 +1,4 @@
-//! Refusals: outcomes that say no, and why, so that a caller can act.
+//! Refusals: outcomes of a verb that changed nothing, with the reason, so that a caller can act.
 
 use std::borrow::Cow;
 
@@ -31,90 +31,90 @@ pub struct Unstartable {
 #[derive(Clone, Debug, Error, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "code")]
 pub enum Refusal {
-    /// Something in it looks private; a person decides about each finding.
+    /// Published text looks private; a person decides about each finding.
     #[error("nothing was published; to decide about first: {}", findings.iter().map(|(id, what)| format!("{id} ({what})")).collect::<Vec<_>>().join("; "))]
     Findings {
-        /// A short id of each, and what was found where.
+        /// The short id of each finding, with its location.
         findings: Vec<(String, String)>,
     },
-    /// No such thing.
+    /// The thing does not exist.
     #[error("no {what} matches `{text}`")]
     NotFound {
-        /// What was looked for.
+        /// The kind of thing that was looked up.
         what: Cow<'static, str>,
-        /// What was typed.
+        /// The text that was given.
         text: String,
     },
-    /// Several things.
+    /// The text matches several things.
     #[error("`{text}` could be {}", candidates.join(", "))]
     Ambiguous {
-        /// What was typed.
+        /// The text that was given.
         text: String,
-        /// What it could mean.
+        /// The possible matches.
         candidates: Vec<String>,
     },
-    /// Someone holds the task.
+    /// An agent holds the task.
     #[error("{task} is held by {agent} until {until} (active {silent_s} s ago)")]
     LeaseHeld {
-        /// Which task.
+        /// The task.
         task: TaskId,
-        /// Who.
+        /// The holder.
         agent: String,
-        /// Whoever asks is the holder.
+        /// The caller is the holder.
         yours: bool,
-        /// Until when, unless renewed.
+        /// When the lease ends unless it is renewed.
         until: Timestamp,
-        /// Seconds since the holder was last heard of.
+        /// Seconds since the holder's last sign of life.
         silent_s: u64,
     },
-    /// The fence is not the one of the live lease.
+    /// The fence is not that of the live lease.
     #[error("your hold on {task} (fence {yours}) is over; {}", .holder.as_ref().map_or("nobody holds it now".to_owned(), |agent| format!("{agent} holds it now")))]
     FenceStale {
-        /// Which task.
+        /// The task.
         task: TaskId,
-        /// What the caller named.
+        /// The fence that the caller gave.
         yours: Fence,
-        /// Who holds it now.
+        /// The current holder.
         holder: Option<String>,
     },
     /// Another session of the same agent holds the task.
     #[error("another session of {agent} holds {task}")]
     OtherSession {
-        /// Which task.
+        /// The task.
         task: TaskId,
-        /// The name both sessions have.
+        /// The name of both sessions.
         agent: String,
     },
     /// The caller does not hold the task.
     #[error("{agent} does not hold {task} ({})", status.as_str())]
     NotHolder {
-        /// Which task.
+        /// The task.
         task: TaskId,
-        /// Who asked.
+        /// The caller.
         agent: String,
-        /// How far the task is.
+        /// The status of the task.
         status: TaskStatus,
     },
-    /// `@` was said by someone who holds nothing.
+    /// The caller used `@` but holds no task.
     #[error("{agent} holds nothing")]
     HoldsNothing {
-        /// Who.
+        /// The caller.
         agent: String,
     },
     /// The task cannot start.
     #[error("{task} is not ready: {}", reasons.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     NotReady {
-        /// Which task.
+        /// The task.
         task: TaskId,
-        /// Why.
+        /// The reasons.
         reasons: Vec<Reason>,
     },
     /// The issue cannot start.
     #[error("{issue} is not ready: {}", reasons.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     IssueNotReady {
-        /// Which issue.
+        /// The issue.
         issue: String,
-        /// Why.
+        /// The reasons.
         reasons: Vec<crate::issue::ready::IssueReason>,
     },
     /// No task can start.
@@ -126,48 +126,48 @@ pub enum Refusal {
         .unstartable.as_ref().map_or(String::new(), |found| format!("; {} cannot be started: {}", found.issue, found.why))
     )]
     NothingReady {
-        /// When the next timer ends.
+        /// When the next timer expires.
         next: Option<Timestamp>,
-        /// Capabilities that ready tasks want and the agent lacks.
+        /// Capabilities that ready tasks require and the agent lacks.
         lacking: Vec<String>,
-        /// The search ended after so many tasks that matched one part of the filter and not another.
+        /// The search ended after this many tasks that matched one part of the filter but not another.
         #[serde(skip_serializing_if = "Option::is_none")]
         examined: Option<usize>,
         /// An issue that would be ready, if it could be started.
         #[serde(skip_serializing_if = "Option::is_none")]
         unstartable: Option<Unstartable>,
     },
-    /// The thing is in another state.
+    /// The entity is in another state.
     #[error("{id} is {state}; {wanted}")]
     WrongState {
-        /// Which.
+        /// Its id.
         id: String,
-        /// What it is.
+        /// Its state.
         state: String,
-        /// What it would have to be.
+        /// The state that the request needs.
         wanted: String,
     },
-    /// `done` without anything to show for it.
+    /// `done` without evidence.
     #[error("done needs evidence: a commit, an artefact, or the reason why nothing had to change")]
     NeedsEvidence,
-    /// Another checkpoint was written meanwhile.
+    /// Another checkpoint was written in the meantime.
     #[error("{task} has a newer checkpoint than the one you built on")]
     ParentMoved {
-        /// On which task.
+        /// The task.
         task: TaskId,
-        /// The newest.
+        /// The newest checkpoint.
         newest: Option<CheckpointId>,
     },
-    /// The graph would bite its own tail.
+    /// The dependency graph would have a cycle.
     #[error("these would wait for each other: {}", path.join(" -> "))]
     Cycle {
-        /// The tasks on the way.
+        /// The tasks of the cycle.
         path: Vec<String>,
     },
-    /// The agent was told to take nothing new.
+    /// The agent is paused or removed, and may not claim.
     #[error("{agent} is {state} and takes nothing new")]
     AgentPaused {
-        /// Who.
+        /// The agent.
         agent: String,
         /// Paused or removed.
         state: String,
@@ -175,67 +175,67 @@ pub enum Refusal {
     /// The caller's role does not allow it.
     #[error("{role} `{agent}` may not {action}; {}", match action.roles() { [only] => format!("only {} may", named(&[*only])), roles => format!("{} may", named(roles)) })]
     NotAllowed {
-        /// Who asked.
+        /// The caller.
         agent: String,
-        /// In which role.
+        /// Its role.
         role: Role,
-        /// For what.
+        /// The action.
         action: Action,
     },
-    /// Something that looks like a secret would be published.
+    /// Text that looks like a secret would be published.
     #[error("{found}")]
     Secret {
-        /// What was found, and the names of the findings.
+        /// What was found, with the names of the findings.
         found: String,
     },
-    /// A name that is taken.
+    /// The name is already in use.
     #[error("{what} `{name}` exists already")]
     Exists {
-        /// What.
+        /// The kind of thing.
         what: Cow<'static, str>,
         /// The name.
         name: String,
     },
-    /// A field says something that cannot be.
+    /// A field has an invalid value.
     #[error("{field}: {problem}")]
     Invalid {
-        /// Which field.
+        /// The field.
         field: String,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
-    /// A template needs more.
+    /// A template needs values for more variables.
     #[error("the template needs a value for {}", names.join(", "))]
     MissingVariables {
-        /// Which.
+        /// Their names.
         names: Vec<String>,
     },
-    /// A template knows nothing of these.
+    /// The template has no such variables.
     #[error("the template has no variable {}; it has {}", unknown.join(", "), known.join(", "))]
     UnknownVariables {
-        /// Which.
+        /// The unknown names.
         unknown: Vec<String>,
-        /// What it has.
+        /// The variables that it has.
         known: Vec<String>,
     },
-    /// As many workspaces as may be are there.
+    /// The maximum number of workspaces is reached.
     #[error("there are {there} workspaces, and {most} may be; {}", if .could_go.is_empty() { "all of them are pinned".to_owned() } else { format!("these are the oldest: {}", .could_go.join(", ")) })]
     NoRoom {
-        /// So many are there.
+        /// The number of workspaces.
         there: usize,
-        /// So many.
+        /// The maximum.
         most: usize,
-        /// The oldest that are not pinned.
+        /// The oldest workspaces that are not pinned.
         could_go: Vec<String>,
     },
-    /// What was done stays done.
+    /// The operation cannot be undone.
     #[error("`{what}` of {entity} is not taken back: {why}")]
     CannotUndo {
-        /// What was done.
+        /// The operation.
         what: String,
-        /// To what.
+        /// The entity that it changed.
         entity: String,
-        /// Why it stays.
+        /// The reason.
         why: String,
     },
     /// The operation id belongs to another request.
@@ -243,36 +243,36 @@ pub enum Refusal {
     OpReused {
         /// The id.
         op: String,
-        /// What it was used for.
+        /// The verb that it was used for.
         verb: String,
-        /// By whom.
+        /// The agent that used it.
         actor: String,
     },
-    /// A newer toft at the other end refused for a reason that this one does not know.
+    /// A newer toft at the other end refused for a reason that this version does not know.
     #[error("{message}")]
     Other {
-        /// Its sentence.
+        /// The message.
         message: String,
     },
 }
 
-/// Why a verb stopped: it refused, or the store failed.
+/// Why a verb failed: it was refused, or the store failed.
 #[derive(Debug, Error)]
 pub enum VerbError {
-    /// A rule said no.
+    /// A rule refused it.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The store could not.
+    /// The store failed.
     #[error(transparent)]
     Failed(#[from] StoreError),
 }
 
-/// A verb's error as it is sent: with its sentence, for a reader that does not know its code.
+/// A verb's error as it is transmitted, with its message, for a reader that does not know its code.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SentError {
-    /// Whether a rule said no; else the store failed.
+    /// Whether a rule refused; otherwise the store failed.
     pub refused: bool,
-    /// The whole sentence.
+    /// The complete message.
     pub message: String,
     /// The [`Refusal`] or [`StoreError`].
     pub error: Value,
@@ -299,5 +299,5 @@ impl From<SentError> for VerbError {
     }
 }
 
-/// What a verb gives back.
+/// The result of a verb.
 pub type VerbResult<T> = Result<T, VerbError>;

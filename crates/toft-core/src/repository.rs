@@ -1,32 +1,32 @@
-//! Repositories and the worktrees they are seen through.
+//! Repositories and their worktrees.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{id::RepositoryId, time::Timestamp};
 
-/// One project, wherever it is checked out.
+/// One project, in all of its checkouts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Repository {
-    /// Stable id, kept beside the VCS's own data.
+    /// Stable id, stored beside the VCS's own data.
     pub id: RepositoryId,
-    /// Directory name, for people.
+    /// Directory name, for display.
     pub name: String,
     /// `git`, `jj`, `hg`, `sl` or `none`.
     pub vcs: String,
-    /// The directory all its worktrees share.
+    /// The directory that all its worktrees share.
     pub common_dir: String,
-    /// Commits that its history begins with; none if no clone could tell so far.
+    /// The root commits of its history; empty if no clone could determine them so far.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub roots: Vec<String>,
-    /// Where its clones are and what they are exchanged with, each in one spelling.
+    /// Its clones and remotes, each in one canonical spelling.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remotes: Vec<String>,
-    /// First seen.
+    /// When it was first seen.
     pub created: Timestamp,
 }
 
-/// How a remote begins that is a directory of a machine, whose name follows.
+/// Prefix of a remote that is a directory on a machine; the machine's name follows.
 pub const MACHINE_PREFIX: char = '@';
 
 impl Repository {
@@ -42,7 +42,7 @@ impl Repository {
         !apart && (shares(&self.remotes, remotes) || first_commits)
     }
 
-    /// Learns what another of its clones knows.
+    /// Adds the roots and remotes that another of its clones knows.
     pub fn learn(&mut self, roots: &[String], remotes: &[String]) {
         for (known, new) in [(&mut self.roots, roots), (&mut self.remotes, remotes)] {
             known.extend(new.iter().filter(|one| !known.contains(one)).cloned().collect::<Vec<_>>());
@@ -53,22 +53,22 @@ impl Repository {
 /// One checkout of a repository.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Worktree {
-    /// Whose checkout.
+    /// The repository.
     pub repository: RepositoryId,
     /// The VCS's own name for it; `main` for the main one.
     pub name: String,
-    /// Where it was last seen.
+    /// The path where it was last seen.
     pub path: String,
-    /// Last seen.
+    /// When it was last seen.
     pub seen: Timestamp,
 }
 
 impl Worktree {
-    /// The main one's name.
+    /// The name of the main worktree.
     pub const MAIN: &str = "main";
 }
 
-/// Where a row comes from: written on every workflow, task, attempt, checkpoint and event.
+/// Where a row was written: recorded on every workflow, task, attempt, checkpoint and event.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Place {
     /// The repository, unless the store is used outside of any.
@@ -79,11 +79,11 @@ pub struct Place {
     pub worktree: Option<String>,
 }
 
-/// Which rows a question is about.
+/// The rows that a query covers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Scope {
-    /// Only this repository; every one in the store when absent.
+    /// Only this repository; every repository of the store if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repository: Option<RepositoryId>,
     /// Only this worktree of it.

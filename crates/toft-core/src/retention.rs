@@ -1,30 +1,30 @@
-//! Retention: what may be forgotten once it is old enough. Work itself never is.
+//! Retention: which rows may be deleted once they are old enough. Work itself is never deleted.
 
 use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A kind of row that may be forgotten.
+/// A kind of row that may be deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RetentionKind {
-    /// Lines of history, from the front. The newest is kept, whatever its age, so that numbers go on where they were.
-    /// One from the future, written under a wrong clock, stays and protects nothing around it.
+    /// Entries of the event log, oldest first. The newest is kept, whatever its age, so that numbering continues. An
+    /// event from the future, written under a wrong clock, is kept and does not protect older ones.
     Events,
-    /// Messages that everyone they went to has seen.
+    /// Messages that every recipient has seen.
     Messages,
     /// Ended attempts at tasks that are done, skipped or cancelled.
     Attempts,
     /// Checkpoints of tasks that are done, skipped or cancelled; the newest of each task is kept.
     Checkpoints,
-    /// Large details that no checkpoint refers to.
+    /// Large details that no checkpoint references.
     Blobs,
-    /// Rows of workspaces that are removed and left nothing put away.
+    /// Rows of removed workspaces without a rescue.
     Workspaces,
-    /// Agents that hold nothing and were not seen for long, with their inboxes. Those told to drain are kept.
+    /// Agents that hold nothing and were not seen for a long time, with their inboxes. Paused agents are kept.
     Agents,
-    /// Answers kept for whoever repeats an operation.
+    /// Recorded answers to operations.
     Receipts,
 }
 

@@ -1,7 +1,7 @@
 //! Rights: which role may do what to the work of others.
 //!
-//! The table is a guard against mistakes, not a security boundary: every agent of one user can run any command under any
-//! name. It keeps an agent that was told to do one task from ending, replanning or answering for the whole fleet.
+//! The table is a guard against mistakes, not a security boundary: every agent of one user can run any command under
+//! any name. It prevents an agent with one task from ending, replanning or answering for the whole fleet.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use crate::{
     verbs::VerbContext,
 };
 
-/// Something that only some roles may do. What is not listed here, every role may do.
+/// An action that only some roles may perform. Every role may perform actions that are not listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
@@ -92,7 +92,7 @@ impl fmt::Display for Action {
     }
 }
 
-/// The roles that may do something, as a sentence says them.
+/// The roles that may perform an action, as part of a sentence.
 pub(crate) fn named(roles: &[Role]) -> String {
     let names: Vec<_> = roles
         .iter()
@@ -118,7 +118,7 @@ pub fn table() -> String {
     text
 }
 
-/// Refuses an action that the caller's role does not allow. Every verb that acts on the work of others asks here.
+/// Refuses an action that the caller's role does not allow. Every verb that acts on the work of others calls this.
 pub(crate) fn require(work: &mut VerbContext<'_>, action: Action) -> VerbResult<()> {
     let role = work.role()?;
     if action.allows(role) {

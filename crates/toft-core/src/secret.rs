@@ -5,9 +5,9 @@ use std::sync::LazyLock;
 
 use aho_corasick::{AhoCorasick, Input, MatchKind};
 
-/// What stands in the place of one.
+/// Replacement for a secret.
 pub const MASKED: &str = "[masked]";
-/// How tokens of well-known services begin, and how many letters follow at least.
+/// Prefixes of tokens of well-known services, and the minimum number of characters that follow.
 const BEGINNINGS: [(&str, usize); 15] = [
     ("sk-", 20),
     ("sk_live_", 10),
@@ -29,7 +29,7 @@ const BEGINNINGS: [(&str, usize); 15] = [
 const SIGNS: [&str; 6] = ["password", "passwd", "secret", "token", "api_key", "apikey"];
 /// Shortest assigned value that is masked.
 const SHORTEST_ASSIGNED: usize = 4;
-/// Longest user info of a URL that is looked at.
+/// Longest user info of a URL that is examined.
 const LONGEST_USER_INFO: usize = 1_024;
 const KEY_BEGIN: &[u8] = b"-----BEGIN ";
 const KEY_END: &[u8] = b"-----END ";
@@ -45,15 +45,15 @@ static MARKS: LazyLock<Option<AhoCorasick>> =
 /// One secret in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FoundSecret {
-    /// Where what gives it away begins; without it the secret would not be recognised.
+    /// Start of the context that identifies the secret; without it the secret would not be recognised.
     pub context: usize,
-    /// Where the secret begins.
+    /// Start of the secret.
     pub from: usize,
-    /// Where it ends.
+    /// End of the secret.
     pub to: usize,
 }
 
-/// Finds secrets, known values among them.
+/// Finds secrets, including known values.
 #[derive(Clone, Debug, Default)]
 pub struct Finder {
     values: Option<AhoCorasick>,
@@ -61,7 +61,7 @@ pub struct Finder {
 }
 
 impl Finder {
-    /// Also finds these values. Empty ones are left out.
+    /// Also finds these values. Empty ones are ignored.
     pub fn with_values(values: impl IntoIterator<Item = String>) -> Self {
         let values: Vec<String> = values.into_iter().filter(|value| !value.is_empty()).collect();
         let longest = values.iter().map(String::len).max().unwrap_or(0);
@@ -171,7 +171,7 @@ fn tokens(text: &[u8], found: &mut Vec<FoundSecret>) {
     }
 }
 
-/// What is assigned to a name that says it is secret. The search goes on behind what was found, so that names inside of a
+/// Finds values assigned to names that indicate a secret. The search continues after each match, so that names inside a
 /// value cost nothing.
 fn assigned(text: &[u8], found: &mut Vec<FoundSecret>) {
     let gap = |from: usize| text[from..].iter().take_while(|byte| matches!(byte, b'"' | b'\'' | b' ')).take(4).count();
@@ -238,7 +238,7 @@ fn password(text: &[u8], context: usize, from: usize) -> Option<FoundSecret> {
     (to > from && !known).then_some(FoundSecret { context, from, to })
 }
 
-/// In order, with those that overlap made one.
+/// Sorts the findings and merges those that overlap.
 fn joined(mut found: Vec<FoundSecret>) -> Vec<FoundSecret> {
     found.sort_unstable_by_key(|found| (found.from, found.to));
     let mut joined: Vec<FoundSecret> = Vec::with_capacity(found.len());

@@ -1,10 +1,10 @@
-//! A sheet of text that fits a budget of tokens: fixed parts whole, the others cut where that hurts least.
+//! Text within a token budget: fixed parts are complete, the others are cut by importance.
 //!
-//! The same parts and the same budget always give the same sheet.
+//! The same parts and the same budget always produce the same text.
 
 use crate::text::tokens;
 
-/// A sheet being put together, in the order it is read.
+/// A text that is assembled from parts, in reading order.
 #[derive(Clone, Debug, Default)]
 pub struct TokenBudgetText {
     parts: Vec<SheetPart>,
@@ -14,7 +14,7 @@ pub struct TokenBudgetText {
 struct SheetPart {
     title: String,
     body: PartBody,
-    /// Its share of the budget before what others leave, in hundredths.
+    /// Its share of the budget, in hundredths, before unused shares are distributed.
     share: usize,
 }
 
@@ -22,9 +22,9 @@ struct SheetPart {
 enum PartBody {
     /// Never cut.
     Fixed(String),
-    /// Pieces of text; the first is the most important. One that does not fit is cut in its middle.
+    /// Pieces of text; the first is the most important. A piece that does not fit is cut in its middle.
     Pieces(Vec<String>, String),
-    /// Lines; the first are the most important. Those that do not fit are counted.
+    /// Lines; the first are the most important. Lines that do not fit are counted.
     Rows(Vec<String>, String),
 }
 
@@ -34,14 +34,14 @@ impl TokenBudgetText {
         self.part("", PartBody::Fixed(text.into()), 0);
     }
 
-    /// Pieces of text under a title, the most important first. `rest` says where the rest can be read.
+    /// Pieces of text under a title, the most important first. `rest` says where to read the omitted text.
     pub fn pieces(&mut self, title: &str, pieces: Vec<String>, share: usize, rest: impl Into<String>) {
         if !pieces.is_empty() {
             self.part(title, PartBody::Pieces(pieces, rest.into()), share);
         }
     }
 
-    /// Lines under a title, the most important first. `rest` says where the rest can be read.
+    /// Lines under a title, the most important first. `rest` says where to read the omitted lines.
     pub fn rows(&mut self, title: &str, rows: Vec<String>, share: usize, rest: impl Into<String>) {
         if !rows.is_empty() {
             self.part(title, PartBody::Rows(rows, rest.into()), share);
@@ -52,7 +52,7 @@ impl TokenBudgetText {
         self.parts.push(SheetPart { title: title.to_owned(), body, share });
     }
 
-    /// The text, within `budget` tokens as far as what is fixed allows.
+    /// The text, within `budget` tokens unless the fixed parts alone exceed it.
     pub fn text(&self, budget: usize) -> String {
         let wanted: Vec<usize> = self.parts.iter().map(SheetPart::wanted).collect();
         let fixed: usize =
@@ -136,7 +136,7 @@ impl SheetPart {
     }
 }
 
-/// A text without its middle, so that it fits; nothing if hardly anything would be left.
+/// A text without its middle, so that it fits; nothing if too little would remain.
 fn middle_out(text: &str, room: usize, rest: &str) -> Option<String> {
     let lines: Vec<&str> = text.lines().collect();
     let (first, last) = (lines.first()?, lines.last()?);

@@ -1,18 +1,18 @@
-//! Short ids: in text, an id is the shortest prefix that names nothing else.
+//! Short ids: text shows the shortest unique prefix of an id.
 
 use crate::{
     id::{GateId, TaskId, WORD, WorkflowId},
     issue,
 };
 
-/// A prefix has at least so many characters after what its kind begins with.
+/// Minimum number of characters of a prefix after the prefix of its kind.
 const SHORTEST: usize = 4;
-/// Kinds of ids that text abbreviates: how one begins, and how many characters follow.
+/// Kinds of ids that text abbreviates: their prefix, and the number of characters that follow.
 const KINDS: [(&str, usize); 4] =
     [(issue::PREFIX, issue::WORD), (TaskId::PREFIX, WORD), (WorkflowId::PREFIX, WORD), (GateId::PREFIX, WORD)];
 
-/// Abbreviates every id in a text. `similar` gives the first two ids that begin with a prefix; one it does not know stays whole,
-/// and so does one that is part of a path or of another word.
+/// Abbreviates every id in a text. `similar` returns the first two ids that begin with a prefix. An id that it does not
+/// know stays whole, and so does an id that is part of a path or of another word.
 pub fn shorten<E>(text: &str, mut similar: impl FnMut(&str) -> Result<Vec<String>, E>) -> Result<String, E> {
     let mut short = String::with_capacity(text.len());
     let mut rest = text;
@@ -26,7 +26,7 @@ pub fn shorten<E>(text: &str, mut similar: impl FnMut(&str) -> Result<Vec<String
     Ok(short)
 }
 
-/// The shortest prefix of an id that names nothing else.
+/// The shortest unique prefix of an id.
 fn unique_prefix<'a, E>(id: &'a str, similar: &mut impl FnMut(&str) -> Result<Vec<String>, E>) -> Result<&'a str, E> {
     let kind = KINDS.iter().find(|(start, _)| id.starts_with(start)).map_or(0, |(start, _)| start.len());
     let mut length = kind + SHORTEST;
@@ -41,7 +41,7 @@ fn unique_prefix<'a, E>(id: &'a str, similar: &mut impl FnMut(&str) -> Result<Ve
     Ok(id)
 }
 
-/// The first whole id in a text, and where it is. `last` is the character before the text.
+/// The first whole id in a text, and its position. `last` is the character before the text.
 fn next_id(text: &str, last: Option<char>) -> Option<(usize, &str)> {
     let mut before = last;
     for (at, c) in text.char_indices() {
@@ -63,7 +63,7 @@ fn id_at(text: &str) -> Option<&str> {
     id[start.len()..].bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit()).then_some(id)
 }
 
-/// Whether an id at this place begins a word. The last letter of a colour's code does not belong to it.
+/// Whether an id at this position begins a word. The final letter of a color escape sequence is not part of the word.
 fn apart(text: &str, at: usize, before: Option<char>) -> bool {
     let coloured = || {
         let code = text[..at].rsplit_once('\u{1b}').map_or("", |(_, code)| code);
@@ -74,7 +74,7 @@ fn apart(text: &str, at: usize, before: Option<char>) -> bool {
     !before.is_some_and(joins) || coloured()
 }
 
-/// Whether a character next to an id makes it part of something longer.
+/// Whether a character next to an id makes it part of a longer word.
 fn joins(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '-' | '/' | '\\')
 }

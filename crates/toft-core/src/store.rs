@@ -1,6 +1,7 @@
-//! What a store must answer and put down: facts, not rules.
+//! The interface of a store: queries and writes, without rules.
 //!
-//! Every engine passes the same conformance suite; the memory store in [`crate::testing`] is the definition.
+//! Every engine passes the same conformance suite; the memory store in [`crate::testing`] is the reference
+//! implementation.
 
 use std::{borrow::Cow, fmt, time::Duration};
 
@@ -23,27 +24,28 @@ use crate::{
     workspace::Workspace,
 };
 
-/// Shorthand for what a store answers.
+/// The result of a store operation.
 pub type Result<T> = std::result::Result<T, StoreError>;
 
-/// Where facts are kept.
+/// A store.
 pub trait Store: Send + Sync {
-    /// Opens a transaction. Those that write take effect one after the other, each on the newest state.
+    /// Opens a transaction. Write transactions are serializable: each takes effect on the newest state.
     fn begin(&self, access: Access) -> Result<Box<dyn StoreTx + '_>>;
 
-    /// A number that moves whenever another connection commits; lets a waiter look cheaply.
+    /// A number that changes whenever another connection commits, so that a waiting process can poll cheaply.
     fn change_counter(&self) -> Result<u64>;
 
-    /// How long a waiter goes without looking when nothing moves: leases and timers end without a commit.
+    /// How long a waiting process may sleep if nothing changes: leases and timers end without a commit.
     fn look_again_after(&self) -> Duration {
         Duration::from_secs(1)
     }
 
-    /// Forgets up to `limit` rows of a kind that are older than `before`, in a transaction of its own; says how many.
+    /// Deletes up to `limit` rows of a kind that are older than `before`, in a transaction of its own; returns how
+    /// many.
     fn forget(&self, what: RetentionKind, before: Timestamp, limit: usize) -> Result<usize>;
 }
 
-/// Reads in a transaction of its own, again if that could not be finished.
+/// Reads in a transaction of its own, and retries after a conflict.
 pub fn ask<T>(store: &dyn Store, question: impl Fn(&mut dyn StoreTx) -> Result<T>) -> Result<T> {
     loop {
         match store.begin(Access::Read).and_then(|mut tx| question(tx.as_mut())) {
@@ -53,58 +55,58 @@ pub fn ask<T>(store: &dyn Store, question: impl Fn(&mut dyn StoreTx) -> Result<T
     }
 }
 
-/// What a transaction is for.
+/// The access mode of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Reading: one consistent view, nothing is written.
+    /// Read-only: one consistent view.
     Read,
-    /// Writing.
+    /// Read and write.
     Write,
 }
 
-/// What a verb is about to ask, so that a store far away can answer in one journey. Only a hint.
+/// The queries that a verb will make, so that a remote store can answer them in one round trip. Only a hint.
 #[derive(Clone, Debug)]
 pub enum Prefetch<'a> {
     /// Nothing in particular.
     Unknown,
-    /// Who asks, and the best tasks in scope.
+    /// The caller and the best tasks in scope.
     Claim {
         /// The agent's name.
         actor: &'a str,
-        /// From where.
+        /// The scope.
         scope: &'a Scope,
-        /// The head of the queue: under which key, and how many entries. Absent when the claim will read more than it takes.
+        /// The head of the queue: the key and the number of entries. Absent if the claim will read more than it takes.
         head: Option<(QueueKey, usize)>,
-        /// How many leases are looked at first.
+        /// Number of leases that are checked first.
         leases: usize,
-        /// How many timers are looked at first.
+        /// Number of timers that are checked first.
         timers: usize,
     },
-    /// One task that is held, and what hangs on it.
+    /// One held task and the rows that depend on it.
     Hold {
         /// Its whole id.
         task: &'a str,
     },
 }
 
-/// One transaction. Dropped without [`StoreTx::commit`], nothing happened.
+/// One transaction. If it is dropped without [`StoreTx::commit`], nothing is changed.
 ///
-/// A store may let writers overlap and find out at the end that what one of them read has changed since: then
-/// [`StoreTx::commit`] and [`StoreTx::validate_reads`] say [`StoreError::Conflict`], and the verb runs again.
+/// A store may let writers overlap and detect at the end that rows which one of them read have changed: then
+/// [`StoreTx::commit`] and [`StoreTx::validate_reads`] return [`StoreError::Conflict`], and the verb runs again.
 pub trait StoreTx {
-    /// What will be asked next.
+    /// Announces the next queries.
     fn prefetch(&mut self, _ahead: Prefetch<'_>) -> Result<()> {
         Ok(())
     }
-    /// Everything that was read was true at one moment.
+    /// Checks that everything that was read was true at one moment.
     fn validate_reads(&mut self) -> Result<()> {
         Ok(())
     }
-    /// The store's wall clock, and the monotonic clock of the machine that asks.
+    /// The store's wall clock, and the monotonic clock of the calling machine.
     fn now(&mut self) -> Result<Now>;
-    /// What the wall said when the newest event was written.
+    /// Wall-clock time of the newest event.
     fn newest_event_at(&mut self) -> Result<Option<Timestamp>>;
-    /// What this operation answered, if it ran before.
+    /// The recorded answer of this operation, if it ran before.
     fn receipt(&mut self, op: &OpId) -> Result<Option<Receipt>>;
     /// Ids of any kind that start with `prefix`, in order.
     fn ids(&mut self, prefix: &str, limit: usize) -> Result<Vec<String>>;
@@ -123,13 +125,13 @@ pub trait StoreTx {
     fn workflow(&mut self, id: &WorkflowId) -> Result<Option<Workflow>>;
     /// Workflows, newest first.
     fn workflows(&mut self, query: &WorkflowQuery) -> Result<Vec<Workflow>>;
-    /// The workflow that is on an issue now, if any.
+    /// The active workflow of an issue, if any.
     fn workflow_of_issue(&mut self, issue: &str) -> Result<Option<Workflow>>;
-    /// Workflows of a repository, or of all, on issues whose ledger has to be told what is true of them now, up to `limit`.
+    /// Workflows of a repository, or of all repositories, whose issue's ledger has to be updated, up to `limit`.
     fn ledger_pending(&mut self, repository: Option<&RepositoryId>, limit: usize) -> Result<Vec<Workflow>>;
     /// How many tasks of a workflow have each status.
     fn progress(&mut self, workflow: &WorkflowId) -> Result<Vec<(TaskStatus, u64)>>;
-    /// Is any pending task of the workflow without open blockers?
+    /// Whether any pending task of the workflow has no open blockers.
     fn has_unblocked(&mut self, workflow: &WorkflowId) -> Result<bool>;
 
     /// A task.
@@ -145,7 +147,8 @@ pub trait StoreTx {
     fn lease(&mut self, task: &TaskId) -> Result<Option<Lease>>;
     /// Leases, by task.
     fn leases(&mut self, of: &LeasesOf) -> Result<Vec<Lease>>;
-    /// Leases due for a look: past their `check_at`; with a host, also every lease that follows a process of that host.
+    /// Leases due for a check: past their `check_at`; with a host, also every lease that follows a process of that
+    /// host.
     fn overdue(&mut self, wall: Timestamp, host: Option<&str>, limit: usize) -> Result<Vec<Lease>>;
     /// Attempts at a task, oldest first.
     fn attempts(&mut self, task: &TaskId) -> Result<Vec<Attempt>>;
@@ -166,64 +169,64 @@ pub trait StoreTx {
 
     /// A message.
     fn message(&mut self, id: &MessageId) -> Result<Option<Message>>;
-    /// Letters in an inbox: urgent first, then oldest first.
+    /// Messages in an inbox: urgent first, then oldest first.
     fn inbox(&mut self, recipient: &str, unread_only: bool, limit: usize) -> Result<Vec<InboxItem>>;
     /// Gates of a task, oldest first.
     fn gates(&mut self, task: &TaskId) -> Result<Vec<Gate>>;
     /// A gate.
     fn gate(&mut self, id: &GateId) -> Result<Option<Gate>>;
-    /// Gates that wait for somebody to open them, oldest first.
+    /// Closed gates that a person or a program has to open, oldest first.
     fn unopened_gates(&mut self, scope: &Scope, limit: usize) -> Result<Vec<Gate>>;
-    /// A version of a template; the newest without one.
+    /// A version of a template; the newest if no version is given.
     fn template(&mut self, name: &str, version: Option<u32>) -> Result<Option<Template>>;
     /// The newest version of every template, by name.
     fn templates(&mut self) -> Result<Vec<Template>>;
 
-    /// Limited workflows in scope that have room: each has a lane of its own.
+    /// Limited workflows in scope that have free capacity: each has a lane of its own.
     fn open_lanes(&mut self, scope: &Scope) -> Result<Vec<Workflow>>;
-    /// Entries of the queue, with their tasks, in the order of rank.
+    /// Queue entries with their tasks, in the order of rank.
     fn queued(&mut self, scan: &QueueScan<'_>) -> Result<Vec<(QueueEntry, Task)>>;
     /// Lanes that have entries and whose names start with one of `prefixes`, in order; up to `limit` for each prefix.
     fn lanes(&mut self, prefixes: &[String], limit: usize) -> Result<Vec<String>>;
-    /// Where a task queues.
+    /// The queue entry of a task.
     fn queue_entry(&mut self, task: &TaskId) -> Result<Option<QueueEntry>>;
 
     /// Events after a cursor, oldest first.
     fn events(&mut self, query: &EventQuery) -> Result<Vec<Event>>;
 
-    /// Appends the change's event and puts its rows down.
+    /// Appends the change's event and writes its rows.
     fn apply(&mut self, change: &Change) -> Result<()>;
-    /// Puts down rows that follow from others and are no news by themselves.
+    /// Writes derived rows without appending an event.
     fn write_derived(&mut self, writes: &[Write]) -> Result<()>;
-    /// Makes it so, durably.
+    /// Commits durably.
     fn commit(self: Box<Self>) -> Result<()>;
 }
 
-/// Which workflows.
+/// Selects workflows.
 #[derive(Clone, Debug, Default)]
 pub struct WorkflowQuery {
-    /// From where.
+    /// The scope of the query.
     pub scope: Scope,
     /// With one of these statuses; any when empty.
     pub statuses: Vec<WorkflowStatus>,
-    /// At most so many; all when 0.
+    /// Maximum number of rows; all if 0.
     pub limit: usize,
 }
 
-/// Which tasks.
+/// Selects tasks.
 #[derive(Clone, Debug, Default)]
 pub struct TaskQuery {
     /// Of this workflow.
     pub workflow: Option<WorkflowId>,
-    /// From where.
+    /// The scope of the query.
     pub scope: Scope,
     /// With one of these statuses; any when empty.
     pub statuses: Vec<TaskStatus>,
-    /// At most so many; all when 0.
+    /// Maximum number of rows; all if 0.
     pub limit: usize,
 }
 
-/// Which part of the queue to read. Its lanes are read as if they were one.
+/// Selects a part of the queue. Its lanes are read as if they were one.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueScan<'a> {
     /// Lanes to read.
@@ -234,13 +237,13 @@ pub struct QueueScan<'a> {
     pub after: &'a str,
     /// Only entries of a lower rank.
     pub upto: Option<&'a str>,
-    /// Maximum number of entries; all when 0.
+    /// Maximum number of entries; all if 0.
     pub limit: usize,
-    /// The caller takes every entry it is given, so a store may hide these entries from other claims.
+    /// The caller takes every entry that is returned, so a store may hide these entries from other claims.
     pub taking: bool,
 }
 
-/// What the queue is indexed by: a scan under any of these steps over no entry that it does not return.
+/// The indexes of the queue: a scan under any of these keys skips no entries.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum QueueKey {
     /// Every entry.
@@ -253,40 +256,40 @@ pub enum QueueKey {
     Label(String),
 }
 
-/// Which workspaces.
+/// Selects workspaces.
 #[derive(Clone, Debug, Default)]
 pub struct WorkspaceQuery {
-    /// Of this repository; of every one when absent.
+    /// Of this repository; of every repository if absent.
     pub repository: Option<RepositoryId>,
-    /// Only those that are not gone.
+    /// Only workspaces that are not removed.
     pub live: bool,
-    /// At most so many; all when 0.
+    /// Maximum number of rows; all if 0.
     pub limit: usize,
 }
 
-/// Which leases.
+/// Selects leases.
 #[derive(Clone, Debug)]
 pub enum LeasesOf {
-    /// An agent's.
+    /// Of an agent.
     Agent(AgentId),
-    /// A workflow's.
+    /// Of a workflow.
     Workflow(WorkflowId),
-    /// A repository's; every one when absent.
+    /// Of a repository; of every repository if absent.
     Repository(Option<RepositoryId>),
 }
 
-/// Which events.
+/// Selects events.
 #[derive(Clone, Debug, Default)]
 pub struct EventQuery {
-    /// After this one.
+    /// After this event number.
     pub after: u64,
     /// About this entity.
     pub entity: Option<String>,
-    /// From where.
+    /// The scope of the query.
     pub scope: Scope,
-    /// Instead of the first after the cursor, the last ones; still oldest first.
+    /// The last events instead of the first after the cursor; still oldest first.
     pub newest: bool,
-    /// At most so many.
+    /// Maximum number of events.
     pub limit: usize,
 }
 
@@ -297,7 +300,7 @@ pub struct Writer {
     pub pid: u32,
     /// Its program.
     pub program: String,
-    /// It is stopped, and writes nothing until it is continued.
+    /// It is stopped, and does not release the lock until it is continued.
     pub stopped: bool,
 }
 
@@ -312,73 +315,73 @@ fn awaited(writer: Option<&Writer>) -> String {
     writer.map_or_else(|| "other writers".to_owned(), Writer::to_string)
 }
 
-/// A store could not do what it was asked.
+/// Why a store operation failed.
 #[derive(Debug, Error, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "code")]
 pub enum StoreError {
     /// The disk, the file or the server failed.
     #[error("the store failed to {doing}: {cause}")]
     Failed {
-        /// What it was doing.
+        /// The operation that failed.
         doing: String,
-        /// What it said.
+        /// The error message of the system.
         cause: String,
     },
-    /// Other writers did not make room in time.
+    /// The write lock was not acquired in time.
     #[error("the store is busy: waited {waited_ms} ms for {}", awaited(.writer.as_ref()))]
     Busy {
-        /// For how long.
+        /// How long the caller waited.
         waited_ms: u64,
-        /// The process that was writing, where that can be known.
+        /// The process that held the lock, if known.
         writer: Option<Writer>,
     },
-    /// Somebody changed what this transaction had read; nothing of it was kept, and it may run again.
+    /// Another transaction changed rows that this one had read; it was rolled back, and may run again.
     #[error("another writer was faster")]
     Conflict,
-    /// The connection was lost while committing, and whether it was done cannot be found out now.
+    /// The connection was lost during the commit, and the outcome cannot be determined now.
     #[error("the connection was lost while committing, and nobody could be asked since whether {op} was done")]
     OutcomeUnknown {
-        /// The operation; repeated with the same id it is done at most once.
+        /// The operation; if it is repeated with the same id, it is executed at most once.
         op: String,
     },
-    /// The server does not answer.
+    /// The server does not respond.
     #[error("{server} cannot be reached: {cause}")]
     Unreachable {
-        /// Which.
+        /// The server.
         server: String,
-        /// Why.
+        /// The cause.
         cause: String,
     },
-    /// A row says something this toft cannot read.
+    /// This version of toft cannot read a row.
     #[error("{table} row `{id}` cannot be read: {cause}")]
     Unreadable {
-        /// Whose row.
+        /// The table.
         table: Cow<'static, str>,
-        /// Which one.
+        /// The id of the row.
         id: String,
-        /// Why.
+        /// The cause.
         cause: String,
     },
     /// Written by a newer toft.
     #[error("the store has schema {found}, and this toft knows schemas up to {known}")]
     Newer {
-        /// What the store has.
+        /// The schema version of the store.
         found: i64,
-        /// What this toft knows.
+        /// The newest schema version that this toft knows.
         known: i64,
     },
     /// Written by an older toft, and only an explicit migration may upgrade it.
     #[error("the store has schema {found}, and this toft needs schema {known}")]
     Older {
-        /// What the store has.
+        /// The schema version of the store.
         found: i64,
-        /// What this toft needs.
+        /// The schema version that this toft needs.
         known: i64,
     },
     /// The file exists but is not a whole store: empty, truncated, overwritten, or replaced under this process.
     #[error("the store is damaged: {reason} ({place})")]
     Damaged {
-        /// The file, or what toft was doing when it found out.
+        /// The file, or the operation during which the damage was found.
         place: String,
         /// What is wrong with it.
         reason: String,
@@ -386,25 +389,25 @@ pub enum StoreError {
     /// The operating system or the server does not let toft use the store.
     #[error("could not {doing}: {cause}")]
     Blocked {
-        /// What kind of obstacle.
+        /// The kind of obstacle.
         fault: Fault,
-        /// What toft was doing.
+        /// The operation that failed.
         doing: String,
-        /// What the system or server said.
+        /// The error message of the system or server.
         cause: String,
     },
-    /// The place cannot hold a store.
+    /// The location cannot hold a store.
     #[error("{path} cannot hold a store: {reason}")]
     Unsuitable {
-        /// Where.
+        /// The location.
         path: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// There is none.
+    /// There is no store.
     #[error("there is no store at {path}")]
     Missing {
-        /// Where.
+        /// The location.
         path: String,
     },
 }
@@ -438,7 +441,7 @@ impl Fault {
 }
 
 impl StoreError {
-    /// An error of the operating system, by what kind it is.
+    /// Converts an error of the operating system.
     pub fn io(doing: impl Into<String>, error: &std::io::Error) -> Self {
         let (doing, cause) = (doing.into(), error.to_string());
         match Fault::of(error) {

@@ -1,7 +1,7 @@
-//! Rows in memory, and what they answer to every question a store is asked.
+//! Rows in memory, with the implementation of every query of a store.
 //!
-//! This is the definition of the questions in [`crate::store::StoreTx`]: the memory store is nothing else, and a
-//! store that is far away answers from here too, once it has fetched the rows a question is about.
+//! This is the reference for the queries in [`crate::store::StoreTx`]: the memory store consists of it, and a remote
+//! store also answers from it, once it has fetched the rows that a query needs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -53,7 +53,7 @@ fn limited<T>(rows: impl Iterator<Item = T>, limit: usize) -> Vec<T> {
 
 #[expect(missing_docs, reason = "each answers the question of the same name in `StoreTx`")]
 impl Tables {
-    /// Puts a row down, or takes it away.
+    /// Writes or deletes a row.
     pub fn write(&mut self, write: &Write) -> Result<()> {
         let t = self;
         match write.clone() {

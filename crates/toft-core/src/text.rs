@@ -1,4 +1,4 @@
-//! Text from outside: made harmless, and counted as a model counts it.
+//! Untrusted text: made safe to print, and its tokens estimated.
 
 use std::{borrow::Cow, collections::HashSet, fmt::Write as _, sync::OnceLock};
 
@@ -28,7 +28,8 @@ pub fn clean_lines(text: &str) -> String {
     out
 }
 
-/// The same JSON, with control and direction characters escaped: every reader gets the same values, no terminal obeys them.
+/// The same JSON, with control and direction characters escaped: every reader gets the same values, and terminals do
+/// not interpret them.
 pub fn clean_json(json: &str) -> Cow<'_, str> {
     if !json.contains(is_hidden) {
         return Cow::Borrowed(json);
@@ -52,7 +53,7 @@ fn push_harmless(out: &mut String, c: char) {
     }
 }
 
-/// A character that a terminal obeys, or that changes how its neighbours look.
+/// Whether a terminal interprets the character, or it changes how its neighbours are displayed.
 fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
@@ -91,7 +92,7 @@ pub fn quoted(from: &str, text: &str) -> String {
     format!("<data from=\"{from}\">\n{inside}\n</data>")
 }
 
-/// The text with everything that reads like the mark of a quotation broken up.
+/// The text with everything that imitates the marks of a quotation broken up.
 fn without_marks(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for (at, c) in text.char_indices() {
@@ -106,7 +107,7 @@ fn without_marks(text: &str) -> String {
     out
 }
 
-/// Words that common tokenizers take as one, in order.
+/// Words that common tokenizers encode as one token, sorted.
 const WORDS: &str = include_str!("words.txt");
 
 /// How many tokens a text costs a model, estimated so that common tokenizers count no more. Well-known words are cheap. So
@@ -141,9 +142,9 @@ pub fn tokens(text: &str) -> usize {
 struct Count {
     /// Quarters of tokens that are certain.
     quarters: usize,
-    /// Well-known words.
+    /// Number of well-known words.
     known: usize,
-    /// Words that look like some, and their letters.
+    /// Number of other words, and of their letters.
     others: usize,
     letters: usize,
 }

@@ -1,6 +1,6 @@
-//! Wall-clock timestamps for people, and a lease clock that a laptop's sleep or a clock jump cannot move.
+//! Wall-clock timestamps for people, and a lease clock that is not affected by a laptop's sleep or a clock step.
 //!
-//! Nothing here reads a clock: the store says what time it is ([`Now`]), and rules compare.
+//! Nothing here reads a clock: the store provides the time ([`Now`]), and rules compare.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 pub struct Timestamp(pub i64);
 
 impl Timestamp {
-    /// It was never set.
+    /// Whether it was never set.
     pub fn is_unset(&self) -> bool {
         *self == Self::default()
     }
@@ -73,7 +73,7 @@ impl<'de> Deserialize<'de> for Timestamp {
     }
 }
 
-/// What the store's clock says: the wall for people, and a tick for leases.
+/// The store's clocks: the wall clock for people, and a tick for leases.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Now {
     /// Wall-clock time.
@@ -82,12 +82,12 @@ pub struct Now {
     pub tick: Tick,
 }
 
-/// A point on a clock that only moves forward while the machine runs.
+/// A point on a monotonic clock.
 ///
-/// Ticks of one epoch (a boot, or a database server) compare exactly; across epochs only the wall is left.
+/// Ticks of one epoch (a boot, or a database server) compare exactly; across epochs only the wall clock is available.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tick {
-    /// Which clock: the machine's boot id, or the database's own.
+    /// The clock: the machine's boot id, or the database's own.
     pub epoch: String,
     /// Milliseconds on that clock.
     pub ms: i64,

@@ -1,7 +1,7 @@
-//! Workspaces: directories in which work is done, each isolated from every other.
+//! Workspaces: directories in which tasks are worked on, isolated from each other.
 //!
-//! What is stored is how far a directory is on its way from being asked for to being gone. Whether somebody works in it
-//! follows from the lease of its task, and whether it may go from what is in it ([`Survey`]): neither is stored.
+//! The store records only the state of the directory, from its request to its removal. Whether an agent works in it is
+//! derived from the lease of its task, and whether it may be removed from its content ([`Survey`]): neither is stored.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -13,66 +13,66 @@ use crate::{
     time::Timestamp,
 };
 
-/// A directory in which one task is worked.
+/// A directory in which one task is worked on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Workspace {
-    /// Stable id; it exists before the directory does.
+    /// Stable id, assigned before the directory is created.
     pub id: WorkspaceId,
-    /// Of which repository.
+    /// The repository.
     pub repository: RepositoryId,
-    /// What people call it: unique among those of a repository that are not gone.
+    /// Its display name: unique among the live workspaces of a repository.
     pub name: String,
     /// How it is isolated.
     pub kind: WorkspaceKind,
-    /// Where it is.
+    /// Its path.
     pub path: String,
-    /// On which machine.
+    /// The machine that it is on.
     pub host: String,
     /// The checkout it was made from.
     pub source: String,
     /// The branch it was made with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
-    /// The branch was made for it, and goes with it once it has landed.
+    /// The branch was created for it, and is deleted with it once it has landed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub own_branch: bool,
     /// The commit it was made from.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub base: String,
-    /// The branch its work is to land on.
+    /// The target branch of its work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub onto: Option<String>,
-    /// What is done in it.
+    /// The task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<TaskId>,
-    /// How far it is.
+    /// Its state.
     pub state: WorkspaceState,
-    /// Made ahead, for whoever needs one next.
+    /// Created in advance, for the next task that needs a workspace.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pooled: bool,
-    /// Nobody removes it.
+    /// It must not be removed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pinned: bool,
-    /// When it was asked for.
+    /// When it was requested.
     pub created: Timestamp,
-    /// When it was last handed out.
+    /// When an agent last got it.
     pub used: Timestamp,
-    /// Why it is as it is.
+    /// The reason for its state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The frozen checkout it stands on, if it shares its files.
+    /// The base that an overlay workspace uses.
     #[serde(default, rename = "stands_on", skip_serializing_if = "Option::is_none")]
     pub overlay_base: Option<String>,
-    /// Numbers that nobody else in this store has, by name.
+    /// Port numbers by name, each unique in this store.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub ports: BTreeMap<String, u16>,
-    /// The commit that holds everything that was in it, under a reference of its own.
+    /// The rescue commit with everything that was in it, under a ref of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rescue: Option<String>,
     /// The commit at which its work was recorded as landed, however that was done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub landed: Option<String>,
-    /// What no rescue holds and went with its directory; recorded before anything is deleted.
+    /// Files that are in no rescue and were deleted with its directory; recorded before the deletion starts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left: Vec<Left>,
 }
@@ -115,12 +115,12 @@ impl Workspace {
     }
 }
 
-/// A file or directory that a rescue does not hold.
+/// A file or directory that a rescue does not contain.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Left {
-    /// Its path in the workspace.
+    /// Its path relative to the workspace.
     pub path: String,
-    /// Its size, with everything below it.
+    /// Its size, including everything below it.
     pub bytes: u64,
 }
 
@@ -161,7 +161,7 @@ pub enum WorkspaceKind {
     Worktree,
     /// A repository of its own.
     Clone,
-    /// A checkout somebody made by hand, or the user's own: never removed.
+    /// A checkout that a person made by hand, or the user's own: never removed.
     InPlace,
 }
 
@@ -177,19 +177,19 @@ impl WorkspaceKind {
     }
 }
 
-/// How far a workspace is.
+/// The state of a workspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkspaceState {
-    /// Asked for; its directory is being made.
+    /// Requested; its directory is being created.
     Provisioning,
-    /// There, to be worked in.
+    /// Available for work.
     Ready,
-    /// Being taken away; everything in it is safe first.
+    /// Being removed; everything in it is saved first.
     Removing,
-    /// Gone, or never made.
+    /// Removed, or never created.
     Removed,
-    /// Something went wrong; it is kept as it is until somebody looks.
+    /// An error occurred; it is kept unchanged until a person looks at it.
     Quarantined,
 }
 
@@ -229,7 +229,7 @@ impl WorkspaceState {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Keep {
-    /// Every one, until somebody tidies up.
+    /// Every workspace, until a person removes it.
     #[default]
     Always,
     /// Those whose work has not landed.
@@ -250,52 +250,52 @@ impl Keep {
     }
 }
 
-/// What is in a workspace, and how much of it is nowhere else.
+/// The content of a workspace, and how much of it exists nowhere else.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Survey {
-    /// The commit it stands on.
+    /// The commit that is checked out.
     pub head: String,
-    /// The branch it is on.
+    /// The branch that is checked out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
-    /// Files that are staged.
+    /// Number of staged files.
     pub staged: usize,
-    /// Files that are tracked and changed, deleted ones among them.
+    /// Number of tracked files that were changed or deleted.
     pub changed: usize,
-    /// Files that are not tracked.
+    /// Number of untracked files.
     pub untracked: usize,
-    /// Ignored files that a rescue holds: small ones, and those in small directories.
+    /// Number of ignored files that a rescue contains: small ones, and those in small directories.
     pub ignored: usize,
-    /// Repositories inside, submodules with work of their own among them: a rescue holds them byte for byte.
+    /// Nested repositories, including submodules with work of their own: a rescue contains them byte for byte.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nested: Vec<String>,
-    /// Large ignored files and directories, and those that can be built again: a rescue holds them only on request.
+    /// Large ignored files and directories, and those that can be rebuilt: a rescue contains them only on request.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub artefacts: Vec<String>,
-    /// Stashes made on its branch; of a clone, all of them.
+    /// Number of stashes made on its branch; in a clone, all stashes.
     pub stashes: usize,
-    /// Commits that only its own log knows.
+    /// Number of commits that only its own reflog names.
     pub dropped: usize,
-    /// Of a clone: commits that its repository does not have.
+    /// In a clone: number of commits that its repository does not have.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub apart: usize,
-    /// Of these, commits on other branches than the one it is on.
+    /// Of these, the number of commits on branches other than the current one.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub beside: usize,
-    /// Commits that have not landed.
+    /// Number of commits that have not landed.
     pub ahead: usize,
-    /// Commits that no remote has.
+    /// Number of commits that no remote has.
     pub unpushed: usize,
-    /// The branch that its branch follows.
+    /// The upstream of its branch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upstream: Option<String>,
-    /// How its commits landed; nothing while they have not.
+    /// How its commits landed; absent while they have not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub landed: Option<Landed>,
-    /// What was begun and is not over: a merge, a rebase.
+    /// An operation in progress: a merge, a rebase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub doing: Option<String>,
-    /// Why it must not be removed: somebody locked it, or it holds what no rescue can.
+    /// Reasons why it must not be removed: it is locked, or it contains something that no rescue can contain.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stuck: Vec<String>,
 }
@@ -304,17 +304,17 @@ fn is_zero(count: &usize) -> bool {
     *count == 0
 }
 
-/// How commits came to be where they were to land.
+/// How commits got into the target branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Landed {
-    /// There are none: nothing was committed yet.
+    /// There are no commits.
     Nothing,
-    /// They are ancestors.
+    /// They are ancestors of the target.
     Merged,
-    /// Each was put there as another commit with the same change.
+    /// Each is in the target as another commit with the same change.
     Rebased,
-    /// Merging them into what is there, or was there at some time since, changes nothing.
+    /// Merging them into the target, or into an earlier state of it, changes nothing.
     Squashed,
     /// A landing was recorded at its present commit.
     Recorded,
@@ -334,14 +334,14 @@ impl Landed {
     }
 }
 
-/// What may become of a workspace that nobody needs.
+/// What may happen to a workspace that is no longer needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It may go: nothing in it is nowhere else.
+    /// It may be removed: everything in it exists elsewhere.
     Go,
-    /// It may go once everything in it is safe.
+    /// It may be removed after a rescue.
     Rescue,
-    /// It stays.
+    /// It must stay, for this reason.
     Stay(String),
 }
 
@@ -410,20 +410,20 @@ impl Survey {
     }
 }
 
-/// What workspaces may take while nobody needs them.
+/// Limits for workspaces that are not in use.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// The time it is.
+    /// The current time.
     pub now: Timestamp,
-    /// Not handed out for so long.
+    /// Maximum time since an agent last got one.
     pub max_age: Option<Duration>,
-    /// So many bytes together.
+    /// Maximum number of bytes of all workspaces.
     pub max_bytes: Option<u64>,
-    /// So many.
+    /// Maximum number of workspaces.
     pub max_count: Option<usize>,
-    /// What they take now.
+    /// Their current size in bytes.
     pub bytes: u64,
-    /// How many there are now.
+    /// Their current number.
     pub count: usize,
 }
 

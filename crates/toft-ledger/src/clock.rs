@@ -1,27 +1,27 @@
-//! When something was written, in an order every replica agrees on: wall time where clocks agree, never backwards
-//! where they do not.
+//! The time of a write, in an order on which all replicas agree: wall time if clocks agree, never backwards if they do
+//! not.
 
 use std::{fmt, str::FromStr};
 
-/// A hybrid logical clock: milliseconds, a counter within them, and who wrote.
+/// A hybrid logical clock: milliseconds, a counter within them, and the replica.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Clock {
     /// Milliseconds since 1970, or later if something later was seen.
     pub ms: u64,
-    /// Tells apart what was written in one millisecond.
+    /// Distinguishes writes in one millisecond.
     pub count: u32,
-    /// Who wrote.
+    /// The replica that wrote.
     pub replica: Replica,
 }
 
 impl Clock {
-    /// Before everything.
+    /// Earlier than every other clock.
     pub const ZERO: Self = Self { ms: 0, count: 0, replica: Replica([0; 8]) };
 
-    /// The latest moment that is believed to be one: nine digits of base 36, the year 5188.
+    /// The latest valid time: nine digits of base 36, the year 5188.
     pub const LAST_MS: u64 = 36u64.pow(9) - 1;
 
-    /// The next moment after everything seen so far.
+    /// The next clock after everything seen so far.
     pub fn after(seen: Self, wall_ms: u64, replica: Replica) -> Self {
         match wall_ms > seen.ms {
             true => Self { ms: wall_ms, count: 0, replica },
@@ -32,13 +32,13 @@ impl Clock {
         }
     }
 
-    /// The first moment after this one that `replica` can write at.
+    /// The first clock after this one at which `replica` can write.
     #[must_use]
     pub fn next(self, replica: Replica) -> Self {
         Self::after(self, 0, replica)
     }
 
-    /// Text that sorts as clocks do: later moments are greater.
+    /// Text that sorts like clocks: later clocks are greater.
     pub(crate) fn sortable(self) -> String {
         let (mut ms, mut count) = (String::new(), String::new());
         // Writing to a string cannot fail.
@@ -74,7 +74,7 @@ impl FromStr for Clock {
     }
 }
 
-/// The text is not a clock's.
+/// The text is not a valid clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a clock")]
 pub struct Unclear;
@@ -97,12 +97,12 @@ fn base36(mut value: u64, f: &mut dyn fmt::Write) -> fmt::Result {
     f.write_str(std::str::from_utf8(&digits[at..]).unwrap_or_default())
 }
 
-/// Who writes: one clone on one machine. Up to eight of `0-9a-z`.
+/// A replica: one clone on one machine. Up to eight of `0-9a-z`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Replica([u8; 8]);
 
 impl Replica {
-    /// Stands for an editor: a person or a program that changed a line and not its clocks.
+    /// The replica of a person or a program that edited a line but not its clocks.
     pub const HAND: Self = Self(*b"hand\0\0\0\0");
 }
 

@@ -1,4 +1,5 @@
-//! All lines that a ledger has of an issue, as one record. A file may hold several: appends, merges and people put them there.
+//! Merges all lines of an issue in a ledger into one record. A file may contain several: from appends, merges and edits
+//! by hand.
 
 use crate::{
     clock::Replica,
@@ -32,11 +33,11 @@ impl Lines {
         }
     }
 
-    /// What they say together. `known` is what was known of the issue before, if anything.
+    /// The merged record. `known` is the record that was known before, if any.
     ///
-    /// Dated lines are merged, in whatever order. A line without clocks changes what differs from them, right after the newest of
-    /// them; what it leaves out stays. It does so once: the record remembers the line by its digest, and a copy of it that a merge
-    /// brings back says nothing more.
+    /// Dated lines are merged, in any order. A line without clocks changes the fields that differ from them, right
+    /// after the newest of them; fields that it leaves out stay. It does so once: the record remembers the line by its
+    /// digest, and a copy that a merge brings back has no further effect.
     pub fn resolve(self, known: Option<&Record>) -> Option<Record> {
         let Self { dated, unmarked, undated } = self;
         let mut record = dated;

@@ -1,4 +1,4 @@
-//! What each field was when toft wrote a line, in a few letters: an edited line tells by itself which fields were edited.
+//! Digests of the fields as toft wrote them: they show which fields of a line were edited.
 
 use std::{
     borrow::Cow,
@@ -13,20 +13,20 @@ use crate::{
     record::{Key, Record, Register},
 };
 
-/// Letters of one digest: 24 bits.
+/// Characters of one digest: 24 bits.
 const LETTERS: usize = 4;
 /// Ends the stamp of digests in a line that has only a part of its record.
 const PARTIAL: &str = "+";
-/// Stands where a key has no value.
+/// The digest of a key without a value.
 const ABSENT: &str = "----";
 
-/// Digests of a record's values, as its line carries them: when they were taken, those of keys that are as old as the record by
-/// name, and those of keys with clocks of their own in the order of the clocks.
+/// Digests of a record's values, as stored in its line: the stamp of their clocks, the digests of keys that are as old
+/// as the record by name, and those of keys with clocks of their own in the order of the clocks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Digests(String, BTreeMap<String, String>, String);
 
 impl Digests {
-    /// Takes the digests of a record's values; `partial` says that the line has only a part of the record.
+    /// Computes the digests of a record's values; `partial` means that the line contains only a part of the record.
     pub(crate) fn of(record: &Record, partial: bool) -> Self {
         let (mut as_old, mut own) = (BTreeMap::new(), String::new());
         for (key, Register { clock, value }) in record.registers() {
@@ -41,14 +41,14 @@ impl Digests {
         Self(stamp(record.base(), record.newest(), clocks_of(record), partial), as_old, own)
     }
 
-    /// Does the line have only a part of its record?
+    /// Whether the line contains only a part of its record.
     pub(crate) fn partial(&self) -> bool {
         self.0.ends_with(PARTIAL)
     }
 
-    /// Applies an edit: in a record that was read from an edited line, what differs from its digests was written by hand, right
-    /// after everything else in the line, and what is missing was taken away then. `own` are the line's clocks. Fails if the
-    /// digests are not of that line.
+    /// Applies an edit: in a record that was read from an edited line, fields that differ from their digests were
+    /// written by hand, right after everything else in the line, and missing fields were removed then. `own` are the
+    /// line's clocks. Fails if the digests do not belong to that line.
     pub(crate) fn apply(&self, record: &mut Record, own: &BTreeMap<Key, Clock>) -> Result<(), Stale> {
         let newest = own.values().copied().max().unwrap_or_default().max(record.base());
         let clocks = own.iter().map(|(key, clock)| (key, *clock));
@@ -87,18 +87,18 @@ impl Digests {
     }
 }
 
-/// The digests are not those of the line they stand in: another program wrote the line after they were taken.
+/// The digests do not belong to their line: another program wrote the line after they were computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stale;
 
-/// The clocks that a record's line names.
+/// The clocks in a record's line.
 fn clocks_of(record: &Record) -> impl Iterator<Item = (&Key, Clock)> {
     let named = |(_, register): &(&Key, &Register)| register.clock != record.base() || register.value.is_none();
     record.registers().iter().filter(named).map(|(key, register)| (key, register.clock))
 }
 
-/// Names the clocks that digests belong to; of two, the later is the greater text, so that a program that knows nothing of digests
-/// and keeps the greater value keeps the later ones.
+/// The stamp of the clocks to which digests belong. A later stamp is a greater text, so that a program that does not
+/// know digests and keeps the greater value keeps the later ones.
 fn stamp<'k>(base: Clock, newest: Clock, clocks: impl Iterator<Item = (&'k Key, Clock)>, partial: bool) -> String {
     let mut hasher = blake3::Hasher::new();
     hasher.update(base.to_string().as_bytes());
@@ -115,7 +115,7 @@ fn digest(id: &str, key: &Key, value: &str) -> String {
     letters(&hasher.finalize())
 }
 
-/// One text for every layout of the same value: programs that write a line anew move blanks, keys and escapes.
+/// One text for every layout of the same value: programs that rewrite a line change blanks, keys and escapes.
 fn plain(value: &str) -> Cow<'_, str> {
     match value.as_bytes().first() {
         Some(b'"') if !value.contains('\\') => Cow::Borrowed(value),

@@ -1,4 +1,4 @@
-//! The file: read line by line, appended to under a lock, rewritten whole only to put it in order.
+//! The file: read line by line, appended to under a lock, rewritten only to compact it.
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
@@ -19,38 +19,38 @@ use crate::{
 /// A longer line is not read into memory.
 pub const LONGEST_LINE: usize = 16 << 20;
 
-/// How much of a line that cannot be read is looked at to name it.
+/// Length of the part of an unreadable line that is shown.
 const SHOWN: usize = 200;
 
-/// A file in another shape than lines is read whole, up to this size.
+/// A file in another format than lines is read completely, up to this size.
 const LARGEST_RESHAPED: u64 = 256 << 20;
 
-/// One thing found in a file.
+/// An item in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FoundLine<'a> {
-    /// A record, perhaps: [`crate::line::read`] tells.
+    /// Possibly a record: [`crate::line::read`] decides.
     Text {
-        /// Where its line begins.
+        /// The offset of its line.
         at: u64,
         /// Its text.
         text: &'a str,
     },
-    /// Left by a merge.
+    /// A conflict marker of a merge.
     Marker,
-    /// Not understood; kept where it is.
+    /// Unreadable; kept in place.
     Bad(Bad),
 }
 
-/// A line that is not understood.
+/// A line that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bad {
-    /// Where it begins.
+    /// Its offset.
     pub at: u64,
-    /// How long it is.
+    /// Its length.
     pub bytes: u64,
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// How it begins.
+    /// Its first characters.
     pub start: String,
 }
 
@@ -62,19 +62,19 @@ impl Bad {
     }
 }
 
-/// How a file's text is laid out.
+/// The format of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
-    /// One object a line, after so many bytes that mark it as UTF-8.
+    /// One object per line, after a UTF-8 mark of this many bytes.
     Lines { mark: u64 },
     /// Objects over several lines, or a list of them.
     Spread,
-    /// The same or lines, in UTF-16.
+    /// Either of them in UTF-16.
     Utf16 { big: bool },
 }
 
 impl Shape {
-    /// Tells from how a file begins.
+    /// Detects the format from the start of a file.
     fn of(start: &[u8]) -> Self {
         let (mark, rest) = match start {
             [0xff, 0xfe, ..] => return Self::Utf16 { big: false },
@@ -91,14 +91,15 @@ impl Shape {
     }
 }
 
-/// Is a file that begins so one object a line?
+/// Whether a file that starts like this has one object per line.
 pub fn is_lines(start: &[u8]) -> bool {
     matches!(Shape::of(start), Shape::Lines { .. })
 }
 
-/// Reads a file from a place on; `found` gets each thing in it. Says where the last whole line ends.
+/// Reads a file from an offset; `found` gets each item in it. Returns where the last whole line ends.
 ///
-/// A file that a program wrote anew in another shape (spread over lines, a list, UTF-16) is read whole, or refused whole.
+/// A file that a program rewrote in another format (objects over several lines, a list, UTF-16) is read completely, or
+/// refused completely.
 pub fn scan<E: From<io::Error>>(
     file: impl Read + Seek,
     from: u64,
@@ -150,7 +151,7 @@ pub fn scan<E: From<io::Error>>(
     }
 }
 
-/// Reads a file that is not one object a line.
+/// Reads a file that does not have one object per line.
 fn scan_whole<E: From<io::Error>>(
     reader: &mut (impl Read + Seek),
     shape: Shape,
@@ -191,7 +192,7 @@ fn scan_whole<E: From<io::Error>>(
     Ok(size)
 }
 
-/// Steps over the rest of a line: how much that was, and whether it ended.
+/// Skips the rest of a line: returns its length, and whether it ended.
 fn skip_line(reader: &mut impl BufRead) -> io::Result<(u64, bool)> {
     let mut skipped = 0;
     loop {
@@ -211,19 +212,19 @@ fn skip_line(reader: &mut impl BufRead) -> io::Result<(u64, bool)> {
     }
 }
 
-/// Which file this is, and what it looked like: if nothing of it changed, neither did the content.
+/// The identity and state of a file: if none of it changed, the content did not change either.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileStamp {
-    /// Device and number.
+    /// Device and inode number.
     pub identity: (u64, u64),
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// When it was last changed, in nanoseconds; where the system tells, not what a program can set.
+    /// The change time in nanoseconds, if the system has one; programs cannot set it.
     pub written: i64,
 }
 
 impl FileStamp {
-    /// A look at a path; `None` if nothing is there.
+    /// The stamp of a path; `None` if it does not exist.
     pub fn at(path: &Path) -> io::Result<Option<Self>> {
         match fs::symlink_metadata(path) {
             Ok(metadata) => Ok(Some(Self::of(&metadata))),
@@ -232,7 +233,7 @@ impl FileStamp {
         }
     }
 
-    /// What metadata say.
+    /// The stamp from metadata.
     pub fn of(metadata: &fs::Metadata) -> Self {
         let (identity, written) = facts(metadata);
         Self { identity, size: metadata.len(), written }
@@ -254,21 +255,21 @@ fn facts(metadata: &fs::Metadata) -> ((u64, u64), i64) {
     ((0, nanos(metadata.created()) as u64), nanos(metadata.modified()) as i64)
 }
 
-/// The right to write a ledger, until dropped.
+/// The write lock of a ledger, released when dropped.
 #[derive(Debug)]
 pub struct LedgerLock {
     _lock: File,
 }
 
 impl LedgerLock {
-    /// Waits for the right to write whatever `lock` guards.
+    /// Waits for the lock.
     pub fn take(lock: &Path) -> io::Result<Self> {
         let file = Self::open(lock)?;
         file.lock()?;
         Ok(Self { _lock: file })
     }
 
-    /// The same, for as long as `patience` lasts; nothing if it does not come.
+    /// The same, for at most `patience`; none on timeout.
     pub fn take_within(lock: &Path, patience: Duration) -> io::Result<Option<Self>> {
         let file = Self::open(lock)?;
         let (until, mut pause) = (Instant::now() + patience, Duration::from_micros(200));
@@ -291,8 +292,8 @@ impl LedgerLock {
         options_beside(lock).append(true).open(lock)
     }
 
-    /// Appends lines and sees that they are on disk, in the file that is there now: one that a checkout replaced
-    /// meanwhile gets them too. Says where they begin and how the file looks after.
+    /// Appends lines durably to the current file: if a checkout replaced it in the meantime, the new file gets them
+    /// too. Returns their offset and the stamp of the file afterwards.
     pub fn append(&self, path: &Path, lines: &[impl AsRef<[u8]>]) -> io::Result<(u64, FileStamp)> {
         const TRIES: usize = 100;
         let mut text = Vec::new();
@@ -327,7 +328,7 @@ impl LedgerLock {
         Err(io::Error::other(format!("{} is replaced faster than it can be written", path.display())))
     }
 
-    /// Replaces a file by what `content` writes, all or nothing.
+    /// Replaces a file by what `content` writes, atomically.
     pub fn replace(
         &self,
         path: &Path,
@@ -360,7 +361,7 @@ impl LedgerLock {
     }
 }
 
-/// Opens a ledger's file below its directory, which may be one further up for an archive.
+/// Opens a ledger's file below its directory, which for an archive may be one level further up.
 fn open_to_append(path: &Path) -> io::Result<File> {
     let dir = path.parent().unwrap_or(Path::new("."));
     let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -390,7 +391,7 @@ fn ends_in_newline(file: &mut File, size: u64) -> io::Result<bool> {
     Ok(last == *b"\n")
 }
 
-/// A new name is on disk once its directory is.
+/// Syncs the directory, which makes a new name durable.
 fn sync_dir(path: &Path) -> io::Result<()> {
     #[cfg(unix)]
     if let Some(dir) = path.parent() {
@@ -399,8 +400,8 @@ fn sync_dir(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Options that create a file as private as the directory it is in: a ledger of toft's own is in a private one, and a
-/// ledger in the user's tree is as open as that tree. No link is followed: agents can write where locks are.
+/// Options that create a file as private as its directory: a ledger of toft's own is in a private one, and a ledger in
+/// the user's tree is as open as that tree. No link is followed, because agents can write to the directories of locks.
 fn options_beside(path: &Path) -> OpenOptions {
     let mut options = OpenOptions::new();
     options.create(true);
@@ -415,7 +416,7 @@ fn options_beside(path: &Path) -> OpenOptions {
     options
 }
 
-/// Creates missing directories as private as the one they are in.
+/// Creates missing directories as private as their parent.
 fn create_dir_all(dir: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);

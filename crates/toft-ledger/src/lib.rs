@@ -1,8 +1,8 @@
-//! The plan on disk: issues as plain lines that merge by themselves.
+//! The plan on disk: issues as plain lines that merge automatically.
 //!
-//! [`record`] is one issue with its clocks and how two versions become one, [`mod@line`] its text (`digest.rs` tells what was edited
-//! in it by hand), [`combine`] makes one record of all lines of an issue, [`markers`] is what merges leave between lines,
-//! [`mod@file`] the file they stand in, [`open`] how it is opened in a directory that is not trusted.
+//! [`record`] is one issue with its clocks and merges two versions, [`mod@line`] its text (`digest.rs` shows which
+//! fields were edited by hand), [`combine`] merges all lines of an issue into one record, [`markers`] recognises
+//! conflict markers, [`mod@file`] reads and writes the file, [`open`] opens it in a directory that is not trusted.
 
 pub mod clock;
 pub mod combine;

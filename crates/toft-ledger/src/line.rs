@@ -15,7 +15,7 @@ use crate::{
     record::{Key, Record, Register, Set},
 };
 
-/// Fields in the order they are written; others follow by name.
+/// Fields in the order in which they are written; others follow by name.
 const ORDER: [&str; 25] = [
     "title",
     "type",
@@ -44,13 +44,13 @@ const ORDER: [&str; 25] = [
     "meta",
 ];
 
-/// When each key was written, unless with the record itself.
+/// The clocks of keys that are not as old as the record.
 const CLOCKS: &str = "clk";
-/// What each field was when the line was written.
+/// The digests of the fields when the line was written.
 const WAS: &str = "was";
-/// When the record itself was written.
+/// The clock of the record itself.
 const BASE: &str = "@";
-/// What stands before the checksum, which covers everything before that.
+/// The text before the checksum, which covers everything up to here.
 const SUM: &str = ",\"sum\":\"";
 const SUM_DIGITS: usize = 8;
 
@@ -59,54 +59,54 @@ const SUM_DIGITS: usize = 8;
 #[error("{0}")]
 pub struct Unreadable(String);
 
-/// The longest value that is read; what is longer stays in its line.
+/// Maximum length of a value that is read; a longer one stays in its line.
 pub const LONGEST_VALUE: usize = 8 << 20;
-/// A record with more text is written as several lines, each about so long.
+/// A record with more text is written as several lines of about this length.
 const PART: usize = 1 << 20;
-/// The longest id.
+/// Maximum length of an id.
 const LONGEST_ID: usize = 100;
 
-/// How a line came to be as it is.
+/// The origin of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineOrigin {
-    /// A replica wrote it, and nothing was changed since.
+    /// A replica wrote it, and it was not changed since.
     Written,
-    /// It was edited after that; what was edited has a clock of its own in the record.
+    /// It was edited after that; edited fields have a clock of their own in the record.
     Edited,
-    /// It was edited, and does not tell what was edited: an earlier toft wrote it.
+    /// It was edited, but does not show which fields: an earlier toft wrote it.
     Unmarked,
-    /// It has no clocks that can be read: another program or a person wrote it.
+    /// It has no readable clocks: another program or a person wrote it.
     Undated,
 }
 
 /// A line that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// What it says.
+    /// Its content.
     pub record: Record,
-    /// How it came to be so.
+    /// Its origin.
     pub made: LineOrigin,
-    /// Fields that cannot be read, each with the problem. The line must stay where it is: the record does not have them.
+    /// Fields that cannot be read, each with the problem. The line must be kept: the record does not contain them.
     pub broken: Vec<(String, &'static str)>,
     /// A digest of a line without clocks.
     pub(crate) digest: String,
-    /// It has only a part of its record.
+    /// It contains only a part of its record.
     pub(crate) partial: bool,
 }
 
 impl Line {
-    /// What another program has of an issue, with clocks of its own.
+    /// A record of another program, with its own clocks.
     pub fn dated(record: Record) -> Self {
         Self { record, made: LineOrigin::Written, broken: Vec::new(), digest: String::new(), partial: false }
     }
 
-    /// Has every field a clock that says when it was written?
+    /// Whether every field has a clock.
     pub fn is_dated(&self) -> bool {
         matches!(self.made, LineOrigin::Written | LineOrigin::Edited)
     }
 }
 
-/// May an issue have this id? Letters, digits, `.`, `_` and `-`, beginning with a letter or digit.
+/// Whether this is a valid id: letters, digits, `.`, `_` and `-`, starting with a letter or digit.
 pub fn is_id(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     text.len() <= LONGEST_ID && text.bytes().all(plain) && text.starts_with(|c: char| c.is_ascii_alphanumeric())
@@ -179,7 +179,7 @@ pub fn read(text: &str) -> Result<Line, Unreadable> {
     Ok(Line { record, made, broken, digest, partial })
 }
 
-/// JSON that a program spread over several lines, on one.
+/// JSON over several lines, on one line.
 pub fn on_one_line(value: &str) -> Box<str> {
     if !value.contains(['\n', '\r']) {
         return value.into();
@@ -194,7 +194,7 @@ pub fn on_one_line(value: &str) -> Box<str> {
     value.chars().filter(outside).collect::<String>().into()
 }
 
-/// The objects of a line in which several stand one after the other: a file without a newline at its end was merged with another.
+/// The objects of a line that contains several: a file without a final newline was merged with another.
 pub fn glued(text: &str) -> Option<Vec<&str>> {
     if !text.contains("}{") || untouched(text) {
         return None;
@@ -203,7 +203,7 @@ pub fn glued(text: &str) -> Option<Vec<&str>> {
     objects.ok().filter(|objects| objects.len() > 1).map(|objects| objects.into_iter().map(RawValue::get).collect())
 }
 
-/// Is this a line that a replica wrote and nobody touched since? Then it is as [`write()`] would write it.
+/// Whether a replica wrote this line and it was not changed since. Then it is identical to the output of [`write()`].
 pub fn untouched(text: &str) -> bool {
     ends_with_its_sum(text)
 }
@@ -216,7 +216,7 @@ pub fn newest(text: &str) -> Option<Clock> {
     Some(own.into_values().max().unwrap_or_default().max(base))
 }
 
-/// Writes a record: the same lines for the same record, everywhere. One line, unless it would be very long.
+/// Writes a record: always the same lines for the same record. One line, unless it would be very long.
 pub fn write_all(record: &Record) -> Vec<String> {
     let size = |(key, register): (&Key, &Register)| {
         register.value.as_deref().map_or(0, str::len) + key.to_string().len() + register.clock.to_string().len() + 16
@@ -240,7 +240,7 @@ pub fn write_all(record: &Record) -> Vec<String> {
     parts.iter().map(|part| written(part, true)).collect()
 }
 
-/// Writes what a record has beyond another that is known, in lines to be read after that one's.
+/// Writes the part of a record that is not in `known`, in lines to be read after those of `known`.
 pub fn write_new(record: &Record, known: &Record) -> Vec<String> {
     let new = record.beyond(known);
     match write_all(&new).as_slice() {
@@ -339,13 +339,13 @@ fn ends_with_its_sum(text: &str) -> bool {
         .is_some_and(|digits| digits == sum_of(body.as_bytes()))
 }
 
-/// Another tool may have laid the line out anew and changed nothing.
+/// Whether the checksum matches after normalization: another tool may have changed only the layout of the line.
 fn sum_matches(again: &str, found: Option<&RawValue>) -> bool {
     let expected = again.get(again.len() - SUM_DIGITS - 2..again.len() - 2);
     found.is_some_and(|found| Some(found.get().trim_matches('"')) == expected)
 }
 
-/// What makes a member that member.
+/// The key of a member of a set.
 fn member_key(set: Set, member: &str) -> Option<String> {
     #[derive(Deserialize)]
     struct DepLine<'a> {
@@ -390,7 +390,7 @@ impl Clocks {
     }
 }
 
-/// An object's fields, each as it was written; one that says something twice is not understood.
+/// The fields of an object, as they were written; an object with a duplicate key is invalid.
 struct RawFields<'a>(BTreeMap<Cow<'a, str>, &'a RawValue>);
 
 impl<'de> Deserialize<'de> for RawFields<'de> {

@@ -1,18 +1,18 @@
-//! Lines that a merge left behind. Every side is kept: which one is newer is told by its clocks.
+//! Conflict markers that a merge left. All sides are kept: their clocks show which is newer.
 
-/// What a line of a ledger is.
+/// The kind of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Piece<'a> {
-    /// A record, perhaps.
+    /// Possibly a record.
     Content(&'a str),
-    /// Left by a merge that met a conflict; says nothing itself.
+    /// A conflict marker; it has no content.
     Marker,
-    /// Nothing.
+    /// An empty line.
     Blank,
 }
 
-/// Tells what a line is. git and hg mark conflicts by seven of `<`, `|`, `=` and `>`; jj also by `%`, `+`, `-` and `\`,
-/// and shows one side as a difference whose lines begin with a blank, `-` or `+`.
+/// Classifies a line. git and hg mark conflicts by seven of `<`, `|`, `=` and `>`; jj also by `%`, `+`, `-` and `\`,
+/// and shows one side as a diff whose lines begin with a blank, `-` or `+`.
 pub fn piece(line: &str) -> Piece<'_> {
     let line = line.trim_end_matches('\r');
     match line.as_bytes() {
@@ -27,7 +27,7 @@ pub fn piece(line: &str) -> Piece<'_> {
     }
 }
 
-/// Seven or more of one sign (jj takes more where the text itself has seven), then nothing or a blank.
+/// Whether the line is seven or more of one sign (jj uses more if the text itself has seven), then nothing or a blank.
 fn is_marker(line: &str, sign: u8) -> bool {
     let run = line.bytes().take_while(|byte| *byte == sign).count();
     run >= 7 && line.as_bytes().get(run).is_none_or(|next| *next == b' ')

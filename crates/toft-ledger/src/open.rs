@@ -1,4 +1,4 @@
-//! Opens files of a directory that a stranger may have filled: plain files below it, never links, pipes or devices.
+//! Opens files in an untrusted directory: plain files below it, never links, pipes or devices.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -6,16 +6,17 @@ use std::{
     path::Path,
 };
 
-/// What is opened for what.
+/// The purpose of opening.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum For {
     /// Reading.
     Reading,
-    /// Appending; the file is made if it is not there.
+    /// Appending; the file is created if it does not exist.
     Appending,
 }
 
-/// Opens the plain file `name`, which may be in one directory below `dir`. Nothing on the way from `dir` on is a link.
+/// Opens the plain file `name`, which may be in a subdirectory of `dir`. No component of the path below `dir` may be a
+/// link.
 pub fn open(dir: &Path, name: &str, what: For, mode: u32) -> io::Result<File> {
     let path = dir.join(name);
     refuse_links(dir, name)?;
@@ -39,15 +40,15 @@ pub fn open(dir: &Path, name: &str, what: For, mode: u32) -> io::Result<File> {
     }
 }
 
-/// Reads a plain file whole.
+/// Reads a plain file completely.
 pub fn read(dir: &Path, name: &str) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     io::Read::read_to_end(&mut open(dir, name, For::Reading, 0)?, &mut bytes)?;
     Ok(bytes)
 }
 
-/// Fails if `dir`, the directories in `name`, or the file itself is there and is something else than a directory or a plain file.
-/// A name that ends in `/` is a directory's.
+/// Fails if `dir`, a directory in `name`, or the file itself exists and is not a directory or a plain file. A name that
+/// ends in `/` is that of a directory.
 pub fn refuse_links(dir: &Path, name: &str) -> io::Result<()> {
     let (mut path, directory) = (dir.to_owned(), name.ends_with('/'));
     let mut names = name.split('/').filter(|name| !name.is_empty()).peekable();

@@ -1,7 +1,7 @@
-//! One issue as replicas exchange it: every field, and every member of a set, with the moment it was last written.
+//! One issue as replicas exchange it: every field, and every member of a set, with the clock of its last write.
 //!
-//! Merging takes the newer of each, so that any order and any grouping end alike. What a field means is nobody's
-//! business here; what is not known is kept as it is.
+//! A merge takes the newer value of each, so that any order and any grouping give the same result. The meaning of
+//! fields is not known here; unknown fields are kept unchanged.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -13,16 +13,16 @@ use crate::clock::{Clock, Replica};
 /// A JSON value, as it was written.
 pub type Json = Box<str>;
 
-/// Fields that are sets: members come and go one by one.
+/// Fields that are sets, whose members are added and removed individually.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Set {
-    /// Words.
+    /// Labels.
     Labels,
-    /// What it needs, by kind.
+    /// Dependencies, by kind.
     Deps,
-    /// What was said, by id.
+    /// Comments, by id.
     Comments,
-    /// What it is called elsewhere.
+    /// Names in other systems.
     External,
 }
 
@@ -43,12 +43,12 @@ impl Set {
     }
 }
 
-/// What can be written on its own.
+/// A field or member that has its own clock.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Key {
     /// A field.
     Field(Box<str>),
-    /// A member of a set, by what makes it that member.
+    /// A member of a set, by its key.
     Member(Set, Box<str>),
 }
 
@@ -68,7 +68,7 @@ impl Key {
         Self::Member(Set::Deps, format!("{kind}:{on}").into())
     }
 
-    /// Something said.
+    /// A comment.
     pub fn comment(id: &str) -> Self {
         Self::Member(Set::Comments, id.into())
     }
@@ -82,7 +82,7 @@ impl Key {
         matches!(self, Self::Field(name) if name.starts_with('~'))
     }
 
-    /// As the table of clocks names it.
+    /// Parses a key of the table of clocks.
     pub(crate) fn parse(text: &str) -> Self {
         match text.split_once('/') {
             Some(("", name)) => Self::field(name),
@@ -105,12 +105,12 @@ impl fmt::Display for Key {
     }
 }
 
-/// What was last written, and when. Absent values were taken away.
+/// The last write and its clock. An absent value was removed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Register {
-    /// When.
+    /// The clock.
     pub clock: Clock,
-    /// What; ordered after the clock, so that a tie has one winner everywhere.
+    /// The value; ordered after the clock, so that a tie has the same winner everywhere.
     pub value: Option<Json>,
 }
 
@@ -118,13 +118,13 @@ pub struct Register {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     id: String,
-    /// When it was made: the clock of everything that was not written since.
+    /// When it was created: the clock of every key that was not written since.
     base: Clock,
     registers: BTreeMap<Key, Register>,
 }
 
 impl Record {
-    /// A record that says nothing yet.
+    /// An empty record.
     pub fn new(id: impl Into<String>, base: Clock) -> Self {
         Self { id: id.into(), base, registers: BTreeMap::new() }
     }
@@ -143,12 +143,12 @@ impl Record {
         &self.registers
     }
 
-    /// What stands under a key.
+    /// The value of a key.
     pub fn get(&self, key: &Key) -> Option<&str> {
         self.registers.get(key)?.value.as_deref()
     }
 
-    /// What stands in a field.
+    /// The value of a field.
     pub fn field(&self, name: &str) -> Option<&str> {
         self.get(&Key::field(name))
     }
@@ -161,8 +161,8 @@ impl Record {
         })
     }
 
-    /// Writes over what was there. If that has a later clock, because another machine's clock is ahead, the write gets the next
-    /// moment after it.
+    /// Overwrites a value. If the old value has a later clock, because another machine's clock is ahead, the write gets
+    /// the next clock after it.
     pub fn set(&mut self, key: Key, clock: Clock, value: Option<Json>) {
         let clock = match self.registers.get(&key) {
             Some(before) if before.clock >= clock => before.clock.next(clock.replica),
@@ -171,7 +171,7 @@ impl Record {
         self.registers.insert(key, Register { clock, value });
     }
 
-    /// Writes, unless something newer is there.
+    /// Writes a value, unless a newer one exists.
     pub fn write(&mut self, key: Key, clock: Clock, value: Option<Json>) {
         let new = Register { clock, value };
         match self.registers.entry(key) {
@@ -181,12 +181,12 @@ impl Record {
         }
     }
 
-    /// The newest moment in it.
+    /// The newest clock in it.
     pub fn newest(&self) -> Clock {
         self.registers.values().map(|register| register.clock).max().unwrap_or_default().max(self.base)
     }
 
-    /// Takes in what another replica has of the same issue.
+    /// Merges another replica's record of the same issue.
     pub fn merge(&mut self, other: Self) {
         self.base = self.base.max(other.base);
         for (key, Register { clock, value }) in other.registers {
@@ -195,7 +195,7 @@ impl Record {
         self.stay_purged();
     }
 
-    /// A purged issue says nothing else, whatever other copies still have of it.
+    /// Removes everything else from a purged issue, whatever other copies still contain.
     pub(crate) fn stay_purged(&mut self) {
         if self.field("purged").is_some() {
             let stays = [Key::field("purged"), Key::field("deleted")];
@@ -203,7 +203,7 @@ impl Record {
         }
     }
 
-    /// The same without what dated lines say of `known`: what is left tells their reader everything.
+    /// The record without what dated lines of `known` contain: the rest is enough for a reader of those lines.
     #[must_use]
     pub(crate) fn beyond(&self, known: &Self) -> Self {
         let loose: Vec<Clock> = known.loose().map(|(_, clock)| clock).collect();
@@ -214,13 +214,13 @@ impl Record {
         Self { id: self.id.clone(), base: self.base, registers: self.registers.iter().filter(new).map(own).collect() }
     }
 
-    /// Lines without clocks whose content no dated line has yet, each with the moment it counts as written at.
+    /// Lines without clocks whose content is in no dated line yet, each with the clock at which it counts as written.
     fn loose(&self) -> impl Iterator<Item = (&Key, Clock)> {
         let loose = |(key, register): &(&Key, &Register)| key.is_absorbed() && register.clock.replica == Replica::HAND;
         self.registers.iter().filter(loose).map(|(key, register)| (key, register.clock))
     }
 
-    /// Says that a dated line written at `clock` has the content of every line without clocks that is known.
+    /// Records that a dated line written at `clock` contains all known lines without clocks.
     pub fn settle(&mut self, clock: Clock) {
         let loose: Vec<Key> = self.loose().map(|(key, _)| key.clone()).collect();
         for key in loose {
@@ -228,8 +228,9 @@ impl Record {
         }
     }
 
-    /// Takes an edited line that does not tell what was edited in it: what has the same clock as in `known` and another value was
-    /// written right after everything else in the line, and what `known` has of that time and a `whole` line has not was taken away.
+    /// Compares an edited line that does not show which fields were edited with `known`: a field with the same clock
+    /// and another value was written right after everything else in the line, and a field of that time that a `whole`
+    /// line lacks was removed.
     #[must_use]
     pub(crate) fn compared(mut self, known: &Self, whole: bool) -> Self {
         let newest = self.newest();

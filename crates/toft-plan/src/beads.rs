@@ -1,4 +1,4 @@
-//! Issues in the form of beads, read and written without loss. `twoway.rs` decides what an import changes.
+//! Reads and writes issues in the format of beads without loss. `twoway.rs` decides what an import changes.
 
 use serde_json::{Map, Value, json};
 use toft_core::{
@@ -10,7 +10,7 @@ use toft_ledger::{
     record::{Key, Record, Set},
 };
 
-/// The name of a field in beads, and in a ledger.
+/// Names of fields in beads and in a ledger.
 const FIELDS: [(&str, &str); 12] = [
     ("title", "title"),
     ("description", "body"),
@@ -26,7 +26,7 @@ const FIELDS: [(&str, &str); 12] = [
     ("defer_until", "defer_until"),
 ];
 
-/// Fields that become others, or members of a set.
+/// Fields that are converted to other fields, or to members of a set.
 const TAKEN_APART: [&str; 12] = [
     "id",
     "created_at",
@@ -42,11 +42,11 @@ const TAKEN_APART: [&str; 12] = [
     "external_ref",
 ];
 
-/// Fields of a deleted issue, which mean nothing once it is restored.
+/// Fields of a deleted issue, which are meaningless once it is restored.
 pub(super) const OF_DELETED: [&str; 4] =
     ["beads.status", "beads.deleted_by", "beads.delete_reason", "beads.original_type"];
 
-/// What clears a field of beads: its name there and here, and an empty text or null.
+/// Values that clear a field: its name in beads and in toft, and an empty text or null.
 pub(super) const CLEARED: [(&str, &str, Option<&str>); 9] = [
     ("description", "body", Some("")),
     ("design", "design", Some("")),
@@ -59,16 +59,16 @@ pub(super) const CLEARED: [(&str, &str, Option<&str>); 9] = [
     ("external_ref", "external_ref", None),
 ];
 
-/// The field that remembers when beads last changed an issue.
+/// The field with the time of the last change in beads.
 pub(super) const UPDATED: &str = "beads.updated_at";
 /// The status of a deleted issue in beads.
 const TOMBSTONE: &str = "tombstone";
-/// The dependency that says what an issue is part of.
+/// The kind of dependency that names the parent of an issue.
 pub(super) const PARENT_CHILD: &str = "parent-child";
 /// The key of toft's mark in the metadata of an issue.
 const MARK: &str = "toft";
 
-/// Everything that beads wrote carries this name in its clocks.
+/// The replica name in the clocks of everything that beads wrote.
 pub(super) fn replica() -> Replica {
     "beads".parse().unwrap_or_default()
 }
@@ -87,7 +87,7 @@ pub(super) fn mark(row: &Map<String, Value>) -> Option<&str> {
     row.get("metadata")?.get(MARK)?.as_str()
 }
 
-/// Leaves a mark in the metadata of an issue, which beads keeps as it is.
+/// Writes a mark into the metadata of an issue, which beads keeps unchanged.
 pub(super) fn put_mark(row: &mut Map<String, Value>, mark: &str) {
     let metadata = row.entry("metadata").or_insert_with(|| json!({}));
     if let Some(metadata) = metadata.as_object_mut() {
@@ -95,8 +95,8 @@ pub(super) fn put_mark(row: &mut Map<String, Value>, mark: &str) {
     }
 }
 
-/// An issue of beads as a record. The same issue is the same record, so that importing it in two clones is one change. A
-/// clock ahead of `now` is not believed.
+/// An issue of beads as a record. The same issue always gives the same record, so that importing it in two clones is
+/// one change. A clock later than `now` is not trusted.
 pub(super) fn record(issue: &Map<String, Value>, now: u64) -> Result<Record, String> {
     let text = |name: &str| issue.get(name).and_then(Value::as_str);
     let id = text("id").ok_or("an issue without an id")?;
@@ -169,7 +169,8 @@ pub(super) fn record(issue: &Map<String, Value>, now: u64) -> Result<Record, Str
     Ok(record)
 }
 
-/// What a file of deletions says, as issues: an old beads kept them apart. What the ledger has keeps what it says.
+/// The entries of a file of deletions as issues: old versions of beads kept them separately. Issues in the ledger take
+/// precedence.
 pub fn deletions(ledger: &str, deleted: &str) -> String {
     let parse = |text: &str| serde_json::from_str::<Map<String, Value>>(text).ok();
     let known: std::collections::BTreeMap<String, Map<String, Value>> = ledger
@@ -278,7 +279,7 @@ pub(super) fn row(record: &Record) -> Map<String, Value> {
     issue
 }
 
-/// A moment as beads writes it: it keeps whole seconds.
+/// A time in the format of beads, in whole seconds.
 pub(super) fn at_seconds(seconds: i64) -> Value {
     let text = Timestamp(seconds.saturating_mul(1_000)).to_string();
     text.replacen(".000Z", "Z", 1).into()

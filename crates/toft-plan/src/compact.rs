@@ -1,4 +1,4 @@
-//! Puts a ledger in order: one line for each issue, sorted; what has long been over goes to the archive.
+//! Compacts a ledger: one line for each issue, sorted; issues that were closed long ago go to the archive.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
@@ -23,16 +23,16 @@ use super::{
     place::{ARCHIVE, ISSUES},
 };
 
-/// What putting a ledger in order did.
+/// The result of compacting a ledger.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Compaction {
-    /// Which ledger.
+    /// The ledger.
     pub ledger: String,
-    /// How many issues it has.
+    /// Number of its issues.
     pub issues: usize,
-    /// How many went to the archive.
+    /// Number of issues that were archived.
     pub archived: usize,
-    /// How many lines are not understood and stay as they are.
+    /// Number of lines that cannot be read and are kept unchanged.
     pub broken: usize,
 }
 
@@ -40,11 +40,11 @@ pub struct Compaction {
 type Lines = BTreeMap<String, String>;
 /// Lines by file.
 type Files = BTreeMap<String, Lines>;
-/// Lines that are not understood, by file.
+/// Lines that cannot be read, by file.
 type Kept = BTreeMap<String, BTreeSet<Vec<u8>>>;
 
 impl Plan<'_> {
-    /// Puts every ledger in order.
+    /// Compacts every ledger.
     pub fn compact(&self, archive_after: Duration) -> Result<Vec<Compaction>, Error> {
         let before = self.now()?.minus(archive_after);
         let writable = self.ledgers.iter().filter(|ledger| !ledger.read_only && !ledger.kept_by_others);
@@ -58,14 +58,15 @@ impl Plan<'_> {
         Ok(all)
     }
 
-    /// How many lines an earlier toft took out of ledgers because it did not understand them.
+    /// Number of lines that an earlier toft removed from ledgers because it could not read them.
     pub fn set_aside_count(&self) -> usize {
         let count = |ledger: &Ledger| fs::read_dir(ledger.quarantine()).map_or(0, Iterator::count);
         self.ledgers.iter().map(count).sum()
     }
 
-    /// Puts a ledger in order. What was over before a moment goes to the archive, and so does what `archived` names if it is over: once
-    /// an issue is in the archive of one clone, it is in that of every other, whatever their clocks say.
+    /// Compacts a ledger. Issues that were closed before a time are archived, and so are those that `archived` names,
+    /// if they are closed: an issue in the archive of one clone is in the archive of every other, whatever their
+    /// clocks.
     pub(super) fn compact_one(
         &self,
         ledger: &Ledger,
@@ -118,7 +119,7 @@ impl Plan<'_> {
         }
     }
 
-    /// Every line of a ledger by the file it belongs in, and by the file it is in; read anew from all of them.
+    /// Every line of a ledger by its target file, and by its current file; read again from all files.
     fn sorted(&self, ledger: &Ledger, before: Timestamp, archived: &BTreeSet<String>) -> Result<(Files, Files), Error> {
         let (mut wanted, mut now) = (Files::new(), Files::new());
         self.refresh_in_turn(Some(ledger))?;
@@ -148,7 +149,7 @@ impl Plan<'_> {
     }
 }
 
-/// Does the index have everything that the files say? Lines that are there letter by letter are; others must add nothing.
+/// Whether the index contains everything in the files. Identical lines are in the index; others must add nothing.
 fn agree(ledger: &Ledger, rows: &[Indexed]) -> Result<bool, Error> {
     let known: HashSet<&str> = rows.iter().map(|row| row.line.as_str()).collect();
     let mut records: Option<BTreeMap<String, Record>> = None;
@@ -180,7 +181,7 @@ fn agree(ledger: &Ledger, rows: &[Indexed]) -> Result<bool, Error> {
     Ok(true)
 }
 
-/// How every file of a ledger looks.
+/// The stamp of every file of a ledger.
 pub(super) fn looks(ledger: &Ledger) -> Result<Vec<(String, Option<FileStamp>)>, Error> {
     let mut looks = Vec::new();
     for file in ledger.files()? {
@@ -190,7 +191,7 @@ pub(super) fn looks(ledger: &Ledger) -> Result<Vec<(String, Option<FileStamp>)>,
     Ok(looks)
 }
 
-/// Writes a file anew, if it says anything else; gives how it looks then, and its content's print.
+/// Replaces a file if its content differs; returns its new stamp and the fingerprint of its content.
 fn replace(
     turn: &LedgerLock,
     ledger: &Ledger,
@@ -212,7 +213,7 @@ fn replace(
     Ok(Some((look, fingerprint(&content))))
 }
 
-/// A record's line as it is written: several, if it is very long.
+/// A record's line as it is written: several lines, if it is very long.
 fn in_parts(text: &str) -> String {
     const LONG: usize = 1 << 20;
     match line::read(text) {
@@ -221,7 +222,7 @@ fn in_parts(text: &str) -> String {
     }
 }
 
-/// When an issue was over for good.
+/// When an issue was closed or deleted.
 fn over(issue: &Issue) -> Option<Timestamp> {
     match (&issue.deleted, &issue.closed) {
         (Some(deleted), _) => Some(deleted.at),
@@ -230,8 +231,8 @@ fn over(issue: &Issue) -> Option<Timestamp> {
     }
 }
 
-/// Lines of a ledger that are not understood, or in part only. They stay where they are, byte for byte: another program, or a newer
-/// toft, may understand them.
+/// Lines of a ledger that cannot be read, or only in part. They are kept byte for byte: another program, or a newer
+/// toft, may be able to read them.
 fn kept(ledger: &Ledger) -> Result<Kept, Error> {
     let mut kept = Kept::new();
     for file in ledger.files()? {
@@ -244,7 +245,7 @@ fn kept(ledger: &Ledger) -> Result<Kept, Error> {
     Ok(kept)
 }
 
-/// Lines of a file that are not understood, or in part only.
+/// Lines of a file that cannot be read, or only in part.
 pub(super) fn not_understood(bytes: &[u8]) -> std::io::Result<BTreeSet<Vec<u8>>> {
     let mut kept = BTreeSet::new();
     scan::<std::io::Error>(Cursor::new(bytes), 0, |found| {

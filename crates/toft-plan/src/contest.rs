@@ -1,4 +1,5 @@
-//! Issues that were claimed in two clones: who syncs is told, and the ledger tells the other clone.
+//! Issues that were claimed in two clones: notifies the user of the clone that syncs, and the other clone through the
+//! ledger.
 
 use std::collections::BTreeSet;
 
@@ -15,8 +16,8 @@ use toft_session::error::Error;
 use super::{Ledger, Plan, copy::Lines, write::issue_of};
 
 impl Plan<'_> {
-    /// Tells everybody here which issues of these lines are worked on in this clone, too. Gives whether a ledger has to
-    /// be told again that an issue is held.
+    /// Reports which issues of these lines are also worked on in this clone. Returns whether a ledger has to record
+    /// again that an issue is held.
     pub(super) fn tell_contests(&self, ledger: &Ledger, lines: &Lines, try_only: bool) -> Result<bool, Error> {
         if try_only || lines.is_empty() {
             return Ok(false);
@@ -44,7 +45,7 @@ impl Plan<'_> {
         Ok(still_held)
     }
 
-    /// Whether another clone wrote how far an issue of a ledger is. A store that several clones share cannot tell.
+    /// Whether another clone wrote the status of an issue in a ledger. Unknown if several clones share the store.
     pub(super) fn claimed_elsewhere(&self, ledger: &Ledger, id: &str) -> Result<bool, Error> {
         if !self.session.located().own_store() {
             return Ok(false);

@@ -1,4 +1,4 @@
-//! Another copy of a ledger: its lines, and what is new in it.
+//! Another copy of a ledger: its lines, and those that are new.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
@@ -20,11 +20,11 @@ use super::{Ledger, compact::not_understood, place::ISSUES};
 /// Lines of a ledger, by id.
 pub(super) type Lines = BTreeMap<String, Vec<Line>>;
 
-/// What is new in another copy of a ledger.
+/// The new lines in another copy of a ledger.
 pub(super) struct New {
-    /// Lines that ours does not have letter by letter.
+    /// Lines that our copy does not contain identically.
     pub(super) lines: Lines,
-    /// Those of them that are not understood, or in part only: ours gets them as they are.
+    /// Those of them that cannot be read, or only in part: they are added to our copy unchanged.
     pub(super) verbatim: BTreeSet<Vec<u8>>,
     /// Issues that are in the other copy's archive and not in ours.
     pub(super) archived: BTreeSet<String>,
@@ -55,7 +55,7 @@ impl New {
     }
 }
 
-/// A file's lines but for some.
+/// The lines of a file without those that `left_out` selects.
 fn without(bytes: &[u8], left_out: impl Fn(&[u8]) -> bool) -> Vec<u8> {
     split(bytes).filter(|line| !left_out(line)).flat_map(|line| [line, b"\n"]).flatten().copied().collect()
 }
@@ -64,7 +64,7 @@ fn split(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty())
 }
 
-/// Every line of a ledger's files that can be read, by id.
+/// Every readable line of a ledger's files, by id.
 pub(super) fn lines_of(files: &Files) -> Result<Lines, Error> {
     let mut lines = Lines::new();
     for (name, bytes) in files {
@@ -89,7 +89,7 @@ fn lines_in(name: &str, bytes: &[u8]) -> Result<Lines, Error> {
     Ok(lines)
 }
 
-/// Issues of which something here is not there, with their line.
+/// Issues with changes that the other copy does not have, with their line.
 pub(super) fn news(ours: &Files, theirs: Option<&Files>) -> BTreeMap<String, String> {
     let (here, there): (HashSet<&[u8]>, HashSet<&[u8]>) =
         (each_line(ours).collect(), theirs.into_iter().flat_map(each_line).collect());
@@ -117,7 +117,7 @@ pub(super) fn news(ours: &Files, theirs: Option<&Files>) -> BTreeMap<String, Str
     news
 }
 
-/// Every line of ours that another copy does not have letter by letter, with what it is called: nothing else leaves.
+/// Every line of our copy that the other copy does not contain identically, with its id: only these lines are sent.
 pub(super) fn new_text(ours: &Files, theirs: Option<&Files>) -> Vec<(String, String)> {
     let there: HashSet<&[u8]> = theirs.into_iter().flat_map(each_line).collect();
     let new = each_line(ours).filter(|text| !there.contains(text));
@@ -133,7 +133,7 @@ pub(super) fn each_line(files: &Files) -> impl Iterator<Item = &[u8]> {
     files.values().flat_map(|bytes| split(bytes))
 }
 
-/// What a commit says.
+/// The message of a commit.
 pub(super) fn message(news: &BTreeMap<String, String>) -> String {
     match news.len() {
         0 => "toft: merge".to_owned(),

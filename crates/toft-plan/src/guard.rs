@@ -1,4 +1,4 @@
-//! The guard: what a range of commits would publish, looked at line by line before it leaves.
+//! The guard: checks line by line what a range of commits would publish.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
@@ -24,26 +24,26 @@ use toft_vcs::exchange::{self, Outgoing, Range};
 
 use super::{LedgerKind, Plan};
 
-/// How long the id of a finding is.
+/// Length of the id of a finding.
 const FINDING: usize = 12;
 
-/// What was found.
+/// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Guarded {
-    /// How many issues would be published.
+    /// Number of issues that would be published.
     pub issues: usize,
-    /// What may not leave.
+    /// Lines that must not be published.
     pub leaks: Vec<LeakingLine>,
-    /// What is worth a question.
+    /// Findings that need a confirmation.
     pub doubts: Vec<Doubtful>,
 }
 
-/// Something that is asked about before it leaves.
+/// A finding that needs a confirmation before publishing.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Doubtful {
-    /// A short id that stays the same, to allow it by.
+    /// A short, stable id, with which the finding can be allowed.
     pub id: String,
-    /// What, and where.
+    /// A description with the location.
     pub what: String,
     /// It looks like a secret.
     pub secret: bool,
@@ -62,21 +62,21 @@ impl Doubtful {
     }
 }
 
-/// A line that may not leave.
+/// A line that must not be published.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LeakingLine {
-    /// In which commit.
+    /// The commit.
     pub revision: String,
-    /// In which file.
+    /// The file.
     pub path: String,
-    /// Which issue.
+    /// The issue.
     pub issue: String,
-    /// Why not.
+    /// The reason.
     pub why: &'static str,
 }
 
 impl Plan<'_> {
-    /// Looks at what commits of a range would publish.
+    /// Checks what the commits of a range would publish.
     pub fn guard(&self, range: &Range) -> Result<Guarded, Error> {
         let private = self.private()?;
         let upstream = self.upstream.as_deref();
@@ -129,14 +129,14 @@ impl Plan<'_> {
         Ok(guarded)
     }
 
-    /// What is doubtful about lines that are about to leave; secrets that were allowed by name are not.
+    /// The findings in lines that are about to be sent, without secrets that were allowed by name.
     pub(super) fn doubts<'a>(&self, lines: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<Doubt> {
         let allowed = self.allowed_findings();
         doubts(lines, |finding| allowed.contains(finding))
     }
 
-    /// Looks at what a push publishes besides commits: the names of refs, and the texts of annotated tags. Each ref is a
-    /// name, and the object that it is to point to.
+    /// Checks what a push publishes besides commits: the names of refs, and the texts of annotated tags. Each ref is a
+    /// name, and the object that it will point to.
     pub fn guard_refs(&self, refs: &[(String, String)]) -> Result<Vec<Doubtful>, Error> {
         let private = self.private()?;
         let mut doubts = Vec::new();
@@ -167,7 +167,7 @@ impl Plan<'_> {
         fs::read_to_string(self.allowed()).unwrap_or_default().lines().map(str::to_owned).collect()
     }
 
-    /// Allows findings: they are not asked about again.
+    /// Allows findings: they are not reported again.
     pub fn allow_findings(&self, findings: &[String]) -> Result<(), Error> {
         let real = |finding: &String| finding.len() == FINDING && finding.bytes().all(|byte| byte.is_ascii_hexdigit());
         if let Some(other) = findings.iter().find(|finding| !real(finding)) {
@@ -177,12 +177,12 @@ impl Plan<'_> {
         self.remember_allowed(findings)
     }
 
-    /// Where doubts are kept that somebody looked at.
+    /// The file of allowed findings.
     fn allowed(&self) -> PathBuf {
         self.state.join("sync").join("allowed")
     }
 
-    /// The same, for doubts.
+    /// The same, for findings of a guard.
     pub fn allow(&self, doubts: &[Doubtful]) -> Result<(), Error> {
         self.remember_allowed(&doubts.iter().map(|doubt| doubt.id.clone()).collect::<Vec<_>>())
     }
@@ -196,7 +196,7 @@ impl Plan<'_> {
         Ok(())
     }
 
-    /// Issues that only private ledgers have, or that nobody was offered.
+    /// Issues that only private ledgers contain, or that were not proposed.
     pub(super) fn private(&self) -> Result<Private, Error> {
         if self.unwritten() {
             return Ok(Private::default());
@@ -226,7 +226,7 @@ impl Plan<'_> {
     }
 }
 
-/// The short id of a finding, which stays the same.
+/// The short, stable id of a finding.
 pub(super) fn finding_id(key: &str) -> String {
     fingerprint(key)[..FINDING].to_owned()
 }
@@ -235,7 +235,7 @@ fn fingerprint(doubt: &str) -> String {
     blake3::hash(doubt.as_bytes()).to_hex()[..24].to_owned()
 }
 
-/// Whether a line is a part of a private ledger's record that was laid out anew.
+/// Whether a line is part of a private ledger's record in another layout.
 fn hidden_record(line: &str) -> bool {
     let mut words = line.split(|c: char| !c.is_ascii_alphabetic()).filter(|word| !word.is_empty());
     line.contains("\"visibility\"")
@@ -243,7 +243,7 @@ fn hidden_record(line: &str) -> bool {
         && words.next().is_some_and(|word| [LOCAL, OVERLAY].contains(&word))
 }
 
-/// The issue that a line is, if it is one.
+/// The issue in a line, if it is one.
 fn record(line: &str) -> Option<(String, Issue)> {
     let text = line.trim().trim_end_matches(',');
     // A line may say only what is new about an issue.

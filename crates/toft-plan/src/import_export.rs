@@ -1,4 +1,4 @@
-//! Issues in and out, in other forms.
+//! Import and export of issues in other formats.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,49 +28,49 @@ use super::{
 /// An issue of beads.
 type Row = Map<String, Value>;
 
-/// How often a file is merged again because beads wrote it meanwhile.
+/// How often a file is merged again because beads wrote to it in the meantime.
 const TRIES: usize = 5;
 
-/// How an import went.
+/// The result of an import.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Imported {
-    /// Into which ledger.
+    /// The ledger.
     pub ledger: String,
-    /// How many issues were read.
+    /// Number of issues that were read.
     pub read: usize,
-    /// How many of them were new or changed something.
+    /// Number of issues that were new or changed.
     pub changed: usize,
-    /// Lines that could not be read, and why.
+    /// Lines that could not be read, with the reason.
     pub unreadable: Vec<String>,
-    /// Decisions that were made, and what is left to do.
+    /// Decisions that were made, and remaining steps.
     pub notes: Vec<String>,
 }
 
-/// How an export into a file went.
+/// The result of an export into a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Exported {
     /// The file.
     pub file: PathBuf,
-    /// How many issues it has now.
+    /// Number of its issues.
     pub issues: usize,
-    /// How many lines of it were written, or written anew.
+    /// Number of lines that were written or replaced.
     pub written: usize,
-    /// What was taken in from it before.
+    /// The result of the import that came first.
     pub imported: Imported,
 }
 
-/// A form issues come in.
+/// A format for import.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Import {
-    /// As beads has them.
+    /// The format of beads.
     Beads,
-    /// As a ledger has them.
+    /// Lines of a ledger.
     Lines,
-    /// A list.
+    /// A Markdown list.
     Markdown,
 }
 
-/// A store of another tool.
+/// A database of another tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Older {
     /// A LangGraph checkpoint database.
@@ -79,19 +79,19 @@ pub enum Older {
     Caw,
 }
 
-/// A form issues are given out in.
+/// A format for export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Export {
-    /// As beads has them.
+    /// The format of beads.
     Beads,
-    /// As a ledger has them.
+    /// Lines of a ledger.
     Lines,
     /// A table.
     Csv,
 }
 
 impl Plan<'_> {
-    /// Takes issues in. What is already known changes nothing.
+    /// Imports issues. Issues that are already known change nothing.
     pub fn import(&self, form: Import, text: &str, ledger: Option<&str>) -> Result<Imported, Error> {
         match form {
             Import::Beads => return self.import_beads(text, ledger),
@@ -123,8 +123,7 @@ impl Plan<'_> {
         Ok(imported)
     }
 
-    /// Takes in what another tool kept in a database, which stays as it is. Again and again, only what is new changes
-    /// anything.
+    /// Imports the database of another tool, which is not changed. If it is repeated, only new data changes anything.
     pub fn import_store(
         &self,
         store: Older,
@@ -161,7 +160,8 @@ impl Plan<'_> {
         self.take_records(ledger, found.lines, imported)
     }
 
-    /// Each item is known by its title and what it is part of, so that a list that grew adds only what is new.
+    /// Imports a list. An item is identified by its title and parent, so that importing a longer list adds only the new
+    /// items.
     fn import_list(&self, text: &str, ledger: Option<&str>) -> Result<Imported, Error> {
         let problem = |problem| Refusal::Invalid { field: "list".into(), problem };
         let edits = many(text, &Edit::default()).map_err(problem)?;
@@ -188,7 +188,8 @@ impl Plan<'_> {
         self.session.perform(Note { what: "ledger.imported".to_owned(), notes, epics: Vec::new() })
     }
 
-    /// Takes in what beads changed since the last import. An issue that another ledger here has is changed there.
+    /// Imports the changes of beads since the last import. An issue that is in another ledger of this checkout is
+    /// changed there.
     fn import_beads(&self, text: &str, ledger: Option<&str>) -> Result<Imported, Error> {
         let target = self.route(ledger, None)?;
         let mut imported = Imported { ledger: target.name.clone(), ..Imported::default() };
@@ -271,13 +272,13 @@ impl Plan<'_> {
         Ok(known.map(|row| row.ledger).filter(|name| writable(name)).unwrap_or_else(|| target.name.clone()))
     }
 
-    /// What this clone exported to beads.
+    /// The exports of this clone to beads.
     fn exports(&self) -> Exports {
         let text = fs::read_to_string(self.state.join(EXPORTS)).unwrap_or_default();
         serde_json::from_str(&text).unwrap_or_default()
     }
 
-    /// Remembers what was exported. Marks in the issues say the same, so that a lost file costs little.
+    /// Stores the exports. The marks in the issues contain the same, so that little is lost with the file.
     fn keep(&self, exports: &Exports) {
         let path = self.state.join(EXPORTS);
         let draft = path.with_extension(format!("{}.new", std::process::id()));
@@ -288,7 +289,7 @@ impl Plan<'_> {
         }
     }
 
-    /// Gives every issue out, a line each, in the order of their ids.
+    /// Exports every issue, one per line, ordered by id.
     pub fn export(&self, form: Export) -> Result<Vec<String>, Error> {
         self.refresh()?;
         if form == Export::Beads {
@@ -309,7 +310,7 @@ impl Plan<'_> {
         Ok(rows)
     }
 
-    /// Every issue that `wanted` lets through, as beads has them, by id.
+    /// Every issue that `wanted` selects, in the format of beads, by id.
     fn export_beads(
         &self,
         wanted: impl Fn(&toft_store::sqlite::index::Indexed) -> bool,
@@ -340,8 +341,8 @@ impl Plan<'_> {
         Ok(rows)
     }
 
-    /// Brings a file of beads and the ledgers together: what the file says is taken in, then its lines are written anew
-    /// where toft has something newer. Lines that are no issues stay as they are, private issues stay out.
+    /// Merges a file of beads with the ledgers: imports the file, then rewrites its lines where toft has something
+    /// newer. Lines that are not issues are kept, and private issues are not exported.
     pub fn export_into(&self, file: &Path, ledger: Option<&str>) -> Result<Exported, Error> {
         let file = fs::canonicalize(file).map_err(io("read", file))?;
         let mut imported = Imported::default();
@@ -394,7 +395,7 @@ impl Plan<'_> {
     }
 }
 
-/// The file of this clone that remembers what was exported to beads.
+/// The file of this clone that records exports to beads.
 const EXPORTS: &str = "beads.json";
 
 fn is_issue(row: &Map<String, Value>) -> bool {
@@ -406,7 +407,7 @@ fn id_of_line(line: &str) -> Option<String> {
     row.get("id").filter(|_| is_issue(&row))?.as_str().map(str::to_owned)
 }
 
-/// Whether two issues of beads say the same; the order of their lists says nothing.
+/// Whether two issues of beads are equal, except for the order of their lists.
 fn same(one: &Map<String, Value>, other: &Map<String, Value>) -> bool {
     let sorted = |row: &Map<String, Value>| {
         let mut row = row.clone();
@@ -420,7 +421,7 @@ fn same(one: &Map<String, Value>, other: &Map<String, Value>) -> bool {
     sorted(one) == sorted(other)
 }
 
-/// Replaces a file whole, unless it says something else than `text` by now.
+/// Replaces a file, unless its content is no longer `text`.
 fn replace(path: &Path, text: &str, new: &str) -> Result<bool, Error> {
     let draft = path.with_extension(format!("{}.new", std::process::id()));
     let mode = fs::metadata(path).map_err(io("read", path))?.permissions();
@@ -443,13 +444,13 @@ fn line_record(text: &str) -> Result<Line, String> {
     }
 }
 
-/// A record that a reader of ledgers would take as well.
+/// A record, if readers of ledgers can read it too.
 fn readable(line: Line) -> Result<Line, String> {
     serde_json::from_str::<Issue>(&line::write(&line.record)).map_err(|error| error.to_string())?;
     Ok(line)
 }
 
-/// One line of CSV. A spreadsheet computes what begins with one of `=+-@`, so an apostrophe goes before it.
+/// One line of CSV. A spreadsheet evaluates cells that begin with one of `=+-@`, so an apostrophe is put before them.
 fn csv(issue: &Issue) -> String {
     let cell = |text: &str| {
         let text = clean_lines(text);

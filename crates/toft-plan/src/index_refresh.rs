@@ -1,4 +1,4 @@
-//! Brings the index up to the files: nothing where nothing changed, the tail where something was appended, else all.
+//! Updates the index from the files: nothing if nothing changed, the tail if lines were appended, otherwise everything.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
@@ -22,12 +22,12 @@ use toft_store::sqlite::index::{Around, FileState, IndexTx};
 
 use super::{Ledger, Plan, place::ISSUES};
 
-/// A file that changed less long before it was looked at may have changed again in the same tick of its clock.
+/// A file that changed less than this before it was read may have changed again in the same clock tick.
 const FINE_TICK: i64 = 10_000_000;
 const COARSE_TICK: i64 = 2_000_000_000;
-/// How many troubles of a file are remembered.
+/// Maximum number of problems that are stored for a file.
 const TROUBLES: usize = 100;
-/// A file that is worth more memory.
+/// File size from which more memory is used.
 const MUCH: u64 = 4 << 20;
 /// How long a reader waits for writers.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -35,42 +35,43 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How a file is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum How {
-    /// What is new in it.
+    /// The new part.
     New,
-    /// The same, right after it was written here from `start` on.
+    /// The same, right after this process wrote it from `start`.
     Own { start: u64 },
     /// All of it.
     All,
 }
 
-/// Something in a ledger that is not as it should be. Nothing is lost by it.
+/// A problem in a ledger. Nothing is lost because of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LedgerTrouble {
     /// The file.
     pub file: String,
-    /// Where in it, in bytes.
+    /// The offset in bytes.
     pub at: u64,
-    /// Which line of it that is.
+    /// The line number.
     #[serde(default)]
     pub line: u64,
-    /// The issue, if it is one that has a wrong value in a field.
+    /// The issue, if a field of it has an invalid value.
     #[serde(default)]
     pub issue: Option<String>,
-    /// A merge was not finished.
+    /// A merge conflict is not resolved.
     #[serde(default)]
     pub conflict: bool,
-    /// What.
+    /// The problem.
     pub problem: String,
 }
 
 impl Plan<'_> {
-    /// Brings the index up to every ledger seen from here.
+    /// Updates the index from every ledger of this checkout.
     pub(super) fn refresh(&self) -> Result<(), Error> {
         self.refresh_in_turn(None)
     }
 
-    /// The same, for who has the turn in one of the ledgers. Elsewhere what changed is read in turn too: a writer that is
-    /// about to tell the index what it wrote is waited for, so that a crowd does not read the same lines at once.
+    /// The same for a caller that holds the lock of one of the ledgers. The other ledgers are read under their locks,
+    /// too: waiting for a writer that is about to update the index avoids that many processes read the same lines at
+    /// once.
     pub(super) fn refresh_in_turn(&self, mine: Option<&Ledger>) -> Result<(), Error> {
         self.forget_unseen()?;
         for ledger in &self.ledgers {
@@ -104,7 +105,7 @@ impl Plan<'_> {
         Ok(())
     }
 
-    /// Files of a ledger that are not what the index knows of them.
+    /// Files of a ledger that differ from their state in the index.
     fn stale(&self, ledger: &Ledger) -> Result<Vec<String>, Error> {
         let mut files = ledger.files()?;
         let index = self.index(Access::Read)?;
@@ -134,7 +135,7 @@ impl Plan<'_> {
         Ok(index.commit()?)
     }
 
-    /// Reads every file of a ledger from its beginning.
+    /// Reads every file of a ledger from the start.
     pub(super) fn ingest_all(&self, index: &IndexTx<'_>, ledger: &Ledger) -> Result<(), Error> {
         for file in ledger.files()? {
             self.ingest(index, ledger, &file, How::All)?;
@@ -142,7 +143,7 @@ impl Plan<'_> {
         Ok(())
     }
 
-    /// Drops what ledgers said that are no longer seen from here.
+    /// Removes ledgers from the index that this checkout no longer uses.
     fn forget_unseen(&self) -> Result<(), Error> {
         let seen = |name: &str| self.ledgers.iter().any(|ledger| ledger.name == name);
         let unseen = |index: &IndexTx<'_>| -> Result<Vec<(String, String)>, Error> {
@@ -166,14 +167,15 @@ impl Plan<'_> {
         Ok(index.commit()?)
     }
 
-    /// Takes in what was just appended to a ledger, from `start` on.
+    /// Reads lines that were just appended to a ledger, from `start`.
     pub(super) fn follow(&self, ledger: &Ledger, start: u64) -> Result<(), Error> {
         let index = self.index(Access::Write)?;
         self.ingest(&index, ledger, ISSUES, How::Own { start })?;
         Ok(index.commit()?)
     }
 
-    /// Files of a ledger were just put in order here: the same issues in other lines, each with how it looks and its print.
+    /// Updates the state of files that were just compacted: the same issues in other lines, with the new stamps and
+    /// fingerprints.
     pub(super) fn rewritten(
         &self,
         ledger: &Ledger,
@@ -200,7 +202,7 @@ impl Plan<'_> {
         Ok(index.commit()?)
     }
 
-    /// Reads what is new in a file; says whether issues are no longer in it.
+    /// Reads the new part of a file; returns whether issues are no longer in it.
     fn ingest(&self, index: &IndexTx<'_>, ledger: &Ledger, file: &str, how: How) -> Result<bool, Error> {
         let path = ledger.dir.join(file);
         let known = index.file(&ledger.name, file)?;
@@ -271,7 +273,7 @@ impl Plan<'_> {
         Ok(dropped)
     }
 
-    /// Was anything in a ledger's files not as it should be when they were last read?
+    /// Whether a ledger's files had problems when they were last read.
     pub(super) fn troubled(&self, ledger: &Ledger) -> Result<bool, Error> {
         let index = self.index(Access::Read)?;
         for file in ledger.files()? {
@@ -283,7 +285,7 @@ impl Plan<'_> {
         Ok(false)
     }
 
-    /// What is not as it should be in the ledgers seen from here.
+    /// The problems in the ledgers of this checkout.
     pub fn troubles(&self) -> Result<Vec<LedgerTrouble>, Error> {
         if self.unwritten() {
             return Ok(Vec::new());
@@ -310,7 +312,7 @@ impl Plan<'_> {
     }
 }
 
-/// Is what is remembered of a file all there is to know of it?
+/// Whether the stored state of a file is up to date.
 fn fresh(known: Option<&FileState>, look: Option<&FileStamp>) -> bool {
     match (known, look) {
         (None, None) => true,
@@ -327,12 +329,12 @@ pub(super) fn now_nanos() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |at| at.as_nanos() as i64)
 }
 
-/// What a file held when it was read, piece by piece: how long each is, and its print.
+/// The content of a file when it was read, in pieces: the length and the fingerprint of each.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Prints(Vec<(u64, String)>);
 
 impl Prints {
-    /// More pieces become one.
+    /// More pieces than this are merged into one.
     const MOST: usize = 64;
 
     fn parse(text: &str) -> Option<Self> {
@@ -343,7 +345,7 @@ impl Prints {
         self.0.iter().map(|(bytes, _)| bytes).sum()
     }
 
-    /// Does the file still begin with all of them?
+    /// Whether the file still begins with all of them.
     fn hold(&self, file: &mut File) -> std::io::Result<bool> {
         let mut at = 0;
         for (bytes, fingerprint) in &self.0 {
@@ -355,7 +357,7 @@ impl Prints {
         Ok(true)
     }
 
-    /// The same, and what follows up to a place in the file.
+    /// These pieces, and the one after them up to an offset in the file.
     fn and(mut self, file: &mut File, upto: u64) -> std::io::Result<Self> {
         if self.0.len() >= Self::MOST {
             self.0.clear();
@@ -366,12 +368,12 @@ impl Prints {
     }
 }
 
-/// A print of a piece of a file.
+/// The fingerprint of a piece of a file.
 pub(super) fn fingerprint(bytes: &[u8]) -> String {
     blake3::hash(bytes).to_hex()[..24].to_owned()
 }
 
-/// A print of a piece of a file; none if it ends before that.
+/// The fingerprint of a piece of a file; none if the file is too short.
 fn fingerprint_of(file: &mut File, from: u64, bytes: u64) -> std::io::Result<Option<String>> {
     let mut hasher = blake3::Hasher::new();
     file.seek(SeekFrom::Start(from))?;
@@ -379,7 +381,7 @@ fn fingerprint_of(file: &mut File, from: u64, bytes: u64) -> std::io::Result<Opt
     Ok((read == bytes).then(|| hasher.finalize().to_hex()[..24].to_owned()))
 }
 
-/// What can go wrong while reading.
+/// An error while reading.
 pub(super) enum Failed {
     Io(std::io::Error),
     Other(Error),
@@ -412,18 +414,18 @@ impl Failed {
     }
 }
 
-/// A file being read into the index.
+/// A file that is being read into the index.
 struct Reading<'r, 'p> {
     index: &'r IndexTx<'r>,
     ledger: &'r str,
     file: &'r str,
     plan: &'r Plan<'p>,
     newest: Clock,
-    /// Only what was appended is read: it adds to what is known.
+    /// Only the appended part is read: it adds to what is known.
     tail: bool,
-    /// Nothing of this ledger is known.
+    /// The index contains nothing of this ledger.
     blank: bool,
-    /// Issues of which one line alone does not tell everything: their lines, and where the first of them begins.
+    /// Issues with several lines: their lines, and the offset of the first.
     several: BTreeMap<String, (u64, Lines)>,
     seen: HashSet<String>,
     changed: BTreeSet<String>,
@@ -513,7 +515,7 @@ impl<'r, 'p> Reading<'r, 'p> {
         Ok(())
     }
 
-    /// Everything was read: puts down what all lines of an issue together say.
+    /// After reading: writes the merged lines of each issue.
     fn finish(&mut self) -> Result<(), Error> {
         for (id, (at, mut lines)) in std::mem::take(&mut self.several) {
             let known = self.index.line(self.ledger, &id)?;
@@ -551,7 +553,7 @@ impl<'r, 'p> Reading<'r, 'p> {
         self.plan.put_row(self.index, self.ledger, self.file, (issue, line), false)
     }
 
-    /// The index follows the file: what it no longer says is not there.
+    /// Removes issues from the index that are no longer in the file.
     fn drop_unseen(&mut self) -> Result<bool, Error> {
         let mut dropped = false;
         for id in self.index.ids_of(self.ledger, self.file)? {

@@ -1,7 +1,7 @@
-//! Which ledgers a checkout sees besides the repository's own, and where new issues go: what this clone was told
-//! (`ledgers.json` beside its store), and what the repository says for everybody (`.toft/ledgers.toml` in its tree).
+//! The ledgers that a checkout uses besides the repository's own, and the routes of new issues: the settings of this
+//! clone (`ledgers.json` beside its store), and the repository's list for everyone (`.toft/ledgers.toml` in its tree).
 //!
-//! The file in the tree is believed only after the user trusted exactly its content. Its schema is closed: names, places
+//! The file in the tree is used only after the user trusted its exact content. Its schema is closed: names, locations
 //! (relative, or the URL of a remote), `ro` or `rw`, routes. Nothing in it is executed.
 
 use std::{
@@ -24,13 +24,13 @@ use toft_session::{
 
 use super::LedgerKind;
 
-/// What this clone was told.
+/// The settings of this clone.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct KnownLedgers {
-    /// The user plans in private here.
+    /// The user is a contributor: they plan in a private ledger.
     #[serde(default)]
     pub(super) contributor: bool,
-    /// The remote that keeps the repository's own ledger then.
+    /// The remote with the repository's own ledger in that case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) upstream: Option<String>,
     #[serde(default)]
@@ -52,17 +52,17 @@ pub(super) struct Also {
     pub(super) dir: PathBuf,
     #[serde(default)]
     pub(super) read_only: bool,
-    /// `dir` is a repository: its own ledger is meant, wherever that repository keeps it.
+    /// `dir` is a repository: its own ledger is used, wherever that repository keeps it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) repository: bool,
-    /// The remote that `dir` is toft's local copy of.
+    /// The remote of which `dir` is toft's local copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) url: Option<String>,
 }
 
 const KNOWN: &str = "ledgers.json";
 
-/// What this clone was told; nothing if it was told nothing.
+/// The settings of this clone; empty if there are none.
 pub(super) fn known(state: &Path) -> Result<KnownLedgers, Error> {
     let path = state.join(KNOWN);
     match fs::read_to_string(&path) {
@@ -73,7 +73,7 @@ pub(super) fn known(state: &Path) -> Result<KnownLedgers, Error> {
     }
 }
 
-/// Changes what this clone was told, one at a time and all or nothing.
+/// Changes the settings of this clone atomically, under a lock.
 pub(super) fn know(state: &Path, change: impl FnOnce(&mut KnownLedgers) -> Result<(), Error>) -> Result<(), Error> {
     let (path, lock) = (state.join(KNOWN), state.join("locks").join("ledgers.lock"));
     let turn = LedgerLock::take(&lock).map_err(io("lock", &lock))?;
@@ -84,7 +84,7 @@ pub(super) fn know(state: &Path, change: impl FnOnce(&mut KnownLedgers) -> Resul
     turn.replace(&path, |out| out.write_all(text.as_bytes())).map_err(io("write", &path)).map(drop)
 }
 
-/// A name that a ledger may be given.
+/// Checks the name of a ledger.
 pub(super) fn check_name(name: &str) -> Result<(), String> {
     let plain = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c));
     if !plain {
@@ -97,9 +97,9 @@ pub(super) fn check_name(name: &str) -> Result<(), String> {
     }
 }
 
-/// The list of ledgers that travels in a repository.
+/// The shared list of ledgers in a repository's tree.
 const LIST: &str = "ledgers.toml";
-/// A longer list is not read.
+/// Maximum size of the list.
 const LONGEST_LIST: u64 = 64 << 10;
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -127,7 +127,7 @@ enum Rights {
     Rw,
 }
 
-/// The list that a repository carries in its tree.
+/// The list of ledgers in a repository's tree.
 #[derive(Clone, Debug)]
 pub struct Carried {
     /// Its file.
@@ -159,17 +159,17 @@ impl Carried {
         }
     }
 
-    /// What it says, line by line, as a person reads it before trusting it.
+    /// Its content, line by line, as a person reads it before trusting it.
     pub fn lines(&self) -> Vec<String> {
         self.text.lines().map(str::to_owned).filter(|line| !line.trim().is_empty()).collect()
     }
 
-    /// Whether the user trusted exactly this content for this repository.
+    /// Whether the user trusted this exact content for this repository.
     pub fn trusted(&self, repository: &str) -> bool {
         self.approval(repository).given()
     }
 
-    /// Trusts exactly this content for this repository, or no longer. A list that cannot be read is not trusted.
+    /// Trusts this exact content for this repository, or revokes the trust. A list that cannot be read is not trusted.
     pub fn trust(&self, repository: &str, yes: bool) -> Result<(), Error> {
         if yes {
             self.parse(Path::new("/"))?;
@@ -181,7 +181,7 @@ impl Carried {
         Approval::of(&(repository, "ledgers", &self.text))
     }
 
-    /// What it says; relative places are seen from `root`.
+    /// Parses it; paths are relative to `root`.
     pub(super) fn parse(&self, root: &Path) -> Result<KnownLedgers, Error> {
         let wrong = |problem: String| Error::Config { path: self.path.display().to_string(), problem };
         let file: KnownFile = toml::from_str(&self.text).map_err(|error| wrong(error.message().to_owned()))?;
@@ -213,7 +213,7 @@ impl Carried {
 }
 
 impl KnownLedgers {
-    /// Adds what a trusted list says. What this clone was told itself goes before.
+    /// Adds the entries of a trusted list. The settings of this clone take precedence.
     pub(super) fn join(&mut self, list: Self) {
         let named = |name: &String| self.also.iter().any(|also| also.name == *name);
         let new: Vec<Also> = list.also.into_iter().filter(|also| !named(&also.name)).collect();
@@ -224,7 +224,7 @@ impl KnownLedgers {
     }
 }
 
-/// Whether a place is a remote's URL, of a kind that git and nobody else is asked with.
+/// Whether a location is the URL of a remote, with a scheme that only git handles.
 pub(super) fn is_url(place: &str) -> bool {
     let by_ssh = |(host, path): (&str, &str)| {
         let plain =
@@ -235,13 +235,13 @@ pub(super) fn is_url(place: &str) -> bool {
         || place.split_once(':').is_some_and(by_ssh)
 }
 
-/// Where the local copy of a remote's ledger is.
+/// The path of the local copy of a remote's ledger.
 pub(super) fn copy_of(url: &str) -> PathBuf {
     let digest = blake3::hash(url.as_bytes()).to_hex();
     data_home().join("ledgers").join(format!("{}.git", &digest[..16]))
 }
 
-/// Refuses a name that no ledger has.
+/// The error for an unknown ledger name.
 pub(super) fn unknown(name: &str) -> Error {
     Refusal::NotFound { what: "ledger".into(), text: name.to_owned() }.into()
 }

@@ -1,4 +1,4 @@
-//! The plan: issues in ledgers, an index of what they say, and what a store knows of who is on them.
+//! The plan: issues in ledgers, an index of them, and their workflows in the store.
 //!
 //! `place.rs` says where ledgers are, `known.rs` which a clone was told of (by `settings.rs`), `unreadable.rs` what happens with a bad one, `index_refresh.rs` brings the index up to their files, `write.rs` is the one way a ledger
 //! is changed, `undo.rs` takes that back, `run.rs` ties issues to the workflows that are on them, `compact.rs` puts a
@@ -96,14 +96,14 @@ use toft_store::{
 };
 use toft_vcs::Checkout;
 
-/// The ledgers that a session sees, and how that is changed.
+/// The ledgers of a session and their settings.
 #[derive(Clone, Copy)]
 pub struct Ledgers<'s> {
     session: &'s Session,
 }
 
 impl<'s> Ledgers<'s> {
-    /// Of this session.
+    /// The ledgers of this session.
     pub fn of(session: &'s Session) -> Self {
         Self { session }
     }
@@ -117,40 +117,40 @@ impl std::ops::Deref for Ledgers<'_> {
     }
 }
 
-/// How many ids an ambiguous prefix names.
+/// Maximum number of ids that are listed for an ambiguous prefix.
 const NAMED: usize = 5;
 
-/// Issues as this checkout sees them.
+/// The issues of a checkout.
 pub struct Plan<'t> {
     session: &'t Session,
     checkout: &'t Checkout,
-    /// The checkout whose own ledger counts: in a workspace, the one that its work was claimed from.
+    /// The checkout whose own ledger is used: in a workspace, the one from which its work was claimed.
     home: &'t Checkout,
     ledgers: Vec<Ledger>,
-    /// Whoever plans here does not keep the repository's own ledger.
+    /// The user does not maintain the repository's own ledger.
     contributor: bool,
-    /// The remote that keeps it then.
+    /// The remote with that ledger in this case.
     upstream: Option<String>,
     routing: Routing,
-    /// Ledgers that cannot be read now, and why.
+    /// Ledgers that cannot be read now, with the reason.
     bad: Mutex<BTreeMap<String, String>>,
     index: OnceLock<Index<'t>>,
     state: PathBuf,
     worktree: &'t str,
     replica: OnceLock<Replica>,
-    /// What people are called in ledgers; looked up when something is written.
+    /// The name of people in ledgers; looked up at the first write.
     author: OnceLock<String>,
-    /// Of a plan as it was: its files.
+    /// The files of a plan at an earlier time.
     aside: Option<past::Aside>,
 }
 
-/// Where the index is: beside the rows it is asked with, or in a file of its own.
+/// The location of the index: in the store's file, or in a file of its own.
 enum Index<'t> {
     Store(&'t SqliteStore),
     Own(Box<SqliteStore>),
 }
 
-/// An issue with where it is written.
+/// An issue with its ledger.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct FoundIssue {
@@ -158,9 +158,9 @@ pub struct FoundIssue {
     pub issue: Issue,
     /// Its ledger.
     pub ledger: String,
-    /// Its place in the order of ready work; empty while it cannot start.
+    /// Its rank in the order of ready work; empty while it cannot start.
     pub rank: String,
-    /// From when on it can start.
+    /// The time from which it can start.
     pub opens: Option<Timestamp>,
 }
 
@@ -169,14 +169,14 @@ impl FoundIssue {
         Ok(Self { issue: row.issue()?, ledger: row.ledger.clone(), rank: row.rank.clone(), opens: row.opens })
     }
 
-    /// Can it start, as far as the plan knows?
+    /// Whether it can start, as far as the plan knows.
     pub fn ready(&self, now: Timestamp) -> bool {
         self.opens.is_some_and(|opens| opens <= now)
     }
 }
 
 impl<'t> Plan<'t> {
-    /// Opens the plan of the checkout that the session is in; `None` outside of one.
+    /// Opens the plan of the session's checkout; `None` outside of a checkout.
     pub fn open(session: &'t Session) -> Result<Option<Self>, Error> {
         let Some(checkout) = &session.located().checkout else { return Ok(None) };
         let home = Ledgers::of(session).ledger_home()?;
@@ -199,7 +199,7 @@ impl<'t> Plan<'t> {
         }))
     }
 
-    /// This clone's name in clocks; looked up, or made, when something is written.
+    /// This clone's replica name in clocks; looked up or generated at the first write.
     fn replica(&self) -> Result<Replica, Error> {
         if let Some(known) = self.replica.get() {
             return Ok(*known);
@@ -208,7 +208,7 @@ impl<'t> Plan<'t> {
         Ok(*self.replica.get_or_init(|| replica))
     }
 
-    /// What an actor is called in ledgers: git's author unless configuration wants agents' names.
+    /// The name of an actor in ledgers: git's author, unless the configuration asks for agent names.
     pub fn name_of<'a>(&'a self, actor: &'a str) -> &'a str {
         match self.session.located().sync.names {
             Names::Agent => actor,
@@ -218,7 +218,7 @@ impl<'t> Plan<'t> {
         }
     }
 
-    /// Where the index is kept; opened, or made, when it is first needed.
+    /// The store of the index; opened or created when it is first needed.
     fn store(&self) -> Result<&SqliteStore, Error> {
         if self.index.get().is_none() {
             // Two worktrees may see two versions of a ledger in the tree, and a store elsewhere may serve other
@@ -244,33 +244,33 @@ impl<'t> Plan<'t> {
         Ok(self.store()?.index(access)?)
     }
 
-    /// A look at the index, which is brought up to the files first.
+    /// A read transaction on the index, after it was updated from the files.
     fn look(&self) -> Result<IndexTx<'_>, Error> {
         self.refresh()?;
         self.index(Access::Read)
     }
 
-    /// The ledgers seen from here, the one that is written to unless told otherwise first.
+    /// The ledgers of this checkout; the default for writes is the first.
     pub fn ledgers(&self) -> &[Ledger] {
         &self.ledgers
     }
 
-    /// The repository whose own ledger is seen here under this name, if it is another one.
+    /// The other repository whose own ledger has this name here, if any.
     pub fn repository_of(&self, ledger: &str) -> Option<PathBuf> {
         self.ledgers.iter().find(|known| known.name == ledger)?.of.clone()
     }
 
-    /// Nobody has written an issue down here yet.
+    /// Whether no issue was ever written in this checkout.
     fn unwritten(&self) -> bool {
         !self.ledgers.iter().any(|ledger| ledger.dir.exists())
     }
 
-    /// When it is.
+    /// The current time.
     pub fn now(&self) -> Result<Timestamp, Error> {
         Ok(store::ask(self.session.store(), |tx| tx.now())?.wall)
     }
 
-    /// The issue that a whole id or a unique prefix names.
+    /// The issue with a whole id or a unique prefix.
     pub fn find(&self, text: &str) -> Result<FoundIssue, Error> {
         if self.unwritten() {
             return Err(Refusal::NotFound { what: "issue".into(), text: text.to_owned() }.into());
@@ -279,7 +279,7 @@ impl<'t> Plan<'t> {
         FoundIssue::of(&self.row_of(&index, text)?)
     }
 
-    /// The same, for who looks again when it is their turn to write: a whole id that is known is enough.
+    /// The same for a caller that looks again under the lock before it writes: a known whole id is enough.
     fn find_to_write(&self, text: &str) -> Result<FoundIssue, Error> {
         let known = match self.unwritten() {
             true => None,
@@ -288,12 +288,12 @@ impl<'t> Plan<'t> {
         known.map_or_else(|| self.find(text), |row| FoundIssue::of(&row))
     }
 
-    /// An issue by its whole id, if any ledger here has it.
+    /// An issue by its whole id, if a ledger here contains it.
     pub fn known(&self, id: &str) -> Result<Option<FoundIssue>, Error> {
         self.copy_of(&self.look()?, id)?.as_ref().map(FoundIssue::of).transpose()
     }
 
-    /// The issue that `text` names, if it names one at all.
+    /// The issue that `text` names, if any.
     pub fn named(&self, text: &str) -> Result<Option<FoundIssue>, Error> {
         match self.find(text) {
             Ok(found) => Ok(Some(found)),
@@ -302,9 +302,9 @@ impl<'t> Plan<'t> {
         }
     }
 
-    /// Issues that a workflow is on, as far as the store of this clone knows.
+    /// Issues with an active workflow in the store of this clone.
     pub fn started(&self) -> Result<BTreeSet<String>, Error> {
-        /// More are not looked at.
+        /// Maximum number of issues that are read.
         const MOST: usize = 1_000;
         let statuses = WorkflowStatus::ALL.into_iter().filter(|status| !status.finished()).collect();
         let query = WorkflowQuery { scope: self.session.scope(), statuses, limit: MOST };
@@ -312,7 +312,7 @@ impl<'t> Plan<'t> {
         Ok(workflows.iter().filter_map(|workflow| workflow.issue().map(str::to_owned)).collect())
     }
 
-    /// Issues by what they are, newest first.
+    /// Issues that match a filter, newest first.
     pub fn list(&self, asked: &IssueFilter) -> Result<Vec<FoundIssue>, Error> {
         if self.unwritten() {
             return Ok(Vec::new());
@@ -332,12 +332,12 @@ impl<'t> Plan<'t> {
         Ok(found)
     }
 
-    /// An issue as it is shown, by its whole id.
+    /// An issue as it is displayed, by its whole id.
     fn copy_of(&self, index: &IndexTx<'_>, id: &str) -> Result<Option<Indexed>, Error> {
         Ok(self.preferred(self.laid(index, index.copies(id)?)?))
     }
 
-    /// The copy of an issue that is meant, if several ledgers have it: that of the first of them.
+    /// The copy of an issue to use if several ledgers contain it: that of the first ledger.
     fn preferred(&self, copies: Vec<Indexed>) -> Option<Indexed> {
         let place = |row: &Indexed| self.ledgers.iter().position(|ledger| ledger.name == row.ledger);
         // One that was moved left a tombstone behind.
@@ -348,7 +348,7 @@ impl<'t> Plan<'t> {
         }
     }
 
-    /// The row that a whole id or a unique prefix names.
+    /// The row with a whole id or a unique prefix.
     fn row_of(&self, index: &IndexTx<'_>, text: &str) -> Result<Indexed, Error> {
         match self.copy_of(index, text)? {
             Some(row) => Ok(row),
@@ -366,7 +366,7 @@ impl<'t> Plan<'t> {
         Ok(!self.unwritten() && self.look()?.any()?)
     }
 
-    /// How many issues there are, and how many are unfinished.
+    /// The number of issues, and of unfinished issues.
     pub fn counts(&self) -> Result<(u64, u64), Error> {
         if self.unwritten() {
             return Ok((0, 0));
@@ -374,8 +374,8 @@ impl<'t> Plan<'t> {
         Ok(self.look()?.counts()?)
     }
 
-    /// The best issues with these labels that can start, up to `limit`; to take one, only such as may be taken unasked
-    /// and can be written to.
+    /// The best issues with these labels that can start, up to `limit`; with `to_take`, only issues that can be claimed
+    /// without an id and written to.
     pub fn offers(&self, actor: &str, labels: &[String], to_take: bool, limit: usize) -> Result<Vec<Offer>, Error> {
         if self.unwritten() {
             return Ok(Vec::new());
@@ -410,7 +410,7 @@ impl<'t> Plan<'t> {
         Ok(offers)
     }
 
-    /// One issue as something to start, with what keeps it from starting.
+    /// One issue as an offer, with the reasons why it cannot start.
     pub fn offer(&self, text: &str) -> Result<Offer, Error> {
         let FoundIssue { issue, ledger, rank, .. } = self.find(text)?;
         let reasons = self.held(&issue)?;
@@ -419,7 +419,7 @@ impl<'t> Plan<'t> {
         Ok(Offer { issue, ledger, rank, said_at, reasons })
     }
 
-    /// What keeps an issue from starting now, as far as the plan knows.
+    /// The reasons in the plan why an issue cannot start now.
     fn held(&self, issue: &Issue) -> Result<Vec<IssueReason>, Error> {
         let now = self.now()?;
         let index = self.index(Access::Read)?;
@@ -427,7 +427,7 @@ impl<'t> Plan<'t> {
         Ok(readiness(&mut index.nodes(), &node)?.reasons(now))
     }
 
-    /// Everything that keeps an issue from starting now.
+    /// Every reason why an issue cannot start now.
     pub fn why(&self, issue: &Issue) -> Result<Vec<IssueReason>, Error> {
         let mut reasons = self.held(issue)?;
         reasons.extend(self.why_started(&issue.id)?);
@@ -451,7 +451,7 @@ impl<'t> Plan<'t> {
         Ok(offers)
     }
 
-    /// What needs an issue.
+    /// The issues that need an issue.
     pub fn needed_by(&self, id: &str) -> Result<Vec<FoundIssue>, Error> {
         let index = self.look()?;
         let rows = self.laid(&index, index.needed_by(id)?)?;
@@ -460,7 +460,7 @@ impl<'t> Plan<'t> {
         Ok(found)
     }
 
-    /// Needs that no ledger here can show.
+    /// Dependencies on issues that no ledger here contains.
     pub fn dangling(&self, limit: usize) -> Result<Vec<(String, String)>, Error> {
         if self.unwritten() {
             return Ok(Vec::new());
@@ -468,7 +468,7 @@ impl<'t> Plan<'t> {
         Ok(self.look()?.dangling(limit)?)
     }
 
-    /// Issues that need each other in a circle, which a merge can make; the first of each can start.
+    /// Issues in a dependency cycle, which a merge can create; the first of each can start.
     pub fn circles(&self, limit: usize) -> Result<Vec<Vec<String>>, Error> {
         if self.unwritten() {
             return Ok(Vec::new());
@@ -481,7 +481,7 @@ fn own_index(state: &std::path::Path, worktree: &str) -> PathBuf {
     state.join("index").join(format!("{worktree}.db"))
 }
 
-/// When a ledger last said how far an issue is.
+/// When a ledger last recorded the status of an issue.
 fn said_at(row: &Indexed, issue: &Issue) -> Timestamp {
     let line = toft_ledger::line::read(&row.line).ok();
     let register = line.as_ref().and_then(|line| line.record.registers().get(&Key::field("status")));
@@ -493,7 +493,7 @@ fn made_at(issue: &Issue) -> Timestamp {
     issue.created.as_ref().map(|made| made.at).unwrap_or_default()
 }
 
-/// The id that a unique prefix names.
+/// The id with a unique prefix.
 fn whole_id(index: &IndexTx<'_>, text: &str) -> Result<String, Error> {
     let prefixes = [text.to_owned(), format!("{}{text}", toft_core::issue::PREFIX)];
     let mut candidates = Vec::new();

@@ -1,11 +1,11 @@
-//! MessagePack, as far as it says what JSON can: what it cannot (bytes, types of its own) is left out.
+//! Reads MessagePack as JSON; values that JSON does not have (bytes, extension types) are left out.
 
 use serde_json::{Map, Value};
 
-/// Nothing is nested deeper.
+/// Maximum depth of nesting.
 const DEEPEST: usize = 64;
 
-/// Reads one value; nothing if the bytes are not one.
+/// Reads one value; none if the bytes are invalid.
 pub(super) fn read(bytes: &[u8]) -> Option<Value> {
     let mut reader = Reader { bytes };
     let value = reader.value(0)?;
@@ -23,7 +23,7 @@ impl<'b> Reader<'b> {
         Some(taken)
     }
 
-    /// A number of so many bytes.
+    /// A number of this many bytes.
     fn number(&mut self, bytes: usize) -> Option<u64> {
         Some(self.take(bytes)?.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
     }
@@ -37,7 +37,7 @@ impl<'b> Reader<'b> {
         Some(String::from_utf8_lossy(self.take(bytes)?).into_owned().into())
     }
 
-    /// Bytes, or a type of its own, with `more` bytes of its name.
+    /// Skips bytes, or an extension type with `more` bytes of type.
     fn left_out(&mut self, bytes: usize, more: usize) -> Option<Value> {
         self.take(bytes + more)?;
         Some(Value::Null)

@@ -1,5 +1,5 @@
-//! Offering issues to another ledger: which fields are published, what is asked about first, and the line or the branch
-//! that offers each.
+//! Proposes issues to another ledger: selects the published fields, reports findings, and writes the line or the branch
+//! of each proposal.
 
 use std::collections::HashSet;
 
@@ -31,7 +31,7 @@ use super::{
     write::{issue_of, register},
 };
 
-/// What a contributor may call the repository's own ledger.
+/// A contributor's alias for the repository's own ledger.
 const UPSTREAM: &str = "upstream";
 
 /// A proposal that was made.
@@ -39,37 +39,37 @@ const UPSTREAM: &str = "upstream";
 pub struct Proposed {
     /// The issue.
     pub issue: Issue,
-    /// The ledger it is proposed to.
+    /// The ledger to which it is proposed.
     pub to: String,
-    /// What kind of place that is in.
+    /// The kind of that ledger.
     pub place: LedgerKind,
-    /// The branch that proposes it, where there is one.
+    /// The proposal branch, if there is one.
     pub branch: Option<String>,
-    /// The remote that branch was sent to.
+    /// The remote to which that branch was sent.
     pub sent_to: Option<String>,
-    /// What it needs and nobody there can see.
+    /// Dependencies that readers of that ledger cannot see.
     pub private: Vec<String>,
-    /// Labels that were left out, because nobody there uses them.
+    /// Labels that were left out, because the project does not use them.
     pub labels: Vec<String>,
 }
 
 /// How issues are proposed.
 #[derive(Clone, Debug, Default)]
 pub struct ProposeOptions {
-    /// To which ledger; the repository's own when absent.
+    /// The ledger; the repository's own if absent.
     pub to: Option<String>,
-    /// The remote that branches which propose them are sent to.
+    /// The remote to which proposal branches are sent.
     pub send_to: Option<String>,
-    /// Which fields are published.
+    /// The published fields.
     pub fields: Fields,
 }
 
 /// One issue that is about to be proposed.
 struct Offering {
     issue: Issue,
-    /// The ledger it is in.
+    /// Its ledger.
     ledger: String,
-    /// What its own copy says from now on.
+    /// The writes to its own copy.
     marks: Vec<Put>,
     send_to: Option<String>,
     audience: Audience,
@@ -77,7 +77,7 @@ struct Offering {
     now: Timestamp,
 }
 
-/// What the readers of the other ledger know of an issue's ties and labels.
+/// What the readers of the other ledger know of an issue's dependencies and labels.
 #[derive(Clone, Default)]
 struct Audience {
     ids: HashSet<String>,
@@ -94,7 +94,7 @@ impl Readers for Audience {
     }
 }
 
-/// A ledger that proposals to are branches, as it was just fetched.
+/// A ledger to which branches propose, after it was fetched.
 struct FetchedLedger {
     branch: Branch,
     files: Files,
@@ -102,7 +102,7 @@ struct FetchedLedger {
 }
 
 impl Plan<'_> {
-    /// The ledger that is proposed to. For a contributor `upstream` names the repository's own.
+    /// The target ledger. For a contributor `upstream` names the repository's own.
     fn target(&self, to: Option<&str>) -> Result<&Ledger, Error> {
         match to {
             None => self.own_ledger(),
@@ -111,7 +111,7 @@ impl Plan<'_> {
         }
     }
 
-    /// Offers issues to another ledger. Everything is looked at first: nothing is written while there are findings that
+    /// Proposes issues to another ledger. Everything is checked first: nothing is written while there are findings that
     /// were not allowed.
     pub fn propose(&self, texts: &[String], options: &ProposeOptions) -> Result<Vec<Proposed>, Error> {
         let ids = texts.iter().map(|text| Ok(self.find(text)?.issue.id)).collect::<Result<Vec<_>, Error>>()?;
@@ -180,7 +180,7 @@ impl Plan<'_> {
         Ok(Offering { issue, ledger, marks, send_to, audience, now: self.now()? })
     }
 
-    /// Learns which of an issue's ties and labels the readers of a ledger know.
+    /// Determines which of an issue's dependencies and labels the readers of a ledger know.
     fn ask_readers(
         &self,
         offering: &mut Offering,
@@ -223,7 +223,7 @@ impl Plan<'_> {
         Ok(proposal::publish(&offering.issue, there, &options.fields, &mut offering.audience.clone(), &by)?)
     }
 
-    /// Private things in what would be published, each with a short id that stays the same.
+    /// Private data in the text that would be published, each with a short, stable id.
     fn findings(
         &self,
         issue: &Issue,
@@ -279,8 +279,7 @@ impl Plan<'_> {
         Ok(publication)
     }
 
-    /// Puts an issue's line in the tree where it stands in order: two proposals at the end of a file would always be in each
-    /// other's way.
+    /// Sorts an issue's line into the file in the tree: two proposals at the end of a file would always conflict.
     fn sort_line(&self, target: &Ledger, id: &str) -> Result<(), Error> {
         let turn = LedgerLock::take(&target.lock).map_err(io("lock", &target.lock))?;
         self.refresh_in_turn(Some(target))?;
@@ -294,7 +293,7 @@ impl Plan<'_> {
         self.refresh_in_turn(Some(target))
     }
 
-    /// Fetches the ledger that branches propose to.
+    /// Fetches the ledger to which branches propose.
     fn fetch_target(&self, target: &Ledger, offerings: &[Offering]) -> Result<FetchedLedger, Error> {
         let Some(mut branch) = Branch::open(self.checkout, &target.dir, self.reach())? else {
             return Err(Refusal::Invalid { field: "to".into(), problem: "there is no git here".into() }.into());
@@ -313,7 +312,7 @@ impl Plan<'_> {
         Ok(FetchedLedger { branch, files, lines })
     }
 
-    /// A branch on top of what the other side has, with one more line.
+    /// Creates a branch on top of the remote's newest commit, with one more line.
     fn propose_on_branch(
         &self,
         offering: &Offering,
@@ -350,7 +349,7 @@ impl FetchedLedger {
     }
 }
 
-/// Puts a record into the file that is written to, where it stands in order; other lines stay letter by letter.
+/// Inserts a record into the main file in sorted order; other lines do not change.
 fn with_line(files: &mut Files, record: &Record) {
     let file = files.entry(ISSUES.to_owned()).or_default();
     let new = line::write(record).into_bytes();

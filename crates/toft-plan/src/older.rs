@@ -1,6 +1,6 @@
-//! Stores of other tools, read as issues: checkpoint databases of LangGraph, and caw's workflows. Nothing of theirs is
-//! changed, and the same thing read twice is the same issue. A store that serves several projects gives only what belongs
-//! to this one, or what was asked for.
+//! Reads databases of other tools as issues: checkpoint databases of LangGraph, and caw's workflows. The databases are
+//! not changed, and the same entry always becomes the same issue. From a database that serves several projects, only
+//! the entries of this project are read, or those that the user asked for.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,12 +24,12 @@ use toft_store::sqlite::foreign::{self, Cell, Row};
 
 use super::{msgpack, write::id_of};
 
-/// How many of a thread's last checkpoints become comments.
+/// Number of a thread's last checkpoints that become comments.
 const LAST: usize = 20;
-/// How much of a value is kept in words.
+/// Maximum length of a value in text.
 const SHOWN: usize = 400;
 
-/// What was found in a store, what could not be read, and what was left.
+/// The entries of a database, those that could not be read, and those that were left out.
 #[derive(Default)]
 pub(super) struct StoreContents {
     pub(super) lines: Vec<Line>,
@@ -44,21 +44,21 @@ impl StoreContents {
     }
 }
 
-/// How many names a note lists.
+/// Maximum number of names in a note.
 const NAMED: usize = 5;
 
-/// What is wanted of a store.
+/// Selects entries of a database.
 pub(super) struct ImportFilter<'w> {
-    /// Where this project is.
+    /// The directories of this project.
     pub(super) roots: Vec<PathBuf>,
-    /// Names that were asked for; `*` stands for anything.
+    /// Names that the user asked for; `*` matches anything.
     pub(super) only: &'w [String],
-    /// Whether the store lies in the project.
+    /// Whether the database is inside the project.
     pub(super) own: bool,
 }
 
 impl ImportFilter<'_> {
-    /// Whether something is wanted that has these names and says these paths.
+    /// Whether an entry with these names and paths is selected.
     fn takes(&self, names: &[&str], places: &BTreeSet<PathBuf>, unplaced: bool) -> bool {
         if !self.only.is_empty() {
             return self.only.iter().any(|pattern| names.iter().any(|name| fits(pattern, name)));
@@ -67,7 +67,7 @@ impl ImportFilter<'_> {
         self.own || places.iter().any(here) || places.is_empty() && unplaced
     }
 
-    /// A note on what was left.
+    /// A note about the entries that were left out.
     fn left(&self, what: &str, names: &[String]) -> Option<String> {
         let some: Vec<&str> = names.iter().take(NAMED).map(String::as_str).collect();
         let more = if names.len() > NAMED { ", …" } else { "" };
@@ -80,7 +80,7 @@ impl ImportFilter<'_> {
     }
 }
 
-/// Whether a text fits a pattern, in which `*` stands for anything.
+/// Whether a text matches a pattern, in which `*` matches anything.
 fn fits(pattern: &str, text: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == text,
@@ -100,7 +100,7 @@ fn paths(value: &Value, found: &mut BTreeSet<PathBuf>) {
     }
 }
 
-/// One issue being put together.
+/// An issue that is being assembled.
 struct IssueDraft {
     record: Record,
     clock: Clock,
@@ -138,7 +138,7 @@ impl IssueDraft {
     }
 }
 
-/// The first of these columns that has something in it.
+/// The first of these columns with a value.
 fn of(row: &Row, names: &[&str]) -> Option<String> {
     names.iter().find_map(|name| row.get(*name).map(Cell::text).filter(|text| !text.is_empty()))
 }
@@ -147,8 +147,8 @@ fn short(text: &str) -> String {
     text.chars().take(SHOWN).collect()
 }
 
-/// A moment as databases write it: ISO 8601, SQLite's own form, or a number of seconds, milliseconds, microseconds or
-/// nanoseconds since 1970.
+/// Parses a time: ISO 8601, SQLite's own format, or a number of seconds, milliseconds, microseconds or nanoseconds
+/// since 1970.
 fn moment(text: &str) -> Timestamp {
     if let Ok(number) = text.parse::<i64>() {
         return Timestamp(match number {
@@ -166,7 +166,7 @@ fn moment(text: &str) -> Timestamp {
     forms.iter().find_map(|form| serde_json::from_value(json!(form)).ok()).unwrap_or_default()
 }
 
-/// The wanted threads of a LangGraph checkpoint database.
+/// The selected threads of a LangGraph checkpoint database.
 pub(super) fn langgraph(path: &Path, wanted: &ImportFilter<'_>) -> Result<StoreContents, Error> {
     let mut tables = foreign::read(path)?;
     let Some(rows) = tables.remove("checkpoints").filter(|rows| rows.iter().all(|row| row.contains_key("thread_id")))
@@ -232,7 +232,7 @@ pub(super) fn langgraph(path: &Path, wanted: &ImportFilter<'_>) -> Result<StoreC
     Ok(found)
 }
 
-/// A value that LangGraph wrote, in whichever form it says.
+/// A value that LangGraph wrote, in the format that its row names.
 fn decoded(row: &Row, name: &str) -> Value {
     match row.get(name) {
         Some(Cell::Bytes(bytes)) => {
@@ -264,7 +264,7 @@ fn described(values: &Value, thread: &str) -> String {
     text
 }
 
-/// The wanted workflows of caw's database with their tasks, and every template.
+/// The selected workflows of caw's database with their tasks, and every template.
 pub(super) fn caw(path: &Path, wanted: &ImportFilter<'_>) -> Result<StoreContents, Error> {
     let mut tables = foreign::read(path)?;
     let mut take = |name: &str| tables.remove(name).unwrap_or_default();
@@ -343,7 +343,7 @@ pub(super) fn caw(path: &Path, wanted: &ImportFilter<'_>) -> Result<StoreContent
     Ok(found)
 }
 
-/// How far a workflow or task of caw is, and what came of it.
+/// Sets the status and the result of a workflow or task of caw.
 fn caw_status(issue: &mut IssueDraft, row: &Row, changed: Timestamp) {
     let said = of(row, &["status", "state"]).unwrap_or_default();
     let status = match said.as_str() {
@@ -370,7 +370,7 @@ fn caw_status(issue: &mut IssueDraft, row: &Row, changed: Timestamp) {
     }
 }
 
-/// A template of caw: tasks by name, and variables that every text may use.
+/// A template of caw: tasks by name, and variables for all texts.
 fn caw_template(row: &Row) -> Option<template::Put> {
     let name = of(row, &["name"])?;
     let text = of(row, &["template"])?;

@@ -1,5 +1,5 @@
-//! Issues that a ledger calls in progress though nobody can be on them: the store that had the claim is gone, or the clone
-//! that made it has been silent for long. They are opened again, and say why.
+//! Issues that a ledger records as in progress, although no agent can be working on them: the store with the claim is
+//! gone, or the clone that made it has been silent for long. They are opened again, with the reason.
 
 use std::time::Duration;
 
@@ -14,22 +14,22 @@ use toft_session::{error::Error, session::random_ids};
 
 use super::{FoundIssue, IssueFilter, Plan};
 
-/// A claim of another clone, or of another store of this clone, is honoured for so long after it was written.
+/// A claim of another clone, or of another store of this clone, is respected for this long after it was written.
 const HONOURED: Duration = Duration::from_secs(24 * 3_600);
 
-/// Why an issue that nobody is on is called in progress.
+/// Why an issue without a holder is recorded as in progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Orphan {
-    /// This clone claimed it, and its only store knows nothing of that.
+    /// This clone claimed it, but its only store does not contain the claim.
     StoreGone,
-    /// Another clone, or another store, claimed it that long ago; nothing was heard since.
+    /// Another clone, or another store, claimed it this long ago; it was silent since.
     Silent(Duration),
-    /// Another clone, or another store, claimed it not long ago: it is left alone.
+    /// Another clone, or another store, claimed it recently: it is not changed.
     Elsewhere(Duration),
 }
 
 impl Orphan {
-    /// What becomes of it, and when.
+    /// What happens to it, and when.
     pub fn explained(&self) -> String {
         let hours = |span: &Duration| span.as_secs() / 3_600;
         match self {
@@ -52,7 +52,7 @@ impl Orphan {
 }
 
 impl Plan<'_> {
-    /// Issues that are called in progress and that no workflow of this store is on.
+    /// Issues that are recorded as in progress without an active workflow in this store.
     pub fn orphans(&self) -> Result<Vec<(FoundIssue, Orphan)>, Error> {
         if self.unwritten() {
             return Ok(Vec::new());
@@ -99,8 +99,8 @@ impl Plan<'_> {
         })
     }
 
-    /// Whether this store ever had the issue's claim. Then nothing is gone: it told a ledger how that ended, perhaps the copy
-    /// in a workspace's own tree.
+    /// Whether this store ever had the issue's claim. Then nothing is lost: it recorded the end in a ledger, perhaps in
+    /// the copy in a workspace's own tree.
     fn store_had(&self, issue: &str) -> Result<bool, Error> {
         const CLAIMED: [&str; 4] = ["issue.started", "issue.released", "issue.closed", "issue.reopened"];
         let query = EventQuery { entity: Some(issue.to_owned()), newest: true, limit: 50, ..EventQuery::default() };
@@ -108,12 +108,12 @@ impl Plan<'_> {
         Ok(events.iter().any(|event| CLAIMED.contains(&event.verb.as_str())))
     }
 
-    /// Whether this clone was never registered with another store than its own.
+    /// Whether this clone was never registered with a store other than its own.
     fn uses_one_store(&self) -> bool {
         !self.state.join("stores").exists()
     }
 
-    /// Opens every issue again whose claimer is gone for good; gives how many there were.
+    /// Opens every issue again whose claim is lost for good; returns their number.
     pub fn free_orphans(&self) -> Result<usize, Error> {
         let mut freed = 0;
         for (found, orphan) in self.orphans()? {

@@ -1,10 +1,10 @@
-//! Overlays in the plan: what a contributor changes about an issue that others keep goes to the private ledger, and the
-//! issue is read with it laid over. Both records are merged field by field, the newer one wins; what the keepers closed or
-//! deleted stays so (`core/issue/overlay.rs`).
+//! Overlays in the plan: a contributor's changes to an issue that others maintain are written to the private ledger,
+//! and the issue is shown merged with them. Both records are merged field by field, the newer one wins; an issue that
+//! the maintainers closed or deleted stays so (`core/issue/overlay.rs`).
 //!
-//! In the index the row of the kept issue has the columns of both together and its own line; the overlay's row has the
-//! overlay's line and is hidden. So lists, counts, search and the ready rule see one issue, and files are written from
-//! lines that hold what their own ledger says.
+//! In the index, the row of the maintained issue has the columns of the merged record and its own line; the overlay's
+//! row has the overlay's line and is hidden. So lists, counts, search and the ready rule see one issue, and files are
+//! written from lines with the content of their own ledger.
 
 use serde::Serialize;
 use toft_core::{
@@ -27,25 +27,25 @@ use super::{
     write::{issue_of, record, register},
 };
 
-/// How an overlay's line can be told without reading it: a quotation mark inside of a text is escaped.
+/// Identifies an overlay's line without parsing it: a quotation mark inside a text is escaped.
 const SIGN: &str = "\"visibility\":\"overlay\"";
 
-/// What is laid over an issue.
+/// The overlay of an issue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Overlay {
-    /// The ledger that keeps the changes.
+    /// The ledger with the changes.
     pub ledger: String,
     /// The fields that differ from the issue's own ledger.
     pub fields: Vec<String>,
 }
 
 impl Plan<'_> {
-    /// The ledger that keeps overlays: the private one.
+    /// The ledger of overlays: the private one.
     pub(super) fn layer(&self) -> Option<&Ledger> {
         self.ledgers.iter().find(|ledger| ledger.place == LedgerKind::Planning)
     }
 
-    /// Where changes to issues of a ledger that others keep are written.
+    /// The ledger for changes to issues of a ledger that others maintain.
     pub(super) fn layer_over(&self, kept: &Ledger) -> Result<&Ledger, Error> {
         let layer = self.layer().filter(|layer| !layer.read_only);
         layer.ok_or_else(|| {
@@ -57,7 +57,7 @@ impl Plan<'_> {
         })
     }
 
-    /// Refuses to write new issues to a ledger that others keep.
+    /// Refuses to write new issues to a ledger that others maintain.
     pub(super) fn refuse_kept(&self, name: Option<&str>) -> Result<(), Error> {
         match name.map(|name| self.called(name)).transpose()? {
             Some(ledger) if ledger.kept_by_others => {
@@ -68,7 +68,7 @@ impl Plan<'_> {
         }
     }
 
-    /// Rows as they are shown: with overlays laid over, and without the overlays' own rows.
+    /// Rows for display: merged with their overlays, and without the overlays' own rows.
     pub(super) fn laid(&self, index: &IndexTx<'_>, rows: Vec<Indexed>) -> Result<Vec<Indexed>, Error> {
         let Some(layer) = self.layer() else { return Ok(rows) };
         let mut laid = Vec::with_capacity(rows.len());
@@ -85,7 +85,7 @@ impl Plan<'_> {
         Ok(laid)
     }
 
-    /// What is laid over an issue, if it says anything else than the issue's own ledger.
+    /// The overlay of an issue, if it differs from the issue's own ledger.
     pub fn overlay(&self, id: &str) -> Result<Option<Overlay>, Error> {
         let Some(layer) = self.layer() else { return Ok(None) };
         let index = self.look()?;
@@ -100,7 +100,7 @@ impl Plan<'_> {
         Ok((!fields.is_empty()).then(|| Overlay { ledger: layer.name.clone(), fields }))
     }
 
-    /// Puts an issue down in the index as a ledger has it, with overlays laid over. `new` means that the index has nothing
+    /// Writes an issue of a ledger to the index, merged with its overlay. `new` means that the index contains nothing
     /// of that ledger.
     pub(super) fn put_row(
         &self,
@@ -131,7 +131,7 @@ impl Plan<'_> {
         }
     }
 
-    /// An overlay came, changed or went: other ledgers' rows of that issue follow.
+    /// Updates the rows of an issue in other ledgers after its overlay was added, changed or removed.
     pub(super) fn lay_again(&self, index: &IndexTx<'_>, id: &str) -> Result<(), Error> {
         let layer = self.layer();
         let over = match layer {
@@ -149,18 +149,18 @@ impl Plan<'_> {
     }
 }
 
-/// Two ledgers that have records of one issue, seen from the one that is written to: a private ledger has what others keep
-/// below it, and what others keep has a private ledger above it.
+/// Two ledgers with records of one issue, seen from the ledger that is written to: below a private ledger is the
+/// maintained one, and above the maintained one is the private ledger.
 pub(super) struct Below<'d> {
     index: &'d IndexTx<'d>,
     /// The ledger that is written to, if it is the private one.
     layer: Option<&'d Ledger>,
-    /// The private one, if another is written to.
+    /// The private ledger, if another is written to.
     above: Option<&'d Ledger>,
 }
 
 impl<'d> Below<'d> {
-    /// What is below or above a ledger that is written to.
+    /// The ledgers below and above the ledger that is written to.
     pub(super) fn of(index: &'d IndexTx<'d>, ledger: &'d Ledger, layer: Option<&'d Ledger>) -> Self {
         let private = ledger.place == LedgerKind::Planning;
         Self { index, layer: private.then_some(ledger), above: layer.filter(|_| !private) }
@@ -173,7 +173,7 @@ impl<'d> Below<'d> {
         }
     }
 
-    /// A record about an issue that the ledger does not have: an overlay, if another ledger has it.
+    /// A record for an issue that the ledger does not contain: an overlay, if another ledger contains it.
     pub(super) fn begin(&self, id: &str, clock: Clock) -> Result<Record, Error> {
         let mut begun = Record::new(id, clock);
         if self.base(id)?.is_some() {
@@ -183,7 +183,7 @@ impl<'d> Below<'d> {
         Ok(begun)
     }
 
-    /// The issue that a record says, together with what is below or above it.
+    /// The issue of a record, merged with the record below or above it.
     pub(super) fn issue(&self, over: &Record) -> Result<Issue, Error> {
         if let Some(above) = self.above
             && let Some(row) = overlay_of(self.index, above, over.id())?
@@ -200,12 +200,12 @@ impl<'d> Below<'d> {
         }
     }
 
-    /// The issue below, where the ledger has no record of it yet.
+    /// The issue below, if the ledger has no record of it yet.
     pub(super) fn bare(&self, id: &str) -> Result<Option<Issue>, Error> {
         self.base(id)?.as_ref().map(issue_of).transpose()
     }
 
-    /// Refuses to write what would not show.
+    /// Refuses a write that would not be visible.
     pub(super) fn refuse_decided(&self, over: &Record, puts: &[Put]) -> Result<(), Error> {
         match overlay::is_overlay(&issue_of(over)?) {
             true => match self.bare(over.id())? {
@@ -229,13 +229,13 @@ fn overlay_of(index: &IndexTx<'_>, layer: &Ledger, id: &str) -> Result<Option<In
     }
 }
 
-/// The row that an overlay of an issue is laid over.
+/// The row that an overlay of an issue overlays.
 fn base_of(index: &IndexTx<'_>, layer: &Ledger, id: &str) -> Result<Option<Indexed>, Error> {
     let others = index.copies(id)?.into_iter().filter(|row| row.ledger != layer.name);
     Ok(others.min_by_key(|row| row.issue().map_or(true, |issue| issue.deleted.is_some())))
 }
 
-/// An issue with its overlay laid over: the newer of each field, except what the ledger's keepers have decided.
+/// An issue merged with its overlay: the newer value of each field, except fields that the maintainers have decided.
 fn together(base: &Record, over: &Record) -> Result<Record, Error> {
     let kept = issue_of(base)?;
     let mut view = base.clone();
@@ -248,7 +248,7 @@ fn together(base: &Record, over: &Record) -> Result<Record, Error> {
     Ok(view)
 }
 
-/// The field that a key is of.
+/// The field of a key.
 fn name_of(key: &Key) -> String {
     let name = key.to_string();
     match key {

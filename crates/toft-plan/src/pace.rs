@@ -1,7 +1,7 @@
-//! Turns among clones that sync at the same time: each gets through about as often as the others.
+//! Backoff between clones that sync at the same time, so that each succeeds about as often as the others.
 //!
-//! Nobody but the remote decides who was first. A clone that lost tries again almost at once, the sooner the more often it
-//! lost; one that got through and saw others at work comes back some rounds later.
+//! Only the remote decides which push is first. A clone that lost a race retries almost immediately, the sooner the
+//! more often it lost; one that succeeded and saw other active clones waits some rounds.
 
 use std::{
     fs,
@@ -12,27 +12,27 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// The longest wait for others.
+/// Maximum wait.
 const MOST: Duration = Duration::from_secs(15);
-/// Others that sent something so lately are at work.
+/// Other clones that pushed within this time are active.
 const LATELY: Duration = Duration::from_secs(2);
-/// So many rounds belong to others after a sync that got through among them.
+/// Number of rounds that a clone waits after it succeeded among others.
 const OTHERS: f64 = 3.0;
-/// Others are at work if they sent something within so many of our own rounds.
+/// Other clones are active if they pushed within this many of our own rounds.
 const ROUNDS: u32 = 8;
 
-/// What is remembered of the last sync that got through.
+/// The last successful sync.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Last {
-    /// When, in milliseconds since 1970.
+    /// When it was, in milliseconds since 1970.
     at: u64,
-    /// How long one round took, in milliseconds.
+    /// Duration of one round, in milliseconds.
     round: u64,
-    /// Others sent something meanwhile.
+    /// Other clones pushed in the meantime.
     busy: bool,
 }
 
-/// The turns of one sync.
+/// The backoff of one sync.
 pub(super) struct Pace {
     path: PathBuf,
     last: Last,
@@ -41,7 +41,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Begins a sync; one that is `patient` waits for others if it is their turn.
+    /// Begins a sync; a `patient` one waits first if other clones are active.
     pub(super) fn begin(path: PathBuf, patient: bool) -> Self {
         let last: Last =
             fs::read_to_string(&path).ok().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
@@ -53,7 +53,7 @@ impl Pace {
         Self { path, last, begun: Instant::now(), lost: 0 }
     }
 
-    /// Waits after a race that was lost.
+    /// Waits after a lost race.
     pub(super) fn lost(&mut self) {
         self.lost += 1;
         // Those who lost together do not come back together.
@@ -61,7 +61,7 @@ impl Pace {
         self.begun = Instant::now();
     }
 
-    /// Remembers that a sync got through; `moved` says whether others had sent something since the last one.
+    /// Records a successful sync; `moved` says whether other clones had pushed since the last one.
     pub(super) fn won(&self, moved: bool) {
         let round = self.begun.elapsed();
         let lately = since(self.last.at) < round.saturating_mul(ROUNDS).max(LATELY);
@@ -81,7 +81,7 @@ fn since(at: u64) -> Duration {
     Duration::from_millis(now().saturating_sub(at))
 }
 
-/// A number from 0 to 1.
+/// A random number from 0 to 1.
 fn dice() -> f64 {
     let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.subsec_nanos());
     let mixed = (u64::from(nanos) ^ u64::from(std::process::id()) << 20).wrapping_mul(0x9e37_79b9_7f4a_7c15);

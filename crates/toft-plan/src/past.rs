@@ -1,4 +1,4 @@
-//! The past, as version control remembers it: when an issue changed, and the plan as it was.
+//! History from version control: changes of an issue, and the plan at an earlier time.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -20,27 +20,27 @@ use toft_vcs::exchange::{Changed, Files, History};
 
 use super::{Ledger, LedgerKind, Plan, copy::each_line};
 
-/// Nobody looks at the past for so long.
+/// Temporary files of earlier plans are removed after this time.
 const LEFT: Duration = Duration::from_secs(3_600);
 
-/// One change of an issue that version control remembers.
+/// One change of an issue in version control.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Past {
     /// The commit.
     pub revision: String,
-    /// When.
+    /// When it was made.
     pub at: String,
-    /// Who.
+    /// Its author.
     pub by: String,
-    /// What was said.
+    /// The commit message.
     pub message: String,
-    /// In which ledger.
+    /// The ledger.
     pub ledger: String,
-    /// What changed, in words.
+    /// Descriptions of the changes.
     pub changes: Vec<String>,
 }
 
-/// Files of a plan as it was, for as long as somebody looks.
+/// Temporary files of an earlier plan.
 pub(super) struct Aside(PathBuf);
 
 impl Drop for Aside {
@@ -51,7 +51,7 @@ impl Drop for Aside {
 }
 
 impl Aside {
-    /// Where an index of them is.
+    /// The path of their index.
     pub(super) fn index(&self) -> PathBuf {
         self.0.join("index.db")
     }
@@ -69,7 +69,7 @@ impl<'t> Plan<'t> {
         })
     }
 
-    /// What version control remembers of an issue, newest first.
+    /// The history of an issue in version control, newest first.
     pub fn past(&self, id: &str, limit: usize) -> Result<Vec<Past>, Error> {
         let mut all = Vec::new();
         for ledger in &self.ledgers {
@@ -100,7 +100,7 @@ impl<'t> Plan<'t> {
         Ok(all)
     }
 
-    /// The plan as it was at a revision or a moment: every ledger that version control remembers, read anew.
+    /// The plan at a revision or a time: every ledger under version control, read again.
     pub fn at(&self, when: &str) -> Result<Plan<'t>, Error> {
         let all = self.state.join("past");
         // What somebody who was killed left behind.
@@ -147,7 +147,7 @@ impl<'t> Plan<'t> {
     }
 }
 
-/// What a commit changes, for its message: every issue whose lines differ, with what differs.
+/// The changes of a commit, for its message: every issue with changed lines, and the differences.
 pub(super) fn changes(before: &Files, now: &Files) -> Vec<(String, Vec<String>)> {
     let (old, new): (HashSet<&[u8]>, HashSet<&[u8]>) = (each_line(before).collect(), each_line(now).collect());
     let mut issues: BTreeMap<String, [Vec<String>; 2]> = BTreeMap::new();
@@ -165,7 +165,7 @@ pub(super) fn changes(before: &Files, now: &Files) -> Vec<(String, Vec<String>)>
     told.filter(|(_, differs)| !differs.is_empty()).collect()
 }
 
-/// What an issue's lines say together; null if there are none.
+/// The merged lines of an issue; null if there are none.
 fn state(lines: &[String]) -> Value {
     let mut records = lines.iter().filter_map(|text| line::read(text.trim()).ok()).map(|line| line.record);
     let Some(mut first) = records.next() else { return Value::Null };
@@ -179,16 +179,16 @@ fn state(lines: &[String]) -> Value {
 enum ShownValue {
     /// The beginning of every text.
     Values,
-    /// Of long texts only that they changed.
+    /// Only that a long text changed.
     Short,
 }
 
-/// What the first change of an issue is called.
+/// The name of the first change of an issue.
 const CREATED: &str = "created";
-/// Texts of any length.
+/// Fields with texts of any length.
 const LONG: [&str; 4] = ["body", "design", "acceptance", "notes"];
 
-/// What one state says that the other did not.
+/// The values of one state that differ from the other.
 fn differences(older: &Value, newer: &Value, detail: ShownValue) -> Vec<String> {
     let (older, newer) = match (older.as_object(), newer.as_object()) {
         (Some(older), Some(newer)) => (older, newer),

@@ -1,4 +1,4 @@
-//! Where ledgers are.
+//! Locates ledgers.
 
 use std::{
     fs,
@@ -26,25 +26,25 @@ use toft_vcs::{
 use super::known::{Also, Carried, check_name, know, known};
 use crate::Ledgers;
 
-/// So many workspaces may lie between a checkout and the one that its work was claimed from.
+/// Maximum number of nested workspaces between a checkout and the one from which its work was claimed.
 const DEEPEST: usize = 8;
 
-/// What kind of place a ledger is in.
+/// The kind of a ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LedgerKind {
     /// Beside the repository: nothing in the working tree, one for all worktrees.
     Branch,
-    /// In the working tree, under whatever VCS it has.
+    /// In the working tree, under its VCS.
     Tree,
-    /// Of its own, for one person's plans, whatever repository they are for.
+    /// In a repository of its own, for the private plans of one person for any repository.
     Planning,
     /// Any other directory.
     Shared,
 }
 
 impl LedgerKind {
-    /// The word users see.
+    /// The name that users see.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Branch => "branch",
@@ -58,34 +58,34 @@ impl LedgerKind {
 /// One ledger.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Ledger {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// What kind of place it is in.
+    /// Its kind.
     pub place: LedgerKind,
     /// Its directory.
     pub dir: PathBuf,
-    /// It is read and never written.
+    /// It is only read.
     pub read_only: bool,
-    /// New issues go there unless told otherwise.
+    /// The default ledger of new issues.
     pub first: bool,
-    /// Others keep it: what is written to it here is not sent.
+    /// Others maintain it: local writes are not sent.
     pub kept_by_others: bool,
     /// The repository whose own ledger it is, if that is another one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub of: Option<PathBuf>,
-    /// The remote that it is a local copy of.
+    /// The remote of which it is a local copy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
     /// Why it cannot be read now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// Routes that lead to it.
+    /// The routes to it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub routes: Vec<Route>,
     /// How the other repository keeps it.
     #[serde(skip)]
     pub(super) elsewhere: Option<LedgerElsewhere>,
-    /// What its writers wait for each other at.
+    /// The lock file of its writers.
     #[serde(skip)]
     pub(super) lock: PathBuf,
 }
@@ -103,7 +103,7 @@ pub(super) const ISSUES: &str = "issues.jsonl";
 pub(super) const ARCHIVE: &str = "archive";
 
 impl Ledger {
-    /// The repository's own.
+    /// The repository's own ledger.
     fn own(place: LedgerKind, dir: PathBuf, state: &Path) -> Self {
         let name = place.as_str().to_owned();
         let lock = state.join("locks").join(format!("{name}.lock"));
@@ -123,7 +123,7 @@ impl Ledger {
         }
     }
 
-    /// The ledger that a repository keeps for itself: in its working tree, or beside it.
+    /// The own ledger of a repository: in its working tree, or beside it.
     fn of_repository(checkout: &Checkout) -> Self {
         let (state, tree) = (checkout.state_dir(), checkout.root.join(IN_TREE));
         let in_tree = !matches!(checkout.vcs, Vcs::Git | Vcs::Jj) || tree.join(ISSUES).exists();
@@ -133,7 +133,7 @@ impl Ledger {
         }
     }
 
-    /// One that several repositories may write to; their writers wait at the same place.
+    /// A ledger that several repositories may write to, with the same lock.
     pub(super) fn also(Also { name, place, dir, read_only, repository, url }: Also) -> Self {
         let problem = match repository.then(|| real_ledger(&dir)) {
             Some(Ok(found)) => {
@@ -148,8 +148,8 @@ impl Ledger {
         Self { name, read_only, url, problem, lock, ..Self::own(place, dir, Path::new("")) }
     }
 
-    /// Refuses a ledger that is not there now: nothing is read into its place, and nothing new is begun there. A disk that
-    /// is not mounted is no empty ledger.
+    /// Refuses a ledger that is missing now: nothing is read or created in its place. A disk that is not mounted must
+    /// not look like an empty ledger.
     pub(super) fn check_there(&self) -> Result<(), Error> {
         let gone = |path: &Path, why: &str| {
             let cause = std::io::Error::new(std::io::ErrorKind::NotFound, why.to_owned());
@@ -172,13 +172,13 @@ impl Ledger {
         }
     }
 
-    /// The file that is written to.
+    /// The main file.
     pub fn issues(&self) -> PathBuf {
         self.dir.join(ISSUES)
     }
 
-    /// Says why nothing could be written to it now, as far as that can be known before anything is claimed: it is read-only,
-    /// its file or directory may not be written, or the disk is full.
+    /// Refuses a ledger that cannot be written now, as far as this can be known before a claim: it is read-only, its
+    /// file or directory is not writable, or the disk is full.
     pub(super) fn check_writable(&self) -> Result<(), Error> {
         if self.read_only {
             let problem = format!("`{}` is read and never written here", self.name);
@@ -194,7 +194,7 @@ impl Ledger {
         check_room(&self.dir).map_err(io("write", &path))
     }
 
-    /// Every file of it, by its name within the ledger; the one that is written to first.
+    /// Every file of it, by its path within the ledger; the main file first.
     pub(super) fn files(&self) -> Result<Vec<String>, Error> {
         let mut files = vec![ISSUES.to_owned()];
         let archive = self.dir.join(ARCHIVE);
@@ -217,7 +217,7 @@ impl Ledger {
         Ok(files)
     }
 
-    /// The content of one of its files; nothing if the file is not there.
+    /// The content of one of its files; none if the file does not exist.
     pub(super) fn read(&self, file: &str) -> Result<Option<Vec<u8>>, Error> {
         match open::read(&self.dir, file) {
             Ok(bytes) => Ok(Some(bytes)),
@@ -226,23 +226,23 @@ impl Ledger {
         }
     }
 
-    /// Where an earlier toft put lines that it did not understand.
+    /// The directory to which an earlier toft moved lines that it could not read.
     pub(super) fn quarantine(&self) -> PathBuf {
         self.dir.join("quarantine")
     }
 }
 
-/// What a checkout sees.
+/// The ledgers of a checkout.
 pub(super) struct SeenLedgers {
-    /// Ledgers, the one that new issues usually go to first.
+    /// Ledgers; the default for new issues is the first.
     pub(super) ledgers: Vec<Ledger>,
     pub(super) contributor: bool,
     pub(super) upstream: Option<String>,
     pub(super) routing: Routing,
 }
 
-/// The ledgers that a checkout sees. `home` is the checkout whose own ledger counts: in a workspace, the one that the work
-/// was claimed from.
+/// The ledgers of a checkout. `home` is the checkout whose own ledger is used: in a workspace, the one from which the
+/// work was claimed.
 pub(super) fn ledgers(session: &Session, home: &Checkout) -> Result<SeenLedgers, Error> {
     let own = Ledger::of_repository(home);
     let mut known = known(&home.state_dir())?;
@@ -297,7 +297,7 @@ pub(super) fn ledgers(session: &Session, home: &Checkout) -> Result<SeenLedgers,
     Ok(SeenLedgers { ledgers, contributor: known.contributor, upstream: known.upstream, routing })
 }
 
-/// Whether a directory is the root of a repository that toft was set up in, as far as its files say.
+/// Whether a directory is the root of a repository in which toft is set up, according to its files.
 pub(super) fn is_initialised(dir: &Path) -> bool {
     let Ok(Some(checkout)) = toft_vcs::find(dir) else { return false };
     let root = fs::canonicalize(dir).is_ok_and(|dir| dir == checkout.root);
@@ -306,7 +306,7 @@ pub(super) fn is_initialised(dir: &Path) -> bool {
     root && (checkout.root.join(IN_TREE).join(ISSUES).exists() || set_up())
 }
 
-/// The ledger that another repository really keeps: what it says new issues go to unless that is private, else its own.
+/// The ledger that another repository uses: its default for new issues unless that is private, otherwise its own.
 fn real_ledger(dir: &Path) -> Result<Ledger, Error> {
     let checkout = toft_vcs::find(dir)?.ok_or_else(|| Error::NoRepository { dir: dir.to_owned() })?;
     let known = known(&checkout.state_dir())?;
@@ -319,17 +319,17 @@ fn real_ledger(dir: &Path) -> Result<Ledger, Error> {
     Ok(Ledger { elsewhere: Some(LedgerElsewhere { place: own.place, checkout }), ..own })
 }
 
-/// How somebody plans in private.
+/// Settings for planning in private.
 #[derive(Clone, Debug, Default)]
 pub struct PrivatePlanning {
-    /// The repository that private plans are in, of whatever kind; absent, one of toft's own.
+    /// The repository for private plans, of any kind; toft's own if absent.
     pub dir: Option<PathBuf>,
-    /// The remote that keeps the project's own ledger; absent, `upstream` if there is one.
+    /// The remote with the project's own ledger; if absent, `upstream` if it exists.
     pub upstream: Option<String>,
 }
 
 impl PrivatePlanning {
-    /// From now on new issues go to a private ledger, which has a part for each project. Gives where that is.
+    /// Makes a private ledger, with a part for each project, the default for new issues. Returns its directory.
     pub(crate) fn begin(&self, checkout: &Checkout, repository: &str) -> Result<PathBuf, Error> {
         let remotes = remotes(checkout)?;
         if let Some(named) = self.upstream.as_ref().filter(|named| !remotes.contains(named)) {
@@ -390,7 +390,7 @@ impl PrivatePlanning {
     }
 }
 
-/// A ledger inside of a project's own repository would be published with it.
+/// Refuses a ledger inside a project's own repository, with which it would be published.
 pub(super) fn refuse_inside(checkout: &Checkout, dir: &Path) -> Result<(), Error> {
     match toft_vcs::find(dir)? {
         Some(around) if around.common_dir == checkout.common_dir && checkout.vcs != Vcs::None => {
@@ -402,10 +402,10 @@ pub(super) fn refuse_inside(checkout: &Checkout, dir: &Path) -> Result<(), Error
     }
 }
 
-/// What a fork calls the project it was made of.
+/// A fork's name for the remote of its original project.
 const UPSTREAM: &str = "upstream";
 
-/// From now on new issues go to the repository's own ledger; private plans stay in sight.
+/// Makes the repository's own ledger the default for new issues; private plans stay visible.
 pub(crate) fn plan_in_public(checkout: &Checkout) -> Result<(), Error> {
     know(&checkout.state_dir(), |known| {
         (known.contributor, known.upstream) = (false, None);
@@ -417,17 +417,17 @@ fn remotes(checkout: &Checkout) -> Result<Vec<String>, Error> {
     Ok(exchange::remotes(checkout)?)
 }
 
-/// Whether a remote is known to have issues that were never brought here.
+/// Whether a remote is known to have issues that were never fetched.
 pub fn waiting(checkout: &Checkout) -> Result<bool, Error> {
     Ok(!checkout.state_dir().join("ledger").exists() && exchange::ledger_seen(checkout)?)
 }
 
-/// Whether the remotes look as if somebody contributes here to what others keep, and nobody has said so yet.
+/// Whether the remotes suggest that the user contributes to a project of others, and this is not configured yet.
 pub fn hint(checkout: &Checkout) -> Result<bool, Error> {
     Ok(!known(&checkout.state_dir())?.contributor && remotes(checkout)?.iter().any(|name| name == UPSTREAM))
 }
 
-/// Puts an empty ledger into the working tree, unless one is there.
+/// Creates an empty ledger in the working tree, unless there is one.
 pub(crate) fn make_tree_ledger(checkout: &Checkout) -> Result<(), Error> {
     let dir = checkout.root.join(IN_TREE);
     fs::create_dir_all(&dir).map_err(io("make", &dir))?;
@@ -485,8 +485,9 @@ impl<'s> Ledgers<'s> {
         self.session.located().checkout.as_ref().ok_or_else(nowhere)
     }
 
-    /// The checkout whose ledger counts here: in a workspace, the one that its work was claimed from, however many
-    /// workspaces lie between. What an agent does in its workspace is seen there at once, and its branch carries none of it.
+    /// The checkout whose ledger is used here: in a workspace, the one from which its work was claimed, through any
+    /// number of workspaces in between. Changes of an agent in its workspace are visible there immediately, and its
+    /// branch contains none of them.
     pub(crate) fn ledger_home(self) -> Result<&'s Checkout, Error> {
         let checkout = self.checkout()?;
         if checkout.worktree == MAIN {
@@ -523,13 +524,13 @@ impl<'s> Ledgers<'s> {
         make_tree_ledger(self.checkout()?)
     }
 
-    /// From now on new issues go to a private ledger, of which the repository sees nothing. Gives where it is.
+    /// Makes a private ledger, which is not part of the repository, the default for new issues. Returns its directory.
     pub fn plan_in_private(&self, how: &PrivatePlanning) -> Result<PathBuf, Error> {
         let repository = self.located().repository.as_ref().map(ToString::to_string).unwrap_or_default();
         how.begin(self.checkout()?, &repository)
     }
 
-    /// From now on new issues go to the repository's own ledger again.
+    /// Makes the repository's own ledger the default for new issues again.
     pub fn plan_in_public(&self) -> Result<(), Error> {
         plan_in_public(self.checkout()?)
     }

@@ -1,4 +1,4 @@
-//! Plan and template files in TOML, YAML or JSON, told apart by their ending.
+//! Plan and template files in TOML, YAML or JSON, distinguished by their extension.
 
 use std::{collections::BTreeMap, fs, path::Path};
 

@@ -1,4 +1,4 @@
-//! Proposals after they were made (`offer.rs`): withdrawn, decided, followed; and moving issues for good.
+//! Proposals after they were made (`offer.rs`): withdraw, decide and follow them; and move issues permanently.
 
 use std::collections::BTreeMap;
 
@@ -28,21 +28,21 @@ use super::{
     FoundIssue, IssueFilter, Ledger, LedgerKind, Plan, Wrote, copy::lines_of, sync::SyncTrouble, write::issue_of,
 };
 
-/// The refusal to move an issue that upstream keeps.
+/// The refusal to move an issue that upstream maintains.
 const MOVES: &str = "only its keepers move it; what you change about it is kept in private";
 
-/// What came of a proposal.
+/// The result of a proposal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ProposalEnd {
     /// The issue.
     pub issue: String,
-    /// What it is about.
+    /// Its title.
     pub title: String,
     /// landed, accepted, rejected, changed.
     pub news: &'static str,
-    /// Why, if somebody said.
+    /// The reason, if one was given.
     pub why: Option<String>,
-    /// The remote with the branch that proposed it.
+    /// The remote with the proposal branch.
     #[serde(skip)]
     remote: String,
 }
@@ -54,7 +54,7 @@ impl Plan<'_> {
         own.ok_or_else(|| Refusal::NotFound { what: "ledger".into(), text: String::new() }.into())
     }
 
-    /// Takes a proposal back.
+    /// Withdraws a proposal.
     pub fn withdraw(&self, text: &str) -> Result<Wrote, Error> {
         let id = self.find(text)?.issue.id;
         let copies = self.index(Access::Read)?.copies(&id)?;
@@ -102,14 +102,14 @@ impl Plan<'_> {
         self.change_in(source, &mine.id, "issue.withdrawn", |_, _| Ok(puts))
     }
 
-    /// Whether the other side of a ledger in the tree has an issue.
+    /// Whether the remote of a ledger in the tree has an issue.
     fn published(&self, target: &Ledger, id: &str) -> Result<bool, Error> {
         let mut tree = Tree::open(self.home, &target.dir, self.reach())?;
         tree.fetch()?;
         Ok(lines_of(&tree.theirs()?)?.contains_key(id))
     }
 
-    /// Whether the other side of a ledger that others keep has an issue.
+    /// Whether the remote of a ledger that others maintain has an issue.
     fn has_upstream(&self, kept: &Ledger, id: &str) -> Result<bool, Error> {
         if kept.place == LedgerKind::Tree {
             return self.published(kept, id);
@@ -120,7 +120,7 @@ impl Plan<'_> {
         }
     }
 
-    /// A proposal that nobody else has seen leaves no trace in the file; the issue stays in the ledger it came from.
+    /// Removes the line of a proposal that no other clone has seen; the issue stays in the ledger from which it came.
     fn take_line_away(&self, target: &Ledger, id: &str) -> Result<(), Error> {
         let turn = LedgerLock::take(&target.lock).map_err(io("lock", &target.lock))?;
         let path = target.issues();
@@ -131,7 +131,7 @@ impl Plan<'_> {
         self.refresh_in_turn(Some(target))
     }
 
-    /// The copy of an issue that somebody offers here.
+    /// The copy of an issue that is proposed to a ledger here.
     fn offered(&self, text: &str) -> Result<(Issue, &Ledger), Error> {
         let found = self.find(text)?;
         let copies = self.index(Access::Read)?.copies(&found.issue.id)?;
@@ -150,7 +150,7 @@ impl Plan<'_> {
         Ok((found.issue, self.route(Some(&found.ledger), None)?))
     }
 
-    /// Fetches a proposal from a branch elsewhere, a remote's or a URL's, so that it can be decided on.
+    /// Fetches a proposal from a branch of a remote or a URL, so that a maintainer can decide.
     pub fn fetch_proposal(&self, id: &str, from: &str) -> Result<(), Error> {
         let own = self.own_ledger()?;
         let Some(branch) =
@@ -163,13 +163,13 @@ impl Plan<'_> {
         self.take_offered(own, &[offered], false).map(drop)
     }
 
-    /// Takes what somebody proposed into the plan.
+    /// Accepts a proposal into the plan.
     pub fn accept(&self, text: &str) -> Result<Wrote, Error> {
         let (issue, ledger) = self.offered(text)?;
         self.change_in(ledger, &issue.id, "issue.accepted", |_, issue| Ok(proposal::accept(issue)?))
     }
 
-    /// Does not; the reason goes back to who proposed it.
+    /// Rejects a proposal; the reason is sent back to the proposer.
     pub fn reject(&self, text: &str, reason: &str) -> Result<Wrote, Error> {
         let (issue, ledger) = self.offered(text)?;
         let (now, word) = (self.now()?, random_ids().word());
@@ -178,7 +178,7 @@ impl Plan<'_> {
         })
     }
 
-    /// What others propose to ledgers that are kept here.
+    /// Proposals to ledgers that are maintained here.
     pub fn proposals(&self) -> Result<Vec<FoundIssue>, Error> {
         if self.unwritten() || self.contributor {
             return Ok(Vec::new());
@@ -186,7 +186,7 @@ impl Plan<'_> {
         self.look()?.offered()?.iter().map(FoundIssue::of).collect()
     }
 
-    /// What was proposed from here and is not decided.
+    /// Proposals from here that are not decided.
     pub fn my_proposals(&self) -> Result<Vec<FoundIssue>, Error> {
         if self.unwritten() || !self.contributor {
             return Ok(Vec::new());
@@ -199,7 +199,7 @@ impl Plan<'_> {
             .collect())
     }
 
-    /// Looks at what became of proposals to a ledger, and lets the copies here say so.
+    /// Reads the state of proposals to a ledger, and updates the copies here.
     pub(super) fn follow_proposals(
         &self,
         target: &Ledger,
@@ -244,7 +244,7 @@ impl Plan<'_> {
         Ok(came)
     }
 
-    /// Takes away the branches of proposals that are decided, here and where they were sent to.
+    /// Deletes the branches of decided proposals, locally and on the remote.
     pub(super) fn clear_decided(&self, branch: &Branch, came: &[ProposalEnd]) -> Result<(), SyncTrouble> {
         let mut decided = BTreeMap::new();
         for id in branch.proposed_here()? {
@@ -357,7 +357,7 @@ pub(super) fn bad_line(cause: &str) -> Error {
     Refusal::Invalid { field: "line".into(), problem: cause.to_owned() }.into()
 }
 
-/// What all lines of an issue together say.
+/// The merged lines of an issue.
 pub(super) fn merged(lines: &[Line]) -> Result<Record, Error> {
     let mut records = lines.iter().map(|line| line.record.clone());
     let mut first = records.next().ok_or_else(|| bad_line("no line"))?;

@@ -14,26 +14,26 @@ use super::{Ledger, LedgerKind, Plan, sync::own};
 pub struct Publishes {
     /// The ledger.
     pub ledger: String,
-    /// What kind of place it is in.
+    /// The kind of the ledger.
     pub place: LedgerKind,
     /// Its directory.
     pub dir: PathBuf,
-    /// The remote that it is exchanged with, and its URL without a password.
+    /// The remote with which it is exchanged, and its URL without a password.
     pub remote: Option<(String, String)>,
     /// The branch there that toft writes to.
     pub branch: Option<String>,
     /// Describes what a sync sends.
     pub sends: String,
-    /// Whose names it says: git's author, or the agents'.
+    /// Which names it contains: git's author, or the agents'.
     pub names: Names,
-    /// The name that is written now.
+    /// The name that would be written now.
     pub name: String,
-    /// This clone's id in clocks: random, made once for this clone.
+    /// This clone's id in clocks: random, generated once for this clone.
     pub replica: String,
 }
 
 impl Plan<'_> {
-    /// What a ledger publishes from here; nothing is asked of anybody else.
+    /// What a ledger publishes from here; nothing is requested from a remote.
     pub fn publishes(&self, name: &str) -> Result<Publishes, Error> {
         let ledger = self.called(name)?;
         let reach = match ledger.place {

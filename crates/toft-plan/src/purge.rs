@@ -1,6 +1,6 @@
-//! Takes an issue out of a ledger's history: local files, recorded commits, and the other side's branch.
+//! Removes an issue from a ledger's history: local files, recorded commits, and the remote's branch.
 //!
-//! What is left is a tombstone that says nothing but that it was purged. It beats every copy that other clones still have.
+//! A tombstone remains that only records the purge. It wins over every copy that other clones still have.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,47 +27,47 @@ use super::{
     unshared::contains,
 };
 
-/// How the line of a purged issue is told.
+/// Identifies the line of a purged issue.
 pub(super) const MARK: &str = "\"purged\":true";
-/// How often a purge begins again because others sent something meanwhile.
+/// How often a purge restarts because other clones pushed in the meantime.
 const ROUNDS: usize = 8;
-/// How many commits of a project are counted.
+/// Maximum number of commits of a project that are counted.
 const COUNTED: usize = 1_000;
 
-/// An issue that was taken out of history, or would be.
+/// An issue that was purged, or would be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Purged {
     /// The issue.
     pub issue: String,
     /// Its ledger.
     pub ledger: String,
-    /// What kind of place that is in.
+    /// The kind of the ledger.
     pub place: LedgerKind,
     /// The remote whose branch is rewritten.
     pub remote: Option<String>,
-    /// How many commits had it.
+    /// Number of commits that contained it.
     pub commits: usize,
-    /// The remote's branch no longer has it.
+    /// The remote's branch no longer contains it.
     pub sent: bool,
-    /// Other branches that still have it.
+    /// Other branches that still contain it.
     pub branches: Vec<String>,
     /// Other clones that wrote to this ledger; each has its own copy until its next sync.
     pub clones: Vec<OtherClone>,
-    /// What toft cannot do here.
+    /// Steps that toft cannot do here.
     pub left: Vec<String>,
 }
 
-/// Another clone, as the clocks of a ledger know it.
+/// Another clone, from the clocks of a ledger.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct OtherClone {
-    /// Its name in clocks.
+    /// Its replica name.
     pub replica: String,
     /// When it last wrote.
     pub last: Timestamp,
 }
 
 impl Plan<'_> {
-    /// Takes an issue out of its ledger's files and history. With `try_only`, says what that would be.
+    /// Removes an issue from its ledger's files and history. With `try_only`, only reports what would be done.
     pub fn purge(&self, text: &str, try_only: bool) -> Result<Purged, Error> {
         self.recall(text)?;
         let found = self.find(text)?;
@@ -114,7 +114,7 @@ impl Plan<'_> {
         Ok(purged)
     }
 
-    /// Of a ledger whose commits are the user's: only its file is changed.
+    /// Purges an issue from a ledger whose commits belong to the user: only its file is changed.
     fn purge_file(&self, ledger: &Ledger, try_only: bool, purged: &mut Purged) -> Result<(), Error> {
         purged.commits = History::of_dir(&ledger.dir)?.of_issue(&purged.issue, COUNTED)?.len();
         if purged.commits > 0 {
@@ -180,7 +180,7 @@ impl Plan<'_> {
         Err(ExchangeError::InTheWay(said).into())
     }
 
-    /// Takes an issue out of a ledger's files here, but for a tombstone that says nothing else.
+    /// Removes an issue from a ledger's local files, except for a tombstone without text.
     fn purge_here(&self, ledger: &Ledger, id: &str) -> Result<(), Error> {
         let (clock, at) = (self.clock(ledger)?, self.now()?);
         let mut record = Record::new(id, clock);
@@ -222,7 +222,7 @@ impl Plan<'_> {
         self.forget_uncommitted(ledger, &[id])
     }
 
-    /// Other clones that wrote to a ledger, as its clocks tell.
+    /// Other clones that wrote to a ledger, from its clocks.
     fn writers(&self, ledger: &Ledger) -> Result<Vec<OtherClone>, Error> {
         let own = self.replica()?;
         let mut last: BTreeMap<String, u64> = BTreeMap::new();
@@ -241,7 +241,7 @@ impl Plan<'_> {
     }
 }
 
-/// Whether a line is about an issue: its own, or one that cannot be read and names it.
+/// Whether a line is about an issue: its own, or one that cannot be read and contains the id.
 fn names(text: &[u8], id: &str) -> bool {
     match std::str::from_utf8(text).ok().and_then(|text| line::read(text).ok()) {
         Some(line) => line.record.id() == id,

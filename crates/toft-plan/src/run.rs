@@ -1,4 +1,4 @@
-//! Issues and the workflows that are on them: a claim starts one, its end closes the issue.
+//! Issues and their workflows: a claim starts one, and its end closes the issue.
 
 use toft_core::{
     flow::WorkflowStatus,
@@ -13,12 +13,12 @@ use toft_session::error::Error;
 
 use super::{Ledger, Plan, Wrote, write::noted};
 
-/// How many issues a claim is offered at least; some may be taken by somebody else meanwhile.
+/// Minimum number of issues that are offered to a claim; other agents may take some of them in the meantime.
 const OFFERED: usize = 16;
 
 impl Plan<'_> {
-    /// Completes a claim's request with what the plan offers. Only issues whose ledger can be written are offered: gives
-    /// what is wrong with the first that cannot.
+    /// Adds the plan's offers to a claim request. Only issues whose ledger can be written are offered; returns the
+    /// problem with the first that cannot.
     pub fn offer_to(&self, actor: &str, request: &mut claim::Request) -> Result<Option<Error>, Error> {
         self.tell();
         let Some(text) = &request.id else {
@@ -47,12 +47,12 @@ impl Plan<'_> {
         }
     }
 
-    /// Writes in the ledger which agent an issue that nobody is on is assigned to.
+    /// Writes the assignee of an issue that is not in progress to the ledger.
     pub fn assign(&self, id: &str, to: Option<&str>) -> Result<Wrote, Error> {
         self.change(id, "issue.edited", |_, issue| Ok(edit::assign(issue, to)?))
     }
 
-    /// Before an issue is closed or deleted by hand: nobody holds it, and no workflow goes on for it.
+    /// Before an issue is closed or deleted by a user: checks that no agent holds it, and abandons its workflow.
     pub(super) fn let_go(&self, id: &str, why: &str) -> Result<(), Error> {
         match self.session.perform(OnIt { issue: id.to_owned() })? {
             None => Ok(()),
@@ -70,8 +70,8 @@ impl Plan<'_> {
         }
     }
 
-    /// Tells ledgers what is true of their issues now. A ledger that cannot be told is told after the next verb, and what
-    /// was in the way is noted.
+    /// Updates ledgers with the current state of their issues. If a ledger cannot be written, it is updated after the
+    /// next verb, and the problem becomes a note.
     pub fn tell(&self) {
         if self.unwritten() {
             return;

@@ -1,4 +1,4 @@
-//! What a user sets about ledgers: which are seen, which is the default, and what leads where.
+//! User settings of ledgers: which are used, which is the default, and the routes.
 
 use std::{
     fs,
@@ -24,7 +24,7 @@ use super::{
 };
 use crate::Ledgers;
 
-/// Lets a checkout see another ledger: that of a repository, of a remote, or any directory.
+/// Adds a ledger to a checkout: that of a repository, of a remote, or any directory.
 fn add(session: &Session, name: &str, place: &str, read_only: bool) -> Result<(), Error> {
     let invalid = |field: &str, problem: String| Error::from(Refusal::Invalid { field: field.into(), problem });
     check_name(name).map_err(|problem| invalid("name", problem))?;
@@ -56,7 +56,7 @@ fn add(session: &Session, name: &str, place: &str, read_only: bool) -> Result<()
     })
 }
 
-/// The local copy of a remote's ledger: a bare repository of toft's own. Nothing is fetched yet.
+/// Creates the local copy of a remote's ledger: a bare repository of toft. Nothing is fetched yet.
 fn make_copy(url: &str) -> Result<PathBuf, Error> {
     let dir = copy_of(url);
     private::create_dir_all(&dir).map_err(io("make", &dir))?;
@@ -64,7 +64,7 @@ fn make_copy(url: &str) -> Result<PathBuf, Error> {
     fs::canonicalize(&dir).map_err(io("find", &dir))
 }
 
-/// Lets a checkout no longer see a ledger, which stays as it is. What led to it leads nowhere else.
+/// Removes a ledger from a checkout; the ledger itself is not changed. Its routes are removed.
 fn remove(session: &Session, name: &str) -> Result<(), Error> {
     know(&Ledgers::of(session).ledger_home()?.state_dir(), |known| {
         let before = known.also.len();
@@ -79,24 +79,24 @@ fn remove(session: &Session, name: &str) -> Result<(), Error> {
 }
 
 impl Ledgers<'_> {
-    /// Lets this clone see another ledger: that of the repository or the remote at `place`, or any directory.
+    /// Adds a ledger to this clone: that of the repository or the remote at `place`, or any directory.
     pub fn add_ledger(&self, name: &str, place: &str, read_only: bool) -> Result<(), Error> {
         add(self.session, name, place, read_only)
     }
 
-    /// Lets this clone no longer see a ledger, which stays as it is.
+    /// Removes a ledger from this clone; the ledger itself is not changed.
     pub fn remove_ledger(&self, name: &str) -> Result<(), Error> {
         remove(self.session, name)
     }
 
-    /// A ledger by its name, which must be seen from here.
+    /// A ledger of this checkout by its name.
     fn ledger_named(&self, name: &str) -> Result<Ledger, Error> {
         let seen = ledgers(self.session, self.ledger_home()?)?.ledgers;
         let own = |ledger: &Ledger| matches!(ledger.place, LedgerKind::Branch | LedgerKind::Tree);
         seen.into_iter().find(|one| one.name == name || name == OWN && own(one)).ok_or_else(|| unknown(name))
     }
 
-    /// From now on new issues that no route fits go to this ledger.
+    /// Makes this ledger the default for new issues that match no route.
     pub fn set_default_ledger(&self, name: &str) -> Result<(), Error> {
         refuse_read_only(&self.ledger_named(name)?)?;
         know(&self.ledger_home()?.state_dir(), |known| {
@@ -105,7 +105,7 @@ impl Ledgers<'_> {
         })
     }
 
-    /// Sets whether roles route.
+    /// Sets whether routes by role apply.
     pub fn set_routing_mode(&self, mode: Mode) -> Result<(), Error> {
         know(&self.ledger_home()?.state_dir(), |known| {
             known.mode = Some(mode);
@@ -113,7 +113,7 @@ impl Ledgers<'_> {
         })
     }
 
-    /// From now on new issues that fit go to the route's ledger; an earlier route with the same conditions is replaced.
+    /// Adds a route for new issues; it replaces an earlier route with the same conditions.
     pub fn add_route(&self, route: Route) -> Result<(), Error> {
         route.check()?;
         refuse_read_only(&self.ledger_named(&route.ledger)?)?;
@@ -126,7 +126,7 @@ impl Ledgers<'_> {
         })
     }
 
-    /// Takes a route back.
+    /// Removes a route.
     pub fn remove_route(&self, route: &Route) -> Result<(), Error> {
         know(&self.ledger_home()?.state_dir(), |known| {
             let before = known.routes.len();
@@ -138,12 +138,12 @@ impl Ledgers<'_> {
         })
     }
 
-    /// The list of ledgers that this repository carries in its tree.
+    /// The list of ledgers in this repository's tree.
     pub fn carried_ledgers(located: &Located) -> Result<Option<Carried>, Error> {
         located.checkout.as_ref().map_or(Ok(None), |checkout| Carried::in_tree(&checkout.root))
     }
 
-    /// Makes local copies of the remotes that a trusted list names.
+    /// Creates local copies of the remotes in a trusted list.
     pub fn prepare_carried_ledgers(located: &Located, list: &Carried) -> Result<(), Error> {
         let Some(checkout) = &located.checkout else { return Ok(()) };
         for url in list.parse(&checkout.main_root())?.also.into_iter().filter_map(|also| also.url) {

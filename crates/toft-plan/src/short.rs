@@ -1,4 +1,4 @@
-//! Ids in text, as short as this store and its ledgers allow.
+//! Abbreviates ids in text, as far as they are unique in this store and its ledgers.
 
 use std::cell::OnceCell;
 
@@ -11,8 +11,8 @@ use toft_session::{config::variable, error::Error, session::Session};
 
 use crate::Plan;
 
-/// Abbreviates the ids in a text that is about to be shown, unless `TOFT_IDS` is set. What cannot be looked up stays whole;
-/// ids of a server's tasks do, because each would be one more question.
+/// Abbreviates the ids in a text for display, unless `TOFT_IDS` is set. Ids that cannot be looked up stay whole, and so
+/// do ids of a server's tasks, because each would need one more query.
 pub fn shorten_ids(session: &Session, text: &str) -> String {
     if variable("TOFT_IDS").is_some() {
         return text.to_owned();

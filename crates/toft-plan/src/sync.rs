@@ -1,5 +1,5 @@
-//! Sync: every ledger with the other side of whatever version control it is under. Bring in, merge, put in order, look at what
-//! would leave, record, send; each ledger by itself, and offline is no error.
+//! Sync: exchanges every ledger with its remote, under any version control. Fetch, merge, compact, check what would be
+//! sent, record, send; each ledger separately, and being offline is not an error.
 
 use std::{
     collections::BTreeSet,
@@ -29,21 +29,21 @@ use super::{
     write::issue_of,
 };
 
-/// Closed issues stay in the file that is written to for so long.
+/// Closed issues stay in the main file for this long.
 const ARCHIVE_AFTER: Duration = Duration::from_secs(14 * 24 * 3_600);
-/// How long losing races is put up with.
+/// How long lost races are retried.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// How long a command may take longer for a sync that nobody asked for.
+/// Maximum time that an automatic sync adds to a command.
 const BY_ITSELF: Duration = Duration::from_secs(3);
 /// Give up after this many rejected pushes while the remote tip did not change.
 const STILL: u32 = 8;
-/// A look this long after a file changed has seen the change.
+/// A file that was read this long after it changed has not changed since in the same clock tick.
 const TICK: i64 = 20_000_000;
 
-/// How files of a ledger look: name, identity, size, when it was written.
+/// The stamps of a ledger's files: name, identity, size, time of change.
 type Looks = Vec<(String, (u64, u64), u64, i64)>;
 
-/// What is remembered of the last sync of a ledger: if nothing of it changed, there is nothing to do.
+/// The state after the last sync of a ledger: if nothing changed since, there is nothing to do.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct SyncMemo {
     tip: Option<String>,
@@ -52,8 +52,8 @@ struct SyncMemo {
 }
 
 impl SyncMemo {
-    /// Is what it remembers all there is to know? A file that changed just before may have changed again within the same
-    /// tick of its clock.
+    /// Whether the state is up to date. A file that changed just before may have changed again within the same clock
+    /// tick.
     fn holds(&self, tip: Option<&String>, looks: &Looks) -> bool {
         let settled = || self.looks.iter().all(|(.., written)| self.looked - written > TICK);
         self.looked > 0 && self.tip.as_ref() == tip && self.looks == *looks && settled()
@@ -61,7 +61,7 @@ impl SyncMemo {
 }
 
 impl Plan<'_> {
-    /// Exchanges every ledger seen from here; `step` hears what is being done with which.
+    /// Exchanges every ledger of this checkout; `step` reports the progress.
     pub fn sync(&self, wish: &SyncOptions, mut step: impl FnMut(&str, &str)) -> Result<Vec<Synced>, Error> {
         if let Some(name) = &wish.ledger {
             self.called(name)?;
@@ -168,14 +168,14 @@ impl Plan<'_> {
         }
     }
 
-    /// The remote that the repository's own ledger is exchanged with, if somebody said.
+    /// The remote with which the repository's own ledger is exchanged, if configured.
     pub(super) fn reach(&self) -> Contact<'_> {
         let said = self.session.located().sync.remote.as_deref();
         let branch = self.session.located().sync.branch.as_deref();
         Contact { branch, ..Contact::to(said.or_else(|| self.upstream.as_deref().filter(|_| self.contributor))) }
     }
 
-    /// Exchanges ledgers if configuration wants that and the last time is long enough ago; what does not work now does
+    /// Exchanges ledgers if the configuration asks for it and the last sync is long enough ago; failures are retried
     /// the next time.
     pub fn sync_by_itself(&self) -> Result<(), Error> {
         let Some(every) = self.session.located().sync.auto else { return Ok(()) };
@@ -194,7 +194,7 @@ impl Plan<'_> {
         self.sync(&wish, |_, _| {}).map(drop)
     }
 
-    /// Asks whoever each ledger is exchanged with whether they are there. Changes nothing.
+    /// Checks whether the remote of each ledger responds. Changes nothing.
     pub fn ask_others(&self, patience: Duration) -> Vec<(String, Result<Option<String>, ExchangeError>)> {
         let ask = |ledger: &Ledger| match ledger.place {
             LedgerKind::Branch | LedgerKind::Tree => exchange::ask(self.checkout, Contact { patience, ..self.reach() }),
@@ -272,7 +272,7 @@ impl Plan<'_> {
         Ok(())
     }
 
-    /// Exchanges a ledger that may be recorded and sent. Gives the other side's files, where they were looked at.
+    /// Exchanges a ledger that may be recorded and sent. Returns the remote's files, if they were read.
     fn exchange(
         &self,
         ledger: &Ledger,
@@ -406,8 +406,8 @@ impl Plan<'_> {
         }
     }
 
-    /// Looks at lines that are about to leave, and holds them back if something in them looks like a secret. Very many or very long
-    /// issues are told beside the outcome: they hold nothing back.
+    /// Checks lines that are about to be sent, and stops if something in them looks like a secret. Very many or very
+    /// long issues only become a note.
     pub(super) fn holds_back(
         &self,
         leaving: &[(String, String)],
@@ -437,7 +437,7 @@ impl Plan<'_> {
         self.state.join("sync").join(format!("{}.json", ledger.name))
     }
 
-    /// Remembers what both sides had when it was recorded; what was written since is for the next time.
+    /// Stores the state of both sides at the time of recording; later writes are for the next sync.
     fn remember(&self, way: &dyn Exchange, path: &std::path::Path, seen: (i64, Looks)) -> Result<(), Error> {
         let (looked, looks) = seen;
         let memo = SyncMemo { tip: way.seen().map(str::to_owned), looks, looked };
@@ -459,7 +459,7 @@ impl Plan<'_> {
         Ok(looks(ledger)?.into_iter().filter_map(flat).collect())
     }
 
-    /// Puts a ledger in order, if it is not.
+    /// Compacts a ledger, if needed.
     pub(super) fn put_in_order(&self, ledger: &Ledger, archived: &BTreeSet<String>) -> Result<(), Error> {
         if !ledger.dir.exists() {
             return Ok(());
@@ -468,7 +468,7 @@ impl Plan<'_> {
         self.compact_one(ledger, before, archived).map(drop)
     }
 
-    /// Takes in what another copy of a ledger has.
+    /// Merges another copy of a ledger into ours.
     pub(super) fn take_in(&self, ledger: &Ledger, files: &Files, try_only: bool) -> Result<TakenLines, Error> {
         let New { lines, verbatim, archived } = New::of(ledger, files)?;
         let broken = verbatim.len();
@@ -494,7 +494,7 @@ impl Plan<'_> {
         Ok(TakenLines { changed, broken, archived })
     }
 
-    /// Takes in issues that others propose on branches of their own: each branch its one issue, and only if it is new.
+    /// Merges issues that others propose on branches: one issue from each branch, and only if it is new.
     pub(super) fn take_offered(
         &self,
         ledger: &Ledger,
@@ -523,12 +523,12 @@ impl Plan<'_> {
     }
 }
 
-/// The way to exchange a ledger in a directory of its own.
+/// The exchange backend of a ledger in a directory of its own.
 pub(super) fn own(ledger: &Ledger, reach: Contact<'_>) -> Result<Option<Way>, ExchangeError> {
     exchange::own(&ledger.dir, ledger.place == LedgerKind::Planning, reach)
 }
 
-/// A user's commit is never sent.
+/// Refuses to send a user's commit.
 pub(super) fn refuse_foreign(commits: &[String]) -> Result<(), ExchangeError> {
     let Some(first) = commits.first() else { return Ok(()) };
     let count = commits.len();
@@ -537,7 +537,7 @@ pub(super) fn refuse_foreign(commits: &[String]) -> Result<(), ExchangeError> {
     )))
 }
 
-/// What syncs of one repository wait for each other at.
+/// The lock file for syncs of one repository.
 pub(super) fn repository_lock(common_dir: &std::path::Path) -> std::path::PathBuf {
     let print = blake3::hash(common_dir.as_os_str().as_encoded_bytes()).to_hex();
     toft_session::config::state_home().join("locks").join(format!("{}.sync.lock", &print[..16]))
@@ -548,11 +548,11 @@ fn unversioned(synced: &mut Synced) -> Result<(), SyncTrouble> {
     Ok(())
 }
 
-/// What stopped a sync of one ledger.
+/// Why the sync of one ledger stopped.
 pub(super) enum SyncTrouble {
-    /// The exchange: it concerns that ledger only.
+    /// An error of the exchange: it concerns that ledger only.
     Exchange(ExchangeError),
-    /// Something here.
+    /// A local error.
     Here(Error),
 }
 

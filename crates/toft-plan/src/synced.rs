@@ -1,4 +1,4 @@
-//! What is wanted of a sync, and how it went.
+//! Options and result of a sync.
 
 use std::{collections::BTreeSet, time::Instant};
 
@@ -7,55 +7,55 @@ use toft_vcs::exchange::ExchangeError;
 
 use super::{Ledger, LedgerKind, propose::ProposalEnd};
 
-/// What somebody wants of a sync.
+/// Options of a sync.
 #[derive(Clone, Debug, Default)]
 pub struct SyncOptions {
     /// Only this ledger.
     pub ledger: Option<String>,
-    /// Only say what would be done.
+    /// Only report what would be done.
     pub try_only: bool,
     /// Commit ledgers in the working tree.
     pub commit: bool,
-    /// Very many or very long issues may be sent.
+    /// Send even very many or very long issues.
     pub sure: bool,
-    /// Begin nothing after this moment.
+    /// Start nothing after this time.
     pub until: Option<Instant>,
 }
 
-/// How far a ledger came.
+/// The result for a ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SyncStatus {
-    /// Both sides have the same.
+    /// Both sides have the same content.
     Synced,
-    /// The other side's news is here; ours goes there when somebody commits, or proposes.
+    /// The remote's changes are here; ours are sent when the user commits or proposes them.
     Received,
-    /// It is recorded here, and there is nobody to send it to.
+    /// Changes are recorded here, and there is no remote.
     Recorded,
-    /// It has no version control; copying it is up to its owner.
+    /// It has no version control; its owner has to copy it.
     Unversioned,
-    /// It is read and never written here, so it is its owner's to bring up to date.
+    /// It is read-only here, so its owner has to update it.
     Left,
-    /// The other side cannot be reached; everything waits here.
+    /// The remote cannot be reached; all changes are kept here.
     Offline,
-    /// There is no repository where the remote's URL points.
+    /// There is no repository at the remote's URL.
     NotFound,
-    /// The other side does not let us in.
+    /// The remote denied access.
     Denied,
-    /// The other side does not take it.
+    /// The remote rejected the push.
     Protected,
-    /// Something else than the ledger is in the way.
+    /// Something other than the ledger causes a conflict.
     InTheWay,
-    /// Others were faster again and again.
+    /// Other clones were faster every time.
     Outrun,
-    /// Something doubtful is not sent unless somebody says so.
+    /// A finding must be confirmed before anything is sent.
     Held,
-    /// Something else failed.
+    /// Another error.
     Failed,
 }
 
 impl SyncStatus {
-    /// Is there something somebody must do?
+    /// Whether the user must do something.
     pub fn failed(self) -> bool {
         matches!(
             self,
@@ -64,29 +64,29 @@ impl SyncStatus {
     }
 }
 
-/// How it went with one ledger.
+/// The result for one ledger.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Synced {
-    /// Which.
+    /// The ledger.
     pub ledger: String,
-    /// What kind of place it is in.
+    /// Its kind.
     pub place: LedgerKind,
-    /// With whom.
+    /// The remote.
     pub remote: Option<String>,
-    /// How far it came.
+    /// The result.
     pub how: SyncStatus,
-    /// How many issues came in, or changed by what did.
+    /// Number of issues that were received or changed.
     pub received: usize,
-    /// How many issues went out.
+    /// Number of issues that were sent.
     pub sent: usize,
-    /// How often others were faster.
+    /// Number of lost races.
     pub races: u32,
-    /// The other side's history was replaced; nothing of ours was.
+    /// The remote's history was replaced; ours was not.
     pub rewritten: bool,
-    /// What came of proposals.
+    /// Results of proposals.
     pub came: Vec<ProposalEnd>,
-    /// What was heard, or what is in doubt.
+    /// Messages of the remote, or findings.
     pub said: Vec<String>,
     /// Secrets that were found, by the name that `--allow` takes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -131,11 +131,11 @@ impl Synced {
     }
 }
 
-/// What came of another copy's lines.
+/// The result of merging another copy's lines.
 pub(super) struct TakenLines {
-    /// How many issues changed, or would.
+    /// Number of issues that changed, or would change.
     pub(super) changed: usize,
-    /// How many lines are not understood, or in part only.
+    /// Number of lines that cannot be read, or only in part.
     pub(super) broken: usize,
     /// Issues that are in the other copy's archive and not in ours.
     pub(super) archived: BTreeSet<String>,

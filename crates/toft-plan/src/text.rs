@@ -1,4 +1,4 @@
-//! Many issues from one text: a Markdown list, or a JSON object on each line.
+//! Reads many issues from one text: a Markdown list, or a JSON object on each line.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use toft_core::issue::{
     edit::{Edit, Step},
 };
 
-/// One issue of a text, with the names it is known by there.
+/// One issue of a text, with its names there.
 struct Item {
     edit: Edit,
     names: Vec<String>,
@@ -16,7 +16,7 @@ struct Item {
     parent: Option<usize>,
 }
 
-/// Reads many issues. What `first` says goes for each that does not say otherwise; names stand for places in the list.
+/// Reads many issues. The values of `first` are defaults for each; names refer to positions in the list.
 pub fn many(text: &str, first: &Edit) -> Result<Vec<Edit>, String> {
     let items = if text.trim_start().starts_with('{') { lines(text, first)? } else { list(text, first) };
     let mut places: BTreeMap<&str, usize> = BTreeMap::new();
@@ -84,8 +84,9 @@ fn lines(text: &str, first: &Edit) -> Result<Vec<Item>, String> {
     Ok(items)
 }
 
-/// Headings are epics, list items are issues, nested items parts of the one above; other lines say more about it.
-/// An item's name is its number, or a word in backticks before its title; it may end in `(needs NAME, NAME)`.
+/// Headings are epics, list items are issues, nested items are parts of the item above; other lines belong to its
+/// description. An item's name is its number, or a word in backticks before its title; it may end in `(needs NAME,
+/// NAME)`.
 fn list(text: &str, first: &Edit) -> Vec<Item> {
     let mut items: Vec<Item> = Vec::new();
     let mut bodies: Vec<Vec<&str>> = Vec::new();
@@ -134,7 +135,7 @@ fn heading(line: &str) -> Option<(usize, &str)> {
     ((1..=6).contains(&level) && !words.is_empty()).then_some((level, words))
 }
 
-/// The number and the words of a list item.
+/// The number and the text of a list item.
 fn item(line: &str) -> Option<(&str, &str)> {
     let (number, words) = match line.strip_prefix(['-', '*', '+']) {
         Some(words) => ("", words),

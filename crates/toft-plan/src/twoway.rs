@@ -1,9 +1,11 @@
-//! Beads and toft side by side: an import is a three-way merge, an export is never mistaken for an edit of beads.
+//! Exchange with beads in both directions: an import is a three-way merge, and an export is never mistaken for an edit
+//! in beads.
 //!
-//! An issue is compared facet by facet (a field, a label, a dependency, a comment). Each issue remembers in its ledger
-//! what beads said of every facet at the last import, as short hashes: that is the base. An export that changes
-//! something leaves a mark in the issue's metadata, with the hashes of what it changed; beads that do not keep metadata
-//! are recognised by what they have (`Sent`, a file of this clone). See docs/decisions/0026-beads-both-ways.md.
+//! An issue is compared facet by facet (a field, a label, a dependency, a comment). Each issue stores in its ledger the
+//! state of every facet in beads at the last import, as short hashes: this is the base. An export that changes
+//! something leaves a mark in the issue's metadata, with the hashes of the changed facets. Versions of beads that drop
+//! metadata are handled by comparing their issues with the stored exports (`Sent`, a file of this clone). See
+//! docs/decisions/0026-beads-both-ways.md.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,21 +18,21 @@ use toft_ledger::{
 
 use super::beads::{self, OF_DELETED, PARENT_CHILD, UPDATED};
 
-/// The field of a ledger that remembers what beads said at the last import.
+/// The field of a ledger with the state in beads at the last import.
 const BASE: &str = "beads";
-/// Stands for a value that is not known: every value differs from it.
+/// Represents an unknown value: every value differs from it.
 const UNKNOWN: u32 = 2;
 
-/// How many exports of an issue are remembered between two imports.
+/// Maximum number of exports of an issue that are stored between two imports.
 const LAST: usize = 20;
 
 type Row = Map<String, Value>;
-/// The facets of an issue, in the form that beads and toft agree on.
+/// The facets of an issue, in a form that is the same for beads and toft.
 type View = BTreeMap<String, Value>;
 /// The same as hashes: of a facet's name, and of its value.
 type Prints = BTreeMap<u32, u32>;
 
-/// The facet that a key belongs to; none if beads has no such thing.
+/// The facet of a key; none if beads has no such facet.
 fn facet(key: &Key, value: &Value) -> Option<String> {
     match key {
         Key::Field(name) => match &**name {
@@ -56,12 +58,12 @@ fn facet(key: &Key, value: &Value) -> Option<String> {
     }
 }
 
-/// A member of a set is there or not; it has no value of its own.
+/// Whether a facet is a member of a set, which exists or not but has no value of its own.
 fn member(facet: &str) -> bool {
     ["label ", "dependency ", "comment "].iter().any(|set| facet.starts_with(set))
 }
 
-/// What a record in the form of beads says.
+/// The facets of a record in the form of beads.
 fn view(record: &Record) -> View {
     let mut view = View::from([("type".to_owned(), json!("task")), ("priority".to_owned(), json!(2))]);
     let mut status = (json!("open"), Value::Null, String::new());
@@ -102,7 +104,7 @@ fn whole(at: Timestamp) -> i64 {
     at.0.div_euclid(1_000)
 }
 
-/// Never zero, which stands for a facet that is not there, and never `UNKNOWN`.
+/// A hash that is never zero, which represents a missing facet, and never `UNKNOWN`.
 fn hash(text: &str) -> u32 {
     let hash = blake3::hash(text.as_bytes());
     let [a, b, c, d, ..] = *hash.as_bytes();
@@ -127,7 +129,7 @@ fn read(text: &str) -> Prints {
     (0..text.len()).step_by(16).filter_map(pair).collect()
 }
 
-/// What beads said of an issue at the last import.
+/// The state of an issue in beads at the last import.
 struct Base {
     prints: Prints,
     mark: Option<String>,
@@ -157,22 +159,22 @@ impl Base {
     }
 }
 
-/// What this clone remembers of its exports to beads.
+/// The exports of this clone to beads.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(super) struct Exports {
-    /// Whether beads keeps the marks that exports leave; older ones drop them.
+    /// Whether beads keeps the marks of exports; older versions drop them.
     pub(super) marks: Option<bool>,
-    /// Exports since the last import, by issue, the newest last.
+    /// Exports since the last import, by issue, newest last.
     pub(super) sent: BTreeMap<String, Vec<SentIssue>>,
 }
 
 impl Exports {
-    /// What was exported of an issue since the last import.
+    /// The exports of an issue since the last import.
     pub(super) fn of(&self, id: &str) -> &[SentIssue] {
         self.sent.get(id).map_or(&[], Vec::as_slice)
     }
 
-    /// Remembers an export of an issue.
+    /// Stores an export of an issue.
     pub(super) fn add(&mut self, id: String, sent: SentIssue) {
         let known = self.sent.entry(id).or_default();
         if known.last() != Some(&sent) {
@@ -182,7 +184,7 @@ impl Exports {
     }
 }
 
-/// What toft changed in an issue since the last import, and the moment that its export gave it.
+/// The changes of toft to an issue since the last import, and the time of the export.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(super) struct SentIssue {
     at: i64,
@@ -190,7 +192,7 @@ pub(super) struct SentIssue {
 }
 
 impl SentIssue {
-    /// The mark that an export leaves in an issue.
+    /// The mark of an export in an issue.
     fn mark(&self) -> String {
         format!("{}.{}", self.at, self.changes)
     }
@@ -201,31 +203,31 @@ impl SentIssue {
     }
 }
 
-/// How the import of one issue went.
+/// The result of importing one issue.
 pub(super) struct MergedImport {
     pub(super) record: Record,
-    /// Whether it changed anything but what is remembered of beads.
+    /// Whether it changed anything except the stored base.
     pub(super) changed: bool,
-    /// Whether beads has seen, or passed by, the last export.
+    /// Whether beads has seen or skipped the last export.
     pub(super) settled: bool,
     /// Whether beads took an export and dropped its mark.
     pub(super) unmarked: bool,
     pub(super) notes: Vec<String>,
 }
 
-/// Everything that an import knows beside the ledger.
+/// The data for an import besides the ledger.
 #[derive(Clone, Copy)]
 pub(super) struct Side<'s> {
-    /// Exports of this issue from here since the last import, the newest last.
+    /// Exports of this issue from here since the last import, newest last.
     pub(super) sent: &'s [SentIssue],
-    /// Whether this beads keeps marks, if that is known.
+    /// Whether this version of beads keeps marks, if known.
     pub(super) marks: Option<bool>,
     /// Milliseconds since 1970.
     pub(super) now: u64,
 }
 
-/// Merges an issue of beads with the one of the ledger. What only one side changed since the last import is taken from
-/// that side; where both did, the newer wins and a note says so.
+/// Merges an issue of beads with that of the ledger. A facet that only one side changed since the last import is taken
+/// from that side; if both changed it, the newer wins and a note says so.
 pub(super) fn merge(known: Option<Record>, row: &Row, side: Side<'_>) -> Result<MergedImport, String> {
     let theirs = beads::record(row, side.now)?;
     let said = view(&theirs);
@@ -290,10 +292,10 @@ struct Merging<'m> {
     theirs: &'m View,
     ours: View,
     base: Option<Base>,
-    /// The changes of an export that this state of beads is built on.
+    /// The changes of the export from which this state in beads descends.
     built_on: Option<Prints>,
     sent: &'m [SentIssue],
-    /// When beads says that it changed the issue, in seconds.
+    /// When beads changed the issue, in seconds.
     at: Option<i64>,
 }
 
@@ -328,9 +330,9 @@ impl<'m> Merging<'m> {
         self.at.is_some_and(|at| at >= sent.at)
     }
 
-    /// Whether beads took an export without its mark, as far as its issue shows: it has something that toft changed and
-    /// nothing from before. Of a beads that drops marks: or it has exactly what it had before, and changed the issue since.
-    /// Counts what is alike.
+    /// Whether beads took an export without its mark, judging by its issue: it has a change of toft and nothing from
+    /// before. For a version of beads that drops marks, also if it has exactly the state from before, and changed the
+    /// issue since. Returns the number of matching facets.
     fn took(&self, sent: &SentIssue, drops_marks: bool) -> Option<usize> {
         let base = self.base.as_ref().filter(|_| self.passed(sent))?;
         let changes = read(&sent.changes);
@@ -346,7 +348,7 @@ impl<'m> Merging<'m> {
         (alike > 0 && none_before || undone).then_some(alike)
     }
 
-    /// Whether a facet becomes what beads says.
+    /// Whether a facet takes the value of beads.
     fn takes(&self, name: &str, ms: u64, notes: &mut Vec<String>) -> bool {
         let (theirs, ours) = (self.theirs.get(name), self.ours.get(name));
         if theirs == ours {
@@ -367,20 +369,20 @@ impl<'m> Merging<'m> {
         }
     }
 
-    /// What both sides had last.
+    /// The last common state.
     fn base_of(&self, name: &str) -> Option<u32> {
         let sent = self.built_on.as_ref().and_then(|changes| changes.get(&hash(name)).copied());
         sent.or_else(|| self.base.as_ref().map(|base| base.get(name))).or(self.built_on.as_ref().map(|_| 0))
     }
 
-    /// Beads had a member, and was told that it is gone.
+    /// Whether beads had a member, and an export removed it.
     fn removal_sent(&self, name: &str) -> bool {
         let gone = |changes: &Prints| changes.get(&hash(name)) == Some(&0);
         let sent = self.sent.last().filter(|sent| self.passed(sent)).map(|sent| read(&sent.changes));
         self.built_on.as_ref().is_some_and(gone) || sent.as_ref().is_some_and(gone)
     }
 
-    /// Both sides changed a facet: whether beads did so later.
+    /// Both sides changed a facet: whether the change in beads is later.
     fn newer(&self, name: &str, ms: u64, notes: &mut Vec<String>) -> bool {
         let of = |(key, register): (&Key, &toft_ledger::record::Register)| {
             let value = register.value.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
@@ -394,7 +396,7 @@ impl<'m> Merging<'m> {
     }
 }
 
-/// What is left to do in beads, which takes no removals in.
+/// The remaining step in beads, which does not import removals.
 fn still_there(id: &str, name: &str) -> Option<String> {
     let command = match name.split_once(' ')? {
         ("label", word) => format!("bd label remove {id} {word}"),
@@ -404,7 +406,7 @@ fn still_there(id: &str, name: &str) -> Option<String> {
     Some(format!("{id}: {name} was removed here and is still in beads, which imports no removals: {command}"))
 }
 
-/// Gives a facet of a record the value that beads has.
+/// Sets a facet of a record to the value of beads.
 fn take(record: &mut Record, theirs: &Record, name: &str, clock: impl Fn(Option<Clock>) -> Clock) {
     let keys = |record: &Record| -> BTreeMap<Key, Box<str>> {
         let of = |(key, register): (&Key, &toft_ledger::record::Register)| {
@@ -434,9 +436,9 @@ fn take(record: &mut Record, theirs: &Record, name: &str, clock: impl Fn(Option<
     }
 }
 
-/// A record as an issue for beads, and what toft changed in it since the last import; nothing if it did not. Beads takes
-/// an issue only if it is newer than its own by a second: the export is newer than the state that it is built on and
-/// older than anything that beads did since, which toft has not seen.
+/// A record as an issue for beads, and the changes of toft since the last import; none if there are none. Beads takes
+/// an issue only if it is newer than its own by a second: the export is newer than the state from which it descends and
+/// older than any change in beads since, which toft has not seen.
 pub(super) fn outgoing(record: &Record, sent: &[SentIssue]) -> Option<(Row, Option<SentIssue>)> {
     let sent = sent.last();
     let mut row = beads::row(record);

@@ -1,4 +1,4 @@
-//! Taking back what was written about issues, if nobody wrote over it since.
+//! Reverts writes to issues, if they were not overwritten since.
 
 use toft_core::{
     issue::{CLOSED, Issue, Put, edit},
@@ -96,7 +96,8 @@ impl Plan<'_> {
         Ok(wrote)
     }
 
-    /// Nobody works, or has worked, on these issues: what others hold or finished is neither taken back nor done again.
+    /// Refuses if an agent works, or has worked, on these issues: held or finished work is neither reverted nor
+    /// repeated.
     fn nobody_is_on(&self, issues: &[Before]) -> Result<(), Error> {
         for before in issues {
             let worked_on = store::ask(self.session.store(), |tx| {
@@ -127,7 +128,7 @@ impl Plan<'_> {
     }
 }
 
-/// Is everything still as the operation left it?
+/// Whether everything is still as the operation left it.
 fn as_left(before: &Before, issue: &Issue) -> Result<bool, Error> {
     match &before.was {
         None => Ok(*issue == issue_from(&before.issue, &before.now)?),

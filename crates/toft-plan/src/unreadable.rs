@@ -1,4 +1,5 @@
-//! A ledger that cannot be read is one bad row: everything else goes on, and every command says so beside its outcome.
+//! A ledger that cannot be read is one bad row: everything else continues, and every command reports it beside its
+//! outcome.
 
 use std::{path::Path, sync::PoisonError};
 
@@ -8,8 +9,8 @@ use toft_session::error::Error;
 use super::{Ledger, LedgerKind, Plan, place::ISSUES};
 
 impl Plan<'_> {
-    /// Refuses a ledger that is not there now. One that had a file before does not begin anew with an empty one: that is
-    /// what a disk looks like that is not mounted.
+    /// Refuses a ledger that is missing now. If it had a file before, no new, empty one is created: a disk that is not
+    /// mounted looks like that.
     pub(super) fn check_there(&self, ledger: &Ledger) -> Result<(), Error> {
         ledger.check_there()?;
         let path = ledger.issues();
@@ -22,7 +23,8 @@ impl Plan<'_> {
         Err(Error::Io { doing: "find", path, cause })
     }
 
-    /// Goes on without a ledger that cannot be read: what it last said still counts. A store that fails is no ledger's fault.
+    /// Continues without a ledger that cannot be read: its last known content is used. An error of the store is
+    /// returned.
     pub(super) fn leave_out(&self, ledger: &Ledger, error: Error) -> Result<(), Error> {
         if matches!(error, Error::Store(_)) {
             return Err(error);
@@ -33,14 +35,14 @@ impl Plan<'_> {
         Ok(())
     }
 
-    /// Ledgers that cannot be read now, and why.
+    /// Ledgers that cannot be read now, with the reason.
     pub fn unreadable(&self) -> Result<Vec<(String, String)>, Error> {
         self.refresh()?;
         let bad = self.bad.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(bad.iter().map(|(name, why)| (name.clone(), why.clone())).collect())
     }
 
-    /// The ledgers seen from here, each with why it cannot be read, if so.
+    /// The ledgers of this checkout, each with the reason if it cannot be read.
     pub fn examined_ledgers(&self) -> Result<Vec<Ledger>, Error> {
         let bad = self.unreadable()?;
         let mut ledgers = self.ledgers.clone();
@@ -50,7 +52,7 @@ impl Plan<'_> {
         Ok(ledgers)
     }
 
-    /// The directory that a command was given in, within the repository, with `/` between its parts.
+    /// The directory of the caller relative to the repository, with `/` as separator.
     pub(super) fn path_here(&self) -> String {
         let dir = std::fs::canonicalize(&self.session.located().dir).unwrap_or_default();
         let within = dir.strip_prefix(&self.checkout.root).unwrap_or(Path::new(""));

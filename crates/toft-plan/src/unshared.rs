@@ -1,7 +1,7 @@
-//! Issues that were deleted or moved before anybody else had them: they leave no text anywhere but on this machine.
+//! Issues that were deleted or moved before another clone had them: they leave no text except on this machine.
 //!
-//! Their lines are taken out of the ledger and kept beside the repository's state, so that `toft restore` and `toft undo` bring
-//! them back.
+//! Their lines are removed from the ledger and kept beside the repository's state, so that `toft restore` and `toft
+//! undo` can restore them.
 
 use std::{collections::HashSet, fs, path::PathBuf};
 
@@ -13,13 +13,13 @@ use toft_vcs::exchange::{self, Files};
 use super::{Ledger, LedgerKind, Plan};
 
 impl Plan<'_> {
-    /// Lines of a ledger that were taken out of it and never shared.
+    /// The file of lines that were removed from a ledger and never shared.
     fn kept_here(&self, ledger: &str) -> PathBuf {
         self.state.join("deleted").join(format!("{ledger}.jsonl"))
     }
 
-    /// Takes tombstones that the other side never had out of a ledger. If its history was replaced, others may know them from
-    /// before: then a tombstone without text stays.
+    /// Removes tombstones that the remote never had from a ledger. If its history was replaced, other clones may know
+    /// the issues from before: then a tombstone without text is kept.
     pub(super) fn forget_unshared(&self, ledger: &Ledger, theirs: &Files, rewritten: bool) -> Result<(), Error> {
         let there = |id: &str| theirs.values().any(|bytes| contains(bytes, id));
         let gone = self.tombstones(ledger, |id| !there(id))?;
@@ -30,8 +30,8 @@ impl Plan<'_> {
         }
     }
 
-    /// The same for one issue of a ledger in the working tree, which the user may commit at any moment: it goes at once if no
-    /// commit has it.
+    /// The same for issues of a ledger in the working tree, which the user may commit at any time: they are removed
+    /// immediately if no commit contains them.
     pub(super) fn forget_uncommitted(&self, ledger: &Ledger, ids: &[&str]) -> Result<(), Error> {
         if ledger.place != LedgerKind::Tree {
             return Ok(());
@@ -62,7 +62,7 @@ impl Plan<'_> {
         Ok(found)
     }
 
-    /// Takes every line of these issues out of a ledger; they are kept here.
+    /// Removes every line of these issues from a ledger, and keeps them here.
     fn take_away(&self, ledger: &Ledger, ids: &HashSet<String>) -> Result<(), Error> {
         let turn = LedgerLock::take(&ledger.lock).map_err(io("lock", &ledger.lock))?;
         for file in ledger.files()? {
@@ -94,7 +94,7 @@ impl Plan<'_> {
         self.refresh_in_turn(Some(ledger))
     }
 
-    /// Puts a deleted issue that was never shared back into its ledger, still deleted, if no ledger has it.
+    /// Puts a deleted issue that was never shared back into its ledger, still deleted, if no ledger contains it.
     pub(super) fn recall(&self, text: &str) -> Result<(), Error> {
         match self.find(text) {
             Err(Error::Refused(Refusal::NotFound { .. })) => {}
@@ -112,7 +112,7 @@ impl Plan<'_> {
         Ok(())
     }
 
-    /// Forgets what is kept here of an issue.
+    /// Deletes the kept lines of an issue.
     pub(super) fn forget_kept(&self, ledger: &Ledger, id: &str) -> Result<(), Error> {
         let path = self.kept_here(&ledger.name);
         let Ok(text) = fs::read_to_string(&path) else { return Ok(()) };

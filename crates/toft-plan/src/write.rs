@@ -1,4 +1,4 @@
-//! The one way a ledger is changed: wait for the turn, read what is new, decide, append, and let the index follow.
+//! The only way to change a ledger: acquire the lock, read new lines, decide, append, and update the index.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -39,24 +39,24 @@ use toft_store::sqlite::index::{IndexTx, Indexed, IssueFilter};
 
 use super::{Ledger, LedgerKind, Plan, index_refresh::now_nanos, overlay::Below};
 
-/// The longest text that is written into one field or comment.
+/// Maximum length of a field or comment.
 const LONGEST_VALUE: usize = 1 << 20;
-/// How far ahead of ours another machine's clock is believed.
+/// How far ahead of ours another machine's clock is trusted.
 const AHEAD: Duration = Duration::from_secs(5 * 60);
 
-/// What was written, and where.
+/// The result of a write.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Wrote {
-    /// The issue as it is now.
+    /// The issue afterwards.
     pub issue: Issue,
-    /// The ledger it was written to.
+    /// The ledger.
     pub ledger: String,
-    /// What was there before; absent if nothing had to be written.
+    /// The earlier values; absent if nothing had to be written.
     pub before: Option<Before>,
 }
 
-/// A change of one ledger that is being put together.
+/// A change of one ledger that is being assembled.
 pub(super) struct Draft<'d> {
     index: &'d IndexTx<'d>,
     ledger: &'d Ledger,
@@ -64,7 +64,7 @@ pub(super) struct Draft<'d> {
     clock: Clock,
     records: BTreeMap<String, Record>,
     issues: BTreeMap<String, Issue>,
-    /// Lines that are not understood and stay as they are.
+    /// Lines that cannot be read and are kept unchanged.
     verbatim: Vec<Vec<u8>>,
 }
 
@@ -89,7 +89,7 @@ impl<'d> Draft<'d> {
         Self { index, ledger, below: Below::of(index, ledger, layer), clock, records, issues, verbatim }
     }
 
-    /// An issue of this ledger as it is now.
+    /// An issue of this ledger in its current state.
     pub(super) fn issue(&mut self, id: &str) -> Result<Issue, Error> {
         if let Some(issue) = self.issues.get(id) {
             return Ok(issue.clone());
@@ -103,7 +103,7 @@ impl<'d> Draft<'d> {
         }
     }
 
-    /// Writes about an issue, which is new if the ledger does not have it.
+    /// Writes to an issue, which is created if the ledger does not contain it.
     pub(super) fn put(&mut self, id: &str, puts: &[Put]) -> Result<(), Error> {
         if puts.is_empty() {
             return Ok(());
@@ -129,7 +129,7 @@ impl<'d> Draft<'d> {
         Ok(())
     }
 
-    /// Takes everything away that an issue of this ledger says, but for some fields.
+    /// Removes all values of an issue of this ledger, except some fields.
     pub(super) fn clear(&mut self, id: &str, but: &[&str]) -> Result<(), Error> {
         let Some(row) = self.index.line(&self.ledger.name, id)? else { return Ok(()) };
         let mut record = self.records.remove(id).map_or_else(|| record(&row), Ok)?;
@@ -148,7 +148,7 @@ impl<'d> Draft<'d> {
         Ok(())
     }
 
-    /// Takes in what another place has of an issue; what is known already changes nothing.
+    /// Merges another copy of an issue; known values change nothing.
     pub(super) fn take(&mut self, line: Line) -> Result<(), Error> {
         let id = line.record.id().to_owned();
         let row = self.index.line(&self.ledger.name, &id)?;
@@ -169,12 +169,12 @@ impl<'d> Draft<'d> {
         Ok(())
     }
 
-    /// Takes in a line of another copy that is not understood, as it is.
+    /// Adds an unreadable line of another copy unchanged.
     pub(super) fn keep(&mut self, line: Vec<u8>) {
         self.verbatim.push(line);
     }
 
-    /// The record of an issue as this draft has it.
+    /// The record of an issue in this draft.
     pub(super) fn record(&self, id: &str) -> Result<Option<Record>, Error> {
         match self.records.get(id) {
             Some(known) => Ok(Some(known.clone())),
@@ -189,7 +189,7 @@ impl<'d> Draft<'d> {
         Ok(())
     }
 
-    /// Writes about an issue that the ledger has, and keeps in mind what was there.
+    /// Writes to an issue that the ledger contains, and records the earlier values.
     pub(super) fn change(&mut self, issue: &Issue, puts: &[Put]) -> Result<Wrote, Error> {
         self.put(&issue.id, puts)?;
         let before = match puts {
@@ -199,7 +199,7 @@ impl<'d> Draft<'d> {
         Ok(Wrote { issue: self.issue(&issue.id)?, ledger: self.ledger.name.clone(), before })
     }
 
-    /// Whether the ledger has an issue of this id.
+    /// Whether the ledger contains an issue with this id.
     pub(super) fn has(&self, id: &str) -> Result<bool, Error> {
         Ok(self.records.contains_key(id) || self.index.line(&self.ledger.name, id)?.is_some())
     }
@@ -234,12 +234,12 @@ pub(super) fn issue_of(record: &Record) -> Result<Issue, Error> {
     Ok(read.0)
 }
 
-/// An issue about which nothing else was ever written.
+/// An issue with only these writes.
 pub(super) fn issue_from(id: &str, puts: &[Put]) -> Result<Issue, Error> {
     issue_of(&record_from(id, puts))
 }
 
-/// A record about which nothing else was ever written.
+/// A record with only these writes.
 pub(super) fn record_from(id: &str, puts: &[Put]) -> Record {
     let mut record = Record::new(id, Clock::ZERO);
     for put in puts {
@@ -257,7 +257,7 @@ fn text(value: &Value) -> Json {
     value.to_string().into()
 }
 
-/// Where something is written, and what.
+/// The key and the value of a write.
 pub(super) fn register(put: &Put) -> (Key, Option<Json>) {
     match put {
         Put::Field(name, value) => (Key::field(name), value.as_ref().map(text)),
@@ -271,7 +271,7 @@ pub(super) fn register(put: &Put) -> (Key, Option<Json>) {
 }
 
 impl Plan<'_> {
-    /// Puts a change together and writes nothing.
+    /// Assembles a change without writing it.
     pub(super) fn rehearse<T>(
         &self,
         ledger: &Ledger,
@@ -283,7 +283,7 @@ impl Plan<'_> {
         build(&mut Draft::new(&index, ledger, self.layer(), clock))
     }
 
-    /// The moment after everything in a ledger.
+    /// A clock later than all clocks in a ledger.
     pub(super) fn clock(&self, ledger: &Ledger) -> Result<Clock, Error> {
         self.refresh()?;
         let index = self.index(Access::Read)?;
@@ -302,7 +302,7 @@ impl Plan<'_> {
         Ok(Draft::new(index, ledger, layer, Clock::after(believed, wall, self.replica()?)))
     }
 
-    /// Changes a ledger. What `build` puts together is on disk when this returns.
+    /// Changes a ledger. The change that `build` assembles is on disk when this returns.
     pub(super) fn write<T>(
         &self,
         ledger: &Ledger,
@@ -349,14 +349,14 @@ impl Plan<'_> {
         By { actor: self.name_of(&self.session.located().agent), now, word }
     }
 
-    /// The ledger of that name.
+    /// The ledger with that name.
     pub(super) fn called(&self, name: &str) -> Result<&Ledger, Error> {
         let own = |ledger: &Ledger| matches!(ledger.place, LedgerKind::Branch | LedgerKind::Tree);
         let known = self.ledgers.iter().find(|ledger| ledger.name == name || name == OWN && own(ledger));
         known.ok_or_else(|| Refusal::NotFound { what: "ledger".into(), text: name.to_owned() }.into())
     }
 
-    /// The ledger a write goes to: the one that is named, else the parent's, else the first.
+    /// The ledger of a write: the named one, else the parent's, else the first.
     pub(super) fn route(&self, name: Option<&str>, parent: Option<&str>) -> Result<&Ledger, Error> {
         let ledger = match (name, parent.filter(|parent| !parent.is_empty())) {
             (Some(name), _) => self.called(name),
@@ -374,13 +374,13 @@ impl Plan<'_> {
         if ledger.kept_by_others { self.layer_over(ledger) } else { Ok(ledger) }
     }
 
-    /// Writes new issues down. Those that need each other name each other by their place in the list, as `#1`.
+    /// Adds issues. Issues in the list refer to each other by position, as `#1`.
     pub fn add(&self, edits: &[Edit], ledger: Option<&str>, op: Option<&str>) -> Result<Vec<Wrote>, Error> {
         let names = op.map(|op| (0..edits.len()).map(|n| format!("{op}/{n}")).collect());
         self.add_as(edits, ledger, names)
     }
 
-    /// The same; what has a name is written once only.
+    /// The same; an issue with a name is added only once.
     pub(super) fn add_as(
         &self,
         edits: &[Edit],
@@ -427,7 +427,7 @@ impl Plan<'_> {
         Ok(wrote)
     }
 
-    /// The ledger that new issues are routed to. Several that are written at once stay together.
+    /// The ledger to which new issues are routed. Several issues that are added at once stay together.
     fn routed(&self, edits: &[Edit]) -> Result<Option<String>, Error> {
         let path = self.path_here();
         let route = |edit: &Edit| {
@@ -451,7 +451,7 @@ impl Plan<'_> {
         }
     }
 
-    /// The same edit with every other issue named by its whole id.
+    /// The edit with whole ids for all other issues.
     fn resolved(&self, index: &IndexTx<'_>, edit: &Edit, new: &[String]) -> Result<Edit, Error> {
         let whole = |text: &String| -> Result<String, Error> {
             match text.strip_prefix('#').and_then(|n| n.parse::<usize>().ok()).and_then(|n| new.get(n.wrapping_sub(1)))
@@ -493,7 +493,7 @@ impl Plan<'_> {
         self.edit(id, &Edit { status, ..Edit::default() }, op)
     }
 
-    /// Gives up the workflow on an issue that is about to be closed or deleted, once it is known that nothing else says no.
+    /// Abandons the workflow of an issue that is about to be closed or deleted, after all other checks.
     fn let_go_if(
         &self,
         id: &str,
@@ -510,7 +510,7 @@ impl Plan<'_> {
         self.let_go(&found.issue.id, why)
     }
 
-    /// Deletes an issue: a tombstone that beats concurrent edits.
+    /// Deletes an issue: a tombstone wins over concurrent edits.
     pub fn delete(&self, id: &str, reason: &str) -> Result<Wrote, Error> {
         let now = self.now()?;
         let change = |_: &mut Draft<'_>, issue: &Issue| Ok(edit::delete(issue, reason, &self.by("", now))?);
@@ -520,13 +520,13 @@ impl Plan<'_> {
         Ok(wrote)
     }
 
-    /// Takes a deletion back.
+    /// Reverts a deletion.
     pub fn restore(&self, id: &str) -> Result<Wrote, Error> {
         self.recall(id)?;
         self.change(id, "issue.restored", |_, issue| Ok(edit::restore(issue)?))
     }
 
-    /// Changes one issue, wherever it is written, and says so in history.
+    /// Changes one issue in its ledger, and records it in the event log.
     pub(super) fn change(
         &self,
         id: &str,
@@ -537,7 +537,7 @@ impl Plan<'_> {
         self.change_in(self.route(Some(&found.ledger), None)?, &found.issue.id, what, build)
     }
 
-    /// Changes one issue of a ledger, and says so in history.
+    /// Changes one issue of a ledger, and records it in the event log.
     pub(super) fn change_in(
         &self,
         ledger: &Ledger,
@@ -554,7 +554,7 @@ impl Plan<'_> {
         Ok(wrote)
     }
 
-    /// Changes one issue of a ledger; the caller says so in history.
+    /// Changes one issue of a ledger; the caller records it in the event log.
     pub(super) fn change_quietly(
         &self,
         ledger: &Ledger,
@@ -585,14 +585,14 @@ impl Plan<'_> {
     }
 }
 
-/// What history says of something that was written; nothing if nothing had to be.
+/// The event details of a write; none if nothing was written.
 pub(super) fn noted(Wrote { issue, ledger, before }: &Wrote) -> Option<Noted> {
     let Before { was, now, .. } = before.as_ref()?;
     let detail = json!({ "ledger": ledger, "title": issue.title, "status": issue.status, "was": was, "now": now });
     Some(Noted { issue: issue.id.clone(), detail })
 }
 
-/// The same id for the same operation.
+/// The id for an operation, always the same.
 pub(super) fn id_of(op: &str) -> String {
     let mut reader = blake3::Hasher::new().update(op.as_bytes()).finalize_xof();
     generate_id(&mut toft_core::id::IdGenerator::new(move |bytes| reader.fill(bytes)))

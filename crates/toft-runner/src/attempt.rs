@@ -1,4 +1,4 @@
-//! One attempt: what its command is told, and watching it to its end.
+//! One attempt: prepares its command, and watches it until it ends.
 
 use std::{
     fs, io,
@@ -44,11 +44,11 @@ use super::{
 };
 use crate::briefing::{Briefing, Here};
 
-/// How often a watcher looks up at least.
+/// Maximum interval between checks of a watcher.
 const TICK: Duration = Duration::from_millis(if cfg!(target_os = "linux") { 200 } else { 20 });
-/// A command whose agent has ended its own hold has so long to end too.
+/// How long a command may continue after its agent has ended its own lease.
 const FAREWELL: Duration = Duration::from_secs(30);
-/// One attempt under way.
+/// A running attempt.
 pub(super) struct AttemptRun<'a> {
     pub(super) work: Work<'a>,
     pub(super) rules: &'a Rules,
@@ -58,16 +58,16 @@ pub(super) struct AttemptRun<'a> {
     pub(super) mask: &'a Mask,
     pub(super) news: &'a NewsSender,
     pub(super) keeping: &'a Keeping,
-    /// The runner is gone, or in a hurry.
+    /// The runner is gone, or must end quickly.
     pub(super) stop: &'a AtomicBool,
 }
 
-/// What came of it.
+/// The result of an attempt.
 pub(super) struct AttemptEnd {
     pub(super) seen: Seen,
     pub(super) report: Report,
     pub(super) cost: Option<f64>,
-    /// Somebody wanted it stopped.
+    /// The stop order, if there was one.
     pub(super) order: Option<StopOrder>,
 }
 
@@ -76,7 +76,7 @@ impl AttemptRun<'_> {
         self.claimed.lease.fence()
     }
 
-    /// Runs the command to its end and says what was seen. Once it was started there is always something to say.
+    /// Runs the command until it ends and returns the observations. Once it was started there is always a result.
     pub(super) fn run(&self) -> Result<AttemptEnd, Error> {
         let workspace = &self.given.workspace;
         let workspaces = self.work.workspaces()?;
@@ -141,7 +141,7 @@ impl AttemptRun<'_> {
         Ok(AttemptEnd { seen, report, cost, order: self.keeping.order() })
     }
 
-    /// A commit that an agent names must be there; says what is wrong with it.
+    /// Checks that a commit which an agent names exists; returns the problem.
     fn check_evidence(&self, word: &mut Word, workspaces: &Workspaces<'_>) -> Option<String> {
         let named = word.evidence.take().filter(|named| !named.trim().is_empty())?;
         match workspaces.commit_in(&self.given.workspace, &named) {
@@ -154,7 +154,7 @@ impl AttemptRun<'_> {
         }
     }
 
-    /// The commit that this attempt has to go beyond.
+    /// The commit that this attempt must advance from.
     fn stood(&self, workspaces: &Workspaces<'_>) -> Result<String, Error> {
         if self.given.existing {
             let attempts = store::ask(self.work.store(), |tx| tx.attempts(&self.claimed.task.id))?;
@@ -165,7 +165,7 @@ impl AttemptRun<'_> {
         workspaces.stands(self.given)
     }
 
-    /// Makes the directory for its files and writes the brief.
+    /// Creates the directory for its files and writes the brief.
     fn prepare(&self) -> Result<Files, Error> {
         let task = &self.claimed.task;
         let nowhere = || Error::NoRepository { dir: PathBuf::from(".") };
@@ -179,7 +179,7 @@ impl AttemptRun<'_> {
         Ok(files)
     }
 
-    /// What is in the directory that one would not expect.
+    /// Unexpected facts about the directory.
     fn notes(&self) -> Result<Vec<String>, Error> {
         let mut notes = self.given.notes.clone();
         if self.given.existing && self.claimed.task.state.fence > 1 {
@@ -204,7 +204,7 @@ impl AttemptRun<'_> {
         Ok(sandbox.around(kind, &program, dir, command))
     }
 
-    /// What an agent must write to do its work, and what the user allows besides.
+    /// The paths that an agent must write to for its work, and those that the user allows.
     fn writable(&self, files: &Files, allowed: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
         let mut writable = self.work.workspaces()?.written(&self.given.workspace);
         writable.extend(sandbox::of_toft(&self.work)?);
@@ -255,7 +255,7 @@ impl AttemptRun<'_> {
         set
     }
 
-    /// Watches the command until it ends, or it is time to end it. Neither the store nor the log is waited for.
+    /// Watches the command until it ends, or has to be ended. Waits neither for the store nor for the log.
     fn watch(&self, running: &mut Running, ended: &Receiver<()>, activity: &Activity) -> io::Result<Ending> {
         let begun = Instant::now();
         let mut farewell = None;
@@ -299,7 +299,7 @@ impl AttemptRun<'_> {
     }
 }
 
-/// How a command ended by itself.
+/// How a command ended that the runner did not end.
 fn ending(status: std::process::ExitStatus) -> Ending {
     if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
         return Ending::Signalled(signal);

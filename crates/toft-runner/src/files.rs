@@ -1,4 +1,4 @@
-//! What an attempt leaves on this machine: its brief, what was said, and what its agent reports.
+//! The files of an attempt on this machine: its brief, its log, and its agent's report.
 
 use std::{
     fs, io,
@@ -19,10 +19,10 @@ use toft_work::Work;
 
 use super::log::{Log, Voice, older};
 
-/// A longer report is none.
+/// A longer report is ignored.
 const LONGEST_REPORT: u64 = 1 << 20;
 
-/// Where an attempt's files are.
+/// The paths of an attempt's files.
 pub(crate) struct Files {
     dir: PathBuf,
 }
@@ -33,17 +33,17 @@ impl Files {
         Some(Self { dir: checkout.state_dir().join("attempts").join(task.as_str()).join(fence.to_string()) })
     }
 
-    /// Where they are.
+    /// Their directory.
     pub(super) fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// A temporary directory of its own, for a command behind a fence.
+    /// A temporary directory of its own, for a command in a sandbox.
     pub(super) fn passing(&self) -> PathBuf {
         self.dir.join("tmp")
     }
 
-    /// Makes room for them, and notes in the log that it began.
+    /// Creates the directory, and writes the start of the attempt to the log.
     pub(crate) fn begin(&self, note: &str, mask: &Mask) -> Result<(), Error> {
         private::create_dir_all(&self.dir).map_err(failed("make", &self.dir))?;
         let mut log = Log::open(&self.log());
@@ -73,7 +73,7 @@ pub struct Attempts<'s> {
 }
 
 impl<'s> Attempts<'s> {
-    /// Of agents that worked from there.
+    /// The logs of agents that worked from there.
     pub fn of(work: Work<'s>) -> Self {
         Self { work }
     }
@@ -88,7 +88,7 @@ impl<'s> Deref for Attempts<'s> {
 }
 
 impl Attempts<'_> {
-    /// Forgets the files of attempts that ended so long ago at tasks that are over; gives how many.
+    /// Deletes the files of attempts at ended tasks that ended this long ago; returns their number.
     pub fn forget_logs(&self, older_than: Duration) -> Result<usize, Error> {
         let Some(checkout) = &self.located().checkout else { return Ok(0) };
         let root = checkout.state_dir().join("attempts");
@@ -118,21 +118,21 @@ fn subdirectories(dir: &Path) -> Result<Vec<PathBuf>, Error> {
     }
 }
 
-/// What was said in an attempt.
+/// The log of an attempt.
 #[derive(Clone, Debug, Serialize)]
 pub struct AttemptLog {
-    /// At which task.
+    /// The task.
     pub task: TaskId,
     /// Number of the attempt.
     pub attempt: u64,
-    /// Where it is kept, the older part first.
+    /// Its files, the older part first.
     pub files: Vec<PathBuf>,
     /// Its lines.
     pub lines: Vec<String>,
 }
 
 impl Attempts<'_> {
-    /// What was said in an attempt at a task; in the newest when its number is 0.
+    /// The log of an attempt at a task; of the newest attempt if the number is 0.
     pub fn attempt_log(&self, actor: &str, id: &str, number: u64) -> Result<AttemptLog, Error> {
         let facts = self.perform_as(actor, None, context::Request { id: id.to_owned() });
         let task = match facts {
@@ -169,7 +169,7 @@ impl Attempts<'_> {
     }
 }
 
-/// What an agent left in the file that `TOFT_REPORT` named. What is secret in it is masked there, too.
+/// An agent's report in the file that `TOFT_REPORT` names. Secrets in the file are masked, too.
 pub(super) fn read_word(path: &Path, mask: &Mask) -> Result<Word, String> {
     let meta = match fs::symlink_metadata(path) {
         Ok(meta) => meta,

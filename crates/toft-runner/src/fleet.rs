@@ -1,4 +1,4 @@
-//! The runner itself: starts a process for each slot, passes news on, and lets them end.
+//! The runner: starts a process for each slot, forwards events, and ends the slots.
 
 use std::{
     ffi::OsString,
@@ -20,45 +20,45 @@ use toft_session::{
 
 use super::{Rules, SlotEvent, slot::DRAIN, supervisor};
 
-/// A slot that was killed is started again after so long, doubled each time up to the longest.
+/// Delay before a killed slot is restarted, doubled each time up to the maximum.
 const AGAIN: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(5);
-/// A slot that lived so long was well.
+/// A slot that ran for this long resets the delay.
 const WELL: Duration = Duration::from_secs(60);
 
-/// A slot that shows no sign of life for this long, or a third of its lease, is killed.
+/// A slot without a heartbeat for this long, or a third of its lease, is killed.
 const SILENT: Duration = Duration::from_secs(3);
-/// A slot that shows none for this long is killed when its lease is about to end.
+/// A slot without a heartbeat for this long is killed when its lease is about to end.
 const SUSPECT: Duration = Duration::from_millis(1_500);
-/// A slot that was told to stop has this long after the grace to give its task back.
+/// How long a slot that was asked to stop has after the grace period to release its task.
 const LAST_ACTS: Duration = Duration::from_secs(5);
-/// How often slots are looked at.
+/// How often slots are checked.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// The variable that tells a process which slot it is.
+/// The variable that names the slot of a process.
 pub const SLOT: &str = "TOFT_RUN_SLOT";
 
-/// What a runner is told to do.
+/// An order to a runner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Take nothing new, and end when everything that runs has ended.
+    /// Claim nothing new, and end when everything that runs has ended.
     Drain,
-    /// End what runs, give it back, and go.
+    /// End what runs, release it, and exit.
     Stop,
 }
 
-/// News from a runner.
+/// An event of a runner.
 #[derive(Clone, Debug, PartialEq)]
 pub enum News {
-    /// A slot tells something.
+    /// An event of a slot.
     Slot(usize, SlotEvent),
-    /// A slot was killed, and is started again.
+    /// A slot was killed, and is restarted.
     Again(usize),
-    /// A slot did not answer, and was killed with everything it had started.
+    /// A slot did not respond, and was killed with everything that it had started.
     Silent(usize),
-    /// A slot has ended; if it could not go on, why.
+    /// A slot has ended; with the reason if it could not continue.
     Over(usize, Option<String>),
-    /// An order was heard.
+    /// An order was received.
     Heard(Order),
 }
 
@@ -69,7 +69,7 @@ pub struct Fleet {
     names: Vec<String>,
     silence: Duration,
     grace: Duration,
-    /// Kept for as long as the names are used.
+    /// Locks on the names, held for as long as they are used.
     _taken: Vec<fs::File>,
 }
 
@@ -85,11 +85,11 @@ struct Post {
     rest: Duration,
     again: Option<Instant>,
     complaint: Option<thread::JoinHandle<String>>,
-    /// How long nothing came from it, as far as this process was there to hear it.
+    /// Time without a heartbeat, while this process was running.
     silent: Duration,
-    /// By when what it runs must be gone, on this machine's clock.
+    /// When the work of the slot must have ended, on this machine's clock.
     until: Option<u64>,
-    /// It was told to stop, and has until then.
+    /// It was asked to stop, and must have ended by this time.
     stop_by: Option<Instant>,
 }
 
@@ -129,12 +129,12 @@ impl Fleet {
         Ok(Self { program, args, names, silence, grace, _taken: taken })
     }
 
-    /// What the slots are called.
+    /// The names of the slots.
     pub fn names(&self) -> &[String] {
         &self.names
     }
 
-    /// Runs until every slot has ended; gives whether one of them could not go on.
+    /// Runs until every slot has ended; returns whether one of them could not continue.
     pub fn run(self, orders: Receiver<Order>, mut news: impl FnMut(News)) -> Result<bool, Error> {
         processes::adopt_orphans();
         let (events, heard) = mpsc::channel();
@@ -264,7 +264,7 @@ impl Post {
         }
     }
 
-    /// Kills a slot that does not answer, with everything below it.
+    /// Kills a slot that does not respond, with all its descendants.
     fn kill_if_silent(&mut self, passed: Duration, silence: Duration) -> bool {
         let Some(child) = &self.child else { return false };
         self.silent += passed;

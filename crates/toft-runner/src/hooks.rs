@@ -1,6 +1,6 @@
-//! What a coding agent's own moments mean: its session begins, it is prompted, it stops, it ends.
+//! Hooks of coding agents: a session begins, gets a prompt, stops, ends.
 //!
-//! A harness calls `toft hook` at these moments. Everything here is quick, and nothing here may be in a harness's way.
+//! A harness calls `toft hook` at these times. Everything here is quick, and a failure must not disturb the harness.
 
 use std::{
     collections::BTreeSet,
@@ -29,39 +29,39 @@ use toft_work::Work;
 
 use crate::briefing::{Briefing, Here, letter};
 
-/// A sign of life is given so often at most.
+/// Minimum interval between heartbeats.
 const BEAT: Duration = Duration::from_secs(30);
-/// Between tools, letters are looked for so often at most.
+/// Minimum interval between checks for messages after tool calls.
 const LOOK: Duration = Duration::from_secs(5);
-/// What a session remembers is forgotten after so long.
+/// The state of a session is deleted after this time.
 const FORGET: Duration = Duration::from_secs(7 * 24 * 3_600);
-/// What a task's context may cost when a session goes on after its own was cut.
+/// Token budget of a task's context when a session continues after its own context was compacted.
 const AGAIN: usize = 4_000;
-/// How many letters are delivered at once.
+/// Maximum number of messages that are delivered at once.
 const LETTERS: usize = 10;
 
-/// How a checkpoint begins that nobody wrote.
+/// Start of an automatic checkpoint.
 const CUT: &str = "The session's context was cut here; ";
 
-/// When a harness calls.
+/// The event for which a harness calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HookEvent {
-    /// A session begins, or goes on.
+    /// A session begins or continues.
     Start,
-    /// Somebody says something.
+    /// The user sends a prompt.
     Prompt,
     /// Tools were used.
     Tools,
-    /// The context is about to be cut.
+    /// The context is about to be compacted.
     Compact,
-    /// A turn is over.
+    /// The agent is about to stop.
     Stop,
-    /// The session is over.
+    /// The session ends.
     End,
 }
 
 impl HookEvent {
-    /// The moment that a harness calls by this name; each has its own.
+    /// The event with this name; the names differ between harnesses.
     pub fn from_word(word: &str) -> Option<Self> {
         let plain: String = word.chars().filter(char::is_ascii_alphanumeric).collect();
         Some(match plain.to_ascii_lowercase().as_str() {
@@ -78,59 +78,59 @@ impl HookEvent {
     }
 }
 
-/// What a harness says.
+/// The input of a harness.
 #[derive(Clone, Debug, Default)]
 pub struct Heard {
-    /// Which session.
+    /// The session.
     pub session: String,
     /// How it begins or why it ends.
     pub source: String,
-    /// It goes on because a hook asked for it.
+    /// It continues because a hook asked for it.
     pub again: bool,
-    /// Which harness.
+    /// The harness.
     pub harness: String,
     /// Its process.
     pub process: Option<u32>,
-    /// Commands of the session know who they are.
+    /// Commands of the session know their agent name.
     pub known: bool,
 }
 
-/// What it is answered.
+/// The reply to a harness.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reply {
-    /// What the agent should know.
+    /// Context for the agent.
     pub context: Option<String>,
     /// Why it should not stop yet.
     pub hold_on: Option<String>,
 }
 
-/// What a session remembers between two calls.
+/// The state of a session between two calls.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct SessionMemory {
-    /// When it last gave a sign of life, and looked for letters, in milliseconds since 1970.
+    /// When it last sent a heartbeat and checked for messages, in milliseconds since 1970.
     beat: u64,
     looked: u64,
-    /// Holds it was reminded of.
+    /// Leases of which it was reminded.
     reminded: BTreeSet<String>,
-    /// Letters it was given that want to be confirmed.
+    /// Delivered messages that need an acknowledgement.
     given: BTreeSet<String>,
 }
 
-/// The name that a session has as an agent, unless somebody named it: readable, and always the same.
+/// The agent name of a session without a given name: readable, and always the same.
 pub fn session_name(session: &str) -> String {
     let mut stream = blake3::Hasher::new().update(session.as_bytes()).finalize_xof();
     readable_name(&mut IdGenerator::new(move |bytes| stream.fill(bytes)))
 }
 
-/// What toft does when a harness calls.
+/// Handles the calls of a harness.
 #[derive(Clone, Copy)]
 pub struct Hooks<'s> {
     work: Work<'s>,
 }
 
 impl<'s> Hooks<'s> {
-    /// In that session.
+    /// Hooks in that session.
     pub fn of(work: Work<'s>) -> Self {
         Self { work }
     }
@@ -145,7 +145,7 @@ impl<'s> Deref for Hooks<'s> {
 }
 
 impl Hooks<'_> {
-    /// Does what a moment asks for.
+    /// Handles an event.
     pub fn hook(&self, actor: &str, moment: HookEvent, heard: &Heard) -> Result<Reply, Error> {
         match moment {
             HookEvent::Start => self.session_starts(actor, heard),
@@ -185,7 +185,7 @@ impl Hooks<'_> {
         Ok(Reply { context, hold_on: None })
     }
 
-    /// A sign of life, and letters that came.
+    /// Sends a heartbeat, and returns new messages.
     fn session_hears(&self, actor: &str, heard: &Heard, every: Duration) -> Result<Reply, Error> {
         let mut memory = self.remember(heard);
         let now = millis();
@@ -221,7 +221,7 @@ impl Hooks<'_> {
         Ok((!text.is_empty()).then(|| format!("Messages for you ({actor}) from toft:\n\n{}\n", text.join("\n\n"))))
     }
 
-    /// Whoever goes on after the cut starts from a checkpoint.
+    /// Writes a checkpoint, so that the session can continue after its context was compacted.
     fn session_is_cut(&self, actor: &str) -> Result<Reply, Error> {
         for Held { task, fence } in self.live_holds(actor)? {
             let last = self.perform_as(actor, None, context::Request { id: task.to_string() })?;
@@ -268,7 +268,7 @@ impl Hooks<'_> {
         Ok(Reply { context: None, hold_on: Some(reminder) })
     }
 
-    /// What is held is given back, with a word for whoever takes it next; a runner decides for its own agents.
+    /// Releases held tasks, with a note for the next holder; a runner decides for its own agents.
     fn session_ends(&self, actor: &str, heard: &Heard) -> Result<Reply, Error> {
         // A name that somebody gave may be shared: by a session inside of this one, or by a person.
         if variable("TOFT_TASK").is_none() && actor == session_name(&heard.session) {
@@ -286,7 +286,7 @@ impl Hooks<'_> {
         Ok(Reply::default())
     }
 
-    /// Lets whatever the same process starts know the session's name: an MCP server has no other way to.
+    /// Stores the session's name for all descendants of the same process: an MCP server cannot get it in another way.
     fn name_process(&self, actor: &str, heard: &Heard) -> Result<(), Error> {
         let Some(path) = heard.process.and_then(|pid| self.name_file(pid)) else { return Ok(()) };
         if let Some(dir) = path.parent() {
@@ -300,7 +300,7 @@ impl Hooks<'_> {
         self.sessions().map(|dir| dir.join(format!("process-{pid}-{}", process.started)))
     }
 
-    /// The name of whatever speaks for a process: that of its session, if a hook said so, else one of its own.
+    /// The agent name of a process: that of its session, if a hook stored it, otherwise a name of its own.
     pub fn name_of_process(&self, pid: u32) -> Option<String> {
         let process = self.machine().holder(pid)?;
         let named = self.name_file(pid).and_then(|path| fs::read_to_string(path).ok()).filter(|name| !name.is_empty());
@@ -323,7 +323,7 @@ impl Hooks<'_> {
         self.sessions().map(|dir| dir.join(&name.as_str()[..24]))
     }
 
-    /// What cannot be read was never remembered.
+    /// The state of a session; empty if it cannot be read.
     fn remember(&self, heard: &Heard) -> SessionMemory {
         let text = self.memory_of(heard).and_then(|path| fs::read(path).ok());
         text.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
@@ -338,7 +338,7 @@ impl Hooks<'_> {
         toft_store::private::write(&path, text).map_err(io("write", &path))
     }
 
-    /// Forgets sessions that never said that they ended.
+    /// Deletes the state of sessions that did not report their end.
     fn forget_sessions(&self) {
         let entries = self.sessions().and_then(|dir| fs::read_dir(dir).ok()).into_iter().flatten().flatten();
         let old = |entry: &fs::DirEntry| {

@@ -1,9 +1,9 @@
-//! The runner: claims work, gives it a workspace, briefs a command, watches it, and decides what came of it.
+//! The runner: claims tasks, provides workspaces, briefs and watches commands, and decides about the outcome.
 //!
-//! `toft run` is a [`Supervisor`] with one child, the runner ([`Fleet`]), which has a child for each slot ([`Slot`]). A slot is
-//! the parent of everything its agent starts, and its lease follows it: when a slot dies its task is free and the runner
-//! ends what it left; when the runner or its supervisor dies every slot ends its agent, gives the task back and goes. Start
-//! at [`Slot::run`].
+//! `toft run` is a [`Supervisor`] with one child, the runner ([`Fleet`]), which has a child for each slot ([`Slot`]). A
+//! slot is the parent of everything that its agent starts, and its lease follows it. When a slot dies, its task is free
+//! and the runner ends the remaining processes; when the runner or its supervisor dies, every slot ends its agent,
+//! releases the task and exits. Start at [`Slot::run`].
 
 mod attempt;
 pub mod briefing;
@@ -33,29 +33,29 @@ use serde::{Deserialize, Serialize};
 /// How a runner works.
 #[derive(Clone, Debug)]
 pub struct Rules {
-    /// What is started for each task.
+    /// The command to start for each task.
     pub command: Vec<String>,
     /// Only tasks with all of these labels.
     pub labels: Vec<String>,
-    /// What its agents can do.
+    /// The capabilities of its agents.
     pub can: Vec<String>,
-    /// Each slot does one task, and that is all.
+    /// Each slot works on one task only.
     pub once: bool,
-    /// Ends when nothing is ready, nothing is held, and nothing will be by itself.
+    /// Ends when nothing is ready, nothing is held, and nothing will become ready by itself.
     pub until_idle: bool,
-    /// How long a lease lasts; renewed every third of it.
+    /// Duration of a lease; renewed every third of it.
     pub ttl: Duration,
-    /// A command that says nothing for so long is ended.
+    /// A command without output for this long is ended.
     pub idle: Option<Duration>,
-    /// A command that takes so long is ended.
+    /// A command that runs for this long is ended.
     pub total: Option<Duration>,
-    /// A command that is told to end has so long to do it.
+    /// How long a command has to end after it was asked to.
     pub grace: Duration,
-    /// What a command may cost to read.
+    /// Token budget of the brief.
     pub budget: usize,
-    /// What the command may write.
+    /// The sandbox of the command.
     pub sandbox: Option<Sandbox>,
-    /// What the workspace starts from, if not where the main checkout is.
+    /// The start commit of workspaces, if not that of the main checkout.
     pub base: Option<String>,
 }
 
@@ -78,56 +78,56 @@ impl Default for Rules {
     }
 }
 
-/// What a slot tells, as it happens.
+/// An event of a slot.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "told")]
 pub enum SlotEvent {
-    /// It lives.
+    /// A heartbeat.
     Alive {
-        /// By when, on this machine's clock, what it runs is killed if its lease is not renewed.
+        /// When, on this machine's clock, its work is killed if its lease is not renewed.
         until: Option<u64>,
     },
-    /// It looks for work.
+    /// It waits for work.
     Waiting,
-    /// It took a task.
+    /// It claimed a task.
     Took {
-        /// Which.
+        /// The task.
         task: String,
-        /// For which issue.
+        /// Its issue.
         issue: Option<String>,
-        /// What that is called.
+        /// Its title.
         title: String,
-        /// Which attempt it is, from 1 on.
+        /// The number of the attempt, from 1.
         attempt: u32,
     },
-    /// Something goes on before the command starts.
+    /// A step before the command starts.
     Step {
-        /// What.
+        /// A description.
         text: String,
     },
-    /// The command said something.
+    /// Output of the command.
     Said {
-        /// What, without secrets.
+        /// The text, without secrets.
         text: String,
     },
-    /// A task ended, for now.
+    /// An attempt at a task ended.
     Ended {
-        /// Which.
+        /// The task.
         task: String,
-        /// For which issue.
+        /// Its issue.
         issue: Option<String>,
-        /// How: done, failed, released, handed off, waiting.
+        /// The outcome: done, failed, released, handed off, waiting.
         how: String,
-        /// In words.
+        /// A message.
         message: String,
-        /// It will be tried no more; a person is asked.
+        /// The task failed for good; a person must decide.
         parked: bool,
         /// How long the command ran.
         ran_ms: u64,
     },
-    /// Something is in the way, and is tried again.
+    /// A problem; the slot retries.
     Trouble {
-        /// What.
+        /// A description.
         text: String,
     },
 }

@@ -1,4 +1,4 @@
-//! What a command said: with the time of each line, without secrets, and never more than two files of it.
+//! The log of a command: a time on each line, without secrets, and at most two files.
 
 use std::{
     fs,
@@ -10,19 +10,19 @@ use std::{
 use toft_core::time::{Timestamp, millis};
 use toft_store::private;
 
-/// A file that is so large is set aside, and replaces the one that was set aside before.
+/// A file of this size is rotated, and replaces the previously rotated one.
 const LARGEST: u64 = 4 << 20;
-/// A longer line is cut.
+/// A longer line is truncated.
 const LONGEST: usize = 16 << 10;
-/// So much is written at once.
+/// Size of the write buffer.
 const BUFFER: usize = 64 << 10;
 
-/// Where a line came from.
+/// The source of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Voice {
-    /// Its output.
+    /// Standard output.
     Out,
-    /// Its complaints.
+    /// Standard error.
     Err,
     /// The runner.
     Runner,
@@ -38,8 +38,7 @@ impl Voice {
     }
 }
 
-/// A log being written. One that cannot be written ends nobody's work: it counts what it loses, and says so once it can be
-/// written again.
+/// A log. A write error does not end the work: lost lines are counted, and reported once the log can be written again.
 pub(crate) struct Log {
     path: PathBuf,
     file: Option<fs::File>,
@@ -48,12 +47,12 @@ pub(crate) struct Log {
     waiting: u64,
     size: u64,
     largest: u64,
-    /// Lines that could not be written, and why.
+    /// Number of lines that could not be written, and the reason.
     lost: Option<(u64, String)>,
 }
 
 impl Log {
-    /// A new log, or one that is continued.
+    /// Opens a new or an existing log.
     pub(crate) fn open(path: &Path) -> Self {
         Self::sized(path, LARGEST)
     }
@@ -63,7 +62,7 @@ impl Log {
         Self { path, file: None, buffer, waiting: 0, size: 0, largest, lost: None }
     }
 
-    /// Keeps one line, which was masked; gives it as it is kept.
+    /// Adds one masked line; returns it as it is stored.
     pub(crate) fn line(&mut self, voice: Voice, mut text: String) -> String {
         if let Some((cut, _)) = text.char_indices().find(|(at, _)| *at >= LONGEST) {
             text.truncate(cut);
@@ -82,7 +81,7 @@ impl Log {
         self.waiting += 1;
     }
 
-    /// Writes what is kept; gives why it could not.
+    /// Writes the buffer; returns the error, if any.
     pub(crate) fn flush(&mut self) -> Option<String> {
         if self.waiting == 0 {
             return None;
@@ -116,7 +115,7 @@ impl Log {
         Ok(())
     }
 
-    /// Writes whole lines or nothing: what fits only in part is taken back.
+    /// Writes whole lines or nothing: a partial write is undone.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         for part in parts(bytes, self.largest) {
             if self.file.is_some() && self.size + part.len() as u64 > self.largest {
@@ -141,7 +140,7 @@ impl Log {
     }
 }
 
-/// Whole lines, as many as fit in a file at once.
+/// Whole lines, in parts that each fit in a file.
 fn parts(bytes: &[u8], largest: u64) -> impl Iterator<Item = &[u8]> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
@@ -156,7 +155,7 @@ fn parts(bytes: &[u8], largest: u64) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Where the first part of a long log is.
+/// The path of the rotated part of a log.
 pub(crate) fn older(path: &Path) -> PathBuf {
     path.with_extension("old")
 }

@@ -1,4 +1,5 @@
-//! What a slot tells its runner: written by a thread of its own, so that nobody waits for a runner that does not read.
+//! The events that a slot sends to its runner: written by a thread of its own, so that the slot does not wait for a
+//! runner that does not read.
 
 use std::{
     io::Write as _,
@@ -11,10 +12,10 @@ use super::SlotEvent;
 
 /// How long a slot that ends waits until its last events are written.
 const LAST_NEWS: Duration = Duration::from_secs(2);
-/// How often it is looked whether they were.
+/// How often this is checked.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// The way to the runner.
+/// The sender of events.
 #[derive(Clone)]
 pub(super) struct NewsSender {
     queue: Sender<Option<SlotEvent>>,
@@ -26,7 +27,7 @@ pub(super) struct NewsWriter {
     thread: JoinHandle<()>,
 }
 
-/// Opens the way to the runner: standard output.
+/// Opens the channel to the runner: standard output.
 pub(super) fn open() -> (NewsSender, NewsWriter) {
     let (queue, news) = mpsc::channel::<Option<SlotEvent>>();
     let thread = thread::spawn(move || {
@@ -49,7 +50,7 @@ impl NewsSender {
 }
 
 impl NewsWriter {
-    /// Waits a moment until everything is written that was told.
+    /// Waits a short time until all events are written.
     pub(super) fn close(self) {
         // One that ended already needs no telling.
         let _ = self.queue.send(None);

@@ -1,7 +1,7 @@
-//! A command and everything it starts: begun in a group of its own, ended whole.
+//! A command and all its descendants: started in a process group of its own, and ended together.
 //!
-//! On Linux a slot adopts whatever its command leaves behind, so that nothing can slip away by detaching itself. Elsewhere
-//! only the group is ended.
+//! On Linux a slot adopts orphaned descendants of its command, so that no process can escape by detaching itself. On
+//! other systems only the process group is ended.
 
 use std::{
     fs, io,
@@ -24,22 +24,22 @@ use toft_session::{
 
 use super::log::Voice;
 
-/// What a running command says.
+/// Output of a running command.
 pub(crate) enum CommandOutput {
     /// Some bytes.
     Bytes(Voice, Vec<u8>),
-    /// Nothing more on this one.
+    /// The end of this stream.
     End(Voice),
 }
 
-/// How much is read at once.
+/// Number of bytes that are read at once.
 const CHUNK: usize = 64 << 10;
-/// What was told to end is asked after so often.
+/// How often processes that were asked to end are checked.
 const LOOK: Duration = Duration::from_millis(5);
-/// What does not die when it is killed is given up on.
+/// How long to wait for killed processes before giving up.
 const GIVE_UP: Duration = Duration::from_secs(10);
 
-/// What is to be started.
+/// The command to start.
 pub(crate) struct ProcessStart<'a> {
     pub(crate) command: &'a [String],
     pub(crate) dir: &'a Path,
@@ -53,7 +53,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts it. What it says goes to `said`, at whose pace it can speak; that it ended is told to `ended` at once.
+    /// Starts it. Its output goes to `said`, which limits its rate; `ended` is notified as soon as it ends.
     #[expect(clippy::disallowed_methods, reason = "agents are started here, programs of version control in toft-vcs")]
     pub(crate) fn start(
         start: ProcessStart<'_>,
@@ -79,12 +79,13 @@ impl Running {
         Ok(Self { child })
     }
 
-    /// How it ended, if it did.
+    /// The exit status, if it has ended.
     pub(crate) fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
         self.child.inner_mut().try_wait()
     }
 
-    /// Tells everything it started to end; what has not after `grace` is killed. Gives how the command itself ended.
+    /// Asks the command and all its descendants to end; the remaining ones are killed after `grace`. Returns the exit
+    /// status of the command.
     pub(crate) fn end(&mut self, grace: Duration) -> io::Result<Option<ExitStatus>> {
         self.tell_to_end();
         let until = Instant::now() + grace;
@@ -112,7 +113,7 @@ impl Running {
         !left_behind().is_empty()
     }
 
-    /// Kills what is left of it, until nothing is.
+    /// Kills the remaining processes, until none are left.
     pub(crate) fn kill_rest(&mut self) -> io::Result<()> {
         if self.ended()?.is_some() && nobody_left() {
             return Ok(());
@@ -133,7 +134,7 @@ impl Running {
     }
 }
 
-/// Which repository the caller was in means nothing where a command is started.
+/// Removes the variables that name the caller's repository, which is not that of the command.
 fn without_callers_repository(command: &mut Command) {
     for name in [
         "GIT_DIR",
@@ -150,14 +151,14 @@ fn without_callers_repository(command: &mut Command) {
     }
 }
 
-/// Whether this process was started to go on when its terminal is gone.
+/// Whether this process was started to continue after its terminal is closed.
 pub fn ignores_hang_up() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
 }
 
-/// Whether there is such a program, as far as can be told before it is started.
+/// Whether the program exists, as far as this is known before it is started.
 pub fn can_start(program: &str) -> bool {
     let path = Path::new(program);
     if path.components().count() > 1 {
@@ -168,7 +169,7 @@ pub fn can_start(program: &str) -> bool {
     std::env::split_paths(&dirs).any(|dir| dir.join(format!("{program}{}", std::env::consts::EXE_SUFFIX)).is_file())
 }
 
-/// Becomes another command; gives back only why that was not possible.
+/// Replaces this process by another command; returns only the error.
 #[expect(clippy::disallowed_methods, reason = "agents are started here, programs of version control in toft-vcs")]
 pub fn become_command(words: &[String]) -> Error {
     let [program, words @ ..] = words else { return Error::NoSandbox };
@@ -176,8 +177,8 @@ pub fn become_command(words: &[String]) -> Error {
     Error::Start { command: program.clone(), cause }
 }
 
-/// Runs a command line in a shell. With something to read, nothing that it says is kept and it must end soon; without, it
-/// speaks and hears as this process does.
+/// Runs a command line in a shell. With input, its output is discarded and it has a time limit; without, it inherits
+/// the streams of this process.
 #[expect(clippy::disallowed_methods, reason = "agents are started here, programs of version control in toft-vcs")]
 pub fn in_shell(line: &str, dir: &Path, variables: &[(&str, &str)], input: Option<&str>) -> io::Result<ExitStatus> {
     let mut command = Command::new("/bin/sh");
@@ -205,7 +206,7 @@ pub fn in_shell(line: &str, dir: &Path, variables: &[(&str, &str)], input: Optio
     }
 }
 
-/// The harness that this process was started by: the first above it that is no shell.
+/// The harness that started this process: its nearest ancestor that is not a shell.
 pub fn harness_process() -> Option<u32> {
     #[cfg(target_os = "linux")]
     {
@@ -225,7 +226,7 @@ pub fn harness_process() -> Option<u32> {
     None
 }
 
-/// Whether a command can be started, and ends well.
+/// Whether a command can be started and succeeds.
 #[expect(clippy::disallowed_methods, reason = "agents are started here, programs of version control in toft-vcs")]
 pub(crate) fn succeeds(words: &[&str]) -> bool {
     let Some((program, words)) = words.split_first() else { return false };
@@ -234,16 +235,16 @@ pub(crate) fn succeeds(words: &[&str]) -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
-/// When a command last said something.
+/// When a command last had output.
 #[derive(Clone, Default)]
 pub(crate) struct Activity {
     last: Arc<Mutex<Option<Instant>>>,
-    /// What it says waits to be kept: that it says no more is not its fault.
+    /// Number of pieces of output that are not stored yet: while there are any, silence is not the command's fault.
     waiting: Arc<AtomicUsize>,
 }
 
 impl Activity {
-    /// Since when it has been silent, if it began at `begun`.
+    /// How long it has been silent, if it started at `begun`.
     pub(crate) fn silent(&self, begun: Instant) -> Duration {
         if self.waiting.load(Ordering::Relaxed) > 0 {
             return Duration::ZERO;
@@ -282,7 +283,7 @@ fn listen(
     });
 }
 
-/// Tells when a process ends, without taking leave of it.
+/// Notifies when a process ends, without reaping it.
 #[cfg(target_os = "linux")]
 fn watch(pid: u32, ended: &Sender<()>) {
     use nix::sys::wait::{Id, WaitPidFlag, waitid};
@@ -295,6 +296,6 @@ fn watch(pid: u32, ended: &Sender<()>) {
     });
 }
 
-/// Elsewhere it is asked after.
+/// On other systems the process is polled.
 #[cfg(not(target_os = "linux"))]
 fn watch(_pid: u32, _ended: &Sender<()>) {}

@@ -1,4 +1,4 @@
-//! Keeps what a command says, on a thread of its own: masking and the disk delay nobody but the command.
+//! Stores the output of a command, on a thread of its own: masking and the disk delay only the command.
 
 use std::{
     path::Path,
@@ -22,33 +22,33 @@ use super::{
     process::CommandOutput,
 };
 
-/// How often news of what is said is passed on.
+/// How often events about output are sent.
 const NEWS: Duration = Duration::from_millis(250);
-/// What is still on its way when a command ended is waited for while more comes this soon.
+/// After a command ended, further output is awaited while it arrives within this interval.
 const LAST_WORDS: Duration = Duration::from_millis(500);
-/// And at most so long.
+/// Maximum time to wait for it.
 const LONGEST_LAST_WORDS: Duration = Duration::from_secs(10);
-/// How often it is looked whether more came.
+/// How often this is checked.
 const LOOK: Duration = Duration::from_millis(5);
-/// So many pieces wait to be kept.
+/// Maximum number of pieces that wait to be stored.
 const WAITING: usize = 64;
-/// A longer line of JSON is not read.
+/// A longer line of JSON is not parsed.
 const LONGEST_JSON: usize = 1 << 20;
 
-/// Keeps what one command says.
+/// Stores the output of one command.
 pub(super) struct Recorder {
     said: Option<SyncSender<CommandOutput>>,
     heard: Arc<Mutex<HeardSoFar>>,
 }
 
-/// What was heard so far.
+/// The output so far.
 #[derive(Clone, Default)]
 struct HeardSoFar {
     spoken: Spoken,
     out: String,
     err: String,
     pieces: u64,
-    /// Voices that have nothing more to say.
+    /// Number of streams that have ended.
     ended: usize,
     over: bool,
 }
@@ -64,13 +64,13 @@ impl Recorder {
         Self { said: Some(said), heard }
     }
 
-    /// Where what is said goes.
+    /// The channel for output.
     pub(super) fn said(&self) -> Option<&SyncSender<CommandOutput>> {
         self.said.as_ref()
     }
 
-    /// Waits a moment for what is still on its way, adds a last line, and gives what the command said of itself and its
-    /// last words: its output if it ended well, else its complaint.
+    /// Waits a short time for remaining output, adds a last line, and returns the command's own report and its last
+    /// output: from standard output if it succeeded, otherwise from standard error.
     pub(super) fn close(mut self, last: String, well: bool) -> (Spoken, String) {
         let begun = Instant::now();
         let (mut pieces, mut since) = (0, begun);
@@ -110,7 +110,7 @@ struct RecordWriter {
     news: NewsSender,
     heard: Arc<Mutex<HeardSoFar>>,
     told: Option<Instant>,
-    /// That the log cannot be written was said.
+    /// Whether a write error of the log was reported.
     troubled: bool,
 }
 
@@ -170,7 +170,7 @@ impl RecordWriter {
         self.troubled = trouble.is_some();
     }
 
-    /// Takes in what an agent says of itself in lines of JSON.
+    /// Reads an agent's own report from lines of JSON.
     fn hear(&self, held: &mut Vec<u8>, bytes: &[u8]) {
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
             if held.len() + part.len() <= LONGEST_JSON {

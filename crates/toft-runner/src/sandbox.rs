@@ -1,7 +1,7 @@
-//! What a command may write, and whether it may use the network. It says honestly what it keeps out.
+//! The sandbox of a command: what it may write, and whether it may use the network. It reports exactly what it
+//! prevents.
 //!
-//! bubblewrap is used where it is installed and works, Landlock otherwise; with neither, a sandbox that was asked for is
-//! refused.
+//! bubblewrap is used if it is installed and works, Landlock otherwise; with neither, a requested sandbox is refused.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,8 @@ use toft_store::private;
 
 use super::process;
 
-/// bubblewrap with everything to be read and nothing to be written. A relative directory on the path would be the workspace's word.
+/// bubblewrap with read access to everything and no write access. It is not taken from a relative directory in `PATH`,
+/// which would be in the workspace.
 fn bubblewrap() -> Option<Vec<String>> {
     const WORDS: [&str; 6] = ["--ro-bind", "/", "/", "--dev-bind", "/dev", "/dev"];
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -26,28 +27,28 @@ fn bubblewrap() -> Option<Vec<String>> {
 /// What a command in it may do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sandbox {
-    /// It may write below these, besides where its work is; everything else can only be read.
+    /// Paths that it may write to, besides its workspace; everything else is read-only.
     pub writable: Vec<PathBuf>,
-    /// Files below those that it may not write all the same, where bubblewrap puts the sandbox up.
+    /// Files below those paths that it may not write, with bubblewrap.
     pub fixed: Vec<PathBuf>,
     /// It may use the network.
     pub network: bool,
 }
 
-/// What puts a sandbox up.
+/// The mechanism of a sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SandboxKind {
-    /// bubblewrap: name spaces of its own.
+    /// bubblewrap: separate namespaces.
     Bubblewrap,
-    /// Landlock: rules of the kernel.
+    /// Landlock: rules in the kernel.
     Landlock {
-        /// It can close TCP.
+        /// It can block TCP.
         tcp: bool,
     },
 }
 
 impl Sandbox {
-    /// What can put it up here, or why nothing can.
+    /// The mechanism that is available here, or why there is none.
     pub fn kind(&self) -> Result<SandboxKind, Error> {
         let works = |words: Vec<String>| {
             let words: Vec<&str> = words.iter().map(String::as_str).chain(["true"]).collect();
@@ -59,7 +60,7 @@ impl Sandbox {
         landlock().map(|tcp| SandboxKind::Landlock { tcp }).ok_or(Error::NoSandbox)
     }
 
-    /// What is kept out, in words.
+    /// A description of what is prevented.
     pub fn promise(&self, kind: SandboxKind) -> String {
         let mut places = vec![
             "its workspace".to_owned(),
@@ -115,8 +116,9 @@ impl Sandbox {
     }
 }
 
-/// What of toft's own files an agent writes when it plans, saves and finishes: the store itself, and directories of records. Neither
-/// configuration nor what the user trusts is among it, nor what belongs to other workspaces and attempts.
+/// toft's own files that an agent writes when it plans, saves and finishes: the store itself, and directories of
+/// records. They include neither configuration nor the user's trust decisions, nor files of other workspaces and
+/// attempts.
 pub(super) fn of_toft(session: &Session) -> Result<Vec<PathBuf>, Error> {
     const RECORDS: [&str; 8] = ["locks", "index", "fences", "holds", "sessions", "blobs", "deleted", "sync"];
     let located = session.located();
@@ -141,7 +143,7 @@ pub(super) fn of_toft(session: &Session) -> Result<Vec<PathBuf>, Error> {
     Ok(writable)
 }
 
-/// Puts the sandbox up around this process, for good.
+/// Applies the sandbox to this process, permanently.
 #[cfg(target_os = "linux")]
 pub fn enter(sandbox: &Sandbox) -> Result<(), Error> {
     use landlock::{
@@ -175,13 +177,13 @@ pub fn enter(sandbox: &Sandbox) -> Result<(), Error> {
     }
 }
 
-/// Puts the sandbox up around this process, for good.
+/// Applies the sandbox to this process, permanently.
 #[cfg(not(target_os = "linux"))]
 pub fn enter(_sandbox: &Sandbox) -> Result<(), Error> {
     Err(Error::NoSandbox)
 }
 
-/// Whether this kernel has Landlock, and whether that can close TCP.
+/// Whether this kernel has Landlock, and whether it can block TCP.
 #[cfg(target_os = "linux")]
 fn landlock() -> Option<bool> {
     use landlock::{ABI, Access as _, AccessFs, AccessNet, CompatLevel, Compatible as _, Ruleset, RulesetAttr as _};

@@ -1,4 +1,4 @@
-//! A slot: one process that takes one task after the other.
+//! A slot: a process that works on one task after the other.
 
 use std::{
     cell::RefCell,
@@ -48,21 +48,21 @@ use super::{
     news::{self, NewsSender, NewsWriter},
 };
 
-/// How long a slot waits for work before it looks up.
+/// How long a slot waits for work before it checks for orders.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// How often a slot without work shows that it is there.
+/// How often a slot without work sends a heartbeat to the store.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(300);
-/// How long it rests after trouble, doubled each time up to the longest.
+/// Delay after an error, doubled each time up to the maximum.
 const REST: Duration = Duration::from_millis(500);
 const LONGEST_REST: Duration = Duration::from_secs(30);
-/// How long a store that cannot be reached is waited for with news of what was done.
+/// How long to retry reporting an outcome to a store that cannot be reached.
 const LONGEST_WAIT: Duration = Duration::from_secs(600);
-/// How often a slot shows its runner that it lives.
+/// How often a slot sends a heartbeat to its runner.
 const SIGN: Duration = Duration::from_secs(1);
-/// What the runner writes to let a slot end after its task.
+/// The order of the runner to end after the current task.
 pub(super) const DRAIN: &str = "drain";
 
-/// What came of looking for work.
+/// The result of looking for work.
 enum Round {
     Worked,
     Idle,
@@ -77,29 +77,29 @@ pub struct Slot {
     mask: Mask,
     news: NewsSender,
     writer: RefCell<Option<NewsWriter>>,
-    /// The hold it works under.
+    /// The lease under which it works.
     kept: Arc<Mutex<Option<KeepView>>>,
-    /// A claim whose answer was lost: it may have been done.
+    /// A claim whose answer was lost: it may have been committed.
     asked: RefCell<Option<SentClaim>>,
     drain: Arc<AtomicBool>,
     stop: Arc<AtomicBool>,
 }
 
-/// A claim, as it was sent.
+/// A claim that was sent.
 struct SentClaim {
     op: Operation,
     request: claim::Request,
     sent: u64,
 }
 
-/// A task that was taken, and since when its lease surely stands.
+/// A claimed task, and since when its lease is certainly valid.
 struct TakenTask {
     claimed: Claimed,
     since: u64,
 }
 
 impl Slot {
-    /// A slot that works under `name`.
+    /// A slot with the agent name `name`.
     pub fn new(session: Session, name: String, rules: Rules) -> Self {
         let mask = Mask::from_environment(match &session.located().store {
             Home::Server(url) => Some(url),
@@ -124,8 +124,8 @@ impl Slot {
         Work::of(&self.session)
     }
 
-    /// Works until there is nothing more to do, or the runner says so on standard input, or is gone. News goes to
-    /// standard output, a line of JSON each.
+    /// Works until there is nothing more to do, the runner says so on standard input, or the runner is gone. Events go
+    /// to standard output, one line of JSON each.
     pub fn run(self) -> Result<(), Error> {
         processes::adopt_orphans();
         self.obey();
@@ -173,7 +173,7 @@ impl Slot {
         Ok(())
     }
 
-    /// Shows the runner every second that this process goes on, and by when its work is killed if it does not.
+    /// Sends a heartbeat to the runner every second, with the time at which its work is killed without a renewal.
     fn show_life(&self) {
         let (news, kept) = (self.news.clone(), Arc::clone(&self.kept));
         thread::spawn(move || {
@@ -186,7 +186,7 @@ impl Slot {
         });
     }
 
-    /// Takes one task and does it, if there is one.
+    /// Claims one task and works on it, if there is one.
     fn round(&self) -> Result<Round, Error> {
         match self.take()? {
             Some(taken) if self.over() => {
@@ -203,7 +203,7 @@ impl Slot {
         }
     }
 
-    /// Listens to the runner. When it is gone, its end of the pipe is closed.
+    /// Reads orders of the runner. When the runner is gone, its end of the pipe is closed.
     fn obey(&self) {
         let (drain, stop) = (Arc::clone(&self.drain), Arc::clone(&self.stop));
         thread::spawn(move || {
@@ -230,8 +230,8 @@ impl Slot {
         }
     }
 
-    /// Takes a task, if one is ready soon. A claim whose answer was lost is sent again, under the same operation id, until
-    /// it is answered: it may have been done.
+    /// Claims a task, if one is ready soon. A claim whose answer was lost is repeated with the same operation id until
+    /// it is answered: it may have been committed.
     fn take(&self) -> Result<Option<TakenTask>, Error> {
         let lost = self.asked.take();
         let again = lost.is_some();
@@ -273,7 +273,7 @@ impl Slot {
         }
     }
 
-    /// What an earlier claim gave, if the lease still stands: the store renews it now.
+    /// The task of an earlier claim, if its lease is still valid: the store renews it now.
     fn still_held(&self, claimed: Claimed) -> Result<Option<TakenTask>, Error> {
         let (since, holds) = (clock(), vec![(claimed.task.id.clone(), claimed.lease.fence())]);
         match self.session.perform_as(&self.name, None, renew::Request { holds, ttl: None }) {
@@ -283,8 +283,8 @@ impl Slot {
         }
     }
 
-    /// Whether nobody holds anything, nothing is ready, and nothing becomes ready by itself; in this order, so that what
-    /// somebody makes ready by ending is seen.
+    /// Whether no task is held, nothing is ready, and nothing becomes ready by itself; checked in this order, so that a
+    /// task that becomes ready when another ends is seen.
     fn idle(&self) -> Result<bool, Error> {
         let scope = self.session.scope();
         let busy = self.session.perform_as(&self.name, None, ready::Stirring { scope: scope.clone() })?;
@@ -298,7 +298,7 @@ impl Slot {
         Ok(!busy && self.work().ready_for(&self.name, look)?.ready.is_empty())
     }
 
-    /// Does what was taken, and says what came of it.
+    /// Works on a claimed task, and reports the outcome.
     fn work_on_task(&self, taken: &TakenTask) -> Result<(), Error> {
         let TakenTask { claimed, since } = taken;
         let task = &claimed.task;
@@ -344,7 +344,7 @@ impl Slot {
         })
     }
 
-    /// The lease could not be kept: the task may be another's now, and this attempt counts for nothing.
+    /// The lease could not be renewed: another agent may have the task now, and this attempt does not count.
     fn lost(&self, claimed: &Claimed, why: &str, ran_ms: u64) -> Result<(), Error> {
         let (task, issue) = (claimed.task.id.to_string(), claimed.issue.clone());
         let message = format!("stopped before the task could be given to another: {why}");
@@ -385,7 +385,7 @@ impl Slot {
         attempt.run()
     }
 
-    /// A workspace; without one there is no attempt.
+    /// Provides a workspace; without one there is no attempt.
     fn provide(&self, work: Work<'_>, claimed: &Claimed) -> Result<Given, Error> {
         let (task, fence) = (Some(claimed.task.id.to_string()), Some(claimed.lease.fence()));
         let wanted = Wanted { work: task, fence, base: self.rules.base.clone(), ..Wanted::default() };
@@ -398,7 +398,7 @@ impl Slot {
         }
     }
 
-    /// It did not work, and that counts.
+    /// Records a failure, which counts as an attempt.
     fn fail(&self, claimed: &Claimed, message: &str) -> Result<(), Error> {
         let (task, issue) = (claimed.task.id.to_string(), claimed.issue.clone());
         let request = finish::Request {
@@ -414,7 +414,7 @@ impl Slot {
         Ok(())
     }
 
-    /// Ends what an earlier attempt at this task left running.
+    /// Ends processes of an earlier attempt at this task.
     fn end_stragglers(&self, claimed: &Claimed) -> Result<(), Error> {
         let attempts = store::ask(self.session.store(), |tx| tx.attempts(&claimed.task.id))?;
         let over: Vec<String> = attempts
@@ -484,8 +484,8 @@ impl Slot {
             .map(drop)
     }
 
-    /// Gives back what nobody works on: what an agent claimed by hand besides its own task and left, and what this process
-    /// holds without knowing, because the answer to a claim was lost.
+    /// Releases leases without work: tasks that an agent claimed by hand besides its own and left, and tasks that this
+    /// process holds without knowing it, because the answer to a claim was lost.
     fn let_go_of_others(&self) -> Result<(), Error> {
         let this = self.session.machine().this_process();
         let unknown = self.asked.borrow().is_none();
@@ -508,7 +508,7 @@ impl Slot {
         Ok(())
     }
 
-    /// Tells the store again for as long as it cannot be reached: what was done should not be done twice.
+    /// Retries a report for as long as the store cannot be reached, so that finished work is not done twice.
     fn patiently<T>(&self, mut tell_store: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
         let (until, mut rest) = (Instant::now() + LONGEST_WAIT, REST);
         loop {
@@ -551,7 +551,7 @@ fn word(how: &How) -> &'static str {
     }
 }
 
-/// Whether it may work the next time.
+/// Whether the error is temporary.
 fn passing(error: &Error) -> bool {
     match error {
         Error::Store(error) => !matches!(error, StoreError::Newer { .. } | StoreError::Missing { .. }),

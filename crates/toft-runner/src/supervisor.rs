@@ -1,7 +1,8 @@
-//! The process that a user starts and may kill: it has one child, the runner, and sees to it that nothing outlives it.
+//! The process that a user starts and may kill: it has one child, the runner, and ensures that no descendant outlives
+//! it.
 //!
-//! Runner and supervisor watch each other. When the supervisor is killed, its end of a pipe closes and the runner stops; when the
-//! runner is killed, everything below it becomes the supervisor's own child and is ended.
+//! Runner and supervisor watch each other. When the supervisor is killed, its end of a pipe closes and the runner
+//! stops; when the runner is killed, its descendants become children of the supervisor and are ended.
 
 use std::{
     ffi::OsString,
@@ -22,30 +23,30 @@ use toft_session::{
     processes,
 };
 
-/// The variable that tells a process that it has a supervisor.
+/// The variable of a process that has a supervisor.
 pub const SUPERVISOR: &str = "TOFT_RUN_WARDEN";
 
-/// How long slots that lost their runner have to end what they began.
+/// How long slots that lost their runner have to end.
 const LAST_ACTS: Duration = Duration::from_secs(15);
-/// How often it is looked whether they did.
+/// How often this is checked.
 const LOOK: Duration = Duration::from_millis(10);
-/// How often the runner is looked at.
+/// How often the runner is checked.
 const TICK: Duration = Duration::from_millis(100);
-/// How often the runner shows that it lives.
+/// How often the runner sends a heartbeat.
 const SIGN: Duration = Duration::from_secs(1);
-/// A runner that shows no sign of life for this long is killed.
+/// A runner without a heartbeat for this long is killed.
 const SILENT: Duration = Duration::from_secs(5);
-/// A runner that was told to stop has this long after the grace: longer than it gives its slots.
+/// How long a runner that was asked to stop has after the grace period: longer than it gives its slots.
 const STOPPING: Duration = Duration::from_secs(8);
-/// What the runner writes while it lives.
+/// The heartbeat of the runner.
 const ALIVE: u8 = b'.';
 
-/// Over a runner.
+/// The supervisor of a runner.
 pub struct Supervisor {
     child: Child,
-    /// The way to the runner and back: that it closes tells the runner that nobody watches.
+    /// The channel to the runner; when it closes, the runner knows that the supervisor is gone.
     signs: UnixStream,
-    /// What was below this process before: a shell that became it may have started something.
+    /// Descendants of this process before the start: a shell that was replaced by it may have started some.
     others: Vec<u32>,
 }
 
@@ -65,8 +66,8 @@ impl Supervisor {
         Ok(Self { child, signs, others })
     }
 
-    /// Waits for the runner to end, and ends whatever it left. Passes signals on; a runner that does not answer, or does
-    /// not end when it is told to, is killed. Gives its exit code; nothing if it was killed.
+    /// Waits for the runner to end, and ends its remaining descendants. Forwards signals; a runner that does not
+    /// respond, or does not end when it is asked to, is killed. Returns its exit code; none if it was killed.
     pub fn wait(mut self, signals: &Receiver<i32>, grace: Duration) -> Result<Option<i32>, Error> {
         let mut watched = Watched::default();
         let status = loop {
@@ -100,16 +101,16 @@ impl Supervisor {
     }
 }
 
-/// What the supervisor knows of its runner.
+/// The state of the runner.
 #[derive(Default)]
 struct Watched {
-    /// Since when nothing came, in ticks of this process: if it was stopped itself, nobody counted. Only a runner that
-    /// has begun can fall silent.
+    /// Number of ticks without a heartbeat; ticks do not count while this process itself is stopped. Absent until the
+    /// runner has started.
     silent: Option<u32>,
     interrupts: u32,
-    /// It was told to stop, and has until then.
+    /// It was asked to stop, and must have ended by this time.
     stop_by: Option<Instant>,
-    /// Somebody does not want to wait.
+    /// The deadline to stop has passed, so the rest is ended without waiting.
     hurry: bool,
 }
 
@@ -135,7 +136,7 @@ impl Watched {
     }
 }
 
-/// Shows the supervisor every second that this runner lives. Standard input is the way to it.
+/// Sends a heartbeat to the supervisor every second. Standard input is the channel.
 pub fn show_life() -> Result<(), Error> {
     let broken = || failed("reach", Path::new("the supervisor"));
     let mut signs = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned().map_err(broken())?);
@@ -149,14 +150,14 @@ pub fn show_life() -> Result<(), Error> {
     Ok(())
 }
 
-/// Ends everything below this process but what is in `others`, or below that.
+/// Ends every descendant of this process except `others` and their descendants.
 pub(super) fn end_all(others: &[u32]) {
     while processes::end_children_but(others) {
         thread::sleep(LOOK);
     }
 }
 
-/// Passes a signal on.
+/// Forwards a signal.
 fn pass_on(signal: i32, to: u32) {
     if let (Ok(signal), Ok(pid)) = (nix::sys::signal::Signal::try_from(signal), i32::try_from(to)) {
         // It may have ended in this moment.

@@ -1,7 +1,7 @@
-//! Backups: everything a store owns in one file, and the way back.
+//! Backups: everything that belongs to a store in one file, and its restoration.
 //!
-//! A backup has the rows, the blobs, and for a repository's own store the repository's id, its ledger, its settings and
-//! the logs of attempts. Restoring never deletes: what is in the way is kept under another name.
+//! A backup contains the rows, the blobs, and for a repository's own store the repository's id, its ledger, its
+//! settings and the logs of attempts. Restoring never deletes: existing data is kept under another name.
 
 use std::{
     fs,
@@ -26,39 +26,40 @@ use crate::{
     session::Session,
 };
 
-/// What is kept of the state directory, beside the store. A restore writes each file only where there is none.
+/// Files of the state directory that a backup contains besides the store. A restore writes each file only if it does
+/// not exist.
 const STATE: [&str; 5] = [ID_FILE, "ledgers.json", "config.toml", "ledger", "attempts"];
-/// How many rows of a server are read from a backup at a time.
+/// Number of rows of a server that are read from a backup at a time.
 const BATCH: usize = 500;
 
-/// What a backup holds.
+/// The content of a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Backup {
     /// The file.
     pub file: PathBuf,
-    /// Blobs in it.
+    /// Number of blobs in it.
     pub blobs: usize,
-    /// Other files in it.
+    /// Number of other files in it.
     pub files: usize,
 }
 
-/// What a restore did.
+/// The result of a restore.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Restored {
     /// The store.
     pub store: String,
     /// When the backup was made.
     pub made: String,
-    /// Where the store that was there is now: a file, or a space on the server.
+    /// Where the previous store is now: a file, or a space on the server.
     pub aside: Option<String>,
-    /// Files that were written beside the store.
+    /// Number of files that were written beside the store.
     pub files: usize,
-    /// Files that were left as they are, because they differ from the backup's.
+    /// Files that were not changed, because they differ from the backup's.
     pub left: Vec<PathBuf>,
 }
 
 impl Session {
-    /// Writes a verified backup. A directory gets a new file in it; a file must not exist.
+    /// Writes a verified backup. In a directory, a new file is created; a file must not exist.
     pub fn backup(&self, target: &Path) -> Result<Backup, Error> {
         let now = ask(self.store(), |tx| tx.now())?.wall;
         let file = match target.is_dir() {
@@ -138,7 +139,7 @@ impl Session {
     }
 }
 
-/// Files below `path` in `dir`, which may be missing. Links are not followed, and scratch space is left out.
+/// Files below `path` in `dir`, which may be missing. Links are not followed, and temporary directories are skipped.
 fn collect(dir: &Path, path: &Path, found: &mut Vec<PathBuf>) -> Result<(), Error> {
     let full = dir.join(path);
     let meta = match fs::symlink_metadata(&full) {
@@ -159,7 +160,7 @@ fn collect(dir: &Path, path: &Path, found: &mut Vec<PathBuf>) -> Result<(), Erro
     Ok(())
 }
 
-/// Brings a backup back to where `located` names the store. A store that is there and whole is refused without `replace`.
+/// Restores a backup to the store that `located` names. An existing, intact store is refused without `replace`.
 pub fn restore(located: &Located, file: &Path, replace: bool) -> Result<Restored, Error> {
     let archive = Archive::open(file)?;
     let about = |name: &str| archive.about(name).map(Option::unwrap_or_default);
@@ -235,8 +236,8 @@ fn restore_server(archive: &Archive, url: &str, replace: bool, aside: &str) -> R
     Ok((!empty).then(|| format!("space {aside}")))
 }
 
-/// Writes a file of a backup where there is none. `None` if it is there with the same content, or belongs to a state
-/// directory that this store does not have; `false` if another file has its place.
+/// Writes a file of a backup if it does not exist. `None` if it exists with the same content, or belongs to a state
+/// directory that this store does not have; `false` if another file is in its place.
 fn write_back(dir: &Path, kept: &ArchivedFile, own: bool) -> Result<Option<bool>, Error> {
     let path = Path::new(&kept.path);
     let inside = path.components().all(|part| matches!(part, std::path::Component::Normal(_)));
@@ -273,7 +274,7 @@ fn now() -> Timestamp {
     Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }
 
-/// A time as part of a name, to the millisecond: `20261116t022509123z`.
+/// A time to the millisecond as part of a file name: `20261116t022509123z`.
 fn stamp(at: Timestamp) -> String {
     at.to_string().to_ascii_lowercase().chars().filter(char::is_ascii_alphanumeric).collect()
 }

@@ -1,4 +1,4 @@
-//! Details of checkpoints too large for a row: files beside the store, named by what is in them.
+//! Details of checkpoints that are too large for a row: files beside the store, named by the hash of their content.
 
 use std::{
     collections::BTreeSet,
@@ -17,7 +17,7 @@ fn file(store: &Path, blob: &str) -> PathBuf {
     store.with_file_name("blobs").join(blob)
 }
 
-/// Keeps a text under the name of its content; it is on disk before anything refers to it.
+/// Stores a text under the hash of its content; it is on disk before a row references it.
 pub(crate) fn keep(store: &Path, blob: &str, text: &str) -> Result<(), Error> {
     let path = file(store, blob);
     // One that is there already is as good as new: the caller is about to refer to it.
@@ -34,14 +34,14 @@ pub(crate) fn keep(store: &Path, blob: &str, text: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// A text that was kept.
+/// Loads a stored text.
 pub(crate) fn load(store: &Path, blob: &str) -> Result<String, Error> {
     let path = file(store, blob);
     fs::read_to_string(&path).map_err(io("read", &path))
 }
 
-/// Removes up to `limit` blobs that were last written before a time and that nothing refers to. `referenced` is asked after
-/// the directory was read, and only if there is a candidate.
+/// Removes up to `limit` blobs that were last written before a time and are not referenced. `referenced` is called
+/// after the directory was read, and only if there is a candidate.
 pub(crate) fn forget(
     store: &Path,
     before: Timestamp,

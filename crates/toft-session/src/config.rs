@@ -1,4 +1,4 @@
-//! Configuration: built-in, then the user's, the repository's, this clone's, then what the caller says.
+//! Configuration: built-in defaults, then the user's file, the repository's, this clone's, then the caller's values.
 
 use std::{
     env, fs,
@@ -22,53 +22,53 @@ use crate::{
     setup::{Setup, inside},
 };
 
-/// What a caller may decide. What is left out is found as the command line finds it.
+/// Values that a caller may set. Missing ones are determined as on the command line.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
-    /// Which store; found from `dir` when absent.
+    /// The store; found from `dir` if absent.
     pub store: Option<StoreLocation>,
-    /// Where to look from; the current directory when absent.
+    /// The directory to start from; the current directory if absent.
     pub dir: Option<PathBuf>,
-    /// Who asks; `TOFT_AGENT`, configuration or the user's name when absent.
+    /// The agent; `TOFT_AGENT`, configuration or the user's name if absent.
     pub agent: Option<String>,
     /// How long a lease lasts.
     pub lease_ttl: Option<Duration>,
-    /// How long a living but silent process keeps one.
+    /// How long a live but silent process keeps a lease.
     pub lease_cap: Option<Duration>,
-    /// This process does one thing and ends, as a command does.
+    /// This is a short-lived process, such as a command.
     pub brief: bool,
-    /// Look at every repository in the store, whichever directory this is.
+    /// Cover every repository in the store, whatever the directory.
     pub whole_store: bool,
-    /// A program asks on behalf of an agent, as an MCP client does: nobody who asks is a person.
+    /// A program calls on behalf of an agent, as an MCP client does: no caller is a person.
     pub served: bool,
-    /// More ledgers that this process sees, by name: repositories, or directories.
+    /// Additional ledgers for this process, by name: repositories, or directories.
     pub ledgers: Vec<(String, PathBuf)>,
 }
 
-/// Which store.
+/// The location of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreLocation {
     /// The repository's own, shared by all its worktrees.
     Repo,
-    /// One for this worktree alone.
+    /// One for this worktree only.
     Worktree,
     /// The user's, for work across repositories.
     Global,
-    /// A file that exists.
+    /// An existing file.
     Path(PathBuf),
-    /// A file that is made if it does not exist.
+    /// A file that is created if it does not exist.
     NewPath(PathBuf),
-    /// On a PostgreSQL server, by URL.
+    /// A PostgreSQL server, by URL.
     Server(String),
 }
 
 impl StoreLocation {
-    /// A file that exists.
+    /// An existing file.
     pub fn path(path: impl Into<PathBuf>) -> Self {
         Self::Path(path.into())
     }
 
-    /// A file that is made if it does not exist.
+    /// A file that is created if it does not exist.
     pub fn new_path(path: impl Into<PathBuf>) -> Self {
         Self::NewPath(path.into())
     }
@@ -95,11 +95,11 @@ impl StoreLocation {
     }
 }
 
-/// Which names ledgers say.
+/// Which names ledgers contain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Names {
-    /// The name that git's commits have, whichever agent wrote.
+    /// The author name of git, for every agent.
     #[default]
     Author,
     /// The name of the agent that wrote.
@@ -109,22 +109,22 @@ pub enum Names {
 /// How ledgers are exchanged.
 #[derive(Clone, Debug, Default)]
 pub struct SyncRules {
-    /// The remote of the repository that keeps its own ledger.
+    /// The remote to which the repository's own ledger is sent.
     pub remote: Option<String>,
-    /// Name of the remote's branch that holds the ledger beside a repository.
+    /// Name of the remote's branch that contains the ledger of a repository.
     pub branch: Option<String>,
-    /// Which names ledgers say.
+    /// Which names ledgers contain.
     pub names: Names,
-    /// Commands exchange ledgers by themselves when the last time was so long ago.
+    /// Commands sync automatically when the last sync was this long ago.
     pub auto: Option<Duration>,
 }
 
 /// How agents are run.
 #[derive(Clone, Debug)]
 pub struct RunRules {
-    /// One that says nothing for so long is ended.
+    /// An agent without output for this long is stopped.
     pub idle: Option<Duration>,
-    /// One that takes so long is ended.
+    /// An agent that runs for this long is stopped.
     pub total: Option<Duration>,
     /// How agents are started, by name.
     pub agents: Vec<Recipe>,
@@ -136,43 +136,43 @@ impl Default for RunRules {
     }
 }
 
-/// Whether workspaces share the files of a frozen checkout.
+/// Whether workspaces share the files of a base through an overlay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OverlayMode {
-    /// Where it works, and a checkout takes long.
+    /// If it works, and a checkout takes long.
     #[default]
     Auto,
-    /// Where it works.
+    /// If it works.
     Always,
     /// Nowhere.
     Never,
 }
 
-/// How workspaces are kept.
+/// How workspaces are managed.
 #[derive(Clone, Debug)]
 pub struct WorkspaceRules {
-    /// Below here; each repository has a directory of its own.
+    /// The directory of all workspaces; each repository has a subdirectory.
     pub root: PathBuf,
-    /// Which are kept when their task ends.
+    /// Which workspaces are kept when their task ends.
     pub keep: Keep,
-    /// At most so many of a repository on this machine.
+    /// Maximum number of workspaces of a repository on this machine.
     pub most: usize,
-    /// Those nobody needs are taken down after so long, once everything in them is safe.
+    /// `gc` removes unused workspaces after this time, once everything in them is saved.
     pub max_age: Option<Duration>,
-    /// Together they may take so much.
+    /// Maximum size of all workspaces.
     pub max_bytes: Option<u64>,
-    /// When tidying up, so many are left, if the others are needed by nobody.
+    /// `gc` keeps this many workspaces, if the others are unused.
     pub max_count: Option<usize>,
-    /// Rescues hold large ignored files and directories too.
+    /// Rescues also contain large ignored files and directories.
     pub rescue_ignored: bool,
-    /// When tidying up, older rescues are deleted; none when absent.
+    /// `gc` deletes older rescues; none if absent.
     pub rescue_max_age: Option<Duration>,
-    /// What makes a fresh one usable.
+    /// How a new workspace is set up.
     pub setup: Setup,
-    /// Whether they share the files of a frozen checkout.
+    /// Whether they share the files of a base.
     pub instant: OverlayMode,
-    /// Build artefacts that are shared with it.
+    /// Directories of build artefacts that are shared with the base.
     pub warm: Vec<String>,
 }
 
@@ -195,18 +195,18 @@ impl Default for WorkspaceRules {
     }
 }
 
-/// Whose word a configuration file is.
+/// The origin of a configuration file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum From {
-    /// The user's.
+    /// The user's file.
     User,
-    /// The repository's: it travels with the tree.
+    /// The repository's file, which is part of the tree.
     Tree,
-    /// This clone's. A repository that was copied whole brings it along, so commands in it need trust too.
+    /// This clone's file. A repository that was copied as a whole contains it, so commands in it need trust too.
     Clone,
 }
 
-/// What all layers together say, and which files were read.
+/// The merged configuration, and the files that were read.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
     pub(crate) store: Option<(StoreLocation, String)>,
@@ -220,7 +220,8 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Reads every layer; later ones win. `tree` is the checkout's root, `state` the directory beside its store.
+    /// Reads every layer; later ones override earlier ones. `tree` is the checkout's root, `state` the directory beside
+    /// its store.
     pub(crate) fn load(tree: Option<&Path>, state: Option<&Path>) -> Result<Self, Error> {
         let mut settings = Self::default();
         settings.read(&config_home().join("config.toml"), From::User)?;
@@ -234,7 +235,7 @@ impl Settings {
         Ok(settings)
     }
 
-    /// A file that travels in a repository may say how work is done, not where or as whom.
+    /// Reads a file. A file in a repository's tree may configure how work is done, but not where or under which name.
     fn read(&mut self, path: &Path, from: From) -> Result<(), Error> {
         let (own, trusted) = (from == From::User, from != From::Tree);
         let read = match from {
@@ -366,17 +367,17 @@ fn config_home() -> PathBuf {
     variable("XDG_CONFIG_HOME").map_or_else(|| home().join(".config"), PathBuf::from).join("toft")
 }
 
-/// Where what a user made and no repository has is kept.
+/// The directory for data of the user that belongs to no repository.
 pub fn data_home() -> PathBuf {
     variable("XDG_DATA_HOME").map_or_else(|| home().join(".local").join("share"), PathBuf::from).join("toft")
 }
 
-/// Where state that belongs to no repository is kept.
+/// The directory for state that belongs to no repository.
 pub fn state_home() -> PathBuf {
     variable("XDG_STATE_HOME").map_or_else(|| home().join(".local").join("state"), PathBuf::from).join("toft")
 }
 
-/// A branch's name that no program takes for anything else.
+/// A branch name that no program misinterprets.
 fn branch_name(text: &str) -> Result<String, String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
     let part = |part: &str| !part.is_empty() && !part.starts_with(['.', '-']) && !part.ends_with(".lock");
@@ -386,7 +387,7 @@ fn branch_name(text: &str) -> Result<String, String> {
     }
 }
 
-/// Where workspaces may be: an absolute path that nothing tidies up by itself.
+/// A directory for workspaces: an absolute path that no system service cleans up.
 fn workspace_root(text: &str) -> Result<PathBuf, String> {
     let root = expand_home(text);
     let passing = env::temp_dir();
@@ -424,7 +425,7 @@ fn expand_home(text: &str) -> PathBuf {
     }
 }
 
-/// Reads a file of a working tree, which a stranger may have filled: no link is followed.
+/// Reads a file of a working tree, which may be untrusted: no link is followed.
 pub fn read_in_tree(path: &Path) -> std::io::Result<String> {
     let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(std::io::ErrorKind::InvalidInput.into());
@@ -438,7 +439,7 @@ mod tests {
     use super::*;
     use crate::config_file::{KeyScope, config_keys};
 
-    /// What a configuration file with one key does to the settings.
+    /// The settings after reading a configuration file with one key.
     fn with(name: &str, value: &str, from: From) -> Result<Settings, Error> {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("config.toml");

@@ -1,4 +1,4 @@
-//! The open store, whichever engine it has. Everything above speaks to [`Store`].
+//! The open store of any engine. All other code uses [`Store`].
 
 use std::{
     fmt,
@@ -16,17 +16,17 @@ use crate::{blobs, error::Error};
 #[cfg(feature = "postgres")]
 use toft_store::PostgresStore;
 
-/// Where a store is.
+/// The location of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Home {
-    /// In a file.
+    /// A file.
     File(PathBuf),
-    /// On a PostgreSQL server, by URL.
+    /// A PostgreSQL server, by URL.
     Server(String),
 }
 
 impl Home {
-    /// The file, if it is one.
+    /// The file, if the store is one.
     pub fn file(&self) -> Option<&Path> {
         match self {
             Self::File(path) => Some(path),
@@ -34,13 +34,13 @@ impl Home {
         }
     }
 
-    /// Whether it is known to be missing. A server is not asked.
+    /// Whether it is known to be missing. A server is not queried.
     pub fn missing(&self) -> bool {
         self.file().is_some_and(|path| !path.exists())
     }
 }
 
-/// As it may be shown: without a password.
+/// The location without a password, for display.
 impl fmt::Display for Home {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -56,11 +56,11 @@ impl fmt::Display for Home {
 /// How a store is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Open {
-    /// It exists.
+    /// It must exist.
     Known,
-    /// It exists, and the process does one thing and ends.
+    /// It must exist, and the process is short-lived.
     Briefly,
-    /// It is made if it does not exist.
+    /// It is created if it does not exist.
     Create,
 }
 
@@ -107,7 +107,7 @@ impl Engine {
         }
     }
 
-    /// Upgrades a store that exists; gives the schema before and after.
+    /// Upgrades an existing store; returns the schema version before and after.
     pub(crate) fn migrate(home: &Home) -> Result<(i64, i64), Error> {
         let migrated = match home {
             Home::File(path) => SqliteStore::migrate(path),
@@ -122,7 +122,7 @@ impl Engine {
         }
     }
 
-    /// The store, whichever engine it has.
+    /// The store, with either engine.
     pub fn store(&self) -> &dyn Store {
         match self {
             Self::File(store) => store.as_ref(),
@@ -131,7 +131,7 @@ impl Engine {
         }
     }
 
-    /// A value as a checkpoint keeps it. A large one is kept before anything refers to it.
+    /// A value for a checkpoint. A large value is stored as a blob first.
     pub(crate) fn keep_detail(&self, value: Value) -> Result<Detail, Error> {
         let text = value.to_string();
         if text.len() <= INLINE_LIMIT {
@@ -146,7 +146,7 @@ impl Engine {
         Ok(Detail::Blob { blob, bytes: text.len() as u64 })
     }
 
-    /// The value a checkpoint's detail stands for.
+    /// The value of a checkpoint's detail.
     pub(crate) fn load_detail(&self, detail: &Detail) -> Result<Value, Error> {
         let blob = match detail {
             Detail::Inline(value) => return Ok(value.clone()),

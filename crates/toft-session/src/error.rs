@@ -1,4 +1,4 @@
-//! What can go wrong before and around a verb.
+//! Errors before and around a verb.
 
 use std::path::PathBuf;
 
@@ -8,48 +8,48 @@ use toft_core::{
     store::StoreError,
 };
 
-/// Why something was not done.
+/// Why a command failed.
 #[derive(Debug, ThisError)]
 pub enum Error {
-    /// A rule said no; nothing changed.
+    /// A rule refused; nothing changed.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The store could not.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The directory claims to be a checkout and is not.
+    /// The directory looks like a checkout, but is not a valid one.
     #[error(transparent)]
     Checkout(#[from] toft_vcs::FindError),
     /// Not in a repository, and no store was named.
     #[error("{dir} is not inside a repository")]
     NoRepository {
-        /// Where it was asked.
+        /// The directory.
         dir: PathBuf,
     },
-    /// No store where one was looked for.
+    /// There is no store at the expected location.
     #[error("there is no toft store here yet (looked for {store})")]
     NotInitialised {
-        /// Where it would be.
+        /// That location.
         store: String,
     },
-    /// The store does not know this repository: nothing in it is shown or given to it.
+    /// The store does not know this repository, so the repository cannot see or claim anything in it.
     #[error("{store} does not know the repository {name}")]
     UnknownRepository {
-        /// What people call it.
+        /// Its name.
         name: String,
-        /// Which store.
+        /// The store.
         store: String,
     },
-    /// A restore would replace a store that is whole.
+    /// A restore would replace an intact store.
     #[error("there is a store at {store} already")]
     StoreThere {
-        /// Where.
+        /// The store.
         store: String,
     },
-    /// A store this build cannot open.
+    /// A kind of store that this build cannot open.
     #[error("`{text}` is not a store this toft can open")]
     UnknownStore {
-        /// What was named.
+        /// The text that was given.
         text: String,
     },
     /// Configuration that cannot be read.
@@ -57,7 +57,7 @@ pub enum Error {
     Config {
         /// The file, or the variable.
         path: String,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
     /// A plan or template that cannot be read.
@@ -65,78 +65,78 @@ pub enum Error {
     PlanFile {
         /// The file.
         path: String,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
-    /// A workspace could not be made, looked at or taken down.
+    /// A workspace could not be created, examined or removed.
     #[error(transparent)]
     Workspace(#[from] toft_vcs::workspace::WorkspaceError),
     /// A ledger could not be exchanged with others.
     #[error(transparent)]
     Exchange(#[from] toft_vcs::exchange::ExchangeError),
-    /// Commands of a repository that nobody trusted.
+    /// Setup commands of a repository that the user has not trusted.
     #[error("setting a workspace up would run {count} commands that nobody here trusted")]
     Untrusted {
-        /// How many.
+        /// Their number.
         count: usize,
     },
-    /// A command that sets a workspace up failed.
+    /// A setup command of a workspace failed.
     #[error("setting it up: {why}; what it said is in {log}", log = log.display())]
     Setup {
-        /// Where what it said is.
+        /// The log with its output.
         log: PathBuf,
         /// How it failed.
         why: String,
     },
-    /// A task is to be worked in another repository, which this machine has no clone of.
+    /// The task belongs to another repository, of which this machine has no clone.
     #[error("it is to be done in the repository {name}{with}, and this machine has no clone of it that the store knows",
         with = remote.as_ref().map(|remote| format!(" (exchanged with {remote})")).unwrap_or_default())]
     NoCloneHere {
-        /// What people call that repository.
+        /// The name of that repository.
         name: String,
-        /// Where it is exchanged, if that is known.
+        /// Its remote, if known.
         remote: Option<String>,
     },
-    /// A claim wanted a workspace and got none; what it had claimed was given back.
+    /// A claim needed a workspace and got none; the claimed task was released.
     #[error("no workspace, so nothing is claimed: {cause}")]
     NoWorkspace {
-        /// Why there is none.
+        /// The reason.
         cause: Box<Self>,
     },
     /// The command of a runner could not be started.
     #[error("could not start `{command}`: {cause}")]
     Start {
-        /// Which.
+        /// The command.
         command: String,
-        /// Why.
+        /// The cause.
         cause: std::io::Error,
     },
-    /// The lease could not be kept, so the work under it was stopped.
+    /// The lease could not be renewed, so the work under it was stopped.
     #[error("stopped before the task could be given to another: {why}")]
     LeaseLost {
-        /// What happened.
+        /// The cause.
         why: String,
     },
-    /// The runner was told to stop before a command was started.
+    /// The runner was asked to stop before a command was started.
     #[error("the runner was told to stop")]
     RunnerStopped,
-    /// A sandbox was asked for, and nothing here can make one.
+    /// A sandbox was requested, and this system has none.
     #[error("there is no sandbox to be had here: bubblewrap does not work, and the kernel has no Landlock")]
     NoSandbox,
     /// A sandbox could not be entered.
     #[error("the sandbox could not be entered: {cause}")]
     Sandbox {
-        /// Why.
+        /// The cause.
         cause: String,
     },
     /// A file that could not be read or written.
     #[error("could not {doing} {path}: {cause}", path = path.display())]
     Io {
-        /// Read, write, make.
+        /// The operation: read, write, create.
         doing: &'static str,
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         cause: std::io::Error,
     },
 }
@@ -150,7 +150,7 @@ impl From<VerbError> for Error {
     }
 }
 
-/// Turns an I/O error into one that says what was being done with which file.
+/// Converts an I/O error, adding the operation and the file.
 pub fn io<'a>(doing: &'static str, path: &'a std::path::Path) -> impl Fn(std::io::Error) -> Error + 'a {
     move |cause| Error::Io { doing, path: path.to_owned(), cause }
 }

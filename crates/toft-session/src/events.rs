@@ -1,4 +1,4 @@
-//! History as an iterator that can wait.
+//! The event log as an iterator that can wait.
 
 use std::{
     collections::VecDeque,
@@ -9,10 +9,10 @@ use toft_core::{change::Event, repository::Scope, verbs::log};
 
 use crate::{error::Error, session::Session};
 
-/// How many events are read at a time.
+/// Number of events read at a time.
 const PAGE: usize = 256;
 
-/// Events in order, from a cursor on. By default it never ends: it waits for the next one.
+/// Events in order, from a cursor. By default the iterator never ends: it waits for the next event.
 ///
 /// ```
 /// # use toft_core::flow::WorkflowPlan;
@@ -43,14 +43,14 @@ impl<'a> Events<'a> {
         Self { session, scope: Scope::default(), cursor: after, read: VecDeque::new(), patience: None }
     }
 
-    /// Ends when nothing happened for this long.
+    /// Ends when no event was appended for this long.
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = Some(patience);
         self
     }
 
-    /// Only events from here.
+    /// Only events in this scope.
     #[must_use]
     pub fn scope(mut self, scope: Scope) -> Self {
         self.scope = scope;

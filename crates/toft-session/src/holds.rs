@@ -1,10 +1,10 @@
-//! The holds of a session: a claim's fence is kept for the session that claimed, so that people and agents type
-//! `toft finish` and no other session can.
+//! The leases of a session: the fence of a claim is stored for the session that claimed, so that people and agents can
+//! type `toft finish` without it, and no other session can end the lease.
 //!
-//! A session is what `TOFT_SESSION` names, or else a process: the one that runs toft, not counting shells that only carry
-//! out one command. A runner's agent has its fence in `TOFT_TASK` and `TOFT_FENCE`. Every other session has a directory that
-//! only its user can read, `fences/AGENT/SESSION`, with an empty file for each hold, whose name is the task and the fence.
-//! Listing that one directory answers every command, however many holds and sessions there are.
+//! A session is named by `TOFT_SESSION`, or else is a process: the one that runs toft, not counting shells that only
+//! run one command. A runner's agent has its fence in `TOFT_TASK` and `TOFT_FENCE`. Every other session has a directory
+//! that only its user can read, `fences/AGENT/SESSION`, with an empty file for each lease, whose name is the task and
+//! the fence. Listing that one directory is enough for every command, however many leases and sessions there are.
 
 use std::{
     cell::OnceCell,
@@ -30,24 +30,24 @@ use crate::{
     session::Session,
 };
 
-/// Sessions that cannot be seen to have ended are forgotten after this time: no lease lasts that long unrenewed.
+/// Sessions that may still exist are forgotten after this time: no lease lasts that long without renewal.
 const FORGOTTEN: Duration = Duration::from_secs(14 * 86_400);
-/// A session looks for others that ended when it first claims, and after this time again.
+/// A session looks for ended sessions when it first claims, and again after this time.
 const LOOK_FOR_ENDED: Duration = Duration::from_secs(600);
-/// The file that says whose directory it is. No hold has a name without a dot.
+/// The file that identifies the session of a directory. The file names of leases contain a dot; this one does not.
 const OWNER: &str = "session";
 
-/// A hold that this session can prove.
+/// A lease that this session can prove.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
     /// The task.
     pub task: TaskId,
-    /// The fence of the hold.
+    /// Its fence.
     pub fence: Fence,
 }
 
 impl Held {
-    /// The name of the file that keeps it.
+    /// The name of its file.
     fn file_name(&self) -> Option<String> {
         let name = format!("{}.{}", self.task, self.fence);
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
@@ -60,23 +60,23 @@ impl Held {
     }
 }
 
-/// A session, as long as one lives.
+/// The identity of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum ShellSession {
-    /// What `TOFT_SESSION` said.
+    /// The value of `TOFT_SESSION`.
     Named(String),
-    /// A process with everything it starts.
+    /// A process with all its descendants.
     Process(Holder),
 }
 
-/// Whose holds a directory keeps.
+/// The owner of a directory of fences.
 #[derive(Debug, Serialize, Deserialize)]
 struct Owner {
     store: String,
     agent: String,
     session: ShellSession,
-    /// The hold of the attempt in which they were claimed: another attempt is another session.
+    /// The lease of the attempt in which they were claimed: another attempt is another session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     attempt: Option<Fence>,
 }
@@ -86,8 +86,8 @@ impl Owner {
         serde_json::to_vec(self).unwrap_or_default()
     }
 
-    /// Creates its directory, unless it is there, and a file for each hold. Says whether it is time to look for sessions
-    /// that ended: this one is new, or did not for a while.
+    /// Creates its directory, if missing, and a file for each lease. Returns whether to look for ended sessions: this
+    /// session is new, or has not looked for a while.
     fn keep(&self, dir: &Path, holds: &[Held]) -> Result<bool, Error> {
         let owner = dir.join(OWNER);
         // One that is empty was torn by a crash.
@@ -105,7 +105,7 @@ impl Owner {
     }
 }
 
-/// A hold in a file of its own, as releases before this layout kept it below `holds/`.
+/// A lease in a file below `holds/`, in the layout of earlier releases.
 #[derive(Deserialize)]
 struct OlderHold {
     task: TaskId,
@@ -115,7 +115,7 @@ struct OlderHold {
 }
 
 impl Session {
-    /// Keeps the fences of what was claimed for this session. What cannot be kept is told beside the outcome.
+    /// Stores the fences of claimed tasks for this session. A failure becomes a note beside the outcome.
     pub fn keep_holds(&self, actor: &str, claims: &[Claimed]) {
         let held = |claimed: &Claimed| Held { task: claimed.task.id.clone(), fence: claimed.lease.fence() };
         let holds: Vec<Held> = claims.iter().map(held).collect();
@@ -141,7 +141,7 @@ impl Session {
         owner.keep(&dir, holds)
     }
 
-    /// Forgets a hold that is over.
+    /// Deletes the fence of an ended lease.
     pub fn drop_hold(&self, actor: &str, held: &Held) {
         let Some(name) = held.file_name() else { return };
         for dir in self.own_sessions(actor) {
@@ -152,7 +152,7 @@ impl Session {
         }
     }
 
-    /// Which store a hold is in. The repository's own stays the same when the repository is moved.
+    /// The key of the store of a lease. The repository's own store has the same key after the repository is moved.
     fn store_key(&self) -> String {
         let located = self.located();
         if located.own_store() { "own".to_owned() } else { located.store.to_string() }
@@ -163,8 +163,8 @@ impl Session {
         Owner { store: self.store_key(), agent: actor.to_owned(), session, attempt }
     }
 
-    /// Where fences are kept. What is claimed from a store that repositories share may be worked on in another one than it was
-    /// claimed in.
+    /// The directory of fences. A task that was claimed from a shared store may be worked on in a repository other than
+    /// the one in which it was claimed.
     fn state_dir(&self) -> PathBuf {
         match &self.located().checkout {
             Some(checkout) if self.located().own_store() => checkout.state_dir(),
@@ -172,7 +172,7 @@ impl Session {
         }
     }
 
-    /// The sessions of one agent.
+    /// The directory of one agent's sessions.
     fn agent_dir(&self, actor: &str) -> PathBuf {
         self.state_dir().join("fences").join(digest(actor.as_bytes()))
     }
@@ -193,14 +193,14 @@ impl Session {
         sessions.into_iter().map(|session| self.session_dir(&self.owner(actor, session))).collect()
     }
 
-    /// The holds that this session of `actor` can prove, that of the environment first.
+    /// The leases that this session of `actor` can prove, the one in the environment first.
     pub fn session_holds(&self, actor: &str) -> Vec<Held> {
         self.move_older_holds(actor);
         let kept = self.own_sessions(actor).into_iter().flat_map(|dir| holds_in(&dir));
         environment().into_iter().chain(kept).collect()
     }
 
-    /// Moves the holds of this agent that an older release kept.
+    /// Moves the leases of this agent from the layout of an older release.
     fn move_older_holds(&self, actor: &str) {
         let older = self.state_dir().join("holds");
         let dir = older.join(digest(actor.as_bytes()));
@@ -224,7 +224,7 @@ impl Session {
         self.session_holds(actor).into_iter().map(|held| held.fence).collect()
     }
 
-    /// What this session of `actor` holds now.
+    /// The live leases of this session of `actor`.
     pub fn live_holds(&self, actor: &str) -> Result<Vec<Held>, Error> {
         let mine = self.session_holds(actor);
         if mine.is_empty() {
@@ -237,8 +237,8 @@ impl Session {
         Ok(mine.into_iter().filter(|held| live.iter().any(|lease| lease.fence == held.fence)).collect())
     }
 
-    /// Which task is meant, and under which hold of this session: `text` names a task in any way, nothing or `@` the one
-    /// that the session holds. The fence follows from the task, however that is spelled.
+    /// Resolves a task and the lease of this session on it: `text` names a task in any way; without it, or with `@`, it
+    /// is the task that the session holds. The fence is determined by the task, however that is written.
     pub fn hold_of(&self, actor: &str, text: Option<&str>) -> Result<(Option<String>, Option<Fence>), Error> {
         let mine = self.session_holds(actor);
         let Some(text) = text.filter(|text| *text != "@") else {
@@ -269,7 +269,7 @@ impl Session {
         Ok((Some(task.to_string()), fence))
     }
 
-    /// The process of a session that still runs and holds a task under this name.
+    /// The running process of another session of this agent that holds the task.
     pub fn living_session(&self, actor: &str, task: &TaskId) -> Option<u32> {
         self.move_older_holds(actor);
         let own = self.machine().ancestors();
@@ -282,7 +282,7 @@ impl Session {
         })
     }
 
-    /// Removes what sessions kept whose process has ended, and what was kept too long ago to be of use.
+    /// Removes the directories of sessions whose process has ended, and those that are too old to be of use.
     fn drop_ended_sessions(&self, actor: &str) {
         for (dir, owner) in sessions_in(&self.agent_dir(actor)) {
             let life = match owner.map(|owner| owner.session) {
@@ -309,20 +309,20 @@ fn digest(text: &[u8]) -> String {
     blake3::hash(text).to_hex()[..12].to_owned()
 }
 
-/// The holds that a session's directory keeps.
+/// The leases in a session's directory.
 fn holds_in(dir: &Path) -> Vec<Held> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     entries.filter_map(|entry| Held::from_file_name(entry.file_name().to_str()?)).collect()
 }
 
-/// The directories of an agent's sessions, and whose each is.
+/// The directories of an agent's sessions, with their owners.
 fn sessions_in(dir: &Path) -> Vec<(PathBuf, Option<Owner>)> {
     let dirs = fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path()).filter(|path| path.is_dir());
     let owner = |dir: &Path| serde_json::from_slice(&fs::read(dir.join(OWNER)).ok()?).ok();
     dirs.map(|dir| (dir.clone(), owner(&dir))).collect()
 }
 
-/// How long ago a file or directory changed; absent if it did in the future.
+/// The age of a file or directory; absent if its time is in the future.
 fn age(seen: &fs::Metadata) -> Option<Duration> {
     seen.modified().ok()?.elapsed().ok()
 }
@@ -331,7 +331,7 @@ fn forgotten(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|seen| age(&seen).is_some_and(|age| age > FORGOTTEN))
 }
 
-/// The hold that a runner gave its agent.
+/// The lease that a runner passed to its agent.
 fn environment() -> Option<Held> {
     let (task, fence) = (variable("TOFT_TASK")?, variable("TOFT_FENCE")?);
     Some(Held { task: TaskId::known(task), fence: fence.parse().ok()? })
@@ -359,7 +359,7 @@ fn session(machine: &Machine) -> Option<ShellSession> {
     lasting.map(|n| &above[n]).or(above.last()).cloned().map(ShellSession::Process)
 }
 
-/// The words that a process was started with; none where they cannot be seen.
+/// The command line of a process; empty if it cannot be read.
 fn words_of(pid: u32) -> Vec<u8> {
     #[cfg(target_os = "linux")]
     return crate::machine::proc_file(pid, "cmdline").unwrap_or_default();
@@ -370,7 +370,7 @@ fn words_of(pid: u32) -> Vec<u8> {
     }
 }
 
-/// Programs that only start another, and shells that carry out one command, are nobody's session.
+/// Whether this is a program that only starts another, or a shell that runs one command: these are not sessions.
 fn passes_on(words: &[u8]) -> bool {
     const STARTERS: [&str; 9] = ["env", "timeout", "nice", "nohup", "setsid", "sudo", "time", "xargs", "strace"];
     STARTERS.contains(&program(words).as_str()) || is_shell(words) && carries_out_one_command(words)
@@ -386,7 +386,7 @@ fn is_shell(words: &[u8]) -> bool {
     ["sh", "bash", "dash", "zsh", "ash", "fish", "ksh"].contains(&program(words).as_str())
 }
 
-/// Whether a shell was given its command with `-c`, among its own options: what a script is given is not looked at.
+/// Whether a shell was started with `-c`, among its own options; the arguments of a script are ignored.
 fn carries_out_one_command(words: &[u8]) -> bool {
     let mut words = words.split(|byte| *byte == 0).skip(1);
     while let Some(word) = words.next().filter(|word| word.starts_with(b"-") || word.starts_with(b"+")) {

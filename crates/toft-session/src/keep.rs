@@ -1,8 +1,7 @@
-//! Keeps a lease in the background and enforces its deadline.
+//! Renews a lease in the background and enforces its deadline.
 //!
-//! One thread renews, over a store connection of its own, and may hang in a connect for as long as it likes. Another
-//! watches the deadline of the [`Keeper`] and calls back when work must stop. Neither waits for the other, or for
-//! whatever else the process does.
+//! One thread renews, over a store connection of its own, and may block in a connect. Another watches the deadline of
+//! the [`Keeper`] and calls back when work must stop. Neither waits for the other, or for other work of the process.
 
 use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
@@ -22,14 +21,14 @@ use toft_core::{
 
 use crate::{error::Error, locate::Located, session::Session};
 
-/// How often the deadline is looked at: timers stand still while a laptop sleeps, so nobody waits for them.
+/// How often the deadline is checked. A timer cannot be used, because timers stop while a laptop sleeps.
 const TICK: Duration = Duration::from_millis(100);
-/// How often a store in a file is asked whether anything changed.
+/// How often a store in a file is checked for changes.
 const LOOK: Duration = Duration::from_secs(1);
-/// How often a server is asked whether the holder was told to stop.
+/// How often a server is checked for a stop order.
 const LOOK_AT_SERVER: Duration = Duration::from_secs(5);
 
-/// Milliseconds on this machine's clock that counts up through sleep and is never set.
+/// Milliseconds on this machine's clock that also counts during sleep and is never set.
 pub fn clock() -> u64 {
     use nix::time::{ClockId, clock_gettime};
     #[cfg(target_os = "linux")]
@@ -40,7 +39,7 @@ pub fn clock() -> u64 {
     millis.ok().and_then(|millis| u64::try_from(millis).ok()).unwrap_or_default()
 }
 
-/// What is kept: one hold of one agent.
+/// The lease of one agent that is renewed.
 #[derive(Clone)]
 pub struct KeptHold {
     /// The agent that holds the lease.
@@ -51,12 +50,12 @@ pub struct KeptHold {
     pub fence: Fence,
 }
 
-/// A lease that is kept until this is dropped.
+/// A lease that is renewed until this is dropped.
 pub struct Keeping {
     shared: Arc<Shared>,
 }
 
-/// A view on what is kept, for other threads.
+/// A view for other threads.
 #[derive(Clone)]
 pub struct KeepView {
     shared: Arc<Shared>,
@@ -69,19 +68,19 @@ struct Shared {
 
 struct KeepState {
     keeper: Keeper,
-    /// Nobody needs it any more.
+    /// The lease is no longer needed.
     over: bool,
-    /// The holder ended the hold itself.
+    /// The holder ended the lease itself.
     ended: bool,
     order: Option<StopOrder>,
-    /// What the last renewal failed with, until somebody is told.
+    /// The error of the last renewal, until it is reported.
     trouble: Option<String>,
     /// Why work must stop.
     why: Option<String>,
 }
 
 impl Keeping {
-    /// Keeps a hold. `stop` is called on a thread of its own, again and again, for as long as work must stop.
+    /// Starts to renew a lease. `stop` is called repeatedly on a thread of its own for as long as work must stop.
     pub fn start(located: &Located, held: KeptHold, keeper: Keeper, stop: impl FnMut(Duty) + Send + 'static) -> Self {
         let state = KeepState { keeper, over: false, ended: false, order: None, trouble: None, why: None };
         let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
@@ -93,27 +92,27 @@ impl Keeping {
         Self { shared }
     }
 
-    /// What must be done now.
+    /// The current duty.
     pub fn look(&self) -> Duty {
         self.shared.look()
     }
 
-    /// Whether work was told to stop because the lease may be gone.
+    /// Whether work was asked to stop because the lease may be lost.
     pub fn stopped(&self) -> bool {
         self.shared.lock().stopped()
     }
 
-    /// Whether the holder ended the hold itself.
+    /// Whether the holder ended the lease itself.
     pub fn ended(&self) -> bool {
         self.shared.lock().ended
     }
 
-    /// That somebody wants the work stopped.
+    /// The stop order, if there is one.
     pub fn order(&self) -> Option<StopOrder> {
         self.shared.lock().order.clone()
     }
 
-    /// What went wrong since this was last asked.
+    /// The error since the last call.
     pub fn take_trouble(&self) -> Option<String> {
         self.shared.lock().trouble.take()
     }
@@ -128,14 +127,14 @@ impl Keeping {
         }
     }
 
-    /// The same for another thread.
+    /// A view for another thread.
     pub fn view(&self) -> KeepView {
         KeepView { shared: Arc::clone(&self.shared) }
     }
 }
 
 impl KeepView {
-    /// By when, on [`clock`], all work is killed if nothing is heard from the store; nothing if no deadline applies.
+    /// When, on [`clock`], all work is killed if the store does not answer; absent if no deadline applies.
     pub fn hard_deadline(&self) -> Option<u64> {
         let state = self.shared.lock();
         (!state.over && !state.ended).then(|| state.keeper.deadline().hard)
@@ -190,11 +189,11 @@ struct Renewing {
     located: Located,
     held: KeptHold,
     session: Option<Session>,
-    /// The store's pulse when it was last looked at.
+    /// The store's change counter at the last check.
     change_counter: Option<u64>,
 }
 
-/// What the store says of a hold.
+/// The state of a lease in the store.
 enum HoldStatus {
     Stands,
     /// Its holder ended it.
@@ -288,7 +287,7 @@ impl Renewing {
         Ok(attempts.into_iter().find(|attempt| attempt.fence() == fence))
     }
 
-    /// Looks whether somebody wants the work stopped, or ended the hold. What cannot be asked now is asked the next time.
+    /// Checks for a stop order and whether the holder ended the lease. A failed check is repeated the next time.
     fn look_for_order(&mut self, shared: &Shared) {
         if let Ok(Some(attempt)) = self.attempt_if_changed() {
             let mut state = shared.lock();
@@ -318,7 +317,7 @@ impl Renewing {
     }
 }
 
-/// Whether a holder ends its hold so, and not somebody over its head.
+/// Whether the holder itself ended the lease in this way.
 fn by_its_holder(how: AttemptResult) -> bool {
     match how {
         AttemptResult::Done

@@ -1,7 +1,7 @@
-//! A session: an open store, who asks, and from where. The crates above it work with a [`Session`].
+//! A session: an open store, the caller and its location. The crates above it use a [`Session`].
 //!
-//! `config.rs` reads configuration, `locate.rs` finds the store, `engine.rs` opens it, `session.rs` runs verbs on it, `holds.rs`
-//! and `keep.rs` look after leases.
+//! `config.rs` reads configuration, `locate.rs` finds the store, `engine.rs` opens it, `session.rs` runs verbs on it,
+//! `holds.rs` and `keep.rs` manage leases.
 
 pub mod backup;
 mod blobs;

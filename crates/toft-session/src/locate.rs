@@ -1,4 +1,4 @@
-//! Where is the store? The first that answers wins: flag, environment, configuration, repository.
+//! Locates the store. The first source that names one wins: flag, environment, configuration, repository.
 
 use std::{
     fs,
@@ -25,41 +25,41 @@ use crate::{
     session::random_ids,
 };
 
-/// What a repository's own store is called.
+/// The file name of a repository's own store.
 const STORE: &str = "toft.db";
 
-/// What was found, and why.
+/// The located store, and why it was chosen.
 #[derive(Clone, Debug)]
 pub struct Located {
     /// The store.
     pub store: Home,
-    /// Why this one.
+    /// Why this store was chosen.
     pub source: StoreSource,
-    /// Whether it may be made when it is missing.
+    /// Whether it may be created if it is missing.
     pub(crate) create: bool,
-    /// The store is of this worktree alone.
+    /// The store belongs to this worktree only.
     pub(crate) per_worktree: bool,
     pub(crate) brief: bool,
     pub(crate) whole_store: bool,
-    /// Ledgers that only this process sees.
+    /// Ledgers for this process only.
     pub ledgers: Vec<(String, PathBuf)>,
-    /// The directory it was asked from.
+    /// The directory of the caller.
     pub dir: PathBuf,
-    /// The checkout it was asked from, if any.
+    /// The checkout of the caller, if any.
     pub checkout: Option<Checkout>,
     /// The repository's id, if it has one yet.
     pub repository: Option<RepositoryId>,
-    /// Who asks.
+    /// The agent.
     pub agent: String,
-    /// In which role, where the environment tells; otherwise the one it is registered with.
+    /// Its role, if the environment determines it; otherwise the registered one.
     pub role: Option<Role>,
     /// Configuration files that were read.
     pub files: Vec<PathBuf>,
     /// Limits that the verbs apply.
     pub policy: toft_core::verbs::Policy,
-    /// How long what may be forgotten is kept.
+    /// How long rows are kept.
     pub retention: Retention,
-    /// How workspaces are kept.
+    /// How workspaces are managed.
     pub workspaces: WorkspaceRules,
     /// How agents are run.
     pub run: RunRules,
@@ -68,7 +68,7 @@ pub struct Located {
 }
 
 impl Located {
-    /// A file that says that the store knows this clone's repository.
+    /// A marker file: the store knows this clone's repository.
     pub(crate) fn registered_mark(&self) -> Option<PathBuf> {
         let (checkout, id) = self.checkout.as_ref().zip(self.repository.as_ref())?;
         let path = elsewhere(&checkout.state_dir(), &self.store);
@@ -106,7 +106,7 @@ impl std::fmt::Display for StoreSource {
     }
 }
 
-/// Finds the store, the checkout and the agent. Opens and makes nothing.
+/// Finds the store, the checkout and the agent. Opens and creates nothing.
 pub fn locate(config: &Config) -> Result<Located, Error> {
     let dir = match &config.dir {
         Some(dir) => dir.clone(),
@@ -160,8 +160,8 @@ pub fn locate(config: &Config) -> Result<Located, Error> {
     })
 }
 
-/// A directory that was set up without version control and became a repository since keeps its store: in `.toft`, where
-/// this user registered it. What belongs to this machine is kept out of version control.
+/// A directory that was set up without version control and has become a repository keeps its store in `.toft`, if this
+/// user registered it. Files that belong to this machine are kept out of version control.
 fn with_plain_state(checkout: Checkout) -> Checkout {
     if checkout.vcs == Vcs::None || checkout.state_dir().join(STORE).exists() {
         return checkout;
@@ -175,7 +175,8 @@ fn with_plain_state(checkout: Checkout) -> Checkout {
     Checkout { state: Some(plain), ..checkout }
 }
 
-/// What of a plain directory's `.toft` belongs to everybody; the rest is this machine's.
+/// The ignore file of a plain directory's `.toft`: it keeps everything that belongs to this machine out of version
+/// control.
 const IGNORED: &str = "\
 # Written by toft. The plan is yours to commit; the store and its files belong to this machine.
 *
@@ -223,7 +224,7 @@ pub fn user_name() -> String {
     variable("USER").or_else(|| variable("LOGNAME")).or_else(account).unwrap_or_else(|| "agent".into())
 }
 
-/// What the system calls the user who runs this process.
+/// The account name of the user who runs this process.
 fn account() -> Option<String> {
     nix::unistd::User::from_uid(nix::unistd::Uid::current()).ok().flatten().map(|user| user.name)
 }
@@ -240,7 +241,7 @@ fn read_id_file(path: &Path) -> Result<Option<RepositoryId>, Error> {
     }
 }
 
-/// Makes the store and the repository's id, once. Running it again changes nothing.
+/// Creates the store and the repository's id, once. Running it again changes nothing.
 pub(crate) fn init(config: &Config, no_vcs: bool) -> Result<(Located, bool), Error> {
     let ids = &mut random_ids();
     if no_vcs {
@@ -250,7 +251,7 @@ pub(crate) fn init(config: &Config, no_vcs: bool) -> Result<(Located, bool), Err
     establish(locate(config)?, ids)
 }
 
-/// Makes the store that was located, and the repository's id in it, unless they are there.
+/// Creates the located store, and the repository's id in it, unless they exist.
 pub(crate) fn establish(mut located: Located, ids: &mut IdGenerator) -> Result<(Located, bool), Error> {
     let new = match Engine::open(&located.store, Open::Known) {
         Ok(_) | Err(Error::Store(StoreError::Older { .. })) => false,
@@ -267,8 +268,8 @@ pub(crate) fn establish(mut located: Located, ids: &mut IdGenerator) -> Result<(
     Ok((located, new))
 }
 
-/// The repository's id in this store: the one that the clone remembers, else that of another clone which the store knows,
-/// else a new one. What a store elsewhere calls it is remembered for that store alone.
+/// The repository's id in this store: the one that the clone has stored, else that of another clone that the store
+/// knows, else a new one. The id in a store other than the repository's own is stored for that store only.
 fn settle_id(
     located: &Located,
     checkout: &Checkout,
@@ -299,18 +300,18 @@ fn settle_id(
     }
 }
 
-/// Where a clone remembers what another store than its own calls the repository.
+/// The file in which a clone stores its repository's id in another store.
 fn elsewhere(state: &Path, store: &Home) -> PathBuf {
     let digest = blake3::hash(store.to_string().as_bytes()).to_hex();
     state.join("stores").join(&digest[..16])
 }
 
-/// Upgrades a store to the schema of this toft; gives the schema before and after.
+/// Upgrades a store to the schema of this toft; returns the schema version before and after.
 pub fn migrate(located: &Located) -> Result<(i64, i64), Error> {
     Engine::migrate(&located.store)
 }
 
-/// Marks a directory as a repository without a VCS, unless it is in one.
+/// Marks a directory as a repository without a VCS, unless it is inside one.
 fn mark_plain(dir: &Path, ids: &mut IdGenerator) -> Result<(), Error> {
     let found = toft_vcs::find(dir)?;
     match found {
@@ -330,7 +331,8 @@ fn mark_plain(dir: &Path, ids: &mut IdGenerator) -> Result<(), Error> {
     }
 }
 
-/// The repository's id, made, or taken from another clone, if there is none. Two that make it at once agree on the first.
+/// The repository's id: generated, or taken from another clone, if there is none. If two processes generate one at
+/// once, the first wins.
 fn make_id(state: &Path, known: Option<RepositoryId>, ids: &mut IdGenerator) -> Result<RepositoryId, Error> {
     private::create_dir_all(state).map_err(io("make", state))?;
     let path = state.join(ID_FILE);

@@ -1,4 +1,4 @@
-//! This machine: its name, its boot, and which of its processes live.
+//! This machine: its name, its boot, and the state of its processes.
 
 use std::{collections::BTreeSet, fs, sync::OnceLock};
 
@@ -7,23 +7,23 @@ use toft_store::clock::{boot_id, names_a_boot};
 
 use crate::config::variable;
 
-/// This machine, as leases know it.
+/// This machine, as recorded in leases.
 #[derive(Clone, Debug)]
 pub struct Machine {
     host: String,
     disks: String,
     boot: String,
-    /// The store is a file, so every process that ever held anything in it ran on this machine.
+    /// The store is a file, so every process that ever held a lease in it ran on this machine.
     alone: bool,
     this_process: OnceLock<Option<Holder>>,
     ancestors: OnceLock<Vec<Holder>>,
 }
 
 impl Machine {
-    /// This machine. `TOFT_HOST` gives it another name.
+    /// This machine. `TOFT_HOST` overrides its name.
     ///
     /// A host is one boot of one machine, as seen from one pid and time namespace. Images copy a machine's id; only a
-    /// snapshot of a running machine copies a boot's.
+    /// snapshot of a running machine copies the id of a boot.
     pub fn this() -> Self {
         let named = variable("TOFT_HOST");
         let boot = boot_id();
@@ -40,17 +40,17 @@ impl Machine {
         }
     }
 
-    /// The same machine, asked about a store that only its own processes can reach.
+    /// The same machine, for a store that only its own processes can reach.
     pub(crate) fn alone(self) -> Self {
         Self { alone: true, ..self }
     }
 
-    /// The name of the machine whose disks are seen.
+    /// The name of the machine whose disks are visible.
     pub(crate) fn machine_name(&self) -> &str {
         &self.disks
     }
 
-    /// The process with this id, as a lease's holder; nothing if it does not run.
+    /// The process with this id, as the holder of a lease; none if it does not run.
     pub fn holder(&self, pid: u32) -> Option<Holder> {
         let Sight::Started(started) = look(pid) else { return None };
         Some(Holder { host: self.host.clone(), boot: self.boot.clone(), pid, started })
@@ -61,8 +61,8 @@ impl Machine {
         self.this_process.get_or_init(|| self.holder(std::process::id())).clone()
     }
 
-    /// The processes above this one, the nearest first, as they were when they were first asked for: a process stays a
-    /// part of the session that started it.
+    /// The ancestors of this process, nearest first, as they were at the first call: a process stays part of the
+    /// session that started it.
     pub(crate) fn ancestors(&self) -> &[Holder] {
         self.ancestors.get_or_init(|| self.processes_above())
     }
@@ -85,7 +85,7 @@ impl Machine {
         above
     }
 
-    /// Without `/proc` the session is that of the terminal.
+    /// Without `/proc`, the session is that of the terminal.
     #[cfg(all(unix, not(target_os = "linux")))]
     fn processes_above(&self) -> Vec<Holder> {
         let leader = nix::unistd::getsid(None).ok().and_then(|pid| u32::try_from(pid.as_raw()).ok());
@@ -124,13 +124,13 @@ impl Processes for Machine {
     }
 }
 
-/// What can be seen of a process.
+/// What is known about a process.
 enum Sight {
-    /// It runs; when it started, in the kernel's own units.
+    /// It runs; with its start time, in the kernel's units.
     Started(u64),
-    /// There is none. A zombie has ended.
+    /// It does not exist. A zombie has ended.
     Gone,
-    /// There is one, or there may be one, that this process may not look at.
+    /// It exists, or may exist, but this process may not see it.
     Hidden,
 }
 
@@ -174,7 +174,7 @@ fn proc_is_ours() -> bool {
     own == Some(std::process::id())
 }
 
-/// What `/proc/PID/stat` says of a process.
+/// The fields of `/proc/PID/stat`.
 #[cfg(target_os = "linux")]
 struct Stat {
     ended: bool,
@@ -182,7 +182,7 @@ struct Stat {
     started: Option<u64>,
 }
 
-/// What `/proc` says of a process in a file that is read at every command: its first 4 KB, in one call.
+/// The first 4 KB of a file in `/proc`, in one call, because every command reads it.
 #[cfg(target_os = "linux")]
 pub(crate) fn proc_file(pid: u32, name: &str) -> Option<Vec<u8>> {
     use std::io::Read as _;
@@ -204,7 +204,7 @@ fn read_stat(pid: u32) -> Option<Stat> {
     })
 }
 
-/// In a container the first process may be an agent; on a machine it is everybody's.
+/// Whether this is the init process, which belongs to no session. In a container the first process may be an agent.
 #[cfg(target_os = "linux")]
 fn is_init(pid: u32) -> bool {
     if pid != 1 {
@@ -223,7 +223,7 @@ fn ask_kernel(pid: u32) -> Sight {
     }
 }
 
-/// Without `/proc` a process is known only by its id.
+/// Without `/proc`, a process is identified only by its id.
 #[cfg(all(unix, not(target_os = "linux")))]
 fn look(pid: u32) -> Sight {
     let Ok(pid) = i32::try_from(pid) else { return Sight::Gone };

@@ -1,34 +1,35 @@
-//! Masks secrets before anything is kept: values of variables with telling names, and what looks like a token.
+//! Masks secrets before anything is stored: values of variables whose names indicate a secret, and text that looks like
+//! a token.
 
 use std::env;
 
 use toft_core::secret::{Finder, FoundSecret, MASKED, ends_value, in_key, opens_key, replaced};
 
-/// A shorter value is too likely to be an ordinary word.
+/// A shorter value is probably an ordinary word.
 const SHORTEST: usize = 8;
-/// Shortest password of a store that is masked wherever it appears.
+/// Shortest password of a store that is masked everywhere.
 const SHORTEST_PASSWORD: usize = 5;
 /// Names of variables whose values are secret.
 const NAMES: [&str; 8] = ["TOKEN", "SECRET", "PASSW", "API_KEY", "APIKEY", "PRIVATE_KEY", "CREDENTIAL", "DATABASE_URL"];
-/// How names of such variables end.
+/// Suffixes of the names of such variables.
 const ENDS: [&str; 3] = ["_KEY", "_PASS", "_PAT"];
 /// A longer line is passed on in pieces.
 pub const PIECE: usize = 64 << 10;
-/// At most this much of a piece waits for the next one.
+/// Maximum part of a piece that is held back for the next one.
 const LONGEST_TAIL: usize = PIECE / 2;
-/// At least this much does: a token could begin in it.
+/// Minimum part of a piece that is held back: a token could begin in it.
 const SHORTEST_TAIL: usize = 2 << 10;
-/// A private key has at most this many lines.
+/// Maximum number of lines of a private key.
 const KEY_LINES: usize = 200;
 
-/// What is secret here.
+/// The secrets to mask.
 #[derive(Clone)]
 pub struct Mask {
     finder: Finder,
 }
 
 impl Mask {
-    /// From this process's environment, and the address of the store, which may hold a password.
+    /// Secrets of this process's environment, and of the address of the store, which may contain a password.
     pub fn from_environment(store: Option<&str>) -> Self {
         let secret = |name: &str| {
             let name = name.to_ascii_uppercase();
@@ -60,7 +61,7 @@ impl Mask {
     }
 }
 
-/// What an agent of a runner says of its work, without secrets. What people say is left as it is.
+/// Text of a runner's agent about its work, without secrets. Text of people is not changed.
 pub fn masked_in_attempt(text: &str) -> String {
     match env::var_os(crate::person::MARK) {
         Some(_) => Mask::from_environment(None).mask(text),
@@ -68,7 +69,7 @@ pub fn masked_in_attempt(text: &str) -> String {
     }
 }
 
-/// The password in the address of a store: as it is written there, and decoded.
+/// The password in the address of a store: as written there, and decoded.
 fn passwords(url: &str) -> Vec<String> {
     let info = url.split_once("://").map_or("", |(_, rest)| rest);
     let info = info.split('/').next().unwrap_or_default();
@@ -78,7 +79,7 @@ fn passwords(url: &str) -> Vec<String> {
     in_info.into_iter().chain(in_query).flat_map(|written| [written.to_owned(), decoded(written)]).collect()
 }
 
-/// A part of a URL with its percent signs resolved.
+/// Percent-decodes a part of a URL.
 fn decoded(text: &str) -> String {
     let (mut out, mut rest) = (Vec::new(), text.as_bytes());
     while let Some((first, more)) = rest.split_first() {
@@ -97,19 +98,19 @@ fn decoded(text: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// Masks what comes in pieces: a secret that begins in one and ends in the next is masked, too.
+/// Masks a stream: a secret that begins in one piece and ends in the next is masked, too.
 #[derive(Default)]
 pub struct Stream {
-    /// What came and was not passed on: less than a line.
+    /// Text that was received but not passed on: less than a line.
     held: Vec<u8>,
-    /// The end of a long secret is still to come.
+    /// The rest of a long secret is still to come.
     inside: bool,
-    /// Lines that may still belong to a private key.
+    /// Number of lines that may still belong to a private key.
     key: usize,
 }
 
 impl Stream {
-    /// Takes what came and passes whole lines on, masked and without their ends; a long line in pieces.
+    /// Receives bytes and passes whole lines on, masked and without line ends; a long line in pieces.
     pub fn take(&mut self, mask: &Mask, mut came: &[u8], mut pass: impl FnMut(String)) {
         while !came.is_empty() {
             let end = came.iter().position(|byte| *byte == b'\n').map_or(came.len(), |at| at + 1);
@@ -125,7 +126,7 @@ impl Stream {
         }
     }
 
-    /// Passes on what is held, as a line.
+    /// Passes on the held text as a line.
     pub fn end(&mut self, mask: &Mask, mut pass: impl FnMut(String)) {
         if self.held.is_empty() {
             return;
@@ -147,7 +148,7 @@ impl Stream {
         pass(String::from_utf8_lossy(&replaced(rest, &found)).into_owned());
     }
 
-    /// What follows the end of a secret that began in an earlier piece.
+    /// The text after the end of a secret that began in an earlier piece.
     fn after_secret<'a>(&self, text: &'a [u8]) -> &'a [u8] {
         match self.inside {
             true => &text[text.iter().position(|byte| ends_value(*byte)).unwrap_or(text.len())..],
@@ -155,7 +156,7 @@ impl Stream {
         }
     }
 
-    /// As much of a line that has not ended as can be told to be no part of a secret.
+    /// The part of an unfinished line that certainly contains no part of a secret.
     fn piece(&mut self, mask: &Mask) -> String {
         let held = std::mem::take(&mut self.held);
         let text = self.after_secret(&held);
@@ -223,7 +224,7 @@ mod tests {
         assert!(passwords("postgres://ana@h/db").is_empty());
     }
 
-    /// Whatever the reads, no more than a few letters of a secret are passed on.
+    /// However the reads are split, no more than a few letters of a secret are passed on.
     #[test]
     fn a_secret_is_masked_wherever_reads_divide_it() {
         let mask = mask();

@@ -1,13 +1,13 @@
-//! Who is at the shell: a person, or a coding agent.
+//! Recognises whether the caller at the shell is a person or a coding agent.
 //!
-//! An agent is known by its name (`--as`, `TOFT_AGENT`), by the attempt that a runner gave it, or by what its harness
-//! sets in every shell it starts. Anyone else is a person. This tells mistakes from intent; it is no security.
+//! An agent is recognised by its name (`--as`, `TOFT_AGENT`), by the attempt of a runner, or by a variable that its
+//! harness sets in every shell. Any other caller is a person. This prevents mistakes; it is not a security boundary.
 
 use toft_core::agent::Role;
 
 use crate::config::variable;
 
-/// The variable that marks everything an attempt starts.
+/// The variable that marks every process that an attempt starts.
 pub const MARK: &str = "TOFT_ATTEMPT";
 
 /// Variables that harnesses set in the shells of their agents.
@@ -23,8 +23,8 @@ const HARNESSES: [&str; 9] = [
     "AI_AGENT",
 ];
 
-/// The role of the caller: a caller with a name of its own has the role it is registered with, one that uses its user's
-/// name is that person at a shell, and a worker in an agent's.
+/// The role of the caller. A caller with a name of its own has the role that it is registered with. A caller that uses
+/// its user's name is that person, or a worker if the shell belongs to an agent.
 pub(crate) fn role(named: bool, served: bool) -> Option<Role> {
     let set = |name: &&str| variable(name).is_some();
     if named || set(&"TOFT_AGENT") {

@@ -1,22 +1,23 @@
-//! Every process below this one: found, counted, ended.
+//! Finds, counts and ends the descendants of this process.
 //!
-//! On Linux, from `/proc`; elsewhere there is only the group of a command.
+//! On Linux, from `/proc`; on other systems only the process group of a command is known.
 
 use std::collections::BTreeSet;
 #[cfg(target_os = "linux")]
 use std::fs;
 
-/// A workspace of an ordinary user may be a mount that a process serves: it belongs to the workspace, not to an agent.
+/// An overlay workspace may be a mount that this program serves: that process belongs to the workspace, not to an
+/// agent.
 #[cfg(target_os = "linux")]
 const SERVES_MOUNTS: &str = "(fuse-overlayfs";
 
-/// How often what is below a process is killed, and how long each time is waited: at most a second together.
+/// How often the descendants of a process are killed, and the wait each time: at most a second together.
 #[cfg(target_os = "linux")]
 const KILL_ROUNDS: usize = 100;
 #[cfg(target_os = "linux")]
 const KILL_PAUSE: std::time::Duration = std::time::Duration::from_millis(10);
 
-/// From now on what is left behind by its parent becomes this process's own child.
+/// From now on orphaned descendants become children of this process.
 pub fn adopt_orphans() {
     #[cfg(target_os = "linux")]
     if let Err(error) = nix::sys::prctl::set_child_subreaper(true) {
@@ -56,8 +57,8 @@ fn own_pid() -> i32 {
     i32::try_from(std::process::id()).unwrap_or(0)
 }
 
-/// Every process below `root` that is neither in `but` nor below one of those. If told so, takes leave of this process's
-/// own children that ended.
+/// Every descendant of `root` that is neither in `but` nor a descendant of one of those. With `take_leave`, reaps this
+/// process's own children that have ended.
 #[cfg(target_os = "linux")]
 fn below(root: i32, but: &[i32], take_leave: bool) -> Vec<nix::unistd::Pid> {
     use nix::{sys::wait, unistd::Pid};
@@ -106,8 +107,8 @@ fn processes(file: &str) -> Vec<(i32, String)> {
     .collect()
 }
 
-/// Kills what runners started under one of these leases and could not end, because they and their slots were killed at
-/// one stroke. Gives how many there were.
+/// Kills processes that were started under one of these leases and outlived their runner and slot, because both were
+/// killed at the same time. Returns their number.
 pub fn end_stragglers(leases: &[String]) -> usize {
     let found: Vec<u32> =
         started_by_attempts().into_iter().filter(|(_, lease)| leases.contains(lease)).map(|(pid, _)| pid).collect();
@@ -120,7 +121,7 @@ pub fn attempts() -> BTreeSet<String> {
     started_by_attempts().into_iter().map(|(_, lease)| lease).collect()
 }
 
-/// The same, but for the attempt that this process belongs to itself.
+/// The same, except for the attempt to which this process belongs.
 pub fn attempts_of_others() -> BTreeSet<String> {
     let mut attempts = attempts();
     if let Ok(own) = std::env::var(crate::person::MARK) {
@@ -136,20 +137,20 @@ fn started_by_attempts() -> Vec<(u32, String)> {
     found.filter_map(|(pid, environ)| Some((u32::try_from(pid).ok()?, word(&environ, crate::person::MARK)?))).collect()
 }
 
-/// Without `/proc` nothing is known.
+/// Without `/proc`, nothing is known.
 #[cfg(not(target_os = "linux"))]
 fn started_by_attempts() -> Vec<(u32, String)> {
     Vec::new()
 }
 
-/// A variable of an environment, as `/proc` shows it.
+/// A variable in an environment from `/proc`.
 #[cfg(target_os = "linux")]
 fn word(environ: &str, name: &str) -> Option<String> {
     let mut words = environ.split('\0').filter_map(|word| word.split_once('='));
     words.find(|(known, _)| *known == name).map(|(_, value)| value.to_owned())
 }
 
-/// Every process below this one now.
+/// Every descendant of this process.
 pub fn children() -> Vec<u32> {
     #[cfg(target_os = "linux")]
     return below(own_pid(), &[], false).into_iter().filter_map(|pid| u32::try_from(pid.as_raw()).ok()).collect();
@@ -157,7 +158,7 @@ pub fn children() -> Vec<u32> {
     Vec::new()
 }
 
-/// Whether anything is below this process but what is in `known`, or below that.
+/// Whether this process has descendants other than `known` and the descendants of those.
 pub fn any_children_but(known: &[u32]) -> bool {
     #[cfg(target_os = "linux")]
     {
@@ -171,7 +172,8 @@ pub fn any_children_but(known: &[u32]) -> bool {
     }
 }
 
-/// Kills every process below this one that is neither one of `known` nor below one of them; gives whether there was any.
+/// Kills every descendant of this process that is neither in `known` nor a descendant of one of those; returns whether
+/// there was any.
 pub fn end_children_but(known: &[u32]) -> bool {
     #[cfg(target_os = "linux")]
     {
@@ -222,12 +224,12 @@ pub struct Process {
     pub pid: u32,
     /// The task and lease of the attempt that started it.
     pub attempt: Option<(String, String)>,
-    /// It has something open in the workspace.
+    /// It has a file or directory of the workspace open.
     pub inside: bool,
 }
 
-/// Processes that are in a directory or were started by an attempt at a task, as far as `/proc` shows them. This process
-/// and those above it ask on behalf of whoever is handed the directory.
+/// Processes that use a directory or were started by an attempt at a task, as far as `/proc` shows them. This process
+/// and its ancestors are excluded, because they act for the agent that gets the directory.
 #[cfg(target_os = "linux")]
 pub fn processes_about(dir: &std::path::Path, task: &str) -> Vec<Process> {
     let asking = above();
@@ -251,7 +253,7 @@ pub fn processes_about(dir: &std::path::Path, task: &str) -> Vec<Process> {
     found
 }
 
-/// This process and all above it.
+/// This process and its ancestors.
 #[cfg(target_os = "linux")]
 fn above() -> Vec<i32> {
     let mut chain = vec![own_pid()];
@@ -266,7 +268,7 @@ fn above() -> Vec<i32> {
     chain
 }
 
-/// Without `/proc` nothing is known.
+/// Without `/proc`, nothing is known.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn processes_about(_dir: &std::path::Path, _task: &str) -> Vec<Process> {
     Vec::new()

@@ -1,4 +1,4 @@
-//! Recipes: how well-known agents are started without a person beside them, and what they say of what they used.
+//! Recipes: how well-known agents are started without a person, and how their usage reports are read.
 //!
 //! Each is only a default; `[run.agents.NAME]` in the user's configuration replaces it.
 
@@ -7,15 +7,15 @@ use std::path::Path;
 use serde_json::Value;
 use toft_core::flow::Usage;
 
-/// Stands for the brief as one argument, for agents that do not read it from their input.
+/// Placeholder for the brief as one argument, for agents that do not read it from their input.
 const BRIEF: &str = "{brief}";
-/// Stands for the directory that holds the repository's objects: a commit in a linked worktree writes there.
+/// Placeholder for the directory with the repository's objects: a commit in a linked worktree writes there.
 const REPOSITORY: &str = "{repository}";
 
 /// How an agent is started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recipe {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// Its command; the brief is on its input.
     pub command: Vec<String>,
@@ -23,7 +23,7 @@ pub struct Recipe {
     pub writes: Vec<String>,
 }
 
-/// The recipes that are built in.
+/// The built-in recipes.
 pub fn recipes() -> Vec<Recipe> {
     let recipe = |name: &str, command: &str, writes: &[&str]| Recipe {
         name: name.to_owned(),
@@ -58,19 +58,19 @@ pub fn filled(command: &[String], brief: &str, repository: &Path) -> Vec<String>
         .collect()
 }
 
-/// What an agent says of itself in lines of JSON.
+/// An agent's own report in lines of JSON.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Spoken {
-    /// What it used.
+    /// The tokens that it used.
     pub usage: Option<Usage>,
-    /// What that cost.
+    /// The cost.
     pub cost: Option<f64>,
-    /// Its last words.
+    /// Its last message.
     pub words: Option<String>,
 }
 
 impl Spoken {
-    /// Takes in one line that it said. What is not JSON says nothing.
+    /// Reads one line of output. Lines that are not JSON are ignored.
     pub fn hear(&mut self, line: &[u8]) {
         if !line.starts_with(b"{") {
             return;

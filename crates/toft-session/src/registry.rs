@@ -1,4 +1,4 @@
-//! The stores this user has made, so that one question can be put to all of them.
+//! The stores that this user has created, so that one query can cover all of them.
 
 use std::{
     fs,
@@ -16,7 +16,7 @@ fn dir() -> PathBuf {
     state_home().join("stores")
 }
 
-/// Remembers a store. One small file each, so that two processes never rewrite each other's list.
+/// Registers a store. Each has a small file, so that two processes never overwrite each other's list.
 pub(crate) fn remember(store: &Path) -> Result<(), Error> {
     let store = fs::canonicalize(store).map_err(io("find", store))?;
     let text = store.to_string_lossy();

@@ -1,4 +1,4 @@
-//! Other repositories of a store, as far as this machine has clones of them.
+//! Other repositories of a store of which this machine has clones.
 
 use std::{
     collections::BTreeSet,
@@ -21,20 +21,20 @@ use crate::{
     session::Session,
 };
 
-/// One repository that a question about all of them is put to.
+/// One repository that a query over all repositories covers.
 pub struct ReachedSession {
     /// The store, opened in a clone of the repository if this machine has one.
     pub session: Session,
     /// The repository in it.
     pub scope: Scope,
-    /// What people call it; none for a store that no repository uses.
+    /// Its name; none for a store that no repository uses.
     pub name: Option<String>,
-    /// Its ledgers were not reached through another store before.
+    /// Its ledgers were not already covered through another store.
     pub ledgers: bool,
 }
 
 impl Session {
-    /// Itself again, in another directory.
+    /// A session with the same configuration in another directory.
     pub fn in_directory(&self, dir: &Path, whole_store: bool) -> Result<Self, Error> {
         let store = match &self.located().store {
             Home::File(path) => StoreLocation::Path(path.clone()),
@@ -50,8 +50,8 @@ impl Session {
         })
     }
 
-    /// A clone of a repository on this machine, with this store. What the store says of where it is may be of another
-    /// machine or long ago: only a directory that says itself that it is this repository counts.
+    /// A clone of a repository on this machine, with this store. The paths in the store may belong to another machine
+    /// or be outdated: a directory counts only if it says itself that it is this repository.
     pub fn in_clone_of(&self, repository: &Repository, worktrees: &[Worktree]) -> Option<Self> {
         let here = format!("{MACHINE_PREFIX}{}", self.machine().machine_name());
         let own = repository.remotes.iter().filter_map(|remote| remote.strip_prefix(&here)).map(PathBuf::from);
@@ -66,7 +66,8 @@ impl Session {
         })
     }
 
-    /// Where a task is to be worked: nothing if that is this repository, else a clone of its own on this machine.
+    /// The repository in which a task is to be worked on: none if it is this one, otherwise a clone of it on this
+    /// machine.
     pub fn in_repository_of(&self, task: &Task) -> Result<Option<Self>, Error> {
         let Some(id) = task.repository().filter(|id| self.located().repository.as_ref() != Some(*id)) else {
             return Ok(None);
@@ -111,8 +112,8 @@ impl Session {
     }
 }
 
-/// Every repository of every store that this user has, and of the one that is meant here; each once. A store that cannot
-/// be read is one entry of the second list.
+/// Every repository of every store of this user, and of the store of `config`; each once. A store that cannot be read
+/// is one entry of the second list.
 pub fn every_repository(config: &Config) -> Result<(Vec<ReachedSession>, Vec<String>), Error> {
     let mut stores: Vec<StoreLocation> = registered_stores()?.into_iter().map(StoreLocation::Path).collect();
     if let Ok(here) = locate(config) {

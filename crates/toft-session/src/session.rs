@@ -1,4 +1,4 @@
-//! An open toft: a store, and whoever asks from wherever they are.
+//! A session: an open store, the caller and its location.
 
 use std::{
     path::PathBuf,
@@ -32,11 +32,11 @@ use crate::{
     machine::Machine,
 };
 
-/// How often a waiter looks whether anything changed: soon at first, then less and less.
+/// How often a waiting process checks for changes: soon at first, then less and less often.
 const FIRST_LOOK: Duration = Duration::from_millis(2);
 const LAST_LOOK: Duration = Duration::from_millis(50);
 
-/// An open store, and who asks from where. Cheap to share between threads; one transaction at a time.
+/// An open store, the caller and its location. Cheap to share between threads; one transaction at a time.
 pub struct Session {
     engine: Engine,
     located: Located,
@@ -45,7 +45,7 @@ pub struct Session {
     visited: AtomicBool,
     registered: AtomicBool,
     notes: Mutex<Vec<String>>,
-    /// In a workspace: the checkout whose ledger counts.
+    /// In a workspace: the checkout whose ledger is used.
     ledger_home: OnceLock<Option<Checkout>>,
 }
 
@@ -61,7 +61,7 @@ impl Session {
         Self::at(locate(&config)?)
     }
 
-    /// Opens a store that was located. A repository that it does not know is refused: `init` registers it.
+    /// Opens a located store. A repository that the store does not know is refused: `init` registers it.
     pub fn at(located: Located) -> Result<Self, Error> {
         if located.per_worktree && located.create && located.store.missing() {
             return Self::established(located);
@@ -79,7 +79,7 @@ impl Session {
         Ok(session)
     }
 
-    /// Whether the store knows this repository. It never forgets one, so a clone remembers that it was there.
+    /// Whether the store knows this repository. A store never removes one, so the clone caches the answer.
     fn is_registered(&self) -> Result<bool, Error> {
         let Some(id) = &self.located.repository else { return Ok(false) };
         let remembered = self.located.registered_mark();
@@ -113,7 +113,7 @@ impl Session {
         })
     }
 
-    /// Makes the store and the repository's id, once, and opens it. Running it again changes nothing.
+    /// Creates the store and the repository's id, once, and opens the store. Running it again changes nothing.
     pub fn init(config: &Config, no_vcs: bool) -> Result<(Self, bool), Error> {
         let (located, new) = init(config, no_vcs)?;
         let mut session = Self::opened(located)?;
@@ -130,7 +130,7 @@ impl Session {
         Ok(session)
     }
 
-    /// Makes the repository known to the store.
+    /// Registers the repository in the store.
     fn register(&self) -> Result<(), Error> {
         let (Some(checkout), Some(id)) = (&self.located.checkout, &self.located.repository) else { return Ok(()) };
         let known = store::ask(self.store(), |tx| tx.repositories())?.iter().any(|known| known.id == *id);
@@ -139,7 +139,7 @@ impl Session {
         Ok(())
     }
 
-    /// Whether `init` made this repository known to its store just now.
+    /// Whether `init` has just registered this repository in its store.
     pub fn newly_registered(&self) -> bool {
         self.registered.load(Ordering::Relaxed)
     }
@@ -171,7 +171,7 @@ impl Session {
         Ok(Some(name).filter(|name| settled && *name != checkout.worktree))
     }
 
-    /// The same under another name of its worktree, which may have a store of its own.
+    /// The same session under another name of its worktree, which may have a store of its own.
     fn renamed(mut self, name: String) -> Result<Self, Error> {
         let own = self.located.per_worktree;
         if let Some(checkout) = &mut self.located.checkout {
@@ -190,7 +190,7 @@ impl Session {
         Ok(self)
     }
 
-    /// Where everything is.
+    /// The location of everything.
     pub fn located(&self) -> &Located {
         &self.located
     }
@@ -210,7 +210,7 @@ impl Session {
         &self.machine
     }
 
-    /// This repository with all its worktrees; the whole store outside of any.
+    /// This repository with all its worktrees; outside of a repository, the whole store.
     pub fn scope(&self) -> Scope {
         Scope { repository: self.located.repository.clone(), worktree: None }
     }
@@ -227,7 +227,7 @@ impl Session {
         }
     }
 
-    /// Runs a verb as the agent this toft was opened for.
+    /// Runs a verb as the agent of this session.
     pub fn perform<V: Verb>(&self, verb: V) -> Result<V::Outcome, Error> {
         self.perform_as(&self.located.agent, None, verb)
     }
@@ -241,8 +241,8 @@ impl Session {
         self.run(actor, op, verb)
     }
 
-    /// Keeps a word that goes beside the outcome: something that followed from a command did not work, and the command's
-    /// outcome stands all the same.
+    /// Records a note beside the outcome: a consequence of the command failed, but the outcome of the command is still
+    /// valid.
     pub fn note(&self, text: impl Into<String>) {
         let text = text.into();
         let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -251,12 +251,12 @@ impl Session {
         }
     }
 
-    /// In a workspace: the checkout whose ledger counts, once that was found out.
+    /// In a workspace: the checkout whose ledger is used, once it is determined.
     pub fn ledger_home(&self) -> &OnceLock<Option<Checkout>> {
         &self.ledger_home
     }
 
-    /// What goes beside the outcomes so far.
+    /// The notes so far.
     pub fn take_notes(&self) -> Vec<String> {
         std::mem::take(&mut *self.notes.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -278,8 +278,8 @@ impl Session {
         Ok(perform(self.store(), &mut caller, verb)?)
     }
 
-    /// Makes this checkout known to the store before the first write from it. `init` did that for the main
-    /// one of the repository's own store.
+    /// Registers this checkout in the store before the first write from it. `init` did that for the main checkout of
+    /// the repository's own store.
     fn visit(&self) -> Result<(), Error> {
         let (Some(checkout), Some(id)) = (&self.located.checkout, &self.located.repository) else { return Ok(()) };
         let known = checkout.worktree == MAIN && self.located.own_store();
@@ -291,7 +291,7 @@ impl Session {
         Ok(())
     }
 
-    /// Makes this checkout known to the store, unless it is.
+    /// Registers this checkout in the store, unless it is registered.
     fn visit_now(&self, checkout: &Checkout, id: &RepositoryId, registering: bool) -> Result<(), Error> {
         let path = checkout.root.display().to_string();
         let known = store::ask(self.store(), |tx| tx.worktrees(id))?;
@@ -327,13 +327,13 @@ impl Session {
         self.run(&self.located.agent, None, request).map(drop)
     }
 
-    /// Makes a workflow from a plan and starts it.
+    /// Creates a workflow from a plan and starts it.
     pub fn start_flow(&self, plan: &FlowPlan) -> Result<flow::Outcome, Error> {
         let source = FlowSource::Prompt { text: plan.title.clone() };
         self.perform(flow::New { plan: plan.clone(), source, hold: false })
     }
 
-    /// Waits until somebody commits or the time is up; gives the new pulse.
+    /// Waits until another connection commits or the time is up; returns the new change counter.
     pub fn wait_for_change(&self, pulse: u64, until: Instant) -> Result<u64, Error> {
         let mut pause = FIRST_LOOK;
         loop {
@@ -346,8 +346,8 @@ impl Session {
         }
     }
 
-    /// Calls `look` after each commit, and at least every `Store::look_again_after`, until it returns a value or `patience` runs
-    /// out.
+    /// Calls `look` after each commit, and at least every `Store::look_again_after`, until it returns a value or
+    /// `patience` runs out.
     pub fn wait_for<T>(
         &self,
         patience: Duration,
@@ -366,23 +366,23 @@ impl Session {
         }
     }
 
-    /// History from `after` on, waiting for what comes.
+    /// Events after `after`, waiting for new ones.
     pub fn events(&self, after: u64) -> Events<'_> {
         Events::new(self, after)
     }
 
-    /// A value as a checkpoint keeps it; a large one is written beside the store.
+    /// A value for a checkpoint; a large one is written beside the store.
     pub fn detail(&self, value: Value) -> Result<Detail, Error> {
         self.engine.keep_detail(value)
     }
 
-    /// The value that a checkpoint's detail stands for.
+    /// The value of a checkpoint's detail.
     pub fn load_detail(&self, detail: &Detail) -> Result<Value, Error> {
         self.engine.load_detail(detail)
     }
 }
 
-/// Ids from the system's randomness.
+/// An id generator with the system's randomness.
 pub fn random_ids() -> IdGenerator {
     IdGenerator::new(|bytes| {
         if getrandom::fill(bytes).is_err() {

@@ -1,6 +1,6 @@
-//! What a repository configures to make a fresh checkout usable, and the user's approval of its commands.
+//! A repository's configuration for setting up a new workspace, and the user's approval of its commands.
 //!
-//! Commands run only after the user trusted that exact text. Approvals are kept outside of any repository.
+//! Commands run only after the user trusted that exact text. Approvals are stored outside of any repository.
 
 use std::{
     fs,
@@ -35,22 +35,22 @@ pub struct Setup {
     pub(crate) own: bool,
 }
 
-/// The user's approval of one exact text, kept outside of any repository.
+/// The user's approval of one exact text, stored outside of any repository.
 pub struct Approval(PathBuf);
 
 impl Approval {
-    /// Of a text, for a repository.
+    /// The approval of a text, for a repository.
     pub fn of(what: &impl Serialize) -> Self {
         let text = serde_json::to_string(what).unwrap_or_default();
         Self(state_home().join("trust").join(blake3::hash(text.as_bytes()).to_hex().as_str()))
     }
 
-    /// Whether the user gave it.
+    /// Whether the user approved it.
     pub fn given(&self) -> bool {
         self.0.is_file()
     }
 
-    /// Gives it, or takes it back.
+    /// Approves the text, or revokes the approval.
     pub fn set(&self, yes: bool, text: &str) -> Result<(), Error> {
         let path = &self.0;
         if !yes {
@@ -67,7 +67,7 @@ impl Approval {
 }
 
 impl Setup {
-    /// What would be executed, as a person reads it before trusting it.
+    /// The commands that would run, as a person reads them before trusting them.
     pub fn commands(&self) -> Vec<String> {
         self.run.iter().chain(&self.ready).cloned().collect()
     }
@@ -77,7 +77,7 @@ impl Setup {
         self.own || self.commands().is_empty() || self.approval(repository).given()
     }
 
-    /// Trusts that exact text for this repository, or no longer.
+    /// Trusts that exact text for this repository, or revokes the trust.
     pub fn trust(&self, repository: &str, yes: bool) -> Result<(), Error> {
         self.approval(repository).set(yes, &self.commands().join("\n"))
     }
@@ -86,7 +86,7 @@ impl Setup {
         Approval::of(&(repository, self.commands()))
     }
 
-    /// Names that may be asked for, as variables.
+    /// Refuses port names that cannot be variable names, and invalid paths.
     pub(crate) fn check(&self) -> Result<(), String> {
         for path in self.copy.iter().chain(&self.link) {
             inside(path)?;

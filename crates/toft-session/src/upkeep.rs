@@ -1,4 +1,4 @@
-//! Upkeep: what has been kept long enough is forgotten, and its space is given back.
+//! Upkeep: deletes rows that have been kept long enough, and frees their space.
 
 use std::{
     fs,
@@ -20,18 +20,18 @@ use crate::{
     session::Session,
 };
 
-/// A store that nobody wrote to for so long is left alone.
+/// A store without writes for this long is skipped.
 const IDLE: Duration = Duration::from_secs(3 * 86_400);
-/// Rows that one transaction forgets, when somebody asked for it and when nobody did.
+/// Number of rows that one transaction deletes, on request and automatically.
 const BATCH: usize = 5_000;
 const SMALL_BATCH: usize = 200;
-/// What commands that stay or travel anyway may spend on it, unasked, once a day.
+/// How long a long-running command may spend on automatic upkeep, once a day.
 const UNASKED: Duration = Duration::from_millis(20);
 const DAILY: Duration = Duration::from_secs(24 * 3600);
 
 impl Session {
-    /// Forgets what has been kept long enough, a batch at a time so that nobody waits long, and says so in history.
-    /// After each batch `progress` is told how many of which kind are gone so far.
+    /// Deletes rows that have been kept long enough, in batches so that other writers do not wait long, and records it
+    /// in the log. After each batch `progress` gets the numbers of deleted rows so far.
     pub fn forget_old(
         &self,
         retention: &Retention,
@@ -40,12 +40,12 @@ impl Session {
         self.forget_until(retention, BATCH, None, progress)
     }
 
-    /// Gives the space of what was forgotten back to the file system; says how many bytes. A server does that itself.
+    /// Returns free space to the file system; returns the number of bytes. A server does that itself.
     pub fn reclaim(&self) -> Result<u64, Error> {
         self.engine().reclaim(Instant::now() + DAILY, true)
     }
 
-    /// Does a little of both if it was not done for a day. Nobody asked for it, so nothing fails by it.
+    /// Does a little of both if it was not done for a day. It is automatic, so its failures are not errors.
     pub fn forget_daily(&self) -> Result<(), Error> {
         let Some(checkout) = &self.located().checkout else { return Ok(()) };
         let stamp = checkout.state_dir().join("last-gc");

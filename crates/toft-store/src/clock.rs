@@ -4,13 +4,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use toft_core::time::{Now, Tick, Timestamp, millis};
 
-/// Says what time it is.
+/// A source of time.
 pub trait TimeSource: Send + Sync {
-    /// Now.
+    /// The current time.
     fn now(&self) -> Now;
 }
 
-/// This machine's clocks. The monotonic one stands still while a laptop sleeps.
+/// This machine's clocks. The monotonic clock does not advance while a laptop sleeps.
 #[derive(Debug)]
 pub struct MachineClock {
     boot: String,
@@ -62,18 +62,18 @@ fn clock_id() -> String {
     }
 }
 
-/// How a boot is called whose name the kernel does not tell: by the time of boot, to ten minutes.
+/// Prefix of the id of a boot without an id from the kernel: the time of boot, rounded to ten minutes, follows.
 const GUESSED: &str = "boot-";
 
-/// Whether this is the kernel's own name for a boot, and not a guess.
+/// Whether this is the kernel's own id of a boot, and not a guess.
 pub fn names_a_boot(id: &str) -> bool {
     !id.starts_with(GUESSED)
 }
 
-/// What Linux calls the time namespace that a machine boots with.
+/// The initial time namespace of Linux.
 const FIRST_TIME_NAMESPACE: &str = "time:[4026531834]";
 
-/// Names this boot of this machine.
+/// The id of this boot of this machine.
 #[cfg(not(target_os = "macos"))]
 pub fn boot_id() -> String {
     match std::fs::read_to_string("/proc/sys/kernel/random/boot_id") {
@@ -83,7 +83,7 @@ pub fn boot_id() -> String {
     }
 }
 
-/// Names this boot of this machine. macOS tells only through a system call or this program.
+/// The id of this boot of this machine. macOS provides it only through a system call or this program.
 #[cfg(target_os = "macos")]
 pub fn boot_id() -> String {
     let asked = std::process::Command::new("/usr/sbin/sysctl").args(["-n", "kern.bootsessionuuid"]).output();

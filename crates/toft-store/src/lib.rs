@@ -1,4 +1,4 @@
-//! Stores for toft. Rules live in `toft-core`; here rows are selected and put down.
+//! Storage engines for toft. Rules are in `toft-core`; this crate selects and writes rows.
 //!
 //! [`sqlite`] is the engine for one machine, `postgres` the one for fleets. Every engine passes the `conformance` suite.
 

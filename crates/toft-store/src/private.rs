@@ -1,4 +1,4 @@
-//! Files and directories that only their owner can read, whatever the umask. They hold prompts, notes and logs.
+//! Files and directories that only their owner can read, whatever the umask. They contain prompts, notes and logs.
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions},
@@ -6,7 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Options that create a file with mode 0600 and follow no link: an agent in a sandbox can write some of these directories.
+/// Options that create a file with mode 0600 and follow no link: an agent in a sandbox can write to some of these
+/// directories.
 pub fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
     use std::os::unix::fs::OpenOptionsExt as _;
@@ -24,17 +25,17 @@ pub fn write(path: &Path, content: impl AsRef<[u8]>) -> io::Result<()> {
     create(path)?.write_all(content.as_ref())
 }
 
-/// Copies a file's content, and not its mode.
+/// Copies a file's content, but not its mode.
 pub fn copy(from: &Path, to: &Path) -> io::Result<u64> {
     io::copy(&mut File::open(from)?, &mut create(to)?)
 }
 
-/// Creates a directory and its missing parents with mode 0700. Existing ones stay as they are.
+/// Creates a directory and its missing parents with mode 0700. Existing ones are not changed.
 pub fn create_dir_all(dir: &Path) -> io::Result<()> {
     if dir.as_os_str().is_empty() || dir.is_dir() { Ok(()) } else { builder(true).create(dir) }
 }
 
-/// Creates one new directory with mode 0700; fails if anything has that name, a link included.
+/// Creates a new directory with mode 0700; fails if the name exists, even as a link.
 pub fn create_dir(dir: &Path) -> io::Result<()> {
     builder(false).create(dir)
 }
@@ -53,7 +54,7 @@ pub struct TempDir {
 }
 
 impl TempDir {
-    /// Creates one. A name that is taken, even by a link that somebody planted, is passed over.
+    /// Creates one. A name that exists, even as a planted link, is skipped.
     pub fn new(purpose: &str) -> io::Result<Self> {
         let base = std::env::temp_dir();
         let mut tries = 0;
@@ -68,7 +69,7 @@ impl TempDir {
         }
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -1,4 +1,4 @@
-//! Every query by name. Each engine has a file for each; `xtask tidy` sees that it has no others.
+//! Every query by name. Each engine has a file for each; `xtask tidy` checks that there are no others.
 
 use toft_core::store::QueueKey;
 
@@ -14,7 +14,7 @@ pub(crate) fn query_of(key: &QueueKey) -> (Query, Option<&str>) {
 
 macro_rules! queries {
     ($($name:ident)*) => {
-        /// A query, called as its file is.
+        /// A query, named like its file.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         #[expect(non_camel_case_types, reason = "a query is called as its file is")]
         pub(crate) enum Query {

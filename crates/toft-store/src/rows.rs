@@ -1,4 +1,4 @@
-//! Rows and entities. Every entity is taken apart and put together field by field, so that a forgotten
+//! Converts between rows and entities. Every entity is destructured and constructed field by field, so that a forgotten
 //! column does not compile.
 
 use std::time::Duration;
@@ -41,7 +41,7 @@ impl<'r> Cells<'r> {
         Self { table, row, next: 0, unknown: None }
     }
 
-    /// Bodies that are read are kept until they are written again.
+    /// Keeps the bodies that are read until they are written again.
     pub(crate) fn keeping(self, unknown: Option<&'r Unknown>) -> Self {
         Self { unknown, ..self }
     }
@@ -60,7 +60,7 @@ impl<'r> Cells<'r> {
         self.optional_text()?.ok_or_else(|| self.missing())
     }
 
-    /// Whether the next column says anything.
+    /// Whether the next column is not null.
     #[cfg(feature = "postgres")]
     pub(crate) fn has_text(&self) -> Result<bool> {
         Ok(self.row.text(self.next)?.is_some())
@@ -131,7 +131,8 @@ impl<'r> Cells<'r> {
         Ok(row)
     }
 
-    /// A workspace of a list. One whose body cannot be read is a row of its own that says so; the others stay readable.
+    /// A workspace of a list. If its body cannot be read, it becomes a placeholder that says so; the others stay
+    /// readable.
     pub(crate) fn listed_workspace(&mut self) -> Result<Workspace> {
         match self.body() {
             Ok(row) => Ok(row),
@@ -247,7 +248,7 @@ fn watchers(cells: &mut Cells<'_>) -> Result<Vec<Tick>> {
     Ok(pairs.unwrap_or_default().into_iter().map(|(epoch, ms)| Tick { epoch, ms }).collect())
 }
 
-/// A process as one sortable word: the host first, so that a host's processes stand together.
+/// A process as one sortable word: the host first, so that the processes of a host are adjacent.
 pub(crate) fn holder_word(holder: &Holder) -> String {
     let Holder { host, boot, pid, started } = holder;
     format!("{host}|{boot}|{pid:010}|{started}")

@@ -1,8 +1,8 @@
-//! Fields that this toft does not know: a newer one wrote them into a body, and they are still there when this one
-//! has written the row back.
+//! Keeps fields that this version does not know: a newer version wrote them into a body, and they must still be there
+//! after this version has written the row back.
 //!
-//! A transaction keeps the text of every body it reads. When it writes such a row, the fields of the old text that
-//! the type drops are put into the new text.
+//! A transaction keeps the text of every body that it reads. When it writes such a row, the fields of the old text that
+//! the type drops are merged into the new text.
 
 use std::{cell::RefCell, collections::HashMap};
 
@@ -23,7 +23,7 @@ use toft_core::{
 pub(crate) trait StoredBody: Serialize + DeserializeOwned {
     /// Its table.
     const TABLE: &'static str;
-    /// What names it in that table.
+    /// Its key in that table.
     fn key(&self) -> String;
 }
 
@@ -64,12 +64,12 @@ impl Unknown {
         self.read.borrow_mut().insert((table, key), text);
     }
 
-    /// A row as JSON, with what an earlier text of it had besides.
+    /// A row as JSON, with the unknown fields of its earlier text.
     pub(crate) fn body<T: StoredBody>(&self, row: &T) -> Result<String> {
         self.merged(T::TABLE, row.key(), row)
     }
 
-    /// The same for a body whose row has another name.
+    /// The same for a body whose row has another key.
     pub(crate) fn merged<T: Serialize + DeserializeOwned>(
         &self,
         table: &'static str,
@@ -92,7 +92,7 @@ impl Unknown {
     }
 }
 
-/// Adds to `new` what `old` has and `known`, the same with only the fields this toft knows, has not.
+/// Adds the fields to `new` that `old` has and that `known`, which is `old` with only the known fields, does not have.
 fn add_unknown(old: &Value, known: &Value, new: &mut Value) {
     let (Value::Object(old), Value::Object(known), Value::Object(new)) = (old, known, new) else { return };
     for (field, value) in old {

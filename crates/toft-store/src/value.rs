@@ -1,10 +1,10 @@
-//! What is bound to a query and read from a row, whatever the engine.
+//! Values that are bound to a query or read from a row, for every engine.
 
 use std::borrow::Cow;
 
 use toft_core::store::Result;
 
-/// One bound value; absent ones know what they would be.
+/// One bound value; absent values keep their type.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Value<'a> {
     Text(Option<Cow<'a, str>>),
@@ -14,7 +14,7 @@ pub(crate) enum Value<'a> {
 
 #[cfg(feature = "postgres")]
 impl Value<'_> {
-    /// The same value, kept.
+    /// An owned copy of the value.
     pub(crate) fn keep(&self) -> Value<'static> {
         match self {
             Self::Text(text) => Value::Text(text.as_ref().map(|text| Cow::Owned(text.clone().into_owned()))),
@@ -24,9 +24,9 @@ impl Value<'_> {
     }
 }
 
-/// What can be bound.
+/// A type that can be bound.
 pub(crate) trait Bind {
-    /// The value when there is none.
+    /// The value if absent.
     const ABSENT: Value<'static>;
     fn bind(&self) -> Value<'_>;
 }
@@ -88,7 +88,7 @@ macro_rules! values {
 }
 pub(crate) use values;
 
-/// Values that outlive what they were made from.
+/// Owned values.
 #[cfg(feature = "postgres")]
 macro_rules! kept {
     ($($value:expr),* $(,)?) => {

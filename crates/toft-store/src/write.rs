@@ -1,4 +1,4 @@
-//! Puts rows down, one statement each, whatever the engine.
+//! Writes rows, one statement each, for every engine.
 
 use serde::Serialize;
 use toft_core::{
@@ -31,7 +31,7 @@ fn json(value: &impl Serialize) -> Result<String> {
         .map_err(|error| StoreError::Failed { doing: "write JSON".into(), cause: error.to_string() })
 }
 
-/// A unit variant's word, as serde writes it.
+/// The name of a unit variant, as serde writes it.
 fn word(value: &impl Serialize) -> Result<String> {
     Ok(json(value)?.trim_matches('"').to_owned())
 }
@@ -95,7 +95,7 @@ fn queue_entry(execute: &mut Execute<'_>, row: &QueueEntry) -> Result<()> {
     execute(Query::queue_put, &values![task.as_str(), lane, rank, workflow.as_str(), worktree, labels])
 }
 
-/// Statements that forget a batch, each with its values; the rows of the last are what is counted.
+/// Statements that delete a batch, each with its values; the row count of the last one is returned.
 pub(crate) fn forget(
     what: RetentionKind,
     before: Timestamp,
@@ -154,7 +154,7 @@ fn task_state(execute: &mut Execute<'_>, unknown: &Unknown, id: &TaskId, state: 
     })
 }
 
-/// What a task's state consists of, in the order of its columns.
+/// The columns of a task's state, in order.
 fn state_columns(
     id: &TaskId,
     state: &TaskState,
@@ -218,7 +218,7 @@ fn lease(execute: &mut Execute<'_>, row: &Lease) -> Result<()> {
     )
 }
 
-/// Who watches a lease, as JSON; nothing while nobody does, which is nearly always.
+/// The machines that watch a lease, as JSON; absent if there are none, which is almost always.
 fn watchers(seen: &[Tick]) -> Result<Option<String>> {
     let pairs: Vec<(&str, i64)> = seen.iter().map(|tick| (tick.epoch.as_str(), tick.ms)).collect();
     if pairs.is_empty() { Ok(None) } else { json(&pairs).map(Some) }

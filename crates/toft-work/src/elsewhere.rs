@@ -1,4 +1,5 @@
-//! Other repositories of a store, as far as this machine has clones of them: claims that are worked there, ledgers that hear of it.
+//! Other repositories of a store of which this machine has clones: claims that are worked on there, and updates of
+//! their ledgers.
 
 use std::collections::BTreeSet;
 
@@ -8,12 +9,12 @@ use toft_session::{Error, Session};
 
 use crate::Work;
 
-/// So many workflows are looked at for what ledgers elsewhere have to be told.
+/// Maximum number of workflows that are read for updates of ledgers elsewhere.
 const TOLD_AT_ONCE: usize = 64;
 
 impl Work<'_> {
-    /// Where what was claimed is to be worked: in the repository of its task; or in that whose own ledger has the issue, if
-    /// the store knows that one.
+    /// The repository in which a claimed task is to be worked on: that of the task; or that whose own ledger contains
+    /// the issue, if the store knows it.
     pub fn in_repository_of_claim(&self, claimed: &Claimed) -> Result<Option<Session>, Error> {
         if let Some(session) = self.in_repository_of(&claimed.task)? {
             return Ok(Some(session));
@@ -31,7 +32,7 @@ impl Work<'_> {
         Ok(other)
     }
 
-    /// Tells ledgers of other repositories of this store what is true of their issues now, as far as this machine has
+    /// Updates ledgers of other repositories of this store with the current state of their issues, if this machine has
     /// clones of them.
     pub(crate) fn tell_ledgers_elsewhere(&self) -> Result<(), Error> {
         let pending = store::ask(self.store(), |tx| tx.ledger_pending(None, TOLD_AT_ONCE))?;

@@ -1,7 +1,8 @@
-//! Work: claiming and finishing it, with what ledgers and workspaces hear of it. Start at [`Work`].
+//! Work: claims and finishes tasks, and updates ledgers and workspaces. Start at [`Work`].
 //!
-//! `work.rs` claims and finishes, `stop.rs` stops an agent, `named.rs` finds what a user means, `workspaces/` keeps directories and rows together, `setup.rs` makes a
-//! fresh checkout usable, `elsewhere.rs` reaches other repositories of the store.
+//! `work.rs` claims and finishes, `stop.rs` stops an agent, `named.rs` resolves user input, `workspaces/` keeps
+//! directories and rows consistent, `setup.rs` sets up a new checkout, `elsewhere.rs` handles other repositories of the
+//! store.
 
 mod elsewhere;
 mod named;
@@ -23,7 +24,7 @@ pub struct Work<'s> {
 }
 
 impl<'s> Work<'s> {
-    /// From this session.
+    /// Work from this session.
     pub fn of(session: &'s Session) -> Self {
         Self { session }
     }

@@ -1,4 +1,4 @@
-//! What people type for a task, a workflow or a recipient: an issue means the work on it.
+//! Resolves user input for a task, a workflow or a recipient: an issue stands for the work on it.
 
 use toft_core::{
     flow::Task,
@@ -11,16 +11,16 @@ use toft_session::error::Error;
 
 use crate::Work;
 
-/// What was assigned: the task that is worked on for an issue, or the issue itself while nobody works on it.
+/// The result of an assignment: the active task of an issue, or the issue itself if it is not in progress.
 pub enum Assigned {
     /// A task.
     Task(Box<Task>),
-    /// An issue, and whether anybody has it now.
+    /// An issue, and whether it is assigned now.
     Issue(Box<Wrote>, bool),
 }
 
 impl Work<'_> {
-    /// The whole id of the issue that `text` names; any other text as it is.
+    /// The whole id of the issue that `text` names; any other text unchanged.
     pub fn whole_id(&self, text: &str) -> Result<String, Error> {
         Ok(self.issue_named(text)?.unwrap_or_else(|| text.to_owned()))
     }
@@ -36,7 +36,7 @@ impl Work<'_> {
         }
     }
 
-    /// Assigns a task or an issue to an agent, or to nobody.
+    /// Assigns a task or an issue to an agent, or removes the assignment.
     pub fn assign(&self, actor: &str, op: Option<Operation>, id: &str, to: Option<&str>) -> Result<Assigned, Error> {
         let to = to.map(str::to_owned);
         let issue = self.issue_named(id)?;
@@ -52,7 +52,7 @@ impl Work<'_> {
         Ok(Assigned::Task(Box::new(self.act(actor, op, request)?)))
     }
 
-    /// Whom a message is for: an issue means the agent that works on it.
+    /// The recipient of a message: an issue stands for the agent that works on it.
     pub fn recipient(&self, actor: &str, to: &str) -> Result<String, Error> {
         // Any other word may be an agent's name.
         let issue = if to.starts_with(issue::PREFIX) { self.issue_named(to)? } else { None };

@@ -1,4 +1,4 @@
-//! Setting a workspace up: what its repository configures is copied, linked and run.
+//! Sets up a workspace: copies, links and runs what its repository configures.
 
 use std::{
     collections::BTreeMap,
@@ -27,16 +27,16 @@ use toft_vcs::{
     workspace::{WorkspaceBackend, behind_link, set_modified},
 };
 
-/// How long one command may take.
+/// Time limit of one command.
 const PATIENCE: Duration = Duration::from_secs(3_600);
-/// How often it is looked whether a command said more.
+/// How often new output of a command is read.
 const LOOK: Duration = Duration::from_millis(50);
-/// Ports are leased from here on.
+/// The first port number.
 const FIRST_PORT: u16 = 20_000;
-/// So many of them.
+/// Number of ports.
 const PORTS: u16 = 10_000;
 
-/// Ports that nobody listens on now, to choose from.
+/// Ports without a listener, to choose from.
 pub(crate) fn free_ports(setup: &Setup, seed: u16) -> Vec<u16> {
     // A few more than are needed: another workspace may have leased some.
     let wanted = if setup.ports.is_empty() { 0 } else { setup.ports.len() + 64 };
@@ -44,7 +44,7 @@ pub(crate) fn free_ports(setup: &Setup, seed: u16) -> Vec<u16> {
     candidates.filter(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).take(wanted).collect()
 }
 
-/// Sets a workspace up; `step` is told what goes on. Everything that is said is in the log. Gives what was missing.
+/// Sets up a workspace; `step` receives progress messages. All output is in the log. Returns what was missing.
 pub(crate) fn run(
     setup: &Setup,
     backend: &WorkspaceBackend,
@@ -109,8 +109,8 @@ pub(crate) fn run(
     Ok(missing)
 }
 
-/// Links to what the main checkout has, in a way that is never committed; false if there is none. `dir/` in a `.gitignore` does
-/// not match a link: such a directory is a real one whose entries are links.
+/// Links to files of the main checkout in a way that is never committed; false if there are none. `dir/` in a
+/// `.gitignore` does not match a link, so such a directory is a real one whose entries are links.
 fn link_to(
     backend: &WorkspaceBackend,
     workspace: &Workspace,
@@ -139,8 +139,9 @@ fn link_to(
     Ok(true)
 }
 
-/// What a command of a setup says. It is written to a file without a name and comes from there into the log, masked: a
-/// secret is never on disk under a name, and what a command leaves running can go on writing when nobody reads.
+/// The output of a setup command. It is written to an unnamed file and copied from there into the log, masked: a secret
+/// is never on disk under a name, and a background process of a command can still write when the output is no longer
+/// read.
 struct SetupOutput {
     raw: fs::File,
     log: PathBuf,
@@ -167,12 +168,12 @@ impl SetupOutput {
         Ok(Self { raw, log: log.to_owned(), over, copying })
     }
 
-    /// Where the command writes.
+    /// The file to which the command writes.
     fn told(&self) -> Result<fs::File, Error> {
         self.raw.try_clone().map_err(io("write", &self.log))
     }
 
-    /// Everything that was said until now is in the log.
+    /// Writes all output so far to the log.
     fn end(self) -> Result<(), Error> {
         self.over.store(true, Ordering::SeqCst);
         match self.copying.join() {
@@ -202,7 +203,7 @@ fn copy_masked(from: &fs::File, mut to: fs::File, over: &AtomicBool, mask: &Mask
     }
 }
 
-/// What a workspace tells whatever runs in it.
+/// The environment variables of a workspace.
 pub fn variables(workspace: &Workspace) -> BTreeMap<String, String> {
     let mut variables = BTreeMap::from([("TOFT_WORKSPACE".to_owned(), workspace.path.clone())]);
     variables.extend(workspace.task.as_ref().map(|task| ("TOFT_TASK".to_owned(), task.to_string())));
@@ -219,8 +220,8 @@ fn make_room(target: &Path) -> Result<(), Error> {
     }
 }
 
-/// Copies a file, a link or everything in a directory, with permissions and times; gives the time of the newest. The system
-/// shares blocks where the disk can. What is neither stays where it is.
+/// Copies a file, a link or a directory tree, with permissions and times; returns the time of the newest file. The
+/// system shares blocks if the file system can. Other kinds of files are skipped.
 pub(crate) fn copy(source: &Path, target: &Path) -> Result<SystemTime, Error> {
     let meta = fs::symlink_metadata(source).map_err(io("read", source))?;
     let mut newest = meta.modified().map_err(io("read", source))?;

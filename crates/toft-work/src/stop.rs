@@ -1,4 +1,4 @@
-//! Stopping one agent: what its runner is told, and what becomes of its task.
+//! Stops one agent: orders its runner to end it, and decides about its task.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use toft_session::error::Error;
 use crate::Work;
 
 impl Work<'_> {
-    /// Stops the work on a task: its runner is told to end the agent, or the hold is revoked where there is none.
+    /// Stops the work on a task: its runner is ordered to end the agent; without a runner, the lease is revoked.
     pub fn stop(&self, actor: &str, mut request: stop::Request) -> Result<stop::Outcome, Error> {
         let issue = self.issue_named(&request.id)?;
         let issue_named = issue.is_some();
@@ -28,7 +28,7 @@ impl Work<'_> {
         })
     }
 
-    /// Waits until the hold that a runner was told to end has ended; nothing if it takes longer than `patience`.
+    /// Waits until a lease that a runner was ordered to end has ended; none if it takes longer than `patience`.
     pub fn wait_until_stopped(&self, told: &stop::Outcome, patience: Duration) -> Result<Option<Attempt>, Error> {
         self.wait_for(patience, || {
             let attempts = store::ask(self.store(), |tx| tx.attempts(&told.task))?;
@@ -36,7 +36,7 @@ impl Work<'_> {
         })
     }
 
-    /// Ends a hold whose agent was ended because of a stop order.
+    /// Ends a lease after its agent was ended because of a stop order.
     pub fn obey_stop(&self, actor: &str, request: stop::Obey) -> Result<finish::Outcome, Error> {
         let outcome = self.act(actor, None, request)?;
         self.tidy_after(actor, &outcome.task);

@@ -1,4 +1,4 @@
-//! Work on issues and tasks: a verb in the store, and what ledgers and workspaces hear of it.
+//! Work on issues and tasks: runs a verb in the store, and updates ledgers and workspaces.
 //!
 //! The store decides, in one transaction. Ledger and workspace preconditions are checked first. A failure after the commit does
 //! not fail the command: it becomes a note ([`take_notes`](toft_session::Session::take_notes)), and the next command retries.
@@ -28,16 +28,16 @@ use toft_session::{error::Error, holds::Held, processes};
 
 use crate::{Work, workspaces::Tidied};
 
-/// How long processes that were killed are waited for.
+/// How long to wait for killed processes to end.
 const KILLED: Duration = Duration::from_secs(2);
 
-/// An operation: its id, and a digest of what is asked under it.
+/// An operation: its id, and a digest of the request.
 pub fn operation(id: &str, request: &str) -> Operation {
     Operation { id: OpId::known(id), request: blake3::hash(request.as_bytes()).to_hex()[..32].to_owned() }
 }
 
 impl Work<'_> {
-    /// Runs a verb as `actor`, then lets ledgers hear what it changed.
+    /// Runs a verb as `actor`, then updates the ledgers.
     pub fn act<V: Verb>(&self, actor: &str, op: Option<Operation>, verb: V) -> Result<V::Outcome, Error> {
         let outcome = self.perform_as(actor, op, verb);
         // A claim that found nothing may have taken back what others lost.
@@ -63,7 +63,7 @@ impl Work<'_> {
         }
     }
 
-    /// Claims as `actor`: a task, or an issue that is started by it.
+    /// Claims as `actor`: a task, or an issue, which starts its workflow.
     pub fn claim(
         &self,
         actor: &str,
@@ -108,8 +108,8 @@ impl Work<'_> {
         }
     }
 
-    /// Kills the agents on this machine whose slot and runner were killed together: no one is given their tasks while they run.
-    /// Returns whether there were any.
+    /// Kills the agents on this machine whose slot and runner were killed together: no other agent gets their tasks
+    /// while they run. Returns whether there were any.
     fn end_orphaned_agents(&self) -> Result<bool, Error> {
         let running = processes::attempts_of_others();
         if running.is_empty() {
@@ -134,7 +134,7 @@ impl Work<'_> {
         Ok(true)
     }
 
-    /// Opens issues again whose claimer is gone for good; whether there were any.
+    /// Opens issues again whose claim is lost for good; returns whether there were any.
     fn free_orphans(&self) -> bool {
         let freed = Plan::open(self.session).and_then(|plan| plan.map_or(Ok(0), |plan| plan.free_orphans()));
         freed.unwrap_or_else(|error| {
@@ -143,7 +143,7 @@ impl Work<'_> {
         }) > 0
     }
 
-    /// Ends a hold as `actor`.
+    /// Ends a lease as `actor`.
     pub fn finish(
         &self,
         actor: &str,
@@ -186,12 +186,13 @@ impl Work<'_> {
         Ok(store::ask(self.store(), |tx| tx.lease(task))?.map(|lease| lease.fence))
     }
 
-    /// Whether a hold is the live one: only then is its evidence worth a look.
+    /// Whether a lease is live: only then is its evidence checked.
     fn stands(&self, task: &TaskId, fence: Option<&Fence>) -> Result<bool, Error> {
         Ok(fence.is_some() && self.live_fence(task)?.as_ref() == fence)
     }
 
-    /// Ends a hold as `actor`, and says what became of its workspace: it went if configuration lets it, or what is in it.
+    /// Ends a lease as `actor`, and returns what happened to its workspace: it was removed if the configuration allows
+    /// it, or what is in it.
     pub fn finish_and_tidy(
         &self,
         actor: &str,
@@ -203,7 +204,7 @@ impl Work<'_> {
         Ok((outcome, tidied))
     }
 
-    /// Lets the workspace of a task go that ended. The task has ended, whatever becomes of its workspace.
+    /// Removes the workspace of an ended task, if the configuration allows it. A failure does not affect the task.
     pub fn tidy_after(&self, actor: &str, task: &Task) -> Option<Tidied> {
         self.let_go_of_workspace(actor, task).unwrap_or_else(|error| {
             self.note(format!("its workspace was left as it is: {error}"));
@@ -211,12 +212,12 @@ impl Work<'_> {
         })
     }
 
-    /// What can start now: tasks, and issues that nobody is on.
+    /// What can start now: tasks, and issues without a workflow.
     pub fn ready(&self, request: ready::Request) -> Result<ready::Outcome, Error> {
         self.ready_for(&self.located().agent, request)
     }
 
-    /// The same, as `actor` sees it.
+    /// The same for `actor`.
     pub fn ready_for(&self, actor: &str, mut request: ready::Request) -> Result<ready::Outcome, Error> {
         let plan = Plan::open(self.session)?;
         let mut asked = request.limit + 1;
@@ -234,7 +235,8 @@ impl Work<'_> {
         }
     }
 
-    /// Takes the last operations of `actor` back, the newest first, as long as each can be; with `try_only` says which.
+    /// Undoes the last operations of `actor`, newest first, as long as each can be undone; with `try_only`, only lists
+    /// them.
     pub fn undo(&self, actor: &str, count: usize, try_only: bool) -> Result<Vec<Undo>, Error> {
         let mut tried = BTreeSet::new();
         self.each_of_the_last(actor, count, false, |undo| match try_only {
@@ -243,7 +245,7 @@ impl Work<'_> {
         })
     }
 
-    /// Does again what `actor` took back, the last first; claims that were made again are given with their fences.
+    /// Redoes operations that `actor` undid, the last first; returns claims that were made again with their fences.
     pub fn redo(&self, actor: &str, count: usize, try_only: bool) -> Result<(Vec<Undo>, Vec<claim::Claimed>), Error> {
         let (mut claims, mut tried) = (Vec::new(), BTreeSet::new());
         let done = self.each_of_the_last(actor, count, true, |undo| match try_only {
@@ -338,7 +340,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// The ledger was changed already: if history cannot say so, the undo stands all the same.
+    /// Records an undo. The ledger is already changed, so the undo is valid even if it cannot be recorded.
     fn say_undone(&self, actor: &str, undo: &Undo, redo: bool) {
         if let Err(error) = self.perform_as(actor, None, Undone { undo: undo.clone(), redo }) {
             self.note(format!("history does not say so yet: {error}"));
@@ -354,7 +356,7 @@ impl Work<'_> {
         }
     }
 
-    /// Claims as `actor`, and waits up to `patience` for something to become ready.
+    /// Claims as `actor`, and waits up to `patience` until a task is ready.
     pub fn claim_waiting(
         &self,
         actor: &str,

@@ -1,4 +1,4 @@
-//! Doctor: prove on this machine that everything is really on.
+//! Doctor: checks that this installation works.
 
 use std::{
     path::Path,
@@ -23,37 +23,37 @@ use toft_work::workspaces::SeenWorkspace;
 
 use crate::Toft;
 
-/// How many things of a kind are named.
+/// Maximum number of items of a kind that are listed.
 const SHOWN: usize = 5;
-/// A plan with more unfinished issues is a backlog that nobody reads.
+/// A plan with more unfinished issues than this is too long to be useful.
 const MANY_OPEN: u64 = 1_000;
-/// How long the other sides of ledgers are asked.
+/// Time limit for contacting the remotes of ledgers.
 const ASKING: Duration = Duration::from_secs(5);
 
-/// One thing that was tried.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Check {
-    /// What.
+    /// What was checked.
     pub what: String,
-    /// How it went.
+    /// The result.
     pub health: Health,
-    /// What was seen.
+    /// What was found.
     pub seen: String,
 }
 
-/// How a check went.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Health {
-    /// As it should.
+    /// It works.
     Ok,
-    /// Works, but someone should know.
+    /// It works, with a warning.
     Warn,
-    /// Does not work.
+    /// It does not work.
     Fail,
 }
 
-/// Tries everything toft relies on, with the real store. Nothing it does is kept.
+/// Checks everything that toft relies on, with the real store. Nothing is kept.
 pub fn examine(toft: &Toft) -> Vec<Check> {
     let mut checks = match toft.engine() {
         Engine::File(store) => vec![
@@ -87,7 +87,7 @@ fn sandbox() -> Check {
     Check { what: "sandbox".into(), health: Health::Ok, seen }
 }
 
-/// Whether store, version control and disk agree about workspaces, and what was begun was ended.
+/// Whether store, version control and disk agree about workspaces, and no operation was interrupted.
 fn workspaces(toft: &Toft) -> Option<Check> {
     let all = toft.workspaces().ok()?;
     let seen = || -> Result<_, Error> { Ok((all.list(false, 0)?, all.unknown()?)) };
@@ -122,7 +122,7 @@ fn workspaces(toft: &Toft) -> Option<Check> {
     Some(Check { what: "workspaces".into(), health, seen: text })
 }
 
-/// Whether everything in the ledgers is understood, and everything that is needed is there.
+/// Whether every line of the ledgers can be read, and every dependency exists.
 fn ledgers(toft: &Toft) -> Option<Check> {
     let told = |health, seen| Some(Check { what: "ledgers".into(), health, seen });
     let examined = || -> Result<_, Error> {
@@ -182,7 +182,7 @@ fn ledgers(toft: &Toft) -> Option<Check> {
     }
 }
 
-/// Whether ledgers can be exchanged: the other side of each is really asked, and nothing is brought or sent.
+/// Whether ledgers can be exchanged: every remote is contacted, and nothing is fetched or sent.
 fn sharing(toft: &Toft) -> Option<Check> {
     let plan = toft.plan().ok()??;
     let (mut health, mut seen) = (Health::Ok, Vec::new());
@@ -200,7 +200,7 @@ fn sharing(toft: &Toft) -> Option<Check> {
     Some(Check { what: "sharing".into(), health, seen: seen.join("; ") })
 }
 
-/// Whether the server keeps what it acknowledges, and whether anything makes it slower.
+/// Whether the server keeps acknowledged writes, and whether anything slows it down.
 #[cfg(feature = "postgres")]
 fn server(store: &toft_store::PostgresStore) -> Vec<Check> {
     let health = match store.health() {
@@ -249,7 +249,7 @@ fn integrity(store: &SqliteStore) -> Result<String, Error> {
     }
 }
 
-/// Only the owner should read a store: it holds prompts and notes.
+/// Checks that only the owner can read the store, which contains prompts and notes.
 fn permissions(store: &SqliteStore) -> Check {
     let (health, seen) = match mode(store.path()) {
         Some(mode) if mode & 0o077 != 0 => (Health::Warn, format!("others can read the store (mode {mode:o})")),
@@ -294,7 +294,7 @@ fn invariants(toft: &Toft) -> Result<String, Error> {
     }
 }
 
-/// Whether this machine can tell a living process from a dead one: leases rely on it.
+/// Whether this machine can distinguish live and dead processes, which leases rely on.
 fn processes(toft: &Toft) -> Result<String, Error> {
     let machine = toft.machine();
     let me = machine.this_process().ok_or_else(|| failed("look at this process", "it cannot be seen".into()))?;

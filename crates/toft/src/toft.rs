@@ -1,4 +1,4 @@
-//! An open toft: a session, and everything that can be asked of it.
+//! An open toft: a session, with handles for everything that it can do.
 
 use std::{ops::Deref, path::PathBuf};
 
@@ -10,7 +10,7 @@ use toft_work::{Work, workspaces::Workspaces};
 
 use crate::worker::AgentBuilder;
 
-/// An open store, and who asks from where. Cheap to share between threads; one transaction at a time.
+/// An open store, the caller and its location. Cheap to share between threads; one transaction at a time.
 pub struct Toft {
     session: Session,
 }
@@ -26,12 +26,13 @@ impl Toft {
         Session::with(config).map(Self::from)
     }
 
-    /// Opens a store that was located. A repository that it does not know is refused: `init` registers it.
+    /// Opens a located store. A repository that the store does not know is refused: `init` registers it.
     pub fn at(located: Located) -> Result<Self, Error> {
         Session::at(located).map(Self::from)
     }
 
-    /// Makes the store and the repository's id, once, and opens it; whether it is new. Running it again changes nothing.
+    /// Creates the store and the repository's id, once, and opens the store; returns whether it is new. Running it
+    /// again changes nothing.
     pub fn init(config: &Config, no_vcs: bool) -> Result<(Self, bool), Error> {
         let (session, new) = Session::init(config, no_vcs)?;
         Ok((session.into(), new))
@@ -42,12 +43,12 @@ impl Toft {
         AgentBuilder::new(self, name.into())
     }
 
-    /// Issues as this checkout sees them; `None` outside of one.
+    /// The issues of this checkout; `None` outside of a checkout.
     pub fn plan(&self) -> Result<Option<Plan<'_>>, Error> {
         Plan::open(&self.session)
     }
 
-    /// The ledgers that are seen from here.
+    /// The ledgers of this checkout.
     pub fn ledgers(&self) -> Ledgers<'_> {
         Ledgers::of(&self.session)
     }
@@ -62,12 +63,12 @@ impl Toft {
         self.work().workspaces()
     }
 
-    /// What agents are told.
+    /// Briefings for agents.
     pub fn briefing(&self) -> Briefing<'_> {
         Briefing::of(self.work())
     }
 
-    /// What is done when a harness calls.
+    /// Handles the calls of a harness.
     pub fn hooks(&self) -> Hooks<'_> {
         Hooks::of(self.work())
     }
@@ -77,7 +78,7 @@ impl Toft {
         Attempts::of(self.work())
     }
 
-    /// A text with its ids as short as the store and the ledgers allow, to be shown.
+    /// A text for display, with ids abbreviated as far as they are unique in the store and the ledgers.
     pub fn shorten_ids(&self, text: &str) -> String {
         toft_plan::shorten_ids(&self.session, text)
     }
@@ -109,14 +110,14 @@ pub struct Reached {
     pub toft: Toft,
     /// The repository in it.
     pub scope: Scope,
-    /// What people call it; none for a store that no repository uses.
+    /// Its name; none for a store that no repository uses.
     pub name: Option<String>,
-    /// Its ledgers were not reached through another store before.
+    /// Its ledgers were not already covered through another store.
     pub ledgers: bool,
 }
 
-/// Every repository of every store that this user has, and of the one that is meant here; each once. A store that cannot
-/// be read is one entry of the second list.
+/// Every repository of every store of this user, and of the store of `config`; each once. A store that cannot be read
+/// is one entry of the second list.
 pub fn every_repository(config: &Config) -> Result<(Vec<Reached>, Vec<String>), Error> {
     let (all, bad) = repositories::every_repository(config)?;
     let all = all.into_iter().map(|reached| Reached {

@@ -32,7 +32,7 @@ use toft_work::workspaces::{Given, Wanted};
 
 use crate::Toft;
 
-/// An agent about to register.
+/// An agent that is about to register.
 pub struct AgentBuilder<'a> {
     toft: &'a Toft,
     request: Register,
@@ -44,28 +44,28 @@ impl<'a> AgentBuilder<'a> {
         Self { toft, request: Register { name: Some(name.clone()), ..Register::default() }, name }
     }
 
-    /// What it is for.
+    /// Its role.
     #[must_use]
     pub fn role(mut self, role: Role) -> Self {
         self.request.role = Some(role);
         self
     }
 
-    /// Something it can do; tasks may require it.
+    /// A capability; tasks may require it.
     #[must_use]
     pub fn can(mut self, tag: impl Into<String>) -> Self {
         self.request.capabilities.push(tag.into());
         self
     }
 
-    /// Makes it known.
+    /// Registers it.
     pub fn register(self) -> Result<Worker<'a>, Error> {
         let agent = self.toft.perform_as(&self.name, None, self.request)?;
         Ok(Worker { toft: self.toft, agent })
     }
 }
 
-/// What to claim.
+/// Selects the task to claim.
 #[derive(Clone, Debug, Default)]
 pub struct ClaimQuery {
     id: Option<String>,
@@ -82,7 +82,7 @@ impl ClaimQuery {
         Self::default()
     }
 
-    /// A certain task, by id or prefix.
+    /// A given task, by id or prefix.
     pub fn task(id: impl Into<String>) -> Self {
         Self { id: Some(id.into()), ..Self::default() }
     }
@@ -94,21 +94,21 @@ impl ClaimQuery {
         self
     }
 
-    /// From elsewhere than this repository.
+    /// From another scope than this repository.
     #[must_use]
     pub fn scope(mut self, scope: Scope) -> Self {
         self.scope = Some(scope);
         self
     }
 
-    /// Another time to live than the usual.
+    /// Time to live of the lease, if not the default.
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
         self
     }
 
-    /// Wait this long for something to become ready.
+    /// Wait this long until a task is ready.
     #[must_use]
     pub fn wait(mut self, patience: Duration) -> Self {
         self.wait = Some(patience);
@@ -129,12 +129,12 @@ impl<'a> Worker<'a> {
         &self.agent
     }
 
-    /// Takes one job; nothing if none is ready.
+    /// Claims one job; none if nothing is ready.
     pub fn claim(&self, query: ClaimQuery) -> Result<Option<Job<'a>>, Error> {
         Ok(self.claim_many(query, 1)?.pop())
     }
 
-    /// Takes up to `count` jobs in one transaction.
+    /// Claims up to `count` jobs in one transaction.
     pub fn claim_many(&self, query: ClaimQuery, count: usize) -> Result<Vec<Job<'a>>, Error> {
         let request = claim::Request {
             offers: Vec::new(),
@@ -169,7 +169,7 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// A task this worker holds. Every write names its fence, so a lost hold changes nothing.
+/// A task that this worker holds. Every write names its fence, so a write under a lost lease changes nothing.
 pub struct Job<'a> {
     toft: &'a Toft,
     agent: String,
@@ -179,7 +179,7 @@ pub struct Job<'a> {
     ttl: Duration,
 }
 
-/// A hold that is kept in the background until this is dropped.
+/// A lease that is renewed in the background until this is dropped.
 ///
 /// Whoever cannot renew must stop before the lease can be given to another. [`Kept::must_stop`] turns true in time for
 /// work that ends within the grace: a little before `ttl` after the last renewal that the store acknowledged, counted
@@ -229,19 +229,20 @@ impl<'a> Job<'a> {
         self.claimed.resume.as_ref()
     }
 
-    /// A directory of its own to do it in. Without one there is no hold any more: it was given back.
+    /// A workspace for it. If it cannot be created, the task is released and the lease has ended.
     pub fn workspace(&self) -> Result<Given, Error> {
         self.toft.work().workspace_for(&self.agent, &self.claimed, Wanted { rests: true, ..Wanted::default() }, |_| {})
     }
 
-    /// Keeps the hold for another time to live.
+    /// Renews the lease.
     pub fn renew(&self) -> Result<Timestamp, Error> {
         let holds = vec![(self.task().id.clone(), self.hold().fence())];
         let outcome = self.toft.perform_as(&self.agent, None, renew::Request { holds, ttl: None })?;
         Ok(outcome.renewed.first().map(|(_, until)| *until).unwrap_or_default())
     }
 
-    /// Keeps the hold in the background, over a connection of its own, for work that ends within `grace` when it is told to.
+    /// Renews the lease in the background, over a connection of its own, for work that ends within `grace` when it is
+    /// asked to.
     ///
     /// ```no_run
     /// # fn main() -> Result<(), toft::Error> {
@@ -270,14 +271,14 @@ impl<'a> Job<'a> {
         Kept { keeping, stop }
     }
 
-    /// The same job, held since now.
+    /// The same job, with its lease renewed now.
     fn renewed(mut self) -> Result<Self, Error> {
         self.sent = clock();
         self.renew()?;
         Ok(self)
     }
 
-    /// Notes progress.
+    /// Saves a checkpoint.
     pub fn save(&self, message: impl Into<String>) -> Result<Checkpoint, Error> {
         let saved = self.toft.perform_as(
             &self.agent,
@@ -289,13 +290,13 @@ impl<'a> Job<'a> {
             .ok_or_else(|| Refusal::NotFound { what: "checkpoint".into(), text: self.task().id.to_string() }.into())
     }
 
-    /// Keeps a value under a key; the same again changes nothing.
+    /// Stores a value under a key; storing the same value again changes nothing.
     pub fn put(&self, key: impl Into<String>, value: Value) -> Result<bool, Error> {
         let request = save::Request { state: Some((key.into(), value)), ..self.saving() };
         Ok(self.toft.perform_as(&self.agent, None, request)?.changed)
     }
 
-    /// The value under a key, whoever wrote it.
+    /// The value of a key, from any holder.
     pub fn get(&self, key: impl Into<String>) -> Result<Option<Value>, Error> {
         let request =
             show::Request { id: self.task().id.to_string(), state: Some(key.into()), ..show::Request::default() };
@@ -325,28 +326,28 @@ impl<'a> Job<'a> {
         Finish { toft: self.toft, agent: self.agent, request }
     }
 
-    /// Done; say what shows it before committing.
+    /// Finishes it as done; add evidence before committing.
     pub fn done(self, message: impl Into<String>) -> Finish<'a> {
         self.finish(How::Done(Evidence::Commit(String::new())), message.into())
     }
 
-    /// It did not work; it is tried again until its attempts are used up.
+    /// Finishes it as failed; it is retried until all attempts are used.
     pub fn failed(self, message: impl Into<String>) -> Result<finish::Outcome, Error> {
         self.finish(How::Failed, message.into()).commit()
     }
 
-    /// Gives it back as it is.
+    /// Releases it without a result.
     pub fn release(self, message: impl Into<String>) -> Result<finish::Outcome, Error> {
         self.finish(How::Release, message.into()).commit()
     }
 
-    /// Gives it back until a person has answered.
+    /// Releases it until a person has answered.
     pub fn ask(self, question: impl Into<String>) -> Result<finish::Outcome, Error> {
         self.finish(How::Waiting(WaitFor::Human), question.into()).commit()
     }
 }
 
-/// A job about to be finished.
+/// A job that is about to be finished.
 pub struct Finish<'a> {
     toft: &'a Toft,
     agent: String,
@@ -354,14 +355,14 @@ pub struct Finish<'a> {
 }
 
 impl Finish<'_> {
-    /// The commit that shows it.
+    /// The commit that is the evidence.
     #[must_use]
     pub fn evidence(mut self, commit: impl Into<String>) -> Self {
         self.request.how = How::Done(Evidence::Commit(commit.into()));
         self
     }
 
-    /// Why nothing had to change.
+    /// The reason why no change was needed.
     #[must_use]
     pub fn no_change(mut self, reason: impl Into<String>) -> Self {
         self.request.how = How::Done(Evidence::NoChange(reason.into()));
@@ -375,7 +376,7 @@ impl Finish<'_> {
         self
     }
 
-    /// Makes it so.
+    /// Ends the lease.
     pub fn commit(self) -> Result<finish::Outcome, Error> {
         self.toft.work().finish(&self.agent, None, self.request)
     }

@@ -1,4 +1,4 @@
-//! Plans: what a person or an agent writes down to make a workflow.
+//! Plans: the input from which a person or an agent makes a workflow.
 
 use std::collections::BTreeMap;
 
@@ -9,25 +9,25 @@ use serde_json::Value;
 use super::task::TaskSpec;
 use crate::refusal::Refusal;
 
-/// How some work is cut into tasks. The shape of a plan file in TOML, YAML or JSON.
+/// How work is divided into tasks. The schema of a plan file in TOML, YAML or JSON.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WorkflowPlan {
-    /// What it is about.
+    /// The title.
     pub title: String,
-    /// How the work is cut up, in words.
+    /// A description of how the work is divided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<String>,
-    /// 0 is most urgent; 2 when absent.
+    /// 0 is most urgent; the default is 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<u8>,
-    /// At most so many tasks held at once.
+    /// Maximum number of tasks held at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_parallel: Option<u32>,
-    /// Attempts may cost at most so much together.
+    /// Maximum total cost of its attempts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<f64>,
-    /// Anything the agents of the workflow are to know, by name.
+    /// Free-form settings for the agents of the workflow, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub config: BTreeMap<String, Value>,
     /// The tasks.
@@ -35,34 +35,34 @@ pub struct WorkflowPlan {
     pub tasks: Vec<PlanTask>,
 }
 
-/// One task of a plan. Other tasks are named by their name in the plan, or by id.
+/// One task of a plan. It refers to other tasks by their name in the plan, or by id.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PlanTask {
     /// Short name, unique in the plan.
     pub name: String,
-    /// What is to be done.
+    /// The work to do.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub brief: String,
-    /// Starts only when these are done.
+    /// Tasks that must be done before it starts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub needs: Vec<String>,
-    /// Wants to know how these ended.
+    /// Tasks whose outcome it receives.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub informed_by: Vec<String>,
-    /// Starts only if these fail for good; skipped otherwise.
+    /// Starts only if these fail for good; otherwise it is skipped.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub on_failure_of: Vec<String>,
     /// Waits for every task of a lower group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parallel_group: Option<u32>,
-    /// 0 is most urgent; the workflow's when absent.
+    /// 0 is most urgent; the default is the priority of the workflow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<u8>,
     /// Plain labels.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<String>,
-    /// Capability tags its holder must offer.
+    /// Capability tags that its holder must offer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub requires: Vec<String>,
     /// Paths it expects to touch.
@@ -71,16 +71,16 @@ pub struct PlanTask {
     /// How it will be done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<String>,
-    /// Fails for good after so many attempts.
+    /// Fails for good after this many attempts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_attempts: Option<u32>,
-    /// The repository to work in, by id or name; needed once a workflow spans several.
+    /// The repository to work in, by id or name; required if a workflow spans several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repository: Option<String>,
 }
 
 impl PlanTask {
-    /// The task it asks for, with what it leaves open.
+    /// The task specification, with defaults for what the plan omits.
     pub fn spec(&self, priority: u8, max_attempts: u32, assigned_to: Option<String>) -> TaskSpec {
         TaskSpec {
             name: self.name.clone(),
@@ -109,7 +109,7 @@ impl WorkflowPlan {
     }
 }
 
-/// Checks what a plan can be checked for by itself: names, priorities, cycles among its own tasks.
+/// Checks a plan by itself: names, priorities, cycles among its own tasks.
 pub fn check_names(tasks: &[PlanTask]) -> Result<(), Refusal> {
     let invalid = |field: &str, problem: String| Refusal::Invalid { field: field.into(), problem };
     let mut index = BTreeMap::new();

@@ -1,6 +1,6 @@
-//! What a runner saw of an attempt, and what that means for the task.
+//! A runner's observations of an attempt, and what they mean for the task.
 //!
-//! A commit or an explicit word is evidence. An agent that ends well and shows nothing has not done its task.
+//! A commit or an explicit report is evidence. If an agent exits successfully without evidence, its task is not done.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,10 +10,10 @@ use crate::{
     verbs::finish::{How, WaitFor},
 };
 
-/// So much of what a command said is kept as the reason.
+/// Maximum length of a command's output that is kept as the reason.
 const REASON: usize = 400;
 
-/// What a runner saw of the command it started for an attempt.
+/// A runner's observations of the command that it started for an attempt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Report {
     /// How the command ended.
@@ -22,22 +22,22 @@ pub struct Report {
     pub ran_ms: u64,
     /// The machine whose disk has the log.
     pub host: String,
-    /// Where everything it said is kept.
+    /// The path of the log with all of its output.
     pub log: String,
     /// The workspace it ran in, by name.
     pub workspace: String,
-    /// What it used, if it said so.
+    /// The tokens that it used, if it reported them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
 }
 
-/// What an agent used, as it says itself.
+/// The tokens that an agent used, as it reports them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Usage {
-    /// Tokens read.
+    /// Input tokens.
     pub input_tokens: u64,
-    /// Tokens written.
+    /// Output tokens.
     pub output_tokens: u64,
 }
 
@@ -45,15 +45,15 @@ pub struct Usage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
-    /// By itself, with this code.
+    /// It exited with this code.
     Exited(i32),
-    /// By this signal, which the runner did not send.
+    /// It was ended by this signal, which the runner did not send.
     Signalled(i32),
-    /// It said nothing for so many seconds, and was ended.
+    /// It had no output for this many seconds, and the runner ended it.
     Idle(u64),
-    /// It took longer than so many seconds, and was ended.
+    /// It ran longer than this many seconds, and the runner ended it.
     Overtime(u64),
-    /// The runner was told to stop, and ended it.
+    /// The runner was asked to stop, and ended it.
     Stopped,
     /// Its lease was lost, and the runner ended it.
     Lost,
@@ -80,54 +80,54 @@ impl std::fmt::Display for Ending {
     }
 }
 
-/// What an agent says of its own attempt, in the file that `TOFT_REPORT` names. `toft finish` says the same.
+/// An agent's report about its own attempt, in the file that `TOFT_REPORT` names. `toft finish` reports the same.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Word {
-    /// How it ends; absent if it only says what it used.
+    /// The outcome; absent if it only reports usage or cost.
     pub outcome: Option<SaidOutcome>,
-    /// In words.
+    /// A message.
     pub message: String,
-    /// The commit that shows it.
+    /// The commit that is the evidence.
     pub evidence: Option<String>,
-    /// Why nothing had to change.
+    /// The reason why no change was needed.
     pub no_change: Option<String>,
     /// What it cost.
     pub cost: Option<f64>,
-    /// What it used.
+    /// The tokens that it used.
     pub usage: Option<Usage>,
 }
 
-/// How an agent says that its attempt ends.
+/// The outcome that an agent reports for its attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SaidOutcome {
     /// Done.
     Done,
-    /// It did not work.
+    /// The attempt failed.
     Failed,
-    /// Given back.
+    /// The task is released.
     Release,
-    /// Given back with a note for the next holder.
+    /// The task is released with a note for the next holder.
     Handoff,
     /// A person must answer the message.
     Waiting,
 }
 
-/// Everything that was seen of an attempt that its agent did not end itself.
+/// All observations of an attempt that its agent did not end itself.
 #[derive(Clone, Debug)]
 pub struct Seen {
     /// How the command ended.
     pub ending: Ending,
-    /// A commit that is in the workspace now and was not before.
+    /// A commit that is in the workspace now and was not there before.
     pub commit: Option<String>,
-    /// How many files were changed and not committed.
+    /// Number of changed files that are not committed.
     pub uncommitted: usize,
-    /// What the agent says itself.
+    /// The agent's own report.
     pub word: Word,
-    /// What could not be read of it, or looked at.
+    /// Why the report could not be read, or the workspace not examined.
     pub problem: Option<String>,
-    /// The last it said.
+    /// The last lines of output.
     pub said: String,
 }
 
@@ -164,7 +164,7 @@ impl Seen {
         }
     }
 
-    /// What shows that it is done: what the agent names, else what is there.
+    /// The evidence: the one that the agent names, otherwise a commit in the workspace.
     fn evidence(&self) -> Option<Evidence> {
         let named = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());
         let commit = named(&self.word.evidence).or_else(|| self.commit.clone());
@@ -196,8 +196,8 @@ pub fn builds_on(earlier: &[Attempt]) -> bool {
     !earlier.iter().any(|attempt| attempt.result == Some(AttemptResult::Failed))
 }
 
-/// How often in a row a task was given back by the agents of runners. What a runner stopped does not count, and neither does
-/// what people give back.
+/// How often in a row agents of runners released a task. Attempts that a runner stopped, and releases by people, do not
+/// count.
 pub(crate) fn given_back(attempts: &[Attempt]) -> usize {
     let by_itself = |attempt: &&Attempt| {
         matches!(attempt.result, Some(AttemptResult::Released | AttemptResult::Handoff))

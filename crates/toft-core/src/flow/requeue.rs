@@ -1,4 +1,4 @@
-//! Keeps the queue in step with what it is derived from.
+//! Keeps the queue consistent with the rows from which it is derived.
 
 use super::{TaskStatus, Workflow};
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
     verbs::VerbContext,
 };
 
-/// Puts a task where it queues now, or takes it out of the queue.
+/// Writes the current queue entry of a task, or removes it from the queue.
 pub(crate) fn place_in_queue(work: &mut VerbContext<'_>, task: &Task, workflow: &Workflow) -> VerbResult<()> {
     let gates = match task.state.status {
         TaskStatus::Waiting => work.tx.gates(&task.id)?,
@@ -23,7 +23,7 @@ pub(crate) fn place_in_queue(work: &mut VerbContext<'_>, task: &Task, workflow: 
     Ok(work.tx.write_derived(&[write])?)
 }
 
-/// Puts every open task of a workflow where it queues now. For changes to the workflow itself.
+/// Updates the queue entry of every open task of a workflow, after a change to the workflow itself.
 pub(crate) fn requeue(work: &mut VerbContext<'_>, workflow: &Workflow) -> VerbResult<()> {
     let query = TaskQuery {
         workflow: Some(workflow.id.clone()),
@@ -36,7 +36,7 @@ pub(crate) fn requeue(work: &mut VerbContext<'_>, workflow: &Workflow) -> VerbRe
     Ok(())
 }
 
-/// Opens or shuts a limited workflow's lane after a task was taken or given back.
+/// Opens or closes the lane of a limited workflow after a task was claimed or released.
 pub(crate) fn refresh_room(work: &mut VerbContext<'_>, workflow: &mut Workflow) -> VerbResult<()> {
     let Some(limit) = workflow.max_parallel else { return Ok(()) };
     let held = work.tx.leases(&LeasesOf::Workflow(workflow.id.clone()))?.len();

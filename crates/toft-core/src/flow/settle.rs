@@ -1,4 +1,4 @@
-//! What follows when a task ends or is given back: dependents, the queue, the workflow.
+//! Consequences of ending or releasing a task: dependents, the queue, the workflow.
 
 use serde_json::json;
 
@@ -15,7 +15,7 @@ use crate::{
     verbs::VerbContext,
 };
 
-/// Writes that end a hold: the lease goes, its attempt is closed.
+/// The writes that end a lease: its row is deleted and its attempt is closed.
 pub(crate) fn end_lease(
     work: &mut VerbContext<'_>,
     lease: &Lease,
@@ -82,7 +82,7 @@ pub(crate) fn propagate(work: &mut VerbContext<'_>, task: &Task, from: TaskStatu
     conclude(work, &task.workflow)
 }
 
-/// Did a task that was `from` before end without having failed?
+/// Whether a task whose status was `from` ended without having failed.
 fn ended_well(status: TaskStatus, from: TaskStatus) -> bool {
     match status {
         TaskStatus::Done | TaskStatus::Cancelled => true,
@@ -107,7 +107,7 @@ pub(crate) fn skip_pointless(work: &mut VerbContext<'_>, tasks: &[TaskId]) -> Ve
     Ok(())
 }
 
-/// Skips a task that only makes sense if another fails, once that other has ended well.
+/// Skips a task that runs only if another fails, once that other has ended without failing.
 fn skip_if_pointless(work: &mut VerbContext<'_>, task: &Task) -> VerbResult<Option<Task>> {
     if task.state.open_blockers == 0 {
         return Ok(None);
@@ -136,7 +136,7 @@ fn skip(work: &mut VerbContext<'_>, task: &Task, because: &TaskId) -> VerbResult
     Ok(Some(task))
 }
 
-/// Ends a running workflow when its last task has ended, or when nothing can move because one failed.
+/// Ends a running workflow when its last task has ended, or when no task can continue because one failed.
 pub(crate) fn conclude(work: &mut VerbContext<'_>, id: &WorkflowId) -> VerbResult<Workflow> {
     use TaskStatus::{Failed, Leased, Pending, Running, Waiting};
     let mut workflow = work.require_workflow(id)?;
@@ -162,7 +162,7 @@ pub(crate) fn conclude(work: &mut VerbContext<'_>, id: &WorkflowId) -> VerbResul
     Ok(workflow)
 }
 
-/// Who is on an issue changed: its ledger has to be told.
+/// Marks the ledger of the workflow's issue for an update, because the holder of the issue changed.
 pub(crate) fn ledger_changed(work: &mut VerbContext<'_>, workflow: &mut Workflow) -> VerbResult<()> {
     if workflow.issue().is_some() && workflow.ledger_updated {
         workflow.ledger_updated = false;
@@ -171,7 +171,7 @@ pub(crate) fn ledger_changed(work: &mut VerbContext<'_>, workflow: &mut Workflow
     Ok(())
 }
 
-/// When a task that failed `attempts` times may be tried again.
+/// When a task that failed `attempts` times may be retried.
 pub(crate) fn retry_at(work: &VerbContext<'_>, attempts: u32) -> Timestamp {
     let doubled = work.policy.backoff.saturating_mul(1 << attempts.saturating_sub(1).min(16));
     work.now.wall.plus(doubled.min(work.policy.backoff_max))

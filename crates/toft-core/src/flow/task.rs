@@ -1,4 +1,4 @@
-//! A task, the attempts at it, and what it depends on.
+//! A task, its attempts, and its dependencies.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ use crate::{
     time::Timestamp,
 };
 
-/// The unit an agent leases.
+/// The unit of work that an agent leases.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Task {
     /// Stable id.
@@ -20,46 +20,46 @@ pub struct Task {
     pub workflow: WorkflowId,
     /// Position in its plan.
     pub order: u32,
-    /// What is to be done, by whom, and how urgently.
+    /// The specification: what to do, its assignment and its priority.
     #[serde(flatten)]
     pub spec: TaskSpec,
-    /// Where it is to be worked.
+    /// Where it is to be worked on.
     pub place: Place,
-    /// When it was made.
+    /// When it was created.
     pub created: Timestamp,
-    /// What changes while it is worked.
+    /// The state that changes while it is worked on.
     #[serde(flatten)]
     pub state: TaskState,
 }
 
-/// What a plan says of a task. A store keeps it as it is, so a field that is added here is stored.
+/// The specification of a task in a plan. A store keeps all of it, so a field that is added here is stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TaskSpec {
     /// Short name, unique in its workflow.
     pub name: String,
-    /// What is to be done.
+    /// The work to do.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub brief: String,
     /// 0 is most urgent.
     pub priority: u8,
-    /// Plain labels; some say when it is its turn ([`crate::ready::QueueClass`]).
+    /// Plain labels; some determine its position in the queue ([`crate::ready::QueueClass`]).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<String>,
-    /// Capability tags its holder must offer.
+    /// Capability tags that its holder must offer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub requires: Vec<String>,
     /// Paths it expects to touch.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<String>,
-    /// Tasks of one group may run together; a higher group waits for every lower one.
+    /// Tasks of one group may run in parallel; a higher group waits for every lower one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parallel_group: Option<u32>,
     /// How it will be done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<String>,
-    /// Fails for good after so many attempts.
+    /// Fails for good after this many attempts.
     pub max_attempts: u32,
-    /// The agent, by name, that alone may claim it.
+    /// The name of the only agent that may claim it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub assigned_to: Option<String>,
 }
@@ -91,20 +91,20 @@ impl Task {
     }
 }
 
-/// The part of a task that changes while it is worked, kept apart so that a claim rewrites little.
+/// The part of a task that changes while it is worked on, stored separately so that a claim writes little.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TaskState {
-    /// How far it is.
+    /// Its status.
     pub status: TaskStatus,
-    /// Attempts that failed or were lost.
+    /// Number of attempts that failed or were lost.
     pub attempt: u32,
     /// Number of its newest lease; 0 before the first.
     pub fence: u64,
-    /// Derived: dependencies that still hold it back.
+    /// Derived: number of dependencies that still block it.
     pub open_blockers: u32,
-    /// Derived: how many tasks wait for it.
+    /// Derived: number of tasks that wait for it.
     pub unblocks: u32,
-    /// Not offered before this.
+    /// It must not start before this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_before: Option<Timestamp>,
     /// How it ended.
@@ -114,30 +114,30 @@ pub struct TaskState {
     pub updated: Timestamp,
 }
 
-/// How far a task is.
+/// The status of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskStatus {
-    /// Nobody holds it.
+    /// Not held.
     Pending,
     /// Held; no sign of work yet.
     Leased,
     /// Held and worked on.
     Running,
-    /// Waits for a gate; nobody holds it.
+    /// Waits for a gate; not held.
     Waiting,
     /// Finished, with evidence.
     Done,
-    /// Attempts are used up; a person must decide.
+    /// All attempts are used; a person must decide.
     Failed,
     /// Not needed.
     Skipped,
-    /// Its workflow was given up.
+    /// Its workflow was abandoned.
     Cancelled,
 }
 
 impl TaskStatus {
-    /// Every status, in the order of life.
+    /// Every status, in the order of a task's life.
     pub const ALL: [Self; 8] = [
         Self::Pending,
         Self::Leased,
@@ -193,14 +193,14 @@ impl TaskStatus {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "TaskOutcome")]
 pub struct Outcome {
-    /// In words.
+    /// A summary.
     pub summary: String,
-    /// What shows it.
+    /// The evidence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evidence: Option<Evidence>,
 }
 
-/// What shows that a task is done.
+/// Proof that a task is done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Evidence {
@@ -208,7 +208,7 @@ pub enum Evidence {
     Commit(String),
     /// A diff or other artefact, by name.
     Artifact(String),
-    /// Nothing had to change, and why.
+    /// No change was needed, with the reason.
     NoChange(String),
 }
 
@@ -216,17 +216,17 @@ fn unshown() -> LeaseId {
     LeaseId::known("")
 }
 
-/// One hold on a task, from lease to end. Kept for ever.
+/// One lease on a task, from claim to end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Attempt {
-    /// At which task.
+    /// The task.
     pub task: TaskId,
-    /// Number of its lease.
+    /// The number of its lease.
     pub fence: u64,
-    /// Id of its lease: half of the fence, and so nobody's to see but the holder's.
+    /// The id of its lease: half of the fence, and therefore visible to the holder only.
     #[serde(skip_serializing, default = "unshown")]
     pub lease: LeaseId,
-    /// Who held it.
+    /// The agent that held it.
     pub agent: AgentId,
     /// Where it was claimed from.
     pub place: Place,
@@ -238,13 +238,13 @@ pub struct Attempt {
     /// How it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<AttemptResult>,
-    /// In words.
+    /// The reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// What it cost, if anyone said.
+    /// What it cost, if it was reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<f64>,
-    /// What its runner saw.
+    /// The observations of its runner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report: Option<Report>,
 }
@@ -263,21 +263,21 @@ impl Attempt {
         serde_json::from_str(reason).ok()
     }
 
-    /// Orders its holder to stop. An open attempt has no reason yet, so that is where the order is kept.
+    /// Orders its holder to stop. The order is stored in the reason, which an open attempt does not have yet.
     pub(crate) fn set_stop_order(&mut self, order: &StopOrder) {
         self.reason = serde_json::to_string(order).ok();
     }
 }
 
-/// An order to the runner of an attempt: end the agent.
+/// An order to the runner of an attempt to end the agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StopOrder {
-    /// Who wants it.
+    /// The agent or person that gave it.
     pub by: String,
-    /// The task fails for good and asks a person, instead of being given back.
+    /// The task fails for good and waits for a person, instead of being released.
     #[serde(default)]
     pub park: bool,
-    /// Why.
+    /// The reason.
     #[serde(default)]
     pub reason: String,
 }
@@ -295,30 +295,30 @@ impl std::fmt::Display for StopOrder {
 pub enum AttemptResult {
     /// The task is done.
     Done,
-    /// It did not work.
+    /// The attempt failed.
     Failed,
-    /// Given back.
+    /// Released.
     Released,
-    /// Given back with a note for the next holder.
+    /// Released with a note for the next holder.
     Handoff,
-    /// Given back until a gate opens.
+    /// Released until a gate opens.
     Waiting,
-    /// Nobody renewed the lease in time.
+    /// The lease was not renewed in time.
     Expired,
     /// The holder's process ended.
     ProcessGone,
-    /// Taken away by a person.
+    /// Revoked by a person.
     Revoked,
 }
 
 /// One task depends on another.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct Dependency {
-    /// The one that depends.
+    /// The dependent task.
     pub task: TaskId,
-    /// On this one.
+    /// The task that it depends on.
     pub on: TaskId,
-    /// How.
+    /// The kind.
     pub kind: DependencyKind,
 }
 
@@ -337,11 +337,11 @@ impl Dependency {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DependencyKind {
-    /// Starts only when that one is done or skipped.
+    /// Starts only when the target is done or skipped.
     Blocks,
-    /// Wants to know how that one ended.
+    /// Receives the outcome of the target.
     Informs,
-    /// Starts only if that one fails for good; skipped if it does not.
+    /// Starts only if the target fails for good; skipped if it does not.
     OnFailure,
 }
 
@@ -349,7 +349,7 @@ impl DependencyKind {
     /// Every kind.
     pub const ALL: [Self; 3] = [Self::Blocks, Self::Informs, Self::OnFailure];
 
-    /// Does a dependency of this kind on a task with this status hold back?
+    /// Whether a dependency of this kind blocks while its target has this status.
     ///
     /// A failed task that was then skipped has failed all the same; one that was skipped without failing takes
     /// what depends on its failure along.

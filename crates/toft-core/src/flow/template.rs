@@ -9,41 +9,41 @@ use serde_json::Value;
 use super::plan::{PlanTask, WorkflowPlan};
 use crate::{id::TemplateId, refusal::Refusal, time::Timestamp};
 
-/// A plan with holes in it. A changed template is a new version; old ones stay.
+/// A plan with variables. A changed template is a new version; old versions are kept.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Template {
     /// Stable id of this version.
     pub id: TemplateId,
-    /// What users call it.
+    /// Its name.
     pub name: String,
-    /// 1 for the first.
+    /// The version, from 1.
     pub version: u32,
-    /// What it is for.
+    /// Its purpose.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// When the template of this name was removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub removed: Option<Timestamp>,
-    /// The name of a template whose tasks and variables it starts from.
+    /// The name of the template that it extends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extends: Option<String>,
-    /// What can be filled in.
+    /// The variables.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub variables: BTreeMap<String, Variable>,
-    /// The pattern; `{{name}}` stands for a variable.
+    /// The plan, in which `{{name}}` refers to a variable.
     pub plan: WorkflowPlan,
     /// When this version was written.
     pub created: Timestamp,
 }
 
-/// One hole in a template.
+/// A variable of a template.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Variable {
-    /// Used when nothing is given; without one, a value must be given.
+    /// The default value; without one, a value must be given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<String>,
-    /// What it is for.
+    /// Its purpose.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub about: Option<String>,
 }
@@ -74,7 +74,7 @@ impl Template {
         self
     }
 
-    /// The plan with every variable filled in. Missing and unknown variables are refused, by name.
+    /// The plan with every variable filled in. Missing and unknown variables are errors that name them.
     pub fn fill(&self, given: &BTreeMap<String, String>) -> Result<WorkflowPlan, Refusal> {
         let mut values = BTreeMap::new();
         let mut missing = BTreeSet::new();
@@ -130,7 +130,7 @@ fn fill_task(task: &mut PlanTask, fill: &mut impl FnMut(&str) -> String) {
     }
 }
 
-/// Replaces `{{name}}`; a value is never looked into again, so text from outside cannot reach other variables.
+/// Replaces `{{name}}`; values are not expanded again, so untrusted text cannot reach other variables.
 fn substitute(text: &str, values: &BTreeMap<&str, &str>, missing: &mut BTreeSet<String>) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! A workflow: one run of some work.
+//! Workflows.
 
 use std::collections::BTreeMap;
 
@@ -12,57 +12,57 @@ use crate::{
     time::Timestamp,
 };
 
-/// One run of some work: one or more tasks with dependencies.
+/// One or more tasks with dependencies that were started together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Workflow {
     /// Stable id.
     pub id: WorkflowId,
-    /// What it is about.
+    /// The title.
     pub title: String,
-    /// Where it comes from.
+    /// Its origin.
     pub source: Source,
-    /// How far it is.
+    /// Its status.
     pub status: WorkflowStatus,
-    /// Why it is as it is, when someone said so.
+    /// The reason for its status, if one was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// 0 is most urgent; tasks inherit it.
     pub priority: u8,
-    /// How the work is cut up, in words.
+    /// A description of how the work is divided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan_summary: Option<String>,
-    /// At most so many tasks held at once.
+    /// Maximum number of tasks held at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_parallel: Option<u32>,
-    /// Attempts may cost at most so much together.
+    /// Maximum total cost of its attempts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<f64>,
     /// What attempts have cost so far.
     #[serde(default)]
     pub spent: f64,
-    /// Derived: as many tasks are held as may be.
+    /// Derived: the maximum number of tasks is held.
     #[serde(default)]
     pub full: bool,
-    /// `name@version` of the template it was made from.
+    /// `name@version` of its template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<String>,
     /// Every repository its tasks work in.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub repositories: Vec<RepositoryId>,
-    /// Anything its planner wants its agents to know, by name.
+    /// Free-form settings for its agents, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub config: BTreeMap<String, Value>,
-    /// Whose action completed it.
+    /// The actor whose action completed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_by: Option<String>,
-    /// The ledger of its issue says what is true of it now.
+    /// The ledger of its issue contains its current state.
     #[serde(default, rename = "told", skip_serializing_if = "std::ops::Not::not")]
     pub ledger_updated: bool,
-    /// How many tasks it has.
+    /// Number of tasks.
     pub tasks: u32,
-    /// Where it was made.
+    /// Where it was created.
     pub place: Place,
-    /// When it was made.
+    /// When it was created.
     pub created: Timestamp,
     /// When it last changed.
     pub updated: Timestamp,
@@ -128,12 +128,12 @@ impl Workflow {
     }
 }
 
-/// What a workflow means for the issue it is on.
+/// What a workflow means for its issue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IssueState {
-    /// It goes on: nobody else may start the issue.
+    /// It is active: no other workflow may start for the issue.
     Live,
-    /// It is over, and the issue's ledger does not say so yet.
+    /// It has ended, and the issue's ledger does not contain that yet.
     Untold,
 }
 
@@ -148,18 +148,18 @@ impl IssueState {
     }
 }
 
-/// Where a workflow comes from.
+/// The origin of a workflow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Source {
-    /// Words somebody typed.
+    /// Text that a user typed.
     Prompt {
-        /// Those words.
+        /// The text.
         text: String,
     },
     /// A plan file.
     Plan {
-        /// Its name.
+        /// Its file name.
         file: String,
     },
     /// A template.
@@ -171,38 +171,38 @@ pub enum Source {
     Issue {
         /// Its id.
         id: String,
-        /// The ledger it is in.
+        /// Its ledger.
         ledger: String,
     },
     /// Another system.
     External {
-        /// What that system calls it.
+        /// The reference in that system.
         reference: String,
     },
 }
 
-/// How far a workflow is.
+/// The status of a workflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkflowStatus {
     /// Has no tasks yet.
     Planning,
-    /// Has tasks, is not started.
+    /// Has tasks, but is not started.
     Ready,
-    /// Its tasks are offered.
+    /// Its tasks can be claimed.
     Running,
-    /// Its tasks are not offered for now.
+    /// Its tasks cannot be claimed for now.
     Paused,
     /// Every task is done or skipped.
     Completed,
-    /// Nothing can go on, for a task failed for good.
+    /// No task can continue, because one failed for good.
     Failed,
-    /// Given up.
+    /// Given up by a person or a coordinator.
     Abandoned,
 }
 
 impl WorkflowStatus {
-    /// Every status, in the order of life.
+    /// Every status, in the order of a workflow's life.
     pub const ALL: [Self; 7] =
         [Self::Planning, Self::Ready, Self::Running, Self::Paused, Self::Completed, Self::Failed, Self::Abandoned];
 

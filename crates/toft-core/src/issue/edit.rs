@@ -1,4 +1,4 @@
-//! What may be written about an issue, and what follows from it.
+//! The edits of an issue that are allowed, and their consequences.
 
 use std::collections::BTreeMap;
 
@@ -15,10 +15,10 @@ use crate::{
     time::Timestamp,
 };
 
-/// A change somebody asks for. What is absent stays; what is empty is taken away.
+/// A requested change. Absent fields stay; empty ones are removed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Edit {
-    /// What is to be done.
+    /// The title.
     pub title: Option<String>,
     /// task, bug, feature, epic, chore, decision, or any word.
     pub kind: Option<String>,
@@ -26,52 +26,52 @@ pub struct Edit {
     pub priority: Option<u8>,
     /// Texts, by field: body, design, acceptance, notes, assignee, owner, template.
     pub texts: Vec<(&'static str, String)>,
-    /// Labels that come.
+    /// Labels to add.
     pub labels: Vec<String>,
-    /// Labels that go.
+    /// Labels to remove.
     pub unlabel: Vec<String>,
-    /// What it needs from now on.
+    /// Issues that it needs from now on.
     pub needs: Vec<String>,
-    /// What it no longer needs.
+    /// Issues that it no longer needs.
     pub unneeds: Vec<String>,
-    /// Other relations that come.
+    /// Other relations to add.
     pub relates: Vec<Dep>,
-    /// What it is part of.
+    /// Its parent.
     pub parent: Option<String>,
-    /// Put off until then; `None` inside takes that back.
+    /// Defers it until this time; an inner `None` removes the deferral.
     pub defer: Option<Option<Timestamp>>,
-    /// To be done by then.
+    /// The due date.
     pub due: Option<Timestamp>,
-    /// The agent it is assigned to; `None` inside assigns it to nobody.
+    /// The agent it is assigned to; an inner `None` removes the assignment.
     pub assignee: Option<Option<String>>,
-    /// Something to say.
+    /// A comment to add.
     pub comment: Option<String>,
-    /// Where to.
+    /// The status change.
     pub status: Option<Step>,
 }
 
-/// How an issue can be moved by hand.
+/// A status change that a user can request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// Open again.
+    /// Open it again.
     Reopen,
-    /// Put off until it is opened again.
+    /// Defer it until it is opened again.
     Defer,
-    /// Over.
+    /// Close it.
     Close {
-        /// Why, or how.
+        /// The reason.
         reason: String,
     },
 }
 
-/// Who asks, when, and an id for what is said.
+/// The caller, the time, and an id for a comment.
 #[derive(Clone, Debug)]
 pub struct By<'a> {
-    /// Who.
+    /// The caller.
     pub actor: &'a str,
-    /// When.
+    /// The time.
     pub now: Timestamp,
-    /// What a comment is known by.
+    /// The id of a new comment.
     pub word: &'a str,
 }
 
@@ -94,7 +94,7 @@ pub(super) fn told(value: &impl Serialize) -> VerbResult<Value> {
         .map_err(|error| StoreError::Failed { doing: "write an issue".into(), cause: error.to_string() }.into())
 }
 
-/// What a new issue says.
+/// The writes that create an issue.
 pub fn create<N: Nodes<Error = StoreError>>(nodes: &mut N, id: &str, edit: &Edit, by: &By<'_>) -> VerbResult<Vec<Put>> {
     if edit.title.as_ref().is_none_or(|title| title.trim().is_empty()) {
         return Err(invalid("title", "an issue needs a title").into());
@@ -110,7 +110,7 @@ pub fn create<N: Nodes<Error = StoreError>>(nodes: &mut N, id: &str, edit: &Edit
     Ok(puts)
 }
 
-/// What an edit writes.
+/// The writes of an edit.
 pub fn change<N: Nodes<Error = StoreError>>(
     nodes: &mut N,
     issue: &Issue,
@@ -193,7 +193,7 @@ pub fn change<N: Nodes<Error = StoreError>>(
     Ok(puts)
 }
 
-/// What was accepted elsewhere is changed there.
+/// Refuses to change a mirror: the issue was accepted into another ledger and is changed there.
 fn refuse_mirror(issue: &Issue) -> VerbResult<()> {
     if ProposalSide::of(issue) != ProposalSide::Mirror {
         return Ok(());
@@ -204,7 +204,7 @@ fn refuse_mirror(issue: &Issue) -> VerbResult<()> {
     Err(Refusal::WrongState { id: issue.id.clone(), state, wanted }.into())
 }
 
-/// Needs, other relations and the parent; nothing may come to wait for itself.
+/// Writes dependencies, other relations and the parent; refuses cycles.
 fn relations<N: Nodes<Error = StoreError>>(
     nodes: &mut N,
     issue: &Issue,
@@ -253,7 +253,7 @@ fn relations<N: Nodes<Error = StoreError>>(
     Ok(())
 }
 
-/// What consists of others waits for them; so a part never needs what it is part of.
+/// Refuses a dependency of a part on its parent: a parent waits for its parts.
 fn refuse_own_whole<N: Nodes<Error = StoreError>>(nodes: &mut N, issue: &Issue, on: &str) -> VerbResult<()> {
     let mut line = vec![issue.id.clone()];
     let mut next = issue.parent.clone();
@@ -268,7 +268,7 @@ fn refuse_own_whole<N: Nodes<Error = StoreError>>(nodes: &mut N, issue: &Issue, 
     Ok(())
 }
 
-/// Would `id` come to wait for itself if it needed `on`? Whatever an issue is part of lends it its needs.
+/// Refuses a dependency of `id` on `on` that would create a cycle. An issue inherits the dependencies of its parents.
 fn refuse_cycle<N: Nodes<Error = StoreError>>(nodes: &mut N, id: &str, on: &str) -> VerbResult<()> {
     let mut came_from: BTreeMap<String, String> = BTreeMap::from([(on.to_owned(), id.to_owned())]);
     let mut next = vec![on.to_owned()];
@@ -287,7 +287,7 @@ fn refuse_cycle<N: Nodes<Error = StoreError>>(nodes: &mut N, id: &str, on: &str)
     Ok(())
 }
 
-/// The way from an issue back to itself.
+/// The path of the cycle.
 fn path(came_from: &BTreeMap<String, String>, id: &str, on: &str) -> Vec<String> {
     let mut path = vec![id.to_owned()];
     let mut at = id;
@@ -331,7 +331,7 @@ pub fn start(issue: &Issue, agent: &str) -> Vec<Put> {
     puts
 }
 
-/// Whom it is meant for, while nobody is on it.
+/// The writes that assign it while it is not in progress.
 pub fn assign(issue: &Issue, to: Option<&str>) -> VerbResult<Vec<Put>> {
     if issue.deleted.is_some() {
         return Err(deleted(issue).into());
@@ -348,7 +348,7 @@ pub fn assign(issue: &Issue, to: Option<&str>) -> VerbResult<Vec<Put>> {
     })
 }
 
-/// It is over.
+/// The writes that close it.
 pub fn close(issue: &Issue, reason: &str, outcome: Option<Value>, by: &By<'_>) -> VerbResult<Vec<Put>> {
     if issue.status == CLOSED {
         return Ok(Vec::new());
@@ -396,7 +396,7 @@ pub fn reopen(issue: &Issue) -> Vec<Put> {
     ]
 }
 
-/// A tombstone, which beats every edit that does not know of it.
+/// A tombstone. It wins over every edit that was made without knowledge of it.
 pub fn delete(issue: &Issue, reason: &str, by: &By<'_>) -> VerbResult<Vec<Put>> {
     if issue.deleted.is_some() {
         return Ok(Vec::new());
@@ -406,7 +406,7 @@ pub fn delete(issue: &Issue, reason: &str, by: &By<'_>) -> VerbResult<Vec<Put>> 
     Ok(vec![Put::Field("deleted".into(), Some(told(&deleted)?))])
 }
 
-/// Takes a deletion back.
+/// Reverts a deletion.
 pub fn restore(issue: &Issue) -> VerbResult<Vec<Put>> {
     match &issue.deleted {
         Some(deleted) if deleted.reason == PURGED => {
@@ -418,10 +418,10 @@ pub fn restore(issue: &Issue) -> VerbResult<Vec<Put>> {
     }
 }
 
-/// Why an issue is deleted whose text was taken out of history.
+/// The deletion reason of an issue whose text was purged from history.
 pub const PURGED: &str = "purged";
 
-/// What stands where something is about to be written: written back, it takes that back.
+/// The current values of everything that is about to be written: writing them again reverts it.
 pub fn before(issue: &Issue, puts: &[Put]) -> VerbResult<Vec<Put>> {
     let fields = told(issue)?;
     Ok(puts
@@ -439,7 +439,7 @@ pub fn before(issue: &Issue, puts: &[Put]) -> VerbResult<Vec<Put>> {
         .collect())
 }
 
-/// Does an issue still say what was written?
+/// Whether an issue still has the values that were written.
 pub fn stands(issue: &Issue, puts: &[Put]) -> VerbResult<bool> {
     let fields = told(issue)?;
     Ok(puts.iter().all(|put| match put {
@@ -451,7 +451,7 @@ pub fn stands(issue: &Issue, puts: &[Put]) -> VerbResult<bool> {
     }))
 }
 
-/// Makes an issue what it was before; nothing may come to wait for itself by that.
+/// The writes that restore the earlier values of an issue; refuses cycles.
 pub fn take_back<N: Nodes<Error = StoreError>>(nodes: &mut N, issue: &Issue, was: &[Put]) -> VerbResult<Vec<Put>> {
     let mut edit = Edit::default();
     for put in was {

@@ -1,4 +1,4 @@
-//! Issues: things to do, as the plan has them. They live in ledgers; a store only has an index of them.
+//! Issues: the plan. They are stored in ledgers; a store contains only an index of them.
 //!
 //! [`ready`] is the rule for what can start, [`edit`] what may be written, [`epic`] what follows for epics, [`chain`] the critical path, [`proposal`] how one ledger's issue becomes
 //! another's, [`overlay`] what is laid over one that others keep, [`outgoing`] what may leave,
@@ -23,10 +23,10 @@ use serde_json::Value;
 
 use crate::{id::IdGenerator, time::Timestamp};
 
-/// What every id made here starts with. Others are taken as they are.
+/// The prefix of ids that toft generates. Other ids are accepted unchanged.
 pub const PREFIX: &str = "tf-";
 
-/// How many characters follow it.
+/// Number of characters after the prefix.
 pub const WORD: usize = 16;
 
 /// A new id: 80 random bits in Crockford's alphabet.
@@ -43,12 +43,12 @@ pub fn generate_id(ids: &mut IdGenerator) -> String {
     format!("{PREFIX}{word}")
 }
 
-/// One thing to do.
+/// One issue.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Issue {
     /// Stable id, the same in every ledger.
     pub id: String,
-    /// What is to be done.
+    /// The title.
     #[serde(default)]
     pub title: String,
     /// task, bug, feature, epic, chore, decision, or any word.
@@ -63,55 +63,55 @@ pub struct Issue {
     /// Plain labels.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<String>,
-    /// What it is part of.
+    /// Its parent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
-    /// What it needs, and what it is related to.
+    /// Issues that it needs or is related to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub deps: Vec<Dep>,
-    /// Who works on it.
+    /// The agent that works on it or that it is assigned to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub assignee: Option<String>,
-    /// Who answers for it.
+    /// The person responsible for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
-    /// Who wrote it down, and when.
+    /// When it was created, and its author.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created: Option<Stamp>,
-    /// How it ended.
+    /// How it was closed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closed: Option<Closed>,
-    /// Not before.
+    /// It must not start before this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub defer_until: Option<Timestamp>,
-    /// Not after.
+    /// The due date.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due: Option<Timestamp>,
-    /// In words.
+    /// The description.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<String>,
-    /// How it is meant to be done.
+    /// The design.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub design: Option<String>,
-    /// What shows that it is done.
+    /// The acceptance criteria.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub acceptance: Option<String>,
-    /// Anything else.
+    /// Notes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notes: Option<String>,
-    /// What was said about it.
+    /// The comments.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub comments: Vec<Comment>,
-    /// The template its workflow is made from.
+    /// The template of its workflow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<String>,
-    /// local, proposed, overlay; absent, everybody is meant to see it.
+    /// local, proposed, overlay; if absent, it is visible to everyone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub visibility: Option<String>,
-    /// Where it was proposed from, or to.
+    /// The ledger from which, or to which, it was proposed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
-    /// It was deleted.
+    /// The tombstone, if it was deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deleted: Option<Deleted>,
 }
@@ -130,15 +130,15 @@ fn middle() -> u8 {
 
 /// Not started.
 pub const OPEN: &str = "open";
-/// Somebody is on it.
+/// In progress.
 pub const IN_PROGRESS: &str = "in_progress";
-/// Put off.
+/// Deferred.
 pub const DEFERRED: &str = "deferred";
-/// Over.
+/// Closed.
 pub const CLOSED: &str = "closed";
-/// An issue that consists of others.
+/// The type of an issue that consists of other issues.
 pub const EPIC: &str = "epic";
-/// The label that keeps an issue from being claimed by whoever asks for anything.
+/// The label of an issue that is claimed only by its id.
 pub const NO_AUTO_CLAIM: &str = "no-auto-claim";
 
 impl Issue {
@@ -148,7 +148,7 @@ impl Issue {
         self.labels.iter().any(|label| label == NO_AUTO_CLAIM) || self.kind == EPIC && self.assignee.is_none()
     }
 
-    /// Reads an issue from a line of JSON. Fields that have a wrong value are left out, each with the problem.
+    /// Reads an issue from a line of JSON. Fields with an invalid value are skipped and returned with the problem.
     pub fn read(line: &str) -> Result<(Self, Vec<(String, String)>), serde_json::Error> {
         if let Ok(issue) = serde_json::from_str(line) {
             return Ok((issue, Vec::new()));
@@ -180,24 +180,24 @@ impl Issue {
         self.created.as_ref().map(|created| created.at).unwrap_or_default()
     }
 
-    /// What holds it back until it is closed.
+    /// The issues that block it until they are closed.
     pub fn blockers(&self) -> impl Iterator<Item = &str> {
         self.deps.iter().filter(|dep| dep.blocks()).map(|dep| dep.on.as_str())
     }
 }
 
-/// One issue needs another, or is related to it.
+/// A dependency on another issue, or a relation to it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Dep {
-    /// The other.
+    /// The other issue.
     pub on: String,
     /// blocks, conditional, related, discovered-from, duplicates, supersedes, or any word.
     pub kind: String,
 }
 
-/// The kind that holds back.
+/// The kind that blocks.
 pub const BLOCKS: &str = "blocks";
-/// The kind that says on what something was found.
+/// The kind that names the issue during which this one was discovered.
 pub const DISCOVERED_FROM: &str = "discovered-from";
 
 impl Dep {
@@ -208,28 +208,28 @@ impl Dep {
     }
 }
 
-/// Who, and when.
+/// A time and an author.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Stamp {
-    /// When.
+    /// The time.
     pub at: Timestamp,
-    /// Who.
+    /// The author.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub by: String,
 }
 
-/// How an issue ended.
+/// How an issue was closed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Closed {
-    /// When.
+    /// When it was closed.
     pub at: Timestamp,
-    /// Who said so.
+    /// The agent or person that closed it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub by: String,
-    /// Why, or how.
+    /// The reason.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// What came of it.
+    /// The result of the work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Value>,
     /// An epic that closed with its last part, and opens again with one.
@@ -237,37 +237,37 @@ pub struct Closed {
     pub with_parts: bool,
 }
 
-/// Something said.
+/// A comment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Comment {
-    /// Tells it from others.
+    /// Its id.
     pub id: String,
-    /// When.
+    /// When it was written.
     pub at: Timestamp,
-    /// Who.
+    /// The author.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub by: String,
-    /// What.
+    /// The text.
     pub text: String,
 }
 
-/// Where a proposed issue comes from, or goes to.
+/// The source or target of a proposed issue.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Origin {
-    /// Who proposed it.
+    /// The author of the proposal.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub by: String,
-    /// In the proposer's own copy: the ledger it was proposed to.
+    /// In the proposer's own copy: the ledger to which it was proposed.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub to: String,
-    /// In the proposer's own copy: the remote with the branch that proposes it.
+    /// In the proposer's own copy: the remote with the proposal branch.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub remote: String,
-    /// In the proposer's own copy: it was seen in that ledger.
+    /// In the proposer's own copy: it was found in that ledger.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub landed: bool,
-    /// In a mirror: the status it had in that ledger when it was last looked at.
+    /// In a mirror: its status in that ledger at the last sync.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub status: String,
 }
@@ -275,29 +275,29 @@ pub struct Origin {
 /// A tombstone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Deleted {
-    /// When.
+    /// When it was deleted.
     pub at: Timestamp,
-    /// Who.
+    /// The agent or person that deleted it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub by: String,
-    /// Why.
+    /// The reason.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
 }
 
-/// One thing written about an issue. Whatever is not named stays as it is.
+/// One write to an issue. All other fields stay unchanged.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Put {
-    /// A field; nothing takes it away.
+    /// Sets a field; `None` removes it.
     Field(Cow<'static, str>, Option<Value>),
-    /// A label comes or goes.
+    /// Adds or removes a label.
     Label(String, bool),
-    /// A dependency comes or goes.
+    /// Adds or removes a dependency.
     Dep(Dep, bool),
-    /// Something is said.
+    /// Adds a comment.
     Comment(Comment),
-    /// Something was not said.
+    /// Removes a comment.
     Unsay(String),
 }
 

@@ -1,4 +1,4 @@
-//! What may leave for where others see it, and what is worth a question first.
+//! What may be sent to other clones, and what needs a confirmation first.
 
 use std::fmt;
 
@@ -10,23 +10,23 @@ use super::{
 };
 use crate::secret::Finder;
 
-/// More issues at once are a mistake more often than not.
+/// More issues than this at once are probably a mistake.
 const BULK: usize = 100;
-/// A longer line is more than anybody writes by hand.
+/// A line longer than this was probably not written by hand.
 const LONG: usize = 64 << 10;
-/// How many long lines are named.
+/// Maximum number of long lines that are listed.
 const NAMED: usize = 5;
-/// How many secrets are named at once.
+/// Maximum number of secrets that are listed.
 const FINDINGS: usize = 50;
 
-/// Why a line may not leave.
+/// Why a line may not be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Leak {
     /// It is private.
     Private,
-    /// It is not proposed, and whoever sends it does not keep the ledger.
+    /// It is not proposed, and the sender does not maintain the ledger.
     NotProposed,
-    /// It changes an issue that is the other side's.
+    /// It changes an issue that the other side maintains.
     NotYours,
 }
 
@@ -56,25 +56,25 @@ pub fn leak(issue: &Issue, private: bool, before: Option<&Issue>, keeper: bool) 
     }
 }
 
-/// Text that looks like a secret, in something that is about to leave.
+/// Text that looks like a secret, in data that is about to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// Names this secret in this issue, wherever it is found again. Says nothing about the secret.
+    /// Identifies this secret in this issue, wherever it is found again. Reveals nothing about the secret.
     pub id: String,
     /// The issue.
     pub issue: String,
-    /// The field it is in; empty if that cannot be told.
+    /// The field that contains it; empty if unknown.
     pub field: String,
 }
 
-/// Something that is asked about before it leaves.
+/// A finding that needs a confirmation before sending.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Doubt {
     /// Very many issues at once.
     Bulk(usize),
     /// A very long line.
     Long(String, usize),
-    /// Something in it looks like a secret. Only naming the finding lets it pass.
+    /// Text that looks like a secret. It is sent only if the user allows this finding by its id.
     Secret(Finding),
 }
 
@@ -93,7 +93,7 @@ impl fmt::Display for Doubt {
     }
 }
 
-/// What is doubtful about lines that are about to leave, each with its id. Findings that are `allowed` are no doubt.
+/// The findings in lines that are about to be sent, each with its id. `allowed` findings are skipped.
 pub fn doubts<'a>(lines: impl Iterator<Item = (&'a str, &'a str)>, allowed: impl Fn(&str) -> bool) -> Vec<Doubt> {
     let (mut long, mut secrets, mut ids) = (Vec::new(), Vec::new(), std::collections::HashSet::new());
     for (id, line) in lines {
@@ -143,7 +143,7 @@ fn texts(value: &Value, look: &mut dyn FnMut(&str)) {
     }
 }
 
-/// The name of a secret in an issue: FNV-1a, in 64 bits.
+/// The id of a secret in an issue: 64-bit FNV-1a.
 fn fingerprint(issue: &str, secret: &[u8]) -> String {
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
     let hash = issue.as_bytes().iter().chain(&[0]).chain(secret).fold(0xcbf2_9ce4_8422_2325, step);

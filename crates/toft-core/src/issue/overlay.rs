@@ -1,14 +1,14 @@
-//! Overlays: changes to an issue of a ledger that others keep. A contributor keeps them in a private ledger, under the same
-//! id and with the changed fields only; the issue is shown with them laid over it.
+//! Overlays: a contributor's changes to an issue of a ledger that others maintain. They are kept in a private ledger,
+//! under the same id and with the changed fields only; toft shows the issue merged with them.
 
 use super::{CLOSED, Deleted, Issue, Put};
 use crate::refusal::Refusal;
 
-/// The visibility of a record that is laid over an issue of another ledger.
+/// The visibility of a record that overlays an issue of another ledger.
 pub const OVERLAY: &str = "overlay";
-/// Fields of an overlay's own record. They are not laid over anything.
+/// Fields of an overlay's own record. They do not override anything.
 pub const OWN: [&str; 2] = ["visibility", "origin"];
-/// Fields that say how far an issue is.
+/// The fields that describe progress.
 const PROGRESS: [&str; 3] = ["status", "assignee", "closed"];
 
 /// Whether a record is an overlay.
@@ -24,7 +24,7 @@ pub fn decided(base: &Issue, field: &str) -> bool {
     over && PROGRESS.contains(&field) || base.deleted.is_some() && field == "deleted"
 }
 
-/// Refuses a change that would not show, because the ledger's keepers have decided the field.
+/// Refuses a change that would not be visible, because the maintainers of the ledger have decided the field.
 pub fn refuse_decided(base: &Issue, puts: &[Put]) -> Result<(), Refusal> {
     let hidden = |put: &Put| matches!(put, Put::Field(name, _) if decided(base, name));
     if !puts.iter().any(hidden) {

@@ -1,5 +1,5 @@
-//! Private things in a text that is about to be published: ids and titles of private issues, paths of this machine,
-//! secrets. Each is a finding that a person decides on.
+//! Finds private data in a text that is about to be published: ids and titles of private issues, local paths, secrets.
+//! A person decides about each finding.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -12,14 +12,14 @@ use serde_json::Value;
 use super::Put;
 use crate::secret;
 
-/// A shorter title of one word is an everyday word more often than not.
+/// A title of one word that is shorter than this is probably an everyday word.
 const SHORTEST_WORD: usize = 8;
-/// A shorter title says nothing.
+/// A title shorter than this is ignored.
 const SHORTEST: usize = 4;
-/// Longest text of a finding that is repeated.
+/// Maximum length of a finding that is displayed.
 const SHOWN: usize = 80;
 
-/// What is private here.
+/// The private data to search for.
 #[derive(Debug, Default)]
 pub struct Private {
     ids: Vec<String>,
@@ -28,7 +28,7 @@ pub struct Private {
     title_finder: Option<AhoCorasick>,
 }
 
-/// Finds any of some texts, whatever their case, in one pass.
+/// A case-insensitive finder for several texts, in one pass.
 fn finder<'t>(texts: impl ExactSizeIterator<Item = &'t String>) -> Option<AhoCorasick> {
     if texts.len() == 0 {
         return None;
@@ -38,7 +38,7 @@ fn finder<'t>(texts: impl ExactSizeIterator<Item = &'t String>) -> Option<AhoCor
     builder.build(texts).ok()
 }
 
-/// Places where a finder finds a text as whole words: which text it is.
+/// Indexes of the texts that occur in `text` as whole words.
 fn whole_words<'f>(finder: &'f Option<AhoCorasick>, text: &'f str) -> impl Iterator<Item = usize> + 'f {
     let edge = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric());
     let places = finder.iter().flat_map(move |finder| finder.find_iter(text));
@@ -48,21 +48,21 @@ fn whole_words<'f>(finder: &'f Option<AhoCorasick>, text: &'f str) -> impl Itera
     })
 }
 
-/// Something private in a text.
+/// Private data in a text.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum PrivateText {
     /// The id of a private issue.
     Id(String),
     /// The title of a private issue.
     Title {
-        /// Whose title it is.
+        /// The id of that issue.
         id: String,
         /// The title.
         title: String,
     },
-    /// A path of this machine.
+    /// A path on this machine.
     Path(String),
-    /// Something that looks like a secret. It is not shown.
+    /// Text that looks like a secret. It is not displayed.
     Secret(String),
 }
 
@@ -90,7 +90,7 @@ impl fmt::Display for PrivateText {
 }
 
 impl Private {
-    /// From the ids and titles of private issues.
+    /// Searches for the ids and titles of these private issues.
     pub fn new(issues: impl IntoIterator<Item = (String, String)>) -> Self {
         let (mut ids, mut titles) = (Vec::new(), Vec::new());
         for (id, title) in issues {
@@ -109,7 +109,7 @@ impl Private {
         Self { ids, id_finder, titles, title_finder }
     }
 
-    /// The same, without issues that are about to be published too.
+    /// The same, without issues that are published together.
     #[must_use]
     pub fn without(&self, published: &[String]) -> Self {
         let titles: HashMap<&str, &str> = self.titles.iter().map(|(title, id)| (id.as_str(), title.as_str())).collect();

@@ -1,5 +1,5 @@
-//! Proposals: an issue of one ledger offered to another, under the same id. What is private stays where it was; what the
-//! other side decides comes back.
+//! Proposals: an issue of one ledger is offered to another, under the same id. Private fields stay private; the
+//! decision of the other side comes back.
 
 use serde_json::Value;
 
@@ -9,20 +9,20 @@ use super::{
 };
 use crate::refusal::{Refusal, VerbResult};
 
-/// Nobody else is meant to see it.
+/// Visible to its author only.
 pub const LOCAL: &str = "local";
-/// It is offered to another ledger, whose keepers have not decided.
+/// Offered to another ledger whose maintainers have not decided.
 pub const PROPOSED: &str = "proposed";
 
-/// What an issue is to whoever sees it in a ledger.
+/// The relation of an issue to a ledger that contains it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ProposalSide {
-    /// It is to be done here.
+    /// It is worked on in this ledger.
     #[default]
     Own,
-    /// Somebody offers it; whoever keeps this ledger decides.
+    /// It is proposed; the maintainers of this ledger decide.
     Offered,
-    /// It is another ledger's, and follows what that one says.
+    /// It belongs to another ledger and follows its state there.
     Mirror,
 }
 
@@ -55,12 +55,11 @@ impl ProposalSide {
     }
 }
 
-/// Fields that a proposal publishes unless told otherwise. Notes, comments, who works on it and what other programs keep in
-/// it stay private.
+/// Fields that a proposal publishes by default. Notes, comments, the assignee and data of other programs stay private.
 const PUBLIC: [&str; 7] = ["title", "type", "priority", "body", "design", "acceptance", "due"];
-/// Fields that it publishes if they are chosen.
+/// Fields that it publishes on request.
 const CHOSEN: [&str; 5] = ["template", "notes", "owner", "assignee", "defer_until"];
-/// What else can be chosen or left out.
+/// Another value that can be included or left out.
 const CREATED: &str = "created";
 const LABELS: &str = "labels";
 const COMMENTS: &str = "comments";
@@ -68,7 +67,7 @@ const CLOSED_HOW: &str = "closed";
 const DEPS: &str = "deps";
 const PARENT: &str = "parent";
 
-/// Which fields of an issue a proposal publishes.
+/// The fields of an issue that a proposal publishes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fields {
     with: Vec<String>,
@@ -76,7 +75,7 @@ pub struct Fields {
 }
 
 impl Fields {
-    /// More than by default, or fewer.
+    /// Adds fields to the default or removes some.
     pub fn choose(with: &[String], without: &[String]) -> Result<Self, Refusal> {
         let more = [CREATED, LABELS, COMMENTS, CLOSED_HOW, DEPS, PARENT];
         let known: Vec<&str> = PUBLIC.into_iter().chain(CHOSEN).chain(more).collect();
@@ -102,12 +101,12 @@ impl Fields {
     }
 }
 
-/// What a proposal writes, and what it leaves out.
+/// What a proposal writes, and what it omits.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Publication {
-    /// What the other ledger's copy says from now on.
+    /// The writes to the other ledger's copy.
     pub puts: Vec<Put>,
-    /// Needs and parents that its readers cannot see.
+    /// Dependencies and parents that its readers cannot see.
     pub private: Vec<String>,
     /// Labels that its readers do not use.
     pub labels: Vec<String>,
@@ -121,10 +120,10 @@ pub trait Readers {
     fn use_label(&mut self, label: &str) -> VerbResult<bool>;
 }
 
-/// What a mirror takes over.
+/// Fields that a mirror copies.
 const MIRRORED: [&str; 9] =
     ["title", "type", "priority", "owner", "defer_until", "due", "body", "design", "acceptance"];
-/// What it takes over only when the other side moved it: work may go on here meanwhile.
+/// Fields that it copies only if the other side changed them, because work may continue here in the meantime.
 const MOVED: [&str; 3] = ["status", "assignee", "closed"];
 
 fn wrong(issue: &Issue, state: &str, wanted: &str) -> Refusal {
@@ -135,7 +134,7 @@ fn field(name: &'static str, value: Option<Value>) -> Put {
     Put::Field(name.into(), value)
 }
 
-/// Writes fields of one issue over those of another, where they differ.
+/// Copies fields of one issue to another where they differ.
 fn fields_from(from: &Issue, over: Option<&Issue>, names: &[&'static str]) -> VerbResult<Vec<Put>> {
     let from = told(from)?;
     let over = over.map(told).transpose()?.unwrap_or_default();
@@ -143,7 +142,7 @@ fn fields_from(from: &Issue, over: Option<&Issue>, names: &[&'static str]) -> Ve
     Ok(names.iter().filter(differs).map(|name| field(name, from.get(*name).cloned())).collect())
 }
 
-/// What the proposer's own copy says from now on.
+/// The writes to the proposer's own copy.
 pub fn propose(issue: &Issue, to: &str, remote: Option<&str>) -> VerbResult<Vec<Put>> {
     if issue.deleted.is_some() {
         return Err(wrong(issue, "deleted", "restore it first (toft restore)").into());
@@ -155,7 +154,8 @@ pub fn propose(issue: &Issue, to: &str, remote: Option<&str>) -> VerbResult<Vec<
     Ok(vec![field("visibility", Some(PROPOSED.into())), field("origin", Some(told(&origin)?))])
 }
 
-/// What the other ledger's copy says: the chosen fields, labels that its readers use, and needs that they can follow.
+/// The writes to the other ledger's copy: the selected fields, labels that its readers use, and dependencies that they
+/// can see.
 pub fn publish(
     issue: &Issue,
     there: Option<&Issue>,
@@ -263,7 +263,7 @@ fn publish_ties(
     Ok(())
 }
 
-/// The proposer takes it back.
+/// The writes that withdraw a proposal.
 pub fn withdraw(issue: &Issue) -> VerbResult<Vec<Put>> {
     match (issue.visibility.as_deref(), &issue.origin) {
         (Some(PROPOSED), Some(origin)) if !origin.to.is_empty() => {
@@ -284,7 +284,7 @@ pub fn believed(offered: &Issue, known: Option<&Issue>) -> bool {
     waits(offered) && known.is_none_or(waits)
 }
 
-/// Moving an issue out of a private ledger takes its notes and comments along; that is asked about.
+/// Refuses to move an issue with notes or comments out of a private ledger without confirmation.
 pub fn refuse_telling(issue: &Issue) -> Result<(), Refusal> {
     if issue.notes.is_none() && issue.comments.is_empty() {
         return Ok(());
@@ -303,33 +303,33 @@ fn refuse_unless_offered(issue: &Issue) -> VerbResult<()> {
     }
 }
 
-/// Whoever keeps the ledger takes it: it is to be done like any other.
+/// The writes with which a maintainer accepts a proposal: it becomes an ordinary issue.
 pub fn accept(issue: &Issue) -> VerbResult<Vec<Put>> {
     refuse_unless_offered(issue)?;
     Ok(vec![field("visibility", None)])
 }
 
-/// Whoever keeps the ledger does not want it; the reason goes back to who proposed it.
+/// The writes with which a maintainer rejects a proposal; the reason is sent back to the proposer.
 pub fn reject(issue: &Issue, reason: &str, by: &By<'_>) -> VerbResult<Vec<Put>> {
     refuse_unless_offered(issue)?;
     delete(issue, reason, by)
 }
 
-/// What came of a proposal.
+/// The result of a proposal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProposalNews {
-    /// It is in the other ledger, and waits for its keepers.
+    /// It is in the other ledger, and its maintainers have not decided.
     Landed,
-    /// It was accepted; our copy follows.
+    /// It was accepted; our copy follows it.
     Accepted,
-    /// It was not, and is ours again.
+    /// It was rejected, and our copy is an ordinary issue again.
     Rejected(String),
-    /// What it follows has changed.
+    /// The issue that it follows has changed.
     Changed,
 }
 
-/// What our copy of a proposed issue says, after a look at the other ledger. `gone` means that the branch it was proposed
-/// on is no longer there.
+/// The writes to our copy of a proposed issue, from its state in the other ledger. `gone` means that the proposal
+/// branch no longer exists.
 pub fn follow(
     mine: &Issue,
     theirs: Option<&Issue>,

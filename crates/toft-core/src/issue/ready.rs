@@ -1,4 +1,4 @@
-//! What can start, among issues: the same rule for the list, for a claim and for the explanation.
+//! The ready rule for issues: the same for the list, for a claim and for the explanation.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,40 +14,40 @@ use crate::{
     time::Timestamp,
 };
 
-/// Nothing is nested deeper.
+/// Maximum depth of nesting.
 pub const DEEPEST: usize = 100;
 /// The search for a dependency cycle visits about this many issues at most.
 const WIDEST: usize = 2_000;
 
-/// What the rule must know of an issue.
+/// The facts about an issue that the rule needs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Node {
     /// Its id.
     pub id: String,
     /// Its status.
     pub status: String,
-    /// Whether it consists of others.
+    /// Whether it consists of other issues.
     pub epic: bool,
     /// Whether it is deleted.
     pub deleted: bool,
-    /// What it is part of.
+    /// Its parent.
     pub parent: Option<String>,
-    /// What holds it back until closed.
+    /// The issues that block it until they are closed.
     pub needs: Vec<String>,
-    /// Not before.
+    /// It must not start before this time.
     pub defer_until: Option<Timestamp>,
     /// 0 is most urgent.
     pub priority: u8,
-    /// When it was written down.
+    /// When it was created.
     pub written: Timestamp,
-    /// Where its labels put it in the order.
+    /// The queue class of its labels.
     pub turn: QueueClass,
-    /// What it is to whoever sees it.
+    /// Its relation to the ledger.
     pub part: ProposalSide,
 }
 
 impl Node {
-    /// Taken from an issue.
+    /// The facts of an issue.
     pub fn of(issue: &Issue) -> Self {
         Self {
             id: issue.id.clone(),
@@ -80,15 +80,15 @@ impl Node {
     }
 }
 
-/// Where the rule gets its facts.
+/// The source of facts for the rule.
 pub trait Nodes {
-    /// What goes wrong while looking.
+    /// The error of a lookup.
     type Error;
     /// An issue, if it is known.
     fn node(&mut self, id: &str) -> Result<Option<Node>, Self::Error>;
-    /// How many issues that are part of it are still to be done.
+    /// The number of its parts that are not closed.
     fn open_children(&mut self, id: &str) -> Result<u64, Self::Error>;
-    /// Whether it can be part of a circle of needs; where that is not known, it can.
+    /// Whether it can be part of a dependency cycle; true if unknown.
     fn may_circle(&mut self, _id: &str) -> bool {
         true
     }
@@ -99,16 +99,16 @@ pub trait Nodes {
 #[serde(rename_all = "snake_case", tag = "why")]
 #[non_exhaustive]
 pub enum IssueReason {
-    /// It is under way, or over.
+    /// It is in progress or closed.
     Status {
-        /// How far it is.
+        /// Its status.
         status: String,
     },
     /// It was deleted.
     Deleted,
-    /// A workflow is on it.
+    /// A workflow for it is active.
     Running {
-        /// Which.
+        /// The workflow.
         workflow: String,
     },
     /// A workflow was started for it, and none of its tasks can be claimed now.
@@ -120,37 +120,37 @@ pub enum IssueReason {
     },
     /// It is assigned to another agent.
     Assigned {
-        /// Which, by name.
+        /// The name of that agent.
         to: String,
     },
-    /// It, or what it is part of, needs something first.
+    /// It, or one of its parents, needs another issue first.
     Blocked {
-        /// Which needs it, if not the issue itself.
+        /// The parent with the dependency, if it is not the issue itself.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ancestor: Option<String>,
-        /// What is needed.
+        /// The issue that is needed.
         on: String,
-        /// It cannot be found in any ledger here.
+        /// No ledger here contains that issue.
         missing: bool,
     },
-    /// It, or what it is part of, is put off.
+    /// It, or one of its parents, is deferred.
     Deferred {
-        /// Which is, if not the issue itself.
+        /// The deferred parent, if it is not the issue itself.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ancestor: Option<String>,
-        /// Until when, if anybody said.
+        /// The end of the deferral, if it has one.
         until: Option<Timestamp>,
     },
-    /// It consists of others, and some are not done.
+    /// It consists of other issues, and some are not closed.
     OpenChildren {
-        /// How many.
+        /// Their number.
         count: u64,
     },
-    /// Somebody proposes it, and whoever keeps the ledger has not decided.
+    /// It is a proposal, and the maintainers of the ledger have not decided.
     Proposed,
-    /// It is another ledger's.
+    /// It belongs to another ledger.
     Mirror,
-    /// One that a newer toft knows.
+    /// A reason that only a newer toft knows.
     #[serde(other)]
     Other,
 }
@@ -180,9 +180,9 @@ impl fmt::Display for IssueReason {
     }
 }
 
-/// Why an issue cannot start: reasons that a person or agent has to resolve, and deferrals that end by themselves.
+/// Why an issue cannot start: reasons that a person or agent has to resolve, and deferrals that end automatically.
 pub struct Readiness {
-    /// What holds it back until somebody does something.
+    /// Reasons that need an action.
     pub held: Vec<IssueReason>,
     /// Deferrals with an end: of the issue itself (`None`) or of an ancestor, and when each ends.
     pub deferred: Vec<(Option<String>, Timestamp)>,
@@ -204,7 +204,7 @@ impl Readiness {
     }
 }
 
-/// Judges one issue by its own facts and those of what it is part of.
+/// Judges one issue by its own facts and those of its parents.
 pub fn readiness<N: Nodes>(nodes: &mut N, node: &Node) -> Result<Readiness, N::Error> {
     let mut found = Readiness { held: Vec::new(), deferred: Vec::new() };
     if node.deleted {
@@ -239,7 +239,7 @@ pub fn readiness<N: Nodes>(nodes: &mut N, node: &Node) -> Result<Readiness, N::E
     Ok(found)
 }
 
-/// What an issue is part of, from the nearest on; the issue itself last if it is part of itself.
+/// The parents of an issue, nearest first; the issue itself last if the parents form a cycle.
 fn line<N: Nodes>(nodes: &mut N, node: &Node) -> Result<Vec<Node>, N::Error> {
     let (mut line, mut seen, mut next) = (Vec::new(), BTreeSet::new(), node.parent.clone());
     while let Some(id) = next {
@@ -258,15 +258,15 @@ fn first_of_its_own_parts(node: &Node, above: &[Node]) -> bool {
     above.last().is_some_and(|last| last.id == node.id) && above.iter().all(|above| above.id >= node.id)
 }
 
-/// What an unfinished issue waits for: its needs and those of what it is part of.
+/// The issues that an unfinished issue waits for: its dependencies and those of its parents.
 fn waits_for<N: Nodes>(nodes: &mut N, id: &str) -> Result<Vec<String>, N::Error> {
     let Some(node) = nodes.node(id)?.filter(Node::unfinished) else { return Ok(Vec::new()) };
     let above = line(nodes, &node)?;
     Ok(above.into_iter().filter(Node::unfinished).chain([node]).flat_map(|node| node.needs).collect())
 }
 
-/// The unfinished issues that wait for each other, this one among them, in the order of their ids; none if nothing that
-/// it waits for waits for it. No command makes such a circle, but a merge of two clones can.
+/// The unfinished issues of the dependency cycle that contains this one, ordered by id; empty if there is no cycle. No
+/// command creates a cycle, but a merge of two clones can.
 pub fn circle<N: Nodes>(nodes: &mut N, id: &str) -> Result<BTreeSet<String>, N::Error> {
     let mut waiting: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut next = vec![id.to_owned()];
@@ -293,7 +293,7 @@ pub fn circle<N: Nodes>(nodes: &mut N, id: &str) -> Result<BTreeSet<String>, N::
     Ok(circle)
 }
 
-/// What an issue's own needs and deferral mean for itself, or for a part of it.
+/// Adds the reasons that follow from an issue's own dependencies and deferral, for itself or for a part of it.
 fn add_reasons<N: Nodes>(
     nodes: &mut N,
     node: &Node,

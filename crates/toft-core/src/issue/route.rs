@@ -1,28 +1,28 @@
-//! Which ledger a new issue goes to, when neither the caller nor a parent names one.
+//! The ledger of a new issue, if neither the caller nor a parent names one.
 //!
-//! An explicit route beats the rule for the user's role, which beats the default. `--ledger` and the ledger of a parent
-//! beat all of them; they are known before anything here is asked.
+//! An explicit route takes precedence over the rule for the user's role, which takes precedence over the default.
+//! `--ledger` and the ledger of a parent take precedence over all of them; they are handled before this module is used.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::refusal::Refusal;
 
-/// The name that always stands for the repository's own ledger.
+/// The name of the repository's own ledger.
 pub const OWN: &str = ".";
 
-/// What the user is to the project.
+/// The user's role in the project.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ProjectRole {
-    /// Keeps the repository's own ledger.
+    /// Maintains the repository's own ledger.
     #[default]
     Maintainer,
-    /// Plans in private, and proposes.
+    /// Plans in a private ledger, and proposes issues.
     Contributor,
 }
 
-/// Whether the user's role routes.
+/// Whether routes by role apply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
@@ -85,27 +85,27 @@ impl Route {
     }
 }
 
-/// What is known of an issue before it is written.
+/// What is known about an issue before it is written.
 #[derive(Clone, Copy, Debug)]
 pub struct NewIssue<'a> {
     /// Its type.
     pub kind: &'a str,
     /// Its labels.
     pub labels: &'a [String],
-    /// The directory it is written in, within the repository, with `/` between its parts.
+    /// The directory in which it is created, relative to the repository, with `/` as separator.
     pub path: &'a str,
 }
 
-/// Everything that routes new issues of one repository.
+/// The routing configuration of one repository.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Routing {
-    /// Rules, in the order they are tried.
+    /// Rules, in the order in which they are tried.
     pub routes: Vec<Route>,
-    /// Whether roles route.
+    /// Whether routes by role apply.
     pub mode: Mode,
     /// The user's role.
     pub role: ProjectRole,
-    /// Where issues go that no rule fits; the repository's own ledger when absent.
+    /// The ledger of issues that match no rule; the repository's own ledger if absent.
     pub default: Option<String>,
 }
 

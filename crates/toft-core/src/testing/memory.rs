@@ -1,4 +1,4 @@
-//! The memory store: the plainest thing that keeps what it is told. Other stores are compared with it.
+//! The memory store: the simplest implementation of a store. Other stores are compared with it.
 
 use std::{
     sync::{
@@ -31,7 +31,7 @@ use crate::{
     workspace::Workspace,
 };
 
-/// A clock that moves only when told to.
+/// A clock that moves only on request.
 #[derive(Clone, Debug)]
 pub struct ManualClock(Arc<Mutex<Now>>);
 
@@ -42,24 +42,24 @@ impl Default for ManualClock {
 }
 
 impl ManualClock {
-    /// What it says.
+    /// The current time.
     pub fn now(&self) -> Now {
         self.lock().clone()
     }
 
-    /// Lets time pass.
+    /// Advances both clocks.
     pub fn advance(&self, span: Duration) {
         let mut now = self.lock();
         now.wall = now.wall.plus(span);
         now.tick.ms += millis(span);
     }
 
-    /// Sets both clocks: another machine asks.
+    /// Sets both clocks, as if another machine asked.
     pub fn set(&self, now: Now) {
         *self.lock() = now;
     }
 
-    /// Steps the wall clock by so many milliseconds; no time passes.
+    /// Steps the wall clock by this many milliseconds; the monotonic clock does not move.
     pub fn step_wall(&self, ms: i64) {
         self.lock().wall.0 += ms;
     }
@@ -69,7 +69,7 @@ impl ManualClock {
     }
 }
 
-/// Everything in memory, one transaction at a time.
+/// All rows in memory, one transaction at a time.
 pub struct MemoryStore {
     tables: Mutex<Tables>,
     clock: ManualClock,
@@ -112,7 +112,7 @@ struct MemoryTx<'a> {
     commits: &'a AtomicU64,
 }
 
-/// Answers each question as the tables do.
+/// Forwards each query to the tables.
 macro_rules! as_the_tables_do {
     ($(fn $name:ident(&mut self $(, $arg:ident: $type:ty)*) -> $answer:ty;)*) => {
         $(

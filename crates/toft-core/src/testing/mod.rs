@@ -1,4 +1,4 @@
-//! For tests: the memory store that defines what a store does, a clock that stands still, and random play.
+//! Test support: the memory store that defines the behaviour of a store, a manual clock, and randomized tests.
 
 mod memory;
 mod play;

@@ -1,5 +1,5 @@
-//! Random play: bytes become verbs, performed on a stage and audited. Two stages given the same bytes
-//! must answer the same and end the same, whatever store is behind them.
+//! Randomized tests: bytes become verbs, which are performed on a stage and audited. Two stages with the same bytes
+//! must return the same answers and end in the same state, with any store.
 
 use std::{collections::BTreeMap, fmt::Debug, time::Duration};
 
@@ -18,12 +18,12 @@ use crate::{
 const LABELS: [&str; 3] = ["x", "y", "discovered:related"];
 const CAPABILITIES: [&str; 2] = ["gpu", "rust"];
 
-/// One move: what it does and to whom is read from these bytes.
+/// One step: the verb and its arguments are derived from these bytes.
 pub type Bytes = [u8; 6];
 
-/// A stage, and what the players know.
+/// A stage, and what its agents know.
 pub struct Play {
-    /// Where it is played.
+    /// The stage.
     pub stage: Stage,
     flows: Vec<String>,
     fences: BTreeMap<String, Vec<Fence>>,
@@ -36,7 +36,7 @@ impl Play {
         Self { stage, flows: Vec::new(), fences: BTreeMap::new() }
     }
 
-    /// Performs one move and says what was answered.
+    /// Performs one step and returns the answer.
     pub fn step(&mut self, bytes: Bytes) -> String {
         let [what, who, which, how, more, last] = bytes;
         let agent = format!("agent-{}", who % 4);
@@ -88,7 +88,7 @@ impl Play {
         }
     }
 
-    /// Takes the last operation of somebody back, or does the last one again that was taken back.
+    /// Undoes the last operation of an agent, or redoes the last one that was undone.
     pub fn undo(&mut self, actor: &str, redo: bool) -> String {
         let scope = self.stage.scope();
         let last = self.stage.perform(actor, undo::Last { scope: scope.clone(), count: 1, undone: redo });
@@ -272,7 +272,7 @@ impl Play {
         Ok(None)
     }
 
-    /// Panics if an invariant is broken, or if the queue offers anything but what the rule calls ready.
+    /// Panics if an invariant is broken, or if the queue offers a task that the rule does not call ready.
     pub fn check(&self) {
         let outcome = self.stage.perform("auditor", audit::Request { events: usize::MAX }).expect("an audit");
         assert!(outcome.broken.is_empty(), "{:#?}", outcome.broken);
@@ -332,7 +332,7 @@ impl Play {
         Ok(ready.into_iter().map(|(_, id)| id).collect())
     }
 
-    /// Everything the store holds, in one order.
+    /// The whole content of the store, in a fixed order.
     pub fn dump(&self) -> String {
         let mut tx = self.stage.store.begin(Access::Read).expect("a store can be read");
         dump(tx.as_mut()).expect("everything can be read")
@@ -361,7 +361,7 @@ fn dump(tx: &mut dyn StoreTx) -> Result<String> {
     Ok(lines.join("\n"))
 }
 
-/// Those whose bits are set.
+/// The words whose bits are set.
 fn some_of(words: &[&str], bits: usize) -> Vec<String> {
     words.iter().enumerate().filter(|(n, _)| bits >> n & 1 == 1).map(|(_, word)| (*word).to_owned()).collect()
 }

@@ -1,4 +1,4 @@
-//! A stage to play verbs on: any store, a manual clock, processes that live and die on cue.
+//! A stage on which tests perform verbs: any store, a manual clock, and simulated processes.
 
 use std::{
     collections::BTreeSet,
@@ -19,7 +19,7 @@ use crate::{
     verbs::{self, Caller, Operation, Policy, Verb, calls, claim::Claimed, perform},
 };
 
-/// Processes of host `here`; whatever is not listed is dead, of other hosts nothing can be told.
+/// Processes of host `here`; a process that is not listed is dead, and one of another host is unknown.
 #[derive(Clone, Debug, Default)]
 pub struct FixedProcesses {
     alive: Arc<Mutex<BTreeSet<u32>>>,
@@ -27,17 +27,17 @@ pub struct FixedProcesses {
 }
 
 impl FixedProcesses {
-    /// Only these run.
+    /// Only these processes are running.
     pub fn alive(pids: &[u32]) -> Self {
         Self { alive: Arc::new(Mutex::new(pids.iter().copied().collect())), attempts: Arc::default() }
     }
 
-    /// What was started under a lease runs on.
+    /// Processes that were started under a lease keep running.
     pub fn leave_running(&self, lease: &str) {
         self.attempts.lock().unwrap_or_else(PoisonError::into_inner).insert(lease.to_owned());
     }
 
-    /// One ends.
+    /// Ends a process.
     pub fn kill(&self, pid: u32) {
         self.alive.lock().unwrap_or_else(PoisonError::into_inner).remove(&pid);
     }
@@ -63,7 +63,7 @@ impl Processes for FixedProcesses {
     }
 }
 
-/// A mint that repeats itself for the same seed.
+/// A generator that returns the same ids for the same seed.
 pub fn seeded_ids(seed: u64) -> IdGenerator {
     let mut state = u128::from(seed) << 64 | 0x9e37_79b9_7f4a_7c15;
     IdGenerator::new(move |bytes| {
@@ -73,12 +73,12 @@ pub fn seeded_ids(seed: u64) -> IdGenerator {
     })
 }
 
-/// Milliseconds after the stage's beginning.
+/// The time in milliseconds after the start of the stage.
 pub fn now_at(ms: i64) -> Now {
     Now { wall: Timestamp(1_800_000_000_000 + ms), tick: Tick { epoch: "boot-1".into(), ms } }
 }
 
-/// A lease taken at the beginning: ten seconds to live, capped at sixty.
+/// A lease taken at the start: a ttl of ten seconds, capped at sixty.
 pub fn lease(pid: Option<u32>) -> Lease {
     Lease {
         task: TaskId::known("tk_1"),
@@ -97,7 +97,7 @@ pub fn lease(pid: Option<u32>) -> Lease {
     }
 }
 
-/// A store with a clock and a seeded mint, on which verbs are performed.
+/// A store with a clock and a seeded id generator, on which verbs are performed.
 pub struct Stage {
     /// The store.
     pub store: Arc<dyn Store>,
@@ -105,13 +105,13 @@ pub struct Stage {
     pub clock: ManualClock,
     /// Processes on this host.
     pub processes: FixedProcesses,
-    /// What configuration decides.
+    /// The configuration.
     pub policy: Policy,
     /// Where verbs are performed.
     pub place: Place,
-    /// Callers are persons, with every right; otherwise they have the role they are registered with.
+    /// Callers are persons, with every right; otherwise they have the role that they are registered with.
     pub person: bool,
-    /// Calls are sent as JSON; random histories, which make millions, are not.
+    /// Calls are sent as JSON, except in randomized histories, which make millions of calls.
     pub by_wire: bool,
     ids: Mutex<IdGenerator>,
 }
@@ -187,7 +187,7 @@ impl Stage {
         }
     }
 
-    /// What an agent holds: each agent is one session here.
+    /// The leases of an agent: each agent is one session here.
     pub fn holds(&self, actor: &str) -> Vec<Lease> {
         ask(self.store.as_ref(), |tx| match tx.agent_named(actor)? {
             Some(agent) => tx.leases(&LeasesOf::Agent(agent.id)),
@@ -196,13 +196,13 @@ impl Stage {
         .expect("leases can be read")
     }
 
-    /// The fence of what an agent holds: the one task, or the one that is named.
+    /// The fence of a lease of an agent: on its only task, or on the named one.
     pub fn fence(&self, actor: &str, task: Option<&str>) -> Option<Fence> {
         let named = |lease: &Lease| task.is_none_or(|task| lease.task.as_str() == task);
         self.holds(actor).into_iter().find(named).map(|lease| lease.fence)
     }
 
-    /// Ends a hold of `actor`.
+    /// Ends a lease of `actor`.
     pub fn finish(&self, actor: &str, request: verbs::finish::Request) -> VerbResult<verbs::finish::Outcome> {
         let fence = self.fence(actor, request.id.as_deref());
         self.perform(actor, verbs::finish::Request { fence, ..request })
@@ -235,7 +235,7 @@ impl Stage {
         self.claim_with(actor, verbs::claim::Request { scope: self.scope(), holder, ..Default::default() })
     }
 
-    /// Names of what is ready, in order.
+    /// The names of ready tasks, in order.
     pub fn ready(&self) -> Vec<String> {
         let request = verbs::ready::Request { scope: self.scope(), limit: 10_000, ..Default::default() };
         let outcome = self.perform("looker", request).expect("looking never fails");

@@ -15,20 +15,20 @@ use crate::{
     store::{Access, LeasesOf},
 };
 
-/// Register an agent, or tell more about one that is registered.
+/// Register an agent, or update a registered one.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "AgentRegister")]
 #[serde(default)]
 pub struct Register {
-    /// Its name; a readable one is made up when absent.
+    /// Its name; generated if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// What it is for.
+    /// Its role.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
-    /// What it can do.
+    /// Its capability tags.
     pub capabilities: Vec<String>,
-    /// What runs it.
+    /// The program that runs it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime: Option<String>,
 }
@@ -84,14 +84,14 @@ impl Verb for Register {
     }
 }
 
-/// Tell an agent to take nothing new, or to go on.
+/// Pause or resume an agent.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "AgentTell")]
 pub struct Tell {
-    /// The agent, by name or id; whoever asks when absent.
+    /// The agent, by name or id; the caller if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// What it may do from now on.
+    /// Its new state.
     pub state: AgentState,
 }
 
@@ -125,11 +125,11 @@ impl Verb for Tell {
     }
 }
 
-/// Unregister an agent that holds nothing. What was assigned to it is free again; history keeps its name.
+/// Unregister an agent that holds nothing. Work that was assigned to it becomes free; history keeps its name.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "AgentRemove")]
 pub struct Remove {
-    /// The agent, by name or id; the caller when absent.
+    /// The agent, by name or id; the caller if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
 }
@@ -161,7 +161,7 @@ impl Verb for Remove {
     }
 }
 
-/// Whoever asks, with what it holds; nothing if nobody knows it yet.
+/// The calling agent with its leases; nothing if it is not registered.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "AgentMine")]
 pub struct Mine {}
@@ -184,11 +184,11 @@ impl Verb for Mine {
 #[schemars(rename = "AgentList")]
 #[serde(default)]
 pub struct List {
-    /// Include those that were unregistered.
+    /// Include unregistered agents.
     pub all: bool,
 }
 
-/// An agent with what it holds.
+/// An agent with its leases.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "ListedAgent")]
 pub struct Listed {
@@ -197,9 +197,9 @@ pub struct Listed {
     pub agent: Agent,
     /// What it is doing.
     pub presence: Presence,
-    /// What it holds.
+    /// The tasks that it holds.
     pub holds: Vec<TaskId>,
-    /// Seconds since it was last heard of.
+    /// Seconds since its last sign of life.
     pub silent_s: u64,
 }
 
@@ -217,7 +217,7 @@ impl Verb for List {
     }
 }
 
-/// An agent with what it holds.
+/// An agent with its leases.
 pub(super) fn listed(work: &mut VerbContext<'_>, agent: Agent) -> VerbResult<Listed> {
     let leases = work.tx.leases(&LeasesOf::Agent(agent.id.clone()))?;
     let live = leases.iter().any(|lease| lease.standing(&work.now, work.processes) == LeaseStatus::Live);

@@ -1,4 +1,4 @@
-//! Answer: open a gate a task waits for.
+//! Answer: open a gate that a task waits for.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ use crate::{
     store::Access,
 };
 
-/// Answer what a waiting task asked; it goes back into the queue with the answer as its newest event.
+/// Answer the question of a waiting task. The task returns to the queue with the answer.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "AnswerRequest")]
 pub struct Request {
@@ -26,13 +26,13 @@ pub struct Request {
     pub answer: String,
 }
 
-/// What was answered.
+/// The result of an answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "AnswerOutcome")]
 pub struct Outcome {
-    /// The gate, open now.
+    /// The opened gate.
     pub gate: Gate,
-    /// The task as it is now.
+    /// The task after the answer.
     pub task: Task,
 }
 

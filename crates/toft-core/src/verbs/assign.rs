@@ -1,7 +1,8 @@
-//! Assign: give a task to a named agent, and take that back.
+//! Assign: assign a task to an agent, or remove the assignment.
 //!
-//! An assigned task queues in a lane of its own agent ([`crate::ready`]), so claims of others step over nothing. An agent
-//! that is removed, or silent for a day, keeps no work: the next claim that finds nothing else frees it. A person's work waits.
+//! An assigned task is in a lane of its agent ([`crate::ready`]), so claims of other agents skip nothing. If an agent
+//! is removed, or silent for a day, the next claim that finds nothing else frees its work. Work assigned to a person
+//! stays assigned.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -20,16 +21,16 @@ use crate::{
     store::{Access, QueueKey, QueueScan},
 };
 
-/// How many tasks of one agent are freed at once.
+/// Maximum number of tasks of one agent that are freed at once.
 const AT_ONCE: usize = 256;
 
-/// Assign a task that nobody holds, or free it for everyone.
+/// Assign a task that is not held, or remove the assignment.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "AssignRequest")]
 pub struct Request {
     /// The task, by id or prefix, or an issue that is worked on.
     pub id: String,
-    /// The agent, by name or id; absent to take the assignment back.
+    /// The agent, by name or id; absent to remove the assignment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
 }
@@ -71,11 +72,11 @@ impl Verb for Request {
     }
 }
 
-/// May work be assigned to this agent? For what a ledger keeps; [`Request`] asks for itself.
+/// Check whether work may be assigned to this agent. For issues in a ledger; `assign` checks it itself.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "AssignCheck")]
 pub struct Check {
-    /// The agent, by name or id; absent to take an assignment back.
+    /// The agent, by name or id; absent to remove an assignment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
 }
@@ -91,11 +92,11 @@ impl Verb for Check {
     }
 }
 
-/// Of these names, those that are agents whose assigned work waits for them.
+/// The agents among these names whose assigned work is reserved for them.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "AssignAwaited")]
 pub struct Awaited {
-    /// Names, as ledgers have them.
+    /// Names, as in ledgers.
     #[serde(default)]
     pub names: Vec<String>,
 }
@@ -125,13 +126,13 @@ fn assignable(work: &mut VerbContext<'_>, text: &str) -> VerbResult<Agent> {
     Ok(agent)
 }
 
-/// Whether work assigned to this name waits for an agent. A name that no agent has keeps nobody from anything.
+/// Whether work assigned to this name is reserved. A name that belongs to no agent reserves nothing.
 pub(super) fn is_awaited(work: &mut VerbContext<'_>, name: &str) -> VerbResult<bool> {
     let now = work.now.wall;
     Ok(work.tx.agent_named(name)?.is_some_and(|agent| agent.awaited(now)))
 }
 
-/// Ready tasks in scope that are assigned, with the name of their agent.
+/// Ready tasks in scope that are assigned, with the name of the agent.
 pub(super) fn assigned(work: &mut VerbContext<'_>, scope: &Scope) -> VerbResult<Vec<(String, Vec<Task>)>> {
     let mut assigned = Vec::new();
     for (lane, name) in assigned_lanes(work.tx, scope)? {
@@ -144,7 +145,7 @@ pub(super) fn assigned(work: &mut VerbContext<'_>, scope: &Scope) -> VerbResult<
     Ok(assigned)
 }
 
-/// Ready tasks in scope that are assigned to agents nobody waits for.
+/// Ready tasks in scope that are assigned to removed or silent agents.
 pub(super) fn stranded(work: &mut VerbContext<'_>, scope: &Scope) -> VerbResult<Vec<Task>> {
     let mut stranded = Vec::new();
     for (name, tasks) in assigned(work, scope)? {
@@ -155,7 +156,7 @@ pub(super) fn stranded(work: &mut VerbContext<'_>, scope: &Scope) -> VerbResult<
     Ok(stranded)
 }
 
-/// Frees what is assigned to agents nobody waits for; says how much.
+/// Frees tasks that are assigned to removed or silent agents; returns how many.
 pub(super) fn free_stranded(work: &mut VerbContext<'_>, scope: &Scope) -> VerbResult<usize> {
     let tasks = stranded(work, scope)?;
     let count = tasks.len();
@@ -165,7 +166,7 @@ pub(super) fn free_stranded(work: &mut VerbContext<'_>, scope: &Scope) -> VerbRe
     Ok(count)
 }
 
-/// Frees every ready task of an agent. What is not ready yet is freed when it is.
+/// Frees every ready task of an agent. Other tasks are freed when they become ready.
 pub(super) fn free_all_of(work: &mut VerbContext<'_>, name: &str) -> VerbResult<()> {
     for (of, tasks) in assigned(work, &Scope::default())? {
         for task in tasks.into_iter().filter(|_| of == name) {

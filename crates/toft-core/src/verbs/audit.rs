@@ -1,4 +1,4 @@
-//! Audit: does the store keep the invariants? Asked by `doctor`, and after every step of the property tests.
+//! Audit: checks the invariants of the store. Used by `doctor`, and after every step of the property tests.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,22 +11,22 @@ use crate::{
     store::{Access, EventQuery, LeasesOf, TaskQuery, WorkflowQuery},
 };
 
-/// Check the invariants on everything that is not over.
+/// Check the invariants on every task and workflow that has not ended.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "AuditRequest")]
 #[serde(default)]
 pub struct Request {
-    /// How many of the newest events to check.
+    /// Number of the newest events to check.
     pub events: usize,
 }
 
-/// What was found.
+/// The result of an audit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "AuditOutcome")]
 pub struct Outcome {
-    /// Tasks that were looked at.
+    /// Number of tasks that were checked.
     pub tasks: usize,
-    /// Each broken invariant, in words.
+    /// A description of each broken invariant.
     pub broken: Vec<String>,
 }
 
@@ -61,7 +61,7 @@ impl Verb for Request {
     }
 }
 
-/// Held means exactly one live lease and one open attempt, of the newest fence; not held means neither.
+/// A held task has exactly one live lease and one open attempt, with the newest fence; other tasks have neither.
 fn one_hold(work: &mut VerbContext<'_>, task: &Task, broken: &mut Vec<String>) -> VerbResult<()> {
     let lease = work.tx.lease(&task.id)?;
     let attempts = work.tx.attempts(&task.id)?;
@@ -90,7 +90,7 @@ fn one_hold(work: &mut VerbContext<'_>, task: &Task, broken: &mut Vec<String>) -
     Ok(())
 }
 
-/// What is stored as derived equals what it is derived from.
+/// Derived values are equal to what they are derived from.
 fn derived_facts(work: &mut VerbContext<'_>, task: &Task, broken: &mut Vec<String>) -> VerbResult<()> {
     let blockers =
         work.tx.dependencies(&task.id)?.iter().filter(|(dependency, status)| dependency.holds_back(*status)).count();
@@ -112,7 +112,7 @@ fn derived_facts(work: &mut VerbContext<'_>, task: &Task, broken: &mut Vec<Strin
     Ok(())
 }
 
-/// No open task is in a state that nothing offers and nothing frees.
+/// Every open task is either offered by a query or freed by a rule.
 fn reachable(work: &mut VerbContext<'_>, task: &Task, broken: &mut Vec<String>) -> VerbResult<()> {
     let workflow = work.require_workflow(&task.workflow)?;
     if workflow.status.finished() {

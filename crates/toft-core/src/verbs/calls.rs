@@ -1,11 +1,11 @@
 //! The registry: every verb by its name, with the schema of its request and outcome.
 //!
-//! A surface that receives calls as text looks the name up here and runs the verb with JSON in and out. `toft schema`
-//! prints it, and a snapshot holds it: a field that is renamed fails the test.
+//! A surface that receives calls as text looks up the name here and runs the verb with JSON input and output. `toft
+//! schema` prints the registry, and a snapshot test fails if a field is renamed.
 //!
-//! Both ends need not have the same version. A field of a request has a default, a new field of an outcome gets one, and an
-//! enum that only tells (a reason, a refusal) has a variant for what a newer toft says. States are closed: a new one comes with a
-//! new schema of the store.
+//! The two ends may have different versions. Every field of a request has a default, a new field of an outcome gets
+//! one, and an enum that only informs (a reason, a refusal) has a variant for values of a newer toft. States are
+//! closed: a new one comes with a new schema of the store.
 
 use schemars::{Schema, SchemaGenerator};
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ pub struct Call {
     pub name: &'static str,
     /// Whether it writes.
     pub access: Access,
-    /// Runs it: the request in, the outcome out.
+    /// Runs it with a request and returns the outcome.
     pub run: fn(&dyn Store, &mut Caller<'_>, Value) -> VerbResult<Value>,
     request: fn(&mut SchemaGenerator) -> Schema,
     outcome: fn(&mut SchemaGenerator) -> Schema,
@@ -127,8 +127,8 @@ pub fn find(name: &str) -> Option<&'static Call> {
     CALLS.binary_search_by(|call| call.name.cmp(name)).ok().map(|at| &CALLS[at])
 }
 
-/// Calls with the JSON schemas of their requests and outcomes, and of errors; types they share are in `$defs`. All calls, or
-/// the one of that name.
+/// Calls with the JSON schemas of their requests and outcomes, and of errors; shared types are in `$defs`. Returns all
+/// calls, or the one with that name.
 pub fn schema(name: Option<&str>) -> Value {
     let mut generator = SchemaGenerator::default();
     let mut calls = serde_json::Map::new();

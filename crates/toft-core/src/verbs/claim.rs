@@ -26,23 +26,23 @@ use crate::{
     time::Timestamp,
 };
 
-/// Take work: a certain task, the best of a certain workflow, or the best there is.
+/// Claim work: a given task, the best task of a workflow, or the best task in scope.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "ClaimRequest")]
 #[serde(default)]
 pub struct Request {
-    /// A task or workflow, by id or prefix, or an issue that is offered.
+    /// A task or workflow, by id or prefix, or an offered issue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// Issues that can be started, best first.
     pub offers: Vec<Offer>,
-    /// Take up to so many; 0 means one.
+    /// Maximum number of tasks to claim; 0 means one.
     pub count: usize,
     /// Only tasks with all of these labels.
     pub labels: Vec<String>,
-    /// From where.
+    /// The scope.
     pub scope: Scope,
-    /// Another time to live than the usual.
+    /// Time to live of the lease, if not the default.
     #[serde(
         default,
         rename = "ttl_ms",
@@ -51,7 +51,7 @@ pub struct Request {
     )]
     #[schemars(with = "Option<u64>")]
     pub ttl: Option<Duration>,
-    /// Another cap for a living but silent process than the usual.
+    /// Cap for a live but silent process, if not the default.
     #[serde(
         default,
         rename = "cap_ms",
@@ -60,14 +60,14 @@ pub struct Request {
     )]
     #[schemars(with = "Option<u64>")]
     pub cap: Option<Duration>,
-    /// The process whose life the lease follows.
+    /// The process that the lease follows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder: Option<Holder>,
-    /// End the hold that another session of the same agent has on the task, and take it.
+    /// End the lease of another session of the same agent on the task, and claim it.
     pub take_over: bool,
 }
 
-/// What was taken.
+/// The claimed tasks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "ClaimOutcome")]
 pub struct Outcome {
@@ -75,41 +75,41 @@ pub struct Outcome {
     pub claims: Vec<Claimed>,
 }
 
-/// One task, taken.
+/// One claimed task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Claimed {
     /// The task.
     pub task: Task,
-    /// The hold on it.
+    /// The lease.
     pub lease: Hold,
     /// Title of its workflow.
     pub workflow_title: String,
-    /// The issue it is done for.
+    /// The issue that it belongs to.
     #[serde(default)]
     pub issue: Option<String>,
-    /// The newest checkpoint of an earlier holder: go on from there.
+    /// The newest checkpoint of an earlier holder, from which to continue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resume: Option<Checkpoint>,
-    /// What earlier holders asked, and what they were answered.
+    /// Questions of earlier holders, with their answers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub answers: Vec<Gate>,
 }
 
-/// What a holder must know of its lease.
+/// The data of a lease that its holder needs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Hold {
-    /// Rises with every lease of the task.
+    /// The fence number, which rises with every lease of the task.
     pub fence: u64,
-    /// Random; both are named on every write.
+    /// The random id; every write names both.
     pub id: LeaseId,
-    /// The two as one: what `--fence` and `TOFT_FENCE` take.
+    /// Both as one token, for `--fence` and `TOFT_FENCE`.
     pub token: Fence,
-    /// When it ends unless renewed.
+    /// When it ends unless it is renewed.
     pub expires: Timestamp,
 }
 
 impl Hold {
-    /// The two as one.
+    /// The fence.
     pub fn fence(&self) -> Fence {
         self.token.clone()
     }
@@ -173,19 +173,19 @@ impl Verb for Request {
     }
 }
 
-/// What a search did not give, and why.
+/// Why a search found nothing.
 #[derive(Default)]
 struct Missed {
     /// Capabilities that the agent lacks.
     lacking: BTreeSet<String>,
-    /// Where the search was ended.
+    /// Number of examined entries, if the search was cut short.
     examined: Option<usize>,
     /// The first issue that cannot be started.
     unstartable: Option<Unstartable>,
 }
 
 impl Request {
-    /// An issue: the best task of the workflow that is on it, or the first of one that is started now.
+    /// Claims an issue: the best task of its workflow, or the first task of a new workflow.
     fn issue(
         &self,
         work: &mut VerbContext<'_>,
@@ -214,7 +214,7 @@ impl Request {
         Ok(self.start(work, me, built)?.into_iter().collect())
     }
 
-    /// Starts an issue's workflow and takes the first of its tasks that can start.
+    /// Starts the workflow of an issue and claims the first of its tasks that can start.
     fn start(&self, work: &mut VerbContext<'_>, me: &Agent, built: flow::Buildable) -> VerbResult<Option<Claimed>> {
         let startable = |task: &Task| task.state.open_blockers == 0 && task.lacking(&me.capabilities).is_empty();
         if !built.tasks().iter().any(startable) {
@@ -262,7 +262,7 @@ impl Request {
         self.take(work, me, task, workflow)
     }
 
-    /// Whether this very session holds it: it can prove that, or it is the process that the lease follows.
+    /// Whether this session holds it: it can prove that with the fence, or it is the process that the lease follows.
     fn is_holder(&self, work: &VerbContext<'_>, lease: &Lease) -> bool {
         work.holds.contains(&lease.fence) || lease.holder.is_some() && lease.holder == self.holder
     }
@@ -272,7 +272,7 @@ impl Request {
         lease.agent == me.id && (lease.holder.is_none() || lease.is_abandoned(work.processes))
     }
 
-    /// The best ready tasks. Holds that are overdue are taken back first; if that leaves nothing, every process is asked after.
+    /// The best ready tasks. Overdue leases are ended first; if nothing is ready then, every process is checked.
     fn best(
         &self,
         work: &mut VerbContext<'_>,
@@ -289,7 +289,7 @@ impl Request {
         Ok(claims)
     }
 
-    /// Moves tasks whose timer ran out to where they queue by rank.
+    /// Moves tasks whose timer has expired into the ready queue.
     fn promote_due(&self, work: &mut VerbContext<'_>) -> VerbResult<()> {
         for task in ready::due(work.tx, &self.scope, work.now.wall)? {
             let workflow = work.require_workflow(&task.workflow)?;
@@ -302,7 +302,7 @@ impl Request {
         self.count.max(1)
     }
 
-    /// The tasks among which an agent chooses.
+    /// The filter for the tasks that an agent may claim.
     fn filter<'a>(&'a self, workflow: Option<&'a Workflow>, me: Option<&'a Agent>) -> Filter<'a> {
         let capabilities = Some(me.map_or(&[][..], |me| me.capabilities.as_slice()));
         let mine = me.filter(|me| me.assigned).map(|me| me.name.as_str());
@@ -419,7 +419,7 @@ impl Request {
     }
 }
 
-/// Ends the hold of another session of the same agent; its fence is stale from then on.
+/// Ends the lease of another session of the same agent; its fence becomes stale.
 fn hand_over(work: &mut VerbContext<'_>, lease: &Lease) -> VerbResult<()> {
     let reason = Some("taken over by another session".to_owned());
     let mut writes = end_lease(work, lease, AttemptResult::Handoff, reason, None)?;

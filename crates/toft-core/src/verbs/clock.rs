@@ -1,7 +1,8 @@
-//! The wall clock went back: whatever was timed on the clock that was ahead is timed again.
+//! Handles a wall clock that was set back: times that were computed on the wrong clock are computed again.
 //!
-//! Leases need none of this: they expire on monotonic clocks. Retries, timers and the next look at a lease are moments on
-//! the wall. An event from the future is the sign: events are in commit order, so the first write after the step sees it.
+//! Leases do not need this: they expire on monotonic clocks. Retries, timers and the next check of a lease are
+//! wall-clock times. An event from the future shows the step: events are in commit order, so the first write after the
+//! step sees it.
 
 use serde_json::json;
 
@@ -17,16 +18,16 @@ use crate::{
     time::Timestamp,
 };
 
-/// Clocks that are kept in step may differ by this much.
+/// Synchronized clocks may differ by this much.
 const TOLERANCE_MS: i64 = 2_000;
 
-/// When the newest event was written, if the wall clock has not come so far yet.
+/// The time of the newest event, if it is later than the wall clock.
 pub(super) fn stepped_back(work: &mut VerbContext<'_>) -> VerbResult<Option<Timestamp>> {
     let now = work.now.wall;
     Ok(work.tx.newest_event_at()?.filter(|at| at.0 > now.0 + TOLERANCE_MS))
 }
 
-/// Times everything again that was timed on a clock that was ahead of this one.
+/// Computes every time again that was set by a clock that was ahead of this one.
 pub(super) fn mend_if_stepped_back(work: &mut VerbContext<'_>) -> VerbResult<()> {
     let now = work.now.wall;
     let Some(newest) = stepped_back(work)? else { return Ok(()) };
@@ -48,7 +49,7 @@ pub(super) fn mend_if_stepped_back(work: &mut VerbContext<'_>) -> VerbResult<()>
     work.record_system("clock", "clock.stepped_back", detail, Vec::new())
 }
 
-/// Every task that waits for its time to come: in the queue, or in a workflow that was paused.
+/// Every task that waits for a time: in the queue, or in a paused workflow.
 fn waiting(tx: &mut dyn StoreTx) -> VerbResult<Vec<Task>> {
     let mut waiting = Vec::new();
     let paused = WorkflowQuery { statuses: vec![WorkflowStatus::Paused], ..WorkflowQuery::default() };
@@ -64,7 +65,7 @@ fn waiting(tx: &mut dyn StoreTx) -> VerbResult<Vec<Task>> {
     Ok(waiting)
 }
 
-/// A timer that was set in the future begins now, for the time it was set for.
+/// Restarts a timer that was set in the future, with its original duration.
 fn mend_timer(work: &mut VerbContext<'_>, mut task: Task) -> VerbResult<bool> {
     let now = work.now.wall;
     let again = |set: Timestamp, until: Timestamp| Timestamp(now.0 + (until.0 - set.0).max(0));

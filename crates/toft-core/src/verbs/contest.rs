@@ -1,6 +1,6 @@
 //! Contest: an issue that was claimed in two clones, each with a store of its own, which no lease can prevent.
 //!
-//! The clone that takes in the other's line notices first; a comment in the ledger tells the other clone.
+//! The clone that reads the other's line notices first; a comment in the ledger informs the other clone.
 
 use std::fmt;
 
@@ -23,16 +23,16 @@ use crate::{
     store::{Access, EventQuery, LeasesOf, TaskQuery, WorkflowQuery},
 };
 
-/// What history calls it.
+/// The name of the event.
 const VERB: &str = "issue.claimed_twice";
-/// How the id of a comment begins that says so; the workflow of the clone that noticed follows.
+/// Prefix of the id of the comment; the id of the workflow in the clone that noticed follows.
 const COMMENT: &str = "claimed-twice-";
 
-/// Issues that are worked on here: workflows on them are not over.
+/// Issues with an active workflow.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "IssueOpen")]
 pub struct Open {
-    /// From where.
+    /// The scope.
     #[serde(default)]
     pub scope: Scope,
 }
@@ -49,11 +49,11 @@ impl Verb for Open {
     }
 }
 
-/// What another clone says of an issue that is worked on here.
+/// Another clone's state of an issue that has an active workflow here.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "ContestRequest")]
 pub struct Request {
-    /// The issue as the other clone has it.
+    /// The issue in the other clone.
     pub issue: Issue,
     /// The other clone wrote its status.
     #[serde(default)]
@@ -63,14 +63,14 @@ pub struct Request {
     pub own_store: bool,
 }
 
-/// What follows.
+/// The result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "ContestOutcome")]
 pub enum Outcome {
-    /// Nothing, or everybody knows.
+    /// Nothing to do, or both sides are already notified.
     Known,
-    /// The other clone opened it again, and it is held here: the ledger has to be told.
+    /// The other clone opened it again, but it is held here: the ledger has to be updated.
     StillHeld,
     /// It is worked on in two clones.
     Contested(Contest),
@@ -81,16 +81,16 @@ pub enum Outcome {
 pub struct Contest {
     /// The issue.
     pub issue: String,
-    /// Who holds it here, if anybody does.
+    /// The holder here, if any.
     pub here: Option<String>,
-    /// Who holds it in the other clone.
+    /// The holder in the other clone.
     pub there: String,
-    /// The id of the comment that tells the other clone.
+    /// The id of the comment that informs the other clone.
     pub comment: String,
 }
 
 impl Contest {
-    /// What the ledger says, for both clones.
+    /// The text of the comment, for both clones.
     pub fn said(&self) -> Option<String> {
         let Self { issue, here, there, .. } = self;
         let here = here.as_ref()?;
@@ -114,7 +114,7 @@ fn agree(issue: &str) -> String {
 }
 
 impl Request {
-    /// Who noticed first, if the other clone did: the workflow there, and who holds it.
+    /// The workflow and the holder in the other clone, if that clone noticed first.
     fn noticed_there(&self) -> Option<(&str, &str)> {
         let said = self.issue.comments.iter().rev().find(|said| said.id.starts_with(COMMENT))?;
         Some((&said.id[COMMENT.len()..], said.by.as_str()))
@@ -126,7 +126,7 @@ impl Verb for Request {
     const NAME: &'static str = "issue.contest";
     const ACCESS: Access = Access::Write;
 
-    /// Tells the person in charge and the holder, once for each workflow.
+    /// Notifies the person who runs the fleet and the holder, once for each workflow.
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Outcome> {
         let Some(On { workflow, holder }) = (OnIt { issue: self.issue.id.clone() }).run(work)? else {
             return Ok(Outcome::Known);
@@ -162,7 +162,7 @@ impl Verb for Request {
     }
 }
 
-/// Whether an agent of this name worked on the workflow under this very store: then it is the same claim.
+/// Whether an agent of this name worked on the workflow in this store: then it is the same claim.
 fn worked_here(work: &mut VerbContext<'_>, workflow: &Workflow, name: &str) -> VerbResult<bool> {
     let of = TaskQuery { workflow: Some(workflow.id.clone()), ..TaskQuery::default() };
     for task in work.tx.tasks(&of)? {

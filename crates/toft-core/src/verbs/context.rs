@@ -1,4 +1,4 @@
-//! Context: everything somebody who takes a task over must know.
+//! Context: everything that an agent needs to continue a task.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,20 +13,20 @@ use crate::{
     store::{Access, TaskQuery},
 };
 
-/// How many checkpoints are looked at.
+/// Maximum number of checkpoints that are read.
 const CHECKPOINTS: usize = 50;
-/// How many tasks of the same workflow.
+/// Maximum number of tasks of the same workflow.
 const SIBLINGS: usize = 200;
 
-/// Ask for the context of a task.
+/// The context of a task.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "ContextRequest")]
 pub struct Request {
-    /// The task, by id or prefix; `@` is what I hold.
+    /// The task, by id or prefix; `@` is the held task.
     pub id: String,
 }
 
-/// What a task stands in.
+/// The context of a task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "ContextOutcome")]
 pub struct Outcome {
@@ -34,13 +34,13 @@ pub struct Outcome {
     pub task: Task,
     /// Its workflow.
     pub workflow: Workflow,
-    /// Checkpoints with who wrote them, newest first.
+    /// Checkpoints with their authors, newest first.
     pub checkpoints: Vec<(Checkpoint, String)>,
-    /// Attempts that are over, newest first.
+    /// Ended attempts, newest first.
     pub attempts: Vec<AttemptView>,
-    /// What earlier holders asked, and what they were answered, newest first.
+    /// Questions of earlier holders, with their answers, newest first.
     pub answers: Vec<Gate>,
-    /// What it depends on, and how.
+    /// The tasks that it depends on, with the kind of dependency.
     pub needs: Vec<(DependencyKind, Task)>,
     /// The other tasks of its workflow, in plan order.
     pub siblings: Vec<Task>,

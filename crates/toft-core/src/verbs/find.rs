@@ -1,4 +1,4 @@
-//! Finding things by what a user types: a whole id, any unique prefix of one, or `@` for what I hold.
+//! Finds entities by user input: a whole id, a unique prefix, or `@` for the held task.
 
 use super::{Verb, VerbContext};
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How many candidates an ambiguous prefix names.
+/// Maximum number of candidates that are listed for an ambiguous prefix.
 const NAMED: usize = 5;
 
 pub(super) fn unique(work: &mut VerbContext<'_>, what: &'static str, kind: &str, text: &str) -> VerbResult<String> {
@@ -32,10 +32,10 @@ pub(super) fn unique(work: &mut VerbContext<'_>, what: &'static str, kind: &str,
     }
 }
 
-/// Which task a text names.
+/// Resolve a text to a task.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct TaskNamed {
-    /// A whole id, a unique prefix, an issue that somebody works on, or `@`.
+    /// A whole id, a unique prefix, an issue that is in progress, or `@`.
     pub text: String,
 }
 
@@ -49,7 +49,7 @@ impl Verb for TaskNamed {
     }
 }
 
-/// The task that `text` names; for an issue, the one that is worked on for it.
+/// The task that `text` names; for an issue, the task of its active workflow.
 pub(crate) fn task(work: &mut VerbContext<'_>, text: &str) -> VerbResult<Task> {
     if text.contains('-')
         && let Some(workflow) = work.tx.workflow_of_issue(text)?
@@ -64,9 +64,9 @@ pub(crate) fn task(work: &mut VerbContext<'_>, text: &str) -> VerbResult<Task> {
     }
 }
 
-/// The task that `text` names; for an issue that nobody is on, the last one that was worked on for it.
+/// The task that `text` names; for an issue without an active workflow, its last task.
 pub(crate) fn last_task(work: &mut VerbContext<'_>, text: &str) -> VerbResult<Task> {
-    /// An issue is told once how each of its workflows ended.
+    /// Maximum number of workflows of an issue that are read; each has one event when it ends.
     const LOOKED_AT: usize = 50;
     let missing = match task(work, text) {
         Err(VerbError::Refused(missing @ Refusal::NotFound { .. })) if text.contains('-') => missing,
@@ -85,7 +85,7 @@ pub(crate) fn last_task(work: &mut VerbContext<'_>, text: &str) -> VerbResult<Ta
     tasks.into_iter().max_by_key(|task| task.state.updated).ok_or_else(|| missing.into())
 }
 
-/// The task of a workflow that the caller holds, or else the first that is not over.
+/// The task of a workflow that the caller holds, or else the first that has not ended.
 fn of_workflow(work: &mut VerbContext<'_>, workflow: &Workflow) -> VerbResult<Option<Task>> {
     let me = work.tx.agent_named(work.actor)?.map(|me| me.id);
     let leases = work.tx.leases(&LeasesOf::Workflow(workflow.id.clone()))?;
@@ -96,7 +96,7 @@ fn of_workflow(work: &mut VerbContext<'_>, workflow: &Workflow) -> VerbResult<Op
     Ok(work.tx.tasks(&of)?.into_iter().find(|task| task.state.status.open()))
 }
 
-/// The one task the caller holds.
+/// The only task that the caller holds.
 fn mine(work: &mut VerbContext<'_>) -> VerbResult<TaskId> {
     let leases = match work.tx.agent_named(work.actor)? {
         Some(me) => work.tx.leases(&LeasesOf::Agent(me.id))?,
@@ -112,7 +112,7 @@ fn mine(work: &mut VerbContext<'_>) -> VerbResult<TaskId> {
     }
 }
 
-/// What people call a task: by its issue, where that has no other task.
+/// The display id of a task: that of its issue, if the issue has no other task.
 pub fn called(tx: &mut dyn StoreTx, task: &TaskId) -> Result<String, StoreError> {
     let workflow = match tx.task(task)? {
         Some(task) => tx.workflow(&task.workflow)?,
@@ -123,7 +123,7 @@ pub fn called(tx: &mut dyn StoreTx, task: &TaskId) -> Result<String, StoreError>
     Ok(issue.unwrap_or_else(|| task.to_string()))
 }
 
-/// The workflow that `text` names; for an issue, the one that is on it, or was the last.
+/// The workflow that `text` names; for an issue, its active or last workflow.
 pub(crate) fn workflow(work: &mut VerbContext<'_>, text: &str) -> VerbResult<Workflow> {
     if text.contains('-') {
         let missing = || Refusal::NotFound { what: "workflow".into(), text: text.to_owned() };
@@ -151,8 +151,8 @@ pub(crate) fn agent(work: &mut VerbContext<'_>, text: &str) -> VerbResult<Agent>
     found.ok_or_else(|| Refusal::NotFound { what: "agent".into(), text: text.to_owned() }.into())
 }
 
-/// The workspace that `text` names: by name, path, id or prefix, or by the task or issue it is for. One that is there goes
-/// before one that is gone.
+/// The workspace that `text` names: by name, path, id or prefix, or by its task or issue. A live workspace takes
+/// precedence over a removed one.
 pub(crate) fn workspace(work: &mut VerbContext<'_>, text: &str) -> VerbResult<Workspace> {
     let repository = work.place.repository.clone();
     for live in [true, false] {
@@ -180,7 +180,7 @@ pub(crate) fn workspace(work: &mut VerbContext<'_>, text: &str) -> VerbResult<Wo
     }
 }
 
-/// What a user's text names.
+/// The entity that a text names.
 pub enum Found {
     /// A task.
     Task(Task),
@@ -190,7 +190,7 @@ pub enum Found {
     Agent(Agent),
 }
 
-/// Whatever `text` names: by prefix of its kind, else a task, else a workflow, else an agent.
+/// The entity that `text` names: by the prefix of its kind, else a task, else a workflow, else an agent.
 pub(crate) fn anything(work: &mut VerbContext<'_>, text: &str) -> VerbResult<Found> {
     if text.starts_with(WorkflowId::PREFIX) {
         return Ok(Found::Workflow(workflow(work, text)?));

@@ -1,4 +1,4 @@
-//! Finish: end my hold on a task as done, failed, released, handed off, or waiting for a gate.
+//! Finish: end the lease on a task as done, failed, released, handed off, or waiting for a gate.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -20,43 +20,43 @@ use crate::{
     store::{Access, Prefetch},
 };
 
-/// End my hold on a task.
+/// End a lease on a task.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "FinishRequest")]
 #[serde(default)]
 pub struct Request {
-    /// The task, by id or prefix; `@` when absent.
+    /// The task, by id or prefix; `@` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// The hold it is ended under; my own when absent.
+    /// The fence; that of the caller's own lease if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fence: Option<Fence>,
     /// How it ends.
     pub how: How,
-    /// In words.
+    /// A message.
     pub message: String,
     /// What it cost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<f64>,
-    /// What its runner saw.
+    /// The observations of its runner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report: Option<Report>,
 }
 
-/// How a hold ends.
+/// How a lease ends.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum How {
-    /// Done; must show something.
+    /// Done; requires evidence.
     Done(Evidence),
-    /// It did not work; tried again later, until its attempts are used up.
+    /// Failed; retried later, until all attempts are used.
     Failed,
-    /// Given back as it is.
+    /// Released without a result.
     #[default]
     Release,
-    /// Given back with the message as a checkpoint for the next holder.
+    /// Released with the message as a checkpoint for the next holder.
     Handoff,
-    /// Given back until something happens.
+    /// Released until a gate opens.
     Waiting(WaitFor),
 }
 
@@ -66,35 +66,35 @@ pub enum How {
 pub enum WaitFor {
     /// A person's answer to the message.
     Human,
-    /// Some time.
+    /// A duration.
     #[serde(rename = "timer_ms", with = "crate::time::as_millis")]
     #[schemars(with = "u64")]
     Timer(std::time::Duration),
-    /// A command to succeed.
+    /// A command that must succeed.
     Command(String),
-    /// Another task, by id or prefix: from now on a dependency.
+    /// Another task, by id or prefix: becomes a dependency.
     Task(String),
 }
 
-/// What became of it.
+/// The result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "FinishOutcome")]
 pub struct Outcome {
-    /// The task as it is now.
+    /// The task afterwards.
     pub task: Task,
     /// Its workflow.
     pub workflow: WorkflowId,
-    /// What that is called.
+    /// The title of the workflow.
     #[serde(default)]
     pub workflow_title: String,
-    /// What that is now.
+    /// The status of the workflow.
     pub workflow_status: WorkflowStatus,
-    /// Tasks that waited for it and wait for nothing else now.
+    /// Tasks that waited only for this one.
     pub unblocked: Vec<TaskId>,
-    /// The gate it waits for.
+    /// The gate that it waits for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gate: Option<Gate>,
-    /// The issue it is done for.
+    /// The issue that it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issue: Option<String>,
 }
@@ -164,7 +164,8 @@ impl Verb for Request {
 }
 
 impl Request {
-    /// What a runner's agents give back as often as it may be tried has failed: nobody would ever stop.
+    /// Turns a release into a failure if agents of runners released the task as often as it may be attempted; otherwise
+    /// it would never end.
     fn once_too_often(&mut self, work: &mut VerbContext<'_>, task: &mut Task) -> VerbResult<()> {
         let by_itself = self.report.as_ref().is_some_and(|report| !report.ending.not_by_the_task());
         if by_itself && matches!(self.how, How::Release | How::Handoff) {
@@ -250,7 +251,7 @@ impl Request {
         Ok(Some(gate))
     }
 
-    /// Waiting for a task is depending on it: the task is pending again, behind one more blocker.
+    /// Turns waiting for a task into a dependency: the task is pending again, with one more blocker.
     fn wait_for_task(
         &self,
         work: &mut VerbContext<'_>,

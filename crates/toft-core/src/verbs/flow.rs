@@ -1,4 +1,4 @@
-//! Flow: make workflows, start, pause, resume and abandon them.
+//! Flow: create, start, pause, resume and abandon workflows.
 
 use std::collections::BTreeMap;
 
@@ -21,20 +21,20 @@ use crate::{
     store::{Access, LeasesOf, TaskQuery, WorkflowQuery},
 };
 
-/// Make a workflow from a plan.
+/// Create a workflow from a plan.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "FlowNew")]
 pub struct New {
     /// The plan.
     pub plan: WorkflowPlan,
-    /// Where it comes from.
+    /// Its origin.
     pub source: Source,
     /// Do not start it yet.
     #[serde(default)]
     pub hold: bool,
 }
 
-/// Make a workflow from a template.
+/// Create a workflow from a template.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "FlowFrom")]
 pub struct From {
@@ -81,14 +81,14 @@ impl Verb for From {
     }
 }
 
-/// A workflow that can be made: checked whole, nothing written yet.
+/// A workflow that was checked completely; nothing is written yet.
 pub(super) struct Buildable {
     workflow: Workflow,
     additions: replan::Additions,
 }
 
-/// Checks a plan and turns it into a workflow with tasks. Every refusal comes from here, so that [`Buildable::make`] only
-/// writes.
+/// Checks a plan and turns it into a workflow with tasks. All refusals come from this function, so that
+/// [`Buildable::make`] only writes.
 pub(super) fn build(
     work: &mut VerbContext<'_>,
     plan: &WorkflowPlan,
@@ -161,7 +161,7 @@ impl Buildable {
     }
 }
 
-/// Brings a workflow back that was given up before anybody worked on it. Somebody may have taken its issue up since.
+/// Restores a workflow that was abandoned before it was worked on. Refused if its issue has another workflow since.
 pub(super) fn restore(work: &mut VerbContext<'_>, id: &str, status: WorkflowStatus) -> VerbResult<()> {
     let mut workflow = find::workflow(work, id)?;
     let all = TaskQuery { workflow: Some(workflow.id.clone()), ..TaskQuery::default() };
@@ -188,7 +188,7 @@ pub(super) fn restore(work: &mut VerbContext<'_>, id: &str, status: WorkflowStat
     requeue(work, &workflow)
 }
 
-/// Lets a workflow that was over go on; its issue must not have been taken up by another since.
+/// Continues a workflow that had ended; its issue must not have another workflow since.
 pub(super) fn revive(work: &mut VerbContext<'_>, workflow: &mut Workflow) -> VerbResult<()> {
     alone_on_its_issue(work, workflow)?;
     workflow.status = WorkflowStatus::Running;
@@ -210,31 +210,31 @@ fn alone_on_its_issue(work: &mut VerbContext<'_>, workflow: &Workflow) -> VerbRe
     }
 }
 
-/// Move a workflow to another status.
+/// Change the status of a workflow.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "FlowMove")]
 pub struct Move {
     /// The workflow, by id or prefix.
     pub id: String,
-    /// Where to.
+    /// The step.
     pub to: Step,
-    /// Why.
+    /// The reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// What can be done to a workflow as a whole.
+/// A step that changes the status of a workflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "FlowStep")]
 #[serde(rename_all = "snake_case")]
 pub enum Step {
-    /// Offer its tasks.
+    /// Make its tasks available.
     Start,
-    /// Offer nothing new; what is held goes on.
+    /// Offer no new tasks; held tasks continue.
     Pause,
-    /// Offer its tasks again.
+    /// Make its tasks available again.
     Resume,
-    /// Give it up: holds are revoked, open tasks cancelled.
+    /// Abandon it: leases are revoked, open tasks cancelled.
     Abandon,
 }
 
@@ -264,7 +264,7 @@ impl Verb for Move {
 }
 
 impl Move {
-    /// Moves the workflow, without a check of rights.
+    /// Changes the status without a check of rights.
     pub(super) fn apply(self, work: &mut VerbContext<'_>) -> VerbResult<Workflow> {
         let mut workflow = find::workflow(work, &self.id)?;
         let (target, verb) = self.to.target();
@@ -314,16 +314,16 @@ impl Move {
     }
 }
 
-/// Change what a workflow may do at once, or spend.
+/// Change how many tasks of a workflow may run at once, or its budget.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "FlowLimit")]
 pub struct Limit {
     /// The workflow, by id or prefix.
     pub id: String,
-    /// At most so many tasks held at once.
+    /// Maximum number of tasks held at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_parallel: Option<u32>,
-    /// Attempts may cost at most so much together.
+    /// Maximum total cost of its attempts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<f64>,
 }
@@ -397,39 +397,39 @@ fn cancel_open(work: &mut VerbContext<'_>, workflow: &Workflow) -> VerbResult<()
     Ok(())
 }
 
-/// Show a workflow with its tasks.
+/// A workflow with its tasks.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "FlowShow")]
 pub struct Show {
-    /// By id or prefix.
+    /// The workflow, by id or prefix.
     pub id: String,
-    /// At most so many tasks; all when 0.
+    /// Maximum number of tasks; all if 0.
     pub limit: usize,
 }
 
-/// A workflow with its tasks and how many of them are how far.
+/// A workflow with its tasks and the number of tasks per status.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "ShownFlow")]
 pub struct Shown {
     /// The workflow.
     pub workflow: Workflow,
-    /// How many tasks have each status.
+    /// Number of tasks per status.
     pub progress: BTreeMap<String, u64>,
-    /// Its tasks in plan order, each with the names of what it needs.
+    /// Its tasks in plan order, each with the names of its dependencies.
     pub tasks: Vec<ShownTask>,
 }
 
-/// A task as its workflow shows it.
+/// A task in the view of its workflow.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "FlowTask")]
 pub struct ShownTask {
     /// The task.
     #[serde(flatten)]
     pub task: Task,
-    /// Who holds it.
+    /// The name of its holder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder: Option<String>,
-    /// What it waits for.
+    /// The names of its dependencies.
     pub needs: Vec<String>,
 }
 
@@ -463,30 +463,30 @@ pub(super) fn progress(work: &mut VerbContext<'_>, id: &WorkflowId) -> VerbResul
     Ok(counts.into_iter().map(|(status, count)| (status.as_str().to_owned(), count)).collect())
 }
 
-/// List workflows, newest first.
+/// Workflows, newest first.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "FlowList")]
 #[serde(default)]
 pub struct List {
-    /// From where.
+    /// The scope.
     pub scope: Scope,
-    /// Those that are over, too.
+    /// Include ended workflows.
     pub all: bool,
     /// Only with this status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<WorkflowStatus>,
-    /// At most so many.
+    /// Maximum number of workflows.
     pub limit: usize,
 }
 
-/// Workflows with how many of their tasks are how far.
+/// A workflow with the number of its tasks per status.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "ListedFlow")]
 pub struct Listed {
     /// The workflow.
     #[serde(flatten)]
     pub workflow: Workflow,
-    /// How many tasks have each status.
+    /// Number of tasks per status.
     pub progress: BTreeMap<String, u64>,
 }
 

@@ -1,4 +1,4 @@
-//! Gc: write into history what was forgotten. Forgetting itself is done in batches before, by the store.
+//! Gc: record in the log what retention deleted. The store deletes rows in batches before this.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,20 +7,20 @@ use serde_json::Value;
 use super::{Verb, VerbContext};
 use crate::{refusal::VerbResult, retention::RetentionKind, store::Access};
 
-/// So many rows of each kind are gone.
+/// Record the number of deleted rows of each kind.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "GcRequest")]
 pub struct Request {
-    /// Only kinds of which some are.
+    /// The kinds with deleted rows, and their numbers.
     #[serde(default)]
     pub gone: Vec<(RetentionKind, u64)>,
 }
 
-/// What was forgotten.
+/// The deleted rows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "GcOutcome")]
 pub struct Outcome {
-    /// How many rows of each kind.
+    /// Number of rows per kind.
     pub gone: Vec<(RetentionKind, u64)>,
 }
 

@@ -1,4 +1,4 @@
-//! Inbox: read what was sent to me, once.
+//! Inbox: read new messages.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,27 +12,27 @@ use crate::{
     store::Access,
 };
 
-/// Letters for me; unread ones are marked as read, unless they want to be confirmed.
+/// Read messages. Unread ones are marked as read, unless they need an acknowledgement.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "InboxRequest")]
 #[serde(default)]
 pub struct Request {
-    /// The inbox of the person in charge instead of the agent's.
+    /// The inbox of the person who runs the fleet, instead of the caller's.
     pub human: bool,
-    /// Read ones, too.
+    /// Include messages that were read.
     pub all: bool,
-    /// Confirm this message.
+    /// Acknowledge this message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ack: Option<MessageId>,
-    /// At most so many.
+    /// Maximum number of messages.
     pub limit: usize,
 }
 
-/// Letters, urgent first, then oldest first.
+/// Messages, urgent first, then oldest first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "InboxOutcome")]
 pub struct Outcome {
-    /// The letters.
+    /// The messages.
     pub letters: Vec<InboxItem>,
 }
 
@@ -76,14 +76,14 @@ impl Verb for Request {
     }
 }
 
-/// Unread letters, looked at without marking anything.
+/// Unread messages, without marking them as read.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "InboxPeek")]
 #[serde(default)]
 pub struct Peek {
-    /// The inbox of the person in charge instead of the agent's.
+    /// The inbox of the person who runs the fleet, instead of the caller's.
     pub human: bool,
-    /// At most so many.
+    /// Maximum number of messages.
     pub limit: usize,
 }
 

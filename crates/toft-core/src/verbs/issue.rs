@@ -1,4 +1,4 @@
-//! What a store keeps about issues: who works on which, and what its ledger still has to be told.
+//! What a store keeps about issues: their active workflows, and pending updates of their ledgers.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -17,10 +17,10 @@ use crate::{
     time::Timestamp,
 };
 
-/// How many ended workflows one look takes in.
+/// Maximum number of ended workflows that one query reads.
 const AT_ONCE: usize = 1_000;
 
-/// An issue that could be started, as the plan has it.
+/// An issue that could be started, from the plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "IssueOffer")]
 pub struct Offer {
@@ -29,10 +29,10 @@ pub struct Offer {
     pub issue: Issue,
     /// The ledger it is in.
     pub ledger: String,
-    /// Its place in the order of ready work.
+    /// Its rank in the order of ready work.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub rank: String,
-    /// When its ledger last said how far it is.
+    /// When its ledger last recorded its status.
     #[serde(default, skip_serializing_if = "Timestamp::is_unset")]
     pub said_at: Timestamp,
     /// Why it cannot start now; empty if it can.
@@ -41,13 +41,14 @@ pub struct Offer {
 }
 
 impl Offer {
-    /// Is it shown to somebody who asks what is ready? What is not to be taken unasked is, unless they would take it.
+    /// Whether it is in the list of ready issues. Issues that are claimed only by id are listed, except for a caller
+    /// that claims.
     pub(super) fn listed(&self, labels: &[String], to_take: bool) -> bool {
         let has = |label: &str| self.issue.labels.iter().any(|known| known == label);
         self.reasons.is_empty() && labels.iter().all(|label| has(label)) && !(to_take && self.issue.only_by_name())
     }
 
-    /// The agent that the issue is assigned to, if that is another one than `name` and is waited for.
+    /// The other agent for which the issue is reserved, if any.
     pub(super) fn kept_for(&self, work: &mut VerbContext<'_>, name: &str) -> VerbResult<Option<String>> {
         match self.issue.assignee.as_ref().filter(|to| *to != name) {
             Some(to) if assign::is_awaited(work, to)? => Ok(Some(to.clone())),
@@ -55,7 +56,7 @@ impl Offer {
         }
     }
 
-    /// Whether another clone has finished it since its ledger here last said how far it is.
+    /// Whether another clone has closed it since its ledger here last recorded its status.
     fn closed_since(&self, work: &mut VerbContext<'_>) -> VerbResult<bool> {
         const LOOKED_AT: usize = 20;
         let query =
@@ -65,8 +66,8 @@ impl Offer {
         Ok(last.is_some_and(|event| event.verb == "issue.closed" && event.at > self.said_at))
     }
 
-    /// The workflow that would do it: by its template, else in a single task. Refuses whatever could not be made, and
-    /// writes nothing.
+    /// The workflow for it: from its template, otherwise with a single task. Refuses everything that could not be
+    /// created, and writes nothing.
     pub(super) fn build(&self, work: &mut VerbContext<'_>) -> VerbResult<flow::Buildable> {
         let mut reasons = self.reasons.clone();
         // A ledger that was not told yet how the last workflow ended does not know what it says.
@@ -107,26 +108,26 @@ impl Offer {
     }
 }
 
-/// Something was written in a ledger: history says so.
+/// Record a change to a ledger in the event log.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "IssueNote")]
 pub struct Note {
-    /// What was done.
+    /// The name of the event.
     pub what: String,
-    /// To which issues.
+    /// The changed issues.
     #[serde(default)]
     pub notes: Vec<Noted>,
     /// Epics that followed their parts by themselves.
     pub epics: Vec<Noted>,
 }
 
-/// One issue something was written about.
+/// A changed issue.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "NotedIssue")]
 pub struct Noted {
     /// The issue.
     pub issue: String,
-    /// In which ledger, and what.
+    /// The ledger and the change.
     pub detail: Value,
 }
 
@@ -161,13 +162,13 @@ pub struct OnIt {
     pub issue: String,
 }
 
-/// The workflow that is on an issue.
+/// The active workflow of an issue.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "IssueWork")]
 pub struct On {
     /// The workflow.
     pub workflow: Workflow,
-    /// Who holds a task of it now.
+    /// The agent that holds one of its tasks.
     pub holder: Option<String>,
 }
 
@@ -249,26 +250,26 @@ impl Verb for CheckClosing {
     }
 }
 
-/// Workflows whose issue's ledger has to be told what is true of them now.
+/// Workflows whose state has to be written to the ledger of their issue.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "IssuePending")]
 pub struct Pending {
-    /// From where.
+    /// The scope.
     #[serde(default)]
     pub scope: Scope,
 }
 
-/// What a ledger has to be told of one issue.
+/// The state of an issue's workflow that has to be written to its ledger.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "IssueNews")]
 pub struct News {
-    /// The workflow on the issue.
+    /// The workflow.
     pub workflow: Workflow,
-    /// Who holds a task of it; the first to have claimed.
+    /// The holder of one of its tasks; the first that claimed.
     pub holder: Option<String>,
-    /// How its last task ended.
+    /// The outcome of its last task.
     pub outcome: Option<TaskOutcome>,
-    /// Who ended it.
+    /// The actor that ended it.
     pub ended_by: Option<String>,
 }
 
@@ -306,13 +307,13 @@ fn news_of(work: &mut VerbContext<'_>, workflow: Workflow) -> VerbResult<News> {
     Ok(News { workflow, holder, outcome: last.and_then(|task| task.state.outcome), ended_by })
 }
 
-/// A ledger was told what is true of an issue's workflow.
+/// Record that a ledger was updated with the state of an issue's workflow.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "IssueTold")]
 pub struct Told {
-    /// What it was told.
+    /// The state that was written.
     pub news: News,
-    /// What was written, as history has it; nothing if the ledger said so already.
+    /// The recorded change; absent if the ledger already had that state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub noted: Option<Noted>,
     /// Epics that followed their parts by themselves.

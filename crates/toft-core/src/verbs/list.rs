@@ -1,4 +1,4 @@
-//! List: tasks by what they are.
+//! List: tasks by their properties.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ use crate::{
 #[schemars(rename = "ListRequest")]
 #[serde(default)]
 pub struct Request {
-    /// From where.
+    /// The scope.
     pub scope: Scope,
     /// Of this workflow, by id or prefix.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -24,14 +24,14 @@ pub struct Request {
     /// Only with this status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<TaskStatus>,
-    /// Those that are over, too.
+    /// Include tasks that have ended.
     pub all: bool,
     /// Only with all of these labels.
     pub labels: Vec<String>,
     /// Only with this text in name or brief.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<String>,
-    /// At most so many.
+    /// Maximum number of tasks.
     pub limit: usize,
 }
 
@@ -52,7 +52,7 @@ pub struct Listed {
     /// The task.
     #[serde(flatten)]
     pub task: Task,
-    /// Who holds it.
+    /// The name of its holder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder: Option<String>,
 }

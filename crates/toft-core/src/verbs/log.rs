@@ -1,4 +1,4 @@
-//! Log: what happened.
+//! Log: the event history.
 
 use super::{Verb, VerbContext, find};
 use crate::{
@@ -10,23 +10,23 @@ use crate::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// History: the newest events, or those after a cursor; always oldest first.
+/// Events: the newest, or those after a cursor; always oldest first.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "LogRequest")]
 #[serde(default)]
 pub struct Request {
-    /// About this, by id, prefix or name.
+    /// About this entity, by id, prefix or name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// About this issue, by its whole id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issue: Option<String>,
-    /// From where.
+    /// The scope.
     pub scope: Scope,
-    /// After this event; the newest ones when absent.
+    /// After this event number; the newest events if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<u64>,
-    /// At most so many.
+    /// Maximum number of events.
     pub limit: usize,
 }
 

@@ -1,7 +1,7 @@
-//! Verbs: everything that can be asked of toft, one file each.
+//! Verbs: all requests to a store, one file each.
 //!
-//! A verb is its request. [`perform`] opens the transaction, runs it, and commits; the verb asks the
-//! transaction for facts, applies the rules, and puts [`Change`]s down. A refusal leaves no trace.
+//! A verb is its request. [`perform`] opens the transaction, runs the verb, and commits. The verb queries the
+//! transaction, applies the rules, and writes [`Change`]s. A refusal writes nothing.
 
 pub mod agent;
 pub mod answer;
@@ -54,19 +54,19 @@ use crate::{
     time::Now,
 };
 
-/// A request that can be run, and run again if another writer was faster.
+/// A request that can be run, and run again after a conflict with another writer.
 pub trait Verb: Clone + Serialize + DeserializeOwned + JsonSchema {
-    /// What it gives back.
+    /// Its result.
     type Outcome: Serialize + DeserializeOwned + JsonSchema;
     /// Its name in the [registry](calls) and in receipts.
     const NAME: &'static str;
     /// Whether it writes.
     const ACCESS: Access;
-    /// Whether a workflow may end by it.
+    /// Whether it can end a workflow.
     const ENDS: bool = false;
-    /// Whether it asks which holds the caller can prove.
+    /// Whether it checks which leases the caller can prove.
     const PROVES: bool = matches!(Self::ACCESS, Access::Write);
-    /// What it will ask first.
+    /// Its first queries.
     fn prefetch<'a>(&'a self, _actor: &'a str) -> Prefetch<'a> {
         Prefetch::Unknown
     }
@@ -74,48 +74,49 @@ pub trait Verb: Clone + Serialize + DeserializeOwned + JsonSchema {
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Self::Outcome>;
 }
 
-/// Who asks, from where, and what the rules may rely on.
+/// The caller, its location, and the environment of the rules.
 pub struct Caller<'a> {
     /// The agent's name.
     pub actor: &'a str,
-    /// The checkout it speaks from.
+    /// The checkout in which it runs.
     pub place: Place,
-    /// New ids.
+    /// Generates ids.
     pub ids: &'a mut IdGenerator,
     /// Processes on this machine.
     pub processes: &'a dyn Processes,
-    /// What configuration decides.
+    /// The configuration.
     pub policy: &'a Policy,
-    /// The holds that this session can prove, for a verb that asks; any write of the session renews them.
+    /// The fences that this session can prove, for a verb that checks them; any write of the session renews these
+    /// leases.
     pub holds: &'a [Fence],
-    /// The caller's role, where the surface knows better than the registration: a person at a shell, or an agent that
-    /// uses its user's name.
+    /// The caller's role, if the surface knows better than the registration: a person at a shell, or an agent that uses
+    /// its user's name.
     pub role: Option<Role>,
-    /// An operation the caller may repeat; a repeated one answers as before and changes nothing.
+    /// An operation that the caller may repeat; a repeated one returns the same answer and changes nothing.
     pub op: Option<Operation>,
 }
 
-/// An operation id, and what was asked under it.
+/// An operation id and the digest of its request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Operation {
     /// The id.
     pub id: OpId,
-    /// A digest of the request: another request under the same id is refused.
+    /// A digest of the request: a different request with the same id is refused.
     pub request: String,
 }
 
-/// Numbers that configuration may change.
+/// Settings that the configuration may change.
 #[derive(Clone, Debug)]
 pub struct Policy {
-    /// How long a lease lasts.
+    /// Duration of a lease.
     pub ttl: Duration,
-    /// How long a living but silent process keeps one.
+    /// How long a live but silent process keeps a lease.
     pub cap: Duration,
-    /// How long a failed task rests before its second attempt; doubles after that.
+    /// Delay before the second attempt at a failed task; doubles after each further failure.
     pub backoff: Duration,
-    /// The longest such rest.
+    /// Maximum of that delay.
     pub backoff_max: Duration,
-    /// How often a task is tried.
+    /// Maximum number of attempts at a task.
     pub max_attempts: u32,
 }
 
@@ -131,8 +132,8 @@ impl Default for Policy {
     }
 }
 
-/// Runs one verb in one transaction, again for as long as other writers are faster; the store sees to it that
-/// this ends.
+/// Runs one verb in one transaction, and retries after conflicts with other writers; the store guarantees that the
+/// retries end.
 #[expect(clippy::needless_pass_by_value, reason = "a verb is built for one run")]
 pub fn perform<V: Verb>(store: &dyn Store, caller: &mut Caller<'_>, verb: V) -> VerbResult<V::Outcome> {
     let op = caller.op.take();
@@ -144,7 +145,7 @@ pub fn perform<V: Verb>(store: &dyn Store, caller: &mut Caller<'_>, verb: V) -> 
     }
 }
 
-/// A refusal rolls back the sweep of lost leases, so the sweep is run again alone and committed.
+/// Runs the verb once. A refusal rolls back the sweep of lost leases, so the sweep is run again alone and committed.
 fn attempt<V: Verb>(
     store: &dyn Store,
     caller: &mut Caller<'_>,
@@ -218,9 +219,9 @@ fn unserialisable(error: &serde_json::Error) -> StoreError {
     StoreError::Failed { doing: "write an outcome".into(), cause: error.to_string() }
 }
 
-/// A verb at work: the transaction, the clock, and whoever asked.
+/// The context of a running verb: the transaction, the clock, and the caller.
 pub struct VerbContext<'a> {
-    /// Facts, and where changes go.
+    /// The transaction, for queries and changes.
     pub tx: &'a mut dyn StoreTx,
     /// The store's clock when the transaction began.
     pub now: Now,
@@ -238,13 +239,13 @@ pub struct VerbContext<'a> {
 }
 
 impl VerbContext<'_> {
-    /// Puts down what the caller did.
+    /// Records a change that the caller made.
     pub(crate) fn record(&mut self, entity: &str, verb: &str, detail: Value, writes: Vec<Write>) -> VerbResult<()> {
         let actor = self.actor.to_owned();
         self.put(actor, entity, verb, detail, writes)
     }
 
-    /// Puts down what happened by itself: nobody asked for it, a rule did.
+    /// Records a change that a rule made without a request.
     pub(crate) fn record_system(
         &mut self,
         entity: &str,
@@ -276,7 +277,8 @@ impl VerbContext<'_> {
         Ok(self.tx.apply(&Change { event, writes })?)
     }
 
-    /// The agent that asks, registered on first sight and marked as seen. What its session holds is renewed.
+    /// The calling agent. It is registered if it is new, its time of last activity is updated, and the leases of its
+    /// session are renewed.
     pub(crate) fn me(&mut self) -> VerbResult<Agent> {
         if let Some(me) = &self.me {
             return Ok(me.clone());
@@ -299,7 +301,7 @@ impl VerbContext<'_> {
         Ok(me)
     }
 
-    /// The caller's role: what the surface knows, else the one it is registered with.
+    /// The caller's role: the one that the surface knows, else the registered one.
     pub(crate) fn role(&mut self) -> VerbResult<Role> {
         if let Some(role) = self.known_role {
             return Ok(role);
@@ -307,7 +309,7 @@ impl VerbContext<'_> {
         Ok(self.tx.agent_named(self.actor)?.map_or(Role::Worker, |agent| agent.role))
     }
 
-    /// The role of a caller that registers by being seen.
+    /// The role of a caller that is registered automatically.
     pub(crate) fn default_role(&self) -> Role {
         self.known_role.unwrap_or_default()
     }
@@ -349,7 +351,7 @@ impl VerbContext<'_> {
         }
     }
 
-    /// The name of an agent, or its id if it has none any more.
+    /// The name of an agent, or its id if it no longer exists.
     pub(crate) fn agent_name(&mut self, id: &AgentId) -> VerbResult<String> {
         Ok(self.tx.agent(id)?.map_or_else(|| id.to_string(), |agent| agent.name))
     }
@@ -361,7 +363,7 @@ impl VerbContext<'_> {
         }
     }
 
-    /// The caller's live lease on a task: the fence must be the live one, and the caller the agent that holds it.
+    /// The caller's live lease on a task: the fence must be current, and the caller must be the agent that holds it.
     pub(crate) fn require_hold(&mut self, task: &TaskId, fence: Option<&Fence>) -> VerbResult<Lease> {
         let lease = self.tx.lease(task)?;
         match (lease, fence) {

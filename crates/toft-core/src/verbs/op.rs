@@ -1,5 +1,5 @@
-//! Operations whose work is outside of the store, such as in a ledger: what they answered is remembered here, so that
-//! running one again answers as before, and another request under the same id is refused.
+//! Operations on data outside of the store, such as a ledger. Their answers are stored, so that repeating one returns
+//! the same answer, and a different request with the same id is refused.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,10 +12,10 @@ use crate::{
     store::Access,
 };
 
-/// What receipts of such operations say instead of a verb.
+/// The verb in receipts of such operations.
 const COMMAND: &str = "command";
 
-/// What this operation answered, if it ran before.
+/// The stored answer of this operation, if it ran before.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "OpRecall")]
 pub struct Recall {
@@ -39,7 +39,7 @@ impl Verb for Recall {
     }
 }
 
-/// Remember what this operation answered.
+/// Store the answer of this operation.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "OpRemember")]
 pub struct Remember {

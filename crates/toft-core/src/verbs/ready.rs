@@ -15,20 +15,20 @@ use crate::{
     time::Timestamp,
 };
 
-/// What can start now, best first.
+/// Tasks and issues that can start now, best first.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "ReadyRequest")]
 #[serde(default)]
 pub struct Request {
-    /// From where.
+    /// The scope.
     pub scope: Scope,
     /// Only tasks with all of these labels.
     pub labels: Vec<String>,
-    /// At most so many.
+    /// Maximum number of rows.
     pub limit: usize,
-    /// Also say why open tasks cannot start.
+    /// Also explain why open tasks cannot start.
     pub explain: bool,
-    /// Only what the caller's capabilities allow.
+    /// Only tasks that the caller's capabilities allow.
     pub mine: bool,
     /// Issues that can be started, best first.
     pub offers: Vec<Offer>,
@@ -42,12 +42,12 @@ pub struct Outcome {
     pub ready: Vec<Item>,
     /// There are more.
     pub more: bool,
-    /// Open tasks that cannot start, if that was asked.
+    /// Open tasks that cannot start, if requested.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_ready: Vec<NotReady>,
 }
 
-/// Something that can start: a task of a running workflow, or an issue nobody runs yet.
+/// A task of a running workflow, or an issue without a workflow, that can start.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 #[schemars(rename = "ReadyItem")]
@@ -67,7 +67,7 @@ impl Item {
         }
     }
 
-    /// What it is called.
+    /// Its name or title.
     pub fn name(&self) -> &str {
         match self {
             Self::Task(task) => &task.spec.name,
@@ -75,7 +75,7 @@ impl Item {
         }
     }
 
-    /// Its place in the order of ready work.
+    /// Its rank in the order of ready work.
     pub fn rank(&self) -> String {
         match self {
             Self::Task(task) => ready::rank(task),
@@ -83,7 +83,7 @@ impl Item {
         }
     }
 
-    /// Leaves out what only the order of ready work needs.
+    /// Removes the data that is only needed for sorting.
     #[must_use]
     pub fn without_rank(mut self) -> Self {
         if let Self::Issue(offer) = &mut self {
@@ -93,11 +93,11 @@ impl Item {
     }
 }
 
-/// Whether anything may become ready without anybody asking: something is held, or a timer runs.
+/// Whether a task may become ready without a further request: a task is held, or a timer is running.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "ReadyStirring")]
 pub struct Stirring {
-    /// From where.
+    /// The scope.
     #[serde(default)]
     pub scope: Scope,
 }
@@ -120,7 +120,7 @@ impl Verb for Stirring {
 pub struct NotReady {
     /// The task.
     pub task: Task,
-    /// Everything that holds it back.
+    /// Every reason why it cannot start.
     pub reasons: Vec<Reason>,
 }
 
@@ -170,7 +170,7 @@ impl Request {
         Filter { scope: &self.scope, workflow: None, labels: &self.labels, capabilities, mine: None }
     }
 
-    /// Tasks whose timer ran out, of workflows that have room.
+    /// Tasks whose timer has expired, of workflows with free capacity.
     fn due(&self, work: &mut VerbContext<'_>) -> VerbResult<Vec<Task>> {
         let mut due = Vec::new();
         for task in ready::due(work.tx, &self.scope, work.now.wall)? {
@@ -202,7 +202,7 @@ impl Request {
     }
 }
 
-/// Tasks whose hold is lost and which the next claim would take back.
+/// Tasks with a lost lease, which the next claim would free.
 fn freed(work: &mut VerbContext<'_>) -> VerbResult<Vec<Task>> {
     let mut freed = Vec::new();
     for (lease, _) in sweep::look(work, true)?.lost {

@@ -1,4 +1,4 @@
-//! Renew: keep what I hold. Many at once, one transaction.
+//! Renew: renew leases, several in one transaction.
 
 use std::time::Duration;
 
@@ -15,14 +15,14 @@ use crate::{
     time::Timestamp,
 };
 
-/// Renew these leases; everything the caller's session holds when none is named.
+/// Renew these leases; every lease of the caller's session if none is named.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "RenewRequest")]
 #[serde(default)]
 pub struct Request {
-    /// Which, each with its fence.
+    /// The tasks, each with its fence.
     pub holds: Vec<(TaskId, Fence)>,
-    /// Another time to live from now on.
+    /// A new time to live.
     #[serde(
         default,
         rename = "ttl_ms",
@@ -33,13 +33,13 @@ pub struct Request {
     pub ttl: Option<Duration>,
 }
 
-/// Each lease that was renewed, or why not.
+/// The leases that were renewed, and those that were lost.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "RenewOutcome")]
 pub struct Outcome {
-    /// Renewed until when.
+    /// Each renewed task with the new end of its lease.
     pub renewed: Vec<(TaskId, Timestamp)>,
-    /// No longer held.
+    /// Tasks that are no longer held.
     pub lost: Vec<TaskId>,
 }
 

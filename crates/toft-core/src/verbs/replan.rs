@@ -1,4 +1,4 @@
-//! Replan: add tasks to a workflow, replace what is still open, retry or skip what failed.
+//! Replan: add tasks to a workflow, replace its open tasks, retry or skip a failed task.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,12 +25,12 @@ use crate::{
 pub struct Add {
     /// The workflow, by id or prefix.
     pub workflow: String,
-    /// What to add.
+    /// The tasks to add.
     #[serde(default)]
     pub tasks: Vec<PlanTask>,
 }
 
-/// Replace everything that is still open by a new plan. Tasks keep their identity by name; held and done ones stay as they are.
+/// Replace all open tasks by a new plan. Tasks are matched by name; held and done tasks do not change.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "ReplanRequest")]
 pub struct Request {
@@ -41,19 +41,19 @@ pub struct Request {
     pub tasks: Vec<PlanTask>,
 }
 
-/// What a new plan did.
+/// The result of a new plan.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "ReplanOutcome")]
 pub struct Outcome {
-    /// The workflow it was done to.
+    /// The workflow.
     pub workflow: String,
-    /// Names of tasks that are new.
+    /// Names of new tasks.
     pub added: Vec<String>,
-    /// Names of tasks that were changed.
+    /// Names of changed tasks.
     pub changed: Vec<String>,
-    /// Names of tasks that are held or done, and stay.
+    /// Names of tasks that are held or done, and did not change.
     pub kept: Vec<String>,
-    /// Names of open tasks the new plan does not have.
+    /// Names of open tasks that are not in the new plan.
     pub skipped: Vec<String>,
 }
 
@@ -150,16 +150,16 @@ impl Verb for Request {
     }
 }
 
-/// Try a failed task again, or do without it.
+/// Retry or skip a failed task.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "FlowDecide")]
 pub struct Decide {
     /// The task, by id or prefix.
     pub task: String,
-    /// Try it again, with all its attempts; otherwise it is skipped.
+    /// Retry it, with all its attempts; otherwise it is skipped.
     #[serde(default)]
     pub retry: bool,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
@@ -254,16 +254,17 @@ fn skip(work: &mut VerbContext<'_>, mut task: Task, reason: &str) -> VerbResult<
     Ok(task)
 }
 
-/// New tasks of a workflow, checked and counted, with nothing written yet.
+/// New tasks of a workflow, checked; nothing is written yet.
 pub(super) struct Additions {
     tasks: Vec<Task>,
     edges: Vec<Dependency>,
-    /// How many new tasks wait for each older one.
+    /// Number of new tasks that wait for each existing task.
     waiters: BTreeMap<TaskId, u32>,
     repositories: Vec<RepositoryId>,
 }
 
-/// Turns planned tasks into new tasks of a workflow. Every refusal comes from here, so that [`Additions::insert`] only writes.
+/// Turns planned tasks into new tasks of a workflow. All refusals come from this function, so that
+/// [`Additions::insert`] only writes.
 pub(super) fn build(
     work: &mut VerbContext<'_>,
     workflow: &Workflow,
@@ -358,7 +359,7 @@ impl Additions {
     }
 }
 
-/// The dependencies a plan names, by name in the plan or the workflow, or by id.
+/// The dependencies that a plan names, by name in the plan or the workflow, or by id.
 fn edges(
     work: &mut VerbContext<'_>,
     planned: &[PlanTask],
@@ -405,7 +406,7 @@ fn edges(
     Ok(edges.into_iter().collect())
 }
 
-/// New tasks can only wait for each other in a loop among themselves: nothing older depends on them.
+/// Refuses a cycle among new tasks. Existing tasks do not depend on them, so no other cycle is possible.
 fn refuse_loop(tasks: &[Task], edges: &[Dependency]) -> Result<(), Refusal> {
     let mut waits: BTreeMap<&TaskId, Vec<&TaskId>> = tasks.iter().map(|task| (&task.id, Vec::new())).collect();
     let mut waiters: BTreeMap<&TaskId, Vec<&TaskId>> = BTreeMap::new();
@@ -445,7 +446,7 @@ fn refuse_loop(tasks: &[Task], edges: &[Dependency]) -> Result<(), Refusal> {
     Err(Refusal::Cycle { path: path.into_iter().map(name).collect() })
 }
 
-/// Refuses an edge `task -> on` when `on` already waits for `task`, directly or not.
+/// Refuses a dependency `task -> on` if `on` already waits for `task`, directly or indirectly.
 pub(super) fn refuse_cycle(work: &mut VerbContext<'_>, on: &TaskId, task: &TaskId) -> VerbResult<()> {
     let mut seen = BTreeSet::from([on.clone()]);
     let mut look = vec![on.clone()];
@@ -473,7 +474,7 @@ fn rewrite(work: &mut VerbContext<'_>, task: &mut Task, plan: &PlanTask, priorit
     Ok(work.tx.write_derived(&[Write::Task(task.clone())])?)
 }
 
-/// Takes from an existing task the dependencies its new plan does not name; gives those it does.
+/// Removes the dependencies of an existing task that its new plan does not name; returns those that it does.
 fn drop_obsolete(
     work: &mut VerbContext<'_>,
     task: &Task,
@@ -493,7 +494,7 @@ fn drop_obsolete(
     Ok(wanted)
 }
 
-/// Gives an existing task the dependencies of its new plan that it does not have, once nobody has obsolete ones.
+/// Adds the missing dependencies of its new plan to an existing task, after obsolete ones were removed everywhere.
 fn add_missing(work: &mut VerbContext<'_>, task: &Task, wanted: Vec<Dependency>) -> VerbResult<()> {
     let had: Vec<_> = work.tx.dependencies(&task.id)?.into_iter().map(|(dependency, _)| dependency).collect();
     for edge in wanted.into_iter().filter(|edge| !had.contains(edge)) {
@@ -521,7 +522,7 @@ fn add_waiters(work: &mut VerbContext<'_>, id: &TaskId, count: i64) -> VerbResul
     place_in_queue(work, &task, &workflow)
 }
 
-/// Counts a task's open blockers anew from its dependencies.
+/// Recounts a task's open blockers from its dependencies.
 fn recount(work: &mut VerbContext<'_>, id: &TaskId) -> VerbResult<()> {
     let Some(mut task) = work.tx.task(id)? else { return Ok(()) };
     let dependencies = work.tx.dependencies(id)?;
@@ -535,7 +536,7 @@ fn recount(work: &mut VerbContext<'_>, id: &TaskId) -> VerbResult<()> {
     Ok(())
 }
 
-/// Counts the open blockers of every task of a workflow anew.
+/// Recounts the open blockers of every task of a workflow.
 pub(super) fn recount_all(work: &mut VerbContext<'_>, workflow: &Workflow) -> VerbResult<()> {
     for task in tasks_of(work, workflow)? {
         recount(work, &task.id)?;

@@ -1,4 +1,4 @@
-//! Report: what a runner saw of an attempt that its agent ended itself.
+//! Report: a runner's observations of an attempt that its agent ended itself.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,15 +14,15 @@ use crate::{
     store::Access,
 };
 
-/// Add what was seen to an attempt. Only its own runner can: both parts of the fence must match.
+/// Add a runner's report to an attempt. Both parts of the fence must match, so only its own runner can do this.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "ReportRequest")]
 pub struct Request {
-    /// At which task.
+    /// The task.
     pub task: TaskId,
-    /// The hold it was made under.
+    /// The fence of its lease.
     pub fence: Fence,
-    /// What was seen.
+    /// The report.
     pub report: Report,
     /// What it cost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -52,7 +52,7 @@ impl Verb for Request {
     }
 }
 
-/// A task that agents gave back themselves as often as it may be tried fails for good: nobody would ever stop.
+/// Fails a task for good if agents released it as often as it may be attempted; otherwise it would never end.
 fn give_up(work: &mut VerbContext<'_>, id: &TaskId) -> VerbResult<()> {
     let times = given_back(&work.tx.attempts(id)?);
     let Some(mut task) = work.tx.task(id)?.filter(|task| task.state.status == TaskStatus::Pending) else {

@@ -1,4 +1,4 @@
-//! Save: write a checkpoint or a step's value under the fence, and renew.
+//! Save: write a checkpoint or a step's value under the fence, and renew the lease.
 
 use std::time::Duration;
 
@@ -18,37 +18,37 @@ use crate::{
     time::Timestamp,
 };
 
-/// Note progress on a task I hold. Without a message or a value it only renews.
+/// Save progress on a held task. Without a message or a value it only renews the lease.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "SaveRequest")]
 #[serde(default)]
 pub struct Request {
-    /// The task, by id or prefix; `@` when absent.
+    /// The task, by id or prefix; `@` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// The hold it is written under; my own when absent.
+    /// The fence; that of the caller's own lease if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fence: Option<Fence>,
-    /// What a successor must know.
+    /// Information for the next holder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// What the message notes.
+    /// The kind of checkpoint.
     pub kind: CheckpointKind,
-    /// Anything structured.
+    /// Structured content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<Detail>,
-    /// Files it speaks of.
+    /// Files that it mentions.
     pub files: Vec<String>,
-    /// Commit it speaks of.
+    /// Commit that it mentions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
-    /// Only if this is still the newest checkpoint.
+    /// Fails unless this is still the newest checkpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<CheckpointId>,
-    /// A value to keep under a key. Writing the same again changes nothing.
+    /// A value to store under a key. Writing the same value again changes nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<(String, Value)>,
-    /// Another time to live from now on.
+    /// A new time to live.
     #[serde(
         default,
         rename = "ttl_ms",
@@ -59,11 +59,11 @@ pub struct Request {
     pub ttl: Option<Duration>,
 }
 
-/// What was written.
+/// The result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "SaveOutcome")]
 pub struct Outcome {
-    /// On which task.
+    /// The task.
     pub task: TaskId,
     /// The checkpoint, if there was a message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -74,7 +74,7 @@ pub struct Outcome {
     /// Whether the value was new.
     #[serde(default)]
     pub changed: bool,
-    /// When the lease ends unless renewed.
+    /// When the lease ends unless it is renewed.
     pub expires: Timestamp,
 }
 
@@ -167,7 +167,7 @@ fn put_state(work: &mut VerbContext<'_>, task: &TaskId, key: &str, value: &Value
     Ok(true)
 }
 
-/// The first sign of work turns a leased task into a running one.
+/// Changes a leased task to running at the first sign of work.
 pub(super) fn start(work: &mut VerbContext<'_>, task: &mut Task) -> VerbResult<()> {
     if task.state.status == TaskStatus::Leased {
         task.state.status = TaskStatus::Running;

@@ -1,4 +1,4 @@
-//! Send: a message to an agent, a role, a task's holder, a workflow, the person in charge, or everyone.
+//! Send: a message to an agent, a role, a task's holder, a workflow, the person who runs the fleet, or everyone.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -22,30 +22,31 @@ use crate::{
 #[schemars(rename = "SendRequest")]
 #[serde(default)]
 pub struct Request {
-    /// `human`, `all`, `role:worker`, a task (its holder), a workflow (everyone on it), or an agent's name or id.
+    /// `human`, `all`, `role:worker`, a task (its holder), a workflow (all holders of its tasks), or an agent's name or
+    /// id.
     pub to: String,
-    /// What it is about, in a line.
+    /// The subject line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
-    /// What it says.
+    /// The text.
     pub body: String,
-    /// What it is.
+    /// The kind of message.
     pub kind: MessageKind,
-    /// 0 is most urgent; 2 when absent.
+    /// 0 is most urgent; the default is 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<u8>,
     /// The message this one answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply_to: Option<MessageId>,
-    /// Speak as the holder of this task.
+    /// Send it as the holder of this task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
-    /// The hold to speak under; my own when absent.
+    /// The fence; that of the caller's own lease if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fence: Option<Fence>,
-    /// The recipient is to confirm.
+    /// The recipient must acknowledge it.
     pub needs_ack: bool,
-    /// Pointless after this long.
+    /// Not shown after this time.
     #[serde(
         default,
         rename = "expires_ms",
@@ -131,7 +132,7 @@ fn draft(
     })
 }
 
-/// Puts a message into inboxes.
+/// Delivers a message to inboxes.
 pub(super) fn deliver(
     work: &mut VerbContext<'_>,
     to: &Address,

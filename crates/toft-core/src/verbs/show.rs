@@ -1,4 +1,4 @@
-//! Show: one thing, whole.
+//! Show: one entity with all details.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -18,23 +18,23 @@ use crate::{
     workspace::WorkspaceState,
 };
 
-/// Show whatever `id` names.
+/// Show the entity that `id` names.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "ShowRequest")]
 #[serde(default)]
 pub struct Request {
-    /// A task, workflow or agent, by id, prefix or name; `@` is what I hold.
+    /// A task, workflow or agent, by id, prefix or name; `@` is the held task.
     pub id: String,
-    /// Also say why a task cannot start.
+    /// Also explain why a task cannot start.
     pub why: bool,
     /// Only the value under this key of the task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
-    /// How many checkpoints and events to show.
+    /// Number of checkpoints and events to show.
     pub limit: usize,
 }
 
-/// What was found.
+/// The entity.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 #[schemars(rename = "ShowOutcome")]
@@ -47,9 +47,9 @@ pub enum Outcome {
     Agent(Box<agent::Listed>),
     /// A value of a task.
     State {
-        /// Of which task.
+        /// The task.
         task: TaskId,
-        /// Under which key.
+        /// The key.
         key: String,
         /// The value.
         value: Value,
@@ -63,27 +63,27 @@ pub struct ShownTask {
     pub task: Task,
     /// Title of its workflow.
     pub workflow_title: String,
-    /// How it is done, in short: its newest plan checkpoint, else the first line of its plan.
+    /// A summary of its plan: its newest plan checkpoint, else the first line of its plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan_summary: Option<String>,
-    /// Where it is worked on.
+    /// Its workspace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<WorkspaceView>,
-    /// Who holds it, and until when.
+    /// Its holder, and when the lease ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder: Option<HolderView>,
-    /// What it depends on, and how far that is.
+    /// Its dependencies, with the status of their targets.
     pub needs: Vec<(Dependency, Option<TaskStatus>)>,
-    /// What depends on it.
+    /// The tasks that depend on it.
     pub needed_by: Vec<Dependency>,
-    /// What it waits for.
+    /// Its gates.
     pub gates: Vec<Gate>,
-    /// Why it cannot start, if that was asked; empty if it can.
+    /// Why it cannot start, if requested; empty if it can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<Vec<Reason>>,
-    /// Holds on it, oldest first.
+    /// Its attempts, oldest first.
     pub attempts: Vec<AttemptView>,
-    /// Newest first.
+    /// Its checkpoints, newest first.
     pub checkpoints: Vec<Checkpoint>,
     /// Its values, by key.
     pub state: Vec<(String, Value)>,
@@ -98,21 +98,21 @@ pub struct WorkspaceView {
     pub name: String,
     /// Its directory.
     pub path: String,
-    /// The branch in it.
+    /// The branch that is checked out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
-    /// How far it is.
+    /// Its state.
     pub state: WorkspaceState,
 }
 
-/// Who holds a task.
+/// The holder of a task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HolderView {
-    /// By name.
+    /// Its name.
     pub agent: String,
     /// Number of the lease.
     pub fence: u64,
-    /// When it ends unless renewed.
+    /// When the lease ends unless it is renewed.
     pub until: Timestamp,
 }
 
@@ -122,7 +122,7 @@ pub struct AttemptView {
     /// The attempt.
     #[serde(flatten)]
     pub attempt: Attempt,
-    /// Who made it.
+    /// The agent's name.
     pub agent_name: String,
 }
 
@@ -191,7 +191,7 @@ impl Request {
 }
 
 fn plan_summary(work: &mut VerbContext<'_>, task: &Task) -> VerbResult<Option<String>> {
-    /// How many checkpoints are looked at.
+    /// Maximum number of checkpoints that are read.
     const LOOKED_AT: usize = 50;
     let planned = |row: &Checkpoint| matches!(row.kind, CheckpointKind::Plan | CheckpointKind::Replan);
     let newest = work.tx.checkpoints(&task.id, LOOKED_AT)?.into_iter().find(planned);

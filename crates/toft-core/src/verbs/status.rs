@@ -1,4 +1,4 @@
-//! Status: who is on what, and what needs a person.
+//! Status: which agent works on what, and what needs a person.
 
 use std::collections::BTreeSet;
 
@@ -18,117 +18,117 @@ use crate::{
     time::Timestamp,
 };
 
-/// An overview.
+/// An overview of the work.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "StatusRequest")]
 #[serde(default)]
 pub struct Request {
-    /// From where.
+    /// The scope.
     pub scope: Scope,
-    /// At most so many rows of each kind.
+    /// Maximum number of rows of each kind.
     pub limit: usize,
 }
 
-/// Who is on what, what needs a person, how far everything is.
+/// The current work, decisions for a person, and the progress of workflows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "StatusOutcome")]
 pub struct Outcome {
-    /// Every live hold in scope.
+    /// Every live lease in scope.
     pub working: Vec<Working>,
-    /// There are more holds.
+    /// There are more leases.
     pub more: bool,
-    /// What only a person can move on.
+    /// Decisions that only a person can make.
     pub needs_you: Vec<NeedsYou>,
-    /// Workflows that are not over.
+    /// Workflows that have not ended.
     pub workflows: Vec<flow::Listed>,
 }
 
-/// One hold.
+/// One lease.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Working {
-    /// Who.
+    /// The agent.
     pub agent: String,
-    /// On what.
+    /// The task.
     pub task: Task,
-    /// Worktree it was claimed from.
+    /// The worktree from which it was claimed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worktree: Option<String>,
-    /// Workspace it is done in.
+    /// The workspace in which it is worked on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<String>,
-    /// Until when, unless renewed.
+    /// When the lease ends unless it is renewed.
     pub until: Timestamp,
-    /// Seconds since the holder was last heard of.
+    /// Seconds since the holder's last sign of life.
     pub silent_s: u64,
-    /// The hold no longer stands; the next claim takes it back.
+    /// The lease is lost; the next claim ends it.
     pub lost: bool,
-    /// What the holder last said.
+    /// The last checkpoint message of the holder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
-/// Something only a person can move on.
+/// A decision that only a person can make.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum NeedsYou {
-    /// A question a task waits for.
+    /// A question of a waiting task.
     Question {
-        /// What to answer.
+        /// The gate to answer.
         gate: String,
-        /// Which task waits.
+        /// The waiting task.
         task: TaskId,
-        /// Who asked.
+        /// The agent that asked.
         from: String,
-        /// What.
+        /// The question.
         text: String,
-        /// How many tasks wait behind it.
+        /// Number of tasks that wait for it.
         behind: u32,
     },
     /// A task that failed for good.
     Failed {
-        /// Which.
+        /// The task.
         task: TaskId,
         /// Its name.
         name: String,
-        /// What was said.
+        /// The reason.
         text: String,
-        /// How many tasks wait behind it.
+        /// Number of tasks that wait for it.
         behind: u32,
     },
-    /// A workflow that spent its budget.
+    /// A workflow that has spent its budget.
     Budget {
-        /// Which.
+        /// The workflow.
         workflow: String,
         /// Its title.
         title: String,
-        /// What it may spend.
+        /// The budget.
         budget: f64,
-        /// What it spent.
+        /// The amount spent.
         spent: f64,
     },
     /// A task that is assigned to an agent that is offline.
     Assigned {
-        /// Which.
+        /// The task.
         task: TaskId,
         /// Its name.
         name: String,
-        /// To which agent.
+        /// The agent.
         to: String,
-        /// Seconds since that agent was last heard of; absent if no such agent is registered any more.
+        /// Seconds since that agent's last sign of life; absent if no such agent is registered.
         silent_s: Option<u64>,
-        /// Nobody waits for that agent any more: the next claim that finds nothing else frees the task.
+        /// The task is no longer reserved for that agent: the next claim that finds nothing else frees it.
         free: bool,
     },
     /// A message.
     Message {
-        /// Which.
+        /// Its id.
         id: String,
-        /// From whom.
+        /// The sender.
         from: String,
-        /// What it says.
+        /// The text.
         text: String,
     },
-    /// One that a newer toft knows.
+    /// A kind that only a newer toft knows.
     #[serde(other)]
     Other,
 }
@@ -192,7 +192,7 @@ impl Request {
         Ok((working, more))
     }
 
-    /// Whether the issue that a failed task was for was taken up by another workflow since.
+    /// Whether the issue of a failed task has another workflow since.
     fn taken_up_again(
         &self,
         work: &mut VerbContext<'_>,
@@ -206,7 +206,7 @@ impl Request {
         Ok(other || work.tx.workflow_of_issue(issue)?.is_some_and(|live| live.id != workflow.id))
     }
 
-    /// Ready tasks that wait for an agent that is offline.
+    /// Adds ready tasks that are assigned to an offline agent.
     fn assigned(&self, work: &mut VerbContext<'_>, needs: &mut Vec<NeedsYou>) -> VerbResult<()> {
         for (to, tasks) in assign::assigned(work, &self.scope)? {
             let agent = work.tx.agent_named(&to)?;
@@ -230,7 +230,7 @@ impl Request {
         Ok(())
     }
 
-    /// Sorted by how much waits behind each.
+    /// The decisions for a person, sorted by the number of waiting tasks.
     fn needs_you(&self, work: &mut VerbContext<'_>, workflows: &[flow::Listed]) -> VerbResult<Vec<NeedsYou>> {
         let mut needs = Vec::new();
         for flow::Listed { workflow, .. } in workflows.iter().filter(|listed| listed.workflow.overspent()) {

@@ -1,7 +1,7 @@
-//! Stop: end one agent's work now, and give its task back or park it.
+//! Stop: end one agent's work now, and release its task or park it.
 //!
-//! A runner is told through the open attempt, which it looks at while it renews: the hold stands until the agent has
-//! ended, so that nobody else starts meanwhile. A hold that no runner watches is revoked at once.
+//! A runner reads the stop order from the open attempt when it renews. The lease remains until the agent has ended, so
+//! that no other agent starts in the meantime. A lease without a runner is revoked immediately.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -30,32 +30,32 @@ use crate::{
 pub struct Request {
     /// A task, an issue, or the agent that holds one, by id, prefix or name.
     pub id: String,
-    /// The task fails for good and asks a person, instead of being given back.
+    /// The task fails for good and waits for a person, instead of being released.
     pub park: bool,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// What was done.
+/// The result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "StopOutcome")]
 pub struct Outcome {
-    /// Which task.
+    /// The task.
     pub task: TaskId,
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// For which issue.
+    /// Its issue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issue: Option<String>,
-    /// Who held it.
+    /// The agent that held it.
     pub agent: String,
-    /// The hold that ends.
+    /// The fence of the lease.
     pub fence: Fence,
-    /// Its runner was told to end the agent; without a runner the hold was revoked.
+    /// Its runner was ordered to end the agent; if false, the lease was revoked.
     pub told: bool,
-    /// When the hold ends at the latest if its runner does not answer.
+    /// When the lease ends at the latest if its runner does not respond.
     pub expires: Timestamp,
-    /// What became of the task, if the hold was revoked.
+    /// The task afterwards, if the lease was revoked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<Box<finish::Outcome>>,
 }
@@ -96,17 +96,17 @@ impl Verb for Request {
     }
 }
 
-/// End a hold whose agent was ended because of a stop order.
+/// End a lease after its agent was ended because of a stop order.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "StopObey")]
 pub struct Obey {
-    /// Which task.
+    /// The task.
     pub task: TaskId,
-    /// The hold.
+    /// The fence of the lease.
     pub fence: Fence,
-    /// The order that was seen.
+    /// The order.
     pub order: StopOrder,
-    /// What the runner saw of the command.
+    /// The runner's observations of the command.
     pub report: Report,
     /// What it cost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -125,7 +125,7 @@ impl Verb for Obey {
     }
 }
 
-/// The live lease that is meant.
+/// The live lease that `text` names.
 fn held(work: &mut VerbContext<'_>, text: &str) -> VerbResult<Lease> {
     let lease = match find::task(work, text) {
         Ok(task) => work.tx.lease(&task.id)?.ok_or_else(|| nobody(text, task.state.status.as_str()))?,
@@ -154,7 +154,7 @@ fn nobody(text: &str, state: &str) -> No {
     Refusal::WrongState { id: text.to_owned(), state: state.to_owned(), wanted }.into()
 }
 
-/// Writes the order where the runner looks.
+/// Writes the order to the attempt, where the runner reads it.
 fn tell(work: &mut VerbContext<'_>, lease: &Lease, order: &StopOrder) -> VerbResult<()> {
     let attempts = work.tx.attempts(&lease.task)?;
     let Some(mut attempt) = attempts.into_iter().find(|attempt| attempt.fence() == lease.fence) else {
@@ -166,7 +166,7 @@ fn tell(work: &mut VerbContext<'_>, lease: &Lease, order: &StopOrder) -> VerbRes
     work.record(lease.task.as_str(), "task.stop_ordered", detail, vec![Write::Attempt(attempt)])
 }
 
-/// Ends the hold: the task is free again and nothing counts against it, or it fails for good.
+/// Ends the lease: the task is free again and no attempt is counted, or it fails for good.
 fn end(
     work: &mut VerbContext<'_>,
     lease: &Lease,

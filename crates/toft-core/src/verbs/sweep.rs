@@ -1,4 +1,4 @@
-//! Takes back holds that no longer stand. Run by whoever looks next, so no daemon is needed.
+//! Ends lost leases. Claims and other verbs run this when they need it, so no daemon is necessary.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,7 @@ use crate::{
     store::Access,
 };
 
-/// Take every lost hold back, and nothing else.
+/// End every lost lease, and do nothing else.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "SweepRequest")]
 pub struct Request {}
@@ -34,8 +34,8 @@ impl Verb for Request {
     }
 }
 
-/// Is there something that only a write can see to: a lease that another machine renewed last, that seems silent, and that
-/// this machine does not watch yet; or timers of a clock that was ahead?
+/// Whether a sweep is needed: another machine renewed a lease last, it seems silent, and this machine does not watch it
+/// yet; or timers were set by a clock that was ahead.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "SweepWanted")]
 pub struct Wanted {}
@@ -51,7 +51,7 @@ impl Verb for Wanted {
     }
 }
 
-/// Asks after each process once, however many leases it holds.
+/// Checks each process once, however many leases it holds.
 struct Remembered<'a> {
     processes: &'a dyn Processes,
     known: RefCell<BTreeMap<Holder, Liveness>>,
@@ -73,19 +73,19 @@ impl Processes for Remembered<'_> {
     }
 }
 
-/// How many leases one look examines.
+/// Maximum number of leases that one check reads.
 pub(super) const AT_ONCE: usize = 64;
 
-/// What one look found.
+/// The result of a check.
 pub(super) struct Look {
-    /// No longer stand.
+    /// Lost leases.
     pub(super) lost: Vec<(Lease, Lost)>,
-    /// Were due for a look, and stand.
+    /// Leases that were due for a check and are valid.
     due: Vec<Lease>,
 }
 
-/// Every lease that is lost now, and those that were due for a look and stand. A thorough look also
-/// asks after every process on this host.
+/// All lost leases, and the valid ones that were due for a check. A thorough check also examines every process on this
+/// host.
 pub(super) fn look(work: &mut VerbContext<'_>, thorough: bool) -> VerbResult<Look> {
     let (host, limit) = if thorough { (Some(work.processes.host()), 0) } else { (None, AT_ONCE) };
     let suspects = work.tx.overdue(work.now.wall, host, limit)?;
@@ -101,7 +101,7 @@ pub(super) fn look(work: &mut VerbContext<'_>, thorough: bool) -> VerbResult<Loo
     Ok(Look { lost, due })
 }
 
-/// Takes back what is lost.
+/// Ends lost leases; returns how many.
 pub(super) fn sweep(work: &mut VerbContext<'_>, thorough: bool) -> VerbResult<usize> {
     let Look { lost, due } = look(work, thorough)?;
     let mut watched = 0;
@@ -123,7 +123,7 @@ pub(super) fn sweep(work: &mut VerbContext<'_>, thorough: bool) -> VerbResult<us
     Ok(count)
 }
 
-/// Takes one lost lease back: the task is tried again, or fails for good and asks a person.
+/// Ends one lost lease: the task is retried, or fails for good and waits for a person.
 pub(super) fn take_back(work: &mut VerbContext<'_>, lease: &Lease, why: Lost) -> VerbResult<()> {
     let result = match why {
         Lost::Expired => AttemptResult::Expired,
@@ -147,7 +147,7 @@ pub(super) fn take_back(work: &mut VerbContext<'_>, lease: &Lease, why: Lost) ->
     propagate(work, &task, from).map(drop)
 }
 
-/// A task's state once its hold is lost.
+/// A task's state after its lease is lost.
 pub(super) fn after_loss(task: &Task, now: crate::time::Timestamp) -> TaskState {
     let attempt = task.state.attempt + 1;
     let status = if attempt >= task.spec.max_attempts { TaskStatus::Failed } else { TaskStatus::Pending };

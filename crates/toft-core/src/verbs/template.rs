@@ -1,4 +1,4 @@
-//! Templates: keep, list and load them.
+//! Templates: store, list and load them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,25 +16,25 @@ use crate::{
     store::Access,
 };
 
-/// How many templates may stand on one another.
+/// Maximum number of templates in a chain of extensions.
 const DEPTH: usize = 8;
 
-/// Keep a template. The same text again changes nothing; another text is a new version.
+/// Store a template. Storing the same text again changes nothing; a different text is a new version.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "TemplatePut")]
 pub struct Put {
-    /// What users call it.
+    /// Its name.
     pub name: String,
-    /// What it is for.
+    /// Its purpose.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// The template it starts from.
+    /// The template that it extends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extends: Option<String>,
-    /// What can be filled in.
+    /// Its variables.
     #[serde(default)]
     pub variables: BTreeMap<String, Variable>,
-    /// The pattern.
+    /// The plan.
     pub plan: WorkflowPlan,
 }
 
@@ -84,7 +84,7 @@ impl Verb for Put {
     }
 }
 
-/// Every template, newest versions.
+/// Every template in its newest version.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "TemplateList")]
 pub struct List {}
@@ -99,7 +99,7 @@ impl Verb for List {
     }
 }
 
-/// One template, on top of everything it extends.
+/// One template, merged over those that it extends.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "TemplateShow")]
 pub struct Show {
@@ -117,11 +117,11 @@ impl Verb for Show {
     }
 }
 
-/// Remove a template with all its versions. Workflows that were made from it stay as they are.
+/// Remove a template with all its versions. Workflows that were made from it do not change.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "TemplateRemove")]
 pub struct Remove {
-    /// What users call it.
+    /// Its name.
     pub name: String,
 }
 
@@ -148,7 +148,7 @@ impl Verb for Remove {
     }
 }
 
-/// A template on top of everything it extends.
+/// A template merged over those that it extends.
 pub(super) fn load(work: &mut VerbContext<'_>, text: &str) -> VerbResult<Template> {
     let mut chain = vec![one(work, text)?];
     while let Some(base) = chain[chain.len() - 1].extends.clone() {

@@ -1,7 +1,8 @@
-//! Undo and redo: which operation was the caller's last, whether it can be taken back, and what takes it back.
+//! Undo and redo: the caller's last operation, whether it can be undone, and how.
 //!
-//! What another agent holds, finished or built upon stays. Judgement and act are one transaction, so nobody can come
-//! between; only what is written in ledgers is taken back by the caller, who then says so with [`Undone`].
+//! An operation is not undone if another agent holds, finished or built upon its result. Check and change are one
+//! transaction, so no other change can come between. Only changes to ledgers are undone by the caller, which then
+//! records it with [`Undone`].
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -18,12 +19,12 @@ use crate::{
     store::{Access, EventQuery, TaskQuery},
 };
 
-/// How far back in history a look goes: a little at first.
+/// Number of events that are read; the second is used if the first is not enough.
 const LOOKS: [usize; 2] = [300, 10_000];
-/// What history says when an operation was taken back, or done again after that.
+/// The event of an operation that was undone or redone.
 const UNDONE: &str = "undone";
 const REDONE: &str = "redone";
-/// What follows from an operation, or only takes notice, and is none of its own.
+/// Events that are consequences of an operation or only informational, and do not form an operation themselves.
 const NO_OPERATION: [&str; 10] = [
     "issue.started",
     "issue.released",
@@ -37,89 +38,89 @@ const NO_OPERATION: [&str; 10] = [
     REDONE,
 ];
 
-/// The caller's last operations that can be looked at, newest first.
+/// The caller's last operations that can be undone, newest first.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "UndoLast")]
 pub struct Last {
-    /// From where.
+    /// The scope.
     #[serde(default)]
     pub scope: Scope,
-    /// At most so many.
+    /// Maximum number of operations.
     pub count: usize,
-    /// Instead, those that were taken back and can be done again.
+    /// Instead, operations that were undone and can be redone.
     #[serde(default)]
     pub undone: bool,
 }
 
-/// One operation, and how it is taken back or done again.
+/// One operation, and how it is undone or redone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Undo {
     /// The operation.
     pub op: OpId,
-    /// What it did, in the words of history.
+    /// Its event name.
     pub what: String,
-    /// To what.
+    /// The changed entities.
     pub entities: Vec<String>,
-    /// What takes it back.
+    /// How it is undone.
     pub way: Way,
 }
 
-/// What takes an operation back, or does it again.
+/// How an operation is undone or redone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "way")]
 #[schemars(rename = "UndoWay")]
 pub enum Way {
-    /// Issues become what they were.
+    /// Restore the earlier values of issues.
     Issues {
-        /// Which, and what they were.
+        /// The issues, with their earlier values.
         issues: Vec<Before>,
     },
-    /// Holds are given back.
+    /// Release leases.
     Release {
         /// Each task with the number of its fence.
         holds: Vec<(String, u64)>,
     },
-    /// Tasks are claimed again.
+    /// Claim tasks again.
     Claim {
-        /// Which.
+        /// The tasks.
         tasks: Vec<String>,
     },
-    /// A workflow that nobody worked on is given up.
+    /// Abandon a workflow that was not worked on.
     Abandon {
-        /// Which.
+        /// The workflow.
         workflow: String,
     },
-    /// A workflow that was given up is there again.
+    /// Restore an abandoned workflow.
     Revive {
-        /// Which.
+        /// The workflow.
         workflow: String,
     },
-    /// A workflow goes on.
+    /// Resume a workflow.
     Resume {
-        /// Which.
+        /// The workflow.
         workflow: String,
     },
-    /// A workflow offers nothing new.
+    /// Pause a workflow.
     Pause {
-        /// Which.
+        /// The workflow.
         workflow: String,
     },
-    /// It stays.
+    /// It cannot be undone.
     Not {
-        /// Why, and what to do instead.
+        /// The reason, and what to do instead.
         why: String,
     },
 }
 
-/// One issue before something was written about it, and after.
+/// One issue before and after a write.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "IssueBefore")]
 pub struct Before {
-    /// Which.
+    /// The issue.
     pub issue: String,
-    /// What was there; nothing if it was new.
+    /// The earlier values; absent if it was new.
     pub was: Option<Vec<Put>>,
-    /// What was written.
+    /// The written values.
     pub now: Vec<Put>,
 }
 
@@ -145,17 +146,17 @@ impl Verb for Last {
     }
 }
 
-/// Take one operation back, or do it again after that: everything that a store keeps, in one transaction. What ledgers
-/// keep is refused here.
+/// Undo or redo one operation: all of its changes in the store, in one transaction. Operations on ledgers are refused
+/// here.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "UndoTake")]
 pub struct Take {
     /// The operation.
     pub op: OpId,
-    /// From where.
+    /// The scope.
     #[serde(default)]
     pub scope: Scope,
-    /// Do it again, after it was taken back.
+    /// Redo it after it was undone.
     #[serde(default)]
     pub redo: bool,
 }
@@ -206,13 +207,13 @@ impl Verb for Take {
     }
 }
 
-/// What ledgers keep was taken back, or done again: history says so, and the next undo goes past it.
+/// Record that an operation on ledgers was undone or redone, so that the next undo skips it.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "UndoDone")]
 pub struct Undone {
-    /// Which operation.
+    /// The operation.
     pub undo: Undo,
-    /// It was done again.
+    /// It was redone.
     #[serde(default)]
     pub redo: bool,
 }
@@ -232,7 +233,7 @@ fn record(work: &mut VerbContext<'_>, undo: &Undo, redo: bool) -> VerbResult<()>
     work.record(undo.op.as_str(), if redo { REDONE } else { UNDONE }, detail, Vec::new())
 }
 
-/// Operations of an actor, newest first: those that stand, or those that were taken back.
+/// Operations of an actor, newest first: those in effect, or those that were undone.
 fn mine(events: Vec<Event>, actor: &str, undone: bool) -> Vec<Vec<Event>> {
     let mut taken_back: Vec<String> = Vec::new();
     for event in &events {
@@ -269,7 +270,7 @@ fn mine(events: Vec<Event>, actor: &str, undone: bool) -> Vec<Vec<Event>> {
     operations
 }
 
-/// How one operation is taken back, or done again. Its events come newest first.
+/// Decides how one operation is undone or redone. Its events come newest first.
 fn judge(work: &mut VerbContext<'_>, events: &[Event], redo: bool) -> VerbResult<Undo> {
     let of = |verb: &str| events.iter().filter(|event| event.verb == verb).collect::<Vec<_>>();
     let claims = of("claim");
@@ -318,7 +319,7 @@ fn not(why: &str) -> Way {
     Way::Not { why: why.to_owned() }
 }
 
-/// Claims are given back if this session still holds every one of them.
+/// Releases claims if this session still holds all of them.
 fn release(work: &mut VerbContext<'_>, claims: &[&Event]) -> VerbResult<Way> {
     let mut holds = Vec::new();
     for event in claims {
@@ -332,7 +333,7 @@ fn release(work: &mut VerbContext<'_>, claims: &[&Event]) -> VerbResult<Way> {
     Ok(Way::Release { holds })
 }
 
-/// Why a workflow is more than its maker's own by now: others touched it, or something outside of it waits for it.
+/// Why a workflow is more than its creator's own: other agents changed it, or a task outside of it waits for it.
 fn used(work: &mut VerbContext<'_>, made: &Event) -> VerbResult<Option<&'static str>> {
     let id = WorkflowId::known(made.entity.as_str());
     for task in work.tx.tasks(&TaskQuery { workflow: Some(id), ..TaskQuery::default() })? {
@@ -349,7 +350,7 @@ fn used(work: &mut VerbContext<'_>, made: &Event) -> VerbResult<Option<&'static 
     Ok(others.then_some("others have changed it"))
 }
 
-/// Something outside of a workflow waits for one of its tasks: it has acted on what the task is now, given up or not.
+/// Whether a task outside of a workflow waits for one of its tasks: it depends on the present state of that task.
 fn awaited(work: &mut VerbContext<'_>, made: &Event) -> VerbResult<Option<&'static str>> {
     let id = WorkflowId::known(made.entity.as_str());
     for task in work.tx.tasks(&TaskQuery { workflow: Some(id.clone()), ..TaskQuery::default() })? {
@@ -362,8 +363,8 @@ fn awaited(work: &mut VerbContext<'_>, made: &Event) -> VerbResult<Option<&'stat
     Ok(None)
 }
 
-/// Has anybody else, or the caller by another operation, changed the workflow since? Taking an operation back and doing it
-/// again does not count.
+/// Whether another agent, or another operation of the caller, changed the workflow since. Undoing and redoing an
+/// operation does not count.
 fn moved_since(work: &mut VerbContext<'_>, event: &Event) -> VerbResult<bool> {
     let query =
         EventQuery { entity: Some(event.entity.clone()), after: event.seq, limit: LOOKS[0], ..EventQuery::default() };
@@ -380,7 +381,7 @@ fn before(event: &Event) -> Option<Before> {
 }
 
 impl Undo {
-    /// What can be taken back; a refusal for what cannot.
+    /// Refuses an operation that cannot be undone.
     pub fn allowed(&self) -> Result<(), Refusal> {
         match &self.way {
             Way::Not { why } => {

@@ -1,4 +1,4 @@
-//! Visit: make a repository and a worktree known to the store.
+//! Visit: register a repository and a worktree in the store.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use crate::{
     store::Access,
 };
 
-/// This checkout, as the VCS describes it now.
+/// Register this checkout, as the VCS describes it now.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "VisitRequest")]
 pub struct Request {
@@ -22,7 +22,7 @@ pub struct Request {
     pub worktree: Worktree,
 }
 
-/// Whether anything was new.
+/// Whether the store was changed.
 pub type Outcome = bool;
 
 impl Verb for Request {
@@ -58,7 +58,7 @@ impl Verb for Request {
     }
 }
 
-/// Every repository the store knows, with its worktrees.
+/// Every repository of the store, with its worktrees.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "RepositoryList")]
 pub struct List {}

@@ -1,18 +1,19 @@
-//! A month in both: random edits on either side, imports and exports in random order, against three kinds of beads.
+//! Simulates a month of use: random edits on both sides, imports and exports in random order, with three kinds of
+//! beads.
 
 use serde_json::Value;
 
 use super::*;
 
-/// How a beads behaves when it takes issues in.
+/// How a version of beads imports issues.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
-    /// A database that takes an issue only if it is newer by a second, adds members and removes none, gives comments new
-    /// ids, and keeps metadata.
+    /// A database that takes an issue only if it is newer by a second, adds members and removes none, gives comments
+    /// new ids, and keeps metadata.
     Database,
-    /// The same, as it was: metadata is dropped, and taking an issue in changes its time.
+    /// An old version: metadata is dropped, and importing an issue changes its time.
     OldDatabase,
-    /// The file is all there is.
+    /// Only a file.
     File,
 }
 
@@ -27,7 +28,7 @@ impl Dice {
     }
 }
 
-/// An edit: its facet and what it made of it; the edits of that facet its author had seen.
+/// An edit: its facet and the new value; the edits of that facet that its author had seen.
 struct Made {
     facet: String,
     value: Value,
@@ -47,7 +48,7 @@ struct Month {
     /// The edits that each side has seen, by facet.
     toft: Seen,
     beads: Seen,
-    /// A file on its way to toft, and one on its way to beads.
+    /// A file that toft will import, and one that beads will import.
     to_toft: Option<(Row, Seen)>,
     to_beads: Option<(Row, Seen)>,
     words: u64,
@@ -87,7 +88,7 @@ impl Month {
         seen.insert(self.made.len() - 1);
     }
 
-    /// Old databases leave no trace of what they took: there, nothing is set back to what it was.
+    /// Old databases leave no trace of an import: with them, no value is set back to an earlier one.
     fn edit(&mut self, in_toft: bool) {
         self.words += 1;
         let word = format!("word {}", self.words);
@@ -197,7 +198,7 @@ impl Month {
         self.to_beads = Some((row, self.toft.clone()));
     }
 
-    /// Beads takes in what is on its way.
+    /// Beads imports the pending file.
     fn bd_import(&mut self) {
         let Some((row, seen)) = self.to_beads.clone() else { return };
         let at = |row: &Row| row.get("updated_at").and_then(|at| seconds(at).as_i64()).unwrap();

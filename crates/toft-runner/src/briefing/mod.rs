@@ -1,7 +1,7 @@
-//! Briefings: what an agent is told, within a budget of tokens.
+//! Briefings: text for agents, within a token budget.
 //!
-//! [`context`] is for whoever takes one task over, [`prime`] for a session that begins. What others wrote is quoted and
-//! labelled; the same store and ledgers always give the same text.
+//! [`context`] is for an agent that continues a task, [`prime`] for a session that begins. Text from other authors is
+//! quoted and labelled; the same store and ledgers always give the same text.
 
 mod context;
 mod prime;
@@ -12,14 +12,14 @@ pub(crate) use self::prime::letter;
 pub use self::{context::Here, prime::Prime};
 use toft_work::Work;
 
-/// What agents are told.
+/// Briefings for agents.
 #[derive(Clone, Copy)]
 pub struct Briefing<'s> {
     work: Work<'s>,
 }
 
 impl<'s> Briefing<'s> {
-    /// For agents that work from there.
+    /// Briefings for agents that work from there.
     pub fn of(work: Work<'s>) -> Self {
         Self { work }
     }
@@ -33,9 +33,9 @@ impl<'s> Deref for Briefing<'s> {
     }
 }
 
-/// What a session may cost.
+/// Token budget of a session's briefing.
 pub const PRIME_TOKENS: usize = 1_500;
-/// What the context of a task may cost, unless somebody says otherwise.
+/// Default token budget of the context of a task.
 pub const CONTEXT_TOKENS: usize = 8_000;
-/// Below this there is no room for what must be said.
+/// Minimum token budget: less has no room for the required text.
 pub const LEAST_TOKENS: usize = 300;

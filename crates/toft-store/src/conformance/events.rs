@@ -1,4 +1,4 @@
-//! History: gapless, in order, each operation once.
+//! Events: without gaps, in order, each operation once.
 
 use toft_core::{
     change::{Receipt, Write},

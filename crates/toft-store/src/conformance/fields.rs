@@ -1,4 +1,4 @@
-//! Round trips: what was put down comes back, field by field, for every kind of row.
+//! Round trips: written rows are read back, field by field, for every kind of row.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -287,7 +287,7 @@ pub(super) fn base() -> Vec<Write> {
     vec![Write::Workflow(workflow("wf_1")), Write::Task(task("tk_1", "wf_1")), Write::Agent(agent("ag_1", "blue"))]
 }
 
-/// Each row is built without a default value, so a column that is not written or not read shows.
+/// Each row is built without a default value, so that a column that is not written or not read is detected.
 pub fn every_field_of_every_row_comes_back(pair: &Pair) {
     let id = TaskId::known("tk_1");
     let repository = Repository {
@@ -378,7 +378,7 @@ pub fn every_field_of_every_row_comes_back(pair: &Pair) {
     assert_eq!(pair.read(|tx| tx.receipt(&receipt.op)), Some(receipt));
 }
 
-/// An update that forgets a column would leave the old value behind.
+/// An update that forgets a column would keep the old value.
 pub fn every_field_of_a_row_that_changes_is_overwritten(pair: &Pair) {
     let id = TaskId::known("tk_1");
     pair.write(&base());

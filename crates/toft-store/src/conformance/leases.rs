@@ -1,4 +1,4 @@
-//! Leases: one for each task, found by everything a rule asks for.
+//! Leases: one for each task, found by every query of the rules.
 
 use toft_core::{
     change::Write,

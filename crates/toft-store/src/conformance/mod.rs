@@ -1,7 +1,7 @@
 //! The conformance suite: one test per rule, the same for every engine.
 //!
-//! `store_conformance!(name, open)` makes a module of tests. `open` gives a [`Pair`]: two handles on one
-//! new store, so that what one writes is read through the other; or `None` where the engine is not to be had.
+//! `store_conformance!(name, open)` makes a module of tests. `open` returns a [`Pair`]: two handles on one new store,
+//! so that one reads what the other writes; or `None` if the engine is not available.
 
 #![expect(missing_docs, reason = "a rule's name says what it is")]
 #![expect(clippy::unwrap_used, reason = "a rule that cannot be tried is broken")]
@@ -31,15 +31,15 @@ pub use self::{
     agents::*, events::*, fields::*, leases::*, play::*, queue::*, retention::*, tasks::*, transactions::*,
 };
 
-/// Two handles on one new store; the same handle twice where an engine has only one.
+/// Two handles on one new store; the same handle twice if an engine has only one.
 pub struct Pair {
     /// Writes.
     pub writer: Arc<dyn Store>,
     /// Reads.
     pub reader: Arc<dyn Store>,
-    /// The clock both follow.
+    /// The clock of both.
     pub clock: ManualClock,
-    /// Kept until the test is over: a temporary directory, a schema.
+    /// Kept until the end of the test: a temporary directory, a schema.
     pub keep: Box<dyn std::any::Any>,
 }
 
@@ -71,7 +71,7 @@ fn change(op: &str, part: u32, entity: &str, writes: Vec<Write>) -> Change {
     Change { event, writes }
 }
 
-/// Makes the suite for one engine.
+/// Creates the suite for one engine.
 #[macro_export]
 macro_rules! store_conformance {
     ($name:ident, $open:expr) => {

@@ -1,4 +1,4 @@
-//! Random play in step with the memory store, which is the definition: same answers, same contents.
+//! Randomized tests in step with the memory store, which is the reference: same answers, same contents.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use toft_core::testing::{Bytes, ManualClock, MemoryStore, Play, Stage};
 
 use super::Pair;
 
-/// Moves of one play, from a seed.
+/// The steps of one run, from a seed.
 fn moves(seed: u64, count: usize) -> Vec<Bytes> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = move || {
@@ -23,7 +23,7 @@ fn moves(seed: u64, count: usize) -> Vec<Bytes> {
         .collect()
 }
 
-/// A play long enough to cross every verb; another seed each time CI's clock gives one, printed when it fails.
+/// A run long enough to use every verb. CI uses a new seed each time, and prints it if the test fails.
 pub fn random_play_answers_as_the_memory_store_does(pair: &Pair) {
     let seed = std::env::var("TOFT_PLAY_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(|| {
         std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(7, |at| at.as_nanos() as u64)

@@ -1,4 +1,4 @@
-//! Retention: what is old enough is forgotten, in batches, and nothing else is.
+//! Retention: old rows are deleted in batches, and no others.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The head of the queue, as a claim sees it.
+//! The head of the queue, for a claim.
 
 use toft_core::{
     change::{QueueEntry, Write},
@@ -21,7 +21,7 @@ use crate::{
 };
 
 impl PostgresTx<'_> {
-    /// Takes in the entries that a scan asks for. A claim reads candidates; others read a list that must stand.
+    /// Loads the entries of a scan. A claim reads candidates; other verbs read a list that is validated at commit.
     pub(super) fn read_queue(&mut self, scan: &QueueScan<'_>) -> Result<()> {
         if self.access == Access::Write && !scan.lanes.iter().any(|lane| ready::holds_timers(lane)) {
             let known = |(look, count): &(QueueRange, usize)| {
@@ -43,7 +43,7 @@ impl PostgresTx<'_> {
         Ok(())
     }
 
-    /// Lanes on the server and those of this transaction. Nothing is concluded from a lane that is not there.
+    /// Lanes on the server and those of this transaction. The absence of a lane is not validated.
     pub(super) fn find_lanes(&mut self, prefixes: &[String], limit: usize) -> Result<Vec<String>> {
         let asks = |prefix: &String| {
             let limit = i64::try_from(limit).ok().filter(|limit| *limit > 0);
@@ -60,8 +60,8 @@ impl PostgresTx<'_> {
         Ok(lanes)
     }
 
-    /// Entries of the queue that a claim chooses from. What it will take is marked, and what other claims have marked is
-    /// stepped over, unless not enough is left then.
+    /// Reads queue entries from which a claim chooses. The entries that it will take are marked, and entries that other
+    /// claims have marked are skipped, unless too few are left then.
     fn take_candidates(&mut self, scan: &QueueScan<'_>) -> Result<()> {
         let limit = self.reads.widen(scan.limit);
         let look = QueueRange { lanes: scan.lanes.to_vec(), key: scan.key.clone() };
@@ -77,7 +77,8 @@ impl PostgresTx<'_> {
         self.take_candidate_rows(&rows, scan.taking).map(drop)
     }
 
-    /// Looks twice: the first look leaves marks, so that the second cannot see what another claim has just taken.
+    /// Queries twice: the first query sets the marks, so that the second does not see entries that another claim has
+    /// just taken.
     pub(super) fn take_twice(&self, look: &QueueRange, after: &str, upto: &str, limit: Option<i64>) -> [Statement; 2] {
         [(); 2].map(|()| self.take(look, after, upto, limit, true))
     }
@@ -106,7 +107,7 @@ impl PostgresTx<'_> {
         self.store.of_space(&text, &values)
     }
 
-    /// Workflows are taken in only with tasks that will be claimed: what is taken in is checked at the end.
+    /// Loads workflows only together with tasks that will be claimed, because loaded rows are validated at commit.
     pub(super) fn take_candidate_rows(&mut self, rows: &[WireRow], with_workflows: bool) -> Result<usize> {
         for row in rows {
             let (entry, task) = rows::queued(&mut Cells::of("queue", row).keeping(Some(&self.unknown)))?;

@@ -1,4 +1,4 @@
-//! Hands a transaction over: lock, check, put down, commit, all in one journey.
+//! Commits a transaction: lock, validate reads, write rows, commit, all in one round trip.
 
 use std::{
     fmt::Write as _,
@@ -27,11 +27,11 @@ use crate::{
     write,
 };
 
-/// Of so many claims one looks where its lane begins now.
+/// One claim in this many updates the floor of its lane.
 const FLOOR_EVERY: u64 = 64;
 
 impl PostgresTx<'_> {
-    /// A statement of this version may not fit a schema that was upgraded meanwhile.
+    /// The error if the schema was upgraded in the meantime, so that a statement of this version may not fit it.
     pub(super) fn upgraded(&mut self, trouble: &WireError) -> Option<StoreError> {
         if !matches!(trouble, WireError::Refused { code, .. } if code.code().starts_with("42")) {
             return None;
@@ -41,7 +41,8 @@ impl PostgresTx<'_> {
         self.store.require_schema(&mut self.wire, trouble).err()
     }
 
-    /// Everything that was read was true at one moment: always so for one statement, or one snapshot.
+    /// Checks that everything that was read was true at one moment, which always holds for one statement or one
+    /// snapshot.
     pub(super) fn confirm_reads(&mut self) -> Result<()> {
         if self.access == Access::Read || self.alone || self.looks <= 1 {
             return Ok(());
@@ -55,7 +56,7 @@ impl PostgresTx<'_> {
         self.fetch(&[check]).map(drop)
     }
 
-    /// Before somebody is told that there is nothing: no task was stepped over because another claim looked at it.
+    /// Before reporting that nothing is ready: checks that no task was skipped because another claim had marked it.
     fn nothing_was_hidden(&mut self) -> Result<()> {
         for look in std::mem::take(&mut self.reads.marked) {
             let seen = self.reads.candidates.values().filter(|seen| look.lanes.contains(&seen.lane)).count();
@@ -70,7 +71,7 @@ impl PostgresTx<'_> {
         Ok(())
     }
 
-    /// Commits; what has changed nothing only confirms what it read.
+    /// Validates and commits; a transaction without changes only validates its reads.
     pub(super) fn validate_and_commit(mut self: Box<Self>) -> Result<()> {
         if self.access == Access::Read || self.reads.unchanged() {
             return self.confirm_reads();
@@ -115,8 +116,8 @@ impl PostgresTx<'_> {
         Ok(())
     }
 
-    /// Tells whoever waits. Apart from the commit, which would otherwise make every other one wait for it; if it
-    /// fails, waiters look by themselves a little later.
+    /// Notifies waiting processes. This is separate from the commit, because otherwise all commits would wait for each
+    /// other; if it fails, waiting processes poll a little later.
     fn tell(&mut self) {
         let channel = self.store.channel();
         if let Some(wire) = self.wire.as_mut() {
@@ -124,8 +125,8 @@ impl PostgresTx<'_> {
         }
     }
 
-    /// One statement that fails unless every answer still stands. If nothing at all was committed since the first
-    /// one, nothing is asked again.
+    /// One statement that fails unless every answer is still the same. If nothing was committed since the first query,
+    /// no query runs again.
     fn check(&self) -> Statement {
         let ReadSet { asked, concluded, .. } = &self.reads;
         let snapshot = self.moment.as_ref().map(|moment| moment.snapshot.clone()).unwrap_or_default();
@@ -159,7 +160,8 @@ impl PostgresTx<'_> {
         (text, values)
     }
 
-    /// The rows, the queue, the counts, and history last, so that its numbers are held for the shortest time.
+    /// The statements for the rows, the queue, the counts, and the events last, so that event numbers are locked for
+    /// the shortest time.
     fn put_down(&self, batch: &mut Vec<Statement>) -> Result<()> {
         let claimed = self.reads.claimed();
         let mut execute = |query: Query, values: &[Value<'_>]| {
@@ -194,9 +196,9 @@ impl PostgresTx<'_> {
         Ok(())
     }
 
-    /// The connection was lost while committing, or the server warned that a commit may not be safe: finds out,
-    /// on a new connection, whether it was done. It is never done twice: the verb runs again only once the lost
-    /// transaction is known to be over and to have left nothing.
+    /// After the connection was lost during a commit, or the server warned that a commit may not be safe: determines,
+    /// on a new connection, whether it was committed. It is never committed twice: the verb runs again only when the
+    /// lost transaction is known to have ended without a commit.
     fn resolve(&mut self, moment: &ServerTime, trouble: Option<&WireError>) -> Result<()> {
         *self.wire = None;
         let op = self.reads.op();
@@ -223,7 +225,7 @@ impl PostgresTx<'_> {
         })
     }
 
-    /// Was it done? `None` while the lost transaction is still there.
+    /// Whether it was committed; `None` while the lost transaction still runs.
     fn ask_whether_done(&mut self, moment: &ServerTime, op: Option<&OpId>) -> Result<Option<bool>> {
         self.store.connect(&mut self.wire)?;
         let Some(wire) = self.wire.as_mut() else { return Ok(None) };
@@ -262,7 +264,7 @@ impl PostgresTx<'_> {
     }
 }
 
-/// A text whose parameters count from `by` on.
+/// A statement whose parameter numbers start at `by`.
 fn shifted(text: &str, by: usize) -> String {
     let mut out = String::with_capacity(text.len() + 16);
     let mut rest = text;

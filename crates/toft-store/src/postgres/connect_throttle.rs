@@ -1,5 +1,5 @@
-//! Processes of one machine that each do one thing and end take turns: a thousand connections at once are turned away, or
-//! wait for each other on the server, where each costs more than it does here.
+//! Limits how many short-lived processes of one machine connect at the same time. A server refuses a thousand
+//! connections at once, or lets them wait for each other, and waiting there costs more than waiting here.
 
 use std::{
     fs::File,
@@ -13,21 +13,22 @@ use std::{
 
 use super::local;
 
-/// So many are connected at the same time.
+/// Maximum number of connected processes.
 const WIDTH: u64 = 16;
-/// Longer than a thousand others take; after that somebody is stopped in the door, and is gone around.
+/// Longer than a thousand other processes take; after that a process in front was probably stopped, and this one
+/// proceeds.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// This process is in a door.
+/// Whether this process has a slot.
 static INSIDE: AtomicBool = AtomicBool::new(false);
 
-/// A place in the door, until dropped.
+/// A connection slot, released when dropped.
 pub(super) struct ConnectThrottle {
     place: Option<File>,
 }
 
 impl ConnectThrottle {
-    /// Waits for a place in the door of a server. Where no file can be made, nobody waits.
+    /// Waits for a connection slot of a server. If no file can be created, it does not wait.
     pub(super) fn enter(server: &str) -> Self {
         if INSIDE.swap(true, Ordering::SeqCst) {
             // This process has a place; a second connection of its own must not wait for it.

@@ -1,4 +1,4 @@
-//! All rows of a space as JSON texts, and back.
+//! Exports and imports all rows of a space as JSON texts.
 
 use serde_json::Value as Json;
 use toft_core::store::{Result, StoreError};
@@ -11,15 +11,16 @@ use super::{
 };
 use crate::value::{Value, kept};
 
-/// How many rows travel at a time.
+/// Number of rows per round trip.
 const BATCH: usize = 500;
 
-/// Tables that lead with the space. Waiters are sessions, which no backup brings back.
+/// Tables whose first column is the space. Waiters belong to sessions, which a backup does not contain.
 const TABLES: &str = "SELECT table_name FROM information_schema.columns \
     WHERE table_schema = current_schema() AND column_name = 'space' AND table_name <> 'waiters' ORDER BY 1";
 
 impl PostgresStore {
-    /// Calls `take` with the table and the JSON of every row of this space, all as of one moment. Gives the schema.
+    /// Calls `take` with the table and the JSON of every row of this space, all from one snapshot. Returns the schema
+    /// version.
     pub fn dump(&self, mut take: impl FnMut(&str, &str) -> Result<()>) -> Result<i64> {
         let mut wire = self.second_wire("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")?;
         for table in self.tables(&mut wire)? {
@@ -50,8 +51,8 @@ impl PostgresStore {
         Ok(empty)
     }
 
-    /// Puts rows into this space in one transaction; `next` gives them in batches until it gives none. Rows that are there
-    /// move to the space `aside` first, and without one they are refused.
+    /// Inserts rows into this space in one transaction; `next` returns them in batches until it returns none. Existing
+    /// rows are moved to the space `aside` first; without one, existing rows are an error.
     pub fn load(&self, aside: Option<&str>, mut next: impl FnMut() -> Result<Vec<(String, String)>>) -> Result<()> {
         let mut wire = self.second_wire(BEGIN)?;
         self.send(&mut wire, sql!("turn"), &kept![self.space()])?;
@@ -116,7 +117,7 @@ impl PostgresStore {
         rows.iter().map(|row| row.word(0).map(str::to_owned)).collect()
     }
 
-    /// A connection of its own, in a transaction. Closing it without a commit changes nothing.
+    /// A separate connection in a transaction. Closing it without a commit changes nothing.
     fn second_wire(&self, begin: &str) -> Result<Wire> {
         let mut wire = self.another_wire()?;
         self.send(&mut wire, begin, &[])?;

@@ -1,4 +1,4 @@
-//! How the server is, for the doctor.
+//! The state of the server, for `toft doctor`.
 
 use std::time::Duration;
 
@@ -6,32 +6,32 @@ use toft_core::store::{Result, StoreError};
 
 use super::{open::PostgresStore, sql};
 
-/// The oldest server whose functions we use.
+/// The oldest supported server version.
 const OLDEST: i64 = 140_000;
-/// A snapshot older than this keeps so many dead rows that claims grow slower.
+/// A snapshot older than this keeps so many dead rows that claims become slower.
 const OLD_SNAPSHOT: Duration = Duration::from_secs(60);
-/// More dead rows than this, and nobody clears them away.
+/// More dead rows than this show that vacuum does not keep up.
 const MANY_DEAD: i64 = 1_000_000;
 
-/// What a server says of itself.
+/// The state of a server.
 #[derive(Clone, Debug)]
 pub struct ServerHealth {
-    /// Its version, as it counts them.
+    /// Its version number.
     pub version: i64,
-    /// Whether a commit waits for the disk, and for whom else.
+    /// Whether a commit waits for the disk and for standbys.
     pub synchronous_commit: String,
-    /// Whether it waits for the disk at all.
+    /// Whether it writes to disk durably at all.
     pub fsync: String,
-    /// Standbys a commit waits for.
+    /// Number of standbys that a commit waits for.
     pub standbys: i64,
-    /// Age of the oldest snapshot somebody holds.
+    /// Age of the oldest snapshot in use.
     pub oldest_snapshot: Duration,
-    /// Dead rows in the table that has most.
+    /// Number of dead rows in the table that has the most.
     pub dead_rows: i64,
 }
 
 impl ServerHealth {
-    /// What is wrong: loses work.
+    /// Problems that can lose work.
     pub fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
         if self.version < OLDEST {
@@ -46,7 +46,7 @@ impl ServerHealth {
         faults
     }
 
-    /// What somebody should know.
+    /// Problems that the user should know about.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         if self.oldest_snapshot > OLD_SNAPSHOT {
@@ -61,7 +61,7 @@ impl ServerHealth {
 }
 
 impl PostgresStore {
-    /// Asks the server how it is.
+    /// Queries the state of the server.
     pub fn health(&self) -> Result<ServerHealth> {
         let rows = self.now(sql!("health"), &[])?;
         let nothing = || StoreError::Failed { doing: "ask the server".into(), cause: "it said nothing".into() };

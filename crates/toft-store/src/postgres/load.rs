@@ -1,4 +1,4 @@
-//! Takes answers in: which row each column belongs to.
+//! Loads answers: assigns columns to rows.
 
 use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::rows::{self, Cells};
 
-/// Takes one row of an answer in.
+/// Loads one row of an answer.
 pub(super) type Load = fn(&mut ReadSet, &mut Cells<'_>) -> Result<()>;
 
 pub(super) fn body<T: DeserializeOwned>(table: &'static str, text: &str) -> Result<T> {
@@ -73,7 +73,7 @@ pub(super) fn load_queued(reads: &mut ReadSet, cells: &mut Cells<'_>) -> Result<
     reads.take(Write::Queue(entry))
 }
 
-/// A dependency, and the task it is on if that exists.
+/// Loads a dependency, and its target task if that exists.
 pub(super) fn load_dependency_on(reads: &mut ReadSet, cells: &mut Cells<'_>) -> Result<()> {
     reads.take(Write::Dependency(rows::dependency(cells)?))?;
     if cells.has_text()? { load_task(reads, cells) } else { Ok(()) }

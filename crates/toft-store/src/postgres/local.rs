@@ -1,7 +1,7 @@
-//! Files that processes of one user on one machine share: locks and counters, nothing that must survive a restart.
+//! Files that processes of one user on one machine share: locks and counters that need not survive a restart.
 //!
-//! They are never in a shared temporary directory, where another user could have put a link or a lock first. Where no
-//! directory of this user's own can be had, processes do without.
+//! They are never in a shared temporary directory, where another user could have created a link or a lock first. If
+//! this user has no directory of their own, processes work without these files.
 
 use std::{
     env,
@@ -12,7 +12,7 @@ use std::{
 use super::url::digest;
 use crate::{clock::boot_id, private};
 
-/// Opens a file of this boot of this machine, named after `what`.
+/// Opens a file for this boot of this machine, named after `what`.
 pub(super) fn open(what: &str) -> Option<File> {
     let path = dir()?.join(digest(&format!("{}/{what}", boot_id())));
     let mut options = private::options();

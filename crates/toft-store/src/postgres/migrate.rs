@@ -1,4 +1,4 @@
-//! Migrations: numbered and named as SQLite's are, each applied once, under a lock.
+//! Migrations: numbered and named like those of SQLite, each applied once, under a lock.
 
 use toft_core::store::{Result, StoreError};
 
@@ -29,7 +29,7 @@ fn failed(address: &StoreAddress) -> impl Fn(WireError) -> StoreError {
     }
 }
 
-/// The schema this toft writes.
+/// The schema version of this toft.
 pub const SCHEMA_VERSION: i64 = MIGRATIONS[MIGRATIONS.len() - 1].0;
 
 /// What opening a store may do to its schema. A server is shared, so an ordinary command never upgrades it.
@@ -43,7 +43,7 @@ pub(super) enum Schema {
     Create,
 }
 
-/// Refuses every schema but this toft's.
+/// Refuses every schema version except this toft's.
 pub(super) fn require_current(found: i64) -> Result<()> {
     let known = SCHEMA_VERSION;
     match found {
@@ -53,7 +53,7 @@ pub(super) fn require_current(found: i64) -> Result<()> {
     }
 }
 
-/// Brings the schema to where it may be brought; gives the version that was found.
+/// Creates or upgrades the schema as far as `schema` allows; returns the version that was found.
 pub(super) fn bring_up(wire: &mut Wire, address: &StoreAddress, schema: Schema) -> Result<Option<i64>> {
     let found = version(wire, address)?;
     match (found.map(require_current), schema) {
@@ -67,7 +67,7 @@ pub(super) fn bring_up(wire: &mut Wire, address: &StoreAddress, schema: Schema) 
     Ok(found)
 }
 
-/// What the schema says of itself; `None` if it is not there.
+/// The version of the schema; `None` if it does not exist.
 pub(super) fn version(wire: &mut Wire, address: &StoreAddress) -> Result<Option<i64>> {
     let table = format!("\"{}\".migrations", address.schema);
     let there = "SELECT (to_regclass($1) IS NOT NULL)::int";

@@ -1,15 +1,15 @@
-//! PostgreSQL: many machines, one truth.
+//! PostgreSQL: one store for many machines.
 //!
-//! A transaction reads what it needs in one or two journeys, decides in Rust, and hands everything over in one:
-//! take the lock of the space, see that every answer is still what it was, put the rows down, commit. So no lock is
-//! held while anything crosses the network, every verb is as safe as if it ran alone, and a verb whose facts changed
-//! meanwhile runs again.
+//! A transaction reads what it needs in one or two round trips, decides in Rust, and commits in one message: lock the
+//! space, validate that every answer is still the same, write the rows, commit. So no lock is held across a network
+//! round trip, every verb is serializable, and a verb whose reads changed in the meantime runs again.
 //!
-//! `url.rs` reads the address, `wire.rs` is one connection, `quote.rs` writes values into statements, `open.rs` keeps a
-//! connection and makes it anew, `read_set.rs` is what a transaction has read and changed, `tx.rs` answers questions,
-//! `prefetch.rs` asks before it is asked, `candidates.rs` reads the head of the queue, `load.rs` takes answers in,
-//! `commit.rs` hands over, `local.rs` opens files that processes of one machine share, `notifier.rs` wakes waiters, `connect_throttle.rs` keeps a crowd from knocking at once, `health.rs` asks the server how it is,
-//! `dump.rs` reads all rows of a space for a backup and brings them back.
+//! `url.rs` parses the address, `wire.rs` is one connection, `quote.rs` writes values into statements, `open.rs` keeps
+//! a connection and reconnects, `read_set.rs` holds what a transaction has read and changed, `tx.rs` answers queries,
+//! `prefetch.rs` fetches rows in advance, `candidates.rs` reads the head of the queue, `load.rs` loads answers,
+//! `commit.rs` validates and commits, `local.rs` opens files that processes of one machine share, `notifier.rs` wakes
+//! waiting processes, `connect_throttle.rs` limits the number of connections, `health.rs` queries the state of the
+//! server, `dump.rs` exports all rows of a space for a backup and imports them.
 
 mod candidates;
 mod commit;

@@ -1,15 +1,16 @@
 //! Wakes waiting processes: one listening connection for all of them on a machine.
 //!
-//! The first process that waits listens, and writes a counter into a file for the others, which look at that file and hold no
-//! connection. When it ends, its lock on the file is free and another one listens. A process with no directory for such a
-//! file listens for itself.
+//! The first process that waits becomes the listener. It writes a counter into a file for the others, which poll that
+//! file and hold no connection. When it ends, its lock on the file is free and another one becomes the listener. A
+//! process without a directory for such a file listens for itself.
 //!
-//! The listener signs in, so that commits tell only while somebody listens. Once told it looks, and signs in again for a
-//! moment later: a burst of commits is told once. Behind a pooler, which cannot pass news on, it asks now and then.
+//! The listener registers itself, so that commits send notifications only while a process listens. After a notification
+//! it checks for work, and registers again a moment later, so that a burst of commits sends one notification. Behind a
+//! pooler, which cannot pass notifications on, it polls.
 //!
-//! Many waiting processes must not all connect whenever something happens. One that looked for work waits ten times as long
-//! as that took before it looks again, so together they use a tenth of what the server has for them, and still somebody
-//! looks at once.
+//! Many waiting processes must not all connect whenever something changes. A process that checked for work waits ten
+//! times as long as that took before it checks again, so together they use a tenth of the server's capacity, and one of
+//! them still checks immediately.
 
 use std::{
     fs::File,
@@ -30,18 +31,18 @@ use super::{
 };
 use crate::value::kept;
 
-/// How long after it was told a waiter is told again.
+/// Minimum time between two notifications of a waiter.
 const REST: Duration = Duration::from_millis(50);
-/// How much later it looks by itself, for who began before that and committed after.
+/// How much later it checks without a notification, for transactions that began before that and committed after.
 const LATE: Duration = Duration::from_millis(10);
-/// How long a waiter is signed in; it signs in again before that.
+/// How long a registration lasts; it is renewed before that.
 const SIGNED_IN: Duration = Duration::from_secs(30);
-/// How often a waiter asks behind a pooler, and how often one tries to become the listener.
+/// Poll interval behind a pooler, and interval at which a process tries to become the listener.
 const ASK: Duration = Duration::from_millis(200);
-/// How long a process waits between two looks, in multiples of what the last one took, and at most.
+/// How long a process waits between two checks, as a multiple of the duration of the last one, and the maximum.
 const REST_AFTER_LOOK: u32 = 10;
 const LONGEST_REST: Duration = Duration::from_secs(10);
-/// How long a process goes without looking when there is no news: the listener, and others at most.
+/// How long a process waits without a notification before it checks: the listener, and the maximum for others.
 const LOOK_ANYWAY: Duration = Duration::from_secs(1);
 const LOOK_ANYWAY_AT_MOST: Duration = Duration::from_secs(30);
 
@@ -54,17 +55,17 @@ pub(super) struct Notifier {
 /// How this process waits.
 #[derive(Default)]
 struct WaitState {
-    /// It listens for all others, or for itself alone.
+    /// It is the listener for all processes, or for itself alone.
     listens: bool,
     /// When it tries to become the listener.
     tries_at: Option<Instant>,
-    /// The counter as it was last told.
+    /// The last value of the counter.
     told: u64,
-    /// When it began to look.
+    /// When it started to check.
     looks_since: Option<Instant>,
-    /// It looks no earlier.
+    /// It does not check before this time.
     rests_until: Option<Instant>,
-    /// How often it looked without news.
+    /// Number of checks without a notification.
     in_vain: u32,
 }
 
@@ -72,7 +73,7 @@ struct WaitState {
 struct HeardChange {
     heard: AtomicU64,
     over: AtomicBool,
-    /// Where the counter is for all processes of this machine.
+    /// The counter file that all processes of this machine share.
     shared: OnceLock<Option<File>>,
 }
 
@@ -105,7 +106,7 @@ impl Notifier {
         self.channel.clone()
     }
 
-    /// A number that moves with news; from the first time it is asked, somebody listens.
+    /// A number that changes with each notification; the first call starts a listener.
     pub(super) fn heard(&self, address: &StoreAddress) -> u64 {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
@@ -128,13 +129,13 @@ impl Notifier {
         waiting.told
     }
 
-    /// This process begins to look for itself.
+    /// Records that this process starts to check.
     pub(super) fn looks(&self) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.looks_since.get_or_insert_with(Instant::now);
     }
 
-    /// How long to wait without news before looking all the same.
+    /// How long to wait without a notification before checking anyway.
     pub(super) fn look_again_after(&self) -> Duration {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if waiting.listens {
@@ -144,7 +145,7 @@ impl Notifier {
         jitter((LOOK_ANYWAY * 2u32.pow(waiting.in_vain)).min(LOOK_ANYWAY_AT_MOST))
     }
 
-    /// Whether nobody else on this machine listens.
+    /// Whether no other process on this machine is the listener.
     fn may_listen(&self, address: &StoreAddress) -> bool {
         let name = || format!("{}/bell/{}", address.shown, self.channel);
         let shared = self.news.shared.get_or_init(|| local::open(&name()).filter(|_| cfg!(unix)));
@@ -176,7 +177,7 @@ impl Drop for Notifier {
     }
 }
 
-/// Listens until the connection is lost or nobody waits any more.
+/// Listens until the connection is lost or no process waits any more.
 fn listen(
     mut wire: Wire,
     address: &StoreAddress,

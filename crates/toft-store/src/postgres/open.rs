@@ -1,4 +1,4 @@
-//! A store on a server: one connection that is made anew when it is lost.
+//! A store on a server, with one connection that is re-established when it is lost.
 
 use std::{
     sync::{
@@ -31,16 +31,16 @@ use crate::{
     write,
 };
 
-/// How long one operation goes on trying: to connect, to be faster than others, to learn what became of it.
+/// How long one operation retries: connecting, conflicts with other writers, unknown outcomes.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long a server that never answered is waited for: it may be starting, or its standby taking over.
+/// How long to wait for a server that never answered: it may be starting, or its standby may be taking over.
 const FIRST_PATIENCE: Duration = Duration::from_secs(20);
 
-/// How long a process that stays keeps its connection while it waits.
+/// How long a long-lived process keeps its connection while it waits.
 const KEEP_WHILE_WAITING: Duration = Duration::from_secs(5);
 
-/// How long a claim may rely on there having been nothing else to see to.
+/// How long a claim may rely on the last check for lost leases and expired timers.
 const SKIP_SWEEP: Duration = Duration::from_millis(250);
 
 /// The server's wall clock, in milliseconds.
@@ -52,18 +52,19 @@ pub struct PostgresStore {
     wire: Mutex<Option<Wire>>,
     brief: bool,
     clock: Option<Arc<dyn TimeSource>>,
-    /// This machine's clocks: leases follow the monotonic one.
+    /// This machine's clocks: leases use the monotonic one.
     machine: MachineClock,
     bell: Notifier,
     commits: AtomicU64,
     connected: AtomicBool,
-    /// A brief process's place among those of its machine; let go when it begins to wait.
+    /// The connection slot of a short-lived process; released when it starts to wait.
     door: Mutex<Option<ConnectThrottle>>,
-    /// Since when this process only waits.
+    /// Since when this process has only been waiting.
     waits_since: Mutex<Option<Instant>>,
     /// Since when, how often and why operations had to run again.
     retry_state: Mutex<Option<RetryState>>,
-    /// Where, and when, nothing was overdue, no timer had run out and no limited workflow had room.
+    /// The lane and the time of the last check that found no overdue lease, no expired timer and no limited workflow
+    /// with free capacity.
     skip_sweep_until: Mutex<Option<(String, Instant)>>,
 }
 
@@ -74,28 +75,28 @@ struct RetryState {
 }
 
 impl PostgresStore {
-    /// Opens a store that exists.
+    /// Opens an existing store.
     pub fn open(url: &str) -> Result<Self> {
         Self::with(url, false, None, Schema::Require).map(|(store, _)| store)
     }
 
-    /// Opens a store that exists, for a process that does one thing and ends.
+    /// Opens an existing store, for a short-lived process.
     pub fn open_briefly(url: &str) -> Result<Self> {
         Self::with(url, true, None, Schema::Require).map(|(store, _)| store)
     }
 
-    /// Opens a store, or makes it.
+    /// Opens a store, or creates it.
     pub fn create(url: &str) -> Result<Self> {
         Self::with(url, false, None, Schema::Create).map(|(store, _)| store)
     }
 
-    /// Upgrades a store that exists; gives the schema before and after.
+    /// Upgrades an existing store; returns the schema version before and after.
     pub fn migrate(url: &str) -> Result<(i64, i64)> {
         let (_, found) = Self::with(url, false, None, Schema::Upgrade)?;
         Ok((found.unwrap_or_default(), migrate::SCHEMA_VERSION))
     }
 
-    /// Opens a store that follows another clock, or makes it.
+    /// Opens or creates a store with another clock.
     pub fn create_with(url: &str, clock: Arc<dyn TimeSource>) -> Result<Self> {
         Self::with(url, false, Some(clock), Schema::Create).map(|(store, _)| store)
     }
@@ -135,23 +136,23 @@ impl PostgresStore {
         &self.address.shown
     }
 
-    /// Keeps a text under the name of its content.
+    /// Stores a text under the hash of its content.
     pub fn keep_blob(&self, id: &str, text: &str) -> Result<()> {
         self.now(sql!("blob_put"), &kept![self.space(), id, text]).map(drop)
     }
 
-    /// A text that was kept.
+    /// A stored text.
     pub fn blob(&self, id: &str) -> Result<Option<String>> {
         let rows = self.now(sql!("blob_get"), &kept![self.space(), id])?;
         rows.first().map(|row| row.word(0).map(str::to_owned)).transpose()
     }
 
-    /// One statement in a transaction of its own; it may run twice.
+    /// Runs one statement in a transaction of its own; it may run twice.
     pub(super) fn now(&self, text: &str, values: &[Value<'_>]) -> Result<Vec<WireRow>> {
         self.one("SELECT 1", &[], text, values)
     }
 
-    /// The same, in turn with everyone who writes.
+    /// The same, under the lock of the writers.
     fn in_turn(&self, text: &str, values: &[Value<'_>]) -> Result<Vec<WireRow>> {
         self.one(sql!("turn"), &kept![self.space()], text, values)
     }
@@ -181,7 +182,8 @@ impl PostgresStore {
         }
     }
 
-    /// After a refusal that an upgrade may have caused: a division by zero of our own, or a statement that no longer fits.
+    /// After an error that an upgrade may have caused: a deliberate division by zero, or a statement that no longer
+    /// fits the schema.
     pub(super) fn require_schema(&self, wire: &mut Option<Wire>, trouble: &WireError) -> Result<()> {
         let WireError::Refused { code, .. } = trouble else { return Ok(()) };
         let upgraded = code.code().starts_with("42") || *code == SqlState::DIVISION_BY_ZERO;
@@ -195,7 +197,7 @@ impl PostgresStore {
         &self.address.space
     }
 
-    /// A statement about this space, which is its first value.
+    /// A statement about this space, which is its first parameter.
     pub(super) fn of_space(&self, text: &str, values: &[Value<'_>]) -> Statement {
         let space = self.space().bind();
         (text.to_owned(), std::iter::once(&space).chain(values).map(Value::keep).collect())
@@ -221,7 +223,7 @@ impl PostgresStore {
         self.commits.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// True once in so many commits.
+    /// True once in this many commits.
     pub(super) fn every(&self, times: u64) -> bool {
         self.commits.load(Ordering::Relaxed).is_multiple_of(times)
     }
@@ -238,7 +240,7 @@ impl PostgresStore {
         self.waits_since.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A process that waits holds no connection: a brief one from its second look at the news on, others after a while.
+    /// Closes the connection of a waiting process: a short-lived one from its second check on, others after a while.
     fn let_go_while_waiting(&self) {
         let mut since = self.waits_since();
         match *since {
@@ -254,7 +256,7 @@ impl PostgresStore {
         }
     }
 
-    /// Connects, unless connected; waits and tries again while the server is away, starting, or full.
+    /// Connects, unless connected; waits and retries while the server is down, starting, or full.
     pub(super) fn connect(&self, wire: &mut Option<Wire>) -> Result<()> {
         if wire.as_ref().is_some_and(Wire::is_open) {
             return Ok(());
@@ -301,14 +303,14 @@ impl PostgresStore {
         }
     }
 
-    /// One more connection, apart from the one that transactions share.
+    /// Another connection, besides the one that transactions share.
     pub(super) fn another_wire(&self) -> Result<Wire> {
         let mut wire = None;
         self.connect(&mut wire)?;
         wire.ok_or(StoreError::Conflict)
     }
 
-    /// What trouble means before anything was committed: usually, run again.
+    /// Maps an error before the commit: usually, the verb runs again.
     pub(super) fn judge(&self, wire: &mut Option<Wire>, trouble: &WireError) -> StoreError {
         let again = [
             // Our own check: what was read has changed.
@@ -350,13 +352,13 @@ impl PostgresStore {
         StoreError::Conflict
     }
 
-    /// Did the last try of this operation come too late?
+    /// Whether the last attempt of this operation conflicted.
     pub(super) fn was_overtaken(&self) -> bool {
         self.retry_state.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// Was there nothing else to see to a moment ago? Then a claim that finds work at once does not ask again; these
-    /// questions step over every lease that ended since the last vacuum.
+    /// Whether a check a moment ago found no lost lease and no expired timer. Then a claim that finds work immediately
+    /// skips the check, because these queries scan every lease that ended since the last vacuum.
     pub(super) fn may_skip_sweep(&self, home: &str) -> bool {
         let skip_sweep_until = self.skip_sweep_until.lock().unwrap_or_else(PoisonError::into_inner);
         skip_sweep_until.as_ref().is_some_and(|(known, at)| known == home && at.elapsed() < SKIP_SWEEP)
@@ -370,12 +372,12 @@ impl PostgresStore {
         *self.skip_sweep_until.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// An operation went through.
+    /// Records that an operation succeeded.
     pub(super) fn clear_retries(&self) {
         *self.retry_state.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Before running again: a moment's rest, longer each time; an error when it has been too long.
+    /// Waits before a retry, longer each time; an error after too long.
     fn pause(&self) -> Result<()> {
         let mut retry_state = self.retry_state.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(RetryState { since, times, cause }) = retry_state.as_ref() else { return Ok(()) };
@@ -391,7 +393,7 @@ impl PostgresStore {
     }
 }
 
-/// Whether the server does not know the user, or not by this password.
+/// Whether the server rejected the user or the password.
 fn rejected(cause: &str) -> bool {
     const WORDS: [&str; 6] = [
         "password authentication failed",
@@ -404,7 +406,7 @@ fn rejected(cause: &str) -> bool {
     WORDS.iter().any(|word| cause.contains(word)) || cause.contains("role \"") && cause.contains("does not exist")
 }
 
-/// Between half of a span and the whole, so that those who failed together do not return together.
+/// A random duration between half of a span and the whole, so that clients that failed together do not retry together.
 pub(super) fn jitter(span: Duration) -> Duration {
     let noise = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |at| at.subsec_nanos());
     span.mul_f64(0.5 + f64::from(noise % 1_000) / 2_000.0)

@@ -1,4 +1,4 @@
-//! Fetches in one journey what a verb is known to ask.
+//! Fetches in one round trip the rows that a verb is known to need.
 
 use toft_core::{
     flow::Workflow,

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::value::Value;
 
-/// What a value is called in a list of types.
+/// The SQL type of a value.
 fn kind(value: &Value<'_>) -> &'static str {
     match value {
         Value::Text(_) => "text",
@@ -37,14 +37,14 @@ fn literal(out: &mut String, value: &Value<'_>) {
     }
 }
 
-/// A statement under a name of its own.
+/// A prepared statement with a name.
 pub(super) fn prepare(out: &mut String, name: &str, text: &str, values: &[Value<'_>]) {
     let kinds: Vec<_> = values.iter().map(kind).collect();
     let kinds = if kinds.is_empty() { String::new() } else { format!(" ({})", kinds.join(", ")) };
     let _ = write!(out, "PREPARE {name}{kinds} AS\n{text}\n;");
 }
 
-/// A statement by its name.
+/// The execution of a prepared statement.
 pub(super) fn execute(out: &mut String, name: &str, values: &[Value<'_>]) {
     out.push_str("EXECUTE ");
     out.push_str(name);
@@ -55,7 +55,7 @@ pub(super) fn execute(out: &mut String, name: &str, values: &[Value<'_>]) {
     out.push_str(if values.is_empty() { ";" } else { ");" });
 }
 
-/// A statement with its values in their places.
+/// A statement with inlined values.
 pub(super) fn inline(out: &mut String, text: &str, values: &[Value<'_>]) {
     let mut rest = text;
     while let Some(at) = rest.find('$') {

@@ -1,7 +1,7 @@
-//! What a transaction has read and what it has changed, side by side.
+//! The rows that a transaction has read and changed.
 //!
-//! Rows that were read go into [`Tables`], and so do rows that are written; questions are answered from there, so a
-//! transaction sees its own changes before the server does. Every question is remembered with a print of its answer.
+//! Rows that were read go into [`Tables`], and so do rows that are written; queries are answered from there, so a
+//! transaction sees its own changes before the server does. Every query is stored with a fingerprint of its answer.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,41 +19,42 @@ use crate::{
     value::{Bind, Value},
 };
 
-/// How many statuses a task can have.
+/// Number of statuses of a task.
 const STATUSES: usize = TaskStatus::ALL.len();
 
-/// How many tasks have each status, in the order of life; or by how much that changes.
+/// Number of tasks per status, in the order of `TaskStatus::ALL`; or the change of these numbers.
 pub(super) type Counts = [i64; STATUSES];
 
-/// A question with its values, and a print of the answer if it must stand until the end.
+/// A query with its values, and a fingerprint of the answer if it must be validated at commit.
 pub(super) struct AskedQuery {
     pub(super) query: Query,
     pub(super) values: Vec<Value<'static>>,
     pub(super) fingerprint: Option<i64>,
 }
 
-/// What a rule concluded from the counts of a workflow: which statuses are left, its own changes counted in.
+/// The conclusion of a rule from the counts of a workflow: the remaining statuses, including this transaction's
+/// changes.
 pub(super) struct Concluded {
     pub(super) workflow: WorkflowId,
     pub(super) changes: Counts,
     pub(super) left: String,
 }
 
-/// A task seen in the queue: where it stood, and a print of it.
+/// A task in the queue: its position and its fingerprint.
 pub(super) struct Candidate {
     pub(super) rank: String,
     pub(super) lane: String,
     pub(super) fingerprint: i64,
 }
 
-/// A part of the queue that a claim chooses from.
+/// A part of the queue from which a claim chooses.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct QueueRange {
     pub(super) lanes: Vec<String>,
     pub(super) key: QueueKey,
 }
 
-/// Names one row.
+/// The key of one row.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum RowKey {
     Repository(RepositoryId),
@@ -105,7 +106,7 @@ impl RowKey {
 
 #[derive(Default)]
 pub(super) struct ReadSet {
-    /// Rows as this transaction sees them.
+    /// The rows as this transaction sees them.
     pub(super) tables: Tables,
     pub(super) asked: Vec<AskedQuery>,
     pub(super) concluded: Vec<Concluded>,
@@ -113,18 +114,18 @@ pub(super) struct ReadSet {
     pub(super) events: Vec<Event>,
     /// Parts of the queue whose first entries were fetched, and how many of them.
     pub(super) heads: Vec<(QueueRange, usize)>,
-    /// Parts of the queue that were read past what other claims had marked.
+    /// Parts of the queue that were read including the entries that other claims had marked.
     pub(super) marked: BTreeSet<QueueRange>,
-    /// Something was taken to be so because it was so a moment ago.
+    /// A check was skipped because it succeeded a moment ago.
     pub(super) on_trust: bool,
-    /// Counts as the server has them.
+    /// Counts on the server.
     counts: BTreeMap<WorkflowId, Option<Counts>>,
-    /// Workflow and status of tasks as the server has them.
+    /// Workflow and status of tasks on the server.
     stored: BTreeMap<TaskId, (WorkflowId, TaskStatus)>,
-    /// Leases as the server has them.
+    /// Leases on the server.
     leased: BTreeMap<TaskId, LeaseId>,
     touched: BTreeSet<RowKey>,
-    /// Workflows that are new, and so are their tasks.
+    /// New workflows, whose tasks are also new.
     made: BTreeSet<WorkflowId>,
 }
 
@@ -133,7 +134,7 @@ impl ReadSet {
         self.asked.iter().any(|asked| asked.query == query && asked.values == values)
     }
 
-    /// A limit that still holds when every row changed here falls out of the answer.
+    /// A limit that is still sufficient if every row changed in this transaction drops out of the answer.
     pub(super) fn widen(&self, limit: usize) -> Option<i64> {
         i64::try_from(limit)
             .ok()
@@ -167,7 +168,7 @@ impl ReadSet {
         }
     }
 
-    /// Takes a row in as it was read, unless it was changed here or is known.
+    /// Loads a row as it was read, unless it was changed here or is already loaded.
     pub(super) fn take(&mut self, row: Write) -> Result<()> {
         match row {
             Write::Task(task) => self.take_task(task),
@@ -187,7 +188,7 @@ impl ReadSet {
         self.counts.contains_key(workflow)
     }
 
-    /// How many tasks of a workflow have each status, this transaction's changes counted in; and what was concluded.
+    /// Number of tasks per status of a workflow, including this transaction's changes; records the conclusion.
     pub(super) fn progress(&mut self, workflow: &WorkflowId) -> Counts {
         let changes = self.changes().remove(workflow).unwrap_or_default();
         let stored = self.counts.get(workflow).copied().flatten();
@@ -203,7 +204,7 @@ impl ReadSet {
         counts
     }
 
-    /// By how much this transaction changes the counts of each workflow.
+    /// The changes of this transaction to the counts of each workflow.
     pub(super) fn changes(&self) -> BTreeMap<WorkflowId, Counts> {
         let mut changes: BTreeMap<WorkflowId, Counts> = BTreeMap::new();
         for key in &self.touched {
@@ -245,7 +246,7 @@ impl ReadSet {
         self.touched.iter().any(|key| matches!(key, RowKey::Receipt(_)))
     }
 
-    /// The operation this transaction belongs to, if it leaves a trace of it.
+    /// The operation of this transaction, if it writes an event or a receipt.
     pub(super) fn op(&self) -> Option<OpId> {
         let receipt = self.touched.iter().find_map(|key| match key {
             RowKey::Receipt(op) => Some(op.clone()),
@@ -254,7 +255,7 @@ impl ReadSet {
         receipt.or_else(|| self.events.first().map(|event| event.op.clone()))
     }
 
-    /// From now on a candidate must stay what it was.
+    /// From now on a candidate is validated at commit.
     pub(super) fn rely_on_candidate(&mut self, id: &TaskId) {
         let Some(fingerprint) = self.candidates.get(id).map(|candidate| candidate.fingerprint) else { return };
         let values = vec![id.as_str().bind().keep()];
@@ -263,21 +264,21 @@ impl ReadSet {
         }
     }
 
-    /// From now on every candidate of a workflow must stay what it was.
+    /// From now on every candidate of a workflow is validated at commit.
     pub(super) fn rely_on_candidates_of(&mut self, workflow: &WorkflowId) {
         let of = |id: &&TaskId| self.tables.tasks.get(*id).is_some_and(|task| task.workflow == *workflow);
         let ids: Vec<TaskId> = self.candidates.keys().filter(of).cloned().collect();
         ids.iter().for_each(|id| self.rely_on_candidate(id));
     }
 
-    /// Candidates that were taken out of the queue.
+    /// Candidates that were removed from the queue.
     pub(super) fn claimed(&self) -> Vec<TaskId> {
         let taken =
             |id: &&TaskId| self.touched.contains(&RowKey::Queue((*id).clone())) && !self.tables.queue.contains_key(*id);
         self.candidates.keys().filter(taken).cloned().collect()
     }
 
-    /// What is to be put down in the end: each row once, as it is now.
+    /// The rows to write at commit: each row once, in its current state.
     pub(super) fn writes(&self) -> Vec<Write> {
         let t = &self.tables;
         let mut writes = Vec::new();
@@ -325,7 +326,7 @@ impl ReadSet {
         writes
     }
 
-    /// The same lease is renewed; another one takes the place of what the server has.
+    /// The write for the same lease if it is renewed; otherwise a new lease replaces the one on the server.
     fn lease(&self, task: &TaskId, writes: &mut Vec<Write>) {
         let (stored, now) = (self.leased.get(task), self.tables.leases.get(task));
         match (stored, now) {

@@ -1,4 +1,4 @@
-//! Answers questions: fetches the rows a question is about, once, and answers from [`ReadSet`].
+//! Answers queries: fetches the rows of a query once, and answers from [`ReadSet`].
 
 use std::sync::MutexGuard;
 
@@ -40,7 +40,7 @@ use crate::{
     value::{Bind, Value, kept},
 };
 
-/// A question about to be asked.
+/// A query that is about to be sent.
 pub(super) struct Question {
     table: &'static str,
     pub(super) query: Query,
@@ -52,7 +52,7 @@ pub(super) fn question(table: &'static str, query: Query, values: &[Value<'_>], 
     Question { table, query, values: values.iter().map(Value::keep).collect(), load }
 }
 
-/// What the server said of itself when the transaction began.
+/// The state of the server when the transaction began.
 #[derive(Clone, Debug)]
 pub(super) struct ServerTime {
     pub(super) wall: i64,
@@ -61,7 +61,7 @@ pub(super) struct ServerTime {
     pub(super) began: i64,
     pub(super) waiting: bool,
     schema: i64,
-    /// What the wall said when the newest event was written.
+    /// Wall-clock time of the newest event.
     newest_event: Option<i64>,
 }
 
@@ -88,7 +88,7 @@ pub(super) struct PostgresTx<'a> {
     pub(super) unknown: Unknown,
     /// A transaction is open on the server.
     pub(super) open: bool,
-    /// How many statements have read, each at a moment of its own.
+    /// Number of statements that have read, each with its own snapshot.
     pub(super) looks: usize,
     /// Take the write lock at BEGIN, because the previous attempt conflicted.
     pub(super) alone: bool,
@@ -102,13 +102,13 @@ impl<'a> PostgresTx<'a> {
         Self { store, wire, access, moment: None, reads, unknown, open: false, looks: 0, alone, conflicted: false }
     }
 
-    /// What is to be done about trouble before anything was handed over: nothing happened, so the verb may run again.
+    /// Maps an error before the commit: nothing was written, so the verb may run again.
     pub(super) fn troubled(&mut self, trouble: &WireError) -> StoreError {
         self.conflicted = true;
         self.store.judge(&mut self.wire, trouble)
     }
 
-    /// Sends statements together, the beginning of the transaction before the first.
+    /// Sends statements together, with the BEGIN before the first.
     pub(super) fn fetch(&mut self, batch: &[Statement]) -> Result<Vec<Vec<WireRow>>> {
         let begin = match self.access {
             Access::Read => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
@@ -143,7 +143,7 @@ impl<'a> PostgresTx<'a> {
         Ok(rows)
     }
 
-    /// Asks what is not known yet, in one journey.
+    /// Sends the queries that are not answered yet, in one round trip.
     pub(super) fn ask_all(&mut self, questions: Vec<Question>) -> Result<()> {
         let new: Vec<Question> =
             questions.into_iter().filter(|asked| !self.reads.knows(asked.query, &asked.values)).collect();
@@ -179,7 +179,7 @@ impl<'a> PostgresTx<'a> {
         self.ask_all(vec![question(table, query, values, load)])
     }
 
-    /// Rows straight from the server; nothing is concluded from them.
+    /// Rows directly from the server, without validation at commit.
     fn look<T>(
         &mut self,
         table: &'static str,
@@ -201,7 +201,7 @@ impl<'a> PostgresTx<'a> {
         Ok(())
     }
 
-    /// Rows that writing needs to know of, in one journey.
+    /// Fetches the rows that the writes depend on, in one round trip.
     fn prepare(&mut self, writes: &[Write]) -> Result<()> {
         let mut needed = Vec::new();
         for write in writes {
@@ -247,17 +247,18 @@ impl Drop for PostgresTx<'_> {
     }
 }
 
-/// Queries whose empty result is not validated at commit. A row that appears meanwhile is found by the next claim.
+/// Queries whose empty result is not validated at commit. A row that appears in the meantime is found by the next
+/// claim.
 fn only_what_else(query: Query) -> bool {
     matches!(query, Query::lease_overdue | Query::queue_list | Query::workflow_open_lanes)
 }
 
-/// A query whose rows end with a print of each.
+/// A query whose rows end with a fingerprint.
 pub(super) fn printed(text: &str) -> String {
     format!("SELECT q.*, hash_record_extended(q, 0) AS row_print FROM (\n{text}) q")
 }
 
-/// Words between spaces, so that one look finds a whole word.
+/// Words separated and enclosed by spaces, so that one search finds a whole word.
 fn words<'w>(words: impl Iterator<Item = &'w str>) -> String {
     words.fold(String::new(), |text, word| if text.is_empty() { format!(" {word} ") } else { format!("{text}{word} ") })
 }

@@ -1,15 +1,15 @@
-//! The address of a store: a PostgreSQL URL with a few words of our own.
+//! The address of a store: a PostgreSQL URL with some additional parameters.
 
 use toft_core::store::{Result, StoreError};
 use tokio_postgres::config::{Host, SslMode};
 
-/// A name of any length as sixteen digits; FNV-1a, which every toft computes alike.
+/// A hash of a name in sixteen digits: FNV-1a, which is the same in every version of toft.
 pub(super) fn digest(name: &str) -> String {
     let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
     format!("{:016x}", name.bytes().fold(0xcbf2_9ce4_8422_2325, mix))
 }
 
-/// Where a store is: which servers, which schema, which space.
+/// The address of a store: servers, schema and space.
 #[derive(Clone, Debug)]
 pub(super) struct StoreAddress {
     pub(super) server: tokio_postgres::Config,
@@ -73,7 +73,7 @@ impl StoreAddress {
     }
 }
 
-/// An error with what caused it.
+/// An error with its causes.
 pub(super) fn reason(error: &dyn std::error::Error) -> String {
     match error.source() {
         Some(cause) if !error.to_string().contains(&cause.to_string()) => format!("{error}: {}", reason(cause)),
@@ -88,13 +88,13 @@ fn is_near(host: &Host) -> bool {
     }
 }
 
-/// A word that needs no quotes anywhere.
+/// A word that never needs quotes.
 fn plain_word(text: &str) -> Option<String> {
     let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '-';
     (!text.is_empty() && text.len() <= 50 && text.chars().all(fits)).then(|| text.to_owned())
 }
 
-/// The URL as it may be shown and logged.
+/// The URL without secrets, for display and logs.
 pub fn without_password(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
     // A password may hold a slash: what comes before the last `@` of the address is who, not where.
@@ -115,7 +115,7 @@ pub fn without_password(url: &str) -> String {
     format!("{scheme}://{shown}{path}{query}")
 }
 
-/// Words of a URL whose values are no secret. Others may be a password in some spelling.
+/// URL parameters whose values are not secret. Others may be a password in some spelling.
 const SHOWN: [&str; 14] = [
     "application_name",
     "connect_timeout",

@@ -1,4 +1,4 @@
-//! One connection: statements go out together and their answers come back together.
+//! One connection: statements are sent together and their answers are received together.
 
 use std::{
     collections::HashMap,
@@ -26,37 +26,37 @@ use super::{
 };
 use crate::value::Value;
 
-/// How long the server may take over a statement, and over a lock.
+/// Maximum duration of a statement, and of waiting for a lock.
 const STATEMENT: Duration = Duration::from_secs(30);
 const LOCK: Duration = Duration::from_secs(10);
-/// After this long without an answer the connection counts as lost. No cancel is ever sent: one that arrives
-/// while a commit waits for its standby would report success for what is on one disk only.
+/// After this long without an answer the connection counts as lost. toft never sends a cancel request: if it arrived
+/// while a commit waits for its standby, the server would report success for data that is on one disk only.
 const ANSWER: Duration = Duration::from_secs(45);
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// Says that a session is our own from end to end, and not lent out by a pooler between transactions.
+/// A setting that shows that a session is ours from end to end, and not shared by a pooler between transactions.
 const MARK: &str = "toft.direct";
 
-/// How everything but reading begins: each statement sees the newest state, whatever the server's own default.
+/// How every write transaction begins: each statement sees the newest state, whatever the server's default.
 pub(super) const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE";
 
-/// A statement kept until it is sent, with its values.
+/// A statement with its values, to be sent later.
 pub(super) type Statement = (String, Vec<Value<'static>>);
 
 /// A statement to send, with its values.
 pub(super) type Send<'s> = (&'s str, &'s [Value<'s>]);
 
-/// What went wrong on the wire.
+/// An error of a connection.
 #[derive(Clone, Debug)]
 pub(super) enum WireError {
     /// The server answered, with an error.
     Refused { code: SqlState, text: String },
-    /// No answer; whether the server did it is not known.
+    /// No answer; whether the server executed it is unknown.
     Lost(String),
 }
 
 impl WireError {
-    /// What was read does not fit together.
+    /// The rows that were read are inconsistent.
     pub(super) fn inconsistent() -> Self {
         Self::Refused { code: SqlState::T_R_SERIALIZATION_FAILURE, text: "what was read has changed".into() }
     }
@@ -78,24 +78,24 @@ fn closing(code: &SqlState) -> bool {
 pub(super) struct Wire {
     client: Client,
     runtime: Runtime,
-    /// Statements that are known to the server, by text.
+    /// Names of the prepared statements, by text.
     names: HashMap<String, String>,
-    /// Statements are given names: the session is ours, and stays long enough to be worth it.
+    /// Statements are prepared: the session is ours, and lives long enough.
     named: bool,
-    /// Behind a pooler settings must be made anew in every transaction, by this statement.
+    /// The statement that makes the settings in every transaction, behind a pooler.
     pub(super) local_settings: Option<String>,
-    /// The server warned since this was last looked at.
+    /// The server sent a warning since the last check.
     warned: Arc<AtomicBool>,
-    /// A process that does one thing and ends.
+    /// A short-lived process.
     brief: bool,
-    /// A transaction is to be ended before the next begins.
+    /// A transaction has to be ended before the next one begins.
     leftover: bool,
-    /// Something arrived unasked.
+    /// A notification arrived.
     heard: Arc<Notify>,
 }
 
 impl Wire {
-    /// Connects. `brief` is for a process that does one thing and ends.
+    /// Connects. `brief` is for a short-lived process.
     pub(super) fn connect(address: &StoreAddress, brief: bool) -> std::result::Result<Self, WireError> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -161,13 +161,13 @@ impl Wire {
         Ok(wire)
     }
 
-    /// Whether the session is lent out to others between transactions.
+    /// Whether a pooler shares the session between transactions.
     pub(super) fn pooled(&self) -> bool {
         self.local_settings.is_some()
     }
 
-    /// Ends a transaction that is not committed; a brief process leaves that to its next one, or its end. False if
-    /// the connection is of no use any more.
+    /// Rolls back a transaction; a short-lived process defers that to its next transaction, or its end. False if the
+    /// connection is no longer usable.
     pub(super) fn end_transaction(&mut self, holds_the_turn: bool) -> bool {
         self.leftover = self.brief && !holds_the_turn;
         self.leftover || self.send(&[("ROLLBACK", &[])]).is_ok()
@@ -177,12 +177,12 @@ impl Wire {
         !self.client.is_closed()
     }
 
-    /// Did the server warn since this was last asked?
+    /// Whether the server sent a warning since the last call.
     pub(super) fn take_warning(&self) -> bool {
         self.warned.swap(false, Ordering::SeqCst)
     }
 
-    /// Lets the connection listen for so long, or until something arrives; says whether it did.
+    /// Listens for this long, or until a notification arrives; returns whether one did.
     pub(super) fn listen(&mut self, span: Duration) -> bool {
         let heard = self.heard.clone();
         self.runtime.block_on(async { tokio::time::timeout(span, heard.notified()).await }).is_ok()
@@ -197,8 +197,8 @@ impl Wire {
         }
     }
 
-    /// Sends everything as one message and waits for all answers: so many statements, one packet each way. The first
-    /// error ends it; an open transaction is then to be ended.
+    /// Sends everything as one message and waits for all answers: one packet in each direction. The first error ends
+    /// it; an open transaction must then be rolled back.
     pub(super) fn send(&mut self, batch: &[Send<'_>]) -> std::result::Result<Vec<Vec<WireRow>>, WireError> {
         if self.named {
             self.name_new(batch)?;
@@ -231,8 +231,8 @@ impl Wire {
         Ok(answers)
     }
 
-    /// Names the statements that have no name yet, so that each is planned once. A server remembers every name, so
-    /// there is an end to them.
+    /// Prepares the statements that have no name yet, so that each is planned once. A server keeps every name, so their
+    /// number is limited.
     fn name_new(&mut self, batch: &[Send<'_>]) -> std::result::Result<(), WireError> {
         const NAMES: usize = 256;
         let (mut message, mut new) = (String::new(), Vec::new());
@@ -257,7 +257,7 @@ impl Wire {
     }
 }
 
-/// Opens a connection and lets it run beside whoever waits on the runtime.
+/// Opens a connection and runs it on the runtime in the background.
 async fn open(
     config: &tokio_postgres::Config,
     address: &StoreAddress,
@@ -276,7 +276,7 @@ async fn open(
     Ok(client)
 }
 
-/// Certificates of the system, or of the file the address names; always verified.
+/// TLS with the certificates of the system, or of the file in the address; always verified.
 fn tls(address: &StoreAddress) -> std::result::Result<rustls::ClientConfig, String> {
     let mut roots = rustls::RootCertStore::empty();
     match &address.roots {
@@ -321,12 +321,12 @@ impl WireRow {
         self.0.len()
     }
 
-    /// A column that always says something.
+    /// A column that is never null.
     pub(super) fn word(&self, column: usize) -> Result<&str> {
         self.cell(column)?.ok_or_else(|| unreadable(format!("column {column} is empty")))
     }
 
-    /// A column that always holds a number.
+    /// A numeric column that is never null.
     pub(super) fn number(&self, column: usize) -> Result<i64> {
         parsed(self.word(column)?)
     }
@@ -344,12 +344,12 @@ fn unreadable(cause: String) -> StoreError {
     StoreError::Failed { doing: "read a column".into(), cause }
 }
 
-/// What a column's text stands for.
+/// The parsed value of a column.
 pub(super) fn parsed<T: std::str::FromStr>(text: &str) -> Result<T> {
     text.parse().map_err(|_| unreadable(format!("`{text}` is not what it should be")))
 }
 
-/// The number an answer consists of.
+/// The number that is the whole answer.
 pub(super) fn only_number(rows: &[WireRow]) -> Result<Option<i64>> {
     rows.first().map(|row| row.number(0)).transpose()
 }

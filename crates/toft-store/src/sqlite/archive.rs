@@ -19,11 +19,11 @@ use crate::private;
 /// A file that belongs to a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArchivedFile {
-    /// Where, relative to the store's directory.
+    /// Its path relative to the store's directory.
     pub path: String,
     /// A hash of its content, chosen by the caller.
     pub hash: String,
-    /// What is in it.
+    /// Its content.
     pub content: Vec<u8>,
 }
 
@@ -39,7 +39,7 @@ const TABLES: &str = "
     CREATE TABLE backup_rows (n INTEGER PRIMARY KEY, source TEXT NOT NULL, row TEXT NOT NULL);";
 
 impl Archive {
-    /// A new backup at `path`, which must not exist; `fill` may put a copy of a store there first.
+    /// A new backup at `path`, which must not exist; `fill` may first write a copy of a store there.
     pub fn create(path: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<Self> {
         fill(path)?;
         if !path.exists() {
@@ -77,12 +77,12 @@ impl Archive {
         }
     }
 
-    /// Says something about the backup.
+    /// Stores a property of the backup.
     pub fn describe(&self, name: &str, value: &str) -> Result<()> {
         self.execute("INSERT INTO backup_about VALUES (?1, ?2)", params![name, value])
     }
 
-    /// What was said about it.
+    /// A property of the backup.
     pub fn about(&self, name: &str) -> Result<Option<String>> {
         let sql = "SELECT value FROM backup_about WHERE name = ?1";
         self.connection.query_row(sql, [name], |row| row.get(0)).optional().map_err(failed("read the backup"))
@@ -125,7 +125,7 @@ impl Archive {
         rows.collect::<rusqlite::Result<_>>().map_err(doing)
     }
 
-    /// Blobs that checkpoints in the backup refer to and that are not in it.
+    /// Blobs that checkpoints in the backup reference and that are not in it.
     pub fn missing_blobs(&self) -> Result<Vec<String>> {
         let doing = failed("verify the backup");
         let text = |sql: &str| -> Result<Vec<String>> {
@@ -154,7 +154,7 @@ impl Archive {
         if found.is_empty() { Ok(()) } else { Err(file::damaged(&self.path, &found.join("; "))) }
     }
 
-    /// The schema of the SQLite store inside. A newer one than this toft's is refused.
+    /// The schema version of the SQLite store inside. A newer version than this toft's is refused.
     pub fn schema(&self) -> Result<i64> {
         let (found, known) = (migrate::version(&self.connection)?, migrate::SCHEMA_VERSION);
         if found > known { Err(StoreError::Newer { found, known }) } else { Ok(found) }
@@ -180,8 +180,8 @@ impl Archive {
     }
 }
 
-/// Puts the file `draft` where the store `path` is, and what was there under another name, which is given back. Nobody
-/// may have the store open.
+/// Moves the file `draft` to the path of the store, and the previous file to another name, which is returned. No
+/// process may have the store open.
 pub fn replace(path: &Path, draft: &Path, aside: &str) -> Result<Option<PathBuf>> {
     let moving = |error: std::io::Error| StoreError::io(format!("replace {}", path.display()), &error);
     let kept = file::beside(path, &format!(".{aside}"));
@@ -202,7 +202,7 @@ pub fn replace(path: &Path, draft: &Path, aside: &str) -> Result<Option<PathBuf>
     Ok(there.then_some(kept))
 }
 
-/// Merges the log of a store that is whole; refused while another process has it open. A damaged one stays as it is.
+/// Merges the log of an intact store; refused while another process has it open. A damaged store is not changed.
 fn merge_log(path: &Path) -> Result<()> {
     let merged = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE).and_then(|store| {
         store.busy_timeout(std::time::Duration::ZERO)?;

@@ -1,7 +1,7 @@
-//! The file of a store: whether it is whole and ours, how it is made, copied and checked.
+//! The file of a store: checks, creates and copies it.
 //!
-//! Only [`create`] turns nothing into a store. It builds the store under another name and renames it into place, so a
-//! crash leaves no store at all, and an empty or headless file with the store's name is always damage.
+//! Only [`create`] creates a store. It builds the store under another name and renames it, so a crash leaves no store
+//! at all, and an empty file, or one without a header, under the store's name is always damage.
 
 use std::{
     fs,
@@ -30,7 +30,8 @@ fn unsuitable(path: &Path, reason: impl Into<String>) -> StoreError {
     StoreError::Unsuitable { path: path.display().to_string(), reason: reason.into() }
 }
 
-/// The file behind symbolic links. Refused if it is empty, has a second name, or its file system cannot hold a store.
+/// The file behind symbolic links. Refused if it is empty, has a second hard link, or its file system cannot hold a
+/// store.
 pub(super) fn real_path(path: &Path) -> Result<PathBuf> {
     let opening = |error: io::Error| match error.kind() {
         ErrorKind::NotFound => StoreError::Missing { path: path.display().to_string() },
@@ -58,7 +59,7 @@ pub(super) fn real_path(path: &Path) -> Result<PathBuf> {
     Ok(real)
 }
 
-/// Device and number of a file; `None` where there is no file, or the system has no such numbers.
+/// Device and inode number of a file; `None` if there is no file, or the system has no such numbers.
 pub(super) fn identity(path: &Path) -> Option<(u64, u64)> {
     use std::os::unix::fs::MetadataExt as _;
     fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))
@@ -88,7 +89,7 @@ fn unsound_file_system(_path: &Path) -> Option<&'static str> {
 /// Refuses a file that is not a toft store, before anything is created beside it.
 ///
 /// SQLite reads the header, not this process: closing a descriptor of our own would release the locks of every other
-/// connection of this process. A store that was in use has its queue beside it already and is not asked.
+/// connection of this process. A store that was in use already has its queue file beside it and is not checked.
 pub(super) fn require_ours(path: &Path) -> Result<()> {
     if TurnQueue::file(path).exists() || fs::metadata(beside(path, "-wal")).is_ok_and(|log| log.len() > 0) {
         return Ok(());
@@ -97,14 +98,14 @@ pub(super) fn require_ours(path: &Path) -> Result<()> {
     migrate::version(&connection).map(drop)
 }
 
-/// The file alone, without its log: takes no lock and creates no file.
+/// Opens the file alone, without its log: takes no lock and creates no file.
 fn open_immutable(path: &Path) -> Result<Connection> {
     let name = path.to_string_lossy().replace('%', "%25").replace('?', "%3f").replace('#', "%23");
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
     Connection::open_with_flags(format!("file:{name}?immutable=1"), flags).map_err(failed("open the file"))
 }
 
-/// Creates a store, unless there is one. Processes that do it at once agree on the first.
+/// Creates a store, unless there is one. If several processes do this at once, the first one wins.
 pub(super) fn create(path: &Path) -> Result<()> {
     let making = |error: io::Error| StoreError::io(format!("create {}", path.display()), &error);
     if path.try_exists().map_err(making)? {
@@ -129,7 +130,7 @@ pub(super) fn create(path: &Path) -> Result<()> {
     sync_dir_of(path).map_err(making)
 }
 
-/// Removes a database and what SQLite keeps beside it.
+/// Removes a database and the files that SQLite keeps beside it.
 pub(super) fn remove(path: &Path) -> Result<()> {
     for end in ["", "-journal", "-wal", "-shm"] {
         match fs::remove_file(beside(path, end)) {
@@ -142,7 +143,7 @@ pub(super) fn remove(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// An empty store of the newest schema in an empty file.
+/// Creates an empty store with the newest schema in an empty file.
 fn build(path: &Path) -> Result<()> {
     let doing = failed("create the store");
     let mut connection = Connection::open(path).map_err(&doing)?;
@@ -159,7 +160,7 @@ pub(super) fn sync_dir_of(path: &Path) -> io::Result<()> {
     fs::File::open(dir)?.sync_all()
 }
 
-/// Copies the store as one transaction sees it, then checks the copy.
+/// Copies the store from one transaction, then checks the copy.
 pub(super) fn copy_to(connection: &Connection, target: &Path) -> Result<()> {
     let doing = failed("copy the store");
     let copying = |error: io::Error| StoreError::io("copy the store", &error);
@@ -174,7 +175,7 @@ pub(super) fn copy_to(connection: &Connection, target: &Path) -> Result<()> {
     if found.is_empty() { Ok(()) } else { Err(damaged(target, &found.join("; "))) }
 }
 
-/// What SQLite finds wrong in the whole file.
+/// The errors that SQLite finds in the whole file.
 pub(super) fn check(connection: &Connection) -> Result<Vec<String>> {
     let doing = failed("check the file");
     let mut statement = connection.prepare("PRAGMA quick_check(20)").map_err(&doing)?;

@@ -1,4 +1,4 @@
-//! Databases of other programs: read from a copy, so that nothing of theirs changes.
+//! Databases of other programs: read from a copy, so that the originals do not change.
 
 use std::{
     collections::BTreeMap,
@@ -12,15 +12,15 @@ use toft_core::store::{Result, StoreError};
 use super::{failed, file::beside};
 use crate::private::{self, TempDir};
 
-/// A larger one is no notebook of one tool.
+/// A larger database is not the issue store of a tool.
 const LARGEST: u64 = 4 << 30;
 
-/// What stands in one place of a table.
+/// The value of a column in a row.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
     /// A number.
     Number(i64),
-    /// A text; also a number with a fraction.
+    /// A text, or a number with a fraction.
     Text(String),
     /// Bytes.
     Bytes(Vec<u8>),
@@ -37,10 +37,10 @@ impl Cell {
     }
 }
 
-/// One row, by the names of its columns; what is null is not there.
+/// One row by column name; null values are left out.
 pub type Row = BTreeMap<String, Cell>;
 
-/// Every table of a database, by name. The file, and what was written to it and not merged yet, are copied first.
+/// Every table of a database, by name. The file and its unmerged log are copied first.
 pub fn read(path: &Path) -> Result<BTreeMap<String, Vec<Row>>> {
     let copy = Copy::of(path)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -77,7 +77,7 @@ pub fn read(path: &Path) -> Result<BTreeMap<String, Vec<Row>>> {
     Ok(tables)
 }
 
-/// A copy, for as long as it is read.
+/// A temporary copy.
 struct Copy {
     _dir: TempDir,
     file: PathBuf,

@@ -1,7 +1,7 @@
 //! Migrations: numbered, named, each applied once. A store from a newer toft is refused.
 //!
-//! An upgrade first writes a verified copy beside the store, then runs in one transaction, so that an
-//! interruption leaves the old schema and other processes never see half of one.
+//! An upgrade first writes a verified copy beside the store, then runs in one transaction, so that an interruption
+//! leaves the old schema and other processes never see a partial one.
 
 use std::path::Path;
 
@@ -25,13 +25,13 @@ const MIGRATIONS: &[Migration] = &[
     (9, "people", include_str!("migrations/0009_people.sql")),
 ];
 
-/// The schema this toft writes.
+/// The schema version of this toft.
 pub const SCHEMA_VERSION: i64 = MIGRATIONS[MIGRATIONS.len() - 1].0;
 
 /// Marks a file as toft's ("toft" in ASCII).
 const APPLICATION_ID: i64 = 0x746f_6674;
 
-/// The schema of a store. A file without any is damaged: a store is never without one.
+/// The schema version of a store. A file without one is damaged: a store always has one.
 pub(super) fn version(connection: &Connection) -> Result<i64> {
     let path = || connection.path().unwrap_or_default().to_owned();
     let version = user_version(connection)?;
@@ -45,12 +45,12 @@ pub(super) fn version(connection: &Connection) -> Result<i64> {
     Ok(version)
 }
 
-/// The schema as the current transaction sees it.
+/// The schema version in the current transaction.
 pub(super) fn user_version(connection: &Connection) -> Result<i64> {
     pragma(connection, "user_version")
 }
 
-/// Refuses a transaction on a schema that is not this toft's. Reads one number from a page that every transaction
+/// Refuses a transaction on a schema that is not this toft's. It reads one number from a page that every transaction
 /// reads.
 pub(super) fn require_current(connection: &Connection) -> Result<()> {
     let known = SCHEMA_VERSION;
@@ -73,12 +73,12 @@ fn empty(connection: &Connection) -> Result<bool> {
         .map_err(failed("read the schema"))
 }
 
-/// Brings a store to the newest schema.
+/// Upgrades a store to the newest schema.
 pub(super) fn migrate(connection: &mut Connection, path: &Path) -> Result<()> {
     migrate_with(connection, path, MIGRATIONS)
 }
 
-/// Gives an empty file the newest schema.
+/// Creates the newest schema in an empty file.
 pub(super) fn migrate_new(connection: &mut Connection) -> Result<()> {
     run_migrations(connection, MIGRATIONS, |_| Ok(0))
 }
@@ -96,7 +96,7 @@ fn migrate_with(connection: &mut Connection, path: &Path, migrations: &[Migratio
     run_migrations(connection, migrations, version)
 }
 
-/// Runs what is missing, in one transaction; `version` is asked once nobody else writes.
+/// Runs the missing migrations in one transaction; `version` is read once no other process writes.
 fn run_migrations(
     connection: &mut Connection,
     migrations: &[Migration],
@@ -113,7 +113,7 @@ fn run_migrations(
     tx.commit().map_err(&doing)
 }
 
-/// A verified copy of the store as it was, kept beside it.
+/// A verified copy of the old store, kept beside it.
 fn copy_aside(connection: &Connection, path: &Path, version: i64) -> Result<()> {
     let copy = path.with_extension(format!("before-upgrade-from-{version}.db"));
     if copy.exists() {
@@ -135,7 +135,7 @@ mod tests {
         made_by(dir, MIGRATIONS)
     }
 
-    /// A store as the first toft made it.
+    /// A store of the first version of toft.
     fn old(dir: &Path) -> (Connection, std::path::PathBuf) {
         made_by(dir, &MIGRATIONS[..1])
     }
@@ -148,7 +148,7 @@ mod tests {
         (connection, path)
     }
 
-    /// `TOFT_BLESS=1` writes the snapshot anew; its diff is what a reviewer reads.
+    /// `TOFT_BLESS=1` writes the snapshot again; a reviewer reads its diff.
     #[test]
     fn the_schema_snapshot_is_the_sum_of_the_migrations() {
         let dir = tempfile::tempdir().unwrap();

@@ -1,7 +1,8 @@
 //! SQLite: one file, many processes, no daemon.
 //!
-//! `file.rs` checks and creates the file, `open.rs` sets the connection up, `turn.rs` makes writers wait in order,
-//! `writer.rs` names who holds the lock, `wal.rs` keeps the log short, `tx.rs` answers questions and puts rows down; `index` is what ledgers say.
+//! `file.rs` checks and creates the file, `open.rs` sets up the connection, `turn.rs` queues writers, `writer.rs` finds
+//! the process that holds the lock, `wal.rs` keeps the log short, `tx.rs` answers queries and writes rows; `index`
+//! contains the content of ledgers.
 
 pub mod archive;
 mod file;
@@ -30,7 +31,7 @@ macro_rules! sql {
 }
 use sql;
 
-/// Says what was being done when SQLite failed, and what kind of failure it is.
+/// Maps an SQLite error, with the operation that failed.
 fn failed(doing: &'static str) -> impl Fn(rusqlite::Error) -> StoreError {
     move |error| {
         let blocked = |fault| StoreError::Blocked { fault, doing: doing.to_owned(), cause: error.to_string() };

@@ -1,4 +1,4 @@
-//! Opening: is the store whole, may it be written, and is the connection set up as every toft sets it up?
+//! Opens a store: checks the file and its permissions, and sets up the connection.
 
 use std::{
     path::{Path, PathBuf},
@@ -28,19 +28,19 @@ use crate::{
     private, write,
 };
 
-/// How long a writer waits once it is its turn; only something outside the queue can make it wait.
+/// How long a writer with a ticket waits for SQLite's lock; only a process outside the queue can make it wait.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Older ones can corrupt a WAL when many processes write.
+/// Older versions can corrupt a WAL when many processes write.
 const OLDEST_SQLITE: i32 = 3_051_003;
 
 /// A store in one SQLite file.
 pub struct SqliteStore {
     path: PathBuf,
-    /// Which file it is; a restore puts another one in its place.
+    /// Identifies the file; a restore replaces it by another one.
     identity: Option<(u64, u64)>,
     connection: Mutex<Connection>,
-    /// The queue of writers; or why nobody may write here, which only a writer is told.
+    /// The queue of writers; or why the store cannot be written, which only writers report.
     turns: std::result::Result<TurnQueue, (Fault, String)>,
     clock: Arc<dyn TimeSource>,
     wal: Wal,
@@ -48,23 +48,23 @@ pub struct SqliteStore {
 }
 
 impl SqliteStore {
-    /// Opens a store that exists.
+    /// Opens an existing store.
     pub fn open(path: &Path) -> Result<Self> {
         Self::connect(path, Arc::new(MachineClock::new()), Stay::Long)
     }
 
-    /// Opens a store that exists, for a process that does one thing and ends.
+    /// Opens an existing store, for a short-lived process.
     pub fn open_briefly(path: &Path) -> Result<Self> {
         Self::connect(path, Arc::new(MachineClock::new()), Stay::Brief)
     }
 
-    /// Opens a store, or creates it where there is no file.
+    /// Opens a store, or creates it if there is no file.
     pub fn create(path: &Path) -> Result<Self> {
         file::create(path)?;
         Self::open(path)
     }
 
-    /// Upgrades a store that exists; gives the schema before and after.
+    /// Upgrades an existing store; returns the schema version before and after.
     pub fn migrate(path: &Path) -> Result<(i64, i64)> {
         let real = file::real_path(path)?;
         file::require_ours(&real)?;
@@ -73,8 +73,8 @@ impl SqliteStore {
         Ok((found, migrate::SCHEMA_VERSION))
     }
 
-    /// Opens or creates a store whose content can be derived again: a damaged one is replaced, and where none can be
-    /// written it lives in a temporary file. A link in its place goes: agents can write where it is.
+    /// Opens or creates a store whose content can be derived again. A damaged one is replaced, and if none can be
+    /// written, a temporary file is used. A link in its place is removed, because agents can write to its directory.
     pub fn create_derived(path: &Path) -> Result<Self> {
         if path.is_symlink() {
             file::remove(path)?;
@@ -100,7 +100,7 @@ impl SqliteStore {
         }
     }
 
-    /// Opens a store that follows another clock.
+    /// Opens a store with another clock.
     pub fn open_with(path: &Path, clock: Arc<dyn TimeSource>) -> Result<Self> {
         Self::connect(path, clock, Stay::Long)
     }
@@ -127,13 +127,13 @@ impl SqliteStore {
         Ok(store)
     }
 
-    /// Makes a store that follows another clock.
+    /// Creates a store with another clock.
     pub fn create_with(path: &Path, clock: Arc<dyn TimeSource>) -> Result<Self> {
         file::create(path)?;
         Self::open_with(path, clock)
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -143,12 +143,12 @@ impl SqliteStore {
         file::copy_to(&self.lock(), target)
     }
 
-    /// Asks SQLite to check the whole file; says what it found wrong.
+    /// Checks the whole file with SQLite; returns the errors.
     pub fn check(&self) -> Result<Vec<String>> {
         file::check(&self.lock())
     }
 
-    /// The version of SQLite inside.
+    /// The version of SQLite.
     pub fn engine() -> &'static str {
         rusqlite::version()
     }
@@ -157,14 +157,14 @@ impl SqliteStore {
         self.lock().query_row(&format!("PRAGMA {name}"), [], |row| row.get(0)).map_err(failed("look at the file"))
     }
 
-    /// Rewrites the whole file in its turn.
+    /// Rewrites the whole file while holding the write ticket.
     pub(super) fn rewrite(&self, sql: &str) -> Result<()> {
         let connection = self.lock();
         let _turn = self.turns.as_ref().ok().map(TurnQueue::wait);
         connection.execute_batch(sql).map_err(failed("give space back"))
     }
 
-    /// Merges the log into the file, unless others are reading it.
+    /// Merges the log into the file, unless other processes are reading it.
     pub(super) fn merge_log(&self) -> Result<()> {
         let merge = "PRAGMA wal_checkpoint(TRUNCATE)";
         self.lock().query_row(merge, [], |_| Ok(())).map_err(failed("merge the log"))
@@ -204,8 +204,8 @@ impl SqliteStore {
             .map_err(|error| writer::named(error, &self.path))
     }
 
-    /// A transaction for rows that can be derived again. Where the store may only be read, they go to a private copy,
-    /// which this process reads from then on.
+    /// A transaction for rows that can be derived again. If the store is read-only, they go to a private copy, which
+    /// this process reads from then on.
     pub(super) fn begin_derived(&self, access: Access) -> Result<SqliteTx<'_>> {
         if access == Access::Read || self.turns.is_ok() {
             return self.begin_tx(access);
@@ -253,13 +253,13 @@ impl Drop for SqliteStore {
     }
 }
 
-/// A connection for a store that may be written. Its path is the real one: a link that is put there by now is refused.
+/// A connection for a writable store. `path` is the real path: a link that was put there since is refused.
 fn connect(path: &Path, stay: Stay) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     set_up(path, flags | OpenFlags::SQLITE_OPEN_NOFOLLOW, stay)
 }
 
-/// Opens a file and sets the connection up.
+/// Opens a file and sets up the connection.
 pub(super) fn set_up(path: &Path, flags: OpenFlags, stay: Stay) -> Result<Connection> {
     let doing = failed("open the file");
     if rusqlite::version_number() < OLDEST_SQLITE {

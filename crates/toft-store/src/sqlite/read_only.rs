@@ -1,9 +1,9 @@
-//! Reading a store that may not be written: another user's, on a read-only file system, or seen from a sandbox.
+//! Reads a store that cannot be written: another user's, on a read-only file system, or seen from a sandbox.
 //!
-//! SQLite reads a WAL store without write access as long as its shared memory file is there: it maps that file for
-//! reading, or, if no writer is connected, keeps an index of the log in memory. Where that file is missing and cannot
-//! be created, a private copy of store and log is read instead. `immutable=1` would be wrong in both cases: it
-//! ignores the log, and another mount of the same file system may be writing.
+//! SQLite reads a WAL store without write access if its shared memory file exists: it maps that file for reading, or,
+//! if no writer is connected, keeps an index of the log in memory. If that file is missing and cannot be created, a
+//! private copy of store and log is read instead. `immutable=1` would be wrong in both cases: it ignores the log, and
+//! another mount of the same file system may be writing.
 
 use std::{
     fs,
@@ -18,7 +18,7 @@ use toft_core::store::{Result, StoreError};
 use super::{failed, file, migrate, open::set_up, wal::Stay};
 use crate::private::{self, TempDir};
 
-/// How often a copy is begun again because the store changed meanwhile.
+/// How often a copy is restarted because the store changed in the meantime.
 const TRIES: usize = 20;
 
 pub(super) fn connect(path: &Path) -> Result<Connection> {
@@ -30,7 +30,7 @@ pub(super) fn connect(path: &Path) -> Result<Connection> {
     }
 }
 
-/// A private copy that may be written, of what `connection` sees now.
+/// A private, writable copy of what `connection` sees now.
 pub(super) fn copy_of(connection: &Connection) -> Result<Connection> {
     let (dir, copy) = new_copy()?;
     connection.execute("VACUUM INTO ?1", [copy.to_string_lossy()]).map_err(failed("copy the store"))?;
@@ -59,7 +59,7 @@ fn copy_files(path: &Path) -> Result<Connection> {
     Err(StoreError::Busy { waited_ms: 0, writer: None })
 }
 
-/// Size and time of a file, `None` if it is not there.
+/// Size and time of a file; `None` if it does not exist.
 fn stamp(path: &Path) -> io::Result<Option<(u64, SystemTime)>> {
     match fs::metadata(path) {
         Ok(meta) => Ok(Some((meta.len(), meta.modified()?))),
@@ -74,7 +74,7 @@ fn new_copy() -> Result<(TempDir, std::path::PathBuf)> {
     Ok((dir, copy))
 }
 
-/// Opens a copy and reads from it once, so that it can be removed: a command ends without closing anything.
+/// Opens a copy and reads from it once, so that its files can be removed: a command exits without closing anything.
 fn open_copy(_removed_afterwards: &TempDir, copy: &Path) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = set_up(copy, flags, Stay::Brief)?;

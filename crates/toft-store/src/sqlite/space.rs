@@ -1,4 +1,4 @@
-//! Gives space back: pages that nothing uses leave the file.
+//! Returns free pages of the file to the file system.
 
 use std::{collections::BTreeSet, time::Instant};
 
@@ -8,15 +8,16 @@ use toft_core::store::{Access, Result, StoreTx as _};
 
 use super::{SqliteStore, failed};
 
-/// Pages that are moved at a time, about 5 ms, so that other writers do not wait long.
+/// Number of pages that are moved at a time, about 5 ms, so that other writers do not wait long.
 const STEP: u32 = 500;
-/// A file made before stores gave space back is rewritten once: when a quarter of it, and at least so many pages, are free.
+/// A file from a version without incremental vacuum is rewritten once: when a quarter of it, and at least this many
+/// pages, are free.
 const WORTH_REWRITING: i64 = 1_000;
-/// SQLite's word for giving pages back when asked to.
+/// SQLite's value for incremental vacuum.
 const INCREMENTAL: i64 = 2;
 
 impl SqliteStore {
-    /// Names of the blobs that checkpoints refer to.
+    /// Names of the blobs that checkpoints reference.
     pub fn referenced_blobs(&self) -> Result<BTreeSet<String>> {
         let tx = self.begin_tx(Access::Read)?;
         let doing = failed("read checkpoints");
@@ -31,8 +32,8 @@ impl SqliteStore {
         Ok(blobs)
     }
 
-    /// Gives free pages back to the file system until none are left or `until`; says how many bytes. With `rewrite`, a file
-    /// of an older toft is converted, if that pays: one transaction that writes all of it.
+    /// Returns free pages to the file system until none are left or `until`; returns the number of bytes. With
+    /// `rewrite`, a file of an older toft is converted if it is worthwhile: one transaction that writes all of it.
     pub fn reclaim(&self, until: Instant, rewrite: bool) -> Result<u64> {
         let before = self.ask_pragma("page_count")?;
         if self.ask_pragma("auto_vacuum")? == INCREMENTAL {

@@ -1,11 +1,11 @@
-//! Turns: writers of all processes wait in the order they came, instead of racing for SQLite's lock.
+//! The queue of writers: writers of all processes wait in the order of arrival, instead of racing for SQLite's lock.
 //!
-//! SQLite lets whoever asks at the right moment write; with 150 processes one commits thousands of times
-//! while another commits once. So a writer first draws a number from a small file and locks the byte with
-//! that number; it waits for the byte of the number before its own. A process that dies lets go of its byte,
-//! so nothing is ever left to clean up. The queue only orders: SQLite's own lock still protects the data, so a
-//! writer that waited too long behind a stopped process goes ahead, and notes that those before it are passed over,
-//! so that the next ones need not find out for themselves.
+//! SQLite lets the process write that asks at the right moment; with 150 processes one commits thousands of times while
+//! another commits once. So a writer first takes a number from a small file and locks the byte with that number; it
+//! waits for the byte of the number before its own. The kernel releases the byte of a process that dies, so nothing has
+//! to be cleaned up. The queue only orders: SQLite's own lock still protects the data. So a writer that waited too long
+//! behind a stopped process proceeds, and records that the numbers before it are skipped, so that later writers do not
+//! wait for them.
 
 use std::{
     fs::File,
@@ -23,7 +23,7 @@ pub(super) struct TurnQueue {
 }
 
 impl TurnQueue {
-    /// Where the queue of a store is.
+    /// The path of the queue file of a store.
     pub(super) fn file(store: &Path) -> PathBuf {
         store.with_extension("turns")
     }
@@ -56,20 +56,20 @@ mod ticket {
 
     use super::TurnQueue;
 
-    /// Where the last number drawn stands,
+    /// Offset of the last number that was taken,
     const DRAWN: u64 = 0;
-    /// the number now served,
+    /// of the number that is served now,
     const SERVED: u64 = 8;
-    /// and the number below which nobody is waited for.
+    /// and of the number below which writers are not waited for.
     const FLOOR: u64 = 16;
-    /// Byte whose lock guards drawing a number.
+    /// Byte whose lock protects taking a number.
     const DRAWING: i64 = 0;
     /// Byte of number 0; far above the counters.
     const NUMBERS: i64 = 1 << 20;
-    /// If nobody was served for this long, the one in front is stopped: go ahead without the queue.
+    /// If no writer was served for this long, the one in front is stopped: proceed without the queue.
     const STALLED: Duration = Duration::from_secs(2);
 
-    /// A turn; over when dropped.
+    /// Permission to write, released when dropped.
     #[derive(Debug)]
     pub(crate) struct WriteTicket<'a> {
         file: &'a File,
@@ -77,7 +77,7 @@ mod ticket {
     }
 
     impl TurnQueue {
-        /// Waits for a turn. Never fails: without the queue, SQLite's own lock decides.
+        /// Waits for permission to write. Never fails: without the queue, SQLite's own lock decides.
         pub(crate) fn wait(&self) -> Option<WriteTicket<'_>> {
             let turn = WriteTicket { file: &self.file, number: draw(&self.file).ok()? };
             if !turn.wait_for_others() {
@@ -89,7 +89,7 @@ mod ticket {
     }
 
     impl WriteTicket<'_> {
-        /// False if nobody was served for too long.
+        /// False if no writer was served for too long.
         fn wait_for_others(&self) -> bool {
             let floor = read_counter(self.file, FLOOR).min(self.number);
             let (first, count) = (NUMBERS + floor, self.number - floor);
@@ -109,7 +109,7 @@ mod ticket {
             free
         }
 
-        /// Blocks in a thread of its own, so that waiting can be given up when nothing moves.
+        /// Blocks in a thread of its own, so that the caller can stop waiting.
         fn wait_until_free(&self, start: i64, count: i64) -> bool {
             let Ok(file) = self.file.try_clone() else { return false };
             let (done, arrived) = channel();
@@ -136,7 +136,7 @@ mod ticket {
         }
     }
 
-    /// Takes the next number and its byte. Drawing takes microseconds, so who holds it up is stopped.
+    /// Takes the next number and its byte. This takes microseconds, so a process that blocks it is stopped.
     fn draw(file: &File) -> nix::Result<i64> {
         let until = Instant::now() + STALLED;
         while let Err(error) = lock(file, DRAWING, 1, false) {
@@ -152,12 +152,12 @@ mod ticket {
         drawn.map(|()| number)
     }
 
-    /// Only order hangs on a counter: one that cannot be written leaves the queue out of order, and nothing else.
+    /// Writes a counter. Only the order depends on it: a failed write affects nothing else.
     fn write_counter(file: &File, at: u64, number: i64) {
         let _ = file.write_at(&number.to_le_bytes(), at);
     }
 
-    /// A counter; whatever is no sound number counts as 0.
+    /// Reads a counter; an invalid number counts as 0.
     fn read_counter(file: &File, at: u64) -> i64 {
         let mut bytes = [0; 8];
         match file.read_at(&mut bytes, at) {
@@ -193,7 +193,7 @@ mod ticket {
 #[cfg(not(target_os = "linux"))]
 pub(super) use whole_file::WriteTicket;
 
-/// Elsewhere the whole file is locked: one at a time, in the order the system chooses.
+/// On other systems the whole file is locked: one writer at a time, in the order that the system chooses.
 #[cfg(not(target_os = "linux"))]
 mod whole_file {
     use std::{
@@ -203,7 +203,7 @@ mod whole_file {
 
     use super::TurnQueue;
 
-    /// Behind one that is stopped, a writer goes ahead after this and relies on SQLite's own lock.
+    /// After this long behind a stopped process, a writer proceeds and relies on SQLite's own lock.
     const STALLED: Duration = Duration::from_secs(10);
 
     #[derive(Debug)]

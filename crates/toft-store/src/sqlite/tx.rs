@@ -1,4 +1,4 @@
-//! Answers questions inside one transaction.
+//! Answers queries inside one transaction.
 
 use std::sync::{
     MutexGuard,
@@ -45,7 +45,7 @@ pub(super) struct SqliteTx<'a> {
     open: bool,
     writes: bool,
     unknown: Unknown,
-    /// Held until the transaction is over; last, so that it is let go last.
+    /// Held until the end of the transaction; the last field, so that it is dropped last.
     _turn: Option<WriteTicket<'a>>,
 }
 
@@ -82,12 +82,12 @@ impl<'a> SqliteTx<'a> {
         &self.connection
     }
 
-    /// Runs one statement; says how many rows it changed.
+    /// Runs one statement; returns the number of changed rows.
     pub(super) fn change(&self, query: Query, values: &[Value<'_>]) -> Result<usize> {
         execute(&self.connection, query.sqlite(), values)
     }
 
-    /// Puts rows down in order.
+    /// Writes rows in order.
     fn put_down(&self, mut writes: &[Write]) -> Result<()> {
         let run = &mut |query: Query, values: &[Value<'_>]| self.change(query, values).map(drop);
         let unqueue = &mut |_: Query, values: &[Value<'_>]| {
@@ -198,7 +198,7 @@ impl Row for rusqlite::Row<'_> {
     }
 }
 
-/// SQLite takes a negative limit for none.
+/// SQLite treats a negative limit as none.
 fn limit(limit: usize) -> i64 {
     if limit == 0 { -1 } else { i64::try_from(limit).unwrap_or(-1) }
 }
@@ -207,7 +207,7 @@ fn repository(scope: &Scope) -> Option<&str> {
     scope.repository.as_ref().map(|id| id.as_str())
 }
 
-/// Words between spaces, so that one `instr` finds a whole word.
+/// Words separated and enclosed by spaces, so that one `instr` finds a whole word.
 fn words<'a>(words: impl Iterator<Item = &'a str>) -> String {
     words.fold(String::new(), |text, word| if text.is_empty() { format!(" {word} ") } else { format!("{text}{word} ") })
 }

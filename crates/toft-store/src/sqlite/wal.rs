@@ -1,8 +1,8 @@
 //! Keeps the write-ahead log short.
 //!
-//! A lone process that opens a left-over log must read all of it first, and forgets how much of it was moved
-//! into the file before. So SQLite's own checkpoint, which empties nothing, lets the log of lone commands grow
-//! without end. Here whoever leaves a long log behind empties it.
+//! A single process that opens an existing log must read all of it first, and does not know how much of it was already
+//! checkpointed. So SQLite's own checkpoint, which does not truncate the log, lets the log of single commands grow
+//! without limit. Here the process that leaves a long log truncates it.
 
 use std::{
     fs,
@@ -16,14 +16,14 @@ use super::open::PATIENCE;
 /// How long a process keeps the store open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stay {
-    /// Many transactions: the log may grow to SQLite's usual size in between.
+    /// Many transactions: the log may grow to SQLite's default size in between.
     Long,
-    /// One, as a command does.
+    /// One transaction, as in a command.
     Brief,
 }
 
 impl Stay {
-    /// Pages in the log before SQLite moves them into the file by itself; 0 for never.
+    /// Number of pages in the log before SQLite checkpoints automatically; 0 for never.
     pub(super) fn autocheckpoint(self) -> i32 {
         match self {
             Self::Long => 1_000,
@@ -40,7 +40,7 @@ pub(super) struct Wal {
 }
 
 impl Wal {
-    /// A command leaves at most about 64 pages: a quarter of a millisecond to read back.
+    /// A command leaves at most about 64 pages, which take a quarter of a millisecond to read.
     const SHORT: u64 = 64 * 4_120;
 
     pub(super) fn of(store: &Path, stay: Stay) -> Self {
@@ -49,15 +49,15 @@ impl Wal {
         Self { file: file.into(), stay }
     }
 
-    /// After a commit: a process that ends soon leaves a short log behind.
+    /// After a commit: a short-lived process truncates a long log.
     pub(super) fn after_commit(&self, connection: &Connection) {
         if self.stay == Stay::Brief {
             self.leave_short(connection);
         }
     }
 
-    /// Moves a long log into the file and empties it, unless others are reading it just now. It is never
-    /// needed for anything but speed, so whatever stands in its way may.
+    /// Checkpoints a long log and truncates it, unless other processes are reading it. This is only needed for speed,
+    /// so failures are ignored.
     pub(super) fn leave_short(&self, connection: &Connection) {
         if fs::metadata(&self.file).is_ok_and(|log| log.len() > Self::SHORT)
             && connection.busy_timeout(std::time::Duration::ZERO).is_ok()

@@ -1,13 +1,13 @@
-//! Which process holds the write lock of a store: named in the error of a command that waited for it in vain.
+//! Finds the process that holds the write lock of a store, for the error of a command that waited for it too long.
 //!
-//! SQLite's write lock is a POSIX lock on one byte of the shared memory file. Opening that file to ask about it is out of
-//! the question: closing it again would let go of this process's own locks. The kernel lists all locks.
+//! SQLite's write lock is a POSIX lock on one byte of the shared memory file. Opening that file to query the lock is
+//! not possible: closing it again would release this process's own locks. The kernel lists all locks.
 
 use std::path::Path;
 
 use toft_core::store::{StoreError, Writer};
 
-/// The same error; a busy one names the process that was waited for, where that can be known.
+/// The error; if the store is busy, with the process that holds the lock, if known.
 pub(super) fn named(error: StoreError, store: &Path) -> StoreError {
     match error {
         StoreError::Busy { waited_ms, writer: None } => StoreError::Busy { waited_ms, writer: of(store) },
@@ -31,10 +31,10 @@ fn of(_store: &Path) -> Option<Writer> {
     None
 }
 
-/// The process that has the write lock in this file, by `/proc/locks`.
+/// The process that has the write lock in this file, from `/proc/locks`.
 #[cfg(target_os = "linux")]
 fn holder(locks: &str, inode: u64) -> Option<u32> {
-    /// The byte that SQLite locks to write a log.
+    /// The byte that SQLite locks to write to the log.
     const WRITE_LOCK: u64 = 120;
     let inode = inode.to_string();
     locks.lines().find_map(|line| {

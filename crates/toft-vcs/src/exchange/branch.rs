@@ -1,5 +1,5 @@
-//! A ledger beside a git repository: a ref of its own here, an orphan branch on the other side, written by plumbing.
-//! Nothing of the user's is looked at or touched: no HEAD, no index, no file.
+//! A ledger beside a git repository: a local ref, and an orphan branch on the remote, written with git plumbing. The
+//! user's HEAD, index and files are neither read nor changed.
 
 use std::{collections::BTreeMap, fs, path::PathBuf, time::Duration};
 
@@ -9,39 +9,39 @@ use super::{
 };
 use crate::{Checkout, RunError, git_run::Git};
 
-/// Where the ledger is recorded.
+/// The ref of the ledger.
 pub(super) const LEDGER_REF: &str = "refs/toft/ledger";
-/// What the other side calls it, unless another name is configured.
+/// The default name of the branch on the remote.
 const DEFAULT_BRANCH: &str = "toft";
-/// How branches are called that propose an issue.
+/// Prefix of proposal branches.
 const PROPOSAL_PREFIX: &str = "toft-propose/";
 
-/// The exchange of a ledger that is no part of any working tree.
+/// The exchange of a ledger that is not part of a working tree.
 pub struct Branch {
     git: Git,
     git_dir: PathBuf,
     dir: PathBuf,
     remote: Option<(String, refs::RemoteGit)>,
-    /// The ref that holds the ledger on the other side.
+    /// The ref of the ledger on the remote.
     there: String,
     here: Option<String>,
     theirs: Option<String>,
-    /// The other side was asked, so `theirs` is what it has.
+    /// The remote was fetched, so `theirs` is its current state.
     asked: bool,
     /// The commit that the remote must still be at when a force push replaces its history.
     replaces: Option<String>,
-    /// What the other side has, with its proposals.
+    /// The state of the remote, with its proposals.
     seen: Option<String>,
-    /// Files of a commit that were read.
+    /// The files of a commit that was read.
     read: Option<(String, Files)>,
-    /// Commits that were replaced by another before they were sent.
+    /// Commits that were replaced before they were sent.
     replaced: Vec<String>,
-    /// Who commits.
+    /// The committer.
     who: Option<String>,
     patience: Duration,
 }
 
-/// An issue that somebody proposes on a branch of its own.
+/// An issue that is proposed on a branch of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proposal {
     /// The issue.
@@ -51,7 +51,7 @@ pub struct Proposal {
 }
 
 impl Branch {
-    /// The ledger in `dir` of a checkout under git, or under Jujutsu, which has a git repository behind it.
+    /// The ledger in `dir` of a checkout under git, or under Jujutsu with a git backend.
     pub fn open(checkout: &Checkout, dir: &std::path::Path, reach: Contact<'_>) -> Result<Option<Self>, ExchangeError> {
         let Some(git_dir) = git_dir(checkout) else { return Ok(None) };
         let git = Git::of(&git_dir)?;
@@ -80,7 +80,7 @@ impl Branch {
         Ok(Some(branch))
     }
 
-    /// Where a branch of the other side was when it was last fetched.
+    /// The commit of a remote branch at the last fetch.
     fn known(&self, branch: &str) -> Result<Option<String>, RunError> {
         match self.remote() {
             Some(remote) => refs::resolve(&self.git, &self.git_dir, &tracking(remote, branch)),
@@ -106,14 +106,14 @@ impl Branch {
         fs::read_to_string(self.git_dir.join("config")).is_ok_and(|text| text.to_ascii_lowercase().contains("promisor"))
     }
 
-    /// Fetches the other side's ledger again with everything that belongs to it; whether it is there.
+    /// Fetches the remote's ledger again completely; returns whether it exists.
     fn fetch_whole(&self) -> bool {
         let Some((remote, git)) = &self.remote else { return false };
         let refs = format!("+{}:{}", self.there, tracking(remote, &self.there));
         git.fetch(remote, &[&refs], &["--refetch", "--no-filter"]).unwrap_or(false)
     }
 
-    /// A branch of that name that is no ledger is never read as one, nor written to.
+    /// Refuses a branch of that name that is not a ledger: it is neither read nor written.
     fn refuse_other_branch(&self) -> Result<(), ExchangeError> {
         let Some(remote) = self.remote() else { return Ok(()) };
         let name = self.there.trim_start_matches("refs/heads/");
@@ -147,7 +147,8 @@ impl Branch {
         if self.asked { self.theirs.clone() } else { self.here.clone().or_else(|| self.theirs.clone()) }
     }
 
-    /// Writes a commit whose ledger is exactly `files`; gives its name. The ref points to it. What else the parent holds stays.
+    /// Writes a commit whose ledger is exactly `files`, and updates the ref; returns its hash. Other files of the
+    /// parent are kept.
     fn commit(
         &mut self,
         name: &str,
@@ -206,7 +207,7 @@ impl Branch {
         Ok(())
     }
 
-    /// Issues that branches of the other side propose, as they were last fetched.
+    /// Issues that branches of the remote proposed at the last fetch.
     fn proposals(&self) -> Result<Vec<Proposal>, ExchangeError> {
         let Some(remote) = self.remote() else { return Ok(Vec::new()) };
         let below = tracking(remote, &format!("refs/heads/{PROPOSAL_PREFIX}"));
@@ -225,13 +226,13 @@ impl Branch {
         Ok(proposals)
     }
 
-    /// Whether anything of the other side is known.
+    /// Whether the remote was ever fetched.
     pub fn fetched_before(&self) -> bool {
         self.theirs.is_some()
     }
 
-    /// Makes a branch that adds one issue to what the other side has: `edited` is its files with that issue. Gives the
-    /// branch's name.
+    /// Creates a branch that adds one issue to the remote's state: `edited` contains its files with that issue. Returns
+    /// the name of the branch.
     pub fn propose(&mut self, id: &str, edited: &Files, message: &str) -> Result<String, ExchangeError> {
         self.refuse_checked_out(id)?;
         let (name, parent) = (format!("{PROPOSAL_PREFIX}{id}"), self.theirs.clone());
@@ -239,7 +240,7 @@ impl Branch {
         Ok(name)
     }
 
-    /// Sends a branch that proposes an issue to a remote.
+    /// Sends a proposal branch to a remote.
     pub fn send_proposal(&self, id: &str, to: &str) -> Result<(), ExchangeError> {
         let url = self.url_of(to)?;
         let branch = format!("refs/heads/{PROPOSAL_PREFIX}{id}");
@@ -247,13 +248,13 @@ impl Branch {
         sent.map_err(|error| classify_failure(error, to))
     }
 
-    /// Where a remote is.
+    /// The URL of a remote.
     pub fn url_of(&self, remote: &str) -> Result<String, ExchangeError> {
         let known = refs::choose(&self.git_dir, Some(remote))?.map(|(_, url)| url);
         known.ok_or_else(|| ExchangeError::InTheWay(format!("there is no remote `{remote}`")))
     }
 
-    /// Fetches the branch that proposes an issue from anywhere: a remote, or a URL.
+    /// Fetches a proposal branch from a remote or a URL.
     pub fn fetch_proposal(&self, from: &str, id: &str) -> Result<Proposal, ExchangeError> {
         if from.starts_with('-') {
             return Err(ExchangeError::InTheWay(format!("`{from}` is neither a remote nor a URL")));
@@ -282,7 +283,7 @@ impl Branch {
         }
     }
 
-    /// Issues that branches here propose.
+    /// Issues that local branches propose.
     pub fn proposed_here(&self) -> Result<Vec<String>, ExchangeError> {
         let below = format!("refs/heads/{PROPOSAL_PREFIX}");
         let listed = self.git.run(["for-each-ref", "--format=%(refname)", &below])?.text()?;
@@ -324,7 +325,7 @@ impl Branch {
         Ok(())
     }
 
-    /// The commit of a branch on a remote that proposes an issue, if it is ours.
+    /// The commit of a proposal branch on a remote, if it is ours.
     fn ours_at(
         &self,
         remote: &str,
@@ -342,7 +343,7 @@ impl Branch {
         Ok(commit.filter(|_| files.is_ok_and(|files| ours(id, &files))))
     }
 
-    /// Whether a branch of a remote proposes this issue; asks the remote.
+    /// Whether a branch of a remote proposes this issue; queries the remote.
     pub fn proposed_at(&self, remote: &str, id: &str) -> Result<bool, ExchangeError> {
         let url = self.url_of(remote)?;
         let branch = format!("refs/heads/{PROPOSAL_PREFIX}{id}");

@@ -1,9 +1,9 @@
-//! A ledger's files in a commit of git, read by one process, or two if there is an archive.
+//! Reads a ledger's files in a git commit with one process, or two if there is an archive.
 
 use super::{ARCHIVE, Files, ISSUES, belongs};
 use crate::{RunError, git_run::Git};
 
-/// The files of a ledger below `prefix` in a commit; none if it is not there.
+/// The files of a ledger below `prefix` in a commit; empty if there is none.
 pub(super) fn at(git: &Git, commit: &str, prefix: &str) -> Result<Files, RunError> {
     let below = prefix.trim_end_matches('/');
     let wanted = [
@@ -44,7 +44,7 @@ fn torn(commit: &str, said: &str) -> RunError {
 struct Object {
     kind: String,
     bytes: Vec<u8>,
-    /// How long names of objects are.
+    /// Length of object hashes.
     hash: usize,
 }
 
@@ -62,7 +62,7 @@ impl Entry {
 }
 
 impl Object {
-    /// The entries of a tree; none of anything else.
+    /// The entries of a tree; none for other objects.
     fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
         let mut rest = if self.kind == "tree" { self.bytes.as_slice() } else { &[] };
         std::iter::from_fn(move || {
@@ -77,7 +77,7 @@ impl Object {
     }
 }
 
-/// Objects by what they are called, in that order; none for one that is not there.
+/// Objects by name, in that order; none for a missing object.
 fn objects(git: &Git, wanted: &[String]) -> Result<Vec<Option<Object>>, RunError> {
     let said = git.run(["cat-file", "--batch", "-z"])?.ok_fed(|to| {
         for name in wanted {

@@ -1,4 +1,4 @@
-//! A ledger that has a Mercurial repository to itself, or a Sapling one, which takes almost the same words.
+//! A ledger in a Mercurial repository of its own, or a Sapling one, whose commands are almost the same.
 
 use std::{
     fs,
@@ -19,13 +19,13 @@ pub(super) struct OwnHg {
     remote: Option<String>,
     theirs: Option<String>,
     here: Option<String>,
-    /// What the other side has is here.
+    /// The remote's commits were pulled.
     pulled: bool,
-    /// The other side has every commit of ours.
+    /// The remote has every commit of ours.
     all_sent: bool,
 }
 
-/// One of both programs, in a checkout.
+/// Mercurial or Sapling, in a checkout.
 pub(super) struct Hg {
     pub(super) vcs: Vcs,
     pub(super) root: PathBuf,
@@ -33,7 +33,7 @@ pub(super) struct Hg {
 }
 
 impl Hg {
-    /// One that asks nobody else.
+    /// An instance that contacts no remote.
     pub(super) fn here(vcs: Vcs, root: &Path) -> Self {
         Self { vcs, root: root.to_owned(), patience: Duration::ZERO }
     }
@@ -43,12 +43,12 @@ impl Hg {
         Ok(run.args(args))
     }
 
-    /// What a template says of revisions.
+    /// The output of a template for revisions.
     fn ask(&self, which: &str, template: &str) -> Result<String, RunError> {
         self.run(["log", "-r", which, "-T", template])?.text()
     }
 
-    /// What the other side has newest on the branch we are on; nothing is brought here.
+    /// The remote's newest revision on the current branch; nothing is pulled.
     pub(super) fn newest(&self, common_dir: &Path, remote: &str) -> Result<Option<String>, ExchangeError> {
         let own = fs::read_to_string(common_dir.join("branch")).unwrap_or_default();
         let branch = match (self.vcs, own.trim()) {
@@ -65,7 +65,7 @@ impl Hg {
         Ok(Some(tip).filter(|tip| tip.len() == 40 && tip.bytes().any(|digit| digit != b'0')))
     }
 
-    /// Brings here what the other side has.
+    /// Pulls from the remote.
     pub(super) fn pull(&self, remote: &str) -> Result<(), ExchangeError> {
         let run = self.run(["pull", "--quiet", remote])?.patience(self.patience);
         run.ok().map(drop).map_err(|error| classify_failure(error, remote))
@@ -90,7 +90,7 @@ impl Hg {
         files
     }
 
-    /// Commits exactly these files; whether anything had to be.
+    /// Commits exactly these files; returns whether there was anything to commit.
     pub(super) fn commit(&self, paths: &[String], message: &str) -> Result<bool, RunError> {
         let mut named = paths.iter().map(|path| format!("path:{path}")).collect::<Vec<_>>();
         let changed = self.run(["status"])?.args(&named).text()?;
@@ -105,7 +105,7 @@ impl Hg {
     }
 }
 
-/// Where a repository pulls from unless told otherwise. Only that line of its configuration is read.
+/// The default path of a repository. Only that line of its configuration is read.
 pub(super) fn default_path(common_dir: &Path) -> Result<Option<String>, ExchangeError> {
     for name in ["hgrc", "config"] {
         let path = common_dir.join(name);
@@ -143,7 +143,7 @@ impl OwnHg {
         Ok(Self { hg, site, remote, theirs: None, here: None, pulled: false, all_sent: false })
     }
 
-    /// Revisions that the checkout is on and the other side does not have.
+    /// Ancestors of the checkout that the remote does not have.
     fn unsent(&self) -> String {
         match &self.theirs {
             Some(theirs) => format!("all() and ::. and not ::{theirs}"),
@@ -156,7 +156,7 @@ impl OwnHg {
         files.keys().map(|name| self.site.path(name)).collect()
     }
 
-    /// One commit on top of both sides that holds our files.
+    /// Creates one merge commit of both sides with our files.
     fn merge(&self, theirs: &str, files: &Files, message: &str) -> Result<(), ExchangeError> {
         let root = self.site.checkout.root.display();
         if self.hg.run(["parents", "-T", "{node}\\n"])?.text()?.lines().count() > 1 {

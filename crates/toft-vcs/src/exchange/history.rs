@@ -1,5 +1,5 @@
-//! What version control remembers of a ledger: when an issue changed, how everything was at some moment, and what a range
-//! of commits would publish.
+//! The history of a ledger in version control: changes of an issue, the files at an earlier time, and what a range of
+//! commits would publish.
 
 use std::{
     fs,
@@ -9,17 +9,17 @@ use std::{
 use super::{ExchangeError, Files, ISSUES, Site, branch, content, git_dir, hg::Hg, refs};
 use crate::{Checkout, RunError, Vcs, git_run::Git};
 
-/// How far back one issue is looked for.
+/// Maximum number of commits that are searched for an issue.
 const COMMITS: usize = 1_000;
 
-/// The past of one ledger.
+/// The history of one ledger.
 pub struct History {
     way: HistoryWay,
     prefix: String,
 }
 
 enum HistoryWay {
-    /// `own` is the repository, if nothing but toft commits to this ref.
+    /// `own` is the repository, if only toft commits to this ref.
     Git {
         git: Git,
         tip: String,
@@ -32,30 +32,30 @@ enum HistoryWay {
 /// One commit that changed an issue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changed {
-    /// Its name.
+    /// Its hash.
     pub revision: String,
-    /// When, as the program writes it.
+    /// Its time, in the format of the program.
     pub at: String,
-    /// Who.
+    /// Its author.
     pub by: String,
-    /// What was said.
+    /// Its message.
     pub message: String,
-    /// What its message says that it changed of the issue; nothing if `lines` and `before` have to be compared.
+    /// The changes of the issue that its message lists; empty if `lines` and `before` have to be compared.
     pub told: Vec<String>,
     /// The issue's lines before it.
     pub before: Vec<String>,
-    /// The issue's lines after it, as they stand in the file; none if it took them away.
+    /// The issue's lines after it, as in the file; empty if it removed them.
     pub lines: Vec<String>,
-    /// The clone is shallow, and knows nothing before this commit.
+    /// The clone is shallow, and has no history before this commit.
     pub cut_off: bool,
 }
 
-/// What begins the part of a commit's message that lists every change of an issue, a line for each.
+/// Start of the part of a commit message that lists every change of an issue, one per line.
 const CHANGES: &str = "\n\nChanges:\n";
-/// A commit that changes more does not list them.
+/// A commit with more changes does not list them.
 const MOST_TOLD: usize = 5_000;
 
-/// A commit's message that says what it changed: issues by id, each with its changes.
+/// A commit message that lists the changes: issues by id, each with its changes.
 pub fn told(subject: &str, changes: &[(String, Vec<String>)]) -> String {
     if changes.len() > MOST_TOLD {
         return subject.to_owned();
@@ -69,14 +69,14 @@ pub fn told(subject: &str, changes: &[(String, Vec<String>)]) -> String {
     text
 }
 
-/// What a message says about an issue; none if it does not say what its commit changed.
+/// The changes of an issue that a message lists; none if it does not list changes.
 fn changes_told(message: &str, id: &str) -> Option<Vec<String>> {
     let (_, list) = message.split_once(CHANGES.trim_end_matches('\n'))?;
     let of_it = |line: &str| line.strip_prefix(id)?.strip_prefix(' ').map(str::to_owned);
     Some(list.lines().filter_map(of_it).collect())
 }
 
-/// Revision, time and author of a commit, and what follows them.
+/// Revision, time and author of a commit, and the rest of the text.
 fn head_of(text: &str) -> Option<(Changed, String)> {
     let mut words = text.splitn(4, '\u{1f}').map(str::to_owned);
     let (revision, at, by) = (words.next()?, words.next()?, words.next()?);
@@ -84,7 +84,7 @@ fn head_of(text: &str) -> Option<(Changed, String)> {
 }
 
 impl History {
-    /// Of a ledger beside a repository.
+    /// The history of a ledger beside a repository.
     pub fn of_branch(checkout: &Checkout) -> Result<Self, ExchangeError> {
         let way = match git_dir(checkout) {
             Some(git_dir) => {
@@ -95,7 +95,7 @@ impl History {
         Ok(Self { way, prefix: String::new() })
     }
 
-    /// Of a ledger in a directory, under whatever that is.
+    /// The history of a ledger in a directory, under any version control.
     pub fn of_dir(dir: &Path) -> Result<Self, ExchangeError> {
         let Some(checkout) = crate::find(dir)? else {
             return Ok(Self { way: HistoryWay::None, prefix: String::new() });
@@ -139,7 +139,7 @@ impl History {
         }
     }
 
-    /// What messages say. Commits of an older toft, and those made by hand, say nothing: their content is compared.
+    /// Reads messages. For commits of an older toft, and those made by hand, the content is compared.
     fn of_issue_told(
         &self,
         git: &Git,
@@ -185,7 +185,7 @@ impl History {
         Ok(found)
     }
 
-    /// What the content of commits says: those that `walk` goes over, or that are listed.
+    /// Compares the content of commits: those that `walk` covers, or that are listed.
     fn of_issue_git(
         &self,
         git: &Git,
@@ -257,8 +257,8 @@ impl History {
         Ok(found)
     }
 
-    /// The ledger's files at a revision, or at a moment (`2026-11-15T12:00:00Z`); and the revision's name. A revision of
-    /// the project itself stands for its moment.
+    /// The ledger's files at a revision, or at a time (`2026-11-15T12:00:00Z`), with the revision's hash. For a
+    /// revision of the project itself, its time is used.
     pub fn at(&self, when: &str) -> Result<Option<(String, Files)>, ExchangeError> {
         let when = &moment(when);
         match &self.way {
@@ -303,13 +303,13 @@ impl History {
     }
 }
 
-/// Does a text begin like a date?
+/// Whether a text starts like a date.
 fn is_moment(text: &str) -> bool {
     let bytes = text.as_bytes();
     bytes.len() >= 10 && bytes[..4].iter().all(u8::is_ascii_digit) && bytes[4] == b'-' && bytes[7] == b'-'
 }
 
-/// A day is meant with all of it; a time without a zone is everybody's.
+/// A date includes the whole day; a time without a zone is in UTC.
 fn moment(text: &str) -> String {
     let text = text.replacen(' ', "T", 1);
     match is_moment(&text) {
@@ -323,39 +323,39 @@ fn quoted(text: &str) -> String {
     serde_json::to_string(text).unwrap_or_default()
 }
 
-/// Which commits are looked at before they leave.
+/// The commits to check before they are published.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Range {
-    /// Those that no remote has.
+    /// Commits that no remote has.
     Unpublished,
-    /// As the program understands it.
+    /// A range in the syntax of the program.
     Named(String),
-    /// What is about to be pushed: this commit, without what that remote has, and without what it says it has.
+    /// The commits of a push: this commit, without those that the remote has.
     Pushing {
         /// The commit.
         commit: String,
-        /// To which remote.
+        /// The remote.
         remote: String,
-        /// What it has in that place, if anything.
+        /// The remote's current commit of the ref, if any.
         there: Option<String>,
     },
 }
 
-/// A line that a commit adds or takes away.
+/// A line that a commit adds or removes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outgoing {
-    /// By which commit.
+    /// The commit.
     pub revision: String,
-    /// In which file.
+    /// The file.
     pub path: String,
     /// The line.
     pub line: String,
-    /// It is there after the commit; otherwise it was there before.
+    /// It is added; otherwise it is removed.
     pub added: bool,
 }
 
-/// Every line that commits of a range add or take away, in files or in their messages, and that is wanted. What a merge
-/// brings from either side is none of its own. `upstream` is a remote whose commits are known to everybody.
+/// Every matching line that commits of a range add or remove, in files or in their messages. Lines that a merge takes
+/// from either side are not counted for it. `upstream` is a remote whose commits are public.
 pub fn outgoing(
     checkout: &Checkout,
     range: &Range,
@@ -422,7 +422,7 @@ pub fn outgoing(
     Ok(found)
 }
 
-/// Lines of one commit: its message, then what it changes.
+/// The lines of one commit: its message, then its changes.
 fn read_commit(commit: &str, wanted: &impl Fn(&str) -> bool, found: &mut Vec<Outgoing>) {
     let (head, diff) = commit.split_once('\u{1}').unwrap_or(("", commit));
     let mut message = head.lines();

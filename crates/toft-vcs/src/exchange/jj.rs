@@ -1,4 +1,4 @@
-//! A ledger that has a Jujutsu repository to itself. Everything it does is one of Jujutsu's own operations.
+//! A ledger in a Jujutsu repository of its own. Every change is one of Jujutsu's own operations.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub(super) struct OwnJj {
     bookmark: String,
     theirs: Option<String>,
     here: Option<String>,
-    /// Somebody who never told Jujutsu their name may sync too.
+    /// No user name is configured in Jujutsu; sync works anyway.
     nameless: bool,
     patience: Duration,
 }
@@ -59,7 +59,7 @@ impl OwnJj {
         })
     }
 
-    /// What a template says of revisions, as of the last snapshot.
+    /// The output of a template for revisions, as of the last snapshot.
     fn ask(&self, revisions: &str, template: &str) -> Result<String, RunError> {
         self.run(["log", "--no-graph", "--ignore-working-copy", "-r", revisions, "-T", template])?.text()
     }
@@ -70,7 +70,7 @@ impl OwnJj {
         Ok(Some(self.ask(&there, "commit_id")?).filter(|id| !id.is_empty()))
     }
 
-    /// Revisions below the working copy that the other side does not have.
+    /// Ancestors of the working copy that the remote does not have.
     fn unsent(&self) -> String {
         match &self.theirs {
             Some(theirs) => format!("::@- ~ ::{theirs} ~ root()"),
@@ -82,12 +82,12 @@ impl OwnJj {
         format!("root-file:{}", quoted(&self.site.path(name)))
     }
 
-    /// Whether one revision is in the history of another.
+    /// Whether one revision is an ancestor of another.
     fn ancestor(&self, of: &str, commit: &str) -> Result<bool, RunError> {
         Ok(!self.ask(&format!("{of} & ::{commit}"), "commit_id")?.is_empty())
     }
 
-    /// A commit on top of both sides that holds our files; whatever else the working copy had stays on top of it.
+    /// Creates a merge commit of both sides with our files; other changes of the working copy stay on top of it.
     fn merge(&self, theirs: &str, files: &Files, message: &str) -> Result<(), ExchangeError> {
         let before = self.run(["op", "log", "--no-graph", "--limit=1", "-T", "id"])?.text()?;
         let old = self.ask("@", "change_id")?;
@@ -125,7 +125,7 @@ impl OwnJj {
     }
 }
 
-/// A word in the language of revisions and files.
+/// Quotes a text for revsets and filesets.
 fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }

@@ -1,11 +1,12 @@
-//! Exchange of a ledger's files with other clones, through whatever version control they are under.
+//! Exchanges a ledger's files with other clones, through any version control.
 //!
 //! Every implementation has the same steps: [`Exchange::fetch`] fetches what the remote has, [`Exchange::record`] commits
 //! our files together with it, [`Exchange::send`] pushes. Nothing here interprets the files: the caller merges them.
 //!
-//! `branch.rs` is a ledger beside a git repository, `own.rs` one that has a git repository to itself, `jj.rs` and `hg.rs`
-//! the same for Jujutsu, Mercurial and Sapling. `tree.rs` is a ledger among the user's own files, of which only the other
-//! side's copy is fetched. `owned.rs` says which repositories are a ledger's own, `rewrite.rs` takes an issue out of history.
+//! `branch.rs` is a ledger beside a git repository, `own.rs` one in a git repository of its own, `jj.rs` and `hg.rs`
+//! the same for Jujutsu, Mercurial and Sapling. `tree.rs` is a ledger among the user's own files, of which only the
+//! remote's copy is fetched. `owned.rs` decides which repositories belong to a ledger, `rewrite.rs` removes an issue
+//! from history.
 
 mod branch;
 mod content;
@@ -38,17 +39,17 @@ pub use self::{
 };
 use crate::{Checkout, FindError, RunError, Vcs, lock::io, workspace::WorkspaceError};
 
-/// The file that is written to; others are archives.
+/// The main file; others are archives.
 const ISSUES: &str = "issues.jsonl";
 const ARCHIVE: &str = "archive";
-/// With whom a ledger is exchanged, and how long that may take.
+/// The remote of a ledger, and the time limit.
 #[derive(Clone, Copy, Debug)]
 pub struct Contact<'r> {
-    /// The remote, if somebody named one.
+    /// The remote, if one was named.
     pub remote: Option<&'r str>,
-    /// Name of the remote's branch that holds the ledger beside a repository; `toft` unless configured.
+    /// Name of the remote's branch that contains the ledger beside a repository; `toft` unless configured.
     pub branch: Option<&'r str>,
-    /// How long the other side may take to answer.
+    /// Time limit for an answer of the remote.
     pub patience: Duration,
 }
 
@@ -62,65 +63,65 @@ impl<'r> Contact<'r> {
 /// A ledger's files, by their name within it.
 pub type Files = BTreeMap<String, Vec<u8>>;
 
-/// What the other side has.
+/// The state of the remote.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fetched {
-    /// A name for exactly this state of it; none while it has nothing.
+    /// An id of exactly this state; none while it is empty.
     pub tip: Option<String>,
-    /// Its history is not a continuation of what it was.
+    /// Its history is not a continuation of the previous one.
     pub rewritten: bool,
 }
 
-/// Whether what was recorded is now on the other side.
+/// The result of sending.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// It is.
+    /// It was sent.
     Done,
-    /// It was already.
+    /// The remote had it already.
     Same,
     /// Another clone pushed first; holds the error message. Fetch and try again.
     LostRace(String),
 }
 
-/// Why an exchange did not come to its end.
+/// Why an exchange failed.
 #[derive(Debug, Error)]
 pub enum ExchangeError {
-    /// The other side cannot be reached.
+    /// The remote cannot be reached.
     #[error("{remote} cannot be reached: {said}")]
     Offline {
-        /// Which.
+        /// The remote.
         remote: String,
-        /// What was heard instead.
+        /// The error message.
         said: String,
     },
     /// There is no repository where the remote's URL points.
     #[error("no repository found at {remote}: {said}")]
     NotFound {
-        /// Which.
+        /// The remote.
         remote: String,
-        /// What was heard instead.
+        /// The error message.
         said: String,
     },
     /// The remote denied access.
     #[error("{remote} denied access: {said}")]
     Denied {
-        /// Which.
+        /// The remote.
         remote: String,
-        /// What it said.
+        /// The error message.
         said: String,
     },
     /// The remote rejected the push.
     #[error("{remote} rejected the push: {said}")]
     Protected {
-        /// Which.
+        /// The remote.
         remote: String,
-        /// What it said.
+        /// The error message.
         said: String,
     },
-    /// toft refuses to go on; the text says why: other files on the branch, an unknown remote, a shallow clone.
+    /// toft refuses to continue; the text is the reason: other files on the branch, an unknown remote, a shallow clone.
     #[error("{0}")]
     InTheWay(String),
-    /// Something failed here.
+    /// A local error.
     #[error(transparent)]
     Failed(#[from] WorkspaceError),
 }
@@ -139,22 +140,22 @@ impl From<FindError> for ExchangeError {
 
 /// One way to exchange a ledger. No method has a default: a new way answers each, above all what it would publish.
 pub trait Exchange {
-    /// Who it is exchanged with; nobody while there is no remote.
+    /// The remote, if there is one.
     fn remote(&self) -> Option<&str>;
 
-    /// Asks the other side what it has.
+    /// Fetches the state of the remote.
     fn fetch(&mut self) -> Result<Fetched, ExchangeError>;
 
-    /// The files of the other side, as they were fetched.
+    /// The files of the remote, as fetched.
     fn theirs(&mut self) -> Result<Files, ExchangeError>;
 
-    /// Commits our files, and what was fetched with them. Says whether anything had to be.
+    /// Commits our files together with the fetched ones. Returns whether there was anything to commit.
     fn record(&mut self, message: &str) -> Result<bool, ExchangeError>;
 
-    /// Sends what was recorded.
+    /// Sends the recorded commits.
     fn send(&mut self) -> Result<Sent, ExchangeError>;
 
-    /// The name of what the other side has, as far as is known.
+    /// The last known state of the remote.
     fn seen(&self) -> Option<&str>;
 
     /// Commits that the other side does not have and that are not this program's, which a send would publish: one line each.
@@ -193,14 +194,15 @@ fn no_purge() -> ExchangeError {
 
 /// How a ledger in a directory of its own is exchanged.
 pub enum Way {
-    /// The repository is the ledger's own: it is committed and sent.
+    /// The repository belongs to the ledger: it is committed and sent.
     Own(Box<dyn Exchange>),
-    /// The repository holds other things, or is one found above: it is read, and nothing is committed or sent. Says why.
+    /// The repository contains other files, or is a parent directory: it is read, and nothing is committed or sent.
+    /// With the reason.
     Among(Box<Tree>, String),
 }
 
-/// The way to exchange a ledger in `dir`; none where there is no version control. `parts` means that the repository of a ledger
-/// may be the directory above it.
+/// The exchange of a ledger in `dir`; none without version control. `parts` means that the repository of a ledger may
+/// be its parent directory.
 pub fn own(dir: &Path, parts: bool, reach: Contact<'_>) -> Result<Option<Way>, ExchangeError> {
     let Some(checkout) = crate::find(dir)? else { return Ok(None) };
     let site = Site::new(checkout, dir)?;
@@ -215,7 +217,8 @@ pub fn own(dir: &Path, parts: bool, reach: Contact<'_>) -> Result<Option<Way>, E
     })
 }
 
-/// Makes a git repository for ledgers in `dir`, unless it is the top of one. A repository found above belongs to other files.
+/// Creates a git repository for ledgers in `dir`, unless it is the top of one. A repository of a parent directory
+/// belongs to other files.
 pub fn make_repository(dir: &Path) -> Result<(), ExchangeError> {
     let here = fs::canonicalize(dir).map_err(io("find", dir))?;
     if crate::find(&here)?.is_some_and(|found| found.root == here) {
@@ -229,7 +232,7 @@ pub fn make_repository(dir: &Path) -> Result<(), ExchangeError> {
     }
 }
 
-/// Makes a bare git repository whose remote is `url`, unless it is there. Nothing is fetched.
+/// Creates a bare git repository whose remote is `url`, unless it exists. Nothing is fetched.
 pub fn make_copy(dir: &Path, url: &str) -> Result<(), ExchangeError> {
     if crate::git::is_git_dir(dir) {
         return Ok(());
@@ -238,7 +241,7 @@ pub fn make_copy(dir: &Path, url: &str) -> Result<(), ExchangeError> {
     Ok(crate::git_run::Git::of(dir)?.run(["remote", "add", "origin", url])?.ok().map(drop)?)
 }
 
-/// Where git looks for the hooks of a checkout; none if that is the same place for every repository.
+/// The hooks directory of a checkout; none if it is shared by all repositories.
 pub fn hooks_dir(checkout: &Checkout) -> Result<Option<PathBuf>, ExchangeError> {
     let git = crate::git_run::Git::of(&checkout.common_dir)?;
     let setting = |scope: &str| git.run(["config", scope, "--type=path", "--get", "core.hooksPath"])?.maybe();
@@ -285,7 +288,7 @@ pub fn ask(checkout: &Checkout, reach: Contact<'_>) -> Result<Option<String>, Ex
     Ok(remote)
 }
 
-/// The name that commits made in a checkout have; none if nobody told version control.
+/// The author name of commits in a checkout; none if it is not configured.
 pub fn author(checkout: &Checkout) -> Option<String> {
     let named = |name: String| Some(name.trim().to_owned()).filter(|name| !name.is_empty());
     if let Some(name) = std::env::var("GIT_AUTHOR_NAME").ok().and_then(named) {
@@ -296,7 +299,7 @@ pub fn author(checkout: &Checkout) -> Option<String> {
     git.run(["config", "--get", "user.name"]).ok()?.maybe().ok()?.and_then(named)
 }
 
-/// The remote that a checkout is exchanged with, and its URL.
+/// The remote with which a checkout is exchanged, and its URL.
 pub fn remote(checkout: &Checkout, reach: Contact<'_>) -> Result<Option<(String, String)>, ExchangeError> {
     match git_dir(checkout) {
         Some(git_dir) => refs::choose(&git_dir, reach.remote),
@@ -304,7 +307,7 @@ pub fn remote(checkout: &Checkout, reach: Contact<'_>) -> Result<Option<(String,
     }
 }
 
-/// Remotes that a checkout knows, by name.
+/// The names of the remotes of a checkout.
 pub fn remotes(checkout: &Checkout) -> Result<Vec<String>, ExchangeError> {
     match git_dir(checkout) {
         Some(git_dir) => Ok(refs::remotes(&git_dir)?.into_iter().map(|(name, _)| name).collect()),
@@ -312,16 +315,16 @@ pub fn remotes(checkout: &Checkout) -> Result<Vec<String>, ExchangeError> {
     }
 }
 
-/// What stands for a project wherever it is cloned.
+/// Identifies a project in all its clones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fingerprint {
     /// Its first commit.
     Commit(String),
-    /// Where it is exchanged, in one spelling: it has no commit yet.
+    /// The canonical URL of its remote, if it has no commit yet.
     Address(String),
 }
 
-/// The fingerprint of a project. A shallow clone does not know its first commit: it asks its remote.
+/// The fingerprint of a project. A shallow clone does not have the first commit, so it queries its remote.
 pub fn fingerprint(checkout: &Checkout) -> Result<Option<Fingerprint>, ExchangeError> {
     let said = match checkout.vcs {
         Vcs::Git => {
@@ -363,12 +366,12 @@ pub(crate) fn git_dir(checkout: &Checkout) -> Option<PathBuf> {
     }
 }
 
-/// Where a ledger's files are within a checkout.
+/// The location of a ledger's files within a checkout.
 pub(crate) struct Site {
     checkout: Checkout,
     /// The ledger's directory.
     dir: PathBuf,
-    /// The same within the checkout: empty, or ending in `/`.
+    /// The same relative to the checkout: empty, or ending in `/`.
     prefix: String,
 }
 
@@ -387,12 +390,12 @@ impl Site {
         Ok(Self { checkout, dir, prefix })
     }
 
-    /// The ledger's files as they are here.
+    /// The local files of the ledger.
     fn files(&self) -> Result<Files, ExchangeError> {
         read_files(&self.dir)
     }
 
-    /// Our files, whatever a merge left in their place.
+    /// Writes our files, whatever a merge left in their place.
     fn put(&self, files: &Files) -> Result<(), ExchangeError> {
         for (name, bytes) in files {
             let path = self.dir.join(name);
@@ -407,7 +410,7 @@ impl Site {
         Ok(())
     }
 
-    /// A name within the checkout.
+    /// A path relative to the checkout.
     fn path(&self, name: &str) -> String {
         format!("{}{name}", self.prefix)
     }
@@ -447,12 +450,12 @@ fn is_archive(name: &str) -> bool {
     name.ends_with(".jsonl") && !name.starts_with(['.', '-']) && name.chars().all(plain)
 }
 
-/// Is this a file of a ledger?
+/// Whether this is a file of a ledger.
 fn belongs(name: &str) -> bool {
     name == ISSUES || name.strip_prefix(ARCHIVE).and_then(|name| name.strip_prefix('/')).is_some_and(is_archive)
 }
 
-/// What a failure of a program that talked to another repository means.
+/// Classifies a failure of a program that contacted a remote.
 fn classify_failure(error: RunError, remote: &str) -> ExchangeError {
     const NOT_FOUND: [&str; 8] = [
         "Could not find repository",
@@ -531,7 +534,7 @@ fn classify_failure(error: RunError, remote: &str) -> ExchangeError {
     }
 }
 
-/// A branch that holds other files is not committed to, nor sent to.
+/// Refuses a branch that contains other files: it is neither committed to nor pushed to.
 fn refuse_foreign(branch: &str, remote: &str, listed: &str) -> Result<(), ExchangeError> {
     match owned::foreign(listed.lines()) {
         Some(path) => Err(ExchangeError::InTheWay(format!(

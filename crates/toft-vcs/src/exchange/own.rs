@@ -1,5 +1,5 @@
-//! A ledger that has a git repository to itself. Only its files are committed, on top of what the other side has; a commit of
-//! the user's is never sent.
+//! A ledger in a git repository of its own. Only its files are committed, on top of the remote's newest commit; a
+//! commit of the user is never sent.
 
 use std::{
     collections::BTreeSet,
@@ -20,21 +20,21 @@ pub(super) struct OwnGit {
     site: Site,
     branch: Option<String>,
     remote: Option<(String, refs::RemoteGit)>,
-    /// Our newest commit; what HEAD says, unless history was made anew since.
+    /// Our newest commit; that of HEAD, unless history was rewritten since.
     here: Option<String>,
     head: Option<String>,
     theirs: Option<String>,
-    /// The other side was asked, so `theirs` is what it has.
+    /// The remote was fetched, so `theirs` is its current state.
     asked: bool,
-    /// What the other side must still have when its history is replaced.
+    /// The commit that the remote must still have when its history is replaced.
     replaces: Option<String>,
 }
 
-/// How every message of ours begins.
+/// Prefix of our commit messages.
 pub(super) const OURS: &str = "toft: ";
-/// How an index of ours is called in a git directory, followed by the process that has it.
+/// Prefix of our index files in a git directory; the process id follows.
 const INDEX: &str = "toft-index.";
-/// An index that nobody wrote to for so long was left by a process that was killed.
+/// An index file without writes for this long was left by a killed process.
 const ABANDONED: Duration = Duration::from_secs(3_600);
 
 impl OwnGit {
@@ -75,7 +75,7 @@ impl OwnGit {
         }
     }
 
-    /// The tree that both sides together have, but for the ledger's files.
+    /// The merged tree of both sides, except for the ledger's files.
     fn merged(&self) -> Result<String, ExchangeError> {
         let tree = |commit: &str| -> Result<String, ExchangeError> {
             Ok(self.git.run(["rev-parse", "--verify", &format!("{commit}^{{tree}}")])?.text()?)
@@ -122,7 +122,7 @@ impl OwnGit {
         }
     }
 
-    /// A file of another ledger in the same repository: all lines of both sides, whose reader merges them.
+    /// A file of another ledger in the same repository: all lines of both sides, which its reader merges.
     fn both(&self, here: &str, theirs: &str, path: &str) -> Result<String, ExchangeError> {
         let mut lines = BTreeSet::new();
         for side in [here, theirs] {
@@ -136,13 +136,13 @@ impl OwnGit {
         Ok(text(&blob))
     }
 
-    /// A tree with our files in the place of whatever ledger was in `tree`.
+    /// A tree with our files instead of the ledger in `tree`.
     fn with_ours(&self, tree: &str, files: &Files) -> Result<(String, Vec<String>), ExchangeError> {
         with_files(&self.git, &self.git_dir, tree, &self.site.prefix, files)
     }
 
-    /// Entries of other ledgers in the same repository that differ between two trees, as both have them. Files that are
-    /// here are written by whoever has the turn there; a sync from there brings them up to date.
+    /// Entries of other ledgers in the same repository that differ between two trees, as both have them. Local files
+    /// are written under the lock of their own ledger; a sync of that ledger updates them.
     fn others(&self, from: &str, to: &str) -> Result<(Vec<String>, Vec<String>), ExchangeError> {
         let said = self.git.run(["diff-tree", "-r", "-z", "--no-renames", from, to])?.ok()?;
         let mut words = said.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned());
@@ -162,7 +162,7 @@ impl OwnGit {
         Ok((before, after))
     }
 
-    /// Lets the checkout follow, from one tree to another; ledger files are as they should be already.
+    /// Updates the checkout from one tree to another; ledger files are already up to date.
     fn follow(&self, entries: &[String], from: &str, to: &str) -> Result<(), ExchangeError> {
         stage(&self.git, entries)?;
         let (before, after) = self.others(from, to)?;
@@ -183,7 +183,7 @@ impl OwnGit {
     }
 }
 
-/// Nothing is committed in the middle of what the user does.
+/// Refuses to commit while an operation of the user is in progress.
 pub(super) fn refuse_busy(git_dir: &Path) -> Result<(), ExchangeError> {
     let signs = ["rebase-merge", "rebase-apply", "MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "BISECT_LOG"];
     match signs.iter().any(|sign| git_dir.join(sign).exists()) {
@@ -208,7 +208,7 @@ fn text(said: &[u8]) -> String {
     String::from_utf8_lossy(said).trim_end().to_owned()
 }
 
-/// Takes exactly these entries into the index, whatever else is in it.
+/// Adds exactly these entries to the index.
 pub(super) fn stage(git: &Git, entries: &[String]) -> Result<(), RunError> {
     let run = git.run(["update-index", "--add", "-z", "--index-info"])?;
     run.ok_fed(|to| entries.iter().try_for_each(|entry| write!(to, "{entry}\0"))).map(drop)
@@ -233,7 +233,7 @@ pub(super) fn with_files(
     Ok((with_entries(git, git_dir, tree, &entries)?, entries))
 }
 
-/// A tree with these entries instead of what it has there.
+/// A tree with these entries replaced.
 fn with_entries(git: &Git, git_dir: &Path, tree: &str, entries: &[String]) -> Result<String, RunError> {
     remove_old_indexes(git_dir);
     let index = git_dir.join(format!("{INDEX}{}", std::process::id()));
@@ -249,7 +249,7 @@ fn with_entries(git: &Git, git_dir: &Path, tree: &str, entries: &[String]) -> Re
     built
 }
 
-/// Removes what a process that was killed left behind.
+/// Removes index files of killed processes.
 fn remove_old_indexes(git_dir: &Path) {
     for entry in std::fs::read_dir(git_dir).into_iter().flatten().flatten() {
         let ours = entry.file_name().to_string_lossy().starts_with(INDEX);
@@ -260,7 +260,7 @@ fn remove_old_indexes(git_dir: &Path) {
     }
 }
 
-/// How an index is told that something is not there.
+/// The mode for an index entry, with the one for a missing file.
 fn mode_of(mode: &str) -> &str {
     if mode == "000000" { "0" } else { mode }
 }
@@ -430,7 +430,7 @@ impl Exchange for OwnGit {
     }
 }
 
-/// Somebody who never told git their name may sync too.
+/// Supplies a name if none is configured in git, so that sync works anyway.
 pub(super) fn named(git: &Git, run: Run) -> Result<Run, RunError> {
     if git.run(["var", "GIT_COMMITTER_IDENT"])?.maybe()?.is_some() {
         return Ok(run);

@@ -1,13 +1,13 @@
-//! Which repositories and branches are a ledger's own. Nothing is ever committed to, or sent to, any other.
+//! Decides which repositories and branches belong to a ledger. toft never commits or pushes to any other.
 
 use super::{ARCHIVE, ExchangeError, ISSUES, Site, git_dir, hg::Hg, is_archive};
 use crate::{RunError, Vcs, command::Run, git_run::Git};
 
-/// Files at the top of a repository that only say what it is.
+/// Files at the top of a repository that only describe it.
 const ABOUT: [&str; 7] = ["README", "LICENSE", "COPYING", ".gitignore", ".gitattributes", ".hgignore", ".hgtags"];
 
-/// Why a ledger's repository is not its own; nothing if it is. It is if everything that it holds is a ledger, and the ledger is
-/// at its top: a repository further up belongs to other files.
+/// Why a repository does not belong to its ledger; none if it does: it contains nothing but ledgers, and the ledger is
+/// at its top. A repository further up belongs to other files.
 pub(super) fn shared_with(site: &Site, parts: bool) -> Result<Option<String>, ExchangeError> {
     let root = site.checkout.root.display();
     let paths = tracked(site)?;
@@ -19,7 +19,7 @@ pub(super) fn shared_with(site: &Site, parts: bool) -> Result<Option<String>, Ex
     Ok((depth > usize::from(parts) && !known).then(|| format!("{root} is a repository further up")))
 }
 
-/// Every path in the commit that a checkout is on.
+/// Every path in the commit that is checked out.
 fn tracked(site: &Site) -> Result<Vec<String>, ExchangeError> {
     let root = &site.checkout.root;
     let listed = match site.checkout.vcs {
@@ -46,19 +46,19 @@ pub(super) fn paths(git: &Git, commit: &str) -> Result<Vec<String>, RunError> {
     Ok(names.map(|name| String::from_utf8_lossy(name).into_owned()).collect())
 }
 
-/// The first path that is no ledger's.
+/// The first path that does not belong to a ledger.
 pub(super) fn foreign<'a>(mut paths: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let about = |path: &str| !path.contains('/') && ABOUT.iter().any(|name| path.starts_with(name));
     paths.find(|path| !of_a_ledger(path) && !about(path))
 }
 
-/// Whether a path is that of a ledger's file, wherever the ledger is.
+/// Whether a path is a ledger file, in any directory.
 pub(super) fn of_a_ledger(path: &str) -> bool {
     let (dir, name) = path.rsplit_once('/').unwrap_or(("", path));
     name == ISSUES || is_archive(name) && (dir == ARCHIVE || dir.ends_with("/archive"))
 }
 
-/// What a commit at the place of a ledger holds instead of one; nothing if it is a ledger, or empty.
+/// What a commit contains instead of a ledger; none if it is a ledger, or empty.
 pub(super) fn not_a_ledger(git: &Git, commit: &str) -> Result<Option<String>, RunError> {
     let listed = git.run(["ls-tree", "-z", "--name-only", "--full-tree", commit])?.ok()?;
     let names: Vec<String> = listed

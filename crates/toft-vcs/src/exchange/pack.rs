@@ -1,8 +1,8 @@
 //! Packs a ledger's objects, in a clone and in a remote on this machine.
 //!
-//! Every commit of a ledger stores its file again, and so does every fetch. One pack holds all of them as differences from
-//! the newest, about a kilobyte for each commit. Nothing is ever lost by this: a pack or a loose object is deleted only
-//! if the new pack holds every object of it, or if the rest belongs to a commit that toft replaced before it was sent and
+//! Every commit of a ledger stores its file again, and so does every fetch. One pack contains all of them as deltas
+//! from the newest, about a kilobyte for each commit. Nothing is lost: a pack or a loose object is deleted only if the
+//! new pack contains all of its objects, or if the rest belongs to a commit that toft replaced before it was sent and
 //! that no ref, reflog or index reaches.
 
 use std::{
@@ -16,27 +16,27 @@ use serde::{Deserialize, Serialize};
 
 use crate::{RunError, git_run::Git};
 
-/// What may lie unpacked, if the ledger is small.
+/// Maximum size of unpacked data, if the ledger is small.
 const SLACK: u64 = 4 << 20;
 /// A larger index belongs to the project, not to its ledger.
 const MOST_INDEX: u64 = 8 << 20;
-/// Differences may follow each other so often. The newest version is whole, so only old ones take long to read.
+/// Maximum length of a delta chain. The newest version is whole, so only old ones are slow to read.
 const DEPTH: &str = "--depth=1000";
-/// How long packing may take.
+/// Time limit of packing.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// A pack that git used so recently stays: a program that found an object in it may be about to refer to it. In a clone only a
-/// sync looks for such objects, and syncs of one clone wait for each other.
+/// A pack that git used this recently is kept: a program that found an object in it may be about to reference it. In a
+/// clone only syncs look for such objects, and syncs of one clone wait for each other.
 pub(super) const GRACE: Duration = Duration::from_secs(10);
-/// The same in a remote, where other clones push meanwhile.
+/// The same in a remote, to which other clones push in the meantime.
 pub(super) const REMOTE_GRACE: Duration = Duration::from_secs(60);
 
-/// What was left after packing, for each repository by the path of its objects.
+/// The state after packing, for each repository by the path of its objects.
 #[derive(Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 struct PackMemo {
-    /// Bytes in packs that stay.
+    /// Bytes in packs that are kept.
     bytes: BTreeMap<String, u64>,
-    /// Bytes in packs that stay only for now.
+    /// Bytes in packs that are kept only for now.
     waiting: BTreeMap<String, WaitingPacks>,
     /// Commits that were replaced before they were sent.
     replaced: BTreeMap<String, BTreeSet<String>>,
@@ -46,11 +46,11 @@ struct PackMemo {
 #[derive(Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 struct WaitingPacks {
     bytes: u64,
-    /// Until when they stay, in seconds of the wall clock.
+    /// How long they are kept, in seconds of the wall clock.
     until: u64,
 }
 
-/// The newest commits of a ledger. Asked after packs were listed, so that none of these is newer.
+/// The newest commits of a ledger. Queried after packs were listed, so that no pack is newer.
 type Tips<'a> = &'a dyn Fn() -> Vec<String>;
 
 /// What is left after packing.
@@ -59,9 +59,9 @@ struct LeftInPacks {
     waiting: u64,
 }
 
-/// Packs what commits of a ledger refer to, if enough came since the last time, and deletes what only the commits in
-/// `replaced` refer to. `memo` remembers what was left then. `file` is the size of the ledger's file, which every commit
-/// stores again. Nothing depends on it: if it fails, the next sync tries again.
+/// Packs the objects of a ledger's commits, if enough were added since the last time, and deletes objects that only the
+/// commits in `replaced` reference. `memo` stores the state of the last time. `file` is the size of the ledger's file,
+/// which every commit stores again. Failures are ignored: the next sync tries again.
 pub(super) fn tidy(
     git: &Git,
     git_dir: &Path,
@@ -111,7 +111,7 @@ pub(super) fn tidy(
     }
 }
 
-/// The repository behind a URL that is a path on this machine.
+/// The repository at a URL that is a local path.
 pub(super) fn local(url: &str, from: &Path) -> Option<PathBuf> {
     let path = url.strip_prefix("file://").unwrap_or(url);
     if !path.starts_with(['/', '.']) {
@@ -123,10 +123,10 @@ pub(super) fn local(url: &str, from: &Path) -> Option<PathBuf> {
 }
 
 struct Pack {
-    /// `pack-…`, without an ending.
+    /// `pack-…`, without an extension.
     name: String,
     bytes: u64,
-    /// It may be replaced by another one.
+    /// It may be replaced.
     free: bool,
 }
 
@@ -149,7 +149,7 @@ fn packs(objects: &Path) -> Vec<Pack> {
     packs
 }
 
-/// Gives nothing if another process packs the same repository.
+/// Returns none if another process packs the same repository.
 fn pack(
     git: &Git,
     objects: &Path,
@@ -210,8 +210,8 @@ fn pack(
     Ok(Some(left))
 }
 
-/// Names of the objects that these commits brought and nothing refers to: no ref, reflog or index of any worktree reaches them.
-/// What their parents brought stays.
+/// Objects that these commits added and that no ref, reflog or index of any worktree reaches. Objects of their parents
+/// are kept.
 fn unreachable(git: &Git, commits: &BTreeSet<String>) -> Result<HashSet<Vec<u8>>, RunError> {
     if commits.is_empty() {
         return Ok(HashSet::new());
@@ -222,13 +222,13 @@ fn unreachable(git: &Git, commits: &BTreeSet<String>) -> Result<HashSet<Vec<u8>>
     Ok(String::from_utf8_lossy(&said).lines().filter_map(bytes).collect())
 }
 
-/// Whether git has not written, nor found anything it was to write, in this pack lately.
+/// Whether git has not recently written this pack, or found an object in it that it was about to write.
 fn unused(pack: &Path, grace: Duration) -> bool {
     let since = fs::metadata(pack).and_then(|meta| meta.modified()).ok().and_then(|at| at.elapsed().ok());
     since.is_some_and(|since| since > grace)
 }
 
-/// The name of an object, as an index writes it.
+/// The binary form of an object's hash.
 fn bytes(name: &str) -> Option<Vec<u8>> {
     let pairs = name.as_bytes().chunks_exact(2).map(|pair| std::str::from_utf8(pair).ok());
     pairs.map(|pair| u8::from_str_radix(pair?, 16).ok()).collect()

@@ -1,5 +1,5 @@
-//! Looking at workspaces: every one with what is in it, what is wrong with it, and which of them cannot be merged with
-//! each other. One that is broken is one row; the others are seen as ever.
+//! Examines workspaces: the content of each, its problems, and which of them cannot be merged with each other. A broken
+//! workspace is one bad row; the others are not affected.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,32 +26,32 @@ use toft_vcs::workspace::{InProgress, Look, Refs, quoted};
 use super::{Workspaces, own_size};
 use crate::Work;
 
-/// At most so many workspaces are looked at at once, and at least so many: git mostly waits for the disk.
+/// Maximum number of workspaces that are examined in parallel, and the minimum: git mostly waits for the disk.
 const MOST_HANDS: usize = 8;
 const FEWEST_HANDS: usize = 2;
-/// How much a workspace takes on disk is measured again after so long.
+/// How long the measured size of a workspace is valid.
 const SIZE_LASTS: Duration = Duration::from_secs(600);
-/// So few workspaces are always looked at, however long that takes.
+/// Up to this many workspaces are always examined, however long it takes.
 const FEW: usize = 6;
-/// So many workspaces are compared with each other.
+/// Maximum number of workspaces that are compared with each other.
 const COMPARED: usize = 300;
 
-/// A workspace, and what was seen in it.
+/// A workspace and its content.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct SeenWorkspace {
     /// The workspace.
     #[serde(flatten)]
     pub listed: Listed,
-    /// What is in it; nothing if it is gone, or on another machine.
+    /// Its content; absent if it is removed, or on another machine.
     pub survey: Option<Survey>,
-    /// When it was looked at.
+    /// When it was examined.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub looked: Option<Timestamp>,
-    /// How much it takes on disk by itself.
+    /// Its own size on disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// What is wrong with it.
+    /// The problem with it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
     /// The command that helps.
@@ -85,57 +85,57 @@ impl SeenWorkspace {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Collision {
-    /// How that is known.
+    /// The kind of collision.
     pub kind: CollisionKind,
     /// The workspaces, by name.
     pub workspaces: Vec<String>,
-    /// What is done in each.
+    /// The work in each of them.
     pub between: Vec<Party>,
     /// The files.
     pub paths: Vec<String>,
 }
 
-/// A workspace that runs into another.
+/// A workspace in a collision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Party {
     /// The workspace, by name.
     pub workspace: String,
-    /// The issue it is done for.
+    /// The issue of its task.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub issue: Option<String>,
-    /// What its task is called.
+    /// The name of its task.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
 }
 
-/// How a collision is known.
+/// The kind of a collision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CollisionKind {
-    /// Git cannot merge what is committed.
+    /// Git cannot merge the commits.
     Conflict,
     /// Both change the same file, and at least one has not committed it.
     Uncommitted,
-    /// A task said that it would change a file that the other changes, or will.
+    /// A task is expected to change a file that the other changes, or is expected to change.
     Planned,
 }
 
-/// What `status` says of workspaces.
+/// The state of workspaces for `status`.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Overview {
-    /// Those that are broken.
+    /// Broken workspaces.
     pub broken: Vec<SeenWorkspace>,
-    /// Those that run into each other.
+    /// Collisions.
     pub collisions: Vec<Collision>,
-    /// The oldest look that this follows from, if not all were looked at now.
+    /// The oldest result that was used, if not all workspaces were examined now.
     pub as_of: Option<Timestamp>,
-    /// How many were never looked at.
+    /// Number of workspaces that were never examined.
     pub unseen: usize,
 }
 
 impl Overview {
-    /// Adds what there is to say of another repository's workspaces.
+    /// Adds the state of another repository's workspaces.
     pub fn join(&mut self, other: Self) {
         self.broken.extend(other.broken);
         self.collisions.extend(other.collisions);
@@ -145,7 +145,7 @@ impl Overview {
 }
 
 impl Work<'_> {
-    /// Workspaces on this machine of a repository that was moved or deleted: each is broken.
+    /// Workspaces on this machine whose repository was moved or deleted: each is broken.
     pub fn workspaces_without_repository(&self, scope: Scope) -> Result<Vec<SeenWorkspace>, Error> {
         let rows = self.perform(List { scope, all: false, limit: 0 })?;
         let here = rows.into_iter().filter(|row| row.workspace.host == self.machine().disks());
@@ -160,7 +160,7 @@ impl Work<'_> {
 }
 
 impl Workspaces<'_> {
-    /// The workspaces, newest first, and what is in each.
+    /// The workspaces, newest first, with their content.
     pub fn list(&self, all: bool, limit: usize) -> Result<Vec<SeenWorkspace>, Error> {
         let rows = self.work.perform(List { scope: self.work.scope(), all, limit })?;
         let (refs, now) = (self.backend.refs()?, self.now()?);
@@ -170,13 +170,13 @@ impl Workspaces<'_> {
         Ok(side_by_side(&rows, |listed| self.look(listed.clone(), &refs, now)))
     }
 
-    /// One workspace, and what is in it.
+    /// One workspace with its content.
     pub fn show(&self, text: &str) -> Result<SeenWorkspace, Error> {
         let found = self.work.perform(Show { id: text.to_owned() })?;
         Ok(self.look(found, &self.backend.refs()?, self.now()?))
     }
 
-    /// One workspace as it is now.
+    /// One workspace, examined now.
     pub(super) fn look_now(&self, listed: Listed) -> Result<SeenWorkspace, Error> {
         Ok(self.look(listed, &self.backend.refs()?, self.now()?))
     }
@@ -200,7 +200,7 @@ impl Workspaces<'_> {
         }
     }
 
-    /// What can be told of a workspace from its row and from files alone; and whether there is more to see.
+    /// What is known of a workspace from its row and from files alone; and whether to examine it further.
     fn check(&self, listed: Listed) -> (SeenWorkspace, bool) {
         let workspace = &listed.workspace;
         let there = workspace.state.live() && workspace.host == self.host();
@@ -236,14 +236,14 @@ impl Workspaces<'_> {
         Some((clone.display().to_string(), help))
     }
 
-    /// What is wrong with a workspace and what helps, from files alone.
+    /// The problem with a workspace and the command that helps, from files alone.
     pub(super) fn trouble(&self, listed: &Listed) -> Option<(String, Option<String>)> {
         let seen = self.check(listed.clone()).0;
         seen.trouble.map(|trouble| (trouble, seen.help))
     }
 
-    /// What `status` says: which are broken, and, if wanted, which run into each other. Those whose last look is oldest
-    /// are looked at again until `budget` is used up; of the others it is said what was seen last.
+    /// The state for `status`: broken workspaces and, if `compared`, collisions. The workspaces with the oldest results
+    /// are examined again until `budget` is used up; for the others the last result is used.
     pub fn overview(&self, compared: bool, budget: Duration) -> Result<Overview, Error> {
         let until = Instant::now() + budget;
         let rows = self.work.perform(List { scope: self.work.scope(), all: false, limit: 0 })?;
@@ -286,7 +286,7 @@ impl Workspaces<'_> {
         Ok(overview)
     }
 
-    /// Workspaces that run into each other: those that were seen, and the others as they were seen last.
+    /// Collisions between workspaces: the examined ones, and the others in their last known state.
     pub fn collisions_among(&self, seen: &[SeenWorkspace]) -> Result<Vec<Collision>, Error> {
         let rows = self.work.perform(List { scope: self.work.scope(), all: false, limit: 0 })?;
         let mut all = seen.to_vec();
@@ -348,7 +348,7 @@ impl Workspaces<'_> {
     }
 }
 
-/// Adds pairs that have a file in common which one of them has not committed, or only said that it would change.
+/// Adds pairs with a common file that one of them has not committed, or is only expected to change.
 fn overlaps(
     open: &[&SeenWorkspace],
     heads: &[Option<String>],
@@ -389,7 +389,7 @@ fn overlaps(
     }
 }
 
-/// A workspace with what a look found.
+/// A workspace with the result of an examination.
 fn with(seen: SeenWorkspace, look: Look) -> SeenWorkspace {
     SeenWorkspace {
         survey: Some(look.survey),
@@ -400,7 +400,7 @@ fn with(seen: SeenWorkspace, look: Look) -> SeenWorkspace {
     }
 }
 
-/// Does something for each, several at once, each in the order in which hands get free; what came of it, in order.
+/// Runs a function for each item on several threads; returns the results in the order of the items.
 pub(super) fn side_by_side<T: Sync, R: Send>(all: &[T], each: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let hands = cores.clamp(FEWEST_HANDS, MOST_HANDS).min(all.len());

@@ -1,8 +1,8 @@
-//! Workspaces: a row in the store and a directory on disk, kept together.
+//! Workspaces: a row in the store and a directory on disk, kept consistent.
 //!
-//! The row comes first and says how far things are; the directory follows, under a turn of its own, so that whoever
-//! comes after a crash can go on. Start at [`Session::workspaces`]. `provide.rs` makes them and brings them back, `look.rs`
-//! looks at them, `tidy.rs` takes them down.
+//! The row is written first and records the state; the directory follows, under a lock of its own, so that the next
+//! command can continue after a crash. Start at [`Session::workspaces`]. `provide.rs` creates and restores workspaces,
+//! `look.rs` examines them, `tidy.rs` removes them.
 
 mod look;
 mod occupied;
@@ -48,62 +48,62 @@ pub use self::{
 use crate::Work;
 pub use toft_vcs::workspace::{Rescue, Rescued};
 
-/// The clock that a commit was made by and that of the store may differ by this much.
+/// The clock of a commit and that of the store may differ by this much.
 const CLOCKS_DIFFER: Duration = Duration::from_secs(120);
 
-/// What is wanted of a new workspace.
+/// The request for a new workspace.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
-    /// What is done in it: a task or an issue, by id.
+    /// Its task or issue, by id.
     pub work: Option<String>,
-    /// Another name than the work's.
+    /// Its name, if not that of the work.
     pub name: Option<String>,
-    /// Another commit to start from than the main checkout's.
+    /// The commit to start from, if not the main checkout's.
     pub base: Option<String>,
-    /// A repository of its own.
+    /// Make it a repository of its own.
     pub clone: bool,
-    /// No directory of its own: the checkout we are in.
+    /// Use the current checkout instead of a new directory.
     pub in_place: bool,
-    /// As it is checked out, without being set up.
+    /// Do not run setup.
     pub plain: bool,
-    /// For whoever needs one next.
+    /// Create it in advance, for the next task that needs one.
     pub pooled: bool,
-    /// The hold it is asked for under; my own when absent.
+    /// The fence; that of the caller's own lease if absent.
     pub fence: Option<Fence>,
-    /// A task that cannot have one rests before it is tried again, and is given up after some attempts: for claims that
-    /// take the next task, whichever it is.
+    /// A task without a workspace is retried after a delay, and fails after some attempts: for claims that take any
+    /// task.
     pub rests: bool,
 }
 
-/// A workspace, ready to be worked in.
+/// A workspace that is ready for work.
 #[derive(Clone, Debug, Serialize)]
 pub struct Given {
     /// The workspace.
     #[serde(flatten)]
     pub workspace: Workspace,
-    /// It was there already.
+    /// It existed already.
     pub existing: bool,
-    /// What is not in it as one might expect.
+    /// Unexpected facts about its content.
     pub notes: Vec<String>,
 }
 
-/// What tidying up did, or would do, with one workspace.
+/// The result of removing one workspace, or what would be done.
 #[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct Tidied {
     /// Its name.
     pub name: String,
-    /// It is gone, or would go.
+    /// It is removed, or would be.
     pub gone: bool,
-    /// Why, or why not.
+    /// The reason.
     pub why: String,
-    /// The commit that holds what was only in it.
+    /// The rescue commit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rescue: Option<String>,
-    /// What that holds, as users read it.
+    /// A description of what the rescue contains.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holds: Option<String>,
-    /// What no rescue holds, with sizes.
+    /// Files that no rescue contains, with sizes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub left: Vec<Left>,
     /// Its branch, which was deleted, or would be: the work on it has landed.
@@ -121,7 +121,7 @@ pub struct Tidied {
 }
 
 impl Tidied {
-    /// One that stays as it is.
+    /// A workspace that is kept.
     fn stays(name: &str, why: String) -> Self {
         Self { name: name.to_owned(), why, ..Self::default() }
     }
@@ -156,7 +156,7 @@ impl<'s> Work<'s> {
         })
     }
 
-    /// A workspace for what `actor` claimed. Without one there is no claim: it is given back.
+    /// The workspace for a claimed task of `actor`. If it cannot be created, the task is released.
     pub fn workspace_for(
         &self,
         actor: &str,
@@ -187,7 +187,7 @@ impl<'s> Work<'s> {
         })
     }
 
-    /// The workspace that this was opened in, with its task and who holds that.
+    /// The workspace of the current directory, with its task and its holder.
     pub fn workspace_here(&self) -> Result<Option<Listed>, Error> {
         let Some(checkout) = self.located().checkout.as_ref().filter(|checkout| checkout.worktree != MAIN) else {
             return Ok(None);
@@ -199,7 +199,7 @@ impl<'s> Work<'s> {
         }
     }
 
-    /// The commit that the workspace this was opened in is on.
+    /// The commit that is checked out in the workspace of the current directory.
     pub fn commit_here(&self) -> Result<Option<String>, Error> {
         match self.workspace_here()? {
             Some(found) => Ok(self.workspaces()?.backend.commit_at(Path::new(&found.workspace.path), "HEAD")?),
@@ -207,8 +207,8 @@ impl<'s> Work<'s> {
         }
     }
 
-    /// The commit that is named as evidence: it must be there, and must have been made since work on the task began.
-    /// Outside of a checkout nothing can be looked at.
+    /// The commit that is named as evidence: it must exist, and must have been made since work on the task began.
+    /// Outside of a checkout it is not checked.
     pub(crate) fn checked_evidence(&self, task: &TaskId, text: &str) -> Result<String, Error> {
         let invalid = |problem: String| Error::from(Refusal::Invalid { field: "evidence".into(), problem });
         let Some(checkout) = &self.located().checkout else { return Ok(text.to_owned()) };
@@ -231,8 +231,8 @@ impl<'s> Work<'s> {
         Ok(commit)
     }
 
-    /// Lets every workspace go whose task is over and which configuration does not keep: somebody may have been killed
-    /// before they came to it.
+    /// Removes every workspace whose task has ended and which the configuration does not keep: a command may have been
+    /// killed before it did this.
     pub fn let_go_of_ended(&self, actor: &str) -> Result<Vec<Tidied>, Error> {
         let keep = self.located().workspaces.keep;
         if keep == Keep::Always {
@@ -248,7 +248,7 @@ impl<'s> Work<'s> {
         Ok(gone)
     }
 
-    /// When a task ends, its workspace goes if configuration says so and nobody is in it.
+    /// Removes the workspace of an ended task if the configuration says so and no process uses it.
     pub(crate) fn let_go_of_workspace(&self, actor: &str, task: &Task) -> Result<Option<Tidied>, Error> {
         if task.state.status.open() || self.located().checkout.is_none() {
             return Ok(None);
@@ -279,7 +279,8 @@ impl<'s> Work<'s> {
 }
 
 impl Workspaces<'_> {
-    /// How a new workspace of this repository is made, and why; tried for real. Nothing before the first one is made.
+    /// How a new workspace of this repository is created, and why; tested for real. None before the first one is
+    /// created.
     pub fn made_as(&self) -> Option<String> {
         if !self.root.is_dir() {
             return None;
@@ -299,8 +300,8 @@ impl Workspaces<'_> {
         })
     }
 
-    /// The workspace that `text` means: by name, id, or a path in it, before anything that is only like it; without any,
-    /// the one we are in.
+    /// The workspace that `text` names: by name, id, or a path in it, before a mere prefix match; without a text, the
+    /// current one.
     pub fn named(&self, text: Option<&str>) -> Result<String, Error> {
         let rows = self.work.perform(List { scope: self.work.scope(), all: false, limit: 0 })?;
         let text = text.unwrap_or(".");
@@ -331,12 +332,12 @@ impl Workspaces<'_> {
         Ok(self.backend.rescues(workspace)?)
     }
 
-    /// What a rescue of a workspace would not hold, with sizes.
+    /// Files that a rescue of a workspace would not contain, with sizes.
     pub fn leaves(&self, workspace: &Workspace) -> Result<Vec<Left>, Error> {
         Ok(self.backend.leaves(workspace)?)
     }
 
-    /// Where what was said while a workspace was set up is.
+    /// The path of the setup log of a workspace.
     pub fn log(&self, workspace: &Workspace) -> PathBuf {
         self.state.join("workspaces").join(workspace.id.as_str()).join("setup.log")
     }
@@ -350,7 +351,7 @@ impl Workspaces<'_> {
         Ok(store::ask(self.work.store(), |tx| tx.now())?.wall)
     }
 
-    /// One workspace, there to be entered.
+    /// One workspace that exists on disk.
     pub fn open(&self, text: &str) -> Result<Workspace, Error> {
         let workspace = self.work.perform(Show { id: text.to_owned() })?.workspace;
         if !workspace.state.live() {
@@ -368,7 +369,7 @@ impl Workspaces<'_> {
         Ok(workspace)
     }
 
-    /// The commit that a workspace stands on before anything is done in it.
+    /// The commit that is checked out in a workspace before work starts.
     pub fn stands(&self, given: &Given) -> Result<String, Error> {
         Ok(match given.existing {
             true => self.backend.head(&given.workspace)?,
@@ -376,28 +377,28 @@ impl Workspaces<'_> {
         })
     }
 
-    /// Removes locks that a killed git left in a workspace before this moment; gives which.
+    /// Removes lock files that a killed git left in a workspace before this time; returns their names.
     pub fn clear_locks(&self, workspace: &Workspace, before: SystemTime) -> Result<Vec<String>, Error> {
         Ok(self.backend.clear_locks(workspace, before)?)
     }
 
-    /// Where work in a workspace writes: the directory itself, and what a commit writes elsewhere.
+    /// The paths that work in a workspace writes to: the directory itself, and those that a commit writes to elsewhere.
     pub fn written(&self, workspace: &Workspace) -> Vec<PathBuf> {
         self.backend.written(workspace)
     }
 
-    /// Files below those that only toft writes.
+    /// Files below those paths that only toft writes.
     pub fn fixed(&self, workspace: &Workspace) -> Vec<PathBuf> {
         self.backend.fixed(workspace)
     }
 
-    /// How many files in a workspace are changed and not committed.
+    /// Number of changed files in a workspace that are not committed.
     pub fn uncommitted(&self, workspace: &Workspace) -> Result<usize, Error> {
         Ok(self.backend.stand(workspace)?.uncommitted)
     }
 
-    /// The newest commit in a workspace that was made there since `before`, if any; without one, how many files are changed
-    /// and not committed.
+    /// The newest commit in a workspace that was made there since `before`, if any; without one, the number of changed
+    /// files that are not committed.
     pub fn own_work(&self, workspace: &Workspace, before: &str) -> Result<Stand, Error> {
         let commit = self.backend.head(workspace)?;
         if commit != before && self.backend.is_own(workspace, before, &commit)? {
@@ -406,24 +407,24 @@ impl Workspaces<'_> {
         Ok(Stand { commit: String::new(), ..self.backend.stand(workspace)? })
     }
 
-    /// The commit that a word stands for in a workspace.
+    /// The commit that a text names in a workspace.
     pub fn commit_in(&self, workspace: &Workspace, text: &str) -> Result<Option<String>, Error> {
         Ok(self.backend.commit_at(Path::new(&workspace.path), text)?)
     }
 
-    /// Records that the work in a workspace has landed, as far as it is committed now.
+    /// Records that the work in a workspace has landed, up to its present commit.
     pub fn record_landed(&self, actor: &str, text: &str) -> Result<Workspace, Error> {
         let workspace = self.work.perform(Show { id: text.to_owned() })?.workspace;
         let commit = self.backend.head(&workspace)?;
         self.work.perform_as(actor, None, RecordLanded { id: workspace.id.to_string(), commit })
     }
 
-    /// Keeps a workspace for good, or no longer.
+    /// Pins or unpins a workspace.
     pub fn pin(&self, actor: &str, text: &str, pinned: bool) -> Result<Workspace, Error> {
         self.work.perform_as(actor, None, Pin { id: text.to_owned(), pinned })
     }
 
-    /// Directories among the workspaces that no row knows; they are nobody's to touch.
+    /// Directories beside the workspaces that have no row; toft never changes them.
     pub fn unknown(&self) -> Result<Vec<PathBuf>, Error> {
         let entries = match fs::read_dir(&self.root) {
             Ok(entries) => entries,
@@ -449,7 +450,7 @@ impl Workspaces<'_> {
     }
 }
 
-/// A directory without links on the way, as programs in it and git name it; as far as it is there.
+/// A directory with links resolved, as git and programs in it name it; as far as it exists.
 fn real(path: &Path) -> PathBuf {
     let there = path.ancestors().find_map(|part| Some((part, fs::canonicalize(part).ok()?)));
     match there {
@@ -458,13 +459,14 @@ fn real(path: &Path) -> PathBuf {
     }
 }
 
-/// Whether a workspace that could not be had counts against its task: the trouble is the task's own, or was there before.
+/// Whether a failure to create a workspace counts as an attempt at its task: the cause is specific to the task, or
+/// occurred before.
 pub fn counts_against(task: &Task, error: &Error) -> bool {
     let again = task.state.fence > 1 && matches!(error, Error::Workspace(_) | Error::Checkout(_));
     of_this_task(error) || again && !full(error)
 }
 
-/// Whether a workspace could not be had for a reason that other tasks do not share.
+/// Whether a workspace could not be created for a reason that does not affect other tasks.
 fn of_this_task(error: &Error) -> bool {
     use WorkspaceError::{BadName, BranchTaken, InTheWay, InUse, Stays};
     match error {
@@ -478,7 +480,7 @@ fn of_this_task(error: &Error) -> bool {
     }
 }
 
-/// Whether the disk is full, which is no task's fault.
+/// Whether the disk is full, which is not specific to a task.
 fn full(error: &Error) -> bool {
     matches!(error, Error::Workspace(WorkspaceError::Io { cause, .. }) if cause.kind() == std::io::ErrorKind::StorageFull)
 }

@@ -1,5 +1,5 @@
-//! A workspace is handed out only when nobody works in it: what earlier attempts left running is ended, and anybody else
-//! keeps it.
+//! An agent gets a workspace only if no other process uses it: processes of earlier attempts are ended, and any other
+//! process prevents it.
 
 use std::{
     path::Path,
@@ -20,13 +20,13 @@ use toft_vcs::workspace::WorkspaceError;
 
 use super::Workspaces;
 
-/// How long killed processes are waited for.
+/// How long to wait for killed processes to end.
 const PATIENCE: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(10);
 
 impl Workspaces<'_> {
-    /// Ends what earlier attempts at a task left running, and refuses if anybody else is in its workspace. One that was
-    /// handed out for the present attempt already is its holder's, who may do in it what they like.
+    /// Ends processes of earlier attempts at a task, and refuses if any other process uses its workspace. If the
+    /// present attempt already has the workspace, its holder may run any process in it.
     pub(super) fn clear_of_earlier_attempts(&self, name: &str, task: &TaskId) -> Result<(), Error> {
         let query = WorkspaceQuery {
             repository: self.work.located().repository.clone(),
@@ -60,7 +60,7 @@ impl Workspaces<'_> {
         }
     }
 
-    /// Processes of attempts that are over, and all others that are in the workspace.
+    /// Processes of ended attempts, and all other processes in the workspace.
     fn sorted(&self, found: Vec<Process>) -> Result<(Vec<u32>, Vec<u32>), Error> {
         let (mut over, mut others) = (Vec::new(), Vec::new());
         for process in found {

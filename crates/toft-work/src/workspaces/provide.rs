@@ -1,4 +1,4 @@
-//! Making workspaces: new ones, ones made ahead, ones brought back, ones taken in.
+//! Creates workspaces: new ones, ones in advance, restored ones, adopted ones.
 
 use std::{fs, path::Path, time::SystemTime};
 
@@ -17,21 +17,21 @@ use toft_vcs::{
 use super::{Given, Wanted, Workspaces, tidy::find_rescue};
 use crate::setup;
 
-/// A branch has so many letters of an id, or more if another has those.
+/// Minimum number of characters of an id in the name of a branch; more if another branch has the same.
 const SHORTEST: usize = 4;
-/// So many letters of a title are in the name of a branch.
+/// Maximum length of a title in the name of a branch.
 const LONGEST_SLUG: usize = 40;
 
-/// What a new workspace stands on.
+/// The base of a new workspace.
 #[derive(Default)]
 struct OverlayBase {
-    /// The turn of whoever needs a base.
+    /// The lock on bases.
     turn: Option<RepoLock>,
-    /// The base that a layer goes over.
+    /// The base below an overlay.
     overlay_base: Option<String>,
     /// The base that is copied.
     copy_of: Option<String>,
-    /// Why it is not shared in a faster way.
+    /// Why no faster way of sharing is used.
     why: Option<String>,
 }
 
@@ -124,7 +124,7 @@ impl Workspaces<'_> {
         })
     }
 
-    /// The commits that show that what some work needs is done.
+    /// The evidence commits of the tasks that some work depends on.
     fn needed(&self, named: &Named) -> Result<Vec<String>, Error> {
         let mut needs = named.needs.clone();
         if let (Some(plan), Some(issue)) = (Plan::open(self.work.session())?, &named.issue)
@@ -141,8 +141,8 @@ impl Workspaces<'_> {
         Ok(needs)
     }
 
-    /// The branch of a new workspace, and whether toft makes it. One that an earlier workspace of the same name left is gone
-    /// on with, unless its work has landed: then a new one starts afresh.
+    /// The branch of a new workspace, and whether toft creates it. A branch of an earlier workspace of the same name is
+    /// continued, unless its work has landed: then a new one is created.
     fn branch_for(
         &self,
         wanted: &Wanted,
@@ -185,7 +185,7 @@ impl Workspaces<'_> {
         Ok((name.to_owned(), free(name)?))
     }
 
-    /// What is asked of the store.
+    /// The request to the store.
     fn request(
         &self,
         name: String,
@@ -239,7 +239,7 @@ impl Workspaces<'_> {
         })
     }
 
-    /// Whether new workspaces are to share their files with others.
+    /// Whether new workspaces share their files with a base.
     pub(super) fn wants_sharing(&self) -> bool {
         match self.work.located().workspaces.instant {
             OverlayMode::Never => false,
@@ -248,7 +248,7 @@ impl Workspaces<'_> {
         }
     }
 
-    /// Copies build artefacts to where everybody shares them; gives the time of the newest.
+    /// Copies build artefacts into a base; returns the time of the newest.
     fn warm(&self, tree: &Path) -> std::io::Result<Option<SystemTime>> {
         let mut newest = None;
         for path in &self.work.located().workspaces.warm {
@@ -261,7 +261,7 @@ impl Workspaces<'_> {
         Ok(newest)
     }
 
-    /// Makes a directory and says so; if that fails, says that there is none.
+    /// Creates a directory and records it; after a failure, records that there is none.
     fn make(
         &self,
         actor: &str,
@@ -293,7 +293,7 @@ impl Workspaces<'_> {
         }
     }
 
-    /// Sees to it that `count` workspaces are made ahead; gives how many were made now.
+    /// Creates workspaces in advance until there are `count`; returns how many were created now.
     pub fn pool(&self, actor: &str, count: usize, mut step: impl FnMut(&str)) -> Result<usize, Error> {
         if !self.backend.has_branches() {
             return Err(self.backend.not_for("a pool").into());
@@ -313,8 +313,8 @@ impl Workspaces<'_> {
         Ok(count.saturating_sub(there))
     }
 
-    /// Brings a workspace back as it was when it was put away, or at an earlier rescue; under another name if the
-    /// workspace itself is still there.
+    /// Restores a workspace from its last rescue, or from an earlier one; under another name if the workspace itself
+    /// still exists.
     pub fn restore(&self, actor: &str, text: &str, at: Option<&str>, name: Option<&str>) -> Result<Given, Error> {
         let workspace = self.work.perform(Show { id: text.to_owned() })?.workspace;
         let begun = matches!(workspace.state, WorkspaceState::Provisioning | WorkspaceState::Quarantined);
@@ -366,7 +366,7 @@ impl Workspaces<'_> {
         Ok(self.work.perform_as(actor, None, request)?.workspace)
     }
 
-    /// Takes a worktree in that somebody made by hand.
+    /// Adopts a worktree that a user made by hand.
     pub fn adopt(&self, actor: &str, path: &Path) -> Result<Given, Error> {
         let invalid = |problem: &str| -> Error {
             let field = path.display().to_string();
@@ -398,7 +398,7 @@ impl Workspaces<'_> {
     }
 }
 
-/// The start of an id, so long after its prefix, and a title as words that a branch can be called.
+/// The name of a branch: `length` characters of an id after its prefix, and a title.
 fn branch_name(id: &str, length: usize, title: &str) -> String {
     let (prefix, rest) = id.split_once(['-', '_']).unwrap_or((id, ""));
     let short: String = rest.chars().take(length).collect();
@@ -415,7 +415,7 @@ fn branch_name(id: &str, length: usize, title: &str) -> String {
     name
 }
 
-/// A word that can be a directory anywhere.
+/// A text as a portable directory name.
 pub(super) fn file_name(text: &str) -> String {
     let fits = |letter: char| letter.is_alphanumeric() || matches!(letter, '-' | '_' | '.');
     let name: String = text.chars().map(|letter| if fits(letter) { letter } else { '-' }).collect();
@@ -423,7 +423,7 @@ pub(super) fn file_name(text: &str) -> String {
     if name.is_empty() { "work".into() } else { name }
 }
 
-/// Where to begin looking for ports: spread by name, so that stores that do not know each other seldom meet.
+/// Where to start searching for ports: depends on the name, so that separate stores rarely collide.
 fn seed(name: &str) -> u16 {
     let bytes = *blake3::hash(name.as_bytes()).as_bytes();
     u16::from_le_bytes([bytes[0], bytes[1]])

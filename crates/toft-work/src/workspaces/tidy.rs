@@ -1,4 +1,4 @@
-//! Taking workspaces down: one, or all that nobody needs.
+//! Removes workspaces: one, or all unused ones.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -14,11 +14,12 @@ use toft_vcs::workspace::{Removal, Removed, Rescue, Rescued, WorkspaceBackend, W
 
 use super::{Tidied, Workspaces, look::side_by_side};
 
-/// Why a workspace that is being taken down keeps large ignored files: the command that goes on after a crash does the same.
+/// The recorded reason if large ignored files are rescued too, so that the command that continues after a crash does
+/// the same.
 const KEEPS_IGNORED: &str = "large ignored files are put away too";
 
 impl Workspaces<'_> {
-    /// Puts everything in a workspace away, and leaves it as it is; with `ignored`, large ignored files too.
+    /// Rescues everything in a workspace, without changing it; with `ignored`, large ignored files too.
     pub fn rescue(&self, text: &str, ignored: bool) -> Result<(Workspace, Rescued), Error> {
         let workspace = self.work.perform(Show { id: text.to_owned() })?.workspace;
         if workspace.state == WorkspaceState::Removed {
@@ -30,12 +31,13 @@ impl Workspaces<'_> {
         Ok((workspace, rescued))
     }
 
-    /// What may be done so that a workspace can go; configuration may ask for ignored files.
+    /// The options of a removal; the configuration may include ignored files.
     pub(super) fn removal(&self, rescue: bool, ignored: bool) -> Removal {
         Removal { rescue, ignored: ignored || self.work.located().workspaces.rescue_ignored }
     }
 
-    /// Every rescue with its workspace, as far as the store still knows that, oldest first; of one workspace if it is named.
+    /// Every rescue with its workspace, if the store still knows it, oldest first; only of one workspace if it is
+    /// named.
     pub fn all_rescues(&self, text: Option<&str>) -> Result<Vec<(Rescue, Option<Workspace>)>, Error> {
         if let Some(text) = text {
             let workspace = self.work.perform(Show { id: text.to_owned() })?.workspace;
@@ -52,7 +54,7 @@ impl Workspaces<'_> {
         Ok(self.backend.all_rescues()?.into_iter().map(with_workspace).collect())
     }
 
-    /// Deletes a rescue of a workspace, by number or commit; gives what it was.
+    /// Deletes a rescue of a workspace, by number or commit; returns it.
     pub fn delete_rescue(&self, text: &str, at: &str) -> Result<(Rescue, Workspace), Error> {
         let workspace = self.work.perform(Show { id: text.to_owned() })?.workspace;
         let _turn = self.backend.turn(&workspace)?;
@@ -66,7 +68,7 @@ impl Workspaces<'_> {
         Ok((rescue, workspace))
     }
 
-    /// Deletes rescues that are older than configuration keeps them; by default there is no such age.
+    /// Deletes rescues that are older than the configured age; by default there is none.
     fn expire_rescues(&self, try_only: bool) -> Result<Vec<Tidied>, Error> {
         let Some(age) = self.work.located().workspaces.rescue_max_age else { return Ok(Vec::new()) };
         let now = self.now()?;
@@ -87,7 +89,8 @@ impl Workspaces<'_> {
         Ok(gone)
     }
 
-    /// Takes a workspace down. What is only in it is put away first, if that is wanted; else it stays.
+    /// Removes a workspace. With `rescue`, content that exists nowhere else is rescued first; otherwise it prevents the
+    /// removal.
     pub fn remove(
         &self,
         actor: &str,
@@ -181,8 +184,8 @@ impl Workspaces<'_> {
         }
     }
 
-    /// Takes down what nobody needs and what is nowhere else only after it was put away; goes on with what was begun.
-    /// With `try_only` says what would go.
+    /// Removes unused workspaces, after a rescue of content that exists nowhere else, and continues interrupted
+    /// removals. With `try_only`, only reports what would be removed.
     pub fn tidy(
         &self,
         actor: &str,
@@ -307,7 +310,7 @@ impl Workspaces<'_> {
         Ok(done)
     }
 
-    /// One whose directory was moved or deleted by hand: what git still has of it is put away.
+    /// A workspace whose directory was moved or deleted by hand: git's data about it is rescued.
     fn tidy_missing(
         &self,
         actor: &str,
@@ -326,7 +329,7 @@ impl Workspaces<'_> {
         self.remove(actor, workspace.id.as_str(), None, only_here, false)
     }
 
-    /// Takes away frozen checkouts that nobody stands on.
+    /// Removes bases that no workspace uses.
     fn tidy_bases(&self) -> Result<(), Error> {
         let _turn = self.backend.bases_turn()?;
         let rows = self.work.perform(List { scope: self.work.scope(), all: false, limit: 0 })?;
@@ -335,7 +338,7 @@ impl Workspaces<'_> {
         Ok(())
     }
 
-    /// Goes on with what somebody began and did not come to the end of.
+    /// Continues an interrupted removal, or removes an interrupted creation or restore.
     fn go_on(&self, actor: &str, workspace: &Workspace, try_only: bool) -> Result<Tidied, Error> {
         let begun = Tidied { gone: true, ..Tidied::stays(&workspace.name, "begun before".into()) };
         if try_only {
@@ -367,7 +370,7 @@ impl Workspaces<'_> {
     }
 }
 
-/// Nobody is in a directory.
+/// Refuses if a process uses a directory.
 fn nobody_in(path: &Path) -> Result<(), Error> {
     match process_in(path) {
         Some(pid) => Err(WorkspaceError::InUse { pids: vec![pid], path: path.to_owned() }.into()),
@@ -375,7 +378,7 @@ fn nobody_in(path: &Path) -> Result<(), Error> {
     }
 }
 
-/// The rescue that `at` names: its number, or at least four letters of its commit.
+/// The rescue that `at` names: its number, or at least four characters of its commit.
 pub(super) fn find_rescue(workspace: &Workspace, rescues: Vec<Rescue>, at: &str) -> Result<Rescue, WorkspaceError> {
     let known: Vec<String> = rescues.iter().map(|rescue| rescue.number.to_string()).collect();
     let fits = |rescue: &Rescue| rescue.number.to_string() == at || at.len() >= 4 && rescue.commit.starts_with(at);
@@ -383,18 +386,18 @@ pub(super) fn find_rescue(workspace: &Workspace, rescues: Vec<Rescue>, at: &str)
     found.ok_or_else(|| WorkspaceError::NoRescue { name: workspace.name.clone(), known })
 }
 
-/// Whether something that was begun cannot come to its end without this rescue.
+/// Whether an interrupted operation needs this rescue to complete.
 fn is_needed(workspace: &Workspace, rescue: &Rescue) -> bool {
     let begun = !matches!(workspace.state, WorkspaceState::Ready | WorkspaceState::Removed);
     begun && workspace.rescue.as_ref() == Some(&rescue.commit)
 }
 
-/// How much a workspace takes on disk by itself.
+/// The size of a workspace's own files on disk.
 pub fn own_size(workspace: &Workspace) -> u64 {
     size(&WorkspaceBackend::own_bytes_at(workspace))
 }
 
-/// How much a directory takes on disk.
+/// The size of a directory on disk.
 fn size(dir: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt;
     let mut bytes = 0;

@@ -1,4 +1,4 @@
-//! Workspaces as they are listed, with who works in them.
+//! Lists workspaces with their holders.
 
 use std::time::Duration;
 
@@ -15,49 +15,49 @@ use crate::{
     workspace::{Workspace, WorkspaceKind},
 };
 
-/// A workspace without a task is left alone for so long.
+/// A workspace without a task is not removed before this age.
 const GRACE: Duration = Duration::from_secs(3_600);
 
 /// Workspaces, newest first.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "WorkspaceList")]
 pub struct List {
-    /// From where.
+    /// The scope.
     #[serde(default)]
     pub scope: Scope,
-    /// Also those that are gone.
+    /// Include removed workspaces.
     #[serde(default)]
     pub all: bool,
-    /// At most so many; all when 0.
+    /// Maximum number of rows; all if 0.
     pub limit: usize,
 }
 
-/// A workspace with who works in it.
+/// A workspace with its holder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "ListedWorkspace")]
 pub struct Listed {
     /// The workspace.
     #[serde(flatten)]
     pub workspace: Workspace,
-    /// Who holds its task now.
+    /// The agent that holds its task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder: Option<String>,
-    /// Its task is not over.
+    /// Its task has not ended.
     pub open: bool,
-    /// The issue it is done for.
+    /// The issue of its task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issue: Option<String>,
-    /// What its task is called.
+    /// The name of its task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// Files its task said it would touch, while it is open.
+    /// Paths that its task expects to touch, while the task is open.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<String>,
 }
 
 impl Listed {
-    /// May it be taken down, as far as people are concerned? Says why not. One without a task is left alone for an hour,
-    /// or for `age` if that is less.
+    /// Whether nobody uses it, so that it may be removed; the error is the reason why not. A workspace without a task
+    /// is kept for an hour, or for `age` if that is less.
     pub fn idle(&self, host: &str, now: Timestamp, age: Option<Duration>) -> Result<(), String> {
         let grace = age.map_or(GRACE, |age| age.min(GRACE));
         let workspace = &self.workspace;
@@ -97,7 +97,7 @@ impl Verb for List {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "WorkspaceShow")]
 pub struct Show {
-    /// Which, by name, path, id or prefix, or by the task or issue it is for.
+    /// The workspace, by name, path, id or prefix, or by its task or issue.
     pub id: String,
 }
 

@@ -1,4 +1,4 @@
-//! Workspaces: who may ask for one, and how it goes on from there. Directories are made and removed between two of these
+//! Workspaces: requests for one, and the changes of its state. Directories are created and removed between two of these
 //! verbs, never inside one.
 
 mod listing;
@@ -21,82 +21,82 @@ use crate::{
     workspace::{Left, Workspace, WorkspaceKind, WorkspaceState},
 };
 
-/// How many may be there at once, unless configuration says otherwise.
+/// Maximum number of workspaces, unless configured.
 pub const MOST: usize = 500;
-/// What helps with one that is gone.
+/// Advice for a removed workspace.
 const GONE: &str = "toft ws restore brings back what was put away, toft ws create makes one";
-/// How many that could go are named when there is no room.
+/// Maximum number of removable workspaces that are listed when the limit is reached.
 const NAMED: usize = 5;
 
-/// Ask for a workspace: afterwards its row is there, and its directory may be made.
+/// Request a workspace: afterwards its row exists, and its directory may be created.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "WorkspaceProvide")]
 #[serde(default)]
 pub struct Provide {
-    /// What to call it.
+    /// Its name.
     pub name: String,
     /// How it is isolated.
     pub kind: WorkspaceKind,
-    /// Where it will be.
+    /// Its path.
     pub path: String,
-    /// The checkout it is made from.
+    /// The checkout from which it is created.
     pub source: String,
-    /// The branch it is made with.
+    /// Its branch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
-    /// That branch is made for it.
+    /// The branch is created for it.
     pub own_branch: bool,
-    /// The commit it is made from.
+    /// The commit from which it is created.
     pub base: String,
-    /// The branch its work is to land on.
+    /// The target branch of its work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub onto: Option<String>,
-    /// The frozen checkout it is to stand on.
+    /// The base that an overlay workspace uses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overlay_base: Option<String>,
-    /// It is made ahead, for whoever needs one next.
+    /// It is created in advance, for the next task that needs one.
     pub pooled: bool,
-    /// Not one that was made ahead.
+    /// Do not use one that was created in advance.
     pub fresh: bool,
-    /// Its directory is there already.
+    /// Its directory already exists.
     pub made: bool,
-    /// What is done in it, by id or prefix.
+    /// Its task, by id or prefix.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
-    /// The hold it is asked for under; my own when absent.
+    /// The fence; that of the caller's own lease if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fence: Option<Fence>,
-    /// At most so many at once.
+    /// Maximum number of workspaces.
     pub most: usize,
-    /// Names of ports it needs.
+    /// Names of the ports that it needs.
     pub ports: Vec<String>,
-    /// Numbers that nobody uses now, to choose from.
+    /// Port numbers that are not in use, to choose from.
     pub free: Vec<u16>,
 }
 
-/// What a workspace for some work is called.
+/// The name of a workspace for a task or issue.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "WorkspaceName")]
 pub struct Name {
-    /// The work: a task or an issue, by id; a task by prefix too.
+    /// A task or an issue, by id; a task also by prefix.
     pub id: String,
 }
 
-/// A name, and the task that is worked in it.
+/// A name, and the task that is worked on in the workspace.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "NamedWorkspace")]
 pub struct Named {
     /// The name.
     pub name: String,
-    /// The task; none if nobody has begun.
+    /// The task; none if it was not claimed yet.
     pub task: Option<TaskId>,
-    /// The commit that its last holder spoke of.
+    /// The commit in the last checkpoint of its last holder.
     pub commit: Option<String>,
-    /// The issue it is done for.
+    /// The issue of the task.
     pub issue: Option<String>,
-    /// The commits that show that what it needs is done.
+    /// The evidence commits of the tasks that it depends on.
     pub needs: Vec<String>,
-    /// What the task is called.
+    /// The name of the task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
 }
@@ -106,7 +106,7 @@ impl Verb for Name {
     const NAME: &'static str = "ws.name";
     const ACCESS: Access = Access::Read;
 
-    /// After the issue, if all of it is one task; else after the task.
+    /// Named after the issue if it has only one task; otherwise after the task.
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Named> {
         let task = match find::task(work, &self.id) {
             Ok(task) => task,
@@ -137,15 +137,15 @@ fn is_issue(text: &str) -> bool {
     text.contains('-') && !text.starts_with(TaskId::PREFIX)
 }
 
-/// A workspace that was asked for.
+/// A requested workspace.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "ProvidedWorkspace")]
 pub struct Provided {
     /// The workspace.
     pub workspace: Workspace,
-    /// Somebody asked for it before; its directory may be there.
+    /// It was requested before; its directory may exist.
     pub begun: bool,
-    /// It was made ahead, and waits to be turned into what is wanted.
+    /// It was created in advance, and has to be adapted.
     pub ahead: bool,
 }
 
@@ -226,7 +226,7 @@ impl Verb for Provide {
 }
 
 impl Provide {
-    /// One that was made ahead becomes what is wanted.
+    /// Adapts a workspace that was created in advance.
     fn take_over(
         self,
         work: &mut VerbContext<'_>,
@@ -253,7 +253,7 @@ impl Provide {
     }
 }
 
-/// Fewer are there than may be.
+/// Refuses if the maximum number of workspaces is reached.
 fn room_for_one(live: &[&Workspace], most: usize) -> VerbResult<()> {
     // A checkout of the user's own takes no room.
     let live: Vec<_> = live.iter().filter(|known| known.kind != WorkspaceKind::InPlace).collect();
@@ -265,7 +265,7 @@ fn room_for_one(live: &[&Workspace], most: usize) -> VerbResult<()> {
     Err(Refusal::NoRoom { there: live.len(), most, could_go }.into())
 }
 
-/// A number for each name.
+/// Assigns a port number to each name.
 fn lease_ports(names: &[String], free: &[u16], taken: &BTreeSet<u16>) -> VerbResult<BTreeMap<String, u16>> {
     let ports: BTreeMap<_, _> =
         names.iter().cloned().zip(free.iter().copied().filter(|port| !taken.contains(port))).collect();
@@ -275,8 +275,7 @@ fn lease_ports(names: &[String], free: &[u16], taken: &BTreeSet<u16>) -> VerbRes
     }
 }
 
-/// A workspace that is there already is used again, unless somebody is in it; one that was never handed over is gone on
-/// with.
+/// Reuses a workspace that exists, unless another agent works in it; continues one whose creation was not completed.
 fn take_up(work: &mut VerbContext<'_>, mut known: Workspace, task: Option<&TaskId>) -> VerbResult<Provided> {
     let handed_over = known.state != WorkspaceState::Provisioning;
     if task.is_none() && handed_over {
@@ -295,7 +294,7 @@ fn take_up(work: &mut VerbContext<'_>, mut known: Workspace, task: Option<&TaskI
     Ok(Provided { workspace: known, begun: true, ahead: false })
 }
 
-/// Nobody else holds the task; with a fence, that hold is the live one.
+/// Checks that no other agent holds the task; with a fence, that the fence is that of the live lease.
 fn may_work(work: &mut VerbContext<'_>, task: &TaskId, fence: Option<&Fence>) -> VerbResult<()> {
     if fence.is_some() {
         return work.require_hold(task, fence).map(drop);
@@ -316,32 +315,32 @@ fn refused(workspace: &Workspace, state: &str, wanted: &str) -> Refusal {
     Refusal::WrongState { id: workspace.name.clone(), state: state.to_owned(), wanted: wanted.to_owned() }
 }
 
-/// A workspace goes on: its directory was made, is to be removed, is gone, or is not as it should be.
+/// Change the state of a workspace: its directory was created, is to be removed, is removed, or is damaged.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "WorkspaceMove")]
 pub struct Move {
-    /// Which, by name, id or prefix.
+    /// The workspace, by name, id or prefix.
     pub id: String,
-    /// Where to.
+    /// The new state.
     pub to: WorkspaceState,
-    /// Why.
+    /// The reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The commit that holds everything that was in it.
+    /// The rescue commit with everything that was in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rescue: Option<String>,
-    /// What goes with its directory and no rescue holds.
+    /// Files that are deleted with its directory and are in no rescue.
     #[serde(default)]
     pub left: Vec<Left>,
-    /// The hold it is done under.
+    /// The fence of the lease under which this is done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fence: Option<Fence>,
-    /// At most so many may be there, if it comes back.
+    /// Maximum number of workspaces, if it is restored.
     pub most: usize,
 }
 
 impl Move {
-    /// A step without more to say.
+    /// A change of state without further details.
     pub fn to(id: &WorkspaceId, to: WorkspaceState) -> Self {
         Self { id: id.to_string(), to, reason: None, rescue: None, left: Vec::new(), fence: None, most: MOST }
     }
@@ -399,7 +398,7 @@ impl Verb for Move {
 }
 
 impl Move {
-    /// Its name and place are free, and there is room.
+    /// Checks that its name and path are free, and that the maximum is not reached.
     fn may_return(&self, work: &mut VerbContext<'_>, workspace: &Workspace) -> VerbResult<()> {
         let query =
             WorkspaceQuery { repository: Some(workspace.repository.clone()), live: true, ..WorkspaceQuery::default() };
@@ -411,7 +410,7 @@ impl Move {
         room_for_one(&here, self.most)
     }
 
-    /// Nobody works in it, and it is toft's to remove.
+    /// Checks that no agent works in it, and that toft may remove it.
     fn may_remove(&self, work: &mut VerbContext<'_>, workspace: &Workspace) -> VerbResult<()> {
         if workspace.pinned {
             return Err(refused(workspace, "pinned", "toft ws unpin lets it go").into());
@@ -426,13 +425,13 @@ impl Move {
     }
 }
 
-/// A checkout of the user's own is no longer known as a workspace. Nothing on disk changes.
+/// Unregister a checkout of the user's own as a workspace. Nothing on disk changes.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "WorkspaceUnregister")]
 pub struct Unregister {
-    /// Which, by name, id or prefix.
+    /// The workspace, by name, id or prefix.
     pub id: String,
-    /// The hold it is done under.
+    /// The fence of the lease under which this is done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fence: Option<Fence>,
 }
@@ -461,13 +460,13 @@ impl Verb for Unregister {
     }
 }
 
-/// The work in a workspace has landed, as far as its present commit.
+/// Record that the work in a workspace has landed, up to its present commit.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "WorkspaceLanded")]
 pub struct RecordLanded {
-    /// Which, by name, id or prefix.
+    /// The workspace, by name, id or prefix.
     pub id: String,
-    /// The commit that its work is at.
+    /// The present commit of its work.
     pub commit: String,
 }
 
@@ -488,13 +487,13 @@ impl Verb for RecordLanded {
     }
 }
 
-/// Holds a workspace so that it is not removed, or releases it.
+/// Pin a workspace so that it is not removed, or unpin it.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "WorkspacePin")]
 pub struct Pin {
-    /// Which, by name, id or prefix.
+    /// The workspace, by name, id or prefix.
     pub id: String,
-    /// Whether it stays.
+    /// Whether it is pinned.
     #[serde(default)]
     pub pinned: bool,
 }

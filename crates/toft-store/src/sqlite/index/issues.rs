@@ -12,25 +12,25 @@ use toft_core::{
 
 use super::IndexTx;
 
-/// An issue as the index has it.
+/// An issue in the index.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Indexed {
     /// Its id.
     pub id: String,
-    /// The ledger it is in.
+    /// Its ledger.
     pub ledger: String,
     /// The file of that ledger.
     pub file: String,
-    /// Its place in the order of ready work.
+    /// Its rank in the order of ready work.
     pub rank: String,
-    /// From when on it can start, if nothing but time holds it back.
+    /// The time from which it can start, if it is only deferred.
     pub opens: Option<Timestamp>,
-    /// The line that says it.
+    /// The line of the ledger.
     pub line: String,
 }
 
 impl Indexed {
-    /// What the line says, without fields that have a wrong value.
+    /// The issue in the line, without fields that have an invalid value.
     pub fn issue(&self) -> Result<Issue> {
         Issue::read(&self.line).map(|(issue, _)| issue).map_err(|error| StoreError::Unreadable {
             table: "issues".into(),
@@ -82,12 +82,12 @@ pub struct IssueFilter {
     pub limit: usize,
 }
 
-/// Which issues, by the agent they are assigned to.
+/// Selects issues by their assignee.
 #[derive(Clone, Debug)]
 pub enum AssignedTo {
-    /// Only those of this agent.
+    /// Only those assigned to this agent.
     To(String),
-    /// All but those of these agents.
+    /// All except those assigned to these agents.
     NotTo(Vec<String>),
 }
 
@@ -107,12 +107,12 @@ fn indexed(row: &Row<'_>) -> rusqlite::Result<Indexed> {
     Ok(Indexed { id: row.get(5)?, ledger: row.get(0)?, file: row.get(1)?, rank: row.get(2)?, opens, line: row.get(4)? })
 }
 
-/// Labels between spaces, so that one `instr` finds a whole one.
+/// Labels separated and enclosed by spaces, so that one `instr` finds a whole label.
 fn words(labels: &[String]) -> String {
     if labels.is_empty() { String::new() } else { format!(" {} ", labels.join(" ")) }
 }
 
-/// What is searched besides the title.
+/// The text that is searched besides the title.
 fn rest(issue: &Issue) -> String {
     let texts = [&issue.body, &issue.design, &issue.acceptance, &issue.notes].into_iter().flatten();
     let mut rest = texts.map(String::as_str).collect::<Vec<_>>().join("\n");
@@ -124,13 +124,13 @@ fn rest(issue: &Issue) -> String {
 }
 
 impl IndexTx<'_> {
-    /// Puts an issue down as a ledger has it now.
+    /// Writes the current state of an issue in a ledger.
     pub fn put(&self, ledger: &str, file: &str, issue: &Issue, line: &str) -> Result<()> {
         self.drop_issue(ledger, &issue.id)?;
         self.put_new(ledger, file, issue, line)
     }
 
-    /// Puts an issue down that the index does not have.
+    /// Writes an issue that the index does not contain.
     pub fn put_new(&self, ledger: &str, file: &str, issue: &Issue, line: &str) -> Result<()> {
         let node = Node::of(issue);
         let sql = "INSERT INTO issues (id, ledger, file, status, epic, deleted, parent, defer_until, priority, unfinished, created, first, labels, part, assignee, rank, line)
@@ -175,7 +175,7 @@ impl IndexTx<'_> {
         self.execute(sql, params![id, ledger]).map(drop)
     }
 
-    /// Takes an issue out that no line of its ledger says any more.
+    /// Removes an issue that its ledger no longer contains.
     pub fn drop_issue(&self, ledger: &str, id: &str) -> Result<()> {
         self.drop_words(ledger, id)?;
         self.execute("DELETE FROM issue_deps WHERE id = ?1 AND ledger = ?2", params![id, ledger])?;
@@ -187,7 +187,7 @@ impl IndexTx<'_> {
         self.rows(&format!("SELECT {COLUMNS} FROM issues i WHERE i.ledger = ?1"), params![ledger], indexed)
     }
 
-    /// Every id that a file of a ledger has.
+    /// Every id in a file of a ledger.
     pub fn ids_of(&self, ledger: &str, file: &str) -> Result<Vec<String>> {
         self.rows("SELECT id FROM issues WHERE ledger = ?1 AND file = ?2", params![ledger, file], |row| row.get(0))
     }
@@ -198,7 +198,7 @@ impl IndexTx<'_> {
         Ok(self.rows(&sql, params![id, ledger], indexed)?.pop())
     }
 
-    /// An issue, in every ledger it is in.
+    /// An issue in every ledger that contains it.
     pub fn copies(&self, id: &str) -> Result<Vec<Indexed>> {
         let sql = format!("SELECT {COLUMNS} FROM issues i WHERE i.id = ?1 ORDER BY i.ledger");
         self.rows(&sql, params![id], indexed)
@@ -216,8 +216,8 @@ impl IndexTx<'_> {
         self.rows(sql, [], |row| row.get(0))
     }
 
-    /// Issues that can start at `now` with all of these labels, best first; `to_take`: without those that are claimed only by
-    /// their id (`Issue::only_by_name`).
+    /// Issues with all of these labels that can start at `now`, best first; `to_take`: without those that are claimed
+    /// only by their id (`Issue::only_by_name`).
     pub fn ready(
         &self,
         now: Timestamp,
@@ -307,7 +307,7 @@ impl IndexTx<'_> {
         self.rows(&sql, params![id], indexed)
     }
 
-    /// Issues that somebody offers, newest first.
+    /// Proposed issues, newest first.
     pub fn offered(&self) -> Result<Vec<Indexed>> {
         let sql = format!(
             "SELECT {COLUMNS} FROM issues i INDEXED BY issues_unfinished
@@ -321,13 +321,13 @@ impl IndexTx<'_> {
         self.rows(&format!("SELECT {COLUMNS} FROM issues i ORDER BY i.id, i.ledger"), [], indexed)
     }
 
-    /// Whether nothing of a ledger is known.
+    /// Whether the index contains nothing of a ledger.
     pub fn is_blank(&self, ledger: &str) -> Result<bool> {
         let sql = "SELECT 1 FROM issues WHERE ledger = ?1 LIMIT 1";
         Ok(self.rows(sql, params![ledger], |_| Ok(()))?.is_empty())
     }
 
-    /// Makes room in memory for reading a whole ledger in: what spills is read and written again and again.
+    /// Enlarges the cache for reading a whole ledger: pages that spill are read and written repeatedly.
     pub fn make_room(&self) -> Result<()> {
         const KIB: i64 = 128 << 10;
         let doing = crate::sqlite::failed("make room for the index");
@@ -339,14 +339,14 @@ impl IndexTx<'_> {
         Ok(!self.rows("SELECT 1 FROM issues LIMIT 1", [], |_| Ok(()))?.is_empty())
     }
 
-    /// How many issues there are, and how many are unfinished.
+    /// The number of issues, and of unfinished issues.
     pub fn counts(&self) -> Result<(u64, u64)> {
         let sql = "SELECT count(*), coalesce(sum(unfinished), 0) FROM issues WHERE deleted = 0";
         let found = self.rows(sql, [], |row| Ok((row.get::<_, i64>(0)? as u64, row.get::<_, i64>(1)? as u64)))?;
         Ok(found.first().copied().unwrap_or_default())
     }
 
-    /// Edges that hold back, from an issue that is unfinished to one that no ledger here has.
+    /// Blocking dependencies of an unfinished issue on one that no ledger here contains.
     pub fn dangling(&self, limit: usize) -> Result<Vec<(String, String)>> {
         let sql = "SELECT d.id, d.target FROM issue_deps d JOIN issues i ON i.id = d.id AND i.ledger = d.ledger
             WHERE i.unfinished = 1 AND NOT EXISTS (SELECT 1 FROM issues t WHERE t.id = d.target) ORDER BY 1, 2 LIMIT ?1";

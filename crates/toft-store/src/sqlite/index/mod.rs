@@ -1,6 +1,6 @@
-//! The index of ledgers: what their lines say, in columns that can be asked. Derived, every bit of it.
+//! The index of ledgers: the content of their lines in columns that can be queried. All of it is derived.
 //!
-//! `issues.rs` puts issues down and finds them, `settle.rs` keeps what follows from them true.
+//! `issues.rs` writes and queries issues, `settle.rs` updates what is derived from them.
 
 mod issues;
 mod settle;
@@ -14,39 +14,39 @@ pub use self::{
 };
 use super::{SqliteStore, failed, tx::SqliteTx};
 
-/// What is remembered of a ledger's file since it was last read.
+/// The state of a ledger's file when it was last read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileState {
-    /// Device and number.
+    /// Device and inode number.
     pub identity: (u64, u64),
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// When it was written, in nanoseconds.
+    /// Change time, in nanoseconds.
     pub written: i64,
-    /// When it was looked at, in nanoseconds.
+    /// When it was examined, in nanoseconds.
     pub looked: i64,
-    /// How far it was read.
+    /// Number of bytes that were read.
     pub ingested: u64,
-    /// A print of what stands before that.
+    /// A fingerprint of the text before that position.
     pub tail: String,
     /// The newest clock in it.
     pub newest: String,
-    /// What could not be read, as JSON.
+    /// Lines that could not be read, as JSON.
     pub troubles: String,
 }
 
-/// One look at the index, or one change of it.
+/// A transaction on the index.
 pub struct IndexTx<'a>(SqliteTx<'a>);
 
 impl SqliteStore {
-    /// Opens the index.
+    /// Begins a transaction on the index.
     pub fn index(&self, access: Access) -> Result<IndexTx<'_>> {
         Ok(IndexTx(self.begin_derived(access)?))
     }
 }
 
 impl IndexTx<'_> {
-    /// Keeps what was changed.
+    /// Commits the changes.
     pub fn commit(self) -> Result<()> {
         Box::new(self.0).commit()
     }
@@ -55,7 +55,7 @@ impl IndexTx<'_> {
         self.0.connection()
     }
 
-    /// What is remembered of a file.
+    /// The stored state of a file.
     pub fn file(&self, ledger: &str, file: &str) -> Result<Option<FileState>> {
         let sql = "SELECT device, inode, size, written, looked, ingested, tail, newest, troubles FROM ledger_files WHERE ledger = ?1 AND file = ?2";
         let doing = failed("read the index");
@@ -75,7 +75,7 @@ impl IndexTx<'_> {
         found.optional().map_err(doing)
     }
 
-    /// Remembers a file.
+    /// Stores the state of a file.
     pub fn put_file(&self, ledger: &str, file: &str, state: &FileState) -> Result<()> {
         let sql = "INSERT OR REPLACE INTO ledger_files (ledger, file, device, inode, size, written, looked, ingested, tail, newest, troubles) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
         let FileState { identity, size, written, looked, ingested, tail, newest, troubles } = state;
@@ -95,12 +95,12 @@ impl IndexTx<'_> {
         self.execute(sql, values).map(drop)
     }
 
-    /// Forgets a file.
+    /// Deletes the state of a file.
     pub fn drop_file(&self, ledger: &str, file: &str) -> Result<()> {
         self.execute("DELETE FROM ledger_files WHERE ledger = ?1 AND file = ?2", params![ledger, file]).map(drop)
     }
 
-    /// Files that are remembered, each with its ledger.
+    /// Files with a stored state, each with its ledger.
     pub fn files(&self) -> Result<Vec<(String, String)>> {
         self.rows("SELECT ledger, file FROM ledger_files", [], |row| Ok((row.get(0)?, row.get(1)?)))
     }

@@ -1,4 +1,4 @@
-//! What follows from issues for each other: which can start, from when on, and in which order.
+//! Derived values of issues: which can start, when, and in which order.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -15,19 +15,19 @@ use toft_core::{
 
 use super::IndexTx;
 
-/// Beyond so many changes everything is looked at once instead of each by itself.
+/// After more changes than this, all issues are evaluated together instead of each one separately.
 const MANY: usize = 500;
 
-/// What an issue's change can matter to.
+/// The issues that a change of an issue can affect.
 #[derive(Clone, Debug, Default)]
 pub struct Around {
-    /// Those that need it; and so their parts.
+    /// Issues that need it, and therefore their parts.
     pub waiting: BTreeSet<String>,
-    /// Those it needs, and what it is part of.
+    /// Issues that it needs, and its parents.
     pub beside: BTreeSet<String>,
 }
 
-/// One issue's facts and those of its neighbours, by question.
+/// The facts of an issue and its neighbours, queried one at a time.
 struct Asking<'t>(&'t IndexTx<'t>);
 
 impl Nodes for Asking<'_> {
@@ -44,17 +44,17 @@ impl Nodes for Asking<'_> {
     }
 }
 
-/// Every issue's facts at once.
+/// The facts of all issues.
 #[derive(Default)]
 struct KnownFacts {
     nodes: HashMap<String, Node>,
     open_children: HashMap<String, u64>,
-    /// Issues that wait for something that waits for ever: all others are in no circle.
+    /// Issues that wait, directly or not, for a dependency cycle: no other issue is in a cycle.
     stuck: HashSet<String>,
 }
 
 impl KnownFacts {
-    /// Finds what is left when everything that can be finished one after the other is taken away.
+    /// Finds the issues that remain when all issues that can be finished one after the other are removed.
     fn find_stuck(&mut self) {
         let mut left: HashMap<String, usize> = HashMap::new();
         let mut waiting: HashMap<&str, Vec<&str>> = HashMap::new();
@@ -122,7 +122,7 @@ fn node(row: &rusqlite::Row<'_>) -> rusqlite::Result<Node> {
 }
 
 impl IndexTx<'_> {
-    /// What the ready rule must know of an issue.
+    /// The facts about an issue that the ready rule needs.
     pub fn node(&self, id: &str) -> Result<Option<Node>> {
         let found = self
             .rows(&format!("{NODE} WHERE id = ?1 ORDER BY deleted, part, ledger LIMIT 1"), params![id], node)?
@@ -134,12 +134,12 @@ impl IndexTx<'_> {
         Ok(Some(node))
     }
 
-    /// Facts for the rules, asked one by one.
+    /// Facts for the rules, queried one at a time.
     pub fn nodes(&self) -> impl Nodes<Error = StoreError> + '_ {
         Asking(self)
     }
 
-    /// Issues an issue's change can matter to, as they stand now.
+    /// The issues that a change of an issue can affect, in their current state.
     pub fn around(&self, id: &str, around: &mut Around) -> Result<()> {
         let waiting = "SELECT id FROM issue_deps WHERE target = ?1 AND blocks = 1";
         around.waiting.extend(self.rows(waiting, params![id], |row| row.get::<_, String>(0))?);
@@ -153,7 +153,7 @@ impl IndexTx<'_> {
         self.rows("SELECT id FROM issues WHERE parent = ?1", params![id], |row| row.get(0))
     }
 
-    /// Makes true again what follows from these issues, which changed, and from what was around them before.
+    /// Updates the derived values of the changed issues, and of the issues that were around them before.
     pub fn settle(&self, changed: &BTreeSet<String>, before: &Around) -> Result<()> {
         if changed.len() > MANY {
             return self.settle_all();
@@ -187,8 +187,8 @@ impl IndexTx<'_> {
         Ok(())
     }
 
-    /// Issues that wait for each other with this one, and those that could start because of such a circle although they
-    /// wait for this one: the circle may be gone.
+    /// Issues in a dependency cycle with this one, and those that could start because of such a cycle although they
+    /// wait for this one: the cycle may be gone.
     fn around_circles(&self, id: &str) -> Result<BTreeSet<String>> {
         let mut all = circle(&mut Asking(self), id)?;
         let waiting = "WITH RECURSIVE up (id) AS (
@@ -201,7 +201,7 @@ impl IndexTx<'_> {
         Ok(all)
     }
 
-    /// Circles of needs, each as the ids of its issues; the first of them can start.
+    /// Dependency cycles, each as the ids of its issues; the first of them can start.
     pub fn circles(&self, limit: usize) -> Result<Vec<BTreeSet<String>>> {
         let mut known = self.everything()?;
         known.find_stuck();
@@ -253,7 +253,7 @@ impl IndexTx<'_> {
         Ok(())
     }
 
-    /// Puts down from when on an issue can start, and where in the order.
+    /// Writes when an issue can start, and its rank.
     fn place(&self, nodes: &mut impl Nodes<Error = StoreError>, node: &Node, unblocks: u32) -> Result<()> {
         let opens = readiness(nodes, node)?.opens();
         let rank = if opens.is_some() { rank(node, unblocks) } else { String::new() };
