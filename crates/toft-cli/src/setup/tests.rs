@@ -243,14 +243,24 @@ fn links_are_followed_inside_of_a_checkout_only_and_stay_links() {
 fn permissions_stay_as_they_were() {
     use std::os::unix::fs::PermissionsExt as _;
     let place = WiredDirectory::new(true);
-    let path = place.write(".claude.json", "{\"token\": \"private\"}");
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-    let mode = || fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+    let files = [(".claude.json", 0o600), (".cursor/mcp.json", 0o640), (".gemini/settings.json", 0o755)];
+    for (name, mode) in files {
+        let path = place.write(name, "{\"token\": \"private\"}");
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let kept = || {
+        for (name, mode) in files {
+            let now = fs::metadata(place.ground.root.join(name)).unwrap().permissions().mode() & 0o777;
+            assert_eq!(now, mode, "{name}");
+        }
+    };
     place.wire(&every());
-    assert_eq!(mode(), 0o600);
+    kept();
     place.unwire(&every());
-    assert_eq!(mode(), 0o600);
-    for entry in fs::read_dir(&place.ground.records).into_iter().flatten() {
+    kept();
+    place.wire(&every());
+    assert!(fs::read_dir(&place.ground.records).unwrap().count() > 0);
+    for entry in fs::read_dir(&place.ground.records).unwrap() {
         let meta = entry.unwrap().metadata().unwrap();
         assert_eq!(meta.permissions().mode() & 0o077, 0, "what is remembered of a private file is private");
     }
@@ -279,6 +289,9 @@ fn what_has_tofts_name_and_is_somebodys_own_stays() {
         place.write(name, text);
     }
     place.wire(&every());
+    for (name, text) in own {
+        assert_eq!(place.text(name), text, "{name}");
+    }
     // A server that somebody changed after it was written is theirs.
     place.write(".codex/config.toml", place.text(".codex/config.toml").replace("[\"mcp\"]", "[\"mcp\", \"--mine\"]"));
     place.unwire(&every());
