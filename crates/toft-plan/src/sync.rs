@@ -298,6 +298,7 @@ impl Plan<'_> {
                     Ok(fetched) => {
                         synced.rewritten |= fetched.rewritten;
                         if synced.races == 0 && memo.holds(fetched.tip.as_ref(), &self.looks(ledger)?) {
+                            synced.how = if keeps { SyncStatus::Synced } else { SyncStatus::Received };
                             return Ok(None);
                         }
                         let files = way.theirs()?;
@@ -567,3 +568,6 @@ impl From<Error> for SyncTrouble {
         Self::Here(error)
     }
 }
+
+#[cfg(test)]
+mod tests;

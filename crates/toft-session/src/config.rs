@@ -223,15 +223,24 @@ impl Settings {
     /// Reads every layer; later ones override earlier ones. `tree` is the checkout's root, `state` the directory beside
     /// its store.
     pub(crate) fn load(tree: Option<&Path>, state: Option<&Path>) -> Result<Self, Error> {
+        Self::layered(&config_home(), tree, state, variable)
+    }
+
+    fn layered(
+        user: &Path,
+        tree: Option<&Path>,
+        state: Option<&Path>,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, Error> {
         let mut settings = Self::default();
-        settings.read(&config_home().join("config.toml"), From::User)?;
+        settings.read(&user.join("config.toml"), From::User)?;
         if let Some(tree) = tree {
             settings.read(&tree.join(".toft").join("config.toml"), From::Tree)?;
         }
         if let Some(state) = state {
             settings.read(&state.join("config.toml"), From::Clone)?;
         }
-        settings.read_environment()?;
+        settings.read_environment(variable)?;
         Ok(settings)
     }
 
@@ -248,26 +257,29 @@ impl Settings {
             Err(cause) => return Err(Error::Io { doing: "read", path: path.to_owned(), cause }),
         };
         let wrong = |problem: String| Error::Config { path: path.display().to_string(), problem };
-        let file: ConfigFile = toml::from_str(&text).map_err(|error| wrong(error.message().to_owned()))?;
+        let wrong_value = |key: &str, problem: String| wrong(format!("{key}: {problem}"));
+        let span = |key: &str, text: &Option<String>| -> Result<Option<Duration>, Error> {
+            text.as_deref().map(parse_duration).transpose().map_err(|problem| wrong_value(key, problem))
+        };
+        let file: ConfigFile = toml::from_str(&text).map_err(|error| wrong(with_line(&text, &error)))?;
         if trusted {
             if let Some(store) = &file.store {
-                self.store = Some((StoreLocation::parse(store)?, path.display().to_string()));
+                let store = StoreLocation::parse(store).map_err(|error| wrong_value("store", error.to_string()))?;
+                self.store = Some((store, path.display().to_string()));
             }
             self.agent = file.agent.clone().or(self.agent.take());
             if let Some(root) = &file.workspaces.root {
-                self.workspaces.root = workspace_root(root).map_err(wrong)?;
+                self.workspaces.root =
+                    workspace_root(root).map_err(|problem| wrong_value("workspaces.root", problem))?;
             }
-            if let Some(text) = &file.workspaces.rescue_max_age {
-                self.workspaces.rescue_max_age = Some(parse_duration(text).map_err(wrong)?);
-            }
+            let rescue_max_age = span("workspaces.rescue_max_age", &file.workspaces.rescue_max_age)?;
+            self.workspaces.rescue_max_age = rescue_max_age.or(self.workspaces.rescue_max_age);
             self.sync.remote = file.sync.remote.clone().or(self.sync.remote.take());
             if let Some(branch) = &file.sync.branch {
-                self.sync.branch = Some(branch_name(branch).map_err(wrong)?);
+                self.sync.branch = Some(branch_name(branch).map_err(|problem| wrong_value("sync.branch", problem))?);
             }
             self.sync.names = file.sync.names.unwrap_or(self.sync.names);
-            if let Some(auto) = &file.sync.auto {
-                self.sync.auto = Some(parse_duration(auto).map_err(wrong)?);
-            }
+            self.sync.auto = span("sync.auto", &file.sync.auto)?.or(self.sync.auto);
         } else if file.store.is_some()
             || file.agent.is_some()
             || file.workspaces.root.is_some()
@@ -282,48 +294,43 @@ impl Settings {
                     .into(),
             ));
         }
-        let span = |text: &Option<String>, into: &mut Duration| -> Result<(), Error> {
-            if let Some(text) = text {
-                *into = parse_duration(text).map_err(wrong)?;
-            }
-            Ok(())
-        };
-        span(&file.lease.ttl, &mut self.policy.ttl)?;
-        span(&file.lease.cap, &mut self.policy.cap)?;
-        span(&file.retry.backoff, &mut self.policy.backoff)?;
-        span(&file.retry.backoff_max, &mut self.policy.backoff_max)?;
-        span(&file.retention.events, &mut self.retention.events)?;
-        span(&file.retention.messages, &mut self.retention.messages)?;
-        span(&file.retention.attempts, &mut self.retention.attempts)?;
-        span(&file.retention.checkpoints, &mut self.retention.checkpoints)?;
-        span(&file.retention.blobs, &mut self.retention.blobs)?;
-        span(&file.retention.workspaces, &mut self.retention.workspaces)?;
-        span(&file.retention.agents, &mut self.retention.agents)?;
-        span(&file.retention.receipts, &mut self.retention.receipts)?;
+        let retention = (&file.retention, &mut self.retention);
+        for (key, text, into) in [
+            ("lease.ttl", &file.lease.ttl, &mut self.policy.ttl),
+            ("lease.cap", &file.lease.cap, &mut self.policy.cap),
+            ("retry.backoff", &file.retry.backoff, &mut self.policy.backoff),
+            ("retry.backoff_max", &file.retry.backoff_max, &mut self.policy.backoff_max),
+            ("retention.events", &retention.0.events, &mut retention.1.events),
+            ("retention.messages", &retention.0.messages, &mut retention.1.messages),
+            ("retention.attempts", &retention.0.attempts, &mut retention.1.attempts),
+            ("retention.checkpoints", &retention.0.checkpoints, &mut retention.1.checkpoints),
+            ("retention.blobs", &retention.0.blobs, &mut retention.1.blobs),
+            ("retention.workspaces", &retention.0.workspaces, &mut retention.1.workspaces),
+            ("retention.agents", &retention.0.agents, &mut retention.1.agents),
+            ("retention.receipts", &retention.0.receipts, &mut retention.1.receipts),
+        ] {
+            *into = span(key, text)?.unwrap_or(*into);
+        }
         self.workspaces.keep = file.workspaces.keep.unwrap_or(self.workspaces.keep);
         self.workspaces.most = file.workspaces.most.unwrap_or(self.workspaces.most);
         self.workspaces.max_count = file.workspaces.max_count.or(self.workspaces.max_count);
-        if let Some(text) = &file.workspaces.max_age {
-            self.workspaces.max_age = Some(parse_duration(text).map_err(wrong)?);
-        }
+        self.workspaces.max_age = span("workspaces.max_age", &file.workspaces.max_age)?.or(self.workspaces.max_age);
         self.workspaces.rescue_ignored = file.workspaces.rescue_ignored.unwrap_or(self.workspaces.rescue_ignored);
         if let Some(text) = &file.workspaces.max_bytes {
-            self.workspaces.max_bytes = Some(parse_size(text).map_err(wrong)?);
+            self.workspaces.max_bytes =
+                Some(parse_size(text).map_err(|problem| wrong_value("workspaces.max_bytes", problem))?);
         }
         self.workspaces.instant = file.workspaces.instant.unwrap_or(self.workspaces.instant);
         if let Some(warm) = file.workspaces.warm {
-            warm.iter().try_for_each(|path| inside(path)).map_err(wrong)?;
+            warm.iter().try_for_each(|path| inside(path)).map_err(|problem| wrong_value("workspaces.warm", problem))?;
             self.workspaces.warm = warm;
         }
         if let Some(setup) = file.workspaces.setup {
             setup.check().map_err(wrong)?;
             self.workspaces.setup = Setup { own, ..setup };
         }
-        for (text, into) in [(&file.run.idle, &mut self.run.idle), (&file.run.total, &mut self.run.total)] {
-            if let Some(text) = text {
-                *into = Some(parse_duration(text).map_err(wrong)?);
-            }
-        }
+        self.run.idle = span("run.idle", &file.run.idle)?.or(self.run.idle);
+        self.run.total = span("run.total", &file.run.total)?.or(self.run.total);
         if !file.run.agents.is_empty() && !own {
             return Err(wrong("only the user's own configuration may say how agents are started".into()));
         }
@@ -336,7 +343,7 @@ impl Settings {
         Ok(())
     }
 
-    fn read_environment(&mut self) -> Result<(), Error> {
+    fn read_environment(&mut self, variable: impl Fn(&str) -> Option<String>) -> Result<(), Error> {
         for (name, into) in [
             ("TOFT_LEASE_TTL", &mut self.policy.ttl),
             ("TOFT_LEASE_CAP", &mut self.policy.cap),
@@ -351,6 +358,16 @@ impl Settings {
         }
         Ok(())
     }
+}
+
+/// What is wrong with a file, with its line and key. Values are left out: one may be a password.
+fn with_line(text: &str, error: &toml::de::Error) -> String {
+    let message = error.message();
+    let Some(before) = error.span().and_then(|span| text.get(..span.start)) else { return message.to_owned() };
+    let number = before.matches('\n').count();
+    let key = text.lines().nth(number).and_then(|line| line.split_once('='));
+    let key = key.map(|(key, _)| format!(" (`{}`)", key.trim())).unwrap_or_default();
+    format!("line {}{key}: {message}", number + 1)
 }
 
 /// An environment variable; an empty one counts as unset.
@@ -392,9 +409,9 @@ fn workspace_root(text: &str) -> Result<PathBuf, String> {
     let root = expand_home(text);
     let passing = env::temp_dir();
     if !root.is_absolute() {
-        Err(format!("workspaces.root: `{text}` is not an absolute path"))
+        Err(format!("`{text}` is not an absolute path"))
     } else if root.starts_with(&passing) && !home().starts_with(&passing) {
-        Err(format!("workspaces.root: {} is tidied up by the system", passing.display()))
+        Err(format!("{} is tidied up by the system", passing.display()))
     } else {
         Ok(root)
     }
@@ -435,53 +452,4 @@ pub fn read_in_tree(path: &Path) -> std::io::Result<String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::config_file::{KeyScope, config_keys};
-
-    /// The settings after reading a configuration file with one key.
-    fn with(name: &str, value: &str, from: From) -> Result<Settings, Error> {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("config.toml");
-        let extra = if name.ends_with(".writes") { "run.agents.x.command = ['x']\n" } else { "" };
-        fs::write(&path, format!("{extra}{} = {value}", name.replace("NAME", "x"))).unwrap();
-        let mut settings = Settings::default();
-        settings.read(&path, from)?;
-        settings.files.clear();
-        Ok(settings)
-    }
-
-    #[test]
-    fn the_reference_tells_the_defaults_and_where_a_key_may_be() {
-        for key in config_keys() {
-            assert!(!key.meaning.is_empty(), "{}", key.name);
-            let sample = match key.kind.as_str() {
-                "duration" => "'1d'",
-                "size" => "'1G'",
-                "path" => "'/srv/work'",
-                "number" => "7",
-                "list of strings" => "['x']",
-                "`true` or `false`" => "true",
-                _ => "'x'",
-            };
-            let value = key.default.as_deref().unwrap_or(sample);
-            let settings = with(&key.name, value, From::User).unwrap_or_else(|error| panic!("{}: {error}", key.name));
-            if key.default.is_some() && key.name != "store" {
-                assert_eq!(format!("{settings:?}"), format!("{:?}", Settings::default()), "{}", key.name);
-            }
-            assert_eq!(with(&key.name, value, From::Clone).is_ok(), key.scope != KeyScope::User, "{}", key.name);
-            assert_eq!(with(&key.name, value, From::Tree).is_ok(), key.scope == KeyScope::Everywhere, "{}", key.name);
-        }
-    }
-
-    #[test]
-    fn sizes_are_read_as_people_write_them() {
-        assert_eq!(parse_size("500M"), Ok(500 << 20));
-        assert_eq!(parse_size("20 GB"), Ok(20 << 30));
-        assert_eq!(parse_size("7GiB"), Ok(7 << 30));
-        assert_eq!(parse_size("12"), Ok(12));
-        for wrong in ["", "G", "many", "1.5G", "99999999999T"] {
-            assert!(parse_size(wrong).is_err(), "{wrong}");
-        }
-    }
-}
+mod tests;

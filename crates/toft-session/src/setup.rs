@@ -88,8 +88,10 @@ impl Setup {
 
     /// Refuses port names that cannot be variable names, and invalid paths.
     pub(crate) fn check(&self) -> Result<(), String> {
-        for path in self.copy.iter().chain(&self.link) {
-            inside(path)?;
+        for (key, paths) in [("copy", &self.copy), ("link", &self.link)] {
+            for path in paths {
+                inside(path).map_err(|problem| format!("workspaces.setup.{key}: {problem}"))?;
+            }
         }
         match self.ports.iter().find(|name| !name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_'))
         {
@@ -105,7 +107,7 @@ pub(crate) fn inside(text: &str) -> Result<(), String> {
     let own = path.components().all(|part| matches!(part, Component::Normal(name) if name != ".git"));
     match own && !text.is_empty() {
         true => Ok(()),
-        false => Err(format!("workspaces.setup: `{text}` is not a path inside the checkout")),
+        false => Err(format!("`{text}` is not a path inside the checkout")),
     }
 }
 

@@ -5,7 +5,7 @@ use jsonc_parser::{
     cst::{CstInputValue, CstNode, CstObject, CstRootNode},
 };
 use serde_json::Value;
-use toml_edit::{DocumentMut, Item, Table};
+use toml_edit::{DocumentMut, Item, Table, TableLike};
 
 use super::harness::Change;
 
@@ -52,13 +52,16 @@ pub(super) fn add(text: Option<&str>, change: &Change) -> Result<Option<String>,
             }
             Ok(())
         })?,
-        Change::Table(outer, name, values) => toml(now, outer, name, Some(values))?,
+        Change::Table(outer, name, values) => with_table(now, outer, name, values)?,
     }))
 }
 
 /// The text without the change; nothing if there is nothing else. A text that cannot be read is left alone.
 pub(super) fn take(text: Option<&str>, change: &Change) -> Option<String> {
     let now = text?;
+    if now.trim().is_empty() {
+        return Some(now.to_owned());
+    }
     let left = match change {
         Change::Whole(whole) if now == whole => return None,
         Change::Whole(_) => return Some(now.to_owned()),
@@ -87,7 +90,9 @@ pub(super) fn take(text: Option<&str>, change: &Change) -> Option<String> {
             Ok(())
         })
         .unwrap_or_else(|_| now.to_owned()),
-        Change::Table(outer, name, _) => toml(now, outer, name, None).unwrap_or_else(|_| now.to_owned()),
+        Change::Table(outer, name, values) => {
+            without_table(now, outer, name, values).unwrap_or_else(|_| now.to_owned())
+        }
     };
     let nothing_else = left != now && (left.trim().is_empty() || left.trim() == "{}");
     (!nothing_else).then_some(left)
@@ -185,41 +190,51 @@ fn input(value: &Value) -> CstInputValue {
     }
 }
 
-/// A table with these values, or none.
-fn toml(text: &str, outer: &str, name: &str, values: Option<&[(&'static str, Value)]>) -> Result<String, String> {
-    let mut document: DocumentMut = text.parse().map_err(|error: toml_edit::TomlError| error.message().to_owned())?;
-    match values {
-        Some(values) => {
-            let tables = document.entry(outer).or_insert_with(|| {
-                let mut tables = Table::new();
-                tables.set_implicit(true);
-                Item::Table(tables)
-            });
-            let tables = tables.as_table_like_mut().ok_or_else(|| format!("`{outer}` is not a table"))?;
-            if tables.get(name).is_none() {
-                tables.insert(name, Item::Table(Table::new()));
-            }
-            let table = tables
-                .get_mut(name)
-                .and_then(Item::as_table_like_mut)
-                .ok_or_else(|| format!("`{name}` is not a table"))?;
-            for (key, value) in values {
-                let wanted = toml_value(value);
-                if table.get(key).is_none_or(|known| known.to_string().trim() != wanted.to_string().trim()) {
-                    table.insert(key, Item::Value(wanted));
-                }
-            }
-        }
-        None => {
-            if let Some(tables) = document.get_mut(outer).and_then(Item::as_table_like_mut) {
-                tables.remove(name);
-                if tables.is_empty() {
-                    document.remove(outer);
-                }
-            }
+/// A TOML file with a table of these values in it.
+fn with_table(text: &str, outer: &str, name: &str, values: &[(&'static str, Value)]) -> Result<String, String> {
+    let mut document = toml(text)?;
+    let tables = document.entry(outer).or_insert_with(|| {
+        let mut tables = Table::new();
+        tables.set_implicit(true);
+        Item::Table(tables)
+    });
+    let tables = tables.as_table_like_mut().ok_or_else(|| format!("`{outer}` is not a table"))?;
+    if tables.get(name).is_none() {
+        tables.insert(name, Item::Table(Table::new()));
+    }
+    let table =
+        tables.get_mut(name).and_then(Item::as_table_like_mut).ok_or_else(|| format!("`{name}` is not a table"))?;
+    for (key, value) in values {
+        if !has(table, key, value) {
+            table.insert(key, Item::Value(toml_value(value)));
         }
     }
     Ok(document.to_string())
+}
+
+/// The same file without that table, unless somebody gave it other values.
+fn without_table(text: &str, outer: &str, name: &str, values: &[(&'static str, Value)]) -> Result<String, String> {
+    let mut document = toml(text)?;
+    let ours = |table: &dyn TableLike| values.iter().all(|(key, value)| has(table, key, value));
+    let tables = document.get_mut(outer).and_then(Item::as_table_like_mut);
+    let holds_ours = |tables: &&mut dyn TableLike| tables.get(name).and_then(Item::as_table_like).is_some_and(ours);
+    let Some(tables) = tables.filter(holds_ours) else {
+        // Not even a missing newline at its end is added.
+        return Ok(text.to_owned());
+    };
+    tables.remove(name);
+    if tables.is_empty() {
+        document.remove(outer);
+    }
+    Ok(document.to_string())
+}
+
+fn toml(text: &str) -> Result<DocumentMut, String> {
+    text.parse().map_err(|error: toml_edit::TomlError| error.message().to_owned())
+}
+
+fn has(table: &dyn TableLike, key: &str, value: &Value) -> bool {
+    table.get(key).is_some_and(|known| known.to_string().trim() == toml_value(value).to_string().trim())
 }
 
 fn toml_value(value: &Value) -> toml_edit::Value {
@@ -261,9 +276,12 @@ fn without_block(text: &str) -> String {
 
 /// Where the block is.
 fn bounds(text: &str) -> Option<(usize, usize)> {
-    let from = text.find(BEGIN)?;
-    let to = from + text[from..].find(END)? + END.len();
-    Some((from, to))
+    // Of an opening mark whose closing one was removed, what follows is the user's.
+    text.match_indices(BEGIN).find_map(|(from, _)| {
+        let inside = from + BEGIN.len();
+        let length = text[inside..].find(END)?;
+        (!text[inside..inside + length].contains(BEGIN)).then_some((from, inside + length + END.len()))
+    })
 }
 
 #[cfg(test)]
@@ -319,5 +337,45 @@ mod tests {
         assert!(added.starts_with(text) && !added.replace("\r\n", "").contains('\n'), "{added:?}");
         assert_eq!(add(Some(&added), &block).unwrap().unwrap(), added);
         assert_eq!(take(add(None, &block).unwrap().as_deref(), &block), None);
+    }
+
+    #[test]
+    fn a_block_ends_where_its_own_mark_is() {
+        let block = Change::Block("Hello".into());
+        // Somebody removed the closing mark: what follows the opening one is theirs.
+        let half = format!("{BEGIN}\nHello\n\n# Mine\n");
+        let added = add(Some(&half), &block).unwrap().unwrap();
+        assert_eq!(add(Some(&added), &block).unwrap().unwrap(), added, "again changes nothing");
+        assert_eq!(take(Some(&added), &block).unwrap(), half);
+        // A stray closing mark before the block, a stray opening one after it.
+        let around = format!("{END}\n\n{BEGIN}\nolder\n{END}\n{BEGIN}\n");
+        let added = add(Some(&around), &block).unwrap().unwrap();
+        assert_eq!(added, around.replace("older", "Hello"));
+        assert_eq!(take(Some(&added), &block).unwrap(), format!("{END}\n{BEGIN}\n"));
+    }
+
+    #[test]
+    fn in_a_group_of_hooks_only_our_own_is_taken_out() {
+        let ours = json!({ "type": "command", "command": super::super::harness::command("Stop", "claude") });
+        let change = Change::Item(vec!["hooks", "Stop"], json!({ "matcher": "", "hooks": [ours] }), None);
+        let text = json!({ "hooks": { "Stop": [{ "matcher": "x", "hooks": [{ "command": "mine" }, ours] }] } });
+        let text = text.to_string();
+        assert_eq!(add(Some(&text), &change).unwrap().unwrap(), text, "it is there already, in whatever group");
+        let taken = take(Some(&text), &change).unwrap();
+        let left: Value = serde_json::from_str(&taken).unwrap();
+        assert_eq!(left, json!({ "hooks": { "Stop": [{ "matcher": "x", "hooks": [{ "command": "mine" }] }] } }));
+    }
+
+    #[test]
+    fn a_value_that_somebody_changed_stays() {
+        let change = Change::Key(vec!["mcpServers", "toft"], json!({ "command": "toft" }));
+        for text in [r#"{"mcpServers":{"toft":{"command":"mine"}}}"#, r#"{"mcpServers":{"toft":null}}"#] {
+            assert_eq!(add(Some(text), &change).unwrap().unwrap(), text);
+            assert_eq!(take(Some(text), &change).unwrap(), text);
+        }
+        for broken in ["{", "[]", "nonsense", "{} {}"] {
+            assert!(add(Some(broken), &change).is_err(), "{broken}");
+            assert_eq!(take(Some(broken), &change).as_deref(), Some(broken));
+        }
     }
 }

@@ -55,7 +55,11 @@ impl Ground {
         if !linked {
             return Ok(path);
         }
-        let real = fs::canonicalize(&path).map_err(|_| refuse("is behind a link that leads nowhere"))?;
+        // A file that is not there yet is behind a link if its directory is.
+        let there = path.ancestors().find(|part| part.symlink_metadata().is_ok()).unwrap_or(&path);
+        let missing = path.strip_prefix(there).unwrap_or(Path::new(""));
+        let real = fs::canonicalize(there).map_err(|_| refuse("is behind a link that leads nowhere"))?;
+        let real = if missing.as_os_str().is_empty() { real } else { real.join(missing) };
         let root = fs::canonicalize(&self.root).unwrap_or_else(|_| self.root.clone());
         match self.user || real.starts_with(root) {
             true => Ok(real),
@@ -212,3 +216,6 @@ fn read(path: &Path) -> Result<Option<String>, Failure> {
         Err(error) => Err(Failure::stopped(format!("{} cannot be read: {error}", path.display()), "")),
     }
 }
+
+#[cfg(test)]
+mod tests;
