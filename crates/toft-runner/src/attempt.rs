@@ -274,18 +274,13 @@ impl AttemptRun<'_> {
                 }
                 Duty::Wait(_) | Duty::Renew => {}
             }
-            let forced = if self.stop.load(Ordering::Relaxed) || self.keeping.order().is_some() {
-                Some(Ending::Stopped)
-            } else if self.rules.total.is_some_and(|total| begun.elapsed() >= total) {
-                self.rules.total.map(|total| Ending::Overtime(total.as_secs()))
-            } else if self.rules.idle.is_some_and(|idle| activity.silent(begun) >= idle) {
-                self.rules.idle.map(|idle| Ending::Idle(idle.as_secs()))
-            } else if farewell.is_some_and(|since: Instant| since.elapsed() >= FAREWELL) {
-                Some(Ending::Stopped)
-            } else {
-                None
+            let look = WatchedCommand {
+                stopped: self.stop.load(Ordering::Relaxed) || self.keeping.order().is_some(),
+                ran: begun.elapsed(),
+                silent: activity.silent(begun),
+                farewell: farewell.map(|since: Instant| since.elapsed()),
             };
-            if let Some(ending) = forced {
+            if let Some(ending) = look.forced_ending(self.rules) {
                 running.end(self.rules.grace)?;
                 return Ok(if self.keeping.stopped() { Ending::Lost } else { ending });
             }
@@ -299,10 +294,76 @@ impl AttemptRun<'_> {
     }
 }
 
+/// What a watcher sees of a command that runs.
+#[derive(Clone, Copy, Debug, Default)]
+struct WatchedCommand {
+    /// The runner stops, or this attempt was ordered to stop.
+    stopped: bool,
+    ran: Duration,
+    silent: Duration,
+    /// How long ago the agent ended its own hold.
+    farewell: Option<Duration>,
+}
+
+impl WatchedCommand {
+    /// The ending of a command that must be stopped now.
+    fn forced_ending(self, rules: &Rules) -> Option<Ending> {
+        let reached = |limit: Option<Duration>, time: Duration| limit.filter(|limit| time >= *limit);
+        if self.stopped {
+            Some(Ending::Stopped)
+        } else if let Some(total) = reached(rules.total, self.ran) {
+            Some(Ending::Overtime(total.as_secs()))
+        } else if let Some(idle) = reached(rules.idle, self.silent) {
+            Some(Ending::Idle(idle.as_secs()))
+        } else {
+            reached(Some(FAREWELL), self.farewell.unwrap_or_default()).map(|_| Ending::Stopped)
+        }
+    }
+}
+
 /// How a command ended that the runner did not end.
 fn ending(status: std::process::ExitStatus) -> Ending {
     if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
         return Ending::Signalled(signal);
     }
     Ending::Exited(status.code().unwrap_or(-1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_stopped_for_the_first_reason_that_holds() {
+        let seconds = Duration::from_secs;
+        let limited = Rules { total: Some(seconds(60)), idle: Some(seconds(10)), ..Rules::default() };
+        let look =
+            |ran, silent| WatchedCommand { ran: seconds(ran), silent: seconds(silent), ..WatchedCommand::default() };
+        let cases = [
+            (look(59, 9), None),
+            (look(60, 0), Some(Ending::Overtime(60))),
+            (look(11, 10), Some(Ending::Idle(10))),
+            (look(60, 10), Some(Ending::Overtime(60))),
+            (WatchedCommand { stopped: true, ..look(60, 10) }, Some(Ending::Stopped)),
+            (WatchedCommand { farewell: Some(FAREWELL), ..look(31, 0) }, Some(Ending::Stopped)),
+            (WatchedCommand { farewell: Some(FAREWELL - seconds(1)), ..look(31, 0) }, None),
+            (WatchedCommand { farewell: Some(FAREWELL), ..look(31, 10) }, Some(Ending::Idle(10))),
+        ];
+        for (look, wanted) in cases {
+            assert_eq!(look.forced_ending(&limited), wanted, "{look:?}");
+        }
+        let unlimited = Rules { total: None, idle: None, ..Rules::default() };
+        assert_eq!(look(1_000_000, 1_000_000).forced_ending(&unlimited), None);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn an_exit_status_is_a_code_or_a_signal() {
+        use std::os::unix::process::ExitStatusExt as _;
+        let status = std::process::ExitStatus::from_raw;
+        assert_eq!(ending(status(0)), Ending::Exited(0));
+        assert_eq!(ending(status(3 << 8)), Ending::Exited(3));
+        assert_eq!(ending(status(9)), Ending::Signalled(9));
+        assert_eq!(ending(status(15 | 0x80)), Ending::Signalled(15), "with a core dump");
+    }
 }

@@ -186,3 +186,88 @@ pub(super) fn read_word(path: &Path, mask: &Mask) -> Result<Word, String> {
     }
     serde_json::from_str(&text).map_err(|error| error.to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use toft_core::flow::{SaidOutcome, Usage};
+
+    use super::*;
+
+    fn read(text: impl AsRef<[u8]>) -> Result<Word, String> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("report.json");
+        fs::write(&path, text).unwrap();
+        read_word(&path, &Mask::from_environment(None))
+    }
+
+    #[test]
+    fn a_report_is_read_as_it_is_written() {
+        assert_eq!(read("{}"), Ok(Word::default()));
+        let whole = r#"{"outcome":"done","message":"m","evidence":"c0ffee","no_change":"n","cost":1.5,
+                       "usage":{"input_tokens":7}}"#;
+        let word = Word {
+            outcome: Some(SaidOutcome::Done),
+            message: "m".into(),
+            evidence: Some("c0ffee".into()),
+            no_change: Some("n".into()),
+            cost: Some(1.5),
+            usage: Some(Usage { input_tokens: 7, output_tokens: 0 }),
+        };
+        assert_eq!(read(whole), Ok(word));
+        for (text, outcome) in [
+            ("failed", SaidOutcome::Failed),
+            ("release", SaidOutcome::Release),
+            ("handoff", SaidOutcome::Handoff),
+            ("waiting", SaidOutcome::Waiting),
+        ] {
+            assert_eq!(read(format!(r#"{{"outcome":"{text}"}}"#)).unwrap().outcome, Some(outcome));
+        }
+    }
+
+    #[test]
+    fn a_report_that_says_anything_else_is_a_problem_and_no_word() {
+        for text in [
+            "",
+            "done",
+            "null",
+            "{",
+            r#"{"outcome":"perfect"}"#,
+            r#"{"outcome":"done","result":"unknown key"}"#,
+            r#"{"message":7}"#,
+            r#"{"cost":"much"}"#,
+            r#"{"outcome":"done"} {"outcome":"failed"}"#,
+        ] {
+            assert!(read(text).is_err(), "{text}");
+        }
+        assert!(read(b"{\"message\":\"\xff\"}").is_err(), "it is not UTF-8");
+        let large = format!(r#"{{"message":"{}"}}"#, "x".repeat(LONGEST_REPORT as usize));
+        assert_eq!(read(large), Err("is no plain file of a sensible size".into()));
+    }
+
+    #[test]
+    fn a_report_is_a_plain_file_or_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, mask) = (dir.path().join("report.json"), Mask::from_environment(None));
+        assert_eq!(read_word(&path, &mask), Ok(Word::default()), "no file, no word");
+        fs::create_dir(&path).unwrap();
+        assert!(read_word(&path, &mask).is_err());
+        fs::remove_dir(&path).unwrap();
+        #[cfg(unix)]
+        {
+            let elsewhere = dir.path().join("elsewhere");
+            fs::write(&elsewhere, "{}").unwrap();
+            std::os::unix::fs::symlink(&elsewhere, &path).unwrap();
+            assert!(read_word(&path, &mask).is_err(), "an agent's link is not followed");
+        }
+    }
+
+    #[test]
+    fn secrets_of_a_report_are_masked_where_it_lies() {
+        let token = format!("ghp_{}", "a1B2c3D4e5F6".repeat(3));
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("report.json");
+        fs::write(&path, format!(r#"{{"message":"used {token}"}}"#)).unwrap();
+        read_word(&path, &Mask::from_environment(None)).unwrap();
+        assert!(!fs::read_to_string(&path).unwrap().contains(&token));
+    }
+}

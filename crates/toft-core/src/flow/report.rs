@@ -258,4 +258,171 @@ mod tests {
         assert!(matches!(asked.judge().0, How::Waiting(WaitFor::Human)));
         assert!(matches!(Seen { word: asks(" "), ..seen(Ending::Exited(0)) }.judge().0, How::Failed));
     }
+
+    const ENDINGS: [Ending; 8] = [
+        Ending::Exited(0),
+        Ending::Exited(1),
+        Ending::Exited(-1),
+        Ending::Signalled(9),
+        Ending::Idle(60),
+        Ending::Overtime(60),
+        Ending::Stopped,
+        Ending::Lost,
+    ];
+    const OUTCOMES: [Option<SaidOutcome>; 6] = [
+        None,
+        Some(SaidOutcome::Done),
+        Some(SaidOutcome::Failed),
+        Some(SaidOutcome::Release),
+        Some(SaidOutcome::Handoff),
+        Some(SaidOutcome::Waiting),
+    ];
+
+    /// Every combination of how a command ended, what its agent says, and what there is to show.
+    fn every_combination() -> Vec<Seen> {
+        let texts = [None, Some(" ".to_owned()), Some("named".to_owned())];
+        let mut all = Vec::new();
+        for ending in ENDINGS {
+            for outcome in OUTCOMES {
+                for n in 0..(3 * 3 * 2 * 2 * 2 * 2_usize) {
+                    let (evidence, n) = (texts[n % 3].clone(), n / 3);
+                    let (no_change, n) = (texts[n % 3].clone(), n / 3);
+                    let flag = |bit: usize| n >> bit & 1 == 1;
+                    let message = if flag(0) { "in words".to_owned() } else { String::new() };
+                    all.push(Seen {
+                        ending,
+                        commit: flag(1).then(|| "seen".to_owned()),
+                        uncommitted: if flag(2) { 2 } else { 0 },
+                        word: Word { outcome, message, evidence, no_change, ..Word::default() },
+                        problem: flag(3).then(|| "its report cannot be read".to_owned()),
+                        said: "the last words".into(),
+                    });
+                }
+            }
+        }
+        all
+    }
+
+    /// What a result is called, and the evidence it is based on.
+    fn called(how: &How) -> String {
+        match how {
+            How::Done(Evidence::Commit(commit)) => format!("done by {commit}"),
+            How::Done(Evidence::NoChange(reason)) => format!("done without a change: {reason}"),
+            How::Done(Evidence::Artifact(artifact)) => format!("done by the artifact {artifact:?}"),
+            How::Failed => "failed".into(),
+            How::Release => "released".into(),
+            How::Handoff => "handed over".into(),
+            How::Waiting(_) => "waits".into(),
+        }
+    }
+
+    #[test]
+    fn every_combination_has_the_one_meaning_that_the_rules_give_it() {
+        let combinations = every_combination();
+        assert_eq!(combinations.len(), 8 * 6 * 144);
+        for seen in combinations {
+            let given = |text: &Option<String>| text.as_deref() == Some("named");
+            let asks = seen.word.outcome == Some(SaidOutcome::Waiting) && !seen.word.message.is_empty();
+            let wanted = if matches!(seen.ending, Ending::Stopped | Ending::Lost) {
+                "released"
+            } else if let Some(SaidOutcome::Failed) = seen.word.outcome {
+                "failed"
+            } else if let Some(SaidOutcome::Release) = seen.word.outcome {
+                "released"
+            } else if let Some(SaidOutcome::Handoff) = seen.word.outcome {
+                "handed over"
+            } else if asks {
+                "waits"
+            } else if seen.ending != Ending::Exited(0) {
+                "failed"
+            } else if given(&seen.word.evidence) {
+                "done by named"
+            } else if seen.commit.is_some() {
+                "done by seen"
+            } else if given(&seen.word.no_change) && seen.uncommitted == 0 {
+                "done without a change: named"
+            } else {
+                "failed"
+            };
+            let (how, message) = seen.judge();
+            assert_eq!(called(&how), wanted, "{seen:?}");
+            assert!(!message.trim().is_empty(), "nothing is said of {seen:?}");
+        }
+    }
+
+    #[test]
+    fn the_reason_is_what_helps_most() {
+        let nothing = || seen(Ending::Exited(0));
+        let says = |message: &str| Word { message: message.into(), ..Word::default() };
+        let told = |seen: &Seen| seen.judge().1;
+        assert_eq!(told(&seen(Ending::Stopped)), "was stopped with its runner");
+        assert_eq!(told(&seen(Ending::Exited(3))), "exited with 3: all good", "with the last it said");
+        assert_eq!(told(&Seen { said: String::new(), ..seen(Ending::Signalled(9)) }), "was ended by signal 9");
+        assert_eq!(told(&seen(Ending::Idle(60))), "said nothing for 60 s and was ended: all good");
+        assert_eq!(told(&seen(Ending::Overtime(90))), "took longer than 90 s and was ended: all good");
+        assert_eq!(
+            told(&Seen { word: says("it works"), ..seen(Ending::Exited(1)) }),
+            "exited with 1: all good",
+            "a bad end says more than the agent"
+        );
+        assert!(told(&nothing()).starts_with("ended without a commit"));
+        assert_eq!(told(&Seen { uncommitted: 1, ..nothing() }), "ended with 1 changed file that is not committed");
+        let problem = "`x`, which it names as evidence, is no commit here".to_owned();
+        assert_eq!(told(&Seen { problem: Some(problem.clone()), uncommitted: 1, ..nothing() }), problem);
+        let commit = Some("c0ffee".to_owned());
+        assert_eq!(told(&Seen { commit: commit.clone(), word: says("did it"), ..nothing() }), "did it");
+        let long = Seen { said: "é".repeat(1_000), commit, ..nothing() };
+        assert_eq!(told(&long).chars().count(), REASON + 1, "cut between letters, and marked");
+    }
+
+    fn attempt(result: Option<AttemptResult>, ending: Option<Ending>) -> Attempt {
+        let report = ending.map(|ending| Report {
+            ending,
+            ran_ms: 1,
+            host: "here".into(),
+            log: "log".into(),
+            workspace: "one".into(),
+            usage: None,
+        });
+        Attempt {
+            task: crate::id::TaskId::known("tk_1"),
+            fence: 1,
+            lease: crate::id::LeaseId::known("ls_1"),
+            agent: crate::id::AgentId::known("ag_1"),
+            place: crate::repository::Place::default(),
+            started: crate::time::Timestamp(0),
+            ended: result.map(|_| crate::time::Timestamp(1)),
+            result,
+            reason: None,
+            cost: None,
+            report,
+        }
+    }
+
+    #[test]
+    fn earlier_commits_count_until_an_attempt_failed() {
+        let ended = |result| attempt(Some(result), None);
+        assert!(builds_on(&[]));
+        assert!(builds_on(&[ended(AttemptResult::Released), ended(AttemptResult::Handoff), attempt(None, None)]));
+        assert!(!builds_on(&[ended(AttemptResult::Failed), ended(AttemptResult::Released)]));
+    }
+
+    #[test]
+    fn only_what_agents_of_runners_give_back_by_themselves_is_counted_and_only_the_last_in_a_row() {
+        let well = Some(Ending::Exited(0));
+        let back = || attempt(Some(AttemptResult::Released), well);
+        let cases = [
+            (vec![], 0),
+            (vec![back()], 1),
+            (vec![back(), attempt(Some(AttemptResult::Handoff), well)], 2),
+            (vec![back(), back(), attempt(None, None)], 2),
+            (vec![back(), attempt(Some(AttemptResult::Failed), well), back()], 1),
+            (vec![back(), attempt(Some(AttemptResult::Released), None)], 0),
+            (vec![back(), attempt(Some(AttemptResult::Released), Some(Ending::Stopped))], 0),
+            (vec![back(), attempt(Some(AttemptResult::Released), Some(Ending::Lost)), back()], 1),
+        ];
+        for (attempts, count) in cases {
+            assert_eq!(given_back(&attempts), count, "{attempts:?}");
+        }
+    }
 }

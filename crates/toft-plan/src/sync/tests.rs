@@ -7,7 +7,7 @@ use toft_session::{
     config::{Config, StoreLocation},
     session::Session,
 };
-use toft_vcs::exchange::Fetched;
+use toft_vcs::exchange::{Fetched, Proposal};
 
 use super::*;
 use crate::IssueFilter;
