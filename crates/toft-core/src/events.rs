@@ -50,6 +50,8 @@ pub const EVENTS: &[(&str, &str)] = &[
     ("issue.rejected", "a proposed issue was rejected"),
     ("issue.followed", "a proposal took over the maintainers' decision at a sync"),
     ("issue.claimed_twice", "two clones claimed the same issue before they synchronized"),
+    ("epic.closed", "an epic was closed with its last open part"),
+    ("epic.reopened", "an epic that was closed with its parts was opened again with one of them"),
     ("ledger.imported", "issues were imported"),
     ("message.sent", "a message was sent"),
     ("message.read", "a message was read"),
