@@ -80,6 +80,7 @@ pub(crate) const CODES: &[(u8, &str, &str)] = &[
     (CONFLICT, "not_ready", "the task waits for something"),
     (CONFLICT, "not_whole", "the workspace is damaged; the message says what to do"),
     (CONFLICT, "op_reused", "the operation id belongs to another request"),
+    (CONFLICT, "other", "a newer toft at the other end refused, for a reason that this one does not know"),
     (CONFLICT, "other_session", "another session of the same agent holds the task"),
     (CONFLICT, "parent_moved", "the task has a newer checkpoint than the one you named"),
     (CONFLICT, "stays", "the workspace contains work that exists nowhere else"),
