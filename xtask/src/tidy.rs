@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-use crate::{links, promises};
+use crate::{docs, links, promises};
 
 /// Which of our crates each may depend on. Siblings never meet.
 const LAYERS: [(&str, &[&str]); 11] = [
@@ -41,6 +41,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         prose(path, text, &mut wrong);
     }
     names(&sources, &mut wrong);
+    docs::check(&sources, &mut wrong);
     programs(root, &sources, &mut wrong)?;
     queries(root, &sources, &mut wrong)?;
     promises::check(root, &sources, &mut wrong)?;

@@ -104,9 +104,7 @@ pub enum Write {
 /// A queue entry: derived from the task by [`crate::ready`], and stored so that reading the queue is one range scan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueEntry {
-    /// The task.
     pub task: TaskId,
-    /// Its lane.
     pub lane: String,
     /// Its rank; lower ranks first.
     pub rank: String,
@@ -125,11 +123,9 @@ pub struct Receipt {
     pub op: OpId,
     /// The agent that made the request.
     pub actor: String,
-    /// Its verb.
     pub verb: String,
     /// A digest of the request; empty in receipts of older versions.
     pub request: String,
-    /// Its outcome.
     pub outcome: Value,
     /// When it was recorded.
     pub at: Timestamp,

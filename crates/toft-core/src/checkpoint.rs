@@ -18,7 +18,6 @@ pub const INLINE_LIMIT: usize = 16 * 1024;
 pub struct Checkpoint {
     /// Stable id.
     pub id: CheckpointId,
-    /// The task.
     pub task: TaskId,
     /// The fence number of the lease under which it was written.
     pub fence: u64,

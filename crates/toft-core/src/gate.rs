@@ -23,7 +23,6 @@ pub struct Gate {
     pub asked_by: String,
     /// Where it was created.
     pub place: Place,
-    /// When it was created.
     pub created: Timestamp,
     /// How and when it opened; absent while it is closed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -35,10 +34,7 @@ pub struct Gate {
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum GateKind {
     /// A person's answer.
-    Human {
-        /// The question.
-        question: String,
-    },
+    Human { question: String },
     /// A time; the gate opens automatically.
     Timer {
         /// The time.
@@ -58,7 +54,6 @@ pub struct Opened {
     pub at: Timestamp,
     /// The agent that opened it.
     pub by: String,
-    /// The answer.
     pub answer: String,
 }
 

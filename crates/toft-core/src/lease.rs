@@ -29,7 +29,6 @@ const WATCHERS: usize = 64;
 /// The one live lease on a task. Ended leases remain as attempts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// The task.
     pub task: TaskId,
     /// The task's workflow.
     pub workflow: WorkflowId,
@@ -39,7 +38,6 @@ pub struct Lease {
     pub agent: AgentId,
     /// The fence, which every write of the holder must name.
     pub fence: Fence,
-    /// When it was acquired.
     pub acquired: Timestamp,
     /// How long it lasts after each renewal.
     pub ttl: Duration,

@@ -20,7 +20,6 @@ pub struct Message {
     pub from: AgentId,
     /// The address that the sender gave.
     pub to: Address,
-    /// Its kind.
     pub kind: MessageKind,
     /// 0 is most urgent.
     pub priority: u8,
@@ -82,7 +81,6 @@ pub enum MessageKind {
 /// The delivery of a message to one recipient.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Delivery {
-    /// The message.
     pub message: MessageId,
     /// The recipient: an agent's id, or `human`.
     pub recipient: String,
@@ -115,7 +113,6 @@ pub enum DeliveryState {
 /// A message as its recipient sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct InboxItem {
-    /// The message.
     #[serde(flatten)]
     pub message: Message,
     /// The sender's name.

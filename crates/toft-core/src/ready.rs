@@ -68,10 +68,7 @@ impl QueueClass {
 #[non_exhaustive]
 pub enum Reason {
     /// It is held, or it has ended.
-    Status {
-        /// Its status.
-        status: TaskStatus,
-    },
+    Status { status: TaskStatus },
     /// Its workflow is not running.
     Workflow {
         /// The status of the workflow.
@@ -84,7 +81,6 @@ pub enum Reason {
     },
     /// Its workflow has spent its budget.
     Budget {
-        /// The budget.
         budget: f64,
         /// The amount spent.
         spent: f64,

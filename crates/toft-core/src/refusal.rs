@@ -21,7 +21,6 @@ use crate::{
 /// An issue that cannot be started, for example because its template is missing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Unstartable {
-    /// The issue.
     pub issue: String,
     /// What is wrong.
     pub why: String,
@@ -56,7 +55,6 @@ pub enum Refusal {
     /// An agent holds the task.
     #[error("{task} is held by {agent} until {until} (active {silent_s} s ago)")]
     LeaseHeld {
-        /// The task.
         task: TaskId,
         /// The holder.
         agent: String,
@@ -70,7 +68,6 @@ pub enum Refusal {
     /// The fence is not that of the live lease.
     #[error("your hold on {task} (fence {yours}) is over; {}", .holder.as_ref().map_or("nobody holds it now".to_owned(), |agent| format!("{agent} holds it now")))]
     FenceStale {
-        /// The task.
         task: TaskId,
         /// The fence that the caller gave.
         yours: Fence,
@@ -80,7 +77,6 @@ pub enum Refusal {
     /// Another session of the same agent holds the task.
     #[error("another session of {agent} holds {task}")]
     OtherSession {
-        /// The task.
         task: TaskId,
         /// The name of both sessions.
         agent: String,
@@ -88,7 +84,6 @@ pub enum Refusal {
     /// The caller does not hold the task.
     #[error("{agent} does not hold {task} ({})", status.as_str())]
     NotHolder {
-        /// The task.
         task: TaskId,
         /// The caller.
         agent: String,
@@ -103,20 +98,10 @@ pub enum Refusal {
     },
     /// The task cannot start.
     #[error("{task} is not ready: {}", reasons.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
-    NotReady {
-        /// The task.
-        task: TaskId,
-        /// The reasons.
-        reasons: Vec<Reason>,
-    },
+    NotReady { task: TaskId, reasons: Vec<Reason> },
     /// The issue cannot start.
     #[error("{issue} is not ready: {}", reasons.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
-    IssueNotReady {
-        /// The issue.
-        issue: String,
-        /// The reasons.
-        reasons: Vec<crate::issue::ready::IssueReason>,
-    },
+    IssueNotReady { issue: String, reasons: Vec<crate::issue::ready::IssueReason> },
     /// No task can start.
     #[error(
         "nothing is ready{}{}{}{}",
@@ -140,9 +125,7 @@ pub enum Refusal {
     /// The entity is in another state.
     #[error("{id} is {state}; {wanted}")]
     WrongState {
-        /// Its id.
         id: String,
-        /// Its state.
         state: String,
         /// The state that the request needs.
         wanted: String,
@@ -153,7 +136,6 @@ pub enum Refusal {
     /// Another checkpoint was written in the meantime.
     #[error("{task} has a newer checkpoint than the one you built on")]
     ParentMoved {
-        /// The task.
         task: TaskId,
         /// The newest checkpoint.
         newest: Option<CheckpointId>,
@@ -167,7 +149,6 @@ pub enum Refusal {
     /// The agent is paused or removed, and may not claim.
     #[error("{agent} is {state} and takes nothing new")]
     AgentPaused {
-        /// The agent.
         agent: String,
         /// Paused or removed.
         state: String,
@@ -177,9 +158,7 @@ pub enum Refusal {
     NotAllowed {
         /// The caller.
         agent: String,
-        /// Its role.
         role: Role,
-        /// The action.
         action: Action,
     },
     /// Text that looks like a secret would be published.
@@ -193,23 +172,14 @@ pub enum Refusal {
     Exists {
         /// The kind of thing.
         what: Cow<'static, str>,
-        /// The name.
         name: String,
     },
     /// A field has an invalid value.
     #[error("{field}: {problem}")]
-    Invalid {
-        /// The field.
-        field: String,
-        /// The problem.
-        problem: String,
-    },
+    Invalid { field: String, problem: String },
     /// A template needs values for more variables.
     #[error("the template needs a value for {}", names.join(", "))]
-    MissingVariables {
-        /// Their names.
-        names: Vec<String>,
-    },
+    MissingVariables { names: Vec<String> },
     /// The template has no such variables.
     #[error("the template has no variable {}; it has {}", unknown.join(", "), known.join(", "))]
     UnknownVariables {
@@ -250,10 +220,7 @@ pub enum Refusal {
     },
     /// A newer toft at the other end refused for a reason that this version does not know.
     #[error("{message}")]
-    Other {
-        /// The message.
-        message: String,
-    },
+    Other { message: String },
 }
 
 /// Why a verb failed: it was refused, or the store failed.

@@ -53,7 +53,6 @@ impl Repository {
 /// One checkout of a repository.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Worktree {
-    /// The repository.
     pub repository: RepositoryId,
     /// The VCS's own name for it; `main` for the main one.
     pub name: String,

@@ -63,11 +63,8 @@ impl RetentionKind {
 pub struct Retention {
     /// History.
     pub events: Duration,
-    /// Messages.
     pub messages: Duration,
-    /// Attempts.
     pub attempts: Duration,
-    /// Checkpoints.
     pub checkpoints: Duration,
     /// Blobs, since they were last written.
     pub blobs: Duration,
@@ -75,7 +72,6 @@ pub struct Retention {
     pub workspaces: Duration,
     /// Agents, since they were last seen.
     pub agents: Duration,
-    /// Receipts.
     pub receipts: Duration,
 }
 

@@ -73,7 +73,6 @@ pub enum Prefetch<'a> {
     Claim {
         /// The agent's name.
         actor: &'a str,
-        /// The scope.
         scope: &'a Scope,
         /// The head of the queue: the key and the number of entries. Absent if the claim will read more than it takes.
         head: Option<(QueueKey, usize)>,
@@ -216,7 +215,6 @@ pub struct WorkflowQuery {
 /// Selects tasks.
 #[derive(Clone, Debug, Default)]
 pub struct TaskQuery {
-    /// Of this workflow.
     pub workflow: Option<WorkflowId>,
     /// The scope of the query.
     pub scope: Scope,
@@ -298,7 +296,6 @@ pub struct EventQuery {
 pub struct Writer {
     /// Its process id.
     pub pid: u32,
-    /// Its program.
     pub program: String,
     /// It is stopped, and does not release the lock until it is continued.
     pub stopped: bool,
@@ -346,20 +343,13 @@ pub enum StoreError {
     },
     /// The server does not respond.
     #[error("{server} cannot be reached: {cause}")]
-    Unreachable {
-        /// The server.
-        server: String,
-        /// The cause.
-        cause: String,
-    },
+    Unreachable { server: String, cause: String },
     /// This version of toft cannot read a row.
     #[error("{table} row `{id}` cannot be read: {cause}")]
     Unreadable {
-        /// The table.
         table: Cow<'static, str>,
         /// The id of the row.
         id: String,
-        /// The cause.
         cause: String,
     },
     /// Written by a newer toft.
@@ -401,7 +391,6 @@ pub enum StoreError {
     Unsuitable {
         /// The location.
         path: String,
-        /// The reason.
         reason: String,
     },
     /// There is no store.

@@ -25,7 +25,6 @@ use crate::{
 
 /// Rows of every kind.
 #[derive(Clone, Default)]
-#[expect(missing_docs, reason = "each holds the rows its name says, by what names a row")]
 pub struct Tables {
     pub repositories: BTreeMap<RepositoryId, Repository>,
     pub worktrees: BTreeMap<(RepositoryId, String), Worktree>,
@@ -51,7 +50,6 @@ fn limited<T>(rows: impl Iterator<Item = T>, limit: usize) -> Vec<T> {
     rows.take(if limit == 0 { usize::MAX } else { limit }).collect()
 }
 
-#[expect(missing_docs, reason = "each answers the question of the same name in `StoreTx`")]
 impl Tables {
     /// Writes or deletes a row.
     pub fn write(&mut self, write: &Write) -> Result<()> {

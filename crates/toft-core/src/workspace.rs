@@ -18,13 +18,11 @@ use crate::{
 pub struct Workspace {
     /// Stable id, assigned before the directory is created.
     pub id: WorkspaceId,
-    /// The repository.
     pub repository: RepositoryId,
     /// Its display name: unique among the live workspaces of a repository.
     pub name: String,
     /// How it is isolated.
     pub kind: WorkspaceKind,
-    /// Its path.
     pub path: String,
     /// The machine that it is on.
     pub host: String,
@@ -42,10 +40,8 @@ pub struct Workspace {
     /// The target branch of its work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub onto: Option<String>,
-    /// The task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<TaskId>,
-    /// Its state.
     pub state: WorkspaceState,
     /// Created in advance, for the next task that needs a workspace.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

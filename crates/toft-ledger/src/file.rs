@@ -32,7 +32,6 @@ pub enum FoundLine<'a> {
     Text {
         /// The offset of its line.
         at: u64,
-        /// Its text.
         text: &'a str,
     },
     /// A conflict marker of a merge.
@@ -48,7 +47,6 @@ pub struct Bad {
     pub at: u64,
     /// Its length.
     pub bytes: u64,
-    /// The reason.
     pub reason: String,
     /// Its first characters.
     pub start: String,

@@ -108,7 +108,6 @@ impl fmt::Display for Key {
 /// The last write and its clock. An absent value was removed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Register {
-    /// The clock.
     pub clock: Clock,
     /// The value; ordered after the clock, so that a tie has the same winner everywhere.
     pub value: Option<Json>,

@@ -26,7 +26,6 @@ use super::{
 /// The result of compacting a ledger.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Compaction {
-    /// The ledger.
     pub ledger: String,
     /// Number of its issues.
     pub issues: usize,

@@ -69,7 +69,6 @@ pub struct LeakingLine {
     pub revision: String,
     /// The file.
     pub path: String,
-    /// The issue.
     pub issue: String,
     /// The reason.
     pub why: &'static str,

@@ -34,7 +34,6 @@ const TRIES: usize = 5;
 /// The result of an import.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Imported {
-    /// The ledger.
     pub ledger: String,
     /// Number of issues that were read.
     pub read: usize,
@@ -49,7 +48,6 @@ pub struct Imported {
 /// The result of an export into a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Exported {
-    /// The file.
     pub file: PathBuf,
     /// Number of its issues.
     pub issues: usize,

@@ -46,7 +46,6 @@ enum How {
 /// A problem in a ledger. Nothing is lost because of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LedgerTrouble {
-    /// The file.
     pub file: String,
     /// The offset in bytes.
     pub at: u64,
@@ -59,7 +58,6 @@ pub struct LedgerTrouble {
     /// A merge conflict is not resolved.
     #[serde(default)]
     pub conflict: bool,
-    /// The problem.
     pub problem: String,
 }
 

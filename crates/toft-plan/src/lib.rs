@@ -154,9 +154,7 @@ enum Index<'t> {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct FoundIssue {
-    /// The issue.
     pub issue: Issue,
-    /// Its ledger.
     pub ledger: String,
     /// Its rank in the order of ready work; empty while it cannot start.
     pub rank: String,

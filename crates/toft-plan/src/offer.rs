@@ -37,7 +37,6 @@ const UPSTREAM: &str = "upstream";
 /// A proposal that was made.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Proposed {
-    /// The issue.
     pub issue: Issue,
     /// The ledger to which it is proposed.
     pub to: String,
@@ -67,7 +66,6 @@ pub struct ProposeOptions {
 /// One issue that is about to be proposed.
 struct Offering {
     issue: Issue,
-    /// Its ledger.
     ledger: String,
     /// The writes to its own copy.
     marks: Vec<Put>,

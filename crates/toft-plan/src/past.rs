@@ -34,7 +34,6 @@ pub struct Past {
     pub by: String,
     /// The commit message.
     pub message: String,
-    /// The ledger.
     pub ledger: String,
     /// Descriptions of the changes.
     pub changes: Vec<String>,

@@ -58,13 +58,11 @@ impl LedgerKind {
 /// One ledger.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Ledger {
-    /// Its name.
     pub name: String,
     /// Its kind.
     pub place: LedgerKind,
     /// Its directory.
     pub dir: PathBuf,
-    /// It is only read.
     pub read_only: bool,
     /// The default ledger of new issues.
     pub first: bool,
@@ -79,7 +77,6 @@ pub struct Ledger {
     /// Why it cannot be read now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// The routes to it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub routes: Vec<Route>,
     /// How the other repository keeps it.

@@ -34,9 +34,7 @@ const MOVES: &str = "only its keepers move it; what you change about it is kept 
 /// The result of a proposal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ProposalEnd {
-    /// The issue.
     pub issue: String,
-    /// Its title.
     pub title: String,
     /// landed, accepted, rejected, changed.
     pub news: &'static str,

@@ -12,7 +12,6 @@ use super::{Ledger, LedgerKind, Plan, sync::own};
 /// What a ledger publishes from here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Publishes {
-    /// The ledger.
     pub ledger: String,
     /// The kind of the ledger.
     pub place: LedgerKind,

@@ -37,9 +37,7 @@ const COUNTED: usize = 1_000;
 /// An issue that was purged, or would be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Purged {
-    /// The issue.
     pub issue: String,
-    /// Its ledger.
     pub ledger: String,
     /// The kind of the ledger.
     pub place: LedgerKind,

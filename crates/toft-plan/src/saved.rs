@@ -2,11 +2,14 @@
 //!
 //! Saved queries are this clone's own: `queries.json` beside its store, in no working tree.
 
-use std::{collections::BTreeMap, fs, path::PathBuf};
+use std::{collections::BTreeMap, path::PathBuf};
 
 use toft_core::{issue::NO_AUTO_CLAIM, refusal::Refusal};
 use toft_ledger::file::LedgerLock;
-use toft_session::error::{Error, io};
+use toft_session::{
+    config::read_in_tree,
+    error::{Error, io},
+};
 use toft_store::sqlite::index::IssueFilter;
 
 use super::{Ledgers, Plan};
@@ -23,7 +26,6 @@ const LABELS: [&str; 4] = ["baseline-failure", "discovered:blocker", "discovered
 pub struct UnknownValue {
     /// What it is a value of.
     pub field: &'static str,
-    /// The value.
     pub value: String,
     /// Values that are known.
     pub known: Vec<String>,
@@ -89,7 +91,7 @@ impl Ledgers<'_> {
     /// Saved queries, by name.
     pub fn queries(&self) -> Result<BTreeMap<String, IssueFilter>, Error> {
         let path = self.queries_file()?;
-        match fs::read_to_string(&path) {
+        match read_in_tree(&path) {
             Ok(text) => serde_json::from_str(&text)
                 .map_err(|error| Error::Config { path: path.display().to_string(), problem: error.to_string() }),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(BTreeMap::new()),

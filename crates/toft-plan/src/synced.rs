@@ -68,11 +68,9 @@ impl SyncStatus {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Synced {
-    /// The ledger.
     pub ledger: String,
     /// Its kind.
     pub place: LedgerKind,
-    /// The remote.
     pub remote: Option<String>,
     /// The result.
     pub how: SyncStatus,

@@ -50,7 +50,6 @@ const AHEAD: Duration = Duration::from_secs(5 * 60);
 pub struct Wrote {
     /// The issue afterwards.
     pub issue: Issue,
-    /// The ledger.
     pub ledger: String,
     /// The earlier values; absent if nothing had to be written.
     pub before: Option<Before>,

@@ -121,13 +121,11 @@ fn subdirectories(dir: &Path) -> Result<Vec<PathBuf>, Error> {
 /// The log of an attempt.
 #[derive(Clone, Debug, Serialize)]
 pub struct AttemptLog {
-    /// The task.
     pub task: TaskId,
     /// Number of the attempt.
     pub attempt: u64,
     /// Its files, the older part first.
     pub files: Vec<PathBuf>,
-    /// Its lines.
     pub lines: Vec<String>,
 }
 

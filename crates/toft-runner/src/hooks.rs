@@ -81,15 +81,12 @@ impl HookEvent {
 /// The input of a harness.
 #[derive(Clone, Debug, Default)]
 pub struct Heard {
-    /// The session.
     pub session: String,
     /// How it begins or why it ends.
     pub source: String,
     /// It continues because a hook asked for it.
     pub again: bool,
-    /// The harness.
     pub harness: String,
-    /// Its process.
     pub process: Option<u32>,
     /// Commands of the session know their agent name.
     pub known: bool,

@@ -91,11 +91,8 @@ pub enum SlotEvent {
     Waiting,
     /// It claimed a task.
     Took {
-        /// The task.
         task: String,
-        /// Its issue.
         issue: Option<String>,
-        /// Its title.
         title: String,
         /// The number of the attempt, from 1.
         attempt: u32,
@@ -112,13 +109,10 @@ pub enum SlotEvent {
     },
     /// An attempt at a task ended.
     Ended {
-        /// The task.
         task: String,
-        /// Its issue.
         issue: Option<String>,
         /// The outcome: done, failed, released, handed off, waiting.
         how: String,
-        /// A message.
         message: String,
         /// The task failed for good; a person must decide.
         parked: bool,

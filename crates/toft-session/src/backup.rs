@@ -35,7 +35,6 @@ const BATCH: usize = 500;
 /// The content of a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Backup {
-    /// The file.
     pub file: PathBuf,
     /// Number of blobs in it.
     pub blobs: usize,
@@ -46,7 +45,6 @@ pub struct Backup {
 /// The result of a restore.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Restored {
-    /// The store.
     pub store: String,
     /// When the backup was made.
     pub made: String,

@@ -34,18 +34,10 @@ pub enum Error {
     },
     /// The store does not know this repository, so the repository cannot see or claim anything in it.
     #[error("{store} does not know the repository {name}")]
-    UnknownRepository {
-        /// Its name.
-        name: String,
-        /// The store.
-        store: String,
-    },
+    UnknownRepository { name: String, store: String },
     /// A restore would replace an intact store.
     #[error("there is a store at {store} already")]
-    StoreThere {
-        /// The store.
-        store: String,
-    },
+    StoreThere { store: String },
     /// A kind of store that this build cannot open.
     #[error("`{text}` is not a store this toft can open")]
     UnknownStore {
@@ -57,7 +49,6 @@ pub enum Error {
     Config {
         /// The file, or the variable.
         path: String,
-        /// The problem.
         problem: String,
     },
     /// A plan or template that cannot be read.
@@ -65,7 +56,6 @@ pub enum Error {
     PlanFile {
         /// The file.
         path: String,
-        /// The problem.
         problem: String,
     },
     /// A workspace could not be created, examined or removed.
@@ -105,12 +95,7 @@ pub enum Error {
     },
     /// The command of a runner could not be started.
     #[error("could not start `{command}`: {cause}")]
-    Start {
-        /// The command.
-        command: String,
-        /// The cause.
-        cause: std::io::Error,
-    },
+    Start { command: String, cause: std::io::Error },
     /// The lease could not be renewed, so the work under it was stopped.
     #[error("stopped before the task could be given to another: {why}")]
     LeaseLost {
@@ -125,10 +110,7 @@ pub enum Error {
     NoSandbox,
     /// A sandbox could not be entered.
     #[error("the sandbox could not be entered: {cause}")]
-    Sandbox {
-        /// The cause.
-        cause: String,
-    },
+    Sandbox { cause: String },
     /// A file that could not be read or written.
     #[error("could not {doing} {path}: {cause}", path = path.display())]
     Io {
@@ -136,7 +118,6 @@ pub enum Error {
         doing: &'static str,
         /// The file.
         path: PathBuf,
-        /// The cause.
         cause: std::io::Error,
     },
 }

@@ -40,9 +40,7 @@ const OWNER: &str = "session";
 /// A lease that this session can prove.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// The task.
     pub task: TaskId,
-    /// Its fence.
     pub fence: Fence,
 }
 

@@ -31,7 +31,6 @@ const STORE: &str = "toft.db";
 /// The located store, and why it was chosen.
 #[derive(Clone, Debug)]
 pub struct Located {
-    /// The store.
     pub store: Home,
     /// Why this store was chosen.
     pub source: StoreSource,
@@ -49,7 +48,6 @@ pub struct Located {
     pub checkout: Option<Checkout>,
     /// The repository's id, if it has one yet.
     pub repository: Option<RepositoryId>,
-    /// The agent.
     pub agent: String,
     /// Its role, if the environment determines it; otherwise the registered one.
     pub role: Option<Role>,

@@ -15,7 +15,6 @@ const REPOSITORY: &str = "{repository}";
 /// How an agent is started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recipe {
-    /// Its name.
     pub name: String,
     /// Its command; the brief is on its input.
     pub command: Vec<String>,
@@ -63,7 +62,6 @@ pub fn filled(command: &[String], brief: &str, repository: &Path) -> Vec<String>
 pub struct Spoken {
     /// The tokens that it used.
     pub usage: Option<Usage>,
-    /// The cost.
     pub cost: Option<f64>,
     /// Its last message.
     pub words: Option<String>,

@@ -42,7 +42,6 @@ pub enum RunError {
     Io {
         /// What was to run.
         what: String,
-        /// Why not.
         cause: io::Error,
     },
     /// It said no.
@@ -52,7 +51,6 @@ pub enum RunError {
         what: String,
         /// Its exit code.
         code: i32,
-        /// What it said.
         said: String,
     },
     /// It took too long, and was ended.
@@ -85,10 +83,7 @@ pub enum RunError {
     },
     /// A repository configures more programs than anybody does.
     #[error("the configuration of {dir} names more than {MOST_SETTINGS} programs", dir = dir.display())]
-    Hostile {
-        /// Which.
-        dir: PathBuf,
-    },
+    Hostile { dir: PathBuf },
 }
 
 impl RunError {

@@ -182,13 +182,11 @@ pub enum FindError {
     Emptied {
         /// The worktree's name.
         name: String,
-        /// Where it was.
         path: PathBuf,
     },
     /// A workspace that says that it belongs to another repository than it was made of, or to none.
     #[error("{path} is a workspace of {repository}, and no longer says so", path = path.display(), repository = repository.display())]
     Changed {
-        /// Where it is.
         path: PathBuf,
         /// The repository that it was made of.
         repository: PathBuf,
@@ -203,12 +201,7 @@ pub enum FindError {
     },
     /// A file that could not be read.
     #[error("could not read {path}: {cause}", path = path.display())]
-    Unreadable {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        cause: std::io::Error,
-    },
+    Unreadable { path: PathBuf, cause: std::io::Error },
 }
 
 /// The checkout that `start` is in: the nearest one, going up. Symbolic links are resolved first.

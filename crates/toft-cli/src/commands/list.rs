@@ -153,6 +153,16 @@ fn asked(args: &args::List, saved: Option<&IssueFilter>) -> IssueFilter {
     }
 }
 
+/// The first of the values, and how many more there are.
+fn some(values: &[String]) -> String {
+    const SHOWN: usize = 20;
+    let shown = values[..values.len().min(SHOWN)].join(", ");
+    match values.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
 /// Issues by what they are.
 fn issues(app: &App<'_>, toft: &Toft, plan: &Plan<'_>, args: &args::List, asked: &IssueFilter) -> Done {
     let asked = plan.resolve_filter(asked)?;
@@ -165,7 +175,7 @@ fn issues(app: &App<'_>, toft: &Toft, plan: &Plan<'_>, args: &args::List, asked:
         if let Some(UnknownValue { field, value, known }) = plan.unknown_value(&asked, &agents)? {
             let help = match known.is_empty() {
                 true => format!("no issue has one; leave --{field} out"),
-                false => format!("use {}", known.join(", ")),
+                false => format!("use {}", some(&known)),
             };
             return Err(Failure::invalid(format!("{field}: `{value}` is not known"), &help));
         }

@@ -216,7 +216,8 @@ impl Call for ClaimCall {
 
     fn command(self) -> Result<Command, Failure> {
         let Self { id, label: labels, ws } = self;
-        Ok(Command::Claim(Claim { id, labels, ws, pid: client(), ..defaults()? }))
+        let defaults: Claim = defaults()?;
+        Ok(Command::Claim(Claim { id, labels, ws, pid: client().or(defaults.pid), ..defaults }))
     }
 }
 

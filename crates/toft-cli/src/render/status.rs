@@ -18,7 +18,6 @@ use super::{
 pub(crate) struct StatusView {
     /// Of each repository, with its name where there are several.
     pub(crate) outcomes: Vec<(Option<String>, status::Outcome)>,
-    /// Which repositories these are.
     pub(crate) repositories: Vec<Option<RepositoryId>>,
     /// What there is to say of workspaces.
     pub(crate) workspaces: Overview,

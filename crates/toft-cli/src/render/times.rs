@@ -65,8 +65,9 @@ fn first_time(text: &str) -> Option<(&str, Timestamp, &str)> {
     const LONGEST: usize = 30;
     for (sign, _) in text.match_indices('T') {
         let Some(start) = sign.checked_sub(10).filter(|start| text.is_char_boundary(*start)) else { continue };
-        let Some(end) = text[start..].find('Z').map(|z| start + z + 1) else { break };
-        if !(SHORTEST..=LONGEST).contains(&(end - start)) {
+        let Some(end) = text.as_bytes()[start..].iter().take(LONGEST).position(|byte| *byte == b'Z') else { continue };
+        let end = start + end + 1;
+        if end - start < SHORTEST {
             continue;
         }
         if let Ok(at) = text[start..end].parse::<jiff::Timestamp>() {

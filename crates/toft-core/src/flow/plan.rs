@@ -13,7 +13,6 @@ use crate::refusal::Refusal;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WorkflowPlan {
-    /// The title.
     pub title: String,
     /// A description of how the work is divided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -30,7 +29,6 @@ pub struct WorkflowPlan {
     /// Free-form settings for the agents of the workflow, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub config: BTreeMap<String, Value>,
-    /// The tasks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tasks: Vec<PlanTask>,
 }

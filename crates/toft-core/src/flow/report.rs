@@ -35,9 +35,7 @@ pub struct Report {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Usage {
-    /// Input tokens.
     pub input_tokens: u64,
-    /// Output tokens.
     pub output_tokens: u64,
 }
 
@@ -86,13 +84,11 @@ impl std::fmt::Display for Ending {
 pub struct Word {
     /// The outcome; absent if it only reports usage or cost.
     pub outcome: Option<SaidOutcome>,
-    /// A message.
     pub message: String,
     /// The commit that is the evidence.
     pub evidence: Option<String>,
     /// The reason why no change was needed.
     pub no_change: Option<String>,
-    /// What it cost.
     pub cost: Option<f64>,
     /// The tokens that it used.
     pub usage: Option<Usage>,

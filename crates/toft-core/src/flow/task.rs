@@ -16,7 +16,6 @@ use crate::{
 pub struct Task {
     /// Stable id.
     pub id: TaskId,
-    /// Its workflow.
     pub workflow: WorkflowId,
     /// Position in its plan.
     pub order: u32,
@@ -25,7 +24,6 @@ pub struct Task {
     pub spec: TaskSpec,
     /// Where it is to be worked on.
     pub place: Place,
-    /// When it was created.
     pub created: Timestamp,
     /// The state that changes while it is worked on.
     #[serde(flatten)]
@@ -94,7 +92,6 @@ impl Task {
 /// The part of a task that changes while it is worked on, stored separately so that a claim writes little.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TaskState {
-    /// Its status.
     pub status: TaskStatus,
     /// Number of attempts that failed or were lost.
     pub attempt: u32,
@@ -193,9 +190,7 @@ impl TaskStatus {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "TaskOutcome")]
 pub struct Outcome {
-    /// A summary.
     pub summary: String,
-    /// The evidence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evidence: Option<Evidence>,
 }
@@ -219,7 +214,6 @@ fn unshown() -> LeaseId {
 /// One lease on a task, from claim to end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Attempt {
-    /// The task.
     pub task: TaskId,
     /// The number of its lease.
     pub fence: u64,
@@ -232,13 +226,11 @@ pub struct Attempt {
     pub place: Place,
     /// When it was claimed.
     pub started: Timestamp,
-    /// When it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<Timestamp>,
     /// How it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<AttemptResult>,
-    /// The reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// What it cost, if it was reported.
@@ -277,7 +269,6 @@ pub struct StopOrder {
     /// The task fails for good and waits for a person, instead of being released.
     #[serde(default)]
     pub park: bool,
-    /// The reason.
     #[serde(default)]
     pub reason: String,
 }
@@ -318,7 +309,6 @@ pub struct Dependency {
     pub task: TaskId,
     /// The task that it depends on.
     pub on: TaskId,
-    /// The kind.
     pub kind: DependencyKind,
 }
 

@@ -14,7 +14,6 @@ use crate::{id::TemplateId, refusal::Refusal, time::Timestamp};
 pub struct Template {
     /// Stable id of this version.
     pub id: TemplateId,
-    /// Its name.
     pub name: String,
     /// The version, from 1.
     pub version: u32,
@@ -27,7 +26,6 @@ pub struct Template {
     /// The name of the template that it extends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extends: Option<String>,
-    /// The variables.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub variables: BTreeMap<String, Variable>,
     /// The plan, in which `{{name}}` refers to a variable.

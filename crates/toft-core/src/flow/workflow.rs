@@ -17,11 +17,9 @@ use crate::{
 pub struct Workflow {
     /// Stable id.
     pub id: WorkflowId,
-    /// The title.
     pub title: String,
     /// Its origin.
     pub source: Source,
-    /// Its status.
     pub status: WorkflowStatus,
     /// The reason for its status, if one was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -62,7 +60,6 @@ pub struct Workflow {
     pub tasks: u32,
     /// Where it was created.
     pub place: Place,
-    /// When it was created.
     pub created: Timestamp,
     /// When it last changed.
     pub updated: Timestamp,
@@ -153,10 +150,7 @@ impl IssueState {
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Source {
     /// Text that a user typed.
-    Prompt {
-        /// The text.
-        text: String,
-    },
+    Prompt { text: String },
     /// A plan file.
     Plan {
         /// Its file name.
@@ -168,12 +162,7 @@ pub enum Source {
         name: String,
     },
     /// An issue.
-    Issue {
-        /// Its id.
-        id: String,
-        /// Its ledger.
-        ledger: String,
-    },
+    Issue { id: String, ledger: String },
     /// Another system.
     External {
         /// The reference in that system.

@@ -18,7 +18,6 @@ use crate::{
 /// A requested change. Absent fields stay; empty ones are removed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Edit {
-    /// The title.
     pub title: Option<String>,
     /// task, bug, feature, epic, chore, decision, or any word.
     pub kind: Option<String>,
@@ -36,7 +35,6 @@ pub struct Edit {
     pub unneeds: Vec<String>,
     /// Other relations to add.
     pub relates: Vec<Dep>,
-    /// Its parent.
     pub parent: Option<String>,
     /// Defers it until this time; an inner `None` removes the deferral.
     pub defer: Option<Option<Timestamp>>,
@@ -58,10 +56,7 @@ pub enum Step {
     /// Defer it until it is opened again.
     Defer,
     /// Close it.
-    Close {
-        /// The reason.
-        reason: String,
-    },
+    Close { reason: String },
 }
 
 /// The caller, the time, and an id for a comment.

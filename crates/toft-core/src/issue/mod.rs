@@ -48,7 +48,6 @@ pub fn generate_id(ids: &mut IdGenerator) -> String {
 pub struct Issue {
     /// Stable id, the same in every ledger.
     pub id: String,
-    /// The title.
     #[serde(default)]
     pub title: String,
     /// task, bug, feature, epic, chore, decision, or any word.
@@ -63,7 +62,6 @@ pub struct Issue {
     /// Plain labels.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<String>,
-    /// Its parent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
     /// Issues that it needs or is related to.
@@ -78,7 +76,6 @@ pub struct Issue {
     /// When it was created, and its author.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created: Option<Stamp>,
-    /// How it was closed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closed: Option<Closed>,
     /// It must not start before this time.
@@ -90,16 +87,13 @@ pub struct Issue {
     /// The description.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<String>,
-    /// The design.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub design: Option<String>,
     /// The acceptance criteria.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub acceptance: Option<String>,
-    /// Notes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notes: Option<String>,
-    /// The comments.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub comments: Vec<Comment>,
     /// The template of its workflow.
@@ -226,7 +220,6 @@ pub struct Closed {
     /// The agent or person that closed it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub by: String,
-    /// The reason.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
     /// The result of the work.
@@ -240,14 +233,12 @@ pub struct Closed {
 /// A comment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Comment {
-    /// Its id.
     pub id: String,
     /// When it was written.
     pub at: Timestamp,
     /// The author.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub by: String,
-    /// The text.
     pub text: String,
 }
 
@@ -280,7 +271,6 @@ pub struct Deleted {
     /// The agent or person that deleted it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub by: String,
-    /// The reason.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
 }

@@ -61,7 +61,6 @@ pub fn leak(issue: &Issue, private: bool, before: Option<&Issue>, keeper: bool) 
 pub struct Finding {
     /// Identifies this secret in this issue, wherever it is found again. Reveals nothing about the secret.
     pub id: String,
-    /// The issue.
     pub issue: String,
     /// The field that contains it; empty if unknown.
     pub field: String,

@@ -57,7 +57,6 @@ pub enum PrivateText {
     Title {
         /// The id of that issue.
         id: String,
-        /// The title.
         title: String,
     },
     /// A path on this machine.

@@ -22,15 +22,12 @@ const WIDEST: usize = 2_000;
 /// The facts about an issue that the rule needs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Node {
-    /// Its id.
     pub id: String,
-    /// Its status.
     pub status: String,
     /// Whether it consists of other issues.
     pub epic: bool,
     /// Whether it is deleted.
     pub deleted: bool,
-    /// Its parent.
     pub parent: Option<String>,
     /// The issues that block it until they are closed.
     pub needs: Vec<String>,
@@ -100,20 +97,13 @@ pub trait Nodes {
 #[non_exhaustive]
 pub enum IssueReason {
     /// It is in progress or closed.
-    Status {
-        /// Its status.
-        status: String,
-    },
+    Status { status: String },
     /// It was deleted.
     Deleted,
     /// A workflow for it is active.
-    Running {
-        /// The workflow.
-        workflow: String,
-    },
+    Running { workflow: String },
     /// A workflow was started for it, and none of its tasks can be claimed now.
     Started {
-        /// The workflow.
         workflow: String,
         /// What its tasks wait for.
         waits_for: Vec<String>,

@@ -90,7 +90,6 @@ impl Route {
 pub struct NewIssue<'a> {
     /// Its type.
     pub kind: &'a str,
-    /// Its labels.
     pub labels: &'a [String],
     /// The directory in which it is created, relative to the repository, with `/` as separator.
     pub path: &'a str,

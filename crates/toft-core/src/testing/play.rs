@@ -23,7 +23,6 @@ pub type Bytes = [u8; 6];
 
 /// A stage, and what its agents know.
 pub struct Play {
-    /// The stage.
     pub stage: Stage,
     flows: Vec<String>,
     fences: BTreeMap<String, Vec<Fence>>,

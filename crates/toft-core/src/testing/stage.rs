@@ -99,9 +99,7 @@ pub fn lease(pid: Option<u32>) -> Lease {
 
 /// A store with a clock and a seeded id generator, on which verbs are performed.
 pub struct Stage {
-    /// The store.
     pub store: Arc<dyn Store>,
-    /// Its clock.
     pub clock: ManualClock,
     /// Processes on this host.
     pub processes: FixedProcesses,

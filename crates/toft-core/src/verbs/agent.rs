@@ -23,7 +23,6 @@ pub struct Register {
     /// Its name; generated if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Its role.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
     /// Its capability tags.
@@ -192,7 +191,6 @@ pub struct List {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "ListedAgent")]
 pub struct Listed {
-    /// The agent.
     #[serde(flatten)]
     pub agent: Agent,
     /// What it is doing.

@@ -22,7 +22,6 @@ use crate::{
 pub struct Request {
     /// The gate, or the task that waits, by id or prefix.
     pub id: String,
-    /// The answer.
     pub answer: String,
 }
 

@@ -40,7 +40,6 @@ pub struct Request {
     pub count: usize,
     /// Only tasks with all of these labels.
     pub labels: Vec<String>,
-    /// The scope.
     pub scope: Scope,
     /// Time to live of the lease, if not the default.
     #[serde(
@@ -78,11 +77,8 @@ pub struct Outcome {
 /// One claimed task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Claimed {
-    /// The task.
     pub task: Task,
-    /// The lease.
     pub lease: Hold,
-    /// Title of its workflow.
     pub workflow_title: String,
     /// The issue that it belongs to.
     #[serde(default)]

@@ -32,7 +32,6 @@ const COMMENT: &str = "claimed-twice-";
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "IssueOpen")]
 pub struct Open {
-    /// The scope.
     #[serde(default)]
     pub scope: Scope,
 }
@@ -79,7 +78,6 @@ pub enum Outcome {
 /// An issue that is worked on in two clones.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Contest {
-    /// The issue.
     pub issue: String,
     /// The holder here, if any.
     pub here: Option<String>,

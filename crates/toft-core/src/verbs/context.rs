@@ -30,9 +30,7 @@ pub struct Request {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "ContextOutcome")]
 pub struct Outcome {
-    /// The task.
     pub task: Task,
-    /// Its workflow.
     pub workflow: Workflow,
     /// Checkpoints with their authors, newest first.
     pub checkpoints: Vec<(Checkpoint, String)>,

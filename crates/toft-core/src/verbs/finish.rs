@@ -33,9 +33,7 @@ pub struct Request {
     pub fence: Option<Fence>,
     /// How it ends.
     pub how: How,
-    /// A message.
     pub message: String,
-    /// What it cost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<f64>,
     /// The observations of its runner.
@@ -82,12 +80,9 @@ pub enum WaitFor {
 pub struct Outcome {
     /// The task afterwards.
     pub task: Task,
-    /// Its workflow.
     pub workflow: WorkflowId,
-    /// The title of the workflow.
     #[serde(default)]
     pub workflow_title: String,
-    /// The status of the workflow.
     pub workflow_status: WorkflowStatus,
     /// Tasks that waited only for this one.
     pub unblocked: Vec<TaskId>,

@@ -25,7 +25,6 @@ use crate::{
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "FlowNew")]
 pub struct New {
-    /// The plan.
     pub plan: WorkflowPlan,
     /// Its origin.
     pub source: Source,
@@ -52,7 +51,6 @@ pub struct From {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "FlowOutcome")]
 pub struct Outcome {
-    /// The workflow.
     pub workflow: Workflow,
     /// Its tasks, in plan order.
     pub tasks: Vec<Task>,
@@ -218,7 +216,6 @@ pub struct Move {
     pub id: String,
     /// The step.
     pub to: Step,
-    /// The reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -411,7 +408,6 @@ pub struct Show {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "ShownFlow")]
 pub struct Shown {
-    /// The workflow.
     pub workflow: Workflow,
     /// Number of tasks per status.
     pub progress: BTreeMap<String, u64>,
@@ -423,7 +419,6 @@ pub struct Shown {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "FlowTask")]
 pub struct ShownTask {
-    /// The task.
     #[serde(flatten)]
     pub task: Task,
     /// The name of its holder.
@@ -468,7 +463,6 @@ pub(super) fn progress(work: &mut VerbContext<'_>, id: &WorkflowId) -> VerbResul
 #[schemars(rename = "FlowList")]
 #[serde(default)]
 pub struct List {
-    /// The scope.
     pub scope: Scope,
     /// Include ended workflows.
     pub all: bool,
@@ -483,7 +477,6 @@ pub struct List {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "ListedFlow")]
 pub struct Listed {
-    /// The workflow.
     #[serde(flatten)]
     pub workflow: Workflow,
     /// Number of tasks per status.

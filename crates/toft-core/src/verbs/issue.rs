@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::{Verb, VerbContext, assign, find, flow, ready, template};
 use crate::{
     change::Write,
+    events,
     flow::{IssueState, Outcome as TaskOutcome, PlanTask, Source, TaskStatus, Workflow, WorkflowPlan, WorkflowStatus},
     issue::{CLOSED, Issue, ready::IssueReason},
     lease::LeaseStatus,
@@ -24,10 +25,8 @@ const AT_ONCE: usize = 1_000;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "IssueOffer")]
 pub struct Offer {
-    /// The issue.
     #[serde(flatten)]
     pub issue: Issue,
-    /// The ledger it is in.
     pub ledger: String,
     /// Its rank in the order of ready work.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -118,6 +117,7 @@ pub struct Note {
     #[serde(default)]
     pub notes: Vec<Noted>,
     /// Epics that followed their parts by themselves.
+    #[serde(default)]
     pub epics: Vec<Noted>,
 }
 
@@ -125,7 +125,6 @@ pub struct Note {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "NotedIssue")]
 pub struct Noted {
-    /// The issue.
     pub issue: String,
     /// The ledger and the change.
     pub detail: Value,
@@ -138,6 +137,11 @@ impl Verb for Note {
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<()> {
         work.me()?;
+        let known = events::EVENTS.iter().any(|(name, _)| *name == self.what);
+        if !known || !(self.what.starts_with("issue.") || self.what.starts_with("ledger.")) {
+            let problem = format!("`{}` is not an event of a ledger", self.what);
+            return Err(Refusal::Invalid { field: "what".into(), problem }.into());
+        }
         for Noted { issue, detail } in self.notes {
             work.record(&issue, &self.what, detail, Vec::new())?;
         }
@@ -158,7 +162,6 @@ fn record_epics(work: &mut VerbContext<'_>, epics: Vec<Noted>) -> VerbResult<()>
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "IssueOnIt")]
 pub struct OnIt {
-    /// The issue.
     pub issue: String,
 }
 
@@ -166,7 +169,6 @@ pub struct OnIt {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "IssueWork")]
 pub struct On {
-    /// The workflow.
     pub workflow: Workflow,
     /// The agent that holds one of its tasks.
     pub holder: Option<String>,
@@ -190,7 +192,6 @@ impl Verb for OnIt {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "IssueWhyStarted")]
 pub struct WhyStarted {
-    /// The issue.
     pub issue: String,
 }
 
@@ -228,7 +229,6 @@ impl Verb for WhyStarted {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "IssueCheckClosing")]
 pub struct CheckClosing {
-    /// The issue.
     pub issue: String,
 }
 
@@ -254,7 +254,6 @@ impl Verb for CheckClosing {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "IssuePending")]
 pub struct Pending {
-    /// The scope.
     #[serde(default)]
     pub scope: Scope,
 }
@@ -263,7 +262,6 @@ pub struct Pending {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "IssueNews")]
 pub struct News {
-    /// The workflow.
     pub workflow: Workflow,
     /// The holder of one of its tasks; the first that claimed.
     pub holder: Option<String>,

@@ -16,7 +16,6 @@ use crate::{
 #[schemars(rename = "ListRequest")]
 #[serde(default)]
 pub struct Request {
-    /// The scope.
     pub scope: Scope,
     /// Of this workflow, by id or prefix.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -49,7 +48,6 @@ pub struct Outcome {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "ListedTask")]
 pub struct Listed {
-    /// The task.
     #[serde(flatten)]
     pub task: Task,
     /// The name of its holder.

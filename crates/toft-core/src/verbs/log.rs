@@ -21,7 +21,6 @@ pub struct Request {
     /// About this issue, by its whole id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issue: Option<String>,
-    /// The scope.
     pub scope: Scope,
     /// After this event number; the newest events if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]

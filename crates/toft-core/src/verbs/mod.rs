@@ -99,7 +99,6 @@ pub struct Caller<'a> {
 /// An operation id and the digest of its request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Operation {
-    /// The id.
     pub id: OpId,
     /// A digest of the request: a different request with the same id is refused.
     pub request: String,

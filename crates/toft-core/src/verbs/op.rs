@@ -45,7 +45,6 @@ impl Verb for Recall {
 pub struct Remember {
     /// The operation.
     pub op: Operation,
-    /// Its answer.
     pub answer: Value,
 }
 

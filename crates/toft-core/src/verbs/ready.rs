@@ -20,7 +20,6 @@ use crate::{
 #[schemars(rename = "ReadyRequest")]
 #[serde(default)]
 pub struct Request {
-    /// The scope.
     pub scope: Scope,
     /// Only tasks with all of these labels.
     pub labels: Vec<String>,
@@ -97,7 +96,6 @@ impl Item {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "ReadyStirring")]
 pub struct Stirring {
-    /// The scope.
     #[serde(default)]
     pub scope: Scope,
 }
@@ -118,7 +116,6 @@ impl Verb for Stirring {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "NotReadyTask")]
 pub struct NotReady {
-    /// The task.
     pub task: Task,
     /// Every reason why it cannot start.
     pub reasons: Vec<Reason>,

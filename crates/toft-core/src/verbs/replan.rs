@@ -45,7 +45,6 @@ pub struct Request {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "ReplanOutcome")]
 pub struct Outcome {
-    /// The workflow.
     pub workflow: String,
     /// Names of new tasks.
     pub added: Vec<String>,
@@ -159,7 +158,6 @@ pub struct Decide {
     /// Retry it, with all its attempts; otherwise it is skipped.
     #[serde(default)]
     pub retry: bool,
-    /// The reason.
     pub reason: String,
 }
 

@@ -18,13 +18,10 @@ use crate::{
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "ReportRequest")]
 pub struct Request {
-    /// The task.
     pub task: TaskId,
     /// The fence of its lease.
     pub fence: Fence,
-    /// The report.
     pub report: Report,
-    /// What it cost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<f64>,
 }

@@ -63,7 +63,6 @@ pub struct Request {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "SaveOutcome")]
 pub struct Outcome {
-    /// The task.
     pub task: TaskId,
     /// The checkpoint, if there was a message.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -46,27 +46,17 @@ pub enum Outcome {
     /// An agent.
     Agent(Box<agent::Listed>),
     /// A value of a task.
-    State {
-        /// The task.
-        task: TaskId,
-        /// The key.
-        key: String,
-        /// The value.
-        value: Value,
-    },
+    State { task: TaskId, key: String, value: Value },
 }
 
 /// A task with everything that belongs to it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ShownTask {
-    /// The task.
     pub task: Task,
-    /// Title of its workflow.
     pub workflow_title: String,
     /// A summary of its plan: its newest plan checkpoint, else the first line of its plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan_summary: Option<String>,
-    /// Its workspace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<WorkspaceView>,
     /// Its holder, and when the lease ends.
@@ -76,7 +66,6 @@ pub struct ShownTask {
     pub needs: Vec<(Dependency, Option<TaskStatus>)>,
     /// The tasks that depend on it.
     pub needed_by: Vec<Dependency>,
-    /// Its gates.
     pub gates: Vec<Gate>,
     /// Why it cannot start, if requested; empty if it can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -94,14 +83,12 @@ pub struct ShownTask {
 /// The workspace of a task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkspaceView {
-    /// Its name.
     pub name: String,
     /// Its directory.
     pub path: String,
     /// The branch that is checked out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
-    /// Its state.
     pub state: WorkspaceState,
 }
 
@@ -119,7 +106,6 @@ pub struct HolderView {
 /// An attempt with its agent's name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AttemptView {
-    /// The attempt.
     #[serde(flatten)]
     pub attempt: Attempt,
     /// The agent's name.

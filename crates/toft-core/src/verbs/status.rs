@@ -23,7 +23,6 @@ use crate::{
 #[schemars(rename = "StatusRequest")]
 #[serde(default)]
 pub struct Request {
-    /// The scope.
     pub scope: Scope,
     /// Maximum number of rows of each kind.
     pub limit: usize,
@@ -46,9 +45,7 @@ pub struct Outcome {
 /// One lease.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Working {
-    /// The agent.
     pub agent: String,
-    /// The task.
     pub task: Task,
     /// The worktree from which it was claimed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -86,9 +83,7 @@ pub enum NeedsYou {
     },
     /// A task that failed for good.
     Failed {
-        /// The task.
         task: TaskId,
-        /// Its name.
         name: String,
         /// The reason.
         text: String,
@@ -97,20 +92,15 @@ pub enum NeedsYou {
     },
     /// A workflow that has spent its budget.
     Budget {
-        /// The workflow.
         workflow: String,
-        /// Its title.
         title: String,
-        /// The budget.
         budget: f64,
         /// The amount spent.
         spent: f64,
     },
     /// A task that is assigned to an agent that is offline.
     Assigned {
-        /// The task.
         task: TaskId,
-        /// Its name.
         name: String,
         /// The agent.
         to: String,
@@ -121,11 +111,9 @@ pub enum NeedsYou {
     },
     /// A message.
     Message {
-        /// Its id.
         id: String,
         /// The sender.
         from: String,
-        /// The text.
         text: String,
     },
     /// A kind that only a newer toft knows.

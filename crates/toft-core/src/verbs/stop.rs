@@ -32,7 +32,6 @@ pub struct Request {
     pub id: String,
     /// The task fails for good and waits for a person, instead of being released.
     pub park: bool,
-    /// The reason.
     pub reason: String,
 }
 
@@ -40,11 +39,8 @@ pub struct Request {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "StopOutcome")]
 pub struct Outcome {
-    /// The task.
     pub task: TaskId,
-    /// Its name.
     pub name: String,
-    /// Its issue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issue: Option<String>,
     /// The agent that held it.
@@ -100,15 +96,12 @@ impl Verb for Request {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "StopObey")]
 pub struct Obey {
-    /// The task.
     pub task: TaskId,
     /// The fence of the lease.
     pub fence: Fence,
-    /// The order.
     pub order: StopOrder,
     /// The runner's observations of the command.
     pub report: Report,
-    /// What it cost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<f64>,
 }

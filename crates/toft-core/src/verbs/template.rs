@@ -23,7 +23,6 @@ const DEPTH: usize = 8;
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "TemplatePut")]
 pub struct Put {
-    /// Its name.
     pub name: String,
     /// Its purpose.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -31,10 +30,8 @@ pub struct Put {
     /// The template that it extends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extends: Option<String>,
-    /// Its variables.
     #[serde(default)]
     pub variables: BTreeMap<String, Variable>,
-    /// The plan.
     pub plan: WorkflowPlan,
 }
 
@@ -121,7 +118,6 @@ impl Verb for Show {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "TemplateRemove")]
 pub struct Remove {
-    /// Its name.
     pub name: String,
 }
 

@@ -42,7 +42,6 @@ const NO_OPERATION: [&str; 10] = [
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "UndoLast")]
 pub struct Last {
-    /// The scope.
     #[serde(default)]
     pub scope: Scope,
     /// Maximum number of operations.
@@ -81,30 +80,15 @@ pub enum Way {
         holds: Vec<(String, u64)>,
     },
     /// Claim tasks again.
-    Claim {
-        /// The tasks.
-        tasks: Vec<String>,
-    },
+    Claim { tasks: Vec<String> },
     /// Abandon a workflow that was not worked on.
-    Abandon {
-        /// The workflow.
-        workflow: String,
-    },
+    Abandon { workflow: String },
     /// Restore an abandoned workflow.
-    Revive {
-        /// The workflow.
-        workflow: String,
-    },
+    Revive { workflow: String },
     /// Resume a workflow.
-    Resume {
-        /// The workflow.
-        workflow: String,
-    },
+    Resume { workflow: String },
     /// Pause a workflow.
-    Pause {
-        /// The workflow.
-        workflow: String,
-    },
+    Pause { workflow: String },
     /// It cannot be undone.
     Not {
         /// The reason, and what to do instead.
@@ -116,7 +100,6 @@ pub enum Way {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "IssueBefore")]
 pub struct Before {
-    /// The issue.
     pub issue: String,
     /// The earlier values; absent if it was new.
     pub was: Option<Vec<Put>>,
@@ -153,7 +136,6 @@ impl Verb for Last {
 pub struct Take {
     /// The operation.
     pub op: OpId,
-    /// The scope.
     #[serde(default)]
     pub scope: Scope,
     /// Redo it after it was undone.

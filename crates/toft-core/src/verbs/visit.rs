@@ -16,9 +16,7 @@ use crate::{
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "VisitRequest")]
 pub struct Request {
-    /// The repository.
     pub repository: Repository,
-    /// The worktree.
     pub worktree: Worktree,
 }
 

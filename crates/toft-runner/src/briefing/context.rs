@@ -30,7 +30,6 @@ const ENDING: &str = "\
 /// The directory in which a task is worked on.
 #[derive(Clone, Copy, Debug)]
 pub struct Here<'a> {
-    /// The workspace.
     pub workspace: &'a Workspace,
     /// Unexpected facts about it.
     pub notes: &'a [String],

@@ -30,7 +30,6 @@ const RULES: &str = "\
 /// The briefing of a session.
 #[derive(Clone, Debug, Serialize)]
 pub struct Prime {
-    /// The agent.
     pub agent: String,
     /// The ids of the tasks that it holds.
     pub holds: Vec<String>,

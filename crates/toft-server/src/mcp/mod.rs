@@ -40,7 +40,6 @@ pub trait ToolHost: Send + Sync + 'static {
 /// A tool as clients see it.
 #[derive(Clone, Debug)]
 pub struct ToolSpec {
-    /// Its name.
     pub name: &'static str,
     /// What it does.
     pub about: &'static str,

@@ -3,7 +3,6 @@
 //! `store_conformance!(name, open)` makes a module of tests. `open` returns a [`Pair`]: two handles on one new store,
 //! so that one reads what the other writes; or `None` if the engine is not available.
 
-#![expect(missing_docs, reason = "a rule's name says what it is")]
 #![expect(clippy::unwrap_used, reason = "a rule that cannot be tried is broken")]
 
 mod agents;

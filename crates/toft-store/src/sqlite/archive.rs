@@ -23,7 +23,6 @@ pub struct ArchivedFile {
     pub path: String,
     /// A hash of its content, chosen by the caller.
     pub hash: String,
-    /// Its content.
     pub content: Vec<u8>,
 }
 

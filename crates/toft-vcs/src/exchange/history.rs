@@ -38,7 +38,6 @@ pub struct Changed {
     pub at: String,
     /// Its author.
     pub by: String,
-    /// Its message.
     pub message: String,
     /// The changes of the issue that its message lists; empty if `lines` and `before` have to be compared.
     pub told: Vec<String>,
@@ -332,9 +331,7 @@ pub enum Range {
     Named(String),
     /// The commits of a push: this commit, without those that the remote has.
     Pushing {
-        /// The commit.
         commit: String,
-        /// The remote.
         remote: String,
         /// The remote's current commit of the ref, if any.
         there: Option<String>,
@@ -348,7 +345,6 @@ pub struct Outgoing {
     pub revision: String,
     /// The file.
     pub path: String,
-    /// The line.
     pub line: String,
     /// It is added; otherwise it is removed.
     pub added: bool,

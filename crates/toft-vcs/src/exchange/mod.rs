@@ -89,7 +89,6 @@ pub enum ExchangeError {
     /// The remote cannot be reached.
     #[error("{remote} cannot be reached: {said}")]
     Offline {
-        /// The remote.
         remote: String,
         /// The error message.
         said: String,
@@ -97,7 +96,6 @@ pub enum ExchangeError {
     /// There is no repository where the remote's URL points.
     #[error("no repository found at {remote}: {said}")]
     NotFound {
-        /// The remote.
         remote: String,
         /// The error message.
         said: String,
@@ -105,7 +103,6 @@ pub enum ExchangeError {
     /// The remote denied access.
     #[error("{remote} denied access: {said}")]
     Denied {
-        /// The remote.
         remote: String,
         /// The error message.
         said: String,
@@ -113,7 +110,6 @@ pub enum ExchangeError {
     /// The remote rejected the push.
     #[error("{remote} rejected the push: {said}")]
     Protected {
-        /// The remote.
         remote: String,
         /// The error message.
         said: String,

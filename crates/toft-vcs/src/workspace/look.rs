@@ -38,7 +38,6 @@ const MOST_TIPS: usize = 500;
 /// What a look found.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Look {
-    /// When.
     pub at: Timestamp,
     /// What is in the workspace.
     pub survey: Survey,

@@ -69,9 +69,7 @@ pub enum WorkspaceError {
     Io {
         /// What was tried.
         doing: &'static str,
-        /// On what.
         path: PathBuf,
-        /// Why not.
         cause: io::Error,
     },
     /// A directory that claims to be a checkout and is not.
@@ -79,30 +77,18 @@ pub enum WorkspaceError {
     Find(#[from] FindError),
     /// Somebody else is at it, and has been for long.
     #[error("somebody else is at `{what}`")]
-    Busy {
-        /// At what.
-        what: String,
-    },
+    Busy { what: String },
     /// Somebody is in it.
     #[error("process {} is in {path}, or has a file open there", .pids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "), path = path.display())]
-    InUse {
-        /// Who.
-        pids: Vec<u32>,
-        /// Where.
-        path: PathBuf,
-    },
+    InUse { pids: Vec<u32>, path: PathBuf },
     /// Something is where it was to be.
     #[error("{path} is in the way", path = path.display())]
-    InTheWay {
-        /// What.
-        path: PathBuf,
-    },
+    InTheWay { path: PathBuf },
     /// It would be inside a repository.
     #[error("{path} is inside the repository {repository}", path = path.display(), repository = repository.display())]
     Inside {
         /// Where it was to be.
         path: PathBuf,
-        /// Which repository.
         repository: PathBuf,
     },
     /// There is nothing to start from.
@@ -119,10 +105,7 @@ pub enum WorkspaceError {
     },
     /// Somebody has the branch.
     #[error("the branch {branch} is checked out elsewhere")]
-    BranchTaken {
-        /// Which.
-        branch: String,
-    },
+    BranchTaken { branch: String },
     /// Nothing of it was put away under that name.
     #[error("{}", match known.as_slice() { [] => format!("nothing of {name} was put away"), known => format!("of {name} there are the rescues {}", known.join(", ")) })]
     NoRescue {
@@ -134,21 +117,16 @@ pub enum WorkspaceError {
     /// It is not done under this VCS.
     #[error("{what} is not done for {vcs}")]
     NotFor {
-        /// What.
         what: &'static str,
         /// Under which.
         vcs: &'static str,
     },
     /// It holds what cannot be put away.
     #[error("it stays: {why}")]
-    Stays {
-        /// What that is.
-        why: String,
-    },
+    Stays { why: String },
     /// It cannot be handed out whole.
     #[error("{why}")]
     NotWhole {
-        /// Why not.
         why: String,
         /// The command or step that helps.
         next: String,
@@ -156,7 +134,6 @@ pub enum WorkspaceError {
     /// What was put away is not what is there.
     #[error("what was put away is not what is in {path}: {what}", path = path.display())]
     Unverified {
-        /// Where.
         path: PathBuf,
         /// What differs.
         what: String,
@@ -166,7 +143,6 @@ pub enum WorkspaceError {
 /// What to start from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Start {
-    /// The commit.
     pub commit: String,
     /// The branch it was named by: where the work is to land.
     pub onto: Option<String>,

@@ -46,7 +46,6 @@ pub struct Removed {
     pub rescue: Option<Rescued>,
     /// What no rescue holds.
     pub left: Vec<Left>,
-    /// What was in it.
     pub survey: Option<Survey>,
     /// What else to know.
     pub note: Option<String>,

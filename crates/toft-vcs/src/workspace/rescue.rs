@@ -84,7 +84,6 @@ impl RescueSource {
 /// A rescue that was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rescued {
-    /// The commit.
     pub commit: String,
     /// What it holds, as users read it.
     pub holds: String,
@@ -270,9 +269,7 @@ pub struct Rescue {
     pub workspace: String,
     /// Its number among those of the workspace.
     pub number: u32,
-    /// The commit.
     pub commit: String,
-    /// When it was made.
     pub made: Timestamp,
     /// How many bytes of files it holds, before they are compressed.
     pub bytes: u64,

@@ -126,7 +126,6 @@ pub enum CollisionKind {
 pub struct Overview {
     /// Broken workspaces.
     pub broken: Vec<SeenWorkspace>,
-    /// Collisions.
     pub collisions: Vec<Collision>,
     /// The oldest result that was used, if not all workspaces were examined now.
     pub as_of: Option<Timestamp>,

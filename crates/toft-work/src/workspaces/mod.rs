@@ -78,7 +78,6 @@ pub struct Wanted {
 /// A workspace that is ready for work.
 #[derive(Clone, Debug, Serialize)]
 pub struct Given {
-    /// The workspace.
     #[serde(flatten)]
     pub workspace: Workspace,
     /// It existed already.
@@ -91,7 +90,6 @@ pub struct Given {
 #[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct Tidied {
-    /// Its name.
     pub name: String,
     /// It is removed, or would be.
     pub gone: bool,

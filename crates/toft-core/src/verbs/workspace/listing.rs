@@ -22,7 +22,6 @@ const GRACE: Duration = Duration::from_secs(3_600);
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "WorkspaceList")]
 pub struct List {
-    /// The scope.
     #[serde(default)]
     pub scope: Scope,
     /// Include removed workspaces.
@@ -36,7 +35,6 @@ pub struct List {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "ListedWorkspace")]
 pub struct Listed {
-    /// The workspace.
     #[serde(flatten)]
     pub workspace: Workspace,
     /// The agent that holds its task.

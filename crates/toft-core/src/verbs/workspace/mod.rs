@@ -33,15 +33,12 @@ const NAMED: usize = 5;
 #[schemars(rename = "WorkspaceProvide")]
 #[serde(default)]
 pub struct Provide {
-    /// Its name.
     pub name: String,
     /// How it is isolated.
     pub kind: WorkspaceKind,
-    /// Its path.
     pub path: String,
     /// The checkout from which it is created.
     pub source: String,
-    /// Its branch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
     /// The branch is created for it.
@@ -86,7 +83,6 @@ pub struct Name {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "NamedWorkspace")]
 pub struct Named {
-    /// The name.
     pub name: String,
     /// The task; none if it was not claimed yet.
     pub task: Option<TaskId>,
@@ -141,7 +137,6 @@ fn is_issue(text: &str) -> bool {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "ProvidedWorkspace")]
 pub struct Provided {
-    /// The workspace.
     pub workspace: Workspace,
     /// It was requested before; its directory may exist.
     pub begun: bool,
@@ -323,7 +318,6 @@ pub struct Move {
     pub id: String,
     /// The new state.
     pub to: WorkspaceState,
-    /// The reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The rescue commit with everything that was in it.

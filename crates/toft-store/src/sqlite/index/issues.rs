@@ -15,9 +15,7 @@ use super::IndexTx;
 /// An issue in the index.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Indexed {
-    /// Its id.
     pub id: String,
-    /// Its ledger.
     pub ledger: String,
     /// The file of that ledger.
     pub file: String,
