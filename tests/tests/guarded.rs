@@ -3,8 +3,12 @@
 #![cfg(unix)]
 
 use std::{
+    ffi::OsStr,
     fs,
-    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
+    os::unix::{
+        ffi::OsStrExt as _,
+        fs::{MetadataExt as _, PermissionsExt as _},
+    },
     path::Path,
 };
 
@@ -114,6 +118,11 @@ fn the_guard_withstands_what_was_tried_against_it() {
     let name = new();
     git(&["commit", "-q", "--allow-empty", "-m", &format!("fixes {private}")]);
     stopped("an id in a message", &name);
+    stopped("an id in a message, named by words", &format!("HEAD^{{/fixes {private}}}:refs/heads/words"));
+    // The name of a branch is bytes.
+    let latin = OsStr::from_bytes(b"HEAD:refs/heads/caf\xe9");
+    let output = home.command(mine, "git", &["push", "-q", "origin"]).arg(latin).output().unwrap();
+    assert!(!output.status.success(), "an id in a message left under a name that is not UTF-8");
     let name = new();
     git(&["tag", "-a", "v1", "-m", &format!("see {private}")]);
     stopped("an id in a tag's message", "v1");

@@ -3,8 +3,9 @@
 
 use std::{
     fs,
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use toft_stories::{
@@ -160,6 +161,31 @@ fn what_is_remembered_never_hides_what_changed() {
     let branch = home.run(path, "git", &["branch", "--show-current"]);
     home.run(&repo, "git", &["merge", "-q", "--no-edit", branch.trim()]);
     assert_eq!(survey(path)["landed"], "merged");
+}
+
+#[test]
+fn an_edit_of_the_same_size_in_the_second_of_a_commit_is_seen_and_never_removed() {
+    let home = Home::new();
+    let (repo, paths) = many(&home, 20, 1);
+    let (path, name) = (&paths[0], paths[0].file_name().unwrap().to_str().unwrap());
+    let file = path.join("src/d0/f7.txt");
+    // Git compares times in whole seconds: everything here is of one second, so only the content tells the edit.
+    let in_one_second = |n: u32| {
+        let start = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+        std::thread::sleep(Duration::from_millis(1_000 - u64::from(start.subsec_millis())));
+        fs::write(&file, format!("first {n}\n")).unwrap();
+        let before = fs::metadata(&file).unwrap().ctime();
+        home.run(path, "git", &["commit", "-qam", "first"]);
+        fs::write(&file, format!("later {n}\n")).unwrap();
+        fs::metadata(&file).unwrap().ctime() == before
+    };
+    assert!((0..20).any(in_one_second), "twenty tries, and none within a second");
+    std::thread::sleep(Duration::from_millis(1_100));
+    assert_eq!(home.toft(&repo, &["ws", "show", name, "--json"]).data()["survey"]["changed"], 1);
+    home.toft(&repo, &["finish", "--as", "a0", "release"]).ok();
+    home.toft(&repo, &["ws", "landed", name]).ok();
+    home.toft(&repo, &["ws", "rm", name]).fails(5);
+    assert!(fs::read_to_string(&file).unwrap().starts_with("later"));
 }
 
 #[test]

@@ -205,6 +205,36 @@ fn own_stores() -> Home {
 }
 
 #[test]
+fn a_claim_in_a_store_that_two_clones_share_is_one_claim() {
+    for names in ["author", "agent"] {
+        let mut home = Home::new();
+        home.use_store("global");
+        let settings = home.path().join("home/.config/toft");
+        std::fs::create_dir_all(&settings).unwrap();
+        std::fs::write(settings.join("config.toml"), format!("[sync]\nnames = \"{names}\"\n")).unwrap();
+        let (a, b, _) = two_clones(&home);
+        for (repo, user) in [(&a, "Ana"), (&b, "Ben")] {
+            home.run(repo, "git", &["config", "user.name", user]);
+        }
+        // One that the other clone has, and one that it has never seen.
+        let known = add(&home, &a, &["Known"]);
+        home.toft(&a, &["sync"]).ok();
+        home.toft(&b, &["sync"]).ok();
+        let new = add(&home, &a, &["New"]);
+        for id in [&known, &new] {
+            home.toft(&a, &["claim", id, "--as", "kim"]).ok();
+        }
+        for repo in [&a, &b, &a, &b] {
+            let said = home.toft(repo, &["sync"]);
+            let all = format!("{}{}", said.out, said.err);
+            assert!(said.code == 0 && !all.contains("claimed twice"), "{names}: {all}");
+            let status = home.toft(repo, &["status"]).ok();
+            assert!(!status.contains("claimed twice"), "{names}: {status}");
+        }
+    }
+}
+
+#[test]
 fn two_clones_that_claimed_the_same_issue_are_both_told() {
     for (first, names) in [("a", ["kim", "lee"]), ("b", ["kim", "lee"]), ("a", ["same", "same"])] {
         let home = own_stores();

@@ -461,7 +461,7 @@ fn store(error: &StoreError, message: String) -> Failure {
             DOCTOR,
             "damaged",
             message,
-            "toft doctor shows what is broken; toft backup restore FILE brings a backup back and keeps the damaged file",
+            "toft backup restore FILE restores a backup, and keeps the damaged file beside it",
         ),
         StoreError::Older { .. } => Failure::new(
             DOCTOR,

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use toft_core::{
     issue::edit,
-    verbs::contest::{self, Outcome},
+    verbs::contest::{self, Contest, Outcome},
 };
 use toft_ledger::{
     line,
@@ -16,11 +16,12 @@ use toft_session::error::Error;
 use super::{Ledger, Plan, copy::Lines, write::issue_of};
 
 impl Plan<'_> {
-    /// Reports which issues of these lines are also worked on in this clone. Returns whether a ledger has to record
-    /// again that an issue is held.
-    pub(super) fn tell_contests(&self, ledger: &Ledger, lines: &Lines, try_only: bool) -> Result<bool, Error> {
+    /// Finds which issues of these lines are also worked on in this clone, and whether a ledger has to record again
+    /// that an issue is held.
+    pub(super) fn find_contests(&self, lines: &Lines, try_only: bool) -> Result<(Vec<Contest>, bool), Error> {
+        let mut contests = Vec::new();
         if try_only || lines.is_empty() {
-            return Ok(false);
+            return Ok((contests, false));
         }
         let open: BTreeSet<String> =
             self.session.perform(contest::Open { scope: self.session.scope() })?.into_iter().collect();
@@ -32,17 +33,23 @@ impl Plan<'_> {
             match self.session.perform(request)? {
                 Outcome::Known => {}
                 Outcome::StillHeld => still_held = true,
-                Outcome::Contested(found) => {
-                    if let (Some(here), Some(said)) = (&found.here, found.said()) {
-                        let by = edit::By { actor: here, now: self.now()?, word: &found.comment };
-                        let said = edit::comment(&said, &by);
-                        self.change_quietly(ledger, &found.issue, |_| Ok(vec![said]))?;
-                    }
-                    self.session.note(found.to_string());
-                }
+                Outcome::Contested(contest) => contests.push(contest),
             }
         }
-        Ok(still_held)
+        Ok((contests, still_held))
+    }
+
+    /// Notifies the user here, and the other clone with a comment in the ledger, which has the issue by now.
+    pub(super) fn tell_contests(&self, ledger: &Ledger, contests: Vec<Contest>) -> Result<(), Error> {
+        for contest in contests {
+            if let (Some(here), Some(said)) = (&contest.here, contest.said()) {
+                let by = edit::By { actor: here, now: self.now()?, word: &contest.comment };
+                let said = edit::comment(&said, &by);
+                self.change_quietly(ledger, &contest.issue, |_| Ok(vec![said]))?;
+            }
+            self.session.note(contest.to_string());
+        }
+        Ok(())
     }
 
     /// Whether another clone wrote the status of an issue in a ledger. Unknown if several clones share the store.

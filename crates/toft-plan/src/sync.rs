@@ -473,7 +473,7 @@ impl Plan<'_> {
     pub(super) fn take_in(&self, ledger: &Ledger, files: &Files, try_only: bool) -> Result<TakenLines, Error> {
         let New { lines, verbatim, archived } = New::of(ledger, files)?;
         let broken = verbatim.len();
-        let still_held = self.tell_contests(ledger, &lines, try_only)?;
+        let (contests, still_held) = self.find_contests(&lines, try_only)?;
         if lines.is_empty() && verbatim.is_empty() {
             return Ok(TakenLines { changed: 0, broken, archived });
         }
@@ -489,6 +489,7 @@ impl Plan<'_> {
         if !try_only && !ledger.kept_by_others && !ledger.read_only {
             self.note_with("issue.followed", Vec::new(), self.follow_each(epics));
         }
+        self.tell_contests(ledger, contests)?;
         if still_held {
             self.tell();
         }

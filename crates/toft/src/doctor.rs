@@ -212,6 +212,7 @@ fn server(store: &toft_store::PostgresStore) -> Vec<Check> {
         Check { what: what.into(), health, seen }
     };
     let standbys = match health.standbys {
+        0 if !health.sees_others => "standbys are not visible to this role".to_owned(),
         0 => "no synchronous standby: a lost server loses what is not in its backup".to_owned(),
         n => format!("commits wait for {n} standby"),
     };

@@ -178,13 +178,24 @@ pub(super) fn hooks_fire(located: &Located) -> Result<Vec<Check>, Failure> {
     Ok(checks)
 }
 
+/// What git tells its pre-push hook. A push that cannot be read whole is held.
+fn read_pushed_refs() -> Result<Vec<u8>, Failure> {
+    let mut pushed = Vec::new();
+    let read = std::io::stdin().lock().take(LONGEST + 1).read_to_end(&mut pushed);
+    read.map_err(|error| Failure::held(format!("cannot read which refs are pushed: {error}"), "push again"))?;
+    match pushed.len() as u64 > LONGEST {
+        true => Err(Failure::held("too many refs in one push", "push fewer refs at once")),
+        false => Ok(pushed),
+    }
+}
+
 /// Whatever happens, the harness goes on as if nothing had.
 pub(super) fn hook(app: &App<'_>, args: &Hook) -> Done {
     if args.event == "pre-push" {
-        let mut said = String::new();
-        // What git does not say is not pushed.
-        let _ = std::io::stdin().lock().take(LONGEST).read_to_string(&mut said);
-        return share::before_push(app, args.rest.first().map_or("origin", String::as_str), &said);
+        // Names of refs are bytes; only the commits beside them matter.
+        let pushed = read_pushed_refs()?;
+        let remote = args.rest.first().map_or("origin", String::as_str);
+        return share::before_push(app, remote, &String::from_utf8_lossy(&pushed));
     }
     let harness = Harness::named(&args.harness);
     let dialect = harness.map_or(Dialect::Claude, |harness| harness.dialect);

@@ -178,8 +178,11 @@ fn guard(app: &App<'_>, ranges: &[Range], refs: &[(String, String)], look: &Look
 pub(super) fn before_push(app: &App<'_>, remote: &str, said: &str) -> Done {
     let (mut ranges, mut refs) = (Vec::new(), Vec::new());
     for line in said.lines() {
-        let mut words = line.split(' ').skip(1);
-        let (Some(commit), Some(name), Some(there)) = (words.next(), words.next(), words.next()) else { continue };
+        // The first word is what was asked to be pushed, and may itself contain spaces.
+        let mut words = line.rsplit(' ');
+        let (Some(there), Some(name), Some(commit)) = (words.next(), words.next(), words.next()) else {
+            return Err(Failure::held(format!("cannot read which refs are pushed: `{line}`"), "push again"));
+        };
         let real = |name: &str| !name.trim_matches(NOTHING).is_empty();
         if real(commit) {
             let there = Some(there.to_owned()).filter(|there| real(there));

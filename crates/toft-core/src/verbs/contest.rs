@@ -16,7 +16,7 @@ use super::{
 use crate::{
     change::{Event, Write},
     flow::{Workflow, WorkflowStatus},
-    issue::{IN_PROGRESS, Issue, OPEN},
+    issue::{IN_PROGRESS, Issue, OPEN, Put},
     message::{Address, HUMAN, MessageKind},
     refusal::VerbResult,
     repository::Scope,
@@ -139,12 +139,20 @@ impl Verb for Request {
             (IN_PROGRESS, Some((theirs, by))) if theirs != workflow.id.as_str() => by.to_owned(),
             _ => return Ok(Outcome::Known),
         };
-        if !self.own_store && worked_here(work, &workflow, &there)? {
+        let told = EventQuery { entity: Some(self.issue.id.clone()), newest: true, limit: 50, ..EventQuery::default() };
+        let mut events = work.tx.events(&told)?;
+        events.retain(|event| event.detail["workflow"] == workflow.id.as_str());
+        if events.iter().any(|event| event.verb == VERB) {
             return Ok(Outcome::Known);
         }
-        let told = EventQuery { entity: Some(self.issue.id.clone()), newest: true, limit: 50, ..EventQuery::default() };
-        let same = |event: &Event| event.verb == VERB && event.detail["workflow"] == workflow.id.as_str();
-        if work.tx.events(&told)?.iter().any(same) {
+        // A clone that shares this store wrote the claim to its copy of the ledger, under the user's or the agent's name.
+        let assigned = serde_json::to_value(Put::Field("assignee".into(), Some(there.as_str().into()))).ok();
+        let written_for_us = |event: &Event| {
+            let now = event.detail["now"].as_array();
+            event.verb == "issue.started"
+                && now.is_some_and(|puts| puts.iter().any(|put| assigned.as_ref() == Some(put)))
+        };
+        if !self.own_store && (events.iter().any(written_for_us) || worked_here(work, &workflow, &there)?) {
             return Ok(Outcome::Known);
         }
         let comment = format!("{COMMENT}{}", workflow.id);

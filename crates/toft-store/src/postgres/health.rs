@@ -26,8 +26,12 @@ pub struct ServerHealth {
     pub standbys: i64,
     /// Age of the oldest snapshot in use.
     pub oldest_snapshot: Duration,
+    /// Number of replication slots without a client that keep dead rows.
+    pub idle_slots: i64,
     /// Number of dead rows in the table that has the most.
     pub dead_rows: i64,
+    /// Whether the role sees replication and the sessions of other roles.
+    pub sees_others: bool,
 }
 
 impl ServerHealth {
@@ -53,6 +57,16 @@ impl ServerHealth {
             let age = self.oldest_snapshot.as_secs();
             warnings.push(format!("a session holds a snapshot {age} s old: dead rows pile up until it ends"));
         }
+        if self.idle_slots > 0 {
+            let count = self.idle_slots;
+            warnings
+                .push(format!("{count} replication slots without a client: dead rows pile up until they are dropped"));
+        }
+        if !self.sees_others {
+            warnings.push(
+                "standbys and sessions of other roles are not visible: GRANT pg_read_all_stats to this role".into(),
+            );
+        }
         if self.dead_rows > MANY_DEAD {
             warnings.push(format!("{} dead rows in one table: autovacuum does not keep up", self.dead_rows));
         }
@@ -72,7 +86,9 @@ impl PostgresStore {
             fsync: row.word(2)?.to_owned(),
             standbys: row.number(3)?,
             oldest_snapshot: Duration::from_secs(row.number(4)?.unsigned_abs()),
-            dead_rows: row.number(5)?,
+            idle_slots: row.number(5)?,
+            dead_rows: row.number(6)?,
+            sees_others: row.number(7)? != 0,
         })
     }
 }
@@ -89,7 +105,9 @@ mod tests {
             fsync: "on".into(),
             standbys: 0,
             oldest_snapshot: Duration::from_secs(1),
+            idle_slots: 0,
             dead_rows: 10,
+            sees_others: true,
         };
         assert!(well.faults().is_empty() && well.warnings().is_empty());
         let ill = ServerHealth {
@@ -97,9 +115,11 @@ mod tests {
             synchronous_commit: "off".into(),
             fsync: "off".into(),
             oldest_snapshot: Duration::from_secs(90),
+            idle_slots: 1,
             dead_rows: 2_000_000,
+            sees_others: false,
             ..well
         };
-        assert_eq!((ill.faults().len(), ill.warnings().len()), (3, 2));
+        assert_eq!((ill.faults().len(), ill.warnings().len()), (3, 4));
     }
 }

@@ -160,8 +160,8 @@ impl Asks<'_, '_> {
             let any = self.git.run(["for-each-ref", "--count=1", "--format=x", "refs/remotes"])?.maybe()?;
             if any.is_some() { ask(self)? } else { "0".to_owned() }
         } else {
-            match self.aid.refs.remotes() {
-                Some(remotes) => self.once("unpushed", &format!("{remotes:x}"), ask)?,
+            match self.aid.refs.remotes_hash() {
+                Some(remotes) => self.once("unpushed", &remotes, ask)?,
                 None => "0".to_owned(),
             }
         };

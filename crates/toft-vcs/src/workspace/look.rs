@@ -3,15 +3,15 @@
 //!
 //! A look decides nothing: what is removed is judged by a survey without memory. What is remembered stays true:
 //!
-//! - The copy of the index is used while the workspace's own index has, byte for byte, the content it was copied from.
-//!   Git refreshes the copy, so that files are not read again; the workspace's own index is never written.
-//! - Facts are answers that follow from commits alone, under a key that names every commit they follow from.
+//! - The copy of the index is used while the workspace's own index has the bytes and the modification time it was copied
+//!   with. Git refreshes the copy, so that files are not read again; the workspace's own index is never written.
+//! - Facts are answers that follow from commits alone, under a key that contains a hash of every commit they follow from.
 
 use std::{
     collections::BTreeMap,
     fs,
-    hash::{DefaultHasher, Hash, Hasher},
-    io,
+    io::{self, Read as _},
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
@@ -26,14 +26,15 @@ use super::{
     WorkspaceBackend, WorkspaceError, git, landed, remove,
     survey::{self, Status},
 };
-use crate::{git_run::Git, git_view::plain_file, lock::io as failed, private};
+use crate::{git_run::Git, git_view::plain_file, lock::io as failed, plain, private};
 
-/// So many changed files of a workspace are remembered by name.
-const MOST_PATHS: usize = 2_000;
-/// A lock on the copy of an index that is older than this was left by a git that was killed.
-const LOCK_LASTS: Duration = Duration::from_secs(60);
-/// More commits in a checkout's own log than this are not asked about in one go.
-const MOST_TIPS: usize = 500;
+/// Maximum number of uncommitted paths kept in a look.
+const MAX_UNCOMMITTED_PATHS: usize = 2_000;
+/// A lock on the copy of an index that is older than this was left by a git that was killed. A copy that is older than
+/// this is used by no other process.
+const STALE_AGE: Duration = Duration::from_secs(60);
+/// With more reflog entries than this, one command for all of them is not tried.
+const MAX_REFLOG_TIPS: usize = 500;
 
 /// What a look found.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -100,17 +101,21 @@ impl Refs {
         self.upstreams.get(name)
     }
 
-    /// What the remotes have, as one number; nothing if there are none.
-    pub(super) fn remotes(&self) -> Option<u64> {
-        let remotes: Vec<_> = self.commits.iter().filter(|(name, _)| name.starts_with("refs/remotes/")).collect();
-        (!remotes.is_empty()).then(|| number(&remotes))
+    /// A hash of all remote branches; nothing if there are none.
+    pub(super) fn remotes_hash(&self) -> Option<String> {
+        let remotes = self.commits.iter().filter(|(name, _)| name.starts_with("refs/remotes/"));
+        let parts: Vec<&[u8]> = remotes.flat_map(|(name, commit)| [name.as_bytes(), commit.as_bytes()]).collect();
+        (!parts.is_empty()).then(|| hash_of(parts))
     }
 }
 
-fn number(of: &impl Hash) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    of.hash(&mut hasher);
-    hasher.finish()
+/// A hash of texts without line breaks.
+fn hash_of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
+    let mut hasher = blake3::Hasher::new();
+    for part in parts {
+        hasher.update(part).update(b"\n");
+    }
+    hasher.finalize().to_hex()[..32].to_owned()
 }
 
 /// What helps a survey along.
@@ -166,14 +171,15 @@ impl<'a> Aid<'a> {
     pub(super) fn dropped(&mut self, git: &Git, head: Option<&str>, logs: &[PathBuf]) -> Result<usize, WorkspaceError> {
         let own = git.git_dir();
         let tips = survey::logged(logs)?;
-        let (Some(head), true) = (head, tips.len() <= MOST_TIPS && !has_refs(own)) else {
+        let (Some(head), true) = (head, tips.len() <= MAX_REFLOG_TIPS && !has_refs(own)) else {
             return Ok(survey::dropped(git, own, logs)?.len());
         };
         // What the present commit builds on is reachable whatever else happens.
-        let beside = self.facts.once(format!("beside {head} {:x}", number(&tips)), || {
-            let run = git.run(["rev-list", "--max-count=1", "--ignore-missing"])?.args(&tips);
-            Ok(run.args(["--not", head]).text()?)
-        })?;
+        let beside =
+            self.facts.once(format!("beside {head} {}", hash_of(tips.iter().map(String::as_bytes))), || {
+                let run = git.run(["rev-list", "--max-count=1", "--ignore-missing"])?.args(&tips);
+                Ok(run.args(["--not", head]).text()?)
+            })?;
         if beside.is_empty() { Ok(0) } else { Ok(survey::dropped(git, own, logs)?.len()) }
     }
 
@@ -198,10 +204,16 @@ fn has_refs(own: &Path) -> bool {
     }
     let mut look = vec![own.join("refs")];
     while let Some(dir) = look.pop() {
-        for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
-            match entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                true => look.push(entry.path()),
-                false => return true,
+        let entries = match fs::read_dir(dir) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            // In doubt git is asked.
+            Err(_) => return true,
+        };
+        for entry in entries {
+            match entry {
+                Ok(entry) if entry.file_type().is_ok_and(|kind| kind.is_dir()) => look.push(entry.path()),
+                _ => return true,
             }
         }
     }
@@ -237,7 +249,8 @@ impl WorkspaceBackend {
         let text = String::from_utf8_lossy(&text);
         match text.trim().strip_prefix("ref: ") {
             Some(name) => refs.commit(name).cloned(),
-            None => Some(text.trim().to_owned()).filter(|text| text.bytes().all(|byte| byte.is_ascii_hexdigit())),
+            None => Some(text.trim().to_owned())
+                .filter(|id| matches!(id.len(), 40 | 64) && id.bytes().all(|byte| byte.is_ascii_hexdigit())),
         }
     }
 
@@ -314,12 +327,14 @@ impl WorkspaceBackend {
     ) -> Result<Look, WorkspaceError> {
         self.open(workspace)?;
         let dir = Path::new(&workspace.path);
-        if !self.system().has_git_files() {
-            let survey = self.survey_at(workspace, dir)?;
-            return Ok(Look { at: now, survey, uncommitted: Vec::new(), bytes: Some(size(None)) });
-        }
         let memory = self.recall(workspace).unwrap_or_default();
         let place = self.memory_of(workspace);
+        if !self.system().has_git_files() {
+            let survey = self.survey_at(workspace, dir)?;
+            let look = Look { at: now, survey, uncommitted: Vec::new(), bytes: Some(size(memory.look.bytes)) };
+            keep(&place.join("memory.json"), &LookMemory { look: look.clone(), ..LookMemory::default() });
+            return Ok(look);
+        }
         // Without a place for it nothing is remembered, and everything is seen all the same.
         let (index, same) = match self.copied_index(workspace, dir) {
             Ok((index, same)) => (Some(index), same),
@@ -335,12 +350,11 @@ impl WorkspaceBackend {
             .collect();
         uncommitted.sort();
         uncommitted.dedup();
-        uncommitted.truncate(MOST_PATHS);
+        uncommitted.truncate(MAX_UNCOMMITTED_PATHS);
         let look = Look { at: now, survey, uncommitted, bytes: Some(size(memory.look.bytes)) };
         let facts = CommitFacts { known: aid.facts.used, used: BTreeMap::new() };
         let memory = LookMemory { look: look.clone(), facts, plain: aid.plain };
-        // What could not be remembered is asked again.
-        let _ = write(&place.join("memory.json"), &serde_json::to_vec(&memory).unwrap_or_default());
+        keep(&place.join("memory.json"), &memory);
         Ok(look)
     }
 
@@ -363,44 +377,81 @@ impl WorkspaceBackend {
 
     /// Remembers something about the whole repository.
     pub(super) fn remember(&self, name: &str, what: &impl Serialize) {
-        // What could not be remembered is asked again.
-        let _ = write(&self.state.join("looks").join(name), &serde_json::to_vec(what).unwrap_or_default());
+        keep(&self.state.join("looks").join(name), what);
     }
 }
 
-/// Replaces a private file.
-fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+/// Replaces a private file with JSON. The cache is best effort: what is not in it is asked again.
+fn keep(path: &Path, what: &impl Serialize) {
+    if let Ok(bytes) = serde_json::to_vec(what) {
+        let _ = write(path, &bytes, None);
+    }
+}
+
+/// Replaces a private file, and sets its modification time if one is given.
+fn write(path: &Path, bytes: &[u8], modified: Option<SystemTime>) -> io::Result<()> {
     let dir = path.parent().unwrap_or(path);
     private::create_dir_all(dir)?;
-    let draft = path.with_extension(format!("{}-{:x}", std::process::id(), number(&std::thread::current().id())));
-    io::Write::write_all(&mut private::options().truncate(true).open(&draft)?, bytes)?;
-    fs::rename(&draft, path)
+    let mut draft = tempfile::NamedTempFile::new_in(dir)?;
+    io::Write::write_all(&mut draft, bytes)?;
+    if let Some(modified) = modified {
+        draft.as_file().set_modified(modified)?;
+    }
+    draft.persist(path).map(drop).map_err(|error| error.error)
 }
 
 /// A private copy of a checkout's index, and whether it is the one of the last look.
+///
+/// Git compares the modification time of a file with that of the index: a file that is not older is compared by content,
+/// because its size and time may be those of an earlier content. So the copy gets the time of the original.
 fn copied_index(own: &Path, place: &Path) -> Result<(PathBuf, bool), WorkspaceError> {
     let own = own.join("index");
-    let now = plain_file(&own)?.ok_or_else(|| failed("read", &own)(io::ErrorKind::NotFound.into()))?;
+    let (now, modified) = read_with_time(&own).map_err(failed("read", &own))?;
     // Under a name of its own for each content: a git that still refreshes an older copy does not replace a newer one.
-    let name = format!("index-{:x}", number(&now));
+    let since = modified.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let name = format!("index-{}-{:x}", hash_of([now.as_slice()]), since.as_nanos());
     let (copy, origin) = (place.join(&name), place.join(format!("{name}.origin")));
     let lock = place.join(format!("{name}.lock"));
-    let left = fs::metadata(&lock).and_then(|meta| meta.modified()).ok();
-    if left.is_some_and(|left| SystemTime::now().duration_since(left).is_ok_and(|age| age > LOCK_LASTS)) {
-        // Git refreshes without it if it stays.
+    if is_stale(&lock) {
+        // If it cannot be removed, git status only skips the refresh.
         let _ = fs::remove_file(&lock);
     }
     if copy.is_file() && fs::read(&origin).is_ok_and(|known| known == now) {
         return Ok((copy, true));
     }
     for entry in fs::read_dir(place).into_iter().flatten().flatten() {
-        if entry.file_name().to_string_lossy().starts_with("index-") {
+        if entry.file_name().to_string_lossy().starts_with("index-") && is_stale(&entry.path()) {
             // Older copies; one that stays is found the next time.
             let _ = fs::remove_file(entry.path());
         }
     }
     // The origin comes last: a process that is killed in between leaves no copy that seems to fit.
-    write(&copy, &now).map_err(failed("write", &copy))?;
-    write(&origin, &now).map_err(failed("write", &origin))?;
+    write(&copy, &now, Some(modified)).map_err(failed("write", &copy))?;
+    write(&origin, &now, None).map_err(failed("write", &origin))?;
     Ok((copy, false))
+}
+
+/// Whether a file was created or replaced so long ago that no process uses it.
+fn is_stale(path: &Path) -> bool {
+    let Ok(meta) = fs::symlink_metadata(path) else { return false };
+    let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(meta.ctime().try_into().unwrap_or(0));
+    SystemTime::now().duration_since(changed).is_ok_and(|age| age > STALE_AGE)
+}
+
+/// A regular file's bytes, and when they were written.
+fn read_with_time(path: &Path) -> io::Result<(Vec<u8>, SystemTime)> {
+    let mut file = plain::open(path)?;
+    let modified = file.metadata()?.modified()?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok((bytes, modified))
+}
+
+/// Copies an index with its modification time.
+pub(super) fn copy_index(from: &Path, to: &Path) -> Result<(), WorkspaceError> {
+    let copied = read_with_time(from).and_then(|(bytes, modified)| {
+        fs::write(to, bytes)?;
+        fs::File::options().write(true).open(to)?.set_modified(modified)
+    });
+    copied.map_err(failed("copy", to))
 }

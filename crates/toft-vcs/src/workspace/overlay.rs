@@ -15,7 +15,7 @@ use toft_core::workspace::Workspace;
 use super::{
     WorkspaceBackend, WorkspaceError,
     base::{self, BASES},
-    git,
+    git, look,
     mount::{self, OverlayKind, OverlayState, Stack},
     probe::{self, Probed, TRIAL},
     remove,
@@ -232,7 +232,7 @@ pub(super) fn copy_base(workspace: &Workspace, base: &str, inside: &Git) -> Resu
     let (path, base_dir) = (Path::new(&workspace.path), beside(workspace).join(BASES).join(base));
     let index = inside.git_dir().join("index");
     probe::copy(&base::tree(&base_dir).join("."), path)?;
-    fs::copy(base::index(&base_dir), &index).map_err(lock::io("copy", &index))?;
+    look::copy_index(&base::index(&base_dir), &index)?;
     // Git knows files by more than what was copied; it looks at each once.
     inside.run(["update-index", "-q", "--refresh"])?.patience(git::CHECKOUT).ok()?;
     if base != workspace.base {
@@ -254,7 +254,7 @@ pub(super) fn fill(backend: &WorkspaceBackend, workspace: &Workspace, inside: &G
     // One that is brought back may find its base gone.
     base::fit(backend, &layer.base, &layer.commit, |_| Ok(None))?;
     let index = inside.git_dir().join("index");
-    fs::copy(base::index(&layer.base), &index).map_err(lock::io("copy", &index))?;
+    look::copy_index(&base::index(&layer.base), &index)?;
     // From here on there is a layer, and the next command mounts it after a crash.
     take_link(&layer, path)?;
     attach(&layer, probe::known(backend.git()?, beside(workspace)).kind, &workspace.name, path)?;

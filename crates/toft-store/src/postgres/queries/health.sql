@@ -11,7 +11,9 @@ SELECT current_setting('server_version_num')::bigint,
             SELECT clock_timestamp() - prepared FROM pg_prepared_xacts
         ) held
     ), 0),
+    (SELECT count(*) FROM pg_replication_slots WHERE NOT active AND (xmin IS NOT NULL OR catalog_xmin IS NOT NULL)),
     coalesce((
         SELECT max(n_dead_tup) FROM pg_stat_user_tables
         WHERE schemaname = current_schema() AND relname IN ('queue', 'leases', 'progress', 'task_states')
-    ), 0)
+    ), 0),
+    pg_has_role(current_user, 'pg_read_all_stats', 'USAGE')::int::bigint
