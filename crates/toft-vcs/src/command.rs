@@ -53,7 +53,7 @@ pub enum RunError {
         said: String,
     },
     /// It exceeded its time limit and was killed.
-    #[error("`{what}` took longer than {seconds} s and was ended")]
+    #[error("`{what}` took longer than {seconds} s and was stopped")]
     Late {
         /// The command line, shortened.
         what: String,
@@ -67,13 +67,13 @@ pub enum RunError {
         what: String,
     },
     /// Its output was too large.
-    #[error("`{what}` said more than {MOST} bytes")]
+    #[error("the output of `{what}` is larger than {MOST} bytes")]
     TooMuch {
         /// The command line, shortened.
         what: String,
     },
     /// A git directory contains something that git does not write.
-    #[error("{path} is not used: {why}", path = path.display())]
+    #[error("{path} is refused: {why}", path = path.display())]
     Odd {
         /// The file or directory.
         path: PathBuf,

@@ -76,13 +76,13 @@ pub enum WorkspaceError {
     #[error(transparent)]
     Find(#[from] FindError),
     /// Another process has held the lock for too long.
-    #[error("somebody else is at `{what}`")]
+    #[error("another process is using `{what}`")]
     Busy { what: String },
     /// A process uses the workspace.
     #[error("process {} is in {path}, or has a file open there", .pids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "), path = path.display())]
     InUse { pids: Vec<u32>, path: PathBuf },
     /// The path already exists.
-    #[error("{path} is in the way", path = path.display())]
+    #[error("{path} already exists", path = path.display())]
     InTheWay { path: PathBuf },
     /// The path is inside a repository.
     #[error("{path} is inside the repository {repository}", path = path.display(), repository = repository.display())]
@@ -98,7 +98,7 @@ pub enum WorkspaceError {
         text: String,
     },
     /// The name is not valid for a branch.
-    #[error("a branch cannot be called `{text}`")]
+    #[error("`{text}` is not a valid branch name")]
     BadName {
         /// The name as given.
         text: String,
@@ -107,7 +107,7 @@ pub enum WorkspaceError {
     #[error("the branch {branch} is checked out elsewhere")]
     BranchTaken { branch: String },
     /// The workspace has no such rescue.
-    #[error("{}", match known.as_slice() { [] => format!("nothing of {name} was put away"), known => format!("of {name} there are the rescues {}", known.join(", ")) })]
+    #[error("{}", match known.as_slice() { [] => format!("nothing of {name} was put away"), known => format!("no such rescue; {name} has {}", known.join(", ")) })]
     NoRescue {
         /// The workspace's name.
         name: String,
@@ -128,7 +128,7 @@ pub enum WorkspaceError {
         next: String,
     },
     /// The rescue differs from the workspace's content.
-    #[error("what was put away is not what is in {path}: {what}", path = path.display())]
+    #[error("the rescue differs from {path}: {what}", path = path.display())]
     Unverified {
         path: PathBuf,
         /// The difference.
