@@ -115,7 +115,7 @@ pub enum WorkspaceError {
         known: Vec<String>,
     },
     /// The version control system does not support the operation.
-    #[error("{what} is not done for {vcs}")]
+    #[error("{what} is not supported under {vcs}")]
     NotFor { what: &'static str, vcs: &'static str },
     /// The workspace cannot be removed without losing content.
     #[error("it stays: {why}")]

@@ -351,8 +351,8 @@ fn open_up(path: &Path) -> Result<(), WorkspaceError> {
     Ok(())
 }
 
-/// Removes git's entry of a worktree that was deleted. `git worktree remove` would refuse if anything exists at its
-/// path.
+/// Removes git's entry of a worktree that was deleted, and no other. Git's own commands would check whether anything
+/// exists at its path.
 pub(super) fn unlist(backend: &WorkspaceBackend, workspace: &Workspace) -> Result<(), WorkspaceError> {
     let _turn = RepoLock::wait(&backend.state, LIST)?;
     let link = Path::new(&workspace.path).join(".git");

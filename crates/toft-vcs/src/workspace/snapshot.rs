@@ -61,7 +61,7 @@ pub(super) struct Snapshot {
     /// A restore of the workspace was interrupted.
     #[serde(default)]
     pub(super) torn: bool,
-    /// The paths of the workspace and of its git directory.
+    /// The paths of the workspace and of its git directory; none for a clone.
     #[serde(default)]
     pub(super) places: Option<(PathBytes, PathBytes)>,
     /// Files that the rescue does not contain.

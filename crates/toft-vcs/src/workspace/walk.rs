@@ -277,8 +277,8 @@ pub(super) fn files(dir: &Path) -> Result<Vec<PathBuf>, WorkspaceError> {
     Ok(found)
 }
 
-/// Splits files that a version control system without rescues does not store: those that exist only here, and
-/// artefacts.
+/// Of files that a version control system without rescues does not store: those that exist only here, and artefacts.
+/// Files that `source` has too are left out.
 pub(super) fn only_here(dir: &Path, source: &Path, names: Vec<PathBuf>) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let (mut only, mut artefacts) = (Vec::new(), std::collections::BTreeSet::new());
     for name in names {
