@@ -18,7 +18,11 @@ pub(crate) const STATUSES: [(u8, &str, &str); 9] = [
     (NOT_ALLOWED, "not allowed", "A right, your trust or a file permission is missing."),
     (CONFLICT, "conflict", "The state does not allow it: someone else holds the lease, or it is over."),
     (NOTHING, "nothing to do", "There is no work that you could take now."),
-    (RETRY, "busy or timed out", "Nothing is wrong with the command: repeat it."),
+    (
+        RETRY,
+        "busy or timed out",
+        "Something did not answer in time. Repeat the command, except after `outcome_unknown`: check `toft log` first, unless you gave `--op`.",
+    ),
     (DOCTOR, "needs doctor", "The store or the checkout needs attention: run `toft doctor`."),
 ];
 
@@ -55,7 +59,7 @@ pub(crate) const CODES: &[(u8, &str, &str)] = &[
     (NOT_FOUND, "not_initialised", "run `toft init` first"),
     (NOT_FOUND, "unknown_repository", "the store does not know this repository: run `toft init`"),
     (NOT_ALLOWED, "access_denied", "the store's file or server does not let you in"),
-    (NOT_ALLOWED, "agent_paused", "the agent is paused or told to drain"),
+    (NOT_ALLOWED, "agent_paused", "the agent is paused: `toft agent resume NAME`"),
     (NOT_ALLOWED, "agent_removed", "the agent was removed"),
     (NOT_ALLOWED, "denied", "the remote denies access"),
     (NOT_ALLOWED, "held", "a secret or a private text would be published: a person decides first"),
@@ -92,7 +96,7 @@ pub(crate) const CODES: &[(u8, &str, &str)] = &[
     (RETRY, "late", "a program took too long"),
     (RETRY, "offline", "the remote does not answer; everything is kept here"),
     (RETRY, "outcome_unknown", "the connection broke during a commit; `toft log` shows whether it succeeded"),
-    (RETRY, "unreachable", "the server does not answer"),
+    (RETRY, "unreachable", "the server does not answer, or has no such database"),
     (RETRY, "unverified", "the workspace changed while it was saved"),
     (DOCTOR, "checkout_broken", "the checkout is damaged"),
     (DOCTOR, "damaged", "the store's file is damaged"),

@@ -193,7 +193,7 @@ fn option(text: &mut String, arg: &Arg) {
 fn configuration() -> String {
     let mut text = page(
         "Configuration",
-        "toft reads three files, all of them optional. Later ones override earlier ones, and command-line options override all.\n\n\
+        "toft reads three files, all of them optional. Later files override earlier ones, environment variables override files, and command-line options override everything.\n\n\
          | file | whose |\n| --- | --- |\n\
          | `~/.config/toft/config.toml` | yours |\n\
          | `.toft/config.toml` in the working tree | the project's: it is committed, so it may not set the keys marked *clone* or *user* |\n\

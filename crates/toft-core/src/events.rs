@@ -57,7 +57,7 @@ pub const EVENTS: &[(&str, &str)] = &[
     ("message.read", "a message was read"),
     ("message.acked", "a message was acknowledged"),
     ("agent.registered", "an agent was registered, or its description was changed"),
-    ("agent.told", "an agent was paused, resumed, or told to drain"),
+    ("agent.told", "an agent was paused or resumed"),
     ("agent.removed", "an agent was removed"),
     ("template.put", "a template was saved, as a new version"),
     ("template.removed", "a template was removed"),

@@ -1,8 +1,8 @@
-//! The only place a process is started: git, jj and hg, by absolute path, without a shell, prompts or hooks, and without
-//! network unless ledgers are exchanged.
+//! The only module that starts processes: git, jj and hg, by absolute path, without a shell, prompts or hooks, and
+//! without network access except to exchange ledgers.
 //!
-//! What a repository's own configuration would have them execute is switched off: a repository may come from anywhere.
-//! What the user configured for themselves stays.
+//! A repository may come from anywhere, so settings in its configuration that name programs are overridden. The user's
+//! own configuration applies.
 
 use std::{
     env,
@@ -20,74 +20,73 @@ use thiserror::Error;
 
 use crate::{git_run::MOST_SETTINGS, lock, stalled};
 
-/// How long a question may take.
+/// Default time limit of a run.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// How often a program that is silent is looked at.
+/// How often a silent program is checked for a stall.
 const TICK: Duration = Duration::from_secs(1);
-/// How long a large file may take.
+/// Time limit for writing a large file.
 const LONG: Duration = Duration::from_secs(3_600);
-/// How much a program may say.
+/// Maximum size of a program's standard output.
 const MOST: u64 = 256 << 20;
-/// How much of what it complains about is kept.
+/// Maximum size of standard error that is kept.
 const MOST_COMPLAINT: u64 = 64 << 10;
 
-/// Why a program did not do what it was asked.
+/// Why a program failed.
 #[derive(Debug, Error)]
 pub enum RunError {
     /// It is not installed.
     #[error("{0} is not installed, or not on an absolute PATH")]
     Missing(&'static str),
-    /// It could not be started or spoken to.
+    /// It could not be started, or communication with it failed.
     #[error("could not run `{what}`: {cause}")]
     Io {
-        /// What was to run.
+        /// The command line, shortened.
         what: String,
         cause: io::Error,
     },
-    /// It said no.
+    /// It exited with an error.
     #[error("`{what}` failed: {said}")]
     Failed {
-        /// What was run.
+        /// The command line, shortened.
         what: String,
-        /// Its exit code.
         code: i32,
         said: String,
     },
-    /// It took too long, and was ended.
-    #[error("`{what}` took longer than {seconds} s and was ended")]
+    /// It exceeded its time limit and was killed.
+    #[error("`{what}` took longer than {seconds} s and was stopped")]
     Late {
-        /// What was run.
+        /// The command line, shortened.
         what: String,
-        /// So long.
+        /// The time limit.
         seconds: u64,
     },
-    /// It slept without an end in sight, and was ended.
+    /// It slept without progress and was killed.
     #[error("`{what}` waited for something that does not come, such as a pipe in place of a file, and was ended")]
     Stalled {
-        /// What was run.
+        /// The command line, shortened.
         what: String,
     },
-    /// It said more than anybody reads.
-    #[error("`{what}` said more than {MOST} bytes")]
+    /// Its output was too large.
+    #[error("the output of `{what}` is larger than {MOST} bytes")]
     TooMuch {
-        /// What was run.
+        /// The command line, shortened.
         what: String,
     },
-    /// A git directory is not as git makes one.
-    #[error("{path} is not used: {why}", path = path.display())]
+    /// A git directory contains something that git does not write.
+    #[error("{path} is refused: {why}", path = path.display())]
     Odd {
-        /// Which file or directory.
+        /// The file or directory.
         path: PathBuf,
-        /// What is odd about it.
+        /// The problem with it.
         why: String,
     },
-    /// A repository configures more programs than anybody does.
+    /// The repository's configuration names an implausible number of programs.
     #[error("the configuration of {dir} names more than {MOST_SETTINGS} programs", dir = dir.display())]
     Hostile { dir: PathBuf },
 }
 
 impl RunError {
-    /// Somebody else was at the same files; it is worth another try.
+    /// Whether the error is transient: another program was using the same files, so a retry may succeed.
     pub(crate) fn passes(&self) -> bool {
         const SIGNS: [&str; 7] = [
             ".lock': File exists",
@@ -102,7 +101,7 @@ impl RunError {
     }
 }
 
-/// What a program said when it was over.
+/// The result of a program that has ended.
 pub(crate) struct Ended {
     pub(crate) code: i32,
     pub(crate) out: Vec<u8>,
@@ -114,7 +113,7 @@ impl Ended {
         match self.code {
             0 => Ok(self.out),
             code => {
-                // What is advice does not say why.
+                // Advice does not explain the failure.
                 let said = self.err.lines().filter(|line| !line.starts_with("hint:")).collect::<Vec<_>>().join(" · ");
                 Err(RunError::Failed { what, code, said })
             }
@@ -122,22 +121,22 @@ impl Ended {
     }
 }
 
-/// One run of a program.
+/// A program to run.
 pub(crate) struct Run {
     pub(crate) command: Command,
     what: String,
     patience: Duration,
-    /// It is a git that answers from files of this machine: it waits for nothing but its disk. Jujutsu waits for locks.
+    /// A git command that only reads local files, so a long sleep means that it is stalled. Jujutsu may wait for locks.
     pub(crate) answers: bool,
-    /// What it leaves running must not keep our turn.
+    /// Processes that it leaves running must not hold our lock.
     apart: bool,
 }
 
 impl Run {
-    /// Jujutsu in `dir`. A repository's configuration, and that of a workspace, may name programs; here every setting that does has
-    /// another value. Which commit is meant by a word may be the repository's, never what is executed.
+    /// Jujutsu in `dir`. The configuration of a repository or workspace may name programs, so every such setting is
+    /// overridden. Settings that define revsets still apply.
     pub(crate) fn jj(dir: &Path) -> Result<Self, RunError> {
-        // A repository further up is none of ours.
+        // Prevents jj from using a repository in a parent directory.
         let run = Self::new("jj", dir)?.args(["--no-pager", "--color=never", "--quiet"]).named("-R", dir);
         Ok(run.args([
             "--config=fsmonitor.backend=\"none\"",
@@ -150,18 +149,18 @@ impl Run {
             "--config=ui.editor=\":\"",
             "--config=ui.diff-formatter=\":git\"",
             "--config=ui.merge-editor=\":builtin\"",
-            // Everything that is not ignored is work, however large.
+            // Track every file that is not ignored, whatever its size.
             "--config=snapshot.auto-track=\"all()\"",
             "--config=snapshot.max-new-file-size=0",
         ]))
     }
 
-    /// Jujutsu in `dir`, talking to another repository through git.
+    /// Jujutsu in `dir`, with access to remotes through git.
     pub(crate) fn jj_abroad(dir: &Path) -> Result<Self, RunError> {
         Ok(Self::jj(dir)?.careful(&[], true).args(["--config=git.abandon-unreachable-commits=false"]))
     }
 
-    /// Mercurial in `dir`, or Sapling, which takes the same words. What the repository configures is not read.
+    /// Mercurial in `dir`. The repository's own configuration is not read.
     pub(crate) fn hg(dir: &Path) -> Result<Self, RunError> {
         let run = Self::hg_like("hg", dir)?;
         Ok(run.args(["--noninteractive", "--config", "extensions.share="]))
@@ -178,12 +177,12 @@ impl Run {
         Ok(run)
     }
 
-    /// Copies files.
+    /// The `cp` program.
     pub(crate) fn copying(dir: &Path) -> Result<Self, RunError> {
         Self::new("cp", dir)
     }
 
-    /// A program that mounts or unmounts in `dir`, and may stay to serve what it mounted.
+    /// A program that mounts or unmounts in `dir` and may stay in the background to serve the mount.
     pub(crate) fn mounting(program: &'static str, dir: &Path) -> Result<Self, RunError> {
         let mut run = Self::new(program, dir)?;
         run.command.stdout(Stdio::null()).stderr(Stdio::null());
@@ -199,7 +198,7 @@ impl Run {
         Ok(Self { command, what: program.to_owned(), patience: PATIENCE, answers: false, apart: false })
     }
 
-    /// More words.
+    /// Adds arguments.
     pub(crate) fn args<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(mut self, args: I) -> Self {
         for arg in args {
             let arg = arg.as_ref();
@@ -211,39 +210,39 @@ impl Run {
         self
     }
 
-    /// An option that is no news to who reads what failed.
+    /// Adds an option that error messages do not mention.
     fn named(mut self, option: &str, path: &Path) -> Self {
         self.command.arg(option).arg(path);
         self
     }
 
-    /// One more word.
+    /// Adds an argument.
     pub(crate) fn arg(self, arg: impl AsRef<OsStr>) -> Self {
         self.args([arg])
     }
 
-    /// A variable.
+    /// Sets an environment variable.
     pub(crate) fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
         self.command.env(name, value);
         self
     }
 
-    /// It may take this long.
+    /// Sets the time limit.
     pub(crate) fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self.answers = false;
         self
     }
 
-    /// Runs it, whatever comes of it.
+    /// Runs it and returns the result, whatever its exit code.
     pub(crate) fn end(mut self) -> Result<Ended, RunError> {
-        // Nothing here reads; a turn that is kept open this way lasts as long as the program does.
+        // The program does not read this; it inherits the lock file, and so holds the lock for as long as it runs.
         let held = if self.apart { None } else { lock::held() };
         self.command.stdin(held.map_or_else(Stdio::null, Stdio::from));
         self.run(|_| Ok(()))
     }
 
-    /// Runs it and gives it something to read.
+    /// Runs it with standard input from `feed`.
     pub(crate) fn end_fed(mut self, feed: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<Ended, RunError> {
         self.command.stdin(Stdio::piped());
         self.run(feed)
@@ -261,7 +260,7 @@ impl Run {
         if let Some(stdin) = child.stdin.take() {
             let mut stdin = io::BufWriter::with_capacity(1 << 16, stdin);
             match feed(&mut stdin).and_then(|()| stdin.flush()) {
-                // A program that fails stops reading; what it said is the better answer.
+                // A program that fails stops reading; its own error message explains more.
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
                 Err(cause) => {
                     finish(&mut child);
@@ -298,7 +297,7 @@ impl Run {
         Ok(Ended { code: status.code().unwrap_or(-1), out, err })
     }
 
-    /// Starts it and does not wait for it: it goes on when this process has ended.
+    /// Starts it in the background. It continues after this process has ended.
     pub(crate) fn detach(mut self) -> Result<(), RunError> {
         self.command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         std::os::unix::process::CommandExt::process_group(&mut self.command, 0);
@@ -307,30 +306,30 @@ impl Run {
         Ok(())
     }
 
-    /// Runs it; it must succeed. Gives what it said.
+    /// Runs it and returns its output. Fails if its exit code is not 0.
     pub(crate) fn ok(self) -> Result<Vec<u8>, RunError> {
         let what = self.what.clone();
         self.end()?.ok(what)
     }
 
-    /// Runs it; it must succeed. What it says goes into a file.
+    /// Runs it with its output redirected to a file. Fails if its exit code is not 0.
     pub(crate) fn into_file(mut self, file: fs::File) -> Result<(), RunError> {
         self.command.stdout(file);
         self.patience(LONG).ok().map(drop)
     }
 
-    /// Runs it with something to read; it must succeed.
+    /// Runs it with standard input from `feed` and returns its output. Fails if its exit code is not 0.
     pub(crate) fn ok_fed(self, feed: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<Vec<u8>, RunError> {
         let what = self.what.clone();
         self.end_fed(feed)?.ok(what)
     }
 
-    /// Runs it; it must succeed. Gives what it said as text without its line break.
+    /// Runs it and returns its output as text without trailing whitespace. Fails if its exit code is not 0.
     pub(crate) fn text(self) -> Result<String, RunError> {
         Ok(String::from_utf8_lossy(&self.ok()?).trim_end().to_owned())
     }
 
-    /// What it said as text; nothing if it said no.
+    /// Runs it and returns its output as text; `None` if the output is empty or the exit code is not 0.
     pub(crate) fn maybe(self) -> Result<Option<String>, RunError> {
         let ended = self.end()?;
         let text = String::from_utf8_lossy(&ended.out).trim_end().to_owned();
@@ -338,14 +337,14 @@ impl Run {
     }
 }
 
-/// Reads what a program says, up to `most` bytes. Complaints beyond that are read and forgotten; a program that answers more
-/// is told to stop, by closing what it writes to.
+/// Reads a program's output up to `most` bytes. Standard error beyond that is discarded; for standard output the pipe
+/// is closed, which stops the program.
 fn listen(from: Option<impl Read + Send + 'static>, most: u64, index: usize, told: &mpsc::Sender<(usize, Vec<u8>)>) {
     let Some(mut from) = from else { return };
     let told = told.clone();
     thread::spawn(move || {
         let mut heard = Vec::new();
-        // What could not be read was not said.
+        // Output that cannot be read counts as empty.
         let _ = from.by_ref().take(most).read_to_end(&mut heard);
         if index == 1 {
             let _ = io::copy(&mut from, &mut io::sink());
@@ -355,14 +354,14 @@ fn listen(from: Option<impl Read + Send + 'static>, most: u64, index: usize, tol
     });
 }
 
-/// Ends a program that does not end by itself.
+/// Kills a program.
 fn finish(child: &mut Child) {
-    // It may have ended in this moment.
+    // It may have ended just now.
     let _ = child.kill();
     let _ = child.wait();
 }
 
-/// Runs a command of the user's own in a shell; what it says goes to `told`.
+/// Runs a command of the user in a shell, with its output in `told`.
 pub fn shell(
     dir: &Path,
     text: &str,
@@ -382,7 +381,7 @@ pub fn shell(
     }
 }
 
-/// Where a program is. Only absolute directories count: a relative one would be the repository's word.
+/// The path of a program. Relative directories on PATH are ignored: the repository would choose the program.
 fn absolute(program: &'static str) -> Result<PathBuf, RunError> {
     let path = env::var_os("PATH").unwrap_or_default();
     let name = format!("{program}{}", env::consts::EXE_SUFFIX);

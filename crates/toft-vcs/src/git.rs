@@ -7,7 +7,7 @@ use std::{
 
 use crate::{Checkout, FindError, MAIN, Vcs, follow, git_view::plain_file, read};
 
-/// In the own directory of a clone that toft made: where its parent is.
+/// File in the toft directory of a clone that toft made: contains the path of its parent repository.
 pub(crate) const PARENT: &str = "parent";
 
 /// The file in which a repository records the clone that toft made of it at `path`.
@@ -16,7 +16,7 @@ pub(crate) fn clone_record(common_dir: &Path, path: &Path) -> PathBuf {
     common_dir.join("toft").join("clones").join(name)
 }
 
-/// Whether a repository vouches for a clone of it at `path`.
+/// Whether the repository has recorded a clone of itself at `path`.
 pub(crate) fn is_recorded_clone(common_dir: &Path, path: &Path) -> bool {
     read(&clone_record(common_dir, path)).is_ok_and(|known| known.is_some_and(|known| Path::new(&known) == path))
 }
@@ -45,8 +45,9 @@ pub(crate) fn unexpected_rules_file_in(dir: &Path) -> Option<PathBuf> {
     files.into_iter().find(|file| fs::metadata(file).is_ok_and(|meta| !meta.is_file() && !meta.is_dir()))
 }
 
-/// What a repository keeps of its worktree at `path`: by the directory's name, as git names it; else by what the entry says. An
-/// agent can write its own entry, so that where two entries name one directory, neither is believed.
+/// The repository's entry of its worktree at `path`: the one with the directory's name, as git names it, otherwise the
+/// one whose content names the path. An agent can write its own entry, so if two entries name the same directory,
+/// neither is used.
 pub(crate) fn entry_of(common_dir: &Path, path: &Path) -> Option<PathBuf> {
     let entries = common_dir.join("worktrees");
     let names_it = |entry: &PathBuf| {
@@ -60,7 +61,7 @@ pub(crate) fn entry_of(common_dir: &Path, path: &Path) -> Option<PathBuf> {
     found.next().filter(|_| found.next().is_none())
 }
 
-/// The `.git` file of the worktree that an entry's `gitdir` names; git may write it relative to the entry.
+/// The path of the worktree's `.git` file that an entry's `gitdir` names. Git may write it relative to the entry.
 pub(crate) fn link_target(entry: &Path, link: &str) -> PathBuf {
     let mut target = PathBuf::new();
     for part in entry.join(link.trim_end()).components() {
@@ -73,7 +74,7 @@ pub(crate) fn link_target(entry: &Path, link: &str) -> PathBuf {
     target
 }
 
-/// The repository that a clone was made of, if that one says so too.
+/// The parent repository of a clone, if that repository has recorded the clone too.
 fn parent_of(link: &Path, dir: &Path) -> Result<Option<PathBuf>, FindError> {
     let pointer = link.join("toft").join(PARENT);
     let Some(text) = read(&pointer)? else { return Ok(None) };
@@ -121,12 +122,12 @@ pub(crate) fn at(dir: &Path) -> Result<Option<Checkout>, FindError> {
     Ok(None)
 }
 
-/// Whether a directory is a repository's own.
+/// Whether a directory is a git directory.
 pub(crate) fn is_git_dir(dir: &Path) -> bool {
     dir.join("HEAD").is_file() && dir.join("objects").is_dir() && dir.join("refs").is_dir()
 }
 
-/// Refuses a worktree whose `.git` file is gone: without this check it would be taken for a part of the checkout around it.
+/// Refuses a worktree whose `.git` file is missing; otherwise it would be treated as part of the checkout around it.
 pub(crate) fn refuse_emptied(checkout: &Checkout, start: &Path) -> Result<(), FindError> {
     let Ok(entries) = fs::read_dir(checkout.common_dir.join("worktrees")) else { return Ok(()) };
     for entry in entries.flatten() {

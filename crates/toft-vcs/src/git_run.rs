@@ -1,5 +1,5 @@
-//! Git, with everything switched off that a repository would have it execute. On a checkout that an agent can write it reads no
-//! configuration but toft's own copy: see [`GitView`].
+//! Runs git so that it executes nothing that a repository names. In a checkout that an agent can write, git reads no
+//! configuration except toft's own copy: see [`GitView`].
 
 use std::{
     env,
@@ -14,10 +14,10 @@ use crate::{
     git_view::{GitView, Settings, of_worktree, plain_file},
 };
 
-/// How many settings of a repository may have to be switched off.
+/// Maximum number of a repository's settings to override.
 pub(crate) const MOST_SETTINGS: usize = 1_000;
 
-/// Set for every git: nothing is executed, asked or tidied by the way.
+/// Settings for every git command: it executes no other program, asks no question and collects no garbage.
 const GIT_SETTINGS: [(&str, &str); 17] = [
     ("core.alternateRefsCommand", "true"),
     ("core.hooksPath", "/dev/null"),
@@ -30,7 +30,7 @@ const GIT_SETTINGS: [(&str, &str); 17] = [
     ("gpg.program", "false"),
     ("log.showSignature", "false"),
     ("safe.bareRepository", "explicit"),
-    // A git that went into a submodule would read its configuration.
+    // In a submodule, git would read the submodule's configuration.
     ("submodule.recurse", "false"),
     ("fetch.recurseSubmodules", "false"),
     ("push.recurseSubmodules", "no"),
@@ -39,7 +39,7 @@ const GIT_SETTINGS: [(&str, &str); 17] = [
     ("checkout.workers", "0"),
 ];
 
-/// Set for a git that stays on this machine.
+/// Settings for git commands that use no network.
 const GIT_AT_HOME: [(&str, &str); 6] = [
     ("core.sshCommand", "false"),
     ("core.gitProxy", "false"),
@@ -49,7 +49,7 @@ const GIT_AT_HOME: [(&str, &str); 6] = [
     ("fastimport.unpackLimit", "0"),
 ];
 
-/// Set for a git that talks to another repository: by the ways everybody knows.
+/// Settings for git commands that contact a remote: only the common protocols are allowed.
 const GIT_ABROAD: [(&str, &str); 8] = [
     ("protocol.allow", "never"),
     ("protocol.file.allow", "always"),
@@ -61,10 +61,10 @@ const GIT_ABROAD: [(&str, &str); 8] = [
     ("fastimport.unpackLimit", "1000"),
 ];
 
-/// What the user may say about how others are reached.
+/// Environment variables of the user that configure how remotes are reached.
 const GIT_WAYS: [&str; 4] = ["GIT_SSH", "GIT_SSH_COMMAND", "GIT_SSH_VARIANT", "GIT_SSL_NO_VERIFY"];
 
-/// What the user may say to git through the environment.
+/// Environment variables of the user that git commands inherit.
 const GIT_VARIABLES: [&str; 9] = [
     "GIT_AUTHOR_NAME",
     "GIT_AUTHOR_EMAIL",
@@ -78,12 +78,13 @@ const GIT_VARIABLES: [&str; 9] = [
 ];
 
 impl Run {
-    /// Git in `dir`, with nothing there switched off yet but what always is. See [`Git`].
+    /// Git in `dir` with the default overrides only. See [`Git`] for those of a repository.
     fn bare_git(dir: &Path, more: &[(String, String)], abroad: bool) -> Result<Self, RunError> {
         Ok(Self::new("git", dir)?.careful(more, abroad))
     }
 
-    /// Every git that this starts, itself or through another program, executes nothing that a repository names.
+    /// Configures the run so that every git it starts, directly or through another program, executes nothing that a
+    /// repository names.
     pub(crate) fn careful(mut self, more: &[(String, String)], abroad: bool) -> Self {
         self.answers = !abroad;
         let kept = |name: &OsStr| {
@@ -111,39 +112,40 @@ impl Run {
     }
 }
 
-/// Git on one repository or checkout, with everything switched off that these would have it execute.
+/// Git for one repository or checkout, with every setting overridden that would make it execute a program.
 pub(crate) struct Git {
     dir: PathBuf,
     git_dir: Option<PathBuf>,
     work_tree: bool,
-    /// It may talk to other repositories.
+    /// It may contact remotes.
     abroad: bool,
-    /// What takes the place of the repository's git directory, or of its common directory.
+    /// The view that replaces the repository's git directory or its common directory.
     view: Option<(Arc<GitView>, Instead)>,
-    /// Settings in place of the repository's.
+    /// Overrides of the repository's settings.
     settings: Settings,
-    /// Another index than the checkout's own, which git may refresh.
+    /// An index file to use instead of the checkout's own; git may refresh it.
     index: Option<Box<PathBuf>>,
 }
 
-/// What a view takes the place of.
+/// What a view replaces.
 #[derive(Clone, Copy)]
 enum Instead {
-    /// What the repository's worktrees share.
+    /// The common directory of the repository's worktrees.
     OfShared,
-    /// The whole git directory, but for the index.
+    /// The whole git directory except the index.
     OfEverything,
 }
 
 impl Git {
-    /// In a checkout of the repository at `common`, as the repository knows it: what the checkout's own `.git` says is not asked.
+    /// Git in a checkout of the repository at `common`, with the git directory that the repository has recorded for it.
+    /// The checkout's own `.git` file is ignored.
     pub(crate) fn inside(common: &Path, dir: &Path) -> Result<Self, RunError> {
         let own = own_dir(common, dir)?;
         Self::seen_through(&Arc::new(GitView::linked(&own.common)?), dir, &own)
     }
 
-    /// In a checkout that an agent or a stranger can rewrite as a whole, at a git directory of its own: a clone, a submodule.
-    /// What git writes is gone afterwards.
+    /// Git in a checkout that an agent or a stranger can rewrite entirely, with its own git directory: a clone or a
+    /// submodule. Everything that git writes is discarded.
     pub(crate) fn foreign(dir: &Path, git_dir: &Path) -> Result<Self, RunError> {
         let common = match plain_file(&git_dir.join("commondir"))? {
             Some(text) => git_dir.join(String::from_utf8_lossy(&text).trim_end()),
@@ -153,9 +155,9 @@ impl Git {
         Self::with_view(dir, git_dir, (view, Instead::OfEverything))
     }
 
-    /// In a checkout of a repository that there is a view of.
+    /// Git in a checkout of a repository, through an existing view.
     pub(crate) fn seen_through(view: &Arc<GitView>, dir: &Path, own: &OwnDir) -> Result<Self, RunError> {
-        // Git finds refs by this file, whatever it is told.
+        // Git reads this file to find refs, even if GIT_COMMON_DIR is set.
         let leads = plain_file(&own.git_dir.join("commondir"))?
             .map_or_else(|| own.git_dir.clone(), |text| own.git_dir.join(String::from_utf8_lossy(&text).trim_end()));
         if leads != own.common && fs::canonicalize(&leads).ok() != fs::canonicalize(&own.common).ok() {
@@ -176,18 +178,18 @@ impl Git {
         })
     }
 
-    /// The same on a private copy of the index, which git keeps fresh.
+    /// The same with a private copy of the index, which git refreshes.
     pub(crate) fn on_index(mut self, index: &Path) -> Self {
         self.index = Some(Box::new(index.to_owned()));
         self
     }
 
-    /// In a directory that is in no repository, to make one there.
+    /// Git in a directory outside of any repository, to create one there.
     pub(crate) fn outside(dir: &Path) -> Self {
         Self::plain(dir, None, false)
     }
 
-    /// In a checkout that toft made just now and no agent has seen.
+    /// Git in a checkout that toft has just created and no agent has seen.
     pub(crate) fn made(dir: &Path) -> Self {
         Self::plain(dir, Some(dir.join(".git")), true)
     }
@@ -204,7 +206,7 @@ impl Git {
         }
     }
 
-    /// On a repository, wherever its worktrees are.
+    /// Git on a repository, independent of its worktrees.
     pub(crate) fn of(git_dir: &Path) -> Result<Self, RunError> {
         let mut git = Self::plain(git_dir, Some(git_dir.to_owned()), false);
         if git.names_no_program() {
@@ -223,7 +225,7 @@ impl Git {
         Ok(git)
     }
 
-    /// On a repository, from where the paths of its remotes begin.
+    /// Git on a repository with access to its remotes, in the directory to which their relative paths refer.
     pub(crate) fn of_remotes(git_dir: &Path) -> Result<Self, RunError> {
         let mut git = Self::of(git_dir)?;
         git.abroad = true;
@@ -233,7 +235,7 @@ impl Git {
         Ok(git)
     }
 
-    /// Whether the repository's configuration is short and plain enough to be seen through without asking git.
+    /// Whether the text of the repository's configuration rules out any program, so that git need not be asked.
     fn names_no_program(&self) -> bool {
         const SIGNS: [&str; 13] = [
             "filter",
@@ -261,12 +263,12 @@ impl Git {
         })
     }
 
-    /// A run of it.
+    /// A git command with these arguments.
     pub(crate) fn run<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(&self, args: I) -> Result<Run, RunError> {
         let mut run = Run::bare_git(&self.dir, &self.settings, self.abroad)?;
         run = match &self.git_dir {
             Some(git_dir) => run.env("GIT_DIR", git_dir),
-            // A repository around it is none of ours.
+            // Prevents git from using a repository in a parent directory.
             None => run.env("GIT_CEILING_DIRECTORIES", self.dir.parent().unwrap_or(&self.dir)),
         };
         if let Some((view, instead)) = &self.view {
@@ -289,34 +291,34 @@ impl Git {
         Ok(run.args(args))
     }
 
-    /// Whether the repository names something to be executed, which is switched off here but not for others.
+    /// Whether the repository names programs. They are disabled here, but not for other programs that start git.
     pub(crate) fn names_programs(&self) -> bool {
         !self.settings.is_empty()
     }
 
-    /// Where it runs.
+    /// The working directory of git commands.
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Where git keeps what belongs to this checkout alone.
+    /// The git directory of this checkout alone.
     pub(crate) fn git_dir(&self) -> &Path {
         self.git_dir.as_deref().unwrap_or(&self.dir)
     }
 
-    /// The repository to fetch from: one that toft made, where there is one.
+    /// The repository to fetch from: the view, if there is one.
     pub(crate) fn repository(&self) -> &Path {
         self.view.as_ref().map_or_else(|| self.git_dir(), |(view, _)| view.path())
     }
 }
 
-/// The git directory of one checkout, and the one that it shares with others.
+/// The git directory of one checkout, and the common directory that it shares with others.
 pub(crate) struct OwnDir {
     pub(crate) git_dir: PathBuf,
     pub(crate) common: PathBuf,
 }
 
-/// The git directory of the checkout at `dir`, as the repository at `common` knows it.
+/// The git directory of the checkout at `dir`, as recorded in the repository at `common`.
 pub(crate) fn own_dir(common: &Path, dir: &Path) -> Result<OwnDir, RunError> {
     let of = |git_dir: PathBuf| OwnDir { common: git_dir.clone(), git_dir };
     let link = dir.join(".git");
@@ -329,7 +331,7 @@ pub(crate) fn own_dir(common: &Path, dir: &Path) -> Result<OwnDir, RunError> {
     if let Some(entry) = crate::git::entry_of(common, dir) {
         return Ok(OwnDir { git_dir: entry, common: common.to_owned() });
     }
-    // A submodule, or a repository that is kept elsewhere.
+    // A submodule, or a repository whose git directory is elsewhere.
     let text = plain_file(&link)?.unwrap_or_default();
     let target = String::from_utf8_lossy(&text).trim_end().strip_prefix("gitdir: ").map(|target| dir.join(target));
     match target.and_then(|target| fs::canonicalize(target).ok()) {
@@ -338,7 +340,7 @@ pub(crate) fn own_dir(common: &Path, dir: &Path) -> Result<OwnDir, RunError> {
     }
 }
 
-/// What a repository's setting is replaced by, if it names a program or a way out.
+/// The override for a setting that names a program or a connection.
 fn switched_off(key: &str) -> Option<&'static str> {
     let (section, rest) = key.split_once('.')?;
     let name = rest.rsplit_once('.').map_or(rest, |(_, name)| name);

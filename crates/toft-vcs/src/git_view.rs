@@ -1,9 +1,9 @@
-//! A git directory of toft's own over a repository that others can rewrite.
+//! A temporary git directory that toft controls, used in place of one that others can rewrite.
 //!
-//! A view is made for the time of a look: a configuration with the plain settings only, and the repository's refs and objects. Over
-//! the user's repository it stands in as the common directory, which git takes configuration, hooks and attributes from. Over a
-//! clone or a submodule it stands in as the whole git directory. Nothing in the repository can name a program, however often it is
-//! swapped.
+//! A view exists for one operation. It has a configuration with harmless settings only, and the repository's refs and
+//! objects. For the user's repository, the view replaces the common directory, from which git reads configuration,
+//! hooks and attributes. For a clone or a submodule, it replaces the whole git directory. So nothing in the repository
+//! can name a program, even if its files change during the operation.
 
 use std::{
     collections::BTreeMap,
@@ -24,37 +24,37 @@ use crate::{
     plain,
 };
 
-/// A file of a git directory that is read as a whole may be this large.
+/// Maximum size of a file of a git directory that is read as a whole.
 const LARGEST: u64 = 64 << 20;
-/// A repository may have this many refs that are not packed.
+/// Maximum number of loose refs.
 const MOST_FILES: usize = 200_000;
-/// How the directory of a view is called.
+/// Prefix of a view's directory name.
 const PREFIX: &str = "toft-git-";
-/// No command runs for so long.
+/// Age at which a view was certainly left by a killed process.
 const LEFT: Duration = Duration::from_secs(86_400);
-/// A git directory's HEAD when the repository's own cannot be read.
+/// The HEAD of a view if the repository's own cannot be read.
 const NO_HEAD: &[u8] = b"ref: refs/heads/none\n";
 
-/// Settings: name and value.
+/// Settings as pairs of name and value.
 pub(crate) type Settings = Vec<(String, String)>;
 
 /// Who can write a repository's configuration.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ConfigWriter {
-    /// The user alone.
+    /// Only the user.
     User,
-    /// An agent, or a stranger.
+    /// An agent or a stranger.
     Anybody,
 }
 
-/// A git directory of toft's own. It goes when it is dropped.
+/// A temporary git directory, deleted when dropped.
 pub(crate) struct GitView {
     dir: TempDir,
 }
 
 impl GitView {
-    /// Over a repository of the user's, as the common directory of its worktrees: its refs and objects themselves, to be read and
-    /// written.
+    /// A view of the user's repository, as the common directory of its worktrees. Refs and objects are links to the
+    /// originals, for reading and writing.
     pub(crate) fn linked(common: &Path) -> Result<Self, RunError> {
         let view = Self::begin(common, common, ConfigWriter::User)?;
         for name in ["objects", "refs", "logs", "packed-refs", "reftable", "shallow", "worktrees"] {
@@ -66,8 +66,8 @@ impl GitView {
         Ok(view)
     }
 
-    /// Over a repository that an agent can write: its refs and logs as they are now, and its objects to be read. What git writes
-    /// goes with the view: nothing is written through a link that was planted.
+    /// A view of a repository that an agent can write: a copy of its refs and logs, and read access to its objects.
+    /// Everything that git writes is deleted with the view, so nothing is written through a planted link.
     pub(crate) fn copied(git_dir: &Path, common: &Path) -> Result<Self, RunError> {
         let view = Self::begin(git_dir, common, ConfigWriter::Anybody)?;
         let objects = common.join("objects");
@@ -83,7 +83,7 @@ impl GitView {
         }
         view.copy_files(git_dir, "logs/HEAD", |_, bytes| Some(bytes))?;
         view.copy_files(common, "logs/refs", |_, bytes| Some(bytes))?;
-        // An index may be in two parts.
+        // The index may be split into two files.
         for entry in fs::read_dir(git_dir).map_err(|cause| failed(git_dir, cause))?.flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
             if name.starts_with("sharedindex.") {
@@ -109,7 +109,7 @@ impl GitView {
         Ok(view)
     }
 
-    /// Where it is.
+    /// The directory of the view.
     pub(crate) fn path(&self) -> &Path {
         self.dir.path()
     }
@@ -130,7 +130,7 @@ impl GitView {
         symlink(to, &path).map_err(|cause| failed(&path, cause))
     }
 
-    /// Every ref of a repository as it is now, read as data.
+    /// Copies every ref of a repository, read as data.
     fn copy_refs(&self, common: &Path) -> Result<(), RunError> {
         let packed = plain_file(&common.join("packed-refs"))?.unwrap_or_default();
         let mut refs: BTreeMap<Vec<u8>, String> = BTreeMap::new();
@@ -157,7 +157,7 @@ impl GitView {
         self.write("packed-refs", &text)
     }
 
-    /// Copies plain files at and below a name, as far as `kept` gives something to write.
+    /// Copies regular files at and below a name; `kept` returns the bytes to write, or none.
     fn copy_files(
         &self,
         from: &Path,
@@ -186,7 +186,7 @@ impl GitView {
     }
 }
 
-/// Removes views of this user's that a killed process left long ago.
+/// Deletes old views that killed processes of this user left.
 pub(crate) fn forget_left(dir: &Path) {
     let Ok(entries) = fs::read_dir(dir) else { return };
     let me = nix::unistd::getuid().as_raw();
@@ -196,7 +196,7 @@ pub(crate) fn forget_left(dir: &Path) {
             meta.is_dir() && meta.uid() == me && age.is_some_and(|age| age > LEFT)
         });
         if ours {
-            // The next one tries again.
+            // The next call tries again.
             let _ = fs::remove_dir_all(entry.path());
         }
     }
@@ -214,7 +214,7 @@ fn is_hash(text: &str) -> bool {
     [40, 64].contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// A name that git takes for a ref, and that stays below `refs/`.
+/// Whether git accepts the name as a ref below `refs/`.
 fn is_ref(name: &[u8]) -> bool {
     let part = |part: &[u8]| !part.is_empty() && !part.starts_with(b".") && !part.ends_with(b".lock");
     let letter = |byte: &u8| *byte > b' ' && !b"~^:?*[\\\x7f".contains(byte);
@@ -222,7 +222,8 @@ fn is_ref(name: &[u8]) -> bool {
     name.starts_with(b"refs/") && !double && name.split(|byte| *byte == b'/').all(part) && name.iter().all(letter)
 }
 
-/// The bytes of a file; nothing if there is none. What is no plain file, as a link or a pipe, is refused: reading it may never end.
+/// The bytes of a regular file; `None` if it does not exist. A link, a pipe or a device is refused: reading it may
+/// never end.
 pub(crate) fn plain_file(path: &Path) -> Result<Option<Vec<u8>>, RunError> {
     let file = match plain::open(path) {
         Ok(file) => file,
@@ -240,7 +241,7 @@ pub(crate) fn plain_file(path: &Path) -> Result<Option<Vec<u8>>, RunError> {
     Ok(Some(bytes))
 }
 
-/// The settings of a configuration file that are wanted. Nothing that it includes is read.
+/// The settings of a configuration file that `wanted` accepts. Included files are not read.
 pub(crate) fn settings(file: &Path, wanted: impl Fn(&str) -> bool) -> Result<Settings, RunError> {
     let Some(bytes) = plain_file(file)? else { return Ok(Vec::new()) };
     let mut all = match std::str::from_utf8(&bytes).ok().and_then(simple) {
@@ -251,7 +252,7 @@ pub(crate) fn settings(file: &Path, wanted: impl Fn(&str) -> bool) -> Result<Set
     Ok(all)
 }
 
-/// Reads a configuration that uses neither quotes nor escapes nor comments after values.
+/// Parses a configuration file without quotes, escapes and comments after values; `None` for any other.
 fn simple(text: &str) -> Option<Settings> {
     let (mut all, mut section) = (Vec::new(), String::new());
     for line in text.lines().map(str::trim) {
@@ -284,7 +285,7 @@ fn simple(text: &str) -> Option<Settings> {
     Some(all)
 }
 
-/// Has git read a configuration, from bytes that nobody can swap.
+/// Lets git parse a configuration from memory, so that the file cannot change meanwhile.
 fn asked(bytes: &[u8]) -> Result<Settings, RunError> {
     let run = Run::new("git", Path::new("/"))?.careful(&[], false).env("GIT_DIR", "/dev/null");
     let said = run.args(["config", "--file", "-", "--no-includes", "--list", "-z"]).ok_fed(|to| to.write_all(bytes))?;
@@ -300,7 +301,7 @@ fn asked(bytes: &[u8]) -> Result<Settings, RunError> {
         .collect())
 }
 
-/// Settings as a configuration file.
+/// Formats settings as a configuration file.
 fn written(settings: &Settings) -> String {
     let quoted = |text: &str| text.replace('\\', "\\\\").replace('"', "\\\"");
     let mut text = String::new();
@@ -318,7 +319,8 @@ fn written(settings: &Settings) -> String {
     text
 }
 
-/// Whether a setting only says how a repository is stored and what it holds, and can neither name a program nor lead out.
+/// Whether a setting only describes how the repository is stored and what it contains. It must not name a program or a
+/// path outside.
 fn harmless(key: &str, writer: ConfigWriter) -> bool {
     const CORE: [&str; 16] = [
         "repositoryformatversion",
@@ -344,7 +346,8 @@ fn harmless(key: &str, writer: ConfigWriter) -> bool {
     match (section, name) {
         ("core", "excludesfile" | "attributesfile" | "sharedrepository") => user,
         ("core", name) => CORE.contains(&name),
-        // One that is not known must stop git; that of worktrees would have it read another configuration.
+        // Git must see an unknown extension and refuse the repository. `worktreeConfig` would make it read another
+        // file.
         ("extensions", name) => name != "worktreeconfig",
         ("index", "sparse" | "version") | ("i18n", _) => true,
         ("user" | "author" | "committer", "name" | "email") => true,
@@ -356,7 +359,7 @@ fn harmless(key: &str, writer: ConfigWriter) -> bool {
     }
 }
 
-/// Settings that a worktree may have for itself, in a file that its agent can write.
+/// The settings that a worktree may set for itself, in a file that its agent can write.
 pub(crate) fn of_worktree(git_dir: &Path) -> Result<Settings, RunError> {
     settings(&git_dir.join("config.worktree"), |key| {
         matches!(key, "core.sparsecheckout" | "core.sparsecheckoutcone" | "index.sparse")

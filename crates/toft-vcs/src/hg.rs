@@ -11,7 +11,7 @@ pub(crate) fn at(dir: &Path, vcs: Vcs, name: &str) -> Result<Option<Checkout>, F
     }
     let link = own.join("sharedpath");
     let (common_dir, worktree) = match read(&link)? {
-        // A share has no name in Mercurial; its directory's is what people say.
+        // Mercurial has no name for a share, so the directory's name is used.
         Some(text) => {
             let name = dir.file_name().map(|name| name.to_string_lossy().into_owned());
             (follow(&link, &own, &text)?, name.unwrap_or_else(|| "share".into()))

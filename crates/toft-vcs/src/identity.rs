@@ -1,4 +1,4 @@
-//! What makes a repository the same in all its clones: the commits its history begins with, and where it is exchanged.
+//! Recognises clones of the same repository: by their root commits and their remotes.
 
 use std::path::Path;
 
@@ -10,16 +10,18 @@ use crate::{
     git_run::Git,
 };
 
-/// What is known of a repository besides its name.
+/// The properties of a repository by which its clones are recognised.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
-    /// Commits without parents that the checkout's history begins with; none if that cannot be told.
+    /// Root commits of the checkout's history; empty if they are unknown.
     pub roots: Vec<String>,
-    /// Its `origin` and `upstream`, and its own place, each in one spelling. Directories begin with the machine's name.
+    /// The normalised URLs of `origin` and `upstream`, and the repository's own path. Local paths are prefixed with the
+    /// machine's name.
     pub remotes: Vec<String>,
 }
 
-/// Asks version control, on the machine of that name. A shallow clone does not know where its history begins.
+/// Determines the identity of a repository on the machine named `machine`. A shallow clone does not know its root
+/// commits.
 pub fn identity(checkout: &Checkout, machine: &str) -> Result<Identity, RunError> {
     let (mut roots, urls) = match checkout.vcs {
         Vcs::Git => git(&checkout.common_dir)?,
@@ -51,7 +53,7 @@ fn is_bare(checkout: &Checkout) -> bool {
 
 fn git(git_dir: &Path) -> Result<(Vec<String>, Vec<String>), RunError> {
     let git = Git::of(git_dir)?;
-    // Other remotes may be of other projects: what was merged in, what is deployed to.
+    // Other remotes may belong to other projects, such as a merged dependency or a deployment target.
     let listed = git.run(["config", "--get-regexp", r"^remote\.(origin|upstream)\.url$"])?.maybe()?.unwrap_or_default();
     let urls = listed.lines().filter_map(|line| line.split_once(' ').map(|(_, url)| url.to_owned())).collect();
     let shallow = git_dir.join("shallow").exists();
@@ -59,7 +61,8 @@ fn git(git_dir: &Path) -> Result<(Vec<String>, Vec<String>), RunError> {
     let roots = match (shallow, born) {
         (true, _) => String::new(),
         (false, true) => git.run(["rev-list", "--max-parents=0", "HEAD"])?.text()?,
-        // A clone of a repository whose HEAD names no branch has its history all the same. Ledgers have one of their own.
+        // A clone of a repository whose HEAD names no branch still has its history. Ledger branches have root commits
+        // of their own.
         (false, false) => {
             let ours = ["--exclude=*/toft", "--exclude=*/toft-propose/*", "--remotes"];
             git.run(["rev-list", "--max-parents=0"].into_iter().chain(ours))?.text()?
@@ -75,14 +78,15 @@ fn hg(checkout: &Checkout) -> Result<(Vec<String>, Vec<String>), RunError> {
     };
     let roots = ask(&["log", "-r", "roots(::.)", "-T", "{node}\n"])?.unwrap_or_default();
     let paths = ask(&["paths"])?.unwrap_or_default();
-    // Other paths may be of other projects.
+    // Other paths may belong to other projects.
     let own = |name: &str| ["default", "default-push", "origin", "upstream"].contains(&name);
     let urls = paths.lines().filter_map(|line| line.split_once(" = ")).filter(|(name, _)| own(name.trim()));
     let urls = urls.map(|(_, url)| url.to_owned()).collect();
     Ok((roots.lines().map(str::to_owned).collect(), urls))
 }
 
-/// A remote in one spelling: `host/path`, whatever the scheme, the user and the ending; a local one as the path it leads to.
+/// Normalises the URL of a remote to `host/path`, without scheme, user and `.git` suffix; a local URL to an absolute
+/// path.
 pub fn normalised(url: &str, base: &Path) -> String {
     let trimmed = |text: &str| text.trim_end_matches('/').trim_end_matches(".git").trim_end_matches('/').to_owned();
     if let Some((scheme, rest)) = url.split_once("://") {
@@ -95,7 +99,7 @@ pub fn normalised(url: &str, base: &Path) -> String {
         let host = host.split_once(':').filter(usual).map_or(host, |(host, _)| host);
         return format!("{}/{}", host.to_ascii_lowercase(), trimmed(path.trim_start_matches('/')));
     }
-    // `user@host:path`, unless a slash comes first: then it is a path.
+    // `user@host:path`, unless a slash comes before the colon: then it is a path.
     match url.split_once(':') {
         Some((host, path)) if !host.contains('/') && host.len() > 1 => {
             let host = host.rsplit_once('@').map_or(host, |(_, host)| host);

@@ -16,7 +16,7 @@ pub(crate) fn at(dir: &Path) -> Result<Option<Checkout>, FindError> {
     };
     let store = repo.join("store");
     let target = store.join("git_target");
-    // Colocated: git's own worktrees of the same repository must find the same store.
+    // If jj is colocated with git, git's worktrees of the same repository must find the same store.
     let common_dir = match read(&target)? {
         Some(text) => {
             let git_dir = follow(&target, &store, &text)?;
@@ -27,7 +27,7 @@ pub(crate) fn at(dir: &Path) -> Result<Option<Checkout>, FindError> {
     Ok(Some(Checkout { vcs: Vcs::Jj, root: dir.to_owned(), common_dir, worktree, state: None }))
 }
 
-/// The workspace's name as Jujutsu records it; the directory's if that cannot be read.
+/// The workspace's name as Jujutsu records it, or the directory's name if that cannot be read.
 fn workspace_name(own: &Path, dir: &Path) -> String {
     fs::read(own.join("working_copy").join("checkout"))
         .ok()

@@ -1,8 +1,8 @@
-//! Which repository and worktree a directory belongs to, for git, Jujutsu, Mercurial, Sapling, and none; and workspaces
-//! made of a repository.
+//! Finds the repository and worktree that a directory belongs to, for git, Jujutsu, Mercurial, Sapling and directories
+//! without version control, and manages the workspaces of a repository.
 //!
-//! [`find`] reads the files each VCS keeps and starts no process, so that every command can afford it. [`workspace`]
-//! asks the programs themselves.
+//! [`find`] reads the files of the version control system and starts no process, so every command can afford it.
+//! [`workspace`] runs the programs themselves.
 
 #[cfg(not(unix))]
 compile_error!("toft runs on Unix (Linux, macOS, the BSDs); on Windows, use WSL");
@@ -37,18 +37,18 @@ use thiserror::Error;
 
 /// The directory that marks a repository without a VCS.
 pub const PLAIN_DIR: &str = ".toft";
-/// In [`PLAIN_DIR`] or beside a store: holds the repository's id.
+/// File in [`PLAIN_DIR`], or beside a store, that contains the repository's id.
 pub const ID_FILE: &str = "repository";
 
 /// The name of a repository's main checkout.
 pub const MAIN: &str = "main";
 
-/// In a linked checkout's own directory: the name that toft knows it by.
+/// File in a linked checkout's private directory that contains toft's name for it.
 const MARK: &str = "toft-worktree";
-/// Stands before the number of a checkout that was made again under an old name.
+/// Separates the number in the name of a checkout that was created again under an old name.
 pub const AGAIN: char = '~';
 
-/// A kind of version control.
+/// A version control system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Vcs {
     /// Git.
@@ -64,7 +64,7 @@ pub enum Vcs {
 }
 
 impl Vcs {
-    /// The word users see.
+    /// The name shown to users.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Git => "git",
@@ -76,25 +76,23 @@ impl Vcs {
     }
 }
 
-/// One checkout of one repository.
+/// A checkout of a repository.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checkout {
-    /// Under which VCS.
     pub vcs: Vcs,
-    /// Top of the checkout; of a bare repository, the repository itself.
+    /// Top directory of the checkout; for a bare repository, the repository itself.
     pub root: PathBuf,
-    /// What all checkouts of the repository share.
+    /// The directory that all checkouts of the repository share.
     pub common_dir: PathBuf,
-    /// The VCS's own name for this checkout; `main` for the main one. One that was made again under an old name has a
-    /// number after it: see [`Checkout::mark`].
+    /// The name of this checkout in the version control system; `main` for the main one. A checkout that was created
+    /// again under an old name has a number appended: see [`Checkout::mark`].
     pub worktree: String,
-    /// Where toft keeps what belongs to the repository, if that is not the usual place: it was set up before there was
-    /// version control.
+    /// The state directory, if it is not the default one: toft was set up here before there was version control.
     pub state: Option<PathBuf>,
 }
 
 impl Checkout {
-    /// Where toft keeps what belongs to the repository: never inside a worktree's files.
+    /// toft's state directory of the repository. It is never among the files of a worktree.
     pub fn state_dir(&self) -> PathBuf {
         match (&self.state, self.vcs) {
             (Some(state), _) => state.clone(),
@@ -103,7 +101,7 @@ impl Checkout {
         }
     }
 
-    /// The root of the repository's main checkout; of this one if there is no other.
+    /// The root of the repository's main checkout; of this checkout if there is no other.
     pub fn main_root(&self) -> PathBuf {
         let common = &self.common_dir;
         let root = match common.file_name().and_then(|name| name.to_str()) {
@@ -114,7 +112,8 @@ impl Checkout {
         root.map_or_else(|| self.root.clone(), Path::to_owned)
     }
 
-    /// The VCS's own directory for this checkout alone, and a file in it that is as old as the checkout.
+    /// The version control system's private directory of a linked checkout, and a file in it that is as old as the
+    /// checkout.
     fn private(&self) -> Option<(PathBuf, &'static str)> {
         let (own, oldest) = match self.vcs {
             Vcs::Git => {
@@ -129,7 +128,7 @@ impl Checkout {
         own.join(oldest).is_file().then_some((own, oldest))
     }
 
-    /// When a linked checkout was made, unless its name is settled already.
+    /// The creation time of a linked checkout that has no recorded name yet.
     pub fn unsettled(&self) -> Option<std::time::SystemTime> {
         let (own, oldest) = self.private()?;
         match own.join(MARK).exists() {
@@ -138,7 +137,7 @@ impl Checkout {
         }
     }
 
-    /// Settles the name of a linked checkout for as long as it exists.
+    /// Records the name of a linked checkout, which it keeps for as long as it exists.
     pub fn mark(&self, name: &str) -> std::io::Result<()> {
         match self.private() {
             Some((own, _)) => {
@@ -148,7 +147,7 @@ impl Checkout {
         }
     }
 
-    /// The same checkout under the name that was settled for it.
+    /// The same checkout under its recorded name.
     fn under_its_mark(mut self) -> Result<Self, FindError> {
         if self.worktree != MAIN
             && let Some((own, _)) = self.private()
@@ -162,7 +161,7 @@ impl Checkout {
         Ok(self)
     }
 
-    /// What people call the repository.
+    /// The repository's name for display.
     pub fn name(&self) -> String {
         let dir = match self.common_dir.file_name().and_then(|name| name.to_str()) {
             Some(".git" | ".hg" | ".sl" | PLAIN_DIR) => self.common_dir.parent(),
@@ -174,29 +173,28 @@ impl Checkout {
     }
 }
 
-/// A directory that claims to be a checkout and is not.
+/// Why a directory that looks like a checkout cannot be used.
 #[derive(Debug, Error)]
 pub enum FindError {
-    /// A worktree whose own link to its repository is gone, inside another checkout.
+    /// A worktree inside another checkout whose `.git` file is missing.
     #[error("{path} is the worktree `{name}`, and its .git file is gone", path = path.display())]
     Emptied {
         /// The worktree's name.
         name: String,
         path: PathBuf,
     },
-    /// A workspace that says that it belongs to another repository than it was made of, or to none.
+    /// A workspace that claims to belong to a repository other than the one it was created from, or to none.
     #[error("{path} is a workspace of {repository}, and no longer says so", path = path.display(), repository = repository.display())]
     Changed {
         path: PathBuf,
-        /// The repository that it was made of.
+        /// The repository that it was created from.
         repository: PathBuf,
     },
-    /// A link that leads nowhere.
+    /// A link to a path that does not exist.
     #[error("{link} points to {target}, which is not there", link = link.display(), target = target.display())]
     Dangling {
-        /// The file with the link.
+        /// The file that contains the link.
         link: PathBuf,
-        /// Where it points.
         target: PathBuf,
     },
     /// A file that could not be read.
@@ -204,7 +202,7 @@ pub enum FindError {
     Unreadable { path: PathBuf, cause: std::io::Error },
 }
 
-/// The checkout that `start` is in: the nearest one, going up. Symbolic links are resolved first.
+/// The nearest checkout at or above `start`. Symbolic links are resolved first.
 pub fn find(start: &Path) -> Result<Option<Checkout>, FindError> {
     let start = fs::canonicalize(start).map_err(|cause| FindError::Unreadable { path: start.to_owned(), cause })?;
     for dir in start.ancestors() {
@@ -242,7 +240,8 @@ fn at(dir: &Path) -> Result<Option<Checkout>, FindError> {
     }))
 }
 
-/// The text of a small file, without its last line break; nothing if it is not there. A pipe, which may never end, is refused.
+/// The text of a small file without its trailing line break; `None` if the file does not exist. A pipe, which may never
+/// end, is refused.
 fn read(path: &Path) -> Result<Option<String>, FindError> {
     let opened = fs::File::options().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path);
     let text = opened.and_then(|mut file| match file.metadata()?.is_file() {
@@ -260,7 +259,7 @@ fn read(path: &Path) -> Result<Option<String>, FindError> {
     }
 }
 
-/// The directory that the text of `link` names, relative to `base`.
+/// The directory that the content of `link` names, relative to `base`.
 fn follow(link: &Path, base: &Path, text: &str) -> Result<PathBuf, FindError> {
     let target = base.join(text);
     fs::canonicalize(&target).map_err(|_| FindError::Dangling { link: link.to_owned(), target })

@@ -1,4 +1,4 @@
-//! One at a time: what several processes may not do to a repository at once.
+//! Locks on a repository, for operations that only one process at a time may perform.
 
 use std::{
     cell::RefCell,
@@ -11,23 +11,23 @@ use std::{
 
 use crate::{command::RunError, private, workspace::WorkspaceError};
 
-/// How long somebody waits for a turn.
+/// How long to wait for a lock.
 const PATIENCE: Duration = Duration::from_secs(600);
-/// How often something that passes is tried.
+/// Number of attempts at an operation that may succeed when repeated.
 const TRIES: u32 = 6;
 
 thread_local! {
-    /// Files of the turns that this thread has, newest last. Programs it starts keep the newest open, so that one that
-    /// outlives us keeps the turn too.
+    /// Files of the locks that this thread holds, newest last. Child processes inherit the newest one, so a child that
+    /// outlives this process keeps the lock.
     static HELD: RefCell<Vec<Option<File>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The newest turn's file, for a program to keep open.
+/// The file of the newest lock, for a child process to keep open.
 pub(crate) fn held() -> Option<File> {
     HELD.with_borrow(|held| held.last().and_then(|file| file.as_ref()?.try_clone().ok()))
 }
 
-/// A turn; dropped, it is the next one's. A process that dies lets go of it, once what it started has ended.
+/// A lock, released when dropped. If the process dies, the lock is released once its child processes have ended.
 pub struct RepoLock {
     _file: File,
 }
@@ -39,7 +39,7 @@ impl Drop for RepoLock {
 }
 
 impl RepoLock {
-    /// Waits for a turn at `name` in a repository's own directory.
+    /// Waits for the lock `name` in a repository's state directory.
     pub fn wait(state: &Path, name: &str) -> Result<Self, WorkspaceError> {
         let until = Instant::now() + PATIENCE;
         let mut pause = Duration::from_millis(1);
@@ -55,7 +55,7 @@ impl RepoLock {
         }
     }
 
-    /// Takes a turn if nobody has it.
+    /// Takes the lock if it is free.
     pub fn attempt(state: &Path, name: &str) -> Result<Option<Self>, WorkspaceError> {
         let dir = state.join("locks");
         let path = dir.join(name);
@@ -65,7 +65,7 @@ impl RepoLock {
         let file = match private::options().truncate(false).open(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied && unlocked(&path) => {
-                // Another user left it, root for example; the directory's owner makes a new one.
+                // The file belongs to another user, such as root; the owner of the directory replaces it.
                 fs::remove_file(&path).map_err(|_| failed(error))?;
                 private::options().truncate(false).open(&path).map_err(failed)?
             }
@@ -73,7 +73,7 @@ impl RepoLock {
         };
         private::give_to_owner_of(&dir, &path);
         match file.try_lock() {
-            // The file may have been replaced before it was locked; then the lock is nobody's.
+            // The file may have been replaced before it was locked; a lock on the old file protects nothing.
             Ok(()) if !is_at(&file, &path) => Ok(None),
             Ok(()) => {
                 HELD.with_borrow_mut(|held| held.push(file.try_clone().ok()));
@@ -91,8 +91,8 @@ fn is_at(file: &File, path: &Path) -> bool {
     file.metadata().map(inode).ok() == fs::metadata(path).map(inode).ok()
 }
 
-/// Whether no process on this machine has a file locked, though this user cannot open it. Where that cannot be told, it is
-/// locked.
+/// Whether no process on this machine holds a lock on a file that this user cannot open. If that is unknown, the file
+/// counts as locked.
 #[cfg(target_os = "linux")]
 fn unlocked(path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
@@ -106,7 +106,7 @@ fn unlocked(_path: &Path) -> bool {
     false
 }
 
-/// Tries again what failed because somebody else, who does not wait for turns, was at the same files.
+/// Retries an operation that failed because another program, which does not use these locks, was using the same files.
 pub(crate) fn retry<T>(mut attempt: impl FnMut() -> Result<T, RunError>) -> Result<T, RunError> {
     let mut pause = Duration::from_millis(20);
     for _ in 1..TRIES {
@@ -119,7 +119,7 @@ pub(crate) fn retry<T>(mut attempt: impl FnMut() -> Result<T, RunError>) -> Resu
     attempt()
 }
 
-/// What went wrong with a file.
+/// Converts an error of a file operation.
 pub(crate) fn io(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> WorkspaceError {
     let path = path.to_owned();
     move |cause| WorkspaceError::Io { doing, path, cause }

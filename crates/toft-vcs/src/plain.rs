@@ -1,10 +1,10 @@
-//! Reading files that an agent can write: plain ones only, through no link, and never waiting for a pipe.
+//! Reads files that an agent can write: regular files only, without following links, and never blocking on a pipe.
 
 use std::{fs, io, io::Read as _, os::unix::fs::OpenOptionsExt as _, path::Path};
 
 use nix::libc::{ELOOP, O_NOFOLLOW, O_NONBLOCK};
 
-/// Opens a plain file. A link, a pipe or a device is [`io::ErrorKind::InvalidInput`].
+/// Opens a regular file. A link, a pipe or a device gives [`io::ErrorKind::InvalidInput`].
 pub(crate) fn open(path: &Path) -> io::Result<fs::File> {
     let odd = |what| io::Error::new(io::ErrorKind::InvalidInput, what);
     let opened = fs::File::options().read(true).custom_flags(O_NOFOLLOW | O_NONBLOCK).open(path);
@@ -15,7 +15,7 @@ pub(crate) fn open(path: &Path) -> io::Result<fs::File> {
     }
 }
 
-/// The bytes of a plain file.
+/// Reads a regular file.
 pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open(path)?.read_to_end(&mut bytes)?;

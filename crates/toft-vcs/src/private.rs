@@ -1,4 +1,4 @@
-//! What toft writes beside a repository is private to its owner, whatever the umask.
+//! Files that toft writes beside a repository are private to their owner, whatever the umask.
 
 use std::{
     fs::{self, DirBuilder, OpenOptions},
@@ -13,7 +13,7 @@ pub(crate) fn options() -> OpenOptions {
 
 fn with_mode(mode: u32) -> OpenOptions {
     let mut options = OpenOptions::new();
-    // An agent in a sandbox can write some of these directories; no link there is followed.
+    // An agent in a sandbox can write to some of these directories, so links are not followed.
     use std::os::unix::fs::OpenOptionsExt as _;
     options.mode(mode).custom_flags(nix::libc::O_NOFOLLOW);
     options.write(true).create(true);
@@ -28,7 +28,7 @@ pub(crate) fn create_dir_all(dir: &Path) -> io::Result<()> {
     builder.create(dir)
 }
 
-/// What root makes for another user is that user's: a file or directory gets the owner of the directory it is in.
+/// If this process is root, gives a file or directory the owner of the directory it is in.
 pub(crate) fn give_to_owner_of(dir: &Path, path: &Path) {
     use std::os::unix::fs::MetadataExt;
     if !nix::unistd::geteuid().is_root() {
@@ -38,12 +38,12 @@ pub(crate) fn give_to_owner_of(dir: &Path, path: &Path) {
         && made.uid() == 0
         && dir.uid() != 0
     {
-        // Where that is not allowed, the owner replaces it.
+        // If that is not allowed, the owner replaces the file later.
         let _ = std::os::unix::fs::lchown(path, Some(dir.uid()), Some(dir.gid()));
     }
 }
 
-/// Writes a file that is as private as its directory: a ledger is in a private directory, or in the user's tree.
+/// Writes a file with the permissions of its directory: a ledger is in a private directory, or among the user's files.
 pub(crate) fn write_like_its_directory(path: &Path, content: &[u8]) -> io::Result<()> {
     let mode = path.parent().and_then(|dir| fs::metadata(dir).ok()).map_or(0o666, |meta| mode_of(&meta) & 0o666);
     with_mode(mode).truncate(true).open(path)?.write_all(content)

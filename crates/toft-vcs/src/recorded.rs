@@ -1,5 +1,5 @@
-//! Beside workspaces: which repositories they were made of. An agent can rewrite everything in its workspace, but not this file,
-//! so that a command in a workspace acts on that repository or on none.
+//! Records beside workspaces which repositories they were created from. An agent can rewrite everything in its
+//! workspace, but not this file, so a command in a workspace acts on the recorded repository or on none.
 
 use std::{
     fs, io,
@@ -9,7 +9,7 @@ use std::{
 
 use crate::{Checkout, FindError, git_view::plain_file};
 
-/// The file's name: repositories, one path to a line.
+/// The file that lists the repositories, one path per line.
 pub(crate) const FILE: &str = ".repositories";
 
 fn listed(dir: &Path) -> Vec<PathBuf> {
@@ -18,7 +18,8 @@ fn listed(dir: &Path) -> Vec<PathBuf> {
     lines.map(|line| PathBuf::from(std::ffi::OsStr::from_bytes(line))).collect()
 }
 
-/// Notes that workspaces in `dir` are made of the repository at `common`. Repositories that are gone are forgotten.
+/// Records that workspaces in `dir` belong to the repository at `common`. Repositories that no longer exist are
+/// dropped.
 pub(crate) fn note(dir: &Path, common: &Path) -> io::Result<()> {
     let mut all = listed(dir);
     if all.iter().any(|known| known == common) {
@@ -31,7 +32,8 @@ pub(crate) fn note(dir: &Path, common: &Path) -> io::Result<()> {
     fs::write(&draft, text).and_then(|()| fs::rename(&draft, dir.join(FILE)))
 }
 
-/// Refuses a workspace at `dir` that is found to belong elsewhere. One whose repository was moved is believed.
+/// Refuses a workspace at `dir` that claims to belong to another repository. If no recorded repository exists any more,
+/// it was moved, and the claim is accepted.
 pub(crate) fn check(dir: &Path, found: Option<&Checkout>) -> Result<(), FindError> {
     let (Some(parent), Some(name)) = (dir.parent(), dir.file_name()) else { return Ok(()) };
     if name.as_bytes().starts_with(b".") {

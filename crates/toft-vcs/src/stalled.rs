@@ -1,14 +1,14 @@
-//! Telling a program that waits for something that does not come, such as a pipe where it expects a file, from one that
-//! works. Only Linux tells; elsewhere the time limit does.
+//! Detects a program that waits for something that never happens, such as data from a pipe where it expects a file.
+//! Works on Linux only; elsewhere the time limit applies.
 
 use std::{
     fs,
     time::{Duration, Instant},
 };
 
-/// A program is stalled when none of its threads ran for so long, and all of them sleep.
+/// A program is stalled if all its threads have slept for this long.
 const STALLED: Duration = Duration::from_secs(5);
-/// Programs below programs are looked at so far down.
+/// Maximum depth of descendants that are checked.
 const DEEPEST: usize = 8;
 
 /// Watches one program.
@@ -23,7 +23,7 @@ impl Watch {
         Self { pid, runs: None, since: Instant::now() }
     }
 
-    /// Whether it waits for something that does not come. To be asked about every second.
+    /// Whether the program is stalled. Call this about once a second.
     pub(crate) fn is_stalled(&mut self) -> bool {
         let runs = asleep(self.pid, 0);
         if runs.is_none() || runs != self.runs {
@@ -34,7 +34,8 @@ impl Watch {
     }
 }
 
-/// How often a program and those below it ran so far; nothing if one of them runs now, or if it cannot be told.
+/// The number of context switches of a program and its descendants so far; `None` if one of them is running, or if that
+/// is unknown.
 fn asleep(pid: u32, depth: usize) -> Option<u64> {
     let mut runs = 0;
     for task in fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten() {

@@ -54,7 +54,7 @@ impl Work<'_> {
 
     /// The recipient of a message: an issue stands for the agent that works on it.
     pub fn recipient(&self, actor: &str, to: &str) -> Result<String, Error> {
-        // Any other word may be an agent's name.
+        // Any other text may be the name of an agent.
         let issue = if to.starts_with(issue::PREFIX) { self.issue_named(to)? } else { None };
         let Some(id) = issue else { return Ok(to.to_owned()) };
         let facts = self.run(actor, None, context::Request { id: id.clone() });

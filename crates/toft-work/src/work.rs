@@ -40,7 +40,7 @@ impl Work<'_> {
     /// Runs a verb as `actor`, then updates the ledgers.
     pub fn act<V: Verb>(&self, actor: &str, op: Option<Operation>, verb: V) -> Result<V::Outcome, Error> {
         let outcome = self.perform_as(actor, op, verb);
-        // A claim that found nothing may have taken back what others lost.
+        // A claim that found nothing may still have ended expired leases.
         if V::ENDS && matches!(outcome, Ok(_) | Err(Error::Refused(_))) {
             self.tell_ledgers();
         }
@@ -102,7 +102,7 @@ impl Work<'_> {
             outcome => outcome,
         };
         match (outcome, hindered) {
-            // The reason why nothing is ready is that the ledger which has something cannot be written.
+            // Nothing is ready because the ledger with ready issues cannot be written.
             (Err(Error::Refused(Refusal::NothingReady { .. })), Some(hindered)) => Err(hindered),
             (outcome, _) => outcome,
         }
@@ -151,7 +151,7 @@ impl Work<'_> {
         request: finish::Request,
     ) -> Result<finish::Outcome, Error> {
         let outcome = self.give_back(actor, op, request)?;
-        // Looking into a workspace that stays would take longer than everything else.
+        // Examining a workspace that is kept would take longer than everything else.
         if self.located().workspaces.keep != Keep::Always {
             self.tidy_after(actor, &outcome.task);
         }
@@ -255,8 +255,8 @@ impl Work<'_> {
         Ok((done, claims))
     }
 
-    /// Refuses what would be refused if it were done. `tried` are the issues of operations that would be done before it: what
-    /// becomes of those is not known yet.
+    /// Refuses an undo or redo that would fail. `tried` are the issues of earlier operations in the same request, whose
+    /// result is not known yet.
     fn try_issues(
         &self,
         undo: &Undo,
@@ -272,7 +272,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// The plan here, which issues cannot be without.
+    /// The plan of this repository; an error if there is none.
     fn own_plan(&self) -> Result<Plan<'_>, Error> {
         Plan::open(self.session)?.ok_or_else(|| Error::NoRepository { dir: PathBuf::from(".") })
     }
@@ -290,7 +290,7 @@ impl Work<'_> {
             match each(&undo) {
                 Ok(()) => done.push(undo),
                 Err(error) if done.is_empty() => return Err(error),
-                // What was done before it stands; asking again tells why this one stays.
+                // Earlier operations are done. Repeating the command reports this error.
                 Err(_) => break,
             }
         }
@@ -326,7 +326,7 @@ impl Work<'_> {
                     match self.claim(actor, None, request) {
                         Ok(outcome) => claims.extend(outcome.claims),
                         Err(error) if claims.len() == before => return Err(error),
-                        // What was claimed again is held; the others are said beside it.
+                        // Some tasks were claimed again; failures of the others become notes.
                         Err(error) => self.note(format!("{task} was not claimed again: {error}")),
                     }
                 }

@@ -94,7 +94,7 @@ impl Branch {
             return Ok(files.clone());
         }
         let files = match content::at(&self.git, commit, "") {
-            // A partial clone may have a commit without its files, and the git that reads them asks nobody for more.
+            // A partial clone may have a commit without its files, and this git command does not fetch them.
             Err(_) if self.is_partial() && self.fetch_whole() => content::at(&self.git, commit, "")?,
             files => files?,
         };
@@ -218,7 +218,7 @@ impl Branch {
         let mut proposals = Vec::new();
         for name in listed.lines() {
             let id = name.strip_prefix(&below).unwrap_or_default().to_owned();
-            // One that is no ledger, or too large to be one, proposes nothing.
+            // A branch that is not a ledger, or too large, proposes nothing.
             if let Ok(files) = content::at(&self.git, name, "") {
                 proposals.push(Proposal { id, files });
             }

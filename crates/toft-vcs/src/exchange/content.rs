@@ -17,7 +17,7 @@ pub(super) fn at(git: &Git, commit: &str, prefix: &str) -> Result<Files, RunErro
         return Err(torn(commit, "there is no such commit"));
     };
     let mut files = Files::new();
-    // Links and submodules are no ledger's files.
+    // Links and submodules are not files of a ledger.
     if top.as_ref().is_some_and(|tree| tree.entries().any(|entry| entry.name == ISSUES && entry.is_file())) {
         let blob = issues.as_ref().ok_or_else(|| torn(commit, ISSUES))?;
         files.insert(ISSUES.to_owned(), blob.bytes.clone());

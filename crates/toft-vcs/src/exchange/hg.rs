@@ -58,7 +58,7 @@ impl Hg {
         };
         let run = self.run(["identify", "--id", "--debug", "-r", branch, remote])?.patience(self.patience);
         let tip = match run.text() {
-            // A new one has no branch yet.
+            // A new repository has no such branch yet.
             Err(RunError::Failed { said, .. }) if said.contains("unknown revision") => return Ok(None),
             said => said.map_err(|error| classify_failure(error, remote))?,
         };
@@ -74,16 +74,16 @@ impl Hg {
     /// A ledger's files below `prefix` in a revision.
     pub(super) fn at(&self, revision: &str, prefix: &str) -> Result<Files, ExchangeError> {
         let which = [format!("path:{prefix}{ISSUES}"), format!("glob:{prefix}{ARCHIVE}/*.jsonl")];
-        // Into files: no byte of theirs can be taken for a separator.
+        // Written to separate files, so that no byte of their content can be mistaken for a separator.
         let now = std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos());
         let out = std::env::temp_dir().join(format!("toft-cat-{}-{now}", std::process::id()));
         fs::create_dir(&out).map_err(io("make", &out))?;
         let ended = self.run(["cat", "-r", revision, "--output"])?.arg(out.join("%p")).args(&which).end();
         let files = read_files(&out.join(prefix));
-        // A copy of what version control has.
+        // A temporary copy.
         let _ = fs::remove_dir_all(&out);
         let ended = ended?;
-        // Where there are none, it says so.
+        // Exit code 1 means that there are no such files.
         if ended.code > 1 {
             ended.ok("hg cat".into())?;
         }
@@ -147,7 +147,7 @@ impl OwnHg {
     fn unsent(&self) -> String {
         match &self.theirs {
             Some(theirs) => format!("all() and ::. and not ::{theirs}"),
-            // Without `all()` an empty repository has a commit.
+            // Without `all()`, an empty repository would have the null revision.
             None => "all() and ::.".to_owned(),
         }
     }
@@ -228,7 +228,7 @@ impl Exchange for OwnHg {
         let files = self.site.files()?;
         let theirs_files = self.theirs()?;
         let theirs = self.theirs.clone().unwrap_or_default();
-        // Where we are; whether they are in our history, and we in theirs.
+        // Whether the remote's revision is an ancestor of ours, and ours of theirs.
         let within = match theirs.is_empty() {
             true => "no\n".to_owned(),
             false => format!("{{revset(\"{theirs} and ::.\") % \"yes\"}}\\n{{revset(\". and ::{theirs}\") % \"yes\"}}"),
@@ -241,7 +241,7 @@ impl Exchange for OwnHg {
         let paths = self.paths(&files);
         let mut moved = behind;
         if straight && theirs_files == files {
-            // Nothing of ours is missing there: the checkout follows, over files that say the same.
+            // The remote has all of our commits, so update the checkout; both sides have the same ledger files.
             let named: Vec<String> = paths.iter().map(|path| format!("path:{path}")).collect();
             self.hg.run(["update", "--quiet", "--tool", ":other", "-r", &theirs])?.ok()?;
             self.site.put(&files)?;
@@ -270,7 +270,7 @@ impl Exchange for OwnHg {
         words.push(remote);
         let ended = self.hg.run(words)?.patience(self.hg.patience).end()?;
         match ended.code {
-            // Nothing to send is no failure.
+            // "Nothing to push" is not a failure.
             0 | 1 if ended.err.is_empty() => {
                 self.theirs = Some(here.clone());
                 Ok(Sent::Done)

@@ -174,7 +174,7 @@ impl History {
             found.sort_by_key(place);
         }
         found.truncate(limit);
-        // A shallow clone knows its oldest commit, and nothing before.
+        // A shallow clone has its oldest commit, and nothing before it.
         let shallow = fs::read_to_string(git_dir.join("shallow")).unwrap_or_default();
         if let Some(mut oldest) = last.filter(|last| found.len() < limit && shallow.contains(&last.revision)) {
             found.retain(|changed| changed.revision != oldest.revision);
@@ -231,7 +231,7 @@ impl History {
             let text = hg.run(["cat", "-r", revision, &path])?.maybe()?.unwrap_or_default();
             Ok(text.lines().filter(|line| line.contains(sign)).map(str::to_owned).collect())
         };
-        // Each is compared with the one before it; the oldest with nothing.
+        // Each commit is compared with the one before it; the oldest with nothing.
         let mut found: Vec<Changed> = Vec::new();
         let mut older: Option<(Changed, Vec<String>)> = None;
         for head in said.lines().collect::<Vec<_>>().into_iter().rev() {
@@ -400,7 +400,7 @@ pub fn outgoing(
                 Range::Unpublished => "draft() and ::.".to_owned(),
             };
             let hg = Hg::here(vcs, &checkout.root);
-            // Only `export` shows files as text that have bytes of their own; it complains about no commits at all.
+            // Only `export` prints binary files as text. It fails without any commits.
             if hg.run(["log", "-r", &which, "-T", "x"])?.text()?.is_empty() {
                 return Ok(Vec::new());
             }
@@ -411,7 +411,7 @@ pub fn outgoing(
     };
     let text = String::from_utf8_lossy(&said);
     let mut found = Vec::new();
-    // A file may have such a byte in it as well: what follows is then read as a commit without a name, and still looked at.
+    // A file may contain this byte too; the rest is then parsed as a commit without a name, and still checked.
     for commit in text.split('\0') {
         read_commit(commit, &wanted, &mut found);
     }
@@ -434,13 +434,13 @@ fn read_commit(commit: &str, wanted: &impl Fn(&str) -> bool, found: &mut Vec<Out
         if line.starts_with("diff ") {
             parents = 0;
         } else if line.starts_with("@@") {
-            // A merge has a column for each side.
+            // The diff of a merge has a column for each parent.
             parents = line.bytes().take_while(|byte| *byte == b'@').count() - 1;
         } else if parents == 0 {
             let name = line.strip_prefix("+++ b/").or_else(|| line.strip_prefix("--- a/"));
             match name {
                 Some(name) => path = name.to_owned(),
-                // What is no header at all is looked at, too.
+                // A line that is not part of a header is checked too.
                 None => take(&path, line.trim_start_matches('+'), true),
             }
         } else if let Some((signs, line)) = line.split_at_checked(parents) {

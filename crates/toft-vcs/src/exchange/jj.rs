@@ -23,7 +23,7 @@ pub(super) struct OwnJj {
 impl OwnJj {
     pub(super) fn open(site: Site, reach: Contact<'_>) -> Result<Self, ExchangeError> {
         let git_dir = git_dir(&site.checkout).unwrap_or_default();
-        // Jujutsu starts git by itself, with whatever that repository configures.
+        // Jujutsu starts git itself, with the configuration of that repository.
         if Git::of(&git_dir)?.names_programs() {
             let dir = git_dir.display();
             return Err(ExchangeError::InTheWay(format!(
@@ -40,7 +40,7 @@ impl OwnJj {
             nameless: false,
             patience: reach.patience,
         };
-        // The nearest bookmark of ours, else one of the other side's.
+        // The nearest local bookmark, otherwise one of the remote.
         let names = "bookmarks.map(|b| if(b.remote(), \"\", \"+\") ++ b.name()).join(\"\\n\") ++ \"\\n\"";
         let said = own.ask("heads(::@ & bookmarks()) | remote_bookmarks()", names)?;
         let near = said.lines().filter_map(|name| name.strip_prefix('+'));

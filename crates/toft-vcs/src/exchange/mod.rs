@@ -154,34 +154,34 @@ pub trait Exchange {
     /// The last known state of the remote.
     fn seen(&self) -> Option<&str>;
 
-    /// Commits that the other side does not have and that are not this program's, which a send would publish: one line each.
+    /// Commits that were not made by toft and that a send would publish: one line each.
     fn foreign_commits(&mut self) -> Result<Vec<String>, ExchangeError>;
 
-    /// Whether commits that were never sent are left behind when something is sent. Where they are not, nothing is recorded
-    /// before it can be sent.
+    /// Whether sending leaves out commits that were never sent, and publishes the current content only. Otherwise
+    /// nothing is recorded before it can be sent.
     fn squashes(&self) -> bool;
 
-    /// Lines that recorded commits add and that a send would publish as they are; none where commits are squashed.
+    /// Lines of recorded commits that a send would publish; empty if commits are squashed.
     fn unsent_lines(&mut self) -> Result<Vec<String>, ExchangeError>;
 
-    /// Removes lines from the whole history; the next [`Exchange::send`] replaces the other side's history, if that is still
-    /// what was fetched. Returns how many commits changed.
+    /// Removes lines from the whole history. The next [`Exchange::send`] replaces the remote's history, if it is still
+    /// as fetched. Returns the number of changed commits.
     fn purge(&mut self, keep: &dyn Fn(&[u8]) -> bool) -> Result<usize, ExchangeError>;
 
-    /// Branches besides the ledger's own whose history has this text.
+    /// Branches other than the ledger's own whose history contains this text.
     fn also_in(&self, text: &str) -> Result<Vec<String>, ExchangeError>;
 
-    /// The files that a new commit would be compared with: those of its first parent; none where that is not known.
+    /// The files of the first parent of a new commit; `None` if they are unknown.
     fn before(&mut self) -> Result<Option<Files>, ExchangeError>;
 
-    /// Packs what was recorded and exchanged, if enough came together; `memo` is where that is remembered.
+    /// Packs recorded and fetched objects if there are enough of them. `memo` stores the state between calls.
     fn tidy(&self, memo: &Path);
 
-    /// Issues that branches of the other side propose.
+    /// Issues that branches of the remote propose.
     fn offered(&self) -> Result<Vec<Proposal>, ExchangeError>;
 }
 
-/// The history of this ledger is not rewritten.
+/// The error for a ledger whose history cannot be rewritten.
 fn no_purge() -> ExchangeError {
     ExchangeError::InTheWay(
         "toft rewrites the history of ledgers under git only; rewriting this one is up to you".to_owned(),
@@ -222,7 +222,7 @@ pub fn make_repository(dir: &Path) -> Result<(), ExchangeError> {
     }
     match crate::git_run::Git::outside(dir).run(["init", "--quiet", "--initial-branch=main"]) {
         Ok(run) => Ok(run.ok().map(drop)?),
-        // Somebody without git plans without it.
+        // Without git, the ledger is not versioned.
         Err(RunError::Missing(_)) => Ok(()),
         Err(error) => Err(error.into()),
     }
@@ -256,7 +256,7 @@ pub fn ledger_seen(checkout: &Checkout) -> Result<bool, ExchangeError> {
     let git = crate::git_run::Git::of(&git_dir)?;
     for remote in remotes(checkout)? {
         let name = format!("refs/remotes/{remote}/toft");
-        // A partial clone may not be able to say what is there.
+        // In a partial clone, the content may not be available.
         let other = || owned::not_a_ledger(&git, &name).unwrap_or(None).is_some();
         if refs::resolve(&git, &git_dir, &name)?.is_some() && !other() {
             return Ok(true);
@@ -352,7 +352,7 @@ pub fn fingerprint(checkout: &Checkout) -> Result<Option<Fingerprint>, ExchangeE
 pub(crate) fn git_dir(checkout: &Checkout) -> Option<PathBuf> {
     match checkout.vcs {
         Vcs::Git => Some(checkout.common_dir.clone()),
-        // Colocated, or its own.
+        // Colocated, or inside the jj repository.
         Vcs::Jj if checkout.common_dir.join("store").is_dir() => {
             let own = checkout.common_dir.join("store").join("git");
             own.is_dir().then_some(own)
@@ -512,7 +512,7 @@ fn classify_failure(error: RunError, remote: &str) -> ExchangeError {
         RunError::Failed { said, .. } => {
             let has = |signs: &[&str]| signs.iter().any(|sign| said.contains(sign));
             let said = said.clone();
-            // A name that cannot be resolved and a path that is not there read alike: the network goes first.
+            // Git prints similar messages for an unknown host and a missing path, so check the network first.
             let unreachable = ["Could not resolve", "Name or service not known"];
             if has(&DENIED) {
                 ExchangeError::Denied { remote, said }

@@ -244,7 +244,7 @@ fn with_entries(git: &Git, git_dir: &Path, tree: &str, entries: &[String]) -> Re
         put.ok_fed(|to| entries.iter().try_for_each(|entry| write!(to, "{entry}\0")))?;
         with(&["write-tree"])?.text()
     })();
-    // Ours alone; the next one is made anew.
+    // It is this process's own file; the next run creates a new one.
     let _ = std::fs::remove_file(&index);
     built
 }
@@ -275,7 +275,7 @@ impl Exchange for OwnGit {
             return Ok(Fetched::default());
         };
         let refs = format!("+refs/heads/{branch}:{tracking}");
-        // It may have no such branch yet.
+        // The remote may not have the branch yet.
         let there = git.fetch(remote, &[&refs], &["--no-filter"])?;
         self.asked = true;
         if !there {
@@ -322,7 +322,8 @@ impl Exchange for OwnGit {
             }
         };
         let ours = of(&self.here)?;
-        // Commits that were never sent are left behind: nothing leaves but what the files say now.
+        // Build on the remote's commit, so that commits that were never sent are left out and only the current content
+        // is published.
         let base = if self.asked { self.theirs.clone() } else { self.here.clone().or_else(|| self.theirs.clone()) };
         let new = match &base {
             Some(base) if of(&Some(base.clone()))?.as_ref() == Some(&tree) => {
@@ -332,7 +333,7 @@ impl Exchange for OwnGit {
                 base.clone()
             }
             _ => {
-                // What was recorded and not taken yet is sent again as it is.
+                // A commit that was recorded but not accepted yet is sent again unchanged.
                 if let Some(here) = self.here.as_ref().filter(|_| self.here != base && ours.as_ref() == Some(&tree))
                     && self.git.run(["rev-parse", "--verify", "--quiet", &format!("{here}^")])?.maybe()? == base
                 {
@@ -345,7 +346,7 @@ impl Exchange for OwnGit {
                 named(&self.git, commit)?.text()?
             }
         };
-        // What our checkout has, with the ledger's files as they are: from there it follows.
+        // The tree of our checkout with the current ledger files, from which it is updated.
         let empty = self.git.run(["mktree"])?.ok_fed(|_| Ok(())).map(|said| text(&said))?;
         let (from, entries) = self.with_ours(ours.as_deref().unwrap_or(&empty), &files)?;
         self.follow(&entries, &from, &tree)?;

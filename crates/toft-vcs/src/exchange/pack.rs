@@ -162,7 +162,8 @@ fn pack(
     if lock.as_ref().is_ok_and(|dir| matches!(dir.try_lock(), Err(fs::TryLockError::WouldBlock))) {
         return Ok(None);
     }
-    // Only packs that were there before may go: of two that pack at the same time, neither deletes what the other wrote.
+    // Only packs that existed before may be deleted: of two processes that pack at the same time, neither deletes the
+    // other's result.
     let known = packs(objects);
     let tips = tips();
     if tips.is_empty() {
@@ -175,7 +176,7 @@ fn pack(
     let hash = tips.first().map_or(20, |tip| tip.len() / 2);
     let Some(all) = names_in(&dir.join(format!("{new}.idx")), hash) else { return Ok(None) };
     let Ok(made) = fs::metadata(dir.join(format!("{new}.pack"))) else { return Ok(None) };
-    // In a repository that several users share, none loses the right to read.
+    // In a repository that several users share, none of them may lose read access.
     let replaced = |file: &Path| fs::symlink_metadata(file).is_ok_and(|old| readable_as(&made, &old));
     let again = known.iter().any(|pack| pack.name == new);
     let dead = unreachable(git, lost)?;

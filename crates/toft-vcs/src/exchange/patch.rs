@@ -1,6 +1,6 @@
-//! What patches say that was not said before.
+//! Extracts from patches the text that they would publish.
 
-/// Lines that patches add, and those of the messages before them.
+/// The added lines of patches, and the lines of their commit messages.
 pub(super) fn added(patch: &str) -> Vec<String> {
     let (mut lines, mut hunk, mut header) = (Vec::new(), (0, 0), false);
     for line in patch.lines() {
@@ -27,7 +27,7 @@ pub(super) fn added(patch: &str) -> Vec<String> {
     lines
 }
 
-/// How many lines of the old and of the new file a hunk has, by its first line.
+/// The number of old and of new lines in a hunk, from its header.
 fn hunk_lengths(line: &str) -> Option<(i64, i64)> {
     let mut words = line.strip_prefix("@@ ")?.split(' ');
     let mut length = |sign: char| -> Option<i64> {

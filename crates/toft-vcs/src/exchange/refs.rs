@@ -1,4 +1,4 @@
-//! What git's files say without asking git: which remotes there are, and where a ref points.
+//! Reads remotes and refs from git's files without starting git, and runs git commands that contact a remote.
 
 use std::{
     fs,
@@ -9,7 +9,7 @@ use std::{
 use super::{ExchangeError, classify_failure, pack};
 use crate::{RunError, command::Run, git_run::Git};
 
-/// How long a shallow clone waits for the commits of its project.
+/// Time limit for a shallow clone to fetch the commits of its project.
 const FIRST_COMMITS: Duration = Duration::from_secs(300);
 
 /// Every remote with its URL, in the order of the configuration.
@@ -28,7 +28,7 @@ pub(super) fn remotes(git_dir: &Path) -> Result<Vec<(String, String)>, RunError>
     }
 }
 
-/// Whether a configuration says what it says in the usual way.
+/// Whether a configuration file can be parsed without git: no includes, and remote sections in the usual form.
 fn is_plain(text: &str) -> bool {
     let usual = |line: &str| line.strip_prefix("[remote \"").is_some_and(|rest| rest.ends_with("\"]"));
     let lower = text.to_ascii_lowercase();
@@ -40,7 +40,7 @@ fn is_plain(text: &str) -> bool {
             .all(|(_, line)| usual(line.trim()))
 }
 
-/// Whether a remote's name is a name, and never an option or a path.
+/// Whether a remote's name is a plain name, not an option or a path.
 fn is_name(name: &str) -> bool {
     !name.is_empty()
         && !name.starts_with(['-', '/', '.'])
@@ -67,7 +67,7 @@ fn plain_remotes(text: &str) -> Vec<(String, String)> {
     remotes
 }
 
-/// The remote to exchange with: the one that is named, else `origin`, else the only one.
+/// The remote to exchange with: the named one, otherwise `origin`, otherwise the only one.
 pub(super) fn choose(git_dir: &Path, named: Option<&str>) -> Result<Option<(String, String)>, ExchangeError> {
     let mut remotes = remotes(git_dir)?;
     remotes.retain(|(name, _)| is_name(name));
@@ -88,7 +88,7 @@ pub(super) fn choose(git_dir: &Path, named: Option<&str>) -> Result<Option<(Stri
     }
 }
 
-/// The remote that stands for the project: `upstream` of a fork, else `origin`, else the only one.
+/// The remote of the project: `upstream` of a fork, otherwise `origin`, otherwise the only one.
 pub(super) fn main_remote(git_dir: &Path) -> Result<Option<(String, String)>, RunError> {
     let mut remotes = remotes(git_dir)?;
     remotes.retain(|(name, _)| is_name(name));
@@ -97,7 +97,7 @@ pub(super) fn main_remote(git_dir: &Path) -> Result<Option<(String, String)>, Ru
     Ok(at.map(|at| remotes.swap_remove(at)))
 }
 
-/// The first commits of a project whose clone is shallow. Only commits are fetched, into a repository that is deleted again.
+/// The root commits of a project whose clone is shallow. Only commits are fetched, into a temporary repository.
 pub(super) fn first_commits(git_dir: &Path, remote: &str, url: &str) -> Result<String, ExchangeError> {
     let aside = tempfile::tempdir().map_err(crate::lock::io("make", &std::env::temp_dir()))?;
     let own = aside.path().join("commits.git");
@@ -120,7 +120,7 @@ fn cannot_tell(error: &ExchangeError, remote: &str) -> ExchangeError {
     ))
 }
 
-/// A git that talks to `url` without ever asking a question.
+/// Git for a remote at `url`, without prompts.
 pub(super) fn remote_git(git_dir: &Path, url: &str, patience: Duration) -> Result<RemoteGit, RunError> {
     let git = Git::of_remotes(git_dir)?;
     let local = url.starts_with('/') || url.starts_with('.') || url.starts_with("file:") || url.starts_with("http");
@@ -130,18 +130,18 @@ pub(super) fn remote_git(git_dir: &Path, url: &str, patience: Duration) -> Resul
     Ok(RemoteGit { git, quiet, patience, local })
 }
 
-/// Git, as it talks to another repository.
+/// Runs git commands that contact a remote.
 pub(super) struct RemoteGit {
     git: Git,
-    /// The ssh that is used is ours to tell not to ask.
+    /// ssh is toft's own choice, so it is told not to prompt.
     quiet: bool,
     patience: Duration,
-    /// The other repository, if it is on this machine.
+    /// The path of the remote repository, if it is on this machine.
     local: Option<PathBuf>,
 }
 
 impl RemoteGit {
-    /// A run of it. Programs on the other side are the usual ones, whatever the repository says.
+    /// A git command with these arguments and the time limit.
     pub(super) fn run<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Result<Run, RunError> {
         let run = self.git.run(args)?.patience(self.patience);
         Ok(match self.quiet {
@@ -150,9 +150,9 @@ impl RemoteGit {
         })
     }
 
-    /// Fetches refs into places of our own, and nothing else; whether they are there.
+    /// Fetches exactly these refs. Returns false if the remote does not have them.
     pub(super) fn fetch(&self, from: &str, refs: &[&str], more: &[&str]) -> Result<bool, ExchangeError> {
-        // Kept as a pack, versions of a ledger are differences; as loose objects, each would be whole.
+        // In a pack, versions of a ledger are stored as deltas; as loose objects, each would be complete.
         let words = [
             "-c",
             "fetch.unpackLimit=1",
@@ -172,7 +172,8 @@ impl RemoteGit {
         }
     }
 
-    /// Takes branches away, each only if it is still at its commit. One that is gone or was changed is none of ours.
+    /// Deletes branches of the remote, each only if it is still at the given commit. A missing or changed branch is
+    /// left alone.
     pub(super) fn delete(&self, at: &str, branches: &[(String, String)]) -> Result<(), RunError> {
         let words = ["push", "--receive-pack=git-receive-pack", "--quiet", "--no-verify", "--no-recurse-submodules"];
         let leases: Vec<String> =
@@ -189,18 +190,18 @@ impl RemoteGit {
         }
     }
 
-    /// Sends a commit.
+    /// Pushes a commit.
     pub(super) fn push(&self, to: &str, what: &str) -> Result<(), RunError> {
         self.push_with(to, what, &[])
     }
 
-    /// Replaces a branch, if it is still where it was.
+    /// Force-pushes a branch, if it is still at the commit `was`.
     pub(super) fn replace(&self, to: &str, what: &str, branch: &str, was: &str) -> Result<(), RunError> {
         self.push_with(to, &format!("+{what}"), &[&format!("--force-with-lease={branch}:{was}")])
     }
 
     fn push_with(&self, to: &str, what: &str, more: &[&str]) -> Result<(), RunError> {
-        // On this machine bytes cost less than looking for differences; `tidy` packs them.
+        // For a local remote, searching for deltas costs more than copying bytes; `tidy` packs them later.
         let (settings, receive) = match self.local {
             Some(_) => (["-c", "pack.window=0"].as_slice(), "git -c receive.unpackLimit=1 receive-pack"),
             None => ([].as_slice(), "git-receive-pack"),
@@ -211,8 +212,7 @@ impl RemoteGit {
         self.run(words)?.ok().map(drop)
     }
 
-    /// Packs what the ledger on this branch is stored in on the other side, where that is this machine. A push that lost a
-    /// race may have left its commit there.
+    /// Packs the ledger's objects in a remote on this machine. A push that lost a race may have left its commit there.
     pub(super) fn tidy(&self, branch: &str, replaced: &[String], file: u64, memo: &Path) {
         if let Some(dir) = &self.local
             && let Ok(git) = Git::of(dir)
@@ -223,13 +223,13 @@ impl RemoteGit {
     }
 }
 
-/// Whether there may be refs below a name that ends with `/`.
+/// Whether refs may exist below a prefix that ends with `/`.
 pub(super) fn any_below(git_dir: &Path, below: &str) -> bool {
     let packed = || fs::read_to_string(git_dir.join("packed-refs")).is_ok_and(|text| text.contains(below));
     git_dir.join(below).is_dir() || git_dir.join("reftable").exists() || packed()
 }
 
-/// Where a ref points.
+/// The commit of a ref.
 pub(super) fn resolve(git: &Git, git_dir: &Path, name: &str) -> Result<Option<String>, RunError> {
     let whole = |text: &str| text.len() >= 40 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     if let Ok(text) = fs::read_to_string(git_dir.join(name))
@@ -245,7 +245,7 @@ pub(super) fn resolve(git: &Git, git_dir: &Path, name: &str) -> Result<Option<St
     Ok(found.map(|(oid, _)| oid.to_owned()))
 }
 
-/// Is one commit in the history of the other?
+/// Whether `of` is an ancestor of `commit`, or the same.
 pub(super) fn ancestor(git: &Git, of: &str, commit: &str) -> Result<bool, RunError> {
     Ok(of == commit || git.run(["merge-base", "--is-ancestor", of, commit])?.end()?.code == 0)
 }

@@ -1,4 +1,4 @@
-//! Takes lines out of a ledger's whole history under git: every commit that has them is made anew without them.
+//! Removes lines from the whole history of a ledger under git: every commit that contains them is rewritten.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -9,16 +9,16 @@ use std::{
 use super::{ExchangeError, content, refs};
 use crate::git_run::Git;
 
-/// Where the new history is built.
+/// The temporary ref of the new history.
 const BUILT: &str = "refs/toft/purging";
-/// Older commits are left out of a history that is made anew.
+/// Maximum number of commits in a rewritten history; older ones are dropped.
 const COMMITS: usize = 5_000;
 
-/// A history that was made anew.
+/// A rewritten history.
 pub(super) struct Rewritten {
-    /// Its newest commit.
+    /// The newest commit.
     pub(super) tip: String,
-    /// How many of its commits have other lines than before.
+    /// Number of commits with different content.
     pub(super) commits: usize,
 }
 
@@ -31,8 +31,8 @@ struct CommitText {
     message: String,
 }
 
-/// Makes the history of `tip` anew without the lines that `keep` does not want, in a ledger's files below `prefix`. A message
-/// with such words is replaced. Commits before the first such line stay as they are.
+/// Rewrites the history of `tip` without the lines that `keep` rejects, in a ledger's files below `prefix`. A commit
+/// message that `keep` rejects is replaced. Commits before the first such line are unchanged.
 pub(super) fn without(
     git: &Git,
     git_dir: &Path,
@@ -67,7 +67,7 @@ pub(super) fn without(
             let told = !keep(commit.message.as_bytes());
             let message = if told { "toft: issues" } else { commit.message.as_str() };
             let follows = commit.parents.iter().any(|parent| marks.contains_key(parent.as_str()));
-            // The oldest ones that are looked at are beginnings, whatever came before them.
+            // If the history was cut off, its oldest commits become root commits.
             let parents: Vec<&String> =
                 commit.parents.iter().filter(|parent| !cut || known.contains(parent.as_str())).collect();
             if new.is_empty() && !told && !follows && parents.len() == commit.parents.len() {

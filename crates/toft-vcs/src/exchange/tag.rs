@@ -1,12 +1,12 @@
-//! What an annotated tag says besides its commits.
+//! Reads the text of annotated tags.
 
 use super::{ExchangeError, git_dir};
 use crate::{Checkout, git_run::Git};
 
-/// A tag of a tag of a tag is as deep as anybody goes.
+/// Maximum number of nested tags.
 const DEEPEST: usize = 8;
 
-/// The text of a tag object, and of the tags it points to; nothing for a commit.
+/// The text of a tag object and of the tags that it points to; empty for a commit.
 pub fn tag_text(checkout: &Checkout, object: &str) -> Result<String, ExchangeError> {
     let Some(git_dir) = git_dir(checkout) else { return Ok(String::new()) };
     let (git, mut text, mut next) = (Git::of(&git_dir)?, String::new(), object.to_owned());

@@ -1,5 +1,5 @@
-//! A ledger among the user's own files: the other side's copy is fetched and read, and nothing is moved. Committing is
-//! the user's, unless they ask for it.
+//! A ledger among the user's own files: the remote's copy is fetched and read. Nothing is committed unless the user
+//! asks for it.
 
 use std::{fs, path::Path};
 
@@ -25,7 +25,8 @@ enum TreeWay {
 }
 
 impl Tree {
-    /// The ledger in `dir` of a checkout. The other side is its remote of that name, else the one its branch follows.
+    /// Opens the ledger in `dir` of a checkout. The remote is the one in `reach`, otherwise the upstream of the current
+    /// branch.
     pub fn open(checkout: &Checkout, dir: &Path, reach: Contact<'_>) -> Result<Self, ExchangeError> {
         let site = Site::new(checkout.clone(), dir)?;
         let way = match (git_dir(checkout), checkout.vcs) {
@@ -59,7 +60,7 @@ impl Tree {
         Ok(Self { site, way })
     }
 
-    /// Who it is exchanged with; nobody while there is no remote.
+    /// The name of the remote, if there is one.
     pub fn remote(&self) -> Option<&str> {
         match &self.way {
             TreeWay::Git { remote, .. } => remote.as_ref().map(|(name, _)| name.as_str()),
@@ -68,13 +69,13 @@ impl Tree {
         }
     }
 
-    /// Asks the other side what it has.
+    /// Fetches the remote's state.
     pub fn fetch(&mut self) -> Result<Fetched, ExchangeError> {
         let tip = match &mut self.way {
             TreeWay::Git { git, remote: Some((remote, remote_git)), branch, theirs } => {
                 let to = format!("refs/toft/upstream/{remote}");
                 *theirs = None;
-                // One whose HEAD leads nowhere has a branch of a usual name.
+                // If the remote's HEAD points to no branch, try the usual names.
                 for from in [branch.as_str(), "refs/heads/main", "refs/heads/master"] {
                     let refs = format!("+{from}:{to}");
                     if remote_git.fetch(remote, &[&refs], &["--no-filter"])? {
@@ -96,7 +97,7 @@ impl Tree {
         Ok(Fetched { tip, rewritten: false })
     }
 
-    /// The files of the other side, as they were fetched.
+    /// The remote's files, as fetched.
     pub fn theirs(&self) -> Result<Files, ExchangeError> {
         match &self.way {
             TreeWay::Git { git, theirs: Some(commit), .. } => Ok(content::at(git, commit, &self.site.prefix)?),
@@ -105,7 +106,8 @@ impl Tree {
         }
     }
 
-    /// Commits the ledger's files, and nothing else, on the branch the user is on. Says whether anything had to be.
+    /// Commits the ledger's files, and nothing else, on the current branch. Returns whether there was anything to
+    /// commit.
     pub fn commit(&self, message: &str) -> Result<bool, ExchangeError> {
         let files = self.site.files()?;
         let root = &self.site.checkout.root;
@@ -127,7 +129,7 @@ impl Tree {
 
     fn commit_git(&self, files: &Files, message: &str) -> Result<bool, ExchangeError> {
         let mut files = files.clone();
-        // How git is to merge them goes along.
+        // Include the attributes file, which tells git how to merge the ledger.
         let attributes = self.site.dir.join(ATTRIBUTES);
         if let Ok(bytes) = fs::read(&attributes) {
             files.insert(ATTRIBUTES.to_owned(), bytes);
@@ -159,8 +161,8 @@ impl Tree {
     }
 }
 
-/// Whether a commit has this text in a ledger of the working tree: the newest of any branch here, or of one of the other side's
-/// as it was last fetched.
+/// Whether a commit contains this text in a ledger of the working tree: the newest one of any branch here, or of the
+/// remote as last fetched.
 pub fn committed(checkout: &Checkout, dir: &Path, text: &str) -> Result<bool, ExchangeError> {
     let site = Site::new(checkout.clone(), dir)?;
     let has =

@@ -1,4 +1,4 @@
-//! How git is started on a workspace, and what work in one may write.
+//! Runs git in a workspace, and lists the paths that work in one may write.
 
 use std::{
     fs,
@@ -16,8 +16,8 @@ use crate::{
 };
 
 impl WorkspaceBackend {
-    /// Git in a workspace that is at `dir` now. Neither the workspace's own `.git` nor any configuration that its agent can write
-    /// has a say.
+    /// Git in a workspace that is now at `dir`. It ignores the workspace's own `.git`, and any configuration that the
+    /// agent can write.
     pub(super) fn git_in(&self, workspace: &Workspace, dir: &Path) -> Result<Git, WorkspaceError> {
         let own = match workspace.kind {
             WorkspaceKind::Clone => None,
@@ -35,7 +35,7 @@ impl WorkspaceBackend {
         }
     }
 
-    /// Refuses to have git list the worktrees while an entry holds a pipe where git opens a file: git would wait for it.
+    /// Refuses to let git list the worktrees while an entry contains a pipe where git opens a file: git would block.
     pub(super) fn can_list(&self) -> Result<(), WorkspaceError> {
         let entries = fs::read_dir(self.common_dir.join("worktrees")).into_iter().flatten().flatten();
         match entries.into_iter().find_map(|entry| crate::git::unexpected_file_in(&entry.path())) {
@@ -65,25 +65,25 @@ impl WorkspaceBackend {
         Ok(Git::seen_through(view, dir, own)?)
     }
 
-    /// Git on what the repository keeps of a worktree whose directory is not there.
+    /// Git on the repository's data of a worktree whose directory does not exist.
     pub(super) fn git_without_files(&self, own: &Path) -> Result<Git, WorkspaceError> {
         self.git_of(&OwnDir { git_dir: own.to_owned(), common: self.common_dir.clone() }, own)
     }
 
-    /// Where git keeps what belongs to a workspace alone, as the repository knows it.
+    /// The git directory of a workspace, as recorded in the repository.
     pub(super) fn own_dir(&self, workspace: &Workspace) -> Result<OwnDir, WorkspaceError> {
         Ok(git_run::own_dir(&self.common_dir, Path::new(&workspace.path))?)
     }
 
-    /// Where work in a workspace writes: the directory itself, and what a commit writes elsewhere. Hooks, settings and
-    /// other worktrees are not among it.
+    /// Paths that work in a workspace writes: its directory, and those that a commit writes elsewhere. Hooks,
+    /// configuration and other worktrees are not among them.
     pub fn written(&self, workspace: &Workspace) -> Vec<PathBuf> {
         let dir = PathBuf::from(&workspace.path);
         let elsewhere = self.system().writes_elsewhere(self, workspace);
         [dir].into_iter().chain(elsewhere).collect()
     }
 
-    /// Files below what work in a workspace writes that only toft writes: what would lead git elsewhere.
+    /// Files below those paths that only toft may write, because they tell git where to find things.
     pub fn fixed(&self, workspace: &Workspace) -> Vec<PathBuf> {
         self.system().fixed_files(self, workspace)
     }

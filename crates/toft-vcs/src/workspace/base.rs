@@ -1,8 +1,8 @@
-//! Frozen checkouts that workspaces stand on or are copied from: `.bases/COMMIT/` with `tree`, an `index` that fits it, and
-//! `sum`, by which a change of anything below is seen.
+//! Bases: read-only checkouts that overlay workspaces share or are copied from. `.bases/COMMIT/` contains `tree`, its
+//! `index`, and `sum`, a fingerprint that reveals any change.
 //!
-//! Where this user may mount, nobody can write to a tree. Elsewhere, and when the mount is gone after a restart, it is
-//! compared with its sum before it is used, and built again if it differs.
+//! If this user may mount, a read-only mount protects the tree. Otherwise, and after a reboot, the tree is compared
+//! with its fingerprint before it is used, and rebuilt if it differs.
 
 use std::{
     fs, io,
@@ -15,7 +15,7 @@ use super::{WorkspaceBackend, WorkspaceError, git, mount, remove, times};
 use crate::{git_run::Git, lock};
 
 pub(super) const BASES: &str = ".bases";
-/// A base that differs from what is wanted in more files than one in so many is not worth standing on.
+/// A base is reused for another commit if at most one in this many files differs.
 const ONE_IN: usize = 8;
 
 pub(super) fn tree(base: &Path) -> PathBuf {
@@ -26,8 +26,8 @@ pub(super) fn index(base: &Path) -> PathBuf {
     base.join("index")
 }
 
-/// A base to stand on: the one of this commit, one that is close, or a new one, made warm by `warm`, which
-/// gives the time of the newest artefact.
+/// The base for a commit: an existing one of this or a similar commit, or a new one. `warm` copies build artefacts into
+/// a new base and returns the time of the newest.
 pub(super) fn provide(
     backend: &WorkspaceBackend,
     dir: &Path,
@@ -44,7 +44,7 @@ pub(super) fn provide(
     Ok(name)
 }
 
-/// Sees to it that a base is there and as it was made; whether it had to be built.
+/// Ensures that a base exists and is unchanged. Returns whether it had to be rebuilt.
 pub(super) fn fit(
     backend: &WorkspaceBackend,
     base: &Path,
@@ -72,7 +72,7 @@ pub(super) fn fit(
     Ok(!unchanged)
 }
 
-/// Takes over a base that an earlier toft made without a sum, if its files are what its index says.
+/// Accepts a base without a fingerprint, from an earlier toft, if its files match its index.
 fn adopt(backend: &WorkspaceBackend, base: &Path) -> Result<bool, WorkspaceError> {
     let (tree, index) = (tree(base), index(base));
     if !tree.is_dir() || !index.is_file() {
@@ -89,7 +89,8 @@ fn adopt(backend: &WorkspaceBackend, base: &Path) -> Result<bool, WorkspaceError
     Ok(true)
 }
 
-/// Builds a base. One that was changed is kept beside it until nobody stands on the commit: mounts may still be on it.
+/// Builds a base. A changed one is renamed and kept until no workspace uses the commit, because overlays may still be
+/// mounted on it.
 fn build(
     backend: &WorkspaceBackend,
     base: &Path,
@@ -116,8 +117,8 @@ fn build(
     fs::rename(&new, base).map_err(lock::io("keep", &new))
 }
 
-/// A hash over every file and directory below with its size, times, inode and permissions: content cannot change without one
-/// of them.
+/// A fingerprint of the tree: a hash over the size, times, inode and permissions of every file and directory. Content
+/// cannot change without one of these.
 fn sum(git: &Git, tree: &Path) -> Result<String, WorkspaceError> {
     let facts = facts(tree).map_err(lock::io("read", tree))?;
     let hash = git.run(["hash-object", "--no-filters", "--stdin"])?.ok_fed(|to| to.write_all(&facts))?;
@@ -145,7 +146,7 @@ fn facts(tree: &Path) -> io::Result<Vec<u8>> {
     Ok(lines.concat())
 }
 
-/// The base that was made last.
+/// The newest base.
 fn newest(bases: &Path) -> Option<String> {
     let entries = fs::read_dir(bases).ok()?.flatten();
     let named = entries.filter(|entry| !entry.file_name().to_string_lossy().starts_with('.'));
@@ -153,7 +154,7 @@ fn newest(bases: &Path) -> Option<String> {
     dated.max().map(|(_, name)| name.to_string_lossy().into_owned())
 }
 
-/// Whether a base differs from what is wanted in few files only.
+/// Whether a base differs from the wanted commit in few files only.
 fn near(backend: &WorkspaceBackend, base: &Path, from: &str, to: &str) -> Result<bool, WorkspaceError> {
     let run = backend.git()?.run(["diff-tree", "-r", "--name-only", "-z", from, to])?;
     let ended = run.end()?;
@@ -163,7 +164,7 @@ fn near(backend: &WorkspaceBackend, base: &Path, from: &str, to: &str) -> Result
     Ok(ended.code == 0 && different * ONE_IN <= all)
 }
 
-/// Removes bases that nobody stands on, but for the newest; gives how many.
+/// Removes unused bases except the newest. Returns their number.
 pub(super) fn tidy(dir: &Path, used: &[String]) -> Result<usize, WorkspaceError> {
     let bases = dir.join(BASES);
     let last = newest(&bases);
@@ -172,7 +173,7 @@ pub(super) fn tidy(dir: &Path, used: &[String]) -> Result<usize, WorkspaceError>
     for entry in entries.flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         let spoiled = name.strip_prefix(".spoiled-").and_then(|rest| rest.split('-').next());
-        // Another process builds one that is not on the list yet.
+        // Another process is building this base, and has not registered it yet.
         let builder = name.strip_prefix(".new-").filter(|pid| Path::new("/proc").join(pid).exists());
         let stood_on = builder.is_some() || used.iter().any(|used| *used == name || spoiled == Some(used));
         if entry.path().is_dir() && !stood_on && last.as_ref() != Some(&name) {

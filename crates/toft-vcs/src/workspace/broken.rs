@@ -1,5 +1,5 @@
-//! What is wrong with a workspace, read from files alone: no program is started in a directory that is not as toft made
-//! it, and a broken workspace costs the others nothing.
+//! Detects broken workspaces by reading files only: no program is started in a directory that is not as toft created
+//! it, and a broken workspace does not affect the others.
 
 use std::{
     fs, io,
@@ -12,17 +12,17 @@ use toft_core::workspace::{Workspace, WorkspaceKind};
 use super::{WorkspaceBackend, overlay};
 use crate::git_view::plain_file;
 
-/// What is wrong with a workspace, and the command that helps. No such command deletes anything.
+/// A problem with a workspace, and the command that helps. No such command deletes anything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkspaceTrouble {
-    /// What is wrong.
+    /// The problem.
     pub what: String,
-    /// The command that helps.
+    /// The command to run.
     pub help: String,
 }
 
 impl WorkspaceBackend {
-    /// What is wrong with a workspace's directory and its link to the repository; nothing if both are as toft made them.
+    /// The problem with a workspace's directory or its link to the repository; `None` if both are intact.
     pub fn trouble(&self, workspace: &Workspace) -> Option<WorkspaceTrouble> {
         let path = Path::new(&workspace.path);
         let trouble = |what: String, help: String| Some(WorkspaceTrouble { what, help });
@@ -42,7 +42,7 @@ impl WorkspaceBackend {
         if let Err(error) = fs::read_dir(path) {
             return Some(unreadable(workspace, path, &error));
         }
-        // A layer that is not mounted is an empty directory; the next look mounts it.
+        // An unmounted layer is an empty directory; the next command mounts it.
         if !self.system().has_git_files() || workspace.overlay_base.is_some() && same_disk(path) {
             return None;
         }
@@ -70,8 +70,8 @@ impl WorkspaceBackend {
         }
     }
 
-    /// The other clone on this machine that a workspace is a worktree of, as both of their files say. Clones that share a
-    /// store see each other's workspaces.
+    /// Another clone on this machine to which a worktree belongs, according to the files on both sides. Clones that
+    /// share a store see each other's workspaces.
     pub fn other_clone(&self, workspace: &Workspace) -> Option<PathBuf> {
         if !self.system().has_git_files() || workspace.kind != WorkspaceKind::Worktree {
             return None;
@@ -92,7 +92,7 @@ impl WorkspaceBackend {
         Some(main.unwrap_or(shared).to_owned())
     }
 
-    /// What is wrong with the file that links a worktree to its repository.
+    /// The problem with the `.git` file that links a worktree to its repository.
     fn link_trouble(&self, workspace: &Workspace, path: &Path, link: &Path) -> Option<WorkspaceTrouble> {
         let text = match plain_file(link) {
             Ok(text) => String::from_utf8_lossy(&text.unwrap_or_default()).into_owned(),
@@ -121,7 +121,7 @@ impl WorkspaceBackend {
         Some(WorkspaceTrouble { what, help })
     }
 
-    /// Nothing is at a workspace's place.
+    /// The problem if the workspace's path does not exist.
     fn gone(&self, workspace: &Workspace, path: &Path) -> Option<WorkspaceTrouble> {
         let parent = path.parent().unwrap_or(path);
         if let Some(moved) = self.moved_to(workspace) {
@@ -135,14 +135,14 @@ impl WorkspaceBackend {
         Some(WorkspaceTrouble { what: "its directory is gone".to_owned(), help: self.again(workspace) })
     }
 
-    /// The command that mends the link between a worktree and its repository.
+    /// The command that repairs the link between a worktree and its repository.
     fn repair_command(&self) -> String {
-        // The checkout that we are in may be the broken one.
+        // Not the current checkout, which may be the broken one.
         let main = self.common_dir.parent().filter(|_| self.common_dir.ends_with(".git"));
         format!("git -C {} worktree repair", quoted(main.unwrap_or(&self.common_dir)))
     }
 
-    /// The command that gives the same work a workspace again: the task's, or one beside it.
+    /// The command that creates a workspace for the same work again.
     fn again(&self, workspace: &Workspace) -> String {
         let from = workspace.branch.as_ref().map(|name| format!(" --base {name}")).unwrap_or_default();
         match &workspace.task {
@@ -152,18 +152,18 @@ impl WorkspaceBackend {
     }
 }
 
-/// A workspace that cannot be read, and what helps.
+/// The problem if a workspace cannot be read.
 fn unreadable(workspace: &Workspace, path: &Path, error: &io::Error) -> WorkspaceTrouble {
     if error.kind() == io::ErrorKind::PermissionDenied {
         let closed = fs::symlink_metadata(path).is_ok_and(|meta| meta.mode() & 0o500 != 0o500);
         let help = if closed { format!("chmod u+rwx {}", quoted(path)) } else { format!("ls -ld {}", quoted(path)) };
         return WorkspaceTrouble { what: "it cannot be read: permission denied".to_owned(), help };
     }
-    // A dead mount says so in one of several ways; opening the workspace mounts it again.
+    // A dead mount gives one of several errors; opening the workspace mounts it again.
     WorkspaceTrouble { what: format!("it cannot be read: {error}"), help: format!("toft ws path {}", workspace.name) }
 }
 
-/// Something else is where git has a file.
+/// The problem if a path where git expects a file is something else.
 fn no_file(path: &Path) -> WorkspaceTrouble {
     WorkspaceTrouble {
         what: format!("{}: {}", path.display(), crate::git::UNEXPECTED_FILE),
@@ -171,14 +171,14 @@ fn no_file(path: &Path) -> WorkspaceTrouble {
     }
 }
 
-/// A path as a shell reads it.
+/// Quotes a path for a shell.
 pub fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-+@%".contains(letter);
     if text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
 }
 
-/// Whether a directory is on the disk of the one that it is in: nothing is mounted there.
+/// Whether nothing is mounted at a directory: it is on the same device as its parent.
 fn same_disk(path: &Path) -> bool {
     let device = |path: &Path| fs::metadata(path).map(|meta| meta.dev()).ok();
     path.parent().is_some_and(|parent| device(path) == device(parent))

@@ -1,8 +1,8 @@
-//! Which workspaces cannot be merged with each other: what `git merge-tree` says of their commits, for every pair.
+//! Finds workspaces that cannot be merged with each other, by `git merge-tree` on every pair of their commits.
 //!
-//! Pairs that change no path in common are not tried: their commits cannot conflict. A path that is a directory for the
-//! other side counts as common; and where one side deletes and the other adds, git may take it for a renamed directory,
-//! so such pairs are tried too. What a pair of commits says is remembered: it never changes.
+//! Pairs that change no common path cannot conflict and are skipped. A path that is a directory on the other side
+//! counts as common. If one side deletes files and the other adds some, git may detect a renamed directory, so such
+//! pairs are merged too. The result for a pair of commits never changes and is cached.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
@@ -15,46 +15,45 @@ use serde::{Deserialize, Serialize};
 use super::{WorkspaceBackend, WorkspaceError};
 use crate::{command::Run, git_run::Git, lock::io};
 
-/// The file that remembers pairs.
+/// The cache file.
 const PAIRS: &str = "pairs.json";
-/// So many changed files of a commit are named.
+/// Maximum number of changed paths that are kept for a head.
 const MOST_PATHS: usize = 2_000;
 
 /// Two commits that git cannot merge.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Conflict {
-    /// The commits.
     pub heads: (String, String),
-    /// Where they conflict.
+    /// The conflicting paths.
     pub paths: Vec<String>,
 }
 
-/// What is in progress: committed, and not where it is to land.
+/// Work in progress: commits that have not landed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InProgress {
     /// Pairs that git cannot merge.
     pub conflicts: Vec<Conflict>,
-    /// Files that the commits up to a head change.
+    /// Paths that are changed by the commits up to a head.
     pub changed: BTreeMap<String, Vec<String>>,
 }
 
 #[derive(Default, Serialize, Deserialize)]
 struct Pairs {
-    /// The heads and targets that `found` is about, as one number.
+    /// Hash of the heads and targets for which `found` was computed.
     about: u64,
     found: InProgress,
-    /// Where two commits conflict, by their names; nowhere if they merge.
+    /// Conflicting paths by pair of commits; empty if they merge.
     known: BTreeMap<String, Vec<String>>,
 }
 
-/// What merging two commits gives.
+/// The result of a trial merge.
 pub(super) struct MergeResult {
     pub(super) clean: bool,
     pub(super) tree: String,
     paths: Vec<String>,
 }
 
-/// Merges pairs of commits in one run of git. What it writes goes where nobody keeps it.
+/// Merges pairs of commits in one git process. The objects that it writes are discarded.
 pub(super) fn merge(git: &Git, objects: &[&Path], pairs: &[(&str, &str)]) -> Result<Vec<MergeResult>, WorkspaceError> {
     if pairs.is_empty() {
         return Ok(Vec::new());
@@ -81,8 +80,8 @@ pub(super) fn merge(git: &Git, objects: &[&Path], pairs: &[(&str, &str)]) -> Res
 }
 
 impl WorkspaceBackend {
-    /// What is in progress at these heads. What `targets` have is no longer in progress. `clones` are repositories that
-    /// have some of the commits.
+    /// The work in progress at these heads, without commits that `targets` contain. `clones` are repositories with some
+    /// of the commits.
     pub fn in_progress(
         &self,
         heads: &BTreeSet<String>,
@@ -106,7 +105,7 @@ impl WorkspaceBackend {
         let ask = |args: &[&str]| -> Result<Run, WorkspaceError> {
             Ok(git.run(args)?.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", &shared))
         };
-        // A commit that is not there would fail the rest.
+        // A missing commit would make git fail for all.
         let there = |names: &BTreeSet<String>| -> Result<Vec<String>, WorkspaceError> {
             let feed: String = names.iter().map(|name| format!("{name}\n")).collect();
             let said = ask(&["cat-file", "--batch-check"])?.ok_fed(|to| to.write_all(feed.as_bytes()))?;
@@ -141,7 +140,7 @@ impl WorkspaceBackend {
             tried.iter().filter(|pair| !pairs.known.contains_key(&name(pair))).copied().collect();
         let places: Vec<&Path> = objects.iter().map(std::path::PathBuf::as_path).collect();
         for (pair, merged) in unknown.iter().zip(merge(git, &places, &unknown)?) {
-            // A conflict without a path of its own is one all the same.
+            // A conflict without a path is still a conflict.
             let paths = if merged.paths.is_empty() { vec![".".to_owned()] } else { merged.paths };
             pairs.known.insert(name(pair), if merged.clean { Vec::new() } else { paths });
         }
@@ -159,7 +158,7 @@ impl WorkspaceBackend {
     }
 }
 
-/// Commits with what each changes.
+/// Commits with the paths that each changes.
 #[derive(Default)]
 struct CommitHistory {
     numbers: HashMap<String, usize>,
@@ -175,7 +174,8 @@ struct ChangedPaths {
 }
 
 impl CommitHistory {
-    /// Reads `git log -z --name-status`: each commit begins with a byte that no path does, then come letters and paths.
+    /// Parses the output of `git log -z --name-status`: each commit begins with a byte that no path contains, followed
+    /// by status letters and paths.
     fn read(log: &[u8]) -> Self {
         let mut history = Self::default();
         let mut at = None;
@@ -204,7 +204,7 @@ impl CommitHistory {
         history
     }
 
-    /// Every commit that these build on, and they themselves.
+    /// The heads and all their ancestors.
     fn reach<'h>(&self, heads: impl IntoIterator<Item = &'h String>) -> HashSet<usize> {
         let mut reached = HashSet::new();
         let mut look: Vec<usize> = heads.into_iter().filter_map(|head| self.numbers.get(head).copied()).collect();
@@ -216,13 +216,13 @@ impl CommitHistory {
         reached
     }
 
-    /// Files that commits change which are not among `without`.
+    /// Paths that the commits in `reach` change, without those in `without`.
     fn paths(&self, reach: &HashSet<usize>, without: &HashSet<usize>) -> Vec<String> {
         let own: BTreeSet<&String> = reach.difference(without).flat_map(|at| &self.commits[*at].paths).collect();
         own.into_iter().take(MOST_PATHS).cloned().collect()
     }
 
-    /// Whether merging two histories may give conflicts. One that the other builds on is merged already.
+    /// Whether merging two histories may conflict. A history that contains the other cannot.
     fn meet(&self, ours: &HashSet<usize>, theirs: &HashSet<usize>) -> bool {
         let side = |reach: &HashSet<usize>, without: &HashSet<usize>| {
             let mut side = ChangedPaths::default();
@@ -247,7 +247,7 @@ impl CommitHistory {
             || self.crossed(ours, theirs)
     }
 
-    /// Whether two histories merged each other before in more than one place: then git merges their bases first.
+    /// Whether two histories have several merge bases, which git then merges first.
     fn crossed(&self, ours: &HashSet<usize>, theirs: &HashSet<usize>) -> bool {
         let shared: HashSet<usize> = ours.intersection(theirs).copied().collect();
         let inner: HashSet<usize> = shared

@@ -1,4 +1,4 @@
-//! Making git workspaces: worktrees, and clones with refs, hooks and configuration of their own.
+//! Creates git workspaces: worktrees, and clones with their own refs, hooks and configuration.
 
 use std::{
     fs,
@@ -16,7 +16,7 @@ use crate::{
     lock::{RepoLock, io, retry},
 };
 
-/// A checkout of a large repository on a slow disk may take this long.
+/// Time limit of a checkout: a large repository on a slow disk takes long.
 pub(super) const CHECKOUT: Duration = Duration::from_secs(3_600);
 
 pub(super) fn start(backend: &WorkspaceBackend, rev: Option<&str>) -> Result<Start, WorkspaceError> {
@@ -24,9 +24,9 @@ pub(super) fn start(backend: &WorkspaceBackend, rev: Option<&str>) -> Result<Sta
     let rev = rev.unwrap_or("HEAD");
     let head = crate::read(&backend.common_dir.join("HEAD"))?.filter(|_| rev == "HEAD");
     let named = head.as_ref().and_then(|text| text.strip_prefix("ref: ")).map(str::to_owned);
-    // Where refs are in tables, the file says nothing.
+    // With the reftable format, HEAD contains only a placeholder.
     let named = named.filter(|name| name != "refs/heads/.invalid");
-    // Most often the answer is in a file that git need not be started for.
+    // Usually the ref is a loose file, so git need not be started.
     let loose = named.as_ref().map(|name| crate::read(&backend.common_dir.join(name))).transpose()?.flatten();
     let is_commit = |text: &String| text.len() >= 40 && text.chars().all(|letter| letter.is_ascii_hexdigit());
     let commit = match loose.filter(is_commit) {
@@ -39,7 +39,7 @@ pub(super) fn start(backend: &WorkspaceBackend, rev: Option<&str>) -> Result<Sta
     let Some(commit) = commit else { return Err(WorkspaceError::NoBase { text: rev.to_owned() }) };
     let full = match named {
         Some(name) => Some(name),
-        // Git repeats `--end-of-options` in what it answers.
+        // Git prints `--end-of-options` in its answer, so only the last line counts.
         None => {
             let run = git.run(["rev-parse", "--symbolic-full-name", "--end-of-options", rev])?;
             run.maybe()?.and_then(|text| text.lines().last().map(str::to_owned))
@@ -70,7 +70,7 @@ pub(super) fn worktree(
     Ok(Made { notes: notes(backend, &inside) })
 }
 
-/// Makes a worktree without files. A branch of that name that is there already is gone on with.
+/// Creates a worktree without files. An existing branch of that name is continued.
 pub(super) fn add(
     backend: &WorkspaceBackend,
     git: &Git,
@@ -100,7 +100,8 @@ pub(super) fn add(
     Ok(())
 }
 
-/// One that was made ahead: as it was made, and then on the branch and commit that are wanted.
+/// Takes over a worktree that was prepared in advance, if it is unchanged, and switches it to the requested branch and
+/// commit.
 pub(super) fn take_over(
     backend: &WorkspaceBackend,
     workspace: &Workspace,
@@ -127,7 +128,7 @@ pub(super) fn take_over(
     }
 }
 
-/// Gives a new worktree its files.
+/// Writes the files of a new worktree.
 pub(super) fn fill(backend: &WorkspaceBackend, workspace: &Workspace, inside: &Git) -> Result<(), WorkspaceError> {
     match workspace.overlay_base {
         Some(_) => overlay::fill(backend, workspace, inside),
@@ -135,13 +136,13 @@ pub(super) fn fill(backend: &WorkspaceBackend, workspace: &Workspace, inside: &G
     }
 }
 
-/// Fills a worktree or clone that has no files yet.
+/// Checks out the files of a worktree or clone that has none yet.
 pub(super) fn check_out(inside: &Git) -> Result<(), WorkspaceError> {
     retry(|| inside.run(["reset", "--hard", "--quiet", "--no-recurse-submodules"])?.patience(CHECKOUT).ok())?;
     Ok(())
 }
 
-/// Whether there is a branch, from git's files where they tell.
+/// Whether a branch exists, read from git's files if possible.
 pub(super) fn has_branch(backend: &WorkspaceBackend, name: &str) -> Result<bool, WorkspaceError> {
     let full = format!("refs/heads/{name}");
     if backend.common_dir.join("reftable").exists() {
@@ -156,9 +157,9 @@ fn exists(git: &Git, branch: &str) -> Result<bool, RunError> {
     Ok(git.run(["rev-parse", "--verify", "--quiet", &name])?.maybe()?.is_some())
 }
 
-/// A name that git takes for a branch.
+/// Refuses a name that git does not accept for a branch.
 fn check_branch(git: &Git, branch: &str) -> Result<(), WorkspaceError> {
-    // Most names are plain, and need no asking.
+    // Most names are simple, so git need not be started.
     let plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_');
     let name = branch.strip_prefix("toft/").unwrap_or(branch);
     if name.chars().all(plain) && name.starts_with(|letter: char| letter.is_ascii_alphanumeric()) {
@@ -186,14 +187,14 @@ pub(super) fn clone(backend: &WorkspaceBackend, workspace: &Workspace) -> Result
     Ok(Made { notes })
 }
 
-/// A clone that is whole goes where it is looked for.
+/// Moves a complete clone to its final path.
 pub(super) fn open_clone(workspace: &Workspace) -> Result<(), WorkspaceError> {
     let building = remove::building(workspace);
     fs::rename(&building, &workspace.path).map_err(io("open", &building))
 }
 
-/// A clone without files that has these refs of its parent, and whose origin is where the parent's is; aside, until it
-/// is whole. Made by hand: `git clone` would take the parent's branches for its origin's.
+/// Creates a clone without files at a temporary path. It has these refs of its parent, and the parent's origin. Not
+/// with `git clone`, which would treat the parent's branches as those of the origin.
 pub(super) fn empty_clone(
     backend: &WorkspaceBackend,
     workspace: &Workspace,
@@ -206,14 +207,15 @@ pub(super) fn empty_clone(
     outside.run(init)?.arg(&building).ok()?;
     let inside = Git::made(&building);
     let always = ["+refs/tags/*:refs/tags/*", "+refs/remotes/origin/*:refs/remotes/origin/*"];
-    // The clone of a shallow repository is as shallow; without this, git leaves out every ref it cannot follow to its root.
+    // The clone of a shallow repository is shallow too. Without this option, git omits every ref whose history is cut
+    // off.
     let run = inside.run(["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--update-shallow"])?;
     let run = run.env("GIT_ALLOW_PROTOCOL", "file").patience(CHECKOUT).arg(&backend.common_dir);
     let fetched = run.args(refs).args(always).ok();
     fetched.map_err(|error| lacking(backend, &workspace.base, error.into()))?;
     let parent = backend.git()?;
     if let Some(url) = parent.run(["config", "--get", "remote.origin.url"])?.maybe()? {
-        // A path that is relative to the parent means something else here.
+        // A path relative to the parent has to be made absolute.
         let path = backend.root.join(&url);
         let url = if !url.contains(':') && path.exists() { path.display().to_string() } else { url };
         inside.run(["config", "remote.origin.url", &url])?.ok()?;
@@ -223,7 +225,7 @@ pub(super) fn empty_clone(
     Ok(inside)
 }
 
-/// What went wrong with a repository that leaves files with its remote: toft connects to nobody to get them.
+/// Explains a failure in a partial clone: objects are missing, and toft does not use the network to fetch them.
 fn lacking(backend: &WorkspaceBackend, commit: &str, error: WorkspaceError) -> WorkspaceError {
     let packs = fs::read_dir(backend.common_dir.join("objects").join("pack")).into_iter().flatten().flatten();
     let partial = packs.into_iter().any(|entry| entry.path().extension().is_some_and(|kind| kind == "promisor"));
@@ -239,7 +241,7 @@ fn lacking(backend: &WorkspaceBackend, commit: &str, error: WorkspaceError) -> W
     }
 }
 
-/// Brings refs from another repository on this machine.
+/// Fetches refs from another repository on this machine.
 pub(super) fn fetch<'a>(
     into: &Git,
     from: &Path,
@@ -250,7 +252,7 @@ pub(super) fn fetch<'a>(
     Ok(())
 }
 
-/// Lets a clone find its parent, and the parent vouch for where it will be.
+/// Records the parent in a clone, and the clone's final path in the parent.
 fn link_back(backend: &WorkspaceBackend, building: &Path, path: &Path) -> Result<(), WorkspaceError> {
     let own = building.join(".git").join("toft");
     fs::create_dir_all(&own).map_err(io("make", &own))?;
@@ -263,7 +265,7 @@ fn link_back(backend: &WorkspaceBackend, building: &Path, path: &Path) -> Result
     fs::write(&parent, backend.common_dir.display().to_string()).map_err(io("write", &parent))
 }
 
-/// What a fresh checkout does not hold, and one might expect.
+/// Notes about content that a fresh checkout lacks.
 fn notes(backend: &WorkspaceBackend, inside: &Git) -> Vec<String> {
     let (mut notes, path) = (Vec::new(), inside.dir());
     if path.join(".gitmodules").is_file() {
@@ -282,7 +284,8 @@ fn notes(backend: &WorkspaceBackend, inside: &Git) -> Vec<String> {
     notes
 }
 
-/// The git directory that a checkout itself names: only to be compared, or read as a stranger's.
+/// The git directory that a checkout's own `.git` names. An agent can write that file, so the result is only compared,
+/// or read as untrusted.
 pub(super) fn git_dir(path: &Path) -> Result<PathBuf, WorkspaceError> {
     let link = path.join(".git");
     if link.is_dir() {
@@ -292,8 +295,8 @@ pub(super) fn git_dir(path: &Path) -> Result<PathBuf, WorkspaceError> {
     Ok(path.join(String::from_utf8_lossy(&text).trim_end().trim_start_matches("gitdir: ")))
 }
 
-/// Whether a commit holds something that was made here: on the workspace's own branch, what neither `before` nor the branch it
-/// is to land on has; on another, or on none, what no other branch has.
+/// Whether a commit contains work that was done here. On the workspace's own branch: a commit that neither `before` nor
+/// the target branch has. On another branch or a detached HEAD: a commit that no other branch has.
 pub(super) fn is_own(
     backend: &WorkspaceBackend,
     workspace: &Workspace,
@@ -310,7 +313,7 @@ pub(super) fn is_own(
     let mut others = vec!["--not".to_owned(), before.to_owned(), "--remotes".to_owned()];
     match on {
         Some(branch) if Some(&branch) == workspace.branch.as_ref() => {
-            // By its name: going through every branch takes longer the more there are.
+            // Name the one branch that matters: walking every branch is slow if there are many.
             others.extend(workspace.onto.iter().map(|onto| format!("refs/heads/{onto}")));
         }
         Some(branch) => others.extend([format!("--exclude={branch}"), "--branches".to_owned()]),
@@ -319,7 +322,8 @@ pub(super) fn is_own(
     Ok(git.run(["rev-list", "--ignore-missing", "--max-count=1", commit])?.args(others).maybe()?.is_some())
 }
 
-/// Stacks work on the work it needs, as long as each is ahead of the one before; what is beside it is only named.
+/// Chooses the base for work that depends on other commits: each one that is ahead of the current base becomes the
+/// base. Diverging commits are only mentioned in notes.
 pub(super) fn stack(
     backend: &WorkspaceBackend,
     start: &str,
@@ -340,7 +344,7 @@ pub(super) fn stack(
             Some(true) => {}
             Some(false) if within(&base, need)? == Some(true) => base.clone_from(need),
             Some(false) => beside.push(need),
-            // Nobody here has it; where it was done is said elsewhere.
+            // The commit is not in this repository.
             None => {}
         }
     }
@@ -360,13 +364,13 @@ fn short(commit: &str) -> &str {
     commit.get(..12).unwrap_or(commit)
 }
 
-/// The commit that a workspace stands on, if plain files say so.
+/// The commit that is checked out, if it can be read from loose files.
 pub(super) fn plain_head(backend: &WorkspaceBackend, workspace: &Workspace) -> Option<String> {
     let own = backend.own_dir(workspace).ok()?;
     let text = |file: &Path| Some(String::from_utf8_lossy(&plain_file(file).ok()??).trim().to_owned());
     let text_of_head = text(&own.git_dir.join("HEAD"))?;
     let commit = match text_of_head.strip_prefix("ref: ") {
-        // A name that leads elsewhere is git's to follow.
+        // Let git resolve a symbolic ref that points elsewhere.
         Some(name) if name.starts_with("refs/heads/") && !name.contains("..") => text(&own.common.join(name))?,
         Some(_) => return None,
         None => text_of_head,
@@ -375,7 +379,8 @@ pub(super) fn plain_head(backend: &WorkspaceBackend, workspace: &Workspace) -> O
     hash.then_some(commit)
 }
 
-/// The locks that work in one workspace takes; a killed git leaves them, and every other one stops at them.
+/// Deletes the lock files that git takes for work in one workspace. A killed git leaves them behind, and they block
+/// every later git command.
 pub(super) fn clear_locks(
     backend: &WorkspaceBackend,
     workspace: &Workspace,
@@ -397,7 +402,7 @@ pub(super) fn clear_locks(
     Ok(cleared)
 }
 
-/// Takes away what was begun and never handed over.
+/// Removes an incomplete workspace.
 pub(super) fn clear_away(backend: &WorkspaceBackend, workspace: &Workspace) -> Result<(), WorkspaceError> {
     overlay::discard(workspace)?;
     remove::tree(&remove::building(workspace))?;

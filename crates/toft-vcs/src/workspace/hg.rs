@@ -1,5 +1,5 @@
-//! Mercurial shares. Commits stay with the repository they share; what is not committed cannot be put away, so only a
-//! clean share is taken down.
+//! Mercurial shares. Commits are stored in the shared repository. Uncommitted changes cannot be rescued, so only a
+//! clean share is removed.
 
 use std::path::{Path, PathBuf};
 

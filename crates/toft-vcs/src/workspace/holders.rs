@@ -1,15 +1,15 @@
-//! Which processes hold a directory: they have something open below it, in whatever name space.
+//! Finds the processes that use a directory: they have a file open below it, in any mount namespace.
 //!
-//! What cannot be seen is not free: a process of another user that this one may not look into counts if that user could
-//! write in the directory, or if its command line names it. See `docs/decisions/0028-kept.md`.
+//! A process of another user that cannot be inspected counts if that user could write to the directory, or if its
+//! command line names it. See `docs/decisions/0028-kept.md`.
 
 use std::{path::Path, thread, time::Duration};
 
-/// How often a process must be seen in a directory to count: one that only looks is gone in a moment.
+/// How often a process must be seen in a directory to count; a process that only reads it briefly is gone by then.
 const LOOKS: usize = 10;
 const PAUSE: Duration = Duration::from_millis(40);
 
-/// A process that holds a directory and stays there; as far as can be told.
+/// A process that uses a directory for longer than a moment, if one can be found.
 pub fn process_in(dir: &Path) -> Option<u32> {
     let mut found = None;
     for _ in 0..LOOKS {
@@ -20,13 +20,13 @@ pub fn process_in(dir: &Path) -> Option<u32> {
     found
 }
 
-/// The processes that hold a directory now. Of this process only its current directory counts.
+/// The processes that use a directory now. For this process only its current directory counts.
 #[cfg(target_os = "linux")]
 pub fn holders(dir: &Path) -> Vec<u32> {
     linux::holders(dir)
 }
 
-/// Without `/proc` only this process tells.
+/// Without `/proc`, only the current process can be checked.
 #[cfg(not(target_os = "linux"))]
 pub fn holders(dir: &Path) -> Vec<u32> {
     let here = std::env::current_dir().is_ok_and(|cwd| cwd.starts_with(dir));
@@ -44,7 +44,7 @@ mod linux {
         path::{Path, PathBuf},
     };
 
-    /// A file on this machine, whatever it is called where.
+    /// Device and inode number: identifies a file under any path.
     type Inode = (u64, u64);
 
     pub(super) fn holders(dir: &Path) -> Vec<u32> {
@@ -53,7 +53,7 @@ mod linux {
         let Ok(device) = fs::metadata(dir).map(|meta| meta.dev()) else { return Vec::new() };
         let place = DeviceAndInode::of(dir);
         let mut spaces: BTreeMap<PathBuf, bool> = BTreeMap::new();
-        // Files that processes elsewhere have open and that have no name here.
+        // Open files of processes in other mount namespaces that have no path in this one.
         let mut unnamed: Vec<(u32, BTreeSet<Inode>)> = Vec::new();
         let mut found = Vec::new();
         for pid in pids() {
@@ -106,7 +106,7 @@ mod linux {
         fs::read_link(link).is_ok_and(|to| to.starts_with(dir))
     }
 
-    /// Whether a process has something open below, by name; nothing if this user may not look.
+    /// Whether a process has a file open below `dir`, by path; `None` if this user may not inspect it.
     fn is_in(proc: &Path, dir: &Path) -> Option<bool> {
         for link in ["root", "exe"] {
             match fs::read_link(proc.join(link)) {
@@ -118,7 +118,7 @@ mod linux {
         let open = match fs::read_dir(proc.join("fd")) {
             Ok(entries) => entries,
             Err(error) if error.kind() == ErrorKind::PermissionDenied => return None,
-            // It has ended.
+            // The process has ended.
             Err(_) => return Some(false),
         };
         if open.flatten().any(|entry| points_in(&entry.path(), dir)) {
@@ -132,8 +132,8 @@ mod linux {
         Some(mapped.into_iter().any(|file| file.starts_with(dir)))
     }
 
-    /// Whether a process that this user may not look into may be in a directory: it was told of it, or its user could write
-    /// there. Root could write anywhere and would hold everything, so of root's only the command line counts.
+    /// Whether a process that this user may not inspect may use a directory: its command line names it, or its user
+    /// could write there. Root could write anywhere, so for processes of root only the command line counts.
     fn may_be_in(proc: &Path, dir: &Path) -> bool {
         let name = dir.as_os_str().as_encoded_bytes();
         let told = fs::read(proc.join("cmdline")).unwrap_or_default();
@@ -162,8 +162,8 @@ mod linux {
         other && may(dir, 0o3) && dir.ancestors().skip(1).all(|above| may(above, 0o1))
     }
 
-    /// Files and directories of a process in another mount name space that are on `device` and not called here what they are
-    /// called there.
+    /// Open files of a process in another mount namespace that are on `device` and have another path, or none, in this
+    /// namespace.
     fn without_name(proc: &Path, device: u64) -> BTreeSet<Inode> {
         let inode = |path: &Path| fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()));
         let open = fs::read_dir(proc.join("fd")).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -189,7 +189,7 @@ mod linux {
         found
     }
 
-    /// Where a directory is on its file system, as every mount name space says it.
+    /// The location of a directory on its device, which is the same in every mount namespace.
     struct DeviceAndInode {
         device: String,
         path: PathBuf,
@@ -199,13 +199,13 @@ mod linux {
         fn of(dir: &Path) -> Option<Self> {
             let mounts = mounts(Path::new("/proc/self"));
             let around = mounts.into_iter().filter(|mount| dir.starts_with(&mount.at));
-            // The last of those mounted at one place is the one that is seen.
+            // Of several mounts at the same path, the last one is visible.
             let mount = around.max_by_key(|mount| mount.at.components().count())?;
             let rest = dir.strip_prefix(&mount.at).ok()?;
             Some(Self { device: mount.device, path: mount.root.join(rest) })
         }
 
-        /// Whether a process sees it, or something below it, elsewhere than here.
+        /// Whether a process has the directory, or a part of it, mounted at another path.
         fn is_mounted_in(&self, proc: &Path, dir: &Path) -> bool {
             let own = |mount: &MountedRoot| mount.device == self.device && mount.root.starts_with(&self.path);
             mounts(proc).iter().any(|mount| own(mount) && mount.at != dir)

@@ -1,5 +1,5 @@
-//! Jujutsu workspaces. What is in one becomes a commit whenever jj looks at it, and stays one when the directory goes:
-//! that commit is the rescue.
+//! Jujutsu workspaces. Each jj command commits the content of its workspace, and the commit remains when the directory
+//! is deleted: that commit is the rescue.
 
 use std::{
     collections::BTreeSet,
@@ -41,7 +41,7 @@ pub(super) fn survey(backend: &WorkspaceBackend, workspace: &Workspace, dir: &Pa
     let elsewhere = format!("::(bookmarks() | remote_bookmarks() | (working_copies() ~ {own}) | {})", workspace.base);
     let ahead = commits(&backend.root, &format!("(::{head} ~ {elsewhere}) ~ empty()"))?.len();
     let (ahead, landed) = super::landed::seen(workspace, &stand(dir)?.commit, ahead, changed.is_empty());
-    // What jj ignores, it does not keep.
+    // Ignored files are not part of the commit.
     let listed = Run::jj(dir)?.args(["file", "list", "-T", "path ++ \"\\0\""]).ok()?;
     let kept: BTreeSet<PathBuf> = listed.split(|byte| *byte == 0).map(super::survey::path_of).collect();
     let others = walk::files(dir)?.into_iter().filter(|name| !kept.contains(name)).collect();
@@ -61,19 +61,19 @@ pub(super) fn survey(backend: &WorkspaceBackend, workspace: &Workspace, dir: &Pa
     })
 }
 
-/// Everything is a commit once jj has looked; the newest one that changes something counts.
+/// The newest commit that changes something. Nothing is uncommitted after jj has taken its snapshot.
 pub(super) fn stand(dir: &Path) -> Result<Stand, WorkspaceError> {
     let found = commits(dir, "heads(::@ ~ empty())")?;
     Ok(Stand { commit: found.first().cloned().unwrap_or_default(), uncommitted: 0 })
 }
 
-/// Has jj look at everything; gives the commit that holds it.
+/// Lets jj take a snapshot, and returns its commit.
 pub(super) fn rescue(dir: &Path) -> Result<String, WorkspaceError> {
     let found = commits(dir, "@")?;
     found.first().cloned().ok_or_else(|| WorkspaceError::NoBase { text: "@".into() })
 }
 
-/// Takes a workspace off jj's list; its commits stay.
+/// Removes a workspace from jj's list; its commits remain.
 pub(super) fn forget(backend: &WorkspaceBackend, workspace: &Workspace) -> Result<(), WorkspaceError> {
     let _turn = RepoLock::wait(&backend.state, LIST)?;
     let listed = Run::jj(&backend.root)?.args(["workspace", "list", "-T", "name ++ \"\\n\""]).text()?;

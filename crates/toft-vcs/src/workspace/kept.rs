@@ -1,4 +1,4 @@
-//! What is kept of a workspace, and what is not: rescues, for each version control.
+//! Rescues, for every version control system.
 
 use std::path::Path;
 
@@ -10,18 +10,19 @@ use super::{
 };
 
 impl WorkspaceBackend {
-    /// What is left of a worktree whose directory was moved or deleted by hand; nothing if git has forgotten it too.
+    /// Examines git's data of a worktree whose directory was moved or deleted by hand; `None` if git has no data of it
+    /// either.
     pub fn survey_missing(&self, workspace: &Workspace) -> Result<Option<Survey>, WorkspaceError> {
         self.system().survey_missing(self, workspace)
     }
 
-    /// What a rescue of it would not hold, with sizes.
+    /// Files that a rescue would not contain, with sizes.
     pub fn leaves(&self, workspace: &Workspace) -> Result<Vec<Left>, WorkspaceError> {
         self.system().leaves(self, workspace)
     }
 
-    /// Puts everything in it away where the repository keeps it, and reads it back; with `ignored`, large ignored files and
-    /// directories too. Changes nothing in it.
+    /// Saves the content of a workspace as a rescue and verifies it; with `ignored`, including large ignored files and
+    /// directories. Changes nothing in the workspace.
     pub fn rescue(&self, workspace: &Workspace, ignored: bool) -> Result<Rescued, WorkspaceError> {
         self.open(workspace)?;
         self.system().rescue(self, workspace, Path::new(&workspace.path), ignored)

@@ -1,7 +1,7 @@
-//! Have a workspace's commits landed? By ancestry, because a landing was recorded, or proved by a trial merge that
-//! changes nothing: into the branch as it is, or as it was at some commit since.
+//! Decides whether a workspace's commits have landed: by ancestry, by a person's record, or by a trial merge that
+//! changes nothing, into the target branch as it is or as it was at an earlier commit.
 //!
-//! Patches that look alike prove nothing: the same lines may have been changed in another place, or indented otherwise.
+//! Similar patches prove nothing: the same lines may have been changed in another place.
 
 use std::path::Path;
 
@@ -10,12 +10,12 @@ use toft_core::workspace::{Landed, Workspace, WorkspaceKind};
 use super::{WorkspaceBackend, WorkspaceError, collide, look::Aid, look::Refs, survey::Status};
 use crate::{command::Run, git_run::Git};
 
-/// So many commits of a target are tried.
+/// Maximum number of commits of a target that are tried.
 const TRIED: &str = "--max-count=200";
-/// With more changed files than this, commits of the target are tried whatever they change.
+/// With more changed files than this, the tried commits are not filtered by path.
 const MOST_PATHS: usize = 500;
 
-/// Where a workspace's commits are.
+/// The state of a workspace's commits.
 #[derive(Debug, Default)]
 pub(super) struct Landing {
     pub(super) ahead: usize,
@@ -23,8 +23,8 @@ pub(super) struct Landing {
     pub(super) how: Option<Landed>,
 }
 
-/// The commits that a workspace's work may have landed in: the branch it is to land on, here and as the remote has it.
-/// The branch it is on itself is none of them.
+/// The commits that may contain the landed work: of the branch on which it is to land, here and on the remote. The
+/// workspace's own branch is not among them.
 pub(super) fn targets(refs: &Refs, workspace: &Workspace, on: Option<&str>) -> Vec<String> {
     let mut names = Vec::new();
     if let Some(onto) = &workspace.onto {
@@ -47,7 +47,7 @@ pub(super) fn targets(refs: &Refs, workspace: &Workspace, on: Option<&str>) -> V
     found
 }
 
-/// Looks where the commits up to its head are.
+/// Determines the state of the commits up to the head.
 pub(super) fn look(
     backend: &WorkspaceBackend,
     git: &Git,
@@ -84,12 +84,12 @@ pub(super) fn look(
             return Ok(Landing { ahead: 0, unpushed, how: Some(how) });
         }
     }
-    // With no branch to land on, only what was never begun has landed.
+    // Without a target branch, the work counts as landed only if there are no commits.
     let how = (ahead == 0 && targets.is_empty()).then_some(Landed::Merged);
     Ok(Landing { ahead, unpushed, how })
 }
 
-/// How many commits up to `newest` did not land, and how the others did: in what was counted, or as a person recorded.
+/// The number of commits up to `newest` that have not landed, and how the others did.
 pub(super) fn seen(workspace: &Workspace, newest: &str, ahead: usize, untouched: bool) -> (usize, Option<Landed>) {
     match ahead {
         0 if untouched => (0, Some(Landed::Nothing)),
@@ -99,7 +99,7 @@ pub(super) fn seen(workspace: &Workspace, newest: &str, ahead: usize, untouched:
     }
 }
 
-/// How the work on a branch landed whose workspace is gone.
+/// How the work on a branch landed, for a workspace that was removed.
 pub(super) fn of_branch(
     backend: &WorkspaceBackend,
     workspace: &Workspace,
@@ -120,7 +120,7 @@ struct Asks<'a, 'r> {
 }
 
 impl Asks<'_, '_> {
-    /// Lets a run in a clone see what its parent has.
+    /// A git command; in a clone, with access to its parent's objects.
     fn run<const N: usize>(&self, args: [&str; N]) -> Result<Run, WorkspaceError> {
         let run = self.git.run(args)?;
         Ok(match self.workspace.kind {
@@ -131,7 +131,7 @@ impl Asks<'_, '_> {
         })
     }
 
-    /// The answer to a question about commits, which has one for ever.
+    /// The cached answer to a question about commits, which never changes.
     fn once(
         &mut self,
         question: &str,
@@ -144,7 +144,7 @@ impl Asks<'_, '_> {
         answer
     }
 
-    /// How many commits `target` does not have.
+    /// Number of commits that `target` does not have.
     fn count(&mut self, target: &str) -> Result<usize, WorkspaceError> {
         let text = self.once("ahead", target, |asks| {
             Ok(asks.run(["rev-list", "--count", asks.head, &format!("^{target}")])?.text()?)
@@ -152,11 +152,11 @@ impl Asks<'_, '_> {
         Ok(text.parse().unwrap_or(usize::MAX))
     }
 
-    /// How many commits no remote has; none if there are no remotes.
+    /// Number of commits that no remote has; 0 without remotes.
     fn unpushed(&mut self) -> Result<usize, WorkspaceError> {
         let ask = |asks: &Self| Ok(asks.run(["rev-list", "--count", asks.head, "--not", "--remotes"])?.text()?);
         let text = if self.workspace.kind == WorkspaceKind::Clone {
-            // Its remotes are its own.
+            // A clone has remotes of its own.
             let any = self.git.run(["for-each-ref", "--count=1", "--format=x", "refs/remotes"])?.maybe()?;
             if any.is_some() { ask(self)? } else { "0".to_owned() }
         } else {
@@ -168,7 +168,7 @@ impl Asks<'_, '_> {
         Ok(text.parse().unwrap_or(usize::MAX))
     }
 
-    /// Is the work in `target`, as other commits?
+    /// Whether `target` contains the work as other commits.
     fn rewritten(&mut self, target: &str) -> Result<Option<Landed>, WorkspaceError> {
         let answer = self.once("landed", target, |asks| asks.proved(target).map(str::to_owned))?;
         Ok(match answer.as_str() {
@@ -178,11 +178,11 @@ impl Asks<'_, '_> {
         })
     }
 
-    /// Proves that a commit of `target` holds the work: merging the work into it changes nothing.
+    /// Searches a commit of `target` that contains the work: merging the work into it changes nothing.
     fn proved(&self, target: &str) -> Result<&'static str, WorkspaceError> {
         let Some(base) = self.run(["merge-base", target, self.head])?.maybe()? else { return Ok("no") };
         if base == target {
-            // Nothing came since: it has landed if it changes nothing.
+            // The target has no commits since, so the work has landed if it changes nothing.
             let trees = [target, self.head].map(|commit| format!("{commit}^{{tree}}"));
             let said = self.run(["rev-parse"])?.args(trees).text()?;
             let same = said.lines().collect::<std::collections::BTreeSet<_>>().len() == 1;

@@ -1,7 +1,7 @@
-//! Workspaces on disk: make one, see what is in it, put everything in it away, bring it back, take it down.
+//! Workspaces on disk: create, examine, rescue, restore and remove them.
 //!
-//! Which of these may happen when is decided elsewhere; nothing here removes a byte that was not put away and read
-//! back. Start at [`WorkspaceBackend`].
+//! The callers decide which of these operations is allowed. Nothing here deletes content that exists nowhere else
+//! before a rescue of it was written and verified. Start at [`WorkspaceBackend`].
 
 mod access;
 mod base;
@@ -55,10 +55,10 @@ pub use self::{
 };
 use crate::{Checkout, FindError, Vcs, command::RunError, git_run::Git, git_view::GitView, lock};
 
-/// The turn that whatever changes a repository's list of worktrees waits for.
+/// The lock for changes of a repository's list of worktrees.
 const LIST: &str = "worktrees";
 
-/// Why a workspace could not be made, looked at or taken down.
+/// Why an operation on a workspace failed.
 #[derive(Debug, Error)]
 pub enum WorkspaceError {
     /// A program failed.
@@ -67,104 +67,99 @@ pub enum WorkspaceError {
     /// A file could not be read or written.
     #[error("could not {doing} {path}: {cause}", path = path.display())]
     Io {
-        /// What was tried.
+        /// The attempted operation.
         doing: &'static str,
         path: PathBuf,
         cause: io::Error,
     },
-    /// A directory that claims to be a checkout and is not.
+    /// A directory that looks like a checkout cannot be used.
     #[error(transparent)]
     Find(#[from] FindError),
-    /// Somebody else is at it, and has been for long.
-    #[error("somebody else is at `{what}`")]
+    /// Another process has held the lock for too long.
+    #[error("another process is using `{what}`")]
     Busy { what: String },
-    /// Somebody is in it.
+    /// A process uses the workspace.
     #[error("process {} is in {path}, or has a file open there", .pids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "), path = path.display())]
     InUse { pids: Vec<u32>, path: PathBuf },
-    /// Something is where it was to be.
-    #[error("{path} is in the way", path = path.display())]
+    /// The path already exists.
+    #[error("{path} already exists", path = path.display())]
     InTheWay { path: PathBuf },
-    /// It would be inside a repository.
+    /// The path is inside a repository.
     #[error("{path} is inside the repository {repository}", path = path.display(), repository = repository.display())]
     Inside {
-        /// Where it was to be.
+        /// The path of the new workspace.
         path: PathBuf,
         repository: PathBuf,
     },
-    /// There is nothing to start from.
+    /// The commit to start from does not exist.
     #[error("there is no commit `{text}` to start from")]
     NoBase {
-        /// What was asked for.
+        /// The revision as given.
         text: String,
     },
-    /// A branch cannot be called that.
-    #[error("a branch cannot be called `{text}`")]
+    /// The name is not valid for a branch.
+    #[error("`{text}` is not a valid branch name")]
     BadName {
-        /// What was asked for.
+        /// The name as given.
         text: String,
     },
-    /// Somebody has the branch.
+    /// The branch is checked out in another worktree.
     #[error("the branch {branch} is checked out elsewhere")]
     BranchTaken { branch: String },
-    /// Nothing of it was put away under that name.
-    #[error("{}", match known.as_slice() { [] => format!("nothing of {name} was put away"), known => format!("of {name} there are the rescues {}", known.join(", ")) })]
+    /// The workspace has no such rescue.
+    #[error("{}", match known.as_slice() { [] => format!("nothing of {name} was put away"), known => format!("no such rescue; {name} has {}", known.join(", ")) })]
     NoRescue {
-        /// Of which workspace.
+        /// The workspace's name.
         name: String,
-        /// What there is.
+        /// The rescues that exist.
         known: Vec<String>,
     },
-    /// It is not done under this VCS.
-    #[error("{what} is not done for {vcs}")]
-    NotFor {
-        what: &'static str,
-        /// Under which.
-        vcs: &'static str,
-    },
-    /// It holds what cannot be put away.
+    /// The version control system does not support the operation.
+    #[error("{what} is not supported under {vcs}")]
+    NotFor { what: &'static str, vcs: &'static str },
+    /// The workspace cannot be removed without losing content.
     #[error("it stays: {why}")]
     Stays { why: String },
-    /// It cannot be handed out whole.
+    /// The workspace would be incomplete, or cannot be mounted.
     #[error("{why}")]
     NotWhole {
         why: String,
-        /// The command or step that helps.
+        /// The next step for the user.
         next: String,
     },
-    /// What was put away is not what is there.
-    #[error("what was put away is not what is in {path}: {what}", path = path.display())]
+    /// The rescue differs from the workspace's content.
+    #[error("the rescue differs from {path}: {what}", path = path.display())]
     Unverified {
         path: PathBuf,
-        /// What differs.
+        /// The difference.
         what: String,
     },
 }
 
-/// What to start from.
+/// The commit to start a workspace from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Start {
     pub commit: String,
-    /// The branch it was named by: where the work is to land.
+    /// The branch by which it was named, on which the work is to land.
     pub onto: Option<String>,
 }
 
-/// Where a checkout stands.
+/// The newest commit of a checkout, and its uncommitted changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stand {
-    /// Its newest commit.
     pub commit: String,
-    /// How many files are changed and not committed.
+    /// Number of files with uncommitted changes.
     pub uncommitted: usize,
 }
 
-/// A workspace that was made.
+/// A workspace that was created.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Made {
-    /// What is not in it as one might expect, and what to do about it.
+    /// Notes for the user about content that is missing, such as submodules.
     pub notes: Vec<String>,
 }
 
-/// A repository that workspaces are made of.
+/// The operations on the workspaces of one repository.
 pub struct WorkspaceBackend {
     vcs: Vcs,
     root: PathBuf,
@@ -175,7 +170,7 @@ pub struct WorkspaceBackend {
 }
 
 impl WorkspaceBackend {
-    /// The repository of a checkout.
+    /// The backend for the repository of a checkout.
     pub fn of(checkout: &Checkout) -> Self {
         Self {
             vcs: checkout.vcs,
@@ -187,12 +182,12 @@ impl WorkspaceBackend {
         }
     }
 
-    /// What its version control system does for workspaces.
+    /// The implementation for the repository's version control system.
     fn system(&self) -> &'static dyn WorkspaceSystem {
         system::of(self.vcs)
     }
 
-    /// Git on the repository.
+    /// Git on the repository itself.
     fn git(&self) -> Result<&Git, WorkspaceError> {
         if self.git.get().is_none() {
             let git = Git::of(&self.common_dir)?;
@@ -201,7 +196,7 @@ impl WorkspaceBackend {
         self.git.get().ok_or_else(|| self.not_for("git"))
     }
 
-    /// A small file that says how far work on a workspace has come. It is where no agent can write.
+    /// The path of a marker file that records the progress of an operation on a workspace. Agents cannot write there.
     fn mark(&self, workspace: &Workspace, name: &str) -> PathBuf {
         self.state.join("marks").join(format!("{}.{name}", workspace.id))
     }
@@ -221,48 +216,49 @@ impl WorkspaceBackend {
         }
     }
 
-    /// Waits for a turn at a workspace: one process at a time makes it, puts it away or takes it down.
+    /// Waits for the lock on a workspace: only one process at a time may create, rescue or remove it.
     pub fn turn(&self, workspace: &Workspace) -> Result<lock::RepoLock, WorkspaceError> {
         lock::RepoLock::wait(&self.state, workspace.id.as_str())
     }
 
-    /// A turn at a workspace, if nobody has it.
+    /// Takes the lock on a workspace if it is free.
     pub fn free_turn(&self, workspace: &Workspace) -> Result<Option<lock::RepoLock>, WorkspaceError> {
         lock::RepoLock::attempt(&self.state, workspace.id.as_str())
     }
 
-    /// Where a workspace is while it is made or taken down.
+    /// The temporary paths of a workspace while it is created or removed.
     pub fn on_its_way(workspace: &Workspace) -> [PathBuf; 3] {
         let (aside, gone) = remove::aside(workspace);
         [aside, gone, remove::building(workspace)]
     }
 
-    /// The branch that a checkout is on.
+    /// The branch that is checked out in a directory.
     pub fn branch_at(&self, dir: &Path) -> Result<Option<String>, WorkspaceError> {
         self.system().branch_at(self, dir)
     }
 
-    /// The commit that `rev` names, or that the main checkout is on.
+    /// The commit that `rev` names, or the main checkout's commit.
     pub fn start(&self, rev: Option<&str>) -> Result<Start, WorkspaceError> {
         self.system().start(self, rev)
     }
 
-    /// Whether there is a branch of that name already.
+    /// Whether a branch of that name exists.
     pub fn has_branch(&self, name: &str) -> Result<bool, WorkspaceError> {
         self.system().has_branch(self, name)
     }
 
-    /// Whether a workspace of this kind has a branch of its own.
+    /// Whether workspaces have branches under this version control system.
     pub fn has_branches(&self) -> bool {
         self.system().has_branches()
     }
 
-    /// It is not done under this VCS.
+    /// The error for an operation that this version control system does not support.
     pub fn not_for(&self, what: &'static str) -> WorkspaceError {
         WorkspaceError::NotFor { what, vcs: self.vcs.as_str() }
     }
 
-    /// Makes the directory, with copies of a frozen checkout if one is named. Nothing is left if that fails.
+    /// Creates the workspace's directory. With `copy_of`, its files are copied from that base. A failure leaves nothing
+    /// behind.
     pub fn provide(&self, workspace: &Workspace, copy_of: Option<&str>) -> Result<Made, WorkspaceError> {
         let path = Path::new(&workspace.path);
         self.clear_ground(path)?;
@@ -271,38 +267,39 @@ impl WorkspaceBackend {
         }
         let made = self.system().make(self, workspace, copy_of);
         if made.is_err() {
-            // Nobody was given it; what it was is in the error.
+            // No caller has the workspace yet, and the error explains the failure.
             let _ = self.system().clear_away(self, workspace);
         }
         made
     }
 
-    /// Notes in a directory of workspaces that those in it are of this repository.
+    /// Records that the workspaces in `dir` belong to this repository.
     pub fn keeps_workspaces_in(&self, dir: &Path) -> Result<(), WorkspaceError> {
         crate::private::create_dir_all(dir).map_err(lock::io("make", dir))?;
         crate::recorded::note(dir, &self.common_dir).map_err(lock::io("write", dir))
     }
 
-    /// Turns a workspace that was made ahead into what is wanted, if it is still as it was made.
-    /// Artefacts that are newer than `made` are not its own.
+    /// Turns a workspace that was prepared in advance into the requested one, if it was not changed since. An artefact
+    /// that is newer than `made` counts as a change.
     pub fn take_over(&self, workspace: &Workspace, made: SystemTime) -> Result<Made, WorkspaceError> {
         self.open(workspace)?;
         git::take_over(self, workspace, made)
     }
 
-    /// Removes ignored directories that tools build again; gives which. Those with a repository inside stay.
+    /// Deletes ignored directories that tools can rebuild and returns them. Directories that contain a repository are
+    /// kept.
     pub fn shed(&self, workspace: &Workspace) -> Result<Vec<Left>, WorkspaceError> {
         self.system().shed(self, workspace)
     }
 
-    /// The commit that a word stands for in a checkout; under another VCS than git, the word.
+    /// The commit that a revision names in a checkout; for version control systems other than git, the revision itself.
     pub fn commit_at(&self, dir: &Path, rev: &str) -> Result<Option<String>, WorkspaceError> {
         self.system().commit_at(self, dir, rev)
     }
 
-    /// The commit that a word stands for in a checkout, and when it was made, by its own word; nothing if there is none.
+    /// The commit that a revision names in a checkout, with its own timestamp; `None` if it does not exist.
     pub fn commit_made(&self, dir: &Path, rev: &str) -> Result<Option<(String, Timestamp)>, WorkspaceError> {
-        // A name, never an expression in the language of a version control.
+        // Accept names only: a revision must not be an expression of the version control system's query language.
         if rev.starts_with('-') || !rev.chars().all(|letter| letter.is_alphanumeric() || "@~^._/-".contains(letter)) {
             return Ok(None);
         }
@@ -314,30 +311,30 @@ impl WorkspaceBackend {
         Ok(commit.zip(seconds).map(|(commit, seconds)| (commit, Timestamp(seconds.saturating_mul(1_000)))))
     }
 
-    /// What to start from so that what is needed is there: the newest of these commits that is ahead of `start`, and what to
-    /// know about the others.
+    /// The commit to start from so that the work in `needs` is included: the newest of these commits that is ahead of
+    /// `start`, and notes about the others.
     pub fn stack(&self, start: String, needs: &[String]) -> Result<(String, Vec<String>), WorkspaceError> {
         self.system().stack(self, start, needs)
     }
 
-    /// Where a checkout stands: its newest commit, and how many files are changed and not committed.
+    /// The newest commit of a workspace, and the number of files with uncommitted changes.
     pub fn stand(&self, workspace: &Workspace) -> Result<Stand, WorkspaceError> {
         self.system().stand(self, workspace)
     }
 
-    /// The commit that a checkout stands on, from git's files where they tell.
+    /// The commit that is checked out, read from git's files if possible.
     pub fn head(&self, workspace: &Workspace) -> Result<String, WorkspaceError> {
         let plain = self.system().head_in_files(self, workspace);
         plain.map_or_else(|| Ok(self.stand(workspace)?.commit), Ok)
     }
 
-    /// Whether a workspace's commit holds something that was made there since `before`: nobody else's branch has it.
+    /// Whether a commit contains work that was done in this workspace since `before` and that no other branch has.
     pub fn is_own(&self, workspace: &Workspace, before: &str, commit: &str) -> Result<bool, WorkspaceError> {
         self.system().is_own(self, workspace, before, commit)
     }
 
-    /// Removes locks of git that whoever worked here before left when they were killed, `before` this moment; gives which.
-    /// Only those of this workspace alone, and only while nobody is in it.
+    /// Deletes git lock files that a killed process left in this workspace before the time `before`, and returns their
+    /// names. Does nothing while a process uses the workspace.
     pub fn clear_locks(&self, workspace: &Workspace, before: SystemTime) -> Result<Vec<String>, WorkspaceError> {
         match process_in(Path::new(&workspace.path)) {
             Some(_) => Ok(Vec::new()),
@@ -345,15 +342,16 @@ impl WorkspaceBackend {
         }
     }
 
-    /// The commit that a workspace stands on which was just made.
+    /// The commit that is checked out in a workspace that was just created.
     pub fn begun_at(&self, workspace: &Workspace) -> Result<String, WorkspaceError> {
         self.system().begun_at(self, workspace)
     }
 
-    /// Takes away what somebody began to make and never handed over. What is not of this repository is left alone.
+    /// Removes an incomplete workspace that no caller has received. A directory that does not belong to this repository
+    /// is left alone.
     pub fn clear_begun(&self, workspace: &Workspace) -> Result<Removed, WorkspaceError> {
         let path = Path::new(&workspace.path);
-        // Whoever began may have left a program behind that goes on; it keeps its turn until it ends.
+        // The interrupted command may have left a program running, which holds its lock until it ends.
         drop(lock::RepoLock::wait(&self.state, LIST)?);
         overlay::ensure(self, workspace)?;
         remove::tree(&remove::building(workspace))?;
@@ -364,12 +362,12 @@ impl WorkspaceBackend {
         self.remove(workspace, Removal { rescue: true, ignored: false }, |_| Ok(()))
     }
 
-    /// Whether what is at `dir` is this workspace, and nothing that somebody put in its place.
+    /// Whether the directory at `dir` is this workspace, and not something that replaced it.
     pub fn is_here(&self, workspace: &Workspace, dir: &Path) -> bool {
         self.system().is_here(self, workspace, dir)
     }
 
-    /// What is in it.
+    /// Examines the workspace's content.
     pub fn survey(&self, workspace: &Workspace) -> Result<Survey, WorkspaceError> {
         self.open(workspace)?;
         self.survey_at(workspace, Path::new(&workspace.path))
@@ -379,8 +377,9 @@ impl WorkspaceBackend {
         self.system().survey(self, workspace, dir)
     }
 
-    /// Takes it down: what is only in it is put away first. Can be killed anywhere and run again.
-    /// Before anything is deleted, `put_away` is told what holds it and what no rescue holds.
+    /// Removes the workspace after a rescue of content that exists nowhere else. Can be interrupted at any point and
+    /// repeated. Before anything is deleted, `put_away` receives the rescue and the list of files that it does not
+    /// contain.
     pub fn remove(
         &self,
         workspace: &Workspace,
@@ -390,15 +389,15 @@ impl WorkspaceBackend {
         remove::remove(self, workspace, may, put_away)
     }
 
-    /// Brings back what was put away, as it was.
-    /// With `branch`, on a new branch of that name; else on the one it was on, if nobody has it.
+    /// Restores a workspace from a rescue: on a new branch if `branch` is given, otherwise on its former branch if that
+    /// is free.
     pub fn restore(&self, workspace: &Workspace, rescue: &str, branch: Option<&str>) -> Result<Made, WorkspaceError> {
         self.clear_ground(Path::new(&workspace.path))?;
         self.system().restore(self, workspace, rescue, branch)
     }
 
-    /// A place for a new directory: nothing is there, and it is in no checkout of this repository. Another one around it, as a
-    /// home directory under version control, is never asked: see [`crate::recorded`].
+    /// Checks that a path is free and in no checkout of this repository, and creates its parent directory. Another
+    /// repository around it, such as a home directory under version control, does not matter: see [`crate::recorded`].
     fn clear_ground(&self, path: &Path) -> Result<(), WorkspaceError> {
         let parent = path.parent().unwrap_or(path);
         if let Some(there) = parent.ancestors().find(|dir| dir.is_dir())

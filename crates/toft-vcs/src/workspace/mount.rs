@@ -1,4 +1,4 @@
-//! Mounts below workspaces: overlays of the kernel and of fuse-overlayfs, and frozen checkouts that nobody can write to.
+//! Mounts of workspaces: overlays by the kernel and by fuse-overlayfs, and read-only bind mounts of bases.
 
 use std::{
     fs, io,
@@ -13,11 +13,12 @@ use nix::errno::Errno;
 use super::WorkspaceError;
 use crate::{command::Run, lock};
 
-/// How long a mount may take to end after it was unmounted, and how often that is looked at.
+/// How long an unmounted overlay may take to end, and how often that is checked.
 const ENDING: Duration = Duration::from_millis(1_500);
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Which overlay a layer is mounted with. Each leaves marks in the layer that only the same kind reads well.
+/// The implementation of an overlay. Each writes markers into the layer that only the same implementation interprets
+/// correctly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OverlayKind {
     Kernel,
@@ -51,12 +52,12 @@ impl Stack {
     }
 }
 
-/// What is at a directory where an overlay belongs.
+/// The state of a mount point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OverlayState {
     Mounted,
     Empty,
-    /// The program that served it was killed: every access fails until it is unmounted.
+    /// The daemon was killed: every access fails until it is unmounted.
     Dead,
 }
 
@@ -74,7 +75,7 @@ fn is_dead(error: &io::Error) -> bool {
     [Errno::ENOTCONN, Errno::ECONNABORTED].iter().any(|dead| error.raw_os_error() == Some(*dead as i32))
 }
 
-/// Mounts an overlay. Of two kinds that are possible, `kind` names the one the layer was made with.
+/// Mounts an overlay with the given implementation.
 #[cfg(target_os = "linux")]
 pub(super) fn attach(kind: OverlayKind, stack: &Stack, at: &Path) -> io::Result<()> {
     use nix::mount::{MsFlags, mount};
@@ -97,7 +98,8 @@ pub(super) fn attach(kind: OverlayKind, stack: &Stack, at: &Path) -> io::Result<
 
 fn fused(stack: &Stack, at: &Path) -> io::Result<()> {
     let mut run = Run::mounting("fuse-overlayfs", at.parent().unwrap_or(at)).map_err(io::Error::other)?;
-    // The daemon serves the workspace for everybody: it is no part of the attempt that happened to ask for it.
+    // The daemon serves every user of the workspace, so it must not inherit the environment of the attempt that
+    // happened to start it.
     run.command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
     match run.args(["-o", &stack.options(&stack.work)]).arg(at).end() {
         Ok(ended) if ended.code == 0 => Ok(()),
@@ -106,7 +108,7 @@ fn fused(stack: &Stack, at: &Path) -> io::Result<()> {
     }
 }
 
-/// Moves what is mounted to another directory without a second mount of its layer; false if this user may not.
+/// Moves a mount to another directory without mounting its layer twice. Returns false if this user may not do that.
 #[cfg(target_os = "linux")]
 pub(super) fn shift(from: &Path, to: &Path) -> Result<bool, WorkspaceError> {
     use nix::mount::{MsFlags, mount};
@@ -125,8 +127,9 @@ pub(super) fn shift(_from: &Path, _to: &Path) -> Result<bool, WorkspaceError> {
     Ok(false)
 }
 
-/// Why a layer must not be mounted now: another mount of it is alive, which this process does not see at its place. Two
-/// mounts of one layer would each overwrite what the other did. One that was just unmounted takes a moment to end.
+/// Why a layer must not be mounted now: another mount of it exists that this process does not see at the mount point.
+/// Two mounts of one layer would overwrite each other's changes. A mount that was just detached takes a moment to end,
+/// so this waits briefly.
 pub(super) fn in_use(stack: &Stack) -> Option<String> {
     let until = Instant::now() + ENDING;
     loop {
@@ -149,8 +152,8 @@ fn in_use_now(stack: &Stack) -> Option<String> {
     kernel_has(stack).then(|| "its last mount was detached while a process worked in it".to_owned())
 }
 
-/// Whether the kernel has an overlay with this upper directory, in any namespace or in none. It refuses a second one if asked
-/// for an index; what is asked for here it refuses in any case.
+/// Whether the kernel has an overlay with this upper directory in any mount namespace. It is tested with a mount that
+/// the kernel always refuses; the error code tells whether the directory is in use.
 #[cfg(target_os = "linux")]
 fn kernel_has(stack: &Stack) -> bool {
     use nix::mount::{MsFlags, mount};
@@ -159,7 +162,7 @@ fn kernel_has(stack: &Stack) -> bool {
     match mount(Some("toft"), at, Some("overlay"), MsFlags::empty(), Some(options.as_str())) {
         Err(error) => error == Errno::EBUSY,
         Ok(()) => {
-            // A kernel that takes this is not told apart; it must not stay mounted.
+            // This kernel accepts the mount, so the test tells nothing; undo it.
             let _ = detach(at, true);
             false
         }
@@ -171,13 +174,13 @@ fn kernel_has(_stack: &Stack) -> bool {
     false
 }
 
-/// The processes that can be seen.
+/// The processes that are visible in `/proc`, each with its directory there.
 fn processes() -> impl Iterator<Item = (u32, PathBuf)> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| Some((entry.file_name().to_string_lossy().parse().ok()?, entry.path())))
 }
 
-/// The daemon that serves a layer, in whichever namespace.
+/// The fuse-overlayfs daemon of a layer, in any mount namespace.
 fn daemon_of(upper: &Path) -> Option<u32> {
     let wanted = [b"upperdir=", upper.as_os_str().as_bytes()].concat();
     let serves = |(_, dir): &(u32, PathBuf)| {
@@ -189,7 +192,7 @@ fn daemon_of(upper: &Path) -> Option<u32> {
     processes().find(serves).map(|(pid, _)| pid)
 }
 
-/// A process in another mount namespace, in which an overlay of this layer is mounted.
+/// A process in another mount namespace in which an overlay of this layer is mounted.
 fn namespace_with(upper: &Path) -> Option<u32> {
     let space = |dir: &Path| fs::read_link(dir.join("ns").join("mnt")).ok();
     let mut seen = vec![space(Path::new("/proc/self"))?];
@@ -206,7 +209,7 @@ fn namespace_with(upper: &Path) -> Option<u32> {
     None
 }
 
-/// One line of what is mounted.
+/// A line of `mountinfo`.
 struct Mount {
     at: PathBuf,
     kind: String,
@@ -220,7 +223,7 @@ impl Mount {
     }
 }
 
-/// What is mounted in the namespace of a process.
+/// The mounts in the namespace of a process.
 fn mounts(process: &Path) -> Vec<Mount> {
     let text = fs::read_to_string(process.join("mountinfo")).unwrap_or_default();
     let parse = |line: &str| {
@@ -239,13 +242,13 @@ fn mounts(process: &Path) -> Vec<Mount> {
     text.lines().filter_map(parse).collect()
 }
 
-/// Whether a directory is mounted over itself so that nobody can write below it.
+/// Whether a directory is a read-only bind mount of itself.
 pub(super) fn is_frozen(dir: &Path) -> bool {
     mounts(Path::new("/proc/self")).iter().rev().find(|mount| mount.at == dir).is_some_and(|mount| mount.read_only)
 }
 
-/// Mounts a directory over itself so that nobody can write below it, where this user may: whatever programs go through the
-/// user's files, they do not change what many workspaces share.
+/// Makes a directory read-only by a bind mount of itself, if this user may mount. This protects files that many
+/// workspaces share from any program.
 #[cfg(target_os = "linux")]
 pub(super) fn freeze(dir: &Path) {
     use nix::mount::{MsFlags, mount};
@@ -261,13 +264,14 @@ pub(super) fn freeze(dir: &Path) {
 #[cfg(not(target_os = "linux"))]
 pub(super) fn freeze(_dir: &Path) {}
 
-/// Lets a frozen directory be written to again, and so be removed.
+/// Removes the read-only bind mount, so that the directory can be deleted.
 #[cfg(target_os = "linux")]
 pub(super) fn thaw(dir: &Path) {
     use nix::mount::{MntFlags, umount2};
     let count = mounts(Path::new("/proc/self")).iter().filter(|mount| mount.at == dir).count();
     for _ in 0..count {
-        // Overlays keep what they stand on; what cannot be unmounted cannot be removed either, and that says why.
+        // Overlays keep their lower directory. If the unmount fails, the later deletion fails too and reports the
+        // reason.
         let _ = umount2(dir, MntFlags::MNT_DETACH);
     }
 }
@@ -275,7 +279,7 @@ pub(super) fn thaw(dir: &Path) {
 #[cfg(not(target_os = "linux"))]
 pub(super) fn thaw(_dir: &Path) {}
 
-/// Unmounts everything that is mounted at a directory, as often as something is; what is dead, too.
+/// Unmounts everything at a directory, including dead mounts.
 pub(super) fn unmount(at: &Path) -> Result<(), WorkspaceError> {
     const MOST: usize = 32;
     for _ in 0..MOST {
@@ -301,7 +305,7 @@ fn unmount_once(at: &Path) -> Result<(), WorkspaceError> {
     }
 }
 
-/// Unmounts what a killed daemon left; processes in it have lost it already.
+/// Unmounts the mount of a killed daemon. Processes in it have lost access already.
 fn take_down_dead(at: &Path) -> Result<(), WorkspaceError> {
     match detach(at, true) {
         Ok(_) => Ok(()),
@@ -313,7 +317,7 @@ fn take_down_dead(at: &Path) -> Result<(), WorkspaceError> {
     }
 }
 
-/// Unmounts; false if a process is at work there.
+/// Unmounts; returns false if the mount is in use.
 #[cfg(target_os = "linux")]
 fn detach(at: &Path, lazily: bool) -> io::Result<bool> {
     use nix::mount::{MntFlags, umount2};

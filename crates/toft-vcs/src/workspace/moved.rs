@@ -1,4 +1,4 @@
-//! Repositories and worktrees that were moved by hand: the links between them are mended, or it is said where they went.
+//! Repositories and worktrees that were moved by hand: repairs the links between them, or reports the new path.
 
 use std::{
     fs,
@@ -15,21 +15,22 @@ use toft_core::workspace::Workspace;
 use super::WorkspaceBackend;
 
 impl WorkspaceBackend {
-    /// Mends the links between a repository that was moved and a workspace of it; whether that helped. Both ends are toft's
-    /// own: the workspace, and its entry in the repository. Nothing is executed, and nothing that a link names is followed.
+    /// Repairs the links between a moved repository and one of its workspaces. Returns whether that succeeded. toft
+    /// wrote both ends: the link in the workspace, and its entry in the repository. Nothing is executed, and no target
+    /// of a link is followed.
     pub fn repair(&self, workspace: &Workspace) -> bool {
         let dir = Path::new(&workspace.path);
         let mended = self.system().repair(self, workspace);
-        // Commands in the workspace find the repository where it is now.
+        // Record the new path, so that commands in the workspace accept the repository.
         mended && dir.parent().is_some_and(|beside| crate::recorded::note(beside, &self.common_dir).is_ok())
     }
 
-    /// What the repository keeps of a worktree: the entry that names its directory.
+    /// The repository's entry of a worktree: the one that names its directory.
     pub(super) fn entry_of(&self, workspace: &Workspace) -> Option<PathBuf> {
         crate::git::entry_of(&self.common_dir, Path::new(&workspace.path))
     }
 
-    /// Where a worktree is now that was moved with `git worktree move`.
+    /// The new path of a worktree that was moved with `git worktree move`.
     pub fn moved_to(&self, workspace: &Workspace) -> Option<PathBuf> {
         let entry = self.common_dir.join("worktrees").join(Path::new(&workspace.path).file_name()?);
         let link = crate::read(&entry.join("gitdir")).ok()??;
@@ -39,14 +40,14 @@ impl WorkspaceBackend {
     }
 }
 
-/// Whether a small file names a place that is not there.
+/// Whether a small file names a path that does not exist.
 pub(super) fn leads_nowhere(link: &Path, place: impl Fn(&str) -> Option<PathBuf>) -> bool {
     fs::symlink_metadata(link).is_ok_and(|seen| seen.is_file())
         && fs::read_to_string(link).is_ok_and(|text| place(&text).is_some_and(|place| !place.exists()))
 }
 
-/// Replaces a small file below a workspace by another of the same name. No link on the way is followed, not even one that is put
-/// there in this moment.
+/// Replaces a small file below a workspace. No link on the path is followed, not even one that is created at this
+/// moment.
 pub(super) fn replace(dir: &Path, below: &[&str], name: &str, text: &str) -> io::Result<()> {
     let directory = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let mut at = open(dir, directory, Mode::empty())?;

@@ -1,8 +1,8 @@
-//! Instant workspaces: an overlay over a frozen checkout, on which others stand too.
+//! Overlay workspaces: an overlay over a read-only checkout (the base) that several workspaces share.
 //!
-//! Beside the workspaces, `.bases/` holds checkouts that nobody changes (`base.rs`) and `.layers/ID/` what one workspace
-//! changed. Git, editors and rescues see an ordinary worktree. After a restart of the machine, and when the program that
-//! served it was killed, it is mounted again at the next look.
+//! Beside the workspaces, `.bases/` contains the bases (`base.rs`), and `.layers/ID/` the changes of one workspace.
+//! Git, editors and rescues see an ordinary worktree. After a reboot, or when the mount's daemon was killed, the next
+//! command mounts the workspace again.
 
 use std::{
     fs, io,
@@ -22,36 +22,36 @@ use super::{
 };
 use crate::{git_run::Git, lock};
 
-/// Why git has such a worktree locked: its directory is empty until it is mounted, and must not be pruned then.
+/// The reason of git's lock on such a worktree: its directory is empty while it is not mounted, and must not be pruned.
 pub(super) const LOCKED: &str = "toft mounts it";
-/// A checkout of fewer bytes of index is made as fast without.
+/// A repository with a smaller index is checked out as fast without an overlay.
 const SMALLEST_INDEX: u64 = 150 << 10;
 const LAYERS: &str = ".layers";
-/// Files that were written where a workspace was not mounted are kept beside it under its name and this.
+/// Suffix of the directory beside a workspace that keeps files written there while it was not mounted.
 const UNMOUNTED: &str = ".unmounted-";
 
 impl WorkspaceBackend {
-    /// How workspaces can share files in a directory, and why not in a faster way.
+    /// How workspaces in a directory can share files, and why faster methods do not work.
     pub fn instant_in(&self, dir: &Path) -> Result<Probed, WorkspaceError> {
         self.system().sharing_in(self, dir, false)
     }
 
-    /// Tries how workspaces can share files in a directory, whatever is known, and leaves nothing there.
+    /// The same, tested now even if the result is cached. Leaves nothing in the directory.
     pub fn try_instant_in(&self, dir: &Path) -> Result<Probed, WorkspaceError> {
         self.system().sharing_in(self, dir, true)
     }
 
-    /// Whether a checkout takes long enough to be worth sharing.
+    /// Whether the repository is large enough to be worth sharing.
     pub fn worth_sharing(&self) -> bool {
         self.system().has_git_files() && worthwhile(self)
     }
 
-    /// The turn for standing on a base or removing one.
+    /// Waits for the lock on bases, to use or to remove one.
     pub fn bases_turn(&self) -> Result<lock::RepoLock, WorkspaceError> {
         lock::RepoLock::wait(&self.state, "bases")
     }
 
-    /// A frozen checkout in `dir` for workspaces of `commit` to stand on; a new one is made warm by `warm`.
+    /// The name of a base in `dir` for workspaces of `commit`. `warm` copies build artefacts into a new base.
     pub fn base_for(
         &self,
         dir: &Path,
@@ -61,37 +61,37 @@ impl WorkspaceBackend {
         base::provide(self, dir, commit, warm)
     }
 
-    /// Removes frozen checkouts in `dir` that nobody stands on, but for the newest; gives how many.
+    /// Removes bases in `dir` that are not in `used`, except the newest. Returns their number.
     pub fn tidy_bases(&self, dir: &Path, used: &[String]) -> Result<usize, WorkspaceError> {
         crate::git_view::forget_left(&std::env::temp_dir());
         base::tidy(dir, used)
     }
 
-    /// Sees to it that a workspace is there to be worked in: mounted, as after a restart of the machine, and linked with its
-    /// repository, wherever that was moved to. Gives what is worth knowing about it.
+    /// Makes a workspace usable: mounts it if necessary, and repairs its links if its repository was moved. Returns
+    /// notes for the user.
     pub fn open(&self, workspace: &Workspace) -> Result<Vec<String>, WorkspaceError> {
         let notes = ensure(self, workspace)?;
         self.repair(workspace);
         Ok(notes)
     }
 
-    /// The directory with what a workspace alone takes on disk.
+    /// The directory that contains only this workspace's own files.
     pub fn own_bytes_at(workspace: &Workspace) -> PathBuf {
         own_bytes_at(workspace)
     }
 
-    /// Whether a name beside workspaces holds what was written where one was not mounted.
+    /// Whether a directory beside workspaces keeps files that were written to one while it was not mounted.
     pub fn written_unmounted(name: &str) -> bool {
         written_unmounted(name)
     }
 
-    /// Whether a name beside workspaces is something they stand on.
+    /// Whether a name beside workspaces is one of toft's own directories.
     pub fn beside(name: &str) -> bool {
         ours(name) || remove::is_trash(name)
     }
 }
 
-/// Where the layer of a workspace is.
+/// The layer of a workspace, and its base.
 struct Layer {
     base: PathBuf,
     commit: String,
@@ -114,29 +114,29 @@ impl Layer {
         Stack { lower: base::tree(&self.base), upper: self.upper(), work: self.dir.join("work") }
     }
 
-    /// The overlay it was first mounted with.
+    /// The overlay implementation that it was first mounted with.
     fn kind(&self) -> Option<OverlayKind> {
         OverlayKind::named(fs::read_to_string(self.dir.join("kind")).ok()?.trim())
     }
 }
 
-/// The directory that a workspace is in.
+/// The directory that contains the workspace.
 fn beside(workspace: &Workspace) -> &Path {
     let path = Path::new(&workspace.path);
     path.parent().unwrap_or(path)
 }
 
-/// Whether a name beside workspaces is one of these.
+/// Whether a name beside workspaces is that of the bases or layers.
 fn ours(name: &str) -> bool {
     name == BASES || name == LAYERS || name.starts_with(TRIAL) || name.starts_with(crate::recorded::FILE)
 }
 
-/// Whether a directory beside workspaces holds what was written where one was not mounted.
+/// Whether a name beside workspaces has the suffix [`UNMOUNTED`].
 fn written_unmounted(name: &str) -> bool {
     name.contains(UNMOUNTED)
 }
 
-/// Mounts a workspace where it belongs, unless it is, or is being taken down. Gives what is worth knowing about it.
+/// Mounts a workspace, unless it is mounted or being removed. Returns notes for the user.
 pub(super) fn ensure(backend: &WorkspaceBackend, workspace: &Workspace) -> Result<Vec<String>, WorkspaceError> {
     let path = Path::new(&workspace.path);
     let mut notes = Vec::new();
@@ -144,8 +144,8 @@ pub(super) fn ensure(backend: &WorkspaceBackend, workspace: &Workspace) -> Resul
     if mount::state(path) == OverlayState::Mounted {
         return Ok(notes);
     }
-    // Two mounts of one layer would tear it: one process at a time mounts, and while it is taken down it is mounted
-    // elsewhere.
+    // Two mounts of one layer would corrupt it, so only one process at a time mounts. During a removal the layer is
+    // mounted elsewhere.
     let _turn = turn(backend, workspace)?;
     let waiting = remove::aside(workspace).0;
     let put_aside = mount::state(&waiting) == OverlayState::Dead || remove::exists(&waiting)?;
@@ -165,7 +165,7 @@ pub(super) fn ensure(backend: &WorkspaceBackend, workspace: &Workspace) -> Resul
     Ok(notes)
 }
 
-/// Keeps what was written where a workspace was not mounted beside it.
+/// Moves files that were written while a workspace was not mounted to a directory beside it.
 fn set_aside(path: &Path) -> Result<String, WorkspaceError> {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let free = (1..).map(|n| path.with_file_name(format!("{name}{UNMOUNTED}{n}"))).find(|to| !to.exists());
@@ -175,12 +175,12 @@ fn set_aside(path: &Path) -> Result<String, WorkspaceError> {
     Ok(format!("files were written to {} while it was not mounted; they are in {}", path.display(), to.display()))
 }
 
-/// The turn of the process that mounts or unmounts a workspace.
+/// Waits for the lock to mount or unmount a workspace.
 fn turn(backend: &WorkspaceBackend, workspace: &Workspace) -> Result<lock::RepoLock, WorkspaceError> {
     lock::RepoLock::wait(&backend.state, &format!("mount-{}", workspace.id))
 }
 
-/// Mounts a layer that was mounted before. Its base is built again if it is gone or was changed.
+/// Mounts an existing layer. Rebuilds its base if that was deleted or changed.
 fn mount(backend: &WorkspaceBackend, workspace: &Workspace, layer: &Layer, at: &Path) -> Result<(), WorkspaceError> {
     let stack = layer.stack();
     if let Some(why) = mount::in_use(&stack) {
@@ -198,13 +198,13 @@ fn mount(backend: &WorkspaceBackend, workspace: &Workspace, layer: &Layer, at: &
     })?;
     attach(layer, layer.kind(), &workspace.name, at)?;
     if rebuilt {
-        // Git knows files by their inode, too, and those are new. Files that differ make it fail, and are as they are.
+        // The inodes are new, so git's index must be refreshed. The command fails if files differ, which is fine.
         backend.git_in(workspace, at)?.run(["update-index", "-q", "--refresh"])?.patience(git::CHECKOUT).end()?;
     }
     Ok(())
 }
 
-/// Mounts a layer with the overlay it was made with; one of an earlier toft with the one that works.
+/// Mounts a layer with the implementation it was created with. If an earlier toft did not record it, tries each.
 fn attach(layer: &Layer, kind: Option<OverlayKind>, name: &str, at: &Path) -> Result<(), WorkspaceError> {
     let stack = layer.stack();
     for dir in [&stack.upper, &stack.work] {
@@ -227,13 +227,13 @@ fn attach(layer: &Layer, kind: Option<OverlayKind>, name: &str, at: &Path) -> Re
     })
 }
 
-/// Fills a new worktree with copies of a base, which share its blocks.
+/// Fills a new worktree with copies of a base that share its disk blocks.
 pub(super) fn copy_base(workspace: &Workspace, base: &str, inside: &Git) -> Result<(), WorkspaceError> {
     let (path, base_dir) = (Path::new(&workspace.path), beside(workspace).join(BASES).join(base));
     let index = inside.git_dir().join("index");
     probe::copy(&base::tree(&base_dir).join("."), path)?;
     look::copy_index(&base::index(&base_dir), &index)?;
-    // Git knows files by more than what was copied; it looks at each once.
+    // The copies have other inodes and change times than the index records, so refresh it.
     inside.run(["update-index", "-q", "--refresh"])?.patience(git::CHECKOUT).ok()?;
     if base != workspace.base {
         return git::check_out(inside);
@@ -241,21 +241,21 @@ pub(super) fn copy_base(workspace: &Workspace, base: &str, inside: &Git) -> Resu
     Ok(())
 }
 
-/// Whether a checkout is worth it: large enough to be slow.
+/// Whether the repository is large enough for a checkout to be slow.
 fn worthwhile(backend: &WorkspaceBackend) -> bool {
     fs::metadata(backend.common_dir.join("index")).is_ok_and(|meta| meta.len() >= SMALLEST_INDEX)
         && !backend.common_dir.join("info").join("sparse-checkout").exists()
 }
 
-/// Fills a new worktree, which has only git's link in it, by standing on its base.
+/// Fills a new worktree, which contains only the `.git` file, by mounting a layer over its base.
 pub(super) fn fill(backend: &WorkspaceBackend, workspace: &Workspace, inside: &Git) -> Result<(), WorkspaceError> {
     let Some(layer) = Layer::of(workspace) else { return Ok(()) };
     let path = Path::new(&workspace.path);
-    // One that is brought back may find its base gone.
+    // When a workspace is restored, its base may be gone.
     base::fit(backend, &layer.base, &layer.commit, |_| Ok(None))?;
     let index = inside.git_dir().join("index");
     look::copy_index(&base::index(&layer.base), &index)?;
-    // From here on there is a layer, and the next command mounts it after a crash.
+    // From here on the layer exists, so after a crash the next command mounts it.
     take_link(&layer, path)?;
     attach(&layer, probe::known(backend.git()?, beside(workspace)).kind, &workspace.name, path)?;
     if workspace.overlay_base.as_ref() != Some(&workspace.base) {
@@ -264,10 +264,10 @@ pub(super) fn fill(backend: &WorkspaceBackend, workspace: &Workspace, inside: &G
     Ok(())
 }
 
-/// Git's link to the repository is the layer's; below it nothing may be hidden.
+/// Moves the `.git` file into the layer: the mount would hide it.
 fn take_link(layer: &Layer, path: &Path) -> Result<(), WorkspaceError> {
     let (link, upper) = (path.join(".git"), layer.upper());
-    // A crash may have left a layer without this.
+    // After a crash, the layer may lack this directory.
     fs::create_dir_all(&upper).map_err(lock::io("make", &upper))?;
     match link.is_file() && !upper.join(".git").exists() {
         true => fs::rename(&link, upper.join(".git")).map_err(lock::io("move", &link)),
@@ -275,12 +275,12 @@ fn take_link(layer: &Layer, path: &Path) -> Result<(), WorkspaceError> {
     }
 }
 
-/// Whether there is still something of a workspace below.
+/// Whether the layer of a workspace exists; true for a workspace without an overlay.
 pub(super) fn has_layer(workspace: &Workspace) -> bool {
     Layer::of(workspace).is_none_or(|layer| layer.dir.is_dir())
 }
 
-/// Moves a workspace to where nobody finds it by its name; back again too.
+/// Moves a workspace to a path where no user finds it, or back.
 pub(super) fn shift(
     backend: &WorkspaceBackend,
     workspace: &Workspace,
@@ -301,7 +301,7 @@ pub(super) fn shift(
     Ok(())
 }
 
-/// Removes the directory that was made for a workspace which a crash then kept where it was.
+/// Removes the target directory of an interrupted [`shift`], if the workspace is still mounted at its own path.
 pub(super) fn forget_unshifted(workspace: &Workspace, to: &Path) {
     let here = Layer::of(workspace).is_some() && mount::state(Path::new(&workspace.path)) == OverlayState::Mounted;
     if here && mount::state(to) != OverlayState::Mounted {
@@ -309,7 +309,7 @@ pub(super) fn forget_unshifted(workspace: &Workspace, to: &Path) {
     }
 }
 
-/// Mounts what was put aside before the machine was started again.
+/// Mounts a workspace at its temporary path, where it was before a reboot.
 pub(super) fn ensure_at(backend: &WorkspaceBackend, workspace: &Workspace, at: &Path) -> Result<(), WorkspaceError> {
     let _turn = turn(backend, workspace)?;
     match Layer::of(workspace) {
@@ -321,7 +321,7 @@ pub(super) fn ensure_at(backend: &WorkspaceBackend, workspace: &Workspace, at: &
     }
 }
 
-/// From here on it may be deleted.
+/// Unmounts a workspace and moves its files to the path where they may be deleted.
 pub(super) fn give_up(
     backend: &WorkspaceBackend,
     workspace: &Workspace,
@@ -339,7 +339,7 @@ pub(super) fn give_up(
     Ok(())
 }
 
-/// Takes away what was begun and never handed over.
+/// Removes the layer of an incomplete workspace.
 pub(super) fn discard(workspace: &Workspace) -> Result<(), WorkspaceError> {
     match Layer::of(workspace) {
         Some(layer) => {
@@ -350,12 +350,12 @@ pub(super) fn discard(workspace: &Workspace) -> Result<(), WorkspaceError> {
     }
 }
 
-/// Removes what was only there to be mounted at; what was put there meanwhile stays.
+/// Removes a mount point if it is empty.
 pub(super) fn drop_empty(dir: &Path) {
     let _ = fs::remove_dir(dir);
 }
 
-/// What a workspace takes by itself.
+/// The directory that contains only this workspace's own files.
 fn own_bytes_at(workspace: &Workspace) -> PathBuf {
     Layer::of(workspace).map_or_else(|| PathBuf::from(&workspace.path), |layer| layer.upper())
 }

@@ -1,5 +1,5 @@
-//! Which way workspaces can share files in a directory: each is tried for real before it is used, once for each start of
-//! the machine, file system and user.
+//! Determines how workspaces can share files in a directory. Each method is tested before it is used, once per boot,
+//! file system and user.
 
 use std::{
     fs,
@@ -15,35 +15,35 @@ use crate::{command::Run, git_run::Git, lock};
 
 pub(super) const TRIAL: &str = ".trial-";
 const KNOWN: &str = ".works-";
-/// Counts up when more is tried, so that an answer of an earlier toft is not believed.
+/// Version of the tests: results of earlier versions are not used.
 const PROBE: u32 = 2;
-/// Git maps a file of this size instead of reading it.
+/// Git maps a file of this size into memory instead of reading it.
 const MAPPED: usize = 256 << 10;
 
-/// How workspaces share the files of a frozen checkout.
+/// How workspaces share the files of a base.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
-    /// By a layer over it.
+    /// An overlay over it.
     Overlay,
-    /// By copies that share its blocks on disk.
+    /// Copies that share its disk blocks.
     Copy,
 }
 
-/// What was found out about a directory.
+/// The result for a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probed {
-    /// What is used, if anything works.
+    /// The method to use, if any works.
     pub sharing: Option<Sharing>,
-    /// The overlay that works.
+    /// The overlay implementation that works.
     pub(super) kind: Option<OverlayKind>,
-    /// Why what would be faster is not used.
+    /// Why faster methods are not used.
     pub why: Vec<String>,
-    /// It was tried now, and not known from before.
+    /// It was tested now, not read from the cache.
     pub fresh: bool,
 }
 
 impl Probed {
-    /// The way that is used, as people call it.
+    /// The name of the method for display.
     pub fn name(&self) -> &'static str {
         match (self.sharing, self.kind) {
             (Some(Sharing::Overlay), Some(kind)) => kind.as_str(),
@@ -56,7 +56,7 @@ impl Probed {
 const COPIES: &str = "reflink copies";
 const NOTHING: &str = "plain checkouts";
 
-/// What works in a directory, from memory if it was tried since the machine was started.
+/// The result for a directory, from the cache if it was tested since boot.
 pub(super) fn known(git: &Git, dir: &Path) -> Probed {
     let bases = dir.join(super::base::BASES);
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
@@ -71,13 +71,13 @@ pub(super) fn known(git: &Git, dir: &Path) -> Probed {
     let found = attempt(git, dir);
     if !boot.is_empty() {
         let text = format!("{key}\n{}\n{}\n", found.name(), found.why.join("\n"));
-        // If this cannot be kept, it is only tried again.
+        // If the result cannot be written, the next command tests again.
         let _ = fs::write(&file, text);
     }
     found
 }
 
-/// An answer holds for this probe, file system, user and user namespace.
+/// The cache key: test version, file system, user and user namespace.
 fn key(dir: &Path) -> String {
     let device = fs::metadata(dir).map(|meta| meta.dev()).unwrap_or_default();
     let space = fs::read_link("/proc/self/ns/user").unwrap_or_default();
@@ -97,7 +97,7 @@ fn read(text: &str, key: &str) -> Option<Probed> {
     (known == key).then_some(Probed { sharing, kind, why, fresh: false })
 }
 
-/// Tries one way after the other. Leaves nothing.
+/// Tests one method after the other. Leaves no files behind.
 pub(super) fn attempt(git: &Git, dir: &Path) -> Probed {
     let mut why = Vec::new();
     let one_line = |text: String| text.lines().collect::<Vec<_>>().join(" ");
@@ -123,7 +123,7 @@ fn trial(dir: &Path) -> Result<tempfile::TempDir, WorkspaceError> {
     tempfile::Builder::new().prefix(TRIAL).tempdir_in(&place).map_err(lock::io("make", &place))
 }
 
-/// Copies a file so that both share their blocks.
+/// Tests whether a file can be copied so that both share their blocks.
 fn try_copy(dir: &Path) -> Result<(), WorkspaceError> {
     let trial = trial(dir)?;
     let file = trial.path().join("file");
@@ -131,14 +131,14 @@ fn try_copy(dir: &Path) -> Result<(), WorkspaceError> {
     copy(&file, &trial.path().join("copy"))
 }
 
-/// Copies so that blocks are shared, or not at all.
+/// Copies with shared blocks, or fails.
 pub(super) fn copy(from: &Path, to: &Path) -> Result<(), WorkspaceError> {
     let how: &[&str] = if cfg!(target_os = "macos") { &["-a", "-c"] } else { &["-a", "--reflink=always"] };
     Run::copying(to.parent().unwrap_or(to))?.args(how).arg(from).arg(to).patience(super::git::CHECKOUT).ok()?;
     Ok(())
 }
 
-/// Mounts a small overlay and has it do what programs expect of a directory. Leaves nothing.
+/// Mounts a small overlay and tests it. Leaves no files behind.
 fn try_overlay(git: &Git, kind: OverlayKind, dir: &Path) -> Result<(), String> {
     if dir.to_string_lossy().contains([',', ':', '\\']) {
         return Err("the path contains a comma, colon or backslash".to_owned());
@@ -164,7 +164,7 @@ fn try_overlay(git: &Git, kind: OverlayKind, dir: &Path) -> Result<(), String> {
     unmounted
 }
 
-/// What programs expect of a directory, tried on files and directories that are below.
+/// Tests operations that programs expect to work, on files and directories of the lower layer.
 fn behaves(git: &Git, lower: &Path, at: &Path) -> Result<(), String> {
     let check = |well: bool, what: &str| if well { Ok(()) } else { Err(what.to_owned()) };
     let same = |dir: &Path| fs::metadata(dir.join("file")).map(|meta| (meta.ino(), meta.mtime_nsec())).ok();
@@ -186,7 +186,7 @@ fn behaves(git: &Git, lower: &Path, at: &Path) -> Result<(), String> {
     check(maps(git, at).is_ok_and(|mapped| mapped), "a mapped file does not show what was written")
 }
 
-/// Whether a lock on a file keeps a second one out.
+/// Whether a lock on a file excludes a second one.
 fn locks(path: &Path) -> std::io::Result<bool> {
     let open = || fs::File::options().read(true).write(true).open(path);
     let (one, two) = (open()?, open()?);
@@ -194,7 +194,7 @@ fn locks(path: &Path) -> std::io::Result<bool> {
     Ok(matches!(two.try_lock(), Err(fs::TryLockError::WouldBlock)))
 }
 
-/// Whether a program that maps a file (git does, if it is large enough) sees what was just written to it.
+/// Whether a program that maps a file into memory, as git does with large ones, sees recent writes.
 fn maps(git: &Git, at: &Path) -> Result<bool, WorkspaceError> {
     let file = at.join("mapped");
     let hash = || git.run(["hash-object", "--no-filters"])?.arg(&file).text();

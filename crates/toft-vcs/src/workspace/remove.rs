@@ -22,45 +22,46 @@ use crate::{
     lock::{self, RepoLock, retry},
 };
 
-/// How often a directory is tried that somebody is still writing to, and how long in between.
+/// Number of attempts to delete a directory that a process is still writing to, and the pause between them.
 const TRIES: usize = 50;
 const PAUSE: Duration = Duration::from_millis(40);
-/// A sweep that did not come to its end after so many seconds was killed, or was not let in.
+/// A background sweep that has not finished after this many seconds was killed, or lacked permissions.
 const SWEPT: u64 = 600;
 /// Marks a workspace whose files may be deleted: the rescue is complete, and missing files need no second rescue.
 pub(super) const GIVEN_UP: &str = "given-up";
 
-/// What may be done so that a workspace can go.
+/// Options of a removal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Removal {
-    /// What is only in it may be put away.
+    /// Content that exists nowhere else may be rescued; otherwise it prevents the removal.
     pub rescue: bool,
-    /// A rescue is to hold large ignored files and directories too.
+    /// Rescues include large ignored files and directories.
     pub ignored: bool,
 }
 
-/// What became of a workspace.
+/// The result of a removal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Removed {
-    /// What holds what was only in it.
+    /// The rescue of content that existed nowhere else.
     pub rescue: Option<Rescued>,
-    /// What no rescue holds.
+    /// Files that no rescue contains.
     pub left: Vec<Left>,
     pub survey: Option<Survey>,
-    /// What else to know.
+    /// A note for the user.
     pub note: Option<String>,
-    /// Its branch was deleted: the work on it has landed.
+    /// Its branch was deleted, because the work on it has landed.
     pub branch_deleted: bool,
 }
 
-/// Beside the workspace: where it waits to be looked at once more, and where it is once it may be deleted.
+/// Two temporary paths beside the workspace: one where it waits for its final examination, and one where it waits to be
+/// deleted.
 pub(super) fn aside(workspace: &Workspace) -> (PathBuf, PathBuf) {
     let path = Path::new(&workspace.path);
     let parent = path.parent().unwrap_or(path);
     (parent.join(format!(".aside-{}", workspace.id)), parent.join(format!(".gone-{}", workspace.id)))
 }
 
-/// Beside the workspace: where a clone is until it is whole.
+/// Temporary path beside the workspace of a clone that is not complete.
 pub(super) fn building(workspace: &Workspace) -> PathBuf {
     let path = Path::new(&workspace.path);
     path.parent().unwrap_or(path).join(format!(".new-{}", workspace.id))
@@ -79,7 +80,7 @@ pub(super) fn remove(
     if workspace.state != WorkspaceState::Provisioning {
         backend.open(workspace)?;
     }
-    // One whose making had only begun may be the first of all.
+    // A workspace whose creation has only begun may be the first one, so its parent directory may not exist.
     if workspace.state != WorkspaceState::Provisioning && !exists(path.parent().unwrap_or(path))? {
         return Err(WorkspaceError::Stays { why: format!("{} is not there; is its disk?", path.display()) });
     }
@@ -93,7 +94,7 @@ pub(super) fn remove(
     if exists(path)? && !begun && overlay::has_layer(workspace) {
         let mut survey = backend.survey(workspace)?;
         allowed(backend, workspace, &mut survey, path, may)?;
-        // First where it is: if it cannot be put away, nothing has changed for anybody.
+        // Rescue it at its usual path first: if that fails, nothing has changed for its users.
         if keeps(&survey, may) && backend.system().has_git_files() {
             rescue::ensure(backend, workspace, &RescueSource::at(backend, workspace, path)?, may.ignored)?;
         }
@@ -110,7 +111,7 @@ pub(super) fn remove(
         removed = match cleared {
             Ok(removed) => removed,
             Err(error) => {
-                // It is somebody's still.
+                // The removal failed, so the workspace stays in use.
                 backend.clear_mark(workspace, GIVEN_UP)?;
                 overlay::shift(backend, workspace, &waiting, path)?;
                 return Err(error);
@@ -130,7 +131,7 @@ pub(super) fn remove(
     unlisted(backend, workspace, removed)
 }
 
-/// Takes a workspace that is gone off the lists of version control.
+/// Removes a workspace that was deleted from the version control system's records.
 fn unlisted(
     backend: &WorkspaceBackend,
     workspace: &Workspace,
@@ -142,8 +143,8 @@ fn unlisted(
     Ok(removed)
 }
 
-/// Of a worktree whose directory was moved or deleted by hand, git still has the index, HEAD, logs and operations: they are
-/// put away.
+/// Rescues git's data of a worktree whose directory was moved or deleted by hand: index, HEAD, logs and operations in
+/// progress.
 fn without_directory(
     backend: &WorkspaceBackend,
     workspace: &Workspace,
@@ -159,7 +160,7 @@ fn without_directory(
         return Ok(Removed { note, ..Removed::default() });
     };
     if backend.mark(workspace, GIVEN_UP).exists() {
-        // Its files were deleted by toft, after everything was put away.
+        // toft deleted its files after a complete rescue.
         return Ok(Removed::default());
     }
     let survey = survey::missing(backend, workspace, &own)?;
@@ -179,12 +180,12 @@ fn without_directory(
     Ok(Removed { rescue, survey: Some(survey), note: Some(said), ..Removed::default() })
 }
 
-/// Whether something has to be put away before it goes.
+/// Whether a rescue is needed before the removal.
 pub(super) fn keeps(survey: &Survey, may: Removal) -> bool {
     survey.only_here() || may.ignored && !survey.artefacts.is_empty()
 }
 
-/// Refuses a directory that a process holds. One that only looks is gone in a moment.
+/// Refuses a directory that a process uses. A process that only reads it briefly does not count.
 fn nobody_in(dir: &Path) -> Result<(), WorkspaceError> {
     match process_in(dir) {
         Some(pid) => Err(WorkspaceError::InUse { pids: vec![pid], path: dir.to_owned() }),
@@ -192,14 +193,14 @@ fn nobody_in(dir: &Path) -> Result<(), WorkspaceError> {
     }
 }
 
-/// Something that is mounted below a directory: deleting would reach through it.
+/// A mount below a directory; deleting the directory would delete the mounted files.
 pub(super) fn mount_below(dir: &Path) -> Option<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
     let at = |line: &str| line.split(' ').nth(4).map(|path| PathBuf::from(path.replace("\\040", " ")));
     mounts.lines().filter_map(at).find(|at| at.starts_with(dir) && at != dir)
 }
 
-/// Whether a workspace may go; repositories where version control does not look are added to what was seen in it.
+/// Refuses a removal that would lose content. Adds repositories in ignored directories to the survey.
 fn allowed(
     backend: &WorkspaceBackend,
     workspace: &Workspace,
@@ -240,7 +241,7 @@ fn hidden(dir: &Path, survey: &Survey) -> Result<Vec<String>, WorkspaceError> {
     Ok(hidden.map(|path| format!("{}/ is a repository of its own", path.display())).collect())
 }
 
-/// Nobody finds it by its name any more. Looks once more, and puts away what is in it now.
+/// Examines the workspace once more, at a path where no user finds it, and rescues its content.
 fn clear(
     backend: &WorkspaceBackend,
     workspace: &Workspace,
@@ -253,18 +254,18 @@ fn clear(
     Ok(Removed { rescue, left, survey: Some(survey), ..Removed::default() })
 }
 
-/// How a directory is called that may be deleted at any time: this, a number, and what it was called.
+/// Prefix of a directory that may be deleted at any time, followed by a number and its former name.
 const TRASH: &str = ".trash-";
 const GONE: &str = ".gone-ws_";
 
-/// Whether a directory has the name of one that waits to be deleted.
+/// Whether a name is that of a directory that waits for deletion.
 pub(super) fn is_trash(name: &str) -> bool {
     let rest = name.strip_prefix(TRASH).unwrap_or_default();
     let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
     digits > 0 && rest[digits..].starts_with(GONE)
 }
 
-/// Puts a directory that may be deleted where the next sweep finds it: deleting takes long, and nobody waits for it.
+/// Renames a directory for the next sweep to delete: deletion is slow, and no command should wait for it.
 fn throw_away(dir: &Path) -> Result<(), WorkspaceError> {
     let now = std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos());
     let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -275,15 +276,15 @@ fn throw_away(dir: &Path) -> Result<(), WorkspaceError> {
     }
 }
 
-/// What waits in a directory to be deleted.
+/// Directories that wait for deletion.
 fn trash_in(dir: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     let trash = entries.filter(|entry| is_trash(&entry.file_name().to_string_lossy()));
     trash.map(|entry| entry.path()).filter(|path| mount_below(path).is_none()).collect()
 }
 
-/// Deletes what waits in a directory, in a process that nobody waits for. What a sweep before left, because it was killed
-/// or was not let in, is deleted here and now.
+/// Deletes waiting directories in a background process. Those that an earlier sweep left, because it was killed or
+/// lacked permissions, are deleted in this process.
 pub(super) fn sweep(dir: &Path) -> Result<(), WorkspaceError> {
     let (left, new): (Vec<_>, Vec<_>) = trash_in(dir).into_iter().partition(|path| {
         let age = fs::symlink_metadata(path).ok().and_then(|meta| {
@@ -294,7 +295,7 @@ pub(super) fn sweep(dir: &Path) -> Result<(), WorkspaceError> {
         age.is_some_and(|age| age.saturating_add(SWEPT) < now)
     });
     for path in &left {
-        // One that nobody lets us delete stays where it is, and holds nothing back.
+        // A directory that cannot be deleted stays and does not stop the sweep.
         let _ = tree(path);
     }
     for some in new.chunks(200) {
@@ -303,7 +304,7 @@ pub(super) fn sweep(dir: &Path) -> Result<(), WorkspaceError> {
     Ok(())
 }
 
-/// Removes git's link where it is alone: nobody ever had any files there.
+/// Deletes a `.git` file that is alone in its directory: the worktree never had any files.
 pub(super) fn unfilled(path: &Path) -> Result<(), WorkspaceError> {
     let link = path.join(".git");
     let alone = fs::read_dir(path).is_ok_and(|entries| entries.count() == 1) && link.is_file();
@@ -313,7 +314,7 @@ pub(super) fn unfilled(path: &Path) -> Result<(), WorkspaceError> {
     }
 }
 
-/// Whether something is there, even a link that leads nowhere.
+/// Whether the path exists, even as a dangling link.
 pub(super) fn exists(path: &Path) -> Result<bool, WorkspaceError> {
     match fs::symlink_metadata(path) {
         Ok(_) => Ok(true),
@@ -322,8 +323,8 @@ pub(super) fn exists(path: &Path) -> Result<bool, WorkspaceError> {
     }
 }
 
-/// Deletes a directory and everything in it; a directory that forbids it is opened first. Somebody who lost his parent
-/// may still be writing there for a moment.
+/// Deletes a directory tree, and grants the owner access to directories that deny it. Retries for a while, because an
+/// orphaned process may still be writing there.
 pub(super) fn tree(path: &Path) -> Result<(), WorkspaceError> {
     for _ in 0..TRIES {
         match fs::remove_dir_all(path) {
@@ -337,7 +338,7 @@ pub(super) fn tree(path: &Path) -> Result<(), WorkspaceError> {
     fs::remove_dir_all(path).map_err(lock::io("remove", path))
 }
 
-/// Lets the owner into every directory below, as programs that make read-only trees forget to.
+/// Grants the owner access to every directory below; some programs create read-only trees.
 fn open_up(path: &Path) -> Result<(), WorkspaceError> {
     use std::os::unix::fs::PermissionsExt;
     fs::set_permissions(path, fs::Permissions::from_mode(0o700)).map_err(lock::io("open", path))?;
@@ -350,7 +351,8 @@ fn open_up(path: &Path) -> Result<(), WorkspaceError> {
     Ok(())
 }
 
-/// Takes a worktree that is gone off git's list; never any other. Git would look whether something is at its place.
+/// Removes git's entry of a worktree that was deleted, and no other. Git's own commands would check whether anything
+/// exists at its path.
 pub(super) fn unlist(backend: &WorkspaceBackend, workspace: &Workspace) -> Result<(), WorkspaceError> {
     let _turn = RepoLock::wait(&backend.state, LIST)?;
     let link = Path::new(&workspace.path).join(".git");
@@ -364,7 +366,7 @@ pub(super) fn unlist(backend: &WorkspaceBackend, workspace: &Workspace) -> Resul
     Ok(())
 }
 
-/// Git's worktrees, and the branch each is on.
+/// Git's worktrees, each with its branch.
 fn listed(backend: &WorkspaceBackend) -> Result<Vec<(String, Option<String>)>, WorkspaceError> {
     backend.can_list()?;
     let said = backend.git()?.run(["worktree", "list", "--porcelain", "-z"])?.ok()?;
@@ -380,7 +382,8 @@ fn listed(backend: &WorkspaceBackend) -> Result<Vec<(String, Option<String>)>, W
     Ok(all)
 }
 
-/// Deletes the workspace's branch if it is where it was and nobody has it checked out; says whether it did.
+/// Deletes the workspace's branch if it is still at `at`, another ref contains the commit, and no worktree has it
+/// checked out. Returns whether it was deleted.
 pub(super) fn drop_branch(backend: &WorkspaceBackend, workspace: &Workspace, at: &str) -> Result<bool, WorkspaceError> {
     let Some(branch) = workspace.branch.as_ref().filter(|_| workspace.own_branch) else { return Ok(false) };
     let git = backend.git()?;
@@ -397,7 +400,7 @@ pub(super) fn drop_branch(backend: &WorkspaceBackend, workspace: &Workspace, at:
     }
     retry(|| git.run(["update-ref", "-d", &name, at])?.ok())?;
     if in_use()? {
-        // Somebody checked it out in this moment, without waiting for a turn: it is theirs.
+        // Another program that does not use our lock checked the branch out just now, so restore it.
         git.run(["update-ref", &name, at, ""])?.ok()?;
         return Ok(false);
     }

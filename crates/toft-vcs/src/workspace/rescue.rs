@@ -1,6 +1,7 @@
-//! Putting everything in a git workspace away: one commit under `refs/toft/rescue/`, read back before it counts.
+//! Rescues: saves the whole content of a git workspace as one commit below `refs/toft/rescue/`, and verifies it.
 //!
-//! `git fast-import` writes it: raw bytes, no filters, straight into a pack, which no tidying in the middle can take.
+//! `git fast-import` writes the commit: raw bytes without filters, directly into a pack, so that a concurrent garbage
+//! collection cannot delete a part of it.
 
 use std::{
     fs,
@@ -25,24 +26,24 @@ use super::{
 };
 use crate::{command::RunError, git_run::Git, plain};
 
-/// Where rescues are.
+/// Prefix of rescue refs.
 const PLACE: &str = "refs/toft/rescue";
-/// A workspace that is written to all the while is tried so often.
+/// Number of attempts if the workspace changes during the rescue.
 const TRIES: usize = 5;
-/// How long writing or reading a rescue may take.
+/// Time limit for writing or reading a rescue.
 pub(super) const PATIENCE: Duration = Duration::from_secs(3_600);
 
-/// What a rescue holds besides files: its own directory in the commit.
+/// The file in the rescue commit that describes everything besides file content.
 pub(super) const MANIFEST: &str = "manifest.json";
 
-/// A workspace to be put away: its directory, if that is there, and git's own directory of it.
+/// The workspace to rescue: its directory, if that exists, and its git directory.
 pub(super) struct RescueSource {
     pub(super) dir: Option<PathBuf>,
     pub(super) own: PathBuf,
 }
 
 impl RescueSource {
-    /// A workspace at `dir`.
+    /// The source for a workspace at `dir`.
     pub(super) fn at(backend: &WorkspaceBackend, workspace: &Workspace, dir: &Path) -> Result<Self, WorkspaceError> {
         Ok(Self { own: backend.git_in(workspace, dir)?.git_dir().to_owned(), dir: Some(dir.to_owned()) })
     }
@@ -66,12 +67,12 @@ impl RescueSource {
         }
     }
 
-    /// Where it is, for people.
+    /// The path for messages.
     pub(super) fn shown(&self) -> &Path {
         self.dir.as_deref().unwrap_or(&self.own)
     }
 
-    /// Where something that is kept as it is comes from.
+    /// The path of an entry that is saved as it is.
     pub(super) fn raw(&self, raw: &Raw) -> PathBuf {
         let base = match raw.root {
             Root::Work => self.dir.as_deref().unwrap_or(&self.own),
@@ -81,19 +82,19 @@ impl RescueSource {
     }
 }
 
-/// A rescue that was made.
+/// A rescue that was written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rescued {
     pub commit: String,
-    /// What it holds, as users read it.
+    /// A description of its content.
     pub holds: String,
-    /// What it does not hold.
+    /// Files that it does not contain.
     pub left: Vec<Left>,
-    /// It is of a restore that had not come to its end.
+    /// The workspace was being restored when it was rescued, so the content is incomplete.
     pub torn: bool,
 }
 
-/// The last rescue, if it still holds everything; else a new one.
+/// Returns the last rescue if it is still complete; otherwise writes a new one.
 pub(super) fn ensure(
     backend: &WorkspaceBackend,
     workspace: &Workspace,
@@ -107,7 +108,7 @@ pub(super) fn ensure(
     }
 }
 
-/// Puts everything away and reads it back.
+/// Writes a rescue and verifies it.
 pub(super) fn rescue(
     backend: &WorkspaceBackend,
     workspace: &Workspace,
@@ -124,9 +125,9 @@ pub(super) fn rescue(
             .and_then(|commit| verify(backend, workspace, source, &commit));
         match done {
             Ok((rescued, _)) => return Ok(rescued),
-            // A full disk is not emptied by another try.
+            // Another attempt does not help if the disk is full.
             Err(error) if is_full(&error) => return Err(error),
-            // Somebody wrote in the meantime.
+            // The workspace changed during the rescue.
             Err(
                 error @ (WorkspaceError::Unverified { .. }
                 | WorkspaceError::Io { .. }
@@ -148,7 +149,7 @@ fn is_full(error: &WorkspaceError) -> bool {
     }
 }
 
-/// What a rescue holds, as users read it.
+/// Describes the content of a rescue.
 pub(super) fn holds(snapshot: &Snapshot) -> String {
     let nested = snapshot.raw.iter().filter(|raw| path_of(&raw.name.0).ends_with(".git")).count();
     let kept = snapshot.raw.iter().filter(|raw| !raw.is_dir()).count();
@@ -200,7 +201,7 @@ fn put_away(
     run.inspect_err(|error| sweep_up(backend, source, error))?;
     match (workspace.kind, &source.dir) {
         (WorkspaceKind::Clone, Some(_)) => {
-            // Its refs come along, whatever they point to: tags and notes are no commits.
+            // Fetch all refs of the clone, whatever they point to: tags and notes may not point to commits.
             let place = refs_of(&name);
             let made = git.run(["rev-parse", "--verify", &name])?.text()?;
             let mut refs = vec![format!("+{made}:{name}"), format!("+refs/*:{place}/*"), "^refs/toft/*".to_owned()];
@@ -218,10 +219,10 @@ fn put_away(
     Ok(repository.run(["rev-parse", "--verify", &name])?.text()?)
 }
 
-/// Removes what a git that failed names and left: half a pack, and its report.
+/// Deletes temporary files that a failed git left and names in its message: a partial pack and a crash report.
 fn sweep_up(backend: &WorkspaceBackend, source: &RescueSource, error: &RunError) {
     let RunError::Failed { said, .. } = error else { return };
-    // Git may have been led to the objects by a link.
+    // Git may print the objects directory with links resolved.
     let whole = |dir: &Path| fs::canonicalize(dir).ok();
     let packs = [&backend.common_dir, &source.own].map(|dir| whole(&dir.join("objects").join("pack")));
     for word in said.split([' ', '\'']) {
@@ -231,13 +232,13 @@ fn sweep_up(backend: &WorkspaceBackend, source: &RescueSource, error: &RunError)
         let left = in_packs && name.starts_with("tmp_pack_")
             || path.parent() == Some(&source.own) && name.starts_with("fast_import_crash_");
         if left {
-            // Git removes it later by itself.
+            // Otherwise git's garbage collection deletes it.
             let _ = fs::remove_file(path);
         }
     }
 }
 
-/// Changes refs, all or none.
+/// Updates refs in one transaction.
 pub(super) fn update_refs(git: &Git, lines: &str) -> Result<(), WorkspaceError> {
     if !lines.is_empty() {
         git.run(["update-ref", "--stdin"])?.ok_fed(|to| to.write_all(lines.as_bytes()))?;
@@ -245,13 +246,13 @@ pub(super) fn update_refs(git: &Git, lines: &str) -> Result<(), WorkspaceError> 
     Ok(())
 }
 
-/// The place of refs that belong to a rescue.
+/// Prefix of the refs that belong to a rescue.
 pub(super) fn refs_of(name: &str) -> String {
     name.replacen(PLACE, "refs/toft/rescued", 1)
 }
 
-/// The next name of a rescue of this workspace: neither the repository nor a clone of it has one of that name, left by
-/// whoever did not come to the end.
+/// The next unused rescue name of a workspace, in the repository and in the workspace's own clone, where an interrupted
+/// rescue may have left one.
 fn next_name(places: [&Git; 2], workspace: &Workspace) -> Result<String, WorkspaceError> {
     let place = format!("{PLACE}/{}", workspace.id);
     let mut last = 0;
@@ -262,25 +263,25 @@ fn next_name(places: [&Git; 2], workspace: &Workspace) -> Result<String, Workspa
     Ok(format!("{place}/{}", last + 1))
 }
 
-/// A rescue, as it is listed.
+/// A rescue in a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rescue {
-    /// The id of its workspace.
+    /// The workspace's id.
     pub workspace: String,
-    /// Its number among those of the workspace.
+    /// The number among the rescues of the workspace.
     pub number: u32,
     pub commit: String,
     pub made: Timestamp,
-    /// How many bytes of files it holds, before they are compressed.
+    /// Size of the files before compression.
     pub bytes: u64,
-    /// What it holds, as users read it.
+    /// A description of its content.
     pub holds: String,
-    /// What it does not hold, as users read it.
+    /// A description of what it does not contain.
     pub left: String,
 }
 
 impl Rescue {
-    /// One of which only the commit is known.
+    /// A rescue of which only the commit is known.
     pub(super) fn plain(workspace: &Workspace, commit: &str) -> Self {
         Self {
             workspace: workspace.id.to_string(),
@@ -298,7 +299,7 @@ const BYTES: &str = "Bytes: ";
 const HOLDS: &str = "Holds: ";
 const LEFT: &str = "Left: ";
 
-/// The rescues of a workspace, or of all of them, oldest first.
+/// The rescues of one workspace, or of all, oldest first.
 pub(super) fn all(backend: &WorkspaceBackend, workspace: Option<&Workspace>) -> Result<Vec<Rescue>, WorkspaceError> {
     let place = workspace.map_or_else(|| PLACE.to_owned(), |workspace| format!("{PLACE}/{}", workspace.id));
     let format = "--format=%(refname:lstrip=3) %(objectname) %(committerdate:unix)%0a%(contents:body)%00";
@@ -326,7 +327,7 @@ pub(super) fn all(backend: &WorkspaceBackend, workspace: Option<&Workspace>) -> 
     Ok(all)
 }
 
-/// Deletes a rescue, with the refs that belong to it. Git deletes the objects when it tidies up.
+/// Deletes a rescue and its refs. Git's garbage collection deletes the objects later.
 pub(super) fn delete(backend: &WorkspaceBackend, rescue: &Rescue) -> Result<(), WorkspaceError> {
     let git = backend.git()?;
     let name = format!("{PLACE}/{}/{}", rescue.workspace, rescue.number);
@@ -335,7 +336,7 @@ pub(super) fn delete(backend: &WorkspaceBackend, rescue: &Rescue) -> Result<(), 
     update_refs(git, lines.trim_start())
 }
 
-/// How many bytes of files a rescue holds.
+/// Size of the files in a rescue.
 fn bytes_of(source: &RescueSource, snapshot: &Snapshot) -> u64 {
     let size = |path: PathBuf| fs::symlink_metadata(path).map_or(0, |meta| meta.len());
     let dir = source.dir.as_deref().unwrap_or(&source.own);
@@ -345,7 +346,7 @@ fn bytes_of(source: &RescueSource, snapshot: &Snapshot) -> u64 {
     files.chain(own).chain(raw).sum::<u64>() + size(source.own.join("index"))
 }
 
-/// Says everything to `git fast-import`.
+/// Writes the input for `git fast-import`.
 fn tell(
     to: &mut dyn Write,
     name: &str,
@@ -400,12 +401,13 @@ fn tell(
     writeln!(to, "done")
 }
 
-/// Where in a rescue something is that is kept as it is: by number, for git has no place for names such as `.git`.
+/// The path in a rescue of an entry that is saved as it is. Entries are numbered, because a git tree cannot contain
+/// names such as `.git`.
 pub(super) fn raw_name(n: usize) -> String {
     format!("raw/{}/{n}", n / 256)
 }
 
-/// A file or a link, with what git can say of its mode.
+/// Writes a file or a link, with the mode that git can represent.
 fn write_file(to: &mut dyn Write, below: &[u8], file: &SnapshotFile, dir: &Path) -> io::Result<()> {
     let path = dir.join(path_of(&file.name.0));
     let mode = if file.link() {
@@ -428,7 +430,7 @@ fn data(to: &mut dyn Write, bytes: &[u8]) -> io::Result<()> {
     writeln!(to)
 }
 
-/// A file's bytes, as many as it had when it was opened.
+/// Writes a file's bytes, as many as it had when it was opened.
 fn file_data(to: &mut dyn Write, path: &Path) -> io::Result<()> {
     let named = |error: io::Error| io::Error::new(error.kind(), format!("{} cannot be read: {error}", path.display()));
     let file = plain::open(path).map_err(named)?;
@@ -440,7 +442,7 @@ fn file_data(to: &mut dyn Write, path: &Path) -> io::Result<()> {
     writeln!(to)
 }
 
-/// A path as `git fast-import` reads it.
+/// Quotes a path for `git fast-import`.
 fn quoted(below: &[u8], path: &[u8]) -> String {
     let mut text = String::from("\"");
     for byte in below.iter().chain(path) {

@@ -1,4 +1,4 @@
-//! What a rescue holds, read back from its commit and compared with a workspace.
+//! Reads the content of a rescue from its commit, and compares it with a workspace.
 
 use std::{
     collections::BTreeMap,
@@ -17,10 +17,10 @@ use super::{
 };
 use crate::{git_run::Git, lock, plain};
 
-/// So many bytes are read back at once; a larger file is compared by its name among git's objects.
+/// Number of bytes that are read at once. A larger file is compared by its object hash.
 const BATCH: u64 = 64 << 20;
 
-/// What a rescue holds, by path in its commit.
+/// The content of a rescue, by path in its commit.
 pub(super) struct RescueContent<'a> {
     git: &'a Git,
     objects: BTreeMap<Vec<u8>, (String, u64)>,
@@ -51,7 +51,7 @@ impl<'a> RescueContent<'a> {
         found.ok_or_else(|| WorkspaceError::Stays { why: "its rescue has no manifest that can be read".into() })
     }
 
-    /// Reads these back, in groups that fit into memory.
+    /// Reads these files, in groups that fit into memory.
     pub(super) fn each(
         &self,
         paths: &[Vec<u8>],
@@ -87,12 +87,12 @@ impl<'a> RescueContent<'a> {
         self.objects.get(path).map_or("missing", |(oid, _)| oid)
     }
 
-    /// Too large to be read into memory.
+    /// Whether a file is too large to be read into memory.
     pub(super) fn is_large(&self, path: &[u8]) -> bool {
         self.size(path) > BATCH
     }
 
-    /// Writes one into a file.
+    /// Writes the content of a path to a file.
     pub(super) fn write(&self, path: &[u8], file: fs::File) -> Result<(), WorkspaceError> {
         Ok(self.git.run(["cat-file", "blob", self.oid(path)])?.into_file(file)?)
     }
@@ -102,12 +102,13 @@ impl<'a> RescueContent<'a> {
     }
 }
 
-/// Where in a rescue a file of a workspace is.
+/// The path in a rescue for a file of a workspace.
 pub(super) fn below(place: &str, name: &[u8]) -> Vec<u8> {
     [place.as_bytes(), name].concat()
 }
 
-/// Is the workspace what `commit` holds, to the last byte? Gives what that is, and whether large ignored files are in it.
+/// Verifies that the rescue `commit` matches the workspace byte for byte. Returns the rescue, and whether it includes
+/// large ignored files.
 pub(super) fn verify(
     backend: &WorkspaceBackend,
     workspace: &Workspace,

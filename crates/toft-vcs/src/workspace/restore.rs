@@ -1,4 +1,4 @@
-//! Bringing a git workspace back from its rescue: files, permissions, what was staged, what was in progress.
+//! Restores a git workspace from a rescue: files, permissions, the index and operations in progress.
 
 use std::{
     fs::{self, Permissions},
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{git_run::Git, lock};
 
-/// Brings a workspace back; if that fails, nothing of it is left and it can be tried again.
+/// Restores a workspace. A failure leaves nothing behind, so it can be repeated.
 pub(super) fn restore(
     backend: &WorkspaceBackend,
     workspace: &Workspace,
@@ -38,14 +38,14 @@ pub(super) fn restore(
     backend.set_mark(workspace, RESTORING)?;
     backend.clear_mark(workspace, GIVEN_UP)?;
     fill_from(backend, workspace, rescue, &held, &snapshot, branch).inspect_err(|_| {
-        // A branch that was there before stays; one that was made for this goes if it is still where it was made.
+        // A branch that existed before is kept. One that was created for the restore is deleted if it has not moved.
         let undone = Workspace {
             own_branch: new,
             base: snapshot.head.clone().unwrap_or_default(),
             branch: wanted,
             ..workspace.clone()
         };
-        // The failure is told; what is left of the attempt goes with the next one.
+        // The caller gets the error; the next attempt removes what is left of this one.
         let _ = clear_away(backend, &undone).and_then(|_| backend.clear_mark(workspace, RESTORING));
     })
 }
@@ -112,7 +112,7 @@ fn fill_from(
         fs::set_permissions(&path, Permissions::from_mode(mode)).map_err(lock::io("set permissions of", &path))?;
     }
     if snapshot.missing && snapshot.index {
-        // Its files were not there to be put away; what was staged is.
+        // The rescue has no files, because the directory was missing, so check out the staged content.
         inside.run(["checkout-index", "--all", "--force", "--quiet"])?.patience(super::git::CHECKOUT).ok()?;
     }
     bring_raw(held, snapshot, dir, own)?;
@@ -123,7 +123,7 @@ fn fill_from(
     }
     backend.clear_mark(workspace, RESTORING)?;
     if workspace.kind == WorkspaceKind::Clone {
-        // Its own refs and logs hold everything now.
+        // The clone's own refs and reflogs reach everything now, so the refs of the rescue are not needed.
         let kept = inside.run(["for-each-ref", "--format=delete %(refname)", "refs/toft"])?.text()?;
         update_refs(&inside, format!("{kept}\n").trim_start())?;
         open_clone(workspace)?;
@@ -131,7 +131,7 @@ fn fill_from(
     Ok(Made::default())
 }
 
-/// Brings back what was kept as it is, and directories that a checkout does not make.
+/// Restores entries that were saved as they are, and directories that a checkout does not create.
 fn bring_raw(held: &RescueContent<'_>, snapshot: &Snapshot, dir: &Path, own: &Path) -> Result<(), WorkspaceError> {
     let target = |raw: &Raw| match raw.root {
         Root::Work => placed(dir, &raw.name, true),
@@ -145,7 +145,7 @@ fn bring_raw(held: &RescueContent<'_>, snapshot: &Snapshot, dir: &Path, own: &Pa
     let mut modes = Vec::new();
     for (name, mode) in &snapshot.dirs {
         let path = place(dir, name)?;
-        // Where a file is now, that is the newer truth.
+        // A file at this path is newer than the rescued directory.
         if fs::symlink_metadata(&path).is_ok_and(|meta| !meta.is_dir()) {
             continue;
         }
@@ -183,7 +183,7 @@ fn bring_raw(held: &RescueContent<'_>, snapshot: &Snapshot, dir: &Path, own: &Pa
         put.map_err(lock::io("write", &path))?;
         finish(&path, raw)
     })?;
-    // What is deepest first: a directory may forbid to go further.
+    // Deepest first: a restored mode may deny access to the directories below.
     modes.sort();
     for (path, mode) in modes.into_iter().rev() {
         fs::set_permissions(&path, Permissions::from_mode(mode)).map_err(lock::io("set permissions of", &path))?;
@@ -191,7 +191,7 @@ fn bring_raw(held: &RescueContent<'_>, snapshot: &Snapshot, dir: &Path, own: &Pa
     Ok(())
 }
 
-/// Submodules and their repositories find each other, though one of them is elsewhere now.
+/// Updates the links between submodules and their repositories if the workspace or its git directory has a new path.
 fn relink(snapshot: &Snapshot, dir: &Path, own: &Path) -> Result<(), WorkspaceError> {
     let Some((old_dir, old_own)) = &snapshot.places else { return Ok(()) };
     if path_of(&old_dir.0) == dir && path_of(&old_own.0) == own {
@@ -209,13 +209,13 @@ fn relink(snapshot: &Snapshot, dir: &Path, own: &Path) -> Result<(), WorkspaceEr
         let repository = own.join(rest);
         fs::write(&link, format!("gitdir: {}\n", repository.display())).map_err(lock::io("write", &link))?;
         let config = repository.join("config");
-        // Only this one file is read and written.
+        // Reads and writes only this one file.
         Git::outside(module).run(["config", "--file"])?.arg(&config).args(["core.worktree"]).arg(module).ok()?;
     }
     Ok(())
 }
 
-/// A path without `..`, as far as names tell.
+/// Resolves `..` in a path lexically.
 fn normal(path: &Path) -> PathBuf {
     let mut found = PathBuf::new();
     for part in path.components() {
@@ -228,7 +228,8 @@ fn normal(path: &Path) -> PathBuf {
     found
 }
 
-/// A worktree on the branch it was on, if that is still where it was and free; else on no branch.
+/// Creates a worktree on its former branch, if that is still at the same commit and not checked out elsewhere;
+/// otherwise with a detached HEAD.
 fn worktree(
     backend: &WorkspaceBackend,
     repository: &Git,
@@ -249,7 +250,7 @@ fn worktree(
         }
     }
     if add(backend, repository, &again, head).is_err() {
-        // Somebody has the branch; the work is worth more than its name.
+        // Another worktree has the branch; use a detached HEAD rather than fail.
         add(backend, repository, &Workspace { branch: None, ..again }, head)?;
     }
     backend.git_in(workspace, Path::new(&workspace.path))
@@ -282,12 +283,12 @@ fn clone(
     Ok(inside)
 }
 
-/// Where a file belongs: below `dir`, through no link, and never in git's own directory.
+/// The path of a file below `dir`. Refuses paths that lead through a symbolic link, or into the git directory.
 fn place(dir: &Path, name: &PathBytes) -> Result<PathBuf, WorkspaceError> {
     placed(dir, name, false)
 }
 
-/// The same; where `inside` says so, in that of a repository inside, but not in the workspace's own.
+/// The same; with `inside`, a path into the git directory of a nested repository is allowed.
 fn placed(dir: &Path, name: &PathBytes, inside: bool) -> Result<PathBuf, WorkspaceError> {
     let relative = path_of(&name.0);
     let stays = || WorkspaceError::Stays { why: format!("its rescue names {}", relative.display()) };
@@ -295,7 +296,7 @@ fn placed(dir: &Path, name: &PathBytes, inside: bool) -> Result<PathBuf, Workspa
     let parts: Vec<_> = relative.components().collect();
     for (n, part) in parts.iter().enumerate() {
         let Component::Normal(part) = part else { return Err(stays()) };
-        // Where case counts, another `.GIT` is a name like any other.
+        // On a case-sensitive file system, `.GIT` is an ordinary name.
         let own = if cfg!(target_os = "linux") { *part == ".git" } else { part.eq_ignore_ascii_case(".git") };
         if own && !(inside && n > 0) {
             return Err(stays());
@@ -315,7 +316,7 @@ fn placed(dir: &Path, name: &PathBytes, inside: bool) -> Result<PathBuf, Workspa
     Ok(path)
 }
 
-/// Makes room for what was there.
+/// Deletes whatever exists at the path of a restored file.
 fn take_away(path: &Path) -> Result<(), WorkspaceError> {
     let gone = match fs::symlink_metadata(path) {
         Ok(meta) if meta.is_dir() => fs::remove_dir_all(path),

@@ -1,4 +1,4 @@
-//! A picture of a git workspace: what a rescue must hold, without the bytes.
+//! A snapshot of a git workspace: everything that a rescue must contain, except the bytes.
 
 use std::{fs, os::unix::fs::MetadataExt, path::Path};
 
@@ -12,66 +12,67 @@ use super::{
 };
 use crate::{git_run::Git, lock::io};
 
-/// More of git's own files than this are no checkout's.
+/// A git directory with more files than this is not one of a checkout.
 const MOST_OWN: usize = 5_000;
 
-/// What was in a workspace.
+/// The content of a workspace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Snapshot {
-    /// The commit it stood on; none before the first.
+    /// The commit that is checked out; none before the first commit.
     pub(super) head: Option<String>,
     pub(super) branch: Option<String>,
-    /// Files that are not as they were committed.
+    /// Files that differ from the commit.
     pub(super) files: Vec<SnapshotFile>,
-    /// Tracked files that were gone.
+    /// Tracked files that do not exist.
     pub(super) deleted: Vec<PathBytes>,
-    /// Tracked files as committed, but for who may read them.
+    /// Tracked files with the committed content, but other permissions.
     pub(super) modes: Vec<(PathBytes, u32)>,
-    /// Git's own files of this checkout.
+    /// Files in the git directory of this checkout.
     pub(super) own: Vec<SnapshotFile>,
-    /// Whether there is an index.
+    /// An index exists.
     pub(super) index: bool,
-    /// Objects that only the index names.
+    /// Objects that only the index references.
     pub(super) staged: Vec<String>,
-    /// Commits that go with the directory: of its own log, of operations in progress.
+    /// Commits that would be lost with the directory: from its reflogs, and of operations in progress.
     pub(super) commits: Vec<String>,
-    /// Of a clone all refs, of a worktree those that are its own.
+    /// All refs of a clone; of a worktree, those that belong to it.
     pub(super) refs: Vec<(String, String)>,
-    /// Of a clone: its stashes, newest first.
+    /// Only for a clone: its stashes, newest first.
     pub(super) stashes: Vec<(String, String)>,
-    /// Of a clone: refs that name other refs.
+    /// Only for a clone: its symbolic refs.
     #[serde(default)]
     pub(super) symrefs: Vec<(String, String)>,
-    /// Of a clone: objects that its logs name and that are no commits.
+    /// Only for a clone: objects in its reflogs that are not commits.
     #[serde(default)]
     pub(super) objects: Vec<String>,
-    /// Kept as they are: repositories inside, submodules with work of their own, on request what is ignored.
+    /// Entries that are saved as they are: nested repositories, submodules with work of their own and, on request,
+    /// ignored files.
     #[serde(default)]
     pub(super) raw: Vec<Raw>,
-    /// Directories that a checkout would not make so.
+    /// Directories that a checkout would not create, or with other permissions.
     #[serde(default)]
     pub(super) dirs: Vec<(PathBytes, u32)>,
-    /// Large ignored files are kept too.
+    /// Large ignored files are included.
     #[serde(default)]
     pub(super) all_ignored: bool,
-    /// There were no files: its directory was moved or deleted by hand.
+    /// The workspace's directory was moved or deleted by hand, so there are no files.
     #[serde(default)]
     pub(super) missing: bool,
-    /// A restore of it had not come to its end.
+    /// A restore of the workspace was interrupted.
     #[serde(default)]
     pub(super) torn: bool,
-    /// Where it was, and git's own directory of it.
+    /// The paths of the workspace and of its git directory; none for a clone.
     #[serde(default)]
     pub(super) places: Option<(PathBytes, PathBytes)>,
-    /// What the rescue does not hold.
+    /// Files that the rescue does not contain.
     #[serde(default)]
     pub(super) left: Vec<Left>,
 }
 
-/// The mark of a workspace while a restore fills it.
+/// Name of the marker file of a workspace that is being restored.
 pub(super) const RESTORING: &str = "restoring";
 
-/// A file with its kind and permissions.
+/// A file with its type and permissions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SnapshotFile {
     pub(super) name: PathBytes,
@@ -79,7 +80,7 @@ pub(super) struct SnapshotFile {
 }
 
 impl Snapshot {
-    /// What in a rescue is a link.
+    /// Paths in the rescue that are symbolic links.
     pub(super) fn links(&self) -> std::collections::BTreeSet<Vec<u8>> {
         let links = |place: &'static str, files: &[SnapshotFile]| {
             let links = files.iter().filter(|file| file.link());
@@ -95,7 +96,7 @@ impl SnapshotFile {
     }
 }
 
-/// A path as bytes; as text, bytes that are no text and `\` are written `\xNN`.
+/// A path as bytes. As text, `\` and bytes that are not UTF-8 are written as `\xNN`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub(super) struct PathBytes(pub(super) Vec<u8>);
@@ -131,7 +132,7 @@ impl TryFrom<String> for PathBytes {
     }
 }
 
-/// Looks at a workspace at `dir`; with `all_ignored`, what is ignored and large is to be kept too.
+/// Takes a snapshot of a workspace at `dir`; with `all_ignored`, including large ignored files.
 pub(super) fn take(
     backend: &WorkspaceBackend,
     workspace: &Workspace,
@@ -166,7 +167,7 @@ pub(super) fn take(
     Ok(snapshot)
 }
 
-/// What a rescue of the directory would not hold, with sizes.
+/// Files that a rescue of the directory would not contain, with sizes.
 pub(super) fn leaves(
     backend: &WorkspaceBackend,
     workspace: &Workspace,
@@ -179,7 +180,7 @@ pub(super) fn leaves(
     Ok(walk::left(dir, snapshot.left.iter().map(|left| std::path::PathBuf::from(&left.path))))
 }
 
-/// What is left of a worktree whose directory is not there.
+/// Takes a snapshot of git's data of a worktree whose directory does not exist.
 pub(super) fn take_missing(
     backend: &WorkspaceBackend,
     workspace: &Workspace,
@@ -198,7 +199,7 @@ pub(super) fn take_missing(
     Ok(snapshot)
 }
 
-/// What git keeps for one checkout.
+/// The part of a snapshot that comes from the git directory of the checkout.
 fn of_own(
     backend: &WorkspaceBackend,
     workspace: &Workspace,
@@ -228,7 +229,7 @@ fn of_own(
     Ok(snapshot)
 }
 
-/// What git does not name: repositories inside, submodules, directories; and what is left.
+/// Adds what git does not report: nested repositories, submodules, directories, and the files that are not saved.
 fn beyond_git(snapshot: &mut Snapshot, dir: &Path, own: &Path, status: &Status) -> Result<(), WorkspaceError> {
     let ignored: Vec<_> = status.artefacts.iter().map(|path| path_of(path)).collect();
     let mut walked = walk::walk(dir, &ignored)?;
@@ -257,7 +258,7 @@ fn beyond_git(snapshot: &mut Snapshot, dir: &Path, own: &Path, status: &Status) 
     Ok(())
 }
 
-/// Those objects that are there and are no commits.
+/// Those of the objects that exist and are not commits.
 fn no_commits(git: &Git, oids: &[String]) -> Result<Vec<String>, WorkspaceError> {
     if oids.is_empty() {
         return Ok(Vec::new());
@@ -271,7 +272,7 @@ fn no_commits(git: &Git, oids: &[String]) -> Result<Vec<String>, WorkspaceError>
     Ok(others.map(|(_, oid)| oid.to_owned()).collect())
 }
 
-/// Whether a directory on the way is a link: what is there is elsewhere.
+/// Whether a parent directory of `path` is a symbolic link, so that the path leads elsewhere.
 pub fn behind_link(dir: &Path, path: &Path) -> bool {
     path.ancestors().skip(1).any(|part| !part.as_os_str().is_empty() && dir.join(part).is_symlink())
 }
@@ -281,7 +282,7 @@ fn gone(error: &std::io::Error) -> bool {
     matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory)
 }
 
-/// Permissions that a checkout would not give.
+/// Tracked files with permissions that a checkout would not set.
 fn odd_modes(dir: &Path, status: &Status, snapshot: &Snapshot) -> Vec<(PathBytes, u32)> {
     let changed: std::collections::BTreeSet<_> = snapshot.files.iter().map(|file| &file.name.0).collect();
     let odd = |(mode, _, path): &(u32, String, Vec<u8>)| {
@@ -303,7 +304,7 @@ fn odd_modes(dir: &Path, status: &Status, snapshot: &Snapshot) -> Vec<(PathBytes
     modes
 }
 
-/// Objects in the index that the commit does not have.
+/// Objects in the index that are not in the commit.
 fn staged(git: &Git, status: &Status) -> Result<Vec<String>, WorkspaceError> {
     let committed = match &status.head {
         Some(head) => git.run(["ls-tree", "-r", "-z", "--full-tree", "--format=%(objectname)", head])?.ok()?,
@@ -317,7 +318,7 @@ fn staged(git: &Git, status: &Status) -> Result<Vec<String>, WorkspaceError> {
     Ok(staged)
 }
 
-/// Commits that go with the directory.
+/// Commits that would be lost with the directory.
 fn commits(git: &Git, own: &Path, logs: &[std::path::PathBuf]) -> Result<Vec<String>, WorkspaceError> {
     const FILES: [&str; 12] = [
         "ORIG_HEAD",
@@ -345,10 +346,10 @@ fn commits(git: &Git, own: &Path, logs: &[std::path::PathBuf]) -> Result<Vec<Str
     Ok(commits)
 }
 
-/// Pairs of a ref and what it names.
+/// Pairs of a ref and its target.
 type Refs = Vec<(String, String)>;
 
-/// Refs that go with a checkout: those that name objects, and those that name other refs.
+/// Refs that belong to a checkout: those that point to objects, and symbolic refs.
 fn refs(git: &Git, clone: bool) -> Result<(Refs, Refs), WorkspaceError> {
     let places: &[&str] = if clone { &["refs"] } else { &survey::OF_A_WORKTREE };
     let run = git.run(["for-each-ref", "--format=%(refname) %(objectname) %(symref)"])?.args(places);
@@ -356,7 +357,7 @@ fn refs(git: &Git, clone: bool) -> Result<(Refs, Refs), WorkspaceError> {
     for line in run.text()?.lines().filter(|line| !line.starts_with("refs/toft/")) {
         let words: Vec<_> = line.split(' ').map(str::to_owned).collect();
         match words.as_slice() {
-            // A stash is more than its newest; it is kept by its log.
+            // A stash has more entries than its ref; they are saved from its reflog.
             [name, ..] if name == "refs/stash" => {}
             [name, oid, to] if to.is_empty() => plain.push((name.clone(), oid.clone())),
             [name, _, to] => symbolic.push((name.clone(), to.clone())),

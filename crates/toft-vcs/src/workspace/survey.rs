@@ -1,4 +1,4 @@
-//! What is in a git workspace, and how much of it is nowhere else.
+//! Examines the content of a git workspace, and determines which of it exists nowhere else.
 
 use std::{
     ffi::OsString,
@@ -13,38 +13,38 @@ use toft_core::workspace::{Left, Survey, Workspace, WorkspaceKind};
 use super::{Stand, WorkspaceBackend, WorkspaceError, git::git_dir, landed, look::Aid, overlay, remove, walk};
 use crate::{git_run::Git, git_view::plain_file};
 
-/// An ignored file by itself is a setting if it is no larger; a directory, or a larger one, is an artefact.
+/// A single ignored file up to this size counts as a setting. Larger files, and directories, count as artefacts.
 const LARGEST_SETTING: u64 = 1 << 20;
 
-/// What git says is in a checkout.
+/// The status of a checkout according to git.
 #[derive(Debug, Default)]
 pub(super) struct Status {
     pub(super) head: Option<String>,
     pub(super) branch: Option<String>,
     pub(super) upstream: Option<String>,
-    /// Files that are staged otherwise than they were committed.
+    /// Files whose staged content differs from HEAD.
     pub(super) staged: Vec<Vec<u8>>,
-    /// Tracked files that differ from what is staged, and those that git was told not to look at and that differ.
+    /// Tracked files that differ from the index, including files marked assume-unchanged or skip-worktree.
     pub(super) changed: Vec<Vec<u8>>,
-    /// Tracked files that are gone.
+    /// Tracked files that do not exist.
     pub(super) deleted: Vec<Vec<u8>>,
     pub(super) untracked: Vec<Vec<u8>>,
-    /// Ignored files that count.
+    /// Ignored files that count as settings.
     pub(super) ignored: Vec<Vec<u8>>,
     /// Files in small ignored directories.
     pub(super) small: Vec<Vec<u8>>,
     /// Other ignored directories: artefacts.
     pub(super) artefacts: Vec<Vec<u8>>,
-    /// Ignored files that are too large for settings.
+    /// Ignored files that are too large to be settings.
     pub(super) large: Vec<Vec<u8>>,
-    /// What git could not look at.
+    /// Paths that git could not read.
     pub(super) unseen: Vec<String>,
-    /// Repositories inside that are not this one's.
+    /// Nested repositories that are not submodules.
     pub(super) nested: Vec<String>,
     pub(super) submodules: Vec<Vec<u8>>,
-    /// Everything in the index: mode, object, path.
+    /// The entries of the index: mode, object, path.
     pub(super) index: Vec<(u32, String, Vec<u8>)>,
-    /// Git was told not to look at some files.
+    /// Some files are marked assume-unchanged or skip-worktree.
     pub(super) unwatched: bool,
 }
 
@@ -56,7 +56,7 @@ fn shown(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Asks git. Changes nothing, not even what git would refresh by the way.
+/// Runs `git status` and reads the index. Changes nothing, not even the index's cached file times.
 pub(super) fn status(git: &Git) -> Result<Status, WorkspaceError> {
     let mut status = status_of_plain(git)?;
     read_index(git, &mut status)?;
@@ -65,7 +65,7 @@ pub(super) fn status(git: &Git) -> Result<Status, WorkspaceError> {
     Ok(status)
 }
 
-/// The same where the index has neither submodules nor files that git was told not to look at.
+/// The same for an index without submodules and without files marked assume-unchanged or skip-worktree.
 pub(super) fn status_of_plain(git: &Git) -> Result<Status, WorkspaceError> {
     const ASK: [&str; 8] = [
         "status",
@@ -124,13 +124,13 @@ pub(super) fn tracked_dirs(status: &Status) -> std::collections::BTreeSet<&[u8]>
     dirs
 }
 
-/// Those of these directories in which a repository was begun; git never names them if it tracks files there.
+/// Those of `dirs` that contain a nested repository. Git does not report one in a directory with tracked files.
 pub(super) fn hidden_in<'a>(dir: &Path, dirs: impl Iterator<Item = &'a [u8]>) -> Vec<String> {
     let hidden = dirs.filter(|name| walk::is_marked(&dir.join(path_of(name))));
     hidden.map(|name| format!("{}/", shown(name))).collect()
 }
 
-/// Where a checkout stands, in one question.
+/// The newest commit and the number of uncommitted changes, from one git command.
 pub(super) fn stand(git: &Git) -> Result<Stand, WorkspaceError> {
     let said =
         git.run(["status", "--porcelain=v2", "--branch", "-z", "--ignore-submodules=dirty", "--no-renames"])?.ok()?;
@@ -151,7 +151,7 @@ fn header(status: &mut Status, text: &str) {
     }
 }
 
-/// A tracked file: two letters, some columns, then its path.
+/// Records a tracked file: two status letters, `columns` columns, then its path.
 fn entry(status: &mut Status, rest: &[u8], columns: usize) {
     let mut words = rest.splitn(columns + 1, |byte| *byte == b' ');
     let letters = words.next().unwrap_or_default().to_vec();
@@ -167,7 +167,7 @@ fn entry(status: &mut Status, rest: &[u8], columns: usize) {
     }
 }
 
-/// Everything in the index; gives files that git was told not to look at.
+/// Reads the index; returns files marked assume-unchanged or skip-worktree.
 pub(super) fn list_index(git: &Git, status: &mut Status) -> Result<Vec<(String, Vec<u8>)>, WorkspaceError> {
     let listed = git.run(["ls-files", "--stage", "-v", "-z"])?.ok()?;
     let mut unwatched = Vec::new();
@@ -189,18 +189,18 @@ pub(super) fn list_index(git: &Git, status: &mut Status) -> Result<Vec<(String, 
     Ok(unwatched)
 }
 
-/// Everything in the index; files that git was told not to look at are looked at.
+/// Reads the index, and compares files marked assume-unchanged or skip-worktree with it.
 fn read_index(git: &Git, status: &mut Status) -> Result<(), WorkspaceError> {
     let mut unwatched = Vec::new();
     for (oid, path) in list_index(git, status)? {
         match fs::symlink_metadata(git.dir().join(path_of(&path))) {
-            // What a link says is not hashed by name.
+            // The content of a symbolic link cannot be hashed by path.
             Ok(meta) if meta.is_symlink() => status.changed.push(path),
             Ok(_) => unwatched.push((oid, path)),
             Err(_) => {}
         }
     }
-    // Git hashes files by name, one to a line: a name with a line break is taken for changed.
+    // Git reads the paths to hash line by line, so a path with a line break counts as changed.
     let (odd, plain): (Vec<_>, Vec<_>) = unwatched.into_iter().partition(|(_, path)| path.contains(&b'\n'));
     let feed: Vec<u8> = plain.iter().flat_map(|(_, path)| [path.as_slice(), b"\n"].concat()).collect();
     if !plain.is_empty() {
@@ -213,7 +213,7 @@ fn read_index(git: &Git, status: &mut Status) -> Result<(), WorkspaceError> {
     Ok(())
 }
 
-/// What was begun in a checkout and is not over.
+/// The operation in progress in a checkout, such as a rebase.
 pub(super) fn doing(git_dir: &Path) -> Option<&'static str> {
     const SIGNS: [(&str, &str); 6] = [
         ("rebase-merge", "rebase"),
@@ -231,7 +231,7 @@ pub(super) fn survey(backend: &WorkspaceBackend, workspace: &Workspace, dir: &Pa
     Ok(survey_with(backend, workspace, dir, &mut Aid::fresh(backend, workspace, dir, &refs))?.0)
 }
 
-/// The same with what helps it along, and what git said.
+/// The same with cached inputs; also returns git's status.
 pub(super) fn survey_with(
     backend: &WorkspaceBackend,
     workspace: &Workspace,
@@ -247,7 +247,7 @@ pub(super) fn survey_with(
         status.nested.iter().map(|path| format!("{path} is a repository of its own")).collect();
     nested.extend(submodules(dir, own, &status)?.work);
     let mut stuck = status.unseen.clone();
-    // The user's own checkout was not made by toft, and is never removed.
+    // The user's own checkout was not created by toft, and is never removed.
     let made = workspace.kind != WorkspaceKind::InPlace;
     if made && !backend.is_here(workspace, dir) {
         stuck.push(format!("its {} is not the one that toft made", dir.join(".git").display()));
@@ -293,8 +293,8 @@ pub(super) fn survey_with(
     Ok((survey, status))
 }
 
-/// Stashes that go with a workspace: of a clone all, of a worktree none, for they are the repository's. There they are
-/// only counted, by the branch they were made on.
+/// Stashes of a workspace: of a clone, all. The stashes of a worktree belong to the repository and stay, so only those
+/// made on its branch are listed, for information.
 pub(super) fn stashes(
     git: &Git,
     workspace: &Workspace,
@@ -311,7 +311,7 @@ pub(super) fn stashes(
     Ok(all.filter(mine).map(|(oid, text)| (oid.to_owned(), text.to_owned())).collect())
 }
 
-/// The logs that go with a workspace: of a clone all, of a worktree its own and that of a branch made for it.
+/// Reflog files of a workspace: of a clone, all; of a worktree, its own and that of a branch created for it.
 pub(super) fn logs(backend: &WorkspaceBackend, workspace: &Workspace, own: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut look = vec![own.join("logs")];
@@ -319,7 +319,7 @@ pub(super) fn logs(backend: &WorkspaceBackend, workspace: &Workspace, own: &Path
         look.push(backend.common_dir.join("logs").join("refs").join("heads").join(branch));
     }
     while let Some(at) = look.pop() {
-        // A link leads where no log of this checkout is.
+        // Links are not followed: they could lead to files that are not logs of this checkout.
         match fs::symlink_metadata(&at).map(|meta| meta.file_type()) {
             Ok(kind) if kind.is_dir() => {
                 look.extend(fs::read_dir(&at).into_iter().flatten().flatten().map(|entry| entry.path()));
@@ -331,7 +331,7 @@ pub(super) fn logs(backend: &WorkspaceBackend, workspace: &Workspace, own: &Path
     found
 }
 
-/// Every object that logs name.
+/// Every object that reflogs name.
 pub(super) fn logged(logs: &[PathBuf]) -> Result<Vec<String>, WorkspaceError> {
     let mut found = std::collections::BTreeSet::new();
     for log in logs {
@@ -342,12 +342,13 @@ pub(super) fn logged(logs: &[PathBuf]) -> Result<Vec<String>, WorkspaceError> {
     Ok(found.into_iter().filter(hash).collect())
 }
 
-/// Refs that are one worktree's alone.
+/// Refs that belong to one worktree.
 pub(super) const OF_A_WORKTREE: [&str; 3] = ["refs/worktree", "refs/bisect", "refs/rewritten"];
 
-/// Commits that a checkout's logs know and no ref reaches: what was amended, reset or rebased away.
+/// Commits in a checkout's reflogs that no ref reaches: amended, reset or rebased away.
 pub(super) fn dropped(git: &Git, own: &Path, logs: &[PathBuf]) -> Result<Vec<String>, WorkspaceError> {
-    // Git has no log of a branch without a commit; the files say what there was. Where refs are in tables, only git does.
+    // Git prints no reflog for a branch without a commit, so the files are read. With the reftable format, only git can
+    // read them.
     let mut tips = logged(logs)?;
     if own.join("reftable").exists() {
         let listed = git.run(["log", "--walk-reflogs", "--format=%H", "HEAD", "--"])?.maybe()?;
@@ -370,12 +371,12 @@ pub(super) fn dropped(git: &Git, own: &Path, logs: &[PathBuf]) -> Result<Vec<Str
     Ok(found)
 }
 
-/// How many commits of a clone its parent does not have.
+/// Numbers of commits in a clone that its parent does not have.
 #[derive(Default)]
 struct Apart {
-    /// Whatever in the clone knows them.
+    /// Reachable from any ref or reflog of the clone.
     all: usize,
-    /// On other branches than the one it is on.
+    /// On branches other than the current one.
     beside: usize,
     /// On no branch.
     dropped: usize,
@@ -399,7 +400,7 @@ fn apart(backend: &WorkspaceBackend, git: &Git) -> Result<Apart, WorkspaceError>
     Ok(Apart { all, beside: branches.saturating_sub(head), dropped: all.saturating_sub(branches) })
 }
 
-/// Links that setting up made, to what the checkout it was made from has, are no work.
+/// Symbolic links that setup made to files of the main checkout count as ignored, not as work.
 fn set_up_links(workspace: &Workspace, dir: &Path, status: &mut Status) {
     let source = Path::new(&workspace.source);
     let made = |path: &Vec<u8>| {
@@ -410,16 +411,16 @@ fn set_up_links(workspace: &Workspace, dir: &Path, status: &mut Status) {
     status.ignored.extend::<Vec<Vec<u8>>>(links);
 }
 
-/// Submodules, as far as they hold more than a remote has.
+/// Content of submodules that exists nowhere else.
 #[derive(Debug, Default)]
 pub(super) struct Submodules {
-    /// What is in them that is nowhere else, in words.
+    /// Descriptions of work that no remote has.
     pub(super) work: Vec<String>,
-    /// Their artefacts, by path in the workspace.
+    /// Artefacts, by path in the workspace.
     pub(super) artefacts: Vec<PathBuf>,
 }
 
-/// Looks into the submodules of a checkout, and into repositories of those that are not filled now.
+/// Examines the submodules of a checkout, and the repositories of submodules that are not checked out.
 pub(super) fn submodules(dir: &Path, own: &Path, status: &Status) -> Result<Submodules, WorkspaceError> {
     let mut found = Submodules::default();
     for path in &status.submodules {
@@ -431,7 +432,7 @@ pub(super) fn submodules(dir: &Path, own: &Path, status: &Status) -> Result<Subm
     Ok(found)
 }
 
-/// Why repositories of submodules that are not filled now would be lost; nothing if remotes have all of them.
+/// Why repositories of submodules that are not checked out would be lost; `None` if remotes have all of their commits.
 fn modules(dir: &Path) -> Result<Option<String>, WorkspaceError> {
     let mut look = vec![dir.to_owned()];
     while let Some(at) = look.pop() {
@@ -458,7 +459,7 @@ fn modules(dir: &Path) -> Result<Option<String>, WorkspaceError> {
     Ok(None)
 }
 
-/// In what a checkout differs from a fresh one; ignored files count, and artefacts that are newer than `made`.
+/// How a checkout differs from a fresh one, if at all. Ignored files count, and so do artefacts newer than `made`.
 pub(super) fn not_fresh(git: &Git, made: SystemTime) -> Result<Option<&'static str>, WorkspaceError> {
     let status = status(git)?;
     let files = [&status.staged, &status.changed, &status.deleted, &status.untracked, &status.ignored];
@@ -479,7 +480,7 @@ pub(super) fn not_fresh(git: &Git, made: SystemTime) -> Result<Option<&'static s
     })
 }
 
-/// Whether a file, or anything below a directory, was changed after a moment; what cannot be looked at may have been.
+/// Whether a file, or anything below a directory, was changed after a time. If that cannot be determined, true.
 fn newer(path: &Path, moment: SystemTime) -> bool {
     let since = moment.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let moment = (i64::try_from(since.as_secs()).unwrap_or(i64::MAX), i64::from(since.subsec_nanos()));
@@ -497,7 +498,8 @@ fn newer(path: &Path, moment: SystemTime) -> bool {
     false
 }
 
-/// Removes ignored directories that tools build again, but those with a repository inside; gives what went.
+/// Deletes ignored directories that tools can rebuild, except those that contain a repository. Returns what was
+/// deleted.
 pub(super) fn shed(backend: &WorkspaceBackend, workspace: &Workspace) -> Result<Vec<Left>, WorkspaceError> {
     let dir = Path::new(&workspace.path);
     let paths = status(&backend.inside(workspace, dir)?)?.artefacts;
@@ -517,7 +519,7 @@ pub(super) fn shed(backend: &WorkspaceBackend, workspace: &Workspace) -> Result<
     Ok(named)
 }
 
-/// What a submodule holds that no remote has, and its artefacts.
+/// Adds the work in a submodule that no remote has, and its artefacts.
 fn submodule(top: &Path, path: &Path, found: &mut Submodules) -> Result<(), WorkspaceError> {
     let (dir, name) = (top.join(path), path.display());
     if fs::symlink_metadata(dir.join(".git")).is_err() {
@@ -549,7 +551,7 @@ fn submodule(top: &Path, path: &Path, found: &mut Submodules) -> Result<(), Work
     Ok(())
 }
 
-/// What is left of a worktree whose directory is not there: index, HEAD, logs, operations in progress.
+/// Examines git's data of a worktree whose directory does not exist: index, HEAD, reflogs, operations in progress.
 pub(super) fn missing(backend: &WorkspaceBackend, workspace: &Workspace, own: &Path) -> Result<Survey, WorkspaceError> {
     let git = backend.git_without_files(own)?;
     let mut status = Status {

@@ -1,7 +1,8 @@
-//! Modification times, by which make, cargo and npm decide what to build again.
+//! Modification times, by which make, cargo and npm decide what to rebuild.
 //!
-//! Artefacts are taken from a checkout with the times they have there. A source file that is the same in both checkouts gets
-//! the time it has there, too, so that nothing is built without need; one that differs is newer than every artefact.
+//! Artefacts are copied from the main checkout with their times. A source file that is the same in both checkouts gets
+//! the time that it has there, so that nothing is rebuilt without need. A file that differs is newer than every
+//! artefact.
 
 use std::{
     collections::BTreeSet,
@@ -24,26 +25,26 @@ use super::{WorkspaceBackend, WorkspaceError, git, survey::path_of};
 use crate::{command::Run, lock};
 
 impl WorkspaceBackend {
-    /// Gives the files of a workspace that was just set up times by which builds see what differs from the checkout that
-    /// artefacts were taken from; the newest of those is of that time.
+    /// Sets the times of files in a workspace that was just set up, so that builds detect which differ from the main
+    /// checkout. `newest` is the time of the newest artefact.
     pub fn keep_times(&self, workspace: &Workspace, newest: SystemTime) -> Result<(), WorkspaceError> {
         self.system().keep_times(self, workspace, newest)
     }
 
-    /// Whether version control leaves a path in a workspace alone.
+    /// Whether version control ignores a path in a workspace.
     pub fn ignores(&self, workspace: &Workspace, path: &str) -> Result<bool, WorkspaceError> {
         self.system().ignores(self, workspace, path)
     }
 }
 
-/// Sets when a file, directory or link was last modified; never through a link.
+/// Sets the modification time of a file, directory or link. Links are not followed.
 pub fn set_modified(path: &Path, time: SystemTime) -> io::Result<()> {
     let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let flag = UtimensatFlags::NoFollowSymlink;
     utimensat(AT_FDCWD, path, &TimeSpec::UTIME_OMIT, &TimeSpec::from_duration(since), flag).map_err(Into::into)
 }
 
-/// In a base that was just made, whose artefacts are there.
+/// Sets the times in a new base that contains its artefacts.
 pub(super) fn keep_in_base(
     backend: &WorkspaceBackend,
     tree: &Path,
@@ -58,7 +59,7 @@ pub(super) fn keep_in_base(
     keep(backend, tree, commit, SystemTime::now().max(newest.unwrap_or(SystemTime::UNIX_EPOCH)), asked)
 }
 
-/// In a workspace that was just set up; the newest file that was taken into it is of that time.
+/// Sets the times in a workspace that was just set up. `newest` is the time of the newest file that was copied into it.
 pub(super) fn keep_in(
     backend: &WorkspaceBackend,
     workspace: &Workspace,
@@ -113,7 +114,7 @@ fn keep(
     let mut odd = parents(&differs);
     odd.extend(parents(&others));
     let all: BTreeSet<&Path> = tracked.iter().flat_map(|path| path.ancestors().skip(1)).collect();
-    // Deepest first: nothing below changes any more when a directory gets its time.
+    // Deepest first, so that a directory's time is set after everything below it.
     for path in all.into_iter().rev().filter(|path| !path.as_os_str().is_empty() && !odd.contains(*path)) {
         let (here, original) = (dir.join(path), source.join(path));
         if let (Ok(seen), Ok(original)) = (fs::symlink_metadata(&here), fs::symlink_metadata(&original))
@@ -125,7 +126,7 @@ fn keep(
         }
     }
     if changed {
-        // Git knows files by their times; it looks at each once.
+        // Git's index records times, so refresh it.
         asked(&["update-index", "-q", "--refresh"])?.patience(git::CHECKOUT).end()?;
     }
     Ok(())

@@ -1,6 +1,6 @@
-//! A walk through a workspace's files: what version control does not name, and what it would not bring back.
+//! Walks through a workspace's files, to find what version control does not report and would not restore.
 //!
-//! Nothing in it is executed or believed. A repository inside is a directory like any other, which is kept byte for byte.
+//! Nothing in it is executed or trusted. A nested repository is an ordinary directory that is saved byte for byte.
 
 use std::{
     fs, io,
@@ -14,9 +14,9 @@ use toft_core::workspace::Left;
 use super::{WorkspaceError, snapshot::PathBytes};
 use crate::{lock, plain};
 
-/// The directories in which version control keeps a repository.
+/// Directories in which a version control system stores a repository.
 const MARKS: [&str; 4] = [".git", ".hg", ".jj", ".sl"];
-/// Directories that tools build again by themselves.
+/// Directories that tools can rebuild.
 const REBUILT: [&str; 17] = [
     "target",
     "node_modules",
@@ -36,23 +36,23 @@ const REBUILT: [&str; 17] = [
     ".cache",
     ".direnv",
 ];
-/// How much a small ignored directory may hold.
+/// Maximum size of a small ignored directory.
 const SMALL_BYTES: u64 = 1 << 20;
 const SMALL_FILES: usize = 200;
-/// How many names of what is left are recorded; the rest is one entry.
+/// Maximum number of paths recorded as left out; the rest is one entry.
 const MOST_LEFT: usize = 200;
 
-/// Where the name of an entry begins.
+/// The directory to which a path is relative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Root {
     /// The workspace's directory.
     Work,
-    /// Git's own directory of the checkout.
+    /// The git directory of the checkout.
     Own,
 }
 
-/// A file, link or directory that is kept as it is, whatever version control thinks of it.
+/// A file, link or directory that is saved as it is, independent of version control.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct Raw {
     pub(super) root: Root,
@@ -70,18 +70,18 @@ impl Raw {
     }
 }
 
-/// What a walk found.
+/// The result of a walk.
 #[derive(Debug, Default)]
 pub(super) struct Walked {
-    /// Directories that hold a repository, or are one.
+    /// Directories that contain a repository, or are one.
     pub(super) repositories: Vec<PathBuf>,
     /// Sockets, pipes and devices.
     pub(super) special: Vec<PathBuf>,
-    /// Directories that a checkout would not make: empty, or with other permissions than the workspace's own.
+    /// Directories that a checkout would not create: empty ones, and those with other permissions than the workspace.
     pub(super) dirs: Vec<(PathBytes, u32)>,
 }
 
-/// Goes through a workspace. `ignored` are directories that git does not look into: there a bare repository counts too.
+/// Walks through a workspace. `ignored` are directories that git does not enter; in those, bare repositories count too.
 pub(super) fn walk(dir: &Path, ignored: &[PathBuf]) -> Result<Walked, WorkspaceError> {
     let mut found = Walked::default();
     let usual = fs::symlink_metadata(dir).map_err(lock::io("look at", dir))?.mode() & 0o7777;
@@ -96,7 +96,7 @@ pub(super) fn walk(dir: &Path, ignored: &[PathBuf]) -> Result<Walked, WorkspaceE
         }
         let mut count = 0;
         let entries = match fs::read_dir(&here) {
-            // What was there a moment ago is gone.
+            // It was deleted just now.
             Err(error) if error.kind() == io::ErrorKind::NotFound && !top => continue,
             entries => entries.map_err(lock::io("read", &here))?,
         };
@@ -125,8 +125,8 @@ pub(super) fn walk(dir: &Path, ignored: &[PathBuf]) -> Result<Walked, WorkspaceE
     Ok(found)
 }
 
-/// A directory below that holds entries and that this user can neither delete from nor open up: taking it down would stop
-/// half-way.
+/// A non-empty directory below from which this user cannot delete, and whose permissions this user cannot change: a
+/// removal would stop half-way.
 pub(super) fn undeletable(dir: &Path) -> Option<PathBuf> {
     let me = own_uid();
     let mut look = vec![dir.to_owned()];
@@ -136,7 +136,7 @@ pub(super) fn undeletable(dir: &Path) -> Option<PathBuf> {
         match fs::read_dir(&at) {
             Ok(entries) => {
                 let mut entries = entries.flatten().peekable();
-                // Others' files in a directory that only their owners may delete from.
+                // Files of other users in a sticky directory can only be deleted by their owners.
                 let sticky = meta.mode() & 0o1000 != 0 && !mine;
                 if entries.peek().is_some() && !mine && (sticky || !may_write(&at)) {
                     return Some(at);
@@ -162,25 +162,25 @@ fn may_write(dir: &Path) -> bool {
     nix::unistd::access(dir, AccessFlags::W_OK | AccessFlags::X_OK).is_ok()
 }
 
-/// Whether a directory holds a repository.
+/// Whether a directory contains a repository.
 pub(super) fn is_marked(dir: &Path) -> bool {
     MARKS.iter().any(|mark| fs::symlink_metadata(dir.join(mark)).is_ok())
 }
 
-/// Whether a directory is one that tools build again: by its name, or because it says so.
+/// Whether tools can rebuild a directory: by its name, or by a `CACHEDIR.TAG`.
 pub(super) fn is_rebuilt(dir: &Path) -> bool {
     let named = dir.file_name().is_some_and(|name| REBUILT.iter().any(|known| name == *known));
     named || dir.join("CACHEDIR.TAG").is_file()
 }
 
-/// The files of an ignored directory that is small enough to be kept: nothing if it is large, is built again, holds a
-/// repository, or holds what is no file.
+/// The files of an ignored directory that is small enough to be rescued; `None` if it is large, can be rebuilt, is a
+/// repository, or contains anything but files, links and directories.
 pub(super) fn small(dir: &Path, below: &Path) -> Option<Vec<PathBuf>> {
     let (mut files, mut bytes, mut entries, mut holds_one) = (Vec::new(), 0, 0, false);
     let mut look = vec![below.to_owned()];
     while let Some(at) = look.pop() {
         let here = dir.join(&at);
-        // A repository inside is kept by itself.
+        // A nested repository is saved separately.
         if at != below && is_marked(&here) {
             holds_one = true;
             continue;
@@ -208,11 +208,11 @@ pub(super) fn small(dir: &Path, below: &Path) -> Option<Vec<PathBuf>> {
             }
         }
     }
-    // With nothing but a repository in it, the directory is judged by that.
+    // A directory with only a nested repository is handled with that repository.
     (!holds_one || !files.is_empty()).then_some(files)
 }
 
-/// Everything at and below `name`, as it is: directories before what is in them.
+/// Adds everything at and below `name`: directories before their content.
 pub(super) fn raw(root: Root, base: &Path, name: &Path, into: &mut Vec<Raw>) -> Result<(), WorkspaceError> {
     let mut look = vec![name.to_owned()];
     while let Some(at) = look.pop() {
@@ -234,7 +234,7 @@ pub(super) fn raw(root: Root, base: &Path, name: &Path, into: &mut Vec<Raw>) -> 
     Ok(())
 }
 
-/// How many bytes are at and below a path.
+/// Size of everything at and below a path.
 pub(super) fn bytes(path: &Path) -> u64 {
     let mut sum = 0;
     let mut look = vec![path.to_owned()];
@@ -248,7 +248,7 @@ pub(super) fn bytes(path: &Path) -> u64 {
     sum
 }
 
-/// What goes with a directory, named with sizes; of very many, the largest.
+/// The paths with their sizes; if there are very many, the largest.
 pub(super) fn left(dir: &Path, paths: impl IntoIterator<Item = PathBuf>) -> Vec<Left> {
     let mut all: Vec<Left> = paths
         .into_iter()
@@ -262,7 +262,7 @@ pub(super) fn left(dir: &Path, paths: impl IntoIterator<Item = PathBuf>) -> Vec<
     all
 }
 
-/// Every file of a workspace, but what version control keeps at its top.
+/// Every file of a workspace, except the version control system's own at the top.
 pub(super) fn files(dir: &Path) -> Result<Vec<PathBuf>, WorkspaceError> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir).map_err(lock::io("read", dir))? {
@@ -277,7 +277,8 @@ pub(super) fn files(dir: &Path) -> Result<Vec<PathBuf>, WorkspaceError> {
     Ok(found)
 }
 
-/// Of files that a version control without rescues does not keep: those that are only here, and artefacts.
+/// Of files that a version control system without rescues does not store: those that exist only here, and artefacts.
+/// Files that `source` has too are left out.
 pub(super) fn only_here(dir: &Path, source: &Path, names: Vec<PathBuf>) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let (mut only, mut artefacts) = (Vec::new(), std::collections::BTreeSet::new());
     for name in names {
@@ -303,7 +304,7 @@ pub(super) fn only_here(dir: &Path, source: &Path, names: Vec<PathBuf>) -> (Vec<
     (only, artefacts.into_iter().collect())
 }
 
-/// Why a workspace stays whose version control can put nothing away: files and repositories that are only in it.
+/// Why a workspace must stay whose version control system has no rescues: files and repositories that exist only in it.
 pub(super) fn cannot_go(vcs: &str, only: &[PathBuf], repositories: &[PathBuf]) -> Vec<String> {
     let mut stuck: Vec<String> =
         repositories.iter().map(|path| format!("{} is a repository of its own", path.display())).collect();

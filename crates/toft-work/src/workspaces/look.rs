@@ -57,7 +57,7 @@ pub struct SeenWorkspace {
     /// The command that helps.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub help: Option<String>,
-    /// The clone on this machine that it belongs to, if that is another one; it is looked at there.
+    /// The clone on this machine that it belongs to, if that is another one; it is examined there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub other_clone: Option<String>,
     /// Files that are changed and not committed.
@@ -66,7 +66,7 @@ pub struct SeenWorkspace {
 }
 
 impl SeenWorkspace {
-    /// What its row says, before anything is seen.
+    /// A workspace that was not examined yet.
     fn unseen(listed: Listed) -> Self {
         Self {
             listed,
@@ -81,7 +81,7 @@ impl SeenWorkspace {
     }
 }
 
-/// Two workspaces whose work runs into each other.
+/// Two workspaces whose work collides.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Collision {
@@ -213,9 +213,9 @@ impl Workspaces<'_> {
             (trouble, help) = (Some(format!("its row in the store cannot be read: {why}")), Some("toft doctor".into()));
         } else if there {
             let found = self.backend.trouble(workspace);
-            // A mount that is gone or dead is made again, and the links of a repository that was moved are mended.
+            // Mount it again if the mount is gone or dead, and repair the links of a moved repository.
             let found = found.and_then(|_| {
-                // What cannot be mended is told as what is wrong with it.
+                // If that fails, the problem itself is reported.
                 let _ = self.backend.open(workspace);
                 self.backend.trouble(workspace)
             });
@@ -336,7 +336,7 @@ impl Workspaces<'_> {
         let mut collisions: Vec<Collision> = pairs
             .into_iter()
             .map(|((one, other), (kind, paths))| {
-                // The older one first, as it was there first.
+                // The older workspace first.
                 let between = vec![party(other), party(one)];
                 let workspaces = between.iter().map(|party| party.workspace.clone()).collect();
                 Collision { kind, workspaces, between, paths: paths.into_iter().collect() }
@@ -373,7 +373,7 @@ fn overlaps(
     for (path, who) in by_path.into_iter().filter(|(_, who)| who.len() > 1) {
         for (n, (one, ours)) in who.iter().enumerate() {
             for (other, theirs) in &who[n + 1..] {
-                // What both committed is git's to judge.
+                // If both committed the file, git decides.
                 let kind = *ours.max(theirs);
                 if kind == CollisionKind::Conflict {
                     continue;

@@ -141,7 +141,7 @@ impl<'s> Work<'s> {
         let located = self.located();
         let nowhere = || Error::NoRepository { dir: PathBuf::from(".") };
         let (checkout, id) = located.checkout.as_ref().zip(located.repository.as_ref()).ok_or_else(nowhere)?;
-        // Two repositories may have one name.
+        // Two repositories may have the same name.
         let word: String = id.as_str().trim_start_matches("rp_").chars().take(4).collect();
         let root = real(&located.workspaces.root).join(format!("{}-{word}", provide::file_name(&checkout.name())));
         Ok(Workspaces {
@@ -173,7 +173,7 @@ impl<'s> Work<'s> {
         };
         provide().or_else(|error| {
             let (id, message) = (Some(claimed.task.id.to_string()), format!("no workspace: {error}"));
-            // A process that is in it may leave at any moment, and a setup that fails does so for every task.
+            // A process may leave the workspace at any moment, and a failing setup fails for every task.
             let passing = matches!(error, Error::Workspace(WorkspaceError::InUse { .. }) | Error::Setup { .. });
             let how = match rests && of_this_task(&error) && !passing {
                 true => finish::How::Failed,
@@ -313,7 +313,7 @@ impl Workspaces<'_> {
         if let Some(found) = rows.iter().find(meant) {
             return Ok(found.workspace.id.to_string());
         }
-        // The name of one that was removed goes before an issue whose id begins like it.
+        // The name of a removed workspace takes precedence over an issue whose id starts with it.
         let all = self.work.perform(List { scope: self.work.scope(), all: true, limit: 0 })?;
         if all.iter().any(|row| row.workspace.name == text) {
             return Ok(text.to_owned());
@@ -469,7 +469,7 @@ fn of_this_task(error: &Error) -> bool {
     use WorkspaceError::{BadName, BranchTaken, InTheWay, InUse, Stays};
     match error {
         Error::Setup { .. } => true,
-        // One that is there for this task is quarantined, on its way out, or another's.
+        // An existing workspace for this task is quarantined, being removed, or belongs to another one.
         Error::Refused(refusal) => matches!(refusal, Refusal::WrongState { .. } | Refusal::Exists { .. }),
         Error::Workspace(error) => {
             matches!(error, BadName { .. } | BranchTaken { .. } | InTheWay { .. } | InUse { .. } | Stays { .. })

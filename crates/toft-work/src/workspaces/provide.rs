@@ -62,7 +62,7 @@ impl Workspaces<'_> {
         if let (None, Some(commit)) = (&wanted.base, &named.commit)
             && let Ok(last) = self.backend.start(Some(commit))
         {
-            // Where the last holder got to, as far as this machine has it.
+            // Start where the last holder stopped, if this machine has the commit.
             start.commit = last.commit;
         }
         let mut notes = Vec::new();
@@ -77,11 +77,11 @@ impl Workspaces<'_> {
         let branch = self.branch_for(&wanted, &name, named.issue.as_deref(), named.title.as_deref())?;
         let request = Provide { task, overlay_base, ..self.request(name, branch, wanted, start)? };
         let provided = self.work.perform_as(actor, None, request)?;
-        // Whoever copies from it needs it until that is done.
+        // Keep the lock until the copy is complete.
         let _bases = bases.filter(|_| copy_of.is_some());
         let mut workspace = provided.workspace;
         let _turn = self.backend.turn(&workspace)?;
-        // While we waited, somebody may have made it.
+        // Another process may have created it while this one waited.
         workspace = self.work.perform(Show { id: workspace.id.to_string() })?.workspace;
         if workspace.state == WorkspaceState::Ready {
             let notes = self.backend.open(&workspace)?;
@@ -109,14 +109,14 @@ impl Workspaces<'_> {
                 }
                 _ => {
                     if provided.begun {
-                        // The last command that made it did not come to the end.
+                        // An earlier command was interrupted while it created the workspace.
                         backend.clear_begun(&workspace)?;
                     }
                     backend.provide(&workspace, copy_of.as_deref())?
                 }
             };
             let missing = setup::run(setup, backend, &self.source, &workspace, &log, step).or_else(|error| {
-                // It never was handed over; its log says why.
+                // No caller has received it; its log contains the reason.
                 backend.clear_begun(&workspace)?;
                 Err(error)
             })?;
@@ -174,7 +174,7 @@ impl Workspaces<'_> {
             (None, Some(issue), Some(plan)) => plan.known(issue)?.map(|found| found.issue.title),
             _ => None,
         };
-        // A branch called `toft` leaves no room below it.
+        // A branch named `toft` prevents branches below `toft/`.
         let below = if free("toft")? { "toft/" } else { "" };
         for length in SHORTEST..=name.len() {
             let branch = format!("{below}{}", branch_name(name, length, title.as_deref().unwrap_or_default()));
@@ -225,7 +225,7 @@ impl Workspaces<'_> {
             return Ok(OverlayBase::default());
         }
         let Ok(found) = self.backend.instant_in(&self.root) else { return Ok(OverlayBase::default()) };
-        // Said when it was tried, and to those who asked for it.
+        // Report it when it was tested just now, and to users who ask for overlays.
         let told = found.fresh || self.work.located().workspaces.instant == OverlayMode::Always;
         let why = Some(&found.why).filter(|why| told && !why.is_empty());
         let why = why.map(|why| format!("it is made as {}, because {}", found.name(), why.join("; ")));
@@ -269,7 +269,7 @@ impl Workspaces<'_> {
         make: impl FnOnce(&WorkspaceBackend) -> Result<Made, Error>,
     ) -> Result<Given, Error> {
         let made = make(&self.backend).and_then(|made| {
-            // Before anybody is given it: from then on it may be rewritten.
+            // Before any agent gets the workspace: from then on it can rewrite its files.
             if Path::new(&workspace.path).parent() == Some(&self.root) {
                 self.backend.keeps_workspaces_in(&self.root)?;
             }
@@ -324,7 +324,7 @@ impl Workspaces<'_> {
         let rescue = match (at, &workspace.rescue) {
             (Some(at), _) => find_rescue(&workspace, rescues, at)?.commit,
             (None, Some(rescue)) if last => rescue.clone(),
-            // The one it was taken down with was deleted; the newest that is left is meant.
+            // The rescue of the removal was deleted; use the newest one that is left.
             (None, Some(_)) if !rescues.is_empty() => rescues.pop().map(|rescue| rescue.commit).unwrap_or_default(),
             (None, _) => find_rescue(&workspace, rescues, "")?.commit,
         };

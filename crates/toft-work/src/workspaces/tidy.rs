@@ -139,13 +139,13 @@ impl Workspaces<'_> {
             let why = if done { "somebody else took it down" } else { "somebody kept it" };
             return Ok(Tidied { gone: done, rescue: known.rescue, ..Tidied::stays(&known.name, why.into()) });
         }
-        // A restore that had not come to its end is kept too, but never in place of what it came from.
+        // A rescue of an interrupted restore is kept too, but never replaces the rescue that it came from.
         let holds = |removed: &Removed| {
             let rescue = removed.rescue.as_ref().filter(|rescue| !rescue.torn || known.rescue.is_none());
             rescue.map(|rescue| rescue.commit.clone())
         };
         let removed = self.backend.remove(workspace, may, |removed| {
-            // What holds it, and what nothing holds, is known before it is deleted.
+            // Record the rescue, and the files that it does not contain, before anything is deleted.
             if removed.rescue.is_none() && removed.left.is_empty() {
                 return Ok(());
             }
@@ -205,7 +205,7 @@ impl Workspaces<'_> {
             done => Ok(done.unwrap_or_else(|error| Tidied::stays(&listed.workspace.name, error.to_string()))),
         };
         let mut tidied: Vec<Tidied> = if limits.max_bytes.is_none() && limits.max_count.is_none() {
-            // What becomes of one does not depend on the others.
+            // The result for one workspace does not depend on the others.
             progress(&format!("{} workspaces", rows.len()));
             let done = side_by_side(&oldest_first, |listed| each(listed, &mut limits.clone()));
             done.into_iter().collect::<Result<_, Error>>()?
@@ -233,7 +233,7 @@ impl Workspaces<'_> {
         let gone = |row: &&Workspace| row.state == WorkspaceState::Removed && row.host == self.host();
         let mut dropped = Vec::new();
         for row in rows.iter().filter(gone).filter(|row| row.own_branch && !used(&row.branch)) {
-            // A branch that cannot be judged stays.
+            // A branch that cannot be examined is kept.
             if self.backend.drop_landed(row, &refs).unwrap_or_default() {
                 let why = "taken down before; its work has landed since".to_owned();
                 let deleted_branch = row.branch.clone();
@@ -264,7 +264,7 @@ impl Workspaces<'_> {
         }
         let idle = listed.idle(self.host(), limits.now, limits.max_age);
         let plain = workspace.kind == WorkspaceKind::Worktree && workspace.overlay_base.is_none();
-        // Moved by hand, it may be worked in where it is now: what git keeps of it goes only by age.
+        // The worktree may have been moved by hand and still be in use, so git's data of it is removed only by age.
         if idle.is_ok() && plain && limits.too_old(workspace) && fs::symlink_metadata(&workspace.path).is_err() {
             return self.tidy_missing(actor, workspace, limits, try_only);
         }
@@ -290,7 +290,7 @@ impl Workspaces<'_> {
         };
         let before = limits.max_bytes.map(|_| own_size(workspace)).unwrap_or_default();
         if rescue && !too_old {
-            // What tools build again goes first; that may be enough.
+            // First delete directories that tools can rebuild; that may be enough.
             nobody_in(Path::new(&workspace.path))?;
             let shed = {
                 let _turn = self.backend.turn(workspace)?;
@@ -303,7 +303,8 @@ impl Workspaces<'_> {
                 return Ok(Tidied { left: shed, ..Tidied::stays(name, why) });
             }
         }
-        // Once it is too old, what comes to light only now is put away too: a repository in an ignored directory.
+        // For a workspace that is too old, content that is only found now, such as a repository in an ignored
+        // directory, is rescued too.
         let done = self.remove_own(actor, workspace, None, self.removal(rescue || too_old, false))?;
         limits.bytes = limits.bytes.saturating_sub(before);
         limits.count = limits.count.saturating_sub(1);
@@ -358,7 +359,7 @@ impl Workspaces<'_> {
                 }
                 nobody_in(Path::new(&workspace.path))?;
                 let Removed { rescue, .. } = self.backend.clear_begun(workspace)?;
-                // One that was being brought back is brought back from what it was, not from how far that came.
+                // An interrupted restore keeps its original rescue.
                 let rescue = rescue.filter(|_| workspace.rescue.is_none()).map(|rescue| rescue.commit);
                 let why = "it was never handed over".to_owned();
                 let (id, reason) = (&workspace.id, Some(why.clone()));
@@ -403,7 +404,7 @@ fn size(dir: &Path) -> u64 {
     let mut bytes = 0;
     let mut look = vec![dir.to_owned()];
     while let Some(dir) = look.pop() {
-        // What cannot be read takes no part.
+        // Files that cannot be read do not count.
         let Ok(entries) = fs::read_dir(&dir) else { continue };
         for entry in entries.flatten() {
             let Ok(meta) = entry.metadata() else { continue };

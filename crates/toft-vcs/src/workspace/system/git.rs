@@ -176,7 +176,8 @@ impl WorkspaceSystem for GitWorkspaces {
         }
         remove::unlist(backend, workspace)?;
         Ok(match removed.survey.as_ref().filter(|survey| survey.landed.is_some()) {
-            // The workspace is gone; a branch that cannot be judged now stays, and the next gc judges it.
+            // The workspace is removed already. If the branch cannot be examined now, it is kept, and the next gc tries
+            // again.
             Some(survey) => remove::drop_branch(backend, workspace, &survey.head).unwrap_or_default(),
             None => false,
         })

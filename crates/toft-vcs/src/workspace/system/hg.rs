@@ -1,4 +1,4 @@
-//! Mercurial: shares of one repository. They hold no rescues: one that is not clean stays.
+//! Mercurial: shares of one repository. They have no rescues: a share that is not clean is kept.
 
 use std::{
     path::{Path, PathBuf},

@@ -1,4 +1,4 @@
-//! Jujutsu: workspaces of one repository. What is in them is commits already.
+//! Jujutsu: workspaces of one repository. Their content is always in commits.
 
 use std::{
     path::{Path, PathBuf},

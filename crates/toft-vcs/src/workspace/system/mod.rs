@@ -1,7 +1,7 @@
-//! What each version control system does for workspaces, one file each.
+//! The operations on workspaces for each version control system, one file each.
 //!
-//! No method has a default: a new system answers every question here, and nothing is git's way by accident. The story
-//! `every_system_gives_a_task_a_workspace_of_its_own` runs each of them with its real program.
+//! No method has a default, so a new system must implement every one and does not inherit git's behaviour by accident.
+//! The story `every_system_gives_a_task_a_workspace_of_its_own` runs each of them with its real program.
 
 mod git;
 mod hg;
@@ -22,10 +22,10 @@ use super::{
 };
 use crate::Vcs;
 
-/// The answer of most questions.
+/// The result of most methods.
 pub(super) type Answer<T> = Result<T, WorkspaceError>;
 
-/// The system of a repository.
+/// The implementation for a version control system.
 pub(super) fn of(vcs: Vcs) -> &'static dyn WorkspaceSystem {
     match vcs {
         Vcs::Git => &git::GitWorkspaces,
@@ -35,70 +35,70 @@ pub(super) fn of(vcs: Vcs) -> &'static dyn WorkspaceSystem {
     }
 }
 
-/// Workspaces under one version control system.
+/// Operations on the workspaces of one version control system.
 pub(super) trait WorkspaceSystem: Sync {
-    /// The repository has git's own files, which tell much without starting a program.
+    /// Whether the repository has git's files, from which much can be read without starting a program.
     fn has_git_files(&self) -> bool;
 
-    /// A workspace has a branch of its own.
+    /// Whether each workspace has a branch.
     fn has_branches(&self) -> bool;
 
-    /// The branch that a checkout is on.
+    /// The branch that is checked out in a directory.
     fn branch_at(&self, backend: &WorkspaceBackend, dir: &Path) -> Answer<Option<String>>;
 
     /// Whether a branch of that name exists.
     fn has_branch(&self, backend: &WorkspaceBackend, name: &str) -> Answer<bool>;
 
-    /// The commit that `rev` names, or that the main checkout is on.
+    /// The commit that `rev` names, or the main checkout's commit.
     fn start(&self, backend: &WorkspaceBackend, rev: Option<&str>) -> Answer<Start>;
 
     /// The commit that a revision names in a checkout.
     fn commit_at(&self, backend: &WorkspaceBackend, dir: &Path, rev: &str) -> Answer<Option<String>>;
 
-    /// The commit that a revision names, and when it was made: a hash, a space, seconds.
+    /// The commit that a revision names, and its time: a hash, a space, seconds.
     fn commit_made(&self, backend: &WorkspaceBackend, dir: &Path, rev: &str) -> Answer<Option<String>>;
 
-    /// The newest of the commits `needs` that is ahead of `start`, and what to know about the others.
+    /// The newest of the commits `needs` that is ahead of `start`, and notes about the others.
     fn stack(&self, backend: &WorkspaceBackend, start: String, needs: &[String]) -> Answer<(String, Vec<String>)>;
 
-    /// Makes the directory of a workspace that is not in place, with copies of a frozen checkout if one is named.
+    /// Creates the directory of a workspace that is not in place. With `copy_of`, its files are copied from that base.
     fn make(&self, backend: &WorkspaceBackend, workspace: &Workspace, copy_of: Option<&str>) -> Answer<Made>;
 
-    /// Removes what a failed [`WorkspaceSystem::make`] left.
+    /// Removes the result of a failed [`WorkspaceSystem::make`].
     fn clear_away(&self, backend: &WorkspaceBackend, workspace: &Workspace) -> Answer<()>;
 
-    /// Removes locks that killed programs left in a workspace before a moment; gives which.
+    /// Deletes lock files that killed programs left in a workspace before a time, and returns their names.
     fn clear_locks(&self, backend: &WorkspaceBackend, workspace: &Workspace, before: SystemTime)
     -> Answer<Vec<String>>;
 
-    /// Removes ignored directories that tools build again; gives which.
+    /// Deletes ignored directories that tools can rebuild, and returns them.
     fn shed(&self, backend: &WorkspaceBackend, workspace: &Workspace) -> Answer<Vec<Left>>;
 
-    /// Whether what is at `dir` is this workspace.
+    /// Whether the directory at `dir` is this workspace.
     fn is_here(&self, backend: &WorkspaceBackend, workspace: &Workspace, dir: &Path) -> bool;
 
-    /// The newest commit of a workspace, and how many files are changed.
+    /// The newest commit of a workspace, and the number of files with uncommitted changes.
     fn stand(&self, backend: &WorkspaceBackend, workspace: &Workspace) -> Answer<Stand>;
 
-    /// The commit that a workspace is on, if files tell without a program.
+    /// The commit that is checked out, if files show it without starting a program.
     fn head_in_files(&self, backend: &WorkspaceBackend, workspace: &Workspace) -> Option<String>;
 
-    /// The commit that a workspace was made on.
+    /// The commit at which a workspace was created.
     fn begun_at(&self, backend: &WorkspaceBackend, workspace: &Workspace) -> Answer<String>;
 
-    /// Whether a commit holds something that was made in the workspace since `before`.
+    /// Whether a commit contains work that was done in the workspace since `before`.
     fn is_own(&self, backend: &WorkspaceBackend, workspace: &Workspace, before: &str, commit: &str) -> Answer<bool>;
 
-    /// What is in a workspace.
+    /// Examines the content of a workspace.
     fn survey(&self, backend: &WorkspaceBackend, workspace: &Workspace, dir: &Path) -> Answer<Survey>;
 
-    /// What is left of a workspace whose directory was moved or deleted by hand.
+    /// Examines the remaining data of a workspace whose directory was moved or deleted by hand.
     fn survey_missing(&self, backend: &WorkspaceBackend, workspace: &Workspace) -> Answer<Option<Survey>>;
 
-    /// What a rescue would not hold, with sizes.
+    /// Files that a rescue would not contain, with sizes.
     fn leaves(&self, backend: &WorkspaceBackend, workspace: &Workspace) -> Answer<Vec<Left>>;
 
-    /// Saves everything in a workspace, and reads it back.
+    /// Saves the content of a workspace as a rescue, and verifies it.
     fn rescue(&self, backend: &WorkspaceBackend, workspace: &Workspace, dir: &Path, ignored: bool) -> Answer<Rescued>;
 
     /// The rescues of a workspace, oldest first.
@@ -110,7 +110,7 @@ pub(super) trait WorkspaceSystem: Sync {
     /// Deletes a rescue.
     fn delete_rescue(&self, backend: &WorkspaceBackend, rescue: &Rescue) -> Answer<()>;
 
-    /// Brings back what a rescue holds, on a new branch if one is named.
+    /// Restores a rescue, on a new branch if one is named.
     fn restore(
         &self,
         backend: &WorkspaceBackend,
@@ -119,7 +119,8 @@ pub(super) trait WorkspaceSystem: Sync {
         branch: Option<&str>,
     ) -> Answer<Made>;
 
-    /// Saves what is only in a workspace before it is removed: the rescue, and what no rescue holds.
+    /// Rescues content that exists nowhere else before a removal. Returns the rescue, and the files that it does not
+    /// contain.
     fn save_before_removal(
         &self,
         backend: &WorkspaceBackend,
@@ -129,46 +130,47 @@ pub(super) trait WorkspaceSystem: Sync {
         may: Removal,
     ) -> Answer<(Option<Rescued>, Vec<Left>)>;
 
-    /// Takes a workspace that is gone off the lists of the system; whether its branch was deleted too.
+    /// Removes the system's records of a workspace that was deleted. Returns whether its branch was deleted too.
     fn unlist(&self, backend: &WorkspaceBackend, workspace: &Workspace, removed: &Removed) -> Answer<bool>;
 
-    /// Gives files of a new workspace the times by which builds see what differs; the newest artefact is of that time.
+    /// Sets the times of files in a new workspace so that builds detect which files differ. `newest` is the time of the
+    /// newest artefact.
     fn keep_times(&self, backend: &WorkspaceBackend, workspace: &Workspace, newest: SystemTime) -> Answer<()>;
 
     /// Whether a path in a workspace is ignored.
     fn ignores(&self, backend: &WorkspaceBackend, workspace: &Workspace, path: &str) -> Answer<bool>;
 
-    /// How workspaces can share files in a directory; with `anew`, tried whatever is known.
+    /// How workspaces can share files in a directory; with `anew`, tested even if the result is cached.
     fn sharing_in(&self, backend: &WorkspaceBackend, dir: &Path, anew: bool) -> Answer<Probed>;
 
-    /// Mends the links between a repository that was moved and a workspace; whether that helped.
+    /// Repairs the links between a moved repository and a workspace. Returns whether that succeeded.
     fn repair(&self, backend: &WorkspaceBackend, workspace: &Workspace) -> bool;
 
-    /// Where a commit in a workspace writes besides its directory.
+    /// Paths outside of the workspace that a commit in it writes.
     fn writes_elsewhere(&self, backend: &WorkspaceBackend, workspace: &Workspace) -> Vec<PathBuf>;
 
-    /// Files that only toft writes, below where a workspace's commits write.
+    /// Files below those paths that only toft may write.
     fn fixed_files(&self, backend: &WorkspaceBackend, workspace: &Workspace) -> Vec<PathBuf>;
 }
 
-/// Whether a checkout of this repository is at `dir`, or the workspace on its way out.
+/// Whether `dir` is a checkout of this repository, or the temporary path of the workspace during its removal.
 fn is_checkout(backend: &WorkspaceBackend, workspace: &Workspace, dir: &Path) -> bool {
     let of_this = |found: crate::Checkout| found.root == dir && found.common_dir == backend.common_dir;
     super::remove::aside(workspace).0 == dir || crate::find(dir).ok().flatten().is_some_and(of_this)
 }
 
-/// The revision itself: where its commit is cannot be asked cheaply, and `HEAD` is git's word.
+/// The revision itself, except `HEAD`, which only git understands. Resolving it to a commit would be slow.
 fn named(rev: &str) -> Option<String> {
     Some(rev.to_owned()).filter(|rev| rev != "HEAD")
 }
 
-/// Where a checkout stands, by a whole survey.
+/// The newest commit and the uncommitted changes, by a full survey.
 fn stand_by_survey(system: &dyn WorkspaceSystem, backend: &WorkspaceBackend, workspace: &Workspace) -> Answer<Stand> {
     let seen = system.survey(backend, workspace, Path::new(&workspace.path))?;
     Ok(Stand { commit: seen.head, uncommitted: seen.changed + seen.untracked })
 }
 
-/// What no rescue holds: everything that is ignored.
+/// Everything that is ignored, which no rescue contains.
 fn ignored_left(dir: &Path, survey: &Survey) -> Vec<Left> {
     super::walk::left(dir, survey.artefacts.iter().map(PathBuf::from))
 }
