@@ -212,9 +212,14 @@ fn a_claim_in_a_store_that_two_clones_share_is_one_claim() {
         let settings = home.path().join("home/.config/toft");
         std::fs::create_dir_all(&settings).unwrap();
         std::fs::write(settings.join("config.toml"), format!("[sync]\nnames = \"{names}\"\n")).unwrap();
-        let (a, b, _) = two_clones(&home);
+        let remote = Vcs::Git.remote(&home, "remote");
+        let a = Vcs::Git.clone(&home, &remote, "a");
+        home.run(&a, "git", &["commit", "-q", "--allow-empty", "-m", "first"]);
+        home.run(&a, "git", &["push", "-q", "origin", "HEAD"]);
+        let b = Vcs::Git.clone(&home, &remote, "b");
         for (repo, user) in [(&a, "Ana"), (&b, "Ben")] {
             home.run(repo, "git", &["config", "user.name", user]);
+            home.toft(repo, &["init"]).ok();
         }
         // One that the other clone has, and one that it has never seen.
         let known = add(&home, &a, &["Known"]);
