@@ -473,6 +473,13 @@ fn ledgers_exchange_themselves_where_that_is_wanted() {
     let later = add(&home, a, &["Within the hour"]);
     how(&home, b);
     assert!(!listed(&home, b).contains_key(&later), "not again before its time");
+    // A runner takes up what other clones added, at its start and between tasks.
+    let script = "git commit -q --allow-empty -m x";
+    fs::write(b.join(".git/toft/config.toml"), "[sync]\nauto = \"0s\"\n").unwrap();
+    home.toft(a, &["sync"]).ok();
+    home.toft(b, &["run", "--until-idle", "--slots", "1", "--", "sh", "-c", script]).ok();
+    assert_eq!(listed(&home, b)[&later]["status"], "closed");
+    fs::write(b.join(".git/toft/config.toml"), "").unwrap();
     // A remote that is gone keeps nobody waiting, and is no error.
     fs::write(a.join(".git/toft/config.toml"), "[sync]\nauto = \"0s\"\n").unwrap();
     fs::rename(&remote, home.path().join("away")).unwrap();

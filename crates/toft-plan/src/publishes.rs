@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 use toft_core::secret;
 use toft_session::{config::Names, error::Error};
-use toft_vcs::exchange::{self, Contact, Way};
+use toft_vcs::exchange::{self, Contact, DirectoryExchange};
 
 use super::{Ledger, LedgerKind, Plan, sync::own};
 
@@ -76,7 +76,7 @@ impl Plan<'_> {
             LedgerKind::Tree => (None, "nothing; its file leaves with your commits".to_owned()),
             LedgerKind::Planning | LedgerKind::Shared if !ledger.dir.exists() => (None, "nothing yet".to_owned()),
             LedgerKind::Planning | LedgerKind::Shared => match own(ledger, reach)? {
-                Some(Way::Among(_, why)) => (None, format!("nothing: {why}")),
+                Some(DirectoryExchange::Shared(_, why)) => (None, format!("nothing: {why}")),
                 _ => (Some("the one that is checked out".to_owned()), all.to_owned()),
             },
         })

@@ -16,7 +16,7 @@ use toft_ledger::{
     record::{Key, Record},
 };
 use toft_session::error::{Error, io};
-use toft_vcs::exchange::{Branch, Contact, Exchange, ExchangeError, History, Sent, Way};
+use toft_vcs::exchange::{Branch, Contact, DirectoryExchange, Exchange, ExchangeError, History, Sent};
 
 use super::{
     Ledger, LedgerKind, Plan,
@@ -101,8 +101,8 @@ impl Plan<'_> {
             }
             LedgerKind::Tree => None,
             LedgerKind::Planning | LedgerKind::Shared => match own(ledger, Contact { remote: None, ..self.reach() })? {
-                Some(Way::Own(own)) => Some(own),
-                Some(Way::Among(..)) | None => None,
+                Some(DirectoryExchange::Exclusive(own)) => Some(own),
+                Some(DirectoryExchange::Shared(..)) | None => None,
             },
         };
         match way {

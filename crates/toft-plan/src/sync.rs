@@ -16,7 +16,7 @@ use toft_ledger::{
     line::LineOrigin,
 };
 use toft_session::error::{Error, io};
-use toft_vcs::exchange::{self, Branch, Contact, Exchange, ExchangeError, Files, Sent, Tree, Way};
+use toft_vcs::exchange::{self, Branch, Contact, DirectoryExchange, Exchange, ExchangeError, Files, Sent, Tree};
 
 use super::{
     Ledger, LedgerKind, Plan,
@@ -67,7 +67,10 @@ impl Plan<'_> {
             self.called(name)?;
         }
         let mut all = Vec::new();
-        for ledger in self.ledgers.iter().filter(|known| wish.ledger.as_ref().is_none_or(|name| *name == known.name)) {
+        let first = wish.from.as_ref().and_then(|name| self.ledgers.iter().position(|known| known.name == *name));
+        let (before, from) = self.ledgers.split_at(first.unwrap_or(0));
+        let in_turn = from.iter().chain(before);
+        for ledger in in_turn.filter(|known| wish.ledger.as_ref().is_none_or(|name| *name == known.name)) {
             if wish.until.is_some_and(|until| Instant::now() >= until) {
                 break;
             }
@@ -146,8 +149,10 @@ impl Plan<'_> {
             },
             LedgerKind::Planning | LedgerKind::Shared => match own(ledger, Contact { remote: None, ..reach }) {
                 _ if !ledger.dir.exists() => Ok(()),
-                Ok(Some(Way::Own(mut own))) => self.exchange(ledger, own.as_mut(), wish, synced, step).map(drop),
-                Ok(Some(Way::Among(mut tree, why))) => {
+                Ok(Some(DirectoryExchange::Exclusive(mut own))) => {
+                    self.exchange(ledger, own.as_mut(), wish, synced, step).map(drop)
+                }
+                Ok(Some(DirectoryExchange::Shared(mut tree, why))) => {
                     let done = self.sync_tree(ledger, &mut tree, wish, synced, step);
                     synced.said.push(format!(
                         "{why}: toft commits and sends nothing there; commit the ledger with them, or give it a repository of its own"
@@ -176,7 +181,7 @@ impl Plan<'_> {
     }
 
     /// Exchanges ledgers if the configuration asks for it and the last sync is long enough ago; failures are retried
-    /// the next time.
+    /// the next time. Each time another ledger is the first: a remote that does not answer may use up the time.
     pub fn sync_by_itself(&self) -> Result<(), Error> {
         let Some(every) = self.session.located().sync.auto else { return Ok(()) };
         let last = self.state.join("sync").join("last");
@@ -188,9 +193,14 @@ impl Plan<'_> {
         let Some(turn) = LedgerLock::take_within(&lock, Duration::ZERO).map_err(io("lock", &lock))? else {
             return Ok(());
         };
+        let before = std::fs::read_to_string(&last).ok();
+        let before = self.ledgers.iter().position(|ledger| before.as_ref() == Some(&ledger.name));
+        let next = before.map_or(0, |before| (before + 1) % self.ledgers.len().max(1));
+        let from = self.ledgers.get(next).map(|ledger| ledger.name.clone());
         // Whether or not it works, the next try is as long away: nobody is kept waiting by a remote that is gone.
-        turn.replace(&last, |_| Ok(())).map_err(io("write", &last))?;
-        let wish = SyncOptions { until: Some(Instant::now() + BY_ITSELF), ..SyncOptions::default() };
+        let name = from.clone().unwrap_or_default();
+        turn.replace(&last, |file| file.write_all(name.as_bytes())).map_err(io("write", &last))?;
+        let wish = SyncOptions { until: Some(Instant::now() + BY_ITSELF), from, ..SyncOptions::default() };
         self.sync(&wish, |_, _| {}).map(drop)
     }
 
@@ -526,8 +536,8 @@ impl Plan<'_> {
 }
 
 /// The exchange backend of a ledger in a directory of its own.
-pub(super) fn own(ledger: &Ledger, reach: Contact<'_>) -> Result<Option<Way>, ExchangeError> {
-    exchange::own(&ledger.dir, ledger.place == LedgerKind::Planning, reach)
+pub(super) fn own(ledger: &Ledger, reach: Contact<'_>) -> Result<Option<DirectoryExchange>, ExchangeError> {
+    exchange::of_directory(&ledger.dir, ledger.place == LedgerKind::Planning, reach)
 }
 
 /// Refuses to send a user's commit.

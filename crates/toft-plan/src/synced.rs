@@ -20,6 +20,8 @@ pub struct SyncOptions {
     pub sure: bool,
     /// Start nothing after this time.
     pub until: Option<Instant>,
+    /// Start with this ledger, then those after it, then the others.
+    pub from: Option<String>,
 }
 
 /// The result for a ledger.

@@ -26,6 +26,7 @@ use toft_core::{
     },
     workspace::WorkspaceKind,
 };
+use toft_plan::Plan;
 use toft_session::{
     engine::Home,
     error::Error,
@@ -188,6 +189,12 @@ impl Slot {
 
     /// Claims one task and works on it, if there is one.
     fn round(&self) -> Result<Round, Error> {
+        if self.session.located().sync.auto.is_some()
+            && let Some(plan) = Plan::open(&self.session)?
+        {
+            // Issues of other clones; what does not work now does the next time.
+            let _ = plan.sync_by_itself();
+        }
         match self.take()? {
             Some(taken) if self.over() => {
                 self.return_unbegun(&taken.claimed)?;

@@ -19,7 +19,7 @@ use toft_core::{
         Operation, Verb, claim, find,
         finish::{self, How},
         ready, sweep,
-        undo::{self, Undo, Undone, Way},
+        undo::{self, Undo, UndoAction, Undone},
     },
     workspace::Keep,
 };
@@ -264,7 +264,7 @@ impl Work<'_> {
         attempt: impl FnOnce(&Plan<'_>, &[undo::Before]) -> Result<Vec<toft_plan::Wrote>, Error>,
     ) -> Result<(), Error> {
         undo.allowed()?;
-        let Way::Issues { issues } = &undo.way else { return Ok(()) };
+        let UndoAction::Issues { issues } = &undo.way else { return Ok(()) };
         if !issues.iter().any(|before| tried.contains(&before.issue)) {
             attempt(&self.own_plan()?, issues)?;
         }
@@ -299,10 +299,10 @@ impl Work<'_> {
 
     fn take_back(&self, actor: &str, undo: &Undo) -> Result<(), Error> {
         undo.allowed()?;
-        let Way::Issues { issues } = &undo.way else {
+        let UndoAction::Issues { issues } = &undo.way else {
             let take = undo::Take { op: undo.op.clone(), scope: self.scope(), redo: false };
             let undone = self.act(actor, None, take)?;
-            if let Way::Release { holds } = &undone.way {
+            if let UndoAction::Release { holds } = &undone.way {
                 self.drop_holds_on(actor, holds.iter().map(|(task, _)| task.as_str()));
             }
             return Ok(());
@@ -315,10 +315,10 @@ impl Work<'_> {
     fn do_again(&self, actor: &str, undo: &Undo, claims: &mut Vec<claim::Claimed>) -> Result<(), Error> {
         undo.allowed()?;
         match &undo.way {
-            Way::Issues { issues } => {
+            UndoAction::Issues { issues } => {
                 self.own_plan()?.put_again(issues, false)?;
             }
-            Way::Claim { tasks } => {
+            UndoAction::Claim { tasks } => {
                 let before = claims.len();
                 for task in tasks {
                     let request =

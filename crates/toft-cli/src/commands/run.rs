@@ -49,6 +49,8 @@ pub(super) fn run(app: &App<'_>, args: &Run) -> Done {
             None => Err(Failure::stopped("the runner was killed", "what it had taken is free again: toft run goes on")),
         };
     }
+    // Issues of other clones, before the slots look for work; what does not work now does the next time.
+    let _ = toft.plan().and_then(|plan| plan.map_or(Ok(()), |plan| plan.sync_by_itself()));
     let promise = match &rules.sandbox {
         Some(sandbox) => Some(sandbox.promise(sandbox.kind()?)),
         None => None,

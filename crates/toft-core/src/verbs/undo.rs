@@ -61,14 +61,14 @@ pub struct Undo {
     /// The changed entities.
     pub entities: Vec<String>,
     /// How it is undone.
-    pub way: Way,
+    pub way: UndoAction,
 }
 
 /// How an operation is undone or redone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "way")]
 #[schemars(rename = "UndoWay")]
-pub enum Way {
+pub enum UndoAction {
     /// Restore the earlier values of issues.
     Issues {
         /// The issues, with their earlier values.
@@ -163,22 +163,22 @@ impl Verb for Take {
         let reason = if self.redo { "redone" } else { "undone" };
         let step = |workflow: &str, to| flow::Move { id: workflow.to_owned(), to, reason: Some(reason.into()) };
         match &undo.way {
-            Way::Release { holds } => {
+            UndoAction::Release { holds } => {
                 for (task, _) in holds {
                     let fence = work.tx.lease(&TaskId::known(task.as_str()))?.map(|lease| lease.fence);
                     let request = finish::Request { id: Some(task.clone()), fence, ..finish::Request::default() };
                     finish::Request { message: reason.into(), ..request }.run(work)?;
                 }
             }
-            Way::Abandon { workflow } => drop(step(workflow, flow::Step::Abandon).apply(work)?),
-            Way::Resume { workflow } => drop(step(workflow, flow::Step::Resume).apply(work)?),
-            Way::Pause { workflow } => drop(step(workflow, flow::Step::Pause).apply(work)?),
-            Way::Revive { workflow } => {
+            UndoAction::Abandon { workflow } => drop(step(workflow, flow::Step::Abandon).apply(work)?),
+            UndoAction::Resume { workflow } => drop(step(workflow, flow::Step::Resume).apply(work)?),
+            UndoAction::Pause { workflow } => drop(step(workflow, flow::Step::Pause).apply(work)?),
+            UndoAction::Revive { workflow } => {
                 let made = events.iter().find(|event| event.verb == "flow.new");
                 let status = made.and_then(|event| WorkflowStatus::from_word(event.detail["status"].as_str()?));
                 flow::restore(work, workflow, status.unwrap_or(WorkflowStatus::Running))?;
             }
-            Way::Issues { .. } | Way::Claim { .. } | Way::Not { .. } => {
+            UndoAction::Issues { .. } | UndoAction::Claim { .. } | UndoAction::Not { .. } => {
                 let why = "its ledger, or a claim, takes it back".to_owned();
                 let (what, entity) = (undo.what.clone(), undo.entities.join(", "));
                 return Err(Refusal::CannotUndo { what, entity, why }.into());
@@ -262,24 +262,24 @@ fn judge(work: &mut VerbContext<'_>, events: &[Event], redo: bool) -> VerbResult
     let way = match first.verb.as_str() {
         "issue.added" | "issue.edited" | "issue.deleted" | "issue.restored" => {
             match of(&first.verb).into_iter().map(before).collect() {
-                Some(issues) => Way::Issues { issues },
+                Some(issues) => UndoAction::Issues { issues },
                 None => not("history does not say what was there before"),
             }
         }
-        "claim" if redo => Way::Claim { tasks: claims.iter().map(|event| event.entity.clone()).collect() },
+        "claim" if redo => UndoAction::Claim { tasks: claims.iter().map(|event| event.entity.clone()).collect() },
         "claim" => release(work, &claims)?,
         "flow.new" if redo => match awaited(work, first)? {
-            None => Way::Revive { workflow: workflow() },
+            None => UndoAction::Revive { workflow: workflow() },
             Some(why) => not(&format!("{why}; toft flow new plans it anew")),
         },
         "flow.new" => match used(work, first)? {
-            None => Way::Abandon { workflow: workflow() },
+            None => UndoAction::Abandon { workflow: workflow() },
             Some(why) => not(&format!("{why}; toft flow abandon gives it up with what was done")),
         },
         "flow.paused" | "flow.resumed" if moved_since(work, first)? => not("others have moved it since"),
-        "flow.paused" if !redo => Way::Resume { workflow: workflow() },
-        "flow.resumed" if redo => Way::Resume { workflow: workflow() },
-        "flow.paused" | "flow.resumed" => Way::Pause { workflow: workflow() },
+        "flow.paused" if !redo => UndoAction::Resume { workflow: workflow() },
+        "flow.resumed" if redo => UndoAction::Resume { workflow: workflow() },
+        "flow.paused" | "flow.resumed" => UndoAction::Pause { workflow: workflow() },
         "flow.abandoned" => not("holds were revoked; toft flow new plans it anew"),
         "save" | "state" => not("others may have read it; save what is true now"),
         "task.done" => {
@@ -297,12 +297,12 @@ fn judge(work: &mut VerbContext<'_>, events: &[Event], redo: bool) -> VerbResult
     Ok(Undo { op: first.op.clone(), what: first.verb.clone(), entities, way })
 }
 
-fn not(why: &str) -> Way {
-    Way::Not { why: why.to_owned() }
+fn not(why: &str) -> UndoAction {
+    UndoAction::Not { why: why.to_owned() }
 }
 
 /// Releases claims if this session still holds all of them.
-fn release(work: &mut VerbContext<'_>, claims: &[&Event]) -> VerbResult<Way> {
+fn release(work: &mut VerbContext<'_>, claims: &[&Event]) -> VerbResult<UndoAction> {
     let mut holds = Vec::new();
     for event in claims {
         let number = event.detail["fence"].as_u64().unwrap_or_default();
@@ -312,7 +312,7 @@ fn release(work: &mut VerbContext<'_>, claims: &[&Event]) -> VerbResult<Way> {
             None => return Ok(not("this session does not hold it any more")),
         }
     }
-    Ok(Way::Release { holds })
+    Ok(UndoAction::Release { holds })
 }
 
 /// Why a workflow is more than its creator's own: other agents changed it, or a task outside of it waits for it.
@@ -366,7 +366,7 @@ impl Undo {
     /// Refuses an operation that cannot be undone.
     pub fn allowed(&self) -> Result<(), Refusal> {
         match &self.way {
-            Way::Not { why } => {
+            UndoAction::Not { why } => {
                 Err(Refusal::CannotUndo { what: self.what.clone(), entity: self.entities.join(", "), why: why.clone() })
             }
             _ => Ok(()),

@@ -189,26 +189,26 @@ fn no_purge() -> ExchangeError {
 }
 
 /// How a ledger in a directory of its own is exchanged.
-pub enum Way {
+pub enum DirectoryExchange {
     /// The repository belongs to the ledger: it is committed and sent.
-    Own(Box<dyn Exchange>),
+    Exclusive(Box<dyn Exchange>),
     /// The repository contains other files, or is a parent directory: it is read, and nothing is committed or sent.
     /// With the reason.
-    Among(Box<Tree>, String),
+    Shared(Box<Tree>, String),
 }
 
 /// The exchange of a ledger in `dir`; none without version control. `parts` means that the repository of a ledger may
 /// be its parent directory.
-pub fn own(dir: &Path, parts: bool, reach: Contact<'_>) -> Result<Option<Way>, ExchangeError> {
+pub fn of_directory(dir: &Path, parts: bool, reach: Contact<'_>) -> Result<Option<DirectoryExchange>, ExchangeError> {
     let Some(checkout) = crate::find(dir)? else { return Ok(None) };
     let site = Site::new(checkout, dir)?;
     if let Some(why) = owned::shared_with(&site, parts)? {
-        return Ok(Some(Way::Among(Box::new(Tree::open(&site.checkout, dir, reach)?), why)));
+        return Ok(Some(DirectoryExchange::Shared(Box::new(Tree::open(&site.checkout, dir, reach)?), why)));
     }
     Ok(match site.checkout.vcs {
-        Vcs::Git => Some(Way::Own(Box::new(own::OwnGit::open(site, reach)?))),
-        Vcs::Jj => Some(Way::Own(Box::new(jj::OwnJj::open(site, reach)?))),
-        Vcs::Hg | Vcs::Sl => Some(Way::Own(Box::new(hg::OwnHg::open(site, reach)?))),
+        Vcs::Git => Some(DirectoryExchange::Exclusive(Box::new(own::OwnGit::open(site, reach)?))),
+        Vcs::Jj => Some(DirectoryExchange::Exclusive(Box::new(jj::OwnJj::open(site, reach)?))),
+        Vcs::Hg | Vcs::Sl => Some(DirectoryExchange::Exclusive(Box::new(hg::OwnHg::open(site, reach)?))),
         Vcs::None => None,
     })
 }
