@@ -24,10 +24,14 @@ use toft_session::{
     config::variable,
     error::{Error, io},
     holds::Held,
+    person::MARK,
 };
 use toft_work::Work;
 
-use crate::briefing::{Briefing, Here, letter};
+use crate::{
+    briefing::{Briefing, Here, letter},
+    process::harness_process,
+};
 
 /// Minimum interval between heartbeats.
 const BEAT: Duration = Duration::from_secs(30);
@@ -78,7 +82,7 @@ impl HookEvent {
     }
 }
 
-/// The input of a harness.
+/// The input of a harness, and the environment of the call. [`Hooks`] asks for nothing else about the outside.
 #[derive(Clone, Debug, Default)]
 pub struct Heard {
     /// The session.
@@ -93,6 +97,26 @@ pub struct Heard {
     pub process: Option<u32>,
     /// Commands of the session know their agent name.
     pub known: bool,
+    /// The task for which a runner started the session.
+    pub task: Option<String>,
+    /// A runner started the session, or a process above it.
+    pub in_attempt: bool,
+    /// The time of the call, in milliseconds since 1970.
+    pub at: u64,
+}
+
+impl Heard {
+    /// A call now, from the environment of this process; the harness said nothing yet.
+    pub fn here() -> Self {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Self {
+            process: harness_process(),
+            task: variable("TOFT_TASK"),
+            in_attempt: std::env::var_os(MARK).is_some(),
+            at: u64::try_from(since.as_millis()).unwrap_or(u64::MAX),
+            ..Self::default()
+        }
+    }
 }
 
 /// The reply to a harness.
@@ -159,18 +183,17 @@ impl Hooks<'_> {
 
     fn session_starts(&self, actor: &str, heard: &Heard) -> Result<Reply, Error> {
         // What runs the agent of a runner is the runner.
-        let alone = std::env::var_os(toft_session::person::MARK).is_none();
-        let runtime = Some(heard.harness.clone()).filter(|name| !name.is_empty() && alone);
+        let runtime = Some(heard.harness.clone()).filter(|name| !name.is_empty() && !heard.in_attempt);
         self.perform_as(actor, None, Register { name: Some(actor.to_owned()), runtime, ..Register::default() })?;
         self.forget_sessions();
         self.name_process(actor, heard)?;
-        let context = match variable("TOFT_TASK") {
+        let context = match &heard.task {
             // A runner has briefed it already; only what it has forgotten is said again.
             Some(_) if heard.source == "startup" => None,
             Some(task) => {
                 let here = self.workspace_here()?.map(|found| found.workspace);
                 let here = here.as_ref().map(|workspace| Here { workspace, notes: &[] });
-                Some(Briefing::of(self.work).context(actor, &task, here, AGAIN)?)
+                Some(Briefing::of(self.work).context(actor, task, here, AGAIN)?)
             }
             None => {
                 let text = Briefing::of(self.work).prime(actor, true)?.text;
@@ -188,7 +211,7 @@ impl Hooks<'_> {
     /// Sends a heartbeat, and returns new messages.
     fn session_hears(&self, actor: &str, heard: &Heard, every: Duration) -> Result<Reply, Error> {
         let mut memory = self.remember(heard);
-        let now = millis();
+        let now = heard.at;
         if now.saturating_sub(memory.looked) < every.as_millis() as u64 {
             return Ok(Reply::default());
         }
@@ -271,7 +294,7 @@ impl Hooks<'_> {
     /// Releases held tasks, with a note for the next holder; a runner decides for its own agents.
     fn session_ends(&self, actor: &str, heard: &Heard) -> Result<Reply, Error> {
         // A name that somebody gave may be shared: by a session inside of this one, or by a person.
-        if variable("TOFT_TASK").is_none() && actor == session_name(&heard.session) {
+        if heard.task.is_none() && actor == session_name(&heard.session) {
             for Held { task, fence } in self.live_holds(actor)? {
                 let (id, fence) = (Some(task.to_string()), Some(fence));
                 let message = "its session ended".to_owned();
@@ -350,11 +373,6 @@ impl Hooks<'_> {
             let _ = fs::remove_file(path);
         }
     }
-}
-
-fn millis() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
