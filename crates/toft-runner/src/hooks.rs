@@ -376,34 +376,4 @@ impl Hooks<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_session_has_one_readable_name() {
-        assert_eq!(session_name("abc"), session_name("abc"));
-        assert_ne!(session_name("abc"), session_name("abd"));
-        toft_core::agent::check_name(&session_name("abc")).unwrap();
-    }
-
-    #[test]
-    fn every_harness_names_its_moments_in_its_own_way() {
-        let names = [
-            ("SessionStart", HookEvent::Start),
-            ("sessionStart", HookEvent::Start),
-            ("UserPromptSubmit", HookEvent::Prompt),
-            ("userPromptSubmitted", HookEvent::Prompt),
-            ("BeforeAgent", HookEvent::Prompt),
-            ("PostToolBatch", HookEvent::Tools),
-            ("AfterTool", HookEvent::Tools),
-            ("PreCompress", HookEvent::Compact),
-            ("agentStop", HookEvent::Stop),
-            ("session.idle", HookEvent::Stop),
-            ("sessionEnd", HookEvent::End),
-        ];
-        for (name, moment) in names {
-            assert_eq!(HookEvent::from_word(name), Some(moment), "{name}");
-        }
-        assert_eq!(HookEvent::from_word("PreToolUse"), None);
-    }
-}
+mod tests;
