@@ -174,3 +174,207 @@ fn append(path: &Path, text: &str) {
         let _ = writeln!(file, "{text}");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use toft::hooks::HookEvent::{Compact, End, Prompt, Start, Stop, Tools};
+
+    use super::*;
+    use crate::setup::HARNESSES;
+
+    const DIALECTS: [Dialect; 5] =
+        [Dialect::Claude, Dialect::Gemini, Dialect::Cursor, Dialect::Copilot, Dialect::Plain];
+
+    fn context() -> Reply {
+        Reply { context: Some("know \"this\"\n".into()), hold_on: None }
+    }
+
+    fn hold_on() -> Reply {
+        Reply { context: None, hold_on: Some("not yet".into()) }
+    }
+
+    /// An event of a harness whose process is 7.
+    fn heard(event: &[u8]) -> (Heard, Option<PathBuf>) {
+        understood(event, "claude", Heard { process: Some(7), ..Heard::default() })
+    }
+
+    #[test]
+    fn each_harness_is_answered_in_its_own_form() {
+        let nested = |event: &str| json!({ "hookSpecificOutput": { "hookEventName": event, "additionalContext": "know \"this\"\n" } });
+        let cases = [
+            ("claude", "PostToolUse", nested("PostToolUse"), json!({ "decision": "block", "reason": "not yet" })),
+            (
+                "codex",
+                "UserPromptSubmit",
+                nested("UserPromptSubmit"),
+                json!({ "decision": "block", "reason": "not yet" }),
+            ),
+            ("gemini", "BeforeAgent", nested("BeforeAgent"), json!({ "decision": "deny", "reason": "not yet" })),
+            ("antigravity", "SessionStart", nested("SessionStart"), json!({ "decision": "deny", "reason": "not yet" })),
+            (
+                "cursor",
+                "sessionStart",
+                json!({ "additional_context": "know \"this\"\n" }),
+                json!({ "followup_message": "not yet" }),
+            ),
+            (
+                "copilot",
+                "sessionStart",
+                json!({ "additionalContext": "know \"this\"\n" }),
+                json!({ "decision": "block", "reason": "not yet" }),
+            ),
+        ];
+        for (name, event, told, held) in cases {
+            let dialect = Harness::named(name).unwrap().dialect;
+            let json = |reply: Reply| serde_json::from_str::<Value>(&spoken(dialect, event, reply)).unwrap();
+            assert_eq!((json(context()), json(hold_on())), (told, held), "{name}");
+        }
+        let plain = Harness::named("opencode").unwrap().dialect;
+        assert_eq!(spoken(plain, "tools", context()), "know \"this\"\n");
+        assert_eq!(spoken(plain, "session.idle", hold_on()), "not yet");
+    }
+
+    #[test]
+    fn with_nothing_to_say_a_hook_is_silent_except_where_json_is_demanded() {
+        for dialect in DIALECTS {
+            let wanted = if dialect == Dialect::Gemini { "{}" } else { "" };
+            assert_eq!(spoken(dialect, "Stop", Reply::default()), wanted, "{dialect:?}");
+        }
+    }
+
+    #[test]
+    fn every_event_that_setup_writes_is_understood() {
+        let all = [Start, Prompt, Tools, Compact, Stop, End];
+        for harness in &HARNESSES {
+            let moments: Vec<_> = harness.events().iter().map(|event| HookEvent::from_word(event).unwrap()).collect();
+            let wanted: Vec<_> = match harness.name {
+                "codex" => vec![Start, Prompt, Tools, Stop],
+                "cursor" => vec![Start, Tools, Compact, Stop, End],
+                _ => all.to_vec(),
+            };
+            assert_eq!(moments, wanted, "{}", harness.name);
+        }
+    }
+
+    #[test]
+    fn an_event_is_understood_whichever_names_its_harness_uses() {
+        let here = std::env::temp_dir();
+        let event = json!({ "session_id": "s1", "source": "resume", "stop_hook_active": true, "cwd": here });
+        let (said, dir) = heard(event.to_string().as_bytes());
+        assert_eq!((said.session.as_str(), said.source.as_str(), said.again), ("s1", "resume", true));
+        assert_eq!((said.harness.as_str(), said.process, dir), ("claude", Some(7), Some(here)));
+        assert!(!said.known);
+        for (event, session, source) in [
+            (json!({ "sessionId": "s2", "reason": "exit" }), "s2", "exit"),
+            (json!({ "conversation_id": "s3", "stop_hook_active": false }), "s3", ""),
+            (json!({ "conversation_id": "other", "sessionId": "other", "session_id": "s4" }), "s4", ""),
+            (json!({ "session_id": "s5", "reason": "other", "source": "clear" }), "s5", "clear"),
+            (json!({ "session_id": "naïve 🪁", "cwd": "" }), "naïve 🪁", ""),
+        ] {
+            let (said, dir) = heard(event.to_string().as_bytes());
+            assert_eq!((said.session.as_str(), said.source.as_str()), (session, source), "{event}");
+            assert_eq!((said.again, dir), (false, None), "{event}");
+        }
+    }
+
+    #[test]
+    fn what_the_environment_says_is_not_lost() {
+        let here = Heard { task: Some("tk_1".into()), in_attempt: true, at: 5, process: None, ..Heard::default() };
+        let (said, _) = understood(b"{\"task\":\"tk_2\",\"at\":9}", "codex", here);
+        assert_eq!((said.task.as_deref(), said.in_attempt, said.at), (Some("tk_1"), true, 5));
+        assert_eq!((said.session.as_str(), said.harness.as_str()), ("process 0", "codex"));
+    }
+
+    #[test]
+    fn a_malformed_event_is_one_of_a_session_known_by_its_process() {
+        let malformed: [&[u8]; 10] = [
+            b"",
+            b"\xff\xfe",
+            b"{",
+            b"null",
+            b"7",
+            b"\"session_id\"",
+            b"[{\"session_id\":\"x\"}]",
+            b"{\"session_id\":\"x\",",
+            b"{\"session_id\":7,\"source\":[],\"stop_hook_active\":\"yes\",\"cwd\":{}}",
+            b"{\"session_id\":\"\",\"cwd\":\"/no/such/directory\"}",
+        ];
+        for bytes in malformed {
+            let (said, dir) = heard(bytes);
+            let text = String::from_utf8_lossy(bytes);
+            assert_eq!((said.session.as_str(), said.source.as_str()), ("process 7", ""), "{text}");
+            assert_eq!((said.again, dir), (false, None), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_event_that_is_too_long_is_none() {
+        let long = |size: usize| format!("{{\"session_id\":\"s1\",\"x\":\"{}\"}}", "x".repeat(size));
+        let envelope = long(0).len();
+        let limit = usize::try_from(LONGEST).unwrap();
+        let read = |text: String| event_from(std::io::Cursor::new(text), Duration::from_secs(60));
+        let fits = read(long(limit - envelope));
+        assert_eq!((fits.len(), heard(&fits).0.session.as_str()), (limit, "s1"));
+        let cut = read(long(limit - envelope + 1));
+        assert_eq!((cut.len(), heard(&cut).0.session.as_str()), (limit, "process 7"));
+        let endless = event_from(std::io::repeat(b' '), Duration::from_secs(60));
+        assert_eq!(endless.len(), limit);
+    }
+
+    #[test]
+    fn a_harness_that_does_not_close_its_end_is_not_waited_for() {
+        let (reader, writer) = std::io::pipe().unwrap();
+        let begun = Instant::now();
+        assert_eq!(event_from(reader, Duration::from_millis(10)), b"");
+        assert!(begun.elapsed() < Duration::from_secs(10));
+        drop(writer);
+    }
+
+    #[test]
+    fn an_answer_that_comes_too_late_is_none() {
+        let (release, wait) = mpsc::channel::<()>();
+        let late = within(Duration::from_millis(10), move || {
+            let _ = wait.recv();
+            Ok(context())
+        });
+        assert_eq!(late.map_err(|failure| failure.message), Err("it took too long".to_owned()));
+        drop(release);
+        let soon = |answer: fn() -> Result<Reply, Failure>| within(Duration::from_secs(60), answer);
+        assert_eq!(soon(|| Ok(hold_on())).ok(), Some(hold_on()));
+        let failed = soon(|| Err(Failure::stopped("the store is broken", "")));
+        assert_eq!(failed.map_err(|failure| failure.message), Err("the store is broken".to_owned()));
+    }
+
+    #[test]
+    fn the_shell_of_a_session_is_told_its_name_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("env.sh");
+        fs::write(&file, "export MINE=1\n").unwrap();
+        for _ in 0..2 {
+            assert!(tell_shell(&file, "blue-heron", Some(7)));
+            let text = fs::read_to_string(&file).unwrap();
+            assert_eq!(text, "export MINE=1\nexport TOFT_AGENT=blue-heron\nexport TOFT_PID=7\n");
+        }
+        let new = dir.path().join("new.sh");
+        assert!(tell_shell(&new, "blue-heron", None));
+        assert_eq!(fs::read_to_string(&new).unwrap(), "export TOFT_AGENT=blue-heron\n");
+        assert!(!tell_shell(dir.path(), "blue-heron", None), "a directory takes no lines");
+    }
+
+    #[test]
+    fn the_log_of_failures_stays_short() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("hooks.log");
+        append(&log, "first");
+        append(&log, "second");
+        assert_eq!(fs::read_to_string(&log).unwrap(), "first\nsecond\n");
+        fs::write(&log, vec![b'x'; LONGEST_LOG as usize]).unwrap();
+        append(&log, "over");
+        assert_eq!(fs::metadata(&log).unwrap().len(), LONGEST_LOG + 5);
+        append(&log, "newest");
+        assert_eq!(fs::read_to_string(&log).unwrap(), "newest\n");
+        append(&dir.path().join("no/such/directory"), "lost");
+    }
+}
