@@ -12,13 +12,13 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use toft_core::{
-    agent::readable_name,
+    agent::{AgentState, readable_name},
     checkpoint::CheckpointKind,
     id::IdGenerator,
     message::InboxItem,
     refusal::Refusal,
     text::named,
-    verbs::{agent::Register, context, finish, inbox, renew, save},
+    verbs::{agent, context, finish, inbox, renew, save},
 };
 use toft_session::{
     config::variable,
@@ -182,9 +182,14 @@ impl Hooks<'_> {
     }
 
     fn session_starts(&self, actor: &str, heard: &Heard) -> Result<Reply, Error> {
+        let known = self.perform_as(actor, None, agent::Mine {})?;
         // What runs the agent of a runner is the runner.
         let runtime = Some(heard.harness.clone()).filter(|name| !name.is_empty() && !heard.in_attempt);
-        self.perform_as(actor, None, Register { name: Some(actor.to_owned()), runtime, ..Register::default() })?;
+        // Registering would resume it: an agent that was paused stays paused, whatever happens to its session.
+        if known.is_none_or(|known| known.agent.state != AgentState::Draining) {
+            let name = Some(actor.to_owned());
+            self.perform_as(actor, None, agent::Register { name, runtime, ..agent::Register::default() })?;
+        }
         self.forget_sessions();
         self.name_process(actor, heard)?;
         let context = match &heard.task {
@@ -211,28 +216,34 @@ impl Hooks<'_> {
     /// Sends a heartbeat, and returns new messages.
     fn session_hears(&self, actor: &str, heard: &Heard, every: Duration) -> Result<Reply, Error> {
         let mut memory = self.remember(heard);
-        let now = heard.at;
-        if now.saturating_sub(memory.looked) < every.as_millis() as u64 {
+        if !due(memory.looked, heard.at, every) {
             return Ok(Reply::default());
         }
-        memory.looked = now;
-        if now.saturating_sub(memory.beat) >= BEAT.as_millis() as u64 {
-            memory.beat = now;
-            self.renew_all(actor)?;
+        memory.looked = heard.at;
+        let mut unmarked = false;
+        if due(memory.beat, heard.at, BEAT) {
+            memory.beat = heard.at;
+            // A refused renewal marks nobody, and taking messages would register an unknown agent.
+            unmarked = !self.renew_all(actor)? && self.is_registered(actor)?;
         }
-        let context = self.letters_for(actor, &mut memory)?;
-        self.keep_in_mind(heard, &memory)?;
+        let context = self.letters_for(actor, &mut memory, unmarked)?;
+        let kept = self.keep_in_mind(heard, &memory);
+        // Messages that were taken are delivered now or never.
+        if context.is_none() {
+            kept?;
+        }
         Ok(Reply { context, hold_on: None })
     }
 
-    fn letters_for(&self, actor: &str, memory: &mut SessionMemory) -> Result<Option<String>, Error> {
+    /// Takes new messages. With `mark`, the inbox is read for writing in any case, which marks the agent as seen.
+    fn letters_for(&self, actor: &str, memory: &mut SessionMemory, mark: bool) -> Result<Option<String>, Error> {
         let new = |letters: Vec<InboxItem>, memory: &SessionMemory| -> Vec<InboxItem> {
             letters.into_iter().filter(|letter| !memory.given.contains(letter.message.id.as_str())).collect()
         };
         // Looking disturbs nobody; only if something is there it is taken.
         let limit = LETTERS + memory.given.len();
-        let peeked = self.perform_as(actor, None, inbox::Peek { human: false, limit })?.letters;
-        if new(peeked, memory).is_empty() {
+        let peek = inbox::Peek { human: false, limit };
+        if !mark && new(self.perform_as(actor, None, peek)?.letters, memory).is_empty() {
             return Ok(None);
         }
         let taken = self.perform_as(actor, None, inbox::Request { limit, ..inbox::Request::default() })?.letters;
@@ -330,11 +341,17 @@ impl Hooks<'_> {
         Some(named.unwrap_or_else(|| session_name(&format!("{} {pid} {}", process.boot, process.started))))
     }
 
-    fn renew_all(&self, actor: &str) -> Result<(), Error> {
+    /// Renews the leases of the session, which marks its agent as seen; returns whether it has any.
+    fn renew_all(&self, actor: &str) -> Result<bool, Error> {
         match self.perform_as(actor, None, renew::Request::default()) {
-            Ok(_) | Err(Error::Refused(Refusal::HoldsNothing { .. })) => Ok(()),
+            Ok(_) => Ok(true),
+            Err(Error::Refused(Refusal::HoldsNothing { .. })) => Ok(false),
             Err(error) => Err(error),
         }
+    }
+
+    fn is_registered(&self, actor: &str) -> Result<bool, Error> {
+        Ok(self.perform_as(actor, None, agent::Mine {})?.is_some())
     }
 
     fn sessions(&self) -> Option<PathBuf> {
@@ -373,6 +390,11 @@ impl Hooks<'_> {
             let _ = fs::remove_file(path);
         }
     }
+}
+
+/// Whether something that happened at `last` is due again; also after the clock was set back.
+fn due(last: u64, now: u64, every: Duration) -> bool {
+    last > now || u128::from(now - last) >= every.as_millis()
 }
 
 #[cfg(test)]

@@ -4,10 +4,11 @@ use std::{path::Path, thread};
 
 use toft_core::{
     agent::{Agent, AgentState, Role},
+    change::Write,
     flow::WorkflowPlan,
     id::{MessageId, TaskId},
     lease::Lease,
-    store::{self, LeasesOf},
+    store::{self, Access, LeasesOf},
     verbs::{claim, send, stop},
 };
 use toft_session::{
@@ -101,9 +102,15 @@ impl HookedRepository {
 
     /// What a person stops or pauses comes from a coordinator here.
     fn lead(&self) -> &'static str {
-        let lead = Register { name: Some("lead".into()), role: Some(Role::Coordinator), ..Register::default() };
+        let lead =
+            agent::Register { name: Some("lead".into()), role: Some(Role::Coordinator), ..agent::Register::default() };
         self.session.perform_as("lead", None, lead).unwrap();
         "lead"
+    }
+
+    fn tell(&self, state: AgentState) {
+        let tell = agent::Tell { agent: Some(self.me.clone()), state };
+        self.session.perform_as(self.lead(), None, tell).unwrap();
     }
 
     /// The summaries of a task's checkpoints, newest first.
@@ -448,4 +455,68 @@ fn everything_that_a_harness_started_knows_its_session() {
     repo.hear_as(HookEvent::Start, &Heard { process: Some(pid), ..repo.heard.clone() });
     assert_eq!(repo.hooks().name_of_process(pid), Some(repo.me.clone()));
     assert_eq!(repo.hooks().name_of_process(u32::MAX), None, "there is no such process");
+}
+
+#[test]
+fn a_session_that_holds_nothing_is_seen_all_the_same() {
+    let repo = HookedRepository::new();
+    repo.hear(HookEvent::Start);
+    let silent = |repo: &HookedRepository| {
+        let agent = repo.agent(&repo.me).unwrap();
+        let seen = agent.created.minus(Duration::from_secs(3_600));
+        let mut tx = repo.session.store().begin(Access::Write).unwrap();
+        tx.write_derived(&[Write::Agent(Agent { seen, ..agent })]).unwrap();
+        tx.commit().unwrap();
+    };
+    for (moment, ms, beats) in [
+        (HookEvent::Tools, 0, true),
+        (HookEvent::Prompt, 30 * SECOND - 1, false),
+        (HookEvent::Prompt, 30 * SECOND, true),
+        (HookEvent::Tools, 60 * SECOND, true),
+    ] {
+        silent(&repo);
+        assert_eq!(repo.later(moment, ms), SILENCE);
+        let agent = repo.agent(&repo.me).unwrap();
+        assert_eq!(agent.seen >= agent.created, beats, "{moment:?} after {ms} ms");
+    }
+}
+
+#[test]
+fn a_paused_session_stays_paused_and_a_removed_one_comes_back() {
+    let repo = HookedRepository::new();
+    repo.hear(HookEvent::Start);
+    repo.tell(AgentState::Draining);
+    for source in ["compact", "resume", "startup"] {
+        repo.hear_as(HookEvent::Start, &Heard { source: source.into(), ..repo.heard.clone() });
+        assert_eq!(repo.agent(&repo.me).unwrap().state, AgentState::Draining, "{source}");
+    }
+    repo.send("wait for the release", false);
+    assert!(said(&repo.hear(HookEvent::Prompt)).contains("wait for the release"));
+    repo.session.perform_as(repo.lead(), None, agent::Remove { agent: Some(repo.me.clone()) }).unwrap();
+    repo.hear(HookEvent::Start);
+    assert_eq!(repo.agent(&repo.me).unwrap().state, AgentState::Active);
+}
+
+#[test]
+fn a_clock_that_was_set_back_silences_nothing() {
+    let repo = HookedRepository::new();
+    let task = repo.held("Pin the schema");
+    repo.later(HookEvent::Tools, 3_600 * SECOND);
+    let before = repo.lease(&task).unwrap().renewed;
+    thread::sleep(Duration::from_millis(2));
+    repo.send("use the new index", false);
+    assert!(said(&repo.later(HookEvent::Tools, 0)).contains("use the new index"));
+    assert!(repo.lease(&task).unwrap().renewed > before);
+}
+
+#[test]
+fn a_message_that_was_taken_is_said_even_if_the_state_cannot_be_written() {
+    let repo = HookedRepository::new();
+    repo.hear(HookEvent::Start);
+    repo.send("use the new index", false);
+    fs::write(repo.sessions(), "a file where a directory should be").unwrap();
+    assert!(said(&repo.hear(HookEvent::Prompt)).contains("use the new index"));
+    repo.hooks().hook(&repo.me, HookEvent::Prompt, &repo.heard).unwrap_err();
+    repo.held("Pin the schema");
+    repo.hooks().hook(&repo.me, HookEvent::Stop, &repo.heard).unwrap_err();
 }
