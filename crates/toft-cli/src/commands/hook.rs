@@ -12,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+use serde::Deserialize;
 use serde_json::{Value, json};
 use toft::{
     Config, Toft,
@@ -73,7 +74,7 @@ fn answer(mut config: Config, word: &str, harness: &str) -> Result<Reply, Failur
     let Some(moment) = HookEvent::from_word(word) else { return Ok(Reply::default()) };
     let bytes = match std::io::stdin().is_terminal() {
         true => Vec::new(),
-        false => event_from(std::io::stdin(), PATIENCE),
+        false => event_from(std::io::stdin(), LONGEST, PATIENCE),
     };
     let (heard, dir) = understood(&bytes, harness, Heard::here());
     config.dir = config.dir.take().or(dir);
@@ -99,32 +100,50 @@ fn answer(mut config: Config, word: &str, harness: &str) -> Result<Reply, Failur
     Ok(Toft::at(located)?.hooks().hook(&actor, moment, &Heard { known, ..heard })?)
 }
 
-/// The event of a harness; empty if it does not come in time.
-fn event_from(input: impl Read + Send + 'static, patience: Duration) -> Vec<u8> {
+/// The first `longest` bytes of what a harness says; none if it does not come in time.
+fn event_from(input: impl Read + Send + 'static, longest: u64, patience: Duration) -> Vec<u8> {
     let (told, hear) = mpsc::channel();
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
         // What cannot be read was not said.
-        let _ = input.take(LONGEST).read_to_end(&mut bytes);
+        let _ = input.take(longest).read_to_end(&mut bytes);
         let _ = told.send(bytes);
     });
     hear.recv_timeout(patience).unwrap_or_default()
 }
 
+/// The fields of an event that matter, of any type. All others are skipped without being decoded: the output of a tool
+/// may be nested deeply, be no UTF-8, or end in half a surrogate pair, and the event counts all the same.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct HarnessEvent {
+    session_id: Value,
+    #[serde(rename = "sessionId")]
+    camel_session_id: Value,
+    conversation_id: Value,
+    source: Value,
+    reason: Value,
+    stop_hook_active: Value,
+    cwd: Value,
+}
+
 /// What an event says, whichever names its harness uses, added to what is known `here`; and its directory.
 fn understood(event: &[u8], harness: &str, here: Heard) -> (Heard, Option<PathBuf>) {
-    let event: Value = serde_json::from_slice(event).unwrap_or_default();
-    let text = |names: &[&str]| names.iter().find_map(|name| event[*name].as_str()).unwrap_or_default().to_owned();
-    let session = Some(text(&["session_id", "sessionId", "conversation_id"])).filter(|id| !id.is_empty());
+    let event: HarnessEvent = serde_json::from_slice(event).unwrap_or_default();
+    let text = |names: &[&Value]| names.iter().find_map(|name| name.as_str()).unwrap_or_default().to_owned();
+    let session = text(&[&event.session_id, &event.camel_session_id, &event.conversation_id]);
     let heard = Heard {
         // A session that does not say its id is identified by its process.
-        session: session.unwrap_or_else(|| format!("process {}", here.process.unwrap_or_default())),
-        source: text(&["source", "reason"]),
-        again: event["stop_hook_active"].as_bool().unwrap_or(false),
+        session: match session.is_empty() {
+            true => format!("process {}", here.process.unwrap_or_default()),
+            false => session,
+        },
+        source: text(&[&event.source, &event.reason]),
+        again: event.stop_hook_active.as_bool().unwrap_or(false),
         harness: harness.to_owned(),
         ..here
     };
-    let dir = Some(text(&["cwd"])).filter(|dir| !dir.is_empty()).map(PathBuf::from).filter(|dir| dir.is_dir());
+    let dir = Some(text(&[&event.cwd])).filter(|dir| !dir.is_empty()).map(PathBuf::from).filter(|dir| dir.is_dir());
     (heard, dir)
 }
 
@@ -309,25 +328,33 @@ mod tests {
         }
     }
 
+    /// Tools have output that is no text, and harnesses cut it in the middle of a character.
+    #[test]
+    fn an_event_is_understood_whatever_its_tool_had_to_say() {
+        let deep = format!("{}{}", "[".repeat(1_000), "]".repeat(1_000));
+        let responses: [&[u8]; 5] = [b"\"cut \\ud83d\"", b"\"\\udc00\"", b"\"\xff\xfe\"", deep.as_bytes(), b"1e999"];
+        for response in responses {
+            let parts: [&[u8]; 3] = [b"{\"tool_response\":", response, b",\"session_id\":\"s1\"}"];
+            let event = parts.concat();
+            assert_eq!(heard(&event).0.session, "s1", "{}", String::from_utf8_lossy(&event));
+        }
+    }
+
     #[test]
     fn an_event_that_is_too_long_is_none() {
-        let long = |size: usize| format!("{{\"session_id\":\"s1\",\"x\":\"{}\"}}", "x".repeat(size));
-        let envelope = long(0).len();
-        let limit = usize::try_from(LONGEST).unwrap();
-        let read = |text: String| event_from(std::io::Cursor::new(text), Duration::from_secs(60));
-        let fits = read(long(limit - envelope));
-        assert_eq!((fits.len(), heard(&fits).0.session.as_str()), (limit, "s1"));
-        let cut = read(long(limit - envelope + 1));
-        assert_eq!((cut.len(), heard(&cut).0.session.as_str()), (limit, "process 7"));
-        let endless = event_from(std::io::repeat(b' '), Duration::from_secs(60));
-        assert_eq!(endless.len(), limit);
+        let event = r#"{"session_id":"s1","tool_response":"as long as you like"}"#;
+        let length = event.len() as u64;
+        let read = |longest| event_from(std::io::Cursor::new(event), longest, Duration::from_secs(60));
+        assert_eq!(heard(&read(length)).0.session, "s1");
+        assert_eq!(heard(&read(length - 1)).0.session, "process 7");
+        assert_eq!(event_from(std::io::repeat(b' '), length, Duration::from_secs(60)), b" ".repeat(event.len()));
     }
 
     #[test]
     fn a_harness_that_does_not_close_its_end_is_not_waited_for() {
         let (reader, writer) = std::io::pipe().unwrap();
         let begun = Instant::now();
-        assert_eq!(event_from(reader, Duration::from_millis(10)), b"");
+        assert_eq!(event_from(reader, LONGEST, Duration::from_millis(10)), b"");
         assert!(begun.elapsed() < Duration::from_secs(10));
         drop(writer);
     }
