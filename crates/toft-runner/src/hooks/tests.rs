@@ -116,6 +116,7 @@ impl HookedRepository {
     /// The summaries of a task's checkpoints, newest first.
     fn checkpoints(&self, task: &TaskId) -> Vec<String> {
         let found = store::ask(self.session.store(), |tx| tx.checkpoints(task, 100)).unwrap();
+        assert!(found.iter().all(|checkpoint| checkpoint.kind == CheckpointKind::Progress), "{found:?}");
         found.into_iter().map(|checkpoint| checkpoint.summary).collect()
     }
 
