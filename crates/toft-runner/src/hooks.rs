@@ -12,22 +12,26 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use toft_core::{
-    agent::readable_name,
+    agent::{AgentState, readable_name},
     checkpoint::CheckpointKind,
     id::IdGenerator,
     message::InboxItem,
     refusal::Refusal,
     text::named,
-    verbs::{agent::Register, context, finish, inbox, renew, save},
+    verbs::{agent, context, finish, inbox, renew, save},
 };
 use toft_session::{
     config::variable,
     error::{Error, io},
     holds::Held,
+    person::MARK,
 };
 use toft_work::Work;
 
-use crate::briefing::{Briefing, Here, letter};
+use crate::{
+    briefing::{Briefing, Here, letter},
+    process::harness_process,
+};
 
 /// Minimum interval between heartbeats.
 const BEAT: Duration = Duration::from_secs(30);
@@ -78,7 +82,7 @@ impl HookEvent {
     }
 }
 
-/// The input of a harness.
+/// The input of a harness, and the environment of the call. [`Hooks`] asks for nothing else about the outside.
 #[derive(Clone, Debug, Default)]
 pub struct Heard {
     pub session: String,
@@ -90,6 +94,26 @@ pub struct Heard {
     pub process: Option<u32>,
     /// Commands of the session know their agent name.
     pub known: bool,
+    /// The task for which a runner started the session.
+    pub task: Option<String>,
+    /// A runner started the session, or a process above it.
+    pub in_attempt: bool,
+    /// The time of the call, in milliseconds since 1970.
+    pub at: u64,
+}
+
+impl Heard {
+    /// A call now, from the environment of this process; the harness said nothing yet.
+    pub fn here() -> Self {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Self {
+            process: harness_process(),
+            task: variable("TOFT_TASK"),
+            in_attempt: std::env::var_os(MARK).is_some(),
+            at: u64::try_from(since.as_millis()).unwrap_or(u64::MAX),
+            ..Self::default()
+        }
+    }
 }
 
 /// The reply to a harness.
@@ -155,19 +179,23 @@ impl Hooks<'_> {
     }
 
     fn session_starts(&self, actor: &str, heard: &Heard) -> Result<Reply, Error> {
+        let known = self.perform_as(actor, None, agent::Mine {})?;
         // What runs the agent of a runner is the runner.
-        let alone = std::env::var_os(toft_session::person::MARK).is_none();
-        let runtime = Some(heard.harness.clone()).filter(|name| !name.is_empty() && alone);
-        self.perform_as(actor, None, Register { name: Some(actor.to_owned()), runtime, ..Register::default() })?;
+        let runtime = Some(heard.harness.clone()).filter(|name| !name.is_empty() && !heard.in_attempt);
+        // Registering would resume it: an agent that was paused stays paused, whatever happens to its session.
+        if known.is_none_or(|known| known.agent.state != AgentState::Draining) {
+            let name = Some(actor.to_owned());
+            self.perform_as(actor, None, agent::Register { name, runtime, ..agent::Register::default() })?;
+        }
         self.forget_sessions();
         self.name_process(actor, heard)?;
-        let context = match variable("TOFT_TASK") {
+        let context = match &heard.task {
             // A runner has briefed it already; only what it has forgotten is said again.
             Some(_) if heard.source == "startup" => None,
             Some(task) => {
                 let here = self.workspace_here()?.map(|found| found.workspace);
                 let here = here.as_ref().map(|workspace| Here { workspace, notes: &[] });
-                Some(Briefing::of(self.work).context(actor, &task, here, AGAIN)?)
+                Some(Briefing::of(self.work).context(actor, task, here, AGAIN)?)
             }
             None => {
                 let text = Briefing::of(self.work).prime(actor, true)?.text;
@@ -185,28 +213,34 @@ impl Hooks<'_> {
     /// Sends a heartbeat, and returns new messages.
     fn session_hears(&self, actor: &str, heard: &Heard, every: Duration) -> Result<Reply, Error> {
         let mut memory = self.remember(heard);
-        let now = millis();
-        if now.saturating_sub(memory.looked) < every.as_millis() as u64 {
+        if !due(memory.looked, heard.at, every) {
             return Ok(Reply::default());
         }
-        memory.looked = now;
-        if now.saturating_sub(memory.beat) >= BEAT.as_millis() as u64 {
-            memory.beat = now;
-            self.renew_all(actor)?;
+        memory.looked = heard.at;
+        let mut unmarked = false;
+        if due(memory.beat, heard.at, BEAT) {
+            memory.beat = heard.at;
+            // A refused renewal marks nobody, and taking messages would register an unknown agent.
+            unmarked = !self.renew_all(actor)? && self.is_registered(actor)?;
         }
-        let context = self.letters_for(actor, &mut memory)?;
-        self.keep_in_mind(heard, &memory)?;
+        let context = self.letters_for(actor, &mut memory, unmarked)?;
+        let kept = self.keep_in_mind(heard, &memory);
+        // Messages that were taken are delivered now or never.
+        if context.is_none() {
+            kept?;
+        }
         Ok(Reply { context, hold_on: None })
     }
 
-    fn letters_for(&self, actor: &str, memory: &mut SessionMemory) -> Result<Option<String>, Error> {
+    /// Takes new messages. With `mark`, the inbox is read for writing in any case, which marks the agent as seen.
+    fn letters_for(&self, actor: &str, memory: &mut SessionMemory, mark: bool) -> Result<Option<String>, Error> {
         let new = |letters: Vec<InboxItem>, memory: &SessionMemory| -> Vec<InboxItem> {
             letters.into_iter().filter(|letter| !memory.given.contains(letter.message.id.as_str())).collect()
         };
         // Looking disturbs nobody; only if something is there it is taken.
         let limit = LETTERS + memory.given.len();
-        let peeked = self.perform_as(actor, None, inbox::Peek { human: false, limit })?.letters;
-        if new(peeked, memory).is_empty() {
+        let peek = inbox::Peek { human: false, limit };
+        if !mark && new(self.perform_as(actor, None, peek)?.letters, memory).is_empty() {
             return Ok(None);
         }
         let taken = self.perform_as(actor, None, inbox::Request { limit, ..inbox::Request::default() })?.letters;
@@ -268,7 +302,7 @@ impl Hooks<'_> {
     /// Releases held tasks, with a note for the next holder; a runner decides for its own agents.
     fn session_ends(&self, actor: &str, heard: &Heard) -> Result<Reply, Error> {
         // A name that somebody gave may be shared: by a session inside of this one, or by a person.
-        if variable("TOFT_TASK").is_none() && actor == session_name(&heard.session) {
+        if heard.task.is_none() && actor == session_name(&heard.session) {
             for Held { task, fence } in self.live_holds(actor)? {
                 let (id, fence) = (Some(task.to_string()), Some(fence));
                 let message = "its session ended".to_owned();
@@ -304,11 +338,17 @@ impl Hooks<'_> {
         Some(named.unwrap_or_else(|| session_name(&format!("{} {pid} {}", process.boot, process.started))))
     }
 
-    fn renew_all(&self, actor: &str) -> Result<(), Error> {
+    /// Renews the leases of the session, which marks its agent as seen; returns whether it has any.
+    fn renew_all(&self, actor: &str) -> Result<bool, Error> {
         match self.perform_as(actor, None, renew::Request::default()) {
-            Ok(_) | Err(Error::Refused(Refusal::HoldsNothing { .. })) => Ok(()),
+            Ok(_) => Ok(true),
+            Err(Error::Refused(Refusal::HoldsNothing { .. })) => Ok(false),
             Err(error) => Err(error),
         }
+    }
+
+    fn is_registered(&self, actor: &str) -> Result<bool, Error> {
+        Ok(self.perform_as(actor, None, agent::Mine {})?.is_some())
     }
 
     fn sessions(&self) -> Option<PathBuf> {
@@ -349,40 +389,10 @@ impl Hooks<'_> {
     }
 }
 
-fn millis() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+/// Whether something that happened at `last` is due again; also after the clock was set back.
+fn due(last: u64, now: u64, every: Duration) -> bool {
+    last > now || u128::from(now - last) >= every.as_millis()
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_session_has_one_readable_name() {
-        assert_eq!(session_name("abc"), session_name("abc"));
-        assert_ne!(session_name("abc"), session_name("abd"));
-        toft_core::agent::check_name(&session_name("abc")).unwrap();
-    }
-
-    #[test]
-    fn every_harness_names_its_moments_in_its_own_way() {
-        let names = [
-            ("SessionStart", HookEvent::Start),
-            ("sessionStart", HookEvent::Start),
-            ("UserPromptSubmit", HookEvent::Prompt),
-            ("userPromptSubmitted", HookEvent::Prompt),
-            ("BeforeAgent", HookEvent::Prompt),
-            ("PostToolBatch", HookEvent::Tools),
-            ("AfterTool", HookEvent::Tools),
-            ("PreCompress", HookEvent::Compact),
-            ("agentStop", HookEvent::Stop),
-            ("session.idle", HookEvent::Stop),
-            ("sessionEnd", HookEvent::End),
-        ];
-        for (name, moment) in names {
-            assert_eq!(HookEvent::from_word(name), Some(moment), "{name}");
-        }
-        assert_eq!(HookEvent::from_word("PreToolUse"), None);
-    }
-}
+mod tests;

@@ -3,6 +3,7 @@
 mod agent;
 mod demo;
 mod flow;
+mod hook;
 mod list;
 mod place;
 mod plan;
@@ -130,7 +131,7 @@ fn answer(app: &App<'_>, command: &Command) -> Done {
         Command::Move(args) => share::move_issues(app, args),
         Command::Purge(args) => share::purge(app, args),
         Command::Setup(args) => setup::setup(app, args),
-        Command::Hook(args) => setup::hook(app, args),
+        Command::Hook(args) => hook::hook(app, args),
         Command::Mcp(_) => crate::mcp::serve(),
         Command::Agent(args) => agent::run(app, &args.command),
         Command::Assign(args) => agent::assign(app, args),

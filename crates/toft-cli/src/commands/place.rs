@@ -79,7 +79,7 @@ pub(super) fn doctor(app: &App<'_>, args: &Doctor) -> Done {
     }
     let mut checks = examine(app.open()?);
     checks.extend(setup::guarded(app.open()?)?);
-    checks.extend(setup::hooks_fire(app.open()?.located())?);
+    checks.extend(setup::hook_checks(app.open()?.located())?);
     let failed = checks.iter().filter(|check| check.health == Health::Fail).count();
     match failed {
         0 => app.show(&Examined(checks)),

@@ -1,40 +1,23 @@
-//! setup, and hook.
+//! setup, and what `toft doctor` says of it.
 
-use std::{
-    fs,
-    io::{IsTerminal as _, Read as _, Write as _},
-    path::PathBuf,
-    process::ExitCode,
-    sync::mpsc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, fs, io::IsTerminal as _, time::Duration};
 
-use serde_json::{Value, json};
 use toft::{
-    Config, Located, Toft,
+    Located, Toft,
     doctor::{Check, Health},
-    hooks::{Heard, HookEvent, Reply, session_name},
     vcs::Vcs,
 };
 
-use super::{App, Done, said_yes, share};
+use super::{App, Done, hook::HOOK_LOG, said_yes};
 use crate::{
-    args::{Hook, Setup},
+    args::Setup,
     exit::Failure,
     render::{GuardSet, Page, SetupShown},
-    setup::{self, Dialect, Ground, Guard, HARNESSES, Harness, Stood},
+    setup::{self, Ground, Guard, HARNESSES, Harness, Stood},
 };
 
-/// What is said of a hook that somebody changed.
-const CHANGED: &str = "is not what toft writes, and is not run; toft setup writes it again";
-/// A harness that does not close its end is not waited for.
-const PATIENCE: Duration = Duration::from_millis(500);
-/// A longer event is none.
-const LONGEST: u64 = 16 << 20;
-/// A hook answers by then, or not at all.
-const LATEST: Duration = Duration::from_secs(2);
-/// What went wrong is noted in a file that never gets longer than this.
-const LONGEST_LOG: u64 = 64 << 10;
+/// Failures of hooks are reported for this long.
+const RECENT: Duration = Duration::from_secs(24 * 60 * 60);
 
 pub(super) fn setup(app: &App<'_>, args: &Setup) -> Done {
     if args.agents.iter().any(|name| name == "guard") {
@@ -151,166 +134,42 @@ pub(super) fn guarded(toft: &Toft) -> Result<Option<Check>, Failure> {
     Ok(Some(Check { what: "guard before pushes".into(), health, seen: stood.explained() }))
 }
 
-/// Runs every hook that is written down for this checkout or this user, as its agent would.
-pub(super) fn hooks_fire(located: &Located) -> Result<Vec<Check>, Failure> {
+/// Runs every hook that is configured for this checkout or this user, as its agent would: one line for each file whose
+/// hooks all work, and one for each hook that does not.
+pub(super) fn hook_checks(located: &Located) -> Result<Vec<Check>, Failure> {
     let Some(checkout) = &located.checkout else { return Ok(Vec::new()) };
     let grounds = [project(located)?, Ground::user(toft::home(), &toft::state_home())];
-    let mut checks: Vec<Check> = Vec::new();
+    let mut files: BTreeMap<(String, String), Vec<(Health, String)>> = BTreeMap::new();
     for probe in setup::probes(&grounds)? {
-        let fired = probe.ours.then(|| probe.fire(&checkout.root, &checkout.state_dir()));
-        let (health, seen) = match fired.unwrap_or_else(|| Err(CHANGED.to_owned())) {
-            Err(problem) if problem == CHANGED => {
-                (Health::Warn, format!("{}: `{}` {CHANGED}", probe.file, probe.command))
+        let run = match probe.ours {
+            true => probe.fire(&checkout.root, &checkout.state_dir()).map_err(|problem| (Health::Fail, problem)),
+            false => {
+                Err((Health::Warn, "is not what toft writes, and is not run; toft setup writes it again".to_owned()))
             }
-            Ok(()) => (Health::Ok, format!("{} fires", probe.file)),
-            Err(problem) => (Health::Fail, format!("{}: `{}`: {problem}", probe.file, probe.command)),
         };
-        let what = format!("hooks of {}", probe.harness.title);
-        match checks
-            .iter_mut()
-            .find(|check| check.what == what && check.health == health && check.seen.starts_with(&seen))
-        {
-            // Of many in one file that work, one line is enough.
-            Some(check) => check.seen = format!("{seen}, all of them"),
-            None => checks.push(Check { what, health, seen }),
+        let seen = match run {
+            Ok(()) => (Health::Ok, String::new()),
+            Err((health, problem)) => (health, format!("{}: `{}`: {problem}", probe.file, probe.command)),
+        };
+        files.entry((format!("hooks of {}", probe.harness.title), probe.file)).or_default().push(seen);
+    }
+    let mut checks = Vec::new();
+    for ((what, file), runs) in files {
+        let working = runs.iter().filter(|(health, _)| *health == Health::Ok).count();
+        if working == runs.len() {
+            checks.push(Check { what, health: Health::Ok, seen: format!("{file}: all {working} hooks work") });
+            continue;
         }
+        let broken = runs.into_iter().filter(|(health, _)| *health != Health::Ok);
+        checks.extend(broken.map(|(health, seen)| Check { what: what.clone(), health, seen }));
+    }
+    let log = checkout.state_dir().join(HOOK_LOG);
+    let age = fs::metadata(&log).and_then(|meta| meta.modified()).ok().and_then(|at| at.elapsed().ok());
+    if age.is_some_and(|age| age < RECENT) {
+        let text = fs::read(&log).unwrap_or_default();
+        let last = String::from_utf8_lossy(&text).lines().last().unwrap_or_default().to_owned();
+        let seen = format!("a hook failed within a day: {last}; all failures: {}", log.display());
+        checks.push(Check { what: "hook errors".into(), health: Health::Warn, seen });
     }
     Ok(checks)
-}
-
-/// What git tells its pre-push hook. A push that cannot be read whole is held.
-fn read_pushed_refs() -> Result<Vec<u8>, Failure> {
-    let mut pushed = Vec::new();
-    let read = std::io::stdin().lock().take(LONGEST + 1).read_to_end(&mut pushed);
-    read.map_err(|error| Failure::held(format!("cannot read which refs are pushed: {error}"), "push again"))?;
-    match pushed.len() as u64 > LONGEST {
-        true => Err(Failure::held("too many refs in one push", "push fewer refs at once")),
-        false => Ok(pushed),
-    }
-}
-
-/// Whatever happens, the harness goes on as if nothing had.
-pub(super) fn hook(app: &App<'_>, args: &Hook) -> Done {
-    if args.event == "pre-push" {
-        // Names of refs are bytes; only the commits beside them matter.
-        let pushed = read_pushed_refs()?;
-        let remote = args.rest.first().map_or("origin", String::as_str);
-        return share::before_push(app, remote, &String::from_utf8_lossy(&pushed));
-    }
-    let harness = Harness::named(&args.harness);
-    let dialect = harness.map_or(Dialect::Claude, |harness| harness.dialect);
-    // A store that others keep busy is not waited for.
-    let (told, hear) = mpsc::channel();
-    let (config, event, name) = (app.config()?, args.event.clone(), args.harness.clone());
-    std::thread::spawn(move || {
-        // Nobody may be listening any more.
-        let _ = told.send(answer(config, &event, &name));
-    });
-    let late = || Err(Failure::stopped("it took too long", ""));
-    let reply = hear.recv_timeout(LATEST).unwrap_or_else(|_| late()).unwrap_or_else(|failure| {
-        note(app, &format!("{} {}: {}", args.event, args.harness, failure.message));
-        Reply::default()
-    });
-    let said = spoken(dialect, &args.event, reply);
-    if !said.is_empty() {
-        app.output.lines(&[said]);
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
-fn answer(mut config: Config, word: &str, harness: &str) -> Result<Reply, Failure> {
-    let Some(moment) = HookEvent::from_word(word) else { return Ok(Reply::default()) };
-    let event = heard();
-    let text = |names: &[&str]| names.iter().find_map(|name| event[*name].as_str()).unwrap_or_default().to_owned();
-    let heard = Heard {
-        session: Some(text(&["session_id", "sessionId", "conversation_id"]))
-            .filter(|id| !id.is_empty())
-            .unwrap_or_else(
-                // One that does not say which it is, is known by its process.
-                || format!("process {}", toft::runner::harness_process().unwrap_or_default()),
-            ),
-        source: text(&["source", "reason"]),
-        again: event["stop_hook_active"].as_bool().unwrap_or(false),
-        harness: harness.to_owned(),
-        process: toft::runner::harness_process(),
-        known: false,
-    };
-    let dir = Some(text(&["cwd"])).filter(|dir| !dir.is_empty()).map(PathBuf::from).filter(|dir| dir.is_dir());
-    config.dir = config.dir.take().or(dir);
-    let named = config.agent.is_some() || std::env::var("TOFT_AGENT").is_ok_and(|name| !name.is_empty());
-    if !named {
-        config.agent = Some(session_name(&heard.session));
-    }
-    let located = match toft::locate(&config) {
-        Ok(located) if !located.store.missing() => located,
-        // There is no toft here: nothing to say.
-        Ok(_) | Err(toft::Error::NoRepository { .. }) => return Ok(Reply::default()),
-        Err(error) => return Err(error.into()),
-    };
-    if let Some(checkout) = &located.checkout
-        && setup::answer_probe(&checkout.state_dir())
-    {
-        return Ok(Reply::default());
-    }
-    let actor = located.agent.clone();
-    let known = named || moment == HookEvent::Start && tell_shell(&actor);
-    Ok(Toft::at(located)?.hooks().hook(&actor, moment, &Heard { known, ..heard })?)
-}
-
-/// The event, if the harness says one.
-fn heard() -> Value {
-    if std::io::stdin().is_terminal() {
-        return Value::Null;
-    }
-    let (told, hear) = mpsc::channel();
-    std::thread::spawn(move || {
-        let mut bytes = Vec::new();
-        // What cannot be read was not said.
-        let _ = std::io::stdin().lock().take(LONGEST).read_to_end(&mut bytes);
-        let _ = told.send(bytes);
-    });
-    let bytes = hear.recv_timeout(PATIENCE).unwrap_or_default();
-    serde_json::from_slice(&bytes).unwrap_or_default()
-}
-
-/// Lets every command of a session know who it is, and whose life a lease follows, where the harness can; whether it could.
-fn tell_shell(agent: &str) -> bool {
-    let Some(file) = std::env::var_os("CLAUDE_ENV_FILE").filter(|file| !file.is_empty()) else { return false };
-    let pid = toft::runner::harness_process().map(|pid| format!("export TOFT_PID={pid}\n")).unwrap_or_default();
-    let lines = format!("export TOFT_AGENT={agent}\n{pid}");
-    let known = fs::read_to_string(&file).is_ok_and(|text| text.contains("TOFT_AGENT="));
-    let opened = fs::File::options().append(true).create(true).open(file);
-    known || opened.and_then(|mut file| file.write_all(lines.as_bytes())).is_ok()
-}
-
-/// The reply as a harness reads it.
-fn spoken(dialect: Dialect, event: &str, Reply { context, hold_on }: Reply) -> String {
-    let said = match (dialect, context, hold_on) {
-        (Dialect::Gemini, None, None) => json!({}),
-        (_, None, None) => return String::new(),
-        (Dialect::Plain, context, hold_on) => return context.or(hold_on).unwrap_or_default(),
-        (Dialect::Gemini, _, Some(reason)) => json!({ "decision": "deny", "reason": reason }),
-        (Dialect::Cursor, _, Some(reason)) => json!({ "followup_message": reason }),
-        (_, _, Some(reason)) => json!({ "decision": "block", "reason": reason }),
-        (Dialect::Cursor, Some(context), _) => json!({ "additional_context": context }),
-        (Dialect::Copilot, Some(context), _) => json!({ "additionalContext": context }),
-        (_, Some(context), _) => {
-            json!({ "hookSpecificOutput": { "hookEventName": event, "additionalContext": context } })
-        }
-    };
-    said.to_string()
-}
-
-/// Notes what went wrong where `toft doctor` finds it.
-fn note(app: &App<'_>, text: &str) {
-    let located = app.config().ok().and_then(|config| toft::locate(&config).ok());
-    let Some(checkout) = located.and_then(|located| located.checkout) else { return };
-    let path = checkout.state_dir().join("hooks.log");
-    if fs::metadata(&path).is_ok_and(|meta| meta.len() > LONGEST_LOG) {
-        // The newest is worth more than the oldest.
-        let _ = fs::remove_file(&path);
-    }
-    if let Ok(mut file) = fs::File::options().append(true).create(true).open(path) {
-        let _ = writeln!(file, "{text}");
-    }
 }

@@ -376,6 +376,12 @@ impl Harness {
         matches!(self.hooks.shape, HookShape::Plugin) && text == PLUGIN
     }
 
+    /// The events that its hooks are called for.
+    #[cfg(test)]
+    pub(crate) fn events(&self) -> &'static [&'static str] {
+        self.hooks.events
+    }
+
     /// The file that its hooks are in, in a checkout and at home.
     pub(super) fn hook_files(&self) -> (&'static str, Option<&'static str>) {
         (self.hooks.project, self.hooks.user)
