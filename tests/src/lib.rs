@@ -5,6 +5,7 @@ pub mod issues;
 pub mod kept;
 pub mod lease_model;
 pub mod linear;
+pub mod models;
 pub mod network;
 pub mod older;
 pub mod project;

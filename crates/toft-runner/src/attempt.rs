@@ -194,7 +194,7 @@ impl AttemptRun<'_> {
     fn command(&self, brief: &str, files: &Files) -> Result<Vec<String>, Error> {
         let located = self.work.located();
         let common = located.checkout.as_ref().map(|checkout| checkout.common_dir.clone()).unwrap_or_default();
-        let command = filled(&self.rules.command, brief, &common);
+        let command = filled(&self.rules.command, brief, &common, &directories(self.writable(files, &[])?));
         let Some(sandbox) = &self.rules.sandbox else { return Ok(command) };
         let kind = sandbox.kind()?;
         let program = std::env::current_exe().map_err(failed("find", Path::new("toft")))?;
@@ -327,6 +327,18 @@ fn ending(status: std::process::ExitStatus) -> Ending {
         return Ending::Signalled(signal);
     }
     Ending::Exited(status.code().unwrap_or(-1))
+}
+
+/// The directories of paths that exist, for sandboxes that know no files; none that is inside of another.
+fn directories(paths: Vec<PathBuf>) -> Vec<PathBuf> {
+    let dir = |path: PathBuf| match path.is_dir() {
+        true => Some(path),
+        false => path.parent().filter(|_| path.exists()).map(Path::to_owned),
+    };
+    let mut dirs: Vec<PathBuf> = paths.into_iter().filter_map(dir).collect();
+    dirs.sort();
+    dirs.dedup_by(|inner, outer| inner.starts_with(outer));
+    dirs
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //!
 //! Each is only a default; `[run.agents.NAME]` in the user's configuration replaces it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use toft_core::flow::Usage;
@@ -11,6 +11,9 @@ use toft_core::flow::Usage;
 const BRIEF: &str = "{brief}";
 /// Placeholder for the directory with the repository's objects: a commit in a linked worktree writes there.
 const REPOSITORY: &str = "{repository}";
+/// Placeholder for a path outside of the workspace that commits and toft write to. An argument with it is repeated for
+/// each such path.
+const WRITABLE: &str = "{writable}";
 
 /// How an agent is started.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,11 +35,17 @@ pub fn recipes() -> Vec<Recipe> {
     vec![
         recipe(
             "claude",
-            "claude|-p|--output-format|stream-json|--verbose|--permission-mode|acceptEdits|--allowedTools|Bash(git *)|Bash(toft *)",
+            "claude|-p|--output-format|stream-json|--verbose|--permission-mode|acceptEdits|--allowedTools|Bash|mcp__toft",
             &[".claude", ".claude.json"],
         ),
-        recipe("codex", "codex|exec|--json|--sandbox|workspace-write|--add-dir|{repository}|-", &[".codex"]),
-        recipe("gemini", "gemini|--approval-mode|auto_edit|--skip-trust|--output-format|stream-json", &[".gemini"]),
+        // A login shell would forget the PATH of the runner, and with it toft.
+        recipe(
+            "codex",
+            "codex|exec|--json|--sandbox|workspace-write|--add-dir={writable}|-c|allow_login_shell=false|-",
+            &[".codex"],
+        ),
+        // Without a person, any other mode has no shell tool.
+        recipe("gemini", "gemini|--approval-mode|yolo|--skip-trust|--output-format|stream-json", &[".gemini"]),
         recipe("cursor", "cursor-agent|-p|--force|--output-format|stream-json|{brief}", &[".cursor", ".config/cursor"]),
         recipe(
             "opencode",
@@ -47,14 +56,19 @@ pub fn recipes() -> Vec<Recipe> {
 }
 
 /// The command for one attempt.
-pub fn filled(command: &[String], brief: &str, repository: &Path) -> Vec<String> {
-    command
-        .iter()
-        .map(|word| match word.as_str() {
-            BRIEF => brief.to_owned(),
-            word => word.replace(REPOSITORY, &repository.display().to_string()),
-        })
-        .collect()
+pub fn filled(command: &[String], brief: &str, repository: &Path, writable: &[PathBuf]) -> Vec<String> {
+    let shown = |path: &Path| path.display().to_string();
+    let mut words = Vec::new();
+    for word in command {
+        match word.as_str() {
+            BRIEF => words.push(brief.to_owned()),
+            word if word.contains(WRITABLE) => {
+                words.extend(writable.iter().map(|path| word.replace(WRITABLE, &shown(path))));
+            }
+            word => words.push(word.replace(REPOSITORY, &shown(repository))),
+        }
+    }
+    words
 }
 
 /// An agent's own report in lines of JSON.
@@ -124,7 +138,9 @@ mod tests {
 
     #[test]
     fn a_recipe_is_filled_in() {
-        let command = ["x".to_owned(), BRIEF.to_owned(), "--add={repository}".to_owned()];
-        assert_eq!(filled(&command, "do it", Path::new("/r/.git")), ["x", "do it", "--add=/r/.git"]);
+        let command = ["x", BRIEF, "--in={repository}", "--add={writable}", "-"].map(str::to_owned);
+        let writable = ["/r/.git/objects", "/r/.git/refs"].map(PathBuf::from);
+        let words = ["x", "do it", "--in=/r/.git", "--add=/r/.git/objects", "--add=/r/.git/refs", "-"];
+        assert_eq!(filled(&command, "do it", Path::new("/r/.git"), &writable), words);
     }
 }

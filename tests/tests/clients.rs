@@ -1,0 +1,198 @@
+//! Real clients through `toft run`, with models on loopback: Claude Code, Codex and Gemini CLI, as npm has them.
+//!
+//! `.ci/run` installs them below `target/tools/clients`. Elsewhere a story whose client is not installed says so and ends.
+
+#![cfg(unix)]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use serde_json::Value;
+use toft_stories::{
+    Home,
+    issues::add,
+    models::{Model, Step},
+};
+
+/// The clients that are tried.
+const CLIENTS: [&str; 3] = ["claude", "codex", "gemini"];
+
+/// Where npm put the clients.
+fn installed(client: &str) -> Option<PathBuf> {
+    let bin = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools/clients/node_modules/.bin");
+    let found = bin.join(client).exists();
+    assert!(found || std::env::var_os("TOFT_TEST_ALL").is_none(), "{client} is not installed; .ci/run installs it");
+    found.then_some(bin)
+}
+
+/// A client in a home of its own, and a repository with a test that fails.
+struct Lab {
+    client: &'static str,
+    home: Home,
+    repo: PathBuf,
+}
+
+impl Lab {
+    /// Nothing if the client is not installed.
+    fn new(client: &'static str) -> Option<Self> {
+        let Some(bin) = installed(client) else {
+            eprintln!("{client} is not installed; nothing was tried");
+            return None;
+        };
+        // Codex puts helpers below its home, and refuses to do so in the directory for temporary files.
+        let mut home = Home::within(Path::new(env!("CARGO_TARGET_TMPDIR")));
+        home.toft_on_path();
+        let path = format!("{}:{}", home.variable("PATH"), bin.display());
+        home.set("PATH", &path);
+        let repo = home.repo("shop");
+        fs::write(repo.join("check.sh"), "grep -q hello greeting.txt && echo passed-$((6 * 7))\n").unwrap();
+        home.run(&repo, "git", &["add", "check.sh"]);
+        home.run(&repo, "git", &["commit", "-qm", "a test"]);
+        for dir in [".codex", ".gemini"] {
+            fs::create_dir(home.path().join("home").join(dir)).unwrap();
+        }
+        Some(Self { client, home, repo })
+    }
+
+    /// From now on the client talks to this model.
+    fn talk_to(&mut self, model: &Model) {
+        let user = self.home.path().join("home");
+        match self.client {
+            "claude" => {
+                self.home.set("ANTHROPIC_BASE_URL", &model.url());
+                self.home.set("ANTHROPIC_API_KEY", "none");
+                self.home.set("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1");
+                self.home.set("DISABLE_AUTOUPDATER", "1");
+            }
+            "codex" => {
+                let config = format!(
+                    "model = \"scripted\"\nmodel_provider = \"loopback\"\n[model_providers.loopback]\n\
+                     name = \"loopback\"\nbase_url = \"{}/v1\"\nwire_api = \"responses\"\n\
+                     request_max_retries = 0\nstream_max_retries = 0\n",
+                    model.url()
+                );
+                fs::write(user.join(".codex/config.toml"), config).unwrap();
+            }
+            "gemini" => {
+                self.home.set("GOOGLE_GEMINI_BASE_URL", &model.url());
+                self.home.set("GEMINI_API_KEY", "none");
+                let settings =
+                    r#"{"security":{"auth":{"selectedType":"gemini-api-key"}},"telemetry":{"enabled":false}}"#;
+                fs::write(user.join(".gemini/settings.json"), settings).unwrap();
+            }
+            client => unreachable!("{client}"),
+        }
+    }
+
+    /// Runs the client on one task; gives what was said, and the log of an issue.
+    fn run(&self, id: &str) -> String {
+        let ran = self.home.toft(&self.repo, &["run", "--agent", self.client, "--once"]);
+        let log = self.home.toft(&self.repo, &["show", id, "--log"]).out;
+        format!("{}: {}{}\n{log}", self.client, ran.out, ran.err)
+    }
+
+    fn issue(&self, id: &str) -> Value {
+        self.home.toft(&self.repo, &["show", id, "--json"]).data()
+    }
+
+    fn branch(&self) -> String {
+        let list = ["branch", "--list", "toft/*", "--format", "%(refname:short)"];
+        self.home.run(&self.repo, "git", &list).trim().to_owned()
+    }
+}
+
+/// What a model does that works: edit, test, commit, report with toft's own command.
+fn work(message: &str) -> Vec<Step> {
+    vec![
+        Step::shell("echo hello > greeting.txt"),
+        Step::shell("sh check.sh"),
+        Step::shell("git add greeting.txt && git commit -q -m 'say hello'"),
+        Step::shell(&format!("toft finish --evidence HEAD -m '{message}'")),
+        Step::say("All done."),
+    ]
+}
+
+/// Claims, edits, tests, commits and reports.
+fn finishes(client: &'static str) {
+    let Some(mut lab) = Lab::new(client) else { return };
+    let before = fs::read(lab.repo.join(".git/config")).unwrap();
+    let model = Model::start(work("the greeting says hello"));
+    lab.talk_to(&model);
+    let id = add(&lab.home, &lab.repo, &["Say hello", "-d", "greeting.txt has to contain hello"]);
+    let said = lab.run(&id);
+    let issue = lab.issue(&id);
+    assert_eq!(issue["status"], "closed", "{said}");
+    let heard = model.heard();
+    assert!(heard.contains("greeting.txt has to contain hello"), "{client} got the brief");
+    assert!(heard.contains("passed-42"), "{client} ran the test: {said}");
+    let text = lab.home.run(&lab.repo, "git", &["show", &format!("{}:greeting.txt", lab.branch())]);
+    assert_eq!(text, "hello\n", "{client}");
+    assert!(issue.to_string().contains("the greeting says hello"), "{client}: {issue}");
+    let tasks = lab.home.toft(&lab.repo, &["list", "tasks", "--all", "--json"]).data();
+    let task = lab.home.toft(&lab.repo, &["show", tasks[0]["id"].as_str().unwrap(), "--json"]).data().to_string();
+    assert!(task.contains("\"input_tokens\":") && task.contains("\"output_tokens\":"), "{client}: {task}");
+    assert_eq!(fs::read(lab.repo.join(".git/config")).unwrap(), before, "{client} left the configuration alone");
+    assert_eq!(lab.home.run(&lab.repo, "git", &["status", "--porcelain"]), "", "{client}");
+}
+
+/// Asks a person, and goes on with the answer.
+fn asks(client: &'static str) {
+    let Some(mut lab) = Lab::new(client) else { return };
+    let asking = Model::start(vec![
+        Step::shell("toft finish waiting -m 'Which greeting do you want?'"),
+        Step::say("I have asked."),
+    ]);
+    lab.talk_to(&asking);
+    let id = add(&lab.home, &lab.repo, &["Greet"]);
+    let said = lab.run(&id);
+    let status = lab.home.toft(&lab.repo, &["status"]).ok();
+    assert!(status.contains("Which greeting do you want?"), "{said}\n{status}");
+    lab.home.toft(&lab.repo, &["agent", "answer", &id, "The word is hello-from-a-person"]).ok();
+    let working = Model::start(work("as they said"));
+    lab.talk_to(&working);
+    let said = lab.run(&id);
+    assert_eq!(lab.issue(&id)["status"], "closed", "{said}");
+    assert!(working.heard().contains("hello-from-a-person"), "{client} was told the answer: {said}");
+}
+
+#[test]
+fn claude_code_finishes_a_task() {
+    finishes("claude");
+}
+
+#[test]
+fn codex_finishes_a_task() {
+    finishes("codex");
+}
+
+#[test]
+fn gemini_finishes_a_task() {
+    finishes("gemini");
+}
+
+#[test]
+fn claude_code_asks_and_goes_on_with_the_answer() {
+    asks("claude");
+}
+
+#[test]
+fn codex_asks_and_goes_on_with_the_answer() {
+    asks("codex");
+}
+
+#[test]
+fn gemini_asks_and_goes_on_with_the_answer() {
+    asks("gemini");
+}
+
+#[test]
+fn the_clients_are_those_that_toft_has_recipes_for() {
+    let home = Home::new();
+    let repo = home.repo("shop");
+    let known = home.toft(&repo, &["run", "--agent", "nosuch"]).fails(2);
+    for client in CLIENTS {
+        assert!(known.contains(client), "{known}");
+    }
+}
