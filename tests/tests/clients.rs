@@ -130,6 +130,11 @@ fn finishes(client: &'static str) {
     let text = lab.home.run(&lab.repo, "git", &["show", &format!("{}:greeting.txt", lab.branch())]);
     assert_eq!(text, "hello\n", "{client}");
     assert!(issue.to_string().contains("the greeting says hello"), "{client}: {issue}");
+    // Its stream reads as a conversation, in the log and while it runs.
+    assert!(said.contains(": sh check.sh") && said.contains("→ passed-42") && said.contains("All done."), "{said}");
+    assert!(!said.contains("{\"type\""), "{said}");
+    let raw = lab.home.toft(&lab.repo, &["show", &id, "--log", "--raw"]).ok();
+    assert!(raw.contains("{\"type\""), "{raw}");
     let tasks = lab.home.toft(&lab.repo, &["list", "tasks", "--all", "--json"]).data();
     let task = lab.home.toft(&lab.repo, &["show", tasks[0]["id"].as_str().unwrap(), "--json"]).data().to_string();
     assert!(task.contains("\"input_tokens\":") && task.contains("\"output_tokens\":"), "{client}: {task}");

@@ -13,6 +13,7 @@ use std::{
 use toft_session::{
     mask::{Mask, Stream},
     recipe::Spoken,
+    transcript,
 };
 
 use super::{
@@ -197,6 +198,13 @@ impl RecordWriter {
             trimmed.clone_into(last);
         }
         if self.told.is_none_or(|last| last.elapsed() >= NEWS) {
+            let text = match transcript::entries(trimmed) {
+                None => text,
+                Some(entries) => match entries.last() {
+                    Some(entry) => entry.line(),
+                    None => return,
+                },
+            };
             self.told = Some(Instant::now());
             self.news.tell(SlotEvent::Said { text });
         }

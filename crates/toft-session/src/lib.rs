@@ -22,6 +22,7 @@ pub mod registry;
 pub mod repositories;
 pub mod session;
 pub mod setup;
+pub mod transcript;
 mod upkeep;
 
 pub use error::Error;

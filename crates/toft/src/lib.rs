@@ -50,6 +50,7 @@ pub use toft_session::{
     recipe::{Recipe, recipes},
     registry::registered_stores,
     setup::Setup,
+    transcript,
 };
 pub use toft_vcs as vcs;
 pub use toft_work::{Assigned, Work, operation, setup::variables, workspaces};

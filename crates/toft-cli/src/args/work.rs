@@ -161,6 +161,9 @@ pub(crate) struct Show {
     /// Print the log of an attempt, by number; by default the newest
     #[arg(long, value_name = "ATTEMPT", num_args = 0..=1, require_equals = true, default_missing_value = "0", conflicts_with_all = ["why", "state", "context"])]
     pub(crate) log: Option<u64>,
+    /// With --log: line by line, as it was written
+    #[arg(long, requires = "log")]
+    pub(crate) raw: bool,
     /// Show an issue as of a revision or time: a commit, 2026-11-15, 2026-11-15T12:00:00Z
     #[arg(long, value_name = "REV|TIME", conflicts_with_all = ["why", "state", "context", "log"])]
     pub(crate) at: Option<String>,

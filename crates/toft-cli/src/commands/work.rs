@@ -277,7 +277,8 @@ pub(super) fn show(app: &App<'_>, args: &args::Show) -> Done {
     }
     if let Some(attempt) = args.log {
         let id = toft.work().whole_id(&args.id)?;
-        return app.show(&AttemptLog(toft.attempts().attempt_log(&toft.located().agent, &id, attempt)?));
+        let log = toft.attempts().attempt_log(&toft.located().agent, &id, attempt)?;
+        return app.show(&AttemptLog { log, raw: args.raw });
     }
     if args.id != "@"
         && args.state.is_none()

@@ -17,6 +17,7 @@ mod status;
 mod svg;
 mod tasks;
 mod times;
+mod transcript;
 mod upkeep;
 mod workspaces;
 
@@ -43,13 +44,14 @@ pub(crate) use self::{
     page::Page,
     place::{Examined, Forgotten, Initialised, Place, Trusted},
     queries::{QueryForgotten, SavedQueries},
-    run::{AttemptLog, Context, Primed, Stopped, TryShown, Watch},
+    run::{Context, Primed, Stopped, TryShown, Watch},
     setup::{GuardSet, SetupShown},
     share::{FindingsShown, GuardShown, IssuesDecided, IssuesMoved, LedgersShown, ProposalsMade, PurgeDone, SyncDone},
     state::StateValue,
     status::StatusView,
     tasks::{Answered, Claims, Finished, Ready, Saved, Shown, TaskAssigned, TaskDecided, TaskList},
     times::ago,
+    transcript::AttemptLog,
     upkeep::{BackedUp, CallSchemas, FilesWritten, Migrated, RestoredFrom},
     workspaces::{
         Rescued, RescuesListed, ShellFunction, WsEnv, WsGiven, WsList, WsNoted, WsPath, WsPooled, WsShown, WsTidied,

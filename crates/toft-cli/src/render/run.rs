@@ -298,33 +298,6 @@ impl View for Context {
     }
 }
 
-/// What was said in an attempt.
-pub(crate) struct AttemptLog(pub(crate) toft::runner::AttemptLog);
-
-impl View for AttemptLog {
-    fn kind(&self) -> &'static str {
-        "attempt_log"
-    }
-
-    fn json(&self) -> Value {
-        data(&self.0)
-    }
-
-    fn ids(&self) -> Vec<String> {
-        self.0.files.iter().map(|path| path.display().to_string()).collect()
-    }
-
-    fn text(&self, page: &mut Page) {
-        self.0.lines.iter().for_each(|line| page.line(clean(line)));
-        if self.0.lines.is_empty() {
-            page.line(format!(
-                "Nothing was said in attempt {} at {}: no runner began it.",
-                self.0.attempt, self.0.task
-            ));
-        }
-    }
-}
-
 /// What to do next with the demo.
 pub(crate) struct TryShown {
     pub(crate) repo: std::path::PathBuf,
