@@ -69,11 +69,18 @@ fn filters_and_limits_hold_over_all_repositories_as_in_one() {
     let all = |args: &[&str]| listed(&home, &own, &[&["issues", "--all-repos"], args].concat());
 
     let every = all(&[]);
-    assert_eq!((rows(&every["data"]).len(), &every["total"], &every["more"]), (3, &3.into(), &false.into()), "{every}");
+    assert_eq!(
+        (rows(&every["data"]).len(), &every["page"]["total"], &every["page"]["more"]),
+        (3, &3.into(), &false.into()),
+        "{every}"
+    );
     let one = all(&["--limit", "1"]);
-    assert_eq!((titles(&one), &one["total"], &one["more"]), (vec!["an issue of team"], &3.into(), &true.into()));
+    assert_eq!(
+        (titles(&one), &one["page"]["total"], &one["page"]["more"]),
+        (vec!["an issue of team"], &3.into(), &true.into())
+    );
     let tasks = listed(&home, &own, &["tasks", "--all-repos", "--limit", "1"]);
-    assert_eq!((rows(&tasks["data"]).len(), &tasks["more"]), (1, &true.into()), "{tasks}");
+    assert_eq!((rows(&tasks["data"]).len(), &tasks["page"]["more"]), (1, &true.into()), "{tasks}");
 
     let short = &epic[..epic.len() - 1];
     assert_eq!(titles(&all(&["--parent", short])), ["a part"]);

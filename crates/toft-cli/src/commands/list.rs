@@ -176,7 +176,9 @@ fn issues_of(
         }
         let found = search.ask(&plan, || known_agents(toft, filter))?;
         waiting.extend(waiting_after_start(&plan, found)?);
-        found.iter().for_each(|found| drop(names.add(&found.issue.id, name.as_ref())));
+        for found in found {
+            names.add(&found.issue.id, name.as_ref());
+        }
         app.heard(toft, name.as_ref());
     }
     let problems = search.problems();
