@@ -34,6 +34,7 @@ pub enum Cell {
 }
 
 impl Cell {
+    /// The value as text; bytes that are not UTF-8 are replaced.
     pub fn text(&self) -> String {
         match self {
             Self::Integer(number) => number.to_string(),
