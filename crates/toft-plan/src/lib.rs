@@ -33,6 +33,7 @@ mod publishes;
 mod purge;
 mod run;
 mod saved;
+mod search;
 mod settings;
 mod short;
 mod sync;
@@ -66,6 +67,7 @@ pub use self::{
     publishes::Publishes,
     purge::{OtherClone, Purged},
     saved::UnknownValue,
+    search::{IssueSearch, SearchProblem, SearchResult},
     short::shorten_ids,
     synced::{SyncOptions, SyncStatus, Synced},
     text::many,

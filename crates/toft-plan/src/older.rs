@@ -168,7 +168,7 @@ fn moment(text: &str) -> Timestamp {
 
 /// The selected threads of a LangGraph checkpoint database.
 pub(super) fn langgraph(path: &Path, wanted: &ImportFilter<'_>) -> Result<StoreContents, Error> {
-    let mut tables = foreign::read(path)?;
+    let mut tables = foreign::read(path, &["checkpoints"])?;
     let Some(rows) = tables.remove("checkpoints").filter(|rows| rows.iter().all(|row| row.contains_key("thread_id")))
     else {
         return Ok(StoreContents::nothing("there is no table of checkpoints with threads"));
@@ -235,7 +235,7 @@ pub(super) fn langgraph(path: &Path, wanted: &ImportFilter<'_>) -> Result<StoreC
 /// A value that LangGraph wrote, in the format that its row names.
 fn decoded(row: &Row, name: &str) -> Value {
     match row.get(name) {
-        Some(Cell::Bytes(bytes)) => {
+        Some(Cell::Blob(bytes)) => {
             let json = || serde_json::from_slice(bytes).ok();
             let packed = || msgpack::read(bytes);
             let first = of(row, &["type"]).unwrap_or_default();
@@ -264,9 +264,19 @@ fn described(values: &Value, thread: &str) -> String {
     text
 }
 
+const CAW_TABLES: [&str; 7] = [
+    "workflows",
+    "tasks",
+    "task_dependencies",
+    "checkpoints",
+    "repositories",
+    "workflow_repositories",
+    "workflow_templates",
+];
+
 /// The selected workflows of caw's database with their tasks, and every template.
 pub(super) fn caw(path: &Path, wanted: &ImportFilter<'_>) -> Result<StoreContents, Error> {
-    let mut tables = foreign::read(path)?;
+    let mut tables = foreign::read(path, &CAW_TABLES)?;
     let mut take = |name: &str| tables.remove(name).unwrap_or_default();
     let (workflows, tasks) = (take("workflows"), take("tasks"));
     let (deps, checkpoints) = (take("task_dependencies"), take("checkpoints"));

@@ -54,8 +54,16 @@ impl Plan<'_> {
         Ok(self.look()?.count(asked)?)
     }
 
-    /// The first value of a filter that no issue has; `agents` are known besides those that issues are assigned to.
-    pub fn unknown_value(&self, asked: &IssueFilter, agents: &[String]) -> Result<Option<UnknownValue>, Error> {
+    /// The ids of the issues that match a filter, whatever the limit.
+    pub(super) fn matching_ids(&self, asked: &IssueFilter) -> Result<Vec<String>, Error> {
+        if self.unwritten() {
+            return Ok(Vec::new());
+        }
+        Ok(self.look()?.matching_ids(asked)?)
+    }
+
+    /// The values of a filter that no issue has; `agents` are known besides those that issues are assigned to.
+    pub fn unknown_values(&self, asked: &IssueFilter, agents: &[String]) -> Result<Vec<UnknownValue>, Error> {
         let index = self.look()?;
         let all = |always: &[&str], found: Vec<String>| {
             let mut known: Vec<String> = always.iter().map(|&word| word.to_owned()).collect();
@@ -78,8 +86,8 @@ impl Plan<'_> {
             let known = all(&LABELS, index.labels()?.into_iter().collect());
             given.extend(asked.labels.iter().map(|label| ("label", label, known.clone())));
         }
-        let unknown = given.into_iter().find(|(_, value, known)| !known.contains(value));
-        Ok(unknown.map(|(field, value, known)| UnknownValue { field, value: value.clone(), known }))
+        let unknown = given.into_iter().filter(|(_, value, known)| !known.contains(value));
+        Ok(unknown.map(|(field, value, known)| UnknownValue { field, value: value.clone(), known }).collect())
     }
 }
 

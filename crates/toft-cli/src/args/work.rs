@@ -220,13 +220,13 @@ pub(crate) struct List {
     #[arg(long, value_name = "NAME")]
     pub(crate) ledger: Option<String>,
     /// List issues as of a revision or time
-    #[arg(long, value_name = "REV|TIME")]
+    #[arg(long, value_name = "REV|TIME", conflicts_with_all = ["all_repos", "worktree", "here"])]
     pub(crate) at: Option<String>,
     /// Maximum number of rows
     #[arg(long, default_value_t = super::ROWS, value_parser = positive)]
     pub(crate) limit: usize,
     /// Save these filters under a name; `toft list @NAME` uses them
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["at", "all_repos", "worktree"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["at", "all_repos", "worktree", "here"])]
     pub(crate) save: Option<String>,
     /// List saved queries
     #[arg(long, conflicts_with = "save")]

@@ -7,7 +7,7 @@ use std::{
 };
 
 use serde_json::json;
-use toft::runner::in_shell;
+use toft::{runner::in_shell, vcs::workspace::quoted};
 
 use super::{App, Done};
 use crate::{args::Try, exit::Failure, render::TryShown};
@@ -59,7 +59,7 @@ pub(super) fn demo(app: &App<'_>, args: &Try) -> Done {
     if !app.output.machine() {
         run("toft status")?;
     }
-    app.show(&TryShown { repo, shell: format!(". {}", dir.join("env").display()) })?;
+    app.show(&TryShown { repo, shell: format!(". {}", quoted(&dir.join("env"))) })?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -85,8 +85,10 @@ fn lay_out(dir: &Path, repo: &Path, program: &Path) -> std::io::Result<()> {
     fs::write(repo.join(".gitattributes"), "village/*.md merge=union\n")?;
     fs::write(dir.join("plan.jsonl"), plan())?;
     fs::write(dir.join("agent"), AGENT)?;
-    let exports: String =
-        variables(dir).into_iter().map(|(name, value)| format!("export {name}='{value}'\n")).collect();
+    let exports: String = variables(dir)
+        .into_iter()
+        .map(|(name, value)| format!("export {name}={}\n", quoted(Path::new(&value))))
+        .collect();
     fs::write(dir.join("env"), exports)?;
     use std::os::unix::fs::{PermissionsExt as _, symlink};
     fs::set_permissions(dir.join("agent"), fs::Permissions::from_mode(0o755))?;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use toft::{
     Toft,
     flow::TaskStatus,
-    plan::{FoundIssue, IssueFilter, Plan, UnknownValue},
+    plan::{FoundIssue, IssueFilter, IssueSearch, Plan, SearchProblem, SearchResult, UnknownValue},
     time::Timestamp,
     verbs::{agent, list},
 };
@@ -17,6 +17,52 @@ use crate::{
     render::{Everything, IssueList, Names, QueryForgotten, SavedQueries, TaskList},
 };
 
+/// What a list is of.
+enum ListTarget {
+    /// Issues if there are any, else tasks; both in several repositories.
+    Default,
+    Issues,
+    Tasks,
+    Workflow(String),
+    Saved(IssueFilter),
+}
+
+impl ListTarget {
+    fn parse(app: &App<'_>, kind: Option<&str>) -> Result<Self, Failure> {
+        Ok(match kind {
+            None => Self::Default,
+            Some("issues") => Self::Issues,
+            Some("tasks") => Self::Tasks,
+            Some(kind) => match kind.strip_prefix('@') {
+                Some(name) => Self::Saved(app.open()?.ledgers().query(name)?),
+                None => Self::Workflow(kind.to_owned()),
+            },
+        })
+    }
+
+    /// Refuses flags that mean nothing for this list.
+    fn check(&self, args: &args::List) -> Result<(), Failure> {
+        let flag = if args.reach.here { "--here" } else { "--worktree" };
+        match self {
+            Self::Tasks | Self::Workflow(_) if args.save.is_some() => {
+                Err(Failure::invalid("--save: only a query about issues is saved", "leave KIND out"))
+            }
+            Self::Tasks | Self::Workflow(_) if args.at.is_some() => {
+                Err(Failure::invalid("--at: only issues are listed as of a time", "leave --at out"))
+            }
+            Self::Issues | Self::Saved(_) if of_one_worktree(args) => Err(Failure::invalid(
+                format!("{flag}: issues belong to no worktree"),
+                "toft list tasks --worktree NAME lists the tasks of one",
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn of_one_worktree(args: &args::List) -> bool {
+    args.reach.here || args.reach.worktree.is_some()
+}
+
 pub(super) fn list(app: &App<'_>, args: &args::List) -> Done {
     if args.saved {
         return app.show(&SavedQueries(app.open()?.ledgers().queries()?));
@@ -26,48 +72,53 @@ pub(super) fn list(app: &App<'_>, args: &args::List) -> Done {
         app.open()?.ledgers().forget_query(name)?;
         return app.show(&QueryForgotten(name.to_owned()));
     }
-    let saved = match args.kind.as_deref().and_then(|kind| kind.strip_prefix('@')) {
-        Some(name) => Some(app.open()?.ledgers().query(name)?),
-        None => None,
+    let target = ListTarget::parse(app, args.kind.as_deref())?;
+    target.check(args)?;
+    let filter = match &target {
+        ListTarget::Saved(saved) => issue_filter(args, saved.clone()),
+        _ => issue_filter(args, IssueFilter::default()),
     };
-    let asked = asked(args, saved.as_ref());
-    let kind = args.kind.as_deref().filter(|_| saved.is_none());
-    let of_workflow = kind.filter(|kind| !["issues", "tasks"].contains(kind));
-    if kind.is_some_and(|kind| kind != "issues") && args.save.is_some() {
-        return Err(Failure::invalid("--save: only a query about issues is saved", "leave KIND out"));
+    let all_repos = args.reach.all_repos;
+    match &target {
+        ListTarget::Issues | ListTarget::Saved(_) if all_repos => {
+            let (issues, problems) = issues_of(app, &app.reach(&args.reach)?, args, &filter)?;
+            if let Some(problem) = problems.into_iter().next() {
+                return Err(refused(problem));
+            }
+            app.show(&issues)
+        }
+        ListTarget::Issues | ListTarget::Saved(_) => issues(app, args, &filter),
+        ListTarget::Default if all_repos && !of_one_worktree(args) => everything(app, args, &filter),
+        ListTarget::Default if !of_one_worktree(args) && issues_are_meant(app, args)? => issues(app, args, &filter),
+        ListTarget::Workflow(workflow) => tasks(app, args, Some(workflow)),
+        ListTarget::Default | ListTarget::Tasks => tasks(app, args, None),
     }
-    if of_workflow.is_none()
-        && !args.reach.all_repos
-        && args.reach.worktree.is_none()
-        && kind != Some("tasks")
-        && let toft = app.open()?
-        && let Some(plan) = toft.plan()?
-        && (args.kind.is_some() || args.at.is_some() || args.save.is_some() || plan.any()?)
-    {
-        return match &args.at {
-            Some(when) => issues(app, toft, &plan.at(when)?, args, &asked),
-            None => issues(app, toft, &plan, args, &asked),
-        };
-    }
-    let reached = app.reach(&args.reach)?;
-    let mut issues = issues_of(app, &reached, args, &asked, kind != Some("tasks") && of_workflow.is_none())?;
-    if args.kind.as_deref().is_some_and(|_| kind.is_none_or(|kind| kind == "issues")) {
-        return app.show(&issues);
-    }
-    let status = match &args.status {
-        // A status of issues is none of tasks.
-        Some(text) => match word::<TaskStatus>("status", text) {
-            Ok(status) => Some(status),
-            Err(_) if !issues.issues.is_empty() => return app.show(&issues),
-            Err(failure) => return Err(failure),
-        },
-        None => None,
-    };
+}
+
+/// Whether `toft list` without a kind lists issues.
+fn issues_are_meant(app: &App<'_>, args: &args::List) -> Result<bool, Failure> {
+    let Some(plan) = app.open()?.plan()? else { return Ok(false) };
+    Ok(args.at.is_some() || args.save.is_some() || plan.any()?)
+}
+
+fn tasks(app: &App<'_>, args: &args::List, workflow: Option<&String>) -> Done {
+    let status = args.status.as_deref().map(|text| word::<TaskStatus>("status", text)).transpose()?;
+    app.show(&tasks_of(app, &app.reach(&args.reach)?, args, workflow, status)?)
+}
+
+/// The tasks of every repository that is reached.
+fn tasks_of(
+    app: &App<'_>,
+    reached: &[Reached<'_>],
+    args: &args::List,
+    workflow: Option<&String>,
+    status: Option<TaskStatus>,
+) -> Result<TaskList, Failure> {
     let (mut tasks, mut more, mut names) = (Vec::new(), false, Names::default());
     for Reached { toft, scope, name, .. } in reached {
         let request = list::Request {
-            scope,
-            workflow: of_workflow.map(str::to_owned),
+            scope: scope.clone(),
+            workflow: workflow.cloned(),
             status,
             all: args.all,
             labels: args.labels.clone(),
@@ -79,50 +130,65 @@ pub(super) fn list(app: &App<'_>, args: &args::List) -> Done {
         outcome.tasks.retain(|row| names.add(row.task.id.as_str(), name.as_ref()));
         tasks.extend(outcome.tasks);
     }
-    let tasks = TaskList { tasks, more, names };
-    match args.reach.all_repos && args.kind.is_none() {
-        true => {
-            issues.several = true;
-            app.show(&Everything { issues, tasks })
-        }
-        false => app.show(&tasks),
-    }
+    more |= tasks.len() > args.limit;
+    tasks.truncate(args.limit);
+    Ok(TaskList { tasks, more, names })
 }
 
-/// The issues of every repository that is reached, each once.
+/// Issues and tasks of every repository.
+fn everything(app: &App<'_>, args: &args::List, filter: &IssueFilter) -> Done {
+    let reached = app.reach(&args.reach)?;
+    let (issues, problems) = issues_of(app, &reached, args, filter)?;
+    let status = args.status.as_deref().map(|text| word::<TaskStatus>("status", text)).transpose();
+    let tasks = match &status {
+        Ok(status) => tasks_of(app, &reached, args, None, *status)?,
+        // No task has a status that only issues have.
+        Err(_) => TaskList { tasks: Vec::new(), more: false, names: Names::default() },
+    };
+    for problem in problems {
+        match problem {
+            SearchProblem::Unknown(UnknownValue { field: "status", value, known }) => {
+                let Err(tasks) = &status else { continue };
+                let of_tasks = tasks.help.as_deref().unwrap_or_default();
+                let help = format!("for issues use {}; for tasks {of_tasks}", some(&known));
+                return Err(Failure::invalid(format!("status: `{value}` is not known"), &help));
+            }
+            SearchProblem::Unknown(UnknownValue { field: "label", .. }) if !tasks.tasks.is_empty() => {}
+            problem => return Err(refused(problem)),
+        }
+    }
+    app.show(&Everything { issues, tasks })
+}
+
+/// The issues of every repository that is reached, each once; and why there are none.
 fn issues_of(
     app: &App<'_>,
     reached: &[Reached<'_>],
     args: &args::List,
-    asked: &IssueFilter,
-    wanted: bool,
-) -> Result<IssueList, Failure> {
-    let mut list = IssueList {
-        issues: Vec::new(),
-        total: 0,
-        more: false,
-        now: Timestamp::default(),
-        several: true,
-        names: Names::default(),
-        started: BTreeSet::new(),
-    };
-    for Reached { toft, name, ledgers, .. } in reached.iter().filter(|_| wanted && args.reach.all_repos) {
-        let Some(plan) = toft.plan()?.filter(|_| *ledgers) else { continue };
-        list.now = plan.now()?;
-        let mut found = plan.list(asked)?;
-        list.total += plan.count(asked)?;
-        list.more |= found.len() > args.limit;
-        found.truncate(args.limit);
-        list.started.extend(started(&plan, &found)?);
-        found.retain(|found| list.names.add(&found.issue.id, name.as_ref()));
-        list.issues.extend(found);
+    filter: &IssueFilter,
+) -> Result<(IssueList, Vec<SearchProblem>), Failure> {
+    let mut search = IssueSearch::new(filter, args.limit, true);
+    let (mut now, mut names, mut waiting) = (None, Names::default(), BTreeSet::new());
+    for Reached { toft, name, .. } in reached.iter().filter(|reached| reached.ledgers) {
+        let Some(plan) = toft.plan()? else { continue };
+        if now.is_none() {
+            now = Some(plan.now()?);
+        }
+        let found = search.ask(&plan, || known_agents(toft, filter))?;
+        waiting.extend(waiting_after_start(&plan, found)?);
+        for found in found {
+            names.add(&found.issue.id, name.as_ref());
+        }
         app.heard(toft, name.as_ref());
     }
-    Ok(list)
+    let problems = search.problems();
+    let SearchResult { issues, total, more, .. } = search.finish();
+    let now = now.unwrap_or_default();
+    Ok((IssueList { issues, total, more, now, several: true, names, waiting }, problems))
 }
 
 /// Those of these issues that were started and cannot be claimed now.
-fn started(plan: &Plan<'_>, issues: &[FoundIssue]) -> Result<BTreeSet<String>, Failure> {
+fn waiting_after_start(plan: &Plan<'_>, issues: &[FoundIssue]) -> Result<BTreeSet<String>, Failure> {
     let mut started = plan.started()?;
     started.retain(|id| issues.iter().any(|found| found.issue.id == *id && found.issue.unfinished()));
     let mut waiting = BTreeSet::new();
@@ -134,9 +200,9 @@ fn started(plan: &Plan<'_>, issues: &[FoundIssue]) -> Result<BTreeSet<String>, F
     Ok(waiting)
 }
 
-/// What is asked for: a saved query, and whatever is typed besides it.
-fn asked(args: &args::List, saved: Option<&IssueFilter>) -> IssueFilter {
-    let saved = saved.cloned().unwrap_or_default();
+/// Combines a saved query with the flags; flags win. `--all` and `--blocked` of a saved query cannot be switched off,
+/// and labels add up.
+fn issue_filter(args: &args::List, saved: IssueFilter) -> IssueFilter {
     IssueFilter {
         status: args.status.clone().or(saved.status),
         all: args.all || saved.all,
@@ -149,7 +215,28 @@ fn asked(args: &args::List, saved: Option<&IssueFilter>) -> IssueFilter {
         parent: args.parent.clone().or(saved.parent),
         blocked: args.blocked || saved.blocked,
         by_priority: args.sort.map_or(saved.by_priority, |sort| sort == args::IssueOrder::Priority),
-        limit: args.limit + 1,
+        limit: 0,
+    }
+}
+
+/// The agents that an assignee may be, if one is asked for.
+fn known_agents(toft: &Toft, filter: &IssueFilter) -> Result<Vec<String>, toft::Error> {
+    match &filter.assignee {
+        Some(_) => Ok(toft.perform(agent::List { all: true })?.into_iter().map(|shown| shown.agent.name).collect()),
+        None => Ok(Vec::new()),
+    }
+}
+
+fn refused(problem: SearchProblem) -> Failure {
+    match problem {
+        SearchProblem::Refused(error) => error.into(),
+        SearchProblem::Unknown(UnknownValue { field, value, known }) => {
+            let help = match known.is_empty() {
+                true => format!("no issue has one; leave --{field} out"),
+                false => format!("use {}", some(&known)),
+            };
+            Failure::invalid(format!("{field}: `{value}` is not known"), &help)
+        }
     }
 }
 
@@ -163,32 +250,29 @@ fn some(values: &[String]) -> String {
     }
 }
 
-/// Issues by what they are.
-fn issues(app: &App<'_>, toft: &Toft, plan: &Plan<'_>, args: &args::List, asked: &IssueFilter) -> Done {
-    let asked = plan.resolve_filter(asked)?;
-    let mut issues = plan.list(&asked)?;
-    if issues.is_empty() {
-        let agents = match &asked.assignee {
-            Some(_) => toft.perform(agent::List { all: true })?.into_iter().map(|shown| shown.agent.name).collect(),
-            None => Vec::new(),
-        };
-        if let Some(UnknownValue { field, value, known }) = plan.unknown_value(&asked, &agents)? {
-            let help = match known.is_empty() {
-                true => format!("no issue has one; leave --{field} out"),
-                false => format!("use {}", some(&known)),
-            };
-            return Err(Failure::invalid(format!("{field}: `{value}` is not known"), &help));
-        }
+/// The issues of this checkout, now or as of a time.
+fn issues(app: &App<'_>, args: &args::List, filter: &IssueFilter) -> Done {
+    let toft = app.open()?;
+    let mut search = IssueSearch::new(filter, args.limit, false);
+    let Some(plan) = toft.plan()? else {
+        let SearchResult { issues, total, more, .. } = search.finish();
+        let (now, names, waiting) = (Timestamp::default(), Names::default(), BTreeSet::new());
+        return app.show(&IssueList { issues, total, more, now, several: false, names, waiting });
+    };
+    let plan = match &args.at {
+        Some(when) => plan.at(when)?,
+        None => plan,
+    };
+    let waiting = waiting_after_start(&plan, search.ask(&plan, || known_agents(toft, filter))?)?;
+    if let Some(problem) = search.problems().into_iter().next() {
+        return Err(refused(problem));
     }
-    let more = issues.len() > args.limit;
-    issues.truncate(args.limit);
-    let total = if more { plan.count(&asked)? } else { issues.len() as u64 };
     if let Some(name) = &args.save {
         let name = name.trim_start_matches('@');
-        toft.ledgers().save_query(name, &asked)?;
+        toft.ledgers().save_query(name, &plan.resolve_filter(filter)?)?;
         toft.note(format!("saved; `toft list @{name}` asks it again"));
     }
-    let several = plan.ledgers().len() > 1 && asked.ledger.is_none();
-    let (now, started) = (plan.now()?, started(plan, &issues)?);
-    app.show(&IssueList { issues, total, more, now, several, names: Names::default(), started })
+    let several = plan.ledgers().len() > 1 && filter.ledger.is_none();
+    let SearchResult { issues, total, more, .. } = search.finish();
+    app.show(&IssueList { issues, total, more, now: plan.now()?, several, names: Names::default(), waiting })
 }

@@ -1,6 +1,6 @@
 //! run, prime, and the sandbox that run puts commands in.
 
-use std::{collections::BTreeSet, process::ExitCode, sync::mpsc, time::Duration};
+use std::{collections::BTreeMap, process::ExitCode, sync::mpsc, time::Duration};
 
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
@@ -63,8 +63,8 @@ pub(super) fn run(app: &App<'_>, args: &Run) -> Done {
     show_life()?;
     let troubled = fleet.run(orders()?, |news| watch.take(&news))?;
     toft.work().let_go_of_ended(&toft.located().agent)?;
-    // What failed because its slots were killed nobody has told.
-    watch.also_parked(failed_for_good(&toft)?.difference(&before));
+    let failed = failed_for_good(&toft)?;
+    watch.also_parked(failed.into_iter().filter(|(task, _)| !before.contains_key(task)));
     watch.close();
     match (troubled, watch.parked()) {
         (false, 0) => Ok(ExitCode::SUCCESS),
@@ -76,12 +76,12 @@ pub(super) fn run(app: &App<'_>, args: &Run) -> Done {
     }
 }
 
-/// The tasks that failed for good, as far as they are listed.
-fn failed_for_good(toft: &Toft) -> Result<BTreeSet<String>, Failure> {
+/// The tasks that failed for good, as far as they are listed, with the ids that people see.
+fn failed_for_good(toft: &Toft) -> Result<BTreeMap<String, String>, Failure> {
     const LISTED: usize = 1_000;
     let outcome = toft.perform(status::Request { scope: toft.scope(), limit: LISTED })?;
     let failed = outcome.needs_you.into_iter().filter_map(|need| match need {
-        NeedsYou::Failed { task, .. } => Some(task.to_string()),
+        NeedsYou::Failed { task, issue, .. } => Some((task.to_string(), issue.unwrap_or_else(|| task.to_string()))),
         _ => None,
     });
     Ok(failed.collect())

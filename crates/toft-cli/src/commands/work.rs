@@ -24,8 +24,8 @@ use crate::{
     args::{self, Claim},
     exit::Failure,
     render::{
-        AgentList, AttemptLog, Claims, Context, EventLine, Finished, FlowShown, History, Names, Ready, Saved, Shown,
-        StateValue, StatusView,
+        AgentList, AttemptLog, Claims, Context, EventLine, Finished, FlowShown, History, Names, Ready,
+        RepositoryStatus, Saved, Shown, StateValue, StatusView,
     },
 };
 
@@ -316,30 +316,27 @@ pub(super) fn show(app: &App<'_>, args: &args::Show) -> Done {
 const LOOKING: Duration = Duration::from_millis(100);
 
 pub(super) fn status(app: &App<'_>, args: &args::Status) -> Done {
-    let (mut outcomes, mut workspaces, mut now) = (Vec::new(), Overview::default(), Timestamp::default());
-    let mut repositories = Vec::new();
-    let (mut proposals, mut waiting, mut orphans) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut repositories, mut now) = (Vec::new(), Timestamp::default());
     for Reached { toft, scope, name, ledgers } in app.reach(&args.reach)? {
         let outcome = app.perform(toft, status::Request { scope: scope.clone(), limit: args.limit })?;
-        repositories.push(scope.repository.clone());
+        let mut workspaces = Overview::default();
         match toft.workspaces() {
             Ok(all) => {
                 // Only work that goes on can collide.
-                workspaces.join(all.overview(outcome.working.len() > 1, LOOKING)?);
+                workspaces = all.overview(outcome.working.len() > 1, LOOKING)?;
                 now = all.now()?;
             }
-            Err(_) if name.is_some() => workspaces.broken.extend(toft.work().workspaces_without_repository(scope)?),
+            Err(_) if name.is_some() => workspaces.broken = toft.work().workspaces_without_repository(scope)?,
             Err(_) => {}
         }
+        let (mut proposals, mut proposed, mut orphans) = (Vec::new(), Vec::new(), Vec::new());
         if let Some(plan) = toft.plan()?.filter(|_| ledgers) {
-            proposals.extend(plan.proposals()?);
-            waiting.extend(plan.my_proposals()?);
-            orphans.extend(plan.orphans()?);
+            (proposals, proposed, orphans) = (plan.proposals()?, plan.my_proposals()?, plan.orphans()?);
         }
         app.heard(toft, name.as_ref());
-        outcomes.push((name, outcome));
+        repositories.push(RepositoryStatus { name, outcome, workspaces, proposals, proposed, orphans });
     }
-    app.show(&StatusView { outcomes, repositories, workspaces, now, proposals, waiting, orphans })
+    app.show(&StatusView { repositories, now })
 }
 
 pub(super) fn log(app: &App<'_>, args: &args::Log) -> Done {

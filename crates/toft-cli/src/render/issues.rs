@@ -134,13 +134,13 @@ pub(crate) struct IssueList {
     pub(crate) several: bool,
     pub(crate) names: Names,
     /// Issues that were started and cannot be claimed now: what is open of them waits or rests.
-    pub(crate) started: BTreeSet<String>,
+    pub(crate) waiting: BTreeSet<String>,
 }
 
 impl IssueList {
     /// Whether an issue can be claimed now, by its id at least.
     fn is_ready(&self, found: &FoundIssue) -> bool {
-        found.ready(self.now) && found.issue.unfinished() && !self.started.contains(&found.issue.id)
+        found.ready(self.now) && found.issue.unfinished() && !self.waiting.contains(&found.issue.id)
     }
 }
 

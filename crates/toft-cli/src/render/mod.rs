@@ -48,7 +48,7 @@ pub(crate) use self::{
     setup::{GuardSet, SetupShown},
     share::{FindingsShown, GuardShown, IssuesDecided, IssuesMoved, LedgersShown, ProposalsMade, PurgeDone, SyncDone},
     state::StateValue,
-    status::StatusView,
+    status::{RepositoryStatus, StatusView},
     tasks::{Answered, Claims, Finished, Ready, Saved, Shown, TaskAssigned, TaskDecided, TaskList},
     times::ago,
     transcript::AttemptLog,

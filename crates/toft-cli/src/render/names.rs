@@ -1,6 +1,6 @@
 //! Rows of several repositories, each named by its own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, btree_map::Entry};
 
 use serde_json::Value;
 
@@ -14,10 +14,16 @@ use super::{
 pub(crate) struct Names(BTreeMap<String, String>);
 
 impl Names {
-    /// Remembers where a row is from; false if the row was there already.
+    /// Remembers where a row is from; false if the row was there already, which keeps its first repository.
     pub(crate) fn add(&mut self, id: &str, repository: Option<&String>) -> bool {
         let Some(repository) = repository else { return true };
-        self.0.insert(id.to_owned(), repository.clone()).is_none()
+        match self.0.entry(id.to_owned()) {
+            Entry::Vacant(new) => {
+                new.insert(repository.clone());
+                true
+            }
+            Entry::Occupied(_) => false,
+        }
     }
 
     /// What stands after a row.
@@ -68,5 +74,18 @@ impl View for Everything {
         if !self.tasks.tasks.is_empty() {
             self.tasks.text(page);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_keeps_the_repository_that_named_it_first() {
+        let mut names = Names::default();
+        assert!(names.add("tf-1", Some(&"own".to_owned())));
+        assert!(!names.add("tf-1", Some(&"team".to_owned())));
+        assert_eq!(names.text("tf-1"), "  in own");
     }
 }

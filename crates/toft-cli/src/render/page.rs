@@ -10,6 +10,11 @@ const WIDTH: usize = 100;
 /// Text gets at least so many columns.
 const NARROWEST: usize = 12;
 
+/// The id that people see: that of the issue, if the task has one.
+pub(crate) fn shown_id(task: &str, issue: Option<&str>) -> String {
+    clean(issue.unwrap_or(task))
+}
+
 /// Text being put together.
 pub(crate) struct Page {
     text: String,
@@ -39,6 +44,11 @@ impl Page {
     pub(crate) fn new(color: bool) -> Self {
         let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
         Self { text: String::new(), now: times::now(), width: columns.unwrap_or(WIDTH), color }
+    }
+
+    /// An empty page like this one.
+    pub(crate) fn part(&self) -> Self {
+        Self { text: String::new(), ..*self }
     }
 
     pub(crate) fn text(&self) -> &str {

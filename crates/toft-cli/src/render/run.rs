@@ -1,10 +1,6 @@
 //! A runner at work: a line for each slot on a terminal, plain lines elsewhere, and what came of it.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    io::IsTerminal as _,
-    time::Duration,
-};
+use std::{collections::BTreeMap, io::IsTerminal as _, time::Duration};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
@@ -12,12 +8,13 @@ use toft::{
     briefing::Prime,
     flow::{Attempt, AttemptResult},
     runner::{News, Order, SlotEvent},
+    vcs::workspace::quoted,
     verbs::stop,
 };
 
 use super::{
     Output, View, data,
-    page::{Page, clean, short},
+    page::{Page, clean, short, shown_id},
 };
 
 /// Follows a runner.
@@ -30,9 +27,8 @@ pub(crate) struct Watch<'a> {
     /// What each slot is on: its id and title.
     on: BTreeMap<usize, String>,
     counts: BTreeMap<String, usize>,
-    parked: Vec<String>,
-    /// Tasks that were said to be parked.
-    told: BTreeSet<String>,
+    /// Tasks that failed for good, with the ids that people see.
+    parked: Vec<(String, String)>,
 }
 
 /// Lines that are written over.
@@ -64,8 +60,8 @@ impl<'a> Watch<'a> {
             Live { all, bars }
         });
         let (on, counts) = (BTreeMap::new(), BTreeMap::new());
-        let (names, parked, told) = (names.to_vec(), Vec::new(), BTreeSet::new());
-        let watch = Self { output, shorten, names, live, on, counts, parked, told };
+        let (names, parked) = (names.to_vec(), Vec::new());
+        let watch = Self { output, shorten, names, live, on, counts, parked };
         if let Some(promise) = promise {
             watch.line(&format!("sandbox by {}", clean(promise)));
         }
@@ -108,8 +104,7 @@ impl<'a> Watch<'a> {
         if let News::Slot(_, SlotEvent::Ended { how, parked, task, issue, .. }) = news {
             *self.counts.entry(how.clone()).or_default() += 1;
             if *parked {
-                self.told.insert(task.clone());
-                self.parked.push(issue.clone().unwrap_or_else(|| task.clone()));
+                park(&mut self.parked, task, shown_id(task, issue.as_deref()));
             }
         }
     }
@@ -121,7 +116,7 @@ impl<'a> Watch<'a> {
             SlotEvent::Waiting if self.live.is_some() => self.quiet(index, "waits for work"),
             SlotEvent::Waiting => self.say(index, "waits for work"),
             SlotEvent::Took { task, issue, title, attempt } => {
-                let id = issue.as_deref().unwrap_or(task);
+                let id = shown_id(task, issue.as_deref());
                 let again = if *attempt > 1 { format!(" (attempt {attempt})") } else { String::new() };
                 let on = (self.shorten)(&format!("{id} {}{again}", short(title, 60)));
                 if self.live.is_none() {
@@ -135,7 +130,7 @@ impl<'a> Watch<'a> {
                 self.quiet(index, &format!("{on}  {}", short(text, 200)));
             }
             SlotEvent::Ended { task, issue, how, message, parked, ran_ms } => {
-                let id = issue.as_deref().unwrap_or(task);
+                let id = shown_id(task, issue.as_deref());
                 let asks = if *parked { "; it is tried no more, and asks you: toft status" } else { "" };
                 let seconds = *ran_ms as f64 / 1_000.0;
                 let said = if message.is_empty() { String::new() } else { format!(": {}", short(message, 160)) };
@@ -168,11 +163,14 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Tasks that failed for good without anybody saying so.
-    pub(crate) fn also_parked<'t>(&mut self, tasks: impl Iterator<Item = &'t String>) {
-        for task in tasks.filter(|task| !self.told.contains(*task)) {
-            self.parked.push(task.clone());
-        }
+    /// Tasks that failed for good in this run, with the ids that people see. No event says so of a task whose slot was
+    /// killed.
+    pub(crate) fn also_parked(&mut self, tasks: impl Iterator<Item = (String, String)>) {
+        tasks.for_each(|(task, shown)| park(&mut self.parked, &task, shown));
+    }
+
+    fn parked_ids(&self) -> Vec<&str> {
+        self.parked.iter().map(|(_, shown)| shown.as_str()).collect()
     }
 
     /// Says what came of it all.
@@ -181,9 +179,10 @@ impl<'a> Watch<'a> {
             live.bars.iter().for_each(ProgressBar::finish_and_clear);
         }
         if self.output.machine() {
-            self.output
-                .lines(&[json!({ "toft": 1, "kind": "run", "data": { "ended": self.counts, "parked": self.parked } })
-                    .to_string()]);
+            self.output.lines(&[
+                json!({ "toft": 1, "kind": "run", "data": { "ended": self.counts, "parked": self.parked_ids() } })
+                    .to_string(),
+            ]);
             return;
         }
         let counts: Vec<String> = self.counts.iter().map(|(how, count)| format!("{count} {how}")).collect();
@@ -197,7 +196,7 @@ impl<'a> Watch<'a> {
             self.line("What was done is on branches of their own; toft ws list says what has not landed.");
         }
         if !self.parked.is_empty() {
-            self.line(&format!("Needs you: {}", self.parked.join(", ")));
+            self.line(&format!("Needs you: {}", self.parked_ids().join(", ")));
         }
     }
 
@@ -205,6 +204,26 @@ impl<'a> Watch<'a> {
     pub(crate) fn parked(&self) -> usize {
         self.parked.len()
     }
+}
+
+/// Notes a task that failed for good, once.
+fn park(parked: &mut Vec<(String, String)>, task: &str, shown: String) {
+    match parked.iter_mut().find(|(known, _)| known == task) {
+        Some((_, known)) => *known = shown,
+        None => parked.push((task.to_owned(), shown)),
+    }
+}
+
+/// How a stop order ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum StopResult {
+    /// The hold had no runner, and was ended at once.
+    Revoked,
+    /// The agent ended before the order reached its runner.
+    AlreadyFinished,
+    Stopped,
+    /// The runner has not answered yet.
+    Ordered,
 }
 
 /// What came of stopping an agent.
@@ -215,44 +234,57 @@ pub(crate) struct Stopped {
     pub(crate) parked: bool,
 }
 
+impl Stopped {
+    fn result(&self) -> StopResult {
+        match &self.ended {
+            _ if !self.told.told => StopResult::Revoked,
+            Some(attempt) if attempt.result != Some(AttemptResult::Revoked) => StopResult::AlreadyFinished,
+            Some(_) => StopResult::Stopped,
+            None => StopResult::Ordered,
+        }
+    }
+}
+
 impl View for Stopped {
     fn kind(&self) -> &'static str {
         "stop"
     }
 
     fn json(&self) -> Value {
-        let done = match (&self.ended, self.told.told) {
-            (_, false) => "revoked",
-            (Some(_), true) => "stopped",
-            (None, true) => "ordered",
+        let result = self.result();
+        let done = match result {
+            StopResult::Revoked => "revoked",
+            StopResult::AlreadyFinished => "already_finished",
+            StopResult::Stopped => "stopped",
+            StopResult::Ordered => "ordered",
         };
+        let parked = self.parked && result != StopResult::AlreadyFinished;
         let stop::Outcome { task, name, issue, agent, expires, .. } = &self.told;
         json!({
-            "task": task, "name": name, "issue": issue, "agent": agent, "done": done, "parked": self.parked,
+            "task": task, "name": name, "issue": issue, "agent": agent, "done": done, "parked": parked,
             "expires": expires, "attempt": self.ended,
         })
     }
 
     fn ids(&self) -> Vec<String> {
-        vec![self.told.issue.clone().unwrap_or_else(|| self.told.task.to_string())]
+        vec![shown_id(self.told.task.as_str(), self.told.issue.as_deref())]
     }
 
     fn text(&self, page: &mut Page) {
-        let stop::Outcome { task, name, issue, agent, expires, told, .. } = &self.told;
-        let id = issue.clone().unwrap_or_else(|| task.to_string());
+        let stop::Outcome { task, name, issue, agent, expires, .. } = &self.told;
+        let id = shown_id(task.as_str(), issue.as_deref());
         let (name, agent) = (short(name, 60), clean(agent));
         let next =
             if self.parked { "the task is parked: toft flow retry brings it back" } else { "the task is free again" };
-        let finished = self.ended.as_ref().is_some_and(|attempt| attempt.result != Some(AttemptResult::Revoked));
-        match (&self.ended, told) {
-            (_, false) => page.line(format!("Revoked the hold of {agent} on {id} {name}; {next}.")),
-            (Some(_), true) if finished => page.line(format!("{agent} ended its work on {id} {name} before it was stopped.")),
-            (Some(_), true) => page.line(format!("Stopped {agent} on {id} {name}; {next}.")),
-            (None, true) => page.line(format!(
+        page.line(match self.result() {
+            StopResult::Revoked => format!("Revoked the hold of {agent} on {id} {name}; {next}."),
+            StopResult::AlreadyFinished => format!("{agent} ended its work on {id} {name} before it was stopped."),
+            StopResult::Stopped => format!("Stopped {agent} on {id} {name}; {next}."),
+            StopResult::Ordered => format!(
                 "Told the runner of {agent} to stop {id} {name}. It has not answered; its lease ends by {} unless renewed.",
                 page.moment(*expires)
-            )),
-        }
+            ),
+        });
     }
 }
 
@@ -320,9 +352,62 @@ impl View for TryShown {
     fn text(&self, page: &mut Page) {
         page.line("");
         page.line("Look around, then answer the question and run the rest:");
-        page.line(format!("  cd {} && {}", self.repo.display(), self.shell));
+        page.line(format!("  cd {} && {}", clean(&quoted(&self.repo)), clean(&self.shell)));
         page.line("  toft list --all          toft log          toft graph          git log --all --oneline");
         page.line("  toft agent answer …      toft run --until-idle -- ../agent");
         page.line("Nothing outside of that directory was touched.");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stopped(told: bool, result: Option<&str>) -> Stopped {
+        let order = json!({
+            "task": "tk_1", "name": "mend it", "agent": "ana-1", "fence": "1.ls_1", "told": told,
+            "expires": "2026-01-01T00:00:00.000Z",
+        });
+        let ended = result.map(|result| {
+            let attempt = json!({
+                "task": "tk_1", "fence": 1, "agent": "ag_1", "place": {}, "started": "2026-01-01T00:00:00.000Z",
+                "result": result,
+            });
+            serde_json::from_value(attempt).unwrap()
+        });
+        Stopped { told: serde_json::from_value(order).unwrap(), ended, parked: true }
+    }
+
+    #[test]
+    fn an_agent_that_ended_before_it_was_stopped_is_not_said_to_be_stopped_or_parked() {
+        for (told, result, done, parked, text) in [
+            (false, None, "revoked", true, "Revoked"),
+            (true, Some("done"), "already_finished", false, "before it was stopped"),
+            (true, Some("revoked"), "stopped", true, "parked"),
+            (true, None, "ordered", true, "has not answered"),
+        ] {
+            let view = stopped(told, result);
+            let (json, mut page) = (view.json(), Page::new(false));
+            assert_eq!((&json["done"], &json["parked"]), (&done.into(), &parked.into()));
+            view.text(&mut page);
+            assert!(page.text().contains(text), "{}", page.text());
+        }
+    }
+
+    #[test]
+    fn a_parked_task_is_named_once_by_the_id_that_people_see() {
+        let mut parked = Vec::new();
+        for (task, shown) in [("tk_1", "tf-1"), ("tk_2", "tk_2"), ("tk_1", "tf-1"), ("tk_2", "tf-2")] {
+            park(&mut parked, task, shown.to_owned());
+        }
+        let shown: Vec<&str> = parked.iter().map(|(_, shown)| shown.as_str()).collect();
+        assert_eq!(shown, ["tf-1", "tf-2"]);
+    }
+
+    #[test]
+    fn a_path_in_a_command_is_quoted() {
+        let (repo, mut page) = ("/tmp/ana's demo/village".into(), Page::new(false));
+        TryShown { repo, shell: ". env".into() }.text(&mut page);
+        assert!(page.text().contains("  cd '/tmp/ana'\\''s demo/village' && . env"), "{}", page.text());
     }
 }

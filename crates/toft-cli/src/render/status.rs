@@ -1,92 +1,83 @@
 //! The overview: what needs a person, what is worked on, what is ready.
 
-use serde_json::Value;
+use std::time::Duration;
+
+use serde_json::{Value, json};
 use toft::{
-    id::RepositoryId,
     plan::{FoundIssue, Orphan},
     time::Timestamp,
-    verbs::status,
-    workspaces::{Overview, SeenWorkspace},
+    verbs::{flow, status},
+    workspaces::Overview,
 };
 
 use super::{
     View, data, issues,
-    page::{Ink, Page, clean, short},
+    page::{Ink, Page, clean, short, shown_id},
     tasks::cut,
+    times,
 };
 
-pub(crate) struct StatusView {
-    /// Of each repository, with its name where there are several.
-    pub(crate) outcomes: Vec<(Option<String>, status::Outcome)>,
-    pub(crate) repositories: Vec<Option<RepositoryId>>,
-    /// What there is to say of workspaces.
+/// The work in one repository.
+pub(crate) struct RepositoryStatus {
+    /// Where there are several.
+    pub(crate) name: Option<String>,
+    pub(crate) outcome: status::Outcome,
     pub(crate) workspaces: Overview,
-    pub(crate) now: Timestamp,
-    /// What others propose here.
+    /// Proposals of others.
     pub(crate) proposals: Vec<FoundIssue>,
-    /// What was proposed from here.
-    pub(crate) waiting: Vec<FoundIssue>,
+    /// Own proposals that are not decided yet.
+    pub(crate) proposed: Vec<FoundIssue>,
     /// Issues that are in progress and that nobody in this store is on.
     pub(crate) orphans: Vec<(FoundIssue, Orphan)>,
 }
 
-impl View for StatusView {
-    fn kind(&self) -> &'static str {
-        "status"
-    }
-
+impl RepositoryStatus {
     fn json(&self) -> Value {
-        match self.outcomes.as_slice() {
-            [(None, one)] => {
-                let mut row = data(one);
-                row["collisions"] = data(&self.workspaces.collisions);
-                row["broken"] = data(&self.workspaces.broken);
-                if let Some(at) = self.workspaces.as_of {
-                    row["workspaces_as_of"] = data(&at);
-                }
-                row["proposals"] =
-                    self.proposals.iter().map(|found| issues::row(&found.issue, &found.ledger)).collect();
-                row
-            }
-            many => {
-                let named = |((name, outcome), id): (&(Option<String>, status::Outcome), &Option<RepositoryId>)| {
-                    let mut row = data(outcome);
-                    row["repository"] = name.as_deref().into();
-                    let of = |seen: &&SeenWorkspace| id.as_ref() == Some(&seen.listed.workspace.repository);
-                    row["broken"] = self.workspaces.broken.iter().filter(of).map(data).collect();
-                    row
-                };
-                many.iter().zip(&self.repositories).map(named).collect()
-            }
+        let rows = |found: &[FoundIssue]| -> Value {
+            found.iter().map(|found| issues::row(&found.issue, &found.ledger)).collect()
+        };
+        let orphan = |(found, orphan): &(FoundIssue, Orphan)| {
+            let mut row = issues::row(&found.issue, &found.ledger);
+            row["orphan"] = match orphan {
+                Orphan::StoreGone => json!({ "kind": "store_gone" }),
+                Orphan::Silent(age) => json!({ "kind": "silent", "age_s": age.as_secs() }),
+                Orphan::Elsewhere(age) => json!({ "kind": "elsewhere", "age_s": age.as_secs() }),
+            };
+            row
+        };
+        let mut row = data(&self.outcome);
+        if let Some(name) = &self.name {
+            row["repository"] = name.as_str().into();
         }
-    }
-
-    fn ids(&self) -> Vec<String> {
-        self.outcomes.iter().flat_map(|(_, outcome)| &outcome.working).map(|row| row.task.id.to_string()).collect()
+        row["collisions"] = data(&self.workspaces.collisions);
+        row["broken"] = data(&self.workspaces.broken);
+        if let Some(at) = self.workspaces.as_of {
+            row["workspaces_as_of"] = data(&at);
+        }
+        row["workspaces_unexamined"] = self.workspaces.unseen.into();
+        row["proposals"] = rows(&self.proposals);
+        row["proposed"] = rows(&self.proposed);
+        row["orphans"] = self.orphans.iter().map(orphan).collect();
+        row
     }
 
     fn text(&self, page: &mut Page) {
-        for (name, outcome) in &self.outcomes {
-            let idle = outcome.working.is_empty() && outcome.needs_you.is_empty() && outcome.workflows.is_empty();
-            if let Some(name) = name.as_ref().filter(|_| !idle) {
-                page.line(page.ink(Ink::Head, &format!("{}:", clean(name))));
-            }
-            needs_you(page, &outcome.needs_you, &self.proposals);
-            working(page, outcome);
-            // An issue with one task that is worked on was shown above.
-            let shown = |listed: &&toft::verbs::flow::Listed| {
-                let worked_on = outcome.working.iter().any(|row| row.task.workflow == listed.workflow.id);
-                worked_on && listed.workflow.tasks == 1 && listed.workflow.issue().is_some()
-            };
-            outcome.workflows.iter().filter(|listed| !shown(listed)).for_each(|listed| {
-                super::flows::line(page, listed, "");
-            });
-        }
+        let outcome = &self.outcome;
+        needs_you(page, &outcome.needs_you, &self.proposals);
+        working(page, outcome);
+        // An issue with one task that is worked on was shown above.
+        let shown = |listed: &&flow::Listed| {
+            let worked_on = outcome.working.iter().any(|row| row.task.workflow == listed.workflow.id);
+            worked_on && listed.workflow.tasks == 1 && listed.workflow.issue().is_some()
+        };
+        outcome.workflows.iter().filter(|listed| !shown(listed)).for_each(|listed| {
+            super::flows::line(page, listed, "");
+        });
         for (FoundIssue { issue, .. }, orphan) in &self.orphans {
             let id = page.ink(Ink::Id, &clean(&issue.id));
             page.line(format!("{id}  {}  {}", short(&issue.title, 60), orphan.explained()));
         }
-        for FoundIssue { issue, .. } in &self.waiting {
+        for FoundIssue { issue, .. } in &self.proposed {
             let (id, origin) = (page.ink(Ink::Id, &clean(&issue.id)), issue.origin.clone().unwrap_or_default());
             let how = if origin.landed { "is in their ledger, and waits for their word" } else { "waits to be merged" };
             page.line(format!("Proposed {id}  {}  {how}", short(&issue.title, 60)));
@@ -96,16 +87,53 @@ impl View for StatusView {
             self.workspaces.broken.iter().for_each(|seen| super::workspaces::broken(page, seen));
         }
         super::workspaces::collisions(page, &self.workspaces.collisions);
-        let age = self.workspaces.as_of.map(|at| self.now.since(at)).filter(|age| age.as_secs() > 0);
+    }
+}
+
+pub(crate) struct StatusView {
+    pub(crate) repositories: Vec<RepositoryStatus>,
+    pub(crate) now: Timestamp,
+}
+
+impl View for StatusView {
+    fn kind(&self) -> &'static str {
+        "status"
+    }
+
+    fn json(&self) -> Value {
+        match self.repositories.as_slice() {
+            [one @ RepositoryStatus { name: None, .. }] => one.json(),
+            many => many.iter().map(RepositoryStatus::json).collect(),
+        }
+    }
+
+    fn ids(&self) -> Vec<String> {
+        let working = self.repositories.iter().flat_map(|repository| &repository.outcome.working);
+        working.map(|row| shown_id(row.task.id.as_str(), row.issue.as_deref())).collect()
+    }
+
+    fn text(&self, page: &mut Page) {
+        for repository in &self.repositories {
+            let mut part = page.part();
+            repository.text(&mut part);
+            if let Some(name) = repository.name.as_ref().filter(|_| !part.text().is_empty()) {
+                page.line(page.ink(Ink::Head, &format!("{}:", clean(name))));
+            }
+            page.verbatim(part.text());
+        }
+        let seen = self.repositories.iter().filter_map(|repository| repository.workspaces.as_of).min();
+        let age = seen.map(|at| self.now.since(at)).filter(|age| age.as_secs() > 0);
         if let Some(age) = age {
-            let old = super::times::ago(age);
+            let old = times::ago(age);
             page.line(
                 page.ink(Ink::Faint, &format!("Workspaces as seen {old} at the earliest; toft ws list looks again.")),
             );
         }
-        if self.workspaces.unseen > 0 {
-            let count = self.workspaces.unseen;
-            page.line(page.ink(Ink::Faint, &format!("{count} workspaces were not looked at yet; toft ws list looks.")));
+        let unseen: usize = self.repositories.iter().map(|repository| repository.workspaces.unseen).sum();
+        if unseen > 0 {
+            page.line(
+                page.ink(Ink::Faint, &format!("{unseen} workspaces were not looked at yet; toft ws list looks.")),
+            );
         }
         if page.text().is_empty() {
             page.line("Nothing is going on. toft ready lists what can start, toft add \"…\" writes work down.");
@@ -127,14 +155,16 @@ fn needs_you(page: &mut Page, needs: &[status::NeedsYou], proposals: &[FoundIssu
     }
     for need in needs {
         page.line(match need {
-            NeedsYou::Question { gate, task, from, text, behind } => {
+            NeedsYou::Question { gate, task, issue, from, text, behind } => {
                 let (from, text, waits) = (clean(from), short(text, 100), waits(*behind));
-                format!("  {gate}  {from} asks on {task}: {text}{waits}\n    toft agent answer {gate} \"…\"")
+                let id = shown_id(task.as_str(), issue.as_deref());
+                format!("  {gate}  {from} asks on {id}: {text}{waits}\n    toft agent answer {gate} \"…\"")
             }
-            NeedsYou::Failed { task, name, text, behind } => {
+            NeedsYou::Failed { task, issue, name, text, behind } => {
                 let (name, text, waits) = (short(name, 50), short(text, 70), waits(*behind));
+                let id = shown_id(task.as_str(), issue.as_deref());
                 format!(
-                    "  {task}  failed for good: {name} ({text}){waits}\n    toft show {task} --log · toft flow retry {task}"
+                    "  {id}  failed for good: {name} ({text}){waits}\n    toft show {id} --log · toft flow retry {id}"
                 )
             }
             NeedsYou::Budget { workflow, title, budget, spent } => {
@@ -143,26 +173,19 @@ fn needs_you(page: &mut Page, needs: &[status::NeedsYou], proposals: &[FoundIssu
                     short(title, 50)
                 )
             }
-            NeedsYou::Assigned { task, name, to, silent_s, free } => {
+            NeedsYou::Assigned { task, issue, name, to, silent_s, free } => {
                 let (name, to) = (short(name, 50), clean(to));
+                let id = shown_id(task.as_str(), issue.as_deref());
+                let span = |seconds| times::span(Duration::from_secs(seconds));
                 let away = silent_s.map_or_else(|| "unregistered".to_owned(), |s| format!("offline for {}", span(s)));
                 let next = if *free { "; the next claim with nothing else to do takes it" } else { "" };
-                format!("  {task}  {name} is assigned to {to}, {away}{next}\n    toft assign {task} --none")
+                format!("  {id}  {name} is assigned to {to}, {away}{next}\n    toft assign {id} --none")
             }
             NeedsYou::Message { id, from, text } => {
                 format!("  {id}  {}: {}\n    toft agent inbox --human", clean(from), short(text, 100))
             }
             NeedsYou::Other => "  Something that only a newer toft can show".to_owned(),
         });
-    }
-}
-
-/// Seconds in the unit that a person would use.
-fn span(seconds: u64) -> String {
-    match seconds {
-        0..120 => format!("{seconds} s"),
-        120..7_200 => format!("{} min", seconds / 60),
-        _ => format!("{} h", seconds / 3_600),
     }
 }
 
@@ -180,9 +203,7 @@ fn working(page: &mut Page, outcome: &status::Outcome) {
         let state =
             if row.lost { "lost, free to claim".to_owned() } else { format!("until {}", page.moment(row.until)) };
         let note = row.note.as_deref().map(|note| format!(": {}", short(note, 70))).unwrap_or_default();
-        let of = outcome.workflows.iter().find(|known| known.workflow.id == row.task.workflow);
-        let issue = of.filter(|known| known.workflow.tasks == 1).and_then(|known| known.workflow.issue());
-        let id = page.ink(Ink::Id, &issue.map_or_else(|| row.task.id.to_string(), clean));
+        let id = page.ink(Ink::Id, &shown_id(row.task.id.as_str(), row.issue.as_deref()));
         page.line(format!(
             "  {id}  {}  {}{worktree} ({state}){note}",
             short(&row.task.spec.name, 50),

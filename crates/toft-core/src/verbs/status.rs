@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Verb, VerbContext, assign, flow, sweep};
+use super::{Verb, VerbContext, assign, find, flow, sweep};
 use crate::{
     agent::{Agent, Presence},
     flow::{Task, TaskStatus},
@@ -47,6 +47,9 @@ pub struct Outcome {
 pub struct Working {
     pub agent: String,
     pub task: Task,
+    /// The issue whose only task this is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub issue: Option<String>,
     /// The worktree from which it was claimed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worktree: Option<String>,
@@ -74,6 +77,9 @@ pub enum NeedsYou {
         gate: String,
         /// The waiting task.
         task: TaskId,
+        /// The issue whose only task this is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        issue: Option<String>,
         /// The agent that asked.
         from: String,
         /// The question.
@@ -84,6 +90,9 @@ pub enum NeedsYou {
     /// A task that failed for good.
     Failed {
         task: TaskId,
+        /// The issue whose only task this is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        issue: Option<String>,
         name: String,
         /// The reason.
         text: String,
@@ -101,6 +110,9 @@ pub enum NeedsYou {
     /// A task that is assigned to an agent that is offline.
     Assigned {
         task: TaskId,
+        /// The issue whose only task this is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        issue: Option<String>,
         name: String,
         /// The agent.
         to: String,
@@ -174,6 +186,7 @@ impl Request {
                 silent_s: work.now.since(&lease.renewed_tick, lease.renewed).as_secs(),
                 lost: lost.contains(&task.id),
                 note: work.tx.checkpoints(&task.id, 1)?.pop().map(|checkpoint| checkpoint.summary),
+                issue: find::issue_of(work.tx, &task)?,
                 task,
             });
         }
@@ -212,7 +225,9 @@ impl Request {
             let free = agent.as_ref().is_none_or(|agent| !agent.awaited(now));
             let silent_s = agent.map(|agent| now.since(agent.seen).as_secs());
             for task in tasks.into_iter().take(self.limit) {
-                needs.push(NeedsYou::Assigned { task: task.id, name: task.spec.name, to: to.clone(), silent_s, free });
+                let issue = find::issue_of(work.tx, &task)?;
+                let (task, name, to) = (task.id, task.spec.name, to.clone());
+                needs.push(NeedsYou::Assigned { task, issue, name, to, silent_s, free });
             }
         }
         Ok(())
@@ -241,6 +256,7 @@ impl Request {
             let behind = task.state.unblocks;
             needs.push(NeedsYou::Question {
                 gate: gate.id.to_string(),
+                issue: find::issue_of(work.tx, &task)?,
                 task: gate.task,
                 from: gate.asked_by,
                 text,
@@ -259,8 +275,10 @@ impl Request {
             if self.taken_up_again(work, &task, &mut seen)? {
                 continue;
             }
-            let text = task.state.outcome.map_or_else(|| "its holders were lost".to_owned(), |outcome| outcome.summary);
-            needs.push(NeedsYou::Failed { task: task.id, name: task.spec.name, text, behind: task.state.unblocks });
+            let issue = find::issue_of(work.tx, &task)?;
+            let (behind, outcome) = (task.state.unblocks, task.state.outcome);
+            let text = outcome.map_or_else(|| "its holders were lost".to_owned(), |outcome| outcome.summary);
+            needs.push(NeedsYou::Failed { task: task.id, issue, name: task.spec.name, text, behind });
         }
         self.assigned(work, &mut needs)?;
         for letter in work.tx.inbox(HUMAN, true, self.limit)? {
@@ -275,5 +293,32 @@ impl Request {
         }
         needs.sort_by_key(|need| std::cmp::Reverse(need.behind()));
         Ok(needs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        flow::{Source, WorkflowPlan},
+        testing::{Stage, plan_tasks},
+        verbs::stop,
+    };
+
+    #[test]
+    fn a_task_is_named_by_its_issue_if_the_issue_has_no_other() {
+        for (tasks, expected) in [(&["a"][..], Some("tf-1")), (&["a", "b"], None)] {
+            let stage = Stage::memory();
+            let plan = WorkflowPlan { title: "Ship".into(), tasks: plan_tasks(tasks), ..WorkflowPlan::default() };
+            let source = Source::Issue { id: "tf-1".into(), ledger: "branch".into() };
+            stage.perform("planner", flow::New { plan, source, hold: false }).unwrap();
+            let claimed = stage.claim("ana").unwrap();
+            let status = || stage.perform("ana", Request { scope: stage.scope(), limit: 10 }).unwrap();
+            assert_eq!(status().working[0].issue.as_deref(), expected);
+            let (id, reason) = (claimed.task.id.to_string(), String::new());
+            stage.perform("ana", stop::Request { id, park: true, reason }).unwrap();
+            let NeedsYou::Failed { issue, .. } = &status().needs_you[0] else { panic!("{:?}", status()) };
+            assert_eq!(issue.as_deref(), expected);
+        }
     }
 }

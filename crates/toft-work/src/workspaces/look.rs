@@ -133,16 +133,6 @@ pub struct Overview {
     pub unseen: usize,
 }
 
-impl Overview {
-    /// Adds the state of another repository's workspaces.
-    pub fn join(&mut self, other: Self) {
-        self.broken.extend(other.broken);
-        self.collisions.extend(other.collisions);
-        self.as_of = self.as_of.into_iter().chain(other.as_of).min();
-        self.unseen += other.unseen;
-    }
-}
-
 impl Work<'_> {
     /// Workspaces on this machine whose repository was moved or deleted: each is broken.
     pub fn workspaces_without_repository(&self, scope: Scope) -> Result<Vec<SeenWorkspace>, Error> {

@@ -271,6 +271,13 @@ impl IndexTx<'_> {
         Ok(found.first().copied().unwrap_or_default() as u64)
     }
 
+    /// The ids of what is asked for, whatever the limit.
+    pub fn matching_ids(&self, asked: &IssueFilter) -> Result<Vec<String>> {
+        let (matching, values) = matching(asked);
+        let sql = format!("SELECT DISTINCT i.id FROM {matching} AND ?5 IS ?5");
+        self.rows(&sql, rusqlite::params_from_iter(values), |row| row.get(0))
+    }
+
     /// Every word that issues have as their type.
     pub fn kinds(&self) -> Result<Vec<String>> {
         let sql =

@@ -1,0 +1,186 @@
+//! `toft list` and `toft status` over one repository and over all of them: each row once, under its own repository, and
+//! no filter is ignored.
+
+use std::{fs, path::Path};
+
+use serde_json::Value;
+use toft_stories::{
+    Home,
+    project::Project,
+    repositories::{add, rows, text},
+};
+
+fn listed(home: &Home, dir: &Path, args: &[&str]) -> Value {
+    let said = home.toft(dir, &[&["list", "--json"], args].concat()).ok();
+    serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}"))
+}
+
+fn titles(answer: &Value) -> Vec<&str> {
+    rows(&answer["data"]).iter().map(|row| row["title"].as_str().or(row["name"].as_str()).unwrap()).collect()
+}
+
+#[test]
+fn issues_belong_to_no_worktree() {
+    let home = Home::new();
+    let main = home.repo("project");
+    let side = home.path().join("side");
+    home.run(&main, "git", &["worktree", "add", "-q", text(&side), "HEAD"]);
+    add(&home, &main, &["an issue"]);
+    home.toft(&main, &["flow", "new", "of main"]).ok();
+    home.toft(&side, &["flow", "new", "of the side"]).ok();
+    home.toft(&main, &["list", "--save", "mine"]).ok();
+    for kind in ["issues", "@mine"] {
+        for reach in [&["--worktree", "main"][..], &["--here"], &["--worktree", "main", "--all-repos"]] {
+            let said = home.toft(&main, &[&["list", kind], reach].concat()).fails(2);
+            assert!(said.contains(reach[0]) && said.contains("issues belong to no worktree"), "{said}");
+        }
+    }
+    for dir in [&main, &side] {
+        assert_eq!(titles(&listed(&home, dir, &["issues"])), ["an issue"]);
+    }
+    assert_eq!(titles(&listed(&home, &side, &["--here"])), ["of the side"]);
+    assert_eq!(titles(&listed(&home, &side, &["tasks", "--here"])), ["of the side"]);
+    home.toft(&main, &["list", "--save", "more", "--here"]).fails(2);
+}
+
+#[test]
+fn a_past_list_is_of_this_repositorys_issues_only() {
+    let home = Home::new();
+    let main = home.repo("project");
+    add(&home, &main, &["an issue"]);
+    for reach in [&["--all-repos"][..], &["--worktree", "main"], &["--here"]] {
+        home.toft(&main, &[&["list", "--at", "nosuchrev"], reach].concat()).fails(2);
+    }
+    let said = home.toft(&main, &["list", "tasks", "--at", "nosuchrev"]).fails(2);
+    assert!(said.contains("--at"), "{said}");
+}
+
+#[test]
+fn filters_and_limits_hold_over_all_repositories_as_in_one() {
+    let home = Home::new();
+    let (own, team) = (home.repo("own"), home.repo("team"));
+    let (epic, _) = add(&home, &own, &["an epic", "-t", "epic"]);
+    add(&home, &own, &["a part", "--parent", &epic]);
+    let (last, _) = add(&home, &team, &["an issue of team", "-l", "urgent"]);
+    // What is in both is one.
+    home.toft(&own, &["ledger", "add", "team", text(&team)]).ok();
+    home.toft(&own, &["flow", "new", "a task of own"]).ok();
+    home.toft(&team, &["flow", "new", "a task of team"]).ok();
+    let all = |args: &[&str]| listed(&home, &own, &[&["issues", "--all-repos"], args].concat());
+
+    let every = all(&[]);
+    assert_eq!(
+        (rows(&every["data"]).len(), &every["page"]["total"], &every["page"]["more"]),
+        (3, &3.into(), &false.into()),
+        "{every}"
+    );
+    let one = all(&["--limit", "1"]);
+    assert_eq!(
+        (titles(&one), &one["page"]["total"], &one["page"]["more"]),
+        (vec!["an issue of team"], &3.into(), &true.into())
+    );
+    let tasks = listed(&home, &own, &["tasks", "--all-repos", "--limit", "1"]);
+    assert_eq!((rows(&tasks["data"]).len(), &tasks["page"]["more"]), (1, &true.into()), "{tasks}");
+
+    let short = &epic[..epic.len() - 1];
+    assert_eq!(titles(&all(&["--parent", short])), ["a part"]);
+    assert_eq!(titles(&all(&["-l", "urgent"])), ["an issue of team"]);
+    assert_eq!(titles(&all(&["-l", "urgent", "--status", "closed"])), [""; 0]);
+    for (args, word) in [
+        (["--parent", "tf-zzzzzz"], "tf-zzzzzz"),
+        (["--ledger", "nosuch"], "nosuch"),
+        (["--label", "nosuch"], "urgent"),
+        (["--type", "nosuch"], "feature"),
+        (["--assignee", "nosuch"], "nosuch"),
+    ] {
+        for kind in [&["issues"][..], &[]] {
+            let said = home.toft(&own, &[&["list", "--all-repos"], kind, &args].concat());
+            assert!(said.code != 0 && said.err.contains(word), "{said:?}");
+        }
+    }
+
+    // A status may be that of issues or that of tasks.
+    let both = |status: &str| home.toft(&own, &["list", "--all-repos", "--status", status]);
+    assert!(both("pending").ok().contains("a task of own"));
+    let open = both("open").ok();
+    assert!(open.contains("a part") && !open.contains("a task of"), "{open}");
+    home.toft(&team, &["close", &last, "-m", "done"]).ok();
+    assert!(both("deferred").ok().contains("No issues."));
+    let said = both("nosuch").fails(2);
+    assert!(said.contains("in_progress") && said.contains("pending"), "{said}");
+}
+
+#[test]
+fn status_of_all_repositories_names_each_proposal_once_under_its_own() {
+    let project = Project::new(false);
+    let Project { home, keeper, mine, .. } = &project;
+    let (id, _) = add(home, mine, &["A better way"]);
+    project.propose(&id);
+    project.merge(&id);
+    project.sync();
+    let other = home.repo("other");
+    home.toft(&other, &["flow", "new", "something else"]).ok();
+
+    let said = home.toft(&other, &["status", "--all-repos"]).ok();
+    assert_eq!(said.matches("proposes: A better way").count(), 1, "{said}");
+    let heading = |line: &&str| line.ends_with(':') && !line.starts_with(' ');
+    let above = said[..said.find("proposes:").unwrap()].lines().rfind(heading).unwrap();
+    assert_eq!(above, "keeper:", "{said}");
+    assert_eq!(said.matches("Proposed tf-").count(), 1, "{said}");
+
+    let all = home.toft(&other, &["status", "--all-repos", "--json"]).data();
+    let of = |name: &str| rows(&all).iter().find(|row| row["repository"] == name).unwrap_or_else(|| panic!("{all}"));
+    assert_eq!((rows(&of("keeper")["proposals"]).len(), rows(&of("other")["proposals"]).len()), (1, 0));
+    let alone = home.toft(keeper, &["status", "--json"]).data();
+    assert_eq!(alone["proposals"], of("keeper")["proposals"]);
+    let proposed = home.toft(mine, &["status", "--json"]).data()["proposed"].clone();
+    assert_eq!(proposed[0]["id"], id.as_str(), "{proposed}");
+    for row in rows(&all).iter().chain([&alone]) {
+        for field in ["working", "needs_you", "collisions", "broken", "proposals", "proposed", "orphans"] {
+            assert!(row[field].is_array(), "{field}: {row}");
+        }
+        assert!(row["workspaces_unexamined"].is_number(), "{row}");
+    }
+}
+
+#[test]
+fn status_in_json_has_the_issues_that_nobody_is_on() {
+    let home = Home::new();
+    if home.on_server() {
+        return;
+    }
+    let repo = home.repo("project");
+    let (id, _) = add(&home, &repo, &["Left behind"]);
+    home.toft(&repo, &["claim", &id]).ok();
+    for file in fs::read_dir(repo.join(".git/toft")).unwrap().flatten() {
+        if file.file_name().to_str().is_some_and(|name| name.starts_with("toft.db")) {
+            fs::remove_file(file.path()).unwrap();
+        }
+    }
+    home.toft(&repo, &["init"]).ok();
+    let said = home.toft(&repo, &["status"]).ok();
+    assert!(said.contains("Left behind"), "{said}");
+    let orphans = home.toft(&repo, &["status", "--json"]).data()["orphans"].clone();
+    assert_eq!((&orphans[0]["id"], &orphans[0]["orphan"]["kind"]), (&id.into(), &"store_gone".into()), "{orphans}");
+}
+
+#[test]
+fn status_names_the_issue_of_a_task() {
+    let home = Home::new();
+    let repo = home.repo("project");
+    let (id, _) = add(&home, &repo, &["Which one"]);
+    let task = home.toft(&repo, &["claim", &id, "--json"]).data()["task"]["id"].as_str().unwrap().to_owned();
+    assert_eq!(home.toft(&repo, &["status", "-q"]).ok().trim(), id);
+    home.toft(&repo, &["finish", "waiting", "-m", "red or blue?"]).ok();
+    let said = home.toft(&repo, &["status"]).ok();
+    assert!(said.contains(&format!("asks on {id}: red or blue?")) && !said.contains(&task), "{said}");
+    let need = home.toft(&repo, &["status", "--json"]).data()["needs_you"][0].clone();
+    assert_eq!((&need["issue"], &need["task"]), (&id.clone().into(), &task.clone().into()), "{need}");
+
+    home.toft(&repo, &["agent", "answer", need["gate"].as_str().unwrap(), "red"]).ok();
+    home.toft(&repo, &["claim", &id]).ok();
+    home.toft(&repo, &["stop", &id, "--park", "-m", "no paint"]).ok();
+    let said = home.toft(&repo, &["status"]).ok();
+    assert!(said.contains(&format!("toft show {id} --log · toft flow retry {id}")), "{said}");
+    home.toft(&repo, &["flow", "retry", &id]).ok();
+}
