@@ -68,7 +68,7 @@ fn what_is_said_is_kept_with_its_time_and_without_secrets() {
     let script = "echo my token is $MY_API_TOKEN; printf 'no end of line'; exit 1";
     home.toft(&repo, &["run", "--once", "--", "sh", "-c", script]).ok();
     let id = issue(&home, &repo)["id"].as_str().unwrap().to_owned();
-    let log = home.toft(&repo, &["show", &id, "--log"]).ok();
+    let log = home.toft(&repo, &["show", &id, "--log", "--raw"]).ok();
     assert!(log.contains("out my token is [masked]") && log.contains("out no end of line"), "{log}");
     assert!(log.lines().all(|line| line.starts_with("20") && line.contains("Z ")), "{log}");
     home.toft(&repo, &["gc", "--data", "--older-than", "0s"]).ok();
@@ -161,7 +161,7 @@ fn behind_a_fence_work_goes_on_and_everything_else_can_only_be_read() {
             continue;
         }
         let ids = home.toft(&repo, &["list", "--all", "-q"]).ok();
-        let log = home.toft(&repo, &["show", ids.lines().last().unwrap(), "--log"]).ok();
+        let log = home.toft(&repo, &["show", ids.lines().last().unwrap(), "--log", "--raw"]).ok();
         assert!(said.code == 0 && log.contains("kept out") && log.contains("out over"), "{said:?}\n{log}");
         let all = data(&home, &repo, &["list", "--all"]);
         assert!(all.as_array().unwrap().iter().all(|row| row["status"] == "closed"), "{all}");
