@@ -340,7 +340,7 @@ fn a_claim_whose_answer_was_lost_is_worked_on_and_never_kept_by_an_idle_slot() {
     let words = ["--ttl", "20m", "--", "sh", "-c", &script];
     let _runner = Runner::start(&home, &repo, &[("TOFT_STORE", &through), ("TOFT_HOST", "far")], &words);
     let until = Instant::now() + Duration::from_secs(20);
-    while !said(&home).contains("waits for work") {
+    while !said(&home).contains("waiting for work") {
         assert!(Instant::now() < until, "the runner never waits");
         thread::sleep(Duration::from_millis(50));
     }
@@ -396,7 +396,7 @@ fn stopping_a_hold_without_a_runner_makes_its_fence_stale() {
     let claimed = data(&home, &repo, &["--as", "bob", "claim"]);
     let fence = claimed["lease"]["token"].as_str().unwrap().to_owned();
     let said = home.toft(&repo, &["stop", "bob"]).ok();
-    assert!(said.contains("Revoked the hold of bob"), "{said}");
+    assert!(said.contains("Revoked the lease of bob"), "{said}");
     let late =
         ["--as", "bob", "finish", claimed["task"]["id"].as_str().unwrap(), "--fence", &fence, "--no-change", "x"];
     home.toft(&repo, &late).fails(5);

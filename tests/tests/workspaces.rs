@@ -443,7 +443,7 @@ fn a_name_means_the_workspace_of_that_name_and_a_path_the_one_around_it() {
     let path = PathBuf::from(home.toft(&repo, &["ws", "path", &id]).ok().trim());
     commit(&home, &path, "done.txt", "done\n");
     let said = home.toft(&path, &["finish", "--evidence", "HEAD", "--as", "ann"]).ok();
-    assert!(said.contains("1 not landed"), "{said}");
+    assert!(said.contains("1 commit not landed"), "{said}");
     let head = home.run(&path, "git", &["rev-parse", "HEAD"]);
     assert!(home.toft(&repo, &["show", &id]).ok().contains(head.trim()));
 }

@@ -88,7 +88,7 @@ impl View for StatusView {
         }
         for FoundIssue { issue, .. } in &self.waiting {
             let (id, origin) = (page.ink(Ink::Id, &clean(&issue.id)), issue.origin.clone().unwrap_or_default());
-            let how = if origin.landed { "is in their ledger, and waits for their word" } else { "waits to be merged" };
+            let how = if origin.landed { "is in their ledger, awaiting a decision" } else { "awaits its merge" };
             page.line(format!("Proposed {id}  {}  {how}", short(&issue.title, 60)));
         }
         if !self.workspaces.broken.is_empty() {
@@ -98,17 +98,18 @@ impl View for StatusView {
         super::workspaces::collisions(page, &self.workspaces.collisions);
         let age = self.workspaces.as_of.map(|at| self.now.since(at)).filter(|age| age.as_secs() > 0);
         if let Some(age) = age {
-            let old = super::times::ago(age);
+            let old = span(age.as_secs());
             page.line(
-                page.ink(Ink::Faint, &format!("Workspaces as seen {old} at the earliest; toft ws list looks again.")),
+                page.ink(Ink::Faint, &format!("Workspace state is up to {old} old; `toft ws list` refreshes it.")),
             );
         }
         if self.workspaces.unseen > 0 {
             let count = self.workspaces.unseen;
-            page.line(page.ink(Ink::Faint, &format!("{count} workspaces were not looked at yet; toft ws list looks.")));
+            let what = if count == 1 { "1 workspace has".to_owned() } else { format!("{count} workspaces have") };
+            page.line(page.ink(Ink::Faint, &format!("{what} not been examined yet; run `toft ws list`.")));
         }
         if page.text().is_empty() {
-            page.line("Nothing is going on. toft ready lists what can start, toft add \"…\" writes work down.");
+            page.line("No work in progress. `toft ready` lists what can start, `toft add \"title\"` adds an issue.");
         }
     }
 }
@@ -127,15 +128,15 @@ fn needs_you(page: &mut Page, needs: &[status::NeedsYou], proposals: &[FoundIssu
     }
     for need in needs {
         page.line(match need {
-            NeedsYou::Question { gate, task, from, text, behind } => {
+            NeedsYou::Question { task, issue, from, text, behind, .. } => {
                 let (from, text, waits) = (clean(from), short(text, 100), waits(*behind));
-                format!("  {gate}  {from} asks on {task}: {text}{waits}\n    toft agent answer {gate} \"…\"")
+                let id = issue.as_deref().map_or_else(|| task.to_string(), clean);
+                format!("  {id}  {from} asks: {text}{waits}\n    toft answer {id} \"…\"")
             }
-            NeedsYou::Failed { task, name, text, behind } => {
+            NeedsYou::Failed { task, issue, name, text, behind } => {
                 let (name, text, waits) = (short(name, 50), short(text, 70), waits(*behind));
-                format!(
-                    "  {task}  failed for good: {name} ({text}){waits}\n    toft show {task} --log · toft flow retry {task}"
-                )
+                let id = issue.as_deref().map_or_else(|| task.to_string(), clean);
+                format!("  {id}  failed: {name} ({text}){waits}\n    toft show {id} --log · toft flow retry {id}")
             }
             NeedsYou::Budget { workflow, title, budget, spent } => {
                 format!(
@@ -146,13 +147,13 @@ fn needs_you(page: &mut Page, needs: &[status::NeedsYou], proposals: &[FoundIssu
             NeedsYou::Assigned { task, name, to, silent_s, free } => {
                 let (name, to) = (short(name, 50), clean(to));
                 let away = silent_s.map_or_else(|| "unregistered".to_owned(), |s| format!("offline for {}", span(s)));
-                let next = if *free { "; the next claim with nothing else to do takes it" } else { "" };
+                let next = if *free { "; the next claim that finds nothing else takes it" } else { "" };
                 format!("  {task}  {name} is assigned to {to}, {away}{next}\n    toft assign {task} --none")
             }
             NeedsYou::Message { id, from, text } => {
                 format!("  {id}  {}: {}\n    toft agent inbox --human", clean(from), short(text, 100))
             }
-            NeedsYou::Other => "  Something that only a newer toft can show".to_owned(),
+            NeedsYou::Other => "  An entry that needs a newer toft".to_owned(),
         });
     }
 }
@@ -167,7 +168,11 @@ fn span(seconds: u64) -> String {
 }
 
 fn waits(behind: u32) -> String {
-    if behind == 0 { String::new() } else { format!(", {behind} wait for it") }
+    match behind {
+        0 => String::new(),
+        1 => ", 1 task waits for it".to_owned(),
+        more => format!(", {more} tasks wait for it"),
+    }
 }
 
 fn working(page: &mut Page, outcome: &status::Outcome) {
@@ -178,7 +183,7 @@ fn working(page: &mut Page, outcome: &status::Outcome) {
         let place = row.workspace.as_deref().map(|name| format!("workspace {name}")).or(row.worktree.clone());
         let worktree = place.as_deref().map(|name| format!(" in {}", clean(name))).unwrap_or_default();
         let state =
-            if row.lost { "lost, free to claim".to_owned() } else { format!("until {}", page.moment(row.until)) };
+            if row.lost { "lease lost, can be claimed".to_owned() } else { format!("until {}", page.moment(row.until)) };
         let note = row.note.as_deref().map(|note| format!(": {}", short(note, 70))).unwrap_or_default();
         let of = outcome.workflows.iter().find(|known| known.workflow.id == row.task.workflow);
         let issue = of.filter(|known| known.workflow.tasks == 1).and_then(|known| known.workflow.issue());

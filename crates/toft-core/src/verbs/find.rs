@@ -114,13 +114,17 @@ fn mine(work: &mut VerbContext<'_>) -> VerbResult<TaskId> {
 
 /// The display id of a task: that of its issue, if the issue has no other task.
 pub fn called(tx: &mut dyn StoreTx, task: &TaskId) -> Result<String, StoreError> {
-    let workflow = match tx.task(task)? {
-        Some(task) => tx.workflow(&task.workflow)?,
+    let issue = match tx.task(task)? {
+        Some(task) => only_task_of(tx, &task)?,
         None => None,
     };
-    let issue =
-        workflow.filter(|workflow| workflow.tasks == 1).and_then(|workflow| workflow.issue().map(str::to_owned));
     Ok(issue.unwrap_or_else(|| task.to_string()))
+}
+
+/// The issue of a task, if the issue has no other task.
+pub(super) fn only_task_of(tx: &mut dyn StoreTx, task: &Task) -> Result<Option<String>, StoreError> {
+    let workflow = tx.workflow(&task.workflow)?.filter(|workflow| workflow.tasks == 1);
+    Ok(workflow.and_then(|workflow| workflow.issue().map(str::to_owned)))
 }
 
 /// The workflow that `text` names; for an issue, its active or last workflow.

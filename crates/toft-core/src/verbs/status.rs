@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Verb, VerbContext, assign, flow, sweep};
+use super::{Verb, VerbContext, assign, find, flow, sweep};
 use crate::{
     agent::{Agent, Presence},
     flow::{Task, TaskStatus},
@@ -74,6 +74,9 @@ pub enum NeedsYou {
         gate: String,
         /// The waiting task.
         task: TaskId,
+        /// Its issue, if the issue has no other task.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        issue: Option<String>,
         /// The agent that asked.
         from: String,
         /// The question.
@@ -84,6 +87,9 @@ pub enum NeedsYou {
     /// A task that failed for good.
     Failed {
         task: TaskId,
+        /// Its issue, if the issue has no other task.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        issue: Option<String>,
         name: String,
         /// The reason.
         text: String,
@@ -241,6 +247,7 @@ impl Request {
             let behind = task.state.unblocks;
             needs.push(NeedsYou::Question {
                 gate: gate.id.to_string(),
+                issue: find::only_task_of(work.tx, &task)?,
                 task: gate.task,
                 from: gate.asked_by,
                 text,
@@ -259,8 +266,10 @@ impl Request {
             if self.taken_up_again(work, &task, &mut seen)? {
                 continue;
             }
-            let text = task.state.outcome.map_or_else(|| "its holders were lost".to_owned(), |outcome| outcome.summary);
-            needs.push(NeedsYou::Failed { task: task.id, name: task.spec.name, text, behind: task.state.unblocks });
+            let issue = find::only_task_of(work.tx, &task)?;
+            let text = task.state.outcome.map_or_else(|| "its leases were lost".to_owned(), |outcome| outcome.summary);
+            let (task, name, behind) = (task.id, task.spec.name, task.state.unblocks);
+            needs.push(NeedsYou::Failed { task, issue, name, text, behind });
         }
         self.assigned(work, &mut needs)?;
         for letter in work.tx.inbox(HUMAN, true, self.limit)? {
