@@ -308,7 +308,7 @@ fn a_workspace_of_another_clone_is_named_as_such_and_not_as_broken() {
     home.toft(one, &["finish", "--no-change", "x", "--as", "a"]).ok();
     // Only its own clone takes it down.
     let tidied = home.toft(two, &["ws", "gc"]).ok();
-    assert!(tidied.contains("stays") && tidied.contains(&help), "{tidied}");
+    assert!(tidied.contains("kept") && tidied.contains(&help), "{tidied}");
     let refused = home.toft(two, &["ws", "rm", &name]);
     assert!(refused.code != 0 && refused.err.contains("another clone"), "{refused:?}");
     assert!(home.toft(one, &["ws", "gc"]).ok().contains("removed"));

@@ -37,7 +37,9 @@ fn an_edge_to_an_issue_that_is_not_here_is_kept_and_shown() {
     fs::write(ledger(&repo), line).unwrap();
     home.toft(&repo, &["edit", "tf-1", "-p", "0"]).ok();
     home.toft(&repo, &["compact"]).ok();
-    assert!(home.toft(&repo, &["show", "tf-1", "--why"]).ok().contains("needs tf-elsewhere, which is in no ledger here"));
+    assert!(
+        home.toft(&repo, &["show", "tf-1", "--why"]).ok().contains("needs tf-elsewhere, which is in no ledger here")
+    );
     assert!(home.toft(&repo, &["doctor"]).ok().contains("tf-elsewhere"));
     assert!(fs::read_to_string(ledger(&repo)).unwrap().contains("tf-elsewhere"));
     home.toft(&repo, &["claim", "tf-1"]).fails(5);

@@ -15,7 +15,10 @@ fn what_is_done_must_be_shown() {
     let failed = run("echo x > new; echo more >> new").ok();
     assert!(failed.contains("1 changed file that is not committed"), "{failed}");
     let parked = run("echo going wrong >&2; exit 7");
-    assert!(parked.out.contains("exited with 7: going wrong") && parked.out.contains("gave up after 3 attempts"), "{parked:?}");
+    assert!(
+        parked.out.contains("exited with 7: going wrong") && parked.out.contains("gave up after 3 attempts"),
+        "{parked:?}"
+    );
     assert_eq!(parked.code, 1);
     let status = home.toft(&repo, &["status"]).ok();
     assert!(status.contains("going wrong") && status.contains("flow retry"), "{status}");

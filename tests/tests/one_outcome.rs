@@ -51,7 +51,10 @@ fn what_was_finished_stands_though_its_ledger_cannot_be_told_and_is_told_later()
     let notes = serde_json::from_str::<serde_json::Value>(&said.out).unwrap()["notes"].clone();
     assert_eq!(said.code, 0, "{said:?}");
     assert!(notes[0].as_str().unwrap().contains(&id), "{notes}");
-    assert!(home.toft(&repo, &["doctor"]).out.contains("1 issues have changes that are not in their ledgers"), "the doctor knows");
+    assert!(
+        home.toft(&repo, &["doctor"]).out.contains("1 issues have changes that are not in their ledgers"),
+        "the doctor knows"
+    );
     drop(locked);
     home.toft(&repo, &["claim"]).fails(6);
     assert_eq!(home.toft(&repo, &["show", &id, "--json"]).data()["status"], "closed");

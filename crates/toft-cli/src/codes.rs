@@ -19,7 +19,11 @@ pub(crate) const STATUSES: [(u8, &str, &str); 9] = [
     (CONFLICT, "conflict", "The state does not allow it: another agent holds the lease, or the task has ended."),
     (NOTHING, "nothing to do", "There is nothing to claim or to do."),
     (RETRY, "busy or timed out", "The command may succeed if you repeat it."),
-    (DOCTOR, "needs doctor", "The store or the checkout needs attention. `toft doctor` shows what is wrong; the table says what helps."),
+    (
+        DOCTOR,
+        "needs doctor",
+        "The store or the checkout needs attention. `toft doctor` shows what is wrong; the table says what helps.",
+    ),
 ];
 
 /// Error codes with the exit code of each and their meaning.
@@ -69,7 +73,11 @@ pub(crate) const CODES: &[(u8, &str, &str)] = &[
     (CONFLICT, "cannot_undo", "the operation cannot be undone any more"),
     (CONFLICT, "cycle", "the dependencies would form a cycle"),
     (CONFLICT, "exists", "the name is taken"),
-    (CONFLICT, "fence_stale", "your lease has ended, for example because another agent claimed the task: stop working on it"),
+    (
+        CONFLICT,
+        "fence_stale",
+        "your lease has ended, for example because another agent claimed the task: stop working on it",
+    ),
     (CONFLICT, "holds_nothing", "you hold no task, so `@` names nothing"),
     (CONFLICT, "in_the_way", "a file or branch is where one would be created"),
     (CONFLICT, "in_use", "a process uses the workspace"),
@@ -95,12 +103,20 @@ pub(crate) const CODES: &[(u8, &str, &str)] = &[
     (RETRY, "unreachable", "the server does not answer"),
     (RETRY, "unverified", "the workspace changed while it was saved"),
     (DOCTOR, "checkout_broken", "the checkout is damaged"),
-    (DOCTOR, "damaged", "the store's file is damaged: `toft backup restore FILE` restores a backup and keeps the damaged file"),
+    (
+        DOCTOR,
+        "damaged",
+        "the store's file is damaged: `toft backup restore FILE` restores a backup and keeps the damaged file",
+    ),
     (DOCTOR, "newer_store", "a newer toft wrote the store: install that version"),
     (DOCTOR, "older_store", "the store has an older schema: run `toft migrate`"),
     (DOCTOR, "unhealthy", "`toft doctor` found a problem"),
     (DOCTOR, "unreadable", "a row of the store cannot be read"),
-    (DOCTOR, "unsuitable", "the store cannot be in this place, such as a network file system, or the backup is of another kind of store"),
+    (
+        DOCTOR,
+        "unsuitable",
+        "the store cannot be in this place, such as a network file system, or the backup is of another kind of store",
+    ),
 ];
 
 #[cfg(test)]

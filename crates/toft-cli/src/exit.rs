@@ -67,7 +67,12 @@ impl Failure {
 
     /// The doctor found something.
     pub(crate) fn unhealthy(count: usize) -> Self {
-        Self::new(DOCTOR, "unhealthy", if count == 1 { "1 check failed".to_owned() } else { format!("{count} checks failed") }, "see the lines marked FAIL")
+        Self::new(
+            DOCTOR,
+            "unhealthy",
+            if count == 1 { "1 check failed".to_owned() } else { format!("{count} checks failed") },
+            "see the lines marked FAIL",
+        )
     }
 
     /// What clap says of a command, in one line, with its best suggestion.
@@ -154,16 +159,21 @@ impl From<Error> for Failure {
             Error::UnknownRepository { .. } => {
                 Self::new(NOT_FOUND, "unknown_repository", message, "toft init registers it there")
             }
-            Error::StoreThere { .. } => {
-                Self::new(CONFLICT, "store_there", message, "add --replace: the present store is kept under another name")
-            }
+            Error::StoreThere { .. } => Self::new(
+                CONFLICT,
+                "store_there",
+                message,
+                "add --replace: the present store is kept under another name",
+            ),
             Error::UnknownStore { .. } => Self::new(
                 USAGE,
                 "unknown_store",
                 message,
                 "a store is repo, worktree, global, the path of a file, or postgres://…",
             ),
-            Error::Config { .. } => Self::new(USAGE, "config", message, "correct that value; toft where lists the files"),
+            Error::Config { .. } => {
+                Self::new(USAGE, "config", message, "correct that value; toft where lists the files")
+            }
             Error::PlanFile { .. } => Self::new(USAGE, "plan_file", message, "see docs/guides/plans.md for the format"),
             Error::Workspace(error) => workspace(&error, message),
             Error::Exchange(error) => {
@@ -183,13 +193,23 @@ impl From<Error> for Failure {
                 message,
                 "git clone it on this machine, then toft init in the clone",
             ),
-            Error::Untrusted { .. } => {
-                Self::new(NOT_ALLOWED, "untrusted", message, "toft trust shows them · --plain creates a workspace without them")
-            }
-            Error::Setup { .. } => Self::new(FAILED, "setup_failed", message, "fix the command, or use --plain to create a workspace without setup"),
+            Error::Untrusted { .. } => Self::new(
+                NOT_ALLOWED,
+                "untrusted",
+                message,
+                "toft trust shows them · --plain creates a workspace without them",
+            ),
+            Error::Setup { .. } => Self::new(
+                FAILED,
+                "setup_failed",
+                message,
+                "fix the command, or use --plain to create a workspace without setup",
+            ),
             Error::NoWorkspace { cause } => Self { message, ..Self::from(*cause) },
             Error::Start { .. } => Self::new(FAILED, "not_started", message, "is it installed, and on PATH?"),
-            Error::LeaseLost { .. } => Self::new(CONFLICT, "lease_lost", message, "toft show ID shows who holds it now"),
+            Error::LeaseLost { .. } => {
+                Self::new(CONFLICT, "lease_lost", message, "toft show ID shows who holds it now")
+            }
             Error::RunnerStopped => Self::new(FAILED, "stopped", message, ""),
             Error::NoSandbox => {
                 Self::new(NOT_ALLOWED, "no_sandbox", message, "install bubblewrap, or run without --sandbox")
@@ -206,13 +226,19 @@ impl From<Error> for Failure {
 fn workspace(error: &WorkspaceError, message: String) -> Failure {
     let (status, code, help) = match error {
         WorkspaceError::Run(RunError::Missing(_)) => (FAILED, "not_installed", "install it, or correct PATH"),
-        WorkspaceError::Run(RunError::Late { .. }) => (RETRY, "late", "try again; toft ws list shows the state of workspaces"),
+        WorkspaceError::Run(RunError::Late { .. }) => {
+            (RETRY, "late", "try again; toft ws list shows the state of workspaces")
+        }
         WorkspaceError::Run(_) => (FAILED, "vcs_failed", "toft doctor · toft ws list"),
         WorkspaceError::Io { .. } => (FAILED, "io", ""),
         WorkspaceError::Find(_) => (DOCTOR, "checkout_broken", "toft doctor"),
         WorkspaceError::Busy { .. } => (RETRY, "busy", "try again"),
-        WorkspaceError::InUse { .. } => (CONFLICT, "in_use", "cd out of it, close the file, or wait for that process to end"),
-        WorkspaceError::InTheWay { .. } => (CONFLICT, "in_the_way", "choose another --name; the existing file or directory is kept"),
+        WorkspaceError::InUse { .. } => {
+            (CONFLICT, "in_use", "cd out of it, close the file, or wait for that process to end")
+        }
+        WorkspaceError::InTheWay { .. } => {
+            (CONFLICT, "in_the_way", "choose another --name; the existing file or directory is kept")
+        }
         WorkspaceError::Inside { .. } => {
             (USAGE, "inside_repository", "set workspaces.root in config.toml to a directory outside of any repository")
         }
@@ -222,9 +248,7 @@ fn workspace(error: &WorkspaceError, message: String) -> Failure {
         WorkspaceError::NoBase { .. } => (NOT_FOUND, "no_base", "name a commit or branch with --base"),
         WorkspaceError::BadName { .. } => (USAGE, "bad_name", "use letters, digits, - and _"),
         WorkspaceError::NotFor { .. } => (NOT_ALLOWED, "not_for_this_vcs", "see docs/guides/workspaces.md"),
-        WorkspaceError::Stays { .. } => {
-            (CONFLICT, "stays", "toft ws show lists its content; --rescue saves it first")
-        }
+        WorkspaceError::Stays { .. } => (CONFLICT, "stays", "toft ws show lists its content; --rescue saves it first"),
         WorkspaceError::NotWhole { next, .. } => (CONFLICT, "not_whole", next.as_str()),
         WorkspaceError::Unverified { .. } => {
             (RETRY, "unverified", "a process writes to it; try again when that has ended")
@@ -301,14 +325,18 @@ fn refused(refusal: &Refusal, mut message: String) -> Failure {
         Refusal::AgentPaused { agent, state } if state == "removed" => {
             (NOT_ALLOWED, "agent_removed", format!("toft agent register {agent} registers it again"))
         }
-        Refusal::NotAllowed { .. } => {
-            (NOT_ALLOWED, "not_allowed", "toft agent send human \"…\" asks for it · toft agent --help lists rights".into())
-        }
+        Refusal::NotAllowed { .. } => (
+            NOT_ALLOWED,
+            "not_allowed",
+            "toft agent send human \"…\" asks for it · toft agent --help lists rights".into(),
+        ),
         Refusal::AgentPaused { agent, .. } => (NOT_ALLOWED, "agent_paused", format!("toft agent resume {agent}")),
         Refusal::Exists { .. } => (CONFLICT, "exists", "choose another name".into()),
-        Refusal::NoRoom { .. } => {
-            (CONFLICT, "no_room", "toft ws gc removes workspaces whose work has landed; workspaces.most in config.toml sets the limit".into())
-        }
+        Refusal::NoRoom { .. } => (
+            CONFLICT,
+            "no_room",
+            "toft ws gc removes workspaces whose work has landed; workspaces.most in config.toml sets the limit".into(),
+        ),
         Refusal::Invalid { .. } => (USAGE, "invalid", String::new()),
         Refusal::MissingVariables { .. } => (USAGE, "missing_variables", "add --set NAME=VALUE for each".into()),
         Refusal::UnknownVariables { .. } => (USAGE, "unknown_variables", "toft flow template list".into()),
@@ -317,7 +345,8 @@ fn refused(refusal: &Refusal, mut message: String) -> Failure {
         }
         Refusal::CannotUndo { .. } => (CONFLICT, "cannot_undo", "toft log shows what was done".into()),
         Refusal::Findings { .. } => {
-            let help = "remove it with toft edit, leave the field out with --without FIELD, or publish it with --allow ID";
+            let help =
+                "remove it with toft edit, leave the field out with --without FIELD, or publish it with --allow ID";
             (NOT_ALLOWED, "held", help.into())
         }
         Refusal::OpReused { .. } => (CONFLICT, "op_reused", "use a new --op id for another request".into()),
@@ -491,7 +520,9 @@ fn store(error: &StoreError, message: String) -> Failure {
             "toft where shows which server and why; try again when it answers",
         ),
         StoreError::Unreadable { .. } => Failure::new(DOCTOR, "unreadable", message, "toft doctor"),
-        StoreError::Newer { .. } => Failure::new(DOCTOR, "newer_store", message, "install the newer version that wrote it"),
+        StoreError::Newer { .. } => {
+            Failure::new(DOCTOR, "newer_store", message, "install the newer version that wrote it")
+        }
         StoreError::Unsuitable { .. } => {
             Failure::new(DOCTOR, "unsuitable", message, "toft where shows why it was chosen")
         }

@@ -34,7 +34,8 @@ impl Orphan {
         let hours = |span: &Duration| span.as_secs() / 3_600;
         match self {
             Self::StoreGone => {
-                "is in progress, and the store that had its claim no longer exists: the next claim reopens it".to_owned()
+                "is in progress, and the store that had its claim no longer exists: the next claim reopens it"
+                    .to_owned()
             }
             Self::Silent(age) => {
                 format!(

@@ -29,7 +29,8 @@ impl Plan<'_> {
         if matches!(error, Error::Store(_)) {
             return Err(error);
         }
-        self.session.note(format!("ledger `{}` cannot be read now, so its last known content is used: {error}", ledger.name));
+        self.session
+            .note(format!("ledger `{}` cannot be read now, so its last known content is used: {error}", ledger.name));
         let mut bad = self.bad.lock().unwrap_or_else(PoisonError::into_inner);
         bad.insert(ledger.name.clone(), error.to_string());
         Ok(())

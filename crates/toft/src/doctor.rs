@@ -177,7 +177,9 @@ fn ledgers(toft: &Toft) -> Option<Check> {
     }
     odd.extend(orphans.iter().take(SHOWN).map(|(found, orphan)| format!("{} {}", found.issue.id, orphan.explained())));
     if untold > 0 {
-        odd.push(format!("{untold} issues have changes that are not in their ledgers yet; the next command writes them"));
+        odd.push(format!(
+            "{untold} issues have changes that are not in their ledgers yet; the next command writes them"
+        ));
     }
     match odd.is_empty() {
         true => told(Health::Ok, format!("{issues} issues, {open} open; no unreadable lines")),
@@ -245,11 +247,7 @@ fn failed(doing: &str, cause: String) -> Error {
 
 fn integrity(store: &SqliteStore) -> Result<String, Error> {
     let found = store.check()?;
-    if found.is_empty() {
-        Ok("integrity check passed".into())
-    } else {
-        Err(failed("check the file", found.join("; ")))
-    }
+    if found.is_empty() { Ok("integrity check passed".into()) } else { Err(failed("check the file", found.join("; "))) }
 }
 
 /// Checks that only the owner can read the store, which contains prompts and notes.

@@ -13,8 +13,8 @@ use super::{complete, positive, priority};
 Examples:
   toft add \"Pin the orders schema\" -p P1 -l db
   toft add \"Migrate orders\" --needs tf-a41c
-  toft add - < plan.md          # a Markdown list: one issue for each item, nested items are its parts
-  toft add - < issues.jsonl     # one issue on each line: {\"title\": …, \"name\": …, \"needs\": [names]}")]
+  toft add - < plan.md          # a Markdown list: an issue for each item, nested items are parts
+  toft add - < issues.jsonl     # an issue on each line: {\"title\": …, \"name\": …, \"needs\": [names]}")]
 pub(crate) struct Add {
     /// Title; - reads several issues from standard input
     pub(crate) title: String,
@@ -286,7 +286,7 @@ pub(crate) struct Compact {
 /// Import issues: beads, jsonl, markdown, caw, langgraph.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "The other tool's data is not changed. Importing again adds only what is new.\n\nExamples:\n  toft import beads .beads             # issues, deletions, and whether you plan in private\n  toft import caw ~/.caw/workflows.db\n  toft import langgraph ~/.agentos/issue_workflow.db --only 'issue-*'\n  toft import jsonl backup.jsonl\n  toft import markdown plan.md"
+    after_help = "The other tool's data is not changed. Importing again adds only what is new or newer.\n\nExamples:\n  toft import beads .beads             # issues, deletions, and whether you plan in private\n  toft import caw ~/.caw/workflows.db\n  toft import langgraph ~/.agentos/issue_workflow.db --only 'issue-*'\n  toft import jsonl backup.jsonl\n  toft import markdown plan.md"
 )]
 pub(crate) struct Import {
     /// Format: beads; jsonl, the lines of a ledger; markdown, a list that may be imported again as it grows; caw and langgraph,

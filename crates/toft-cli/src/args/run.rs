@@ -72,7 +72,7 @@ pub(crate) struct Run {
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
 toft stop tf-4k2m -m \"wrong branch\"      # stop the agent on this issue; others can claim it\n  \
-toft stop ana-2 --park                   # stop the agent in this slot; the task needs your decision")]
+toft stop ana-2 --park                   # stop the agent in this slot; the task waits for you")]
 pub(crate) struct Stop {
     /// Issue, task, or name of the agent
     pub(crate) id: String,

@@ -125,8 +125,8 @@ pub(crate) struct Hold {
 #[command(after_help = "\
 Outcomes:
   done      The work is complete (the default). Needs --evidence, --artifact or --no-change.
-  failed    The attempt failed. It is counted, and the task is retried until its attempts are used up.
-  release   Give up the lease without a result. The attempt is not counted, and anyone may claim the task.
+  failed    The attempt failed. The task is retried until its attempts are used up.
+  release   End the lease without a result. The attempt is not counted; others may claim the task.
   handoff   Like release; -m is saved as a checkpoint for the next agent.
   waiting   Ask a person the question in -m, or wait for --for, --on or --command. The lease ends.
 

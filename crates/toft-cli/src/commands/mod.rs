@@ -76,7 +76,10 @@ fn answer_once(app: &App<'_>, command: &Command) -> Done {
     if let Some(answer) = app.output.remembered() {
         let said = toft.perform_as(me, None, op::Remember { op, answer });
         if let Err(error) = said {
-            return Err(Failure::stopped(format!("the command succeeded, but its operation id was not stored: {error}"), ""));
+            return Err(Failure::stopped(
+                format!("the command succeeded, but its operation id was not stored: {error}"),
+                "",
+            ));
         }
     }
     Ok(done)

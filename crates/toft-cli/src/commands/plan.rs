@@ -31,7 +31,10 @@ const HISTORY: usize = 5;
 /// The plan here; plans live in repositories.
 pub(super) fn plan(toft: &Toft) -> Result<Plan<'_>, Failure> {
     toft.plan()?.ok_or_else(|| {
-        Failure::invalid("issues need a repository, and this directory is in none", "change to a repository, or run toft init --no-vcs")
+        Failure::invalid(
+            "issues need a repository, and this directory is in none",
+            "change to a repository, or run toft init --no-vcs",
+        )
     })
 }
 

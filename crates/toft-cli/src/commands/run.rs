@@ -46,7 +46,10 @@ pub(super) fn run(app: &App<'_>, args: &Run) -> Done {
         std::thread::spawn(move || signals.forever().try_for_each(|signal| heard.send(signal)));
         return match supervisor.wait(&orders, args.grace)? {
             Some(code) => Ok(ExitCode::from(u8::try_from(code).unwrap_or(1))),
-            None => Err(Failure::stopped("the runner was killed", "its tasks can be claimed again: toft run continues them")),
+            None => Err(Failure::stopped(
+                "the runner was killed",
+                "its tasks can be claimed again: toft run continues them",
+            )),
         };
     }
     let promise = match &rules.sandbox {

@@ -81,7 +81,9 @@ fn guard(app: &App<'_>, args: &Setup) -> Done {
     };
     let guard = Guard::at(dir)?;
     let said = guard.words(args.remove);
-    let write = guard.changes(args.remove) && !args.dry_run && (args.yes || said_yes(&format!("{said}\n"), "Change the hook?")?);
+    let write = guard.changes(args.remove)
+        && !args.dry_run
+        && (args.yes || said_yes(&format!("{said}\n"), "Change the hook?")?);
     if write {
         guard.apply(args.remove)?;
     }
@@ -103,9 +105,8 @@ fn chosen(args: &Setup, ground: &Ground) -> Result<Vec<&'static Harness>, Failur
     let mut chosen = Vec::new();
     for name in &args.agents {
         let plain = name.trim_end_matches("-code").trim_end_matches("-cli").trim_end_matches("-agent");
-        let harness = Harness::named(plain).ok_or_else(|| {
-            Failure::invalid(format!("unknown agent `{name}`"), &format!("use {}", known.join(", ")))
-        })?;
+        let harness = Harness::named(plain)
+            .ok_or_else(|| Failure::invalid(format!("unknown agent `{name}`"), &format!("use {}", known.join(", "))))?;
         chosen.push(harness);
     }
     if args.agents.is_empty() {

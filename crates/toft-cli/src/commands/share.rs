@@ -60,7 +60,8 @@ pub(super) fn propose(app: &App<'_>, args: &args::Propose) -> Done {
                 1 => "nothing was published: 1 finding needs a decision".to_owned(),
                 count => format!("nothing was published: {count} findings need a decision"),
             };
-            let help = "remove it with toft edit, leave the field out with --without FIELD, or publish it with --allow ID";
+            let help =
+                "remove it with toft edit, leave the field out with --without FIELD, or publish it with --allow ID";
             app.show_failed(&FindingsShown(findings), Failure::held(held, help))
         }
         proposed => app.show(&ProposalsMade(proposed?)),

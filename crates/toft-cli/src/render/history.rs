@@ -56,12 +56,17 @@ pub(super) fn particulars(event: &Event) -> String {
     words.join(" ")
 }
 
-/// How an issue was closed: the reason, and the commit that is its evidence.
+/// How an issue was closed: the reason, and the evidence.
 fn closed(value: &Value) -> String {
-    let text = |value: &Value, most: usize| value.as_str().filter(|text| !text.is_empty()).map(|text| short(text, most));
+    let text =
+        |value: &Value, most: usize| value.as_str().filter(|text| !text.is_empty()).map(|text| short(text, most));
     let reason = text(&value["reason"], 60).map(|reason| format!(" \"{reason}\"")).unwrap_or_default();
-    let commit = text(&value["outcome"]["evidence"]["commit"], 12).map(|commit| format!(" (commit {commit})"));
-    format!("closed{reason}{}", commit.unwrap_or_default())
+    let evidence = value["outcome"]["evidence"].as_object().and_then(|kinds| kinds.iter().next());
+    let evidence = evidence.and_then(|(kind, shown)| {
+        let most = if kind == "commit" { 12 } else { 60 };
+        Some(format!(" ({}: {})", clean(&kind.replace('_', " ")), text(shown, most)?))
+    });
+    format!("closed{reason}{}", evidence.unwrap_or_default())
 }
 
 pub(crate) struct History {

@@ -308,8 +308,7 @@ impl View for IssueShown {
             page.line(format!("  in {}{branch}", clean(&workspace.path)));
         }
         if let Some(On { workflow, holder }) = &self.on {
-            let who =
-                holder.as_deref().map_or("not claimed now".to_owned(), |name| format!("held by {}", clean(name)));
+            let who = holder.as_deref().map_or("not claimed now".to_owned(), |name| format!("held by {}", clean(name)));
             page.line(format!("  workflow {} ({who})", workflow.id));
         }
         let texts = [

@@ -135,7 +135,8 @@ impl View for Initialised {
             page.line(match &self.guard {
                 Some(guard) => clean(&guard.explained()),
                 None => {
-                    "Pushes are not checked: `toft setup guard` installs a hook that checks them for private issues.".into()
+                    "Pushes are not checked: `toft setup guard` installs a hook that checks them for private issues."
+                        .into()
                 }
             });
         }
@@ -149,9 +150,7 @@ impl View for Initialised {
             page.line("There is a remote `upstream`: if you do not maintain this project, `toft init --contributor` keeps your planning private.");
         }
         if self.located.source == StoreSource::Flag {
-            page.line(
-                "To use it in other commands, set TOFT_STORE, or `store = \"…\"` in .git/toft/config.toml.",
-            );
+            page.line("To use it in other commands, set TOFT_STORE, or `store = \"…\"` in .git/toft/config.toml.");
         }
     }
 }

@@ -100,9 +100,8 @@ impl<'a> Watch<'a> {
                 self.say(*index, &format!("stopped: {first}"));
             }
             News::Over(index, None) => self.quiet(*index, "finished"),
-            News::Heard(Order::Drain) => self.line(
-                "Waiting for running agents to finish. Press Ctrl-C again to stop them and release their tasks.",
-            ),
+            News::Heard(Order::Drain) => self
+                .line("Waiting for running agents to finish. Press Ctrl-C again to stop them and release their tasks."),
             News::Heard(Order::Stop) => self.line("Stopping all agents."),
         }
         self.count(news);
@@ -250,8 +249,11 @@ impl View for Stopped {
         let stop::Outcome { task, name, issue, agent, expires, told, .. } = &self.told;
         let id = issue.clone().unwrap_or_else(|| task.to_string());
         let (name, agent) = (short(name, 60), clean(agent));
-        let next =
-            if self.parked { "the task is parked: toft flow retry reopens it" } else { "the task can be claimed again" };
+        let next = if self.parked {
+            "the task is parked: toft flow retry reopens it"
+        } else {
+            "the task can be claimed again"
+        };
         let finished = self.ended.as_ref().is_some_and(|attempt| attempt.result != Some(AttemptResult::Revoked));
         match (&self.ended, told) {
             (_, false) => page.line(format!("Revoked the lease of {agent} on {id} {name}; {next}.")),

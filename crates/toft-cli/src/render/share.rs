@@ -132,7 +132,9 @@ impl View for ProposalsMade {
             }
             if !labels.is_empty() {
                 let named = clean(&labels.join(", "));
-                page.line(format!("  left out: labels that are not used there ({named}); --with labels publishes them"));
+                page.line(format!(
+                    "  left out: labels that are not used there ({named}); --with labels publishes them"
+                ));
             }
         }
     }

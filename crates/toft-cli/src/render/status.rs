@@ -182,8 +182,11 @@ fn working(page: &mut Page, outcome: &status::Outcome) {
     for row in &outcome.working {
         let place = row.workspace.as_deref().map(|name| format!("workspace {name}")).or(row.worktree.clone());
         let worktree = place.as_deref().map(|name| format!(" in {}", clean(name))).unwrap_or_default();
-        let state =
-            if row.lost { "lease lost, can be claimed".to_owned() } else { format!("until {}", page.moment(row.until)) };
+        let state = if row.lost {
+            "lease lost, can be claimed".to_owned()
+        } else {
+            format!("until {}", page.moment(row.until))
+        };
         let note = row.note.as_deref().map(|note| format!(": {}", short(note, 70))).unwrap_or_default();
         let of = outcome.workflows.iter().find(|known| known.workflow.id == row.task.workflow);
         let issue = of.filter(|known| known.workflow.tasks == 1).and_then(|known| known.workflow.issue());

@@ -148,7 +148,8 @@ pub(crate) struct WsNoted {
 
 impl WsNoted {
     pub(crate) fn pinned(workspace: Workspace) -> Self {
-        let what = if workspace.pinned { "is kept until it is unpinned" } else { "may be removed when its work has landed" };
+        let what =
+            if workspace.pinned { "is kept until it is unpinned" } else { "may be removed when its work has landed" };
         Self { what: what.to_owned(), workspace }
     }
 

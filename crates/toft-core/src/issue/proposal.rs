@@ -385,7 +385,9 @@ pub fn follow(
             }
             Ok((!puts.is_empty()).then_some((puts, ProposalNews::Changed)))
         }
-        None if proposed && (origin.landed || gone) => back("Rejected: it is no longer in that ledger".into(), by.actor),
+        None if proposed && (origin.landed || gone) => {
+            back("Rejected: it is no longer in that ledger".into(), by.actor)
+        }
         None => Ok(None),
     }
 }
