@@ -32,7 +32,7 @@ fn init_as_a_contributor_guards_every_push() {
 
     let without = home.git("without");
     let said = home.toft(&without, &["init", "--contributor", "--no-guard"]).ok();
-    assert!(said.contains("No guard") && !hook(&without).exists(), "{said}");
+    assert!(said.contains("Pushes are not checked") && !hook(&without).exists(), "{said}");
     let said = home.toft(&without, &["doctor"]).out;
     assert!(said.contains("Pushes are not guarded"), "{said}");
 

@@ -305,7 +305,7 @@ fn a_template_is_described_shown_and_removed() {
         home.toft(&repo, &["flow", "template", "put", file.to_str().unwrap()]).ok();
         assert!(home.toft(&repo, &["flow", "template", "list"]).ok().contains("How we mend things"));
         let shown = home.toft(&repo, &["flow", "template", "show", "fix"]).ok();
-        for word in ["fix@1", "How we mend things", "--set what (needed)", "the thing", "review  after mend"] {
+        for word in ["fix@1", "How we mend things", "--set what (required)", "the thing", "review  after mend"] {
             assert!(shown.contains(word), "{word}: {shown}");
         }
         let made = data(home, &repo, &["flow", "from", "fix", "--set", "what=it"]);

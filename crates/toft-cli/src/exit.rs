@@ -387,7 +387,8 @@ fn meant(word: &str) -> Option<&'static str> {
         "commit" | "checkpoint" => "git commit records files; toft save -m \"…\" saves a checkpoint of a task",
         "ps" | "top" | "who" | "dashboard" => "toft status",
         "version" => "toft --version",
-        "merge" | "land" | "diff" | "review" | "pr" => {
+        "diff" | "review" | "pr" => "toft ws list shows the work and its state; git diff main...toft/… shows a branch",
+        "merge" | "land" => {
             "toft does not merge yet: `toft ws list` shows the work, `git merge toft/…` merges its branch, then `toft ws gc`"
         }
         "stats" | "stat" | "report" => "toft status · toft list --all",
