@@ -173,7 +173,7 @@ fn a_stopped_slot_is_killed_with_its_agent_and_every_restart_counts() {
     runner.ends_within(Duration::from_secs(60));
     agents::none_left(&home);
     assert_eq!(fs::read_to_string(&starts).unwrap().lines().count(), 3, "max_attempts is 3");
-    assert!(said(&home).contains("did not answer"), "{}", said(&home));
+    assert!(said(&home).contains("did not respond"), "{}", said(&home));
     assert_eq!(data(&home, &repo, &["status"])["needs_you"][0]["kind"], "failed");
 }
 

@@ -205,7 +205,7 @@ fn over_quota_nothing_is_made_and_what_could_go_is_named() {
     home.toft(&repo, &["ws", "pin", "two"]).ok();
     let said = home.toft(&repo, &["ws", "create", "--name", "three"]).fails(5);
     assert!(
-        said.contains("there are 2 workspaces, and 2 may be") && said.contains("one") && !said.contains("two,"),
+        said.contains("there are 2 workspaces, and the maximum is 2") && said.contains("one") && !said.contains("two,"),
         "{said}"
     );
     assert!(one.join("work.txt").is_file() && two.is_dir());
