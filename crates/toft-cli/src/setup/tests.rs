@@ -195,7 +195,7 @@ fn files_that_cannot_be_read_are_refused_and_nothing_is_written_anywhere() {
 fn what_is_no_plain_text_is_refused() {
     let place = WiredDirectory::new(false);
     place.write("CLAUDE.md", b"\xff\xfe words");
-    place.refuses("CLAUDE.md", "no text");
+    place.refuses("CLAUDE.md", "not UTF-8");
     let place = WiredDirectory::new(false);
     let large = fs::File::create(place.ground.root.join("CLAUDE.md")).unwrap();
     large.set_len(LARGEST + 1).unwrap();
@@ -217,7 +217,7 @@ fn links_are_followed_inside_of_a_checkout_only_and_stay_links() {
     place.refuses("CLAUDE.md", "leads out of the checkout");
     assert_eq!(fs::read_to_string(&outside).unwrap(), "theirs\n");
     fs::remove_file(&outside).unwrap();
-    place.refuses("CLAUDE.md", "leads nowhere");
+    place.refuses("CLAUDE.md", "a broken symlink");
 
     let place = WiredDirectory::new(false);
     place.write("docs/rules.md", "mine\n");
