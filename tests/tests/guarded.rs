@@ -34,7 +34,7 @@ fn init_as_a_contributor_guards_every_push() {
     let said = home.toft(&without, &["init", "--contributor", "--no-guard"]).ok();
     assert!(said.contains("Pushes are not checked") && !hook(&without).exists(), "{said}");
     let said = home.toft(&without, &["doctor"]).out;
-    assert!(said.contains("Pushes are not guarded"), "{said}");
+    assert!(said.contains("Pushes are not checked"), "{said}");
 
     let own = home.git("own");
     fs::create_dir_all(own.join(".git/hooks")).unwrap();
